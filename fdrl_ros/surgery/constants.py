@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The numbers of the world with their units and sources, read once from config/world.yaml."""
 
-from functools import cache, lru_cache
+from functools import cache
 from typing import Any
 
 from fdrl_ros.errors import ResourceError
@@ -10,7 +10,7 @@ from fdrl_ros.resources import resource
 import yaml
 
 
-@lru_cache(maxsize=1)
+@cache
 def constants() -> dict[str, float]:
     """
     Read every constant as ``group.name`` -> value in SI units (pressures of blood in mmHg).
@@ -39,3 +39,20 @@ def constant(name: str) -> float:
         return constants()[name]
     except KeyError:
         raise ResourceError(f'config/world.yaml does not define {name}') from None
+
+
+class Group:
+    """
+    The constants of a group as attributes, each a float.
+
+    :param name: such as `tissue`.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, name: str) -> float:
+        """Return a constant that was not asked for before."""
+        value = constant(f'{self._name}.{name}')
+        setattr(self, name, value)
+        return value

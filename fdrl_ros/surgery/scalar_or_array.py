@@ -94,7 +94,19 @@ def some(flag: Number) -> bool:
     return bool(flag.any() if type(flag) is ndarray else flag)
 
 
-class Columns(Generic[Record]):
+class PerPatient:
+    """Arrays of many patients, the last axis of each, and parts that are such too."""
+
+    def select(self, rows: Rows) -> None:
+        """Keep only some patients, in the order given."""
+        for name, value in vars(self).items():
+            if isinstance(value, np.ndarray):
+                setattr(self, name, np.ascontiguousarray(value[..., rows]))
+            elif isinstance(value, PerPatient):
+                value.select(rows)
+
+
+class Columns(PerPatient, Generic[Record]):
     """
     The records of n patients as one record whose numbers are arrays.
 
@@ -107,10 +119,15 @@ class Columns(Generic[Record]):
     def __init__(self, kind: type[Record], count: int) -> None:
         self._kind = kind
         described = fields(kind)  # type: ignore[arg-type]
-        numbers = [each for each in described if each.default is MISSING]
-        self._values = attrgetter(*(each.name for each in numbers))
-        self._sizes = [3 if each.type == Point else 1 for each in numbers]
-        self.table: Array = np.zeros((sum(self._sizes), count))
+        numbers = [field for field in described if field.default is MISSING]
+        self._values = attrgetter(*(field.name for field in numbers))
+        sizes = [3 if field.type == Point else 1 for field in numbers]
+        ends = np.cumsum(sizes).tolist()
+        self._places: list[int | slice] = [
+            end - 1 if size == 1 else slice(end - size, end)
+            for size, end in zip(sizes, ends, strict=True)
+        ]
+        self.table: Array = np.zeros((ends[-1], count))
         """One column for each patient."""
 
     def put(self, row: int, record: Record) -> None:
@@ -123,16 +140,7 @@ class Columns(Generic[Record]):
                 flat.append(value)
         self.table[:, row] = flat
 
-    def select(self, rows: Rows) -> None:
-        """Keep only some patients, in the order given."""
-        self.table = np.ascontiguousarray(self.table[:, rows])
-
     def record(self, rows: Rows | None = None) -> Record:
         """Return the record of all patients, as views, or a copy for some of them."""
         table = self.table if rows is None else self.table.take(rows, axis=1)
-        numbers: list[Array] = []
-        place = 0
-        for size in self._sizes:
-            numbers.append(table[place] if size == 1 else table[place : place + size])
-            place += size
-        return self._kind(*numbers)
+        return self._kind(*(table[place] for place in self._places))

@@ -49,11 +49,12 @@ def vitals_text(operation: Operation) -> str:
     """Return what the monitors say, with the notice."""
     patient, body = operation.patient, operation.physiology
     pressure, rate, oxygen, breaths = body.values()
+    news2, sofa = body.scores()
     return (
         f'{NOTICE}\n{patient.name}: {patient.procedure.name}, {operation.load:.2f} N, '
         f'{100.0 * operation.scene.done:.0f} % done\n'
         f'MAP {pressure:.0f} mmHg  HR {rate:.0f}/min  SpO2 {oxygen:.0f} %  RR {breaths:.0f}/min\n'
-        f'NEWS2 {body.news2().total}  SOFA {body.sofa().total}'
+        f'NEWS2 {news2}  SOFA {sofa}'
     )
 
 

@@ -14,20 +14,38 @@ import math
 from fdrl_ros.surgery.arm.kinematics import (
     forward,
     inverse_kinematics,
+    JAW,
+    JAW_LIMITS,
+    JOINTS,
+    LOWER,
     straight_joints,
     UnreachableError,
+    UPPER,
     Vector,
 )
 from fdrl_ros.surgery.arm.motion import follow_joints, JawMove, JointMove, LineMove
-from fdrl_ros.surgery.arm.motion_commands import checked_jaw, checked_joints, checked_pose
 from fdrl_ros.surgery.arm.operating_state import CommandError, OperatingState
-from fdrl_ros.surgery.arm.rotations import angle_between, Quaternion, quaternion_of, to_quaternion
+from fdrl_ros.surgery.arm.rotations import (
+    angle_between,
+    from_quaternion,
+    Quaternion,
+    quaternion_of,
+    to_quaternion,
+)
 from fdrl_ros.surgery.gym.actions import SUBSTEP
 from fdrl_ros.surgery.gym.operation import Operation
 import numpy as np
 
 STRAIGHT_TOLERANCE = 1e-3
 """Angle within which a pose is one of the straight wrist, rad."""
+
+UNIT_TOLERANCE = 1e-2
+"""How far from 1 the length of a quaternion may be."""
+
+FARTHEST = 1.0
+"""Greatest coordinate of a pose, m: no such arm reaches farther."""
+
+_SLACK = 1e-9
 
 Move = JointMove | LineMove
 
@@ -62,6 +80,80 @@ def straight_quaternion(position: Sequence[float]) -> Quaternion:
     # Yaw and pitch by their sines and cosines; the matrix of forward() without roll and wrist.
     sy, cy, sp, cp = x / across, -z / across, -y / reach, across / reach
     return quaternion_of(((sp * sy, cy, cp * sy), (cp, 0.0, -sp), (-sp * cy, sy, -cp * cy)))
+
+
+def _ordered(names: Sequence[str], values: Sequence[float], known: Sequence[str]) -> list[float]:
+    """Return the values in the order of the joints: named, numbered from "0" on, or unnamed."""
+    if len(values) != len(known):
+        raise CommandError(f'{len(values)} positions: expected {len(known)} ({", ".join(known)})')
+    numbers = [str(each) for each in range(len(known))]
+    for accepted in (known, numbers):
+        if sorted(names) == sorted(accepted):
+            return [values[list(names).index(each)] for each in accepted]
+    if names:
+        raise CommandError(
+            f'joints {list(names)!r}: expected {", ".join(known)}; or "0" to '
+            f'"{len(known) - 1}"; or no names'
+        )
+    return list(values)
+
+
+def _within(name: str, value: float, low: float, high: float) -> float:
+    if not low - _SLACK <= value <= high + _SLACK:  # so that NaN is refused
+        raise CommandError(f'{name} = {value!r}: expected {low:g} to {high:g}')
+    return min(max(value, low), high)
+
+
+def joints_command(names: Sequence[str], positions: Sequence[float]) -> Vector:
+    """
+    Read joint positions.
+
+    :param names: of JOINTS in any order, "0" to "5", or none.
+    :param positions: rad and m.
+    :returns: in the order of JOINTS, shape (6,).
+    :raises CommandError: if they are not six within the limits, by these names.
+    """
+    values = _ordered(names, positions, JOINTS)
+    limits = zip(JOINTS, values, LOWER.tolist(), UPPER.tolist(), strict=True)
+    return np.array([_within(*limit) for limit in limits], np.float64)
+
+
+def jaw_command(names: Sequence[str], positions: Sequence[float]) -> float:
+    """
+    Read an opening of the jaw.
+
+    :param names: "jaw", "0", or none.
+    :param positions: one, rad.
+    :raises CommandError: if it is not one within the limits.
+    """
+    return _within(JAW, _ordered(names, positions, (JAW,))[0], *JAW_LIMITS)
+
+
+def pose_command(
+    position: Sequence[float], quaternion: Sequence[float]
+) -> tuple[tuple[float, float, float], Vector]:
+    """
+    Read a pose of the tip in the base frame; whether the arm reaches it is not asked here.
+
+    :param position: x, y, z, m.
+    :param quaternion: x, y, z, w.
+    :returns: position and rotation matrix.
+    :raises CommandError: if a coordinate is no number or beyond any arm, or the quaternion is not
+        of length 1.
+    """
+    if len(position) != 3 or not all(abs(each) <= FARTHEST for each in position):
+        raise CommandError(
+            f'position {tuple(position)!r}: expected three metres within {FARTHEST:g}'
+        )
+    length = math.hypot(*quaternion)
+    if len(quaternion) != 4 or not abs(length - 1.0) <= UNIT_TOLERANCE:
+        raise CommandError(
+            f'orientation {tuple(quaternion)!r}: expected a quaternion of length 1, not '
+            f'{length:.3g}'
+        )
+    x, y, z = position
+    qx, qy, qz, qw = (each / length for each in quaternion)
+    return (float(x), float(y), float(z)), from_quaternion((qx, qy, qz, qw))
 
 
 class ArmControl:
@@ -122,7 +214,7 @@ class ArmControl:
         :raises StateError: if the pose is none or out of reach, or the arm is not ready.
         """
         self._require('servo_cp')
-        point, rotation = checked_pose(position, quaternion)
+        point, rotation = pose_command(position, quaternion)
         goal = self._straight(point, rotation)
         if goal is None:
             roll = float(self._operation.setpoint_joints()[3])
@@ -137,7 +229,7 @@ class ArmControl:
         :raises StateError: if they are none or out of limits, or the arm is not ready.
         """
         self._require('servo_jp')
-        self._servo(checked_joints(names, positions))
+        self._servo(joints_command(names, positions))
 
     def move_cp(self, position: Sequence[float], quaternion: Sequence[float]) -> None:
         """
@@ -146,7 +238,7 @@ class ArmControl:
         :raises StateError: as :meth:`servo_cp`, and if a place on the way is out of reach.
         """
         self._require('move_cp')
-        point, rotation = checked_pose(position, quaternion)
+        point, rotation = pose_command(position, quaternion)
         self._begin(LineMove(self._operation.setpoint_joints(), np.array(point), rotation))
 
     def move_jp(self, names: Sequence[str], positions: Sequence[float]) -> None:
@@ -156,7 +248,7 @@ class ArmControl:
         :raises StateError: as :meth:`servo_jp`.
         """
         self._require('move_jp')
-        self._begin(JointMove(self._operation.setpoint_joints(), checked_joints(names, positions)))
+        self._begin(JointMove(self._operation.setpoint_joints(), joints_command(names, positions)))
 
     def servo_jaw(self, names: Sequence[str], positions: Sequence[float]) -> None:
         """
@@ -165,7 +257,7 @@ class ArmControl:
         :raises StateError: if the angle is none or out of limits, or the arm is not ready.
         """
         self._require('jaw/servo_jp')
-        angle = checked_jaw(names, positions)
+        angle = jaw_command(names, positions)
         self._jaw_move = None
         self._operation.jaw.aim(angle)
         self._note_busy()
@@ -177,7 +269,7 @@ class ArmControl:
         :raises StateError: as :meth:`servo_jaw`.
         """
         self._require('jaw/move_jp')
-        angle = checked_jaw(names, positions)
+        angle = jaw_command(names, positions)
         self._jaw_move = JawMove(self._operation.jaw.target, angle), 0.0
         self._note_busy()
 

@@ -9,9 +9,8 @@ frame has its origin in the remote centre of motion (RCM): z up, the shaft along
 :func:`forward_kinematics` and :func:`inverse_kinematics` refuse whatever is no pose.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 import math
-from typing import Any
 
 from fdrl_ros.errors import StateError
 from fdrl_ros.surgery.ranges import is_within
@@ -55,12 +54,6 @@ _MOST_TURN = 1e6
 
 class UnreachableError(StateError):
     """The arm cannot take this pose."""
-
-
-def within_limits(joints: ArrayLike) -> bool:
-    """Say whether all six joints are finite and within their limits."""
-    values = np.asarray(joints, np.float64)
-    return bool(np.all((values >= LOWER - _SLACK) & (values <= UPPER + _SLACK)))
 
 
 def _checked(joints: Joints, asked: object) -> Joints:
@@ -115,10 +108,9 @@ def _dot(a: Point, b: Point) -> float:
     return a[0] * b[0] + a[1] * b[1] + a[2] * b[2]
 
 
-def _pose(
-    joints: Sequence[Any], sin: Callable[[Any], Any], cos: Callable[[Any], Any]
-) -> tuple[tuple[Any, Any, Any], tuple[tuple[Any, Any, Any], ...]]:
-    """Return the tip and the columns of its rotation, of floats or of arrays."""
+def forward(joints: Sequence[float]) -> tuple[Point, Axes]:
+    """Return tip and axes of six joints, unchecked: the fast path of forward_kinematics."""
+    sin, cos = math.sin, math.cos
     yaw, pitch, insertion, roll, wrist_pitch, wrist_yaw = joints
     sy, cy, sp, cp = sin(yaw), cos(yaw), sin(pitch), cos(pitch)
     sr, cr, sa, ca = sin(roll), cos(roll), sin(wrist_pitch), cos(wrist_pitch)
@@ -139,7 +131,9 @@ def _pose(
         tip.append(
             shaft * (insertion + INSERTION_TO_WRIST) + wrist * WRIST_LINK + ahead * TIP_LINK
         )
-    return tuple(tip), (tuple(yaw_axis), tuple(side), tuple(approach))
+    x, y, z = tip
+    (a, b, c), (d, e, f), (g, h, i) = yaw_axis, side, approach
+    return (x, y, z), ((a, b, c), (d, e, f), (g, h, i))
 
 
 def _array(values: ArrayLike) -> Vector:
@@ -148,20 +142,6 @@ def _array(values: ArrayLike) -> Vector:
         return np.asarray(values, np.float64)
     except (TypeError, ValueError, OverflowError):
         return np.empty(0)
-
-
-def _check_joints(joints: Vector) -> None:
-    low, high = LOWER - _OVERSHOOT, UPPER + _OVERSHOOT
-    if (joints < low).any() or (joints > high).any():
-        raise UnreachableError(
-            f'joints {joints.tolist()}: expected at least {_LOWER} and at most {_UPPER}'
-        )
-
-
-def forward(joints: Sequence[float]) -> tuple[Point, Axes]:
-    """Return tip and axes of six joints, unchecked: the fast path of forward_kinematics."""
-    tip, axes = _pose(joints, math.sin, math.cos)
-    return tip, (axes[0], axes[1], axes[2])
 
 
 def forward_kinematics(joints: ArrayLike) -> tuple[Vector, Vector]:
@@ -177,27 +157,12 @@ def forward_kinematics(joints: ArrayLike) -> tuple[Vector, Vector]:
     values = _array(joints)
     if values.shape != (6,) or not np.isfinite(values).all():
         raise StateError(f'joints {joints!r}: expected six finite numbers')
-    _check_joints(values)
+    if (values < LOWER - _OVERSHOOT).any() or (values > UPPER + _OVERSHOOT).any():
+        raise UnreachableError(
+            f'joints {values.tolist()}: expected at least {_LOWER} and at most {_UPPER}'
+        )
     tip, axes = forward(values.tolist())
     return np.array(tip), np.array(axes).T
-
-
-def forward_kinematics_batch(joints: ArrayLike) -> tuple[Vector, Vector]:
-    """
-    Return where the tool tip is for many sets of joints at once.
-
-    :param joints: shape (n, 6), rad and m; within the limits as of :func:`forward_kinematics`.
-    :returns: positions, shape (n, 3), metres, and rotation matrices, shape (n, 3, 3).
-    :raises UnreachableError: if a joint is beyond its limits.
-    :raises StateError: if the shape is another, or a number is not finite.
-    """
-    values = _array(joints)
-    if values.ndim != 2 or values.shape[1] != 6 or not np.isfinite(values).all():
-        raise StateError(f'joints of shape {values.shape}: expected (n, 6) finite numbers')
-    _check_joints(values)
-    tip, axes = _pose(list(values.T), np.sin, np.cos)
-    columns = [np.stack(each, axis=-1) for each in axes]
-    return np.stack(tip, axis=-1), np.stack(columns, axis=-1)
 
 
 def inverse(tip: Point, axes: Axes, near_roll: float = 0.0) -> Joints:

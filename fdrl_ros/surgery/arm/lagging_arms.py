@@ -20,7 +20,7 @@ from fdrl_ros.surgery.gym.actions import (
     SUBSTEP,
     SUBSTEPS,
 )
-from fdrl_ros.surgery.scalar_or_array import Array, Rows
+from fdrl_ros.surgery.scalar_or_array import Array, PerPatient, Rows
 import numpy as np
 
 MOVES: Array = np.ascontiguousarray(DISPLACEMENTS.T)
@@ -53,7 +53,7 @@ def refuse_unreachable(points: Array) -> None:
             straight_joints(x, y, z)
 
 
-class LaggingArms:
+class LaggingArms(PerPatient):
     """
     The arms of n operations.
 
@@ -76,11 +76,6 @@ class LaggingArms:
         left = (1.0 - share) ** _ELAPSED
         self._decay[:, row] = left[:, 0]
         self._responses[1:, :, row] = share * (left[:, 1:] @ _RAMPS).T
-
-    def select(self, rows: Rows) -> None:
-        """Keep only some arms."""
-        for name, value in vars(self).items():
-            setattr(self, name, np.ascontiguousarray(value[..., rows]))
 
     def move(self, actions: Rows, target: Array) -> tuple[Array, Array]:
         """

@@ -3,13 +3,21 @@
 """
 Moves of the arm and the jaw: straight lines with slerp, and joints that arrive together.
 
-All run from rest to rest along a trapezoid of speed. The tip stays below 50 mm/s, the fastest
-that is safe near tissue, whatever the joints could do.
+All but :class:`JointPath` run from rest to rest along a trapezoid of speed. The tip stays below
+50 mm/s, the fastest that is safe near tissue, whatever the joints could do.
 """
 
+from collections.abc import Iterable, Sequence
 import math
 
-from fdrl_ros.surgery.arm.kinematics import forward_kinematics, inverse_kinematics, Vector
+from fdrl_ros.errors import StateError
+from fdrl_ros.surgery.arm.kinematics import (
+    checked_joints,
+    forward_kinematics,
+    inverse_kinematics,
+    Point,
+    Vector,
+)
 from fdrl_ros.surgery.arm.rotations import from_rotation_vector, rotation_vector
 from fdrl_ros.surgery.constants import constant
 from fdrl_ros.surgery.gym.actions import MAXIMUM_SPEED
@@ -22,38 +30,46 @@ TURN_SPEED = constant('motion.turn_speed')
 TURN_ACCELERATION = constant('motion.turn_acceleration')
 JAW_SPEED = constant('motion.jaw_speed')
 JAW_ACCELERATION = constant('motion.jaw_acceleration')
-JOINT_SPEEDS: Vector = np.array(
-    [TURN_SPEED, TURN_SPEED, TIP_SPEED, TURN_SPEED, TURN_SPEED, TURN_SPEED]
-)
+JOINT_SPEEDS = (TURN_SPEED, TURN_SPEED, TIP_SPEED, TURN_SPEED, TURN_SPEED, TURN_SPEED)
 """Fastest that a move turns or inserts each joint, rad/s and m/s."""
-JOINT_SPEEDS.setflags(write=False)
-JOINT_ACCELERATIONS: Vector = np.array(
-    [TURN_ACCELERATION] * 2 + [TIP_ACCELERATION] + [TURN_ACCELERATION] * 3
+JOINT_ACCELERATIONS = (
+    *[TURN_ACCELERATION] * 2,
+    TIP_ACCELERATION,
+    *[TURN_ACCELERATION] * 3,
 )
-JOINT_ACCELERATIONS.setflags(write=False)
 
 _CHECKS = 64
-"""Places along a path that are looked at before it is taken."""
+"""Places along a path that are checked before it is taken."""
 
 _MARGIN = 0.98
 """What is left of the speed limit for places in between those."""
+
+
+def _greatest_rate(lengths: Iterable[float], limits: Iterable[float]) -> float:
+    """Return the greatest speed (or acceleration) of a path at which no part passes its limit."""
+    rates = zip(lengths, limits, strict=True)
+    return min((limit / length for length, limit in rates if length > 0.0), default=math.inf)
 
 
 class Trapezoid:
     """
     From 0 to 1, from rest to rest: speed up evenly, go on, slow down evenly.
 
-    :param speed: greatest speed, 1/s.
-    :param acceleration: 1/s^2; both may be infinite, for a way of no length.
+    :param lengths: ways of the parts that move together, such as joints; 0 for one that rests.
+    :param speeds: greatest speed of each part.
+    :param accelerations: greatest acceleration of each part.
     """
 
-    def __init__(self, speed: float, acceleration: float) -> None:
-        peak = min(speed, math.sqrt(acceleration))
-        self._acceleration = acceleration
-        self._ramp = 0.0 if math.isinf(peak) else peak / acceleration
+    def __init__(
+        self, lengths: Sequence[float], speeds: Sequence[float], accelerations: Sequence[float]
+    ) -> None:
+        self._acceleration = _greatest_rate(lengths, accelerations)
+        peak = min(_greatest_rate(lengths, speeds), math.sqrt(self._acceleration))
+        self._ramp = 0.0 if math.isinf(peak) else peak / self._acceleration
         self.duration = 0.0 if math.isinf(peak) else 1.0 / peak + self._ramp
+        """s."""
 
-    def at(self, time: float) -> float:
+    def share(self, time: float) -> float:
         """Return how far it is after a time in seconds: 0 before the start, 1 after the end."""
         if time >= self.duration:
             return 1.0
@@ -67,12 +83,7 @@ class Trapezoid:
         return self._acceleration * self._ramp * (time - 0.5 * self._ramp)
 
 
-def _slowest(rates: list[tuple[float, float]]) -> float:
-    """Return the greatest speed of the path at which no part passes its limit, 1/s."""
-    return min((limit / length for length, limit in rates if length > 0.0), default=math.inf)
-
-
-class JointMove:
+class JointMove(Trapezoid):
     """
     All joints from one place to another, arriving together.
 
@@ -86,23 +97,23 @@ class JointMove:
         self._start, self._goal = np.array(start), np.array(goal)
         way = np.abs(self._goal - self._start).tolist()
         shares = np.linspace(0.0, 1.0, _CHECKS)
-        tips = np.array([forward_kinematics(self._at(each))[0] for each in shares])
+        tips = np.array([forward_kinematics(self._at(share))[0] for share in shares])
         steps = np.linalg.norm(np.diff(tips, axis=0), axis=1) * (_CHECKS - 1)
-        tip = float(steps.max()) / _MARGIN
-        speeds = [*zip(way, JOINT_SPEEDS.tolist(), strict=True), (tip, TIP_SPEED)]
-        pulls = [*zip(way, JOINT_ACCELERATIONS.tolist(), strict=True), (tip, TIP_ACCELERATION)]
-        self._profile = Trapezoid(_slowest(speeds), _slowest(pulls))
-        self.duration = self._profile.duration
+        super().__init__(
+            [*way, float(steps.max()) / _MARGIN],
+            [*JOINT_SPEEDS, TIP_SPEED],
+            [*JOINT_ACCELERATIONS, TIP_ACCELERATION],
+        )
 
     def joints(self, time: float) -> Vector:
         """Return the joints after a time in seconds, shape (6,)."""
-        return self._at(self._profile.at(time))
+        return self._at(self.share(time))
 
     def _at(self, share: float) -> Vector:
         return self._goal if share >= 1.0 else self._start + share * (self._goal - self._start)
 
 
-class LineMove:
+class LineMove(Trapezoid):
     """
     The tip along a straight line while the tool turns about one axis (slerp).
 
@@ -118,14 +129,13 @@ class LineMove:
         inverse_kinematics(position, rotation, self._roll)  # refuses it if out of reach
         self._way = np.asarray(position, np.float64) - self._position
         self._turn = rotation_vector(self._rotation.T @ rotation)
-        length, angle = float(np.linalg.norm(self._way)), float(np.linalg.norm(self._turn))
-        self._profile = Trapezoid(
-            _slowest([(length, TIP_SPEED), (angle, TURN_SPEED)]),
-            _slowest([(length, TIP_ACCELERATION), (angle, TURN_ACCELERATION)]),
+        super().__init__(
+            [float(np.linalg.norm(self._way)), float(np.linalg.norm(self._turn))],
+            [TIP_SPEED, TURN_SPEED],
+            [TIP_ACCELERATION, TURN_ACCELERATION],
         )
-        self.duration = self._profile.duration
-        for each in np.linspace(0.0, 1.0, _CHECKS).tolist():
-            self._joints(each)
+        for share in np.linspace(0.0, 1.0, _CHECKS).tolist():
+            self._at(share)
         self._roll = float(start[3])
 
     def joints(self, time: float) -> Vector:
@@ -134,16 +144,16 @@ class LineMove:
 
         :raises UnreachableError: if the place is outside the joint limits after all.
         """
-        return self._joints(self._profile.at(time))
+        return self._at(self.share(time))
 
-    def _joints(self, share: float) -> Vector:
+    def _at(self, share: float) -> Vector:
         rotation = self._rotation @ from_rotation_vector(share * self._turn)
         joints = inverse_kinematics(self._position + share * self._way, rotation, self._roll)
         self._roll = float(joints[3])
         return joints
 
 
-class JawMove:
+class JawMove(Trapezoid):
     """
     The jaw from one opening to another.
 
@@ -153,15 +163,11 @@ class JawMove:
 
     def __init__(self, start: float, goal: float) -> None:
         self._start, self._way = start, goal - start
-        length = abs(self._way)
-        self._profile = Trapezoid(
-            _slowest([(length, JAW_SPEED)]), _slowest([(length, JAW_ACCELERATION)])
-        )
-        self.duration = self._profile.duration
+        super().__init__([abs(self._way)], [JAW_SPEED], [JAW_ACCELERATION])
 
     def angle(self, time: float) -> float:
         """Return the opening after a time in seconds."""
-        return self._start + self._profile.at(time) * self._way
+        return self._start + self.share(time) * self._way
 
 
 def follow_joints(joints: Vector, goal: Vector, period: float) -> Vector:
@@ -174,8 +180,7 @@ def follow_joints(joints: Vector, goal: Vector, period: float) -> Vector:
     :returns: shape (6,); the goal itself once it is near enough.
     """
     way = goal - joints
-    rates = list(zip(np.abs(way).tolist(), JOINT_SPEEDS.tolist(), strict=True))
-    share = min(1.0, _slowest(rates) * period)
+    share = min(1.0, _greatest_rate(np.abs(way).tolist(), JOINT_SPEEDS) * period)
     tip, _ = forward_kinematics(joints)
     longest = TIP_SPEED * period
     for _ in range(4):
@@ -185,3 +190,47 @@ def follow_joints(joints: Vector, goal: Vector, period: float) -> Vector:
             return np.array(after)
         share *= _MARGIN * longest / step
     return np.array(joints + share * way)
+
+
+class JointPath:
+    """
+    From some joints to others evenly, one sub-step at a time; it stays at its end.
+
+    :param start: where it begins, shape (6,), rad and m.
+    :param target: where it ends, shape (6,); who asks for it limits its speed.
+    :param substeps: after how many of them it is there, at least 1.
+    :raises StateError: if the target is not six finite numbers within the limits, or there is no
+        whole number of sub-steps.
+    """
+
+    def __init__(self, start: Vector, target: Sequence[float], substeps: int) -> None:
+        if type(substeps) is not int or substeps < 1:
+            raise StateError(f'{substeps!r} sub-steps: expected a whole number of at least 1')
+        self.joints = np.array(start, np.float64)
+        self._goal = np.array(checked_joints(target))
+        self._left = substeps
+        self._stride = (self._goal - self.joints) / substeps
+        self.end = _tip(self._goal)
+        """Tip at the end, m."""
+
+    @property
+    def tip(self) -> Point:
+        """Return the tip where the path is now, m."""
+        return _tip(self.joints)
+
+    def step(self) -> list[float]:
+        """Go on by one sub-step; return the joints."""
+        if self._left > 0:
+            self._left -= 1
+            self.joints = self.joints + self._stride if self._left else self._goal.copy()
+        joints: list[float] = self.joints.tolist()
+        return joints
+
+    def halt(self) -> None:
+        """Stay here."""
+        self._left, self.end = 0, self.tip
+
+
+def _tip(joints: Vector) -> Point:
+    x, y, z = forward_kinematics(joints)[0].tolist()
+    return x, y, z

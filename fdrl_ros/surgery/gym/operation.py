@@ -9,16 +9,17 @@ states, rewards and endings are the same. Simulated, for research: not a medical
 
 from collections.abc import Sequence
 import math
+from typing import Any
 
 from fdrl_ros.errors import StateError
 from fdrl_ros.surgery.arm.jaw import Jaw, JAW_OPEN
-from fdrl_ros.surgery.arm.joint_path import JointPath
 from fdrl_ros.surgery.arm.kinematics import checked_point, straight_joints, Vector
+from fdrl_ros.surgery.arm.motion import JointPath
 from fdrl_ros.surgery.arm.placement import Arm, KinematicArm
 from fdrl_ros.surgery.closed_error import closed_error
 from fdrl_ros.surgery.constants import constant
 from fdrl_ros.surgery.gym.actions import Action, MAXIMUM_SPEED, SUBSTEP, TICK
-from fdrl_ros.surgery.gym.state import operation_values, PROCEDURE_NAMES, scale
+from fdrl_ros.surgery.gym.state import operation_values, PROCEDURE_NAMES, scale, TICK_INFO
 from fdrl_ros.surgery.patient.breathing import breathing_motion
 from fdrl_ros.surgery.patient.patient import Patient
 from fdrl_ros.surgery.patient.physiology import Physiology
@@ -53,19 +54,11 @@ FORCE_LEVELS = tuple(constant(f'levels.{each}') for each in ('gentle', 'firm', '
 
 Position = tuple[float, float, float]
 
+_NO_OUTCOME = Outcome(0.0, 0.0, 0.0, 0.0, False, False, '', False, False)
+
 _NOTHING: Position = (0.0, 0.0, 0.0)
 _STRIDE = MAXIMUM_SPEED * SUBSTEP
 _NAMED = {name: [float(each == name) for each in PROCEDURE_NAMES] for name in PROCEDURE_NAMES}
-
-
-def _arm(mode: str) -> Arm:
-    if mode == 'kinematic':
-        return KinematicArm()
-    from fdrl_ros.surgery.arm.simulated_arm import (
-        DynamicArm,  # loads PyBullet, which not all users need
-    )
-
-    return DynamicArm()
 
 
 class Operation:
@@ -81,7 +74,12 @@ class Operation:
     ) -> None:
         self.settings = checked_world(WorldSettings() if settings is None else settings)
         self.rng = rng
-        self.arm: Arm = _arm(self.settings.mode)
+        self.arm: Arm = KinematicArm()
+        if self.settings.mode == 'dynamic':
+            # Loads PyBullet, which not all users need.
+            from fdrl_ros.surgery.arm.simulated_arm import DynamicArm
+
+            self.arm = DynamicArm()
         self._felt = felt_force(self.settings)
         self._noisy = self.settings.force_noise > 0.0
         self._patient: Patient | None = None
@@ -132,15 +130,13 @@ class Operation:
         self.tissue, self.physiology = tissue, physiology
         self.task: Task = task
         self.scene: Scene = scene
-        self._lag = patient.servo_lag
         self.rules: Rules = rules_of(patient, self.settings)
         self._loss = failure_code(task.loss)
         self.jaw = Jaw()
         self.target: Position = patient.start
         self.setpoint: Position = patient.start
         self._path: JointPath | None = None
-        self.substeps = 0
-        self.ticks = 0
+        self.substeps = self.ticks = self._tick_substeps = 0
         self.force: Position = _NOTHING
         """Force on the tip in the base frame, with friction, N: what a wrist sensor would say."""
         self.load = 0.0
@@ -158,15 +154,19 @@ class Operation:
         """The measured force smoothed over ticks, N; only where it is noisy."""
         self.touched = math.nan
         """Height at which contact was first felt, m; not a number before."""
-        self._tick_substeps = 0
-        self._tick_damage = self._tick_impulse = 0.0
-        self._tick_force = 0.0
+        self._tick_damage = self._tick_impulse = self._tick_force = 0.0
         self.force_rate = 0.0
         """Change of the measured force over the last tick, N/s."""
         self._names = _NAMED[patient.procedure.name]
         self.remaining = self._cost()
         """Cost that is left at the end of the last tick, m."""
-        self.done = False
+        self.outcome = _NO_OUTCOME
+        """What the last tick brought."""
+
+    @property
+    def done(self) -> bool:
+        """Return whether the operation has ended."""
+        return self.outcome.terminated or self.outcome.truncated
 
     @property
     def time(self) -> float:
@@ -350,11 +350,30 @@ class Operation:
         self._tick_substeps = 0
         self._tick_damage = self._tick_impulse = 0.0
         self.peak_force = 0.0
-        self.done = terminated or truncated
         name = '' if failure == NO_FAILURE else FAILURES[failure]
-        return Outcome(
+        self.outcome = Outcome(
             reward, peak, mean, self.damage, critical, success, name, terminated, truncated
         )
+        return self.outcome
+
+    def info(self) -> dict[str, Any]:
+        """Return what the state leaves out, see TICK_INFO."""
+        outcome, body = self.outcome, self.physiology
+        numbers = (
+            self.load,
+            outcome.peak_force,
+            outcome.mean_force,
+            self.greatest_force,
+            self.damage,
+            self.arm.position,
+            self.jaw.angle,
+            *body.scores(),
+            body.pressure,
+            outcome.critical,
+            outcome.success,
+            outcome.failure,
+        )
+        return dict(zip(TICK_INFO, numbers, strict=True))
 
     @property
     def waypoint(self) -> Position:
@@ -398,19 +417,10 @@ class Operation:
         self.arm.close()
 
     def _cost(self) -> float:
-        task, scene, (x, y, z) = self.task, self.scene, self.target
-        time = self.substeps * SUBSTEP + self._lag
+        task, scene, jaw, (x, y, z) = self.task, self.scene, self.jaw, self.target
+        time = self.substeps * SUBSTEP + self.patient.servo_lag
+        breath, grasped = self.tissue.breath(time)[0], 1.0 if scene.grasped else 0.0
         cost: float = task.remaining(
-            Prospect(
-                x,
-                y,
-                z,
-                self.tissue.breath(time)[0],
-                time,
-                self.jaw.opening,
-                self.jaw.told,
-                1.0 if scene.grasped else 0.0,
-                scene.done,
-            )
+            Prospect(x, y, z, breath, time, jaw.opening, jaw.told, grasped, scene.done)
         )
         return cost

@@ -12,9 +12,9 @@ from typing import Any, TYPE_CHECKING
 from fdrl_ros.errors import SettingError, StateError
 from fdrl_ros.surgery.closed_error import closed_error
 from fdrl_ros.surgery.gym.actions import ACTION_COUNT, action_numbered, SUBSTEPS
-from fdrl_ros.surgery.gym.operation import Operation, Outcome
+from fdrl_ros.surgery.gym.operation import Operation
 from fdrl_ros.surgery.gym.registration import ENV_ID, env_id
-from fdrl_ros.surgery.gym.state import STATE_BOUND, STATE_SIZE, TICK_INFO
+from fdrl_ros.surgery.gym.state import STATE_BOUND, STATE_SIZE
 from fdrl_ros.surgery.patient.admissions import Admissions
 from fdrl_ros.surgery.patient.cohort import PatientSource
 from fdrl_ros.surgery.patient.patient import Patient
@@ -109,7 +109,7 @@ class SurgeryEnv(gymnasium.Env[NDArray[np.float32], np.int64]):
         if self.settings.force_noise > 0.0:
             # Of its own, so that the sensor's noise does not decide who comes next.
             self.operation.rng = np.random.default_rng(int(self.np_random.integers(2**63)))
-        return self.operation.state(), self._info(None)
+        return self.operation.state(), self._info()
 
     def step(
         self, action: np.int64 | int
@@ -130,8 +130,11 @@ class SurgeryEnv(gymnasium.Env[NDArray[np.float32], np.int64]):
         operation.act(chosen)
         operation.advance(SUBSTEPS)
         outcome = operation.tick()
-        state, info = operation.state(), self._info(outcome)
+        state, info = operation.state(), self._info()
         return state, outcome.reward, outcome.terminated, outcome.truncated, info
+
+    def _info(self) -> dict[str, Any]:
+        return self.operation.info() | {'patient': self.operation.patient.name}
 
     def render(self) -> NDArray[np.uint8] | None:
         """
@@ -161,30 +164,3 @@ class SurgeryEnv(gymnasium.Env[NDArray[np.float32], np.int64]):
     def _check_open(self) -> None:
         if self._closed:
             raise closed_error('env')
-
-    def _info(self, outcome: Outcome | None) -> dict[str, Any]:
-        """
-        Return what the state leaves out.
-
-        :param outcome: of the tick; none at the start.
-        """
-        operation, load = self.operation, self.operation.load
-        body = operation.physiology
-        told = (
-            load,
-            outcome.peak_force if outcome else load,
-            outcome.mean_force if outcome else load,
-            operation.greatest_force,
-            operation.damage,
-            operation.arm.position,
-            operation.jaw.angle,
-            body.news2().total,
-            body.sofa().total,
-            body.pressure,
-            outcome.critical if outcome else False,
-            outcome.success if outcome else False,
-            outcome.failure if outcome else '',
-        )
-        info = dict(zip(TICK_INFO, told, strict=True))
-        info['patient'] = operation.patient.name
-        return info

@@ -9,8 +9,7 @@ it differs in rounding only. The last axis of inner arrays is the patient.
 
 from collections.abc import Iterable, Sequence
 import copy
-import math
-from typing import Any, NamedTuple
+from typing import Any
 
 from fdrl_ros.errors import SettingError, StateError
 from fdrl_ros.surgery.arm.jaw import JAW_OPEN, JAW_SPEED
@@ -29,9 +28,9 @@ from fdrl_ros.surgery.gym.state import (
 from fdrl_ros.surgery.patient.breathing import VectorBreathing
 from fdrl_ros.surgery.patient.patient import Patient
 from fdrl_ros.surgery.patient.physiology import VectorPhysiology
-from fdrl_ros.surgery.scalar_or_array import Array, Columns, Flags, Rows
+from fdrl_ros.surgery.scalar_or_array import Array, Columns, Flags, PerPatient, Rows
 from fdrl_ros.surgery.settings import checked_world, WorldSettings
-from fdrl_ros.surgery.tasks.outcome import judge, Judgement, NO_FAILURE, Rules, Tick
+from fdrl_ros.surgery.tasks.outcome import judge, NO_FAILURE, Rules, Tick
 from fdrl_ros.surgery.tasks.task_groups import TaskGroups, TaskReading
 from fdrl_ros.surgery.tissue.contact import contact_force, felt_force, harm, smoothed, Tissue
 import numpy as np
@@ -41,89 +40,13 @@ Infos = dict[str, NDArray[Any]]
 Step = tuple[NDArray[np.float32], Array, Flags, Flags, Infos]
 """States, rewards, terminated, truncated and more, each with a row for each patient."""
 
-_TOLD: Array = np.array([np.nan if each.jaw is None else each.jaw * JAW_OPEN for each in ACTIONS])
+_JAWS: Array = np.array([np.nan if a.jaw is None else a.jaw * JAW_OPEN for a in ACTIONS])
 _STRIDE = JAW_SPEED * TICK
 _OPERATION = len(PROCEDURE_NAMES)
 _VITAL = STATE_SIZE - len(PATIENT_FIELDS)
 
 
-class VectorTissue:
-    """
-    The organs of n patients, and where their tips first touched them.
-
-    Normal forces only: a kinematic arm does not feel friction.
-
-    :param count: n.
-    :param settings: of the world.
-    """
-
-    def __init__(self, count: int, settings: WorldSettings) -> None:
-        self._felt, self._noisy = felt_force(settings), settings.force_noise > 0.0
-        self._numbers = Columns(Tissue, count)
-        self.organ = self._numbers.record()
-        self.touched: Array = np.full(count, math.nan)
-        """Heights at which contact was first felt, m; not a number before."""
-        self._smooth: Array = np.zeros(count)
-
-    def put(self, row: int, tissue: Tissue) -> None:
-        """Lay one patient's organ under the tip of a row."""
-        self._numbers.put(row, tissue)
-        self.touched[row], self._smooth[row] = math.nan, 0.0
-
-    def select(self, rows: Rows) -> None:
-        """Keep only some patients."""
-        self._numbers.select(rows)
-        self.organ = self._numbers.record()
-        self.touched, self._smooth = self.touched[rows], self._smooth[rows]
-
-    def some(self, rows: Rows) -> Tissue:
-        """Return the organs of some patients."""
-        return self._numbers.record(rows)
-
-    def press(self, heights: Array, depths: Array, speeds: Array) -> Array:
-        """
-        Return the force that pushes each tip out after each sub-step, N, and note first contact.
-
-        :param heights: of the tips, shape (12, n), m; as what follows.
-        :param depths: of the tips below the untouched surface, m.
-        :param speeds: at which the depths grow, m/s.
-        """
-        loads: Array = contact_force(self.organ.stiffness, self.organ.damping, depths, speeds)
-        if self._noisy:
-            return loads
-        felt = loads >= self._felt
-        new: Rows = np.flatnonzero(felt.any(axis=0) & np.isnan(self.touched))
-        if len(new):
-            self.touched[new] = heights[felt[:, new].argmax(axis=0), new]
-        return loads
-
-    def feel(self, measured: Array, height: Array) -> Flags:
-        """
-        Return at the end of a tick which tips feel contact; of a noisy sensor note the first.
-
-        :param measured: what the sensors say, N.
-        :param height: of the tips, m.
-        """
-        if not self._noisy:
-            clear: Flags = measured >= self._felt
-            return clear
-        self._smooth = smoothed(self._smooth, measured)
-        felt: Flags = self._smooth >= self._felt
-        self.touched = np.where(felt & np.isnan(self.touched), height, self.touched)
-        return felt
-
-
-class _Passed(NamedTuple):
-    """What happened in a tick: normal force and peak and mean load, N; begin, s; breaths, m."""
-
-    normal: Array
-    peak: Array
-    mean: Array
-    begin: Array
-    breaths: Array
-
-
-class VectorOperation:
+class VectorOperation(PerPatient):
     """
     Operations on n patients in step, each tick an action for every one.
 
@@ -146,6 +69,7 @@ class VectorOperation:
             raise SettingError('mode', self.settings.mode, "'kinematic', which alone is batched")
         self.patients: list[Patient] = _listed(patients)
         self._rngs: list[np.random.Generator] = []
+        self._felt, self._noise = felt_force(self.settings), self.settings.force_noise
         self._begun = Operation(self.settings)
         self._closed = False
         self._make(0)
@@ -154,22 +78,30 @@ class VectorOperation:
         """Make room for so many rows."""
         self.arms = LaggingArms(count)
         self.breathing = VectorBreathing(count)
-        self.tissue = VectorTissue(count, self.settings)
+        self.tissue = Columns(Tissue, count)
         self.physiology = VectorPhysiology(count, self.settings.pace)
         self.tasks = TaskGroups(count)
         self._rules = Columns(Rules, count)
-        self.rules = self._rules.record()
-        self.over: Flags = np.zeros(count, np.bool_)
-        """Which operations have ended."""
+        self.over, self._uses_jaw, self._critical, self._success = np.zeros((4, count), np.bool_)
+        self._failure = np.zeros(count, np.intp)
+        self._scores = np.zeros((2, count), np.int64)
+        """NEWS2 and SOFA."""
         self.time_above: Array = np.zeros((len(FORCE_LEVELS), count))
         """Time with a load above each of FORCE_LEVELS, s."""
+        self.touched: Array = np.zeros(count)
+        """Heights at which contact was first felt, m; not a number before."""
         self.greatest_force: Array = np.zeros(count)
         """Greatest load since the start, N."""
         self.ticks, self.load, self.damage, self.jaw = np.zeros((4, count))
-        self._jaw_target, self._tick_force, self._remaining = np.zeros((3, count))
-        self._uses_jaw: Flags = np.zeros(count, np.bool_)
+        self._peak, self._mean, self._smooth, self._tick_force = np.zeros((4, count))
+        self._jaw_target, self._remaining = np.zeros((2, count))
         self._values: Array = np.zeros((STATE_SIZE, count))
         self._motion: tuple[Array, Array, Array] | None = None
+
+    @property
+    def rules(self) -> Rules:
+        """Return the rules of all operations."""
+        return self._rules.record()
 
     def reset(
         self,
@@ -189,12 +121,12 @@ class VectorOperation:
         sources = list(self._rngs if rngs is None else rngs)
         if not chosen:
             raise StateError('no patients: expected at least one')
-        if len(sources) != len(chosen) and (sources or self.settings.force_noise > 0.0):
+        if len(sources) != len(chosen) and (sources or self._noise > 0.0):
             raise StateError(f'{len(sources)} random generators: expected {len(chosen)}')
         self.patients, self._rngs = chosen, sources
         self._make(len(chosen))
-        for row, each in enumerate(chosen):
-            self._put(row, each)
+        for row, patient in enumerate(chosen):
+            self._put(row, patient)
         return self.states()
 
     def replace(
@@ -209,13 +141,14 @@ class VectorOperation:
             goal or the destination.
         """
         self._check_open()
-        place = _checked_row(row, len(self.over))
-        _checked_patients([patient])
-        self.patients[place] = patient
+        count = len(self.over)
+        if type(row) is bool or not isinstance(row, int | np.integer) or not 0 <= row < count:
+            raise StateError(f'row {row!r}: expected 0 to {count - 1}, after a reset')
+        (self.patients[row],) = _checked_patients([patient])
         if rng is not None and self._rngs:
-            self._rngs[place] = rng
-        self._put(place, patient)
-        return scale(self._values[:, place])
+            self._rngs[row] = rng
+        self._put(row, patient)
+        return scale(self._values[:, row])
 
     def select(self, rows: ArrayLike) -> None:
         """
@@ -225,7 +158,15 @@ class VectorOperation:
         :raises StateError: if they are none, or no such rows.
         """
         self._check_open()
-        self._select(_checked_rows(rows, len(self.over)))
+        chosen = np.asarray(rows)
+        if not (
+            chosen.ndim == 1
+            and chosen.dtype.kind in 'iu'
+            and 0 < len(chosen) == len(set(chosen.tolist()))
+            and 0 <= chosen.min() <= chosen.max() < len(self.over)
+        ):
+            raise StateError(f'rows {rows!r}: expected numbers of rows, each once')
+        self._select(chosen)
 
     def copies(self, count: int) -> 'VectorOperation':
         """
@@ -243,41 +184,27 @@ class VectorOperation:
 
     def _select(self, rows: Rows) -> None:
         """Go on with these rows, each as often as it is named."""
-        for each in (self.arms, self.breathing, self.tissue, self.physiology, self.tasks):
-            each.select(rows)
-        self._rules.select(rows)
-        self.rules = self._rules.record()
-        for name, value in vars(self).items():
-            if isinstance(value, np.ndarray):
-                setattr(self, name, np.ascontiguousarray(value[..., rows]))
+        super().select(rows)
         self._motion = None
-        self.patients = [self.patients[each] for each in rows.tolist()]
-        self._rngs = [self._rngs[each] for each in rows.tolist()] if self._rngs else []
+        self.patients = [self.patients[row] for row in rows.tolist()]
+        self._rngs = [self._rngs[row] for row in rows.tolist()] if self._rngs else []
 
     def _put(self, row: int, patient: Patient) -> None:
         """Begin a row as one operation begins."""
         begun = self._begun
         begun.reset(patient)
+        for value in vars(self).values():
+            if isinstance(value, np.ndarray):
+                value[..., row] = 0
         self.arms.put(row, patient.start, patient.servo_lag)
         self.breathing.put(row, patient)
         self.tissue.put(row, begun.tissue)
         self.physiology.put(row, patient, begun.physiology)
         self.tasks.put(row, begun.task, begun.scene)
         self._rules.put(row, begun.rules)
-        for array in (
-            self.ticks,
-            self.load,
-            self.damage,
-            self.greatest_force,
-            self.jaw,
-            self._jaw_target,
-            self._tick_force,
-        ):
-            array[row] = 0.0
-        self._remaining[row] = begun.remaining
-        self._uses_jaw[row], self.over[row] = begun.task.uses_jaw, False
-        self.time_above[:, row] = 0.0
-        self._values[:, row] = begun.values()
+        self.touched[row], self._failure[row] = begun.touched, NO_FAILURE
+        self._remaining[row], self._uses_jaw[row] = begun.remaining, begun.task.uses_jaw
+        self._values[:, row], self._scores[:, row] = begun.values(), begun.physiology.scores()
         self._motion = None
 
     def motion(self) -> tuple[Array, Array, Array]:
@@ -297,42 +224,28 @@ class VectorOperation:
         self._check_open()
         return scale(self._values.T)
 
-    def info(self, rows: Rows | None = None) -> Infos:
+    def info(self, rows: Rows | slice = slice(None)) -> Infos:
         """
-        Return what the states leave out, as SurgeryEnv does at the start of an operation.
+        Return what the states leave out; failures are numbers, see :data:`NO_FAILURE`.
 
         :param rows: of which operations, if not of all.
         """
         self._check_open()
-        return self._info(np.arange(len(self.over)) if rows is None else rows)
-
-    def _info(
-        self, rows: Rows | slice, judged: Judgement | None = None, passed: _Passed | None = None
-    ) -> Infos:
-        """
-        Return what the states leave out.
-
-        :param judged: and `passed`: of the tick; none at the start.
-        """
-        load = self.load[rows].copy()
-        news2, sofa = self.physiology.scores(rows)
-        nobody = np.zeros(len(load), np.bool_)
-        told = (
-            load,
-            passed.peak if passed else load.copy(),
-            passed.mean if passed else load.copy(),
-            self.greatest_force[rows].copy(),
-            self.damage[rows].copy(),
-            self.arms.tip.T[rows].copy(),
-            self.jaw[rows].copy(),
-            news2,
-            sofa,
-            self.physiology.pressure[rows].copy(),
-            judged.critical if judged else nobody,
-            judged.success if judged else nobody.copy(),
-            judged.failure if judged else np.full(len(load), NO_FAILURE),
+        numbers = (
+            self.load,
+            self._peak,
+            self._mean,
+            self.greatest_force,
+            self.damage,
+            self.arms.tip.T,
+            self.jaw,
+            *self._scores,
+            self.physiology.pressure,
+            self._critical,
+            self._success,
+            self._failure,
         )
-        return dict(zip(TICK_INFO, told, strict=True))
+        return {name: of[rows].copy() for name, of in zip(TICK_INFO, numbers, strict=True)}
 
     def step(self, actions: ArrayLike) -> Step:
         """
@@ -340,41 +253,80 @@ class VectorOperation:
 
         :param actions: whole numbers, shape (n,).
         :returns: states, shape (n, STATE_SIZE); rewards, terminated and truncated, shape (n,);
-            and arrays by name, as :class:`fdrl_ros.surgery.gym.surgery_env.SurgeryEnv` says them,
-            the failure as a number, see :data:`NO_FAILURE`.
+            and arrays by name, as :meth:`info` has them.
         :raises StateError: on actions that cannot be, or after an end; then nothing moves.
         """
         self._check_open()
         chosen = _checked_actions(actions, self.over)
         target = self.arms.target + MOVES.take(chosen, axis=1)
         refuse_unreachable(target)
-        told = _TOLD.take(chosen)
-        heard = self._uses_jaw & ~np.isnan(told)
-        self._jaw_target = np.where(heard, told, self._jaw_target)
-        begin, (breaths, rises, coughs) = self.ticks * TICK, self.motion()
+        jaw = _JAWS.take(chosen)
+        self._jaw_target = np.where(self._uses_jaw & ~np.isnan(jaw), jaw, self._jaw_target)
+        begin, (breaths, rises, coughs), before = self.ticks * TICK, self.motion(), self.tasks.done
         heights, speeds = self.arms.move(chosen, target)
-        organ = self.tissue.organ
+        organ, rules, tip = self.tissue.record(), self.rules, self.arms.tip
         depths = organ.rest + breaths[1:-1] - heights
         loads = np.zeros_like(depths)
         damage: Array = np.zeros_like(begin)
         if depths.max() > 0.0:
-            loads = self.tissue.press(heights, depths, rises[1:-1] - speeds)
-            strain, pressure = harm(loads, depths, self.rules.warn_force, organ.bearable)
+            # Normal forces only: a kinematic arm does not feel friction.
+            rises = rises[1:-1] - speeds
+            loads = contact_force(organ.stiffness, organ.damping, depths, rises)
+            if self._noise == 0.0:
+                self._note_contact(loads >= self._felt, heights)
+            strain, pressure = harm(loads, depths, rules.warn_force, organ.bearable)
             damage = (strain + pressure).sum(axis=0) * SUBSTEP
         normal = loads[-1].copy()
         self.tasks.resist(loads, self.arms)
-        peak = loads.max(axis=0)
-        if peak.max() > FORCE_LEVELS[0]:
+        self._peak, self._mean = loads.max(axis=0), loads.sum(axis=0) * (SUBSTEP / TICK)
+        if self._peak.max() > FORCE_LEVELS[0]:
             for total, level in zip(self.time_above, FORCE_LEVELS, strict=True):
                 total += (loads > level).sum(axis=0) * SUBSTEP
-        self.greatest_force = np.maximum(self.greatest_force, peak)
-        self.load = loads[-1]
+        self.greatest_force = np.maximum(self.greatest_force, self._peak)
+        self.load, self.damage = loads[-1], self.damage + damage
         way = self._jaw_target - self.jaw
         self.jaw = self.jaw + np.minimum(np.maximum(way, -_STRIDE), _STRIDE)
-        self.damage = self.damage + damage
         self.physiology.advance(TICK, normal, damage, coughs)
-        mean = loads.sum(axis=0) * (SUBSTEP / TICK)
-        return self._judged(_Passed(normal, peak, mean, begin, breaths))
+        self.ticks, self._motion = self.ticks + 1.0, None
+        opening = self.jaw / JAW_OPEN
+        wide = (self._jaw_target > 0.5 * JAW_OPEN).astype(np.float64)
+        now, later = begin + TICK, begin + self.breathing.ahead[-1]
+        remaining, lost, waypoint = self.tasks.progress(
+            TaskReading(tip, target, normal, opening, wide, now, later, breaths[-2], breaths[-1])
+        )
+        done = self.tasks.done
+        judged = judge(
+            rules,
+            self.settings,
+            Tick(
+                self.ticks,
+                tip,
+                self._peak,
+                self.load,
+                lost,
+                self.physiology.hypotensive,
+                done,
+                done - before,
+                self._remaining - remaining,
+            ),
+        )
+        self._remaining = remaining
+        force, felt = self._sense(tip[2])
+        values = operation_values(
+            rules,
+            self.tasks,
+            self.ticks,
+            (target, waypoint, tip[2], self.touched),
+            (force, (force - self._tick_force) / TICK, felt),
+            (opening, wide),
+        )
+        self._tick_force = force
+        for row, value in enumerate(values, _OPERATION):
+            self._values[row] = value
+        self._values[_VITAL:], self._scores[:] = self.physiology.values(), self.physiology.scores()
+        self._critical, self._success, self._failure = judged[1:4]
+        self.over = judged.terminated | judged.truncated
+        return self.states(), judged.reward, judged.terminated, judged.truncated, self.info()
 
     def close(self) -> None:
         """Let go of all patients; whatever is asked of the batch from now on is refused."""
@@ -386,65 +338,21 @@ class VectorOperation:
         if self._closed:
             raise closed_error('batch')
 
-    def _judged(self, passed: _Passed) -> Step:
-        """Judge a tick."""
-        before, breaths = self.tasks.done, passed.breaths
-        tip, target = self.arms.tip, self.arms.target
-        self.ticks, self._motion = self.ticks + 1.0, None
-        opening = self.jaw / JAW_OPEN
-        told = (self._jaw_target > 0.5 * JAW_OPEN).astype(np.float64)
-        reading = TaskReading(
-            tip,
-            target,
-            passed.normal,
-            opening,
-            told,
-            passed.begin + TICK,
-            passed.begin + self.breathing.ahead[-1],
-            breaths[-2],
-            breaths[-1],
-            TICK,
-        )
-        remaining, lost, waypoint = self.tasks.progress(reading)
-        done = self.tasks.done
-        tick = Tick(
-            self.ticks,
-            tip,
-            passed.peak,
-            self.load,
-            lost,
-            self.physiology.hypotensive,
-            done,
-            done - before,
-            self._remaining - remaining,
-        )
-        judged = judge(self.rules, self.settings, tick)
-        self._remaining = remaining
-        force = self._measured()
-        felt = self.tissue.feel(force, tip[2])
-        values = operation_values(
-            self.rules,
-            self.tasks,
-            self.ticks,
-            (target, waypoint, tip[2], self.tissue.touched),
-            (force, (force - self._tick_force) / TICK, felt),
-            (opening, told),
-        )
-        self._tick_force = force
-        for row, value in enumerate(values, _OPERATION):
-            self._values[row] = value
-        self._values[_VITAL:] = self.physiology.values()
-        self.over = judged.terminated | judged.truncated
-        info = self._info(slice(None), judged, passed)
-        return self.states(), judged.reward, judged.terminated, judged.truncated, info
+    def _note_contact(self, felt: Flags, heights: Array) -> None:
+        """Keep the height of each tip at which it first felt contact, of moments in order."""
+        new: Rows = np.flatnonzero(felt.any(axis=0) & np.isnan(self.touched))
+        if len(new):
+            self.touched[new] = heights[felt[:, new].argmax(axis=0), new]
 
-    def _measured(self) -> Array:
-        """Return what the sensors say of the loads, N."""
-        noise = self.settings.force_noise
-        if noise == 0.0:
-            return self.load
-        drawn = [each.standard_normal() for each in self._rngs]
-        return self.load + noise * np.array(drawn)
+    def _sense(self, height: Array) -> tuple[Array, Flags]:
+        """Return what the sensors measure at the end of a tick, N, and who feels contact."""
+        if self._noise == 0.0:
+            return self.load, self.load >= self._felt
+        force = self.load + self._noise * np.array([rng.standard_normal() for rng in self._rngs])
+        self._smooth = smoothed(self._smooth, force)
+        felt = self._smooth >= self._felt
+        self._note_contact(felt[None], height[None])
+        return force, felt
 
 
 def _listed(patients: Iterable[Patient]) -> list[Patient]:
@@ -465,40 +373,12 @@ def _checked_patients(patients: Iterable[Patient]) -> list[Patient]:
     :raises StateError: if one is none, or the arm cannot reach a start, goal or destination.
     """
     chosen = _listed(patients)
-    for each in chosen:
-        if not isinstance(each, Patient):
-            raise StateError(f'patient {each!r}: expected a Patient')
+    for patient in chosen:
+        if not isinstance(patient, Patient):
+            raise StateError(f'patient {patient!r}: expected a Patient')
     if chosen:
-        places = [at for each in chosen for at in (each.start, each.goal, each.destination)]
+        places = [place for who in chosen for place in (who.start, who.goal, who.destination)]
         refuse_unreachable(np.array(places).T)
-    return chosen
-
-
-def _checked_row(row: object, count: int) -> int:
-    """
-    Return the number of a row.
-
-    :raises StateError: if it is none.
-    """
-    if isinstance(row, int | np.integer) and not isinstance(row, bool) and 0 <= row < count:
-        return int(row)
-    raise StateError(f'row {row!r}: expected 0 to {count - 1}, after a reset')
-
-
-def _checked_rows(rows: ArrayLike, count: int) -> Rows:
-    """
-    Return numbers of rows, each at most once.
-
-    :raises StateError: if they are none, or no such rows.
-    """
-    chosen = np.asarray(rows)
-    if not (
-        chosen.ndim == 1
-        and chosen.dtype.kind in 'iu'
-        and 0 < len(chosen) == len(set(chosen.tolist()))
-        and 0 <= chosen.min() <= chosen.max() < count
-    ):
-        raise StateError(f'rows {rows!r}: expected numbers of rows, each once')
     return chosen
 
 

@@ -20,6 +20,7 @@ from fdrl_ros.surgery.scalar_or_array import (
     Arrays,
     Number,
     Numbers,
+    PerPatient,
     Rows,
 )
 import numpy as np
@@ -108,7 +109,7 @@ def _span(numbers: Array) -> Span:
     return start, end, duration, magnitude
 
 
-class SpanTable:
+class SpanTable(PerPatient):
     """
     The events of one kind of n patients.
 
@@ -145,12 +146,8 @@ class SpanTable:
         if own:
             self.table[:, : len(own), row] = np.transpose(own)
 
-    def select(self, rows: Rows) -> None:
-        """Keep only some patients."""
-        self.table = self.table[:, :, rows]
 
-
-class VectorBreathing:
+class VectorBreathing(PerPatient):
     """
     The motion of n patients' organs, tick by tick.
 
@@ -172,13 +169,6 @@ class VectorBreathing:
         self.ahead[:-1, row], self.ahead[-1, row] = _TICK, TICK + patient.servo_lag
         self._turns[:, row] = np.exp(1j * self.rate[row] * self.ahead[:, row])
         self._coughs.put(row, patient.events)
-
-    def select(self, rows: Rows) -> None:
-        """Keep only some patients."""
-        self._coughs.select(rows)
-        self.rate, self.phase = self.rate[rows], self.phase[rows]
-        self.amplitude, self.ahead = self.amplitude[rows], self.ahead[:, rows]
-        self._turns = self._turns[:, rows]
 
     def motion(self, begin: Array) -> tuple[Array, Array, Array]:
         """

@@ -1,56 +1,192 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
 """
-Vital signs of one simulated patient, or of many: first-order physiology, not for clinical use.
+The body of one simulated patient under operation, or of many: first order, not for clinical use.
 
-Both bodies follow the law of :mod:`fdrl_ros.surgery.patient.body`; one patient's has scores too.
+Lost blood empties the heart; heart rate and vessels answer to it, to the pressure (baroreflex), to
+nociception and to gas in the belly: C dMAP/dt = Q - (MAP - CVP) / R (two-element Windkessel), with
+Q = Q0 v (HR / HR0)^0.2, v the filling. Breathing follows the loss as if the patient breathed
+without a ventilator, as the ATLS classes do.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
 import math
 
 from fdrl_ros.errors import StateError
-from fdrl_ros.surgery.constants import constant
-from fdrl_ros.surgery.patient.body import (
-    Body,
-    BREATHING_MOST,
-    COMPLIANCE,
-    LONGEST_STEP,
-    MOST_LOSS,
-    QUANTITIES,
-    steps_of,
-    STROKE_VOLUME,
-)
+from fdrl_ros.surgery.constants import constant, Group
 from fdrl_ros.surgery.patient.breathing import breathing_factor, SpanTable
-from fdrl_ros.surgery.patient.events import spans
+from fdrl_ros.surgery.patient.events import Span, spans
 from fdrl_ros.surgery.patient.patient import Patient
-from fdrl_ros.surgery.patient.scores import (
-    cardiovascular,
-    News2,
-    news2,
-    respiration,
-    Sofa,
-    sofa,
-    VectorScores,
-)
-from fdrl_ros.surgery.scalar_or_array import Array, Rows
+from fdrl_ros.surgery.patient.scores import fixed_points, news2, sofa
+from fdrl_ros.surgery.scalar_or_array import Array, maths_of, Number, PerPatient
 import numpy as np
-from numpy.typing import NDArray
 
-LABEL = 'simulated, not for clinical use'
+_BODY = Group('physiology')
+_HARD_STOP = constant('tissue.hard_stop')
+_COMPLIANCE, _CVP, _VOLUME, _EMPTY, _FILLING = (
+    constant(f'physiology.{name}')
+    for name in ('compliance', 'venous_pressure', 'blood_volume', 'empty_fraction', 'filling')
+)
+_T_HEART, _T_RESISTANCE, _T_SATURATION, _T_PAIN, _T_CLOT = (
+    constant(f'physiology.{name}_time')
+    for name in ('heart', 'resistance', 'saturation', 'nociception', 'clotting')
+)
+_HEART_REFLEX, _HEART_VOLUME, _HEART_FROM, _HEART_PAIN, _HEART_LEAST = (
+    constant(f'physiology.heart_{name}')
+    for name in ('baroreflex', 'volume', 'volume_from', 'nociception', 'least')
+)
+_VESSEL_REFLEX, _VESSEL_VOLUME, _VESSEL_PAIN, _VESSEL_LEAST, _VESSEL_MOST = (
+    constant(f'physiology.resistance_{name}')
+    for name in ('baroreflex', 'volume', 'nociception', 'least', 'most')
+)
+_BREATHING, _BREATHING_FROM, _AROUSAL = (
+    constant(f'physiology.{name}')
+    for name in ('breathing_volume', 'breathing_volume_from', 'arousal')
+)
+_BLEEDING, _HYPOTENSION, _DESATURATION, _LEAST_SATURATION, _LONGEST_STEP = (
+    constant(f'physiology.{name}')
+    for name in ('bleeding', 'hypotension', 'desaturation', 'least_saturation', 'longest_step')
+)
+MOST_LOSS = _VOLUME * (1.0 - _EMPTY)
+_SYSTOLIC_PER_STROKE = 2.0 / 3.0 / _COMPLIANCE
+"""How far the systolic pressure is above the mean for each mL of a stroke, mmHg."""
+_MOST_WOUND = _BODY.most_bleeding / _BLEEDING
 
-_GAS_PRESSURE = constant('physiology.pneumoperitoneum_pressure')
-_GAS_HEART = constant('physiology.pneumoperitoneum_heart')
+
+class Body:
+    """
+    One body, or many in step.
+
+    Time, time with a low pressure (both the body's own, s), blood lost (mL), wound (N s) and pain
+    (fraction) start at 0. Mean arterial pressure (mmHg), heart rate (1/min), saturation (%),
+    breathing (1/min) and resistance of the vessels (mmHg s/mL) have a value at rest each, as the
+    flow (mL/s) has; stroke is in mL, and reserves are how far heart rate and breathing can rise
+    (1/min). The rest is fixed: inspired oxygen (FiO2), 1 without a vasopressor, and points of
+    NEWS2 and SOFA.
+    """
+
+    time: Number
+    low_time: Number
+    blood_loss: Number
+    wound: Number
+    pain: Number
+    pressure: Number
+    heart: Number
+    saturation: Number
+    breathing: Number
+    resistance: Number
+    stroke: Number
+    rest_pressure: Number
+    rest_heart: Number
+    rest_saturation: Number
+    rest_breathing: Number
+    rest_flow: Number
+    rest_resistance: Number
+    heart_reserve: Number
+    breathing_reserve: Number
+    inspired_oxygen: Number
+    unsupported: Number
+    fixed_news2: Number
+    fixed_sofa: Number
+
+    def __init__(self, pace: float) -> None:
+        self._pace = pace
+        self._bleeds: Sequence[Span] = ()
+        """Events that take blood, at the body's pace."""
+        self._falls: Sequence[Span] = ()
+        """Events that lower the saturation."""
+
+    def values(self) -> tuple[Number, Number, Number, Number]:
+        """Return MAP (mmHg), heart rate (1/min), SpO2 (%) and breaths (1/min)."""
+        return self.pressure, self.heart, self.saturation, self.breathing
+
+    @property
+    def systolic(self) -> Number:
+        """Return the systolic pressure, mmHg."""
+        return self.pressure + self.stroke * _SYSTOLIC_PER_STROKE
+
+    @property
+    def hypotensive(self) -> Number:
+        """Say whether the pressure has been too low for a minute."""
+        return self.low_time >= _BODY.hypotension_time
+
+    def scores(self) -> tuple[Number, Number]:
+        """Return NEWS2 and SOFA of the vitals now."""
+        saturation, pressure = self.saturation, self.pressure
+        return (
+            news2(self.fixed_news2, self.breathing, saturation, self.systolic, self.heart),
+            sofa(self.fixed_sofa, pressure, self.unsupported, saturation / self.inspired_oxygen),
+        )
+
+    def _pass(self, period: float, force: Number, damage: Number, cough: Number) -> None:
+        """
+        Let real time pass in as many steps of the body's own time as it needs.
+
+        :param period: s of real time.
+        :param force: on tissue, N.
+        :param damage: done to tissue in this time, N s.
+        :param cough: factor on breathing motion at the end of it.
+        """
+        if self._pace == 1.0:
+            self._live(period, force, damage, cough)
+            return
+        own = period * self._pace
+        steps = max(1, math.ceil(own / _LONGEST_STEP - 1e-9))
+        for _ in range(steps):
+            self._live(own / steps, force, damage / steps, cough)
+
+    def _live(self, period: float, force: Number, damage: Number, cough: Number) -> None:
+        """Let a short time of the body's own pass, s."""
+        maths = maths_of(self.pressure)
+        greater, lesser = maths.greater, maths.lesser
+        begin, end = self.time, self.time + period
+        bled: Number = 0.0
+        fall: Number = 0.0
+        for start, stop, _, rate in self._bleeds:
+            during = lesser(end, stop) - greater(begin, start)
+            bled = bled + rate * greater(during, 0.0)
+        for start, stop, _, depth in self._falls:
+            fall = fall + ((begin < stop) & (start < end)) * depth
+        self.time = end
+        wound = self.wound + damage - self.wound * period / _T_CLOT
+        self.wound = wound = lesser(wound, _MOST_WOUND)
+        lost = lesser(self.blood_loss + _BLEEDING * wound * period + bled, MOST_LOSS)
+        self.blood_loss = lost
+        loss = lost / _VOLUME
+
+        drive = lesser(_BREATHING * greater(loss - _BREATHING_FROM, 0.0), 1.0)
+        self.breathing = (self.rest_breathing + self.breathing_reserve * drive) * cough
+        hurt = lesser(force / _HARD_STOP + _AROUSAL * (cough - 1.0), 1.0)
+        self.pain = pain = self.pain + (hurt - self.pain) * period / _T_PAIN
+
+        pressure = self.pressure
+        fallen = (self.rest_pressure - pressure) / self.rest_pressure
+        drive = _HEART_REFLEX * fallen + _HEART_PAIN * pain
+        drive = drive + _HEART_VOLUME * greater(loss - _HEART_FROM, 0.0)
+        target = greater(self.rest_heart + self.heart_reserve * lesser(drive, 1.0), _HEART_LEAST)
+        self.heart = heart = self.heart + (target - self.heart) * period / _T_HEART
+        tone = 1.0 + _VESSEL_REFLEX * fallen + _VESSEL_VOLUME * loss
+        tone = tone + _VESSEL_PAIN * pain
+        tone = lesser(greater(tone, _VESSEL_LEAST), _VESSEL_MOST)
+        towards = self.rest_resistance * tone - self.resistance
+        self.resistance = resistance = self.resistance + towards * period / _T_RESISTANCE
+
+        filled = (1.0 - loss - _EMPTY) / (1.0 - _EMPTY)
+        flow = self.rest_flow * filled * (heart / self.rest_heart) ** _FILLING
+        self.stroke = 60.0 * flow / heart
+        drained = (pressure - _CVP) / resistance
+        pressure = pressure + (flow - drained) * period / _COMPLIANCE
+        self.pressure = pressure
+
+        low = pressure < _HYPOTENSION
+        self.low_time = low * (self.low_time + period)
+        wanting = low * (_DESATURATION * (1.0 - pressure / _HYPOTENSION)) + fall
+        towards = greater(self.rest_saturation - wanting, _LEAST_SATURATION) - self.saturation
+        self.saturation = self.saturation + towards * period / _T_SATURATION
 
 
-@dataclass(frozen=True)
-class Vitals:
-    """What the monitors show: mmHg, 1/min, %, 1/min."""
-
-    mean_arterial_pressure: float
-    heart_rate: float
-    oxygen_saturation: float
-    respiratory_rate: float
+QUANTITIES = tuple(Body.__annotations__)
+"""What a body consists of."""
 
 
 class Physiology(Body):
@@ -65,59 +201,31 @@ class Physiology(Body):
     """
 
     def __init__(self, patient: Patient, insufflated: bool = True, pace: float = 1.0) -> None:
-        self._pace = pace
-        self.labs = patient.labs
-        events = patient.events
-        self._bleeds = spans(events, 'bleed', pace)
-        self._falls = spans(events, 'desaturation', pace)
-        self._coughs = spans(events, 'breathing')
+        super().__init__(pace)
+        self._bleeds = spans(patient.events, 'bleed', pace)
+        self._falls = spans(patient.events, 'desaturation', pace)
+        self._coughs = spans(patient.events, 'breathing')
         self._patient = patient
-        self._scored: Sofa | None = None
         self.time = self.low_time = self.blood_loss = self.wound = self.pain = 0.0
         self.insufflate(insufflated)
         self.heart, self.pressure = self.rest_heart, self.rest_pressure
-        self.resistance, self.stroke = self.rest_resistance, STROKE_VOLUME
+        self.resistance, self.stroke = self.rest_resistance, _BODY.stroke_volume
         self.saturation = self.rest_saturation = patient.oxygen_saturation
         self.breathing = self.rest_breathing = patient.respiratory_rate
-        self.breathing_reserve = max(0.0, BREATHING_MOST - patient.respiratory_rate)
+        self.breathing_reserve = max(0.0, _BODY.breathing_most - patient.respiratory_rate)
+        self.inspired_oxygen = patient.labs.inspired_oxygen
+        self.unsupported = int(patient.labs.norepinephrine == 0.0)
+        self.fixed_news2, self.fixed_sofa = fixed_points(patient.labs)
 
     def insufflate(self, gas: bool = True) -> None:
         """Fill the belly with gas, or let it out; heart and vessels follow in their time."""
-        share = 1.0 if gas else 0.0
-        self.set_rest(
-            self._patient.mean_arterial_pressure + share * _GAS_PRESSURE,
-            self._patient.heart_rate + share * _GAS_HEART,
-        )
-
-    @property
-    def vitals(self) -> Vitals:
-        """Return what the monitors show now."""
-        return Vitals(*self.values())
-
-    @property
-    def diastolic(self) -> float:
-        """Return the diastolic pressure, mmHg."""
-        return max(0.0, self.pressure - self.stroke * (1.0 / 3.0 / COMPLIANCE))
-
-    def news2(self) -> News2:
-        """Return NEWS2 of the vitals now, with the alertness of before anaesthesia."""
-        return news2(self.labs, self.breathing, self.saturation, self.systolic, self.heart)
-
-    def sofa(self) -> Sofa:
-        """Return SOFA of the labs, which stay as they are, and the vitals now."""
-        labs, saturation = self.labs, self.saturation
-        if self._scored is None or not 0.0 <= saturation <= 100.0:
-            self._scored = sofa(labs, self.pressure, saturation)
-            return self._scored
-        _, coagulation, liver, _, nervous, renal = self._scored
-        return Sofa(
-            respiration(saturation / labs.inspired_oxygen),
-            coagulation,
-            liver,
-            cardiovascular(self.pressure, labs.norepinephrine),
-            nervous,
-            renal,
-        )
+        patient, share = self._patient, 1.0 if gas else 0.0
+        pressure = patient.mean_arterial_pressure + share * _BODY.pneumoperitoneum_pressure
+        heart = patient.heart_rate + share * _BODY.pneumoperitoneum_heart
+        self.rest_pressure, self.rest_heart = pressure, heart
+        self.rest_flow = _BODY.stroke_volume * heart / 60.0
+        self.rest_resistance = (pressure - _CVP) / self.rest_flow
+        self.heart_reserve = max(0.0, _BODY.heart_most - heart)
 
     def advance(self, period: float, force: float = 0.0, damage: float = 0.0) -> None:
         """
@@ -133,39 +241,16 @@ class Physiology(Body):
                 f'period {period!r} s, force {force!r} N, damage {damage!r} N s: '
                 'expected finite numbers, time and damage at least 0'
             )
-        force = abs(force)
-        if period <= LONGEST_STEP:
-            self._pass(period, force, damage)
-            return
-        parts = math.ceil(period / LONGEST_STEP)
+        parts = 1 if period <= _LONGEST_STEP else math.ceil(period / _LONGEST_STEP)
         for _ in range(parts):
-            self._pass(period / parts, force, damage / parts)
-
-    def _pass(self, period: float, force: float, damage: float) -> None:
-        pace = self._pace
-        end = self.time + period * pace
-        cough = breathing_factor(self._coughs, end / pace)[0] if self._coughs else 1.0
-        if pace == 1.0:
-            self.live(period, force, damage, cough, self._bleeds, self._falls)
-            return
-        steps = steps_of(period * pace)
-        for _ in range(steps):
-            own = period * pace / steps
-            self.live(own, force, damage / steps, cough, self._bleeds, self._falls)
-
-    def bleed(self, volume: float) -> None:
-        """
-        Take blood at once, as a test or a scenario does.
-
-        :param volume: mL.
-        :raises StateError: if it is negative or not finite.
-        """
-        if not 0.0 <= volume < math.inf:
-            raise StateError(f'volume {volume!r} mL: expected a finite number of at least 0')
-        self.blood_loss = min(self.blood_loss + volume, MOST_LOSS)
+            own, cough = period / parts, 1.0
+            if self._coughs:
+                end = (self.time + own * self._pace) / self._pace
+                cough, _ = breathing_factor(self._coughs, end)
+            self._pass(own, abs(force), damage / parts, cough)
 
 
-class VectorPhysiology(Body):
+class VectorPhysiology(Body, PerPatient):
     """
     The bodies of n patients, each in its own operation.
 
@@ -174,12 +259,11 @@ class VectorPhysiology(Body):
     """
 
     def __init__(self, count: int, pace: float = 1.0) -> None:
-        self._pace = pace
-        for each in QUANTITIES:
-            setattr(self, each, np.ones(count))
-        self._scores = VectorScores(count)
-        self._bleeds = SpanTable('bleed', count, pace)
-        self._falls = SpanTable('desaturation', count, pace)
+        super().__init__(pace)
+        for name in QUANTITIES:
+            setattr(self, name, np.ones(count))
+        self._bleed_table = SpanTable('bleed', count, pace)
+        self._fall_table = SpanTable('desaturation', count, pace)
 
     def put(self, row: int, patient: Patient, body: Physiology) -> None:
         """
@@ -187,45 +271,19 @@ class VectorPhysiology(Body):
 
         :param body: of the patient at the start.
         """
-        for each in QUANTITIES:
-            getattr(self, each)[row] = getattr(body, each)
-        news2, sofa = body.news2(), body.sofa()
-        fixed = news2.supplemental_oxygen + news2.consciousness + news2.temperature
-        failed = sofa.coagulation + sofa.liver + sofa.nervous + sofa.renal
-        if body.labs.norepinephrine > 0.0:
-            failed += sofa.cardiovascular
-        self._scores.put(row, body.labs, (fixed, failed))
-        self._bleeds.put(row, patient.events)
-        self._falls.put(row, patient.events)
-
-    def select(self, rows: Rows) -> None:
-        """Keep only some patients."""
-        self._scores.select(rows)
-        self._bleeds.select(rows)
-        self._falls.select(rows)
-        for each in QUANTITIES:
-            setattr(self, each, getattr(self, each)[rows])
+        for name in QUANTITIES:
+            getattr(self, name)[row] = getattr(body, name)
+        self._bleed_table.put(row, patient.events)
+        self._fall_table.put(row, patient.events)
 
     def advance(self, period: float, force: Array, damage: Array, cough: Array) -> None:
         """
         Let time pass.
 
-        :param period: s of real time, at most LONGEST_STEP.
+        :param period: s of real time, at most 0.2 s.
         :param force: on tissue, N, at least 0.
         :param damage: done to tissue in this time, N s.
         :param cough: factor on breathing motion at the end of it.
         """
-        steps = 1 if self._pace == 1.0 else steps_of(period * self._pace)
-        own, harm = period * self._pace / steps, damage / steps
-        bleeds, falls = self._bleeds.spans(), self._falls.spans()
-        for _ in range(steps):
-            self.live(own, force, harm, cough, bleeds, falls)
-
-    def scores(self, rows: Rows | slice = slice(None)) -> tuple[NDArray[np.int64], ...]:
-        """
-        Return NEWS2 and SOFA.
-
-        :param rows: of which patients, if not of all.
-        """
-        vitals = [each[rows] for each in self.values()]
-        return self._scores.totals(vitals, self.systolic[rows], rows)
+        self._bleeds, self._falls = self._bleed_table.spans(), self._fall_table.spans()
+        self._pass(period, force, damage, cough)

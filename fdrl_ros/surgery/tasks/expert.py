@@ -120,12 +120,12 @@ def vector_expert_costs(operations: VectorOperation) -> Array:
     reached = now + operations.breathing.ahead[-1]
     costs: Array = np.empty((ACTION_COUNT, len(now)))
     for group in operations.tasks.groups():
-        task, rows = group.task(), group.rows
+        task, rows = group
         breath = breaths.take(rows, axis=1)
         ahead = _Ahead(now[rows], reached[rows], breath[0], breath[-2], breath[-1])
         limit = operations.rules.force_limit[rows]
         seen = values.take(rows, axis=1)
-        costs[:, rows] = _action_costs(task, operations.tissue.some(rows), limit, seen, ahead)
+        costs[:, rows] = _action_costs(task, operations.tissue.record(rows), limit, seen, ahead)
     return np.round(costs.T, RESOLUTION)
 
 

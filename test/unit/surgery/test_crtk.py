@@ -4,8 +4,8 @@
 
 import math
 
+from fdrl_ros.surgery.arm.controller import jaw_command, joints_command, pose_command
 from fdrl_ros.surgery.arm.kinematics import HOME, JAW_LIMITS, JOINTS, LOWER, UPPER
-from fdrl_ros.surgery.arm.motion_commands import checked_jaw, checked_joints, checked_pose
 from fdrl_ros.surgery.arm.operating_state import CommandError, COMMANDS, OperatingState, State
 from fdrl_ros.surgery.arm.rotations import from_quaternion
 from hypothesis import given, strategies
@@ -127,10 +127,10 @@ def test_unknown_state_command_is_refused_by_name(word):
 def test_joints_are_read_by_name_by_number_and_without_names(order):
     values = [0.1, -0.2, 0.15, 0.3, -0.4, 0.5]
     shuffled = [values[each] for each in order]
-    by_name = checked_joints([JOINTS[each] for each in order], shuffled)
-    by_number = checked_joints([str(each) for each in order], shuffled)
+    by_name = joints_command([JOINTS[each] for each in order], shuffled)
+    by_number = joints_command([str(each) for each in order], shuffled)
     assert by_name.tolist() == by_number.tolist() == values
-    assert checked_joints([], values).tolist() == values
+    assert joints_command([], values).tolist() == values
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_joints_are_read_by_name_by_number_and_without_names(order):
 )
 def test_joints_of_another_number_or_name_are_refused(names, positions, expected):
     with pytest.raises(CommandError, match=expected):
-        checked_joints(names, positions)
+        joints_command(names, positions)
 
 
 @pytest.mark.parametrize('joint', range(6))
@@ -154,31 +154,31 @@ def test_joint_that_is_no_number_or_beyond_its_limit_is_refused_by_name(joint):
         positions = HOME.tolist()
         positions[joint] = float(bad)
         with pytest.raises(CommandError, match=f'{JOINTS[joint]} = .*: expected'):
-            checked_joints([], positions)
+            joints_command([], positions)
     for fine in (LOWER[joint], UPPER[joint]):
         positions = HOME.tolist()
         positions[joint] = float(fine)
-        assert checked_joints([], positions)[joint] == fine
+        assert joints_command([], positions)[joint] == fine
 
 
 def test_jaw_takes_one_angle_within_its_limits():
     assert (
-        checked_jaw([], [0.5]) == checked_jaw(['jaw'], [0.5]) == checked_jaw(['0'], [0.5]) == 0.5
+        jaw_command([], [0.5]) == jaw_command(['jaw'], [0.5]) == jaw_command(['0'], [0.5]) == 0.5
     )
     for bad in (math.nan, JAW_LIMITS[0] - 0.01, JAW_LIMITS[1] + 0.01):
         with pytest.raises(CommandError, match='jaw = .*: expected -0.349 to 1.396'):
-            checked_jaw([], [bad])
+            jaw_command([], [bad])
     for names, positions in (([], []), ([], [0.1, 0.2]), (['yaw'], [0.1])):
         with pytest.raises(CommandError, match='expected'):
-            checked_jaw(names, positions)
+            jaw_command(names, positions)
 
 
 def test_pose_is_finite_and_its_quaternion_of_length_one():
     half = math.sqrt(0.5)
-    point, rotation = checked_pose((0.1, 0.2, -0.1), (half, 0.0, 0.0, half))
+    point, rotation = pose_command((0.1, 0.2, -0.1), (half, 0.0, 0.0, half))
     assert point == (0.1, 0.2, -0.1)
     assert np.allclose(rotation, [[1, 0, 0], [0, 0, -1], [0, 1, 0]], atol=1e-12)
-    _, again = checked_pose(point, (half * 1.004, 0.0, 0.0, half * 1.004))
+    _, again = pose_command(point, (half * 1.004, 0.0, 0.0, half * 1.004))
     assert np.allclose(rotation, again, atol=1e-12), 'rounding is forgiven'
     assert np.allclose(from_quaternion((0.0, 0.0, 0.0, 1.0)), np.eye(3))
     for position, quaternion in (
@@ -191,4 +191,4 @@ def test_pose_is_finite_and_its_quaternion_of_length_one():
         ((0.0, 0.0, 0.0), (0.0, math.inf, 0.0, 1.0)),
     ):
         with pytest.raises(CommandError, match='expected'):
-            checked_pose(position, quaternion)
+            pose_command(position, quaternion)

@@ -37,7 +37,7 @@ def test_metrics_of_an_episode_are_what_an_operation_beside_it_says():
     operation = Operation(WORLD)
     operation.reset(patient)
     tips, loads, pressures = [operation.arm.position], [], []
-    news2, sofa = [operation.physiology.news2().total], [operation.physiology.sofa().total]
+    scores = [operation.physiology.scores()]
     for number in episode.actions.tolist():
         operation.act(action_numbered(number))
         for _ in range(SUBSTEPS):
@@ -46,8 +46,8 @@ def test_metrics_of_an_episode_are_what_an_operation_beside_it_says():
         outcome = operation.tick()
         tips.append(operation.arm.position)
         pressures.append(operation.physiology.pressure)
-        news2.append(operation.physiology.news2().total)
-        sofa.append(operation.physiology.sofa().total)
+        scores.append(operation.physiology.scores())
+    news2, sofa = zip(*scores, strict=True)
     above = {level: sum(load > level for load in loads) * SUBSTEP for level in FORCE_LEVELS}
     expected = {
         'patient': patient.name,

@@ -182,7 +182,7 @@ def test_time_truncates_and_does_not_terminate():
 
 def test_a_bleeding_patient_fails_by_vitals():
     operation = begin()
-    operation.physiology.bleed(2600.0)
+    operation.physiology.blood_loss = 2600.0
     operation.physiology.low_time = 59.99
     for _ in range(40):
         operation.advance(12)

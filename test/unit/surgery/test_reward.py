@@ -468,8 +468,8 @@ def test_a_hard_press_hurts_and_bleeds_and_a_tip_in_the_air_does_not(world):
             world.advance(12)
             world.tick()
         body = world.physiology
-        hearts.append(body.vitals.heart_rate)
-        pressures.append(body.vitals.mean_arterial_pressure)
+        hearts.append(body.heart)
+        pressures.append(body.pressure)
         assert (body.blood_loss > 0.0) == (world.damage > 0.0) == (depth > 0.0)
     assert hearts[1] > hearts[0] + 0.1
     assert pressures[1] > pressures[0]

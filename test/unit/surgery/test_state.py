@@ -108,8 +108,7 @@ asked, real = set(), constants.constant
 constants.constant = lambda name: asked.add(name) or real(name)
 import fdrl_ros.surgery
 for each in pkgutil.walk_packages(fdrl_ros.surgery.__path__, 'fdrl_ros.surgery.'):
-    if 'icu_sepsis' not in each.name:
-        importlib.import_module(each.name)
+    importlib.import_module(each.name)
 from fdrl_ros.surgery.patient.cohort import public_cohort
 from fdrl_ros.surgery.gym.operation import Operation
 from fdrl_ros.surgery.settings import WorldSettings
@@ -121,6 +120,8 @@ tissue_colour(1.0)
 operation = Operation(WorldSettings(mode='kinematic'))
 for name in PROCEDURE_NAMES:
     operation.reset(public_cohort(0, 1.0, (name,)).patient(0))
+    operation.advance(12)
+    operation.tick()
 print(*sorted(constants.constants().keys() - asked))
 """
 
