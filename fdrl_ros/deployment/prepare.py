@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 import time
 
-from fdrl_ros.crypto.keys.keystore import check_opens, KEY_FILE, make_federation
+from fdrl_ros.crypto.keys.keystore import check_opens, KEY_FILE, make_federation, NewFederation
 from fdrl_ros.crypto.keys.roster import SERVERS
 from fdrl_ros.crypto.keys.sealed_key import Passphrase
 from fdrl_ros.crypto.keys.transaction import reading
@@ -165,10 +165,5 @@ def _make_keys(layout: Layout, plan: Plan, passphrase: Passphrase | None) -> Non
     }
     # Simulated hospitals draw from streams of their own: no patient is in two of them. Of records
     # that came from elsewhere nobody knows.
-    make_federation(
-        layout.keys,
-        plan.hospitals,
-        sizes=dict.fromkeys(plan.hospitals, plan.collection.patients) | brought,
-        disjoint_patients=not brought,
-        passphrase=passphrase,
-    )
+    sizes = dict.fromkeys(plan.hospitals, plan.collection.patients) | brought
+    make_federation(layout.keys, NewFederation(sizes, disjoint_patients=not brought), passphrase)

@@ -9,7 +9,7 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
-from fdrl_ros.crypto.keys.keystore import KEY_FILE, load_identity, make_federation
+from fdrl_ros.crypto.keys.keystore import KEY_FILE, load_identity, make_federation, NewFederation
 from fdrl_ros.crypto.keys.signing import Identity
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.federation.journal.journal import FILE, Head, Journal
@@ -143,7 +143,7 @@ class Federation:
         self.layout = Layout(directory)
         directory.mkdir()
         self.roster = make_federation(
-            self.layout.keys, hospitals, sizes=dict.fromkeys(hospitals, 500)
+            self.layout.keys, NewFederation(dict.fromkeys(hospitals, 500))
         )
         for name in (*hospitals, *SERVERS):
             self.layout.party(name).mkdir()

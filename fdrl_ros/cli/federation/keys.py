@@ -20,7 +20,13 @@ from fdrl_ros.cli.federation.keys_shown import (
 from fdrl_ros.cli.federation.passphrase import asked, FILE, passphrase_option, told
 from fdrl_ros.cli.options import json_option
 from fdrl_ros.cli.output import echo_json
-from fdrl_ros.crypto.keys.keystore import KEY_FILE, load_passphrase, make_federation, save_identity
+from fdrl_ros.crypto.keys.keystore import (
+    KEY_FILE,
+    load_passphrase,
+    make_federation,
+    NewFederation,
+    save_identity,
+)
 from fdrl_ros.crypto.keys.roster import Roster
 from fdrl_ros.crypto.keys.rotation import change_passphrase, rotate_he, Succession
 from fdrl_ros.crypto.keys.signing import fingerprint, Identity, PUBLIC_KEY_BYTES
@@ -110,15 +116,8 @@ def init(
     sizes = {name: size for name, size, _ in declared}
     publics = {name: public for name, _, public in declared if public}
     passphrase = asked('Passphrase', confirm=True) if encrypt else told(passphrase_file)
-    roster = make_federation(
-        directory,
-        list(sizes),
-        sizes=sizes,
-        validity=_validity(valid_days),
-        passphrase=passphrase,
-        publics=publics,
-        **terms,
-    )
+    new = NewFederation(sizes, validity=_validity(valid_days), publics=publics, **terms)
+    roster = make_federation(directory, new, passphrase)
     how = 'encrypted' if passphrase else 'in clear'
     made = len(roster.members) - len(publics)
     click.echo(f'made the keys of {made} parties and the root in {directory}, {how}')

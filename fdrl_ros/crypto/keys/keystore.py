@@ -7,7 +7,8 @@ Each party has a directory of its own for its keys, which is carried to its host
 ``root.pub`` and ``roster.json`` lie beside these directories.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 import os
 from pathlib import Path
 import shutil
@@ -118,17 +119,53 @@ def load_root_public(path: Path) -> bytes:
     return public
 
 
+@dataclass(frozen=True)
+class NewFederation:
+    """
+    What the first roster of a federation says.
+
+    :param sizes: n_i that each hospital declares, at least three, in their order.
+    :param federation: its name.
+    :param threshold: t; by default floor(2n / 3) + 1.
+    :param disjoint_patients: whether no patient is in two hospitals.
+    :param validity: start and end of the roster, in seconds since 1970 (UTC); an end of None means
+        never.
+    :param publics: public keys of parties that made their own key pair; none is made for them.
+    """
+
+    sizes: Mapping[str, int]
+    federation: str = 'federation'
+    threshold: int | None = None
+    disjoint_patients: bool = False
+    validity: tuple[int, int | None] = (0, None)
+    publics: Mapping[str, bytes] = field(default_factory=dict)
+
+    def roster(self, made: Mapping[str, bytes]) -> Roster:
+        """
+        Return the roster, with public keys that were made here.
+
+        :raises RosterError: if names, sizes or keys are not valid.
+        """
+        publics = {**made, **self.publics}
+        names = (*self.sizes, *SERVERS)
+        RosterError.unless(ROOT not in names, f'a hospital is named {ROOT!r}')
+        if unknown := publics.keys() - set(names):
+            raise RosterError(f'{sorted(unknown)[0]} has a public key and is no party: {names}')
+        hospitals = [
+            Member(name, 'hospital', publics[name], size) for name, size in self.sizes.items()
+        ]
+        return Roster(
+            self.federation,
+            default_threshold(len(hospitals)) if self.threshold is None else self.threshold,
+            (*hospitals, *(Member(name, name, publics[name]) for name in SERVERS)),
+            self.disjoint_patients,
+            not_before=self.validity[0],
+            expires=self.validity[1],
+        )
+
+
 def make_federation(
-    directory: Path,
-    hospitals: Sequence[str],
-    *,
-    federation: str = 'federation',
-    sizes: Mapping[str, int],
-    threshold: int | None = None,
-    disjoint_patients: bool = False,
-    validity: tuple[int, int | None] = (0, None),
-    passphrase: Passphrase | None = None,
-    publics: Mapping[str, bytes] | None = None,
+    directory: Path, new: NewFederation, passphrase: Passphrase | None = None
 ) -> Roster:
     """
     Create all keys of a new federation and its signed roster, all or nothing.
@@ -137,42 +174,14 @@ def make_federation(
     ``roster.json``, and the root's directory to a place off the network.
 
     :param directory: created if missing; existing files are never overwritten.
-    :param hospitals: names, at least three.
-    :param federation: name of the federation.
-    :param sizes: n_i that each hospital declares.
-    :param threshold: t; by default floor(2n / 3) + 1.
-    :param disjoint_patients: whether no patient is in two hospitals.
-    :param validity: start and end of the roster, in seconds since 1970 (UTC); an end of None means
-        never.
     :param passphrase: seals every private key, if given.
-    :param publics: public keys of parties that made their own key pair; none is made for them.
     :returns: the roster.
     :raises RosterError: if names or sizes are not valid; nothing is written.
     :raises KeyFileError: if a file exists already or cannot be written.
     """
-    if set(sizes) != set(hospitals) or ROOT in hospitals:
-        raise RosterError(
-            f'hospitals {list(hospitals)} and sizes of {list(sizes)}: expected the same names, '
-            f'none of them {ROOT!r}'
-        )
-    names = (*hospitals, *SERVERS)
-    known = dict(publics or {})
-    identities = {name: Identity.generate(name) for name in names if name not in known}
-    known |= {name: identity.public for name, identity in identities.items()}
-    if unknown := known.keys() - set(names):
-        raise RosterError(f'{sorted(unknown)[0]} has a public key and is no party: {names}')
-    members = [
-        *(Member(name, 'hospital', known[name], sizes[name]) for name in hospitals),
-        *(Member(name, name, known[name]) for name in SERVERS),
-    ]
-    roster = Roster(
-        federation,
-        default_threshold(len(hospitals)) if threshold is None else threshold,
-        tuple(members),
-        disjoint_patients,
-        not_before=validity[0],
-        expires=validity[1],
-    )
+    names = {*new.sizes, *SERVERS} - {*new.publics}
+    identities = {name: Identity.generate(name) for name in names}
+    roster = new.roster({name: identity.public for name, identity in identities.items()})
     root = Identity.generate(ROOT)
     directory = Path(os.path.abspath(directory))
     if os.path.lexists(directory) and (not directory.is_dir() or any(directory.iterdir())):

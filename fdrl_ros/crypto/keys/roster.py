@@ -10,7 +10,7 @@ number than the one before. A party remembers the newest roster that it used and
 ones; otherwise whoever can put an old file in place would undo a revocation.
 """
 
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 import hashlib
 import json
@@ -50,13 +50,10 @@ class Member:
         _check_key('member', self.name, self.public)
         if self.role not in ROLES:
             raise RosterError(f'{self.name}: role {self.role!r}, expected one of {ROLES}')
-        if type(self.size) is not int or not 0 <= self.size < 2**53:
-            raise RosterError(f'{self.name}: size {self.size!r}, expected a whole number')
-        if (self.size > 0) != (self.role == 'hospital'):
-            raise RosterError(
-                f'{self.name}: size {self.size}; a hospital declares at least 1 record and any '
-                f'other role 0'
-            )
+        least, most = (1, 2**53) if self.role == 'hospital' else (0, 0)
+        if type(self.size) is not int or not least <= self.size <= most:
+            words = 'at least 1 record' if least else 'none'
+            raise RosterError(f'{self.name}: size {self.size!r}, expected {words}')
 
 
 @dataclass(frozen=True)
@@ -77,9 +74,7 @@ class Revoked:
         """Refuse an entry that cannot be a former key of a member."""
         _check_key('revoked', self.name, self.public)
         if type(self.serial) is not int or self.serial < 2:
-            raise RosterError(
-                f'revoked {self.name}: by roster {self.serial!r}, expected 2 or more'
-            )
+            raise RosterError(f'revoked {self.name}: by roster {self.serial!r}, expected from 2')
 
 
 FEWEST_HOSPITALS: Final = 3
@@ -102,9 +97,13 @@ def default_threshold(hospitals: int) -> int:
     return 2 * hospitals // 3 + 1
 
 
-def _check_key(kind: str, name: str, public: bytes) -> None:
+def _check_name(kind: str, name: str) -> None:
     if not isinstance(name, str) or not NAME.fullmatch(name):
         raise RosterError(f'{kind} {name!r}: expected a name such as hospital_1')
+
+
+def _check_key(kind: str, name: str, public: bytes) -> None:
+    _check_name(kind, name)
     if not isinstance(public, bytes) or len(public) != PUBLIC_KEY_BYTES:
         raise RosterError(f'{kind} {name}: expected a public key of {PUBLIC_KEY_BYTES} bytes')
 
@@ -136,37 +135,27 @@ class Roster:
 
     def __post_init__(self) -> None:
         """Refuse a roster that contradicts itself."""
-        if not isinstance(self.federation, str) or not NAME.fullmatch(self.federation):
-            raise RosterError(f'federation {self.federation!r}: expected a name such as trial_1')
+        _check_name('federation', self.federation)
         if type(self.disjoint_patients) is not bool:
             raise RosterError(f'disjoint_patients = {self.disjoint_patients!r}: expected a bool')
         self._check_numbers()
-        for what, values in (
-            ('name', [member.name for member in self.members]),
-            ('public key', [member.public for member in self.members]),
-        ):
-            if len(set(values)) != len(values):
-                raise RosterError(f'two members have the same {what}')
         ended = [each.public for each in self.revoked]
+        for what, values in (
+            ('members have the same name', [member.name for member in self.members]),
+            ('members have the same public key', [member.public for member in self.members]),
+            ('revocations name the same key', ended),
+        ):
+            RosterError.unless(len(set(values)) == len(values), f'two {what}')
         for member in self.members:
-            if member.public in ended:
-                raise RosterError(f'{member.name} has a key that is revoked')
-        if len(set(ended)) != len(ended):
-            raise RosterError('a key is revoked twice')
+            RosterError.unless(member.public not in ended, f'{member.name} has a revoked key')
         count = len(self.hospitals)
         if count < FEWEST_HOSPITALS:
-            raise RosterError(
-                f'{count} hospitals: expected at least {FEWEST_HOSPITALS}, so that a sum does '
-                f'not show one hospital to another'
-            )
+            raise RosterError(f'{count} hospitals: expected {FEWEST_HOSPITALS}, to hide each')
         if type(self.threshold) is not int or not count / 2 < self.threshold <= count:
-            raise RosterError(
-                f'threshold {self.threshold!r}: expected more than half of {count} hospitals'
-            )
-        for role in ('aggregator', 'key_authority'):
+            raise RosterError(f'threshold {self.threshold!r}: expected over half of {count}')
+        for role in SERVERS:
             found = sum(member.role == role for member in self.members)
-            if found != 1:
-                raise RosterError(f'{found} members are {role}: expected exactly one')
+            RosterError.unless(found == 1, f'{found} members are {role}: expected exactly one')
 
     def _check_numbers(self) -> None:
         """Refuse an impossible serial number or validity."""
@@ -175,8 +164,8 @@ class Roster:
         if any(each.serial > self.serial for each in self.revoked):
             raise RosterError(f'roster {self.serial} tells of keys revoked by a later one')
         start, end = self.not_before, self.expires
-        for each in (start, _LATEST if end is None else end):
-            if type(each) is not int or not 0 <= each <= _LATEST:
+        for time_limit in (start, _LATEST if end is None else end):
+            if type(time_limit) is not int or not 0 <= time_limit <= _LATEST:
                 raise RosterError(f'valid from {start!r} to {end!r}: expected whole UTC seconds')
         if end is not None and end <= start:
             raise RosterError(f'valid from {start} to {end}: it would never be')
@@ -202,9 +191,9 @@ class Roster:
 
         :raises RosterError: if the roster does not name it.
         """
-        for member in self.members:
-            if member.name == name:
-                return member
+        found = [member for member in self.members if member.name == name]
+        if found:
+            return found[0]
         ended = [each.serial for each in self.revoked if each.name == name]
         since = f': roster {ended[-1]} revoked it' if ended else ''
         raise RosterError(f'{name!r} is not in roster {self.serial} of {self.federation}{since}')
@@ -248,11 +237,10 @@ class Roster:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the signed content as JSON values."""
-        written: dict[str, Any] = {each.name: getattr(self, each.name) for each in fields(self)}
-        for name in ('members', 'revoked'):
-            entries = map(asdict, written[name])
-            written[name] = [{**entry, 'public': entry['public'].hex()} for entry in entries]
-        return written
+        written = asdict(self)
+        for entry in (*written['members'], *written['revoked']):
+            entry['public'] = entry['public'].hex()
+        return {**written, 'members': [*written['members']], 'revoked': [*written['revoked']]}
 
     def canonical(self) -> bytes:
         """Return the canonical bytes that the root signs."""
@@ -269,17 +257,10 @@ class Roster:
         """Return the same digest as 32 bytes."""
         return hashlib.sha256(self.canonical()).digest()
 
-    def sign(self, root: Identity) -> bytes:
-        """Sign the canonical bytes with the root key."""
-        return root.sign(self.canonical())
-
     def signed_bytes(self, root: Identity) -> bytes:
         """Return the content of a roster file, which :meth:`load` reads."""
-        document = {
-            'format': _FORMAT,
-            'roster': self.to_dict(),
-            'signature': self.sign(root).hex(),
-        }
+        signature = root.sign(self.canonical()).hex()
+        document = {'format': _FORMAT, 'roster': self.to_dict(), 'signature': signature}
         return (json.dumps(document, indent=2) + '\n').encode('ascii')
 
     def save(self, path: Path, root: Identity) -> None:
@@ -301,8 +282,7 @@ class Roster:
                 data = file.read(_FILE_BYTES + 1)
         except OSError as error:
             raise RosterError(f'roster {path}: {error.strerror}') from error
-        if len(data) > _FILE_BYTES:
-            raise RosterError(f'roster {path}: longer than {_FILE_BYTES} bytes')
+        RosterError.unless(len(data) <= _FILE_BYTES, f'roster {path}: longer than 1 MiB')
         try:
             document = json.loads(data, object_pairs_hook=_without_duplicates)
             signature = bytes.fromhex(document['signature'])
@@ -316,24 +296,22 @@ class Roster:
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise RosterError(f'roster {path} is damaged: {error!r}') from error
         if not verify(root_public, signature, roster.canonical()):
-            raise RosterError(
-                f'roster {path} is not signed by the pinned root {fingerprint(root_public)}'
-            )
+            pinned = fingerprint(root_public)
+            raise RosterError(f'roster {path} is not signed by the pinned root {pinned}')
         return roster
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:
         """Read :meth:`to_dict` back; refuse additional, missing or differently written fields."""
-        changed = {
+        keys: dict[str, Any] = {
             name: tuple(
                 kind(**{**entry, 'public': bytes.fromhex(entry['public'])})
                 for entry in values[name]
             )
             for name, kind in (('members', Member), ('revoked', Revoked))
         }
-        roster = cls(**{**values, **changed})
-        if roster.to_dict() != values:
-            raise RosterError('roster: its fields are not written in the one form')
+        roster = cls(**{**values, **keys})
+        RosterError.unless(roster.to_dict() == values, 'roster: its fields have another form')
         return roster
 
 
@@ -344,8 +322,7 @@ def utc(seconds: float) -> str:
 
 def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Refuse a JSON object with a repeated key, which parsers and people read differently."""
-    if len({key for key, _ in pairs}) != len(pairs):
-        raise RosterError('roster: a key is named twice')
+    RosterError.unless(len(dict(pairs)) == len(pairs), 'roster: a key is named twice')
     return dict(pairs)
 
 
@@ -389,18 +366,12 @@ def check_remembered(path: Path, roster: Roster) -> bool:
     except OSError as error:
         raise StoreError(f'{path} cannot be used: {error.strerror}') from error
     except (ValueError, KeyError, TypeError) as error:
-        raise StoreError(
-            f'{path} is damaged; it tells which roster this party used last: restore it'
-        ) from error
+        raise StoreError(f'{path} is damaged; it names the newest roster: restore it') from error
 
 
 def memory_of(roster: Roster) -> bytes:
     """Return the record of a roster as the file holds it."""
-    seen = {
-        'federation': roster.federation,
-        'serial': roster.serial,
-        'digest': roster.digest,
-    }
+    seen = {name: getattr(roster, name) for name in ('federation', 'serial', 'digest')}
     return (json.dumps(seen) + '\n').encode('ascii')
 
 

@@ -8,7 +8,8 @@ next start. Revoked keys stay listed in the roster, and a party that has used a 
 every older one.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -32,6 +33,7 @@ from fdrl_ros.crypto.keys.roster import (
     remember_roster,
     Roster,
     ROSTER_MEMORY,
+    SERVERS,
 )
 from fdrl_ros.crypto.keys.sealed_key import label, Passphrase, seal, unseal
 from fdrl_ros.crypto.keys.signing import Identity
@@ -68,12 +70,11 @@ class Succession:
             raise RosterError(
                 'the root cannot be rotated, since every party pins it: make a new federation'
             )
-        with changing(self._directory) as changes:
-            root, roster = self._root()
+        with self._changing() as (changes, roster, sign):
             member = roster.member(name)
             member = replace(member, public=self._new_key(changes, name, public))
-            members = tuple(member if each.name == name else each for each in roster.members)
-            return self._sign(changes, root, roster, members=members)
+            members = (member if each.name == name else each for each in roster.members)
+            return sign(members=tuple(members))
 
     def revoke(self, name: str, threshold: int | None = None) -> Roster:
         """
@@ -83,10 +84,9 @@ class Succession:
         :raises RosterError: if too few hospitals would be left, or it is no hospital or operator.
         :raises KeyFileError: if keys cannot be read or written.
         """
-        with changing(self._directory) as changes:
-            root, roster = self._root()
+        with self._changing() as (changes, roster, sign):
             member = roster.member(name)
-            if member.role in ('aggregator', 'key_authority'):
+            if member.role in SERVERS:
                 raise RosterError(f'no federation without {name}: rotate its key instead')
             threshold = roster.threshold if threshold is None else threshold
             left = len(roster.hospitals) - (member.role == 'hospital')
@@ -98,8 +98,8 @@ class Succession:
                     f'another one before{lower}'
                 )
             changes.remove(f'{name}/{KEY_FILE}')
-            members = tuple(each for each in roster.members if each.name != name)
-            return self._sign(changes, root, roster, members=members, threshold=threshold)
+            rest = tuple(each for each in roster.members if each.name != name)
+            return sign(members=rest, threshold=threshold)
 
     def admit(
         self, name: str, size: int, threshold: int | None = None, public: bytes | None = None
@@ -113,20 +113,14 @@ class Succession:
         :raises RosterError: if the name is taken or not valid, or the key is known already.
         :raises KeyFileError: if keys cannot be read or written.
         """
-        with changing(self._directory) as changes:
-            root, roster = self._root()
+        with self._changing() as (changes, roster, sign):
             if name == ROOT or any(each.name == name for each in roster.members):
                 raise RosterError(f'{name} is in the federation already: rotate or revoke it')
             made = Member(name, 'hospital', self._new_key(changes, name, public), size)
             hospitals = (*roster.hospitals, made)
             others = (each for each in roster.members if each.role != 'hospital')
-            return self._sign(
-                changes,
-                root,
-                roster,
-                members=(*hospitals, *others),
-                threshold=default_threshold(len(hospitals)) if threshold is None else threshold,
-            )
+            threshold = default_threshold(len(hospitals)) if threshold is None else threshold
+            return sign(members=(*hospitals, *others), threshold=threshold)
 
     def renew(self, validity: tuple[int, int | None]) -> Roster:
         """
@@ -136,21 +130,33 @@ class Succession:
         :raises RosterError: if it would end before it begins.
         :raises KeyFileError: if keys cannot be read or written.
         """
-        with changing(self._directory) as changes:
-            root, roster = self._root()
-            start, end = validity
-            return self._sign(changes, root, roster, not_before=start, expires=end)
+        with self._changing() as (_, _, sign):
+            return sign(not_before=validity[0], expires=validity[1])
 
-    def _root(self) -> tuple[Identity, Roster]:
-        """Read the root's key and the newest roster; refuse one older than the root has signed."""
-        public = load_root_public(self._directory / ROOT_FILE)
-        path = self._directory / ROOT / KEY_FILE
-        root = load_identity(path, ROOT, passphrase=self._passphrase)
-        if root.public != public:
-            raise KeyFileError(f'{path} is not the root that {ROOT_FILE} pins')
-        roster = Roster.load(self._directory / ROSTER_FILE, public)
-        remember_roster(self._directory / ROOT / ROSTER_MEMORY, roster)
-        return root, roster
+    @contextmanager
+    def _changing(self) -> Iterator[tuple[Changes, Roster, Callable[..., Roster]]]:
+        """
+        Hold the directory; refuse a roster older than the root has signed.
+
+        :returns: changes of files, the newest roster, and what signs the next one with other
+            fields.
+        """
+        with changing(self._directory) as changes:
+            public = load_root_public(self._directory / ROOT_FILE)
+            path = self._directory / ROOT / KEY_FILE
+            root = load_identity(path, ROOT, passphrase=self._passphrase)
+            if root.public != public:
+                raise KeyFileError(f'{path} is not the root that {ROOT_FILE} pins')
+            before = Roster.load(self._directory / ROSTER_FILE, public)
+            remember_roster(self._directory / ROOT / ROSTER_MEMORY, before)
+
+            def sign(**fields: Any) -> Roster:
+                roster = before.successor(**fields)
+                changes.write(ROSTER_FILE, roster.signed_bytes(root))
+                changes.write(f'{ROOT}/{ROSTER_MEMORY}', memory_of(roster))
+                return roster
+
+            yield changes, before, sign
 
     def _new_key(self, changes: Changes, name: str, public: bytes | None) -> bytes:
         """Return a party's public key, making the pair unless it was made elsewhere."""
@@ -160,13 +166,6 @@ class Succession:
         identity = Identity.generate(name)
         changes.write(f'{name}/{KEY_FILE}', identity_bytes(identity, self._passphrase))
         return identity.public
-
-    def _sign(self, changes: Changes, root: Identity, before: Roster, **fields: Any) -> Roster:
-        """Sign the next roster."""
-        roster = before.successor(**fields)
-        changes.write(ROSTER_FILE, roster.signed_bytes(root))
-        changes.write(f'{ROOT}/{ROSTER_MEMORY}', memory_of(roster))
-        return roster
 
 
 def rotate_he(
@@ -182,8 +181,7 @@ def rotate_he(
     with changing(directory) as changes:
         if not (directory / HE_NAME).exists():
             raise KeyFileError(
-                f'{directory / HE_NAME} is not there: the key authority draws the key when it '
-                f'starts for the first time'
+                f'no {HE_NAME}: the key authority draws it when it starts for the first time'
             )
         before, _ = load_he(directory / HE_NAME, passphrase=passphrase)
         secret = type(before).generate(before.scheme)

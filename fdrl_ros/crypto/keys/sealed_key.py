@@ -57,10 +57,7 @@ class Passphrase:
     def __init__(self, secret: bytes, source: str = 'what was typed', *, cost: int = COST) -> None:
         """Store the passphrase; keys are derived on first use."""
         if len(secret) not in PASSPHRASE_BYTES:
-            raise PassphraseError(
-                f'the passphrase in {source} has {len(secret)} bytes: expected '
-                f'{PASSPHRASE_BYTES.start} to {PASSPHRASE_BYTES.stop - 1}'
-            )
+            raise PassphraseError(f'{source} has {len(secret)} bytes: expected 8 to 1024')
         self.source = source
         self._secret = secret
         self._cost = cost
@@ -121,15 +118,7 @@ def seal(key: bytes, holds: str, about: Mapping[str, Any], passphrase: Passphras
         return _summed(_header(fields) + key)
     salt, cost = passphrase.salt()
     nonce = os.urandom(_NONCE_BYTES)
-    fields['seal'] = {
-        'cipher': 'ChaCha20-Poly1305',
-        'kdf': 'scrypt',
-        'log2_n': cost,
-        'nonce': nonce.hex(),
-        'p': _LANES,
-        'r': _BLOCK,
-        'salt': salt.hex(),
-    }
+    fields['seal'] = _seal_fields(salt, nonce, cost)
     header = _header(fields)
     cipher = ChaCha20Poly1305(passphrase.key(salt, cost))
     return _summed(header + cipher.encrypt(nonce, key, header))
@@ -178,10 +167,8 @@ def unseal(
     try:
         key = cipher.decrypt(nonce, body, data[:start])
     except InvalidTag:
-        raise PassphraseError(
-            f'{where}: the passphrase in {passphrase.source} is not the one that it was '
-            f'encrypted with'
-        ) from None
+        source = passphrase.source
+        raise PassphraseError(f'{where}: the passphrase in {source} is not the one') from None
     passphrase.adopt(salt, cost)
     return key, fields['about']
 
@@ -224,22 +211,22 @@ def _read(data: bytes, where: object) -> tuple[dict[str, Any], int]:
     return fields, end + 1
 
 
+def _seal_fields(salt: bytes, nonce: bytes, cost: int) -> dict[str, Any]:
+    """Return the header's part on the seal."""
+    algorithms = {'cipher': 'ChaCha20-Poly1305', 'kdf': 'scrypt', 'p': _LANES, 'r': _BLOCK}
+    return {**algorithms, 'log2_n': cost, 'nonce': nonce.hex(), 'salt': salt.hex()}
+
+
 def _checked_seal(fields: dict[str, Any], where: object) -> tuple[bytes, bytes, int]:
     """Return salt, nonce and cost, or refuse parameters that this program never writes."""
     try:
         salt, nonce = bytes.fromhex(fields['salt']), bytes.fromhex(fields['nonce'])
         cost = fields['log2_n']
-        usual = (fields['cipher'], fields['kdf'], fields['r'], fields['p'])
-        right = (
-            len(fields) == 7
-            and (len(salt), len(nonce)) == (_SALT_BYTES, _NONCE_BYTES)
-            and usual == ('ChaCha20-Poly1305', 'scrypt', _BLOCK, _LANES)
-            and type(cost) is int
-            and cost in COSTS
-        )
+        sizes = len(salt), len(nonce), type(cost)
+        right = sizes == (_SALT_BYTES, _NONCE_BYTES, int) and cost in COSTS
     except (KeyError, TypeError, ValueError):
         right = False
-    if not right:
+    if not right or fields != _seal_fields(salt, nonce, cost):
         raise KeyFileError(
             f'{where} asks for other parameters than scrypt with N = 2^{COSTS.start} to '
             f'2^{COSTS.stop - 1}, r = {_BLOCK}, p = {_LANES} and ChaCha20-Poly1305: it is not used'

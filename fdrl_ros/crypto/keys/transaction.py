@@ -139,24 +139,28 @@ def _finish(directory: Path) -> None:
         for number, name in enumerate(found['written']):
             new, target = folder / str(number), directory / name
             if new.exists():
-                if target.exists():
-                    target.rename(folder / f'{number}{_BEFORE}')
+                _set_aside(target, folder / f'{number}{_BEFORE}')
                 target.parent.mkdir(mode=0o700, exist_ok=True)
                 new.rename(target)
                 sync_folder(target.parent)
         for number, name in enumerate(found['removed']):
             target = directory / name
-            if target.exists():
-                target.rename(folder / f'removed_{number}{_BEFORE}')
-                sync_folder(target.parent)
+            _set_aside(target, folder / f'removed_{number}{_BEFORE}')
             if target.parent.exists() and not any(target.parent.iterdir()):
                 target.parent.rmdir()
         sync_folder(directory)
-        for each in folder.glob(f'*{_BEFORE}'):
-            _erase(each)
+        for former in folder.glob(f'*{_BEFORE}'):
+            _erase(former)
         (folder / _LIST).unlink()
     shutil.rmtree(folder)
     sync_folder(directory)
+
+
+def _set_aside(target: Path, place: Path) -> None:
+    """Move a former file into the folder of the transaction, to be erased there."""
+    if target.exists():
+        target.rename(place)
+        sync_folder(target.parent)
 
 
 def _erase(path: Path) -> None:

@@ -6,7 +6,7 @@ import os
 
 from click.testing import CliRunner
 from fdrl_ros.cli import main
-from fdrl_ros.crypto.keys.keystore import load_passphrase, make_federation
+from fdrl_ros.crypto.keys.keystore import load_passphrase, make_federation, NewFederation
 from fdrl_ros.crypto.keys.rotation import change_passphrase, Succession
 from fdrl_ros.runtime.durable import write_secret
 import pytest
@@ -16,7 +16,7 @@ HOSPITALS = ('hospital_1', 'hospital_2', 'hospital_3')
 
 @pytest.fixture
 def keys(tmp_path):
-    make_federation(tmp_path / 'keys', HOSPITALS, sizes=dict.fromkeys(HOSPITALS, 5))
+    make_federation(tmp_path / 'keys', NewFederation(dict.fromkeys(HOSPITALS, 5)))
     return tmp_path / 'keys'
 
 

@@ -7,7 +7,7 @@ import json
 from click.testing import CliRunner
 from fdrl_ros.cli import commands
 from fdrl_ros.cli.robot import policies
-from fdrl_ros.crypto.keys.keystore import make_federation
+from fdrl_ros.crypto.keys.keystore import make_federation, NewFederation
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.policy_file import save_policy
@@ -31,7 +31,7 @@ def layout(tmp_path):
     made = Layout(tmp_path / 'federation')
     make_private_directory(made.directory)
     made.plan.write_text(PLAN.to_yaml())
-    make_federation(made.keys, PLAN.hospitals, sizes=dict.fromkeys(PLAN.hospitals, 10))
+    make_federation(made.keys, NewFederation(dict.fromkeys(PLAN.hospitals, 10)))
     weights = PLAN.shape.draw(np.random.default_rng(0))
     save_policy(made.pretrained, weights, PLAN.shape)
     make_private_directory(made.party('robot_1'))

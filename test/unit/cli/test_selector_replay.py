@@ -6,7 +6,7 @@ import json
 
 from click.testing import CliRunner
 from fdrl_ros.cli import commands
-from fdrl_ros.crypto.keys.keystore import make_federation
+from fdrl_ros.crypto.keys.keystore import make_federation, NewFederation
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.policy_file import save_policy
@@ -33,7 +33,7 @@ def places(tmp_path_factory):
     layout = Layout(folder / 'federation')
     make_private_directory(layout.directory)
     layout.plan.write_text(PLAN.to_yaml())
-    make_federation(layout.keys, PLAN.hospitals, sizes=dict.fromkeys(PLAN.hospitals, 10))
+    make_federation(layout.keys, NewFederation(dict.fromkeys(PLAN.hospitals, 10)))
     save_policy(layout.pretrained, PLAN.shape.draw(np.random.default_rng(0)), PLAN.shape)
     make_private_directory(layout.party('robot_1'))
     return str(bag), str(folder)

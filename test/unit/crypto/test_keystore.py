@@ -13,6 +13,7 @@ from fdrl_ros.crypto.keys.keystore import (
     load_passphrase,
     load_root_public,
     make_federation,
+    NewFederation,
     PASSPHRASE_VARIABLE,
     ROOT_FILE,
     ROSTER_FILE,
@@ -44,7 +45,7 @@ def identity():
 
 def test_federation_has_a_key_for_everyone_and_a_signed_roster(tmp_path):
     directory = tmp_path / 'keys'
-    made = make_federation(directory, NAMES, sizes=SIZES, disjoint_patients=True)
+    made = make_federation(directory, NewFederation(SIZES, disjoint_patients=True))
     roster = Roster.load(directory / ROSTER_FILE, load_root_public(directory / ROOT_FILE))
     assert roster == made and roster.threshold == 3 and roster.n_max == 500
     assert [member.name for member in roster.members] == [*NAMES, *SERVERS]
@@ -59,7 +60,7 @@ def test_federation_has_a_key_for_everyone_and_a_signed_roster(tmp_path):
 def test_only_the_owner_gets_at_the_keys(tmp_path):
     old = os.umask(0)
     try:
-        make_federation(tmp_path / 'keys', NAMES, sizes=SIZES)
+        make_federation(tmp_path / 'keys', NewFederation(SIZES))
     finally:
         os.umask(old)
     for path in [tmp_path / 'keys', *(tmp_path / 'keys').iterdir()]:
@@ -70,34 +71,31 @@ def test_only_the_owner_gets_at_the_keys(tmp_path):
 
 
 def test_second_federation_does_not_overwrite_the_first(tmp_path):
-    make_federation(tmp_path / 'keys', NAMES, sizes=SIZES)
+    make_federation(tmp_path / 'keys', NewFederation(SIZES))
     before = (tmp_path / 'keys' / 'root' / KEY_FILE).read_bytes()
     with pytest.raises(KeyFileError, match='not empty'):
-        make_federation(tmp_path / 'keys', NAMES, sizes=SIZES)
+        make_federation(tmp_path / 'keys', NewFederation(SIZES))
     assert (tmp_path / 'keys' / 'root' / KEY_FILE).read_bytes() == before
 
 
 @pytest.mark.parametrize(
-    ('names', 'sizes'),
+    'sizes',
     [
-        (NAMES[:2], dict.fromkeys(NAMES[:2], 5)),
-        (NAMES, {**SIZES, 'hospital_1': 0}),
-        (NAMES, {'hospital_1': 5}),
-        (NAMES, {**SIZES, 'hospital_4': 5}),
-        ([*NAMES, 'hospital_1'], SIZES),
-        ([*NAMES, 'aggregator'], {**SIZES, 'aggregator': 5}),
-        ([*NAMES, 'root'], {**SIZES, 'root': 5}),
-        ([*NAMES, '../escape'], {**SIZES, '../escape': 5}),
+        dict.fromkeys(NAMES[:2], 5),
+        {**SIZES, 'hospital_1': 0},
+        {**SIZES, 'aggregator': 5},
+        {**SIZES, 'root': 5},
+        {**SIZES, '../escape': 5},
     ],
 )
-def test_federation_that_cannot_be_leaves_nothing_behind(tmp_path, names, sizes):
+def test_federation_that_cannot_be_leaves_nothing_behind(tmp_path, sizes):
     with pytest.raises(RosterError):
-        make_federation(tmp_path / 'keys', names, sizes=sizes)
+        make_federation(tmp_path / 'keys', NewFederation(sizes))
     assert not (tmp_path / 'keys').exists()
 
 
 def test_passphrase_encrypts_every_private_key(tmp_path):
-    make_federation(tmp_path / 'keys', NAMES, sizes=SIZES, passphrase=PASSPHRASE)
+    make_federation(tmp_path / 'keys', NewFederation(SIZES), passphrase=PASSPHRASE)
     files = list((tmp_path / 'keys').glob(f'*/{KEY_FILE}'))
     assert len(files) == 7 and all(label(each.read_bytes(), each).sealed for each in files)
     path = tmp_path / 'keys' / 'operator' / KEY_FILE
@@ -165,7 +163,7 @@ def test_federation_is_made_whole_or_not_at_all_wherever_it_is_killed(tmp_path):
         shutil.rmtree(directory, ignore_errors=True)
 
     def make():
-        make_federation(directory, NAMES, sizes=SIZES)
+        make_federation(directory, NewFederation(SIZES))
 
     killed = 0
     for _ in killed_at_every_step(begin, make, every=sampled(1, 3)):
@@ -174,7 +172,7 @@ def test_federation_is_made_whole_or_not_at_all_wherever_it_is_killed(tmp_path):
             Roster.load(directory / ROSTER_FILE, load_root_public(directory / ROOT_FILE))
             assert len(list(directory.glob(f'*/{KEY_FILE}'))) == 7
         else:
-            make_federation(directory, NAMES, sizes=SIZES)
+            make_federation(directory, NewFederation(SIZES))
         assert not (tmp_path / 'keys.part').exists()
     assert killed > 10
 

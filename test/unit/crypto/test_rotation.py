@@ -18,6 +18,7 @@ from fdrl_ros.crypto.keys.keystore import (
     load_identity,
     load_root_public,
     make_federation,
+    NewFederation,
     ROOT_FILE,
     ROSTER_FILE,
 )
@@ -59,7 +60,7 @@ PASSPHRASE = told()
 def made(tmp_path_factory):
     """Make a federation with a key for decryption, in clear."""
     directory = tmp_path_factory.mktemp('made') / 'keys'
-    make_federation(directory, NAMES, sizes=SIZES, threshold=3)
+    make_federation(directory, NewFederation(SIZES, threshold=3))
     write_secret(directory / HE_NAME, he_bytes(SecretContext.generate(SCHEME)))
     return directory
 
@@ -137,7 +138,7 @@ def test_too_few_hospitals_are_never_left(directory):
 
 def test_threshold_is_lowered_by_request_alone(tmp_path):
     directory = tmp_path / 'keys'
-    make_federation(directory, NAMES, sizes=SIZES, threshold=4)
+    make_federation(directory, NewFederation(SIZES, threshold=4))
     with pytest.raises(RosterError, match='3 hospitals are left, and 4 must agree'):
         Succession(directory).revoke('hospital_1')
     assert Succession(directory).revoke('hospital_1', threshold=3).threshold == 3
@@ -213,7 +214,7 @@ def test_root_does_not_sign_on_from_a_roster_that_it_has_followed(directory):
 
 
 def test_another_root_signs_nothing(directory, tmp_path):
-    make_federation(tmp_path / 'other', NAMES, sizes=SIZES)
+    make_federation(tmp_path / 'other', NewFederation(SIZES))
     shutil.copy(tmp_path / 'other/root' / KEY_FILE, directory / 'root' / KEY_FILE)
     with pytest.raises(KeyFileError, match='not the root that root.pub pins'):
         Succession(directory).rotate('hospital_1')

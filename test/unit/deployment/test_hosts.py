@@ -7,7 +7,7 @@ from pathlib import Path
 
 from click.testing import CliRunner
 from fdrl_ros.cli.commands import main
-from fdrl_ros.crypto.keys.keystore import make_federation
+from fdrl_ros.crypto.keys.keystore import make_federation, NewFederation
 from fdrl_ros.crypto.keys.rotation import private_keys
 from fdrl_ros.deployment.bringup import BringupSettings, environment
 from fdrl_ros.deployment.hosts import export, here, host_graph
@@ -25,7 +25,7 @@ def layout(tmp_path) -> Layout:
     layout = Layout(tmp_path / 'federation')
     names = ('hospital_1', 'hospital_2', 'hospital_3')
     make_private_directory(layout.directory)
-    make_federation(layout.keys, names, sizes=dict.fromkeys(names, 30))
+    make_federation(layout.keys, NewFederation(dict.fromkeys(names, 30)))
     layout.plan.write_text(Plan().to_yaml())
     layout.pretrained.write_bytes(b'public')
     for name in names:

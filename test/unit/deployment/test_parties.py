@@ -16,6 +16,7 @@ from fdrl_ros.crypto.keys.he_key import load_he
 from fdrl_ros.crypto.keys.keystore import (
     KEY_FILE,
     make_federation,
+    NewFederation,
     PASSPHRASE_VARIABLE,
     ROSTER_FILE,
 )
@@ -173,7 +174,7 @@ def passphrase_file(path, words=b'correct horse\n'):
 def bare(tmp_path):
     """Return a federation of four with keys alone."""
     layout = Layout(tmp_path / 'bare')
-    make_federation(layout.keys, HOSPITALS, sizes=dict.fromkeys(HOSPITALS, 8), threshold=3)
+    make_federation(layout.keys, NewFederation(dict.fromkeys(HOSPITALS, 8), threshold=3))
     for name in (*HOSPITALS, 'aggregator', 'key_authority', 'robot_1'):
         make_private_directory(layout.party(name))
     return layout
