@@ -227,7 +227,7 @@ def test_he_key_is_drawn_anew_for_the_same_scheme(directory):
     secret, after_round = load_he(directory / HE_NAME)
     assert secret.scheme == SCHEME and secret.public.digest == digest and after_round == 7
     (directory / HE_NAME).unlink()
-    with pytest.raises(KeyFileError, match='draws the key when it starts'):
+    with pytest.raises(KeyFileError, match='draws it when it starts'):
         rotate_he(directory)
 
 
