@@ -157,19 +157,6 @@ def rewards_of(next_states: Integers) -> Floats:
     return REWARD * ((next_states == SURVIVAL).astype(np.float64) - (next_states == DEATH))
 
 
-def action_number(fluid: int, vasopressor: int) -> int:
-    """Return the action of two levels, 0 (none) to 4."""
-    for name, level in (('fluid', fluid), ('vasopressor', vasopressor)):
-        if not 0 <= level < LEVELS:
-            raise StateError(f'level {level!r} of {name}: expected 0 to {LEVELS - 1}')
-    return LEVELS * fluid + vasopressor
-
-
-def levels_of(actions: Integers) -> tuple[Integers, Integers]:
-    """Return the levels of fluid and vasopressor, each the shape of the actions."""
-    return np.asarray(actions) // LEVELS, np.asarray(actions) % LEVELS
-
-
 def check_numbers(name: str, numbers: NDArray[np.generic], count: int) -> None:
     """
     Refuse numbers outside 0 to count - 1.

@@ -173,15 +173,6 @@ def test_a_table_has_so_many_canaries_only_and_they_need_two_rows():
         table(1, 1.0)
 
 
-def test_coins_are_fair_and_directions_differ():
-    canaries = DenseCanaries.draw(
-        NetworkShape(20, 5, (40, 40)), 0, 2000, 1.0, np.random.default_rng(3)
-    )
-    assert abs(canaries.members.mean() - 0.5) < 0.05
-    places = set(zip(canaries.layer, canaries.output, canaries.row, strict=True))
-    assert len(places) == len(canaries) == 2000
-
-
 def test_more_canaries_than_trained_weights_are_refused():
     rng = np.random.default_rng(4)
     for count in (0, SHAPE.n_parameters + 1):

@@ -9,20 +9,6 @@ from pathlib import Path
 from fdrl_ros.privacy.ledger.record import read_record
 import pytest
 
-RUN = {'repeats': 3, 'seconds': 1.0, 'seed': 0, 'machine': 'one', 'software': 'Python'}
-GOALS = {
-    'dp_step_over_plain_step': ('<=', 0.67),
-    'speedup_over_opacus': ('>=', 9.0),
-    'speedup_over_opacus_dueling': ('>=', 7.0),
-    'patient_over_transition_step': ('<=', 1.5),
-    'thirty_hospitals_speedup': ('>=', 25.0),
-    'speedup_over_sb3': ('>=', 5.0),
-    'epsilon_query_ms': ('<=', 1.0),
-    'tight_epsilon_s': ('<=', 0.3),
-    'tight_epsilon_changing_s': ('<=', 2.0),
-    'memory_per_hospital_mb': ('<=', 500.0),
-}
-
 
 @pytest.fixture
 def benchmark_folder(monkeypatch):
@@ -45,29 +31,6 @@ def work(benchmark_folder, monkeypatch):
 
 def ledgers(folder):
     return [read_record(path).chain.history() for path in sorted(folder.glob('*/ledger.sqlite'))]
-
-
-def test_every_goal_has_its_row(learner):
-    rows = {row.name: row for row in (*learner.ROWS, learner.MEMORY)}
-    for name, (sign, goal) in GOALS.items():
-        assert (rows[name].at_least, rows[name].goal) == (sign == '>=', goal)
-    assert all(row.own in learner.measurements(Path()) for row in learner.ROWS)
-
-
-def test_a_ratio_pairs_what_was_measured_in_one_turn(learner, tmp_path):
-    found = learner.measurements(tmp_path)
-    for each in found.values():
-        each.samples = [100.0, 100.0, 100.0]
-    found['private'].samples = [50.0, 100.0, 200.0]
-    found['hospitals'].samples = [3000.0, 2000.0, 4000.0]
-    found['plain'].reason = 'torch is missing'
-    written = learner.table(found, {'own': (130.0, ''), 'opacus': (None, 'missing')}, RUN)
-    assert 'dp_step_over_plain_step' not in written
-    assert written['dp_step_us']['value'] == 100.0
-    opacus = written['speedup_over_opacus']  # times: the peer's over ours
-    assert (opacus['minimum'], opacus['value'], opacus['maximum']) == (0.5, 1.0, 2.0)
-    assert written['thirty_hospitals_speedup']['value'] == 30.0  # rates: ours over the peer's
-    assert written['memory_per_hospital_mb']['value'] == 130.0
 
 
 @pytest.mark.parametrize('unit', ['transition', 'patient'])

@@ -16,15 +16,13 @@ from fdrl_ros.experiments.studies.selector.baselines import (
     bandit,
     best_cumulative,
     best_single,
-    dwells_of,
     EXPLORATION,
     hindsight,
     Outcomes,
-    switches_of,
 )
-from fdrl_ros.experiments.studies.selector.oracle import oracle_returns, true_returns
+from fdrl_ros.experiments.studies.selector.oracle import true_returns
 from fdrl_ros.experiments.studies.selector.study import switching_of
-from fdrl_ros.experiments.studies.selector.summary import share, summarise
+from fdrl_ros.experiments.studies.selector.summary import summarise
 from fdrl_ros.experiments.studies.selector.value_models import value_models
 from fdrl_ros.policy import Policy
 from fdrl_ros.selector.value.monte_carlo_reference import acting
@@ -100,22 +98,6 @@ def test_the_bandit_is_linucb(seed):
     assert list(bandit(public, unseen)) == slow_bandit(public, unseen)
 
 
-def test_the_bandit_finds_what_the_context_tells():
-    rng = np.random.default_rng(1)
-    states = rng.normal(size=(400, 3))
-    returns = np.stack([states[:, 0], -states[:, 0]]) + 0.1 * rng.normal(size=(2, 400))
-    whole = Outcomes(('a', 'b'), states, np.zeros(400, int), returns)
-    chosen = bandit(whole, whole)
-    assert np.mean(chosen == hindsight(whole)) > 0.9
-
-
-def test_switches_and_dwell_times_are_counted():
-    chosen = ['a', 'a', 'b', 'b', 'b', 'a']
-    assert list(switches_of(chosen)) == [2, 5]
-    assert list(dwells_of(chosen)) == [2, 3]
-    assert list(switches_of(['a'])) == list(dwells_of(['a', 'a'])) == []
-
-
 def test_a_switch_soon_after_a_change_of_state_is_told_from_others():
     class Episode:
         states = np.zeros((12, 2))
@@ -146,21 +128,6 @@ def test_the_oracle_s_true_returns_are_what_the_policies_then_earn(candidates):
         np.add.at(earned, rolled.cases, 0.97**rolled.ticks * rolled.rewards)
         np.testing.assert_allclose(worth, earned, atol=1e-9)
     np.testing.assert_array_equal(batch.states(), states)
-
-
-def test_no_candidate_alone_is_better_than_the_oracle(candidates):
-    world = WorldSettings(mode='kinematic', horizon=25)
-    patients = [mixture(3, 1.0, 2).patient(each) for each in range(8)]
-    best = oracle_returns(patients, candidates, 0.97, world)
-    for each in candidates:
-        rolled = roll_out(patients, each, world)
-        earned = np.zeros(len(patients))
-        np.add.at(earned, rolled.cases, 0.97**rolled.ticks * rolled.rewards)
-        assert np.all(best >= earned - 1e-9)
-
-
-def test_the_share_is_1_for_the_oracle_and_0_for_who_holds():
-    assert share(3.0, -1.0, 3.0) == 1.0 and share(-1.0, -1.0, 3.0) == 0.0
 
 
 @pytest.fixture(scope='module')

@@ -95,16 +95,6 @@ def test_a_calibrated_model_covers_what_it_says_and_a_bold_one_does_not(noise):
         assert halved == pytest.approx(2 * normal.cdf(factor / 2) - 1, abs=0.035)
 
 
-def test_errors_of_any_shape_are_told_from_those_of_the_monte_carlo():
-    rng = np.random.default_rng(4)
-    error = np.where(rng.random(4000) < 0.3, 3.0, 0.2) * rng.choice([-1, 1], 4000)
-    seen = error + 0.5 * rng.normal(size=4000)
-    held = shares_held(seen, np.full(4000, 0.5), (0.9,))[0]
-    assert held == pytest.approx(0.7, abs=0.03)
-    plain = np.mean(np.abs(seen) < 1.645 * np.hypot(1.0, 0.5))
-    assert plain == pytest.approx(0.7, abs=0.03)
-
-
 @pytest.mark.parametrize('factor', [0.5, 1.0, 2.0])
 def test_what_is_too_narrow_is_told_by_how_much(factor):
     rng = np.random.default_rng(8)

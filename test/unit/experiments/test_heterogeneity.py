@@ -94,12 +94,6 @@ def test_at_zero_a_two_sample_test_agrees_and_at_one_it_rejects():
     assert corrected_p(0.25)['log stiffness'] < 1e-6
 
 
-def test_patients_of_one_hospital_may_differ_in_everything_but_what_its_hospital_sets():
-    sample = sample_of(hospitals(1.0)[0])
-    constant = {name for name, values in sample.items() if len(set(values.tolist())) == 1}
-    assert constant == {'log servo lag', 'log force emphasis'}
-
-
 # Distances.
 
 
@@ -114,28 +108,10 @@ def test_the_distance_of_two_shifted_samples_is_the_shift_in_spreads():
     )
 
 
-@pytest.mark.parametrize('level', LEVELS)
-def test_servo_lags_are_as_far_apart_as_the_leanings_say(level):
-    cohorts = [Cohort(each, 3, level, 0) for each in range(3)]
-    lags = [np.log(each.patient(0).servo_lag) for each in cohorts]
-    wanted = np.mean([abs(lags[a] - lags[b]) for a, b in ((0, 1), (0, 2), (1, 2))])
-    found = distances([sample_of(each) for each in hospitals(level, 20)], {'log servo lag': 1.0})
-    assert found['log servo lag'] == pytest.approx(wanted)
-    assert wanted == pytest.approx(cohorts[0].strength * np.log(6.0) * 2.0 / 3.0)
-
-
 def test_total_variation_by_hand():
     assert total_variation([['a', 'a'], ['b', 'b']]) == 1.0
     assert total_variation([['a', 'b'], ['b', 'a']]) == 0.0
     assert total_variation([['a', 'b'], ['a', 'c'], ['a', 'b']]) == pytest.approx(1.0 / 3.0)
-
-
-def test_what_is_done_differs_as_the_mixes_do():
-    cohorts = [Cohort(each, 3, 1.0, 0, procedures=PROCEDURE_NAMES) for each in range(3)]
-    mixes = [np.array(each.mix(each.speciality)) for each in cohorts]
-    wanted = np.mean([0.5 * abs(mixes[a] - mixes[b]).sum() for a, b in ((0, 1), (0, 2), (1, 2))])
-    done = [[patient.procedure.name for patient in each] for each in hospitals(1.0, 600)]
-    assert total_variation(done) == pytest.approx(wanted, abs=0.05)
 
 
 def test_distances_grow_with_heterogeneity():
@@ -185,12 +161,6 @@ def test_intervals_are_cut_to_what_can_be():
     assert free['at'][0]['low'] < 0.0 < 1.0 < free['at'][0]['high']
     assert over_seeds(wide, (0.0, 1.0))['rises'] == free['rises']
     assert BOUNDS.keys() == CURVES.keys()
-
-
-def test_one_seed_has_no_interval_and_resolves_nothing():
-    alone = over_seeds([[0.0, 0.1, 0.2, 0.3, 0.4]])
-    assert alone['at'][0]['low'] is None
-    assert alone['means_rise'] and not alone['every_rise_resolved']
 
 
 # The measurement.

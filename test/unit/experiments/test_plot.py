@@ -110,13 +110,3 @@ def test_an_operation_shows_why_it_held_and_what_was_vetoed(drawn, operation):
     assert len(choices['policy']) == 10
     assert [at for at, _ in actions['vetoed: hard_stop']] == [5 * TICK]
     assert 'vetoed: force' not in actions
-
-
-def test_no_label_of_an_operation_runs_over_another_panel(drawn, operation):
-    episode, selections = operation
-    draw_operation(episode, selections, NAMES, None)
-    figure = drawn[0]
-    figure.canvas.draw()
-    for axes in figure.axes:
-        label, panel = axes.yaxis.label.get_window_extent(), axes.get_window_extent()
-        assert panel.y0 <= label.y0 and label.y1 <= panel.y1, axes.get_ylabel()

@@ -14,11 +14,9 @@ from fdrl_ros.worlds.icu_sepsis import assets
 from fdrl_ros.worlds.icu_sepsis.assets import icu_sepsis, PACKAGE, verified
 from fdrl_ros.worlds.icu_sepsis.env import ENV_ID, IcuSepsisEnv, IcuSepsisVectorEnv
 from fdrl_ros.worlds.icu_sepsis.model import (
-    action_number,
     DEATH,
     Draws,
     HORIZON,
-    levels_of,
     PATIENT_STATES,
     REWARD,
     SURVIVAL,
@@ -44,7 +42,6 @@ from gymnasium.utils.env_checker import check_env
 from hypothesis import given, settings, strategies
 import numpy as np
 import pytest
-from scipy import stats
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec(PACKAGE) is None, reason=f'needs {assets.INSTALL}'
@@ -135,11 +132,6 @@ def test_file_of_another_version_is_refused(tmp_path):
         verified(tmp_path, assets.DYNAMICS)
 
 
-def test_model_cannot_be_changed(model):
-    with pytest.raises(ValueError, match='read-only'):
-        model.rows[0, 0] = 1.0
-
-
 @pytest.mark.parametrize(
     'change',
     [
@@ -162,19 +154,10 @@ def test_shipped_features_are_in_the_order_that_we_name(model):
         return np.corrcoef(model.centres[:, place[name]], values)[0, 1]
 
     assert agreement('SOFA', model.sofa) > 0.99
-    fluid, vasopressor = (model.clinicians @ each for each in levels_of(np.arange(25)))
+    fluid, vasopressor = (model.clinicians @ each for each in np.divmod(np.arange(25), 5))
     assert agreement('input_4hourly', fluid) > 0.95
     assert agreement('max_dose_vaso', vasopressor) > 0.7
     assert agreement('max_dose_vaso', fluid) < 0.4  # so the levels are not the other way round
-
-
-def test_actions_number_levels_of_fluid_and_vasopressor():
-    fluid, vasopressor = levels_of(np.arange(25))
-    assert [action_number(f, v) for f, v in zip(fluid, vasopressor, strict=True)] == list(
-        range(25)
-    )
-    with pytest.raises(StateError):
-        action_number(5, 0)
 
 
 def test_features_are_standardised_clipped_and_tell_states_apart(model):
@@ -212,15 +195,6 @@ def test_one_more_sweep_changes_no_value(model, discount):
     assert np.abs(swept - values).max() < 1e-11
     assert np.abs(found.action_values - ahead[..., 1]).max() < 1e-11
     assert action_values(model, found.actions, discount) == pytest.approx(found.action_values)
-
-
-def test_sweeps_from_nothing_end_at_the_optimum(model):
-    values = np.zeros(PATIENT_STATES)
-    for _ in range(80):
-        values = (model.rows @ np.concatenate((0.5 * values, [-REWARD, REWARD])))[
-            model.row_of
-        ].max(1)
-    assert optimum(model, 0.5).values == pytest.approx(values, abs=1e-9)
 
 
 def test_return_without_discount_tells_the_chance_to_survive(model):
@@ -276,12 +250,6 @@ def test_what_is_no_policy_is_refused(model, policy, error):
         survival(model, policy)
 
 
-def test_a_refused_action_is_told_with_the_range(model):
-    for value in (-1, 25):
-        with pytest.raises(StateError, match='expected 0 to 24'):
-            survival(model, np.full(PATIENT_STATES, value))
-
-
 def test_bad_questions_are_refused(model):
     for ask in (
         lambda: expected_return(model, model.clinicians, 1.5),
@@ -314,19 +282,6 @@ def test_draws_are_those_of_each_row_alone(seed):
     assert list(Draws.of(chances)(rows, uniforms)) == slow
 
 
-def test_next_states_come_as_often_as_they_should(model):
-    # Seeded; a right sampler fails with chance 1e-4.
-    state, action, count = int(model.start.argmax()), 7, 100_000
-    found = model.advance(
-        np.full(count, state), np.full(count, action), np.random.default_rng(3).random(count)
-    )
-    expected = count * model.rows[model.row_of[state, action]]
-    seen = np.bincount(found, minlength=len(expected))
-    possible = expected > 0.0
-    assert not seen[~possible].any() and expected[possible].min() > 100.0
-    assert stats.chisquare(seen[possible], expected[possible]).pvalue > 1e-4
-
-
 @pytest.mark.parametrize('observation', OBSERVATIONS)
 def test_gymnasium_finds_nothing_to_warn_of(observation):
     with warnings.catch_warnings():
@@ -352,14 +307,6 @@ def test_env_rewards_the_end_and_says_where_the_patient_is(model):
         with pytest.raises(StateError, match='reset'):
             env.step(0)
     assert ends == {DEATH, SURVIVAL}
-
-
-def test_env_is_decided_by_its_seed():
-    said = []
-    for _ in range(2):
-        env = IcuSepsisEnv(observation='state')
-        said.append([env.reset(seed=5)[0], env.step(3)[0], env.reset()[0], env.step(3)[0]])
-    assert said[0] == said[1]
 
 
 def test_stay_is_cut_after_500_steps(model):

@@ -97,12 +97,6 @@ def test_what_is_no_hospital_is_refused(given):
         SepsisHospital(*given)
 
 
-def test_no_federation_is_without_hospitals():
-    for count in (0, -1, 1.5):
-        with pytest.raises(SettingError, match='hospitals = '):
-            federation(count, 0.5, 1)
-
-
 def test_roll_outs_agree_with_the_linear_solve(model):
     # Seeded; a right sampler is 4 deviations off with chance 6e-5, each.
     count = 20_000
@@ -250,11 +244,6 @@ def test_columns_are_documented_one_by_one():
     ]
     assert rows('number') == expected
     assert tuple(each.name for each in MIMIC_FEATURES) == FEATURES
-
-
-def test_the_page_values_a_network_for_everyone_and_for_one_hospital():
-    assert '.q_values(observations_of(model' in PAGE
-    assert 'survival(model, actions, start=hospital.start(model))' in PAGE
 
 
 @pytest.mark.parametrize('block', re.findall(r'```python\n(.*?)```', PAGE, re.DOTALL))

@@ -6,7 +6,6 @@ from dataclasses import replace
 import math
 
 from fdrl_ros.errors import RecordsError, SettingError
-from fdrl_ros.worlds.icu_sepsis.model import levels_of
 from fdrl_ros.worlds.mimic.columns import (
     DoseCuts,
     MIMIC_FEATURES,
@@ -80,7 +79,7 @@ def test_table_becomes_records_with_one_unit_for_each_patient(tmp_path):
     assert list(records.rewards) == [0, 0, 15, 0, 15, 0, -15, 15]
     # The order of rows: both stays of patient 7, then those of the others.
     order = [0, 1, 2, 5, 6, 3, 4, 7]
-    fluid, vasopressor = levels_of(records.actions)
+    fluid, vasopressor = np.divmod(records.actions, 5)
     assert list(fluid) == [0, 1, 2, 2, 3, 4, 3, 1]
     assert list(vasopressor) == [0, 1, 1, 2, 3, 4, 3, 0]
     assert table.sofa == pytest.approx([rows[each]['SOFA'] for each in order])
@@ -132,11 +131,6 @@ def test_other_column_names_levels_and_a_mark_of_order_are_read(tmp_path):
     table = read_mimic(path, chosen)
     assert list(table.records.patients) == ['p7', 'p9', 'p8']
     assert set(table.records.actions) == {16} and table.cuts is None
-
-
-def test_stays_may_be_the_unit(tmp_path):
-    records = read_mimic(write(tmp_path, made_up()), MimicSettings(patient='icustayid')).records
-    assert records.n_patients == len(STAYS)
 
 
 @settings(max_examples=50, deadline=None)
@@ -208,15 +202,6 @@ def test_one_patient_is_one_unit_however_the_number_is_written(tmp_path):
     assert list(np.diff(records.starts)) == [3] * 30 and records.terminals.sum() == 60
 
 
-@settings(max_examples=30, deadline=None)
-@given(number=strategies.integers(0, 10**12), zeros=strategies.integers(0, 5))
-def test_spellings_of_a_number_are_one_name_and_other_numbers_another(number, zeros):
-    spelled = {'0' * zeros + str(number), f'{number}.' + '0' * zeros, f' +{number} '}
-    assert {canonical_name(each) for each in spelled} == {str(number)}
-    assert canonical_name(number) == canonical_name(float(number)) == str(number)
-    assert canonical_name(number + 1) != canonical_name(number)
-
-
 def test_names_are_spelled_in_one_way():
     assert {canonical_name(each) for each in SPELLINGS} == {'5'}
     for name in ('p7', 'P7', '12e4', 'a-5', '5a', 'b_5.0'):  # pseudonyms stay as they are
@@ -280,13 +265,6 @@ def test_columns_parted_by_something_else_are_one_clear_error(tmp_path, mark, wo
         path.write_text(quoted.replace(',', mark))
         with pytest.raises(TableError, match=f'line 1: .*parted by {words}, expected commas$'):
             read_mimic(path)
-
-
-def test_many_missing_columns_are_counted(tmp_path):
-    path = tmp_path / 'other.csv'
-    path.write_text('one,two\n1,2\n')
-    with pytest.raises(TableError, match='missing columns: .* and 31 more$'):
-        read_mimic(path)
 
 
 def test_stays_that_contradict_themselves_are_refused(tmp_path):

@@ -3,14 +3,12 @@
 """The sepsis experiments: public starts, noise for an epsilon, parts that last, honest sums."""
 
 from dataclasses import replace
-import io
 import json
 import math
 from pathlib import Path
 
 from click.testing import CliRunner
 from fdrl_ros.cli.commands import main
-from fdrl_ros.cli.progress_bars import ProgressBars
 from fdrl_ros.errors import SettingError, TrainingStopped
 from fdrl_ros.experiments.plots import drawing
 from fdrl_ros.experiments.study import Work
@@ -48,7 +46,6 @@ from fdrl_ros.worlds.icu_sepsis.study.summary import fae, summarise
 from fdrl_ros.worlds.icu_sepsis.values import optimum, survival
 import numpy as np
 import pytest
-from rich.console import Console
 
 SMALL = SepsisSettings(
     runs=1, seeds=0, patients=60, new_patients=20, batch=30, learning_rate=0.1, scale=2.0
@@ -86,12 +83,6 @@ def test_the_start_is_the_optimum_of_the_public_guess():
     states = np.arange(713)
     np.testing.assert_allclose(best.action_values[states, found], best.values, atol=1e-4)
     assert icu_sepsis().admissible[states, found].all()
-
-
-def test_the_start_has_the_values_that_it_was_given():
-    values = public_values(GUESS, 3)
-    found = Policy(public_weights(values, 4.0), SHAPE).q_values(inputs_of(4.0)[:713])
-    np.testing.assert_allclose(found, values, atol=1e-5)
 
 
 def test_without_a_guess_nothing_is_known_but_what_is_usual():
@@ -251,15 +242,6 @@ def test_the_command_writes_tables_plots_and_json(two_arms, whole, monkeypatch):
     assert found['bands']['low']['values'] and found['references']['optimum']['survival'] > 0.875
     for name in ('fae', 'mortality', 'actions'):
         assert (directory / f'sepsis_{name}.png').read_bytes().startswith(b'\x89PNG')
-
-
-def test_a_log_gets_few_lines_and_the_time_that_is_left(tmp_path, two_arms):
-    console = Console(file=io.StringIO(), force_terminal=False, width=100)
-    with ProgressBars(console) as bars:
-        run_sepsis(tmp_path, SMALL, report=bars)
-    first, second, last = console.file.getvalue().splitlines()
-    assert first == 'sepsis: all parts 0/2' and last == 'sepsis: all parts 2/2'
-    assert second == 'sepsis: all parts 1/2 about 10 s left'
 
 
 def test_targets_are_paired_with_their_start():
