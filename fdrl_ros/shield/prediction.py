@@ -27,7 +27,7 @@ import numpy as np
 
 _NONE = 0.0
 _SPEED = float(MAXIMUM_SPEED)
-_LEAST_DEPTH = 1e-6
+LEAST_DEPTH = 1e-6
 
 KINDS = 8
 """Into how many the range of kappa is cut."""
@@ -36,8 +36,8 @@ FRESH = 2.0
 """Doubt in the tick of the first contradiction."""
 
 _ROOT = 1.0 / (1.0 + POWER)
-_TINY = 1e-9
-_SLACK = 1e-9
+TINY = 1e-9
+SLACK = 1e-9
 """By which speeds that contradict each other may be off by rounding, m/s."""
 
 
@@ -257,7 +257,7 @@ class Prediction:
             slow = maximum(slow - gone, -top)
             way = fall / (time * where(fall > 0.0, soft, stiff))
             slow = where(fallen, maximum(slow, behind - way), slow)
-            fresh, agrees = doubt == FRESH, slow <= fast + _SLACK
+            fresh, agrees = doubt == FRESH, slow <= fast + SLACK
             left = left | (alive & agrees)
             anew = fresh | ((doubt == 0.0) & (agrees ^ True))
             alive = alive & (agrees | anew)
@@ -330,7 +330,7 @@ class Prediction:
         x = maximum(stiff * felt, _NONE)
         # What gets less deep is linear in kappa too: then the softest is the worst, or the one
         # that is as deep as the surface can be high.
-        soft = minimum(maximum(contact / maximum(-seen.room, _LEAST_DEPTH), soft), stiff)
+        soft = minimum(maximum(contact / maximum(-seen.room, LEAST_DEPTH), soft), stiff)
         depth = minimum(contact / soft, -seen.room)
         felt = minimum(tables.reached(level, row, far, pending, move, depth + deeper), deepest)
         return maximum(x, soft * felt)
@@ -349,7 +349,7 @@ def greatest_growth(now: Number, slow: Number, then: Number, fast: Number, worst
     :param fast: v then at the most, not less than `slow`.
     """
     found = now / (1.0 + worst * slow) ** POWER - then / (1.0 + worst * fast) ** POWER
-    inside = (now * slow > _TINY) & (then * fast > now * slow)
+    inside = (now * slow > TINY) & (then * fast > now * slow)
     share = (where(inside, then * fast, 1.0) / where(inside, now * slow, 1.0)) ** _ROOT
     span = fast - share * slow
     inside = inside & (share - 1.0 < worst * span)
@@ -392,22 +392,8 @@ class CompiledPrediction(Prediction):
                 raise StateError(f'the state of the contact cannot be: {seen}')
             return super().infer(_as_arrays(seen))
         found = kernels.ffi.new('fdrl_outlook *')
-        done = kernels.lib.fdrl_look(
-            self._contact,
-            seen.kinds.kinds,
-            seen.force,
-            seen.before,
-            seen.lag,
-            seen.lag_before,
-            seen.sunk,
-            seen.room,
-            seen.room_ever,
-            seen.pending,
-            seen.level,
-            seen.aside,
-            seen.interval,
-            found,
-        )
+        numbers = *seen[:9], seen.aside, seen.interval
+        done = kernels.lib.fdrl_look(self._contact, seen.kinds.kinds, *numbers, found)
         if done:
             raise StateError(f'the state of the contact cannot be: {seen}')
         return ContactBounds(

@@ -100,7 +100,7 @@ def test_who_waits_is_answered_and_no_old_word_is_written_after_a_new_one(theatr
     assert node.trigger_activate() == TransitionCallbackReturn.FAILURE
     assert isinstance(node.fault, StoreBusyError) and 'still on its way' in str(node.fault)
     with pytest.raises(StoreBusyError):
-        node.policies._files.lock()
+        node.policies.files.lock()
     theatre.disk.ready.set()
 
     def again() -> bool:

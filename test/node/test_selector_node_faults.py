@@ -192,26 +192,6 @@ def inside(directory, lone_domain) -> Iterator[tuple[Process, ForeignRobot, Both
     room.close()
 
 
-def test_a_policy_that_answers_nan_or_is_slow_is_left_out_and_tried_again(inside):
-    process, arm, _ = inside
-    answers = [lambda: 4]
-    process.node.loop.selector.set_candidates([Candidate('global', lambda s: answers[-1]())])
-    arm.say_until(moving(arm.room), 20.0)
-
-    def slow() -> int:
-        time.sleep(2.0 * process.node.loop.selector.settings.answer_timeout)
-        return 4
-
-    for answer, expected in ((lambda: math.nan, 'policy_failed'), (slow, 'late')):
-        begun = len(arm.room.heard['action'])
-        answers.append(answer)
-        arm.say_until(lambda e=expected, b=begun: e in reasons(arm, b), 5.0)
-        arm.say_until(lambda b=begun: 'policy_failed' in reasons(arm, b), 5.0)
-        answers.append(lambda: 4)
-        arm.say_until(moving(arm.room), 10.0)
-    assert process.node.fault is None and process.node.state_name == 'active'
-
-
 def test_states_that_waited_for_a_node_that_could_not_run_are_not_acted_on(inside):
     process, arm, both = inside
     process.node.loop.selector.set_candidates([Candidate('global', lambda state: 4)])

@@ -39,10 +39,7 @@ def without_start(directory: Path) -> None:
         (in_plan('palpation', 'tonsillectomy'), {}, "federation.procedures = 'tonsillectomy"),
         (in_plan('selector:', 'selectors:'), {}, 'selectors'),
         (None, {'federation.procedures': 'palpation'}, 'expected one of the parameters'),
-        (None, {'limiter.speed_limit': 0.04}, 'at which the shield counts on drawing back'),
         (None, {'selector.dwell': 2.0}, 'selector.dwell = 2.0: expected at most selector.patien'),
-        (None, {'gate.close_at': 0.2}, ' gate.open_below = 0.5: expected at most close_at 0.2'),
-        (None, {'selector.confidence': 2.0}, 'selector.confidence = 2.0: expected float'),
         (without_start, {}, 'PolicyError'),
     ],
 )

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The selector beside a robot that is not ours: other names are all that it takes."""
 
+from contextlib import contextmanager
 import math
 import os
 import subprocess
@@ -25,18 +26,28 @@ NAMES = {
 }
 
 
+@contextmanager
+def selector(settings, directory, **names):
+    """Run an armed selector whose topics have other names."""
+    remapped = [word for pair in names.items() for word in ('-r', ':='.join(pair))]
+    command = [
+        *(sys.executable, '-m', 'fdrl_ros.nodes', 'selector', '--ros-args'),
+        *('-r', '__ns:=/robot_1', '-p', f'directory:={directory}', '-p', 'armed:=true'),
+    ]
+    variables = os.environ | environment(settings, settings.robot_domain)
+    process = subprocess.Popen([*command, *remapped], env=variables)
+    try:
+        yield
+    finally:
+        process.terminate()
+        assert process.wait(15.0) == 0
+
+
 def test_another_arm_needs_other_names_alone(room, settings, directory):
     arm = ForeignRobot(room, names=NAMES.__getitem__, pair=False)
     policy = room.node.create_publisher(ros.GlobalPolicy, '/federation/policy', qos.LATCHED)
     policy.publish(released(directory))
-    names = [each for pair in NAMES.items() for each in ('-r', ':='.join(pair))]
-    command = [
-        *(sys.executable, '-m', 'fdrl_ros.nodes', 'selector', '--ros-args'),
-        *('-r', '__ns:=/robot_1', '-p', f'directory:={directory}', '-p', 'armed:=true', *names),
-    ]
-    variables = os.environ | environment(settings, settings.robot_domain)
-    process = subprocess.Popen(command, env=variables)
-    try:
+    with selector(settings, directory, **NAMES):
         arm.say_until(moving(room), 40.0)
         begun = arm.tip.copy()
         arm.say_until(lambda: np.linalg.norm(arm.tip - begun) > 0.002, 10.0)
@@ -45,9 +56,6 @@ def test_another_arm_needs_other_names_alone(room, settings, directory):
         arm.say_until(lambda: reason(room) == 'not_finite', 2.0)
         arm.bad = {}
         arm.say_until(moving(room), 2.0)
-    finally:
-        process.terminate()
-        assert process.wait(15.0) == 0
 
 
 def test_an_arm_that_told_its_state_once_before_the_selector_came_is_believed(
@@ -59,22 +67,12 @@ def test_an_arm_that_told_its_state_once_before_the_selector_came_is_believed(
     released_on = room.node.create_publisher(ros.GlobalPolicy, '/federation/policy', qos.LATCHED)
     released_on.publish(released(directory))
     state.publish(OperatingState(state=arm.state, is_homed=True))
-    command = [
-        *(sys.executable, '-m', 'fdrl_ros.nodes', 'selector', '--ros-args'),
-        *('-r', '__ns:=/robot_1', '-p', f'directory:={directory}', '-p', 'armed:=true'),
-        *('-r', 'operating_state:=told_once'),
-    ]
-    variables = os.environ | environment(settings, settings.robot_domain)
-    process = subprocess.Popen(command, env=variables)
-    try:
+    with selector(settings, directory, operating_state='told_once'):
         arm.say_until(lambda: reason(room) == 'paused', 40.0)
         assert not room.heard[arm.servo], 'an arm that is disabled is not commanded'
         arm.state = 'ENABLED'
         state.publish(OperatingState(state=arm.state, is_homed=True))
         arm.say_until(moving(room), 40.0)
-    finally:
-        process.terminate()
-        assert process.wait(15.0) == 0
 
 
 def test_an_older_word_of_the_arm_undoes_no_newer_one(room, settings, directory):
@@ -90,13 +88,7 @@ def test_an_older_word_of_the_arm_undoes_no_newer_one(room, settings, directory)
         made.header.stamp.sec -= late
         return made
 
-    command = [
-        *(sys.executable, '-m', 'fdrl_ros.nodes', 'selector', '--ros-args'),
-        *('-r', '__ns:=/robot_1', '-p', f'directory:={directory}', '-p', 'armed:=true'),
-    ]
-    variables = os.environ | environment(settings, settings.robot_domain)
-    process = subprocess.Popen(command, env=variables)
-    try:
+    with selector(settings, directory):
         arm.say_until(lambda: reason(room) == 'no_policy', 40.0)
         often.publish(word('PAUSED'))
         arm.say_until(lambda: reason(room) == 'paused', 10.0)
@@ -108,6 +100,3 @@ def test_an_older_word_of_the_arm_undoes_no_newer_one(room, settings, directory)
         assert reason(room) == 'paused'
         once.publish(word('ENABLED'))
         arm.say_until(lambda: reason(room) == 'no_policy', 10.0)
-    finally:
-        process.terminate()
-        assert process.wait(15.0) == 0

@@ -32,33 +32,6 @@ from support.released import report_on
 from support.signed import global_policy, own_policy
 
 
-def test_policy_that_cannot_be_valued_leaves_the_control_loop_running(
-    directory, lone_domain, monkeypatch
-):
-    def fail(policy, *rest):
-        raise OSError('no space left')
-
-    monkeypatch.setattr(policies_module, 'assess', fail)
-    process = Process('/robot_1/selector', directory, lone_domain)
-    node = process.node
-    try:
-        node.trigger_configure()
-        Layout(directory).plan.unlink()
-        assert node.trigger_activate() == TransitionCallbackReturn.SUCCESS
-        policies = node.policies
-        policies.registry.take(global_policy(directory), 0.0)
-        policies._assess_next()
-        deadline = time.monotonic() + 5.0
-        while not policies.problem and time.monotonic() < deadline:
-            process.spin()
-        assert 'no space left' in policies.problem
-        assert node.fault is None and node.state_name == 'active'
-        node.reason = 'best'
-        assert node.health().level is Level.WARN
-    finally:
-        process.close()
-
-
 def assessment(policy, plan):
     """Return what would be found of a good policy, or of holding."""
     if policy is None:
@@ -93,8 +66,8 @@ def spin_until(process, condition):
 
 def complaints(policies, monkeypatch):
     """Return a list that gets what is complained of from now on."""
-    told, complain = [], policies._complain
-    monkeypatch.setattr(policies, '_complain', lambda each: complain(told.append(each) or each))
+    told, complain = [], policies.complain
+    monkeypatch.setattr(policies, 'complain', lambda each: complain(told.append(each) or each))
     return told
 
 
@@ -120,9 +93,11 @@ def test_what_cannot_be_valued_is_tried_again_and_others_have_their_turn(
         for each in (global_policy(directory, 1), own_policy(directory, 'hospital_1', 3))
     ]
     names = {each.policy.digest: each.name for each in known}
-    policies._assess_next()
+    policies.assess_next()
     spin_until(process, lambda: tried.count('global') == 1 and known[0].setback)
-    told = {each.name: each for each in policies._message().policies}
+    node.reason = 'best'
+    assert node.health().level is Level.WARN and node.fault is None
+    told = {each.name: each for each in policies.message().policies}
     assert told['global'].status == 'valuing' and 'no space left' in told['global'].reason
     spin_until(process, lambda: all(each.ready for each in known))
     assert tried[:4] == [HOLD] * 3 + ['global'] and tried[-1] == 'global'
@@ -158,16 +133,16 @@ def test_what_cannot_ever_be_valued_is_told_once_and_another_version_is_tried(
     policies = node.policies
     problems = complaints(policies, monkeypatch)
     first = policies.registry.take(global_policy(directory, 1), 0.0)
-    policies._assess_next()
+    policies.assess_next()
     spin_until(process, lambda: problems)
     spin_a_while(process)
     assert tried == [HOLD, first.policy.digest] and len(problems) == 1
     assert 'it has 3 layers' in problems[0] and 'not tried again' in problems[0]
-    (told,) = policies._message().policies
+    (told,) = policies.message().policies
     assert told.status == 'refused' and 'it has 3 layers' in told.reason
     assert node.fault is None
     second = policies.registry.take(global_policy(directory, 2, seed=1), 0.0)
-    policies._assess_next()
+    policies.assess_next()
     spin_until(process, lambda: second.ready)
     assert not policies.problem
 
@@ -183,7 +158,7 @@ def test_no_policy_is_valued_where_holding_cannot_be(configured, directory):
     node = process.node
     assert node.trigger_activate() == TransitionCallbackReturn.SUCCESS
     node.policies.registry.take(global_policy(directory), 0.0)
-    node.policies._assess_next()
+    node.policies.assess_next()
     spin_until(process, lambda: node.policies.problem)
     spin_a_while(process)
     assert tried == [None] and 'expected at least 3' in node.policies.problem
@@ -221,8 +196,8 @@ def test_lost_value_of_holding_is_found_out_anew_though_every_policy_is_valued(
 
 def keep_valued(policies, message):
     """Have a good policy on the disk, with all that was found of it; return its files."""
-    files, plan = policies._files, policies._plan
-    version = PolicyRegistry(policies._roster, policies._shape).take(message, 0.0)
+    files, plan = policies.files, policies.plan
+    version = PolicyRegistry(policies.roster, policies.plan.shape).take(message, 0.0)
     report, model = assessment(version.policy, plan)
     files.save(version)
     files.save_report(report)
@@ -250,17 +225,12 @@ def test_value_of_holding_that_cannot_stand_beside_the_others_leaves_the_control
     assert [each.name for each in node.loop.selector.candidates] == ['global', HOLD]
 
 
-def test_holding_is_not_valued_before_there_is_a_policy(directory, lone_domain, monkeypatch):
+def test_holding_is_not_valued_before_there_is_a_policy(configured):
     tried = []
-    monkeypatch.setattr(policies_module, 'assess', lambda *rest: tried.append(rest))
-    process = Process('/robot_1/selector', directory, lone_domain)
-    process.node.trigger_configure()
-    try:
-        assert process.node.trigger_activate() == TransitionCallbackReturn.SUCCESS
-        spin_a_while(process)
-        assert not tried and process.node.fault is None
-    finally:
-        process.close()
+    process = configured(lambda *rest: tried.append(rest))
+    assert process.node.trigger_activate() == TransitionCallbackReturn.SUCCESS
+    spin_a_while(process)
+    assert not tried and process.node.fault is None
 
 
 def fail_for_good(reason):
@@ -277,7 +247,7 @@ def test_what_lasts_is_told_by_the_process_that_computes(directory, tmp_path, mo
     monkeypatch.setattr(valuation, 'fit_public_value', fit)
     plan = Plan.load(Layout(directory).plan)
     with pytest.raises(LastingError, match='PolicyError: it has 3 layers'):
-        valuation._find_out(None, plan, None, tmp_path, None, True)
+        valuation.find_out(None, plan, None, tmp_path, None, True)
 
 
 def test_interrupt_of_the_whole_group_ends_the_valuing_quietly(room, settings, directory):

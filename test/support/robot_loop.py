@@ -51,11 +51,20 @@ class Robot:
         if cycle is not None and cycle.setpoint is not None:
             self.operation.set_target(tuple(cycle.setpoint.position))
         self.targets.append(np.array(self.operation.target))
+        self.pass_time()
+        self.now += PERIOD
+
+    def pass_time(self) -> None:
+        """Let the operation go on by a beat."""
         self.substeps += 1
         self.operation.advance(2 + (self.substeps % 5 in (0, 2)))
         if self.substeps % 5 == 0:
             self.operation.tick()
-        self.now += PERIOD
+
+    def run(self, periods: int, **spoiled) -> None:
+        """Let some periods pass."""
+        for _ in range(periods):
+            self.run_period(**spoiled)
 
     def half(self, fields, values, factor: float = 1.0) -> Observation:
         return Observation(
@@ -112,19 +121,18 @@ class StateStream(Robot):
         self.now += PERIOD
         self.stamp += BEAT
 
+    def run(self, periods: int, spoil=None, **spoiled) -> None:
+        for _ in range(periods):
+            self.publish(spoil, **spoiled)
+
     def move(self, target) -> None:
         """Command the arm."""
         self.operation.set_target(target)
         self.runs = True
 
     def pass_time(self) -> None:
-        """Let the operation go on by a beat, if its time runs."""
-        if not self.runs:
-            return
-        self.substeps += 1
-        self.operation.advance(2 + (self.substeps % 5 in (0, 2)))
-        if self.substeps % 5 == 0:
-            self.operation.tick()
+        if self.runs:
+            super().pass_time()
 
     def half(self, fields, values, factor: float = 1.0):
         patient = self.operation.patient

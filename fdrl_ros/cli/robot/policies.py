@@ -143,21 +143,15 @@ def show(name: str, directory: Path, robot: str, as_json: bool) -> None:
 @_with(*_OPTIONS, *_LIVE)
 def pin(name: str, version: str, directory: Path, robot: str, domain: int, hosts: str) -> None:
     """Have one version stand for NAME, whatever comes."""
-    found = RobotPolicies.of(directory, robot)
-    if found.running:
-        words = _live(hosts, 'pin', robot, domain, name, version)
-    else:
-        words = _written(robot, found.pin(name, version))
-    click.echo(words)
+    _tell(directory, robot, (domain, hosts), 'pin', name, version)
 
 
 @policies.command()
 @click.argument('name')
 @_with(*_OPTIONS, *_LIVE)
-@click.pass_context
-def unpin(context: click.Context, name: str, **place: object) -> None:
+def unpin(name: str, directory: Path, robot: str, domain: int, hosts: str) -> None:
     """Have the newest version stand for NAME again."""
-    context.invoke(pin, name=name, version='', **place)
+    _tell(directory, robot, (domain, hosts), 'pin', name, '')
 
 
 _ORDERS = {
@@ -177,12 +171,7 @@ def _supervise(
     command: Command, directory: Path, robot: str, domain: int, hosts: str, name: str = ''
 ) -> None:
     """Order something of the selector of a robot, now or for its start."""
-    found = RobotPolicies.of(directory, robot)
-    if found.running:
-        words = _live(hosts, 'supervise', robot, domain, command, name)
-    else:
-        words = _written(robot, found.supervise(command, name))
-    click.echo(words)
+    _tell(directory, robot, (domain, hosts), 'supervise', command, name)
 
 
 for _command, _help in _ORDERS.items():
@@ -192,19 +181,24 @@ for _command, _help in _ORDERS.items():
     )
 
 
-def _written(robot: str, words: str) -> str:
-    """Tell that nobody obeyed yet."""
-    return f'{robot} does not run: written down for its start: {words}'
+def _tell(directory: Path, robot: str, place: tuple[int, str], function: str, *words: str) -> None:
+    """
+    Order something of a selector: by a service where it runs, else in writing for its start.
 
-
-def _live(hosts: str, function: str, *arguments: object) -> str:
-    """Call a service of the selector that runs."""
+    :param place: DDS domain of the robots, and on how many hosts nodes run.
+    :param function: of `nodes.parties.ordering`, and of :class:`RobotPolicies` likewise.
+    """
+    found = RobotPolicies.of(directory, robot)
+    if not found.running:
+        told = getattr(found, function)(*words)
+        click.echo(f'{robot} does not run: written down for its start: {told}')
+        return
     if missing := missing_ros():
         raise OrderError(f'the selector runs, and ROS 2 is not here: {missing}')
+    domain, hosts = place
     ordering = importlib.import_module('fdrl_ros.nodes.parties.ordering')
     with with_variables(middleware(BringupSettings(hosts=hosts))):
-        words: str = getattr(ordering, function)(*arguments)
-    return words
+        click.echo(getattr(ordering, function)(robot, domain, *words))
 
 
 def _status(found: RobotPolicies, version: Version, running: bool) -> str:

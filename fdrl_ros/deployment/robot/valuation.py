@@ -100,7 +100,7 @@ def public_experience(
             handover = np.where(led, rng.integers(LONGEST_LEAD, size=len(cases)), 0)
             rolled = roll_out(
                 [public_patient(int(each), plan, name) for each in cases],
-                _handing_over(policy, lead_in, handover, rng),
+                handing_over(policy, lead_in, handover, rng),
                 plan.world,
                 rngs=[
                     np.random.default_rng(
@@ -123,7 +123,7 @@ def public_experience(
     }
 
 
-def _handing_over(
+def handing_over(
     policy: Policy | None,
     lead_in: Policy,
     handover: NDArray[np.int64],

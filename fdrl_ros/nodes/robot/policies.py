@@ -74,13 +74,11 @@ class Policies:
         :param kept: versions of each policy that are kept.
         """
         self._node = node
-        self._plan = plan
-        self._roster = roster
+        self.plan, self.roster = plan, roster
         self._start = start
-        self._shape = start.shape
         self._kept = kept
         robot = node.layout.party(node.place)
-        self._files = PolicyFiles(robot, fitted_with(plan, start))
+        self.files = PolicyFiles(robot, fitted_with(plan, start))
         self._supervision_file = robot / SUPERVISION_FILE
         self._publisher = node.publisher(ros.Policies, 'policies', qos.LATCHED)
         self._writer: Worker | None = None
@@ -107,11 +105,11 @@ class Policies:
         self._queue = SupervisionQueue(
             node, self._supervision_file, self._submit, self._supervision_changed
         )
-        limits, tests = self._plan.safety, basis(self._plan)
+        limits, tests = self.plan.safety, basis(self.plan)
         self.registry = PolicyRegistry(
-            self._roster, self._shape, limits, kept=self._kept, basis=tests
+            self.roster, self._start.shape, limits, kept=self._kept, basis=tests
         )
-        for each in self._files.load(self.registry):
+        for each in self.files.load(self.registry):
             node.get_logger().warning(each)
         self.registry.check_pins(self.supervision)
         self._writer = Worker(f'{node.get_name()} writer', node.post, WAITING)
@@ -121,8 +119,8 @@ class Policies:
         node.answer(srv.ListPolicies, 'selector/list_policies', self._list)
         node.hear(String, 'supervise', self._receive_command, qos.EVENT)
         self._apply_supervision()
-        self._assess_next()
-        node.every(1.0, self._assess_next)
+        self.assess_next()
+        node.every(1.0, self.assess_next)
 
     @property
     def supervision(self) -> Supervision:
@@ -130,17 +128,17 @@ class Policies:
         return self._queue.supervision
 
     def _listen(self) -> None:
-        size, hear = 4 * self._shape.n_parameters, self._node.hear
+        size, hear = 4 * self._start.shape.n_parameters, self._node.hear
         reader = PolicyReader(size, self._taker(GlobalPolicy))
         reader.subscribe(hear, ros.GlobalPolicy, f'{self._node.settings.federation}/policy')
-        for member in self._roster.hospitals:
+        for member in self.roster.hospitals:
             reader = PolicyReader(size, self._taker(HospitalPolicy))
             reader.subscribe(hear, ros.HospitalPolicy, f'/{member.name}/policy')
 
     def _lock(self) -> None:
         """Keep others from these files, for as long as anything here may write them."""
         try:
-            held = self._files.lock()
+            held = self.files.lock()
         except StoreBusyError as error:
             if self._writer is None or self._writer.ended:
                 raise
@@ -180,13 +178,13 @@ class Policies:
                     self._node.get_logger().warning(f'refused: {error}')
                 return
             if version is not None:
-                self._write(lambda: self._files.save(version))
+                self._write(lambda: self.files.save(version))
                 self._stand()
-                self._assess_next()
+                self.assess_next()
 
         return take
 
-    def _assess_next(self) -> None:
+    def assess_next(self) -> None:
         """Test and value the next policy on the worker, one at a time."""
         waiting = self._failed.waiting(self._node.now)
         version = self.registry.pending(self.supervision, waiting)
@@ -200,7 +198,7 @@ class Policies:
         elif version is None:
             return
         self._assessing = True
-        plan, start, files = self._plan, self._start, self._files
+        plan, start, files = self.plan, self._start, self.files
         policy = version.policy if version else None
         self._node.submit(
             lambda report, stopped: assess(policy, plan, start, files, stopped),
@@ -223,13 +221,13 @@ class Policies:
                 self._take_in(version, *result)
             except Exception as error:  # whatever it is, the arm must not lose its control loop
                 self._give_up(version, error)
-        self._assess_next()
+        self.assess_next()
 
     def _put_off(self, version: Version | None, error: Exception) -> None:
         """Try once more later: a full disk or a killed process may have been the reason."""
         pause = self._failed.fail(version.digest if version else HOLD, self._node.now)
         words = f'the {version.name} policy' if version else 'holding'
-        self._complain(f'{words} could not be valued: {error}; once more in {pause:g} s')
+        self.complain(f'{words} could not be valued: {error}; once more in {pause:g} s')
         if version:
             version.setback = self.problem
             self.tell()
@@ -262,17 +260,18 @@ class Policies:
         if version is None:
             self.registry.hold = None
             self._failed.give_up(HOLD)
-            self._complain(
+            self.complain(
                 f'holding cannot be valued: {error}; so no policy can, until the selector is '
                 'activated again'
             )
             return
         self.registry.give_up(version, str(error))
         words = f'the {version.name} policy of round {version.round}'
-        self._complain(f'{words} cannot stand, and is not tried again: {error}')
+        self.complain(f'{words} cannot stand, and is not tried again: {error}')
         self.tell()
 
-    def _complain(self, problem: str) -> None:
+    def complain(self, problem: str) -> None:
+        """Tell of a problem, in the log and in the node's health."""
         self.problem = problem
         self._node.get_logger().error(problem)
 
@@ -284,7 +283,7 @@ class Policies:
             left = self.registry.versions
             for each in gone:
                 self._failed.forget(each.digest)
-            self._write(lambda: self._files.remove(gone, left))
+            self._write(lambda: self.files.remove(gone, left))
         self.tell()
 
     # Supervision.
@@ -301,7 +300,7 @@ class Policies:
     def _supervision_changed(self) -> None:
         """Apply a supervision that has just come into force."""
         self._apply_supervision()
-        self._assess_next()
+        self.assess_next()
 
     def _order(self, text: str, name: str, answered: Answered) -> None:
         """
@@ -359,7 +358,7 @@ class Policies:
     def _write(self, work: Callable[[], None]) -> None:
         def done(result: object) -> None:
             if isinstance(result, Exception):
-                self._complain(f'not written: {result}')
+                self.complain(f'not written: {result}')
 
         self._submit(work, done)
 
@@ -372,15 +371,16 @@ class Policies:
     def _list(
         self, request: srv.ListPolicies.Request, response: srv.ListPolicies.Response
     ) -> None:
-        response.policies = self._message()
+        response.policies = self.message()
         response.message = self.supervision.in_words()
         response.success = True
 
     def tell(self) -> None:
         """Publish the policies and the supervision."""
-        self._publisher.publish(self._message())
+        self._publisher.publish(self.message())
 
-    def _message(self) -> ros.Policies:
+    def message(self) -> ros.Policies:
+        """Describe all policies and the supervision."""
         supervision = self.supervision
         message = ros.Policies(
             driver='surgeon' if supervision.surgeon else 'selector',

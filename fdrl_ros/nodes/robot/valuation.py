@@ -48,7 +48,7 @@ def assess(
     refused = report is not None and bool(report.refusal(plan.safety))
     if not tested or (model is None and not refused):
         arguments = (policy, plan, lead_in, files.folder, report, model is None)
-        report, data = run_elsewhere(_find_out, arguments, stopped)
+        report, data = run_elsewhere(find_out, arguments, stopped)
         if data:
             model = ValueModel.from_bytes(data, digest)
             files.save_model(digest, data)
@@ -58,7 +58,7 @@ def assess(
     return report, None if refused else model
 
 
-def _find_out(
+def find_out(
     policy: Policy | None,
     plan: Plan,
     lead_in: Policy,

@@ -41,12 +41,11 @@ class Basis:
         rng = np.random.default_rng([SEED, size, count])
         self.size, self.count = size, count
         self.width = 1 + size + count
-        self._projection = STEEPNESS * rng.standard_normal((size, count))
-        self._offset = rng.uniform(-1.5, 1.5, count)
-        sha = hashlib.sha256(self._projection.tobytes() + self._offset.tobytes())
-        self.digest = sha.hexdigest()
+        slopes = STEEPNESS * rng.standard_normal((size, count))
+        offsets = rng.uniform(-1.5, 1.5, count)
+        self.digest = hashlib.sha256(slopes.tobytes() + offsets.tobytes()).hexdigest()
         """Tells models of another basis apart, as another release of numpy might draw one."""
-        self.projection = np.concatenate([self._offset[None], self._projection])
+        self.projection = np.concatenate([offsets[None], slopes])
         """Offsets of the features, then what each number of a state adds, shape (1 + S, F)."""
 
     def __call__(self, states: np.ndarray) -> np.ndarray:
@@ -57,7 +56,7 @@ class Basis:
         :returns: one, state, features: shape (N, 1 + S + F), float64.
         """
         inside = np.clip(np.asarray(states, np.float64), -REACH, REACH)
-        hidden = np.tanh(inside @ self._projection + self._offset)
+        hidden = np.tanh(inside @ self.projection[1:] + self.projection[0])
         return np.concatenate([np.ones((len(inside), 1)), inside, hidden], axis=1)
 
 

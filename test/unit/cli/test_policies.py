@@ -3,6 +3,8 @@
 """`fdrl policies` shows a robot's policies and takes the surgeon's word while no node runs."""
 
 import json
+import sys
+from types import SimpleNamespace
 
 from click.testing import CliRunner
 from fdrl_ros.cli import commands
@@ -12,6 +14,7 @@ from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.policy_file import save_policy
 from fdrl_ros.deployment.robot.policies import RobotPolicies
+from fdrl_ros.deployment.robot.safety_test import basis
 from fdrl_ros.experiments.live import unvalued
 from fdrl_ros.policy.onnx_model import OnnxPolicy
 from fdrl_ros.runtime.durable import make_private_directory
@@ -39,8 +42,8 @@ def layout(tmp_path):
     for number, forced in ((1, 0.9), (2, 0.1)):
         version = robot.registry.take(global_policy(made.directory, number, number), 1e9)
         robot.files.save(version)
-        basis = robot.registry._basis
-        robot.files.save_report(report_on(version.policy, basis=basis, force_failures=forced))
+        report = report_on(version.policy, basis=basis(PLAN), force_failures=forced)
+        robot.files.save_report(report)
     return made
 
 
@@ -158,14 +161,16 @@ def test_running_selector_is_looked_for_in_the_domain_told_or_of_the_shell(
     layout, monkeypatch, variable, words, domain
 ):
     asked = []
-    monkeypatch.setattr(policies, '_live', lambda *place: asked.append(place) or 'obeyed')
+    ordering = SimpleNamespace(supervise=lambda *words: asked.append(words) or 'obeyed')
+    monkeypatch.setitem(sys.modules, 'fdrl_ros.nodes.parties.ordering', ordering)
+    monkeypatch.setattr(policies, 'missing_ros', lambda: '')
     if variable is None:
         monkeypatch.delenv('ROS_DOMAIN_ID', raising=False)
     else:
         monkeypatch.setenv('ROS_DOMAIN_ID', variable)
     with RobotPolicies(layout, 'robot_1').files.lock():
         assert fdrl(layout, 'take-over', *words) == 'obeyed\n'
-    assert asked == [('one', 'supervise', 'robot_1', domain, 'take_over', '')]
+    assert asked == [('robot_1', domain, 'take_over', '')]
 
 
 def test_a_robot_tells_by_status_whose_policies_it_has(layout):

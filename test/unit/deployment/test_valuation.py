@@ -78,10 +78,10 @@ def test_half_of_every_group_is_handed_over(monkeypatch):
 
     def noted(policy, lead_in, handover, rng):
         led['cases'] = handover
-        return handing_over(policy, lead_in, handover, rng)
+        return original(policy, lead_in, handover, rng)
 
-    handing_over = valuation._handing_over
-    monkeypatch.setattr(valuation, '_handing_over', noted)
+    original = valuation.handing_over
+    monkeypatch.setattr(valuation, 'handing_over', noted)
     monkeypatch.setattr(valuation, 'LONGEST_LEAD', 10**6)  # so that hardly a draw is 0
     public_experience(None, plan, policy(0))
     for group in range(4):

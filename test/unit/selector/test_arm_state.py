@@ -30,16 +30,13 @@ def test_what_is_older_is_not_believed_unless_the_clock_was_set(stamps, believed
 
 def test_an_arm_that_is_paused_is_not_moved_by_an_older_word():
     stream = StateStream(up)
-    for _ in range(20):
-        stream.publish()
+    stream.run(20)
     assert stream.loop.receive_arm_state('PAUSED', True, NOW)
     assert not stream.loop.receive_arm_state('ENABLED', True, NOW - 0.5)
-    for _ in range(20):
-        stream.publish()
+    stream.run(20)
     assert stream.last.reason == Reason.PAUSED
     assert stream.loop.receive_arm_state('ENABLED', True, NOW + 0.5)
-    for _ in range(20):
-        stream.publish()
+    stream.run(20)
     assert stream.last.policy == 'global'
 
 

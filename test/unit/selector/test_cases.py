@@ -111,17 +111,6 @@ def test_a_second_operation_on_one_patient_begins_a_new_case():
     assert (sure.policy, sure.reason, sure.risk.cases) == ('rising', Reason.BEST, 2)
 
 
-@pytest.mark.parametrize('wrong', [0.0, 0.3, 0.69])
-def test_one_time_left_that_is_too_low_ends_no_case(wrong):
-    selector, damages = selector_with(candidate('global', 0.5)), []
-    for tick, left in enumerate([0.72, 0.71, wrong, 0.7, 0.69, 0.68]):
-        now = tick * TICK
-        found = select(selector, *observe(values_of(time_left=left, force=3.0), now), now)
-        assert (found.risk.cases, found.risk.case.steps) == (1, tick + 1)
-        damages.append(found.risk.damage)
-    np.testing.assert_allclose(damages, damages[0] * np.arange(1, 7))
-
-
 @pytest.mark.parametrize('held', [0, 3])
 def test_the_time_of_low_pressure_goes_on_where_a_state_was_held_in(held):
     selector, low = selector_with(candidate('global', 0.5)), {'mean_arterial_pressure': 60.0}
@@ -172,14 +161,6 @@ def test_slow_drift_of_a_clock_adds_up_to_the_end_of_a_case():
     assert drifting.is_of(operation(0.609, 20.0)) and not drifting.is_of(operation(0.612, 20.0))
 
 
-def test_a_state_that_tells_no_time_counts_for_nothing():
-    begun = case(operation(0.6, 1.0))
-    for left in (-1.0, math.nan, 2.0):
-        begun.include(operation(left, 2.0))
-    assert begun.is_of(operation(0.605, 3.0)) and not begun.is_of(operation(0.62, 3.0))
-    assert Case().is_of(operation(0.6, 0.0))
-
-
 def test_damage_of_a_case_outlives_a_clock_that_is_set_but_not_the_case():
     selector = selector_with(candidate('global', 0.5))
     pressed = values_of(force=3.0, time_left=0.5)
@@ -226,49 +207,42 @@ def test_no_single_wrong_time_left_takes_damage_away(wrong, more):
     np.testing.assert_allclose(told, np.arange(1.0, len(lefts) + 1.0))
 
 
-def test_d_t_of_a_case_has_the_damage_of_that_case_alone():
-    told, terms = damages([0.5, 0.49, 1.0, 0.48, 0.47])
-    np.testing.assert_allclose(told, [1.0, 2.0, 3.0, 4.0, 5.0])
-    np.testing.assert_allclose(terms, [1.0, 2.0, 1.0, 4.0, 5.0])
+OTHER, INCISION = ('case_2', 'palpation'), ('case_1', 'incision')
+CUT = 1.8 - procedure_named('incision').warn_force
+"""Damage of a second's incision at that force."""
 
 
-def test_damage_is_that_of_a_true_new_case_from_its_second_state_on():
-    told, terms = damages([0.5, 0.49, 1.0, 0.99, 0.98, 1.0, 0.97])
-    np.testing.assert_allclose(told, [1.0, 2.0, 3.0, 2.0, 3.0, 4.0, 5.0])
-    np.testing.assert_allclose(terms[:5], [1.0, 2.0, 1.0, 2.0, 3.0])
-
-
-def test_a_state_that_tells_no_time_does_not_say_whether_the_case_is_a_new_one():
-    for last, damage in ((0.48, 5.0), (0.99, 3.0)):
-        told, _ = damages([0.5, 0.49, 1.0, 1.0 + 1e-9, last])
-        np.testing.assert_allclose(told, [1.0, 2.0, 3.0, 4.0, damage])
-
-
-def test_another_pseudonym_begins_without_damage_at_once():
-    name = ('case_2', 'palpation')
-    told, _ = damages([0.5, 0.49, 0.48, 0.47], {2: name, 3: name})
-    np.testing.assert_allclose(told, [1.0, 2.0, 1.0, 2.0])
-
-
-def test_another_procedure_begins_without_damage_once_two_states_name_it():
-    name = ('case_1', 'incision')
-    own = 1.8 - procedure_named('incision').warn_force
-    told, terms = damages([0.5, 0.49, 0.48, 0.47], {2: name, 3: name})
-    np.testing.assert_allclose(told, [1.0, 2.0, 2.0 + own, 2.0 * own])
-    np.testing.assert_allclose(terms, [1.0, 2.0, own, 2.0 * own])
-    told, _ = damages([0.5, 0.49, 0.48, 0.47, 0.46], {2: name})
-    np.testing.assert_allclose(told, [1.0, 2.0, 2.0 + own, 3.0 + own, 4.0 + own])
-
-
-def test_a_wrong_time_left_after_lost_states_takes_no_damage_away():
-    for left in (0.48, 1.0):
-        told, _ = damages([0.5, 0.49, left, 0.47], times=[0.0, 1.0, 4.0, 5.0])
-        np.testing.assert_allclose(told, [1.0, 2.0, 5.0, 6.0])
-
-
-def test_two_wrong_readings_with_a_new_start_between_them_take_no_damage_away():
-    told, _ = damages([0.5, 0.49, 1.0, 1.0, 0.48], between=Selector.reset)
-    np.testing.assert_allclose(told, np.arange(1.0, 6.0))
+@pytest.mark.parametrize(
+    ('lefts', 'others', 'expected', 'terms'),
+    [
+        # One risen time is doubted, a second in a row is another case.
+        ([0.5, 0.49, 1.0, 0.48, 0.47], {}, [1, 2, 3, 4, 5], [1, 2, 1, 4, 5]),
+        ([0.5, 0.49, 1.0, 0.99, 0.98], {}, [1, 2, 3, 2, 3], [1, 2, 1, 2, 3]),
+        # A time that cannot be says nothing.
+        ([0.5, 0.49, 1.0, 1.0 + 1e-9, 0.48], {}, [1, 2, 3, 4, 5], None),
+        ([0.5, 0.49, 1.0, 1.0 + 1e-9, 0.99], {}, [1, 2, 3, 4, 3], None),
+        # Another pseudonym counts at once, another procedure when it is named twice.
+        ([0.5, 0.49, 0.48, 0.47], {'names': {2: OTHER, 3: OTHER}}, [1, 2, 1, 2], None),
+        (
+            [0.5, 0.49, 0.48, 0.47],
+            {'names': {2: INCISION, 3: INCISION}},
+            [1, 2, 2 + CUT, 2 * CUT],
+            [1, 2, CUT, 2 * CUT],
+        ),
+        ([0.5, 0.49, 0.48, 0.47], {'names': {2: INCISION}}, [1, 2, 2 + CUT, 3 + CUT], None),
+        # Neither lost states nor a new start between them take damage away.
+        ([0.5, 0.49, 0.48, 0.47], {'times': [0.0, 1.0, 4.0, 5.0]}, [1, 2, 5, 6], None),
+        ([0.5, 0.49, 1.0, 0.47], {'times': [0.0, 1.0, 4.0, 5.0]}, [1, 2, 5, 6], None),
+        ([0.5, 0.49, 1.0, 1.0, 0.48], {'between': Selector.reset}, [1, 2, 3, 4, 5], None),
+    ],
+)
+def test_damage_and_that_in_d_t_are_of_the_case_that_two_states_show(
+    lefts, others, expected, terms
+):
+    told, in_risk = damages(lefts, **others)
+    np.testing.assert_allclose(told, expected)
+    if terms is not None:
+        np.testing.assert_allclose(in_risk, terms)
 
 
 def spoiled(fault, halves):

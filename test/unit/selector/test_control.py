@@ -5,10 +5,8 @@
 from dataclasses import replace
 from itertools import pairwise
 
-from fdrl_ros.errors import SettingError
 from fdrl_ros.selector import Candidate, Reason
 from fdrl_ros.selector.control.loop import IDLE, PERIOD
-from fdrl_ros.selector.control.selector import SelectorSettings
 from fdrl_ros.surgery.gym.actions import ACTIONS, COARSE_STEP, MAXIMUM_SPEED, STAY
 from fdrl_ros.surgery.gym.state import INDEX, OPERATION_FIELDS, OPERATION_SIZE, PATIENT_FIELDS
 from fdrl_ros.surgery.gym.surgery_env import SurgeryEnv
@@ -28,8 +26,7 @@ def test_moves_of_a_robot_are_those_of_the_gymnasium_env():
     robot = Robot(lambda state: next(chosen))
     for action in sequence:
         env.step(action)
-    for _ in range(5 * len(sequence) + 1):
-        robot.run_period()
+    robot.run(5 * len(sequence) + 1)
     np.testing.assert_allclose(robot.targets[-1], env.operation.target, atol=1e-12)
     assert [each.action for each in robot.selections[: len(sequence)]] == sequence
 
@@ -37,8 +34,7 @@ def test_moves_of_a_robot_are_those_of_the_gymnasium_env():
 def test_each_state_that_is_judged_shows_the_whole_move_before_it():
     seen = []
     robot = Robot(lambda state: seen.append(robot.operation.target) or 5)
-    for _ in range(26):
-        robot.run_period()
+    robot.run(26)
     np.testing.assert_allclose(np.diff(np.array(seen)[:, 2]), COARSE_STEP, atol=1e-12)
 
 
@@ -61,15 +57,12 @@ def test_tip_is_never_faster_than_the_limit_whatever_is_said_or_left_out(beats):
 
 def test_silence_holds_within_a_tick_and_ends_the_set_points_later():
     robot = Robot(lambda state: 5)
-    for _ in range(20):
-        robot.run_period()
+    robot.run(20)
     count = len(robot.selections)
-    for _ in range(5):
-        robot.run_period(publish=False)
+    robot.run(5, publish=False)
     assert [each.reason for each in robot.selections[count:]] == [Reason.STALE]
     held = robot.targets[-1]
-    for _ in range(30):
-        robot.run_period(publish=False)
+    robot.run(30, publish=False)
     np.testing.assert_array_equal(robot.targets[-1], held)
     robot.now += IDLE
     assert robot.loop.watchdog(robot.now).setpoint is None
@@ -78,8 +71,7 @@ def test_silence_holds_within_a_tick_and_ends_the_set_points_later():
 @pytest.mark.parametrize('lost', ['operation', 'vitals'])
 def test_set_points_end_with_the_states_of_the_operation_not_with_the_vital_signs(lost):
     robot = Robot(lambda state: 5)
-    for _ in range(20):
-        robot.run_period()
+    robot.run(20)
     cycle, ends = None, robot.now + 2.0 * IDLE
     while robot.now < ends:
         robot.now += PERIOD
@@ -96,22 +88,10 @@ def test_set_points_end_with_the_states_of_the_operation_not_with_the_vital_sign
     assert robot.loop.is_idle(robot.now) is (lost == 'operation')
 
 
-def test_not_a_number_holds_in_that_very_beat_and_the_next_good_state_counts():
-    robot = Robot(lambda state: 5)
-    for _ in range(10):
-        robot.run_period()
-    for _ in range(6):
-        robot.run_period(vitals=np.nan)
-    assert robot.selections[-1].reason is Reason.NOT_FINITE
-    robot.run_period()
-    assert robot.selections[-1].policy == 'global'
-
-
 def test_nothing_moves_without_a_policy_or_without_knowing_where_the_tip_is():
     robot = Robot(lambda state: 5)
     robot.loop.selector.set_candidates([])
-    for _ in range(10):
-        robot.run_period()
+    robot.run(10)
     np.testing.assert_array_equal(robot.targets, [PATIENT.start] * 11)
     loop = Robot(lambda state: 5).loop
     observed = robot.half(OPERATION_FIELDS, robot.operation.values()[:OPERATION_SIZE])
@@ -134,27 +114,6 @@ def test_watchdog_holds_as_soon_as_either_half_of_the_state_is_stale(age):
         assert cycle is None
     else:
         assert cycle.selection.holds and cycle.selection.reason == Reason.STALE
-
-
-@pytest.mark.parametrize('timeout', [0.04, SelectorSettings().state_timeout])
-def test_silence_holds_within_fifty_milliseconds(timeout):
-    robot = Robot(lambda state: 5)
-    robot.loop.selector.settings = SelectorSettings(state_timeout=timeout)
-    for _ in range(20):
-        robot.run_period()
-    last = robot.now - PERIOD
-    while robot.selections[-1].reason is not Reason.STALE:
-        robot.run_period(publish=False)
-    assert robot.now - PERIOD - last <= 0.05 + 1e-9
-    with pytest.raises(SettingError):
-        SelectorSettings(state_timeout=0.041)
-
-
-def test_watchdog_is_quiet_while_states_come():
-    robot = Robot(lambda state: STAY)
-    robot.run_period()
-    assert robot.loop.watchdog(robot.now) is None
-    assert pytest.approx(0.01) == PERIOD
 
 
 def test_tip_that_is_no_number_is_dropped_and_the_case_waits_for_one_that_is():
@@ -196,8 +155,7 @@ def test_retraction_goes_along_the_shaft_to_the_trocar():
 
 def test_another_patient_is_a_new_case_before_a_whole_state_of_it_has_come(monkeypatch):
     robot, resets = Robot(lambda state: STAY), []
-    for _ in range(10):
-        robot.run_period()
+    robot.run(10)
     selector = robot.loop.selector
     ended = selector.reset
     monkeypatch.setattr(
@@ -214,15 +172,13 @@ def test_another_patient_is_a_new_case_before_a_whole_state_of_it_has_come(monke
 
 def test_a_second_operation_on_one_patient_starts_from_where_the_tip_is_then():
     robot = Robot(lambda state: 0)
-    for _ in range(60):
-        robot.run_period()
+    robot.run(60)
     left = robot.targets[-1]
     assert np.linalg.norm(left - PATIENT.start) > 0.01
     robot.operation.reset(PATIENT)
     robot.targets.append(np.array(robot.operation.target))
     robot.selections.clear()
-    for _ in range(3):
-        robot.run_period()
+    robot.run(3)
     # Its first state is judged, whenever it comes, and no set-point leads back.
     assert robot.selections[0].risk.cases == 2 and robot.selections[0].risk.case.steps == 1
     steps = np.diff(robot.targets[-4:], axis=0)
@@ -245,8 +201,7 @@ def test_an_arm_that_tells_its_tip_between_two_states_is_taken_from_a_fresh_one(
     assert robot.loop.commanding == (apart > -PERIOD / 2), 'older than the first state'
     robot.run_period()
     assert robot.loop.commanding
-    for _ in range(30):
-        robot.run_period()
+    robot.run(30)
     assert np.linalg.norm(robot.targets[-1] - target) > 0.005
     steps = np.linalg.norm(np.diff(robot.targets, axis=0), axis=1)
     assert steps.max() <= MAXIMUM_SPEED * PERIOD + 1e-9

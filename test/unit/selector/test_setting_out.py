@@ -17,8 +17,7 @@ APART = np.linalg.norm(np.subtract(FIRST.start, NEXT.start))
 
 def line_under_way() -> StateStream:
     stream = StateStream(up, FIRST)
-    for _ in range(40):
-        stream.publish()
+    stream.run(40)
     assert stream.last.policy == 'global'
     return stream
 
@@ -26,8 +25,7 @@ def line_under_way() -> StateStream:
 def goes_on(stream: StateStream, beats: int = 20) -> bool:
     """Tell whether the robot acts, and moves, within some beats."""
     before = np.array(stream.operation.target)
-    for _ in range(beats):
-        stream.publish()
+    stream.run(beats)
     return stream.last.policy == 'global' and not np.array_equal(before, stream.operation.target)
 
 
@@ -64,8 +62,7 @@ def test_next_patient_may_come_while_it_holds(hold):
     stream.publish()
     stream.place(NEXT)
     count = len(stream.timed)
-    for _ in range(100):
-        stream.publish()
+    stream.run(100)
     held = stream.timed[count:]
     assert len(held) >= 15 and all(each.holds for _, each in held)
     assert Reason.FROZEN not in {each.reason for _, each in held}
@@ -76,14 +73,12 @@ def test_next_patient_may_come_while_it_holds(hold):
 def test_operation_that_is_begun_again_at_once_is_not_taken_for_frozen():
     """So soon it is the same case: nothing but the leap of the set-point and the time tells."""
     stream = StateStream(up, FIRST)
-    for _ in range(12):
-        stream.publish()
+    stream.run(12)
     stream.loop.take_over()
     stream.move(tuple(np.add(FIRST.start, [0.0, 0.0, 2.0 * WAY])))
     stream.publish()
     stream.place(FIRST)
-    for _ in range(60):
-        stream.publish()
+    stream.run(60)
     assert stream.last.reason is Reason.SURGEON
     stream.loop.hand_back()
     assert goes_on(stream)
@@ -97,8 +92,7 @@ def test_patient_who_waits_for_long_is_not_taken_for_frozen(hold):
     begin, end = hold(stream)
     begin()
     stream.place(NEXT)
-    for _ in range(100):
-        stream.publish()
+    stream.run(100)
     assert Reason.FROZEN not in {each.reason for _, each in stream.timed}
     end()
     assert goes_on(stream)
@@ -117,8 +111,7 @@ def test_it_sets_out_where_others_left_the_arm(hold):
         stream.publish()
         np.testing.assert_array_equal(stream.operation.target, left)
     end()
-    for _ in range(6):
-        stream.publish()
+    stream.run(6)
     assert stream.last.policy == 'global'
     assert np.linalg.norm(stream.operation.target - left) < 0.004, 'no leap back'
 
@@ -126,8 +119,7 @@ def test_it_sets_out_where_others_left_the_arm(hold):
 @pytest.mark.parametrize('hold', [surgeon, pause])
 def test_frozen_goal_is_found_again_after_it_set_out_anew(hold):
     stream = StateStream(lambda state: 4, FIRST)
-    for _ in range(40):
-        stream.publish()
+    stream.run(40)
     spoil = freeze('goal_error_x', 'goal_error_y', 'goal_error_z')
     for again in range(2):
         if again:
@@ -136,8 +128,7 @@ def test_frozen_goal_is_found_again_after_it_set_out_anew(hold):
             stream.publish(spoil)
             end()
         before, count = np.array(stream.operation.target), len(stream.timed)
-        for _ in range(60):
-            stream.publish(spoil)
+        stream.run(60, spoil)
         assert stream.last.reason is Reason.FROZEN
         assert Reason.UNVALUED in {each.reason for _, each in stream.timed[count:]}
         assert np.linalg.norm(stream.operation.target - before) < WAY + 0.003

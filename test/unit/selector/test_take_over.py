@@ -18,8 +18,7 @@ def answers(action):
 @pytest.fixture
 def robot():
     made = Robot(answers(UP))
-    for _ in range(20):
-        made.run_period()
+    made.run(20)
     return made
 
 
@@ -40,8 +39,7 @@ def test_faults_are_told_while_the_surgeon_drives_but_nothing_is_commanded(robot
     robot.loop.take_over()
     before = robot.targets[-1]
     robot.run_period(vitals=np.nan)
-    for _ in range(20):
-        robot.run_period(publish=False)
+    robot.run(20, publish=False)
     assert robot.selections[-1].reason is Reason.STALE
     np.testing.assert_array_equal(robot.targets[-1], before)
 
@@ -64,17 +62,14 @@ def test_only_the_locked_policy_acts_until_it_is_unlocked(robot):
     )
     for name, action in (('hospital_1', 0), ('global', UP)):
         selector.lock(name)
-        for _ in range(6):
-            robot.run_period()
+        robot.run(6)
         last = robot.selections[-1]
         assert (last.policy, last.action, last.reason) == (name, action, Reason.LOCKED)
     selector.lock(HOLD)
-    for _ in range(6):
-        robot.run_period()
+    robot.run(6)
     assert robot.selections[-1].holds and robot.selections[-1].reason is Reason.LOCKED
     selector.lock(None)
-    for _ in range(6):
-        robot.run_period()
+    robot.run(6)
     assert robot.selections[-1].reason is not Reason.LOCKED
 
 
@@ -90,14 +85,12 @@ def test_robot_holds_when_the_locked_policy_is_not_there_or_fails(locked, reason
     candidates = [Candidate('global', fail), Candidate('hospital_1', answers(UP))]
     robot.loop.selector.set_candidates(candidates)
     robot.loop.selector.lock(locked)
-    for _ in range(20):
-        robot.run_period()
+    robot.run(20)
     assert {each.reason for each in robot.selections} == {reason}
     assert all(each.holds for each in robot.selections)
 
 
 def test_state_faults_come_before_a_lock(robot):
     robot.loop.selector.lock('global')
-    for _ in range(6):
-        robot.run_period(vitals=np.nan)
+    robot.run(6, vitals=np.nan)
     assert robot.selections[-1].reason is Reason.NOT_FINITE

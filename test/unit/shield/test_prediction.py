@@ -118,27 +118,6 @@ def test_one_robot_is_told_what_each_of_many_is(place, data):
         assert own == pytest.approx(prediction.force(many, theirs, move, 0.001, enough)[0])
 
 
-@settings(deadline=None, max_examples=30)
-@given(data=st.data())
-def test_without_the_compiled_arithmetic_one_robot_is_the_only_one_of_many(data):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(kernels, 'lib', None)
-        single = CompiledPrediction(MANY[0].bounds, RADIUS)
-        seen = data.draw(contact_states(single.bounds.speed))._replace(
-            kinds=single.unknown_tissue()
-        )
-        mine = single.infer(seen)
-        later = seen._replace(kinds=mine.kinds)
-        force = single.force(later, single.infer(later), 0)
-    many = as_arrays(
-        seen._replace(kinds=[TissueKind(-single.bounds.speed, single.bounds.speed)] * KINDS)
-    )
-    theirs = MANY[0].infer(many)
-    expected = MANY[0].force(many, MANY[0].infer(many._replace(kinds=theirs.kinds)), 0)
-    assert type(force) is float
-    assert force == pytest.approx(expected[0])
-
-
 @pytest.mark.parametrize('single', SINGLE, ids=['wide', 'usual'])
 @pytest.mark.parametrize(
     ('name', 'wrong'),
@@ -209,10 +188,10 @@ def test_the_constants_of_the_compiled_arithmetic_are_those_of_the_arrays():
     source = Path(__file__).parents[3] / 'native' / 'contact.c'
     told = dict(re.findall(r'^#define (\w+) ([-.\de]+)$', source.read_text('utf-8'), re.MULTILINE))
     expected = {
-        'TINY': prediction._TINY,
-        'SLACK': prediction._SLACK,
+        'TINY': prediction.TINY,
+        'SLACK': prediction.SLACK,
         'FRESH': prediction.FRESH,
-        'LEAST_DEPTH': prediction._LEAST_DEPTH,
+        'LEAST_DEPTH': prediction.LEAST_DEPTH,
         'ROUNDING': 1e-9,
     }
     assert {name: float(number) for name, number in told.items()} == expected

@@ -8,10 +8,11 @@ from fdrl_ros.errors import SettingError, StateError
 from fdrl_ros.experiments.studies.shield.attack import patients_of
 from fdrl_ros.selector import Shield, ShieldSettings, Veto
 from fdrl_ros.shield.damage import DamageMeter
+from fdrl_ros.shield.excursion import excursion
 from fdrl_ros.shield.shield import BatchShield, COARSE_UP, FINE_UP, LADDERS
 from fdrl_ros.surgery.gym.actions import ACTION_COUNT, ACTIONS, CLOSE_JAW, OPEN_JAW, STAY, TICK
 from fdrl_ros.surgery.gym.operation import Operation
-from fdrl_ros.surgery.gym.state import INDEX
+from fdrl_ros.surgery.gym.state import INDEX, STATE_SIZE
 from fdrl_ros.surgery.gym.vector_operation import VectorOperation
 from fdrl_ros.surgery.patient.cohort import public_cohort
 from fdrl_ros.surgery.settings import WorldSettings
@@ -235,3 +236,12 @@ def test_what_cannot_be_is_refused():
         Shield(ShieldSettings(damping=8.0, speed=0.05, acceleration=1.2))
     with pytest.raises(SettingError):
         dataclasses.replace(ShieldSettings().wide(), stiffest=1.0)
+
+
+def test_the_first_state_of_a_procedure_makes_no_tables():
+    shield = Shield()
+    made = excursion.cache_info().misses
+    for name in NAMES:
+        shield.reset()
+        shield.update(np.ones(STATE_SIZE), name, 1.0)
+    assert excursion.cache_info().misses == made
