@@ -7,5 +7,5 @@ from support.federation_bench import Bench
 
 
 @pytest.fixture
-def bench(tmp_path):
-    return Bench(tmp_path)
+def bench():
+    return Bench(None)

@@ -3,10 +3,9 @@
 """Every party writes down what it did, and the journals of a run agree, kills or not."""
 
 from fdrl_ros.federation.journal.journal import read
-from fdrl_ros.federation.protocol.message import Phase
-import pytest
+from fdrl_ros.federation.protocol.message import DecryptRequest, Phase
 from support.journaled_federation import Journaled
-from support.tap import resealed
+from support.tap import resealed, Tap
 
 
 def kinds(path):
@@ -29,19 +28,6 @@ def test_journals_of_a_run_say_who_contributed_to_what_and_agree(tmp_path):
     assert {'open', 'settle'} <= set(kinds(paths['aggregator']))
 
 
-@pytest.mark.parametrize('name', ['hospital_1', 'aggregator', 'key_authority'])
-@pytest.mark.parametrize(
-    'phase', [Phase.SHARE, Phase.TRAIN, Phase.SETTLE, Phase.REVEAL, Phase.SUM]
-)
-def test_journals_agree_whoever_is_killed_and_when(tmp_path, name, phase):
-    bench = Journaled(tmp_path, hospitals=3, rounds=2)
-    assert bench.run(lambda: bench.aggregator.phase is phase)
-    bench.kill(name)
-    bench.start(name)
-    assert bench.run()
-    assert not bench.compared().problems
-
-
 def test_a_roll_back_and_an_abandoned_round_stand_in_the_journal(tmp_path):
     bench = Journaled(tmp_path, rounds=4)
     assert bench.run(lambda: bench.key_authority.round == 2)
@@ -56,15 +42,7 @@ def test_a_roll_back_and_an_abandoned_round_stand_in_the_journal(tmp_path):
 
 def test_a_request_that_is_refused_again_and_again_does_not_fill_the_journal(tmp_path):
     bench = Journaled(tmp_path, rounds=1)
-    asked = []
-    post = bench.federation.post
-
-    def tapped(message):
-        if type(message).__name__ == 'DecryptRequest':
-            asked.append(message)
-        post(message)
-
-    bench.federation.post = tapped
+    asked = Tap(bench, DecryptRequest).messages
     assert bench.run(lambda: bool(asked))
     authority = bench.key_authority
     for number in range(50):

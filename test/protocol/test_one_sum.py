@@ -37,18 +37,18 @@ def tell_others(bench, kind, change):
     bench.federation.deliver = lie
 
 
-def test_hospitals_refuse_a_quantisation_that_they_did_not_agree_to(tmp_path):
+def test_hospitals_refuse_a_quantisation_that_they_did_not_agree_to():
     """Who is told a huge limit adds nothing: the sum would be the update of the one who is not."""
-    bench = Bench(tmp_path, hospitals=5, rounds=1)
+    bench = Bench(None, hospitals=5, rounds=1)
     tell_others(bench, EncryptionKey, lambda message: resealed(bench, message, limit=1e6))
     assert not bench.run(ticks=100)
     assert len({name for name, _ in refusals(bench, MessageError)}) == 4
     assert bench.key_authority.round == 0
 
 
-def test_hospitals_that_start_from_different_policies_are_never_summed(tmp_path):
+def test_hospitals_that_start_from_different_policies_are_never_summed():
     """Weights of 1e10 swallow every step of float32: who has them adds nothing."""
-    bench = Bench(tmp_path, hospitals=5, rounds=1)
+    bench = Bench(None, hospitals=5, rounds=1)
     huge = np.full(bench.shape.n_parameters, 1e10, dtype=np.float32)
     fields = {'weights': encode_weights(huge), 'digest': digest_of(huge)}
     tell_others(bench, GlobalPolicy, lambda message: resealed(bench, message, **fields))
@@ -66,8 +66,8 @@ def test_hospitals_that_start_from_different_policies_are_never_summed(tmp_path)
     assert bench.key_authority.round == 0
 
 
-def test_what_hospitals_rest_on_is_in_every_digest_that_they_sign(tmp_path):
-    bench = Bench(tmp_path, hospitals=4, rounds=1)
+def test_what_hospitals_rest_on_is_in_every_digest_that_they_sign():
+    bench = Bench(None, hospitals=4, rounds=1)
     assert bench.run(lambda: bench.aggregator.phase is Phase.SETTLE)
     state = bench.aggregator.state
     before = state.setup_digest
@@ -89,9 +89,9 @@ def replayed(bench, name, messages):
     return said, jobs
 
 
-def test_a_hospital_that_starts_again_never_works_at_a_round_that_is_over(tmp_path):
+def test_a_hospital_that_starts_again_never_works_at_a_round_that_is_over():
     """Its update of that round, summed over another set, would show itself."""
-    bench = Bench(tmp_path, hospitals=5, rounds=3)
+    bench = Bench(None, hospitals=5, rounds=3)
     tap = Tap(bench, GlobalPolicy, EncryptionKey, RoundStatus)
     assert bench.run(lambda: bench.key_authority.round == 1)
     bench.order('roll_back', to_round=0)
@@ -108,9 +108,9 @@ def test_a_hospital_that_starts_again_never_works_at_a_round_that_is_over(tmp_pa
         bench.stores.pop(VICTIM).close()
 
 
-def test_a_hospital_that_starts_again_never_goes_back_to_an_earlier_attempt(tmp_path):
+def test_a_hospital_that_starts_again_never_goes_back_to_an_earlier_attempt():
     """The same masks on two plaintexts would show the difference."""
-    bench = Bench(tmp_path, hospitals=5, rounds=1)
+    bench = Bench(None, hospitals=5, rounds=1)
     kinds = (GlobalPolicy, EncryptionKey, RoundKey, Delivery, RoundStatus, MaskedUpdate)
     tap = Tap(bench, *kinds)
     Tap(bench, Settle, change=lambda message: [])
@@ -129,8 +129,8 @@ def test_a_hospital_that_starts_again_never_goes_back_to_an_earlier_attempt(tmp_
 
 
 @pytest.mark.parametrize('order', ['pause', 'stop'])
-def test_stop_and_pause_hold_whatever_the_key_authority_does(tmp_path, order):
-    bench = Bench(tmp_path, rounds=2)
+def test_stop_and_pause_hold_whatever_the_key_authority_does(order):
+    bench = Bench(None, rounds=2)
     assert bench.run(lambda: bench.aggregator.phase is Phase.SUM)
     aggregator = bench.aggregator
     bench.order(order)
@@ -142,8 +142,8 @@ def test_stop_and_pause_hold_whatever_the_key_authority_does(tmp_path, order):
     assert bench.key_authority.round == 0
 
 
-def test_resuming_after_the_last_round_trains_no_further(tmp_path):
-    bench = Bench(tmp_path, rounds=1)
+def test_resuming_after_the_last_round_trains_no_further():
+    bench = Bench(None, rounds=1)
     assert bench.run()
     bench.kill('aggregator')
     bench.start('aggregator')
@@ -157,8 +157,8 @@ def test_resuming_after_the_last_round_trains_no_further(tmp_path):
     assert all(learner.trained == [1] for learner in bench.learners.values())
 
 
-def test_one_liar_and_one_who_is_away_cannot_hold_a_round_for_ever(tmp_path):
-    bench = Bench(tmp_path, hospitals=7, rounds=1)  # t = 5
+def test_one_liar_and_one_who_is_away_cannot_hold_a_round_for_ever():
+    bench = Bench(None, hospitals=7, rounds=1)  # t = 5
 
     def lie(message):
         if message.envelope.sender != 'hospital_2':
@@ -189,8 +189,8 @@ def test_an_aggregator_that_lost_all_it_knew_goes_on(tmp_path):
 
 
 @pytest.mark.parametrize('round', [1, 2])
-def test_a_seed_that_was_erased_is_not_drawn_again(tmp_path, round):
-    bench = Bench(tmp_path, rounds=2)
+def test_a_seed_that_was_erased_is_not_drawn_again(round):
+    bench = Bench(None, rounds=2)
     assert bench.run()
     bench.kill('hospital_1')
     hospital = bench.make('hospital_1')
@@ -198,8 +198,8 @@ def test_a_seed_that_was_erased_is_not_drawn_again(tmp_path, round):
         hospital.seeds.of(round)
 
 
-def test_lists_cannot_be_changed_behind_a_failure(tmp_path):
-    bench = Bench(tmp_path, hospitals=5, rounds=1)
+def test_lists_cannot_be_changed_behind_a_failure():
+    bench = Bench(None, hospitals=5, rounds=1)
     hospital = bench.federation.parties['hospital_1']
     assert bench.run(lambda: hospital.status and hospital.status.phase == Phase.TRAIN)
     status = hospital.status

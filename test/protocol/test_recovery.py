@@ -30,8 +30,8 @@ def ends_with(bench, names):
     np.testing.assert_allclose(weights, bench.expected(1, sorted(names)), atol=2e-3)
 
 
-def test_a_liar_s_shares_are_found_and_left_out(tmp_path):
-    bench = Bench(tmp_path, hospitals=7, rounds=1)  # t = 5
+def test_a_liar_s_shares_are_found_and_left_out():
+    bench = Bench(None, hospitals=7, rounds=1)  # t = 5
     verdicts = Tap(bench, Verdict)
 
     def lie(message):
@@ -47,8 +47,8 @@ def test_a_liar_s_shares_are_found_and_left_out(tmp_path):
 
 
 @pytest.mark.parametrize('kind', [Settle, Reveal])
-def test_what_arrives_late_or_after_a_restart_of_the_aggregator_still_counts(tmp_path, kind):
-    bench = Bench(tmp_path, hospitals=4, rounds=1)
+def test_what_arrives_late_or_after_a_restart_of_the_aggregator_still_counts(kind):
+    bench = Bench(None, hospitals=4, rounds=1)
     held = []
     tap = Tap(bench, kind, change=lambda m: held.append(m) or [] if not done else [m])
     done: list = []
@@ -65,8 +65,8 @@ def test_what_arrives_late_or_after_a_restart_of_the_aggregator_still_counts(tmp
     ends_with(bench, bench.names)
 
 
-def test_a_hospital_that_starts_again_needs_nobody_who_is_gone(tmp_path):
-    bench = Bench(tmp_path, hospitals=6, rounds=1)  # t = 5
+def test_a_hospital_that_starts_again_needs_nobody_who_is_gone():
+    bench = Bench(None, hospitals=6, rounds=1)  # t = 5
     assert bench.run(lambda: bench.aggregator.phase is Phase.TRAIN)
     bench.kill('hospital_6')
     reveals = Tap(bench, Reveal)
@@ -77,8 +77,8 @@ def test_a_hospital_that_starts_again_needs_nobody_who_is_gone(tmp_path):
     assert 'hospital_1' in {each.envelope.sender for each in reveals.messages}
 
 
-def test_a_hospital_says_the_same_in_every_life(tmp_path):
-    bench = Bench(tmp_path, hospitals=4, rounds=1)
+def test_a_hospital_says_the_same_in_every_life():
+    bench = Bench(None, hospitals=4, rounds=1)
     tap = Tap(bench, RoundKey, Shares, Settle, Reveal)
     for phase in (Phase.SHARE, Phase.TRAIN, Phase.SETTLE, Phase.REVEAL):
         assert bench.run(lambda phase=phase: bench.aggregator.phase is phase)
@@ -95,8 +95,8 @@ def test_a_hospital_says_the_same_in_every_life(tmp_path):
     assert len([m for m in tap.messages if m.envelope.sender == 'hospital_2']) > 4
 
 
-def test_dealt_shares_that_nobody_can_open_end_the_round_and_name_the_dealer(tmp_path):
-    bench = Bench(tmp_path, hospitals=4, rounds=1)
+def test_dealt_shares_that_nobody_can_open_end_the_round_and_name_the_dealer():
+    bench = Bench(None, hospitals=4, rounds=1)
 
     def spoil(message):
         if message.envelope.sender != 'hospital_3':
@@ -113,8 +113,8 @@ def test_dealt_shares_that_nobody_can_open_end_the_round_and_name_the_dealer(tmp
     assert SHARE_BYTES * 3 in {len(each.shares) for each in reveals.messages}
 
 
-def test_who_starts_again_is_told_old_messages_and_does_not_complain(tmp_path, caplog):
-    bench = Bench(tmp_path, 4, 3)
+def test_who_starts_again_is_told_old_messages_and_does_not_complain(caplog):
+    bench = Bench(None, 4, 3)
     bench.run(lambda: bench.aggregator.round == 2 and bench.aggregator.phase is Phase.SETTLE)
     for name in ('hospital_1', 'aggregator', 'key_authority'):
         bench.kill(name)

@@ -31,8 +31,8 @@ def weights_of(bench, name='hospital_1'):
     return decode_weights(bench.federation.parties[name].policy.weights, SHAPE.n_parameters)
 
 
-def test_personal_layers_stay_at_home_and_the_others_are_averaged(tmp_path):
-    bench = Bench(tmp_path, rounds=3, personal=PERSONAL)
+def test_personal_layers_stay_at_home_and_the_others_are_averaged():
+    bench = Bench(None, rounds=3, personal=PERSONAL)
     own = Tap(bench, HospitalPolicy)
     assert bench.run()
     weights = weights_of(bench)
@@ -46,14 +46,14 @@ def test_personal_layers_stay_at_home_and_the_others_are_averaged(tmp_path):
         np.testing.assert_allclose(mine, START[KEPT] + moved, atol=1e-5)
 
 
-def test_an_update_without_personal_layers_is_as_long_as_what_is_shared(tmp_path):
-    bench = Bench(tmp_path, rounds=1, personal=PERSONAL)
+def test_an_update_without_personal_layers_is_as_long_as_what_is_shared():
+    bench = Bench(None, rounds=1, personal=PERSONAL)
     assert bench.scheme.n_parameters == SHARED.size < SHAPE.n_parameters
     assert bench.run()
 
 
-def test_hospital_refuses_to_share_a_layer_that_is_personal_to_it(tmp_path):
-    bench = Bench(tmp_path, rounds=1)
+def test_hospital_refuses_to_share_a_layer_that_is_personal_to_it():
+    bench = Bench(None, rounds=1)
     tap = Tap(bench, EncryptionKey)
     bench.run(lambda: bool(tap.messages))
     bench.kill('hospital_2')
@@ -69,15 +69,15 @@ def test_layers_that_are_none_and_all_layers_cannot_be_personal(names):
         SHAPE.shared(names)
 
 
-def test_ckks_rounds_give_the_average_within_the_quantiser(tmp_path):
-    bench = Bench(tmp_path, rounds=2, encryption=CKKS)
+def test_ckks_rounds_give_the_average_within_the_quantiser():
+    bench = Bench(None, rounds=2, encryption=CKKS)
     assert bench.run()
     np.testing.assert_allclose(weights_of(bench), bench.expected(2), atol=2e-3)
     assert not bench.federation.refused
 
 
-def test_a_ckks_round_is_exact_about_who_dropped_out(tmp_path):
-    bench = Bench(tmp_path, hospitals=4, rounds=1, encryption=CKKS)
+def test_a_ckks_round_is_exact_about_who_dropped_out():
+    bench = Bench(None, hospitals=4, rounds=1, encryption=CKKS)
     assert bench.run(lambda: bench.aggregator.phase is Phase.TRAIN)
     bench.kill('hospital_3')
     assert bench.run()
@@ -85,8 +85,8 @@ def test_a_ckks_round_is_exact_about_who_dropped_out(tmp_path):
     np.testing.assert_allclose(weights_of(bench), bench.expected(1, three), atol=1e-3)
 
 
-def test_a_key_that_served_all_rounds_of_its_flooding_decrypts_no_more(tmp_path):
-    bench = Bench(tmp_path, rounds=2, encryption=CKKS)
+def test_a_key_that_served_all_rounds_of_its_flooding_decrypts_no_more():
+    bench = Bench(None, rounds=2, encryption=CKKS)
     state = bench.key_authority.state
     served = Served(bench.secret.public.digest, bench.scheme.decryptions - 1)
     state.record = replace(state.record, served=(served,))
@@ -97,14 +97,14 @@ def test_a_key_that_served_all_rounds_of_its_flooding_decrypts_no_more(tmp_path)
     np.testing.assert_allclose(weights_of(bench), bench.expected(1), atol=1e-3)
 
 
-def test_another_server_step_takes_the_average_update(tmp_path):
+def test_another_server_step_takes_the_average_update():
     steps = []
 
     def half(weights, average):
         steps.append(average)
         return (weights + 0.5 * average).astype(np.float32)
 
-    bench = Bench(tmp_path, rounds=1, step=half)
+    bench = Bench(None, rounds=1, step=half)
     assert bench.run()
     np.testing.assert_allclose(
         weights_of(bench), START + 0.5 * (bench.expected(1) - START), atol=1e-3
@@ -112,8 +112,8 @@ def test_another_server_step_takes_the_average_update(tmp_path):
     np.testing.assert_allclose(steps[0], bench.expected(1) - START, atol=1e-3)
 
 
-def test_the_operator_rolls_back_to_an_older_policy_and_rounds_go_on(tmp_path):
-    bench = Bench(tmp_path, rounds=4)
+def test_the_operator_rolls_back_to_an_older_policy_and_rounds_go_on():
+    bench = Bench(None, rounds=4)
     hospital = bench.federation.parties['hospital_1']
     assert bench.run(lambda: hospital.policy and hospital.policy.envelope.round == 1)
     first = weights_of(bench)
@@ -133,8 +133,8 @@ def test_the_operator_rolls_back_to_an_older_policy_and_rounds_go_on(tmp_path):
 
 
 @pytest.mark.parametrize('phase', [Phase.TRAIN, Phase.SETTLE, Phase.REVEAL, Phase.SUM])
-def test_a_new_key_of_the_key_authority_costs_an_attempt_or_a_round_and_no_more(tmp_path, phase):
-    bench = Bench(tmp_path, rounds=2)
+def test_a_new_key_of_the_key_authority_costs_an_attempt_or_a_round_and_no_more(phase):
+    bench = Bench(None, rounds=2)
     assert bench.run(
         lambda: bench.aggregator.phase is phase and bool(bench.aggregator.state.updates)
     )
@@ -149,9 +149,9 @@ def test_a_new_key_of_the_key_authority_costs_an_attempt_or_a_round_and_no_more(
         bench.secret.decrypt(bytes(bench.scheme.ciphertext_bytes))
 
 
-def test_parties_with_different_rosters_find_out_and_nothing_is_said(tmp_path, caplog):
+def test_parties_with_different_rosters_find_out_and_nothing_is_said(caplog):
     caplog.set_level('INFO')
-    bench = Bench(tmp_path, hospitals=4, rounds=1)
+    bench = Bench(None, hospitals=4, rounds=1)
     bench.kill('hospital_2')
     bench.roster = bench.roster.successor(disjoint_patients=False)
     bench.start('hospital_2')
@@ -168,8 +168,8 @@ def test_parties_with_different_rosters_find_out_and_nothing_is_said(tmp_path, c
 
 
 @pytest.mark.parametrize('name', ['hospital_1', 'aggregator', 'key_authority'])
-def test_a_roster_that_expires_while_a_party_runs_ends_its_part(tmp_path, name):
-    bench = Bench(tmp_path, rounds=2, expires=10**9)
+def test_a_roster_that_expires_while_a_party_runs_ends_its_part(name):
+    bench = Bench(None, rounds=2, expires=10**9)
     clock = bench.clocks
     assert bench.run(lambda: bench.key_authority.round == 1)
     clock[name] = 1e9 + 301.0
@@ -179,8 +179,8 @@ def test_a_roster_that_expires_while_a_party_runs_ends_its_part(tmp_path, name):
     assert bench.run()
 
 
-def test_an_older_encryption_key_that_is_replayed_is_not_encrypted_with(tmp_path):
-    bench = Bench(tmp_path, rounds=1)
+def test_an_older_encryption_key_that_is_replayed_is_not_encrypted_with():
+    bench = Bench(None, rounds=1)
     old = Tap(bench, EncryptionKey)
     assert bench.run(lambda: bench.aggregator.phase is Phase.OPEN)
     bench.kill('key_authority')
