@@ -179,11 +179,9 @@ class Prediction:
 
     def infer(self, seen: ContactState) -> ContactBounds:
         """Return the bounds on the contact now."""
-        error = self.bounds.force_error
-        low, low_then = maximum(seen.force - error, _NONE), maximum(seen.before - error, _NONE)
-        sinking, falling = self._speeds(seen.lag, seen.level)
-        high = maximum(seen.force + error, _NONE) ** POWER
-        kinds = self._kinds(seen, high, low**POWER, low_then**POWER, sinking, falling)
+        sinking, _ = self._speeds(seen.lag, seen.level)
+        high = maximum(seen.force + self.bounds.force_error, _NONE) ** POWER
+        kinds = self._kinds(seen, high)
         softest, stiffest, slow, speed = self._hull(kinds)
         contact = self.greatest_contact(high, slow, sinking)
         fast, far = self.excursion.places(speed, seen.lag + self.bounds.position_error)
@@ -204,30 +202,22 @@ class Prediction:
             np.where(alive, fast, -top).max(axis=0),
         )
 
-    def _kinds(
-        self,
-        seen: ContactState,
-        high: Number,
-        low: Number,
-        low_then: Number,
-        now_least: Number,
-        now_most: Number,
-    ) -> list[TissueKind]:
+    def _kinds(self, seen: ContactState, high: Number) -> list[TissueKind]:
         """
         Return what the surface of each kind of tissue can do now.
 
         :param high: greatest kappa d (1 + lambda v)^(2/3) now, by what is felt, N^(2/3).
-        :param low: the least, N^(2/3).
-        :param low_then: least one tick earlier, N^(2/3).
-        :param now_least: least speed downwards of the tip, m/s.
-        :param now_most: greatest speed downwards of the tip, m/s.
         """
+        error = self.bounds.force_error
+        low = maximum(seen.force - error, _NONE) ** POWER
+        low_then = maximum(seen.before - error, _NONE) ** POWER
+        now_least, now_most = self._speeds(seen.lag, seen.level)
         time, top, worst = seen.interval, self.bounds.speed, self.bounds.damping
         known = seen.sunk == seen.sunk
         change = self._turn * time
         risen, fallen = known & (low_then > 0.0), known & (low > 0.0)
         then_least, then_most = self._speeds(seen.lag_before, seen.level)
-        high_then = maximum(seen.before + self.bounds.force_error, _NONE) ** POWER
+        high_then = maximum(seen.before + error, _NONE) ** POWER
         # With damping x is kappa d (1 + lambda v)^(2/3), v being how fast the depth grows: the
         # surface's part of it hardly changed in a tick.
         slow_now, slow_then = now_least - change, then_least - change
@@ -325,15 +315,16 @@ class Prediction:
         tables, level, pending = self.excursion, seen.level, seen.pending
         move, far, deeper, deepest = chosen
         soft, stiff = ends
-        depth = minimum(contact / stiff, -seen.room)
-        felt = minimum(tables.reached(level, row, far, pending, move, depth + deeper), deepest)
-        x = maximum(stiff * felt, _NONE)
+
+        def felt(kappa: Number) -> Number:
+            depth = minimum(contact / kappa, -seen.room) + deeper
+            return minimum(tables.reached(level, row, far, pending, move, depth), deepest)
+
+        x = maximum(stiff * felt(stiff), _NONE)
         # What gets less deep is linear in kappa too: then the softest is the worst, or the one
         # that is as deep as the surface can be high.
         soft = minimum(maximum(contact / maximum(-seen.room, LEAST_DEPTH), soft), stiff)
-        depth = minimum(contact / soft, -seen.room)
-        felt = minimum(tables.reached(level, row, far, pending, move, depth + deeper), deepest)
-        return maximum(x, soft * felt)
+        return maximum(x, soft * felt(soft))
 
 
 def greatest_growth(now: Number, slow: Number, then: Number, fast: Number, worst: float) -> Number:

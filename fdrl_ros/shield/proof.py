@@ -195,7 +195,7 @@ class Contest:
     """
 
     def __init__(
-        self, settings: ShieldSettings, procedure: str, wide: bool, world: Bounds | None
+        self, settings: ShieldSettings, procedure: str, wide: bool, world: Bounds | None = None
     ) -> None:
         chosen = procedure_named(procedure)
         taken = settings.wide() if wide else settings.usual()
@@ -326,18 +326,17 @@ def check_forces(
     settings: ShieldSettings,
     procedure: str,
     wide: bool,
-    world: Bounds | None = None,
     fine: int = 2,
     sample: int | None = None,
 ) -> Finding:
     """
     Check that no force is above what the shield says of any move, if it goes up after it.
 
-    :param settings: as :class:`Contest` takes it, and the next three.
+    :param settings: as :class:`Contest` takes it, and the next two.
     :param fine: how many times 5,000 histories are drawn between the corners.
     :param sample: how many histories are drawn of those at corners; all of them by default.
     """
-    contest = Contest(settings, procedure, wide, world)
+    contest = Contest(settings, procedure, wide)
     truth = contest.truth
     # The plan is as far below the tissue as it can be: so nothing but its swing is in reserve.
     low = truth.registration - (0.0 if procedure in RIDING else 0.5 * truth.swing)

@@ -158,14 +158,9 @@ def test_locks_vetoes_and_pins_are_obeyed_and_outlive_the_node(theatre, room):
     assert 'hospital_1 is vetoed' in theatre.command('unlock'), 'as people do it'
     theatre.say_until(lambda: theatre.newest().policy == 'global')
 
-    for request, words in (
-        (Supervise.Request(command='lock', name='hospital_1'), 'vetoed'),
-        (Supervise.Request(command='lock', name='hospital_2'), 'no candidate'),
-        (Supervise.Request(command='veto', name='hold'), 'expected one of'),
-        (Supervise.Request(command='explode'), 'expected one of lock'),
-    ):
-        answer = room.ask(Supervise, 'selector/supervise', request)
-        assert not answer.success and words in answer.message
+    request = Supervise.Request(command='lock', name='hospital_2')
+    answer = room.ask(Supervise, 'selector/supervise', request)
+    assert not answer.success and 'no candidate' in answer.message
 
     theatre.release(1, seed=7)
     theatre.say_until(lambda: ('global', 1, 'candidate') in theatre.standing(), 60.0)
@@ -215,40 +210,6 @@ def refusal(theatre: Theatre) -> str:
     theatre.room.wait(lambda: deaths.extend(theatre.runner.poll()) or deaths, 30.0)
     assert deaths[0].code == 1
     return theatre.runner.log_file(theatre.spec.label).read_text()
-
-
-def test_word_that_cannot_be_kept_is_refused_and_changes_nothing_but_a_take_over_counts(
-    theatre, room
-):
-    theatre.release(0)
-    theatre.start()
-    theatre.say_until(lambda: theatre.newest() and theatre.newest().policy == 'global', 60.0)
-    file = Layout(theatre.directory).party('robot_1') / SUPERVISION_FILE
-    file.mkdir()  # no file can be moved there
-
-    def ask(command: str, name: str = ''):
-        request = Supervise.Request(command=command, name=name)
-        return room.ask(Supervise, 'selector/supervise', request)
-
-    refused = ask('lock', 'hold')
-    assert not refused.success and refused.message.startswith('nothing has changed: cannot write')
-    pinned = room.ask(
-        PinPolicy, 'selector/pin_policy', PinPolicy.Request(name='global', version='0')
-    )
-    assert not pinned.success and 'nothing has changed' in pinned.message
-    listed = room.ask(ListPolicies, 'selector/list_policies', ListPolicies.Request())
-    assert listed.message == 'the selector drives' and not listed.policies.policies[0].pinned
-    theatre.say_until(lambda: theatre.newest().policy == 'global')
-
-    taken = ask('take_over')
-    assert not taken.success
-    assert taken.message.startswith('the surgeon drives; but a restart would undo it')
-    theatre.say_until(lambda: theatre.said() == ('hold', 'surgeon'))
-    file.rmdir()
-    assert ask('veto', 'hospital_1').success, 'the disk is well again'
-    assert '"surgeon": true' in file.read_text(), 'with it, all that was said is written'
-    assert ask('hand_back').message == 'the selector drives; hospital_1 is vetoed'
-    assert '"surgeon": false' in file.read_text(), 'what is answered is on the disk'
 
 
 def test_orders_are_kept_one_after_the_other(theatre, room):

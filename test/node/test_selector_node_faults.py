@@ -16,57 +16,12 @@ from fdrl_ros.nodes.common import qos
 from fdrl_ros.nodes.selector import SelectorNode
 from fdrl_ros.selector import Candidate
 from fdrl_ros.selector.control.loop import IDLE, PERIOD
-from fdrl_ros.selector.control.observation import nanoseconds
 from fdrl_ros.surgery.gym.actions import TICK
 from node.test_managed_node import Process
 import pytest
 from rosgraph_msgs.msg import Clock
 from support.foreign_robot import ForeignRobot, moving, reason, released
 from support.operating_room import Room
-
-BEATS = round(TICK / PERIOD)
-"""States in a control period: the arm says one each 10 ms at most."""
-
-FAULTS = {
-    'not a number': ('bad', {'force': math.nan}, 'not_finite'),
-    'infinite': ('bad', {'heart_rate': math.inf}, 'not_finite'),
-    'out of range': ('bad', {'oxygen_saturation': 140.0}, 'out_of_range'),
-    'unknown procedure': ('procedure', 'tonsillectomy', 'mismatch'),
-    'an hour ahead': ('shift', 3600, 'clock'),
-    'an hour behind': ('shift', -3600, 'clock'),
-    'frozen sensors': ('frozen', True, 'frozen'),
-    'no vital signs': ('silent', ('patient_state',), 'stale'),
-    'no operation': ('silent', ('operation_state',), 'stale'),
-}
-
-
-def test_each_fault_of_the_state_is_held_for_within_a_period_and_is_over_by_itself(
-    room, runner, settings, directory
-):
-    arm = ForeignRobot(room)
-    publish = room.node.create_publisher
-    publish(ros.GlobalPolicy, '/federation/policy', qos.LATCHED).publish(released(directory))
-    runner.start(robot_graph(settings, 'robot_1')[1:])
-    arm.silent = ('patient_state',)
-    arm.say_until(lambda: reason(room) == 'missing', 40.0)
-    arm.silent = ()
-    arm.say_until(moving(room), 60.0)
-    for name, (what, value, expected) in FAULTS.items():
-        well, said = getattr(arm, what), len(arm.spoken_at)
-        begun = len(room.heard['action'])
-        setattr(arm, what, value)
-        arm.say_until(lambda expected=expected: reason(room) == expected, 5.0)
-        held = [each for each in arm.actions[begun:] if each.reason == expected]
-        assert all(each.policy == 'hold' and each.action == -1 for each in held), name
-        faulty = list(arm.spoken_at)[said:]
-        if what in ('bad', 'procedure', 'shift'):
-            # Counted in states, not on this machine's clock: that of the hold, and those before.
-            first = nanoseconds(held[0].header.stamp)
-            assert faulty.index(first) < BEATS, name
-            told = {each.reason for each in arm.actions[begun:] if each.policy == 'hold'}
-            assert expected in told
-        setattr(arm, what, well)
-        arm.say_until(moving(room), 10.0)
 
 
 def test_log_and_diagnostics_name_what_is_wrong_with_a_state(room, runner, settings):
@@ -190,25 +145,6 @@ def inside(directory, lone_domain) -> Iterator[tuple[Process, ForeignRobot, Both
     yield process, ForeignRobot(room), both
     process.close()
     room.close()
-
-
-def test_states_that_waited_for_a_node_that_could_not_run_are_not_acted_on(inside):
-    process, arm, both = inside
-    process.node.loop.selector.set_candidates([Candidate('global', lambda state: 4)])
-    arm.say_until(moving(arm.room), 20.0)
-    begun = len(arm.room.heard['action'])
-    both.stopped = True
-    stamps = [arm.say() for _ in range(3)]
-    timeout = process.node.loop.selector.settings.state_timeout
-    until = time.monotonic() + 4.0 * timeout
-    arm.room.wait(lambda: time.monotonic() > until, 5.0)
-    both.stopped = False
-    arm.room.wait(lambda: len(arm.room.heard['action']) > begun, 5.0)
-    arm.say_until(moving(arm.room), 10.0)
-    first = arm.actions[begun]
-    assert first.policy == 'hold' and first.reason in ('late', 'stale')
-    acted = [each for each in arm.actions[begun:] if each.policy != 'hold']
-    assert not {nanoseconds(each.header.stamp) for each in acted} & set(stamps)
 
 
 def test_arm_is_not_paused_by_a_gate_that_hears_of_it_no_more(inside, monkeypatch):

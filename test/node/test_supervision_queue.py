@@ -48,6 +48,10 @@ class Desk:
             SupervisionRequest(change, command, urgent, partial(self._answered, command))
         )
 
+    def order_all(self, orders) -> None:
+        for command, name in orders:
+            self.order(command, name)
+
     def _answered(self, command: str, success: bool, words: str) -> None:
         assert command not in self.answers
         self.answers[command] = success, words
@@ -76,8 +80,7 @@ BOTH = pytest.mark.parametrize(('orders', 'safe'), [BACK_AND_OVER, ALLOW_AND_VET
 @BOTH
 def test_no_earlier_order_undoes_an_urgent_one_while_the_disk_is_slow(tmp_path, orders, safe):
     desk = Desk(tmp_path, safe)
-    for each in orders:
-        desk.order(*each)
+    desk.order_all(orders)
     desk.write()
     assert desk.on_disk() == ALLOWED, 'the earlier order was on its way to the disk'
     assert desk.queue.supervision == safe
@@ -93,8 +96,7 @@ def test_no_earlier_order_undoes_an_urgent_one_while_the_disk_is_slow(tmp_path, 
 @BOTH
 def test_no_earlier_order_undoes_an_urgent_one_that_cannot_be_written(tmp_path, orders, safe):
     desk = Desk(tmp_path, safe)
-    for each in orders:
-        desk.order(*each)
+    desk.order_all(orders)
     desk.write()
     desk.refuse()
     assert desk.queue.supervision == safe and not desk.forces
@@ -109,8 +111,7 @@ def test_no_earlier_order_undoes_an_urgent_one_if_the_earlier_cannot_be_written(
     tmp_path, orders, safe
 ):
     desk = Desk(tmp_path, safe)
-    for each in orders:
-        desk.order(*each)
+    desk.order_all(orders)
     desk.refuse()
     assert desk.answers[orders[0][0]] == (False, f'nothing has changed: {FULL}')
     assert desk.answers[orders[1][0]] == (True, safe.in_words()), 'it is what the disk says'
@@ -121,8 +122,7 @@ def test_no_earlier_order_undoes_an_urgent_one_if_the_earlier_cannot_be_written(
 def test_order_that_is_undone_before_its_turn_never_reaches_the_disk(tmp_path, orders, safe):
     desk = Desk(tmp_path, safe)
     desk.order(Command.LOCK, 'hospital_1')
-    for each in orders:
-        desk.order(*each)
+    desk.order_all(orders)
     desk.write()
     assert not desk.jobs, 'the disk says all of it already'
     assert (

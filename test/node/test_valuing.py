@@ -147,22 +147,31 @@ def test_what_cannot_ever_be_valued_is_told_once_and_another_version_is_tried(
     assert not policies.problem
 
 
-def test_no_policy_is_valued_where_holding_cannot_be(configured, directory):
+def cannot_be():
+    raise LastingError('RecordsError: 2 cases: expected at least 3')
+
+
+def of_another_state():
+    return None, constant_value(0.0, policy=HOLD, size=3)
+
+
+@pytest.mark.parametrize(
+    ('found', 'words'),
+    [(cannot_be, 'expected at least 3'), (of_another_state, 'takes 3 numbers')],
+)
+def test_without_a_value_of_holding_nothing_is_valued_and_the_control_loop_runs(
+    configured, directory, found, words
+):
     tried = []
-
-    def assess(policy, plan, *rest):
-        tried.append(policy)
-        raise LastingError('RecordsError: 2 cases: expected at least 3')
-
-    process = configured(assess)
+    process = configured(lambda policy, *rest: tried.append(policy) or found())
     node = process.node
+    keep_valued(node.policies, global_policy(directory))
     assert node.trigger_activate() == TransitionCallbackReturn.SUCCESS
-    node.policies.registry.take(global_policy(directory), 0.0)
-    node.policies.assess_next()
     spin_until(process, lambda: node.policies.problem)
     spin_a_while(process)
-    assert tried == [None] and 'expected at least 3' in node.policies.problem
+    assert tried == [None] and words in node.policies.problem
     assert node.fault is None and node.state_name == 'active'
+    assert [each.name for each in node.loop.selector.candidates] == ['global', HOLD]
 
 
 @pytest.mark.parametrize('left', ['nothing', 'damage'])
@@ -203,26 +212,6 @@ def keep_valued(policies, message):
     files.save_report(report)
     files.save_model(version.digest, model.to_bytes())
     return files
-
-
-def test_value_of_holding_that_cannot_stand_beside_the_others_leaves_the_control_loop_running(
-    configured, directory
-):
-    tried = []
-
-    def assess(policy, plan, *rest):
-        tried.append(policy)
-        return None, constant_value(0.0, policy=HOLD, size=3)
-
-    process = configured(assess)
-    node = process.node
-    keep_valued(node.policies, global_policy(directory))
-    assert node.trigger_activate() == TransitionCallbackReturn.SUCCESS
-    spin_until(process, lambda: node.policies.problem)
-    spin_a_while(process)
-    assert tried == [None] and 'takes 3 numbers' in node.policies.problem
-    assert node.fault is None and node.state_name == 'active'
-    assert [each.name for each in node.loop.selector.candidates] == ['global', HOLD]
 
 
 def test_holding_is_not_valued_before_there_is_a_policy(configured):

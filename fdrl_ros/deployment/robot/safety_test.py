@@ -16,7 +16,6 @@ from pathlib import Path
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.errors import RecordsError
 from fdrl_ros.policy import Policy
-from fdrl_ros.runtime.progress import never, stop_if, Stopped
 from fdrl_ros.runtime.random_streams import Stream
 from fdrl_ros.selector.candidates.safety_limits import FrozenSet, SafetyReport, shares_on
 from fdrl_ros.selector.value.monte_carlo_reference import acting
@@ -58,12 +57,8 @@ def _sensors(plan: Plan, seed: int) -> list[np.random.Generator]:
     ]
 
 
-def make_frozen_set(plan: Plan, stopped: Stopped = never) -> FrozenSet:
-    """
-    Operate as surgeons of all skills, and try every action in some of the states on the way.
-
-    :raises TrainingStopped: as soon as `stopped` says so.
-    """
+def make_frozen_set(plan: Plan) -> FrozenSet:
+    """Operate as surgeons of all skills, and try every action in some states on the way."""
     batch = VectorOperation(_patients(plan), replace(plan.world, mode='kinematic'))
     batch.reset(rngs=_sensors(plan, 0))
     rng = np.random.default_rng([Stream.SAFETY_TEST, plan.federation.seed])
@@ -76,7 +71,7 @@ def make_frozen_set(plan: Plan, stopped: Stopped = never) -> FrozenSet:
     for tick in range(_PACE * plan.safety.snapshots):
         if tick % _PACE == _PACE - 1:
             states.append(batch.states())
-            tried = [_followed(batch, action, stopped) for action in range(ACTION_COUNT)]
+            tried = [_followed(batch, action) for action in range(ACTION_COUNT)]
             forces.append(np.stack([force for force, _ in tried], axis=1))
             breaches.append(np.stack([breach for _, breach in tried], axis=1))
         wanted = vector_expert_costs(batch).argmin(axis=1)
@@ -88,21 +83,18 @@ def make_frozen_set(plan: Plan, stopped: Stopped = never) -> FrozenSet:
             break
         rows = rows[left]
         batch.select(left)
-    hold, _, _ = operate(None, plan, stopped)
+    hold, _, _ = operate(None, plan)
     return FrozenSet(
         np.concatenate(states), np.concatenate(forces), np.concatenate(breaches), hold
     )
 
 
-def _followed(
-    batch: VectorOperation, action: int, stopped: Stopped
-) -> tuple[np.ndarray, np.ndarray]:
+def _followed(batch: VectorOperation, action: int) -> tuple[np.ndarray, np.ndarray]:
     """
     Try one action in every operation, then stay.
 
     :returns: greatest force in limits of the procedure, and whether the workspace was left.
     """
-    stop_if(stopped)
     trial = copy.deepcopy(batch, {id(each): each for each in batch.patients})  # they never change
     rows = np.arange(len(batch.over))
     greatest, breached = np.zeros(len(rows)), np.zeros(len(rows), dtype=bool)
@@ -119,23 +111,14 @@ def _followed(
     return greatest, breached
 
 
-def operate(
-    policy: Policy | None, plan: Plan, stopped: Stopped = never
-) -> tuple[float, float, float]:
+def operate(policy: Policy | None, plan: Plan) -> tuple[float, float, float]:
     """
     Operate on all public patients of the trial.
 
     :param policy: None holds.
     :returns: mean discounted return, share of successes, share that ended by force.
-    :raises TrainingStopped: as soon as `stopped` says so.
     """
-    rolled = roll_out(
-        _patients(plan),
-        acting(policy),
-        plan.world,
-        rngs=_sensors(plan, 1),
-        tick=lambda left: stop_if(stopped),
-    )
+    rolled = roll_out(_patients(plan), acting(policy), plan.world, rngs=_sensors(plan, 1))
     count, ticks = len(rolled.patients), rolled.ticks
     discounts = np.cumprod(np.r_[1.0, np.full(ticks.max(), plan.value.discount)])
     returns = np.zeros(count)
@@ -144,12 +127,11 @@ def operate(
     return float(returns.mean()), int(rolled.success.sum()) / count, forced / count
 
 
-def frozen_set(plan: Plan, folder: Path, stopped: Stopped = never) -> FrozenSet:
+def frozen_set(plan: Plan, folder: Path) -> FrozenSet:
     """
     Return the frozen set of a plan, made now if the folder has none.
 
     :raises OSError: if it cannot be written.
-    :raises TrainingStopped: as soon as `stopped` says so.
     """
     path = folder / f'frozen_{basis(plan)[:16]}.npz'
     if path.exists():
@@ -157,7 +139,7 @@ def frozen_set(plan: Plan, folder: Path, stopped: Stopped = never) -> FrozenSet:
             return FrozenSet.load(path)
         except RecordsError as error:
             logger.warning('%s; it is made again', error)
-    made = make_frozen_set(plan, stopped)
+    made = make_frozen_set(plan)
     made.save(path)
     return made
 

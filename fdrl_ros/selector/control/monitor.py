@@ -14,7 +14,7 @@ import math
 from fdrl_ros.errors import SettingError
 from fdrl_ros.metrics.adaptation import Adaptation, AdaptationMeter
 from fdrl_ros.metrics.means import WINDOW
-from fdrl_ros.metrics.risk import Risk, RiskMeter, RiskWeights
+from fdrl_ros.metrics.risk import Risk, RiskMeter
 from fdrl_ros.selector.control.case import CaseDamage
 from fdrl_ros.selector.control.observation import Observation, readable, UsableState
 from fdrl_ros.settings import setting, Settings, within
@@ -33,14 +33,14 @@ class OperationMonitor:
     real patient monitor and a real arm need not report them.
     """
 
-    def __init__(self, weights: RiskWeights, threshold: float, window: int = WINDOW) -> None:
+    def __init__(self, threshold: float, window: int = WINDOW) -> None:
         """
         Begin.
 
         :param threshold: change of state that counts, in scales.
         :param window: newest steps that the sliding window holds.
         """
-        self._risk = RiskMeter(weights, window)
+        self._risk = RiskMeter(window=window)
         self._adaptation = AdaptationMeter(1.0, threshold, window)
         self._hard_stop = constant('tissue.hard_stop')
         self._hypotension = constant('physiology.hypotension')

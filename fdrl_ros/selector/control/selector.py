@@ -13,7 +13,6 @@ import math
 from statistics import NormalDist
 
 from fdrl_ros.metrics.adaptation import Adaptation
-from fdrl_ros.metrics.risk import DEFAULT_WEIGHTS, RiskWeights
 from fdrl_ros.selector.candidates.candidate import Candidate, CandidateSet, HOLD, Selection
 from fdrl_ros.selector.control.case import Case
 from fdrl_ros.selector.control.monitor import GateSettings, OperationMonitor, RiskGate
@@ -46,7 +45,6 @@ class Selector:
     def __init__(
         self,
         settings: SelectorSettings | None = None,
-        weights: RiskWeights = DEFAULT_WEIGHTS,
         gate: GateSettings | None = None,
         clock: Callable[[], float] | None = None,
         shield: ShieldSettings | None = None,
@@ -67,9 +65,7 @@ class Selector:
         self._shield = Shield(shield)
         self._late_policy = ''
         self._reader = StateReader(self.settings.state_bound)
-        self._monitor = OperationMonitor(
-            weights, self.settings.change_threshold, self.settings.window
-        )
+        self._monitor = OperationMonitor(self.settings.change_threshold, self.settings.window)
         self._ranking = Ranking(self.settings)
         self._candidates = CandidateSet(())
         self._failed_until: dict[str, float] = {}
@@ -254,9 +250,7 @@ class Selector:
             paused = self._failed_until
             available = [not paused.get(name, -math.inf) > now for name in chosen.names]
         if self._locked is None:
-            place, reason = self._ranking.choose(
-                chosen.names, estimates, available, chosen.valued, now
-            )
+            place, reason = self._ranking.choose(chosen, estimates, available, now)
         else:
             place, reason = self._locked_place(self._locked, available)
         candidate = chosen.candidates[place]
@@ -345,25 +339,19 @@ class Ranking:
         self._current, self._since = None, -math.inf
 
     def choose(
-        self,
-        names: Sequence[str],
-        estimates: Estimates,
-        available: Sequence[bool],
-        valued: bool,
-        now: float,
+        self, chosen: CandidateSet, estimates: Estimates, available: Sequence[bool], now: float
     ) -> tuple[int, Reason]:
         """
         Choose a candidate.
 
-        :param names: of the C candidates, hold last.
+        :param chosen: the C candidates, hold last.
         :param available: whether each may be chosen, shape (C,).
-        :param valued: whether any of the policies has an estimate of any procedure.
         :param now: seconds of the steady clock.
         :returns: its number, and why it was chosen.
         """
-        place, reason = self._best(names, estimates, available, valued, now)
-        if names[place] != self._current:
-            self._current, self._since = names[place], now
+        place, reason = self._best(chosen, estimates, available, now)
+        if chosen.names[place] != self._current:
+            self._current, self._since = chosen.names[place], now
         return place, reason
 
     def worth(self, place: int, estimates: Estimates) -> tuple[float, float, float]:
@@ -374,19 +362,15 @@ class Ranking:
         return mean, estimates.stds.item(place), estimates.risks.item(place)
 
     def _best(
-        self,
-        names: Sequence[str],
-        estimates: Estimates,
-        available: Sequence[bool],
-        valued: bool,
-        now: float,
+        self, chosen: CandidateSet, estimates: Estimates, available: Sequence[bool], now: float
     ) -> tuple[int, Reason]:
+        names = chosen.names
         hold = len(names) - 1
         if hold == 0:
             return hold, Reason.NO_POLICY
         if not any(available[:hold]):
             return hold, Reason.POLICY_FAILED
-        if not valued:
+        if not chosen.valued:
             return available.index(True), Reason.UNVALUED
         bounds = self._bounds(estimates, available)
         if max(bounds[:hold]) == -math.inf:

@@ -26,6 +26,9 @@ LEAST_SPREAD = 0.25
 
 FEWEST_CASES = 4
 
+CONFIDENCE = 0.9
+"""Two-sided, of the intervals that the conformal error is measured for."""
+
 
 @dataclass(frozen=True)
 class ValueSettings(Settings):
@@ -257,24 +260,20 @@ def _checked(given: Experience, groups: int) -> Experience:
 
 
 def measured_conformal_error(
-    errors: np.ndarray,
-    reference_errors: np.ndarray,
-    stds: np.ndarray,
-    confidence: float = 0.9,
+    errors: np.ndarray, reference_errors: np.ndarray, stds: np.ndarray
 ) -> float:
     """
     Return the least conformal error with which intervals hold E[J given s] as often as they say.
 
-    Of N states that the model has not seen, (N + 1) times the confidence must lie inside: so many
+    Of N states that the model has not seen, (N + 1) times CONFIDENCE must lie inside: so many
     does split conformal prediction ask for, that a further one lies inside as often.
 
     :param errors: estimate less Monte-Carlo expectation, shape (N,), at least one.
     :param reference_errors: standard errors of those expectations, shape (N,).
     :param stds: what the model says of its error so far, without conformal error, shape (N,).
-    :param confidence: two-sided, in (0, 1).
     :returns: standard deviation, in returns, at least 0.
     """
-    factor = NormalDist().inv_cdf(0.5 + confidence / 2)
+    factor = NormalDist().inv_cdf(0.5 + CONFIDENCE / 2)
     wanted = np.square(errors) / factor**2 - np.square(reference_errors) - np.square(stds)
-    place = min(math.ceil((len(wanted) + 1) * confidence), len(wanted)) - 1
+    place = min(math.ceil((len(wanted) + 1) * CONFIDENCE), len(wanted)) - 1
     return math.sqrt(max(float(np.sort(wanted)[place]), 0.0))

@@ -189,18 +189,6 @@ class StateValue:
         mean = features @ self.weights[RETURN]
         return mean.reshape(shape), np.sqrt(variance).reshape(shape)
 
-    def risk(self, states: np.ndarray) -> np.ndarray:
-        """
-        Estimate the risk to go: the discounted sum of D_t from here on (FDRL Eq. 10).
-
-        :param states: scaled, shape (..., S).
-        :returns: shape (...).
-        """
-        states = np.asarray(states, dtype=np.float64)
-        flat = self.basis(states.reshape(-1, self.state_size)) @ self.weights[RISK]
-        risk: np.ndarray = flat.reshape(states.shape[:-1])
-        return risk
-
 
 @dataclass(frozen=True, eq=False)
 class ValueModel:

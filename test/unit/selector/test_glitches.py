@@ -3,9 +3,7 @@
 """What one wrong state must not do: open a gate, lose damage, make two times of one."""
 
 from fdrl_ros.selector import GateSettings, Reason, Selector
-from fdrl_ros.selector.control.case import CaseDamage
 from fdrl_ros.surgery.gym.actions import TICK
-from fdrl_ros.surgery.tasks.procedures import procedure_named
 import numpy as np
 import pytest
 from support.choices import candidate, observe, select, selector_with, values_of
@@ -43,17 +41,6 @@ def test_a_second_state_of_another_case_opens_the_gate():
         for tick, (left, force) in enumerate(zip(lefts, forces, strict=True))
     ]
     assert reasons == [Reason.RISK_GATE] * 3 + [Reason.BEST]
-
-
-def test_the_older_case_counts_by_its_own_warning_force():
-    low, high = procedure_named('reach').warn_force, procedure_named('retraction').warn_force
-    force = 0.5 * (low + high)
-    assert low < force < high
-    damage = CaseDamage()
-    for tick, name in enumerate(['reach', 'reach', 'retraction', 'reach']):
-        values = values_of(time_left=0.5 - 0.01 * tick, force=force)
-        damage.add(observe(values, tick * TICK, procedure=name)[0], force)
-    assert damage.total == pytest.approx(4 * TICK * (force - low))
 
 
 def test_time_that_leaps_back_has_to_settle_as_one_that_leaps_ahead():

@@ -4,6 +4,7 @@
 
 import math
 from statistics import NormalDist
+from types import SimpleNamespace
 
 from fdrl_ros.selector import Reason, SelectorSettings
 from fdrl_ros.selector.control.selector import Ranking
@@ -104,13 +105,14 @@ def courses(draw):
 def test_the_quick_ranking_chooses_what_the_obvious_one_does(course):
     count, rules, steps = course
     names = [*(f'policy_{each}' for each in range(count - 1)), 'hold']
+    chosen = SimpleNamespace(names=names, valued=True)
     quick, obvious, now = Ranking(rules), Obvious(rules), 0.0
     for found, free, wait in steps:
         free = [*free[:-1], True]
         if not any(free[:-1]):
             free[0] = True
         now += wait
-        place, reason = quick.choose(names, found, free, True, now)
+        place, reason = quick.choose(chosen, found, free, now)
         assert (place, reason) == obvious.choose(found, free, now)
         mean, std, _ = quick.worth(place, found)
         if place == count - 1 and math.isnan(found.means[place]):

@@ -15,7 +15,7 @@ from fdrl_ros.deployment.robot.safety_test import (
     operate,
     safety_report,
 )
-from fdrl_ros.errors import PolicyError, RecordsError, TrainingStopped
+from fdrl_ros.errors import PolicyError, RecordsError
 from fdrl_ros.policy import NetworkShape, Policy
 from fdrl_ros.selector.candidates.safety_limits import (
     FrozenSet,
@@ -152,11 +152,6 @@ def test_set_that_was_changed_is_not_loaded(tmp_path):
     np.savez(path, **arrays)
     with pytest.raises(RecordsError, match='expected digest'):
         FrozenSet.load(path)
-
-
-def test_making_stops_when_it_is_told():
-    with pytest.raises(TrainingStopped):
-        make_frozen_set(PLAN, lambda: True)
 
 
 def test_report_survives_json_and_damage_is_refused():

@@ -114,6 +114,9 @@ def test_word_is_on_the_disk_and_a_damaged_one_lets_no_robot_begin(tmp_path):
     word = Supervision('global', frozenset({'hospital_1'}), {'global': DIGEST}, True)
     save_supervision(path, word)
     assert load_supervision(path) == word
+    (tmp_path / 'folder').mkdir()
+    with pytest.raises(StoreError, match='cannot write'):
+        save_supervision(tmp_path / 'folder', word)
     good = json.loads(word.to_json())
     for bad in (
         '',

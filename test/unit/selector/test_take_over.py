@@ -44,17 +44,6 @@ def test_faults_are_told_while_the_surgeon_drives_but_nothing_is_commanded(robot
     np.testing.assert_array_equal(robot.targets[-1], before)
 
 
-def test_selector_goes_on_from_where_the_surgeon_left_the_tip(robot):
-    robot.loop.take_over()
-    robot.run_period()
-    left = np.array(robot.operation.target) + [0.004, -0.003, 0.002]
-    robot.operation.set_target(tuple(left))
-    robot.loop.hand_back()
-    robot.run_period()
-    assert np.linalg.norm(robot.targets[-1] - left) < 1e-3, 'no leap back'
-    assert robot.selections[-1].reason in (Reason.UNVALUED, Reason.BEST)
-
-
 def test_only_the_locked_policy_acts_until_it_is_unlocked(robot):
     selector = robot.loop.selector
     selector.set_candidates(
