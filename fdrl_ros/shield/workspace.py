@@ -6,28 +6,16 @@ from fdrl_ros.shield.settings import ShieldSettings
 from fdrl_ros.surgery.constants import constant
 from fdrl_ros.surgery.gym.state import INDEX
 from fdrl_ros.surgery.tasks.outcome import ABOVE, LATERAL
+from fdrl_ros.surgery.tasks.procedures import TRAITS
 import numpy as np
 
-HEIGHTS = {
-    'reach': (constant('reach.height'),) * 2,
-    'palpation': (0.0, 0.0),
-    'retraction': (0.0, 0.0),
-    'incision': (-constant('incision.depth'),) * 2,
-    'needle_pass': (constant('needle_pass.height'), constant('needle_pass.rise')),
-    'peg_transfer': (constant('peg_transfer.height'),) * 2,
-    'follow': (constant('follow.height'),) * 2,
-}
+HEIGHTS = {name: traits.heights for name, traits in TRAITS.items()}
 """Height of the planned waypoint above the planned surface, before and after the grasp, m."""
 
-AWAY = dict.fromkeys(HEIGHTS, (0.0, 0.0)) | {
-    'incision': (constant('incision.length_high') + 0.001,) * 2,
-    'needle_pass': (0.0, constant('needle_pass.way_high')),
-    'peg_transfer': (0.0, constant('peg_transfer.way_high')),
-    'follow': (constant('follow.radius'),) * 2,
-}
+AWAY = {name: traits.aside for name, traits in TRAITS.items()}
 """How far aside of the goal the waypoint can be, before and after the grasp, m."""
 
-RIDING = ('follow',)
+RIDING = tuple(name for name, traits in TRAITS.items() if traits.rides)
 """Procedures whose waypoint rises and falls with the surface."""
 
 _SWING = 0.5 * ShieldSettings().swing

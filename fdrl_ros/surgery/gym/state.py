@@ -12,19 +12,9 @@ from typing import Protocol
 
 from fdrl_ros.errors import StateError
 from fdrl_ros.surgery.scalar_or_array import excess, Number, Point
+from fdrl_ros.surgery.tasks.procedures import PROCEDURE_NAMES as PROCEDURE_NAMES
 import numpy as np
 from numpy.typing import NDArray
-
-PROCEDURE_NAMES = (
-    'reach',
-    'palpation',
-    'retraction',
-    'incision',
-    'needle_pass',
-    'peg_transfer',
-    'follow',
-)
-"""Every procedure has one number of the state that says whether it is the one under way."""
 
 
 @dataclass(frozen=True)

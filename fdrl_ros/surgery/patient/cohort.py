@@ -17,7 +17,7 @@ from typing import Protocol
 
 from fdrl_ros.errors import SettingError
 from fdrl_ros.runtime.random_streams import PUBLIC_FACTORS, Stream
-from fdrl_ros.surgery.constants import constant
+from fdrl_ros.surgery.constants import Group
 from fdrl_ros.surgery.patient.events import draw_events
 from fdrl_ros.surgery.patient.labs import draw_labs
 from fdrl_ros.surgery.patient.patient import Patient, Point
@@ -35,39 +35,25 @@ SPLITS = ('train', 'test')
 _SPECIALITIES = tuple(SPECIALITIES)
 
 
-def _span(group: str, name: str) -> tuple[float, float]:
+_BODY, _HOSPITAL, _SPACE = Group('patient'), Group('hospital'), Group('workspace')
+_STIFFNESS = Group('stiffness')
+_HEALTHY, _LOW, _HIGH = map(math.log, (_STIFFNESS.healthy, _STIFFNESS.low, _STIFFNESS.high))
+
+
+def _span(group: Group, name: str) -> tuple[float, float]:
     """Return the low end of what is drawn evenly, and how far the high end is above it."""
-    low = constant(f'{group}.{name}_low')
-    return low, constant(f'{group}.{name}_high') - low
+    low: float = getattr(group, f'{name}_low')
+    return low, getattr(group, f'{name}_high') - low
 
 
-_STIFFNESS = constant('stiffness.spread')
-_SOFTEST, _STIFFEST = constant('stiffness.least'), constant('stiffness.most')
-_HEALTHY, _LOW, _HIGH = (
-    math.log(constant(f'stiffness.{each}')) for each in ('healthy', 'low', 'high')
+_START = _span(_SPACE, 'start')
+_DAMPING, _FRICTION, _THICKNESS = (
+    _span(_BODY, name) for name in ('damping', 'friction', 'thickness')
 )
-_DAMPING, _FRICTION = _span('patient', 'damping'), _span('patient', 'friction')
-_THICKNESS, _START = _span('patient', 'thickness'), _span('workspace', 'start')
-_REGISTRATION, _OFFSET = constant('patient.registration'), constant('patient.trocar_offset')
-_SURFACE, _SIDE = constant('workspace.surface'), constant('workspace.start_lateral')
-_BREATHING = constant('patient.breathing_amplitude')
-_BREATHING_RATIO = constant('hospital.breathing_ratio')
-_BREATHING_SPREAD = constant('patient.breathing_spread')
-_RATE, _RATE_RATIO = constant('patient.respiratory_rate'), constant('hospital.respiratory_ratio')
-_RATE_SPREAD = constant('patient.respiratory_spread')
-_LAG, _LAG_RATIO = constant('hospital.servo_lag'), constant('hospital.servo_ratio')
-_EMPHASIS = constant('hospital.emphasis_ratio')
-_PRESSURE = constant('patient.mean_arterial_pressure')
-_PRESSURE_SPREAD = constant('patient.mean_arterial_pressure_spread')
-_HEART, _HEART_SPREAD = constant('patient.heart_rate'), constant('patient.heart_rate_spread')
-_OXYGEN = constant('patient.oxygen_saturation')
-_OXYGEN_SPREAD = constant('patient.oxygen_saturation_spread')
-_SEVERITY = constant('patient.severity_power')
-_EVENTS, _EVENT_SPAN = constant('patient.event_rate'), constant('patient.event_span')
 _WAYS = {
-    'incision': (*_span('incision', 'length'), 0.0),
-    'needle_pass': (*_span('needle_pass', 'way'), constant('needle_pass.rise')),
-    'peg_transfer': (*_span('peg_transfer', 'way'), 0.0),
+    'incision': (*_span(Group('incision'), 'length'), 0.0),
+    'needle_pass': (*_span(Group('needle_pass'), 'way'), Group('needle_pass').rise),
+    'peg_transfer': (*_span(Group('peg_transfer'), 'way'), 0.0),
 }
 """Least way to the destination, how much longer it can be, and how far it is above the goal, m."""
 
@@ -145,30 +131,19 @@ class Cohort:
     @cached_property
     def speciality(self) -> str:
         """Return what this hospital does more of than the others, as far as H is above 0."""
-        names = tuple(SPECIALITIES)
-        order = self._shuffled(len(names), skip=1)
-        return names[order[self.hospital % len(names)]]
+        order = self._shuffled(len(_SPECIALITIES), skip=1)
+        return _SPECIALITIES[order[self.hospital % len(_SPECIALITIES)]]
 
     def _shuffled(self, count: int, skip: int = 0) -> list[int]:
         """Return an order that the seed alone decides; several by number."""
         rng = np.random.default_rng([Stream.FACTORS, self.seed, skip])
         return [int(each) for each in rng.permutation(count)]
 
-    def mix(self, speciality: str) -> tuple[float, ...]:
-        """Return the share of each of the procedures."""
-        return self._mixes[speciality]
-
     @cached_property
-    def _mixes(self) -> dict[str, tuple[float, ...]]:
+    def mixes(self) -> dict[str, tuple[float, ...]]:
+        """Return the share of each of the procedures in each speciality."""
         strength = 0.0 if self.hospitals == 1 and not self.public else self.strength
-        return {each: procedure_mix(self.procedures, each, strength) for each in _SPECIALITIES}
-
-    @cached_property
-    def log_median(self) -> float:
-        """Return the logarithm of the hospital's median stiffness in Pa."""
-        if self.hospitals == 1:
-            return _HEALTHY
-        return self._log_stiffness(self.hospital, self.hospitals - 1)
+        return {name: procedure_mix(self.procedures, name, strength) for name in SPECIALITIES}
 
     def _log_stiffness(self, place: float, last: float) -> float:
         """Return the logarithm of the stiffness in Pa at a place from soft, 0, to stiff."""
@@ -179,7 +154,10 @@ class Cohort:
         """Return log stiffness, breathing, servo lag, emphasis and speciality of a patient."""
         if not self.public:
             _, breathing, servo, emphasis = self.leanings
-            return self.log_median, breathing, servo, emphasis, self.speciality
+            median = _HEALTHY
+            if self.hospitals > 1:
+                median = self._log_stiffness(self.hospital, self.hospitals - 1)
+            return median, breathing, servo, emphasis, self.speciality
         key = [PUBLIC_FACTORS, self.seed, self.hospital, split, index]
         stiffness, *leans = _generator(key).random(5).tolist()
         breathing, servo, own, emphasis = leans
@@ -217,44 +195,49 @@ class Cohort:
         def between(low: float, width: float) -> float:
             return low + width * next(uniform)
 
-        log_modulus = centre + _STIFFNESS * next(normal)
-        chosen, bounds = next(uniform), accumulate(self.mix(speciality))
+        log_modulus = centre + _STIFFNESS.spread * next(normal)
+        chosen, bounds = next(uniform), accumulate(self.mixes[speciality])
         place = next((i for i, bound in enumerate(bounds) if chosen < bound), -1)
         done = procedure_named(procedure or self.procedures[place])
-        reach = _OFFSET * math.sqrt(next(uniform))
+        reach = _BODY.trocar_offset * math.sqrt(next(uniform))
         angle = 2 * math.pi * next(uniform)
-        goal = reach * math.cos(angle), reach * math.sin(angle), _SURFACE
-        force_emphasis = _EMPHASIS**emphasis
+        goal = reach * math.cos(angle), reach * math.sin(angle), _SPACE.surface
+        force_emphasis = _HOSPITAL.emphasis_ratio**emphasis
         further = rng.random(3).tolist()
         return Patient(
             name=f'{self.name}/{split}/{index}',
             procedure=done,
-            young_modulus=min(max(math.exp(log_modulus), _SOFTEST), _STIFFEST),
+            young_modulus=min(max(math.exp(log_modulus), _STIFFNESS.least), _STIFFNESS.most),
             damping=between(*_DAMPING),
             friction=between(*_FRICTION),
             thickness=between(*_THICKNESS),
-            registration_error=min(_REGISTRATION * next(normal), _START[0]),  # none starts within
-            breathing_amplitude=_BREATHING
-            * _BREATHING_RATIO**breathing
-            * math.exp(_BREATHING_SPREAD * next(normal)),
+            registration_error=min(
+                _BODY.registration * next(normal), _START[0]
+            ),  # none starts within
+            breathing_amplitude=_BODY.breathing_amplitude
+            * _HOSPITAL.breathing_ratio**breathing
+            * math.exp(_BODY.breathing_spread * next(normal)),
             breathing_phase=2 * math.pi * next(uniform),
-            respiratory_rate=_RATE
-            * _RATE_RATIO**breathing
-            * math.exp(_RATE_SPREAD * next(normal)),
-            servo_lag=_LAG * _LAG_RATIO**servo,
-            mean_arterial_pressure=_PRESSURE
-            + _PRESSURE_SPREAD * max(-2.0, min(2.0, next(normal))),
-            heart_rate=_HEART + _HEART_SPREAD * max(-2.5, min(2.5, next(normal))),
-            oxygen_saturation=min(100.0, _OXYGEN + _OXYGEN_SPREAD * next(normal)),
+            respiratory_rate=_BODY.respiratory_rate
+            * _HOSPITAL.respiratory_ratio**breathing
+            * math.exp(_BODY.respiratory_spread * next(normal)),
+            servo_lag=_HOSPITAL.servo_lag * _HOSPITAL.servo_ratio**servo,
+            mean_arterial_pressure=_BODY.mean_arterial_pressure
+            + _BODY.mean_arterial_pressure_spread * max(-2.0, min(2.0, next(normal))),
+            heart_rate=_BODY.heart_rate
+            + _BODY.heart_rate_spread * max(-2.5, min(2.5, next(normal))),
+            oxygen_saturation=min(
+                100.0, _BODY.oxygen_saturation + _BODY.oxygen_saturation_spread * next(normal)
+            ),
             goal=goal,
             start=(
-                goal[0] + _SIDE * (2 * next(uniform) - 1),
-                goal[1] + _SIDE * (2 * next(uniform) - 1),
+                goal[0] + _SPACE.start_lateral * (2 * next(uniform) - 1),
+                goal[1] + _SPACE.start_lateral * (2 * next(uniform) - 1),
                 goal[2] + between(*_START),
             ),
             destination=_destination(done.name, goal, further),
-            labs=draw_labs(rng, further[2] ** _SEVERITY),
-            events=draw_events(rng, _EVENTS, _EVENT_SPAN),
+            labs=draw_labs(rng, further[2] ** _BODY.severity_power),
+            events=draw_events(rng, _BODY.event_rate, _BODY.event_span),
             force_emphasis=force_emphasis,
             time_emphasis=1.0 / force_emphasis,
         )

@@ -11,11 +11,12 @@ from dataclasses import dataclass, fields
 import math
 
 from fdrl_ros.errors import SettingError, StateError
-from fdrl_ros.surgery.constants import constant
+from fdrl_ros.surgery.constants import constant, Group
 from fdrl_ros.surgery.ranges import is_within
 import numpy as np
 
 ROOM_AIR = constant('scores.room_air')
+_LABS = Group('labs')
 
 _LOG_NORMAL = ('platelets', 'bilirubin', 'creatinine', 'lactate')
 _LEAST_COMA, ALERT = 3, 15
@@ -72,7 +73,7 @@ _LIMITS = tuple((each.name, *_RANGES.get(each.name, (0.0, _MOST))) for each in f
 
 def _ends(name: str) -> tuple[float, float]:
     """Return a constant of the healthy, and that of the sick."""
-    return constant(f'labs.{name}_healthy'), constant(f'labs.{name}_sick')
+    return getattr(_LABS, f'{name}_healthy'), getattr(_LABS, f'{name}_sick')
 
 
 def _between(ends: tuple[float, float], severity: float) -> float:
@@ -81,13 +82,10 @@ def _between(ends: tuple[float, float], severity: float) -> float:
 
 
 _MEDIANS = {name: _ends(name) for name in _LOG_NORMAL}
-_SPREADS = {name: _ends(f'{name}_spread') for name in _LOG_NORMAL}
-_HEAT, _HEAT_SPREAD = _ends('temperature'), _ends('temperature_spread')
+_SPREADS = {name: _ends(f'{name}_spread') for name in (*_LOG_NORMAL, 'temperature')}
+_HEAT = _ends('temperature')
 _OXYGEN, _MOST_OXYGEN = _ends('inspired_oxygen')
-_COMA_LOSS = constant('labs.coma_loss')
-_PRESSOR_FROM = constant('labs.norepinephrine_from')
-_PRESSOR = constant('labs.norepinephrine_sick') / (1 - _PRESSOR_FROM)
-_PRESSOR_SPREAD = constant('labs.norepinephrine_spread')
+_PRESSOR = _LABS.norepinephrine_sick / (1 - _LABS.norepinephrine_from)
 
 
 def _log_normal(name: str, severity: float, normal: float) -> float:
@@ -113,14 +111,14 @@ def draw_labs(rng: np.random.Generator, severity: float) -> Labs:
         name: _log_normal(name, severity, normal)
         for name, normal in zip(_LOG_NORMAL, chemistry, strict=True)
     }
-    lost = -math.log1p(-coma) * _COMA_LOSS * severity
-    pressor = max(0.0, severity - _PRESSOR_FROM) * _PRESSOR
-    warmth = _between(_HEAT, severity) + _between(_HEAT_SPREAD, severity) * heat
+    lost = -math.log1p(-coma) * _LABS.coma_loss * severity
+    pressor = max(0.0, severity - _LABS.norepinephrine_from) * _PRESSOR
+    warmth = _between(_HEAT, severity) + _between(_SPREADS['temperature'], severity) * heat
     rise = _MOST_OXYGEN - _OXYGEN
     return Labs(
         **values,
         temperature=min(max(warmth, 30.0), 42.0),
         inspired_oxygen=min(_OXYGEN + rise * severity * (0.5 + oxygen), 1.0),
         glasgow_coma_scale=max(_LEAST_COMA, ALERT - round(lost)),
-        norepinephrine=pressor * math.exp(_PRESSOR_SPREAD * dose),
+        norepinephrine=pressor * math.exp(_LABS.norepinephrine_spread * dose),
     )

@@ -11,17 +11,15 @@ from dataclasses import replace
 import math
 
 from fdrl_ros.errors import RecordsError
-from fdrl_ros.surgery.constants import constant
+from fdrl_ros.surgery.constants import Group
 from fdrl_ros.surgery.patient.cohort import Cohort
 from fdrl_ros.surgery.patient.patient import Patient
 from fdrl_ros.surgery.tasks.registry import task_of
 from fdrl_ros.surgery.tissue.contact import tissue_of
 import numpy as np
 
-_RATE, _RATIO = constant('patient.respiratory_rate'), constant('hospital.respiratory_ratio')
-_SPREAD = constant('patient.respiratory_spread')
-_SIDE = constant('workspace.start_lateral')
-_LOW, _HIGH = constant('workspace.start_low'), constant('workspace.start_high')
+_BODY, _SPACE = Group('patient'), Group('workspace')
+_LOG_RATIO = math.log(Group('hospital').respiratory_ratio)
 
 MOST_TRIES = 400
 """Patients drawn for each one wanted before the first state counts as impossible."""
@@ -51,13 +49,12 @@ def redraw(
     """
     seen = _waypoint(patient)
     aside = [own - there for own, there in zip(patient.start, seen, strict=True)]
-    rate = math.log(patient.respiratory_rate / _RATE)
-    ratio = math.log(_RATIO)
-    nearest = rate - min(max(rate, 0.0), ratio * cohort.strength)
+    rate = math.log(patient.respiratory_rate / _BODY.respiratory_rate)
+    nearest = rate - min(max(rate, 0.0), _LOG_RATIO * cohort.strength)
     found: list[Patient] = []
     for number in range(first, first + MOST_TRIES * count):
-        off = rate - cohort.breathing_lean(number) * ratio
-        if rng.random() >= math.exp((nearest**2 - off**2) / (2.0 * _SPREAD**2)):
+        off = rate - cohort.breathing_lean(number) * _LOG_RATIO
+        if rng.random() >= math.exp((nearest**2 - off**2) / (2.0 * _BODY.respiratory_spread**2)):
             continue
         drawn = replace(
             cohort.patient(number, procedure=patient.procedure.name),
@@ -68,7 +65,9 @@ def redraw(
         )
         there = _waypoint(drawn)
         start = there[0] + aside[0], there[1] + aside[1], there[2] + aside[2]
-        if _starts(start, drawn):
+        x, y, z = (own - goal for own, goal in zip(start, drawn.goal, strict=True))
+        side = max(abs(x), abs(y))
+        if side <= _SPACE.start_lateral and _SPACE.start_low <= z <= _SPACE.start_high:
             found.append(replace(drawn, start=start))
             if len(found) == count:
                 return found
@@ -82,9 +81,3 @@ def _waypoint(patient: Patient) -> tuple[float, float, float]:
     tissue = tissue_of(patient)
     x, y, z = task_of(patient, tissue).waypoint(0.0, 0.0, 0.0, tissue.breath(0.0)[0])
     return float(x), float(y), float(z)
-
-
-def _starts(start: tuple[float, float, float], patient: Patient) -> bool:
-    """Say whether a cohort's patient may start there."""
-    x, y, z = (own - there for own, there in zip(start, patient.goal, strict=True))
-    return abs(x) <= _SIDE and abs(y) <= _SIDE and _LOW <= z <= _HIGH

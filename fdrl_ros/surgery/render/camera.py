@@ -12,14 +12,15 @@ import math
 
 from fdrl_ros.errors import SettingError
 from fdrl_ros.surgery.arm.kinematics import Point, Vector
-from fdrl_ros.surgery.constants import constant
-from fdrl_ros.surgery.ranges import check_number, is_within
+from fdrl_ros.surgery.constants import Group
+from fdrl_ros.surgery.ranges import check_number, check_whole, is_within
 import numpy as np
 from numpy.typing import NDArray
 
 FRAME_ID = 'endoscope_optical'
 """The link of the URDF where the default camera is."""
 
+_SCOPE = Group('endoscope')
 _MOST = 4096
 _ROOM = 100.0  # metres
 _WIDEST = 2.9  # radians
@@ -38,15 +39,11 @@ class Intrinsics:
 
 
 def _default(name: str) -> Point:
-    x, y, z = (constant(f'endoscope.{name}_{axis}') for axis in 'xyz')
+    x, y, z = (getattr(_SCOPE, f'{name}_{axis}') for axis in 'xyz')
     return x, y, z
 
 
-_EYE, _LOOK = _default('eye'), _default('look')
-_FIELD_OF_VIEW = constant('endoscope.field_of_view')
-_NEAR, _FAR = constant('endoscope.near'), constant('endoscope.far')
-
-
+@dataclass(eq=False)
 class Camera:
     """
     Where a camera is, what it looks at, and how often.
@@ -62,47 +59,37 @@ class Camera:
     :raises SettingError: on sizes or places that no camera has.
     """
 
-    def __init__(
-        self,
-        width: int = 320,
-        height: int = 240,
-        fps: float = 15.0,
-        eye: Point = _EYE,
-        look: Point = _LOOK,
-        field_of_view: float = _FIELD_OF_VIEW,
-        near: float = _NEAR,
-        far: float = _FAR,
-    ) -> None:
-        for name, size in (('width', width), ('height', height)):
-            if int(size) != size or not 8 <= size <= _MOST:
-                raise SettingError(name, size, f'8 to {_MOST} pixels')
-        if not 0.0 < fps <= 60.0:
-            raise SettingError('fps', fps, 'above 0 and at most 60')
-        for name, place in (('eye', eye), ('look', look)):
-            if len(place) != 3 or not all(is_within(each, -_ROOM, _ROOM) for each in place):
+    width: int = 320
+    height: int = 240
+    fps: float = 15.0
+    eye: Point = _default('eye')
+    look: Point = _default('look')
+    field_of_view: float = _SCOPE.field_of_view
+    near: float = _SCOPE.near
+    far: float = _SCOPE.far
+
+    def __post_init__(self) -> None:
+        """Refuse sizes or places that no camera has."""
+        check_whole('width', self.width, 8, _MOST)
+        check_whole('height', self.height, 8, _MOST)
+        if not 0.0 < self.fps <= 60.0:
+            raise SettingError('fps', self.fps, 'above 0 and at most 60')
+        for name, place in (('eye', self.eye), ('look', self.look)):
+            if len(place) != 3 or not all(is_within(axis, -_ROOM, _ROOM) for axis in place):
                 raise SettingError(name, place, 'a point: three metres, finite')
-        if math.dist(look[:2], eye[:2]) < 1e-6:
-            raise SettingError('look', look, 'a point neither above nor below the eye')
-        check_number('field_of_view', field_of_view, 0.01, _WIDEST)
-        check_number('near', near, 1e-4, _ROOM)
-        check_number('far', far, math.nextafter(near, math.inf), _ROOM)
-        self.width, self.height, self.fps = int(width), int(height), float(fps)
-        self.eye, self.look = eye, look
-        self.field_of_view, self.near, self.far = field_of_view, near, far
+        if math.dist(self.look[:2], self.eye[:2]) < 1e-6:
+            raise SettingError('look', self.look, 'a point neither above nor below the eye')
+        check_number('field_of_view', self.field_of_view, 0.01, _WIDEST)
+        check_number('near', self.near, 1e-4, _ROOM)
+        check_number('far', self.far, math.nextafter(self.near, math.inf), _ROOM)
         self._last = -math.inf
 
     @property
     def intrinsics(self) -> Intrinsics:
         """Return the pinhole camera; PyBullet's middle is half a pixel from the usual one."""
         focal = self.height / 2.0 / math.tan(self.field_of_view / 2.0)
-        return Intrinsics(
-            self.width,
-            self.height,
-            focal,
-            focal,
-            self.width / 2.0,
-            self.height / 2.0 - 1.0,
-        )
+        across, down = self.width / 2.0, self.height / 2.0 - 1.0
+        return Intrinsics(self.width, self.height, focal, focal, across, down)
 
     def pose(self) -> tuple[Vector, Vector]:
         """Return the optical frame: position (3,), m, and rotation (3, 3), in the base frame."""

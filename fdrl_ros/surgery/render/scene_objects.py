@@ -11,9 +11,9 @@ import math
 
 from fdrl_ros.surgery.arm.kinematics import Point
 from fdrl_ros.surgery.arm.pybullet_client import pybullet
-from fdrl_ros.surgery.render.shapes import arc, Mesh, tube, turn_from_z
 from fdrl_ros.surgery.render.view import View
 import numpy as np
+from numpy.typing import NDArray
 
 Colour = tuple[float, float, float]
 
@@ -79,56 +79,79 @@ class Things:
     def _shape(self, name: str) -> int:
         if name in _BALLS:
             radius, colour = _BALLS[name]
-            return int(
-                pybullet.createVisualShape(
-                    pybullet.GEOM_SPHERE,
-                    radius=radius,
-                    rgbaColor=(*colour, 1.0),
-                    physicsClientId=self._client,
-                )
-            )
-        if name == 'ring':
-            radius, thickness = _RING
-            return self._mesh(tube(arc(radius, 2.0 * math.pi), thickness), _RUBBER)
-        radius, thickness = _NEEDLE
-        path = arc(radius, math.pi)
-        return self._mesh(tube(path - path[len(path) // 2], thickness), _STEEL)  # held there
-
-    def _mesh(self, mesh: Mesh, colour: Colour) -> int:
-        return int(
-            pybullet.createVisualShape(
-                pybullet.GEOM_MESH,
-                vertices=mesh.vertices.tolist(),
-                indices=mesh.indices.tolist(),
-                normals=mesh.normals.tolist(),
-                rgbaColor=(*colour, 1.0),
-                physicsClientId=self._client,
-            )
+            return self._visual(pybullet.GEOM_SPHERE, colour, radius=radius)
+        radius, thickness = _RING if name == 'ring' else _NEEDLE
+        path = arc(radius, 2.0 * math.pi if name == 'ring' else math.pi)
+        if name == 'needle':
+            path = path - path[len(path) // 2]  # held there
+        vertices, normals, indices = (part.tolist() for part in tube(path, thickness))
+        return self._visual(
+            pybullet.GEOM_MESH,
+            _RUBBER if name == 'ring' else _STEEL,
+            vertices=vertices,
+            normals=normals,
+            indices=indices,
         )
+
+    def _visual(self, kind: int, colour: Colour, **given: object) -> int:
+        made: int = pybullet.createVisualShape(
+            kind, rgbaColor=(*colour, 1.0), physicsClientId=self._client, **given
+        )
+        return made
 
     def _rod(self, start: Point, end: Point, radius: float, colour: Colour) -> None:
         first, last = np.array(start), np.array(end)
         length = float(np.linalg.norm(last - first))
         if length < 1e-4:
             return
-        shape = pybullet.createVisualShape(
-            pybullet.GEOM_CYLINDER,
-            radius=radius,
-            length=length,
-            rgbaColor=(*colour, 1.0),
-            physicsClientId=self._client,
-        )
+        shape = self._visual(pybullet.GEOM_CYLINDER, colour, radius=radius, length=length)
         x, y, z = (last - first).tolist()
         middle = ((first + last) / 2.0).tolist()
         self._rods.append(self._body(shape, middle, turn_from_z((x, y, z))))
 
     def _body(self, shape: int, at: Point, turn: tuple[float, float, float, float]) -> int:
-        return int(
-            pybullet.createMultiBody(
-                baseMass=0.0,
-                baseVisualShapeIndex=shape,
-                basePosition=at,
-                baseOrientation=turn,
-                physicsClientId=self._client,
-            )
+        made: int = pybullet.createMultiBody(
+            baseVisualShapeIndex=shape,
+            basePosition=at,
+            baseOrientation=turn,
+            physicsClientId=self._client,
         )
+        return made
+
+
+def tube(
+    path: NDArray[np.float64], radius: float, sides: int = 10
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int64]]:
+    """
+    Return the mesh of a round tube along points in the plane z = 0.
+
+    :param path: shape (n, 2), m.
+    :param radius: of the tube, m.
+    :returns: corners and their normals, shape (m, 3), m; corners of triangles, flat.
+    """
+    middle = np.column_stack([path, np.zeros(len(path))])
+    along = np.gradient(middle, axis=0)
+    along /= np.linalg.norm(along, axis=1, keepdims=True)
+    side = np.column_stack([-along[:, 1], along[:, 0], np.zeros(len(path))])
+    turn = np.linspace(0.0, 2.0 * math.pi, sides + 1)[:, None]
+    normals = np.cos(turn) * side[:, None] + np.sin(turn) * np.array([0.0, 0.0, 1.0])
+    rows, columns, _ = normals.shape
+    corner = (np.arange(rows - 1)[:, None] * columns + np.arange(columns - 1)).reshape(-1, 1)
+    triangles = corner + [[0, 1, columns, 1, columns + 1, columns]]
+    points = middle[:, None] + radius * normals
+    return points.reshape(-1, 3), normals.reshape(-1, 3), triangles.ravel()
+
+
+def arc(radius: float, turn: float, steps: int = 33) -> NDArray[np.float64]:
+    """Return points of an arc of a circle about the origin, shape (steps, 2), m."""
+    angles = np.linspace(0.0, turn, steps)
+    return radius * np.column_stack([np.cos(angles), np.sin(angles)])
+
+
+def turn_from_z(direction: Point) -> tuple[float, float, float, float]:
+    """Return the quaternion x, y, z, w that turns the z axis into a direction."""
+    x, y, z = np.divide(direction, np.linalg.norm(direction)).tolist()
+    if z < -1.0 + 1e-9:
+        return 1.0, 0.0, 0.0, 0.0
+    root = math.sqrt(2.0 * (1.0 + z))
+    return -y / root, x / root, 0.0, root / 2.0

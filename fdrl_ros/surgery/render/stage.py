@@ -158,29 +158,21 @@ class Stage:
         depth = (far * near / (far - (far - near) * buffer)).astype(np.float32)
         depth[buffer > _FARTHEST] = np.inf
         ours = (mask >= 0) & (mask & 0xFFFFFF == self.body)
-        links = np.where(ours, (mask >> 24) - 1, -1).astype(np.int32)
+        shot = Shot(rgb, depth, np.where(ours, (mask >> 24) - 1, -1).astype(np.int32))
         if self._view is not None:
-            self._add_organ(camera, light, self._view, rgb, depth, links, clear)
+            self._add_organ(shot, self._view, camera, light, clear)
         shape = (height, width)
-        return Shot(rgb.reshape(*shape, 3), depth.reshape(shape), links.reshape(shape))
+        return Shot(rgb.reshape(*shape, 3), depth.reshape(shape), shot.links.reshape(shape))
 
     def _add_organ(
-        self,
-        camera: Camera,
-        light: Point,
-        view: View,
-        rgb: NDArray[np.uint8],
-        depth: NDArray[np.float32],
-        links: NDArray[np.int32],
-        clear: float,
+        self, shot: Shot, view: View, camera: Camera, light: Point, clear: float
     ) -> None:
-        """Put the organ where it is the nearest, in place."""
-        eye = np.array(camera.eye)
+        """Put the organ into a flat picture where it is the nearest, in place."""
+        eye, rgb, depth = np.array(camera.eye), shot.rgb, shot.depth
         distance = cast(eye, camera.rays, view.surface, self._dent)
         seen = np.nonzero((distance < depth) & (distance > camera.near))[0]
         within = depth[seen] - distance[seen] < _WITHIN
-        depth[seen] = distance[seen]
-        links[seen] = -1
+        depth[seen], shot.links[seen] = distance[seen], -1
         points = eye.astype(np.float32)[:, None] + camera.rays[:, seen] * distance[seen]
         normals = normals_at(points, view.surface, self._dent)
         share = (clear * within)[:, None]

@@ -11,18 +11,13 @@ from dataclasses import dataclass
 import math
 from typing import Self
 
-from fdrl_ros.surgery.constants import constant
+from fdrl_ros.surgery.constants import Group
 from fdrl_ros.surgery.patient.patient import Patient
 from fdrl_ros.surgery.scalar_or_array import excess, Number, Point
 from fdrl_ros.surgery.tasks.task import Prospect, Reading, Scene, Task
 from fdrl_ros.surgery.tissue.contact import Tissue
 
-DEPTH = constant('incision.depth')
-DEPTH_TOLERANCE = constant('incision.depth_tolerance')
-DEPTH_LIMIT = constant('incision.depth_limit')
-LINE_TOLERANCE = constant('incision.line_tolerance')
-BITE = constant('incision.bite')
-HOVER = constant('incision.hover')
+_CUT = Group('incision')
 
 _AHEAD = 0.001
 """How far ahead of the cut the plan has the blade, m."""
@@ -69,7 +64,7 @@ class Incision(Task):
         """Return the planned place of the blade a little ahead of the cut."""
         x, y, z = self.goal
         along = done * self.length + _AHEAD
-        return x + along * self.along_x, y + along * self.along_y, z - DEPTH
+        return x + along * self.along_x, y + along * self.along_y, z - _CUT.depth
 
     def _place(self, x: Number, y: Number) -> tuple[Number, Number]:
         """Return how far along the line and how far beside it a point is, m."""
@@ -86,24 +81,24 @@ class Incision(Task):
         along, beside = self._place(x, y)
         front = scene.done * self.length
         grows = (
-            (abs(beside) <= LINE_TOLERANCE)
-            & (abs(depth - DEPTH) <= DEPTH_TOLERANCE)
+            (abs(beside) <= _CUT.line_tolerance)
+            & (abs(depth - _CUT.depth) <= _CUT.depth_tolerance)
             & (front < along)
-            & (along <= front + BITE)
+            & (along <= front + _CUT.bite)
         )
         reached = along / self.length
         scene.done = grows * (reached - excess(reached, 1.0)) + (1.0 - grows) * scene.done
-        return depth > DEPTH_LIMIT
+        return depth > _CUT.depth_limit
 
     def remaining(self, at: Prospect) -> Number:
         """Return what is left of the line, with a price on leaving line, cut and depth."""
         along, beside = self._place(at.x, at.y)
         lead = along - at.done * self.length
         height = at.z - (self.rest + at.breath)
-        near = (abs(beside) <= LINE_TOLERANCE) * (abs(lead) <= BITE)
+        near = (abs(beside) <= _CUT.line_tolerance) * (abs(lead) <= _CUT.bite)
         # On the way a band of heights is as good; coming near the cut costs nothing by itself.
-        off = near * abs(height + DEPTH) + (1.0 - near) * (
-            excess(abs(height - HOVER), _BAND) + HOVER + DEPTH + _BAND
+        off = near * abs(height + _CUT.depth) + (1.0 - near) * (
+            excess(abs(height - _CUT.hover), _BAND) + _CUT.hover + _CUT.depth + _BAND
         )
         return (
             excess(self.length + _AHEAD, along)

@@ -3,35 +3,84 @@
 """
 The procedures, surgical sub-skills each under a force limit, and the specialities they are of.
 
-What is to be done in each is in :mod:`fdrl_ros.surgery.tasks`; here are its numbers.
+What is to be done in each is in :mod:`fdrl_ros.surgery.tasks`; its numbers are in
+config/world.yaml.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple
 
 from fdrl_ros.errors import SettingError
 from fdrl_ros.surgery.constants import constant
-from fdrl_ros.surgery.gym.state import PROCEDURE_NAMES
 from fdrl_ros.surgery.ranges import check_number
 
-PRESSING = ('palpation', 'retraction')
+
+class Traits(NamedTuple):
+    """
+    What sets a procedure apart; its task is in :mod:`fdrl_ros.surgery.tasks.registry`.
+
+    :param purpose: in words.
+    :param heights: of the planned waypoint above the planned surface, before and after a grasp, m.
+    :param aside: how far aside of the goal the waypoint can be, before and after a grasp, m.
+    :param holds: what is held: 'force', for a time; 'place', for a time; or nothing.
+    :param rides: the waypoint rises and falls with the surface.
+    """
+
+    purpose: str
+    heights: tuple[float, float] = (0.0, 0.0)
+    aside: tuple[float, float] = (0.0, 0.0)
+    holds: str = ''
+    rides: bool = False
+
+
+TRAITS = {
+    'reach': Traits(
+        'bring the tip to a point above the organ, touch nothing, and stay',
+        heights=(constant('reach.height'),) * 2,
+        holds='place',
+    ),
+    'palpation': Traits('press gently on the goal until the target force holds', holds='force'),
+    'retraction': Traits('press on the goal with a pad and hold the organ away', holds='force'),
+    'incision': Traits(
+        'draw a blade along the planned line at its depth',
+        heights=(-constant('incision.depth'),) * 2,
+        aside=(constant('incision.length_high') + 0.001,) * 2,
+    ),
+    'needle_pass': Traits(
+        'pick up a needle and hand it to the other instrument',
+        heights=(constant('needle_pass.height'), constant('needle_pass.rise')),
+        aside=(0.0, constant('needle_pass.way_high')),
+    ),
+    'peg_transfer': Traits(
+        'lift a ring off one peg and put it over another',
+        heights=(constant('peg_transfer.height'),) * 2,
+        aside=(0.0, constant('peg_transfer.way_high')),
+    ),
+    'follow': Traits(
+        'stay with a point that circles and breathes',
+        heights=(constant('follow.height'),) * 2,
+        aside=(constant('follow.radius'),) * 2,
+        holds='place',
+        rides=True,
+    ),
+}
+"""Every procedure. States have one number for each, so a new one makes policies begin anew."""
+
+PROCEDURE_NAMES = tuple(TRAITS)
+PRESSING = tuple(name for name, traits in TRAITS.items() if traits.holds == 'force')
 """The two that hold a force; the shipped federation trains them."""
 
-_RANGES = (
-    ('tolerance', 0.0, 100.0),
-    ('warn_force', 0.0, 100.0),
-    ('force_limit', 1e-3, 100.0),
-    ('contact_radius', 1e-5, 0.1),
-    ('horizon', 1, 100_000),
-)
-"""What a procedure can ask for, in SI units and ticks."""
-
-_HELD = (
-    ('target_force', PRESSING, 1e-3, 100.0),
-    ('hold_time', (*PRESSING, 'reach', 'follow'), 1e-3, 3600.0),
-)
-"""What only some procedures have one hold, N and s; it is 0 in the others."""
+_RANGES = {
+    'target_force': (1e-3, 100.0),
+    'tolerance': (0.0, 100.0),
+    'warn_force': (0.0, 100.0),
+    'force_limit': (1e-3, 100.0),
+    'contact_radius': (1e-5, 0.1),
+    'hold_time': (1e-3, 3600.0),
+    'horizon': (1, 100_000),
+}
+"""What a procedure can ask for, in SI units and ticks; what is not held is 0."""
 
 
 @dataclass(frozen=True)
@@ -66,22 +115,23 @@ class Procedure:
         """
         if not isinstance(self.name, str) or self.name not in PROCEDURE_NAMES:
             raise SettingError('procedure', self.name, 'one of ' + ', '.join(PROCEDURE_NAMES))
-        for name, low, high in _RANGES:
-            check_number(name, getattr(self, name), low, high)
-        for name, users, low, high in _HELD:
-            held = self.name in users
-            check_number(name, getattr(self, name), held * low, held * high)
+        holds = TRAITS[self.name].holds
+        nothing = {'target_force': holds != 'force', 'hold_time': not holds}
+        for name, (low, high) in _RANGES.items():
+            some = not nothing.get(name)
+            check_number(name, getattr(self, name), some * low, some * high)
         if not isinstance(self.horizon, int):
             raise SettingError('horizon', self.horizon, 'a whole number of ticks')
 
 
-def _procedure(name: str) -> Procedure:
-    fields = [each for each in Procedure.__dataclass_fields__ if each not in ('name', 'horizon')]
-    numbers: dict[str, Any] = {each: constant(f'{name}.{each}') for each in fields}
-    return Procedure(name, **numbers, horizon=round(constant(f'{name}.horizon')))
-
-
-PROCEDURES: tuple[Procedure, ...] = tuple(_procedure(each) for each in PROCEDURE_NAMES)
+PROCEDURES: tuple[Procedure, ...] = tuple(
+    Procedure(
+        name,
+        **{number: constant(f'{name}.{number}') for number in _RANGES if number != 'horizon'},
+        horizon=round(constant(f'{name}.horizon')),
+    )
+    for name in TRAITS
+)
 
 SPECIALITIES: dict[str, dict[str, float]] = {
     'cardiac': {'follow': 0.40, 'needle_pass': 0.35, 'incision': 0.25},

@@ -5,7 +5,7 @@
 from dataclasses import dataclass
 from typing import Self
 
-from fdrl_ros.surgery.constants import constant
+from fdrl_ros.surgery.constants import constant, Group
 from fdrl_ros.surgery.patient.patient import Patient
 from fdrl_ros.surgery.scalar_or_array import excess, Number, Point, some
 from fdrl_ros.surgery.tasks.task import (
@@ -63,20 +63,19 @@ class Transfer(Task):
     def plan(cls, patient: Patient, tissue: Tissue) -> Self:
         """Return what is to be done with a patient."""
         name = patient.procedure.name
+        own = Group(name)
         x, y, z = patient.goal
-        low = z + constant(f'{name}.height')
+        low = z + own.height
         place = patient.destination
         pegs = peg = clearance = spring = 0.0
         if name == 'peg_transfer':
             place = place[0], place[1], low
-            pegs, peg = 1.0, constant('peg_transfer.peg')
-            clearance = constant('peg_transfer.clearance')
-            spring = constant('peg_transfer.spring')
+            pegs, peg, clearance, spring = 1.0, own.peg, own.clearance, own.spring
         task = cls(
             (x, y, low),
             place,
-            constant(f'{name}.pick_tolerance'),
-            constant(f'{name}.place_tolerance'),
+            own.pick_tolerance,
+            own.place_tolerance,
             pegs,
             spring,
             low + peg,

@@ -27,7 +27,7 @@ from fdrl_ros.surgery.render.endoscope import BACKGROUND, Endoscope, JAW, SHAFT,
 from fdrl_ros.surgery.render.endoscope_process import EndoscopeProcess
 from fdrl_ros.surgery.render.organ import AXES, cast, Dent, LEVEL
 from fdrl_ros.surgery.render.picture import CLOSE_EYE, CLOSE_LOOK, picture
-from fdrl_ros.surgery.render.shapes import arc, tube, turn_from_z
+from fdrl_ros.surgery.render.scene_objects import arc, tube, turn_from_z
 from fdrl_ros.surgery.render.stage import Stage
 from fdrl_ros.surgery.render.view import tissue_colour, View, view_of
 from fdrl_ros.surgery.settings import WorldSettings
@@ -340,11 +340,13 @@ def test_rays_meet_the_organ_where_a_fine_march_does():
 
 
 def test_meshes_and_turns_are_what_they_should_be():
-    needle = tube(arc(0.006, math.pi), 0.0006)
-    radii = np.hypot(needle.vertices[:, 0], needle.vertices[:, 1])
+    vertices, normals, triangles = tube(arc(0.006, math.pi), 0.0006)
+    radii = np.hypot(vertices[:, 0], vertices[:, 1])
     assert np.abs(radii - 0.006).max() < 0.0006 + 1e-5
-    assert np.linalg.norm(needle.normals, axis=1) == pytest.approx(1.0)
-    assert needle.indices.max() < len(needle.vertices)
+    assert np.linalg.norm(normals, axis=1) == pytest.approx(1.0)
+    a, b, c = (vertices[triangles[corner::3]] for corner in range(3))
+    facing = np.sum(np.cross(b - a, c - a) * normals[triangles[::3]], axis=1)
+    assert (facing > 0.0).all(), 'all triangles face outwards'
     for way in ((0.0, 0.0, 2.0), (0.0, 0.0, -1.0), (1.0, -2.0, 0.5)):
         turned = np.array(pybullet.getMatrixFromQuaternion(turn_from_z(way))).reshape(3, 3)
         assert turned[:, 2] == pytest.approx(np.array(way) / np.linalg.norm(way))
