@@ -17,7 +17,7 @@ from fdrl_ros.learner.settings import LearnerSettings, PrivacySettings
 from fdrl_ros.privacy.accountant.accountant import Charge, check_delta, epsilon_pld, epsilon_rdp
 from fdrl_ros.privacy.accountant.calibration import noise_multiplier_for
 from fdrl_ros.privacy.accountant.group import records_of_a_transition
-from fdrl_ros.privacy.mechanism import charge_for, charged_probability
+from fdrl_ros.privacy.mechanism import charge_for, refuse_unbounded
 
 
 class Sized(Protocol):
@@ -110,7 +110,7 @@ class Guarantee:
         )
         if made.charge(1).noise_multiplier == 0.0 and not math.isinf(privacy.budget):
             if noise > 0.0:
-                charged_probability(learner.replay, rate)  # refuses, with the reason
+                refuse_unbounded(learner.replay)
             raise PrivacyError(
                 f'without noise there is no privacy: a budget of {privacy.budget:g} cannot be '
                 'kept, only inf'
@@ -212,8 +212,7 @@ def calibrated(
     sigma = noise_multiplier_for(
         epsilon=epsilon,
         delta=privacy.delta,
-        q=charge.sampling_probability,
-        steps=steps,
+        phases=[(charge.sampling_probability, steps)],
         group=charge.group,
     )
     sigma /= charge.noise_multiplier  # the charge of noise 1

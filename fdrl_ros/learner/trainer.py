@@ -232,7 +232,7 @@ class Trainer:
         """
         charge = self.guarantee.charge(self.steps_per_block)
         self._ledger.reserve(
-            round=state.round, block=state.blocks, inputs=state.digest(), **charge._asdict()
+            round=state.round, block=state.blocks, charge=charge, inputs=state.digest()
         )
         learner, dqn, round = self.learner, self.dqn, state.round
         optimizer = Optimizer(learner.learning_rate, state.moments.copy(), state.steps)

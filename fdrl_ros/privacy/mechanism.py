@@ -153,10 +153,7 @@ def noisy_mean(
     if not (math.isfinite(noise_multiplier) and noise_multiplier >= 0.0):
         raise PrivacyError(f'noise_multiplier = {noise_multiplier!r}: expected 0 or above')
     if np.shape(noise) != np.shape(clipped_sum):
-        raise PrivacyError(
-            f'noise has shape {np.shape(noise)} and the sum {np.shape(clipped_sum)}: '
-            'expected one draw for each parameter'
-        )
+        raise PrivacyError(f'noise of shape {np.shape(noise)} for {np.shape(clipped_sum)}')
     if noise_multiplier > 0.0:
         grid = grid_of(noise_multiplier, clip_norm, np.shape(clipped_sum)[-1])
         per_noise, share = noise_multiplier * clip_norm / grid, grid / expected_batch
@@ -209,25 +206,18 @@ _UNBOUNDED = {
 }
 
 
-def charged_probability(sampling: str, q: float) -> float:
+def refuse_unbounded(sampling: str) -> None:
     """
-    Return the sampling probability that a step is charged at.
+    Refuse a sampling that has no finite epsilon.
 
-    :param sampling: one of :data:`SAMPLING`.
-    :param q: probability of each record to join, in (0, 1]; the mean for prioritised sampling.
-    :returns: q for 'poisson', 1 for 'prioritised_poisson'.
-    :raises PrivacyError: if the sampling has no finite epsilon, with the reason, or is unknown.
+    :raises PrivacyError: with the reason.
     """
-    _check_known(sampling)
     if sampling in _UNBOUNDED:
         raise PrivacyError(
             f'{sampling} sampling has no finite epsilon: {_UNBOUNDED[sampling]}; use '
             "'poisson', or 'prioritised_poisson' charged without "
             'amplification; only a budget of inf, NOT PRIVATE, allows it'
         )
-    if not 0.0 < q <= 1.0:
-        raise PrivacyError(f'sampling probability {q!r}: expected in (0, 1]')
-    return q if sampling == 'poisson' else 1.0
 
 
 def charge_for(sampling: str, charge: Charge) -> Charge:
@@ -235,21 +225,14 @@ def charge_for(sampling: str, charge: Charge) -> Charge:
     Return the charge of steps under a way of sampling.
 
     Without a finite epsilon, steps are charged as steps without noise, so that any history with
-    them has epsilon infinity.
+    them has epsilon infinity. Only 'poisson' is charged with amplification.
 
+    :param sampling: one of :data:`SAMPLING`.
     :param charge: the steps as if each record joined by its own coin.
     :raises PrivacyError: if the sampling is unknown.
     """
-    _check_known(sampling)
+    if sampling not in SAMPLING:
+        raise PrivacyError(f'sampling {sampling!r}: expected one of {", ".join(SAMPLING)}')
     if sampling in _UNBOUNDED:
         return charge._replace(noise_multiplier=0.0, sampling_probability=1.0)
-    q = charged_probability(sampling, charge.sampling_probability)
-    return charge._replace(sampling_probability=q)
-
-
-def _check_known(sampling: str) -> None:
-    if sampling not in SAMPLING:
-        known = ', '.join(f"'{name}'" for name in SAMPLING)
-        raise PrivacyError(
-            f'sampling {sampling!r} claims no privacy that is known: expected one of {known}'
-        )
+    return charge if sampling == 'poisson' else charge._replace(sampling_probability=1.0)

@@ -40,7 +40,8 @@ class NoiseSource:
 
     def __init__(self, key: bytes, *, private: bool) -> None:
         self._key = key
-        self._private = private
+        self.private = private
+        """Whether the key is secret; if not, every report must say NOT PRIVATE."""
         self._streams: dict[tuple[str, str, int], CipherContext] = {}
 
     @classmethod
@@ -65,16 +66,6 @@ class NoiseSource:
         return cls(hashlib.sha256(text.encode()).digest(), private=False)
 
     @property
-    def private(self) -> bool:
-        """Whether the key is secret; if not, every report must say NOT PRIVATE."""
-        return self._private
-
-    @property
-    def label(self) -> str:
-        """Name the source as reports print it."""
-        return 'secure' if self._private else 'seeded, NOT PRIVATE'
-
-    @property
     def fingerprint(self) -> bytes:
         """
         Identify the key without revealing it, 16 bytes.
@@ -93,7 +84,7 @@ class NoiseSource:
 
         :param ledger: its birth, :attr:`fdrl_ros.privacy.ledger.chain.Owner.birth`.
         """
-        if not self._private:
+        if not self.private:
             return self
         return NoiseSource(self._derive(b'ledger' + ledger, _KEY_BYTES), private=True)
 

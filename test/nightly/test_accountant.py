@@ -118,5 +118,5 @@ def test_calibrated_noise_is_that_of_opacus():
     theirs = utils.get_noise_multiplier(
         target_epsilon=4.0, target_delta=DELTA, sample_rate=0.05, steps=500, accountant='prv'
     )
-    ours = noise_multiplier_for(epsilon=4.0, delta=DELTA, q=0.05, steps=500)
+    ours = noise_multiplier_for(epsilon=4.0, delta=DELTA, phases=[(0.05, 500)])
     assert ours == pytest.approx(theirs, rel=0.01)

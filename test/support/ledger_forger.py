@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from fdrl_ros.deployment.ledger_inspection import inspect_file
 from fdrl_ros.errors import LedgerError
+from fdrl_ros.privacy.accountant.accountant import Charge
 from fdrl_ros.privacy.ledger.chain import Chain, Entry, Head, Owner
 from fdrl_ros.privacy.ledger.file import image
 from fdrl_ros.privacy.ledger.ledger import Ledger
@@ -84,9 +85,7 @@ def make_victim(path: Path) -> Victim:
             ledger.reserve(
                 round=number // 3,
                 block=number % 3,
-                noise_multiplier=2.0,
-                sampling_probability=0.128,
-                steps=20,
+                charge=Charge(2.0, 0.128, 20),
                 inputs=b'weights of %d' % number,
             )
             copies.append(path.read_bytes())

@@ -160,7 +160,7 @@ def _spend(path: Path, ledger: Ledger, blocks: int, beat: int = -1) -> None:
         ledger.reserve(
             round=round,
             block=block,
-            **CHARGE,
+            charge=Charge(**CHARGE),
             inputs=b'weights of %d' % number,
         )
         os.write(notes, _NOTE.pack(number))

@@ -16,7 +16,8 @@ stream written here, and come out of the library's own stream, through an anonym
 No bytes of another party ever reach a decompressor: they were parsed into residues before.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 import functools
 import os
 import struct
@@ -175,15 +176,22 @@ def refuse(function: Callable[..., Any], *arguments: Any) -> Any:
         raise CryptoError(f'the encryption library refused: {error}') from error
 
 
-def load_stream(target: Any, context: Any, stream: bytes) -> None:
-    """Let an object of the library read a stream."""
+@contextmanager
+def _memory_file() -> Iterator[tuple[int, str]]:
+    """Yield the descriptor and the path of an anonymous file in memory."""
     descriptor = os.memfd_create('fdrl_ros', os.MFD_CLOEXEC)
     try:
-        with open(descriptor, 'wb', closefd=False) as file:
-            file.write(stream)
-        refuse(target.load, context, f'/proc/self/fd/{descriptor}')
+        yield descriptor, f'/proc/self/fd/{descriptor}'
     finally:
         os.close(descriptor)
+
+
+def load_stream(target: Any, context: Any, stream: bytes) -> None:
+    """Let an object of the library read a stream."""
+    with _memory_file() as (descriptor, path):
+        with open(descriptor, 'wb', closefd=False) as file:
+            file.write(stream)
+        refuse(target.load, context, path)
 
 
 def read_residues(source: Any, shape: tuple[int, ...]) -> Residues:
@@ -197,12 +205,9 @@ def read_residues(source: Any, shape: tuple[int, ...]) -> Residues:
 
 def _stream(source: Any) -> bytes:
     """Serialise an object by the library."""
-    descriptor = os.memfd_create('fdrl_ros', os.MFD_CLOEXEC)
-    try:
-        refuse(source.save, f'/proc/self/fd/{descriptor}')
+    with _memory_file() as (descriptor, path):
+        refuse(source.save, path)
         return os.pread(descriptor, os.fstat(descriptor).st_size, 0)
-    finally:
-        os.close(descriptor)
 
 
 @functools.cache

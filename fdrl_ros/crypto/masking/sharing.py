@@ -77,10 +77,7 @@ def positions(members: Collection[str]) -> dict[str, int]:
     """
     numbered = {name: place for place, name in enumerate(sorted(members), 1)}
     if len(numbered) != len(members) or not 1 <= len(members) <= MOST_MEMBERS:
-        raise ShareError(
-            f'{len(members)} members, {len(numbered)} of different names: expected 1 to '
-            f'{MOST_MEMBERS}, all different'
-        )
+        raise ShareError(f'{len(members)} members: expected 1 to {MOST_MEMBERS}, all different')
     return numbered
 
 
@@ -212,21 +209,6 @@ class Recovery:
             f'{len(values)} shares do not agree: '
             + (f'wrong are those of {named}' if wrong else 'whose is wrong cannot be told'),
         )
-
-
-def recover(
-    shares: Collection[tuple[str, bytes]], threshold: int, members: Collection[str]
-) -> bytes:
-    """
-    Restore one secret from shares; for several secrets make one :class:`Recovery`.
-
-    :param shares: (holder, share), at least t of them; surplus ones are checked.
-    :param threshold: t.
-    :param members: all members among whom the secret was shared.
-    :returns: 32 bytes.
-    :raises ShareError: as :class:`Recovery` and :meth:`Recovery.recover`.
-    """
-    return Recovery(threshold, members, [holder for holder, _ in shares]).recover(dict(shares))
 
 
 def _check_threshold(threshold: int, members: int) -> None:

@@ -192,7 +192,7 @@ def privacy_at(plan: Plan, epsilon: float, units: int) -> PrivacySettings:
         return replace(chosen, noise_multiplier=0.0, clip_norm=_UNCLIPPED, budget=math.inf)
     rate = chosen.batch / units
     sigma = noise_multiplier_for(
-        epsilon=epsilon, delta=chosen.delta, q=rate, steps=steps_of(plan, units)
+        epsilon=epsilon, delta=chosen.delta, phases=[(rate, steps_of(plan, units))]
     )
     return replace(chosen, noise_multiplier=sigma, budget=epsilon)
 

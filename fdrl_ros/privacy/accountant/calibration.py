@@ -17,29 +17,26 @@ def noise_multiplier_for(
     *,
     epsilon: float,
     delta: float,
-    q: float | None = None,
-    steps: int | None = None,
+    phases: Iterable[tuple[float, int]],
     group: int = 1,
-    phases: Iterable[tuple[float, int]] | None = None,
 ) -> float:
     """
     Return a noise multiplier whose epsilon is at most the given one and at least 99.9 % of it.
 
     The search uses :func:`epsilon_pld` and ends on the safe side. Where epsilon jumps over the
-    target (tiny noise gets no amplification), the result lies behind the jump. Growing data are
-    given as phases, with the sampling probability of each.
+    target (tiny noise gets no amplification), the result lies behind the jump.
 
     :param epsilon: target, > 0; infinity gives 0.
-    :param q: sampling probability, in (0, 1].
-    :param steps: number of steps at q.
+    :param phases: pairs of sampling probability, in (0, 1], and number of steps: one, or several
+        for growing data.
     :param group: the most records that one privacy unit owns, see :class:`Charge`.
-    :param phases: pairs of sampling probability and number of steps, in place of q and steps.
     :raises PrivacyError: if no noise multiplier up to 1e6 reaches the target, or on parameters
-        that are not valid or missing.
+        that are not valid.
     """
     if not (isinstance(epsilon, int | float) and epsilon > 0.0):
         raise PrivacyError(f'epsilon = {epsilon!r}: expected above 0')
-    plan = _plan(q, steps, phases)
+    plan = list(phases)
+    PrivacyError.unless(plan, 'no phases: expected pairs of sampling probability and steps')
 
     def excess(log_sigma: float, of: list[tuple[float, int]] = plan) -> float:
         """Return the logarithm of spent epsilon over the target."""
@@ -55,21 +52,6 @@ def noise_multiplier_for(
     if len(few) < len(plan):
         found = _root(excess, found)
     return math.exp(found)
-
-
-def _plan(
-    q: float | None, steps: int | None, phases: Iterable[tuple[float, int]] | None
-) -> list[tuple[float, int]]:
-    if phases is None and q is not None and steps is not None:
-        return [(q, steps)]
-    if phases is not None and q is None and steps is None:
-        plan = list(phases)
-        if plan and all(isinstance(each, tuple) and len(each) == 2 for each in plan):
-            return plan
-    raise PrivacyError(
-        'a plan needs q and steps, or phases as pairs of them: '
-        f'q = {q!r}, steps = {steps!r}, phases = {phases!r}'
-    )
 
 
 def _few(plan: list[tuple[float, int]]) -> list[tuple[float, int]]:

@@ -88,11 +88,8 @@ class Ledger(Closing):
         *,
         round: int,
         block: int,
-        noise_multiplier: float,
-        sampling_probability: float,
-        steps: int,
+        charge: Charge,
         inputs: bytes,
-        group: int = 1,
     ) -> Entry:
         """
         Charge one block of steps, durably, before any of its noise is drawn.
@@ -103,23 +100,17 @@ class Ledger(Closing):
         :param block: number of the block within the round.
         :param inputs: everything that the outcome depends on, or its digest: global weights, own
             records, settings, and the noise key's fingerprint. Only its hash is stored.
-        :param group: the most records that one unit owns, see :class:`Charge`.
         :returns: the entry; it permits drawing the noise of the block.
         :raises BudgetExceededError: if the charge would exceed the budget; nothing is written.
         :raises PrivacyError: if this block was reserved for other parameters or inputs.
         :raises LedgerError: if the entry cannot be written; the ledger is then closed.
         """
-        if not inputs:
-            raise PrivacyError('a reservation needs the inputs that it is made for')
-        if steps < 1:
-            raise PrivacyError(f'{steps!r} steps: a block has at least 1')
+        PrivacyError.unless(inputs, 'a reservation needs the inputs that it is made for')
+        PrivacyError.unless(charge.steps >= 1, f'{charge.steps!r} steps: expected 1 or more')
         round, block = _whole('round', round), _whole('block', block)
-        charge = Charge(
-            float(noise_multiplier),
-            float(sampling_probability),
-            _whole('steps', steps),
-            _whole('group', group),
-        )
+        sigma, q, steps, group = charge
+        steps, group = _whole('steps', steps), _whole('group', group)
+        charge = Charge(float(sigma), float(q), steps, group)
         with self._lock:
             self._require_in_place()
             entry = self._chain.next(round, block, charge, inputs)

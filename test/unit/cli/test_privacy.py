@@ -28,7 +28,7 @@ from fdrl_ros.federation.protocol.message import Envelope, MaskedUpdate
 from fdrl_ros.federation.protocol.store import FORMAT_ROW, Store
 from fdrl_ros.learner.checkpoint import Checkpoint
 from fdrl_ros.learner.learner import TrainingResult
-from fdrl_ros.privacy.accountant.accountant import epsilon_pld, epsilon_rdp
+from fdrl_ros.privacy.accountant.accountant import Charge, epsilon_pld, epsilon_rdp
 from fdrl_ros.privacy.ledger.chain import Chain, Entry
 from fdrl_ros.privacy.ledger.file import image
 from fdrl_ros.privacy.ledger.ledger import Ledger
@@ -37,7 +37,7 @@ import pytest
 from support.small_run import TINY_PLAN
 
 PLAN = Plan().changed({**TINY_PLAN, 'federation': {}, 'learner': {'hidden': 8, 'epochs': 2}})
-BLOCK = {'noise_multiplier': 2.0, 'sampling_probability': 0.5, 'steps': 2}
+CHARGE = Charge(2.0, 0.5, 2)
 NAME = 'hospital_1'
 SERVERS = ('aggregator', 'key_authority')
 
@@ -52,7 +52,7 @@ def spend(layout, name, round, *servers):
     with open_ledger(directory, name, PLAN) as ledger:
         noise_source(directory, name, PLAN)
         for block in (0, 1):
-            ledger.reserve(round=round, block=block, inputs=b'weights', **BLOCK)
+            ledger.reserve(round=round, block=block, charge=CHARGE, inputs=b'weights')
         ledgers = (*ledger.head(), *ledger.head_before(round), ledger.links())
     weights = np.zeros(PLAN.shape.n_parameters, np.float32)
     store = Store(layout.state(name))
@@ -143,7 +143,7 @@ def test_show_prints_json(layout, ledger):
 def test_steps_without_noise_are_shown_as_infinite(tmp_path):
     path = tmp_path / 'ledger'
     with Ledger.open(path, hospital=NAME, unit='patient', delta=1e-5, budget=math.inf) as ledger:
-        ledger.reserve(round=1, block=0, inputs=b'x', **(BLOCK | {'noise_multiplier': 0.0}))
+        ledger.reserve(round=1, block=0, charge=Charge(0.0, 0.5, 2), inputs=b'x')
     shown = fdrl('show', path).output
     assert 'epsilon infinite' in shown and 'no budget' in shown
     (found,) = json.loads(fdrl('show', '--json', path).output)['ledgers']
@@ -156,14 +156,14 @@ def test_a_ledger_is_read_while_it_is_written_and_not_touched(layout, ledger):
 
     folder = layout.party(NAME)
     with open_ledger(folder, NAME, PLAN) as opened:
-        opened.reserve(round=3, block=0, inputs=b'weights', **BLOCK)
+        opened.reserve(round=3, block=0, charge=CHARGE, inputs=b'weights')
         before = state()
         for path in (ledger, layout.directory):
             assert 'in use' in fdrl('show', path).output
             result = fdrl('verify', path)
             assert result.exit_code == 0 and '5 blocks, whole, in use' in result.output
         assert state() == before
-        opened.reserve(round=3, block=1, inputs=b'weights', **BLOCK)
+        opened.reserve(round=3, block=1, charge=CHARGE, inputs=b'weights')
     assert 'in use' not in fdrl('show', ledger).output
     assert fdrl('verify', ledger).exit_code == 0
 
@@ -333,7 +333,7 @@ def test_blocks_that_nobody_else_heard_of_are_remembered_by_the_checkpoint(layou
     shutil.copy(ledger, ledger.with_name('after_round_2'))
     numbers = np.zeros(3)
     with open_ledger(layout.party(NAME), NAME, PLAN) as opened:
-        opened.reserve(round=3, block=0, inputs=b'weights', **BLOCK)
+        opened.reserve(round=3, block=0, charge=CHARGE, inputs=b'weights')
         state = Checkpoint(3, b'start', 0, 0, numbers, numbers, numbers, numbers)
         state.save(ledger.with_name(CHECKPOINT), opened)
     assert 'its checkpoint (5)' in fdrl('verify', layout.directory).output

@@ -6,6 +6,7 @@ from dataclasses import replace
 import math
 
 from fdrl_ros.crypto.he.bfv import BfvScheme, CANDIDATES, check_sums, checks_for
+from fdrl_ros.crypto.he.ckks import CKKS_CANDIDATES
 from fdrl_ros.crypto.he.parameters import coefficient_primes, is_prime, plain_prime, SECURITY_128
 from fdrl_ros.errors import CryptoError
 from hypothesis import given, settings, strategies
@@ -31,7 +32,7 @@ def test_plain_prime_is_the_smallest_that_batches():
     assert plain_prime(40961, 4096) == 40961
 
 
-@pytest.mark.parametrize(('degree', 'sizes'), CANDIDATES)
+@pytest.mark.parametrize(('degree', 'sizes'), [*CANDIDATES, *CKKS_CANDIDATES])
 def test_coefficient_primes_are_those_that_seal_takes(degree, sizes):
     primes = coefficient_primes(sizes, degree)
     assert primes == tuple(p.value() for p in seal.CoeffModulus.Create(degree, list(sizes)))

@@ -99,12 +99,6 @@ def test_key_of_somebody_else_is_refused():
         unseal(SEALED, 'identity of root', PASSPHRASE, 'x')
 
 
-def test_two_files_of_one_key_have_nothing_in_common():
-    again = seal(KEY, HOLDS, ABOUT, PASSPHRASE)
-    assert header(again)['seal']['nonce'] != header(SEALED)['seal']['nonce']
-    assert again[-100:] != SEALED[-100:]
-
-
 def test_one_party_pays_for_scrypt_once(monkeypatch):
     costs, scrypt = [], sealed_key.Scrypt
 

@@ -2,19 +2,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Shamir's shares: any t restore the secret, t - 1 tell nothing, and a lie among them shows."""
 
-from collections import Counter
-from itertools import combinations, product
+from itertools import combinations
 from math import prod
 from random import Random
 
-from fdrl_ros.crypto.masking import sharing
 from fdrl_ros.crypto.masking.sharing import (
     DuplicateShareError,
     InconsistentSharesError,
     MalformedShareError,
     positions,
     PRIME,
-    recover,
     Recovery,
     share,
     SHARE_BYTES,
@@ -36,6 +33,12 @@ def drawn(seed, threshold):
     """Return coefficients from a fixed generator: these are tests."""
     generator = Random(seed)
     return [generator.randrange(PRIME) for _ in range(threshold - 1)]
+
+
+def recover(shares, threshold, members):
+    """Restore one secret from pairs of holder and share."""
+    shares = list(shares)
+    return Recovery(threshold, members, [holder for holder, _ in shares]).recover(dict(shares))
 
 
 def dealt(threshold=7, members=NAMES, secret=SECRET, seed=1):
@@ -96,15 +99,6 @@ def test_any_shares_of_at_least_the_threshold_restore_the_secret(data):
     assert recover([(name, shares[name]) for name in holders], threshold, members) == secret
 
 
-def test_places_follow_the_sorted_names_whatever_the_order():
-    assert positions(['c', 'a', 'b']) == {'a': 1, 'b': 2, 'c': 3}
-    assert dealt(members=NAMES[::-1]) == dealt()
-    # The same shares counted along another list restore another value.
-    shares = list(dealt(members=NAMES[:9]).items())[2:]
-    assert recover(shares, 7, NAMES[:9]) == SECRET
-    assert recover(shares, 7, ['another', *NAMES[:9]]) != SECRET
-
-
 @settings(max_examples=15, deadline=None)
 @given(
     strategies.binary(min_size=32, max_size=32),
@@ -122,17 +116,6 @@ def test_fewer_shares_fit_every_secret_equally(other, coefficients, seen):
     assert explained[0] == points[0][1]
     world = share(other, 4, members, explained[1:])
     assert all(world[members[place]] == shares[members[place]] for place in seen)
-
-
-def test_fewer_shares_of_each_secret_come_equally_often(monkeypatch):
-    # The whole of a small field: over all coefficients, t - 1 holders see each pair once.
-    monkeypatch.setattr(sharing, 'PRIME', 7)
-    for secret, holders in product(range(7), combinations('abcde', 2)):
-        seen = Counter()
-        for coefficients in product(range(7), repeat=2):
-            shares = share(secret.to_bytes(32, 'big'), 3, 'abcde', coefficients)
-            seen[tuple(shares[name] for name in holders)] += 1
-        assert len(seen) == 49 and set(seen.values()) == {1}
 
 
 @pytest.mark.parametrize('wrong', [[0], [9], [4, 7], [0, 5, 9]])
@@ -202,37 +185,6 @@ def test_liars_who_are_too_many_cannot_point_at_another(threshold, syndromes):
     with pytest.raises(InconsistentSharesError) as caught:
         recover(shares_with(syndromes, threshold).items(), threshold, NAMES)
     assert caught.value.holders == ()
-
-
-def test_honest_holders_are_not_blamed_for_the_smallest_change():
-    for place, name in enumerate(NAMES):
-        shares = dealt()
-        shares[name] = (int.from_bytes(shares[name], 'big') ^ 1).to_bytes(SHARE_BYTES, 'big')
-        with pytest.raises(InconsistentSharesError, match=f'of {name}$') as caught:
-            recover(shares.items(), 7, NAMES)
-        assert caught.value.holders == (name,), place
-
-
-def test_one_set_of_weights_serves_many_secrets():
-    recovery = Recovery(7, NAMES, NAMES[1:9])
-    for seed in range(20):
-        secret = Random(seed).randbytes(32)
-        shares = dealt(secret=secret, seed=seed)
-        assert recovery.recover({name: shares[name] for name in recovery.holders}) == secret
-    with pytest.raises(ShareError):
-        recovery.recover(shares)
-
-
-def test_hundreds_of_holders_restore_too():
-    members = [f'member_{number}' for number in range(300)]
-    shares = dealt(threshold=201, members=members)
-    recovery = Recovery(201, members, members[:250])
-    assert recovery.recover({name: shares[name] for name in recovery.holders}) == SECRET
-    liars = members[3:23]
-    wrong = {name: shares[members[0]] if name in liars else shares[name] for name in members[:250]}
-    with pytest.raises(InconsistentSharesError) as caught:
-        recovery.recover(wrong)
-    assert set(caught.value.holders) == set(liars)
 
 
 def test_too_few_shares_are_refused():

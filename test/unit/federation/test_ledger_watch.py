@@ -10,6 +10,7 @@ from fdrl_ros.errors import LedgerHeadError, StoreError
 from fdrl_ros.federation.protocol.ledger_watch import heads_seen, LedgerWatch
 from fdrl_ros.federation.protocol.message import Envelope, MaskedUpdate
 from fdrl_ros.federation.protocol.store import Store
+from fdrl_ros.privacy.accountant.accountant import Charge
 from fdrl_ros.privacy.ledger.chain import DIGEST, Head, MOST_LINKS
 from fdrl_ros.privacy.ledger.ledger import Ledger
 from hypothesis import given, settings, strategies
@@ -214,9 +215,7 @@ def train(path, rounds, weights):
                 ledger.reserve(
                     round=round,
                     block=block,
-                    noise_multiplier=2.0,
-                    sampling_probability=0.128,
-                    steps=20,
+                    charge=Charge(2.0, 0.128, 20),
                     inputs=weights,
                 )
         return sent(ledger, round)

@@ -13,6 +13,7 @@ from fdrl_ros.errors import BudgetExceededError
 from fdrl_ros.learner.online import OnlineSettings, OnlineTrainer
 from fdrl_ros.learner.settings import LearnerSettings, PrivacySettings
 from fdrl_ros.learner.trainer import Trainer, TrainingSetup
+from fdrl_ros.privacy.accountant.accountant import Charge
 from fdrl_ros.privacy.ledger.ledger import Ledger
 import pytest
 from support.small_hospital import Draws, ledger_of, PRIVACY, RecordedNoise, records, SHAPE, START
@@ -137,10 +138,7 @@ def test_a_reservation_is_synced_with_the_end_of_its_journal(tmp_path, monkeypat
     ledger.reserve(
         round=1,
         block=0,
-        noise_multiplier=2.0,
-        sampling_probability=0.5,
-        steps=2,
-        group=1,
+        charge=Charge(2.0, 0.5, 2),
         inputs=bytes(32),
     )
     assert statements[0].startswith('BEGIN') and statements[-1] == 'COMMIT'

@@ -85,12 +85,6 @@ def test_epsilons_agree_with_published_ones(q, sigma, steps, rdp, pld):
     assert pld < epsilon_rdp([charge], DELTA) < 1.005 * rdp
 
 
-def test_large_q_keeps_the_orders_that_the_library_drops():
-    ours = epsilon_rdp([Charge(2.0, 0.64, 10_000)], DELTA)
-    assert ours < 1.03 * 660.9
-    assert ours < 0.63 * 1099.8
-
-
 @pytest.mark.parametrize('sigma', [0.5, 1.0, 3.0])
 @pytest.mark.parametrize('delta', [1e-2, 1e-5])
 def test_an_unsampled_release_costs_what_integration_says(sigma, delta):
@@ -138,18 +132,6 @@ def test_integrated_moments_agree_with_the_binomial_sum(sigma, q):
     integrated = renyi.integrated_log_moments(sigma, q, orders)
     exact = [binomial_log_moment(sigma, q, int(order)) for order in orders]
     assert integrated == pytest.approx(exact, rel=1e-9, abs=1e-12)
-
-
-def test_the_binomial_sum_is_the_one_written_out():
-    sigma, q, order = 1.5, 0.2, 7
-    total = sum(
-        math.comb(order, k)
-        * (1 - q) ** (order - k)
-        * q**k
-        * math.exp((k * k - k) / (2 * sigma**2))
-        for k in range(order + 1)
-    )
-    assert binomial_log_moment(sigma, q, order) == pytest.approx(math.log(total))
 
 
 @pytest.mark.parametrize('order', [1.05, 1.5, 2.5, 7.3])

@@ -19,7 +19,7 @@ GROWING = [(64.0 / (1000 + 100 * i), 20) for i in range(10)]
     [(8.0, 0.128, 300), (0.5, 0.01, 1), (1.0, 1.0, 50), (40.0, 0.64, 20), (300.0, 1.0, 1)],
 )
 def test_calibrated_noise_keeps_the_target_and_wastes_little(epsilon, q, steps):
-    sigma = noise_multiplier_for(epsilon=epsilon, delta=DELTA, q=q, steps=steps)
+    sigma = noise_multiplier_for(epsilon=epsilon, delta=DELTA, phases=[(q, steps)])
     assert 0.999 * epsilon <= epsilon_pld([Charge(sigma, q, steps)], DELTA) <= epsilon
     assert epsilon_pld([Charge(sigma * 0.995, q, steps)], DELTA) > epsilon
 
@@ -32,7 +32,7 @@ def test_calibrated_noise_keeps_the_target_and_wastes_little(epsilon, q, steps):
     strategies.sampled_from([1, 3, 40]),
 )
 def test_a_smaller_epsilon_and_a_larger_group_need_more_noise(epsilon, q, steps, group):
-    plan = {'delta': DELTA, 'q': q, 'steps': steps}
+    plan = {'delta': DELTA, 'phases': [(q, steps)]}
     sigma = noise_multiplier_for(epsilon=epsilon, group=group, **plan)
     assert epsilon_pld([Charge(sigma, q, steps, group)], DELTA) <= epsilon
     assert noise_multiplier_for(epsilon=0.95 * epsilon, group=group, **plan) > sigma
@@ -45,48 +45,43 @@ def test_noise_is_calibrated_to_data_that_grow():
     assert 0.999 * 2.0 <= spent <= 2.0
     steps = sum(count for _, count in GROWING)
     for (q, _), needs_more in ((GROWING[0], True), (GROWING[-1], False)):
-        alone = noise_multiplier_for(epsilon=2.0, delta=DELTA, q=q, steps=steps)
+        alone = noise_multiplier_for(epsilon=2.0, delta=DELTA, phases=[(q, steps)])
         assert (alone > sigma) == needs_more
 
 
 def test_equal_phases_are_one():
-    one = noise_multiplier_for(epsilon=3.0, delta=DELTA, q=0.1, steps=60)
+    one = noise_multiplier_for(epsilon=3.0, delta=DELTA, phases=[(0.1, 60)])
     assert noise_multiplier_for(epsilon=3.0, delta=DELTA, phases=[(0.1, 20)] * 3) == one
 
 
 def test_an_infinite_target_or_no_steps_need_no_noise():
-    assert noise_multiplier_for(epsilon=math.inf, delta=DELTA, q=0.1, steps=10) == 0.0
-    assert noise_multiplier_for(epsilon=1.0, delta=DELTA, q=0.1, steps=0) == 0.0
+    assert noise_multiplier_for(epsilon=math.inf, delta=DELTA, phases=[(0.1, 10)]) == 0.0
+    assert noise_multiplier_for(epsilon=1.0, delta=DELTA, phases=[(0.1, 0)]) == 0.0
 
 
 @pytest.mark.parametrize('target', [0.0, -1.0, math.nan, None, '8'])
 def test_an_epsilon_that_cannot_be_is_no_target(target):
     with pytest.raises(PrivacyError, match='epsilon'):
-        noise_multiplier_for(epsilon=target, delta=DELTA, q=0.1, steps=1)
+        noise_multiplier_for(epsilon=target, delta=DELTA, phases=[(0.1, 1)])
 
 
 @pytest.mark.parametrize(
     'plan',
     [
-        {},
-        {'q': 0.1},
-        {'steps': 5},
         {'phases': []},
-        {'phases': [(0.1,)]},
-        {'q': 0.1, 'steps': 5, 'phases': [(0.1, 5)]},
-        {'q': 1.5, 'steps': 5},
-        {'q': 0.1, 'steps': -5},
-        {'q': math.nan, 'steps': 5},
+        {'phases': [(1.5, 5)]},
+        {'phases': [(0.1, -5)]},
+        {'phases': [(math.nan, 5)]},
         {'phases': [(0.1, 5), (0.0, 5)]},
-        {'q': 0.1, 'steps': 5, 'group': 0},
-        {'q': 0.1, 'steps': 5, 'delta': 0.0},
+        {'group': 0},
+        {'delta': 0.0},
     ],
 )
 def test_a_plan_that_is_missing_or_cannot_be_is_refused(plan):
     with pytest.raises(PrivacyError):
-        noise_multiplier_for(**({'epsilon': 1.0, 'delta': DELTA} | plan))
+        noise_multiplier_for(**({'epsilon': 1.0, 'delta': DELTA, 'phases': [(0.1, 5)]} | plan))
 
 
 def test_a_target_out_of_reach_is_refused():
     with pytest.raises(PrivacyError, match='1e\\+06'):
-        noise_multiplier_for(epsilon=1e-9, delta=1e-10, q=1.0, steps=10**9)
+        noise_multiplier_for(epsilon=1e-9, delta=1e-10, phases=[(1.0, 10**9)])

