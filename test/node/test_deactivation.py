@@ -21,10 +21,10 @@ from fdrl_ros.selector.candidates.supervision import (
     SUPERVISION_FILE,
 )
 from fdrl_ros.srv import Supervise
-from node.test_managed_node import Process
 import pytest
 from rclpy.lifecycle import TransitionCallbackReturn
 from rclpy.task import Future
+from support.node_process import Process
 from support.operating_room import Room
 
 
