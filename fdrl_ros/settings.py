@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, fields
 import difflib
 import math
 import typing
-from typing import Any, Self
+from typing import Any, Self, TypedDict, Unpack
 
 from fdrl_ros.errors import SettingError
 
@@ -35,10 +35,10 @@ class Setting:
     type: SettingType
     default: Value
     description: str
-    unit: str
-    minimum: float | None
-    maximum: float | None
-    choices: tuple[Value, ...]
+    unit: str = ''
+    minimum: float | None = None
+    maximum: float | None = None
+    choices: tuple[Value, ...] = ()
 
     def expected(self) -> str:
         """Say in words what a value must be."""
@@ -82,31 +82,18 @@ class Setting:
         return checked
 
 
-def setting(
-    default: Value,
-    description: str,
-    *,
-    unit: str = '',
-    minimum: float | None = None,
-    maximum: float | None = None,
-    choices: tuple[Value, ...] = (),
-) -> Any:
-    """
-    Define a field of a :class:`Settings` dataclass.
+class Limits(TypedDict, total=False):
+    """Unit, SI or what is counted, for people; smallest, largest and the only values allowed."""
 
-    :param unit: SI unit or what is counted, for people.
-    :param minimum: smallest value allowed, inclusive.
-    :param maximum: largest value allowed, inclusive; math.inf allows infinity itself.
-    :param choices: the only values allowed, when given.
-    """
-    metadata = {
-        'description': description,
-        'unit': unit,
-        'minimum': minimum,
-        'maximum': maximum,
-        'choices': choices,
-    }
-    return field(default=default, metadata=metadata)
+    unit: str
+    minimum: float | None
+    maximum: float | None
+    choices: tuple[Value, ...]
+
+
+def setting(default: Value, description: str, **limits: Unpack[Limits]) -> Any:
+    """Define a field of :class:`Settings`; an infinite limit allows infinity itself."""
+    return field(default=default, metadata={'description': description, **limits})
 
 
 def within(

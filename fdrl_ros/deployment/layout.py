@@ -7,15 +7,7 @@ from functools import cached_property
 from pathlib import Path
 import time
 
-from fdrl_ros.crypto.keys.keystore import (
-    HE_FILE,
-    KEY_FILE,
-    load_identity,
-    load_passphrase,
-    load_root_public,
-    ROOT_FILE,
-    ROSTER_FILE,
-)
+from fdrl_ros.crypto.keys import keystore
 from fdrl_ros.crypto.keys.roster import remember_roster, Roster, ROSTER_MEMORY
 from fdrl_ros.crypto.keys.sealed_key import Passphrase
 from fdrl_ros.crypto.keys.signing import Identity
@@ -60,7 +52,7 @@ class Layout:
     @cached_property
     def passphrase(self) -> Passphrase | None:
         """The passphrase of the keys, read once; None where they are in clear."""
-        return load_passphrase(self.passphrase_file)
+        return keystore.load_passphrase(self.passphrase_file)
 
     @property
     def plan(self) -> Path:
@@ -97,7 +89,7 @@ class Layout:
     @property
     def he_key(self) -> Path:
         """The key authority's secret key of the homomorphic encryption."""
-        return self.keys / 'key_authority' / HE_FILE
+        return self.keys / 'key_authority' / keystore.HE_FILE
 
     def roster(self) -> Roster:
         """
@@ -106,7 +98,10 @@ class Layout:
         :raises RosterError: if the root did not sign it.
         """
         with reading(self.keys):
-            return Roster.load(self.keys / ROSTER_FILE, load_root_public(self.keys / ROOT_FILE))
+            return Roster.load(
+                self.keys / keystore.ROSTER_FILE,
+                keystore.load_root_public(self.keys / keystore.ROOT_FILE),
+            )
 
     def trusted_roster(self, name: str) -> Roster:
         """
@@ -132,8 +127,8 @@ class Layout:
         """
         with reading(self.keys):
             roster = self.trusted_roster(name)
-            member, path = roster.member(name), self.keys / name / KEY_FILE
-            identity = load_identity(path, name, passphrase=self.passphrase)
+            member, path = roster.member(name), self.keys / name / keystore.KEY_FILE
+            identity = keystore.load_identity(path, name, passphrase=self.passphrase)
         if identity.public != member.public:
             raise KeyFileError(
                 f'roster {roster.serial} holds another key of {name} than {path}: one of the two '

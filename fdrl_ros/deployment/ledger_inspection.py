@@ -8,13 +8,7 @@ import os
 from pathlib import Path
 
 from fdrl_ros.deployment.layout import Layout
-from fdrl_ros.deployment.parties.hospital import (
-    check_not_lost,
-    CHECKPOINT,
-    last_sent,
-    LEDGER,
-    ledger_owner,
-)
+from fdrl_ros.deployment.parties import hospital as hospitals
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.errors import FdrlError, LedgerError
 from fdrl_ros.federation.protocol.ledger_watch import heads_seen
@@ -70,15 +64,15 @@ def inspect_file(path: Path, seen: dict[str, Head], expected: Owner | None = Non
 
 def inspect_hospital(layout: Layout, name: str, plan: Plan) -> Inspection:
     """Read a hospital's ledger and compare it with all heads that parties here remember."""
-    path = layout.party(name) / LEDGER
+    path = layout.party(name) / hospitals.LEDGER
     # First what was seen, then the ledger: a hospital that trains meanwhile only adds to it.
     seen, uncompared = _seen(layout, name, plan)
     if os.path.lexists(path):
-        found = inspect_file(path, seen, ledger_owner(name, plan))
+        found = inspect_file(path, seen, hospitals.ledger_owner(name, plan))
         return replace(found, name=name, uncompared=uncompared)
     problems: tuple[str, ...] = ()
     try:
-        check_not_lost(layout.party(name), plan)
+        hospitals.check_not_lost(layout.party(name), plan)
     except FdrlError as error:
         problems = (str(error),)
     if not problems and seen and layout.state(name).exists():
@@ -91,8 +85,8 @@ def _seen(layout: Layout, name: str, plan: Plan) -> tuple[dict[str, Head], tuple
     """Return the heads of a hospital's ledger by who remembers them, and who cannot tell."""
     home = layout.party(name)
     witnesses: dict[str, Callable[[], Head | None]] = {
-        'its last update': lambda: last_sent(home),
-        'its checkpoint': lambda: head_noted(home / CHECKPOINT),
+        'its last update': lambda: hospitals.last_sent(home),
+        'its checkpoint': lambda: head_noted(home / hospitals.CHECKPOINT),
         'the aggregator': lambda: heads_seen(layout.state('aggregator')).get(name),
         'the key authority': lambda: heads_seen(layout.state('key_authority')).get(name),
     }

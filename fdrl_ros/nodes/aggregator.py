@@ -4,17 +4,7 @@
 
 from fdrl_ros.deployment.parties.aggregator import open_aggregator
 from fdrl_ros.federation.aggregator.aggregator import Aggregator
-from fdrl_ros.federation.protocol.message import (
-    DecryptRequest,
-    Delivery,
-    LedgerHeads,
-    Message,
-    Order,
-    Phase,
-    Relay,
-    RoundStatus,
-    Wanted,
-)
+from fdrl_ros.federation.protocol import message as protocol
 from fdrl_ros.federation.protocol.store import Store
 from fdrl_ros.nodes.common.diagnostics import Health, Level
 from fdrl_ros.nodes.parties.conversion import to_ros
@@ -28,28 +18,34 @@ class AggregatorNode(PartyNode):
 
     executable = 'aggregator'
     groups = ('rounds',)
-    sends = (RoundStatus, Delivery, LedgerHeads, Wanted, Relay)
+    sends = (
+        protocol.RoundStatus,
+        protocol.Delivery,
+        protocol.LedgerHeads,
+        protocol.Wanted,
+        protocol.Relay,
+    )
 
     def open(self) -> None:
         """Make the publishers and the key authority's client."""
         super().open()
-        self._request: DecryptRequest | None = None
+        self._request: protocol.DecryptRequest | None = None
         self._client = self.create_client(srv.Decrypt, f'{self.settings.federation}/decrypt')
         self.keep(lambda: self.destroy_client(self._client))
 
     def begin(self) -> None:
         """Offer to take orders."""
         super().begin()
-        self.serve(srv.Order, '~/order', Order)
+        self.serve(srv.Order, '~/order', protocol.Order)
         self.every(0.1, self._ask)
 
     def make_party(self, prepared: object, store: Store) -> Aggregator:
         """Put the aggregator together."""
         return open_aggregator(self.layout, self.plan(), store)
 
-    def send(self, message: Message) -> None:
+    def send(self, message: protocol.Message) -> None:
         """Publish, or ask the key authority."""
-        if isinstance(message, DecryptRequest):
+        if isinstance(message, protocol.DecryptRequest):
             self._request = message
             self._ask()
         else:
@@ -62,7 +58,7 @@ class AggregatorNode(PartyNode):
             return
         self._request = None
         party = self.party
-        if not isinstance(party, Aggregator) or party.phase is not Phase.SUM:
+        if not isinstance(party, Aggregator) or party.phase is not protocol.Phase.SUM:
             return
         future = self._client.call_async(to_ros(request, srv.Decrypt.Request()))
         future.add_done_callback(self._answered)

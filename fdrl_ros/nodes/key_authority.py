@@ -5,15 +5,7 @@
 from fdrl_ros.deployment.parties.key_authority import open_key_authority
 from fdrl_ros.deployment.policy_file import load_policy
 from fdrl_ros.federation.key_authority.key_authority import KeyAuthority
-from fdrl_ros.federation.protocol.message import (
-    DecryptRequest,
-    EncryptionKey,
-    GlobalPolicy,
-    LedgerHeads,
-    Order,
-    Verdict,
-    Wanted,
-)
+from fdrl_ros.federation.protocol import message as protocol
 from fdrl_ros.federation.protocol.store import Store
 from fdrl_ros.nodes.common.diagnostics import Health
 from fdrl_ros.nodes.parties.party_node import PartyNode
@@ -29,7 +21,13 @@ class KeyAuthorityNode(PartyNode):
 
     executable = 'key_authority'
     groups = ('encryption', 'validation', 'world')
-    sends = (EncryptionKey, GlobalPolicy, LedgerHeads, Verdict, Wanted)
+    sends = (
+        protocol.EncryptionKey,
+        protocol.GlobalPolicy,
+        protocol.LedgerHeads,
+        protocol.Verdict,
+        protocol.Wanted,
+    )
 
     def addressees(self) -> list[str]:
         """Return who relays updates."""
@@ -38,8 +36,8 @@ class KeyAuthorityNode(PartyNode):
     def begin(self) -> None:
         """Offer to decrypt, and to take orders; the policy or the verdict has a topic."""
         super().begin()
-        self.serve(srv.Decrypt, f'{self.settings.federation}/decrypt', DecryptRequest)
-        self.serve(srv.Order, '~/order', Order)
+        self.serve(srv.Decrypt, f'{self.settings.federation}/decrypt', protocol.DecryptRequest)
+        self.serve(srv.Order, '~/order', protocol.Order)
 
     def make_party(self, prepared: object, store: Store) -> KeyAuthority:
         """Put the key authority together."""

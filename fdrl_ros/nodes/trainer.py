@@ -13,27 +13,11 @@ import math
 import os
 from typing import Any
 
-from fdrl_ros.deployment.parties.hospital import (
-    LocalTraining,
-    open_hospital,
-    open_records,
-    open_training,
-)
+from fdrl_ros.deployment.parties import hospital as parties
 from fdrl_ros.errors import SettingError
 from fdrl_ros.federation.hospital.hospital import Hospital
 from fdrl_ros.federation.hospital.state import LocalUpdate
-from fdrl_ros.federation.protocol.message import (
-    Decline,
-    GlobalPolicy,
-    HospitalPolicy,
-    MaskedUpdate,
-    Message,
-    Objection,
-    Reveal,
-    RoundKey,
-    Settle,
-    Shares,
-)
+from fdrl_ros.federation.protocol import message as protocol
 from fdrl_ros.federation.protocol.party import Job, Party
 from fdrl_ros.federation.protocol.store import Store
 from fdrl_ros.learner.learner import TrainingProgress
@@ -63,7 +47,15 @@ class TrainerNode(PartyNode):
     executable = 'trainer'
     groups = ('learner', 'privacy', 'collection', 'world')
     own = TrainerSettings
-    sends = (RoundKey, Shares, MaskedUpdate, Settle, Reveal, Objection, Decline)
+    sends = (
+        protocol.RoundKey,
+        protocol.Shares,
+        protocol.MaskedUpdate,
+        protocol.Settle,
+        protocol.Reveal,
+        protocol.Objection,
+        protocol.Decline,
+    )
 
     def __init__(self, post: Post) -> None:
         self._stated = self._restored = False
@@ -91,41 +83,43 @@ class TrainerNode(PartyNode):
             self.keep(self._robots.close)
             self._robots.open(self.policies)
 
-    def prepare(self, report: Callable[[Any], None], stopped: Callable[[], bool]) -> LocalTraining:
+    def prepare(
+        self, report: Callable[[Any], None], stopped: Callable[[], bool]
+    ) -> parties.LocalTraining:
         """Collect records if there are none yet; open the ledger and verify it."""
         # Of this thread alone: what is said to the others does not wait.
         niceness = max(self.settings.niceness, os.getpriority(os.PRIO_PROCESS, 0))
         os.setpriority(os.PRIO_PROCESS, 0, niceness)
         plan = self.plan()
-        records = open_records(
+        records = parties.open_records(
             self.layout,
             self.member,
             plan,
             progress=lambda done, count: report((done, count)),
             stopped=stopped,
         )
-        return open_training(self.layout.party(self.member), self.member, plan, records)
+        return parties.open_training(self.layout.party(self.member), self.member, plan, records)
 
-    def make_party(self, prepared: LocalTraining, store: Store) -> Party:
+    def make_party(self, prepared: parties.LocalTraining, store: Store) -> Party:
         """Put the hospital together."""
         self.keep(prepared.close)
         self._training = prepared
         # What is spent is stated once both servers acknowledged the ledger.
         self._stated = self._restored = False
         self._say('waiting')
-        return open_hospital(self.layout, self.member, self.plan(), prepared, store)
+        return parties.open_hospital(self.layout, self.member, self.plan(), prepared, store)
 
-    def send(self, message: Message) -> None:
+    def send(self, message: protocol.Message) -> None:
         """Publish; a released policy goes to the robots too."""
-        if isinstance(message, HospitalPolicy):
+        if isinstance(message, protocol.HospitalPolicy):
             self._policy.publish(message, self.get_clock().now().to_msg())
             self._to_robots(message)
         else:
             super().send(message)
 
-    def accepted(self, message: Message) -> None:
+    def accepted(self, message: protocol.Message) -> None:
         """Hand a verified global policy on to the robots, and state what is spent once."""
-        if isinstance(message, GlobalPolicy):
+        if isinstance(message, protocol.GlobalPolicy):
             self._to_robots(message)
         hospital, ledger = self._hospital, self._training.ledger
         if hospital.restored != self._restored or (hospital.acknowledged and not self._stated):
@@ -139,7 +133,7 @@ class TrainerNode(PartyNode):
         assert isinstance(self.party, Hospital)
         return self.party
 
-    def _to_robots(self, message: Message) -> None:
+    def _to_robots(self, message: protocol.Message) -> None:
         if self._robots is not None:
             self._robots.publish(message, self.get_clock().now().to_msg())
 

@@ -13,14 +13,8 @@ from diagnostic_msgs.msg import DiagnosticArray
 from fdrl_ros.crypto.keys.roster import Roster
 from fdrl_ros.deployment.bringup import FEDERATION
 from fdrl_ros.errors import MessageError, ReplayError
+from fdrl_ros.federation.protocol import message as protocol
 from fdrl_ros.federation.protocol.channel import MessageVerifier
-from fdrl_ros.federation.protocol.message import (
-    GlobalPolicy,
-    HospitalPolicy,
-    MaskedUpdate,
-    Message,
-    RoundStatus,
-)
 from fdrl_ros.federation.protocol.party import worth_logging
 import fdrl_ros.msg as ros
 from fdrl_ros.nodes.common import qos
@@ -42,7 +36,7 @@ WAITING = 10000
 class Said:
     """A message of the protocol: RoundStatus, GlobalPolicy, HospitalPolicy or MaskedUpdate."""
 
-    message: Message
+    message: protocol.Message
 
 
 @dataclass(frozen=True)
@@ -135,14 +129,18 @@ class Watch(Closing):
         self._closing: list[Callable[[], None]] = []
         self._size = 4 * n_parameters
         federation = self._join(federation_domain)
-        for kind in (RoundStatus, GlobalPolicy, MaskedUpdate):
+        for kind in (protocol.RoundStatus, protocol.GlobalPolicy, protocol.MaskedUpdate):
             wire = WIRES[kind]
             self._hear_said(
                 federation, kind, f'{FEDERATION}/{wire.topic}', wire.type, wire.hearing
             )
         for name in (member.name for member in roster.hospitals):
             self._hear_said(
-                federation, HospitalPolicy, f'/{name}/policy', ros.HospitalPolicy, qos.HEARD
+                federation,
+                protocol.HospitalPolicy,
+                f'/{name}/policy',
+                ros.HospitalPolicy,
+                qos.HEARD,
             )
             self._hear_event(federation, f'/{name}/progress', ros.Progress, Progressed, qos.EVENT)
             self._hear_event(federation, f'/{name}/privacy', ros.Privacy, Spent, qos.HEARD)
@@ -212,7 +210,12 @@ class Watch(Closing):
             self._events.put_nowait(event)
 
     def _hear_said(
-        self, node: Node, kind: type[Message], topic: str, wire: type[Any], profile: QoSProfile
+        self,
+        node: Node,
+        kind: type[protocol.Message],
+        topic: str,
+        wire: type[Any],
+        profile: QoSProfile,
     ) -> None:
         """Hear a kind of message of the protocol; long weights on this very thread."""
 

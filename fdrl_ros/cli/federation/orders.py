@@ -12,13 +12,7 @@ import click
 from fdrl_ros.cli.federation.keys_shown import find_keys
 from fdrl_ros.cli.federation.passphrase import passphrase_option, told
 from fdrl_ros.cli.options import settings_options
-from fdrl_ros.crypto.keys.keystore import (
-    KEY_FILE,
-    load_identity,
-    load_root_public,
-    ROOT_FILE,
-    ROSTER_FILE,
-)
+from fdrl_ros.crypto.keys import keystore
 from fdrl_ros.crypto.keys.roster import remember_roster, Roster, ROSTER_MEMORY
 from fdrl_ros.crypto.keys.signing import Identity
 from fdrl_ros.crypto.keys.transaction import reading
@@ -136,9 +130,11 @@ def _credentials(keys: Path, name: str, passphrase_file: Path | None) -> tuple[I
     :raises KeyFileError: if the key is missing, damaged, or another than the roster's.
     """
     with reading(keys):
-        roster = Roster.load(keys / ROSTER_FILE, load_root_public(keys / ROOT_FILE))
+        roster = Roster.load(
+            keys / keystore.ROSTER_FILE, keystore.load_root_public(keys / keystore.ROOT_FILE)
+        )
         roster.check_time(time.time())
-        member, path = roster.member(name), keys / name / KEY_FILE
+        member, path = roster.member(name), keys / name / keystore.KEY_FILE
         if member.role != 'operator':
             raise RosterError(f'{name} is no operator in roster {roster.serial}: {member.role}')
         if not path.exists():
@@ -146,7 +142,7 @@ def _credentials(keys: Path, name: str, passphrase_file: Path | None) -> tuple[I
                 f'{path} is not there: orders are signed with the key of an operator; look for '
                 f'--directory and --name, or make one (`fdrl keys make`, `fdrl keys rotate`)'
             )
-        identity = load_identity(path, name, passphrase=told(passphrase_file, keys))
+        identity = keystore.load_identity(path, name, passphrase=told(passphrase_file, keys))
         if identity.public != member.public:
             raise KeyFileError(f'roster {roster.serial} holds another key of {name} than {path}')
         remember_roster(keys / name / ROSTER_MEMORY, roster)

@@ -3,7 +3,7 @@
 """A lifecycle node as this package wants it, and the process around it."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, ExitStack
+from contextlib import AbstractContextManager, contextmanager, ExitStack
 from dataclasses import asdict, dataclass
 import inspect
 import os
@@ -20,7 +20,7 @@ from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.errors import FdrlError, SettingError
 from fdrl_ros.nodes.common.diagnostics import Diagnostics, Health, Level
 from fdrl_ros.nodes.common.parameters import NodeParameters
-from fdrl_ros.runtime.worker_thread import Post, Worker
+from fdrl_ros.runtime.worker_thread import Post, Run, Worker
 from fdrl_ros.settings import setting, Settings
 import rclpy
 from rclpy._rclpy_pybind11 import RCLError
@@ -160,10 +160,14 @@ class ManagedNode(LifecycleNode):
         assert self._made is not None, 'outside of a transition'
         self._made.callback(undo)
 
-    @contextmanager
-    def later(self) -> Iterator[None]:
+    def later(self) -> AbstractContextManager[None]:
         """Make things while the node is active already; deactivation undoes them."""
-        self._made = self._active
+        return self._making(self._active)
+
+    @contextmanager
+    def _making(self, stack: ExitStack) -> Iterator[None]:
+        """Have what is made be undone with a stack."""
+        self._made = stack
         try:
             yield
         finally:
@@ -213,7 +217,7 @@ class ManagedNode(LifecycleNode):
 
     def submit(
         self,
-        run: Callable[[Callable[[Any], None], Callable[[], bool]], Any],
+        run: Run,
         done: Callable[[Any], None],
         reported: Callable[[Any], None] = lambda value: None,
     ) -> None:
@@ -231,16 +235,15 @@ class ManagedNode(LifecycleNode):
     def on_configure(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Read the parameters and open what is needed."""
         self.changeable = False
-        self._configured = self._made = ExitStack()
+        self._configured = ExitStack()
         try:
-            self.open()
+            with self._making(self._configured):
+                self.open()
         except Exception as error:
             self.note_fault(error)
             self._configured.close()
             self.changeable = True
             return TransitionCallbackReturn.FAILURE
-        finally:
-            self._made = None
         self.fault = None
         return super().on_configure(state)
 
@@ -248,18 +251,17 @@ class ManagedNode(LifecycleNode):
         """Start working."""
         self.fault = None
         super().on_activate(state)
-        self._active = self._made = ExitStack()
+        self._active = ExitStack()
         self.worker = Worker(self.get_name(), self.post)
         self._active.callback(self._stop_worker)
         try:
-            self.begin()
+            with self._making(self._active):
+                self.begin()
         except Exception as error:
             self.note_fault(error)
             self._active.close()
             super().on_deactivate(state)
             return TransitionCallbackReturn.FAILURE
-        finally:
-            self._made = None
         return _SUCCESS
 
     def on_deactivate(self, state: LifecycleState) -> TransitionCallbackReturn:
@@ -283,7 +285,6 @@ class ManagedNode(LifecycleNode):
         """Close everything after a transition that raised; the node is then unconfigured."""
         if self.fault is None:
             self.note_fault(FdrlError(f'the transition from {state.label} raised an error'))
-        self._made = None
         for stack in (self._active, self._configured):
             try:
                 stack.close()
