@@ -2,79 +2,79 @@
 # SPDX-License-Identifier: Apache-2.0
 """`fdrl train`: the whole federation in this process, without ROS."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
 from fdrl_ros.cli.group import SAME_RUN, stopping
-from fdrl_ros.cli.options import (
-    plan_from,
-    plan_option,
-    PlanCommand,
-    records_from,
-    records_option,
-)
+from fdrl_ros.cli.options import plan_from, plan_option, PlanCommand, records_from, records_option
 from fdrl_ros.cli.output import announce, console, show
 from fdrl_ros.cli.progress_bars import ProgressBars
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.own_records import place_records
+from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.prepare import check_plan
 from fdrl_ros.experiments.run_directory import RunDirectory
 from fdrl_ros.experiments.studies.experiment import run_experiment, run_training
 
 
-def directory_options(command: Any) -> Any:
-    """Add the flags that name a run's directory."""
-    command = click.option(
-        '--directory',
-        type=click.Path(path_type=Path),
-        help='The run to begin or to go on with; a new one below --runs unless given.',
-    )(command)
-    return click.option(
-        '--runs',
-        type=click.Path(path_type=Path),
-        default='runs',
-        show_default=True,
-        help='Where new runs are made, named by the time.',
-    )(command)
+def run_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the flags of :func:`begin_run`."""
+    for option in (
+        click.option(
+            '--directory',
+            type=click.Path(path_type=Path),
+            help='The run to begin or to go on with; a new one below --runs unless given.',
+        ),
+        click.option(
+            '--runs',
+            type=click.Path(path_type=Path),
+            default='runs',
+            show_default=True,
+            help='Where new runs are made, named by the time.',
+        ),
+        records_option,
+        plan_option,
+    ):
+        command = option(command)
+    return command
 
 
-def open_run(runs: Path, directory: Path | None) -> RunDirectory:
-    """Return the run that the flags ask for, made if it is missing."""
-    return RunDirectory.create(runs) if directory is None else RunDirectory.open(directory)
+def begin_run(
+    plan_file: str | None,
+    own_records: tuple[str, ...],
+    runs: Path,
+    directory: Path | None,
+    **flags: object,
+) -> tuple[RunDirectory, Plan]:
+    """Make or open the run that the flags ask for, and print what begins."""
+    layout = None if directory is None else Layout(directory / 'federation')
+    plan = plan_from(flags, plan_file, layout)
+    own = records_from(own_records, plan)
+    check_plan(plan, layout, own)
+    run = RunDirectory.create(runs) if directory is None else RunDirectory.open(directory)
+    place_records(run.layout, plan, own)
+    announce(run, plan)
+    return run, plan
 
 
 @click.command(cls=PlanCommand)
-@plan_option
-@records_option
-@directory_options
+@run_options
 @click.option(
     '--evaluate/--no-evaluate',
     'evaluated',
     default=True,
     help='Train each hospital alone too, and compare all policies on unseen patients.',
 )
-def train(
-    plan_file: str | None,
-    own_records: tuple[str, ...],
-    runs: Path,
-    directory: Path | None,
-    evaluated: bool,
-    **flags: Any,
-) -> None:
+def train(evaluated: bool, **flags: Any) -> None:
     """
     Train a federation in this process, without ROS.
 
     The parties, their keys, ledgers and encryption are those that run on ROS 2; only the
     messages stay in memory. Interrupted, it goes on when called with the same --directory.
     """
-    layout = None if directory is None else Layout(directory / 'federation')
-    plan = plan_from(flags, plan_file, layout)
-    own = records_from(own_records, plan)
-    check_plan(plan, layout, own)
-    run = open_run(runs, directory)
-    place_records(run.layout, plan, own)
-    announce(run, plan)
+    run, plan = begin_run(**flags)
     with stopping(SAME_RUN) as stopped, ProgressBars(console()) as bars:
         if not evaluated:
             run_training(run.path, plan, report=bars, stopped=stopped)

@@ -2,23 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """`fdrl run`: the main job over ROS 2, from nothing to the table."""
 
-from pathlib import Path
+from typing import Any
 
 import click
-from fdrl_ros.cli.experiments.train import directory_options, open_run
+from fdrl_ros.cli.experiments.train import begin_run, run_options
 from fdrl_ros.cli.group import SAME_RUN, stopping
-from fdrl_ros.cli.options import (
-    plan_from,
-    plan_option,
-    PlanCommand,
-    records_from,
-    records_option,
-)
-from fdrl_ros.cli.output import announce, console, show
+from fdrl_ros.cli.options import PlanCommand
+from fdrl_ros.cli.output import console, show
 from fdrl_ros.cli.progress_bars import ProgressBars
-from fdrl_ros.deployment.layout import Layout
-from fdrl_ros.deployment.own_records import place_records
-from fdrl_ros.deployment.prepare import check_plan
 from fdrl_ros.experiments.live import LiveFederation, missing_ros
 from fdrl_ros.experiments.reports.assessment import assess
 from fdrl_ros.experiments.studies.experiment import run_training
@@ -26,9 +17,7 @@ from fdrl_ros.experiments.training import train_all_alone
 
 
 @click.command(cls=PlanCommand)
-@plan_option
-@records_option
-@directory_options
+@run_options
 @click.option(
     '--operations',
     type=click.IntRange(min=0),
@@ -36,14 +25,7 @@ from fdrl_ros.experiments.training import train_all_alone
     show_default=True,
     help='Unseen patients that the robot operates on under the selector, in real time.',
 )
-def run(
-    plan_file: str | None,
-    own_records: tuple[str, ...],
-    runs: Path,
-    directory: Path | None,
-    operations: int,
-    **flags: object,
-) -> None:
+def run(operations: int, **flags: Any) -> None:
     """
     Run the whole system over ROS 2 and compare the policies.
 
@@ -53,13 +35,7 @@ def run(
     Interrupted, it goes on when called with the same --directory. Without ROS 2 the same parties
     run in this process, as with `fdrl train`.
     """
-    layout = None if directory is None else Layout(directory / 'federation')
-    plan = plan_from(flags, plan_file, layout)
-    own = records_from(own_records, plan)
-    check_plan(plan, layout, own)
-    chosen = open_run(runs, directory)
-    place_records(chosen.layout, plan, own)
-    announce(chosen, plan)
+    chosen, plan = begin_run(**flags)
     missing = missing_ros()
     out = console()
     if missing:
