@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
 
+from fdrl_ros.learner.learner import TrainingResult
 from fdrl_ros.learner.records.records import Records
 from fdrl_ros.learner.settings import PrivacySettings
+from fdrl_ros.learner.trainer import Trainer
 from fdrl_ros.policy import NetworkShape
 from fdrl_ros.privacy.ledger.ledger import Ledger
 from fdrl_ros.privacy.noise import NoiseSource
@@ -37,18 +39,38 @@ class RecordedNoise(NoiseSource):
         return super().gaussian(purpose, round, step, size)
 
 
+def records_of(
+    lengths: Sequence[int], size: tuple[int, int] = (2, 2), first: int = 0, **changes: object
+) -> Records:
+    """
+    Return patients who walk at random, one after the other, each of so many transitions.
+
+    :param size: numbers in a state, and actions.
+    :param first: number of the first patient; others have other records.
+    :param changes: arrays in place of those.
+    """
+    rng, starts = np.random.default_rng(first), np.cumsum([0, *lengths])
+    path = rng.normal(size=(starts[-1] + 1, size[0]))
+    arrays = {
+        'states': path[:-1],
+        'actions': rng.integers(size[1], size=starts[-1]),
+        'rewards': rng.normal(size=starts[-1]),
+        'next_states': path[1:],
+        'terminals': rng.random(starts[-1]) < 0.2,
+        'starts': starts,
+        'patients': np.array([f'patient_{first + i}' for i in range(len(lengths))]),
+    }
+    return Records(**arrays | changes)
+
+
 def records(patients: int = 10, first: int = 0) -> Records:
-    rng = np.random.default_rng(first)
-    count = 3 * patients
-    return Records(
-        states=rng.normal(size=(count, 2)),
-        actions=rng.integers(2, size=count),
-        rewards=rng.normal(size=count),
-        next_states=rng.normal(size=(count, 2)),
-        terminals=np.zeros(count, bool),
-        starts=np.arange(patients + 1) * 3,
-        patients=np.array([f'patient_{first + i}' for i in range(patients)]),
-    )
+    """Return patients of three transitions, none of which is terminal."""
+    return records_of([3] * patients, first=first, terminals=np.zeros(3 * patients, bool))
+
+
+def trained(trainer: Trainer, weights: np.ndarray, round: int = 1) -> TrainingResult:
+    """Train a round, and tell nobody."""
+    return trainer.train(weights, round, report=lambda told: None, stopped=lambda: False)
 
 
 def joined(parts: Sequence[Records]) -> Records:

@@ -4,14 +4,23 @@
 
 from dataclasses import replace
 
-from fdrl_ros.errors import PrivacyError, RecordsError
+from fdrl_ros.errors import PrivacyError
 from fdrl_ros.learner.records.records import Records
 from fdrl_ros.learner.settings import LearnerSettings
 from fdrl_ros.learner.trainer import Trainer, TrainingSetup
 from fdrl_ros.policy import NetworkShape
 import numpy as np
 import pytest
-from support.small_hospital import Draws, ledger_of, PRIVACY, RecordedNoise, records, SHAPE, START
+from support.small_hospital import (
+    Draws,
+    ledger_of,
+    PRIVACY,
+    RecordedNoise,
+    records,
+    SHAPE,
+    START,
+    trained,
+)
 
 LEARNER = LearnerSettings(epochs=1, transitions_per_patient=2, replay='prioritised_poisson')
 NUMBERED = replace(
@@ -58,16 +67,15 @@ def set_up(
     home,
     told: Draws,
     *,
+    ledger,
     given=None,
     key='a',
     learner=LEARNER,
     privacy=PRIVACY,
     table=None,
     start=START,
-    ledger=None,
 ):
     """Return a learner whose draws are told of, and the weights that it begins with."""
-    ledger = ledger or ledger_of(home, 'a', privacy)
     source, place = RecordedNoise(key, told), home / 'a.state'
     made = Trainer(
         TrainingSetup(SHAPE, learner, privacy, ledger, source, table), given or records(), place
@@ -78,7 +86,7 @@ def set_up(
 def train(made: Trainer, start: np.ndarray, way: str) -> np.ndarray:
     if way == 'train_on':
         return made.train_on(None, start, 1, stopped=lambda: False).weights
-    return made.train(start, 1, report=lambda told: None, stopped=lambda: False).weights
+    return trained(made, start).weights
 
 
 @pytest.mark.parametrize('changes', CHANGES.values(), ids=CHANGES)
@@ -151,20 +159,3 @@ def test_other_weights_to_hold_on_to_are_refused_in_a_later_round_too(tmp_path):
         with pytest.raises(PrivacyError, match='inputs'):
             made.train_on(state, start + np.float32(1e-3), 2, stopped=lambda: False)
         assert told == []
-
-
-@pytest.mark.parametrize('value', [np.nan, np.inf, -np.inf])
-@pytest.mark.parametrize('name', ['states', 'rewards', 'next_states'])
-def test_numbers_that_are_not_finite_are_no_records(name, value):
-    array = getattr(records(), name).copy()
-    array.reshape(-1)[-1] = value
-    with pytest.raises(RecordsError, match=f'{name} of the records are not all finite'):
-        replace(records(), **{name: array})
-
-
-def test_a_negative_action_is_no_record():
-    """Indexed by it, a network would answer with its last action."""
-    actions = records().actions.copy()
-    actions[7] = -1
-    with pytest.raises(RecordsError, match='negative'):
-        replace(records(), actions=actions)

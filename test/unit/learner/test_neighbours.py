@@ -16,13 +16,13 @@ from fdrl_ros.learner.settings import LearnerSettings, PrivacySettings
 from fdrl_ros.learner.table import TableDqn
 from fdrl_ros.learner.trainer import Trainer, TrainingSetup
 from fdrl_ros.policy import NetworkShape
-from fdrl_ros.privacy.ledger.ledger import Ledger
 from fdrl_ros.privacy.noise import NoiseSource
 from fdrl_ros.runtime import kernels
 from hypothesis import example, given, settings, strategies
 import numpy as np
 import pytest
 from support.batches import batch_of
+from support.small_hospital import ledger_of, records_of
 
 SHAPE = NetworkShape(25, 15, (64, 64))
 LEARNER = LearnerSettings(replay='prioritised_poisson', transitions_per_patient=1, discount=0.9)
@@ -175,35 +175,20 @@ def test_a_table_s_units_are_the_same_in_any_company_too(seed, size, loss, conse
     np.testing.assert_allclose(total, apart, rtol=0, atol=1e-14)
 
 
-def records(patients):
-    """Return what a hospital has of so many patients, one transition of each."""
-    rng, starts = np.random.default_rng(1), np.arange(patients + 1)
-    batch = batch_of(rng, SHAPE, 81)
-    return Records(
-        states=batch.states[:patients],
-        actions=batch.actions[:patients],
-        rewards=batch.rewards[:patients],
-        next_states=batch.next_states[:patients],
-        terminals=np.zeros(patients, bool),
-        starts=starts,
-        patients=np.array([f'patient_{i}' for i in range(patients)]),
-    )
-
-
 @pytest.fixture
 def ledger(tmp_path):
-    with Ledger.open(
-        tmp_path / 'ledger.sqlite', hospital='a', unit='patient', delta=1e-3, budget=math.inf
-    ) as opened:
+    with ledger_of(tmp_path, 'a', PRIVACY) as opened:
         yield opened
 
 
 def trainer(ledger, patients, shape=SHAPE, privacy=PRIVACY):
-    """Return a learner that is asked for single steps, and so keeps no checkpoint."""
-    place = Path('no checkpoint')
-    return Trainer(
-        TrainingSetup(shape, LEARNER, privacy, ledger, SOURCE), records(patients), place
+    """Return a learner on the first of 81 patients; asked for single steps, it keeps nothing."""
+    whole = vars(records_of([1] * 81, (shape.states, shape.actions)))
+    given = Records(
+        **{name: each[: patients + (name == 'starts')] for name, each in whole.items()}
     )
+    place = Path('no checkpoint')
+    return Trainer(TrainingSetup(shape, LEARNER, privacy, ledger, SOURCE), given, place)
 
 
 def test_without_one_patient_the_priorities_of_the_others_are_the_same(ledger):

@@ -16,7 +16,16 @@ from fdrl_ros.learner.trainer import Trainer, TrainingSetup
 from fdrl_ros.privacy.accountant.accountant import Charge
 from fdrl_ros.privacy.ledger.ledger import Ledger
 import pytest
-from support.small_hospital import Draws, ledger_of, PRIVACY, RecordedNoise, records, SHAPE, START
+from support.small_hospital import (
+    Draws,
+    ledger_of,
+    PRIVACY,
+    RecordedNoise,
+    records,
+    SHAPE,
+    START,
+    trained,
+)
 
 LEARNER = LearnerSettings(epochs=3, transitions_per_patient=2, target_period=3)
 POOR = replace(PRIVACY, budget=0.01)
@@ -52,8 +61,7 @@ def run(way: str, home: Path, told: Draws, privacy: PrivacySettings = PRIVACY) -
             TrainingSetup(SHAPE, LEARNER, privacy, ledger, source), Collector(), ONLINE, home
         ).train(START)
     elif way == 'train':
-        alone = trainer_of(home, told, privacy=privacy)
-        alone.train(START, 1, report=lambda progress: None, stopped=lambda: False)
+        trained(trainer_of(home, told, privacy=privacy), START)
     else:
         alone, state = trainer_of(home, told, privacy=privacy), None
         for round in (1, 2, 3):

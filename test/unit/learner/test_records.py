@@ -50,6 +50,7 @@ def test_terminals_are_the_same_in_every_type(kind):
         ('rewards', ['a', 'b', 'c', 'd', 'e']),
         ('rewards', [[0.0], [1.0, 2.0], 0.0, 0.0, 0.0]),
         ('states', np.full((5, 1), np.nan)),
+        ('next_states', np.full((5, 1), -np.inf)),
         ('states', np.zeros(5)),
         ('starts', [0.0, 4.5]),
         ('patients', [7]),

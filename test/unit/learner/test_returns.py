@@ -1,21 +1,19 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""What a learner sums into a return, and whom and what each of its steps draws."""
+"""Whom and what each step of a learner draws."""
 
 from dataclasses import replace
 import math
 from pathlib import Path
 
 from fdrl_ros.learner.records.records import Records
-from fdrl_ros.learner.records.transitions import Transitions
 from fdrl_ros.learner.settings import LearnerSettings, PrivacySettings
 from fdrl_ros.learner.trainer import Trainer, TrainingSetup
 from fdrl_ros.policy import NetworkShape
-from fdrl_ros.privacy.ledger.ledger import Ledger
 from fdrl_ros.privacy.noise import NoiseSource
-from hypothesis import given, settings, strategies
 import numpy as np
 import pytest
+from support.small_hospital import ledger_of, records_of, trained
 
 SHAPE = NetworkShape(states=2, actions=2, hidden=(3,))
 # A network that values everything at 0, and learns too slowly for that to change.
@@ -50,36 +48,25 @@ def patients(rewards, length: int = 2) -> Records:
     """Make patients of some steps, each of which is its own episode and pays the same reward."""
     numbers = np.repeat(np.arange(len(rewards)), length)
     states = np.stack([numbers, np.arange(len(numbers))], axis=1)
-    return Records(
-        states=states.astype(np.float32),
+    return records_of(
+        [length] * len(rewards),
+        states=states,
         actions=np.zeros(len(numbers), np.int64),
-        rewards=np.asarray(rewards, np.float32)[numbers],
-        next_states=states.astype(np.float32),
+        rewards=np.asarray(rewards)[numbers],
+        next_states=states,
         terminals=np.ones(len(numbers), bool),
-        starts=np.arange(len(rewards) + 1) * length,
-        patients=np.array([f'patient_{i}' for i in range(len(rewards))]),
     )
 
 
-def noting(
-    home: Path, given: Records, steps: int, learner=PRIVATE_REPLAY, privacy=QUIET, name='a'
-) -> Noting:
-    ledger = Ledger.open(
-        home / f'{name}.sqlite',
-        hospital=name,
-        unit=privacy.unit,
-        delta=privacy.delta,
-        budget=privacy.budget,
-    )
-    source, place = NoiseSource.seeded(5), home / f'{name}.state'
-    setup = TrainingSetup(SHAPE, learner, privacy, ledger, source)
-    made = Noting(setup, given, place, steps)
+def noting(home: Path, given: Records, steps: int, learner=PRIVATE_REPLAY, name='a') -> Noting:
+    ledger, source = ledger_of(home, name, QUIET), NoiseSource.seeded(5)
+    made = Noting(TrainingSetup(SHAPE, learner, QUIET, ledger, source), given, home / name, steps)
     made.noted = []
     return made
 
 
 def train(made: Noting) -> Noting:
-    made.train(NOTHING, 1, report=lambda told: None, stopped=lambda: False)
+    trained(made, NOTHING)
     return made
 
 
@@ -88,49 +75,12 @@ def joined(made: Noting, patient: int) -> list[int]:
     return [step for _, step, who, _ in made.noted if patient in who]
 
 
-@settings(max_examples=80, deadline=None)
-@given(
-    lengths=strategies.lists(strategies.integers(1, 6), min_size=1, max_size=5),
-    n_step=strategies.integers(1, 7),
-    told=strategies.booleans(),
-    seed=strategies.integers(0, 2**20),
-)
-def test_no_return_reaches_across_a_patient_or_the_end_of_an_episode(lengths, n_step, told, seed):
-    """Every state is the same one, so that nothing but what is recorded tells them apart."""
-    rng = np.random.default_rng(seed)
-    count = sum(lengths)
-    terminals, ends = rng.random(count) < 0.3, rng.random(count) < 0.3
-    made = Records(
-        states=np.zeros((count, 1), np.float32),
-        actions=np.zeros(count, np.int64),
-        rewards=rng.normal(size=count).astype(np.float32),
-        next_states=np.zeros((count, 1), np.float32),
-        terminals=terminals,
-        starts=np.concatenate(([0], np.cumsum(lengths))),
-        patients=np.array([f'patient_{i}' for i in range(len(lengths))]),
-        ends=ends if told else None,
-    )
-    found = Transitions.from_records(made, discount=0.9, n_step=n_step)
-    for patient, length in enumerate(lengths):
-        start = made.starts[patient]
-        for at in range(start, start + length):
-            total, last = 0.0, at
-            for ahead in range(n_step):
-                last = at + ahead
-                total += 0.9**ahead * float(made.rewards[last])
-                if terminals[last] or (told and ends[last]) or last == start + length - 1:
-                    break
-            left = 0.0 if terminals[last] else 0.9 ** (last - at + 1)
-            assert found.rewards[at] == pytest.approx(total, abs=1e-5)
-            assert found.discounts[at] == pytest.approx(left, abs=1e-6)
-
-
 def test_each_step_of_each_round_draws_other_transitions(tmp_path):
     learner = replace(PRIVATE_REPLAY, replay='poisson', transitions_per_patient=5)
     long = patients([0.5, 0.5, 0.5], length=50)
     made = noting(tmp_path, long, steps=6, learner=learner)  # 3 of 3 join each
     for round in (1, 2, 3):
-        made.train(NOTHING, round, report=lambda told: None, stopped=lambda: False)
+        trained(made, NOTHING, round)
     drawn = {(who, tuple(row)) for *_, who, taken in made.noted for row, who in rows(taken)}
     # 5 of 50, 54 times: that two are the same is less likely than 1 in 100,000.
     assert len(made.noted) == 18 and len(drawn) == 54

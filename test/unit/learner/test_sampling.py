@@ -7,35 +7,23 @@ import math
 
 from fdrl_ros.errors import PrivacyError
 from fdrl_ros.learner.guarantee import Guarantee
-from fdrl_ros.learner.records.records import Records
 from fdrl_ros.learner.records.sampling import Replay
 from fdrl_ros.learner.settings import LearnerSettings, PrivacySettings
 from fdrl_ros.privacy.noise import NoiseSource
 import numpy as np
 import pytest
 from scipy import stats
+from support.small_hospital import records_of
 
 SOURCE = NoiseSource.seeded(5)
+RECORDS = records_of([3] * 40)
 PRIVACY = PrivacySettings(batch=8, noise_multiplier=2.0, delta=1e-3, budget=20.0)
 
 
 def scheme(name, n_units=40, batch=8, priorities=None, **settings):
     learner = LearnerSettings(replay=name, **settings)
-    made = guarantee(learner, records(n_units, 1), batch=batch, budget=math.inf)
+    made = guarantee(learner, records_of([1] * n_units), batch=batch, budget=math.inf)
     return Replay(made, learner, SOURCE, priorities)
-
-
-def records(patients=40, length=3):
-    count = patients * length
-    return Records(
-        states=np.zeros((count, 2), np.float32),
-        actions=np.zeros(count, np.int64),
-        rewards=np.zeros(count, np.float32),
-        next_states=np.zeros((count, 2), np.float32),
-        terminals=np.zeros(count, bool),
-        starts=np.arange(patients + 1) * length,
-        patients=np.arange(patients).astype(str),
-    )
 
 
 def shares(replay, steps=3000, n_units=40):
@@ -102,7 +90,7 @@ def test_priorities_follow_the_errors_and_go_on_from_a_checkpoint(name):
 
 def guarantee(learner=None, data=None, **privacy):
     return Guarantee.from_settings(
-        data or records(), learner or LearnerSettings(), replace(PRIVACY, **privacy)
+        data or RECORDS, learner or LearnerSettings(), replace(PRIVACY, **privacy)
     )
 
 
@@ -143,9 +131,14 @@ def test_returns_of_n_steps_make_a_transition_unit_a_group_of_n():
     assert made.charge(1).noise_multiplier == 1.0, 'records that change move a sum by 2 C'
     assert guarantee(unit='transition').charge(1).noise_multiplier == 2.0
     assert guarantee(LearnerSettings(n_step=4)).group == 1  # all of a patient is clipped as one
+    for n_step, frames, group in ((3, 1, 3), (1, 4, 4), (3, 4, 6)):
+        learner = LearnerSettings(n_step=n_step, frame_stack=frames)
+        assert guarantee(learner, unit='transition').group == group
 
 
-def test_delta_is_held_against_whom_epsilon_protects():
+def test_delta_and_batch_are_held_against_whom_epsilon_protects():
+    with pytest.raises(PrivacyError, match='40, all patients'):
+        guarantee(batch=41)
     with pytest.raises(PrivacyError, match='120 units'):
         guarantee(unit='transition', delta=1.0 / 120.0)
     guarantee(clipped='transition', most_transitions=5, delta=1.0 / 120.0)

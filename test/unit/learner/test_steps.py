@@ -14,7 +14,15 @@ from fdrl_ros.learner.trainer import Trainer, TrainingSetup
 from fdrl_ros.policy import NetworkShape
 import numpy as np
 import pytest
-from support.small_hospital import ledger_of, PRIVACY, RecordedNoise, records, SHAPE, START
+from support.small_hospital import (
+    ledger_of,
+    PRIVACY,
+    RecordedNoise,
+    records,
+    SHAPE,
+    START,
+    trained,
+)
 
 LEARNER = LearnerSettings(
     epochs=3, transitions_per_patient=2, target_period=3, learning_rate=0.05, proximal=0.3
@@ -66,13 +74,6 @@ def test_an_optimizer_takes_the_published_steps_and_goes_on_from_its_state(kind)
             optimizer = Optimizer(0.01, optimizer.moments.copy(), step + 1)
 
 
-def test_the_first_step_of_adam_is_the_learning_rate_against_the_slope():
-    """Without the correction of its bias it would be a tenth over the root of a thousandth."""
-    gradient = np.array([3.0, -0.02, 500.0])
-    found = Optimizer(0.004, fresh_moments('adam', 3)).step(gradient.copy())
-    np.testing.assert_allclose(found, -0.004 * np.sign(gradient), rtol=1e-5)
-
-
 def slow_round(made: Trainer, start: np.ndarray, round: int = 1) -> np.ndarray:
     """Run all steps of a round one by one on one hospital's private gradients."""
     learner, dqn = made.learner, made.dqn
@@ -112,7 +113,7 @@ def test_a_round_is_its_steps_written_out(tmp_path, changes):
             records(),
             tmp_path / 'a.state',
         )
-        found = made.train(START, 1, report=lambda told: None, stopped=lambda: False)
+        found = trained(made, START)
         assert made.steps_per_block == 2
         np.testing.assert_allclose(found.weights, slow_round(made, START), atol=1e-5)
         assert np.abs(found.weights - START).max() > 1e-2

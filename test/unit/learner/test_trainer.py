@@ -4,18 +4,23 @@
 
 from dataclasses import replace
 import math
-import os
 from pathlib import Path
 import signal
 import subprocess
 import sys
 
-from fdrl_ros.errors import BudgetExceededError, PrivacyError, RecordsError, TrainingStopped
+from fdrl_ros.errors import (
+    BudgetExceededError,
+    LedgerOwnerError,
+    PolicyError,
+    RecordsError,
+    TrainingStopped,
+)
 from fdrl_ros.learner.gradient import DoubleDqn
 from fdrl_ros.learner.network import Layered
 from fdrl_ros.learner.records.records import Records
 from fdrl_ros.learner.records.transitions import Transitions
-from fdrl_ros.learner.settings import LearnerSettings, PrivacySettings
+from fdrl_ros.learner.settings import LearnerSettings
 from fdrl_ros.learner.trainer import Trainer, TrainingSetup
 from fdrl_ros.policy import NetworkShape
 from fdrl_ros.privacy.accountant.accountant import epsilon_pld
@@ -24,54 +29,38 @@ from fdrl_ros.privacy.mechanism import poisson_sample
 from fdrl_ros.privacy.noise import NoiseSource
 import numpy as np
 import pytest
+from support.small_hospital import ledger_of, records_of, trained
+from support.small_hospital import PRIVACY as SMALL
 
 SHAPE = NetworkShape(states=4, actions=3, hidden=(6,))
 LEARNER = LearnerSettings(epochs=3, transitions_per_patient=4, target_period=3)
-PRIVACY = PrivacySettings(batch=8, noise_multiplier=2.0, delta=1e-3, budget=20.0, clip_norm=1.0)
+PRIVACY = replace(SMALL, batch=8, budget=20.0)
 START = SHAPE.draw(np.random.default_rng(0))
 APART = Layered(SHAPE, START)
+HERE = Path(__file__).parent
 WITHIN = PRIVACY.clip_norm * (1.0 - 2.0**-10)  # what clipping leaves room for
 
 
-def records(patients: int = 40, seed: int = 0) -> Records:
-    rng = np.random.default_rng(seed)
-    lengths = rng.integers(1, 9, size=patients)
-    count = int(lengths.sum())
-    return Records(
-        states=rng.normal(size=(count, 4)).astype(np.float32),
-        actions=rng.integers(3, size=count),
-        rewards=rng.normal(size=count).astype(np.float32),
-        next_states=rng.normal(size=(count, 4)).astype(np.float32),
-        terminals=rng.integers(2, size=count).astype(bool),
-        starts=np.concatenate(([0], np.cumsum(lengths))),
-        patients=np.array([f'patient_{i}' for i in range(patients)]),
-    )
+def records(**changes) -> Records:
+    return records_of(np.random.default_rng(0).integers(1, 9, size=40), (4, 3), **changes)
 
 
 class Ward:
     """A hospital's directory, with a trainer that can be taken down and set up again."""
 
-    def __init__(self, directory: Path, privacy=PRIVACY, learner=LEARNER, source=None) -> None:
+    def __init__(self, directory: Path, privacy=PRIVACY, learner=LEARNER) -> None:
+        directory.mkdir(exist_ok=True)
         self.directory, self.privacy, self.learner = directory, privacy, learner
-        self.source = source or NoiseSource.seeded(7)
         self.ledger: Ledger | None = None
         self.begin()
 
     def begin(self) -> None:
         if self.ledger:
             self.ledger.close()
-        self.ledger = Ledger.open(
-            self.directory / 'ledger.sqlite',
-            hospital='hospital_1',
-            unit=self.privacy.unit,
-            delta=self.privacy.delta,
-            budget=self.privacy.budget,
-        )
-        self.trainer = Trainer(
-            TrainingSetup(SHAPE, self.learner, self.privacy, self.ledger, self.source),
-            records(),
-            self.directory / 'checkpoint.npz',
-        )
+        self.ledger = ledger_of(self.directory, 'hospital_1', self.privacy)
+        source = NoiseSource.seeded(7)
+        setup = TrainingSetup(SHAPE, self.learner, self.privacy, self.ledger, source)
+        self.trainer = Trainer(setup, records(), self.directory / 'checkpoint')
 
     def gradient(self, step):
         replay = self.trainer.replay()
@@ -102,12 +91,21 @@ def test_same_round_asked_again_is_the_same_and_costs_nothing(tmp_path):
     assert again.epsilon == first.epsilon
 
 
-@pytest.mark.parametrize('stop_at', [0, 3, 5, 7, 14])
-def test_training_stopped_anywhere_goes_on_to_the_very_same_weights(tmp_path, stop_at):
-    (tmp_path / 'a').mkdir()
-    (tmp_path / 'b').mkdir()
-    undisturbed = Ward(tmp_path / 'a').train()
-    ward = Ward(tmp_path / 'b')
+@pytest.mark.parametrize(
+    'changes, stop_at',
+    [
+        *(({}, stop_at) for stop_at in (0, 3, 5, 7, 14)),
+        ({'optimizer': 'sgd', 'learning_rate': 0.1}, 8),
+        ({'n_step': 3, 'conservative': 0.5, 'loss': 'squared'}, 8),
+        ({'replay': 'prioritised'}, 8),
+        ({'replay': 'prioritised_poisson'}, 8),
+        ({'frozen_layers': 1}, 8),
+    ],
+)
+def test_training_stopped_anywhere_goes_on_to_the_very_same_weights(tmp_path, changes, stop_at):
+    settings = replace(PRIVACY, budget=math.inf), replace(LEARNER, **changes)
+    undisturbed = Ward(tmp_path / 'a', *settings).train()
+    ward = Ward(tmp_path / 'b', *settings)
     asked = iter(range(1000))
     with pytest.raises(TrainingStopped):
         ward.train(stopped=lambda: next(asked) >= stop_at)
@@ -115,12 +113,14 @@ def test_training_stopped_anywhere_goes_on_to_the_very_same_weights(tmp_path, st
     resumed = ward.train()
     np.testing.assert_array_equal(resumed.weights, undisturbed.weights)
     assert resumed.epsilon == undisturbed.epsilon
+    assert math.isinf(resumed.epsilon) == (changes.get('replay') == 'prioritised')
+    assert np.abs(resumed.weights - START).max() > 1e-3
 
 
 def test_damaged_checkpoint_is_trained_over_for_free(tmp_path):
     ward = Ward(tmp_path)
     first = ward.train()
-    (tmp_path / 'checkpoint.npz').write_bytes(b'no archive')
+    (tmp_path / 'checkpoint').write_bytes(b'no archive')
     ward.begin()
     again = ward.train()
     np.testing.assert_array_equal(first.weights, again.weights)
@@ -129,7 +129,7 @@ def test_damaged_checkpoint_is_trained_over_for_free(tmp_path):
 
 CHILD = """
 import os, signal, sys
-sys.path.insert(0, {test!r})
+sys.path[:0] = {test!r}
 from pathlib import Path
 import test_trainer
 from fdrl_ros.learner import trainer
@@ -150,10 +150,11 @@ test_trainer.Ward(Path({directory!r})).train()
 
 @pytest.mark.parametrize('where', ['reserve', 'checkpoint'])
 def test_kill_9_between_reserving_and_saving_charges_the_block_once(tmp_path, where):
-    (tmp_path / 'a').mkdir()
-    (tmp_path / 'b').mkdir()
     undisturbed = Ward(tmp_path / 'a').train()
-    code = CHILD.format(test=os.path.dirname(__file__), where=where, directory=str(tmp_path / 'b'))
+    (tmp_path / 'b').mkdir()
+    code = CHILD.format(
+        test=[str(HERE), str(HERE.parents[1])], where=where, directory=str(tmp_path / 'b')
+    )
     ended = subprocess.run([sys.executable, '-c', code], timeout=60, check=False)
     assert ended.returncode == -signal.SIGKILL
     ward = Ward(tmp_path / 'b')
@@ -161,13 +162,6 @@ def test_kill_9_between_reserving_and_saving_charges_the_block_once(tmp_path, wh
     resumed = ward.train()
     np.testing.assert_array_equal(resumed.weights, undisturbed.weights)
     assert resumed.epsilon == undisturbed.epsilon
-
-
-def test_other_weights_for_a_round_that_was_trained_are_refused(tmp_path):
-    ward = Ward(tmp_path)
-    ward.train()
-    with pytest.raises(PrivacyError, match='inputs'):
-        ward.train(weights=START + 1)
 
 
 def test_stops_before_the_budget_is_passed_and_refuses_a_round_up_front(tmp_path):
@@ -181,16 +175,6 @@ def test_stops_before_the_budget_is_passed_and_refuses_a_round_up_front(tmp_path
     with pytest.raises(BudgetExceededError):
         ward.train(round=2)
     assert ward.ledger.epsilon() <= one_round + 0.1
-
-
-def test_noise_of_another_key_for_a_round_that_was_begun_is_refused(tmp_path):
-    ward = Ward(tmp_path)
-    ward.train()
-    (tmp_path / 'checkpoint.npz').unlink()
-    ward.source = NoiseSource.seeded(8)
-    ward.begin()
-    with pytest.raises(PrivacyError, match='inputs'):
-        ward.train()
 
 
 def test_one_step_is_the_clipped_poisson_mean_plus_the_stated_noise(tmp_path):
@@ -220,64 +204,6 @@ def test_batch_noise_and_divisor_do_not_depend_on_who_came(tmp_path):
     empty = next(s for s in range(100_000) if not len(poisson_sample(40, 0.2, source, 1, s)))
     noise = source.gaussian('gradient', 1, empty, SHAPE.n_parameters)
     np.testing.assert_allclose(ward.gradient(step=empty), 2.0 / 8 * noise, atol=1e-6)
-
-
-def test_transition_unit_makes_every_transition_a_unit(tmp_path):
-    ward = Ward(tmp_path, privacy=replace(PRIVACY, unit='transition'))
-    assert ward.trainer.n_units == len(records().actions)
-
-
-@pytest.mark.parametrize('privacy', [replace(PRIVACY, batch=41), replace(PRIVACY, delta=0.1)])
-def test_settings_that_void_the_guarantee_are_refused(tmp_path, privacy):
-    with pytest.raises(PrivacyError):
-        Ward(tmp_path, privacy=privacy)
-
-
-@pytest.mark.parametrize(
-    'changes',
-    [
-        {'optimizer': 'sgd', 'learning_rate': 0.1},
-        {'n_step': 3, 'conservative': 0.5, 'loss': 'squared'},
-        {'replay': 'prioritised'},
-        {'replay': 'prioritised_poisson'},
-        {'frozen_layers': 1},
-    ],
-)
-def test_every_kind_of_learner_goes_on_to_the_very_same_weights(tmp_path, changes):
-    privacy = replace(PRIVACY, budget=math.inf)
-    learner = replace(LEARNER, **changes)
-    results = []
-    for name, stop_at in (('a', None), ('b', 8)):
-        (tmp_path / name).mkdir()
-        ward = Ward(tmp_path / name, learner=learner, privacy=privacy)
-        if stop_at:
-            asked = iter(range(1000))
-            with pytest.raises(TrainingStopped):
-                ward.train(stopped=lambda asked=asked: next(asked) >= 8)
-            ward.begin()
-        results.append(ward.train())
-    np.testing.assert_array_equal(results[0].weights, results[1].weights)
-    assert np.abs(results[0].weights - START).max() > 1e-3
-    assert math.isinf(results[0].epsilon) == (learner.replay == 'prioritised')
-
-
-def test_frozen_layers_stay_as_the_public_start_has_them(tmp_path):
-    learner = replace(LEARNER, frozen_layers=1)
-    result = Ward(tmp_path, learner=learner).train()
-    first = next(SHAPE.layers()).stop
-    np.testing.assert_array_equal(result.weights[:first], START[:first])
-    assert (result.weights[first:] != START[first:]).any()
-
-
-def test_proximal_term_pulls_towards_the_global_weights(tmp_path):
-    distances = []
-    for number, proximal in enumerate((0.0, 10.0)):
-        directory = tmp_path / str(number)
-        directory.mkdir()
-        learner = LearnerSettings(epochs=3, transitions_per_patient=4, proximal=proximal)
-        result = Ward(directory, learner=learner).train()
-        distances.append(np.linalg.norm(result.weights - START))
-    assert distances[1] < distances[0]
 
 
 def test_records_survive_the_file_and_damage_is_told(tmp_path):
@@ -312,12 +238,9 @@ def test_with_expected_transitions_every_transition_weighs_the_same(tmp_path):
     found = {}
     for expected in (0.0, 4.0):
         learner = replace(LEARNER, expected_transitions=expected)
-        directory = tmp_path / f'{expected:g}'
-        directory.mkdir()
-        ward = Ward(directory, learner=learner)
+        ward = Ward(tmp_path / f'{expected:g}', learner=learner)
         draw = ward.trainer.replay().draw(0, 0)
         found[expected] = ward.trainer.batch(draw, 0, 0)
-        ward.ledger.close()
     lengths = np.diff(records().starts)[draw.units]
     assert found[0.0].weights is None
     assert np.array_equal(found[4.0].weights, np.repeat(lengths[:, None] / 4.0, 4, axis=1))
@@ -338,3 +261,68 @@ def test_states_recorded_by_number_are_looked_up_in_a_public_table():
     by_value = Transitions.from_records(long, discount=0.9).at(index)
     assert np.array_equal(by_number.states, by_value.states)
     assert np.array_equal(by_number.next_states, by_value.next_states)
+
+
+FEW = replace(PRIVACY, batch=4)
+
+
+@pytest.fixture
+def ledger(tmp_path):
+    with ledger_of(tmp_path, 'a', FEW) as opened:
+        yield opened
+
+
+def trainer(ledger, given, *, shape=SHAPE, privacy=FEW, inputs=None):
+    source, place = NoiseSource.seeded(3), Path('no checkpoint')
+    return Trainer(TrainingSetup(shape, LEARNER, privacy, ledger, source, inputs), given, place)
+
+
+@pytest.mark.parametrize(
+    'changes', [{'unit': 'transition'}, {'delta': 1e-4}, {'budget': 1.0}, {'budget': 100.0}]
+)
+def test_a_ledger_that_counts_for_another_promise_is_refused(ledger, changes):
+    with pytest.raises(LedgerOwnerError, match=next(iter(changes))):
+        trainer(ledger, records(), privacy=replace(FEW, **changes))
+
+
+def test_records_that_the_network_does_not_take_are_refused(ledger):
+    with pytest.raises(RecordsError, match='action'):
+        trainer(ledger, records(actions=np.full(records().n_transitions, 3)))
+    with pytest.raises(RecordsError, match='5'):
+        trainer(ledger, records(), shape=NetworkShape(5, 3, (8,)))
+    with pytest.raises(RecordsError, match='turn the number of a state into 4'):
+        trainer(ledger, records(), inputs=np.ones((6, 4), np.float32))
+    for number in (-1.0, 6.0):
+        states, zeros = np.zeros((2, 60, 1))
+        states[7] = number
+        given = records_of([3] * 20, states=states, next_states=zeros)
+        with pytest.raises(RecordsError, match='beyond the 6 of the inputs'):
+            trainer(ledger, given, inputs=np.ones((6, 4), np.float32))
+
+
+@pytest.mark.parametrize(
+    'weights', [START[:-1], np.append(START, 0.0), START * np.nan, START[None]]
+)
+def test_weights_that_are_not_the_network_s_are_refused_and_cost_nothing(ledger, weights):
+    with pytest.raises(PolicyError):
+        trained(trainer(ledger, records()), weights)
+    assert ledger.epsilon() == 0.0
+
+
+def test_a_key_gives_every_ledger_noise_of_its_own(tmp_path):
+    """A ledger that was lost and begun anew must not release the old noise for new gradients."""
+
+    def released(name, given, source):
+        privacy = replace(FEW, noise_multiplier=20.0)
+        learner = LearnerSettings(epochs=1, transitions_per_patient=2, optimizer='sgd')
+        with ledger_of(tmp_path, name, privacy) as ledger:
+            setup = TrainingSetup(SHAPE, learner, privacy, ledger, source)
+            return trained(Trainer(setup, given, tmp_path / name, 1), START).weights - START
+
+    others = records(rewards=np.zeros(records().n_transitions))
+    source = NoiseSource.secure(tmp_path / 'noise.key')
+    one, two = released('a', records(), source), released('b', others, source)
+    assert abs(np.corrcoef(one, two)[0, 1]) < 0.5
+    seeded = NoiseSource.seeded(4)
+    one, two = released('c', records(), seeded), released('d', others, seeded)
+    assert np.corrcoef(one, two)[0, 1] > 0.9

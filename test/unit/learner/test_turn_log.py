@@ -7,30 +7,19 @@ import os
 
 from fdrl_ros.errors import RecordsError
 from fdrl_ros.learner.checkpoint import pack, unpack
-from fdrl_ros.learner.records.records import Records
 from fdrl_ros.learner.records.transitions import GrowingRecords, Transitions
 from fdrl_ros.learner.turns import TurnLog
 from hypothesis import given, settings, strategies
 import numpy as np
 import pytest
-from support.small_hospital import joined
+from support.small_hospital import joined, records_of
 
 BOUND = {'hospital': 'hospital_1', 'states': 3}
 
 
-def records(first, lengths, seed=0):
+def records(first, lengths):
     """Return patients, numbered from the first on, with so many transitions each."""
-    rng, count = np.random.default_rng([seed, first]), sum(lengths)
-    states = rng.normal(size=(count + 1, 3)).astype(np.float32)
-    return Records(
-        states=states[:-1],
-        actions=rng.integers(2, size=count),
-        rewards=rng.normal(size=count).astype(np.float32),
-        next_states=states[1:],
-        terminals=rng.random(count) < 0.2,
-        starts=np.concatenate(([0], np.cumsum(lengths))),
-        patients=np.array([f'patient_{i}' for i in range(first, first + len(lengths))]),
-    )
+    return records_of(lengths, (3, 2), first)
 
 
 def parts(lengths):
@@ -82,12 +71,8 @@ def test_a_patient_who_comes_twice_and_another_form_are_refused_and_change_nothi
     growing.add(records(0, [2, 3]), b'1')
     with pytest.raises(RecordsError, match='twice'):
         growing.add(records(1, [2]), b'2')
-    other = records(5, [2])
-    wide = {f.name: getattr(other, f.name) for f in fields(Records)}
-    for name in ('states', 'next_states'):
-        wide[name] = np.tile(wide[name], 2)
     with pytest.raises(RecordsError, match='states of new records are'):
-        growing.add(Records(**wide), b'2')
+        growing.add(records_of([2], (6, 2), 5), b'2')
     assert growing.n_patients == 2 and len(growing.transitions(None).states) == 5
 
 
