@@ -91,10 +91,7 @@ def hospital(folder: Path, number: int) -> Callable[[], None]:
         peers = keys(folder)
         del peers[secrets.name]
         masks = net_mask(
-            secrets,
-            peers,
-            count=scheme.ciphertexts * scheme.slots,
-            modulus=scheme.plain_modulus,
+            secrets, peers, count=scheme.ciphertexts * scheme.slots, modulus=scheme.plain_modulus
         ).reshape(-1, scheme.slots)
         source, size = NoiseSource.seeded(number), scheme.integers_per_ciphertext
 

@@ -127,10 +127,7 @@ class Attempt:
         secrets = self.secrets[name]
         peers = {each: public for each, public in self.publics.items() if each != name}
         return net_mask(
-            secrets,
-            peers,
-            count=scheme.ciphertexts * scheme.slots,
-            modulus=scheme.plain_modulus,
+            secrets, peers, count=scheme.ciphertexts * scheme.slots, modulus=scheme.plain_modulus
         ).reshape(scheme.ciphertexts, scheme.slots)
 
     def leftover_mask(self, scheme: AnyScheme) -> NDArray[np.int64]:

@@ -142,10 +142,7 @@ def _by_opacus(own: Any, optimizer: Any, size: Size) -> tuple[Any, Any]:
 
     warnings.filterwarnings('ignore', 'Full backward hook is firing')  # inputs need no gradient
     private = DPOptimizer(
-        optimizer,
-        noise_multiplier=NOISE,
-        max_grad_norm=CLIP_NORM,
-        expected_batch_size=size.batch,
+        optimizer, noise_multiplier=NOISE, max_grad_norm=CLIP_NORM, expected_batch_size=size.batch
     )
     return GradSampleModule(own), private
 

@@ -25,8 +25,7 @@ def operated(pace, hands):
     count = SETTINGS['patients']
     people = mixture(SETTINGS['hospitals'], SETTINGS['heterogeneity'], SETTINGS['seed'], 'all')
     batch = VectorOperation(
-        [people.patient(each) for each in range(count)],
-        WorldSettings(mode='kinematic', pace=pace),
+        [people.patient(each) for each in range(count)], WorldSettings(mode='kinematic', pace=pace)
     )
     batch.reset()
     info, who = batch.info(), np.arange(count)

@@ -4,12 +4,7 @@
 
 from dataclasses import replace
 
-from fdrl_ros.experiments.studies.shield.attack import (
-    Assault,
-    attack,
-    attack_loop,
-    attack_motors,
-)
+from fdrl_ros.experiments.studies.shield.attack import Assault, attack, attack_loop, attack_motors
 from fdrl_ros.shield.proof import check_estimator, check_forces, check_tables
 import pytest
 from support.shield_faults import (

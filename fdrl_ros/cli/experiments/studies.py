@@ -13,12 +13,7 @@ from fdrl_ros.experiments.reports.run_table import seeds_table
 from fdrl_ros.experiments.reports.table import make_table
 from fdrl_ros.experiments.studies.audit import run_audit
 from fdrl_ros.experiments.studies.experiment import run_seeds
-from fdrl_ros.experiments.studies.heterogeneity import (
-    CURVES,
-    run_heterogeneity,
-    table_of,
-    verdict,
-)
+from fdrl_ros.experiments.studies.heterogeneity import CURVES, run_heterogeneity, table_of, verdict
 from fdrl_ros.experiments.studies.utility import run_utility
 from rich.table import Table
 

@@ -198,10 +198,7 @@ def _draw_choices(
 
 
 def _draw_actions(
-    axes: Axes,
-    time: Floats,
-    actions: NDArray[np.int64],
-    selections: Sequence[Selection],
+    axes: Axes, time: Floats, actions: NDArray[np.int64], selections: Sequence[Selection]
 ) -> None:
     """Draw the way of each action, coarse moves larger than fine ones, and vetoed ones."""
     names = [each.name for each in ACTIONS]

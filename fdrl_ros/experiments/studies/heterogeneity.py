@@ -57,13 +57,7 @@ CURVES = {
 }
 """What has a curve over H, and what it is."""
 
-BOUNDS = {
-    'distance': RATIO,
-    'mix': SHARE,
-    'loss': (-1.0, 1.0),
-    'home': SHARE,
-    'elsewhere': SHARE,
-}
+BOUNDS = {'distance': RATIO, 'mix': SHARE, 'loss': (-1.0, 1.0), 'home': SHARE, 'elsewhere': SHARE}
 """What each can be at all; intervals are cut to it."""
 
 SETTLING = 3
@@ -95,12 +89,7 @@ def run_heterogeneity(
     rows = [[next(found) for _ in LEVELS] for _ in seeds]
     settings = _relevant_settings(plan)
     settings |= chosen_settings(plan, federation=('hospitals', 'procedures'))
-    return {
-        'seeds': list(seeds),
-        'patients_drawn': DRAWN,
-        'settings': settings,
-        **summarise(rows),
-    }
+    return {'seeds': list(seeds), 'patients_drawn': DRAWN, 'settings': settings, **summarise(rows)}
 
 
 def _part(plan: Plan, seed: int, level: float) -> Part:

@@ -8,12 +8,7 @@ from pathlib import Path
 
 from fdrl_ros.learner.records.records import Records
 from fdrl_ros.worlds.icu_sepsis.model import LEVELS, REWARD
-from fdrl_ros.worlds.mimic.columns import (
-    DoseCuts,
-    MIMIC_FEATURES,
-    MimicSettings,
-    PUBLISHED_CUTS,
-)
+from fdrl_ros.worlds.mimic.columns import DoseCuts, MIMIC_FEATURES, MimicSettings, PUBLISHED_CUTS
 from fdrl_ros.worlds.mimic.table import (
     check_known,
     check_ranges,

@@ -309,11 +309,7 @@ class Replacing(Shuffling):
 
 @pytest.mark.parametrize(
     ('kind', 'shows'),
-    [
-        (Shuffling, ['sizes', 'units', 'repeats']),
-        (FixedSize, ['sizes']),
-        (Replacing, ['once']),
-    ],
+    [(Shuffling, ['sizes', 'units', 'repeats']), (FixedSize, ['sizes']), (Replacing, ['once'])],
 )
 def test_batches_that_are_not_poisson_are_found(tmp_path, kind, shows):
     found = Watched(tmp_path, kind=kind).inclusion()

@@ -90,11 +90,7 @@ def hindsight(unseen: Outcomes) -> NDArray[np.int64]:
     return unseen.returns.argmax(axis=0)
 
 
-BASELINES = {
-    'best_single': best_single,
-    'best_cumulative': best_cumulative,
-    'bandit': bandit,
-}
+BASELINES = {'best_single': best_single, 'best_cumulative': best_cumulative, 'bandit': bandit}
 """Rules that could be used in earnest, by the name of their row."""
 
 

@@ -148,10 +148,7 @@ def _table(parts: Sequence[tuple[int, Json]]) -> dict[str, Array]:
     names = parts[0][1].keys() - {'left_out'}
     table = {key: np.concatenate([columns[key] for _, columns in parts]) for key in names}
     numbers = [np.full(len(columns['patient']), 10**6 * number) for number, columns in parts]
-    return {
-        **table,
-        'patient': table['patient'] + np.concatenate(numbers),
-    }
+    return {**table, 'patient': table['patient'] + np.concatenate(numbers)}
 
 
 def _row(table: dict[str, Array]) -> Json:

@@ -142,11 +142,7 @@ def measure(directory: Path, plan: Plan, work: Work) -> Json:
 
 
 def _operate_all(
-    contenders: Sequence[Contender],
-    patients: Sequence[Patient],
-    plan: Plan,
-    name: str,
-    work: Work,
+    contenders: Sequence[Contender], patients: Sequence[Patient], plan: Plan, name: str, work: Work
 ) -> tuple[dict[str, Cases], list[list[Selection]], list[Episode]]:
     """Return cases by contender, and of the last one what it chose and its episodes."""
     found: dict[str, Cases] = {}

@@ -28,13 +28,7 @@ from fdrl_ros.worlds.icu_sepsis.study.settings import (
     SepsisSettings,
     Start,
 )
-from fdrl_ros.worlds.icu_sepsis.values import (
-    band_of,
-    BANDS,
-    survival,
-    survival_by_band,
-    visits,
-)
+from fdrl_ros.worlds.icu_sepsis.values import band_of, BANDS, survival, survival_by_band, visits
 import numpy as np
 from numpy.typing import NDArray
 
@@ -82,11 +76,7 @@ def wanted(settings: SepsisSettings) -> list[tuple[Arm, int]]:
 
 
 def run_sepsis(
-    directory: Path,
-    settings: SepsisSettings,
-    *,
-    report: Report = silent,
-    stopped: Stopped = never,
+    directory: Path, settings: SepsisSettings, *, report: Report = silent, stopped: Stopped = never
 ) -> list[Json]:
     """
     Run what is missing.
