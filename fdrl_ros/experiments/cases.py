@@ -7,7 +7,7 @@ Numbers are kept for each patient, so that two policies can be compared on the s
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 import math
 
 from fdrl_ros.experiments.json_file import Json
@@ -78,69 +78,38 @@ class Cases:
         }
 
 
-@dataclass(frozen=True)
-class Score:
+def score_of(cases: Cases, accuracy: TaskAccuracy) -> Json:
     """
-    One row of the table.
+    Return one row of the table.
 
     ``success`` with its 95 % interval (Wilson); ``a_task`` tie-tolerant and exact on the frozen
     set of states, with what random actions and the best function of the state would reach, and
-    on the states that the policy itself came into; ``r_mit``; ``alpha_adapt`` (NaN where no case
+    on the states that the policy itself came into; ``r_mit``; ``alpha_adapt`` (None where no case
     had a changed state) and how many cases it is the mean of; mean peak force in newtons; mean
     discounted return; patients.
+
+    :param accuracy: of the policy on the frozen set of states.
     """
-
-    success: float
-    success_low: float
-    success_high: float
-    a_task: float
-    a_task_exact: float
-    a_task_chance: float
-    a_task_ceiling: float
-    a_task_on_policy: float
-    a_task_on_policy_exact: float
-    r_mit: float
-    alpha_adapt: float
-    alpha_adapt_cases: int
-    peak_force: float
-    mean_return: float
-    patients: int
-
-    @classmethod
-    def of(cls, cases: Cases, accuracy: TaskAccuracy) -> 'Score':
-        """
-        Sum up.
-
-        :param accuracy: of the policy on the frozen set of states.
-        """
-        success = cases.column('success')
-        count = len(success)
-        low, high = wilson_interval(int(success.sum()), count)
-        adapted = cases.adaptation[~np.isnan(cases.adaptation)]
-        return cls(
-            success=float(success.mean()),
-            success_low=low,
-            success_high=high,
-            a_task=accuracy.tolerant,
-            a_task_exact=accuracy.exact,
-            a_task_chance=accuracy.chance_tolerant,
-            a_task_ceiling=accuracy.ceiling_tolerant,
-            a_task_on_policy=float(cases.column('task_tolerant').mean()),
-            a_task_on_policy_exact=float(cases.column('task_exact').mean()),
-            r_mit=1.0 - float(cases.risk.mean()),
-            alpha_adapt=float(adapted.mean()) if len(adapted) else math.nan,
-            alpha_adapt_cases=len(adapted),
-            peak_force=float(cases.column('peak_force').mean()),
-            mean_return=float(cases.returns.mean()),
-            patients=count,
-        )
-
-    def columns(self) -> Json:
-        """Return the columns as JSON values; null where a number is undefined."""
-        return {
-            name: None if isinstance(value, float) and math.isnan(value) else value
-            for name, value in asdict(self).items()
-        }
+    success = cases.column('success')
+    low, high = wilson_interval(int(success.sum()), len(success))
+    adapted = cases.adaptation[~np.isnan(cases.adaptation)]
+    return {
+        'success': float(success.mean()),
+        'success_low': low,
+        'success_high': high,
+        'a_task': accuracy.tolerant,
+        'a_task_exact': accuracy.exact,
+        'a_task_chance': accuracy.chance_tolerant,
+        'a_task_ceiling': accuracy.ceiling_tolerant,
+        'a_task_on_policy': float(cases.column('task_tolerant').mean()),
+        'a_task_on_policy_exact': float(cases.column('task_exact').mean()),
+        'r_mit': 1.0 - float(cases.risk.mean()),
+        'alpha_adapt': float(adapted.mean()) if len(adapted) else None,
+        'alpha_adapt_cases': len(adapted),
+        'peak_force': float(cases.column('peak_force').mean()),
+        'mean_return': float(cases.returns.mean()),
+        'patients': len(success),
+    }
 
 
 def wilson_interval(successes: int, count: int) -> tuple[float, float]:

@@ -10,8 +10,9 @@ from pathlib import Path
 
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.errors import RecordsError, TrainingStopped
-from fdrl_ros.experiments.cases import Cases, Score
+from fdrl_ros.experiments.cases import Cases, score_of
 from fdrl_ros.experiments.contender import Contender, SelectorSession
+from fdrl_ros.experiments.json_file import Json
 from fdrl_ros.metrics.episode import write_csv, write_json
 from fdrl_ros.metrics.task import StateSet, task_accuracy
 from fdrl_ros.runtime.progress import never, Progress, Report, silent, Stopped
@@ -43,7 +44,7 @@ class Evaluation:
 
     name: str
     cases: Cases
-    score: Score
+    score: Json
     chosen: dict[str, int]
 
 
@@ -134,7 +135,7 @@ def evaluate(
         for _, counts in mine:
             chosen.update(counts)
         accuracy = task_accuracy(probe.states, actions_on(contender, probe, plan.world))
-        score = Score.of(cases, accuracy)
+        score = score_of(cases, accuracy)
         results[contender.name] = Evaluation(contender.name, cases, score, dict(chosen))
     return results
 

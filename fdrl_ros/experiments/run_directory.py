@@ -2,19 +2,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """A run's directory: where everything of it lies, and the link to the latest one."""
 
-from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 import json
 import os
 from pathlib import Path
 import time
-from typing import Any
 
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.errors import StoreError
 from fdrl_ros.experiments.evaluation import save_episodes
-from fdrl_ros.experiments.json_file import write_json
+from fdrl_ros.experiments.json_file import Json, write_json
 from fdrl_ros.experiments.plots.run import draw_all
 from fdrl_ros.experiments.reports.assessment import Assessment
 from fdrl_ros.experiments.reports.run_table import render_text
@@ -116,7 +114,13 @@ class RunDirectory:
         try:
             (self.path / 'table.txt').write_text(render_text(found), 'utf-8')
             (self.path / 'plan.yaml').write_text(found.plan.to_yaml(), 'utf-8')
-            _save_arrays(self.path / 'patients.npz', _patients(found))
+            arrays: Json = {
+                f'{name}/{column}': values
+                for name, each in found.evaluations.items()
+                for column, values in each.cases.arrays().items()
+            }
+            with (self.path / 'patients.npz').open('wb') as file:
+                np.savez_compressed(file, **arrays)  # every number of every patient
             save_episodes(self.path / 'episodes', found.evaluations)
             draw_all(found, self.path / 'plots')
         except OSError as error:
@@ -162,17 +166,3 @@ def _check_run(path: Path) -> None:
             f'{path} has a plan.yaml but is no run: pass the file with --plan, and name the '
             'directory of a run, or a new one'
         )
-
-
-def _patients(found: Assessment) -> dict[str, np.ndarray]:
-    """Return every number of every patient, named by policy and column."""
-    return {
-        f'{name}/{column}': values
-        for name, each in found.evaluations.items()
-        for column, values in each.cases.arrays().items()
-    }
-
-
-def _save_arrays(path: Path, arrays: Mapping[str, Any]) -> None:
-    with path.open('wb') as file:
-        np.savez_compressed(file, **arrays)

@@ -82,7 +82,7 @@ def _evaluate_files(paths: tuple[Path, ...], plan: Plan, episodes: Path | None) 
             report=bars,
             stopped=stopped,
         )
-    rows = {name: each.score.columns() for name, each in found.items()}
+    rows = {name: each.score for name, each in found.items()}
     out.print(policy_table(rows, out.width))
     out.print(DISCLAIMER, style='italic')
     if episodes is not None:

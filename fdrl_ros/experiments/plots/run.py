@@ -41,15 +41,16 @@ def draw_all(found: Assessment, directory: Path) -> list[Path]:
 def success(found: Assessment, axes: Axes) -> None:
     """Draw the success of every policy with its 95 % interval."""
     scores = [each.score for each in found.evaluations.values()]
-    values = np.array([each.success for each in scores])
-    low = values - [each.success_low for each in scores]
-    high = np.array([each.success_high for each in scores]) - values
-    places, errors = np.arange(len(scores))[::-1], np.maximum([low, high], 0.0)
+    values, low, high = (
+        np.array([score[name] for score in scores])
+        for name in ('success', 'success_low', 'success_high')
+    )
+    places, errors = np.arange(len(scores))[::-1], np.maximum([values - low, high - values], 0.0)
     axes.barh(places, values, color='tab:blue', xerr=errors, error_kw={'capsize': 3})
     axes.set_yticks(places, list(found.evaluations))
     axes.set_xlim(0.0, 1.0)
     axes.set_xlabel('success with 95 % interval (Wilson)')
-    axes.set_title(f'{scores[0].patients} unseen patients of all hospitals')
+    axes.set_title(f'{scores[0]["patients"]} unseen patients of all hospitals')
 
 
 def learning(found: Assessment, axes: Axes) -> None:

@@ -80,7 +80,7 @@ class Assessment:
         if not self.disjoint:
             shared = sum_guarantees(self.epsilon.values(), privacy.delta)
         return {
-            'policies': {name: each.score.columns() for name, each in self.evaluations.items()},
+            'policies': {name: each.score for name, each in self.evaluations.items()},
             'epsilon': self.epsilon,
             'ledger_problems': self.ledger_problems,
             'delta': privacy.delta,
@@ -138,7 +138,7 @@ def paired_lead(one: Evaluation, other: Evaluation) -> dict[str, float]:
         lead[name] = float(gap.mean())
         spread = float(gap.std(ddof=1)) if len(gap) > 1 else 0.0
         lead[f'{name}_half_width'] = NORMAL_95 * spread / len(gap) ** 0.5
-    lead['a_task'] = one.score.a_task - other.score.a_task
+    lead['a_task'] = one.score['a_task'] - other.score['a_task']
     return lead
 
 
@@ -268,7 +268,8 @@ def _learning(
     ]
     patients = unseen_patients(plan, plan.evaluation.round_patients)
     scores = evaluate(contenders, patients, probe, plan, report=report, stopped=stopped)
+    columns = ('success', 'success_low', 'success_high')
     return [
-        (int(name.split()[1]), each.score.success, each.score.success_low, each.score.success_high)
+        (int(name.split()[1]), *(each.score[column] for column in columns))
         for name, each in scores.items()
     ]

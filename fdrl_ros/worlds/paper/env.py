@@ -47,7 +47,7 @@ from typing import Any, NamedTuple
 
 from fdrl_ros.errors import SettingError, StateError
 from fdrl_ros.runtime.random_streams import PaperStream
-from fdrl_ros.surgery.ranges import check_hospital
+from fdrl_ros.surgery.ranges import check_hospital, check_whole
 from fdrl_ros.worlds.paper.law import (
     ACTION_COUNT,
     Array,
@@ -164,7 +164,9 @@ class PaperHospital:
 
         :param policy: action in each of STATES, shape (1024,).
         """
-        return float(self.law.start_chances() @ self.law.value(_checked_policy(policy)))
+        return float(
+            self.law.start_chances() @ self.law.value(_checked_actions(policy, STATE_COUNT))
+        )
 
     def rollout(
         self, policy: Policy | None, patients: int, seed: int, steps: int = HORIZON
@@ -177,10 +179,12 @@ class PaperHospital:
         :param seed: of patients, dynamics and random actions; each hospital has its own stream.
         :param steps: most transitions of one patient.
         """
-        if patients < 1 or steps < 1 or seed < 0:
-            raise SettingError(
-                'patients, steps, seed', (patients, steps, seed), '>= 1, >= 1, >= 0'
-            )
+        for name, value, least in (
+            ('patients', patients, 1),
+            ('steps', steps, 1),
+            ('seed', seed, 0),
+        ):
+            check_whole(name, value, least)
         rng = np.random.default_rng([PaperStream.RECORDS, seed, self.seed, self.hospital])
         levels = self.law.admit(rng.random((patients, SIZE)))
         going = np.arange(patients)
@@ -267,10 +271,6 @@ def _checked_actions(actions: Any, count: int) -> NDArray[np.int64]:
     if count and not 0 <= array.min() <= array.max() < ACTION_COUNT:
         raise StateError(f'actions {array!r}: expected 0 to {ACTION_COUNT - 1}')
     return array.astype(np.int64)
-
-
-def _checked_policy(policy: NDArray[np.int64]) -> NDArray[np.int64]:
-    return _checked_actions(policy, STATE_COUNT)
 
 
 class PaperWorldEnv(gymnasium.Env[NDArray[np.float32], np.int64]):
