@@ -242,30 +242,18 @@ class MimicRows:
             if len(cells) != len(names):
                 self.faults.add([line], None, f'{len(cells)} cells, expected {len(names)}')
                 continue
-            fine, found = True, []
-            for place in owners:
-                try:
-                    found.append(name_of(cells[place]))
-                except ValueError as error:
-                    fine = False
-                    self.faults.add([line], names[place], str(error))
-            texts = [cells[place] for place in places]
             try:
-                numbers = _numbers(texts)
+                who, where = (name_of(cells[place]) for place in owners)
+                numbers = _numbers([cells[place] for place in places])
             except ValueError:
-                fine = False
-                for column in self._no_numbers(texts):
-                    self.faults.add([line], column, 'expected a number')
-            if fine:
-                yield line, found[0], found[1], numbers
-
-    def _no_numbers(self, texts: list[str]) -> Iterator[str]:
-        """Yield the names of the columns that hold no number."""
-        for name, text in zip(self.numbers, texts, strict=True):
-            try:
-                _numbers([text])
-            except ValueError:
-                yield name
+                for place in (*owners, *places):
+                    try:
+                        name_of(cells[place]) if place in owners else _numbers([cells[place]])
+                    except ValueError as error:
+                        words = str(error) if place in owners else 'expected a number'
+                        self.faults.add([line], names[place], words)
+            else:
+                yield line, who, where, numbers
 
 
 def _numbers(texts: list[str]) -> list[float]:

@@ -141,13 +141,13 @@ def judged(policy: StatePolicy) -> Json:
     """
     model = icu_sepsis()
     own, band = visits(model, policy), band_of(model.sofa)
-    shares = {name: own[band == number].sum(axis=0) for number, name in enumerate(BANDS)}
+    taken = {name: own[band == number].sum(axis=0) for number, name in enumerate(BANDS)}
     return {
         'survival': survival(model, policy),
         'by_band': survival_by_band(model, policy, _met()),
         'actions': {
             'all': (own.sum(axis=0) / own.sum()).tolist(),
-            **{name: (each / each.sum()).tolist() for name, each in shares.items()},
+            **{name: (each / each.sum()).tolist() for name, each in taken.items()},
         },
     }
 

@@ -94,12 +94,10 @@ def _of_band(shares: Sequence[list[float]]) -> Json:
 def _intervals(values: NDArray[np.float64]) -> Json:
     """Return mean and interval of each column; shares are from 0 to 1."""
     every = [interval(column.tolist(), SHARE) for column in values.T]
-    low, high = (
-        ([each['low'] for each in every], [each['high'] for each in every])
-        if len(values) > 1
-        else (None, None)
-    )
-    return {'mean': [each['mean'] for each in every], 'low': low, 'high': high}
+    found: Json = {'mean': [each['mean'] for each in every], 'low': None, 'high': None}
+    if len(values) > 1:
+        found |= {'low': [e['low'] for e in every], 'high': [e['high'] for e in every]}
+    return found
 
 
 ByArm = dict[str, list[Json]]
@@ -145,22 +143,20 @@ def summarise(parts: Iterable[Json], settings: SepsisSettings) -> Json:
 
 def paper_row(arm: Arm, parts: Sequence[Json], phi: float) -> Json:
     """Return FAE, mortality and learning curve of one arm."""
+    final = [part['final'] for part in parts]
+    spent = [part['epsilon'] or math.inf for part in parts]
+    deaths = {band: [1.0 - each['by_band'][band] for each in final] for band in BANDS}
     return {
         **arm_mapping(arm),
-        'epsilon_spent': max((p['epsilon'] or math.inf for p in parts), default=math.inf)
-        if arm.private
-        else None,
+        'epsilon_spent': max(spent) if arm.private else None,
         'noise_multiplier': parts[0]['noise_multiplier'],
         'runs': len(parts),
         'seeds': [part['seed'] for part in parts],
         'fae': fae_summary(parts, phi),
         'fae_at': {f'{each:g}': fae_summary(parts, each) for each in OTHER_PHI},
-        'survival': interval([part['final']['survival'] for part in parts]),
-        'mortality': interval([1.0 - part['final']['survival'] for part in parts]),
-        'mortality_by_band': {
-            band: interval([1.0 - part['final']['by_band'][band] for part in parts])
-            for band in BANDS
-        },
+        'survival': interval([each['survival'] for each in final]),
+        'mortality': interval([1.0 - each['survival'] for each in final]),
+        'mortality_by_band': {band: interval(shares) for band, shares in deaths.items()},
         'patients': parts[0]['patients'],
         'highest': [max(part['survival']) for part in parts],
         'curve': np.mean([part['survival'] for part in parts], axis=0).tolist(),

@@ -64,27 +64,29 @@ def fae_table(summary: Json) -> Table:
     """Show FAE by epsilon and replay."""
     paper, others = summary['paper'], summary['arms'][0]['fae_at']
     notes = [f'Paper: {paper["fae"]}; {paper["per"]}', *not_reached(summary).values()]
-    rows = []
-    for row in summary['arms']:
-        low, high = (_patients(each) for each in row['fae']['quartiles'])
-        fae = f'{_patients(row["fae"]["median"])} [{low}, {high}]'
-        rows.append(
-            (
-                REPLAYS[row['replay']],
-                _epsilon(row['epsilon_spent'], '.2f'),
-                _epsilon(row['epsilon']),
-                f'{row["noise_multiplier"]:.2f}',
-                NOT_REACHED if low == NOT_REACHED else fae,
-                f'{row["fae"]["reached"]} of {row["runs"]}',
-                *(_patients(each['median']) for each in row['fae_at'].values()),
-            )
+
+    def cells(row: Json) -> Iterator[str]:
+        found = row['fae']
+        low, median, high = (
+            _patients(each)
+            for each in (found['quartiles'][0], found['median'], found['quartiles'][1])
         )
+        yield REPLAYS[row['replay']]
+        yield _epsilon(row['epsilon_spent'], '.2f')
+        yield _epsilon(row['epsilon'])
+        yield f'{row["noise_multiplier"]:.2f}'
+        yield NOT_REACHED if low == NOT_REACHED else f'{median} [{low}, {high}]'
+        yield f'{found["reached"]} of {row["runs"]}'
+        yield from (_patients(each['median']) for each in row['fae_at'].values())
+
     return make_table(
         f'FAE: patients until survival reaches {summary["phi"]:g}, median [quartiles]',
         ('replay', 'epsilon', 'noise for', 'sigma_m', 'FAE', 'reached')
         + tuple(f'FAE at {phi}' for phi in others),
-        rows,
-        caption='. '.join(notes),
+        [tuple(cells(row)) for row in summary['arms']],
+        caption='. '.join(
+            (f'Paper: {paper["fae"]}; {paper["per"]}', *not_reached(summary).values())
+        ),
         numbers='right',
     )
 
