@@ -84,9 +84,7 @@ def fae_table(summary: Json) -> Table:
         ('replay', 'epsilon', 'noise for', 'sigma_m', 'FAE', 'reached')
         + tuple(f'FAE at {phi}' for phi in others),
         [tuple(cells(row)) for row in summary['arms']],
-        caption='. '.join(
-            (f'Paper: {paper["fae"]}; {paper["per"]}', *not_reached(summary).values())
-        ),
+        caption='. '.join(notes),
         numbers='right',
     )
 
