@@ -303,6 +303,8 @@ def _defined(module: str, name: str) -> Any:
 
 def _procedure_words() -> tuple[str, ...]:
     """Return what federation.procedures may name: all, specialities, and procedures."""
-    names = _defined('fdrl_ros.surgery.gym.state', 'PROCEDURE_NAMES')
-    specialities = _defined('fdrl_ros.surgery.tasks.procedures', 'SPECIALITIES')
-    return 'all', *ast.literal_eval(specialities.value), *ast.literal_eval(names.value)
+    tables = (_defined('fdrl_ros.surgery.tasks.procedures', name) for name in _PROCEDURES)
+    return 'all', *(ast.literal_eval(key) for table in tables for key in table.value.keys)
+
+
+_PROCEDURES = ('SPECIALITIES', 'TRAITS')
