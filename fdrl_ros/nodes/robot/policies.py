@@ -265,7 +265,7 @@ class Policies:
                 'activated again'
             )
             return
-        self.registry.give_up(version, str(error))
+        version.refusal = str(error)
         words = f'the {version.name} policy of round {version.round}'
         self.complain(f'{words} cannot stand, and is not tried again: {error}')
         self.tell()

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The policies that a robot may choose from: each checked, tested, valued, then taken at once."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -120,11 +120,8 @@ class PolicyRegistry:
     @property
     def versions(self) -> tuple[Version, ...]:
         """All versions: the global ones first, then by name, the newest of each name first."""
-        return tuple(self._each())
-
-    def _each(self) -> Iterator[Version]:
-        for name in sorted(self._versions, key=lambda each: (each != GLOBAL, each)):
-            yield from self._versions[name]
+        names = sorted(self._versions, key=lambda name: (name != GLOBAL, name))
+        return tuple(version for name in names for version in self._versions[name])
 
     def take(self, message: Released, came: float) -> Version | None:
         """
@@ -200,7 +197,7 @@ class PolicyRegistry:
 
         :param waiting: digests of those whose turn it is not, hexadecimal.
         """
-        for name in dict.fromkeys(each.name for each in self._each()):
+        for name in dict.fromkeys(version.name for version in self.versions):
             pinned = supervision.pinned.get(name)
             version = self.find(name, pinned) if pinned else self._versions[name][0]
             if version is None or version.refusal or version.ready:
@@ -233,19 +230,14 @@ class PolicyRegistry:
             raise PolicyError(f'value model of {size} numbers: expected {self._shape.states}')
         version.model = model
 
-    def give_up(self, version: Version, reason: str) -> None:
-        """Ask no more for what could not be found out of a version."""
-        version.refusal = reason
-
     def standing(self, supervision: Supervision) -> tuple[Version, ...]:
         """Return the version that stands for each name, vetoed or not."""
-        found = []
-        for name, versions in self._versions.items():
-            pinned = supervision.pinned.get(name)
-            able = (each for each in versions if each.ready and pinned in (None, each.digest))
-            if (version := next(able, None)) is not None:
-                found.append(version)
-        return tuple(sorted(found, key=lambda each: each.name))
+        able = {}
+        for version in reversed(self.versions):
+            pinned = supervision.pinned.get(version.name)
+            if version.ready and pinned in (None, version.digest):
+                able[version.name] = version  # the newest comes last
+        return tuple(able[name] for name in sorted(able))
 
     def candidates(self, supervision: Supervision) -> tuple[Candidate, ...]:
         """Return those to choose from, hold last."""

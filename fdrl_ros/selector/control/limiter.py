@@ -7,7 +7,7 @@ It comes last before the arm: whatever the selector does, the set-point is conti
 faster than the speed limit, and stands still when no fresh action comes.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 import math
 from typing import NamedTuple
@@ -76,7 +76,8 @@ class Limiter:
         if tip.shape != (3,) or not np.all(np.isfinite(tip)):
             raise StateError(f'tip at {position!r}: expected three finite metres')
         self._ready = True
-        self._start = self._last = _three(tip)
+        x, y, z = tip.tolist()
+        self._start = self._last = x, y, z
         self._move = _NO_WAY
         self._began = self._now = now
         self._accepted = -math.inf
@@ -168,8 +169,3 @@ class Limiter:
         share = min(max(0.0, (now - self._began) / TICK), 1.0)
         (x, y, z), (dx, dy, dz) = self._start, self._move
         return x + share * dx, y + share * dy, z + share * dz
-
-
-def _three(numbers: Iterable[float]) -> Vector:
-    x, y, z = numbers
-    return float(x), float(y), float(z)

@@ -23,6 +23,13 @@ from fdrl_ros.shield.workspace import has_left
 from fdrl_ros.surgery.arm.operating_state import State
 from fdrl_ros.surgery.constants import constant
 from fdrl_ros.surgery.gym.state import INDEX
+from fdrl_ros.surgery.tasks.outcome import HARD_STOP
+
+_HYPOTENSION = constant('physiology.hypotension')
+_HYPOTENSION_TIME = constant('physiology.hypotension_time')
+_FORCE, _LIMIT, _PRESSURE = (
+    INDEX[name] for name in ('force', 'force_limit', 'mean_arterial_pressure')
+)
 
 
 class OperationMonitor:
@@ -42,12 +49,6 @@ class OperationMonitor:
         """
         self._risk = RiskMeter(window=window)
         self._adaptation = AdaptationMeter(1.0, threshold, window)
-        self._hard_stop = constant('tissue.hard_stop')
-        self._hypotension = constant('physiology.hypotension')
-        self._hypotension_time = constant('physiology.hypotension_time')
-        self._force = INDEX['force']
-        self._limit = INDEX['force_limit']
-        self._pressure = INDEX['mean_arterial_pressure']
         self._low_pressure = 0.0
         self._assessed: float | None = None
         self._unreported: tuple[UsableState, int] | None = None
@@ -77,7 +78,7 @@ class OperationMonitor:
             return
         values = readable(operation)
         if values is not None:
-            self.damage.add(operation, max(values.item(self._force), 0.0))
+            self.damage.add(operation, max(values.item(_FORCE), 0.0))
 
     def assess(self, state: UsableState, operation: Observation) -> Risk:
         """
@@ -87,21 +88,21 @@ class OperationMonitor:
         """
         self.settle()
         read = state.values.item
-        force = max(read(self._force), 0.0)
+        force = max(read(_FORCE), 0.0)
         self.damage.add(operation, force)
         self.case_confirmed = self.damage.case_confirmed()
         if self.case_confirmed:
             self._low_pressure = 0.0
-        low = read(self._pressure) < self._hypotension
+        low = read(_PRESSURE) < _HYPOTENSION
         lasted = elapsed(self._assessed, operation.time)
         self._assessed = operation.time
         self._low_pressure = self._low_pressure + lasted if low else 0.0
         critical = (
-            force > self._hard_stop
-            or self._low_pressure >= self._hypotension_time
+            force > HARD_STOP
+            or self._low_pressure >= _HYPOTENSION_TIME
             or has_left(state.values, operation.procedure)
         )
-        return self._risk.add(force, self.damage.case, critical, read(self._limit))
+        return self._risk.add(force, self.damage.case, critical, read(_LIMIT))
 
     def record_action(self, state: UsableState, action: int) -> None:
         """

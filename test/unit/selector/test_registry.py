@@ -168,7 +168,7 @@ def test_what_cannot_stand_cannot_be_pinned(registry):
         with pytest.raises(SupervisionError, match=words):
             registry.to_pin('global', text)
     version = registry.pending(NOTHING)
-    registry.give_up(version, 'no space left')
+    version.refusal = 'no space left'
     with pytest.raises(SupervisionError, match='no space left'):
         registry.to_pin('global', '1')
     with pytest.raises(SupervisionError, match='none is here'):
