@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The closed form of the clipped gradients is the slope of a loss written out slowly."""
 
-from dataclasses import fields, replace
+from dataclasses import fields
 import math
 
 from fdrl_ros.errors import PolicyError
@@ -155,25 +155,6 @@ def test_one_unit_moves_the_sum_by_the_clip_norm_at_most(
     others = part(batch, [0, 1, 2, 3, 5, 6, 7, 8])
     without = dqn.clipped_sum(weights, target, others, clip_norm)
     assert np.linalg.norm(everyone - without) <= clip_norm
-
-
-def test_a_longer_row_of_transitions_counts_its_mean_whatever_the_way():
-    """Both ways to a unit's norm agree where they meet."""
-    shape = NetworkShape(6, 4, (12, 9))
-    weights, target = two_layered(3, shape)
-    row = batch_of(np.random.default_rng(3), shape, 5, 1)
-    dqn = DoubleDqn(shape)
-    once = dqn.clipped_sum(weights, target, row, 0.05)
-    for transitions in (2, 40):
-        repeated = replace(
-            row,
-            **{
-                each: np.repeat(getattr(row, each), transitions, axis=1)
-                for each in ('states', 'actions', 'rewards', 'next_states', 'discounts')
-            },
-        )
-        found = dqn.clipped_sum(weights, target, repeated, 0.05)
-        np.testing.assert_allclose(found, once, atol=1e-7)
 
 
 def test_mean_is_the_mean_over_all_transitions_unclipped():

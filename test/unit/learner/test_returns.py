@@ -90,27 +90,6 @@ def rows(taken):
     return [(each[:, 1].tolist(), int(each[0, 0])) for each in taken.states]
 
 
-def test_private_replay_throws_a_coin_of_the_patient_s_own_error_not_of_a_share(tmp_path):
-    errors = np.array([0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.9, 1.0])
-    made = train(noting(tmp_path, patients(errors), steps=2500))
-    wanted = np.minimum(1.0, 3 / 10 / 0.6 * errors)  # L / n over the guess, times the priority
-    found = np.array([len(joined(made, each)) for each in range(10)])
-    # Everybody's first time is at priority 1; false alarm under another seed: 6e-6 in all.
-    spread = 5.0 * np.sqrt(2500 * wanted * (1.0 - wanted)) + 4.0
-    assert (np.abs(found - 2500 * wanted) <= spread).all()
-
-
-def test_nobody_s_error_moves_anybody_else_s_coin(tmp_path):
-    """One learns nothing, so a patient's priority is known; the others' errors differ tenfold."""
-    small, large = (
-        train(noting(tmp_path, patients([0.3, *[other] * 9]), steps=400, name=name))
-        for name, other in (('small', 0.08), ('large', 0.8))
-    )
-    assert joined(small, 0) == joined(large, 0)
-    assert 20 < len(joined(small, 0)) < 120
-    assert len(joined(small, 1)) < 0.3 * len(joined(large, 1))
-
-
 def test_private_replay_weighs_what_joins_too_often_down_and_nothing_up(tmp_path):
     errors = np.array([0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.9, 1.0])
     made = train(noting(tmp_path, patients(errors), steps=300))
@@ -141,16 +120,3 @@ def test_priorities_are_carried_on_to_more_records(tmp_path, replay):
         assert after.priorities[patient] == pytest.approx(expected, rel=1e-4)
     assert 0 < len(who) < 14
     assert known.priorities[0] == 0.05  # nobody else's state is changed
-
-
-def test_priorities_go_on_from_block_to_block(tmp_path):
-    """Three blocks of a round join and weigh as one block of as many steps does."""
-    errors = np.linspace(0.05, 1.0, 10)
-    one = train(noting(tmp_path, patients(errors), steps=30, name='one'))
-    learner = replace(PRIVATE_REPLAY, epochs=3)
-    three = train(noting(tmp_path, patients(errors), steps=10, learner=learner, name='three'))
-    for (_, step, who, taken), (_, other, whom, given_) in zip(
-        one.noted, three.noted, strict=True
-    ):
-        assert step == other and who.tolist() == whom.tolist()
-        np.testing.assert_array_equal(taken.weights, given_.weights)

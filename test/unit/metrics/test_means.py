@@ -93,8 +93,14 @@ def test_the_present_case_and_all_cases_have_their_own_rates_and_counts(raw):
         for t, step in enumerate(case):
             risk = risks.add(step[2], step[3], step[4], LIMIT)
             adaptation = adaptations.add(np.array([step[0]]), step[1])
-            totals = [float(risk_terms(*s[2:5], LIMIT).total) for s in case[: t + 1]]
-            assert close(tuple(risk.case), (r_mit([np.array(totals)]), 1, t + 1))
+            totals = [
+                [float(risk_terms(*s[2:5], LIMIT).total) for s in each]
+                for each in (*past[:-1], case[: t + 1])
+            ]
+            assert close(risk.total, totals[-1][-1]) and 0.0 <= risk.total <= 1.0 + 1e-15
+            assert close(tuple(risk.case), (r_mit(totals[-1:]), 1, t + 1))
+            counts = sum(map(bool, totals)), sum(map(len, totals))
+            assert close((risk.mitigation, risk.cases, risk.steps), (r_mit(totals), *counts))
             now = newest([case[: t + 1]], 99)
             assert close(tuple(adaptation.case), slow_rates(now))
             states = [np.array([[s[0]] for s in each]) for each in [*past[:-1], case[: t + 1]]]

@@ -10,11 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 import numpy as np
 import pytest
-from support.metric_formulas import r_mit
 from support.thoroughness import sampled
-
-step = st.tuples(st.floats(0, 30), st.floats(0, 900), st.booleans(), st.floats(0.5, 20))
-cases_of_steps = st.lists(st.lists(step, min_size=0, max_size=12), min_size=1, max_size=8)
 
 
 def test_terms_match_the_formula_by_hand():
@@ -23,25 +19,6 @@ def test_terms_match_the_formula_by_hand():
     np.testing.assert_allclose(terms.damage, [0.1, 1.0])
     np.testing.assert_allclose(terms.critical, [0.0, 1.0])
     np.testing.assert_allclose(terms.total, [0.4 * 0.5 + 0.4 * 0.1, 1.0])
-
-
-@given(cases_of_steps)
-def test_online_equals_batch_after_every_step(cases):
-    meter = RiskMeter()
-    seen = []
-    for case in cases:
-        totals = []
-        seen.append(totals)
-        for force, damage, critical, limit in case:
-            risk = meter.add(force, damage, critical, limit)
-            terms = risk_terms(force, damage, critical, limit)
-            totals.append(float(terms.total))
-            assert risk.total == pytest.approx(float(terms.total), abs=1e-15)
-            assert abs(risk.mitigation - r_mit(seen)) < 1e-12
-            assert (risk.cases, risk.case.steps) == (sum(map(bool, seen)), len(totals))
-            assert 0.0 <= risk.total <= 1.0 + 1e-15
-            assert -1e-12 <= risk.mitigation <= 1.0
-        meter.end_case()
 
 
 def test_online_does_not_drift_over_a_long_operation():
