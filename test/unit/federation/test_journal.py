@@ -42,6 +42,8 @@ NAME, FEDERATION = 'hospital_1', 'trial'
 PARTY = Identity.generate(NAME)
 KEYS = [PARTY.public]
 UPDATE = hashlib.sha256(b'update').digest()
+RELEASE = {'contributors': {}, 'before': UPDATE, 'policy': UPDATE}
+RELEASE |= {'rolled_back': False, 'reason': ''}
 SENT = {'update': UPDATE, 'ledger': Head(12, UPDATE)}
 
 
@@ -79,17 +81,8 @@ def test_an_entry_says_who_did_what_when_and_what_came_before(path):
         assert journal.head == head and list(journal.entries()) == list(read(path))
     first, entry = read(path)
     assert first.kind == 'begin' and first.fields == {'form': 1, 'public': PARTY.public.hex()}
-    assert entry[:9] == (
-        2,
-        begun.digest.hex(),
-        '2026-05-04T03:02:01.500Z',
-        NAME,
-        FEDERATION,
-        7,
-        2,
-        'sent',
-        fingerprint(PARTY.public),
-    )
+    assert entry[:3] == (2, begun.digest.hex(), '2026-05-04T03:02:01.500Z')
+    assert entry[3:9] == (NAME, FEDERATION, 7, 2, 'sent', fingerprint(PARTY.public))
     assert entry.fields == {'update': UPDATE.hex(), 'ledger': f'12:{UPDATE.hex()}'}
     assert (
         entry.head == head == Head(2, hashlib.sha256(path.read_bytes().split(b'\n')[1]).digest())
@@ -224,8 +217,8 @@ def test_a_second_writer_is_refused(path):
         journal = opened(path)
         journal.append('sent', **SENT)
         if os.fork():
-            os.write(tell, b'x')
             signal.pause()
+        os.write(tell, b'x')  # the worker: by now it has let go of its parent's journal
         os.close(end)
         os.read(ended, 1)  # a worker lives on when its parent is killed
         os._exit(0)
@@ -284,15 +277,6 @@ def test_another_history_is_noticed_by_who_kept_the_head(path, tmp_path):
         verify(path, KEYS, seen={'the store': head})
 
 
-def test_a_state_file_that_is_behind_is_caught_up(path):
-    store = Store()
-    filled(path, 1, store)
-    filled(path, 3)
-    with opened(path, store) as journal:
-        assert journal.head.entries == 5 and journal.newest_round('sent') == 3
-        assert module.Note.from_bytes(store.get('journal')).place.head == journal.head
-
-
 def test_a_damaged_note_is_told(path, tmp_path):
     store = Store(tmp_path / 'state.sqlite')
     store.put('journal', b'["12", 0]')
@@ -311,13 +295,7 @@ def test_a_new_key_is_introduced_by_an_entry_and_the_old_one_stays_known(path):
         journal.append('sent', round=3, **SENT)
     kinds = [(entry.kind, entry.key) for entry in read(path)]
     old, young = (fingerprint(each.public) for each in (PARTY, new))
-    assert kinds == [
-        ('begin', old),
-        ('sent', old),
-        ('sent', old),
-        ('rotate', young),
-        ('sent', young),
-    ]
+    assert kinds == [('begin', old), *2 * [('sent', old)], ('rotate', young), ('sent', young)]
     for quick in (False, True):
         found = verify(path, [new.public, PARTY.public], quick=quick)
         assert found.keys == (PARTY.public, new.public)
@@ -368,16 +346,9 @@ def test_a_journal_is_of_one_party_and_federation(path):
         ('fail', {'reason': None}),
         ('begin', {'form': 1, 'public': UPDATE}),
         ('rotate', {'public': UPDATE}),
-        (
-            'release',
-            {
-                'contributors': {'hospital_1': {'size': 1, 'update': UPDATE}},
-                'before': UPDATE,
-                'policy': UPDATE,
-                'rolled_back': False,
-                'reason': '',
-            },
-        ),
+        ('release', RELEASE | {'contributors': {'hospital_1': {'size': 1, 'update': UPDATE}}}),
+        ('release', RELEASE | {'contributors': {'Ann': SENT | {'size': 1}}}),
+        ('release', RELEASE | {'rolled_back': 0}),
     ],
 )
 def test_nothing_else_is_ever_written(path, kind, fields):
@@ -493,34 +464,22 @@ LINES = WHOLE.splitlines(keepends=True)
 
 def _edited(draw):
     """Flip, remove, insert or swap bytes or lines."""
-    content = bytearray(WHOLE)
-    at, to = draw(st.integers(0, len(content) - 1)), draw(st.integers(0, len(content) - 1))
-    one, other = sorted((at % len(LINES), to % len(LINES)))
-    lines = list(LINES)
-    match draw(st.integers(0, 7)):
-        case 0:
-            content[at] ^= draw(st.integers(1, 255))
-        case 1:
-            del content[at]
-        case 2:
-            content.insert(at, draw(st.integers(0, 255)))
-        case 3:
-            content[at], content[to] = content[to], content[at]
-        case 4:
-            del content[min(at, to) : max(at, to)]
-        case 5:
-            del lines[one]
-            content = bytearray(b''.join(lines))
-        case 6:
-            lines[one], lines[other] = lines[other], lines[one]
-            content = bytearray(b''.join(lines))
-        case 7:
-            lines.insert(other, lines[one])
-            content = bytearray(b''.join(lines))
-    return bytes(content)
+    lines = draw(st.booleans())
+    parts = list(LINES) if lines else [WHOLE[at : at + 1] for at in range(len(WHOLE))]
+    one, other = sorted(draw(st.integers(0, len(parts) - 1)) for _ in range(2))
+    match draw(st.sampled_from(['change', 'swap', 'insert', 'cut'])):
+        case 'change' if not lines:
+            parts[one] = bytes([parts[one][0] ^ draw(st.integers(1, 255))])
+        case 'swap':
+            parts[one], parts[other] = parts[other], parts[one]
+        case 'insert':
+            parts.insert(other, parts[one])
+        case _:
+            del parts[one : max(one + 1, other)]
+    return b''.join(parts)
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(st.composite(_edited)(), st.booleans())
 def test_whatever_is_changed_is_found_except_a_cut_that_nobody_remembers(content, quick):
     with tempfile.TemporaryDirectory() as folder:
@@ -543,20 +502,7 @@ def test_whatever_is_changed_is_found_except_a_cut_that_nobody_remembers(content
             assert found == ENTRIES and (content == WHOLE or summary.cut_short)
 
 
-def test_every_changed_byte_is_found(path):
-    content = LINES[0] + LINES[1]
-    for at in range(len(content)):
-        changed = bytearray(content)
-        changed[at] ^= 1 << at % 8
-        path.write_bytes(changed)
-        try:
-            found = verify(path, BOTH, quick=True)
-        except JournalError:
-            continue
-        assert at == len(content) - 1 and found.cut_short  # the last line break
-
-
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.binary(max_size=400), st.sampled_from([b'', LINES[0], b'{"number":1,"previous":"']))
 def test_garbage_is_no_journal_and_no_crash(garbage, before):
     with tempfile.TemporaryDirectory() as folder:

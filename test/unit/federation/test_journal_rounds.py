@@ -81,18 +81,12 @@ def test_honest_journals_agree(federation):
         (change('hospital_3', 'policy', 5, policy=policy(9)), 'hospital_3 took another policy'),
         (change('hospital_3', 'policy', 5, included=False), 'with another list of contributors'),
         (change('hospital_4', 'policy', 6, included=True), 'with another list of contributors'),
-        (
-            change('hospital_1', 'policy', 0, policy=policy(9)),
-            'began from another policy than the',
-        ),
+        (change('hospital_1', 'policy', 0, policy=policy(9)), 'began from another policy than'),
         (change('hospital_1', 'signed', 5, survivors=HOSPITALS[:3]), 'signed other survivors'),
         (change('aggregator', 'settle', 5, survivors=HOSPITALS[:3]), 'others than the aggregator'),
         (release_of_others, 'released for others than the aggregator'),
         (release_twice, 'the key authority released two policies'),
-        (
-            change('key_authority', 'release', 5, before=policy(1)),
-            'began from another policy than',
-        ),
+        (change('key_authority', 'release', 5, before=policy(1)), 'from another policy than'),
         (change('key_authority', 'release', 4, policy=policy(4)), 'neither of updates nor'),
         (lambda told: told.drop('key_authority', 'release', 5), 'it after round 4'),
         (lambda told: told.drop('key_authority', 'release', 6), 'was never released'),
@@ -249,7 +243,7 @@ def test_what_is_written_while_others_are_read_is_no_contradiction(federation, m
 def test_long_journals_are_compared_band_by_band_in_little_memory(tmp_path, monkeypatch):
     monkeypatch.setattr(journal_rounds, 'BAND_ENTRIES', 1)
     peaks = []
-    for rounds in (140, 420):
+    for rounds in (140, 280):
         federation = Federation(tmp_path / f'{rounds}', HOSPITALS[:3])
         told = honest(rounds, HOSPITALS[:3])
         change('hospital_1', 'sent', 131, update=digest('another'))(told)
@@ -270,7 +264,7 @@ def test_long_journals_are_compared_band_by_band_in_little_memory(tmp_path, monk
             'round 131: hospital_1 did not send the update that was released'
         ]
         assert found.released == (1, rounds) and told_bytes == sorted(told_bytes)
-    assert peaks[1] < 1.3 * peaks[0] + 100 * 280
+    assert peaks[1] < 1.3 * peaks[0] + 100 * 140
 
 
 def test_problems_are_told_up_to_a_number(federation, monkeypatch):

@@ -75,12 +75,6 @@ def test_as_many_links_are_enough_as_there_are_new_entries(watch):
         watch.take(update(9, 16, 18, most=1, sender='hospital_3'))
 
 
-def test_each_hospital_has_a_ledger_of_its_own(watch):
-    watch.take(update(6, 0, 2, sender='hospital_2'))
-    with pytest.raises(LedgerHeadError, match='shrank'):
-        watch.take(update(6, 0, 2))
-
-
 OTHER = {'parted': 6, 'life': 'restored'}
 
 
@@ -129,13 +123,6 @@ def test_an_update_of_the_same_round_has_the_same_head_or_a_later_one(watch):
     watch.take(update(5, 8, 10))
 
 
-def test_a_restored_ledger_is_refused_whatever_it_spends_since_and_the_true_one_is_not(watch):
-    for round, entries in ((6, 6), (7, 8), (8, 10), (9, 12), (10, 100)):
-        with pytest.raises(LedgerHeadError, match='shrank|rewritten'):
-            watch.take(update(round, entries, entries + 2, **OTHER))
-    watch.take(update(11, 14, 16))
-
-
 def test_what_was_seen_outlives_a_restart(watch, store, tmp_path):
     store.close()
     again = Store(tmp_path / 'state.sqlite')
@@ -160,7 +147,7 @@ def test_an_honest_hospital_is_taken_whatever_updates_were_lost(spent, heard):
 
 
 @given(seen=strategies.integers(1, 12), lost=strategies.integers(1, 12), data=strategies.data())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_a_ledger_that_lost_an_entry_is_refused_however_it_goes_on(seen, lost, data):
     watch = LedgerWatch(Store())
     watch.take(update(1, 0, seen))
@@ -172,7 +159,7 @@ def test_a_ledger_that_lost_an_entry_is_refused_however_it_goes_on(seen, lost, d
 
 
 @given(data=strategies.data())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_links_that_were_changed_swapped_cut_or_lengthened_are_refused(data):
     watch = LedgerWatch(Store())
     watch.take(update(1, 0, 5))
