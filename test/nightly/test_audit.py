@@ -19,10 +19,10 @@ from fdrl_ros.learner.records.collection import collect_records
 from fdrl_ros.policy import NetworkShape
 from fdrl_ros.privacy import mechanism
 from fdrl_ros.privacy.accountant.accountant import Charge, epsilon_pld
-from fdrl_ros.privacy.ledger.ledger import Ledger
 from fdrl_ros.privacy.noise import NoiseSource
 import numpy as np
 import pytest
+from support.audit_faults import Forgetful, Noiseless
 from support.distribution import inclusion_tests, least_p, noise_tests
 
 PLAN = Plan()
@@ -134,28 +134,6 @@ def test_the_claim_of_make_run_stands(tmp_path, records, figures, capfd):
         print(f'\n{figures[-1]}', end='', flush=True)
     assert all(each.consistent for each in found)
     assert found[0].charge.steps == 288 and found[0].claimed < PLAN.privacy.budget
-
-
-class Noiseless(AuditedTrainer):
-    """Forgets the noise."""
-
-    def noise(self, round, step):
-        return np.zeros(self.dqn.size)
-
-
-class Forgetful(AuditedTrainer):
-    """Begins a new ledger in every round, and reports what that one says."""
-
-    def train(self, weights, round, **told):
-        self._checkpoint.unlink(missing_ok=True)  # it would tell of the last ledger
-        with Ledger.open(
-            f'{self._checkpoint}.{round}',
-            hospital='audit',
-            unit='patient',
-            delta=self.privacy.delta,
-            budget=float('inf'),
-        ) as self._ledger:
-            return super().train(weights, round, **told)
 
 
 FAULTS = {

@@ -7,9 +7,7 @@ A flawless trainer fails one of these audits at most once in a thousand seeds; t
 """
 
 from dataclasses import replace
-from pathlib import Path
 
-from fdrl_ros.audit.attack import Adversary
 from fdrl_ros.audit.audited_trainer import AuditedTrainer, with_places
 from fdrl_ros.audit.canary import DenseCanaries
 from fdrl_ros.audit.one_run import Audit, AuditSettings
@@ -21,11 +19,12 @@ from fdrl_ros.learner.settings import LearnerSettings, PrivacySettings
 from fdrl_ros.learner.trainer import TrainingSetup
 from fdrl_ros.policy import NetworkShape
 from fdrl_ros.privacy import mechanism
-from fdrl_ros.privacy.accountant.accountant import Charge, epsilon_pld
+from fdrl_ros.privacy.accountant.accountant import epsilon_pld
 from fdrl_ros.privacy.ledger.ledger import Ledger
 from fdrl_ros.privacy.noise import NoiseSource
 import numpy as np
 import pytest
+from support.audit_faults import Forgetful, Noiseless
 from support.distribution import inclusion_tests, least_p, noise_tests
 
 SHAPE = NetworkShape(states=4, actions=3, hidden=(24, 24))
@@ -145,25 +144,6 @@ def test_canaries_neither_add_steps_nor_raise_the_sampling(tmp_path, canaries, j
 
 
 # Planted faults that canaries prove.
-
-
-class Noiseless(AuditedTrainer):
-    """Forgets the noise."""
-
-    def noise(self, round, step):
-        return np.zeros(self.dqn.size)
-
-
-class Forgetful(AuditedTrainer):
-    """Begins a new ledger in every round, and reports what that one says."""
-
-    def train(self, weights, round, **told):
-        path = Path(f'{self._checkpoint}.{round}')
-        self._checkpoint.unlink(missing_ok=True)  # it would tell of the last ledger
-        with Ledger.open(
-            path, hospital='audit', unit='patient', delta=PRIVACY.delta, budget=float('inf')
-        ) as self._ledger:
-            return super().train(weights, round, **told)
 
 
 def test_forgotten_noise_is_found(tmp_path):
@@ -316,13 +296,3 @@ def test_batches_that_are_not_poisson_are_found(tmp_path, kind, shows):
     for name in shows:
         assert found[name] < 1e-6, name
     assert found['rate'] > 1e-3
-
-
-def test_adversary_needs_noise_and_knows_how_many_steps_it_saw(tmp_path):
-    canaries = DenseCanaries.draw(SHAPE, 0, 4, 1.0, np.random.default_rng(1))
-    with pytest.raises(PrivacyError):
-        Adversary(canaries, Charge(0.0, 1.0, 1), clip_norm=1.0, expected_batch=1.0)
-    with pytest.raises(SettingError):
-        inclusion_tests([np.arange(3)], 3, 0.5)
-    with pytest.raises(SettingError):
-        noise_tests([], noise_multiplier=1.0, clip_norm=1.0, expected_batch=1.0)

@@ -6,7 +6,6 @@ import importlib
 import json
 from pathlib import Path
 
-from fdrl_ros.learner.records.records import Records
 from fdrl_ros.policy import NetworkShape
 import numpy as np
 import pytest
@@ -120,19 +119,3 @@ def test_parties_of_a_large_round_find_fedavg_and_a_wrong_sum_is_noticed(module,
     (tmp_path / 'sum').write_bytes(data)
     with pytest.raises(RuntimeError, match='something else'):
         party.key_authority(tmp_path)()
-
-
-def test_records_of_a_few_patients_stand_for_many(module):
-    few = Records(
-        states=np.arange(12, dtype=np.float32).reshape(6, 2),
-        actions=np.arange(6),
-        rewards=np.zeros(6, np.float32),
-        next_states=np.zeros((6, 2), np.float32),
-        terminals=np.array([0, 1, 1, 0, 0, 1], dtype=bool),
-        starts=np.array([0, 2, 3, 6]),
-        patients=np.array(['a', 'b', 'c']),
-    )
-    many = module('crypto_work').repeated(few, 7)
-    assert many.n_patients == 7
-    assert many.starts.tolist() == [0, 2, 3, 6, 8, 9, 12, 14]
-    np.testing.assert_array_equal(many.states[12:], few.states[:2])

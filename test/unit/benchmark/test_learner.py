@@ -58,12 +58,6 @@ def test_cart_pole_is_updated_once_for_each_step_in_the_env(work, tmp_path, monk
     assert len({each.sampling_probability for each in history}) == 4
 
 
-def test_a_peer_that_is_not_installed_is_left_out_with_what_to_do(learner, monkeypatch):
-    monkeypatch.setattr(learner.peers, 'has', lambda package: package != 'opacus')
-    with pytest.raises(learner.Skipped, match='opacus is missing: pip install -r requirements'):
-        learner.peers.require('opacus')
-
-
 def test_the_peer_s_network_is_ours(work):
     pytest.importorskip('torch')
     peers = importlib.import_module('learner_peers')

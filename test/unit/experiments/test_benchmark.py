@@ -122,12 +122,6 @@ def test_patients_of_the_frozen_set_are_not_evaluated_on(results, probe):
     assert not {each.name for each in probe.patients} & operated_on
 
 
-def test_frozen_set_is_the_same_for_the_same_plan_alone(probe):
-    assert make_probe(PLAN).states.digest == probe.states.digest
-    other = PLAN.changed({'federation': {'seed': 2}})
-    assert make_probe(other).states.digest != probe.states.digest
-
-
 def test_worker_processes_change_no_number(results, probe):
     plan = PLAN.changed({'evaluation': {'workers': 2}})
     weights = untrained_weights(PLAN.shape, 1)

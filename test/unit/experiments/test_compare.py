@@ -9,9 +9,7 @@ from fdrl_ros.cli.commands import main
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.robot.valuation import fit_public_value
 from fdrl_ros.errors import StoreBusyError
-from fdrl_ros.experiments.reports.assessment import line_up
 from fdrl_ros.experiments.run_directory import RunDirectory
-from fdrl_ros.experiments.studies.experiment import run_training
 from fdrl_ros.experiments.studies.selector.baselines import (
     bandit,
     best_cumulative,
@@ -34,7 +32,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 import numpy as np
 import pytest
-from support.small_run import SMALL_PLAN
 
 TINY = (
     *('--hospitals', '3', '--noise', 'seeded', '--rounds', '2', '--learner-hidden', '8'),
@@ -231,15 +228,3 @@ def test_levels_that_are_none_are_refused(tmp_path, levels):
         main, ['selector', 'compare', '--directory', str(tmp_path / 'x'), '--levels', levels]
     )
     assert done.exit_code == 1 and 'levels' in done.output
-
-
-def test_policies_of_the_last_round_are_kept(tmp_path):
-    def released(rounds):
-        plan = SMALL_PLAN.changed({'federation': {'release': True}, 'rounds': {'rounds': rounds}})
-        layout, _ = run_training(tmp_path / str(rounds), plan)
-        rows, choices = line_up(layout, plan, tmp_path / str(rounds) / 'policies')
-        assert choices == ['global', *plan.hospitals]
-        return {name: rows[name].weights for name in choices}
-
-    one, two = released(1), released(2)
-    assert all(not np.array_equal(one[each], two[each]) for each in one)

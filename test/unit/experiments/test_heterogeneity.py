@@ -114,15 +114,6 @@ def test_total_variation_by_hand():
     assert total_variation([['a', 'b'], ['a', 'c'], ['a', 'b']]) == pytest.approx(1.0 / 3.0)
 
 
-def test_distances_grow_with_heterogeneity():
-    spread = pooled_spread([sample_of(each) for each in hospitals(1.0)])
-    found = [distances([sample_of(each) for each in hospitals(level)], spread) for level in LEVELS]
-    for name in LEANING:
-        assert np.all(np.diff([each[name] for each in found]) > 0.0), name
-    for name in OTHERS:
-        assert max(each[name] for each in found) < 0.3, name
-
-
 # Summing up.
 
 

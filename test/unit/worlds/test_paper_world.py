@@ -125,15 +125,6 @@ def rows(states):
     return np.rint(states * 3).astype(int) @ (4 ** np.arange(4, -1, -1))
 
 
-@pytest.mark.parametrize('heterogeneity', [0.0, 0.5, 1.0])
-def test_an_expert_has_no_ties_and_uses_every_action(heterogeneity):
-    for each in federation(heterogeneity):
-        costs = np.sort(each.law.costs[GOING], axis=1)
-        assert np.all(costs[:, 0] == 0.0)
-        assert np.mean(costs[:, 1] > 1e-6) == 1.0
-        assert np.all(np.bincount(each.best[GOING], minlength=3) > 0.1 * GOING.sum())
-
-
 @given(strategies.integers(0, 2**31), strategies.integers(1, 6))
 @settings(deadline=None, max_examples=25)
 def test_without_heterogeneity_every_hospital_is_one_law(seed, count):

@@ -5,11 +5,10 @@
 from dataclasses import replace
 import json
 import math
-from pathlib import Path
 
 from click.testing import CliRunner
 from fdrl_ros.cli.commands import main
-from fdrl_ros.errors import SettingError, TrainingStopped
+from fdrl_ros.errors import TrainingStopped
 from fdrl_ros.experiments.plots import drawing
 from fdrl_ros.experiments.study import Work
 from fdrl_ros.policy import Policy
@@ -139,14 +138,6 @@ def test_contradictions_are_refused_before_anything_begins(flags, words, tmp_pat
     result = CliRunner().invoke(main, ['sepsis', '--directory', str(directory), *flags.split()])
     assert result.exit_code == 1 and words in result.output
     assert not directory.exists()
-
-
-def test_the_settings_that_are_offered_fit_together():
-    for settings in (SepsisSettings(), SepsisSettings().quick(), SMALL):
-        settings.check()
-    replace(SepsisSettings(), delta=1e-5, seeds=0).check()
-    with pytest.raises(SettingError, match='delta'):
-        run_sepsis(Path('nowhere'), replace(SepsisSettings(), delta=1e-5))
 
 
 # Runs.
