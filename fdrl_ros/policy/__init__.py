@@ -2,15 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The policy: its shape, its numpy form for acting, its bytes for travelling."""
 
-from fdrl_ros.policy.agreement import Agreement, agreement
 from fdrl_ros.policy.policy import decode_weights, digest_of, encode_weights, Policy
 from fdrl_ros.policy.shape import NetworkShape
 
 __all__ = [
-    'Agreement',
     'NetworkShape',
     'Policy',
-    'agreement',
     'decode_weights',
     'digest_of',
     'encode_weights',

@@ -1,12 +1,14 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
 """
-Export a policy as an ONNX model for other runtimes, optionally in 8-bit integers.
+Export a policy as an ONNX model, optionally in 8-bit integers, and compare the two.
 
 Robots of this package run policies in NumPy and do not need it. It requires
 `pip install "fdrl_ros[onnx]"`.
 """
 
+from dataclasses import dataclass
+import math
 from pathlib import Path
 import tempfile
 from typing import Any
@@ -36,46 +38,44 @@ def export(
     :raises PolicyError: if the scales do not fit, or onnx is not installed.
     """
     onnx, _ = libraries()
-    helper, kinds, tensor = onnx.helper, onnx.TensorProto, onnx.numpy_helper.from_array
-    states = policy.shape.states
-    nodes, constants = [], []
-    entry, kind, last = STATE, kinds.FLOAT, STATE
+    helper, kinds = onnx.helper, onnx.TensorProto
+    states, nodes, constants = policy.shape.states, [], []
+
+    def constant(value: np.ndarray, name: str) -> str:
+        constants.append(onnx.numpy_helper.from_array(value, name))
+        return name
+
+    def node(kind: str, inputs: list[str], output: str, **options: int) -> str:
+        nodes.append(helper.make_node(kind, inputs, [output], **options))
+        return output
+
+    entry, entry_type, last = STATE, kinds.FLOAT, STATE
     if scales is not None:
         divisors = np.asarray(scales, dtype=np.float64)
         if divisors.shape != (states,) or not np.all(np.isfinite(divisors) & (divisors > 0)):
             raise PolicyError(f'scales: expected {states} finite numbers above 0')
-        entry, kind, last = VALUES, kinds.DOUBLE, 'scaled'
-        nodes.append(helper.make_node('Mul', [VALUES, 'factors'], ['scaled']))
-        constants.append(tensor(1.0 / divisors, 'factors'))
+        entry, entry_type = VALUES, kinds.DOUBLE
+        last = node('Mul', [VALUES, constant(1.0 / divisors, 'factors')], 'scaled')
         if bound is not None:
-            constants += [tensor(np.array(end), f'{end:g}') for end in (-bound, bound)]
-            nodes.append(helper.make_node('Clip', [last, f'{-bound:g}', f'{bound:g}'], ['cut']))
-            last = 'cut'
-        nodes.append(helper.make_node('Cast', [last], [STATE], to=kinds.FLOAT))
-        last = STATE
-    layers = policy.layers()
-    for number, (matrix, bias) in enumerate(layers):
-        name, final = f'layer_{number}', number == len(layers) - 1
-        constants += [tensor(matrix, f'{name}.weight'), tensor(bias, f'{name}.bias')]
-        nodes.append(helper.make_node('MatMul', [last, f'{name}.weight'], [f'{name}.product']))
-        added, last = (Q_VALUES, Q_VALUES) if final else (f'{name}.sum', name)
-        nodes.append(helper.make_node('Add', [f'{name}.product', f'{name}.bias'], [added]))
-        if not final:
-            nodes.append(helper.make_node('Tanh', [added], [last]))
-    nodes.append(helper.make_node('ArgMax', [Q_VALUES], [ACTION], axis=1, keepdims=0))
+            ends = [constant(np.array(end), f'{end:g}') for end in (-bound, bound)]
+            last = node('Clip', [last, *ends], 'cut')
+        last = node('Cast', [last], STATE, to=kinds.FLOAT)
+    *shared, head = policy.layers()
+    for number, (matrix, bias) in enumerate((*shared, head)):
+        name, final = f'layer_{number}', number == len(shared)
+        last = node('MatMul', [last, constant(matrix, f'{name}.weight')], f'{name}.product')
+        added = Q_VALUES if final else f'{name}.sum'
+        last = node('Add', [last, constant(bias, f'{name}.bias')], added)
+        last = last if final else node('Tanh', [last], name)
+    node('ArgMax', [Q_VALUES], ACTION, axis=1, keepdims=0)
     describe = helper.make_tensor_value_info
-    graph = helper.make_graph(
-        nodes,
-        'policy',
-        [describe(entry, kind, ['n', states])],
-        [
-            describe(Q_VALUES, kinds.FLOAT, ['n', policy.shape.actions]),
-            describe(ACTION, kinds.INT64, ['n']),
-        ],
-        constants,
-    )
+    outputs = [
+        describe(Q_VALUES, kinds.FLOAT, ['n', policy.shape.actions]),
+        describe(ACTION, kinds.INT64, ['n']),
+    ]
+    inputs = [describe(entry, entry_type, ['n', states])]
     model = helper.make_model(
-        graph,
+        helper.make_graph(nodes, 'policy', inputs, outputs, constants),
         opset_imports=[helper.make_opsetid('', OPSET)],
         ir_version=IR_VERSION,
         producer_name='fdrl_ros',
@@ -201,3 +201,57 @@ class _Batches:
         start, self._next = self._next, self._next + _BATCH
         part = {name: each[start : self._next] for name, each in self._given.items()}
         return part if all(map(len, part.values())) else None
+
+
+EDGES = (0.0, 0.001, 0.01, 0.03, 0.1, 0.3, math.inf)
+"""Bounds of the margins of a histogram, in spreads of Q over the actions."""
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """
+    Result of comparing two forms of a policy state by state.
+
+    The margin of a state is the lead of the best action over the next, in standard deviations of Q
+    over the actions, by the first form.
+
+    :param states: how many were compared.
+    :param same: fraction of them in which both take the same action.
+    :param loss: mean loss of Q by the second form's action, in the unit of the return.
+    :param largest_error: largest difference between two values of Q.
+    :param margins: how many states have a margin between two :data:`EDGES`.
+    :param differing: how many of those have different actions.
+    """
+
+    states: int
+    same: float
+    loss: float
+    largest_error: float
+    margins: tuple[int, ...]
+    differing: tuple[int, ...]
+
+
+def agreement(first: np.ndarray, second: np.ndarray) -> Agreement:
+    """
+    Compare two forms of a policy.
+
+    :param first: Q of the reference form, shape (N, actions), of at least two actions.
+    :param second: Q of the other in the same states, same shape.
+    :raises PolicyError: if the shapes differ, or there is no state.
+    """
+    if first.shape != second.shape or first.ndim != 2 or not len(first) or first.shape[1] < 2:
+        raise PolicyError(f'values of shapes {first.shape} and {second.shape}: expected as many')
+    rows = np.arange(len(first))
+    chosen, other = first.argmax(axis=1), second.argmax(axis=1)
+    ranked = np.sort(first.astype(np.float64), axis=1)
+    spread = np.maximum(ranked.std(axis=1), np.finfo(np.float32).tiny)
+    margins = (ranked[:, -1] - ranked[:, -2]) / spread
+    differs = chosen != other
+    return Agreement(
+        states=len(first),
+        same=float(1.0 - differs.mean()),
+        loss=float(np.mean(ranked[:, -1] - first[rows, other])),
+        largest_error=float(np.abs(first - second).max()),
+        margins=tuple(np.histogram(margins, EDGES)[0].tolist()),
+        differing=tuple(np.histogram(margins[differs], EDGES)[0].tolist()),
+    )

@@ -15,9 +15,8 @@ from fdrl_ros.deployment.robot.valuation import public_experience
 from fdrl_ros.errors import PolicyError, StoreError
 from fdrl_ros.experiments.evaluation import make_probe
 from fdrl_ros.experiments.reports.table import make_table
-from fdrl_ros.policy import Agreement, agreement, Policy
-from fdrl_ros.policy.agreement import EDGES
-from fdrl_ros.policy.onnx_model import export, OnnxPolicy, quantise
+from fdrl_ros.policy import Policy
+from fdrl_ros.policy.onnx_model import Agreement, agreement, EDGES, export, OnnxPolicy, quantise
 from fdrl_ros.surgery.gym.state import scale, SCALES, STATE_BOUND, STATE_SIZE, unscale
 import numpy as np
 from rich.table import Table

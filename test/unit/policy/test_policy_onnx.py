@@ -7,9 +7,8 @@ from fdrl_ros.cli.commands import main
 from fdrl_ros.cli.robot.export_policy import export_policy
 from fdrl_ros.deployment.policy_file import save_policy
 from fdrl_ros.errors import PolicyError
-from fdrl_ros.policy import agreement, NetworkShape, Policy
-from fdrl_ros.policy.agreement import EDGES
-from fdrl_ros.policy.onnx_model import export, OnnxPolicy, quantise
+from fdrl_ros.policy import NetworkShape, Policy
+from fdrl_ros.policy.onnx_model import agreement, EDGES, export, OnnxPolicy, quantise
 from fdrl_ros.surgery.gym.state import scale, SCALES, STATE_BOUND, STATE_SIZE
 import numpy as np
 import pytest
