@@ -117,33 +117,11 @@ def test_seeded_noise_is_labelled_where_people_look(trained):
     run, output = trained
     for text in (output, (run / 'table.txt').read_text()):
         assert 'NOT PRIVATE' in text and 'not a medical device' in text
+        assert 'release their own policies by choice' in ' '.join(text.split())
     assert 'NOT PRIVATE' in fdrl('privacy', 'show', run).output
 
 
-def test_release_is_by_choice_and_further_training_removes_the_summary(
-    trained, plan_file, tmp_path
-):
-    run, output = trained
-    for text in (output, (run / 'table.txt').read_text()):
-        assert 'release their own policies by choice' in ' '.join(text.split())
-    run = tmp_path / 'run'
-    result = fdrl('train', '--plan', plan_file, '--directory', run, '--rounds', 1)
-    assert result.exit_code == 0 and 'release their own' not in result.output, result.output
-    summary = json.loads((run / 'summary.json').read_text())
-    assert not summary['release'] and not Plan().federation.release
-    rows = ['expert', 'untrained', 'pretrained']
-    rows += [f'local_hospital_{i}' for i in (1, 2, 3)]
-    assert list(summary['policies']) == [*rows, 'global', 'selector']
-    assert {each.name for each in (run / 'policies').iterdir()} == {'global_0.npz', 'global_1.npz'}
-    # A summary of fewer rounds does not outlive further training.
-    assert summary['rounds'] == 1
-    again = ('train', '--directory', run, '--no-evaluate', '--rounds')
-    assert fdrl(*again, 1).exit_code == 0 and (run / 'summary.json').exists()
-    assert fdrl(*again, 2).exit_code == 0
-    assert not (run / 'summary.json').exists() and not (run / 'table.txt').exists()
-
-
-def test_epsilons_add_up_for_patients_of_several_hospitals(trained, tmp_path):
+def test_evaluated_again_epsilons_add_up_for_patients_of_several_hospitals(trained, tmp_path):
     run, output = trained
     assert json.loads((run / 'summary.json').read_text())['epsilon_of_shared_patients'] is None
     assert 'several hospitals' not in output + fdrl('privacy', 'show', run).output
@@ -152,9 +130,17 @@ def test_epsilons_add_up_for_patients_of_several_hospitals(trained, tmp_path):
     roster, path = Layout(copy / 'federation').roster(), copy / 'federation/keys'
     root = load_identity(path / 'root' / KEY_FILE, 'root')
     replace(roster, disjoint_patients=False).save(path / ROSTER_FILE, root)
+    before = json.loads((copy / 'summary.json').read_text())['policies']
     result = fdrl('evaluate', copy)
     assert result.exit_code == 0, result.output
     summary = json.loads((copy / 'summary.json').read_text())
+    assert summary['policies'] == before, 'evaluating again changes no number'
+    for name, row in before.items():
+        episodes = read_csv(copy / 'episodes' / f'{name}.csv')
+        assert len(episodes) == row['patients']
+        assert sum(each.success for each in episodes) == round(row['success'] * len(episodes))
+        again = read_json(copy / 'episodes' / f'{name}.json')
+        assert [each.damage for each in again] == [each.damage for each in episodes]
     assert summary['epsilon_of_shared_patients'] == pytest.approx(sum(summary['epsilon'].values()))
     assert summary['delta_of_shared_patients'] == pytest.approx(3 * summary['delta'])
     for text in (result.output, fdrl('privacy', 'show', copy).output):
@@ -201,19 +187,6 @@ def test_without_the_key_authority_s_state_a_run_does_not_go_on(trained, tmp_pat
     shutil.copy(trained[0].resolve() / state, run / state)
     assert fdrl(*words).exit_code == 0
     assert (run / 'policies/global_3.npz').exists()
-
-
-def test_going_on_ends_with_the_policy_of_an_unbroken_run(trained, plan_file, tmp_path):
-    words = ('train', '--directory', tmp_path / 'run', '--no-evaluate')
-    assert fdrl(*words, '--plan', plan_file, '--rounds', 1).exit_code == 0
-    first, _ = load_policy(tmp_path / 'run/policies/global_1.npz')
-    assert fdrl(*words, '--rounds', 2).exit_code == 0
-    same, _ = load_policy(tmp_path / 'run/policies/global_1.npz')
-    assert (first == same).all()
-    notes = json.loads((tmp_path / 'run/rounds.json').read_text())
-    assert [each['round'] for each in notes] == [1, 2]
-    assert notes[1]['epsilon']['hospital_1'] > notes[0]['epsilon']['hospital_1']
-    assert same_policy(trained[0], tmp_path / 'run')
 
 
 POOR = ('--no-evaluate', '--privacy-budget', 2.2)
@@ -332,7 +305,7 @@ def own_records(path, patients):
     return records
 
 
-def test_a_hospital_trains_on_records_that_are_given(plan_file, tmp_path):
+def test_a_hospital_trains_on_records_that_are_given_and_releases_nothing(plan_file, tmp_path):
     file, run = tmp_path / 'log.npz', tmp_path / 'run'
     records = own_records(file, 5)
     words = ('train', '--plan', plan_file, '--directory', run, '--rounds', 1)
@@ -350,12 +323,24 @@ def test_a_hospital_trains_on_records_that_are_given(plan_file, tmp_path):
     # 4 of 5 patients a step spend more than 4 of 8.
     assert summary['epsilon']['hospital_2'] > summary['epsilon']['hospital_1']
 
+    # Hospitals release their own policies by choice alone.
+    assert 'release their own' not in result.output
+    assert not summary['release'] and not Plan().federation.release
+    rows = ['expert', 'untrained', 'pretrained']
+    rows += [f'local_hospital_{i}' for i in (1, 2, 3)]
+    assert list(summary['policies']) == [*rows, 'global', 'selector']
+    assert {each.name for each in (run / 'policies').iterdir()} == {'global_0.npz', 'global_1.npz'}
+
     again = ('train', '--directory', run, '--no-evaluate')
     assert fdrl(*again, '--records', f'hospital_2={file}').exit_code == 0
     own_records(file, 6)
     result = fdrl(*again, '--records', f'hospital_2={file}')
     assert (result.exit_code, 'holds other records' in result.stderr) == (1, True)
     assert Records.load(layout.records('hospital_2'), STATE_SIZE).n_patients == 5
+    # A summary of fewer rounds does not outlive further training.
+    assert summary['rounds'] == 1 and (run / 'summary.json').exists()
+    assert fdrl(*again, '--rounds', 2).exit_code == 0
+    assert not (run / 'summary.json').exists() and not (run / 'table.txt').exists()
 
 
 def test_records_that_cannot_be_trained_on_are_refused_before_anything_is_made(
@@ -407,20 +392,6 @@ def test_a_run_is_never_made_in_a_prepared_federation_or_over_a_plan(plan_file, 
         assert before == {
             each: each.read_bytes() for each in directory.rglob('*') if each.is_file()
         }
-
-
-def test_evaluating_a_run_again_changes_no_number(trained):
-    run, _ = trained
-    before = json.loads((run / 'summary.json').read_text())['policies']
-    result = fdrl('evaluate', run)
-    assert result.exit_code == 0, result.output
-    assert json.loads((run / 'summary.json').read_text())['policies'] == before
-    for name, row in before.items():
-        episodes = read_csv(run / 'episodes' / f'{name}.csv')
-        assert len(episodes) == row['patients']
-        assert sum(each.success for each in episodes) == round(row['success'] * len(episodes))
-        again = read_json(run / 'episodes' / f'{name}.json')
-        assert [each.damage for each in again] == [each.damage for each in episodes]
 
 
 def test_a_policy_file_is_put_beside_the_expert(trained, plan_file, tmp_path):
@@ -481,7 +452,7 @@ def test_paper_plans_can_be_read():
         Plan.load(path)
 
 
-def test_ctrl_c_stops_cleanly_and_the_same_command_goes_on(
+def test_ctrl_c_stops_cleanly_and_the_run_goes_on_to_the_policy_of_an_unbroken_one(
     trained, plan_file, tmp_path, monkeypatch
 ):
     from fdrl_ros.learner.trainer import Trainer
@@ -490,8 +461,8 @@ def test_ctrl_c_stops_cleanly_and_the_same_command_goes_on(
     interrupted = []
 
     def interrupt(self, *arguments, **named):
-        if not interrupted:
-            interrupted.append(True)
+        interrupted.append(self)
+        if len(interrupted) == 4:  # in the second round of three hospitals
             os.kill(os.getpid(), signal.SIGINT)
         return train(self, *arguments, **named)
 
@@ -501,7 +472,13 @@ def test_ctrl_c_stops_cleanly_and_the_same_command_goes_on(
     assert result.exit_code == 130
     assert '--directory with the run named above goes on from here' in result.stderr
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    first, _ = load_policy(tmp_path / 'run/policies/global_1.npz')
     assert fdrl(*words).exit_code == 0
+    same, _ = load_policy(tmp_path / 'run/policies/global_1.npz')
+    assert (first == same).all()
+    notes = json.loads((tmp_path / 'run/rounds.json').read_text())
+    assert [each['round'] for each in notes] == [1, 2]
+    assert notes[1]['epsilon']['hospital_1'] > notes[0]['epsilon']['hospital_1']
     assert same_policy(trained[0], tmp_path / 'run')
 
 

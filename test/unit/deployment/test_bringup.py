@@ -134,13 +134,10 @@ def test_parameter_file_does_not_arm_what_a_person_leaves_unarmed(tmp_path):
 def test_robots_live_in_another_domain_than_the_federation():
     domains = {each.executable in ('env', 'selector'): each.domain for each in graph()}
     assert domains == {True: SETTINGS.robot_domain, False: SETTINGS.federation_domain}
-    with pytest.raises(SettingError, match='another domain'):
-        BringupSettings(federation_domain=7, robot_domain=7)
-
-
-def test_trainers_alone_know_both_domains():
     for each in graph():
         assert ('robot_domain' in each.parameters) == (each.executable == 'trainer')
+    with pytest.raises(SettingError, match='another domain'):
+        BringupSettings(federation_domain=7, robot_domain=7)
 
 
 def test_every_node_runs_with_one_thread_in_its_domain():
@@ -261,25 +258,20 @@ def test_runner_ends_what_a_dead_node_left_behind(runner, tmp_path):
         'path.exists() or path.write_text(str(child.pid))\n'
         'sys.exit(3)\n'
     )
-    with runner:
+    with pytest.raises(KeyboardInterrupt), runner:
         runner.start([spec(program)])
         assert await_death(runner)
+        again = runner.process_id('somewhere.node')
         try:
             child = os.pidfd_open(int(left.read_text()))
+            ended, _, _ = select.select([child], [], [], 10.0)
+            os.close(child)
+            assert ended
         except ProcessLookupError:
-            return
-        ended, _, _ = select.select([child], [], [], 10.0)
-        os.close(child)
-        assert ended
-
-
-def test_runner_leaves_no_process_when_its_block_is_left_by_an_error(runner):
-    with pytest.raises(KeyboardInterrupt), runner:
-        runner.start([spec(LINGERING.format(gate=os.devnull))])
-        pid = runner.process_id('somewhere.node')
+            pass
         raise KeyboardInterrupt
-    with pytest.raises(ProcessLookupError):
-        os.kill(pid, 0)
+    with pytest.raises(ProcessLookupError):  # the block was left by an error
+        os.kill(again, 0)
 
 
 def test_runner_says_which_log_cannot_be_written(tmp_path):

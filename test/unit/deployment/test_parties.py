@@ -180,11 +180,6 @@ def bare(tmp_path):
     return layout
 
 
-def test_party_speaks_with_its_key_by_the_newest_roster(bare):
-    channel = open_channel(bare, NAME, Store())
-    assert channel.name == NAME and channel.roster == bare.roster()
-
-
 def test_revoked_party_does_not_start_and_the_older_roster_does_not_help_it(bare):
     old = (bare.keys / ROSTER_FILE).read_bytes()
     key = (bare.keys / NAME / KEY_FILE).read_bytes()
