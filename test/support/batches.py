@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Made-up transitions for tests of what the learner computes."""
 
+from dataclasses import fields
+
 from fdrl_ros.learner.records.transitions import Batch
 import numpy as np
 
@@ -16,3 +18,9 @@ def batch_of(rng, shape, *size, weighted=False):
         discounts=(0.9 * rng.integers(2, size=size)).astype(np.float32),
         weights=rng.uniform(0.1, 1.0, size).astype(np.float32) if weighted else None,
     )
+
+
+def part(batch, units):
+    """Take some units of a batch."""
+    columns = (getattr(batch, each.name) for each in fields(batch))
+    return Batch(*(None if each is None else each[units] for each in columns))

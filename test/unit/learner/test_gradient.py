@@ -2,30 +2,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """The closed form of the clipped gradients is the slope of a loss written out slowly."""
 
-from dataclasses import fields
+from dataclasses import replace
 import math
 
 from fdrl_ros.errors import PolicyError
 from fdrl_ros.learner.gradient import DoubleDqn
 from fdrl_ros.learner.network import Layered
-from fdrl_ros.learner.records.transitions import Batch
 from fdrl_ros.learner.settings import LearnerSettings
+from fdrl_ros.learner.table import make_dqn, TableDqn
 from fdrl_ros.policy import NetworkShape, Policy
 from hypothesis import given, settings, strategies
 import numpy as np
 import pytest
-from support.batches import batch_of
+from support.batches import batch_of, part
 
 pytestmark = pytest.mark.usefixtures('arithmetic')
 
 UNCLIPPED = 1e9
 SMALL = strategies.integers(0, 2**20)
-
-
-def part(batch, index):
-    """Take some units of a batch."""
-    values = {each.name: getattr(batch, each.name) for each in fields(batch)}
-    return Batch(**{name: v if v is None else v[index] for name, v in values.items()})
 
 
 def two_weights(seed, shape):
@@ -205,3 +199,49 @@ def test_a_unit_that_is_not_finite_adds_nothing_and_stops_nobody(transitions, ba
     batch.states[3, 0, 2] = batch.rewards[3, 0] = bad
     found = dqn.clipped_sum(weights, target, batch, 1.0)
     np.testing.assert_allclose(found, without, rtol=1e-9, atol=1e-12)
+
+
+ONE_HOT = NetworkShape(6, 3, ())
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    seed=strategies.integers(0, 2**31),
+    loss=strategies.sampled_from(('huber', 'squared')),
+    conservative=strategies.sampled_from((0.0, 0.5)),
+    clip_norm=strategies.floats(0.01, 10.0),
+    weighted=strategies.booleans(),
+)
+def test_a_table_has_the_gradients_of_its_network(seed, loss, conservative, clip_norm, weighted):
+    rng = np.random.default_rng(seed)
+    inputs = np.diag(rng.uniform(0.5, 3.0, 6)).astype(np.float32)
+    learner = LearnerSettings(loss=loss, conservative=conservative)
+    table = make_dqn(ONE_HOT, learner, inputs)
+    network = DoubleDqn(ONE_HOT, learner)
+    assert isinstance(table, TableDqn)
+    now, apart = (
+        network.layered(rng.normal(size=ONE_HOT.n_parameters).astype(np.float32)) for _ in range(2)
+    )
+    numbers = rng.integers(6, size=(2, 7, 4))
+    same = batch_of(rng, ONE_HOT, 7, 4, weighted=weighted)
+    same = replace(same, states=inputs[numbers[0]], next_states=inputs[numbers[1]])
+    states, following = numbers[..., None].astype(np.float32)
+    rows = replace(same, states=states, next_states=following)
+    for found, expected in (
+        (
+            table.clipped_sum(now, apart, rows, clip_norm),
+            network.clipped_sum(now, apart, same, clip_norm),
+        ),
+        (table.mean(now, apart, rows), network.mean(now, apart, same)),
+        (table.errors(now, apart, rows), network.errors(now, apart, same)),
+    ):
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=2e-5)
+
+
+def test_other_inputs_or_hidden_layers_are_no_table():
+    learner = LearnerSettings()
+    dense = np.ones((6, 6), np.float32)
+    assert not isinstance(make_dqn(ONE_HOT, learner, dense), TableDqn)
+    assert not isinstance(make_dqn(ONE_HOT, learner, None), TableDqn)
+    deep = NetworkShape(6, 3, (4,))
+    assert not isinstance(make_dqn(deep, learner, np.eye(6, dtype=np.float32)), TableDqn)

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One patient changes nothing that the others contribute, and all it adds is clipped."""
 
-from dataclasses import fields, replace
+from dataclasses import replace
 import math
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from fdrl_ros.learner.gradient import DoubleDqn
 from fdrl_ros.learner.network_kernel import most_layers
 from fdrl_ros.learner.online import OnlineSettings, OnlineTrainer
 from fdrl_ros.learner.records.records import Records
-from fdrl_ros.learner.records.transitions import Batch, Transitions
+from fdrl_ros.learner.records.transitions import Transitions
 from fdrl_ros.learner.settings import LearnerSettings, PrivacySettings
 from fdrl_ros.learner.table import TableDqn
 from fdrl_ros.learner.trainer import Trainer, TrainingSetup
@@ -21,7 +21,7 @@ from fdrl_ros.runtime import kernels
 from hypothesis import example, given, settings, strategies
 import numpy as np
 import pytest
-from support.batches import batch_of
+from support.batches import batch_of, part
 from support.small_hospital import ledger_of, records_of
 
 SHAPE = NetworkShape(25, 15, (64, 64))
@@ -48,12 +48,6 @@ def tied(rng, shape, ties):
             matrix[...] = matrix[0]
             weights[last.bias_start : last.stop] = weights[last.bias_start]
     return weights
-
-
-def part(batch, units):
-    """Take some units of a batch."""
-    values = {each.name: getattr(batch, each.name) for each in fields(batch)}
-    return Batch(**{name: v if v is None else v[units] for name, v in values.items()})
 
 
 @settings(max_examples=150, deadline=None)
