@@ -13,9 +13,9 @@ from typing import NamedTuple, Self
 
 from fdrl_ros.shield.excursion import LEVELS
 from fdrl_ros.shield.prediction import ContactBounds, ContactState, Prediction
-from fdrl_ros.shield.scalar_or_array import maximum, minimum, Number, where
 from fdrl_ros.shield.workspace import HEIGHTS, RIDING
 from fdrl_ros.surgery.gym.actions import COARSE_STEP, FINE_STEP, MAXIMUM_SPEED, TICK
+from fdrl_ros.surgery.scalar_or_array import choose, maths_of, Number
 from fdrl_ros.surgery.tissue.contact import TOUCH_FORCE
 import numpy as np
 
@@ -50,7 +50,7 @@ class ContactEstimator:
     def __init__(
         self, predictions: Sequence[Prediction], procedure: str, like: Number = 0.0
     ) -> None:
-        self._predictions = predictions
+        self._predictions, self._maths = predictions, maths_of(like)
         self._bounds = predictions[0].bounds
         lags = predictions[0].excursion.levels
         self._lags, self._interval = lags, TICK
@@ -110,7 +110,7 @@ class ContactEstimator:
         level = self.level
         reach = self._reach[level] if type(level) is int else self._reaches[level]
         # An arm that is further behind than its range of lags allows is not as quick as assumed.
-        self.level = where(abs(now.lag) > reach, 0, level)
+        self.level = choose(abs(now.lag) > reach, 0, level)
         last = self._last if interval else None
         before, lag_before = now.force, now.lag
         sunk: Number = math.nan * now.force
@@ -124,18 +124,20 @@ class ContactEstimator:
             # A move takes the place of what is left of the one before, a tick late at most.
             none, short = 0.0 * now.force, self._short
             self._short = max(TICK - interval, 0.0)
-            left = maximum(self._moved, none) + MAXIMUM_SPEED * (short + self._short)
-            left = minimum(left, COARSE_STEP + none)
+            left = self._maths.greater(self._moved, none) + MAXIMUM_SPEED * (short + self._short)
+            left = self._maths.lesser(left, COARSE_STEP + none)
             if self._rides:
                 self._due = left
             else:
                 drop = last.error - now.error
                 still = (abs(self._moved) <= _SLACK) & (self._due <= _SLACK)
-                went = where(same, drop, none)
-                self._due = minimum(maximum(self._due + self._moved - went, none), left)
+                went = choose(same, drop, none)
+                self._due = self._maths.lesser(
+                    self._maths.greater(self._due + self._moved - went, none), left
+                )
                 self._time_arm(now, last, interval, drop, same, still)
                 steady = same & tissue
-                sunk = where(steady, last.lag - now.lag + drop, sunk)
+                sunk = choose(steady, last.lag - now.lag + drop, sunk)
         self._last, self._moved = now, 0.0 * now.force
         found = []
         pending = self._pending()
@@ -160,7 +162,7 @@ class ContactEstimator:
 
     def height_of(self, grasped: Number) -> Number:
         """Return how far the planned waypoint is above the planned surface, m."""
-        return where(grasped > 0.0, self._after, self._before)
+        return choose(grasped > 0.0, self._after, self._before)
 
     def record_move(self, down: Number) -> None:
         """
@@ -187,18 +189,20 @@ class ContactEstimator:
         wrong = tissue & (force > _FELT * bounds.force_error + TOUCH_FORCE) & (free > 0.0)
         nowhere = 0.0 * force - math.inf
         now = free if self._rides else ever
-        return where(wrong, nowhere, now), where(wrong, nowhere, ever)
+        return choose(wrong, nowhere, now), choose(wrong, nowhere, ever)
 
     def _left(self, now: ContactReading, soon: bool) -> Number:
         """Return which way down may still be to come where the last state was no tick before."""
         none, last = 0.0 * now.force, self._last
         if not soon or last is None:
-            return maximum(self._moved, none)
+            return self._maths.greater(self._moved, none)
         went = none
         if not self._rides:
             same = (last.grasped > 0.5) == (now.grasped > 0.5)
-            went = where(same, last.error - now.error, none)
-        return minimum(maximum(self._due + self._moved - went, none), COARSE_STEP + none)
+            went = choose(same, last.error - now.error, none)
+        return self._maths.lesser(
+            self._maths.greater(self._due + self._moved - went, none), COARSE_STEP + none
+        )
 
     def _pending(self) -> Number:
         """Return which move downwards may still be to come: 2 coarse, 1 fine, 0 none."""
@@ -243,15 +247,13 @@ class ContactEstimator:
         for level in range(1, LEVELS):
             behind, share = self._timed[level]
             decay = self._kept[level]
-            behind = where(timing, behind, 0.0) * decay
+            behind = choose(timing, behind, 0.0) * decay
             follows = self._follows[level] * math.exp(-rest / self._lags[level])
-            behind = behind + where(coarse, follows, 0.0)
-            share = where(timing, share, 1.0) * decay
+            behind = behind + choose(coarse, follows, 0.0)
+            share = choose(timing, share, 1.0) * decay
             self._timed[level] = behind, share
             quicker = even & (now.lag < behind - error * (1.0 + share))
-            shown = where(quicker, level, shown)
+            shown = choose(quicker, level, shown)
         before, self._shown = self._shown, shown
-        if type(shown) is int:
-            self.level = max(self.level, min(shown, before))
-        else:
-            self.level = np.maximum(self.level, np.minimum(shown, before))
+        maths = self._maths
+        self.level = maths.greater(self.level, maths.lesser(shown, before))

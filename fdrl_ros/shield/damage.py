@@ -2,11 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Damage of a case: force above the procedure's warning force, over time."""
 
-from fdrl_ros.shield.scalar_or_array import maximum, Number
 from fdrl_ros.surgery.gym.actions import TICK
+from fdrl_ros.surgery.scalar_or_array import excess, Number, Rows
 from fdrl_ros.surgery.tasks.procedures import procedure_named
-import numpy as np
-from numpy.typing import NDArray
 
 LONGEST_STEP = 4 * TICK
 """A gap between two states counts as this long at most, seconds: its force is unknown."""
@@ -27,7 +25,6 @@ class DamageMeter:
     def __init__(self, like: Number = 0.0) -> None:
         self.total: Number = like
         """Of the case so far, N s."""
-        self._zero = like
         self._last: float | None = None
 
     def add(self, force: Number, procedure: str, now: float) -> None:
@@ -37,14 +34,14 @@ class DamageMeter:
         :param force: measured load, N.
         :param now: seconds of the clock that stamps states.
         """
-        excess = maximum(force - procedure_named(procedure).warn_force, self._zero)
-        self.total = self.total + excess * elapsed(self._last, now)
+        harm = excess(force, procedure_named(procedure).warn_force)
+        self.total = self.total + harm * elapsed(self._last, now)
         self._last = now
 
     def restart(self) -> None:
         """Continue in another time, to which the stamps so far do not belong."""
         self._last = None
 
-    def select(self, rows: NDArray[np.intp]) -> None:
+    def select(self, rows: Rows) -> None:
         """Keep only some of many robots, in the order given."""
-        self.total, self._zero = self.total[rows], self._zero[rows]
+        self.total = self.total[rows]

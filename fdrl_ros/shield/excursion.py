@@ -15,12 +15,10 @@ from typing import NamedTuple
 
 from fdrl_ros.errors import SettingError
 from fdrl_ros.shield.retreat import RISE
-from fdrl_ros.shield.scalar_or_array import Number
 from fdrl_ros.surgery.gym.actions import COARSE_STEP, FINE_STEP, MAXIMUM_SPEED, SUBSTEP, TICK
+from fdrl_ros.surgery.scalar_or_array import Array, Number
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
 POWER = 2.0 / 3.0
 """Of a force: that is linear in depth (Hertz)."""
 

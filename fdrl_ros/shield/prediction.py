@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 from fdrl_ros.errors import StateError
 from fdrl_ros.runtime import kernels
 from fdrl_ros.shield.excursion import Bounds, DEPTHS, excursion, POWER
-from fdrl_ros.shield.scalar_or_array import maximum, minimum, Number, where
 from fdrl_ros.surgery.gym.actions import MAXIMUM_SPEED, TICK
+from fdrl_ros.surgery.scalar_or_array import Number
 from fdrl_ros.surgery.tissue.contact import contact_stiffness
 import numpy as np
 
@@ -173,14 +173,14 @@ class Prediction:
         slow, error = self._slow[level], self.bounds.position_error
         low, high = lag - error, lag + error
         return (
-            maximum(minimum(low * slow, low * self._quick), -_SPEED),
-            minimum(maximum(high * slow, high * self._quick), _SPEED),
+            np.maximum(np.minimum(low * slow, low * self._quick), -_SPEED),
+            np.minimum(np.maximum(high * slow, high * self._quick), _SPEED),
         )
 
     def infer(self, seen: ContactState) -> ContactBounds:
         """Return the bounds on the contact now."""
         sinking, _ = self._speeds(seen.lag, seen.level)
-        high = maximum(seen.force + self.bounds.force_error, _NONE) ** POWER
+        high = np.maximum(seen.force + self.bounds.force_error, _NONE) ** POWER
         kinds = self._kinds(seen, high)
         softest, stiffest, slow, speed = self._hull(kinds)
         contact = self.greatest_contact(high, slow, sinking)
@@ -209,22 +209,22 @@ class Prediction:
         :param high: greatest kappa d (1 + lambda v)^(2/3) now, by what is felt, N^(2/3).
         """
         error = self.bounds.force_error
-        low = maximum(seen.force - error, _NONE) ** POWER
-        low_then = maximum(seen.before - error, _NONE) ** POWER
+        low = np.maximum(seen.force - error, _NONE) ** POWER
+        low_then = np.maximum(seen.before - error, _NONE) ** POWER
         now_least, now_most = self._speeds(seen.lag, seen.level)
         time, top, worst = seen.interval, self.bounds.speed, self.bounds.damping
         known = seen.sunk == seen.sunk
         change = self._turn * time
         risen, fallen = known & (low_then > 0.0), known & (low > 0.0)
         then_least, then_most = self._speeds(seen.lag_before, seen.level)
-        high_then = maximum(seen.before + error, _NONE) ** POWER
+        high_then = np.maximum(seen.before + error, _NONE) ** POWER
         # With damping x is kappa d (1 + lambda v)^(2/3), v being how fast the depth grows: the
         # surface's part of it hardly changed in a tick.
         slow_now, slow_then = now_least - change, then_least - change
-        fast_now = maximum(now_most + change, slow_then)
-        fast_then = maximum(then_most + change, slow_now)
-        gone = where(known, 2.0 * change, 2.0 * top)
-        drift = where(known, seen.sunk, _NONE) / time
+        fast_now = np.maximum(now_most + change, slow_then)
+        fast_then = np.maximum(then_most + change, slow_now)
+        gone = np.where(known, 2.0 * change, 2.0 * top)
+        drift = np.where(known, seen.sunk, _NONE) / time
         off = 2.0 * self.bounds.position_error  # one error then, and another one now
         slid = change + (self.bounds.slope * seen.aside + off) / time
         ahead, behind = slid - drift, -slid - drift
@@ -234,29 +234,33 @@ class Prediction:
         for (soft, stiff), (slow, fast, doubt) in zip(self.spans, seen.kinds, strict=True):
             alive = slow <= fast
             growth, fall = least_growth, least_fall
-            for v in (maximum(slow - change, -top), minimum(fast + change, top)):
-                growth = maximum(
+            for v in (np.maximum(slow - change, -top), np.minimum(fast + change, top)):
+                growth = np.maximum(
                     growth, greatest_growth(high, v + slow_now, low_then, v + fast_then, worst)
                 )
-                fall = maximum(
+                fall = np.maximum(
                     fall, greatest_growth(high_then, v + slow_then, low, v + fast_now, worst)
                 )
-            fast = minimum(fast + gone, top)
-            way = growth / (time * where(growth > 0.0, soft, stiff))
-            fast = where(risen, minimum(fast, way + ahead), fast)
-            slow = maximum(slow - gone, -top)
-            way = fall / (time * where(fall > 0.0, soft, stiff))
-            slow = where(fallen, maximum(slow, behind - way), slow)
+            fast = np.minimum(fast + gone, top)
+            way = growth / (time * np.where(growth > 0.0, soft, stiff))
+            fast = np.where(risen, np.minimum(fast, way + ahead), fast)
+            slow = np.maximum(slow - gone, -top)
+            way = fall / (time * np.where(fall > 0.0, soft, stiff))
+            slow = np.where(fallen, np.maximum(slow, behind - way), slow)
             fresh, agrees = doubt == FRESH, slow <= fast + SLACK
             left = left | (alive & agrees)
             anew = fresh | ((doubt == 0.0) & (agrees ^ True))
             alive = alive & (agrees | anew)
-            slow, fast = where(anew, -top, minimum(slow, fast)), where(anew, top, fast)
-            doubt = where(fresh, 1.0, where(anew, FRESH, doubt))
-            kinds.append(TissueKind(where(alive, slow, top), where(alive, fast, -top), doubt))
+            slow, fast = np.where(anew, -top, np.minimum(slow, fast)), np.where(anew, top, fast)
+            doubt = np.where(fresh, 1.0, np.where(anew, FRESH, doubt))
+            kinds.append(
+                TissueKind(np.where(alive, slow, top), np.where(alive, fast, -top), doubt)
+            )
         # A contradiction of every kind says nothing about the tissue: something else pulled.
         return [
-            TissueKind(where(left, slow, -top), where(left, fast, top), where(left, doubt, 0.0))
+            TissueKind(
+                np.where(left, slow, -top), np.where(left, fast, top), np.where(left, doubt, 0.0)
+            )
             for slow, fast, doubt in kinds
         ]
 
@@ -295,12 +299,12 @@ class Prediction:
             row, _ = tables.places(fast, seen.lag)
             contact = self.greatest_contact(possible.high, slow, possible.sinking)
             one = self.greatest_between(seen, chosen, (soft, stiff), contact, row)
-            x = where(alive, maximum(x, one), x)
-        return where(near, x * x**0.5, whole)
+            x = np.where(alive, np.maximum(x, one), x)
+        return np.where(near, x * x**0.5, whole)
 
     def greatest_contact(self, high: Number, slow: Number, sinking: Number) -> Number:
         """Return the greatest kappa d for what is felt, by the least speeds of surface and tip."""
-        closing = minimum(slow + sinking, _NONE)
+        closing = np.minimum(slow + sinking, _NONE)
         return high / (1.0 + self.bounds.damping * closing) ** POWER
 
     def greatest_between(
@@ -317,14 +321,14 @@ class Prediction:
         soft, stiff = ends
 
         def felt(kappa: Number) -> Number:
-            depth = minimum(contact / kappa, -seen.room) + deeper
-            return minimum(tables.reached(level, row, far, pending, move, depth), deepest)
+            depth = np.minimum(contact / kappa, -seen.room) + deeper
+            return np.minimum(tables.reached(level, row, far, pending, move, depth), deepest)
 
-        x = maximum(stiff * felt(stiff), _NONE)
+        x = np.maximum(stiff * felt(stiff), _NONE)
         # What gets less deep is linear in kappa too: then the softest is the worst, or the one
         # that is as deep as the surface can be high.
-        soft = minimum(maximum(contact / maximum(-seen.room, LEAST_DEPTH), soft), stiff)
-        return maximum(x, soft * felt(soft))
+        soft = np.minimum(np.maximum(contact / np.maximum(-seen.room, LEAST_DEPTH), soft), stiff)
+        return np.maximum(x, soft * felt(soft))
 
 
 def greatest_growth(now: Number, slow: Number, then: Number, fast: Number, worst: float) -> Number:
@@ -341,13 +345,13 @@ def greatest_growth(now: Number, slow: Number, then: Number, fast: Number, worst
     """
     found = now / (1.0 + worst * slow) ** POWER - then / (1.0 + worst * fast) ** POWER
     inside = (now * slow > TINY) & (then * fast > now * slow)
-    share = (where(inside, then * fast, 1.0) / where(inside, now * slow, 1.0)) ** _ROOT
+    share = (np.where(inside, then * fast, 1.0) / np.where(inside, now * slow, 1.0)) ** _ROOT
     span = fast - share * slow
     inside = inside & (share - 1.0 < worst * span)
-    damping = (share - 1.0) / where(inside, span, 1.0)
-    damping = where(inside, damping, worst)
+    damping = (share - 1.0) / np.where(inside, span, 1.0)
+    damping = np.where(inside, damping, worst)
     grown = now / (1.0 + damping * slow) ** POWER - then / (1.0 + damping * fast) ** POWER
-    return maximum(found, grown)
+    return np.maximum(found, grown)
 
 
 _ONE = np.zeros(1)

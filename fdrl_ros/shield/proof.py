@@ -38,13 +38,12 @@ from fdrl_ros.shield.settings import ShieldSettings
 from fdrl_ros.shield.workspace import RIDING
 from fdrl_ros.shield.worst_cases import corner_histories, Histories, random_histories
 from fdrl_ros.surgery.gym.actions import COARSE_STEP, MAXIMUM_SPEED, SUBSTEP, SUBSTEPS, TICK
+from fdrl_ros.surgery.scalar_or_array import Array, Rows
 from fdrl_ros.surgery.tasks.outcome import HARD_STOP
 from fdrl_ros.surgery.tasks.procedures import procedure_named
 from fdrl_ros.surgery.tissue.contact import contact_force, contact_stiffness
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
 Report = Callable[[int, int], None]
 
 _STEPS = 168
@@ -377,7 +376,7 @@ def greatest_true_forces(
     some: Histories,
     truth: Bounds,
     rises: tuple[Array, Array],
-    rows: NDArray[np.intp],
+    rows: Rows,
     move: float,
     late: float,
 ) -> Array:

@@ -11,10 +11,8 @@ from typing import Self
 
 from fdrl_ros.shield.excursion import Bounds, JITTER, MOVES, POWER
 from fdrl_ros.surgery.gym.actions import MAXIMUM_SPEED, SUBSTEPS, TICK
+from fdrl_ros.surgery.scalar_or_array import Array
 import numpy as np
-from numpy.typing import NDArray
-
-Array = NDArray[np.float64]
 
 TICKS, LONG = 2, 6
 """Of each history at a corner, and between corners."""

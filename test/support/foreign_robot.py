@@ -22,6 +22,17 @@ def released(directory: Path) -> ros.GlobalPolicy:
     return to_ros(global_policy(directory), ros.GlobalPolicy())
 
 
+def half(kind, fields, values: dict[str, float], **more):
+    """Return a half of the state: a message of a kind."""
+    return kind(
+        patient='somebody',
+        names=[each.name for each in fields],
+        values=[values[each.name] for each in fields],
+        scales=[each.scale for each in fields],
+        **more,
+    )
+
+
 class StatePublisher:
     """Publishes what a real robot and a real patient monitor would."""
 
@@ -44,21 +55,12 @@ class StatePublisher:
     def say(self) -> None:
         """Say one state."""
         stamp = self.room.node.get_clock().now().to_msg()
-        vitals = ros.PatientState(patient='somebody', **self.part(PATIENT_FIELDS))
-        operation = ros.OperationState(
-            patient='somebody', procedure='retraction', **self.part(OPERATION_FIELDS)
-        )
+        vitals = half(ros.PatientState, PATIENT_FIELDS, self.values)
+        operation = half(ros.OperationState, OPERATION_FIELDS, self.values, procedure='retraction')
         vitals.header.stamp = operation.header.stamp = stamp
         self.tip.publish(set_point(stamp, (0.0, 0.0, -0.12)))
         self.vitals.publish(vitals)
         self.operation.publish(operation)
-
-    def part(self, fields) -> dict:
-        return {
-            'names': [each.name for each in fields],
-            'values': [self.values[each.name] for each in fields],
-            'scales': [each.scale for each in fields],
-        }
 
     def say_until(self, condition, seconds: float) -> None:
         """Say the state at 100 Hz until a condition holds."""
@@ -158,18 +160,9 @@ class ForeignRobot:
     def halves(self, stamp=None):
         """Return the two halves of the state."""
         values = self.values()
-        made = tuple(
-            kind(
-                patient='somebody',
-                names=[each.name for each in fields],
-                values=[values[each.name] for each in fields],
-                scales=[each.scale for each in fields],
-                **more,
-            )
-            for kind, fields, more in (
-                (ros.PatientState, PATIENT_FIELDS, {}),
-                (ros.OperationState, OPERATION_FIELDS, {'procedure': self.procedure}),
-            )
+        made = (
+            half(ros.PatientState, PATIENT_FIELDS, values),
+            half(ros.OperationState, OPERATION_FIELDS, values, procedure=self.procedure),
         )
         for each in made:
             each.header.stamp = stamp or self.clock()

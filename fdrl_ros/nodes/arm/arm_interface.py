@@ -5,6 +5,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from builtin_interfaces.msg import Time
 from fdrl_ros.errors import StateError
 from fdrl_ros.nodes.arm.arm_readings import ArmReadings, READINGS
 from fdrl_ros.nodes.arm.robot_messages import joint_state, OperatingState, seconds, StringStamped
@@ -114,7 +115,7 @@ class ArmInterface:
         except StateError as error:
             self._warn('move', f'held before the end of the move: {error}')
 
-    def publish(self, stamp: Any, *, placed: bool, lag: float = 0.0) -> None:
+    def publish(self, stamp: Time, *, placed: bool, lag: float = 0.0) -> None:
         """
         Tell what the arm measures, and its operating state when it changed.
 

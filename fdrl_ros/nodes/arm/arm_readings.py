@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from builtin_interfaces.msg import Time
 from fdrl_ros.nodes.arm.robot_messages import header, joint_state, pose, quaternion
 from fdrl_ros.surgery.arm.kinematics import forward_kinematics, JAW, JOINTS, Vector
 from fdrl_ros.surgery.arm.readings import read, Readings, TIP
@@ -29,7 +30,7 @@ class Snapshot(Readings):
     :param jaw_speed: rad/s.
     """
 
-    stamp: Any
+    stamp: Time
     joint_speeds: Vector
     velocity: Vector
     turning: Vector
@@ -58,7 +59,7 @@ class ArmReadings:
         self._arm: Readings | None = None
         self._substeps = -1
 
-    def take(self, stamp: Any, lag: float = 0.0) -> Snapshot:
+    def take(self, stamp: Time, lag: float = 0.0) -> Snapshot:
         """
         Read the arm.
 

@@ -4,8 +4,8 @@
 
 from array import array
 from collections.abc import Callable
-from typing import Any
 
+from builtin_interfaces.msg import Time
 from fdrl_ros.errors import FdrlError, ResourceError
 from fdrl_ros.nodes.common import qos
 from fdrl_ros.nodes.common.managed_node import ManagedNode
@@ -24,7 +24,7 @@ RESTART = 10.0
 """Shortest time between two starts of the process that draws, second."""
 
 
-def image(stamp: Any, encoding: str, pixels: np.ndarray) -> Image:
+def image(stamp: Time, encoding: str, pixels: np.ndarray) -> Image:
     """
     Make an image message.
 
@@ -37,7 +37,7 @@ def image(stamp: Any, encoding: str, pixels: np.ndarray) -> Image:
     return made
 
 
-def camera_info(stamp: Any, camera: Intrinsics) -> CameraInfo:
+def camera_info(stamp: Time, camera: Intrinsics) -> CameraInfo:
     """Make the description of the camera: a pinhole without distortion."""
     made = CameraInfo(height=camera.height, width=camera.width, distortion_model='plumb_bob')
     made.header.stamp, made.header.frame_id = stamp, FRAME_ID
@@ -109,7 +109,7 @@ class EndoscopeView:
             lambda result: self._show(stamp, result),
         )
 
-    def _show(self, stamp: Any, result: Frame | Exception) -> None:
+    def _show(self, stamp: Time, result: Frame | Exception) -> None:
         self._drawing = False
         if isinstance(result, FdrlError) and not isinstance(result, ResourceError):
             self._node.get_logger().warning(f'no picture: {result}', throttle_duration_sec=1.0)

@@ -3,8 +3,8 @@
 """What RViz shows of an operation besides the arm: tissue, trocar, goal, object, force, vitals."""
 
 from collections.abc import Sequence
-from typing import Any
 
+from builtin_interfaces.msg import Time
 from fdrl_ros.nodes.arm.robot_messages import point
 from fdrl_ros.surgery.arm.readings import BASE
 from fdrl_ros.surgery.gym.operation import Operation
@@ -58,7 +58,7 @@ def vitals_text(operation: Operation) -> str:
     )
 
 
-def operation_markers(stamp: Any, operation: Operation) -> MarkerArray:
+def operation_markers(stamp: Time, operation: Operation) -> MarkerArray:
     """Draw an operation as it is now."""
     patient = operation.patient
     height, _ = operation.tissue.surface(operation.time)

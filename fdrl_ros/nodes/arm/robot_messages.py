@@ -50,18 +50,18 @@ def point(position: Sequence[float]) -> Point:
     return Point(x=float(x), y=float(y), z=float(z))
 
 
-def header(stamp: Any, frame: str = BASE) -> Header:
+def header(stamp: Time, frame: str = BASE) -> Header:
     """Make the header of what was measured in a frame."""
     return Header(stamp=stamp, frame_id=frame)
 
 
-def pose(stamp: Any, position: Sequence[float], orientation: Quaternion) -> PoseStamped:
+def pose(stamp: Time, position: Sequence[float], orientation: Quaternion) -> PoseStamped:
     """Make a pose in the base frame."""
     made = Pose(position=point(position), orientation=orientation)
     return PoseStamped(header=header(stamp), pose=made)
 
 
-def set_point(stamp: Any, position: Sequence[float]) -> PoseStamped:
+def set_point(stamp: Time, position: Sequence[float]) -> PoseStamped:
     """
     Make the command servo_cp for a tool that is straight: it points along the shaft.
 
@@ -72,7 +72,7 @@ def set_point(stamp: Any, position: Sequence[float]) -> PoseStamped:
 
 
 def joint_state(
-    stamp: Any, names: Sequence[str], positions: Sequence[float], speeds: Sequence[float] = ()
+    stamp: Time, names: Sequence[str], positions: Sequence[float], speeds: Sequence[float] = ()
 ) -> JointState:
     """Make a joint state; without speeds it tells none."""
     return JointState(
@@ -80,7 +80,7 @@ def joint_state(
     )
 
 
-def states(stamp: Any, operation: Operation) -> tuple[Any, Any]:
+def states(stamp: Time, operation: Operation) -> tuple[Any, Any]:
     """Return the two halves of the state."""
     values, patient = operation.values(), operation.patient
     first = ros.OperationState(
@@ -106,6 +106,6 @@ def stamp(nanoseconds: int) -> Time:
     return Time(sec=sec, nanosec=nanosec)
 
 
-def seconds(stamp: Any) -> float:
+def seconds(stamp: Time) -> float:
     """Turn a time stamp into seconds."""
     return float(stamp.sec) + 1e-9 * float(stamp.nanosec)

@@ -109,7 +109,7 @@ class FrozenSet:
 
         :raises OSError: if it cannot be written.
         """
-        arrays: dict[str, Any] = {name: getattr(self, name) for name in _FORM}
+        arrays = {name: getattr(self, name) for name in _FORM}
         with replacing(path) as file:
             np.savez_compressed(
                 file,

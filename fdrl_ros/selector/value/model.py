@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 import hashlib
 import io
-from typing import Any, Self
+from typing import Self
 import zipfile
 import zlib
 
@@ -221,7 +221,7 @@ class ValueModel:
     def to_bytes(self) -> bytes:
         """Write the model as npz, without pickled objects."""
         buffer = io.BytesIO()
-        parts: dict[str, Any] = {
+        parts = {
             key: np.stack([getattr(one, name) for one in self.estimates.values()])
             for name, key in _KEYS.items()
         }

@@ -6,7 +6,7 @@ import math
 
 from fdrl_ros.errors import PolicyError
 from fdrl_ros.selector import Candidate, HOLD, Reason, Selector
-from fdrl_ros.surgery.gym.actions import STAY, TICK
+from fdrl_ros.surgery.gym.actions import TICK
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
@@ -24,18 +24,6 @@ def test_the_clearly_better_policy_is_chosen():
     assert selection.reason == Reason.BEST == 'best'
 
 
-def test_the_surer_policy_is_preferred_to_a_doubtful_one():
-    selector = selector_with(candidate('doubtful', 1.0, std=0.8), candidate('sure', 0.6, std=0.05))
-    assert select(selector, *observe(values_of()), 0.0).policy == 'sure'
-
-
-def test_when_every_policy_is_doubtful_it_holds():
-    selector = selector_with(candidate('global', 0.3, std=0.8), hold_return=0.0)
-    selection = select(selector, *observe(values_of()), 0.0)
-    assert selection.holds and selection.reason == Reason.CAUTION
-    assert selection.action == STAY and selection.risk is not None
-
-
 def test_hold_has_a_value_like_the_others():
     models = candidate('global', 0.3), Candidate(HOLD, None, constant_value(0.4))
     assert selector_with(*models).select(*observe(values_of()), 0.0).value == pytest.approx(0.4)
@@ -46,11 +34,6 @@ def test_without_any_estimate_the_first_policy_runs():
     selection = select(selector, *observe(values_of()), 0.0)
     assert (selection.policy, selection.action, selection.reason) == ('global', 4, Reason.UNVALUED)
     assert math.isnan(selection.value)
-
-
-def test_a_policy_without_estimate_never_beats_one_with():
-    selector = selector_with(candidate('unknown'), candidate('global', 0.1))
-    assert select(selector, *observe(values_of()), 0.0).policy == 'global'
 
 
 @hypothesis_settings(max_examples=60)
@@ -72,26 +55,6 @@ def test_hysteresis_bounds_the_number_of_switches(forces, dwell, hold_in_the_mid
     moves = [name for name in chosen if name != HOLD]
     to_policies = sum(b != HOLD and a != b for a, b in zip(chosen, chosen[1:], strict=False))
     assert to_policies <= len(forces) * TICK / dwell + 1 or not moves
-
-
-def test_a_small_advantage_waits_for_patience_and_a_large_one_does_not():
-    selector = selector_with(
-        candidate('steady', 0.5), candidate('rising', 0.3, slope=1.0), margin=0.1, patience=1.0
-    )
-    chosen = {}
-    for k in range(30):
-        force = 0.0 if k == 0 else 0.6  # rising: 0.3, then 0.54 against 0.5
-        selection = select(selector, *observe(values_of(force=force), k * TICK), k * TICK)
-        chosen[k] = (selection.policy, selection.reason)
-    assert chosen[1] == ('steady', Reason.KEPT)
-    assert chosen[19] == ('steady', Reason.KEPT)
-    assert chosen[21] == ('rising', Reason.BEST)
-    large = selector_with(
-        candidate('steady', 0.5), candidate('rising', 0.3, slope=1.0), margin=0.1, dwell=0.15
-    )
-    large.select(*observe(values_of(force=0.0)), 0.0)
-    assert large.select(*observe(values_of(force=2.0), 0.1), 0.1).reason == Reason.KEPT
-    assert large.select(*observe(values_of(force=2.0), 0.2), 0.2).policy == 'rising'
 
 
 def test_candidates_are_replaced_all_or_none():

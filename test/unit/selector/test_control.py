@@ -100,22 +100,6 @@ def test_nothing_moves_without_a_policy_or_without_knowing_where_the_tip_is():
     assert loop.run_waiting(robot.now).setpoint is None, 'the tip is older'
 
 
-@pytest.mark.parametrize('age', [0.0, 0.5, 0.99, 1.01, 1.5])
-def test_watchdog_holds_as_soon_as_either_half_of_the_state_is_stale(age):
-    robot = Robot(lambda state: STAY)
-    robot.run_period()
-    observed = robot.half(OPERATION_FIELDS, robot.operation.values()[:OPERATION_SIZE])
-    assert robot.loop.receive_operation(observed, robot.now) is None
-    assert robot.loop.run_waiting(robot.now) is not None
-    # The vital signs are those of the beat before.
-    now = robot.now - PERIOD + age * robot.loop.selector.settings.state_timeout
-    cycle = robot.loop.watchdog(now)
-    if age < 1.0:
-        assert cycle is None
-    else:
-        assert cycle.selection.holds and cycle.selection.reason == Reason.STALE
-
-
 def test_tip_that_is_no_number_is_dropped_and_the_case_waits_for_one_that_is():
     robot = Robot(lambda state: 5)
     places = []

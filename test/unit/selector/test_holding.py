@@ -6,7 +6,7 @@ import dataclasses
 import math
 
 from fdrl_ros.selector import Candidate, Reason, Shield
-from fdrl_ros.surgery.gym.actions import STAY, TICK
+from fdrl_ros.surgery.gym.actions import STAY
 from fdrl_ros.surgery.gym.state import STATE_SIZE
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
@@ -126,13 +126,6 @@ def test_a_policy_that_fails_holds_then_others_take_over_then_it_may_again(polic
     answers.pop(0)
     later = select(selector, *observe(values_of(), 2.0), 2.0)
     assert (later.policy, later.action) == ('broken', 5)
-
-
-def test_when_all_policies_failed_it_holds():
-    selector = selector_with(Candidate('broken', fail, constant_value(0.9)))
-    for k in range(3):
-        selection = select(selector, *observe(values_of(), k * TICK), k * TICK)
-        assert selection.holds and selection.reason == Reason.POLICY_FAILED
 
 
 @hypothesis_settings(max_examples=60, deadline=None)

@@ -44,16 +44,6 @@ def test_one_tick_makes_exactly_the_move(action):
     np.testing.assert_allclose(limiter.setpoint(TICK).position, DISPLACEMENTS[action], atol=1e-15)
 
 
-def test_moves_add_up_when_ticks_come_a_little_early_or_late():
-    limiter = started()
-    for tick in range(20):
-        limiter.accept(act(1), tick * TICK)
-        for sub in range(1, 5):
-            limiter.setpoint(tick * TICK + sub * PERIOD)
-    end = limiter.setpoint(20 * TICK)
-    np.testing.assert_allclose(end.position, 20 * DISPLACEMENTS[1], atol=1e-12)
-
-
 @given(
     st.lists(
         st.tuples(

@@ -114,17 +114,6 @@ def test_a_tip_at_the_edge_of_the_workspace_goes_no_further_but_back():
     assert review(shield, above, 'palpation', COARSE_UP, 2.0).action == STAY
 
 
-def test_damage_that_would_pass_its_limit_is_vetoed():
-    loose = ShieldSettings(keep_limit=False, damage_limit=0.05, stiffest=5000.0)
-    shield = Shield(loose)
-    state = state_of('retraction', goal_error_z=-0.02, force=2.6, contact=1.0, force_limit=10.0)
-    reasons = [
-        review(shield, state, 'retraction', STAY, TICK * each, damage=0.01 * each).veto
-        for each in range(9)
-    ]
-    assert Veto.DAMAGE in reasons
-
-
 def test_once_damage_is_above_its_limit_the_tip_goes_up_no_further_than_it_must():
     shield = Shield(ShieldSettings(damage_limit=0.05))
     pressed = state_of('retraction', goal_error_z=-0.004, force=2.6, contact=1.0)

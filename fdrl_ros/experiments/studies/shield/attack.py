@@ -26,7 +26,6 @@ from fdrl_ros.selector.control.loop import ControlLoop, Cycle
 from fdrl_ros.selector.control.monitor import GateSettings
 from fdrl_ros.selector.control.selector import Selector
 from fdrl_ros.shield.damage import DamageMeter
-from fdrl_ros.shield.scalar_or_array import Number
 from fdrl_ros.shield.settings import ShieldSettings
 from fdrl_ros.shield.shield import BatchShield, Shield
 from fdrl_ros.surgery.arm.kinematics import UnreachableError
@@ -43,6 +42,7 @@ from fdrl_ros.surgery.gym.state import (
 from fdrl_ros.surgery.gym.vector_operation import VectorOperation
 from fdrl_ros.surgery.patient.cohort import public_cohort
 from fdrl_ros.surgery.patient.patient import Patient, Point
+from fdrl_ros.surgery.scalar_or_array import Number
 from fdrl_ros.surgery.settings import WorldSettings
 from fdrl_ros.surgery.tasks.outcome import FAILURES, HARD_STOP
 from fdrl_ros.surgery.tasks.procedures import procedure_named
