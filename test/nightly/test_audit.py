@@ -9,16 +9,13 @@ ARGS='test/nightly/test_audit.py --save docs/results/audit.json'` to keep the fi
 
 from dataclasses import replace
 
-from fdrl_ros.audit.attack import Guesses, log_ratio
 from fdrl_ros.audit.audited_trainer import AuditedTrainer
-from fdrl_ros.audit.bound import epsilon_lower_bound
 from fdrl_ros.audit.one_run import Audit, AuditSettings
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.learner import network_kernel
 from fdrl_ros.learner.records.collection import collect_records
 from fdrl_ros.policy import NetworkShape
 from fdrl_ros.privacy import mechanism
-from fdrl_ros.privacy.accountant.accountant import Charge, epsilon_pld
 from fdrl_ros.privacy.noise import NoiseSource
 import numpy as np
 import pytest
@@ -188,25 +185,3 @@ def test_batches_and_noise_are_as_the_accountant_takes_them(tmp_path, records, f
         print(f'\n{figures[-1]}', end='', flush=True)
     for values in least.values():
         assert sum(value < 0.01 for value in values) < 4
-
-
-@pytest.mark.parametrize(('epsilon', 'delta'), [(0.5, 0.0), (2.0, 0.0), (2.0, 1e-4), (5.0, 1e-5)])
-def test_bound_is_false_for_randomised_response_once_in_a_thousand(epsilon, delta):
-    """A million games; more than 1110 false bounds would come once in 4000."""
-    rng = np.random.default_rng(11)
-    right = rng.binomial(500, delta + (1.0 - delta) / (1.0 + np.exp(-epsilon)), size=10**6)
-    values, counts = np.unique(right, return_counts=True)
-    game = {'canaries': 500, 'guesses': 500, 'delta': delta, 'failure': 0.001}
-    false = [epsilon_lower_bound(correct=int(v), **game) > epsilon for v in values]
-    assert counts[np.array(false)].sum() <= 1110
-
-
-def test_no_game_of_20000_proves_more_than_a_gaussian_mechanism_has():
-    rng, charge = np.random.default_rng(12), Charge(1.0, 1.0, 1)
-    game = {'canaries': 1000, 'guesses': 120, 'delta': 1e-5, 'failure': 0.001}
-    seen = set()
-    for _ in range(20000):
-        members = rng.integers(2, size=1000).astype(bool)
-        scores = log_ratio(members + rng.standard_normal(1000), charge)
-        seen.add(Guesses(60, 60).correct(scores, members))
-    assert epsilon_lower_bound(correct=max(seen), **game) < epsilon_pld([charge], 1e-5)

@@ -62,13 +62,6 @@ def test_the_peer_s_mean_is_fedavg(module, updates, flat):
     np.testing.assert_allclose(peers.plain_round(updates), updates.mean, rtol=0, atol=1e-6)
 
 
-def test_the_peer_sends_a_context_with_every_layer_as_nvflare_does(module, updates):
-    peers = module('crypto_peers')
-    whole, flat = (peers.Nvflare(updates, flat=each).upload() for each in (False, True))
-    assert whole == pytest.approx(6_097_465, rel=0.01)  # measured on NVFlare itself
-    assert flat == pytest.approx(1_175_610, rel=0.01)
-
-
 @pytest.mark.parametrize('masked', [False, True])
 def test_our_mean_is_fedavg_within_the_quantiser(work, updates, masked):
     mean = work.Round(updates).run(work.Attempt(3) if masked else None)
@@ -88,17 +81,6 @@ def test_a_round_of_the_real_parties_ends_with_fedavg_and_tells_who_did_how_much
         assert each.seconds > 0 and each.sent > 0
     federation.play()
     assert federation.round == 2
-
-
-def test_upload_of_the_real_parties_holds_what_a_hospital_makes(module):
-    protocol = module('crypto_protocol')
-    shape = NetworkShape(4, 3, (5,))
-    made, sent = protocol.member_upload(shape.n_parameters, 4), protocol.upload(shape, 4)
-    assert made + protocol.LINKS * 32 < sent < made + protocol.LINKS * 32 + 4_000
-    sealed = protocol.Member(shape.n_parameters, 4).secrets()
-    scheme = protocol.choose_scheme(shape.n_parameters, 4, 16)
-    parts = [*sealed.values(), bytes(scheme.ciphertext_bytes), bytes(3 * 32), bytes(4 * 33)]
-    assert made == sum(map(len, parts))
 
 
 def test_parties_of_a_large_round_find_fedavg_and_a_wrong_sum_is_noticed(module, tmp_path):

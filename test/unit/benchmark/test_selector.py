@@ -42,13 +42,6 @@ def answers(folder, work):
     return made
 
 
-def test_a_force_tells_the_number_of_its_state(work):
-    for number in (0, 1, 4095, 4096, 10**6 + 7):
-        changed = work.with_number(np.full(26, 0.3), number)
-        share = changed[work.INDEX['force']] / changed[work.INDEX['force_limit']]
-        assert work.number_of(share) == number % work.NUMBERS
-
-
 def test_answers_are_of_the_states_that_they_tell(answers):
     assert answers.decisions() == pytest.approx(np.full(18, 0.002))
     assert answers.set_points() == pytest.approx(np.full(86, 0.001))
@@ -81,9 +74,3 @@ def test_states_move_from_tick_to_tick_and_every_operation_is_another_patient(wo
     assert all(np.array_equal(a.values, b.values) for a, b in zip(slow, fast[::5], strict=True))
     lengths = [each.length for each in played]
     assert len({each.patient for each in slow[: sum(lengths) + 1]}) == 3
-
-
-def test_decisions_in_process_have_risk_and_adaptation(work):
-    played = work.episodes(8)
-    decisions = work.Decisions(played, work.candidates(played, 2))
-    assert np.all(decisions.take(60) > 0.0)

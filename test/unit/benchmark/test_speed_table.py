@@ -32,14 +32,3 @@ def test_every_figure_has_its_spread_and_says_how_it_came(speed, capsys):
     assert (ratio['minimum'], ratio['value'], ratio['maximum']) == (1.0, 2.0, 4.0)
     assert (ratio['peer_value'], written['memory_growth_mb']['value']) == (100.0, 1.5)
     assert 'dynamic_steps_per_s' in capsys.readouterr().out
-
-
-def test_what_was_not_measured_is_left_out_with_its_reason(speed, capsys):
-    found = speed.measurements()
-    for each in found.values():
-        each.samples = [1.0]
-    found['panda'].reason = 'panda-gym is missing'
-    written = speed.table(found, (None, '--resets 0'), RUN)
-    assert 'dynamic_over_panda_gym' not in written and 'memory_growth_mb' not in written
-    assert written['kinematic_steps_per_s']['peer_value'] is None
-    assert 'not measured: panda-gym is missing' in capsys.readouterr().out

@@ -86,12 +86,6 @@ def test_a_part_holds_its_settings_digest_and_versions(made):
     assert {'fdrl_ros', 'python', 'numpy'} <= header['versions'].keys()
 
 
-def test_parts_of_other_settings_are_refused_but_workers_change_nothing(made):
-    with pytest.raises(StoreError, match='of other settings: remove it'):
-        made.run([part(1, rounds=2)])
-    assert made.run([part(1, workers=7)])[0]['square'] == 1
-
-
 def test_parts_written_before_files_had_a_format_are_still_read(made):
     rewrite(made, 1, lambda content: content.pop('study'))
     assert made.finished([part(1)])[0]['square'] == 1
