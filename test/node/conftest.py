@@ -17,28 +17,17 @@ pytest.importorskip('fdrl_ros.msg', reason='the messages are not built')
 
 from fdrl_ros.crypto.keys.keystore import load_passphrase  # noqa: E402
 from fdrl_ros.crypto.keys.rotation import change_passphrase  # noqa: E402
-from fdrl_ros.deployment.bringup import (  # noqa: E402, I100
-    BringupSettings,
-    federation_graph,
-)
+from fdrl_ros.deployment.bringup import BringupSettings, federation_graph  # noqa: E402
 from fdrl_ros.deployment.layout import Layout  # noqa: E402
-from fdrl_ros.deployment.parties.aggregator import open_aggregator  # noqa: E402
-from fdrl_ros.deployment.parties.hospital import (  # noqa: E402
-    open_hospital,
-    open_records,
-    open_training,
-)
-from fdrl_ros.deployment.parties.key_authority import open_key_authority  # noqa: E402
-from fdrl_ros.deployment.parties.policy_validation import PublicValidation  # noqa: E402
+from fdrl_ros.deployment.parties.hospital import open_records  # noqa: E402
 from fdrl_ros.deployment.plan import Plan  # noqa: E402
 from fdrl_ros.deployment.policy_file import load_policy  # noqa: E402
 from fdrl_ros.deployment.prepare import prepare  # noqa: E402
 from fdrl_ros.deployment.runner import Death, Runner  # noqa: E402
-from fdrl_ros.federation.local_driver import LocalFederation  # noqa: E402
+from fdrl_ros.experiments.training import train_federation  # noqa: E402
 from fdrl_ros.federation.protocol.message import GlobalPolicy, Phase, RoundStatus  # noqa: E402
-from fdrl_ros.federation.protocol.party import Party  # noqa: E402
-from fdrl_ros.federation.protocol.store import Store  # noqa: E402
 from fdrl_ros.nodes.watch import Event, Felt, Said, Watch  # noqa: E402
+from fdrl_ros.policy import digest_of  # noqa: E402
 from fdrl_ros.runtime.durable import write_secret  # noqa: E402
 from support.operating_room import Room  # noqa: E402
 from support.surgeon import env_alone, Surgeon  # noqa: E402
@@ -89,37 +78,10 @@ def reference(tmp_path_factory: pytest.TempPathFactory) -> Reference:
 
 def play(layout: Layout, plan: Plan = PLAN) -> bytes:
     """Run all rounds in process and return the digest of the last policy."""
-    stores = {name: Store(layout.state(name)) for name in (*plan.hospitals, *SERVERS)}
-    trainings = {
-        name: open_training(layout.party(name), name, plan, open_records(layout, name, plan))
-        for name in plan.hospitals
-    }
-    hospitals = {
-        name: open_hospital(layout, name, plan, trainings[name], stores[name])
-        for name in plan.hospitals
-    }
-    parties: dict[str, Party] = {
-        'aggregator': open_aggregator(layout, plan, stores['aggregator']),
-        'key_authority': open_key_authority(
-            layout,
-            plan,
-            stores['key_authority'],
-            validate=PublicValidation(plan, load_policy(layout.pretrained)[0]),
-        ),
-        **hospitals,
-    }
-    first = hospitals['hospital_1']
-    federation = LocalFederation(parties)
-    assert federation.run(
-        lambda: first.policy is not None and first.policy.envelope.round == plan.rounds.rounds
-    )
-    assert first.policy is not None
-    for each in (*trainings.values(), *stores.values()):
-        each.close()
-    return first.policy.digest
-
-
-SERVERS = ('aggregator', 'key_authority')
+    policies = layout.directory / 'policies'
+    policies.mkdir(exist_ok=True)
+    train_federation(layout, plan, policies)
+    return digest_of(load_policy(policies / f'global_{plan.rounds.rounds}.npz')[0])
 
 
 class Live:

@@ -10,11 +10,11 @@ import sys
 
 from fdrl_ros.nodes.arm.robot_messages import OperatingState
 from fdrl_ros.nodes.env import EnvNode, PAUSE
-from node.test_managed_node import Process
 import rclpy
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 from rclpy.signals import SignalHandlerOptions
+from support.node_process import Process
 from support.surgeon import env_alone, LABEL, Surgeon
 
 PAGE = (Path(__file__).resolve().parents[2] / 'docs' / 'ros.md').read_text('utf-8')

@@ -17,10 +17,10 @@ from fdrl_ros.nodes.selector import SelectorNode
 from fdrl_ros.selector import Candidate
 from fdrl_ros.selector.control.loop import IDLE, PERIOD
 from fdrl_ros.surgery.gym.actions import TICK
-from node.test_managed_node import Process
 import pytest
 from rosgraph_msgs.msg import Clock
 from support.foreign_robot import ForeignRobot, moving, reason, released
+from support.node_process import Process
 from support.operating_room import Room
 
 

@@ -8,10 +8,10 @@ from fdrl_ros.nodes import selector as selector_module
 from fdrl_ros.selector import Reason, Selection
 from fdrl_ros.selector.control.limiter import SetPoint
 from fdrl_ros.selector.control.loop import Cycle
-from node.test_managed_node import Process
 import numpy as np
 import pytest
 from rclpy.lifecycle import TransitionCallbackReturn
+from support.node_process import Process
 
 
 @pytest.fixture

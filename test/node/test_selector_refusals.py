@@ -11,11 +11,11 @@ import fdrl_ros.msg as ros
 from fdrl_ros.nodes.common import qos
 from fdrl_ros.nodes.parties.conversion import to_ros
 from geometry_msgs.msg import PoseStamped
-from node.test_managed_node import Process, run
 import pytest
 from rclpy.lifecycle import TransitionCallbackReturn
 from rclpy.parameter import Parameter
 from support.foreign_robot import reason, StatePublisher
+from support.node_process import Process, run
 from support.signed import global_policy
 
 

@@ -24,10 +24,10 @@ from fdrl_ros.nodes.robot import valuation
 from fdrl_ros.runtime.subprocess_runner import run_elsewhere
 from fdrl_ros.selector import HOLD
 from fdrl_ros.selector.candidates.registry import PolicyRegistry
-from node.test_managed_node import Process
 import pytest
 from rclpy.lifecycle import TransitionCallbackReturn
 from support.choices import constant_value
+from support.node_process import Process
 from support.released import report_on
 from support.signed import global_policy, own_policy
 

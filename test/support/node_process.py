@@ -25,10 +25,12 @@ NODES = {
 class Process:
     """This process as that of one node; use it in a `with`."""
 
-    def __init__(self, full_name: str, directory: Path, domain: int) -> None:
+    def __init__(self, full_name: str, directory: Path, domain: int, *parameters: str) -> None:
         namespace = full_name.rpartition('/')[0]
+        given = (f'directory:={directory}', *parameters)
         rclpy.init(
-            args=[*('--ros-args', '-r', f'__ns:={namespace}'), '-p', f'directory:={directory}'],
+            args=['--ros-args', '-r', f'__ns:={namespace}']
+            + [word for each in given for word in ('-p', each)],
             domain_id=domain,
             signal_handler_options=SignalHandlerOptions.NO,
         )
