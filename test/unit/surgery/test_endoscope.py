@@ -105,17 +105,6 @@ def test_the_same_moment_gives_the_same_picture_whatever_was_drawn_before(endosc
         assert np.array_equal(getattr(first, name), getattr(second, name))
 
 
-def test_an_opening_jaw_spreads_its_fingers_evenly(endoscope):
-    areas, spreads = [], []
-    for jaw in (0.0, 0.5, 1.0):
-        labels = endoscope.capture([*HELD[:3], 0.6, 0.0, 0.0], jaw).labels
-        columns = np.nonzero(labels == JAW)[1]
-        spreads.append(np.ptp(columns))
-        areas.append(len(columns))
-    assert spreads[0] < spreads[1] < spreads[2]
-    assert len(set(areas)) == 3
-
-
 def test_pybullet_puts_wrist_tip_and_fingers_of_the_whole_urdf_where_kinematics_does():
     stage, rng = Stage(), np.random.default_rng(3)
     for joints in rng.uniform(LOWER, UPPER, (50, 6)).tolist():

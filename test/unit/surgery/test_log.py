@@ -95,17 +95,6 @@ def test_derived_rewards_are_near_those_of_the_world(procedure, share):
     assert np.abs(own - found).mean() <= difference
 
 
-@pytest.mark.parametrize('procedure', PROCEDURE_NAMES)
-def test_without_progress_a_short_sighted_learner_would_be_told_too_little(procedure):
-    episodes = operated(procedure, 0.6, 8)
-    own = np.concatenate([each.rewards for each in episodes])
-    errors = [
-        np.abs(own - np.concatenate([derived(each, world) for each in episodes])).mean()
-        for world in (WORLD, replace(WORLD, progress_reward=0.0))
-    ]
-    assert errors[0] < 0.4 * errors[1]
-
-
 def test_a_waypoint_that_leaps_out_of_the_room_is_refused():
     logged = logged_of(operated('needle_pass', 1.0)[0])
     states = logged.next_states.copy()

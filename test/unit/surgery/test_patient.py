@@ -6,7 +6,7 @@ from dataclasses import fields, replace
 import math
 
 from fdrl_ros.errors import SettingError
-from fdrl_ros.surgery.arm.kinematics import straight_joints, UnreachableError
+from fdrl_ros.surgery.arm.kinematics import UnreachableError
 from fdrl_ros.surgery.constants import constant
 from fdrl_ros.surgery.gym.actions import ACTIONS
 from fdrl_ros.surgery.gym.operation import Operation
@@ -112,23 +112,6 @@ def test_all_patients_can_be_operated_on():
         assert 2000 <= patient.young_modulus <= 35000
         assert 0.8 <= patient.start[2] / patient.goal[2] < 1.0
         assert np.hypot(*patient.trocar_offset) <= 0.02
-
-
-def test_a_port_off_its_plan_tilts_the_shaft_at_the_goal():
-    patient = public_cohort(0).patient(0)
-    x, y = patient.trocar_offset
-    assert math.hypot(x, y) > 0.001
-
-    def shifted(point):
-        return point[0] - x, point[1] - y, point[2]
-
-    moved = {each: shifted(getattr(patient, each)) for each in ('goal', 'start', 'destination')}
-    as_planned = replace(patient, **moved)
-    assert as_planned.trocar_offset == (0.0, 0.0)
-    assert straight_joints(*as_planned.goal)[:2] == (0.0, 0.0)
-    depth = -patient.goal[2]
-    tilt = math.atan2(x, depth), math.asin(-y / math.hypot(x, y, depth))
-    assert straight_joints(*patient.goal)[:2] == pytest.approx(tilt)
 
 
 def test_public_patients_at_full_heterogeneity_mirror_no_hospital():

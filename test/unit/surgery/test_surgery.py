@@ -18,10 +18,10 @@ from fdrl_ros.surgery.arm.kinematics import UnreachableError
 from fdrl_ros.surgery.arm.simulated_arm import DynamicArm
 from fdrl_ros.surgery.gym.actions import ACTION_COUNT
 from fdrl_ros.surgery.gym.episode import run_episode
-from fdrl_ros.surgery.gym.state import PROCEDURE_NAMES, STATE_SIZE
+from fdrl_ros.surgery.gym.state import PROCEDURE_NAMES
 from fdrl_ros.surgery.gym.surgery_env import ENV_ID, env_id, SurgeryEnv
 from fdrl_ros.surgery.gym.vector_env import VectorSurgeryEnv
-from fdrl_ros.surgery.patient.cohort import Cohort, mixture, public_cohort
+from fdrl_ros.surgery.patient.cohort import Cohort, public_cohort
 from fdrl_ros.surgery.settings import WorldSettings
 from fdrl_ros.surgery.tasks.expert import expert
 import gymnasium
@@ -149,15 +149,6 @@ def test_closed_and_forgotten_envs_give_their_physics_client_back():
     assert pybullet.isConnected(kept.client)
 
 
-def test_the_picture_shows_something():
-    env = SurgeryEnv(settings=KINEMATIC, render_mode='rgb_array')
-    env.reset(seed=0)
-    image = env.render()
-    assert image.shape == (240, 320, 3)
-    assert len(np.unique(image.reshape(-1, 3), axis=0)) > 50
-    assert SurgeryEnv(settings=KINEMATIC).render() is None
-
-
 def test_misuse_is_refused():
     env = SurgeryEnv(settings=KINEMATIC)
     with pytest.raises(StateError, match='reset'):
@@ -210,31 +201,6 @@ def test_a_reset_that_is_refused_leaves_the_old_operation_whole(mode):
         if one[2]:
             break
     env.close(), other.close()
-
-
-def test_an_episode_holds_what_happened():
-    patient = mixture(3, 0.5, 0).patient(0)
-    env = SurgeryEnv(settings=KINEMATIC)
-    episode = run_episode(env, lambda state: expert(state, patient)[0], patient)
-    length = episode.length
-    assert episode.success
-    assert episode.terminated
-    assert episode.failure == ''
-    assert episode.states.shape == (length + 1, STATE_SIZE)
-    for each in (episode.rewards, episode.forces, episode.damages, episode.critical):
-        assert each.shape == (length,)
-    assert np.all(np.diff(episode.damages) >= 0)
-    assert not episode.critical.any()
-    assert episode.forces.max() < patient.procedure.force_limit
-    assert episode.patient is patient
-
-
-def test_random_hands_rarely_succeed():
-    env, rng = SurgeryEnv(settings=KINEMATIC), np.random.default_rng(2)
-    patients = [public_cohort(0).patient(each) for each in range(40)]
-    won = [run_episode(env, lambda _: rng.integers(ACTION_COUNT), each) for each in patients]
-    assert sum(each.success for each in won) <= 2
-    env.close()
 
 
 def test_info_says_what_the_table_says_and_the_greatest_force_is_the_operations():

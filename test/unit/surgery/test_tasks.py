@@ -113,52 +113,7 @@ def test_a_cut_grows_only_near_its_line_and_depth_and_by_one_bite_at_most(
     assert -1e-12 <= scene.done - done <= (constant('incision.bite') + 1e-9) / task.length
 
 
-def test_a_blade_that_jumps_ahead_cuts_nothing():
-    task, scene = task_for('incision'), Scene()
-    depth = constant('incision.depth')
-    for along in (0.0031, 0.006, 0.009):
-        judge(task, scene, reading(blade(task, along, 0.0, depth)))
-        assert scene.done == 0.0
-    for along in (0.0029, 0.0058, 0.0087):
-        judge(task, scene, reading(blade(task, along, 0.0, depth)))
-        assert scene.done == pytest.approx(min(along / task.length, 1.0))
-
-
-def test_cutting_too_deep_ends_the_operation():
-    operation = begin('incision')
-    x, y, z = operation.patient.goal
-    operation.set_target((x, y, z - constant('incision.depth_limit') - 0.001))
-    while not operation.done:
-        operation.advance(12)
-        outcome = operation.tick()
-    assert (outcome.failure, outcome.terminated, outcome.success) == ('depth', True, False)
-    assert operation.arm.position[2] < z - constant('incision.depth_limit')
-
-
 # Needle and ring.
-
-
-@pytest.mark.parametrize('procedure', WITH_JAW)
-def test_grasping_needs_a_jaw_that_was_open(procedure):
-    task = task_for(procedure)
-    scene = task.begin()
-    for jaw, grasped in ((0.0, False), (0.2, False), (0.9, False), (0.45, True)):
-        assert judge(task, scene, reading(task.pick, jaw)) == ''
-        assert scene.grasped == grasped
-        assert scene.done == (0.5 if grasped else 0.0)
-
-
-@pytest.mark.parametrize('procedure', WITH_JAW)
-@given(near, near, near)
-def test_a_jaw_grasps_within_its_tolerance_alone(procedure, x, y, z):
-    task = task_for(procedure)
-    scene = task.begin()
-    tip = tuple((np.array(task.pick) + (x, y, z)).tolist())
-    judge(task, scene, reading(tip, 1.0))
-    judge(task, scene, reading(tip, 0.0))
-    over = max(abs(x), abs(y), abs(z)) - task.pick_tolerance
-    if abs(over) > 1e-9:
-        assert scene.grasped == (over < 0.0)
 
 
 @pytest.mark.parametrize('procedure', WITH_JAW)
@@ -183,39 +138,6 @@ def test_a_needle_let_go_on_the_way_is_lost():
     assert operation.scene.object == operation.arm.position
     outcome = act(operation, OPEN_JAW, 10)
     assert (outcome.failure, outcome.terminated) == ('drop', True)
-
-
-@settings(max_examples=sampled(100, 20))
-@given(strategies.floats(0.0, 0.005), strategies.floats(-math.pi, math.pi), strategies.booleans())
-def test_a_peg_pulls_like_a_spring_beyond_its_play(distance, angle, second):
-    task = task_for('peg_transfer')
-    centre = task.place if second else task.pick
-    x, y = centre[0] + distance * math.cos(angle), centre[1] + distance * math.sin(angle)
-    wanted = constant('peg_transfer.spring') * max(distance - constant('peg_transfer.play'), 0.0)
-    pull = task.resistance(1.0, x, y, task.top - MILLIMETRE)
-    assert math.hypot(*pull) == pytest.approx(wanted, abs=1e-6)
-    assert pull == pytest.approx((-wanted * math.cos(angle), -wanted * math.sin(angle)), abs=1e-6)
-    assert np.hypot(*task.resistance(1.0, x, y, task.top)) == 0.0
-    assert np.hypot(*task.resistance(1.0, x, y, task.clear)) == 0.0
-    assert np.hypot(*task.resistance(0.0, x, y, task.top - MILLIMETRE)) == 0.0
-
-
-def test_a_ring_dragged_sideways_passes_the_force_limit():
-    operation = begin('peg_transfer')
-    operate(operation, lambda each: each.scene.grasped)
-    assert operation.load == pytest.approx(0.0, abs=0.1)
-    way_x = operation.task.place[0] - operation.task.pick[0]
-    loads = []
-    while not operation.done:
-        outcome = act(operation, 0 if way_x > 0.0 else 1)
-        loads.append(outcome.peak_force)
-    limit = operation.patient.procedure.force_limit
-    assert (outcome.failure, outcome.terminated) == ('force', True)
-    assert loads == sorted(loads) and loads[-1] > limit
-    deepest = operation.arm.position
-    gap = math.hypot(deepest[0] - operation.task.pick[0], deepest[1] - operation.task.pick[1])
-    spring, play = constant('peg_transfer.spring'), constant('peg_transfer.play')
-    assert operation.load == pytest.approx(spring * (gap - play), rel=1e-9)
 
 
 @pytest.mark.parametrize('procedure', sorted(set(PROCEDURE_NAMES) - set(WITH_JAW)))
@@ -247,20 +169,6 @@ def test_follow_counts_time_with_breaks_and_reach_without(there):
             ticks = run if procedure == 'reach' else total
             wanted = min(ticks * TICK / task.hold_time, 1.0)
             assert scene.done == pytest.approx(wanted, abs=1e-12)
-
-
-def test_the_hold_of_a_press_starts_anew_when_the_force_leaves_its_band():
-    task, scene = task_for('palpation'), Scene()
-    target, band = task.target_force, task.tolerance
-    for normal in (target, target + 0.99 * band, target - 0.99 * band):
-        before = scene.done
-        judge(task, scene, reading(task.goal, normal=normal))
-        assert scene.done == pytest.approx(before + TICK / task.hold_time)
-    judge(task, scene, reading(task.goal, normal=target + 1.01 * band))
-    assert scene.done == 0.0
-    x, y, z = task.goal
-    judge(task, scene, reading((x + 0.0021, y, z), normal=target))
-    assert scene.done == 0.0
 
 
 @pytest.mark.parametrize('procedure', PROCEDURE_NAMES)
