@@ -21,6 +21,7 @@ from fdrl_ros.learner.records.records import Records
 from fdrl_ros.learner.settings import LearnerSettings, PrivacySettings
 from fdrl_ros.learner.trainer import Trainer, TrainingSetup
 from fdrl_ros.policy import NetworkShape
+from fdrl_ros.privacy.ledger.chain import Owner
 from fdrl_ros.privacy.ledger.ledger import Ledger
 from fdrl_ros.privacy.noise import NoiseSource
 import gymnasium
@@ -87,7 +88,7 @@ def ledger_in(home: Path, unit: str) -> Ledger:
     Without a budget, so that a long measurement never ends it; each block is checked all the same.
     """
     return Ledger.open(
-        home / 'ledger.sqlite', hospital='measured', unit=unit, delta=DELTA, budget=math.inf
+        home / 'ledger.sqlite', Owner(hospital='measured', unit=unit, delta=DELTA, budget=math.inf)
     )
 
 

@@ -20,6 +20,7 @@ from fdrl_ros.learner.settings import LearnerSettings, PrivacySettings
 from fdrl_ros.learner.trainer import TrainingSetup
 from fdrl_ros.policy import NetworkShape
 from fdrl_ros.privacy.accountant.accountant import Charge
+from fdrl_ros.privacy.ledger.chain import Owner
 from fdrl_ros.privacy.ledger.ledger import Ledger
 from fdrl_ros.privacy.noise import NoiseSource
 from fdrl_ros.settings import Settings, within
@@ -132,10 +133,7 @@ class Audit:
         canaries = draw_canaries(self.shape, learner, self.inputs, count=count, norm=norm, rng=rng)
         with Ledger.open(
             directory / 'ledger.sqlite',
-            hospital='audit',
-            unit=privacy.unit,
-            delta=privacy.delta,
-            budget=privacy.budget,
+            Owner(hospital='audit', unit=privacy.unit, delta=privacy.delta, budget=privacy.budget),
         ) as ledger:
             audited = self.trainer(
                 TrainingSetup(self.shape, learner, privacy, ledger, source, self.inputs),

@@ -3,6 +3,7 @@
 """Trainers with planted faults that an audit has to prove."""
 
 from fdrl_ros.audit.audited_trainer import AuditedTrainer
+from fdrl_ros.privacy.ledger.chain import Owner
 from fdrl_ros.privacy.ledger.ledger import Ledger
 import numpy as np
 
@@ -21,9 +22,6 @@ class Forgetful(AuditedTrainer):
         self._checkpoint.unlink(missing_ok=True)  # it would tell of the last ledger
         with Ledger.open(
             f'{self._checkpoint}.{round}',
-            hospital='audit',
-            unit='patient',
-            delta=self.privacy.delta,
-            budget=float('inf'),
+            Owner(hospital='audit', unit='patient', delta=self.privacy.delta, budget=float('inf')),
         ) as self._ledger:
             return super().train(weights, round, **told)

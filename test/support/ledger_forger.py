@@ -79,7 +79,7 @@ class Victim:
 
 def make_victim(path: Path) -> Victim:
     """Fill a ledger, and keep a copy of the file and of its journal at every entry."""
-    with Ledger.open(path, **OWNER.promise()) as ledger:
+    with Ledger.open(path, OWNER) as ledger:
         copies, journals = [path.read_bytes()], []
         for number in range(ENTRIES):
             ledger.reserve(
@@ -277,7 +277,7 @@ def attack_and_inspect(
         assert {at for at, (one, other) in enumerate(pairs) if one != other} <= {*INERT}
     assert path.read_bytes() == content, 'inspecting changed the file'
     try:
-        with Ledger.open(path, **OWNER.promise(), seen=victim.head) as ledger:
+        with Ledger.open(path, OWNER, seen=victim.head) as ledger:
             assert ledger.head() == victim.head
             assert ledger.history() == victim.chain.history()
     except LedgerError:

@@ -26,7 +26,7 @@ from typing import Self
 import fdrl_ros
 from fdrl_ros.errors import LedgerLockedError
 from fdrl_ros.privacy.accountant.accountant import Charge, epsilon_rdp
-from fdrl_ros.privacy.ledger.chain import Head
+from fdrl_ros.privacy.ledger.chain import Head, Owner
 from fdrl_ros.privacy.ledger.ledger import Ledger
 from fdrl_ros.privacy.ledger.record import read_record
 
@@ -170,7 +170,7 @@ def _spend(path: Path, ledger: Ledger, blocks: int, beat: int = -1) -> None:
 
 
 def _live(path: Path, blocks: int, beat: int = -1) -> None:
-    with Ledger.open(path, **OWNER) as ledger:
+    with Ledger.open(path, Owner(**OWNER)) as ledger:
         _spend(path, ledger, blocks, beat)
 
 
@@ -229,7 +229,7 @@ def _crowd(path: Path, count: int, blocks: int) -> list[int]:
             os.close(each)
         os.read(begin, 1)  # until the parent closes the other end
         try:
-            ledger = Ledger.open(path, **OWNER)
+            ledger = Ledger.open(path, Owner(**OWNER))
         finally:
             os.write(say, b'.')
         with ledger:

@@ -11,6 +11,7 @@ from fdrl_ros.learner.records.records import Records
 from fdrl_ros.learner.settings import PrivacySettings
 from fdrl_ros.learner.trainer import Trainer
 from fdrl_ros.policy import NetworkShape
+from fdrl_ros.privacy.ledger.chain import Owner
 from fdrl_ros.privacy.ledger.ledger import Ledger
 from fdrl_ros.privacy.noise import NoiseSource
 import numpy as np
@@ -87,8 +88,5 @@ def joined(parts: Sequence[Records]) -> Records:
 def ledger_of(home: Path, hospital: str, privacy: PrivacySettings) -> Ledger:
     return Ledger.open(
         home / f'{hospital}.sqlite',
-        hospital=hospital,
-        unit=privacy.unit,
-        delta=privacy.delta,
-        budget=privacy.budget,
+        Owner(hospital=hospital, unit=privacy.unit, delta=privacy.delta, budget=privacy.budget),
     )

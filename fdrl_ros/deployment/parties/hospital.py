@@ -171,7 +171,7 @@ def open_ledger(directory: Path, name: str, plan: Plan) -> Ledger:
     sent = last_sent(directory)
     with ExitStack() as unless_whole:
         ledger = unless_whole.enter_context(
-            Ledger.open(directory / LEDGER, **ledger_owner(name, plan).promise())
+            Ledger.open(directory / LEDGER, ledger_owner(name, plan))
         )
         ledger.verify(sent, 'its last update')
         ledger.verify(head_noted(directory / CHECKPOINT, ledger.owner), 'its checkpoint')

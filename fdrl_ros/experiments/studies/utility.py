@@ -25,6 +25,7 @@ from fdrl_ros.learner.settings import PrivacySettings
 from fdrl_ros.learner.trainer import Trainer, TrainingSetup
 from fdrl_ros.policy import Policy
 from fdrl_ros.privacy.accountant.calibration import noise_multiplier_for
+from fdrl_ros.privacy.ledger.chain import Owner
 from fdrl_ros.privacy.ledger.ledger import Ledger
 from fdrl_ros.runtime.durable import make_private_directory
 from fdrl_ros.runtime.progress import never, Report, silent, Stopped
@@ -215,10 +216,12 @@ def _learn(
     make_private_directory(directory)
     with Ledger.open(
         directory / 'ledger.sqlite',
-        hospital=plan.hospitals[0],
-        unit=privacy.unit,
-        delta=privacy.delta,
-        budget=privacy.budget,
+        Owner(
+            hospital=plan.hospitals[0],
+            unit=privacy.unit,
+            delta=privacy.delta,
+            budget=privacy.budget,
+        ),
     ) as ledger:
         source = noise_source(directory, f'utility {directory.name}', plan)
         setup = TrainingSetup(plan.shape, plan.learner, privacy, ledger, source)

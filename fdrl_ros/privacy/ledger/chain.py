@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 import hashlib
 import struct
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 from fdrl_ros.errors import PrivacyError
 from fdrl_ros.privacy.accountant.accountant import Account, Charge, epsilon_pld
@@ -101,7 +101,7 @@ class Owner:
     unit: str
     delta: float
     budget: float
-    model: str
+    model: str = ''
     birth: bytes = b''
 
     @cached_property
@@ -111,10 +111,6 @@ class Owner:
         text = b''.join(struct.pack('<I', len(name)) + name for name in names)
         text += struct.pack('<dd', self.delta, self.budget) + self.birth
         return hashlib.sha256(b'fdrl_ros ledger 4 ' + text).digest()
-
-    def promise(self) -> dict[str, Any]:
-        """Return all fields except the birth, as :meth:`.ledger.Ledger.open` takes them."""
-        return {name: getattr(self, name) for name in _PROMISE}
 
     def unlike(self, other: 'Owner') -> str:
         """Describe the first difference from another promise; empty if there is none."""

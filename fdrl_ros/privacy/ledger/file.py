@@ -16,13 +16,12 @@ import os
 from pathlib import Path
 import sqlite3
 import time
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO
 
 from fdrl_ros.errors import (
     LedgerCorruptError,
     LedgerError,
     LedgerLockedError,
-    LedgerOwnerError,
     LedgerVersionError,
     PrivacyError,
 )
@@ -50,10 +49,15 @@ CREATE TABLE entry (
 
 
 def write_entry(connection: sqlite3.Connection, entry: Entry) -> None:
-    """Insert one entry into a ledger's tables."""
+    """
+    Insert one entry into a ledger's tables, durably.
+
+    :raises sqlite3.Error: if the entry may not be on the disk.
+    """
+    numbers = entry.number, entry.round, entry.block, *entry.charge
     connection.execute(
         'INSERT INTO entry VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)',
-        (entry.number, entry.round, entry.block, *entry.charge, entry.inputs, entry.digest),
+        (*numbers, entry.inputs, entry.digest),
     )
 
 
@@ -190,103 +194,12 @@ def translated(error: Exception, path: Path, entry: int | None = None) -> Ledger
 _TRIES, _PAUSE = 3, 0.01  # of taking the lock; second
 
 
-class FileState(NamedTuple):
-    """Identity of the file at a path, and when it was last written."""
-
-    device: int
-    inode: int
-    size: int
-    written_ns: int
-
-    @classmethod
-    def from_status(cls, status: os.stat_result) -> 'FileState':
-        """Read it from the file's status."""
-        return cls(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+def state_of(status: os.stat_result) -> tuple[int, int, int, int]:
+    """Return the identity of a file, and when it was last written."""
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
-class LedgerFile:
-    """
-    A ledger file, locked for this process until it is closed.
-
-    The lock is on the file itself (flock), so it ends with the process. SQLite's own lock is held
-    too: it excludes other programs, but any close of the file by this process releases it.
-    """
-
-    def __init__(self, path: Path, owner: Owner) -> None:
-        """
-        Open and lock a file; create it if there is none.
-
-        :raises LedgerError: see :meth:`fdrl_ros.privacy.ledger.ledger.Ledger.open`.
-        """
-        self.path = path
-        _create(path, owner)
-        self._lock = _hold(path)
-        self._connection: sqlite3.Connection | None = None
-        try:
-            self._connection = _open_exclusively(path)
-            check_form(self._connection, path)
-            found = read_owner(self._connection, path)
-            if difference := found.unlike(owner):
-                raise LedgerOwnerError(f'ledger {path} {difference}')
-            self.chain = read_chain(self._connection, path, found)
-            self._state = FileState.from_status(os.fstat(self._lock.fileno()))
-        except BaseException as error:
-            self.close()
-            if isinstance(error, Damage):
-                raise translated(error, path) from error
-            raise
-
-    @property
-    def open(self) -> bool:
-        """Whether it is open and locked."""
-        return self._connection is not None
-
-    def check_in_place(self) -> None:
-        """
-        Check that the file is as this process left it.
-
-        :raises LedgerCorruptError: if it was moved, replaced or written by another process.
-        """
-        try:
-            found = FileState.from_status(os.lstat(self.path))
-        except OSError:
-            found = None
-        if found != self._state:
-            raise LedgerCorruptError(
-                f'ledger {self.path} was moved, replaced or changed while it was open: put it '
-                'back and start again'
-            )
-
-    def append(self, entry: Entry) -> None:
-        """
-        Write one entry durably.
-
-        :raises sqlite3.Error: if the entry may not be on the disk.
-        """
-        assert self._connection is not None
-        connection = self._connection
-        try:
-            connection.execute('BEGIN IMMEDIATE')
-            write_entry(connection, entry)
-            connection.execute('COMMIT')
-        except sqlite3.Error:
-            if connection.in_transaction:
-                connection.execute('ROLLBACK')
-            raise
-        self._state = FileState.from_status(os.fstat(self._lock.fileno()))
-
-    def close(self) -> None:
-        """Release the file; may be called again."""
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
-        if not self._lock.closed:
-            _held.discard(self._lock)
-            fcntl.flock(self._lock, fcntl.LOCK_UN)
-            self._lock.close()
-
-
-def _create(path: Path, owner: Owner) -> None:
+def create(path: Path, owner: Owner) -> None:
     """Write the empty ledger of a new birth, unless there is a ledger; refuse what is none."""
     create_once(
         path, lambda: image(Chain(replace(owner, birth=os.urandom(BIRTH)))), error=LedgerError
@@ -298,8 +211,13 @@ def _create(path: Path, owner: Owner) -> None:
         raise LedgerCorruptError(f'ledger {path} is empty: it was cut')
 
 
-def _hold(path: Path) -> BinaryIO:
-    """Open and lock the file for this process, until what is returned is closed."""
+def hold(path: Path) -> BinaryIO:
+    """
+    Open and lock the file for this process, until what is returned is released.
+
+    The lock is on the file itself (flock), so it ends with the process. SQLite's own lock is held
+    too: it excludes other programs, but any close of the file by this process releases it.
+    """
     file = open_private(path, LedgerError)
     for tries_left in reversed(range(_TRIES)):
         try:
@@ -315,6 +233,14 @@ def _hold(path: Path) -> BinaryIO:
     return file
 
 
+def release(file: BinaryIO) -> None:
+    """Let go of a file; may be called again."""
+    if not file.closed:
+        _held.discard(file)
+        fcntl.flock(file, fcntl.LOCK_UN)
+        file.close()
+
+
 def _let_go() -> None:
     """Close inherited locks in a forked child; they belong to the parent."""
     while _held:
@@ -325,7 +251,7 @@ _held: set[BinaryIO] = set()
 os.register_at_fork(after_in_child=_let_go)
 
 
-def _open_exclusively(path: Path) -> sqlite3.Connection:
+def open_exclusively(path: Path) -> sqlite3.Connection:
     """Open the file and take SQLite's exclusive lock until it is closed."""
     connection = sqlite3.connect(path, timeout=0.1, isolation_level=None, check_same_thread=False)
     try:

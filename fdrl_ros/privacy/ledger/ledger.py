@@ -9,6 +9,7 @@ party that remembers a later head. Therefore the head, and the links that lead t
 every update.
 """
 
+from dataclasses import replace
 import operator
 import os
 from pathlib import Path
@@ -16,10 +17,28 @@ import sqlite3
 import threading
 from typing import Self
 
-from fdrl_ros.errors import BudgetExceededError, LedgerCorruptError, LedgerError, PrivacyError
+from fdrl_ros.errors import (
+    BudgetExceededError,
+    LedgerCorruptError,
+    LedgerError,
+    LedgerOwnerError,
+    PrivacyError,
+)
 from fdrl_ros.privacy.accountant.accountant import Account, Charge
 from fdrl_ros.privacy.ledger.chain import Entry, Head, MOST_LINKS, Owner
-from fdrl_ros.privacy.ledger.file import LedgerFile
+from fdrl_ros.privacy.ledger.file import (
+    check_form,
+    create,
+    Damage,
+    hold,
+    open_exclusively,
+    read_chain,
+    read_owner,
+    release,
+    state_of,
+    translated,
+    write_entry,
+)
 from fdrl_ros.runtime.closing import Closing
 
 __all__ = ['Head', 'Ledger']
@@ -33,33 +52,34 @@ class Ledger(Closing):
     threads of that process may share it.
     """
 
-    def __init__(self, file: LedgerFile) -> None:
-        """Wrap an open file; usually :meth:`open` does so."""
-        self._file = file
-        self._chain = file.chain
-        self._owner = file.chain.owner
+    def __init__(self, path: Path, owner: Owner) -> None:
+        """Open and lock a file; create it if there is none; usually :meth:`open` does so."""
+        self._path = path
         self._lock = threading.RLock()
+        create(path, owner)
+        self._file = hold(path)
+        self._connection: sqlite3.Connection | None = None
+        try:
+            self._connection = open_exclusively(path)
+            check_form(self._connection, path)
+            self.owner = read_owner(self._connection, path)
+            if difference := self.owner.unlike(owner):
+                raise LedgerOwnerError(f'ledger {path} {difference}')
+            self._chain = read_chain(self._connection, path, self.owner)
+            self._state = state_of(os.fstat(self._file.fileno()))
+        except BaseException as error:
+            self.close()
+            if isinstance(error, Damage):
+                raise translated(error, path) from error
+            raise
 
     @classmethod
-    def open(
-        cls,
-        path: str | os.PathLike[str],
-        *,
-        hospital: str,
-        unit: str,
-        delta: float,
-        budget: float,
-        model: str = '',
-        seen: Head | None = None,
-    ) -> Self:
+    def open(cls, path: str | os.PathLike[str], owner: Owner, *, seen: Head | None = None) -> Self:
         """
         Open a hospital's ledger, or create one, and verify it.
 
         :param path: file on a local disk, mode 0600; its folder must exist.
-        :param unit: whom epsilon protects: 'patient' or 'transition'.
-        :param delta: of the (epsilon, delta) guarantee.
-        :param budget: largest epsilon ever; infinity sets no limit.
-        :param model: description of the trained model; the empty string binds the ledger to none.
+        :param owner: whose it is, and what it promises; :attr:`owner` also has its birth.
         :param seen: a head that this ledger had before, e.g. the last one sent. A missing ledger
             that had entries is not created again.
         :raises LedgerLockedError: if another process has it open.
@@ -67,15 +87,16 @@ class Ledger(Closing):
         :raises LedgerVersionError: if another version of this program made it.
         :raises LedgerCorruptError: if it was changed, cut, or is not a ledger.
         """
-        if unit not in ('patient', 'transition'):
-            raise PrivacyError(f"privacy unit {unit!r}: expected 'patient' or 'transition'")
-        if not isinstance(budget, int | float) or not budget >= 0.0:
-            raise PrivacyError(f'budget {budget!r}: expected an epsilon of 0 or above')
-        Account(delta)  # refuses an impossible delta
+        if owner.unit not in ('patient', 'transition'):
+            raise PrivacyError(f"privacy unit {owner.unit!r}: expected 'patient' or 'transition'")
+        if not isinstance(owner.budget, int | float) or not owner.budget >= 0.0:
+            raise PrivacyError(f'budget {owner.budget!r}: expected an epsilon of 0 or above')
+        Account(owner.delta)  # refuses an impossible delta
         path = Path(path)
         if seen is not None and seen.entries and not os.path.lexists(path):
             raise LedgerError(f'ledger {path} is missing and had {seen.entries} entries')
-        ledger = cls(LedgerFile(path, Owner(hospital, unit, float(delta), float(budget), model)))
+        owner = replace(owner, delta=float(owner.delta), budget=float(owner.budget))
+        ledger = cls(path, owner)
         try:
             ledger.verify(seen)
         except BaseException:
@@ -127,7 +148,7 @@ class Ledger(Closing):
         :raises BudgetExceededError: if it does not.
         """
         with self._lock:
-            account, budget = self._chain.account, self._owner.budget
+            account, budget = self._chain.account, self.owner.budget
             # Both are upper bounds, so a charge that fits by the quick one fits.
             if account.epsilon_rdp(charge) <= budget:
                 return
@@ -152,7 +173,7 @@ class Ledger(Closing):
         :param newest: whether the ledger has all entries that any party saw. An older copy lacks
             unknown entries, of which only the budget is an upper bound.
         """
-        return self.epsilon() if newest else self._owner.budget
+        return self.epsilon() if newest else self.owner.budget
 
     def epsilon_rdp(self) -> float:
         """Return the spent epsilon by the quick upper bound."""
@@ -184,11 +205,6 @@ class Ledger(Closing):
         with self._lock:
             return self._chain.links(MOST_LINKS)
 
-    @property
-    def owner(self) -> Owner:
-        """The owner of the ledger and its promise."""
-        return self._owner
-
     def verify(self, seen: Head | None = None, by: str = '') -> None:
         """
         Check that the file is as this process left it, and continues a head.
@@ -205,48 +221,56 @@ class Ledger(Closing):
             if seen is not None and (problem := self._chain.contradiction(seen)):
                 who = f' (seen by {by})' if by else ''
                 raise LedgerCorruptError(
-                    f'ledger {self._file.path} {problem}{who}: put back the newest ledger; if it '
+                    f'ledger {self._path} {problem}{who}: put back the newest ledger; if it '
                     'is lost, retire this hospital (docs/privacy.md)'
                 )
 
     def close(self) -> None:
-        """Release the file."""
+        """Release the file; may be called again."""
         with self._lock:
-            self._file.close()
+            if self._connection is not None:
+                self._connection.close()
+                self._connection = None
+            release(self._file)
 
     def _repeat(self, earlier: Entry, entry: Entry) -> Entry:
         """Return an earlier reservation of the same charge and inputs; refuse a different one."""
-        same = {
-            'noise multiplier, sampling probability, steps or group': earlier.charge
-            == entry.charge,
-            'inputs': earlier.inputs == entry.inputs,
-        }
-        for name, is_same in same.items():
-            if not is_same:
-                raise PrivacyError(
-                    f'round {entry.round} block {entry.block} was reserved with other {name}: '
-                    'drawing its noise again would release it twice for one charge'
-                )
+        if (earlier.charge, earlier.inputs) != (entry.charge, entry.inputs):
+            what = 'inputs' if earlier.charge == entry.charge else 'parameters'
+            raise PrivacyError(
+                f'round {entry.round} block {entry.block} was reserved with other {what}: '
+                'drawing its noise again would release it twice for one charge'
+            )
         return earlier
 
     def _append(self, entry: Entry) -> None:
+        """Write one entry durably."""
+        connection = self._connection
+        assert connection is not None
         try:
-            self._file.append(entry)
+            connection.execute('BEGIN IMMEDIATE')
+            write_entry(connection, entry)
+            connection.execute('COMMIT')
         except sqlite3.Error as error:
-            # Only opening the file again shows whether the entry reached the disk.
+            # SQLite undoes the entry, or only opening the file again shows whether it is there.
             self.close()
-            raise LedgerError(f'ledger {self._file.path} cannot be written: {error}') from error
+            raise LedgerError(f'ledger {self._path} cannot be written: {error}') from error
+        self._state = state_of(os.fstat(self._file.fileno()))
         self._chain.add(entry)
 
     def _require_in_place(self) -> None:
-        """Refuse a file that this process no longer holds exclusively."""
-        if not self._file.open:
-            raise LedgerError(f'ledger {self._file.path} is closed')
+        """Refuse a file that is closed, or not as this process left it."""
+        LedgerError.unless(self._connection, f'ledger {self._path} is closed')
         try:
-            self._file.check_in_place()
-        except LedgerError:
+            found = state_of(os.lstat(self._path))
+        except OSError:
+            found = None
+        if found != self._state:
             self.close()
-            raise
+            raise LedgerCorruptError(
+                f'ledger {self._path} was moved, replaced or changed while it was open: put it '
+                'back and start again'
+            )
 
 
 def _whole(name: str, value: int) -> int:

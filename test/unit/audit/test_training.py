@@ -20,6 +20,7 @@ from fdrl_ros.learner.trainer import TrainingSetup
 from fdrl_ros.policy import NetworkShape
 from fdrl_ros.privacy import mechanism
 from fdrl_ros.privacy.accountant.accountant import epsilon_pld
+from fdrl_ros.privacy.ledger.chain import Owner
 from fdrl_ros.privacy.ledger.ledger import Ledger
 from fdrl_ros.privacy.noise import NoiseSource
 import numpy as np
@@ -186,10 +187,7 @@ class Watched:
         rng = np.random.default_rng(5)
         with Ledger.open(
             directory / 'ledger.sqlite',
-            hospital='watched',
-            unit='patient',
-            delta=privacy.delta,
-            budget=float('inf'),
+            Owner(hospital='watched', unit='patient', delta=privacy.delta, budget=float('inf')),
         ) as ledger:
             canaries = DenseCanaries.draw(SHAPE, 0, 40, 4.0, rng)
             self.trainer = kind(

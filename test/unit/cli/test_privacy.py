@@ -29,7 +29,7 @@ from fdrl_ros.federation.protocol.store import FORMAT_ROW, Store
 from fdrl_ros.learner.checkpoint import Checkpoint
 from fdrl_ros.learner.learner import TrainingResult
 from fdrl_ros.privacy.accountant.accountant import Charge, epsilon_pld, epsilon_rdp
-from fdrl_ros.privacy.ledger.chain import Chain, Entry
+from fdrl_ros.privacy.ledger.chain import Chain, Entry, Owner
 from fdrl_ros.privacy.ledger.file import image
 from fdrl_ros.privacy.ledger.ledger import Ledger
 import numpy as np
@@ -89,7 +89,7 @@ def ledger(layout):
 
 def reread(path, **changes):
     """Return the chain of a ledger rebuilt with another owner and other charges."""
-    with Ledger.open(path, **ledger_owner(NAME, PLAN).promise()) as ledger:
+    with Ledger.open(path, ledger_owner(NAME, PLAN)) as ledger:
         old = ledger._chain
     charges = changes.pop('charges', {})
     chain = Chain(replace(old.owner, **changes))
@@ -142,7 +142,9 @@ def test_show_prints_json(layout, ledger):
 
 def test_steps_without_noise_are_shown_as_infinite(tmp_path):
     path = tmp_path / 'ledger'
-    with Ledger.open(path, hospital=NAME, unit='patient', delta=1e-5, budget=math.inf) as ledger:
+    with Ledger.open(
+        path, Owner(hospital=NAME, unit='patient', delta=1e-5, budget=math.inf)
+    ) as ledger:
         ledger.reserve(round=1, block=0, charge=Charge(0.0, 0.5, 2), inputs=b'x')
     shown = fdrl('show', path).output
     assert 'epsilon infinite' in shown and 'no budget' in shown

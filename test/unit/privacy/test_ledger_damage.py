@@ -9,6 +9,7 @@ import tempfile
 
 from fdrl_ros.errors import LedgerCorruptError, LedgerVersionError
 from fdrl_ros.privacy.accountant.accountant import Charge
+from fdrl_ros.privacy.ledger.chain import Owner
 from fdrl_ros.privacy.ledger.file import write_entry
 from fdrl_ros.privacy.ledger.ledger import Ledger
 from fdrl_ros.privacy.ledger.record import read_record
@@ -45,7 +46,7 @@ def path(tmp_path):
 def written(tmp_path_factory):
     """Four reserved blocks in a closed ledger that tests copy."""
     path = tmp_path_factory.mktemp('written') / 'hospital_1.ledger'
-    with Ledger.open(path, **OWNER) as ledger:
+    with Ledger.open(path, Owner(**OWNER)) as ledger:
         for round in (1, 2):
             for block in (0, 1):
                 reserve(ledger, round, block, inputs=bytes([round, block]))
@@ -82,14 +83,14 @@ def test_a_changed_entry_is_named(written, number, change):
         alter(path, (f'UPDATE entry SET {name} = ? WHERE number = ?', (value, number)))
         first = 1 if name == 'number' and value < 1 else number
         with pytest.raises(LedgerCorruptError, match=f'entry {first} is missing or changed'):
-            Ledger.open(path, **OWNER)
+            Ledger.open(path, Owner(**OWNER))
 
 
 @pytest.mark.parametrize('number', [1, 2, 3])
 def test_a_removed_entry_is_named(copied, number):
     alter(copied, ('DELETE FROM entry WHERE number = ?', (number,)))
     with pytest.raises(LedgerCorruptError, match=f'entry {number} is missing'):
-        Ledger.open(copied, **OWNER)
+        Ledger.open(copied, Owner(**OWNER))
 
 
 def test_a_removed_entry_is_named_even_when_the_rest_is_renumbered(copied):
@@ -100,17 +101,17 @@ def test_a_removed_entry_is_named_even_when_the_rest_is_renumbered(copied):
         ('UPDATE entry SET number = 3 WHERE number = 4', ()),
     )
     with pytest.raises(LedgerCorruptError, match='entry 2 is missing or changed'):
-        Ledger.open(copied, **OWNER)
+        Ledger.open(copied, Owner(**OWNER))
 
 
 def test_a_ledger_cut_at_its_end_is_refused_by_who_saw_a_later_head(written, copied):
     alter(copied, ('DELETE FROM entry WHERE number = 4', ()))
     with pytest.raises(LedgerCorruptError, match='has 3 entries and had 4'):
-        Ledger.open(copied, **OWNER, seen=written[1])
+        Ledger.open(copied, Owner(**OWNER), seen=written[1])
 
 
 def test_another_history_of_the_same_length_is_refused_by_who_saw_the_head(written, path):
-    with Ledger.open(path, **OWNER) as ledger:
+    with Ledger.open(path, Owner(**OWNER)) as ledger:
         for block in range(5):
             reserve(ledger, 1, block)
         with pytest.raises(LedgerCorruptError, match='entry 4 is not the one seen'):
@@ -122,7 +123,7 @@ def test_a_changed_owner_is_noticed(copied, name, value):
     alter(copied, (f'UPDATE owner SET {name} = ?', (value,)))
     for owner in (OWNER, OWNER | {name: value}):
         with pytest.raises(LedgerCorruptError, match='owner was changed'):
-            Ledger.open(copied, **owner)
+            Ledger.open(copied, Owner(**owner))
 
 
 @pytest.mark.parametrize('content', [b'', b'text', bytes(8192), b'SQLite format 3\0' * 512])
@@ -130,7 +131,7 @@ def test_what_is_no_database_is_refused_and_kept(path, content):
     path.touch(0o600)
     path.write_bytes(content)
     with pytest.raises(LedgerCorruptError):
-        Ledger.open(path, **OWNER)
+        Ledger.open(path, Owner(**OWNER))
     assert path.read_bytes() == content
 
 
@@ -139,11 +140,11 @@ def test_another_database_or_version_is_refused(tmp_path, copied):
     other.touch(0o600)
     alter(other, ('CREATE TABLE entry (number)', ()))
     with pytest.raises(LedgerCorruptError, match='not a ledger'):
-        Ledger.open(other, **OWNER)
+        Ledger.open(other, Owner(**OWNER))
     for version in (1, 2, 3, 5):
         alter(copied, (f'PRAGMA user_version = {version}', ()))
         with pytest.raises(LedgerVersionError, match=f'version {version}, and .* reads version 4'):
-            Ledger.open(copied, **OWNER)
+            Ledger.open(copied, Owner(**OWNER))
 
 
 @pytest.mark.parametrize(
@@ -158,7 +159,7 @@ def test_a_ledger_with_more_in_it_is_refused(copied, statement):
     """A trigger could make reservations vanish while the hospital goes on."""
     alter(copied, (statement, ()))
     with pytest.raises(LedgerCorruptError, match='other tables'):
-        Ledger.open(copied, **OWNER)
+        Ledger.open(copied, Owner(**OWNER))
 
 
 def test_a_block_is_not_reserved_twice_in_one_chain(written, path):
@@ -182,7 +183,7 @@ def test_what_no_hospital_can_charge_is_refused_though_its_hashes_are_right(writ
     connection.commit()
     connection.close()
     with pytest.raises(LedgerCorruptError, match='was never charged'):
-        Ledger.open(path, **OWNER)
+        Ledger.open(path, Owner(**OWNER))
     with pytest.raises(LedgerCorruptError, match='was never charged'):
         read_record(path)
 

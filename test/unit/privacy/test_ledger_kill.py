@@ -6,6 +6,7 @@ Whenever a hospital is killed, its ledger has every block that was drawn, and at
 Some 15 kills; `make nightly` makes 500 more at random, and one before every system call.
 """
 
+from fdrl_ros.privacy.ledger.chain import Owner
 from fdrl_ros.privacy.ledger.ledger import Ledger
 import numpy as np
 import pytest
@@ -49,7 +50,7 @@ def test_of_hospitals_that_open_one_ledger_at_once_one_spends(nursery, tmp_path)
 def test_reading_the_file_in_the_same_process_does_not_unlock_it(nursery, tmp_path):
     """Closing a file drops all locks that SQLite has on it, whoever opened it in this process."""
     path = tmp_path / 'ledger'
-    with Ledger.open(path, **OWNER):
+    with Ledger.open(path, Owner(**OWNER)):
         path.read_bytes()
         assert nursery.at_once(path, 2, blocks=1) == [LOCKED, LOCKED]
     assert nursery.at_once(path, 1, blocks=1) == [0]

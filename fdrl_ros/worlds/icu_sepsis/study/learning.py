@@ -15,6 +15,7 @@ from fdrl_ros.learner.settings import LearnerSettings, PrivacySettings
 from fdrl_ros.learner.trainer import Trainer, TrainingSetup
 from fdrl_ros.policy import Policy
 from fdrl_ros.privacy.accountant.calibration import noise_multiplier_for
+from fdrl_ros.privacy.ledger.chain import Owner
 from fdrl_ros.privacy.ledger.ledger import Ledger
 from fdrl_ros.privacy.noise import NoiseSource
 from fdrl_ros.worlds.icu_sepsis.assets import icu_sepsis
@@ -163,10 +164,9 @@ def learn(settings: SepsisSettings, arm: Arm, seed: int, work: Work) -> Learned:
     start = public_weights(public_values(arm.start, seed), settings.scale)
     with Ledger.open(
         work.directory / 'ledger.sqlite',
-        hospital='hospital_1',
-        unit=privacy.unit,
-        delta=privacy.delta,
-        budget=privacy.budget,
+        Owner(
+            hospital='hospital_1', unit=privacy.unit, delta=privacy.delta, budget=privacy.budget
+        ),
     ) as ledger:
         train = _train_offline if offline else _train_online
         patients, released = train(settings, arm, seed, work, start, ledger)
