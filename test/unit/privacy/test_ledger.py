@@ -328,7 +328,7 @@ def test_a_ledger_that_cannot_be_written_closes_and_charges_nothing(path, monkey
 
     ledger = Ledger.open(path, Owner(**OWNER))
     with monkeypatch.context() as patch:
-        patch.setattr('fdrl_ros.privacy.ledger.file.write_entry', full)
+        patch.setattr('fdrl_ros.privacy.ledger.ledger.write_entry', full)
         with pytest.raises(LedgerError, match='cannot be written'):
             reserve(ledger, 1)
     with pytest.raises(LedgerError, match='closed'):
