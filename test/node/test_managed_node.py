@@ -3,12 +3,10 @@
 """Every node: described parameters, refusals with a reason, and no trace after cleaning up."""
 
 from dataclasses import replace
-import os
 from pathlib import Path
-import subprocess
 import time
 
-from fdrl_ros.deployment.bringup import environment, federation_graph, NodeSpec, robot_graph
+from fdrl_ros.deployment.bringup import federation_graph, robot_graph
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.runner import command, Runner
 from fdrl_ros.msg import OperationState
@@ -21,7 +19,7 @@ import pytest
 import rclpy
 from rclpy.lifecycle import TransitionCallbackReturn
 from rclpy.parameter import Parameter
-from support.node_process import NODES, Process
+from support.node_process import begin, NODES, Process
 from support.operating_room import Room
 
 
@@ -185,16 +183,10 @@ def test_what_cannot_be_ends_the_process_with_a_reason(settings, directory, tmp_
         (replace(selector, parameter_file=str(tmp_path / 'missing.yaml')), 'missing.yaml'),
         (trainer, 'Ledger'),
     ]
-    processes = [(run(spec, settings), reason) for spec, reason in started]
+    processes = [(begin(spec, settings), reason) for spec, reason in started]
     for process, reason in processes:
         said, _ = process.communicate(timeout=60)
         assert process.returncode == 1 and reason in said and 'Traceback' not in said
-
-
-def run(spec: NodeSpec, settings) -> subprocess.Popen[str]:
-    variables = {**os.environ, **environment(settings, spec.domain)}
-    output = {'stdout': subprocess.PIPE, 'stderr': subprocess.STDOUT}
-    return subprocess.Popen(command(spec), env=variables, text=True, **output)
 
 
 def test_unmanaged_robot_leaves_cleanly_and_tells_its_state(live):

@@ -49,9 +49,9 @@ def test_what_cannot_be_ends_the_node_with_the_reason(
     if spoil is not None:
         spoil(directory)
     spec = robot_graph(settings, 'robot_1')[1]
-    ended = run(replace(spec, parameters={**spec.parameters, **parameters}), settings)
-    assert ended.returncode == 1
-    assert words in ended.stdout and 'Traceback' not in ended.stdout
+    code, said = run(replace(spec, parameters={**spec.parameters, **parameters}), settings)
+    assert code == 1
+    assert words in said and 'Traceback' not in said
 
 
 @pytest.mark.parametrize('namespace', ['/', '/federation/aggregator', '/hospital_1', '/keys'])
@@ -59,10 +59,10 @@ def test_node_in_no_robot_s_namespace_ends_with_the_reason_and_writes_nothing(
     settings, directory, namespace
 ):
     before = sorted(directory.rglob('*'))
-    ended = run(replace(robot_graph(settings, 'robot_1')[1], namespace=namespace), settings)
-    assert ended.returncode == 1
-    assert "expected a robot's: --ros-args -r __ns:=/robot_1" in ended.stdout
-    assert 'Traceback' not in ended.stdout
+    code, said = run(replace(robot_graph(settings, 'robot_1')[1], namespace=namespace), settings)
+    assert code == 1
+    assert "expected a robot's: --ros-args -r __ns:=/robot_1" in said
+    assert 'Traceback' not in said
     assert sorted(directory.rglob('*')) == before
 
 

@@ -1,9 +1,13 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""A node in this very process, as the process of that node."""
+"""Nodes in processes of their own, and one in this very process."""
 
+import os
 from pathlib import Path
+import subprocess
 
+from fdrl_ros.deployment.bringup import BringupSettings, environment, NodeSpec
+from fdrl_ros.deployment.runner import command
 from fdrl_ros.nodes.aggregator import AggregatorNode
 from fdrl_ros.nodes.env import EnvNode
 from fdrl_ros.nodes.key_authority import KeyAuthorityNode
@@ -51,3 +55,17 @@ class Process:
         return self
 
     __exit__ = close
+
+
+def begin(spec: NodeSpec, settings: BringupSettings) -> subprocess.Popen[str]:
+    """Start a node as a process whose output is kept."""
+    variables = {**os.environ, **environment(settings, spec.domain)}
+    output = {'stdout': subprocess.PIPE, 'stderr': subprocess.STDOUT}
+    return subprocess.Popen(command(spec), env=variables, text=True, **output)
+
+
+def run(spec: NodeSpec, settings: BringupSettings) -> tuple[int, str]:
+    """Wait for the end of a node, and return its exit code and output."""
+    with begin(spec, settings) as process:
+        output, _ = process.communicate(timeout=60)
+    return process.returncode, output
