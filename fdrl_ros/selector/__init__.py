@@ -4,7 +4,7 @@
 
 from fdrl_ros.selector.candidates.candidate import Candidate, HOLD, Selection
 from fdrl_ros.selector.candidates.safety_limits import SafetySettings
-from fdrl_ros.selector.control.limiter import Limiter, LimiterSettings, SetPoint
+from fdrl_ros.selector.control.limiter import Limiter, LimiterSettings
 from fdrl_ros.selector.control.monitor import GateSettings, PauseCommands, RiskGate
 from fdrl_ros.selector.control.observation import Observation, Reason
 from fdrl_ros.selector.control.selector import Selector
@@ -20,7 +20,7 @@ from fdrl_ros.selector.value.fitting import (
 from fdrl_ros.selector.value.model import StateValue, ValueModel
 from fdrl_ros.selector.value.monte_carlo_reference import reference
 from fdrl_ros.shield.settings import ShieldSettings
-from fdrl_ros.shield.shield import Shield, ShieldDecision, Veto
+from fdrl_ros.shield.shield import Shield, Veto
 
 __all__ = [
     'HOLD',
@@ -37,9 +37,7 @@ __all__ = [
     'Selection',
     'Selector',
     'SelectorSettings',
-    'SetPoint',
     'Shield',
-    'ShieldDecision',
     'ShieldSettings',
     'StateValue',
     'ValueBank',

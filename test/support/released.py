@@ -10,10 +10,11 @@ from fdrl_ros.federation.protocol.channel import Channel
 from fdrl_ros.federation.protocol.message import GlobalPolicy, HospitalPolicy
 from fdrl_ros.federation.protocol.store import Store
 from fdrl_ros.policy import digest_of, encode_weights, NetworkShape, Policy
-from fdrl_ros.selector import Experience, fit_value, ValueModel
+from fdrl_ros.selector import Experience, fit_value, ValueModel, ValueSettings
 from fdrl_ros.selector.candidates.safety_limits import SafetyReport
 import numpy as np
 
+SMALL = ValueSettings(features=8, groups=4)
 SHAPE = NetworkShape(18, 15, (4,))
 NAMES = ('hospital_1', 'hospital_2', 'hospital_3', 'aggregator', 'key_authority')
 IDENTITIES = {name: Identity.generate(name) for name in NAMES}
@@ -80,7 +81,7 @@ def model_of(policy: Policy) -> ValueModel:
     rng = np.random.default_rng(0)
     states, cases = rng.normal(size=(60, 18)), np.repeat(np.arange(12), 5)
     known = Experience(states, rng.normal(size=60), np.zeros(60), cases)
-    return ValueModel(policy.digest.hex(), {'palpation': fit_value(known)})
+    return ValueModel(policy.digest.hex(), {'palpation': fit_value(known, SMALL)})
 
 
 def report_on(policy: Policy, **changes: Any) -> SafetyReport:

@@ -36,7 +36,7 @@ def test_without_any_estimate_the_first_policy_runs():
     assert math.isnan(selection.value)
 
 
-@hypothesis_settings(max_examples=60)
+@hypothesis_settings(max_examples=30)
 @given(
     st.lists(st.floats(0, 2.5), min_size=1, max_size=60),
     st.sampled_from([0.1, 0.15, 0.3]),

@@ -31,7 +31,7 @@ import numpy as np
 import pytest
 
 PLAN = Plan.from_mapping(
-    {'safety': {'patients': 16, 'snapshots': 20}, 'world': {'mode': 'kinematic', 'horizon': 60}}
+    {'safety': {'patients': 16, 'snapshots': 12}, 'world': {'mode': 'kinematic', 'horizon': 60}}
 )
 SMALL = PLAN.changed({'safety': {'snapshots': 2}})
 LINEAR = NetworkShape(STATE_SIZE, ACTION_COUNT, ())

@@ -70,7 +70,7 @@ def recorded():
     return states
 
 
-@settings(deadline=None, max_examples=15)
+@settings(deadline=None, max_examples=8)
 @given(
     speed=st.floats(0.1, 20.0),
     late=st.booleans(),

@@ -79,7 +79,7 @@ class SurgeonAtTheConsole(RuleBasedStateMachine):
         assert HOLD not in self.word.vetoed
 
 
-SurgeonAtTheConsole.TestCase.settings = settings(max_examples=40, deadline=None)
+SurgeonAtTheConsole.TestCase.settings = settings(max_examples=20, deadline=None)
 TestSurgeonAtTheConsole = SurgeonAtTheConsole.TestCase
 
 
