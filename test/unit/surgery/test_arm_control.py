@@ -242,16 +242,6 @@ def test_arm_holds_where_its_set_point_is(theatre, command):
     assert height < theatre.tips[-1][2] < height + 0.012, 'it went no further'
 
 
-def test_a_jaw_that_was_sent_somewhere_holds_where_it_is(theatre):
-    theatre.control.servo_jaw([], [0.8])
-    theatre.run(5)
-    theatre.control.hold()
-    held = theatre.operation.jaw.angle
-    assert 0.0 < held < 0.7
-    theatre.run(50)
-    assert theatre.operation.jaw.angle == held
-
-
 @pytest.mark.parametrize('command', ['pause', 'disable', 'unhome', 'fail'])
 def test_arm_that_is_not_ready_takes_no_motion_command(theatre, command):
     if command == 'fail':
@@ -276,17 +266,6 @@ def test_arm_that_is_not_ready_takes_no_motion_command(theatre, command):
     for word in way.get(command, ['enable', 'home']):
         control.command(word)
     control.servo_cp(*pose)
-
-
-def test_resume_does_not_go_on_with_an_old_move(theatre):
-    theatre.control.move_cp(*raised(theatre, 0.02))
-    theatre.run(10)
-    theatre.control.command('pause')
-    theatre.run(STILL)
-    here = theatre.tips[-1]
-    theatre.control.command('resume')
-    theatre.run(50)
-    assert np.allclose(theatre.tips[-1], here, atol=1e-6)
 
 
 def test_what_is_no_command_moves_nothing(theatre):

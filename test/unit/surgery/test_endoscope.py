@@ -73,15 +73,6 @@ def test_parts_and_depth_are_where_kinematics_puts_them(endoscope, joints):
         assert 0.0 <= depth - frame.depth[row, column] < 0.006  # no more than the part is thick
 
 
-def test_depth_of_the_organ_is_that_of_its_plane(endoscope):
-    away = [*straight_joints(0.06, 0.05, -0.06), 0.0, 0.0, 0.0]
-    frame = endoscope.capture(away, 0.0, View(surface=-0.13))
-    for point in ((0.0, 0.0, -0.13), (0.01, -0.02, -0.13), (-0.02, 0.01, -0.13)):
-        column, row, depth = seen(endoscope, point)
-        assert frame.depth[row, column] == pytest.approx(depth, abs=0.001)
-        assert frame.labels[row, column] == BACKGROUND
-
-
 def test_a_frame_has_the_shapes_and_numbers_it_promises(endoscope):
     frame = endoscope.capture(HELD)
     assert frame.rgb.shape == (120, 160, 3)
@@ -267,17 +258,6 @@ def test_picture_after_picture_takes_no_more_memory():
     # What leaks grows on and on; other threads of the process may take a page once.
     assert max(grown[100:]) - max(grown[:100]) < 1e6 or np.count_nonzero(steps > 0) <= 3
     endoscope.close()
-
-
-def test_pictures_leave_no_client_behind():
-    made = Endoscope(Camera(16, 16))
-    client = made.stage.client
-    made.close()
-    assert not pybullet.isConnected(client)
-    forgotten = Stage()
-    client = forgotten.client
-    del forgotten
-    assert not pybullet.isConnected(client)
 
 
 def test_an_operation_is_drawn_from_afar_and_near():

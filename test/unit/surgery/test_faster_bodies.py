@@ -56,27 +56,6 @@ def test_some_seconds_at_a_pace_are_that_many_more_at_pace_one(pace, start, last
     assert fast.scores() == slow.scores()
 
 
-@pytest.mark.parametrize('pace', [1.0, 20.0, 60.0])
-def test_blood_flows_at_the_pace_and_gas_and_saturation_take_its_share_of_time(pace):
-    body = Physiology(with_events(BLEED), pace=pace)
-    for _ in range(40):
-        body.advance(TICK)
-    assert body.blood_loss == pytest.approx(20.0 * pace * 1.5)  # 2 s, the first 0.5 s without
-    falling = Physiology(with_events(Event('desaturation', 0.0, 100.0, 10.0)), pace=pace)
-    filled, slow = Physiology(PATIENT, False, pace), Physiology(PATIENT, False)
-    for body in (filled, slow):
-        body.insufflate()
-    steps = round(20.0 / pace / 0.01)  # the time constant of saturation, of the body's own time
-    for _ in range(steps):
-        falling.advance(20.0 / pace / steps)
-        filled.advance(20.0 / pace / steps)
-        slow.advance(20.0 / steps)
-    fallen = PATIENT.oxygen_saturation - falling.saturation
-    assert fallen == pytest.approx(10.0 * (1.0 - math.exp(-1.0)), rel=0.01)
-    assert filled.pressure == pytest.approx(slow.pressure, rel=1e-3)
-    assert filled.pressure > PATIENT.mean_arterial_pressure + 1.0
-
-
 def test_what_harm_bleeds_in_all_does_not_depend_on_the_pace():
     losses = []
     for pace in (1.0, 60.0):

@@ -63,13 +63,9 @@ def logged_of(episode):
 
 
 def derived(episode, world=WORLD):
-    patient = episode.patient
-    return with_rewards(
-        logged_of(episode),
-        world,
-        force_emphasis=patient.force_emphasis,
-        time_emphasis=patient.time_emphasis,
-    ).rewards
+    names = ('force_emphasis', 'time_emphasis')
+    weights = {name: getattr(episode.patient, name) for name in names}
+    return with_rewards(logged_of(episode), world, **weights).rewards
 
 
 BOUNDS = {

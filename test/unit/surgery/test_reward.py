@@ -432,21 +432,6 @@ def test_motors_balance_the_pull_of_a_peg_at_rest(world):
     assert world.damage == 0.0
 
 
-@pytest.mark.parametrize('angle', [0.4, 2.0, 4.0])
-def test_friction_is_opposite_to_the_sliding_and_below_coulomb(world, angle):
-    goal = begin(world, 'palpation', (0.0, 0.0, -0.004), friction=0.3)
-    way = 0.02 * np.array([math.cos(angle), math.sin(angle), 0.0])
-    world.set_target(tuple((goal + way - (0.0, 0.0, 0.004)).tolist()))
-    world.advance(60)
-    slide, drag = np.array(world.arm.velocity[:2]), np.array(world.force[:2])
-    speed, normal = np.linalg.norm(slide), world.force[2]
-    assert normal > 0.3 and speed > 0.04
-    assert slide / speed == pytest.approx(way[:2] / 0.02, abs=0.05)
-    wanted = -0.3 * normal * slide / math.hypot(speed, constant('tissue.slip_speed'))
-    assert drag == pytest.approx(wanted, rel=1e-9)
-    assert 0.99 * 0.3 * normal < np.linalg.norm(drag) < 0.3 * normal
-
-
 def test_friction_holds_the_motors_back(world):
     efforts = []
     for friction in (0.0, 0.3):
@@ -457,20 +442,3 @@ def test_friction_holds_the_motors_back(world):
     normal = world.force[2]
     carried = -jacobian(world.arm.joints(), 3).T @ (-0.3 * normal, 0.0, 0.0)
     assert efforts[1] - efforts[0] == pytest.approx(carried, rel=0.05, abs=2e-3)
-
-
-def test_a_hard_press_hurts_and_bleeds_and_a_tip_in_the_air_does_not(world):
-    hearts, pressures = [], []
-    for depth in (-0.005, 0.015):
-        goal = begin(world, 'retraction', (0.0, 0.0, 0.005))
-        world.set_target(tuple((goal - (0.0, 0.0, depth)).tolist()))
-        for _ in range(40):
-            world.advance(12)
-            world.tick()
-        body = world.physiology
-        hearts.append(body.heart)
-        pressures.append(body.pressure)
-        assert (body.blood_loss > 0.0) == (world.damage > 0.0) == (depth > 0.0)
-    assert hearts[1] > hearts[0] + 0.1
-    assert pressures[1] > pressures[0]
-    assert world.damage == pytest.approx(2.0 * (world.force[2] - 2.4), rel=0.2)

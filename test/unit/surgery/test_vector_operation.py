@@ -129,22 +129,6 @@ def test_every_row_goes_as_the_operation_that_its_patient_has_alone(
     assert share < 1.0 or sum(success for _name, success in ended) >= 6
 
 
-def test_a_batch_repeats_itself_bit_by_bit():
-    people = cast(1.0, 21)
-    actions = np.random.default_rng(0).integers(ACTION_COUNT, size=(40, 21))
-    said = []
-    for _ in range(2):
-        batch = VectorOperation(people)
-        batch.reset()
-        said.append(b'')
-        for each in actions:
-            states, rewards, *_rest = batch.step(each)
-            said[-1] += states.tobytes() + rewards.tobytes()
-            for row in np.flatnonzero(batch.over).tolist():
-                batch.replace(row, people[(row * 5 + 1) % 21])
-    assert said[0] == said[1]
-
-
 def test_what_a_step_returned_does_not_change_later():
     batch = VectorOperation(cast(0.0, 7))
     batch.reset()
