@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """One tree of typed errors: what was expected, what came, what to do."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 
@@ -17,6 +19,19 @@ class FdrlError(Exception):
         """Raise this error with these arguments unless the condition is true."""
         if not condition:
             raise cls(*arguments)
+
+
+@contextmanager
+def os_errors_as(kind: type[FdrlError], words: str) -> Iterator[None]:
+    """
+    Raise an error of ours, with what the operating system says, where a file cannot be used.
+
+    :param words: what cannot be done, such as 'cannot write plan.yaml'.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise kind(f'{words}: {error.strerror or error}') from error
 
 
 class SettingError(FdrlError):

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from zipfile import BadZipFile
 
-from fdrl_ros.errors import PolicyError, StoreError
+from fdrl_ros.errors import os_errors_as, PolicyError, StoreError
 from fdrl_ros.policy import decode_weights, encode_weights, NetworkShape
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ def save_policy(path: Path, weights: NDArray[np.float32], shape: NetworkShape) -
     :raises StoreError: if the file cannot be written.
     """
     part = path.with_name(path.name + '.part')
-    try:
+    with os_errors_as(StoreError, f'cannot write the policy {path}'):
         with part.open('wb') as file:
             np.savez(
                 file,
@@ -31,8 +31,6 @@ def save_policy(path: Path, weights: NDArray[np.float32], shape: NetworkShape) -
             file.flush()
             os.fsync(file.fileno())
         part.replace(path)
-    except OSError as error:
-        raise StoreError(f'cannot write the policy {path}: {error.strerror}') from error
 
 
 def load_policy(path: Path) -> tuple[NDArray[np.float32], NetworkShape]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fdrl_ros.deployment.plan import Plan
-from fdrl_ros.errors import RecordsError, TrainingStopped
+from fdrl_ros.errors import os_errors_as, RecordsError, TrainingStopped
 from fdrl_ros.experiments.cases import Cases, score_of
 from fdrl_ros.experiments.contender import Contender, SelectorSession
 from fdrl_ros.experiments.json_file import Json
@@ -181,10 +181,8 @@ def save_episodes(directory: Path, evaluations: Mapping[str, Evaluation]) -> Non
 
     :raises RecordsError: if a file cannot be written.
     """
-    try:
+    with os_errors_as(RecordsError, f'cannot make {directory}'):
         directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise RecordsError(f'cannot make {directory}: {error.strerror}') from error
     for name, each in evaluations.items():
         stem = name.replace('/', '_')
         write_csv(directory / f'{stem}.csv', each.cases.episodes)

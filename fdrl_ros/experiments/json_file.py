@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from fdrl_ros.errors import StoreError
+from fdrl_ros.errors import os_errors_as, StoreError
 
 Json = dict[str, Any]
 """A JSON object: the settings, results and summaries that studies keep in files."""
@@ -19,8 +19,6 @@ def write_json(path: Path, value: Any) -> None:
     :raises StoreError: if it cannot be written.
     """
     part = path.with_name(path.name + '.part')
-    try:
+    with os_errors_as(StoreError, f'cannot write {path}'):
         part.write_text(json.dumps(value, indent=2) + '\n', 'utf-8')
         part.replace(path)
-    except OSError as error:
-        raise StoreError(f'cannot write {path}: {error.strerror}') from error

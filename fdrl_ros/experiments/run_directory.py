@@ -10,7 +10,7 @@ from pathlib import Path
 import time
 
 from fdrl_ros.deployment.layout import Layout
-from fdrl_ros.errors import StoreError
+from fdrl_ros.errors import os_errors_as, StoreError
 from fdrl_ros.experiments.evaluation import save_episodes
 from fdrl_ros.experiments.json_file import Json, write_json
 from fdrl_ros.experiments.plots.run import draw_all
@@ -63,10 +63,8 @@ class RunDirectory:
         if path.is_symlink():
             path = path.parent / path.readlink()
         _check_run(path)
-        try:
+        with os_errors_as(StoreError, f'cannot make the directory {path}'):
             path.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise StoreError(f'cannot make the directory {path}: {error.strerror}') from error
         if not os.access(path, os.W_OK | os.X_OK):
             raise StoreError(f'cannot write into {path}: no permission')
         return cls(path)
@@ -111,7 +109,7 @@ class RunDirectory:
 
         :raises StoreError: if something cannot be written.
         """
-        try:
+        with os_errors_as(StoreError, f'cannot write into {self.path}'):
             (self.path / 'table.txt').write_text(render_text(found), 'utf-8')
             (self.path / 'plan.yaml').write_text(found.plan.to_yaml(), 'utf-8')
             arrays: Json = {
@@ -123,8 +121,6 @@ class RunDirectory:
                 np.savez_compressed(file, **arrays)  # every number of every patient
             save_episodes(self.path / 'episodes', found.evaluations)
             draw_all(found, self.path / 'plots')
-        except OSError as error:
-            raise StoreError(f'cannot write into {self.path}: {error.strerror}') from error
         write_json(
             self.path / 'details.json',
             {
@@ -146,12 +142,10 @@ class RunDirectory:
         """
         link = self.path.parent / LATEST
         part = self.path.parent / f'.{LATEST}.{os.getpid()}'
-        try:
+        with os_errors_as(StoreError, f'cannot point {link} to this run'):
             part.unlink(missing_ok=True)
             part.symlink_to(self.path.name, target_is_directory=True)
             part.replace(link)
-        except OSError as error:
-            raise StoreError(f'cannot point {link} to this run: {error.strerror}') from error
 
 
 def _check_run(path: Path) -> None:

@@ -20,7 +20,7 @@ import time
 from typing import Any
 
 from fdrl_ros.deployment.plan import Plan
-from fdrl_ros.errors import StoreError, TrainingStopped
+from fdrl_ros.errors import os_errors_as, StoreError, TrainingStopped
 from fdrl_ros.experiments.json_file import Json, write_json
 from fdrl_ros.experiments.reports.versions import versions
 from fdrl_ros.runtime.progress import never, Progress, Report, silent, Stopped
@@ -132,11 +132,9 @@ class Study:
         :raises TrainingStopped: as soon as `stopped` says so; call it again to go on.
         :raises StoreError: if a part is damaged, or of other settings, or cannot be written.
         """
-        try:
+        with os_errors_as(StoreError, f'cannot make {self.directory}'):
             if self.directory is not None:
                 self.directory.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise StoreError(f'cannot make {self.directory}: {error.strerror}') from error
         found = self.finished(parts)
         missing = [each for each, result in zip(parts, found, strict=True) if result is None]
         measured = run_tasks(

@@ -20,7 +20,7 @@ from pathlib import Path
 import struct
 from typing import Any, NamedTuple
 
-from fdrl_ros.errors import CheckpointError, RecordsError
+from fdrl_ros.errors import CheckpointError, os_errors_as, RecordsError
 from fdrl_ros.learner.checkpoint import Checkpoint, pack, unpack
 from fdrl_ros.learner.records.records import Records
 from fdrl_ros.privacy.ledger.ledger import Ledger
@@ -58,15 +58,13 @@ class TurnLog(Closing):
         self._path = path
         begin = _FORM + json.dumps(bound).encode() + b'\n'
         self._digest = hashlib.sha256(begin).digest()
-        try:
+        with os_errors_as(RecordsError, f'cannot use the records {path}'):
             if not path.exists():
                 with replacing(path) as new:
                     new.write(begin)
             self._file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
             with open(self._file, 'rb', closefd=False) as file:
                 content = file.read()
-        except OSError as error:
-            raise RecordsError(f'cannot use the records {path}: {error.strerror}') from error
         if not content.startswith(begin):
             self.close()
             raise RecordsError(_unlike(path, content, bound))
@@ -92,13 +90,11 @@ class TurnLog(Closing):
         data = pack({}, {each.name: getattr(records, each.name) for each in fields(records)})
         turn = Turn(records, _after(self._digest, data))
         frame = _HEAD.pack(len(data), _check(self._digest, len(data)), turn.digest) + data
-        try:
+        with os_errors_as(RecordsError, f'cannot write {self._path}'):
             os.ftruncate(self._file, self._end)
             if os.pwrite(self._file, frame, self._end) != len(frame):
                 raise RecordsError(f'cannot write the records {self._path}: the disk is full')
             os.fdatasync(self._file)
-        except OSError as error:
-            raise RecordsError(f'cannot write {self._path}: {error.strerror}') from error
         self._digest = turn.digest
         self._end += len(frame)
         self.count += 1
@@ -189,7 +185,7 @@ class TurnCheckpoints(Closing):
         :raises CheckpointError: if this state, or the one before, cannot be written.
         """
         path = self._paths[state.round % 2]
-        try:
+        with os_errors_as(CheckpointError, f'{path} cannot be written'):
             # The other file must be safe first: it is all that remains if this write is torn.
             self._wait()
             if path not in self._files:
@@ -198,8 +194,6 @@ class TurnCheckpoints(Closing):
             if os.pwrite(file, data, 0) != len(data):
                 raise CheckpointError(f'checkpoint {path} cannot be written: the disk is full')
             os.ftruncate(file, len(data))
-        except OSError as error:
-            raise CheckpointError(f'{path} cannot be written: {error.strerror}') from error
         self._syncing = self._background.submit(os.fsync, file)
 
     def close(self) -> None:

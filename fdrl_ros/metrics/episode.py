@@ -18,7 +18,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from fdrl_ros.errors import RecordsError, StateError
+from fdrl_ros.errors import os_errors_as, RecordsError, StateError
 import numpy as np
 
 _NAN = math.nan
@@ -157,11 +157,9 @@ def _cell(value: object) -> str:
 def _write(path: Path, text: str) -> None:
     """Write a text atomically: the old file stays until the new one is complete."""
     part = path.with_name(path.name + '.part')
-    try:
+    with os_errors_as(RecordsError, f'cannot write {path}'):
         with part.open('w', encoding='utf-8', newline='') as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
         part.replace(path)
-    except OSError as error:
-        raise RecordsError(f'cannot write {path}: {error.strerror}') from error

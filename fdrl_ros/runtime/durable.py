@@ -16,7 +16,7 @@ import stat
 import tempfile
 from typing import BinaryIO
 
-from fdrl_ros.errors import FdrlError, KeyFileError, StoreBusyError, StoreError
+from fdrl_ros.errors import FdrlError, KeyFileError, os_errors_as, StoreBusyError, StoreError
 
 LOCK = 'lock'
 """File in a folder that the process holds which writes there."""
@@ -46,11 +46,9 @@ def write_whole(path: Path, data: bytes) -> None:
 
     :raises StoreError: if it cannot be written.
     """
-    try:
+    with os_errors_as(StoreError, f'cannot write {path}'):
         with replacing(path) as file:
             file.write(data)
-    except OSError as error:
-        raise StoreError(f'cannot write {path}: {error.strerror}') from error
 
 
 def sync_folder(folder: Path) -> None:
@@ -96,11 +94,9 @@ def make_private_directory(path: Path) -> None:
 
     :raises KeyFileError: if it cannot be created, or others may enter it.
     """
-    try:
+    with os_errors_as(KeyFileError, f'key directory {path}'):
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         status = path.stat()
-    except OSError as error:
-        raise KeyFileError(f'key directory {path}: {error.strerror}') from error
     _refuse_others(path, status, KeyFileError)
 
 
@@ -128,7 +124,7 @@ def create_once(
     :param data: makes the content; called only if the file does not exist.
     :raises FdrlError: an `error`, if the file cannot be written.
     """
-    try:
+    with os_errors_as(error, f'{path} cannot be written'):
         if not os.path.lexists(path):
             # Mode 0600.
             descriptor, draft = tempfile.mkstemp(dir=path.parent, prefix=path.name + DRAFT)
@@ -144,8 +140,6 @@ def create_once(
             draft_of_killed_writer.unlink(missing_ok=True)
         # Also for a file whose writer was killed before its name was durable.
         sync_folder(path.parent)
-    except OSError as problem:
-        raise error(f'{path} cannot be written: {problem.strerror}') from problem
 
 
 def open_private(path: Path, error: type[FdrlError] = KeyFileError) -> BinaryIO:
@@ -156,10 +150,8 @@ def open_private(path: Path, error: type[FdrlError] = KeyFileError) -> BinaryIO:
         by others.
     """
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    try:
+    with os_errors_as(error, f'{path} cannot be read'):
         descriptor = os.open(path, flags)
-    except OSError as problem:
-        raise error(f'{path} cannot be read: {problem.strerror}') from problem
     try:
         # Checked by its descriptor, since the name may point elsewhere a moment later.
         status = os.fstat(descriptor)
@@ -191,7 +183,7 @@ def erase_secret(path: Path) -> None:
 
     :raises KeyFileError: if the file cannot be removed.
     """
-    try:
+    with os_errors_as(KeyFileError, f'{path} cannot be erased'):
         flags = os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         with suppress(FileNotFoundError):
             descriptor = os.open(path, flags)
@@ -199,8 +191,6 @@ def erase_secret(path: Path) -> None:
             path.unlink()
             sync_folder(path.parent)
             _write_durably(descriptor, bytes(os.fstat(descriptor).st_size))
-    except OSError as error:
-        raise KeyFileError(f'{path} cannot be erased: {error.strerror}') from error
 
 
 def _write_durably(descriptor: int, data: bytes) -> None:

@@ -19,7 +19,7 @@ from fdrl_ros.cli.dataset.work import (
     world_command,
     world_from,
 )
-from fdrl_ros.errors import RecordsError, SettingError
+from fdrl_ros.errors import os_errors_as, RecordsError, SettingError
 from fdrl_ros.surgery.data.dataset import Dataset
 from fdrl_ros.surgery.data.recording import (
     demonstrations,
@@ -118,10 +118,8 @@ def demonstrate(
     """
     world = world_from(flags)
     names = procedures_named(procedures)
-    try:
+    with os_errors_as(RecordsError, f'cannot make {directory}'):
         directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise RecordsError(f'cannot make {directory}: {error.strerror}') from error
     made = {}
     with working() as work:
         for name in names:

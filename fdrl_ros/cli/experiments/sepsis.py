@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 from fdrl_ros.cli.experiments.study_command import StudySession
 from fdrl_ros.cli.options import SettingsCommand
-from fdrl_ros.errors import StoreError
+from fdrl_ros.errors import os_errors_as, StoreError
 from fdrl_ros.experiments.reports.table import NOT_PRIVATE
 from fdrl_ros.worlds.icu_sepsis.study.plot import draw_sepsis
 from fdrl_ros.worlds.icu_sepsis.study.settings import SepsisSettings
@@ -45,10 +45,8 @@ def sepsis(directory: Path | None, quick: bool, **flags: object) -> None:
         parts = study.measure(run_sepsis, study.run.path, settings)
         summary = {'settings': asdict(settings), **summarise(parts, settings)}
         study.save('sepsis', summary)
-        try:
+        with os_errors_as(StoreError, f'cannot write into {study.run.path}'):
             plots = draw_sepsis(summary, study.run.path)
-        except OSError as error:
-            raise StoreError(f'cannot write into {study.run.path}: {error.strerror}') from error
     for table in tables(summary):
         study.out.print(table)
     said = f'epsilon is that of one {summary["unit"]}, at delta {summary["delta"]:g}'

@@ -14,7 +14,7 @@ from fdrl_ros.cli.options import plan_from, plan_option, PlanCommand
 from fdrl_ros.cli.output import console
 from fdrl_ros.cli.progress_bars import ProgressBars
 from fdrl_ros.deployment.plan import Plan
-from fdrl_ros.errors import SettingError, StoreError
+from fdrl_ros.errors import os_errors_as, SettingError, StoreError
 from fdrl_ros.experiments.json_file import Json, write_json
 from fdrl_ros.experiments.reports.table import DISCLAIMER
 from fdrl_ros.experiments.run_directory import RunDirectory
@@ -64,15 +64,13 @@ class StudySession:
         path = self.run.path / name
         write_json(path.with_suffix('.json'), summary)
         files = [f'{name}.json']
-        try:
+        with os_errors_as(StoreError, f'cannot write into {self.run.path}'):
             if table is not None:
                 path.with_suffix('.csv').write_text(table, 'utf-8')
                 files.append(f'{name}.csv')
             if draw is not None:
                 draw(summary, path.with_suffix('.png'))
                 files.append(f'{name}.png')
-        except OSError as error:
-            raise StoreError(f'cannot write into {self.run.path}: {error.strerror}') from error
         self.show(f'saved in {self.directory}: {", ".join(files)}')
 
     def show(self, *lines: str) -> None:

@@ -12,7 +12,7 @@ from fdrl_ros.cli.output import console
 from fdrl_ros.deployment.policy_file import load_policy
 from fdrl_ros.deployment.robot.policies import signed_policy
 from fdrl_ros.deployment.robot.valuation import public_experience
-from fdrl_ros.errors import PolicyError, StoreError
+from fdrl_ros.errors import os_errors_as, PolicyError, StoreError
 from fdrl_ros.experiments.evaluation import make_probe
 from fdrl_ros.experiments.reports.table import make_table
 from fdrl_ros.policy import Policy
@@ -56,12 +56,10 @@ def export_policy(
     # What goes through units and back is rounded: both shall see the same.
     seen = scale(unscale(states)) if units else states
     found = agreement(ours.q_values(seen), OnnxPolicy(model).q_values(as_taken(states)))
-    try:
+    with os_errors_as(StoreError, f'cannot write the model {target}'):
         part = target.with_name(target.name + '.part')
         part.write_bytes(model)
         part.replace(target)
-    except OSError as error:
-        raise StoreError(f'cannot write the model {target}: {error.strerror}') from error
     out.print(agreement_table(found))
     out.print(
         f'{found.same:.2%} of {found.states} states get the same action; what is lost is '

@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from fdrl_ros.crypto.keys.roster import default_threshold, Member, Roster
 from fdrl_ros.crypto.keys.sealed_key import label, Passphrase, seal, unseal
 from fdrl_ros.crypto.keys.signing import Identity, PUBLIC_KEY_BYTES
-from fdrl_ros.errors import KeyFileError, RosterError
+from fdrl_ros.errors import KeyFileError, os_errors_as, RosterError
 from fdrl_ros.runtime.durable import (
     make_private_directory,
     read_secret,
@@ -187,7 +187,7 @@ def make_federation(
     if os.path.lexists(directory) and (not directory.is_dir() or any(directory.iterdir())):
         raise KeyFileError(f'{directory} is not empty: keys are never overwritten')
     part = directory.with_name(directory.name + '.part')
-    try:
+    with os_errors_as(KeyFileError, f'{directory} cannot be made'):
         if part.exists():  # a killed attempt, whose keys nobody has seen
             shutil.rmtree(part)
         make_private_directory(part)
@@ -199,6 +199,4 @@ def make_federation(
         roster.save(part / ROSTER_FILE, root)
         part.rename(directory)
         sync_folder(directory.parent)
-    except OSError as error:
-        raise KeyFileError(f'{directory} cannot be made: {error.strerror}') from error
     return roster

@@ -20,7 +20,13 @@ import time
 from typing import Any, Final, Self
 
 from fdrl_ros.crypto.keys.signing import fingerprint, Identity, PUBLIC_KEY_BYTES, verify
-from fdrl_ros.errors import RosterError, RosterRollbackError, RosterTimeError, StoreError
+from fdrl_ros.errors import (
+    os_errors_as,
+    RosterError,
+    RosterRollbackError,
+    RosterTimeError,
+    StoreError,
+)
 from fdrl_ros.runtime.durable import replacing
 
 ROLES: Final = ('hospital', 'aggregator', 'key_authority', 'operator')
@@ -277,11 +283,9 @@ class Roster:
         :raises RosterError: if the file is missing, damaged, not signed by this root, or
             contradicts itself.
         """
-        try:
+        with os_errors_as(RosterError, f'roster {path}'):
             with path.open('rb') as file:
                 data = file.read(_FILE_BYTES + 1)
-        except OSError as error:
-            raise RosterError(f'roster {path}: {error.strerror}') from error
         RosterError.unless(len(data) <= _FILE_BYTES, f'roster {path}: longer than 1 MiB')
         try:
             document = json.loads(data, object_pairs_hook=_without_duplicates)
@@ -341,11 +345,9 @@ def remember_roster(path: Path, roster: Roster) -> None:
     """
     if check_remembered(path, roster):
         return
-    try:
+    with os_errors_as(StoreError, f'{path} cannot be used'):
         with replacing(path) as file:
             file.write(memory_of(roster))
-    except OSError as error:
-        raise StoreError(f'{path} cannot be used: {error.strerror}') from error
 
 
 def check_remembered(path: Path, roster: Roster) -> bool:

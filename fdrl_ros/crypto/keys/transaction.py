@@ -17,7 +17,7 @@ from pathlib import Path
 import shutil
 from typing import Final
 
-from fdrl_ros.errors import KeyFileError
+from fdrl_ros.errors import KeyFileError, os_errors_as
 from fdrl_ros.runtime.durable import sync_folder, write_secret
 
 _STAGED: Final = '.staged'
@@ -115,15 +115,11 @@ def reading(directory: Path) -> Iterator[None]:
 @contextmanager
 def _locked(directory: Path, how: int) -> Iterator[None]:
     """Hold a lock on a directory; it ends with the process."""
-    try:
+    with os_errors_as(KeyFileError, f'key directory {directory}'):
         descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except OSError as error:
-        raise KeyFileError(f'key directory {directory}: {error.strerror}') from error
     try:
-        try:
+        with os_errors_as(KeyFileError, f'{directory} cannot be locked'):
             fcntl.flock(descriptor, how)
-        except OSError as error:
-            raise KeyFileError(f'{directory} cannot be locked: {error.strerror}') from error
         yield
     finally:
         os.close(descriptor)

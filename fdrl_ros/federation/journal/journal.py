@@ -30,6 +30,7 @@ from fdrl_ros.errors import (
     JournalError,
     JournalLockedError,
     JournalSignatureError,
+    os_errors_as,
     StoreError,
 )
 from fdrl_ros.federation.journal.entry import Entry, Event, FORM, parse_line, write_line
@@ -245,10 +246,8 @@ class Journal(Closing):
     def _check_noted(self, path: Path, noted: Note) -> None:
         """Refuse a file that does not hold the entry that the store noted last."""
         place = noted.place
-        try:
+        with os_errors_as(JournalError, f'journal {path}'):
             line = os.pread(self._file, place.end - place.start, place.start)
-        except OSError as error:
-            raise JournalError(f'journal {path}: {error.strerror}') from error
         whole = line.endswith(b'\n')
         if not whole or hashlib.sha256(line[:-1]).digest() != place.head.digest:
             raise JournalCutError(
@@ -258,14 +257,12 @@ class Journal(Closing):
 
     def _mend(self, path: Path, unended: bool) -> None:
         """Remove a half line, or end a whole one."""
-        try:
+        with os_errors_as(JournalError, f'journal {path} cannot be mended'):
             os.ftruncate(self._file, self._note.place.end)
             if unended:
                 os.write(self._file, b'\n')
                 self._note.place.end += 1
             os.fsync(self._file)
-        except OSError as error:
-            raise JournalError(f'journal {path} cannot be mended: {error.strerror}') from error
 
     def _introduce(self) -> None:
         """Write the party's public key where it signs for the first time."""

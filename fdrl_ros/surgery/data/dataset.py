@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, get_type_hints
 import zipfile
 
-from fdrl_ros.errors import RecordsError
+from fdrl_ros.errors import os_errors_as, RecordsError
 from fdrl_ros.runtime.durable import replacing
 from fdrl_ros.surgery.constants import constants
 from fdrl_ros.surgery.data.json_dataclasses import from_plain, to_plain
@@ -175,11 +175,9 @@ class Dataset:
         document, arrays = self._document(), self._arrays()
         texts = {'document': document, 'digest': file_digest(document, arrays)}
         members = {name: to_bytes(text) for name, text in texts.items()}
-        try:
+        with os_errors_as(RecordsError, f'cannot write {path}'):
             with replacing(path) as file:
                 np.savez_compressed(file, **members, **arrays)  # type: ignore[arg-type]
-        except OSError as error:
-            raise RecordsError(f'cannot write {path}: {error.strerror}') from error
 
     @classmethod
     def load(cls, path: Path, digest: str | None = None) -> 'Dataset':

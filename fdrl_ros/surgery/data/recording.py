@@ -9,7 +9,7 @@ import os
 from pathlib import Path
 import shutil
 
-from fdrl_ros.errors import FdrlError, RecordsError, SettingError
+from fdrl_ros.errors import FdrlError, os_errors_as, RecordsError, SettingError
 from fdrl_ros.runtime.random_streams import Stream
 from fdrl_ros.surgery.data.dataset import ARRAYS, Dataset, PER_STATE, record, SCALARS
 from fdrl_ros.surgery.gym.actions import ACTION_COUNT
@@ -201,10 +201,8 @@ def _operations(
 def _save_part(
     path: Path, made: list[tuple[Episode, int | None]], world: WorldSettings, name: str
 ) -> None:
-    try:
+    with os_errors_as(RecordsError, f'cannot make {path.parent}'):
         path.parent.mkdir(exist_ok=True)
-    except OSError as error:
-        raise RecordsError(f'cannot make {path.parent}: {error.strerror}') from error
     episodes, seeds = zip(*made, strict=True)
     record(path, episodes, world, seeds=seeds, note=name)
 

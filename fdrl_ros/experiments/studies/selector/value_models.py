@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.robot.valuation import fit_public_value, fitted_with
-from fdrl_ros.errors import PolicyError, StoreError
+from fdrl_ros.errors import os_errors_as, PolicyError, StoreError
 from fdrl_ros.policy import Policy
 from fdrl_ros.runtime.durable import replacing
 from fdrl_ros.runtime.progress import never, Stopped
@@ -57,9 +57,7 @@ def _read(path: Path, digest: str) -> ValueModel | None:
 
 
 def _write(path: Path, model: ValueModel) -> None:
-    try:
+    with os_errors_as(StoreError, f'cannot write {path}'):
         path.parent.mkdir(parents=True, exist_ok=True)
         with replacing(path) as file:
             file.write(model.to_bytes())
-    except OSError as error:
-        raise StoreError(f'cannot write {path}: {error.strerror}') from error
