@@ -6,11 +6,13 @@ from dataclasses import dataclass
 import math
 
 from fdrl_ros.errors import SettingError
+from fdrl_ros.resources import resource
 from fdrl_ros.settings import setting, Settings
 from fdrl_ros.worlds.icu_sepsis.model import LEVELS
 from fdrl_ros.worlds.icu_sepsis.records import CLIP
 import numpy as np
 from numpy.typing import NDArray
+import yaml
 
 _OFFSET = 0.1
 """Added before a logarithm, as the AI Clinician does."""
@@ -19,15 +21,13 @@ _OFFSET = 0.1
 @dataclass(frozen=True)
 class MimicFeature:
     """
-    One of the 47 features.
+    One of the 47 features of config/mimic.yaml.
 
     :param name: of the column, as the AI Clinician's extraction writes it.
-    :param unit: of its numbers.
     :param lowest: a number below cannot be: the unit is another, or the row is damaged.
     :param highest: nor can one above.
     :param low: what becomes -1: the lower end of what is usual in intensive care.
-    :param high: what becomes 1: its upper end. Round numbers out of textbooks, ours; never
-        computed from the table, whose own means and quantiles are private.
+    :param high: what becomes 1: its upper end.
     :param log: whether the logarithm is scaled.
     """
 
@@ -54,55 +54,12 @@ class MimicFeature:
         return np.clip((values - middle) / half, -CLIP, CLIP).astype(np.float32)
 
 
-MIMIC_FEATURES = (
-    MimicFeature('gender', '0 male, 1 female', 0, 1, 0, 1),
-    MimicFeature('mechvent', '0 or 1', 0, 1, 0, 1),
-    MimicFeature('max_dose_vaso', 'ug/kg/min', 0, 100, 0, 0.45, log=True),
-    MimicFeature('re_admission', '0 or 1', 0, 1, 0, 1),
-    MimicFeature('age', 'd', 6500, 55000, 14600, 31000),
-    MimicFeature('Weight_kg', 'kg', 10, 500, 50, 110),
-    MimicFeature('GCS', 'points', 3, 15, 3, 15),
-    MimicFeature('HR', '1/min', 0, 300, 60, 120),
-    MimicFeature('SysBP', 'mmHg', 0, 350, 90, 150),
-    MimicFeature('MeanBP', 'mmHg', 0, 300, 60, 100),
-    MimicFeature('DiaBP', 'mmHg', 0, 250, 40, 80),
-    MimicFeature('RR', '1/min', 0, 100, 10, 30),
-    MimicFeature('Temp_C', 'degC', 20, 45, 36, 38.5),
-    MimicFeature('FiO2_1', 'fraction', 0.15, 1.5, 0.3, 0.7),
-    MimicFeature('Potassium', 'mmol/l', 0.5, 20, 3.5, 5),
-    MimicFeature('Sodium', 'mmol/l', 80, 200, 133, 145),
-    MimicFeature('Chloride', 'mmol/l', 50, 170, 96, 112),
-    MimicFeature('Glucose', 'mg/dl', 1, 2500, 80, 200),
-    MimicFeature('Magnesium', 'mg/dl', 0, 15, 1.6, 2.6),
-    MimicFeature('Calcium', 'mg/dl', 0, 25, 7.5, 9.5),
-    MimicFeature('Hb', 'g/dl', 0, 30, 7.5, 13),
-    MimicFeature('WBC_count', '1e9/l', 0, 600, 4, 20),
-    MimicFeature('Platelets_count', '1e9/l', 0, 3000, 50, 400),
-    MimicFeature('PTT', 's', 0, 500, 25, 60),
-    MimicFeature('PT', 's', 0, 300, 12, 20),
-    MimicFeature('Arterial_pH', '', 6.3, 8.2, 7.25, 7.5),
-    MimicFeature('paO2', 'mmHg', 0, 800, 60, 200),
-    MimicFeature('paCO2', 'mmHg', 0, 250, 30, 55),
-    MimicFeature('Arterial_BE', 'mmol/l', -60, 60, -8, 6),
-    MimicFeature('HCO3', 'mmol/l', 0, 100, 17, 30),
-    MimicFeature('Arterial_lactate', 'mmol/l', 0, 50, 1, 4),
-    MimicFeature('SOFA', 'points', 0, 24, 2, 14),
-    MimicFeature('SIRS', 'points', 0, 4, 0, 4),
-    MimicFeature('Shock_Index', '1/(min mmHg)', 0, 50, 0.5, 1.2),
-    MimicFeature('PaO2_FiO2', 'mmHg', 0, 5000, 100, 400),
-    MimicFeature('cumulated_balance', 'ml', -500000, 500000, -5000, 15000),
-    MimicFeature('SpO2', '%', 0, 100, 90, 100, log=True),
-    MimicFeature('BUN', 'mg/dl', 0, 500, 10, 60, log=True),
-    MimicFeature('Creatinine', 'mg/dl', 0, 150, 0.5, 4, log=True),
-    MimicFeature('SGOT', 'U/l', 0, 100000, 15, 300, log=True),
-    MimicFeature('SGPT', 'U/l', 0, 100000, 10, 300, log=True),
-    MimicFeature('Total_bili', 'mg/dl', 0, 200, 0.3, 6, log=True),
-    MimicFeature('INR', '', 0, 50, 1, 2.5, log=True),
-    MimicFeature('input_total', 'ml', 0, 500000, 1000, 20000, log=True),
-    MimicFeature('input_4hourly', 'ml', 0, 100000, 0, 1000, log=True),
-    MimicFeature('output_total', 'ml', 0, 500000, 500, 15000, log=True),
-    MimicFeature('output_4hourly', 'ml', 0, 100000, 50, 1000, log=True),
-)
+def _features() -> tuple[MimicFeature, ...]:
+    rows = yaml.safe_load(resource('config/mimic.yaml').read_text('utf-8'))
+    return tuple(MimicFeature(name, *cells) for name, cells in rows.items())
+
+
+MIMIC_FEATURES = _features()
 
 
 @dataclass(frozen=True)

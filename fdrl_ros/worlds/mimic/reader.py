@@ -71,9 +71,7 @@ def read_mimic(
     actions = LEVELS * fluid + vasopressor
     states = np.stack([each.scaled(table[each.name]) for each in MIMIC_FEATURES], axis=1)[order]
     last = np.append(stay[1:] != stay[:-1], True)
-    next_states = np.zeros_like(states)
-    next_states[:-1] = states[1:]
-    next_states[last] = 0.0
+    next_states = np.where(last[:, None], np.float32(0.0), np.roll(states, -1, axis=0))
     reward = REWARD * (1.0 - 2.0 * table[chosen.outcome][order])
     first = np.flatnonzero(np.append(True, patient[1:] != patient[:-1]))
     names = list(table.patients)

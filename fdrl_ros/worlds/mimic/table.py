@@ -44,14 +44,10 @@ class Fault:
     @property
     def place(self) -> str:
         """Describe the place, such as 'lines 3, 4, 5 and 12 more, column HR'."""
-        words = []
-        if self.lines:
-            more = self.count - len(self.lines)
-            lines = ', '.join(str(each) for each in self.lines)
-            lines += f' and {more} more' if more else ''
-            words.append(f'line{"s" if self.count > 1 else ""} {lines}')
-        words += [] if self.column is None else [f'column {self.column}']
-        return ', '.join(words)
+        lines, more = ', '.join(map(str, self.lines)), self.count - len(self.lines)
+        lines = f'line{"s" if self.count > 1 else ""} {lines}' if lines else ''
+        lines += f' and {more} more' if more and lines else ''
+        return ', '.join(filter(None, (lines, self.column and f'column {self.column}')))
 
 
 class TableError(RecordsError):
@@ -65,17 +61,10 @@ class TableError(RecordsError):
 
     def __init__(self, path: Path, faults: Sequence[Fault], more: int = 0) -> None:
         first = faults[0]
-        self.path = path
-        self.faults = tuple(faults)
-        self.more = more
+        self.path, self.faults, self.more = path, tuple(faults), more
         self.line = first.lines[0] if first.lines else None
-        self.column = first.column
-        self.detail = first.detail
-        if len(self.faults) == 1 and not more:
-            place = f', {first.place}' if first.place else ''
-            super().__init__(f'{path}{place}: {first.detail}')
-            return
-        said = [f'{each.place}: {each.detail}' for each in self.faults]
+        self.column, self.detail = first.column, first.detail
+        said = [': '.join(filter(None, (each.place, each.detail))) for each in faults]
         super().__init__(f'{path}: ' + '; '.join(said + [f'and {more} more'] * bool(more)))
 
 
@@ -87,23 +76,19 @@ class FaultList:
         self._found: dict[tuple[str | None, str], Fault] = {}
         self._more = 0
 
-    def __bool__(self) -> bool:
-        """Return whether there is a fault."""
-        return bool(self._found)
-
     def add(self, lines: Sequence[int], column: str | None, detail: str) -> None:
         """
         Note a kind of fault, or more lines of it.
 
         :param lines: rising.
         """
-        key = (column, detail)
-        if key not in self._found and len(self._found) >= MOST_FAULTS:
+        known = self._found.get((column, detail), Fault((), column, detail, 0))
+        if not known.count and len(self._found) >= MOST_FAULTS:
             self._more += len(lines)
             return
-        known = self._found.get(key, Fault((), column, detail, 0))
         kept = tuple(sorted({*known.lines, *lines[:MOST_LINES]}))[:MOST_LINES]
-        self._found[key] = Fault(kept, column, detail, known.count + len(lines))
+        count = known.count + len(lines)
+        self._found[column, detail] = Fault(kept, column, detail, count)
 
     def check(self) -> None:
         """
@@ -169,17 +154,13 @@ class MimicRows:
         names = [each.name for each in MIMIC_FEATURES]
         names += [settings.window, settings.outcome, settings.fluid, settings.vasopressor]
         self.numbers = list(dict.fromkeys(names))
-        values, lines = array('d'), array('q')
-        stay, patient = array('q'), array('q')
+        values, places = array('d'), array('q')
         for line, who, where, numbers in self._rows():
-            lines.append(line)
-            patient.append(self.patients.setdefault(who, len(self.patients)))
-            stay.append(self.stays.setdefault(where, len(self.stays)))
+            patient = self.patients.setdefault(who, len(self.patients))
+            places.extend((line, patient, self.stays.setdefault(where, len(self.stays))))
             values.extend(numbers)
-        self.lines = np.array(lines, np.int64)
-        self.patient = np.array(patient, np.int64)
-        self.stay = np.array(stay, np.int64)
-        self._values = np.array(values, np.float64).reshape(len(lines), len(self.numbers))
+        self.lines, self.patient, self.stay = np.array(places, np.int64).reshape(-1, 3).T
+        self._values = np.array(values, np.float64).reshape(-1, len(self.numbers))
 
     def __getitem__(self, name: str) -> NDArray[np.float64]:
         """Return a column of numbers."""
@@ -217,8 +198,7 @@ class MimicRows:
             raise TableError(self.path, [Fault((), None, 'too short: no header')])
         missing = [each for each in dict.fromkeys(wanted) if each not in names]
         if missing:
-            words = ', '.join(missing[:MOST_FAULTS])
-            more = len(missing) - MOST_FAULTS
+            words, more = ', '.join(missing[:MOST_FAULTS]), len(missing) - MOST_FAULTS
             words += f' and {more} more' if more > 0 else ''
             self.faults.add([1], None, f'missing columns: {words}')
         for each in wanted:
@@ -271,31 +251,28 @@ def _numbers(texts: list[str]) -> list[float]:
 def check_ranges(rows: MimicRows) -> None:
     """Note numbers that cannot be, each with the first reason alone."""
     settings = rows.settings
-    noted = {name: ~np.isfinite(rows[name]) for name in rows.numbers}
-
-    def note(wrong: NDArray[np.bool_], column: str, detail: str) -> None:
-        _note(rows, wrong & ~noted[column], column, detail)
-        noted[column] |= wrong
-
-    for name, infinite in noted.items():
-        _note(rows, infinite, name, 'is not a finite number')
-    for name in (settings.fluid, settings.vasopressor):
-        note(rows[name] < 0.0, name, 'a dose is negative')
-        if settings.doses == 'level':
+    doses = [settings.fluid, settings.vasopressor]
+    checks = [(name, ~np.isfinite(rows[name]), 'is not a finite number') for name in rows.numbers]
+    checks += [(name, rows[name] < 0.0, 'a dose is negative') for name in doses]
+    if settings.doses == 'level':
+        for name in doses:
             wrong = (rows[name] % 1.0 != 0.0) | (rows[name] >= LEVELS)
-            note(wrong, name, f'expected a level, 0 to {LEVELS - 1}')
+            checks.append((name, wrong, f'expected a level, 0 to {LEVELS - 1}'))
     window = rows[settings.window]
     wrong = (window % 1.0 != 0.0) | (window < 0.0) | (window > 2**31)
-    note(wrong, settings.window, 'expected a whole number, at least 0')
-    outcome = rows[settings.outcome]
-    note((outcome != 0.0) & (outcome != 1.0), settings.outcome, 'expected 0 or 1')
+    checks.append((settings.window, wrong, 'expected a whole number, at least 0'))
+    flags = [(settings.outcome, '0 or 1')]
+    flags += [(each.name, each.unit) for each in MIMIC_FEATURES if each.binary]
+    checks += [(name, ~np.isin(rows[name], (0.0, 1.0)), f'expected {x}') for name, x in flags]
     for each in MIMIC_FEATURES:
         values = rows[each.name]
-        if each.binary:
-            note((values != 0.0) & (values != 1.0), each.name, f'expected {each.unit}')
-            continue
-        text = f'expected {each.lowest:g} to {each.highest:g} {each.unit}'
-        note((values < each.lowest) | (values > each.highest), each.name, text.rstrip())
+        wrong = (values < each.lowest) | (values > each.highest)
+        expected = f'expected {each.lowest:g} to {each.highest:g} {each.unit}'.rstrip()
+        checks.append((each.name, wrong, expected))
+    noted = {name: np.zeros(len(rows.lines), np.bool_) for name in rows.numbers}
+    for name, wrong, detail in checks:
+        _note(rows, wrong & ~noted[name], name, detail)
+        noted[name] |= wrong
 
 
 def check_known(rows: MimicRows, known: Collection[object]) -> None:
@@ -335,10 +312,14 @@ def ordered(rows: MimicRows) -> NDArray[np.int64]:
     before, after = order[:-1], order[1:]
     same = rows.stay[before] == rows.stay[after]
     step = window[after] - window[before]
-    _note_pairs(rows, same & (step == 0.0), order, settings.window, 'is there again')
-    _note_pairs(rows, same & (step > 1.0), order, settings.window, 'leaves a gap')
-    changed = same & (outcome[before] != outcome[after])
-    _note_pairs(rows, changed, order, settings.outcome, 'contradicts itself')
+    for wrong, column, detail in (
+        (step == 0.0, settings.window, 'is there again'),
+        (step > 1.0, settings.window, 'leaves a gap'),
+        (outcome[before] != outcome[after], settings.outcome, 'contradicts itself'),
+    ):
+        pairs = rows.lines[[after[same & wrong], before[same & wrong]]]
+        for line, earlier in sorted(zip(*pairs.tolist(), strict=True)):
+            rows.faults.add([line], column, f'{detail} after line {earlier}')
     rows.faults.check()
     return order
 
@@ -347,14 +328,3 @@ def _note(rows: MimicRows, wrong: NDArray[np.bool_], column: str, detail: str) -
     """Note the rows that are wrong, if some are."""
     if wrong.any():
         rows.faults.add(np.sort(rows.lines[wrong]).tolist(), column, detail)
-
-
-def _note_pairs(
-    rows: MimicRows, wrong: NDArray[np.bool_], order: NDArray[np.int64], column: str, detail: str
-) -> None:
-    """Record rows that contradict the row before them."""
-    pairs = np.flatnonzero(wrong)
-    later = rows.lines[order[1:]][pairs]
-    for place in np.argsort(later, kind='stable'):
-        earlier = int(rows.lines[order[pairs[place]]])
-        rows.faults.add([int(later[place])], column, f'{detail} after line {earlier}')
