@@ -25,7 +25,6 @@ from fdrl_ros.federation.protocol.message import (
     message_from_bytes,
     Objection,
     Phase,
-    RoundKey,
     RoundStatus,
 )
 from hypothesis import given, HealthCheck, settings, strategies
@@ -94,7 +93,7 @@ def test_bad_messages_take_no_memory(federation):
     fuzzer.throw_at_all(20)
     before, _ = tracemalloc.get_traced_memory()
     tracemalloc.reset_peak()
-    fuzzer.throw_at_all(60)
+    fuzzer.throw_at_all(40)
     after, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     longest = max(len(message.to_bytes()) for message in said)
@@ -172,6 +171,8 @@ def test_messages_of_every_kind_come_back_as_they_were(name):
         data = message.to_bytes()
         again = message_from_bytes(data)
         assert again == message and again.to_bytes() == data
+        with pytest.raises(MessageError, match='after the end'):
+            message_from_bytes(data + b'0')
 
     comes_back()
 
@@ -203,9 +204,3 @@ def test_any_flipped_byte_is_refused_or_breaks_the_signature(federation, name):
         assert read.to_bytes() == bytes(flipped)
         assert not verify(identity.public, read.envelope.signature, read.canonical())
     assert survived > 50
-
-
-def test_bytes_behind_a_message_are_refused():
-    key = RoundKey(Envelope('f', 1, 1, 's', 1), b'm' * 32, b's' * 32, b'h' * 32)
-    with pytest.raises(MessageError, match='after the end'):
-        message_from_bytes(key.to_bytes() + b'\0')

@@ -129,11 +129,10 @@ def heads(bench, name):
     return [heads_seen(bench.directory / f'{server}.sqlite')[name] for server in SERVERS]
 
 
-@pytest.mark.parametrize('phase', [Phase.TRAIN, Phase.SETTLE, Phase.SUM])
-def test_hospitals_and_servers_that_were_killed_are_taken_again(tmp_path, phase):
+def test_hospitals_and_servers_that_were_killed_are_taken_again(tmp_path):
     bench = Bench(tmp_path, rounds=2)
     for name in (NAME, *SERVERS):
-        assert bench.run(lambda: bench.aggregator.phase is phase)
+        assert bench.run(lambda: bench.aggregator.phase is Phase.SETTLE)
         bench.kill(name)
         bench.start(name)
     assert bench.run()
@@ -151,16 +150,6 @@ def test_a_server_that_lost_its_memory_takes_what_it_meets_first(tmp_path):
     bench.start('aggregator')
     assert bench.run()
     assert heads(bench, NAME) == [bench.learners[NAME].head()] * 2
-
-
-def test_links_are_in_the_first_chunk_and_under_the_signature(tmp_path):
-    bench = Bench(tmp_path, rounds=1)
-    tap = Tap(bench, MaskedUpdate)
-    assert bench.run()
-    for message in tap.messages:
-        links = b'' if message.chunk else b''.join(bench.learners[message.envelope.sender].links)
-        assert message.ledger_links == links
-        assert message.canonical().endswith(links)
 
 
 def test_links_go_back_to_what_both_servers_saw_and_a_little_further(tmp_path, monkeypatch):

@@ -147,13 +147,11 @@ def test_resuming_after_the_last_round_trains_no_further():
     assert bench.run()
     bench.kill('aggregator')
     bench.start('aggregator')
-    aggregator = bench.aggregator
-    bench.run(ticks=2, until=lambda: False)
     bench.order('pause')
-    aggregator._phase = Phase.PAUSED
+    assert bench.aggregator.phase is Phase.PAUSED
     bench.order('resume')
     bench.run(ticks=50, until=lambda: False)
-    assert aggregator.phase is Phase.FINISHED
+    assert bench.aggregator.phase is Phase.FINISHED
     assert all(learner.trained == [1] for learner in bench.learners.values())
 
 
@@ -174,18 +172,6 @@ def test_one_liar_and_one_who_is_away_cannot_hold_a_round_for_ever():
     assert any('hospital_2' in each.reason for each in verdicts.messages)
     abandoned = [each.reason for each in told.messages if each.reason.startswith('abandoned:')]
     assert abandoned and all('hospital_2' in reason for reason in abandoned)
-
-
-def test_an_aggregator_that_lost_all_it_knew_goes_on(tmp_path):
-    bench = Bench(tmp_path, rounds=3)
-    Tap(bench, Settle, change=lambda m: [m] if m.envelope.attempt > 2 else [])
-    assert bench.run(lambda: bench.aggregator.attempt == 3)
-    bench.kill('aggregator')
-    for path in tmp_path.glob('aggregator.sqlite*'):
-        path.unlink()
-    bench.start('aggregator')
-    assert bench.run()
-    assert all(learner.trained == [1, 2, 3] for learner in bench.learners.values())
 
 
 @pytest.mark.parametrize('round', [1, 2])

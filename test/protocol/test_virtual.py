@@ -90,15 +90,12 @@ def test_what_cannot_be_is_told(tmp_path):
             made.leave(name)
     with pytest.raises(SettingError, match='start'):
         VirtualFederation(made.learners, np.zeros(3), SHAPE)
+    two = dict(list(made.learners.items())[:2])
+    with pytest.raises(SettingError, match='three'):
+        VirtualFederation(two, made.start, SHAPE)
     learner = PlainLearner(lambda weights, _: weights[:3], n_units=1)
     with pytest.raises(PolicyError, match=r'\(3,\)'):
         learner.train(made.start, 1, report=print, stopped=lambda: False)
-
-
-def test_two_hospitals_are_no_federation():
-    learners = {name: PlainLearner(lambda w, r: w, n_units=1) for name in ('a', 'b')}
-    with pytest.raises(SettingError, match='three'):
-        VirtualFederation(learners, np.zeros(SHAPE.n_parameters), SHAPE)
 
 
 def test_the_step_of_the_server_is_anybodys():

@@ -21,13 +21,19 @@ from fdrl_ros.crypto.he.encryption import SecretContext
 from fdrl_ros.crypto.keys.roster import Roster
 from fdrl_ros.crypto.masking.masks import mask, MaskContext, pair_key
 from fdrl_ros.crypto.masking.round_secret import AttemptSecrets, RoundSecret, RoundSeed
-from fdrl_ros.crypto.masking.share_sealing import KeyList, MemberKeys, open_shares, SealError
+from fdrl_ros.crypto.masking.share_sealing import (
+    KeyList,
+    MemberKeys,
+    open_shares,
+    SEALED_BYTES,
+    SealError,
+)
 from fdrl_ros.crypto.masking.sharing import Recovery, SHARE_BYTES, ShareError
 from fdrl_ros.federation.hospital.state import RoundSeeds
 from fdrl_ros.federation.protocol.attempt import (
     settle_digest,
     setup_digest,
-    split_sealed,
+    split,
 )
 from fdrl_ros.federation.protocol.message import (
     AttemptId,
@@ -128,7 +134,9 @@ class Coalition:
             if isinstance(message, Shares) and message.keys_digest in self.lists:
                 listed = self.lists[message.keys_digest]
                 others = [name for name in listed.members if name != sender]
-                for name, each in split_sealed(message.sealed, others, sender).items():
+                for name, each in split(
+                    message.sealed, SEALED_BYTES, others, sender, 'shares'
+                ).items():
                     for secrets in self.own(name, of):
                         keys = MemberKeys(secrets.mask.public, secrets.sealing.public)
                         if listed.keys[name] != keys:

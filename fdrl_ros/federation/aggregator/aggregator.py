@@ -30,10 +30,10 @@ from fdrl_ros.errors import (
 from fdrl_ros.federation.aggregator.state import AggregatorState
 from fdrl_ros.federation.protocol import message as protocol
 from fdrl_ros.federation.protocol.attempt import (
-    check_reveal,
+    read_reveal,
     read_round_key,
     settle_digest,
-    split_sealed,
+    split,
 )
 from fdrl_ros.federation.protocol.channel import Channel, RosterMismatches, Takes
 from fdrl_ros.federation.protocol.ledger_watch import LedgerWatch
@@ -398,7 +398,7 @@ class Aggregator:
             raise RoundError(sender, 'shares of a hospital whose keys are not in the list')
         if message.keys_digest != state.key_list.digest:
             raise RoundError(sender, 'shares for another list of keys')
-        split_sealed(message.sealed, state.record.keyed[1:], sender)
+        split(message.sealed, SEALED_BYTES, state.record.keyed[1:], sender, 'shares')
         return True
 
     def _end_share(self, now: float, in_time: bool) -> Outcome:
@@ -417,10 +417,10 @@ class Aggregator:
         for to in members:
             senders = tuple(name for name in members if name != to)
             # A sender seals nothing for itself.
+            starts = [SEALED_BYTES * (place[to] - (place[each] < place[to])) for each in senders]
             sealed = b''.join(
-                self.state.shares[sender].sealed[SEALED_BYTES * at :][:SEALED_BYTES]
-                for sender in senders
-                for at in [place[to] - (place[sender] < place[to])]
+                self.state.shares[sender].sealed[start : start + SEALED_BYTES]
+                for sender, start in zip(senders, starts, strict=True)
             )
             outcome += self.channel.say(
                 protocol.Delivery, record.id, to=to, senders=senders, sealed=sealed
@@ -496,7 +496,7 @@ class Aggregator:
         if sender not in record.survivors or message.settle_digest != told:
             raise RoundError(sender, 'signed other survivors')
         if isinstance(message, protocol.Reveal):
-            check_reveal(message, record.members)
+            read_reveal(message, record.members)
         return True
 
     def _end_settle(self, now: float, in_time: bool) -> Outcome:

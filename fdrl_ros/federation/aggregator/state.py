@@ -267,10 +267,12 @@ class AggregatorState:
     def open(self, attempt: AttemptId, terms: bytes) -> None:
         """Begin an attempt durably, with nothing received."""
         phase = Phase.OPEN if attempt[1] else Phase.WAITING
-        opened = AggregatorRecord(phase, *attempt, terms)
-        self._store.put(RECORD, encode(opened))
-        self.record = opened
+        self._save(AggregatorRecord(phase, *attempt, terms))
         self._begin()
+
+    def _save(self, record: AggregatorRecord) -> None:
+        self._store.put(RECORD, encode(record))
+        self.record = record
 
     def add(self, message: Message) -> None:
         """Keep a message that was checked; durably if the survivors are fixed."""
@@ -292,9 +294,7 @@ class AggregatorState:
 
     def fix_round(self) -> None:
         """Fix durably that the round is for these survivors or for none."""
-        fixed = replace(self.record, phase=Phase.REVEAL)
-        self._store.put(RECORD, encode(fixed))
-        self.record = fixed
+        self._save(replace(self.record, phase=Phase.REVEAL))
 
     def skipped_to(self, attempt: AttemptId) -> dict[str, bytes]:
         """Return what the store has to hold to go on after an attempt of a lost state."""

@@ -23,6 +23,7 @@ from fdrl_ros.crypto.masking.share_sealing import (
     KeyList,
     open_shares,
     seal_shares,
+    SEALED_BYTES,
     SealError,
 )
 from fdrl_ros.crypto.masking.sharing import SharePair
@@ -50,7 +51,7 @@ from fdrl_ros.federation.protocol.attempt import (
     key_list,
     settle_digest,
     setup_digest,
-    split_sealed,
+    split,
 )
 from fdrl_ros.federation.protocol.channel import Channel, RosterMismatches, Takes
 from fdrl_ros.federation.protocol.message import AttemptId, Message, MOST_DETAIL, Phase
@@ -419,7 +420,7 @@ class Hospital(Party):
     ) -> dict[str, SharePair]:
         """Return the shares that can be opened, and this hospital's own."""
         secrets, sender = self._secrets(received), delivery.sender
-        sealed = split_sealed(delivery.sealed, delivery.senders, sender)
+        sealed = split(delivery.sealed, SEALED_BYTES, delivery.senders, sender, 'shares')
         shares = {self._name: deal(secrets, keys)[self._name]}
         for name in sorted(delivery.senders):
             try:

@@ -18,10 +18,10 @@ import re
 from fdrl_ros.crypto.masking.round_secret import AttemptSecrets, RoundSeed
 from fdrl_ros.crypto.masking.share_sealing import KeyList
 from fdrl_ros.crypto.masking.sharing import SharePair
-from fdrl_ros.errors import CryptoError, MessageError, RoundError, StoreError
+from fdrl_ros.errors import CryptoError, RoundError, StoreError
 from fdrl_ros.federation.journal.entry import Entry
 from fdrl_ros.federation.protocol import message as protocol
-from fdrl_ros.federation.protocol.attempt import read_round_key
+from fdrl_ros.federation.protocol.attempt import read_round_key, split
 from fdrl_ros.federation.protocol.encoding import encode
 from fdrl_ros.federation.protocol.message import AttemptId, Message, Phase
 from fdrl_ros.federation.protocol.store import Place, Store
@@ -275,12 +275,10 @@ class HospitalState:
         :raises MessageError: if so.
         """
         sender, round = policy.sender, policy.envelope.round
-        if len(policy.update_hashes) != DIGEST * len(policy.contributors):
-            raise MessageError(sender, 'not one update hash per contributor')
-        promises = self.record.of(round)
-        if name in policy.contributors:
-            at = DIGEST * policy.contributors.index(name)
-            if policy.update_hashes[at : at + DIGEST] not in promises.sent:
+        names, promises = policy.contributors, self.record.of(round)
+        updates = split(policy.update_hashes, DIGEST, names, sender, 'update hashes')
+        if name in names:
+            if updates[name] not in promises.sent:
                 raise RoundError(sender, f'round {round} summed an update that was never sent')
         elif name in promises.revealed and not policy.rolled_back:
             raise RoundError(sender, f'round {round} left this hospital out')

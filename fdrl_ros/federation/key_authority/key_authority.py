@@ -22,7 +22,6 @@ from fdrl_ros.crypto.masking.share_sealing import KeyList
 from fdrl_ros.crypto.masking.sharing import (
     InconsistentSharesError,
     Recovery,
-    SHARE_BYTES,
     ShareError,
 )
 from fdrl_ros.errors import CryptoError, FdrlError, MessageError, RoundError
@@ -30,11 +29,12 @@ from fdrl_ros.federation.key_authority.state import KeyAuthorityState, Released,
 from fdrl_ros.federation.protocol import message as protocol
 from fdrl_ros.federation.protocol.attempt import (
     check_hospitals,
-    check_reveal,
     key_list,
+    read_reveal,
     read_round_key,
     settle_digest,
     setup_digest,
+    split,
 )
 from fdrl_ros.federation.protocol.channel import Channel, check_signed, Takes
 from fdrl_ros.federation.protocol.ledger_watch import LedgerWatch
@@ -89,7 +89,7 @@ class Checked:
     :param members: who masked with each other, in the order of the names.
     :param setup: digest of keys and members.
     :param hashes: of each survivor's update, 32 bytes.
-    :param reveals: by their holders.
+    :param shares: revealed ones of each member, by their holders.
     """
 
     request: protocol.DecryptRequest
@@ -98,7 +98,7 @@ class Checked:
     members: tuple[str, ...]
     setup: bytes
     hashes: dict[str, bytes]
-    reveals: dict[str, protocol.Reveal]
+    shares: dict[str, dict[str, bytes]]
 
 
 def check_request(request: protocol.DecryptRequest, channel: Channel, terms: bytes) -> Checked:
@@ -110,17 +110,14 @@ def check_request(request: protocol.DecryptRequest, channel: Channel, terms: byt
     """
     sender, roster = request.sender, channel.roster
 
-    def check_answer(message: Message) -> None:
-        check_signed(roster, message, 'hospital')
-        if message.id != request.id:
-            raise RoundError(message.sender, f'signed for attempt {message.id}')
-
     def check_each(messages: tuple[Message, ...], what: str) -> None:
         names = [message.sender for message in messages]
         if len(set(names)) != len(names):
             raise RoundError(sender, f'two {what} of one hospital')
         for message in messages:
-            check_answer(message)
+            check_signed(roster, message, 'hospital')
+            if message.id != request.id:
+                raise RoundError(message.sender, f'signed for attempt {message.id}')
 
     check_each(request.keys, 'round keys')
     for key in request.keys:
@@ -141,19 +138,15 @@ def check_request(request: protocol.DecryptRequest, channel: Channel, terms: byt
         name = each.sender
         if name not in survivors or each.settle_digest != told:
             raise RoundError(name, 'signed for other survivors or another set-up')
+    shares: dict[str, dict[str, bytes]] = {name: {} for name in members}
     for reveal in request.reveals:
-        check_reveal(reveal, members)
-    if len(request.update_hashes) != DIGEST * len(survivors):
-        raise RoundError(sender, 'not one update hash per survivor')
-    hashes = {
-        name: request.update_hashes[DIGEST * place : DIGEST * (place + 1)]
-        for place, name in enumerate(survivors)
-    }
+        for name, share in read_reveal(reveal, members).items():
+            shares[name][reveal.sender] = share
+    hashes = split(request.update_hashes, DIGEST, survivors, sender, 'update hashes')
     for settle in request.settles:
         if settle.update_hash != hashes[settle.sender]:
             raise RoundError(settle.sender, 'signed another update')
-    reveals = {reveal.sender: reveal for reveal in request.reveals}
-    return Checked(request, survivors, keys, members, setup, hashes, reveals)
+    return Checked(request, survivors, keys, members, setup, hashes, shares)
 
 
 class Summing:
@@ -261,13 +254,7 @@ def leftover_of(checked: Checked, codec: UpdateCodec) -> NDArray[np.int64]:
         cannot be told whose are wrong; if it can, the others' are used.
     :raises WrongSecretError: if they restore what is not a member's secret.
     """
-    shares: dict[str, dict[str, bytes]] = {name: {} for name in checked.members}
-    for holder, reveal in checked.reveals.items():
-        present = [name for name in checked.members if name not in reveal.missing]
-        for place, name in enumerate(present):
-            start = SHARE_BYTES * place
-            shares[name][holder] = reveal.shares[start : start + SHARE_BYTES]
-    keys = checked.keys
+    shares, keys = checked.shares, checked.keys
 
     @cache
     def recovery(holders: tuple[str, ...]) -> Recovery:
@@ -573,15 +560,15 @@ class KeyAuthority:
 
     def _note_release(self) -> None:
         """Write into the journal whose updates made the newest policy."""
-        released, contributors = self.state.released, {}
+        released = self.state.released
         before = self.state.policy(released.round - 1)
         assert before is not None
-        for place, name in enumerate(released.contributors):
-            contributors[name] = {
-                'size': released.sizes[place],
-                'update': released.update_hashes[DIGEST * place : DIGEST * (place + 1)],
-                'ledger': self._watch.head(name),
-            }
+        names, data = released.contributors, released.update_hashes
+        updates = split(data, DIGEST, names, self.channel.name, 'update hashes')
+        contributors = {
+            name: {'size': size, 'update': updates[name], 'ledger': self._watch.head(name)}
+            for name, size in zip(names, released.sizes, strict=True)
+        }
         self.channel.journal.append(
             'release',
             round=released.round,

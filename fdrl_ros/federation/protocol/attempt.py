@@ -13,7 +13,7 @@ import hashlib
 
 from fdrl_ros.crypto.keys.roster import Roster
 from fdrl_ros.crypto.masking.round_secret import binding, joined
-from fdrl_ros.crypto.masking.share_sealing import KeyList, MemberKeys, SEALED_BYTES
+from fdrl_ros.crypto.masking.share_sealing import KeyList, MemberKeys
 from fdrl_ros.crypto.masking.sharing import SHARE_BYTES
 from fdrl_ros.errors import CryptoError, MessageError, RoundError
 from fdrl_ros.federation.protocol.message import AttemptId, Reveal, RoundKey
@@ -66,31 +66,32 @@ def settle_digest(setup: bytes, survivors: Collection[str]) -> bytes:
     return hashlib.sha256(joined(_SETTLE, setup, names)).digest()
 
 
-def split_sealed(sealed: bytes, names: Collection[str], sender: str) -> dict[str, bytes]:
+def split(
+    data: bytes, size: int, names: Collection[str], sender: str, what: str
+) -> dict[str, bytes]:
     """
-    Take apart sealed shares that are joined in the order of names.
+    Take apart what is joined in the order of names.
 
-    :raises MessageError: if they are not one for each name.
+    :param size: bytes for each name.
+    :param what: it is, in words.
+    :raises MessageError: if there is not one for each name.
     """
-    if len(sealed) != SEALED_BYTES * len(names):
-        raise MessageError(sender, f'{len(sealed)} bytes of shares for {len(names)} hospitals')
-    return {
-        name: sealed[SEALED_BYTES * place : SEALED_BYTES * (place + 1)]
-        for place, name in enumerate(names)
-    }
+    if len(data) != size * len(names):
+        raise MessageError(sender, f'{len(data)} bytes of {what} for {len(names)} hospitals')
+    return {name: data[size * at : size * (at + 1)] for at, name in enumerate(names)}
 
 
-def check_reveal(message: Reveal, members: Collection[str]) -> None:
+def read_reveal(message: Reveal, members: Collection[str]) -> dict[str, bytes]:
     """
-    Refuse revealed shares that are not one of each member, less those that are missing.
+    Return the revealed shares by member, less those that are missing.
 
-    :raises MessageError: if so.
+    :raises MessageError: if they are not one of each.
     """
     sender, missing = message.sender, set(message.missing)
     if len(missing) != len(message.missing) or not missing <= set(members):
         raise MessageError(sender, f'has no shares of {message.missing}')
-    if len(message.shares) != SHARE_BYTES * (len(members) - len(missing)):
-        raise MessageError(sender, f'{len(message.shares)} bytes of revealed shares')
+    present = [name for name in members if name not in missing]
+    return split(message.shares, SHARE_BYTES, present, sender, 'revealed shares')
 
 
 def check_hospitals(

@@ -140,17 +140,14 @@ def _found_behind(channel: Channel, store: Store) -> tuple[int, int] | None:
 
 def _is_lost(behind: tuple[int, int]) -> bool:
     """Tell whether the state lacks more than a kill between an entry and its note leaves out."""
-    noted, last = behind
-    return last - noted > 1
+    return behind[1] - behind[0] > 1
 
 
 def _warn(channel: Channel, behind: tuple[int, int]) -> None:
     """Say that the state is not the newest."""
-    noted, last = behind
     log.warning(
         'the state file of %s was lost or is an older copy: it knows of %d of the %d entries of '
         'the journal beside it',
         channel.name,
-        noted,
-        last,
+        *behind,
     )
