@@ -25,12 +25,13 @@ def is_prime(number: int) -> bool:
     if number < 2 or any(number % base == 0 for base in bases):
         return number in bases
     twos = ((number - 1) & -(number - 1)).bit_length() - 1
-    odd = number >> twos
-    return all(
-        pow(base, odd, number) == 1
-        or any(pow(base, odd << power, number) == number - 1 for power in range(twos))
-        for base in bases
-    )
+    for base in bases:
+        start = pow(base, number >> twos, number)
+        squares = itertools.repeat(None, twos - 1)
+        powers = itertools.accumulate(squares, lambda x, _: x * x % number, initial=start)
+        if start != 1 and number - 1 not in powers:
+            return False
+    return True
 
 
 def plain_prime(least: int, poly_degree: int) -> int:

@@ -14,11 +14,7 @@ _FEW = 4  # phases that represent many during the first search
 
 
 def noise_multiplier_for(
-    *,
-    epsilon: float,
-    delta: float,
-    phases: Iterable[tuple[float, int]],
-    group: int = 1,
+    *, epsilon: float, delta: float, phases: Iterable[tuple[float, int]], group: int = 1
 ) -> float:
     """
     Return a noise multiplier whose epsilon is at most the given one and at least 99.9 % of it.

@@ -73,8 +73,7 @@ def image(chain: Chain) -> bytes:
         connection.executescript(_SCHEMA)
         connection.execute('BEGIN')
         connection.execute(
-            'INSERT INTO owner VALUES (?, ?, ?, ?, ?, ?, ?)',
-            (*astuple(owner), owner.digest),
+            'INSERT INTO owner VALUES (?, ?, ?, ?, ?, ?, ?)', (*astuple(owner), owner.digest)
         )
         for entry in chain.entries:
             write_entry(connection, entry)

@@ -104,14 +104,7 @@ class Ledger(Closing):
             raise
         return ledger
 
-    def reserve(
-        self,
-        *,
-        round: int,
-        block: int,
-        charge: Charge,
-        inputs: bytes,
-    ) -> Entry:
+    def reserve(self, *, round: int, block: int, charge: Charge, inputs: bytes) -> Entry:
         """
         Charge one block of steps, durably, before any of its noise is drawn.
 

@@ -10,9 +10,7 @@ import math
 from fdrl_ros.crypto.he import ckks
 from fdrl_ros.crypto.he.ckks import CkksScheme, DiscreteGaussian
 from fdrl_ros.crypto.he.encryption import PublicContext, SecretContext
-from fdrl_ros.crypto.he.quantisation import Quantisation
 from fdrl_ros.crypto.he.schemes import choose_scheme
-from fdrl_ros.crypto.masking.masks import mask
 from fdrl_ros.errors import CryptoError
 from hypothesis import given, settings, strategies
 import numpy as np
@@ -116,30 +114,6 @@ def test_released_sums_are_as_precise_as_stated(shape):
     else:
         # One half is so many deviations away.
         assert (errors != 0).mean() < 0.01 + math.erfc(0.5 / scheme.sum_error / math.sqrt(2))
-
-
-def test_whole_round_ends_near_the_mean_of_the_updates(secret, public):
-    scheme, rng = secret.scheme, np.random.default_rng(5)
-    quantisation = Quantisation(limit=0.5, bits=16, members=10)
-    deltas = rng.normal(0, 0.1, (7, scheme.n_parameters))
-    shape = (scheme.ciphertexts, scheme.slots)
-    # Self masks alone: pair masks would have cancelled.
-    seeds = [rng.bytes(32) for _ in deltas]
-    masks = [mask(s, shape[0] * shape[1], scheme.plain_modulus).reshape(shape) for s in seeds]
-    sent = []
-    for delta, own in zip(deltas, masks, strict=True):
-        slots = scheme.pack(quantisation.quantise(delta, rng.random(delta.size)))
-        sent.append([public.encrypt(row) for row in (slots + own) % scheme.plain_modulus])
-    sums = np.stack([secret.decrypt(public.add(column)) for column in zip(*sent, strict=True)])
-    with pytest.raises(CryptoError, match='did not cancel'):
-        scheme.unpack(sums)
-    unmasked = (sums - sum(masks)) % scheme.plain_modulus
-    total = quantisation.dequantise_sum(scheme.unpack(unmasked, count=7), 7)
-    error = total / 7 - deltas.clip(-0.5, 0.5).mean(axis=0)
-    # Flooding, and seven stochastic roundings of variance 1/4 at most.
-    stated = quantisation.step * math.hypot(scheme.sum_error, math.sqrt(7) / 2) / 7
-    assert 0.9 * scheme.sum_error * quantisation.step / 7 < error.std() < 1.05 * stated
-    assert np.abs(error).max() < 6 * stated
 
 
 def test_padding_and_edges_are_cut_to_what_members_can_have_sent(secret):

@@ -34,7 +34,7 @@ def key_authority(request):
     return SecretContext.generate(choose_scheme(*request.param))
 
 
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=2, deadline=None)
 @given(seed=strategies.integers(0, 2**32), fraction=strategies.floats(0, 1))
 def test_decrypted_sum_of_all_members_is_the_plaintext_sum(key_authority, seed, fraction):
     scheme, rng = key_authority.scheme, np.random.default_rng(seed)

@@ -192,16 +192,11 @@ def test_peers_that_are_none_are_refused(peers):
 
 
 @pytest.mark.parametrize(
-    'arguments',
-    [(b'short', 4, 100), (None, 4, 100), (bytes(32), -1, 100), (bytes(32), 4, 1)],
+    'arguments', [(b'short', 4, 100), (None, 4, 100), (bytes(32), -1, 100), (bytes(32), 4, 1)]
 )
 def test_mask_of_impossible_arguments_is_refused(arguments):
     with pytest.raises(CryptoError):
         mask(*arguments)
-
-
-# Drop-outs: with n hospitals each goes at one of the stages, or stays to the end.
-STAGES = ('before keys', 'before shares', 'before the update', 'before the reveal', 'stays')
 
 
 def leftover(secrets, listed, survivors, *, count=64, modulus=MODULUS, place=PLACE, **changes):
@@ -234,27 +229,6 @@ def test_leftover_is_what_a_slow_sum_of_every_mask_gives():
     assert found.tolist() == (slow % MODULUS).tolist()
     sent = np.sum([net(secrets, publics, name) for name in survivors], axis=0, dtype=object)
     assert found.tolist() == (sent % MODULUS).tolist()
-
-
-@pytest.mark.parametrize(
-    'change', [{'federation': 'trial_2'}, {'round': 4}, {'attempt': 1}], ids=str
-)
-def test_leftover_of_another_attempt_takes_nothing_away(change):
-    secrets, publics = parties(5)
-    survivors = list(secrets)[:4]
-    sent = np.sum([net(secrets, publics, name) for name in survivors], axis=0, dtype=object)
-    rest = (sent - leftover(secrets, publics, survivors, place=PLACE | change)) % MODULUS
-    assert np.count_nonzero(rest) > 60
-
-
-def test_leftover_of_members_who_masked_with_others_takes_nothing_away():
-    secrets, publics = parties(5)
-    survivors = list(secrets)[:4]
-    fewer = {name: publics[name] for name in survivors}
-    sent = [net(secrets, fewer, survivors[0])]
-    sent += [net(secrets, publics, name) for name in survivors[1:]]
-    rest = np.sum(sent, axis=0, dtype=object) - leftover(secrets, publics, survivors)
-    assert np.count_nonzero(rest % MODULUS) > 60
 
 
 def test_mask_secret_that_is_not_the_owners_is_refused():

@@ -5,13 +5,7 @@
 from dataclasses import replace
 import json
 
-from fdrl_ros.crypto.keys.roster import (
-    CLOCK_SKEW,
-    Member,
-    remember_roster,
-    Revoked,
-    Roster,
-)
+from fdrl_ros.crypto.keys.roster import CLOCK_SKEW, Member, remember_roster, Revoked, Roster
 from fdrl_ros.crypto.keys.signing import Identity, verify
 from fdrl_ros.errors import RosterError, RosterRollbackError, RosterTimeError, StoreError
 import pytest

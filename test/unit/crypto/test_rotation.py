@@ -33,12 +33,7 @@ from fdrl_ros.crypto.keys.rotation import (
 from fdrl_ros.crypto.keys.sealed_key import label, Passphrase, seal, unseal
 from fdrl_ros.crypto.keys.signing import Identity
 from fdrl_ros.crypto.keys.transaction import changing, reading
-from fdrl_ros.errors import (
-    KeyFileError,
-    PassphraseError,
-    RosterError,
-    RosterRollbackError,
-)
+from fdrl_ros.errors import KeyFileError, PassphraseError, RosterError, RosterRollbackError
 from fdrl_ros.runtime.durable import read_secret, write_secret
 import pytest
 from support.killing import killed_at_every_step
@@ -297,7 +292,7 @@ def test_federation_starts_wherever_a_change_of_its_keys_was_killed(made, tmp_pa
         shutil.copytree(made, directory)
 
     happened = []
-    every = sampled(1, 7)
+    every = sampled(1, 13)
     for step in killed_at_every_step(begin, lambda: action(directory), every):
         roster, he_digest = everybody_starts(directory)
         changed = roster.serial == 2 if name != 'rotate_he' else he_digest != digest
@@ -362,10 +357,10 @@ def test_two_changes_at_once_wait_for_each_other(directory):
         "Succession(Path(sys.argv[1])).rotate('operator')"
     )
     words = [sys.executable, '-c', script, str(directory)]
-    running = [subprocess.Popen(words) for _ in range(3)]
-    assert [each.wait() for each in running] == [0, 0, 0]
+    running = [subprocess.Popen(words) for _ in range(2)]
+    assert [each.wait() for each in running] == [0, 0]
     roster, _ = everybody_starts(directory)
-    assert roster.serial == 4 and len(roster.revoked) == 3
+    assert roster.serial == 3 and len(roster.revoked) == 2
 
 
 def test_error_in_a_change_leaves_everything_as_it_was(directory):

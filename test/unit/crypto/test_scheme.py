@@ -129,7 +129,7 @@ def test_what_no_scheme_can_hold_is_refused():
         BfvScheme.choose(100, 3, 40)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(
     strategies.integers(1, 40_000),
     strategies.sampled_from([(3, 16), (3, 24), (12, 16), (100, 32)]),

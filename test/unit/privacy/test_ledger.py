@@ -199,11 +199,7 @@ def test_the_budget_is_never_passed_and_epsilon_never_falls(budget, charges):
                 before = ledger.epsilon()
                 try:
                     reserve(
-                        ledger,
-                        round,
-                        noise_multiplier=sigma,
-                        sampling_probability=q,
-                        steps=steps,
+                        ledger, round, noise_multiplier=sigma, sampling_probability=q, steps=steps
                     )
                 except BudgetExceededError as refusal:
                     assert refusal.wanted > budget
