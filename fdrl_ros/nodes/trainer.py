@@ -11,7 +11,6 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 import math
 import os
-from typing import Any
 
 from fdrl_ros.deployment.parties import hospital as parties
 from fdrl_ros.errors import SettingError
@@ -27,7 +26,7 @@ from fdrl_ros.nodes.common.diagnostics import Health, Level
 from fdrl_ros.nodes.parties.party_node import PartyNode, PartySettings
 from fdrl_ros.nodes.parties.robot_link import RobotLink
 from fdrl_ros.privacy.accountant.accountant import epsilon_paper, PAPER_ORDER
-from fdrl_ros.runtime.worker_thread import Post
+from fdrl_ros.runtime.worker_thread import Post, Take
 from fdrl_ros.settings import within
 
 
@@ -83,9 +82,7 @@ class TrainerNode(PartyNode):
             self.keep(self._robots.close)
             self._robots.open(self.policies)
 
-    def prepare(
-        self, report: Callable[[Any], None], stopped: Callable[[], bool]
-    ) -> parties.LocalTraining:
+    def prepare(self, report: Take, stopped: Callable[[], bool]) -> parties.LocalTraining:
         """Collect records if there are none yet; open the ledger and verify it."""
         # Of this thread alone: what is said to the others does not wait.
         niceness = max(self.settings.niceness, os.getpriority(os.PRIO_PROCESS, 0))
@@ -137,7 +134,7 @@ class TrainerNode(PartyNode):
         if self._robots is not None:
             self._robots.publish(message, self.get_clock().now().to_msg())
 
-    def reported(self, progress: Any) -> None:
+    def reported(self, progress: TrainingProgress | tuple[int, int]) -> None:
         """Publish how far collecting or training is."""
         if isinstance(progress, TrainingProgress):
             self._say('training', **asdict(progress))
@@ -145,7 +142,7 @@ class TrainerNode(PartyNode):
             done, count = progress
             self._say('collecting', step=done, steps=count)
 
-    def finished(self, job: Job, result: Any) -> None:
+    def finished(self, job: Job, result: object) -> None:
         """Publish what a round of training cost."""
         if isinstance(result, LocalUpdate):
             spent = result.result

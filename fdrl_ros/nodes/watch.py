@@ -214,7 +214,7 @@ class Watch(Closing):
         node: Node,
         kind: type[protocol.Message],
         topic: str,
-        wire: type[Any],
+        wire: type[object],
         profile: QoSProfile,
     ) -> None:
         """Hear a kind of message of the protocol; long weights on this very thread."""
@@ -239,7 +239,7 @@ class Watch(Closing):
             node.create_subscription(wire, topic, say, profile)
 
     def _hear_event(
-        self, node: Node, topic: str, wire: type[Any], kind: type[Any], profile: QoSProfile
+        self, node: Node, topic: str, wire: type[object], kind: type[Any], profile: QoSProfile
     ) -> None:
         """Hear messages whose fields are those of an event, beside whose topic it is."""
         owner, *names = (field.name for field in fields(kind))

@@ -10,8 +10,12 @@ from typing import Any
 
 from fdrl_ros.errors import FdrlError
 
-Post = Callable[[Callable[[], None]], Any]
-Run = Callable[[Callable[[Any], None], Callable[[], bool]], Any]
+Post = Callable[[Callable[[], object]], object]
+Take = Callable[[Any], None]
+"""Takes the result, the error or the progress of a job."""
+
+Run = Callable[[Take, Callable[[], bool]], object]
+"""The work of a job, which is told how to report and how to learn that it shall stop."""
 
 WAITING = 16
 """Jobs that may wait; a party asks for one at a time."""
@@ -28,22 +32,19 @@ class Worker:
         :param waiting: how many jobs may wait.
         """
         self._post = post
-        self._jobs: Queue[tuple[Run, Callable[[Any], None], Callable[[Any], None]] | None]
+        self._jobs: Queue[tuple[Run, Take, Take] | None]
         self._jobs = Queue(waiting)
         self._stopping = threading.Event()
-        self._newest: tuple[Callable[[Any], None], Any] | None = None
+        self._newest: tuple[Take, object] | None = None
         self._lock = threading.Lock()
         # A daemon, so that a job that hangs in foreign code cannot keep the process alive.
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
         self._thread.start()
 
-    def submit(
-        self, run: Run, done: Callable[[Any], None], reported: Callable[[Any], None]
-    ) -> None:
+    def submit(self, run: Run, done: Take, reported: Take) -> None:
         """
         Queue a job.
 
-        :param run: the work: told how to report and how to learn that it shall stop.
         :param done: called with the result, or the exception that ended it.
         :param reported: called with the newest report; older ones may be left out.
         :raises FdrlError: if too many jobs wait.
@@ -96,7 +97,7 @@ class Worker:
                 result = error
             self._deliver(partial(done, result))
 
-    def _report(self, reported: Callable[[Any], None], value: Any) -> None:
+    def _report(self, reported: Take, value: object) -> None:
         """Keep the newest report and ask for one call, however fast reports come."""
         with self._lock:
             pending, self._newest = self._newest, (reported, value)

@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 import re
-from typing import Any
 
 import click
 from fdrl_ros.cli.federation.journal_table import contributions, entries_table
@@ -17,6 +16,7 @@ from fdrl_ros.crypto.keys.signing import fingerprint
 from fdrl_ros.deployment.journal_check import STATE, Surroundings
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.errors import JournalError
+from fdrl_ros.experiments.json_file import Json
 from fdrl_ros.federation.journal.journal import Entry, FILE, Head, read
 from fdrl_ros.federation.journal.reader import Progress
 from fdrl_ros.federation.journal.rounds import compare, Comparison
@@ -182,7 +182,7 @@ def _progress(files: dict[str, Path], wanted: bool) -> Iterator[Progress]:
         yield lambda done: bars.update(task, completed=done)
 
 
-def _document(found: Comparison, around: Surroundings, problems: list[str]) -> dict[str, Any]:
+def _document(found: Comparison, around: Surroundings, problems: list[str]) -> Json:
     """Return what was found, as JSON values."""
     parties = {
         name: {
@@ -207,7 +207,7 @@ def _document(found: Comparison, around: Surroundings, problems: list[str]) -> d
     }
 
 
-def _print(document: dict[str, Any], seen: dict[str, dict[str, Head]]) -> None:
+def _print(document: Json, seen: dict[str, dict[str, Head]]) -> None:
     for name, party in document['parties'].items():
         saw = [f'the head that {who} saw' for who in seen.get(name, {}) if who != STATE]
         missing = ''.join(

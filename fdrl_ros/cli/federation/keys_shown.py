@@ -4,7 +4,6 @@
 
 from pathlib import Path
 import time
-from typing import Any
 
 import click
 from fdrl_ros.crypto.keys.keystore import KEY_FILE, load_root_public, ROOT, ROOT_FILE, ROSTER_FILE
@@ -15,6 +14,7 @@ from fdrl_ros.crypto.keys.signing import fingerprint
 from fdrl_ros.crypto.keys.transaction import reading
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.errors import FdrlError, RosterTimeError
+from fdrl_ros.experiments.json_file import Json
 from fdrl_ros.federation.key_authority.state import round_released
 from fdrl_ros.runtime.durable import read_secret
 
@@ -64,7 +64,7 @@ def show_keys(directory: Path) -> None:
     warn_of_clear(directory)
 
 
-def keys_document(directory: Path) -> dict[str, Any]:
+def keys_document(directory: Path) -> Json:
     """Return what :func:`show_keys` prints, for programs."""
     return _read(directory)[1]
 
@@ -92,7 +92,7 @@ def newest_round(directory: Path) -> int | None:
         return None
 
 
-def _read(directory: Path) -> tuple[Roster, dict[str, Any]]:
+def _read(directory: Path) -> tuple[Roster, Json]:
     """Read the roster, and all that is shown of a key directory, at one moment."""
     with reading(directory):
         root = load_root_public(directory / ROOT_FILE)
@@ -138,14 +138,14 @@ def _label(path: Path) -> Label | None:
     return label(read_secret(path), path) if path.exists() else None
 
 
-def _key(found: Label | None) -> dict[str, Any] | None:
+def _key(found: Label | None) -> Json | None:
     """Return how a private key is kept, if it is here."""
     if found is None:
         return None
     return {'created': found.about['created'], 'encrypted': found.sealed}
 
 
-def _kept(key: dict[str, Any] | None) -> str:
+def _kept(key: Json | None) -> str:
     if key is None:
         return ''
     return f'of {utc(key["created"])}, {"encrypted" if key["encrypted"] else "in clear"}'

@@ -3,10 +3,10 @@
 """A ledger for people, as a table, and for programs, as JSON."""
 
 import math
-from typing import Any
 
 from fdrl_ros.cli.output import number
 from fdrl_ros.deployment.ledger_inspection import Inspection
+from fdrl_ros.experiments.json_file import Json
 from fdrl_ros.privacy.ledger.chain import Chain
 
 HEADINGS = ('entry', 'round', 'block', 'sigma', 'q', 'steps', 'group', 'epsilon <=', 'hash')
@@ -51,7 +51,7 @@ def table(chain: Chain) -> str:
     return '\n'.join('  '.join(map(str.rjust, row, widths)) for row in rows)
 
 
-def document(found: Inspection) -> dict[str, Any]:
+def document(found: Inspection) -> Json:
     """
     Return all of it as JSON values; an infinite epsilon or budget is null.
 

@@ -20,7 +20,7 @@ from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.errors import FdrlError, SettingError
 from fdrl_ros.nodes.common.diagnostics import Diagnostics, Health, Level
 from fdrl_ros.nodes.common.parameters import NodeParameters
-from fdrl_ros.runtime.worker_thread import Post, Run, Worker
+from fdrl_ros.runtime.worker_thread import Post, Run, Take, Worker
 from fdrl_ros.settings import setting, Settings
 import rclpy
 from rclpy._rclpy_pybind11 import RCLError
@@ -173,15 +173,13 @@ class ManagedNode(LifecycleNode):
         finally:
             self._made = None
 
-    def publisher(self, kind: type[Any], topic: str, profile: QoSProfile) -> Any:
+    def publisher(self, kind: type[object], topic: str, profile: QoSProfile) -> Any:
         """Make a publisher that is silent while the node is inactive."""
         made = self.create_lifecycle_publisher(kind, topic, profile)
         self.keep(lambda: self.destroy_lifecycle_publisher(made))
         return made
 
-    def hear(
-        self, kind: type[Any], topic: str, callback: Callable[[Any], None], profile: QoSProfile
-    ) -> None:
+    def hear(self, kind: type[object], topic: str, callback: Take, profile: QoSProfile) -> None:
         """Make a subscription."""
         made = self.create_subscription(kind, topic, self.guarded(callback), profile)
         self.keep(lambda: self.destroy_subscription(made))
@@ -199,7 +197,9 @@ class ManagedNode(LifecycleNode):
         self.keep(lambda: self.destroy_timer(made))
         return made
 
-    def answer(self, kind: type[Any], name: str, callback: Callable[[Any, Any], Any]) -> None:
+    def answer(
+        self, kind: type[object], name: str, callback: Callable[[Any, Any], object]
+    ) -> None:
         """Make a service; `callback` fills in the response, and a fault leaves it as it is."""
         guarded = self.guarded(callback)
 
@@ -218,8 +218,8 @@ class ManagedNode(LifecycleNode):
     def submit(
         self,
         run: Run,
-        done: Callable[[Any], None],
-        reported: Callable[[Any], None] = lambda value: None,
+        done: Take,
+        reported: Take = lambda value: None,
     ) -> None:
         """Run a job on the worker; `done` and `reported` are called on the executor's thread."""
         assert self.worker is not None, 'inactive'
@@ -299,7 +299,7 @@ class ManagedNode(LifecycleNode):
             self.abandoned = True
             self.get_logger().warning(f'a job did not stop within {PATIENCE:g} s and is left')
 
-    def guarded(self, callback: Callable[..., None]) -> Callable[..., None]:
+    def guarded(self, callback: Callable[..., object]) -> Callable[..., None]:
         """Turn what a callback raises into a fault of the node."""
 
         def call(*arguments: object) -> None:

@@ -13,7 +13,7 @@ PATIENCE = 10.0
 """Longest wait for the server, and for its answer, second."""
 
 
-def call(kind: type[Any], name: str, request: Any, domain: int) -> Any:
+def call(kind: type[Any], name: str, request: object, domain: int) -> Any:
     """
     Call a service.
 
