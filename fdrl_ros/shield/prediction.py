@@ -100,26 +100,27 @@ class ContactBounds(NamedTuple):
     """
     Bounds on the contact now, inferred from all states so far.
 
+    :param kinds: possible speeds of the surface, for each kind of tissue; of one robot the
+        compiled struct, which alone has all that follows.
     :param softest: least kappa, N^(2/3)/m.
     :param stiffest: greatest kappa, N^(2/3)/m.
     :param contact: greatest kappa d at present by the measured force, N^(2/3).
     :param speed: greatest speed of the surface, m/s, whatever the kind of tissue.
     :param fast: row of the tables for it.
     :param far: row of the tables for the lag of the tip.
-    :param kinds: possible speeds of the surface, for each kind of tissue.
     :param high: greatest kappa d (1 + lambda v)^(2/3) at present, N^(2/3).
     :param sinking: least speed downwards of the tip, m/s.
     """
 
-    softest: Number
-    stiffest: Number
-    contact: Number
-    speed: Number
-    fast: Number
-    far: Number
     kinds: Kinds
-    high: Number
-    sinking: Number
+    softest: Number = math.nan
+    stiffest: Number = math.nan
+    contact: Number = math.nan
+    speed: Number = math.nan
+    fast: Number = math.nan
+    far: Number = math.nan
+    high: Number = math.nan
+    sinking: Number = math.nan
 
 
 class ChosenMove(NamedTuple):
@@ -185,7 +186,7 @@ class Prediction:
         softest, stiffest, slow, speed = self._hull(kinds)
         contact = self.greatest_contact(high, slow, sinking)
         fast, far = self.excursion.places(speed, seen.lag + self.bounds.position_error)
-        return ContactBounds(softest, stiffest, contact, speed, fast, far, kinds, high, sinking)
+        return ContactBounds(kinds, softest, stiffest, contact, speed, fast, far, high, sinking)
 
     def _hull(self, kinds: list[TissueKind]) -> tuple[Number, Number, Number, Number]:
         """Return least and greatest kappa, and least and greatest speed, of all kinds."""
@@ -391,17 +392,7 @@ class CompiledPrediction(Prediction):
         done = kernels.lib.fdrl_look(self._contact, seen.kinds.kinds, *numbers, found)
         if done:
             raise StateError(f'the state of the contact cannot be: {seen}')
-        return ContactBounds(
-            found.softest,
-            found.stiffest,
-            found.contact,
-            found.speed,
-            found.fast,
-            found.far,
-            found,
-            found.high,
-            found.sinking,
-        )
+        return ContactBounds(found)
 
     def force(
         self,

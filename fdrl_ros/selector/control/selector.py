@@ -159,10 +159,21 @@ class Selector:
         if decision is None:
             proposal, decision = self.hold(Reason.SHIELD_FAILED, self._now), _STILL
         self._monitor.record_action(state, decision.action)
-        proposal = proposal._replace(
-            time=now, patient=operation.patient, risk=risk, stamp=operation.stamp
+        return Selection(
+            policy=proposal.policy,
+            action=decision.action,
+            value=proposal.value,
+            uncertainty=proposal.uncertainty,
+            reason=proposal.reason,
+            time=now,
+            patient=operation.patient,
+            risk=risk,
+            stamp=operation.stamp,
+            expected_risk=proposal.expected_risk,
+            proposed=decision.asked,
+            veto=decision.veto,
+            predicted_force=decision.usual_force,
         )
-        return _carried_out(proposal, decision)
 
     def adaptation(self) -> Adaptation | None:
         """
@@ -205,7 +216,10 @@ class Selector:
         damage = self._monitor.damage
         so_far = damage.total if damage.knows(operation) else 0.0
         decision = self._decide(self._shield.branch(), values, operation, so_far, held, away)
-        return _carried_out(held, decision) if decision else held
+        if decision is None:
+            return held
+        veto, force = decision.veto, decision.usual_force
+        return held._replace(action=decision.action, veto=veto, predicted_force=force)
 
     def _usable(
         self, operation: Observation | None, patient: Observation | None, now: float
@@ -303,16 +317,6 @@ class Selector:
 
 
 _STILL = ShieldDecision(STAY, STAY, Veto.NONE, math.nan, math.nan)
-
-
-def _carried_out(proposal: Selection, decision: ShieldDecision) -> Selection:
-    """Return a selection as the shield decided on it."""
-    return proposal._replace(
-        action=decision.action,
-        proposed=decision.asked,
-        veto=decision.veto,
-        predicted_force=decision.usual_force,
-    )
 
 
 _BY_TIME = frozenset({Reason.MISSING, Reason.CLOCK, Reason.STALE})

@@ -111,7 +111,7 @@ def test_one_robot_is_told_what_each_of_many_is(place, data):
         assert own == pytest.approx([float(each[0]) for each in other], abs=1e-12)
     for name in ('softest', 'stiffest', 'contact', 'speed', 'fast', 'far', 'high', 'sinking'):
         other = np.broadcast_to(getattr(theirs, name), 1)[0]
-        assert getattr(mine, name) == pytest.approx(other, rel=1e-12), name
+        assert getattr(mine.kinds, name) == pytest.approx(other, rel=1e-12), name
     enough = data.draw(st.sampled_from([0.0, 1.0, 100.0]))
     for move in range(len(MOVES)):
         own = single.force(one, mine, move, 0.001, enough)
