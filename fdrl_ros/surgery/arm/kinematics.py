@@ -65,42 +65,43 @@ def _checked(joints: Joints, asked: object) -> Joints:
     return joints
 
 
-def _finite(values: Sequence[float]) -> list[float]:
-    """Return numbers as plain floats, and none of them if one is no finite number."""
+def _numbers(values: object, count: int, what: str) -> list[float]:
+    """
+    Return so many numbers as plain floats.
+
+    :raises StateError: if they are not, or one is not finite.
+    """
     try:
         numbers = [
-            math.nan if isinstance(each, bool | np.bool_ | str | bytes) else float(each)
-            for each in values
+            math.nan if isinstance(value, bool | np.bool_ | str | bytes) else float(value)
+            for value in values  # type: ignore[attr-defined]
         ]
     except (TypeError, ValueError, OverflowError):
-        return []
-    return numbers if all(map(math.isfinite, numbers)) else []
+        numbers = []
+    if len(numbers) != count or not all(map(math.isfinite, numbers)):
+        words = {3: 'three', 6: 'six'}
+        raise StateError(f'{what} {values!r}: expected {words[count]} finite numbers')
+    return numbers
 
 
-def checked_point(position: Sequence[float]) -> Point:
+def checked_point(position: object) -> Point:
     """
     Return a point as plain floats.
 
     :raises StateError: if it is not three finite numbers.
     """
-    values = _finite(position)
-    if len(values) != 3:
-        raise StateError(f'position {position!r}: expected three finite numbers')
-    x, y, z = values
+    x, y, z = _numbers(position, 3, 'position')
     return x, y, z
 
 
-def checked_joints(joints: Sequence[float]) -> Joints:
+def checked_joints(joints: object) -> Joints:
     """
     Return six joints as plain floats.
 
     :raises UnreachableError: if one is beyond its limit.
     :raises StateError: if they are not six finite numbers.
     """
-    values = _finite(joints)
-    if len(values) != 6:
-        raise StateError(f'joints {joints!r}: expected six finite numbers')
-    yaw, pitch, insertion, roll, wrist_pitch, wrist_yaw = values
+    yaw, pitch, insertion, roll, wrist_pitch, wrist_yaw = _numbers(joints, 6, 'joints')
     return _checked((yaw, pitch, insertion, roll, wrist_pitch, wrist_yaw), 'of these joints')
 
 

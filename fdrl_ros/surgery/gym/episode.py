@@ -4,6 +4,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from fdrl_ros.surgery.gym.actions import ACTION_COUNT
 from fdrl_ros.surgery.gym.operation import FORCE_LEVELS
@@ -74,31 +75,32 @@ def run_episode(env: SurgeryEnv, choose: Choice, patient: Patient) -> Episode:
     :param choose: a policy: state in, action out.
     """
     state, info = env.reset(options={'patient': patient})
-    states, actions, rewards = [state], [], []
-    infos = [info]
+    states, actions, rewards, infos = [state], [], [], [info]
     terminated = truncated = False
     while not (terminated or truncated):
-        action = int(choose(state))
-        state, reward, terminated, truncated, info = env.step(action)
+        actions.append(int(choose(state)))
+        state, reward, terminated, truncated, info = env.step(actions[-1])
         states.append(state)
-        actions.append(action)
         rewards.append(reward)
         infos.append(info)
-    passed = infos[1:]
+
+    def column(name: str, start: int = 1) -> NDArray[Any]:
+        return np.array([info[name] for info in infos[start:]])
+
     return Episode(
         patient=patient,
         states=np.array(states),
         actions=np.array(actions, np.int64),
         rewards=np.array(rewards, np.float32),
-        forces=np.array([each['peak_force'] for each in passed]),
-        mean_forces=np.array([each['mean_force'] for each in passed]),
-        damages=np.array([each['damage'] for each in passed]),
-        pressures=np.array([each['mean_arterial_pressure'] for each in passed]),
-        critical=np.array([each['critical'] for each in passed], np.bool_),
-        news2=np.array([each['news2'] for each in infos], np.int64),
-        sofa=np.array([each['sofa'] for each in infos], np.int64),
-        tips=np.array([each['tip'] for each in infos]),
-        jaws=np.array([each['jaw'] for each in infos]),
+        forces=column('peak_force'),
+        mean_forces=column('mean_force'),
+        damages=column('damage'),
+        pressures=column('mean_arterial_pressure'),
+        critical=column('critical'),
+        news2=column('news2', 0),
+        sofa=column('sofa', 0),
+        tips=column('tip', 0),
+        jaws=column('jaw', 0),
         time_above=dict(zip(FORCE_LEVELS, env.operation.time_above, strict=True)),
         success=info['success'],
         failure=info['failure'],

@@ -399,7 +399,7 @@ class Operation:
         waypoint = self._waypoint(self.ticks * TICK)
         values = operation_values(
             self.rules,
-            self.scene,
+            (self.scene.done, self.scene.grasped),
             self.ticks,
             (target, waypoint, self.arm.position[2], self.touched),
             (force, self.force_rate, felt >= self._felt),

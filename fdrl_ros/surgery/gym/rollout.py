@@ -4,6 +4,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 
 from fdrl_ros.surgery.gym.vector_operation import VectorOperation
 from fdrl_ros.surgery.patient.patient import Patient
@@ -74,16 +75,14 @@ def roll_out(
     rows = np.arange(len(patients))
     success, failure = np.zeros(len(rows), np.bool_), np.zeros(len(rows), np.int64)
     parts = []
-    for number in range(10**9):
+    for number in count():
         tick(len(rows))
         actions = np.asarray(choose(states, rows, number), np.int64)
-        following, rewards, terminated, truncated, said = batch.step(actions)
-        parts.append(
-            (states, actions, rewards, said['peak_force'], said['damage'], said['critical'], rows)
-        )
+        following, rewards, terminated, truncated, info = batch.step(actions)
+        told = (info[name] for name in ('peak_force', 'damage', 'critical'))
+        parts.append((states, actions, rewards, *told, rows))
         over = terminated | truncated
-        success[rows[over]] = said['success'][over]
-        failure[rows[over]] = said['failure'][over]
+        success[rows[over]], failure[rows[over]] = info['success'][over], info['failure'][over]
         going = np.flatnonzero(~over)
         if len(going) == 0:
             break
@@ -91,18 +90,8 @@ def roll_out(
             batch.select(going)
         states, rows = following[going], rows[going]
     batch.close()
-    columns = [np.concatenate(each) for each in zip(*parts, strict=True)]
+    columns = [np.concatenate(part) for part in zip(*parts, strict=True)]
     order = np.argsort(columns[-1], kind='stable')  # within a patient time stays in order
-    met, actions, rewards, forces, damages, critical, cases = (each[order] for each in columns)
     return Rollouts(
-        tuple(patients),
-        met,
-        actions,
-        rewards,
-        forces,
-        damages,
-        critical,
-        cases,
-        success,
-        failure,
+        tuple(patients), *(column[order] for column in columns), success=success, failure=failure
     )

@@ -8,10 +8,10 @@ The patient's stiffness is not among them: it shows only in force against depth.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from fdrl_ros.errors import StateError
 from fdrl_ros.surgery.scalar_or_array import excess, Number, Point
+from fdrl_ros.surgery.tasks.outcome import Rules
 from fdrl_ros.surgery.tasks.procedures import PROCEDURE_NAMES as PROCEDURE_NAMES
 import numpy as np
 from numpy.typing import NDArray
@@ -82,25 +82,9 @@ TICK_INFO = {
 """What Gymnasium's `info` has that the state leaves out."""
 
 
-class Limits(Protocol):
-    """The numbers of a procedure that states tell of; Rules have them."""
-
-    target_force: Number
-    error_scale: Number
-    force_limit: Number
-    horizon: Number
-
-
-class Progress(Protocol):
-    """What has become of a procedure; a Scene has it."""
-
-    done: Number
-    grasped: Number
-
-
 def operation_values(
-    limits: Limits,
-    progress: Progress,
+    rules: Rules,
+    progress: tuple[Number, Number],
     ticks: Number,
     tip: tuple[Point, Point, Number, Number],
     sensed: tuple[Number, Number, Number],
@@ -109,6 +93,7 @@ def operation_values(
     """
     Return the numbers of OPERATION_FIELDS that follow the procedures', in their units.
 
+    :param progress: fraction of the procedure that is done, and whether the object is grasped.
     :param ticks: since the start.
     :param tip: its set-point, the planned waypoint, and its height, m; and the height at which
         contact was first felt, m, not a number before.
@@ -118,6 +103,7 @@ def operation_values(
     """
     target, waypoint, height, touched = tip
     force, rate, felt = sensed
+    done, grasped = progress
     return (
         target[0] - waypoint[0],
         target[1] - waypoint[1],
@@ -127,13 +113,13 @@ def operation_values(
         felt * 1.0,
         force,
         # Adding nothing turns the -0 of an infinite scale into 0.
-        (limits.target_force - force) / limits.error_scale + 0.0,
-        limits.force_limit,
+        (rules.target_force - force) / rules.error_scale + 0.0,
+        rules.force_limit,
         rate,
-        1.0 - ticks / limits.horizon,
-        progress.done,
+        1.0 - ticks / rules.horizon,
+        done,
         *jaw,
-        progress.grasped * 1.0,
+        grasped * 1.0,
     )
 
 

@@ -13,8 +13,7 @@ from fdrl_ros.errors import SettingError, StateError
 from fdrl_ros.surgery.closed_error import closed_error
 from fdrl_ros.surgery.gym.actions import ACTION_COUNT, action_numbered, SUBSTEPS
 from fdrl_ros.surgery.gym.operation import Operation
-from fdrl_ros.surgery.gym.registration import ENV_ID, env_id
-from fdrl_ros.surgery.gym.state import STATE_BOUND, STATE_SIZE
+from fdrl_ros.surgery.gym.state import PROCEDURE_NAMES, STATE_BOUND, STATE_SIZE
 from fdrl_ros.surgery.patient.admissions import Admissions
 from fdrl_ros.surgery.patient.cohort import PatientSource
 from fdrl_ros.surgery.patient.patient import Patient
@@ -26,7 +25,12 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from fdrl_ros.surgery.render.stage import Stage
 
-__all__ = ['ENV_ID', 'SurgeryEnv', 'env_id']
+ENV_ID = 'fdrl_ros/Surgery-v0'
+
+
+def env_id(procedure: str) -> str:
+    """Return the name that Gymnasium knows a procedure by, as `fdrl_ros/PegTransfer-v0`."""
+    return f'fdrl_ros/{procedure.title().replace("_", "")}-v0'
 
 
 class SurgeryEnv(gymnasium.Env[NDArray[np.float32], np.int64]):
@@ -35,8 +39,8 @@ class SurgeryEnv(gymnasium.Env[NDArray[np.float32], np.int64]):
 
     The state is described in :mod:`fdrl_ros.surgery.gym.state`, the actions in
     :mod:`fdrl_ros.surgery.gym.actions`, the procedures in :mod:`fdrl_ros.surgery.tasks`. Success
-        and the
-    failures by force, breach, depth, drop and vitals terminate; the end of the time truncates.
+    and the failures by force, breach, depth, drop and vitals terminate; the end of the time
+    truncates.
 
     :param cohort: where patients come from; public ones unless given.
     :param settings: of the world.
@@ -164,3 +168,14 @@ class SurgeryEnv(gymnasium.Env[NDArray[np.float32], np.int64]):
     def _check_open(self) -> None:
         if self._closed:
             raise closed_error('env')
+
+
+for _procedure in ('', *PROCEDURE_NAMES):
+    _id = env_id(_procedure) if _procedure else ENV_ID
+    if _id not in gymnasium.registry:
+        gymnasium.register(
+            _id,
+            entry_point='fdrl_ros.surgery.gym.surgery_env:SurgeryEnv',
+            vector_entry_point='fdrl_ros.surgery.gym.vector_env:VectorSurgeryEnv',
+            kwargs={'procedures': _procedure} if _procedure else {},
+        )

@@ -314,7 +314,7 @@ class VectorOperation(PerPatient):
         force, felt = self._sense(tip[2])
         values = operation_values(
             rules,
-            self.tasks,
+            (done, self.tasks.grasped),
             self.ticks,
             (target, waypoint, tip[2], self.touched),
             (force, (force - self._tick_force) / TICK, felt),
