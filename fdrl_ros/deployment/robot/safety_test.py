@@ -20,7 +20,7 @@ from fdrl_ros.runtime.random_streams import Stream
 from fdrl_ros.selector.candidates.safety_limits import FrozenSet, SafetyReport, shares_on
 from fdrl_ros.selector.value.monte_carlo_reference import acting
 from fdrl_ros.surgery.gym.actions import ACTION_COUNT, ACTIONS, STAY
-from fdrl_ros.surgery.gym.rollout import roll_out
+from fdrl_ros.surgery.gym.episode import roll_out
 from fdrl_ros.surgery.gym.vector_operation import VectorOperation
 from fdrl_ros.surgery.patient.patient import Patient
 from fdrl_ros.surgery.tasks.expert import vector_expert_costs

@@ -34,7 +34,7 @@ from fdrl_ros.selector.value.monte_carlo_reference import (
     meet,
 )
 from fdrl_ros.surgery.gym.actions import ACTION_COUNT
-from fdrl_ros.surgery.gym.rollout import Chooser, roll_out, Rollouts
+from fdrl_ros.surgery.gym.episode import Chooser, roll_out, Rollouts
 from fdrl_ros.surgery.patient.patient import Patient
 from fdrl_ros.surgery.patient.redraw import redraw
 import numpy as np

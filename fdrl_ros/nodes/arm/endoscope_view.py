@@ -11,8 +11,7 @@ from fdrl_ros.nodes.common import qos
 from fdrl_ros.nodes.common.managed_node import ManagedNode
 from fdrl_ros.surgery.gym.operation import Operation
 from fdrl_ros.surgery.render.camera import Camera, FRAME_ID, Intrinsics
-from fdrl_ros.surgery.render.endoscope import Frame
-from fdrl_ros.surgery.render.endoscope_process import EndoscopeProcess
+from fdrl_ros.surgery.render.endoscope import EndoscopeProcess, Frame
 from fdrl_ros.surgery.render.view import view_of
 import numpy as np
 from sensor_msgs.msg import CameraInfo, Image

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from fdrl_ros.policy import Policy
 from fdrl_ros.selector import returns_to_go
 from fdrl_ros.surgery.gym.actions import ACTION_COUNT, STAY
-from fdrl_ros.surgery.gym.rollout import Chooser, roll_out
+from fdrl_ros.surgery.gym.episode import Chooser, roll_out
 from fdrl_ros.surgery.patient.patient import Patient
 from fdrl_ros.surgery.settings import WorldSettings
 import numpy as np

@@ -12,10 +12,9 @@ import math
 from typing import Any
 
 from fdrl_ros.errors import StateError
-from fdrl_ros.surgery.arm.jaw import Jaw, JAW_OPEN
 from fdrl_ros.surgery.arm.kinematics import checked_point, straight_joints, Vector
 from fdrl_ros.surgery.arm.motion import JointPath
-from fdrl_ros.surgery.arm.placement import Arm, KinematicArm
+from fdrl_ros.surgery.arm.placement import Arm, Jaw, JAW_OPEN, KinematicArm
 from fdrl_ros.surgery.closed_error import closed_error
 from fdrl_ros.surgery.constants import constant
 from fdrl_ros.surgery.gym.actions import Action, MAXIMUM_SPEED, SUBSTEP, TICK

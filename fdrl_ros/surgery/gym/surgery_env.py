@@ -14,8 +14,7 @@ from fdrl_ros.surgery.closed_error import closed_error
 from fdrl_ros.surgery.gym.actions import ACTION_COUNT, action_numbered, SUBSTEPS
 from fdrl_ros.surgery.gym.operation import Operation
 from fdrl_ros.surgery.gym.state import PROCEDURE_NAMES, STATE_BOUND, STATE_SIZE
-from fdrl_ros.surgery.patient.admissions import Admissions
-from fdrl_ros.surgery.patient.cohort import PatientSource
+from fdrl_ros.surgery.patient.cohort import Admissions, PatientSource
 from fdrl_ros.surgery.patient.patient import Patient
 from fdrl_ros.surgery.settings import checked_world, WorldSettings
 import gymnasium
@@ -46,7 +45,7 @@ class SurgeryEnv(gymnasium.Env[NDArray[np.float32], np.int64]):
     :param settings: of the world.
     :param split: 'train' or 'test' patients.
     :param render_mode: 'rgb_array' or none.
-    :param procedures: as :class:`fdrl_ros.surgery.patient.admissions.Admissions` takes them.
+    :param procedures: as :class:`fdrl_ros.surgery.patient.cohort.Admissions` takes them.
     :param heterogeneity: how far public patients differ, H in [0, 1]; 0 unless given.
     """
 

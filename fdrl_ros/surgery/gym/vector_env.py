@@ -10,8 +10,7 @@ from fdrl_ros.surgery.closed_error import closed_error
 from fdrl_ros.surgery.gym.actions import ACTION_COUNT
 from fdrl_ros.surgery.gym.state import STATE_BOUND, STATE_SIZE
 from fdrl_ros.surgery.gym.vector_operation import VectorOperation
-from fdrl_ros.surgery.patient.admissions import Admissions
-from fdrl_ros.surgery.patient.cohort import PatientSource
+from fdrl_ros.surgery.patient.cohort import Admissions, PatientSource
 from fdrl_ros.surgery.patient.patient import Patient
 from fdrl_ros.surgery.ranges import check_whole
 from fdrl_ros.surgery.scalar_or_array import Array
@@ -39,7 +38,7 @@ class VectorSurgeryEnv(VectorEnv[NDArray[np.float32], NDArray[np.int64], NDArray
     :param cohort: where patients come from; public ones unless given.
     :param settings: of the world; kinematic, which they are unless given.
     :param split: 'train' or 'test' patients.
-    :param procedures: as :class:`fdrl_ros.surgery.patient.admissions.Admissions` takes them.
+    :param procedures: as :class:`fdrl_ros.surgery.patient.cohort.Admissions` takes them.
     :param heterogeneity: how far public patients differ, H in [0, 1]; 0 unless given.
     """
 

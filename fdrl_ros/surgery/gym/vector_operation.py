@@ -12,8 +12,8 @@ import copy
 from typing import Any
 
 from fdrl_ros.errors import SettingError, StateError
-from fdrl_ros.surgery.arm.jaw import JAW_OPEN, JAW_SPEED
 from fdrl_ros.surgery.arm.lagging_arms import LaggingArms, MOVES, refuse_unreachable
+from fdrl_ros.surgery.arm.placement import JAW_OPEN, JAW_SPEED
 from fdrl_ros.surgery.closed_error import closed_error
 from fdrl_ros.surgery.gym.actions import ACTION_COUNT, ACTIONS, SUBSTEP, TICK
 from fdrl_ros.surgery.gym.operation import FORCE_LEVELS, Operation

@@ -3,9 +3,8 @@
 """What is to be done in each procedure: a task knows its way, its end and its remaining cost."""
 
 from fdrl_ros.surgery.patient.patient import Patient
-from fdrl_ros.surgery.tasks.hover import Hover
+from fdrl_ros.surgery.tasks.hold import Hover, Press
 from fdrl_ros.surgery.tasks.incision import Incision
-from fdrl_ros.surgery.tasks.press import Press
 from fdrl_ros.surgery.tasks.task import Task
 from fdrl_ros.surgery.tasks.transfer import Transfer
 from fdrl_ros.surgery.tissue.contact import Tissue

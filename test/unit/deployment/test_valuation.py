@@ -17,8 +17,7 @@ from fdrl_ros.policy import Policy
 from fdrl_ros.selector import fit_value, returns_to_go
 from fdrl_ros.selector.value.monte_carlo_reference import acting
 from fdrl_ros.surgery.gym.actions import ACTION_COUNT, STAY
-from fdrl_ros.surgery.gym.episode import run_episode
-from fdrl_ros.surgery.gym.rollout import roll_out
+from fdrl_ros.surgery.gym.episode import roll_out, run_episode
 from fdrl_ros.surgery.gym.surgery_env import SurgeryEnv
 from fdrl_ros.surgery.patient.cohort import mixture
 from fdrl_ros.surgery.settings import WorldSettings

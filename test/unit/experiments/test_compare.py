@@ -24,7 +24,7 @@ from fdrl_ros.experiments.studies.selector.summary import summarise
 from fdrl_ros.experiments.studies.selector.value_models import value_models
 from fdrl_ros.policy import Policy
 from fdrl_ros.selector.value.monte_carlo_reference import acting
-from fdrl_ros.surgery.gym.rollout import roll_out
+from fdrl_ros.surgery.gym.episode import roll_out
 from fdrl_ros.surgery.gym.vector_operation import VectorOperation
 from fdrl_ros.surgery.patient.cohort import mixture
 from fdrl_ros.surgery.settings import WorldSettings

@@ -105,7 +105,7 @@ run_tasks(compute, tasks, workers=2, report=print, stopped=lambda: False)
 """,
     'endoscope': """
 import pathlib, signal
-from fdrl_ros.surgery.render.endoscope_process import EndoscopeProcess
+from fdrl_ros.surgery.render.endoscope import EndoscopeProcess
 drawing = EndoscopeProcess()
 pathlib.Path({gate!r}).write_text(str(drawing.process.pid))
 signal.pause()

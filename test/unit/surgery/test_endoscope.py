@@ -23,8 +23,14 @@ from fdrl_ros.surgery.arm.kinematics import (
 from fdrl_ros.surgery.gym.operation import Operation
 from fdrl_ros.surgery.patient.cohort import public_cohort
 from fdrl_ros.surgery.render.camera import Camera, FRAME_ID
-from fdrl_ros.surgery.render.endoscope import BACKGROUND, Endoscope, JAW, SHAFT, WRIST
-from fdrl_ros.surgery.render.endoscope_process import EndoscopeProcess
+from fdrl_ros.surgery.render.endoscope import (
+    BACKGROUND,
+    Endoscope,
+    EndoscopeProcess,
+    JAW,
+    SHAFT,
+    WRIST,
+)
 from fdrl_ros.surgery.render.organ import AXES, cast, Dent, LEVEL
 from fdrl_ros.surgery.render.picture import CLOSE_EYE, CLOSE_LOOK, picture
 from fdrl_ros.surgery.render.scene_objects import arc, tube, turn_from_z

@@ -40,8 +40,7 @@ from fdrl_ros.selector import HOLD, Selection
 from fdrl_ros.selector.value.model import FORMAT
 from fdrl_ros.selector.value.monte_carlo_reference import acting
 from fdrl_ros.surgery.gym.actions import TICK
-from fdrl_ros.surgery.gym.episode import Episode
-from fdrl_ros.surgery.gym.rollout import roll_out, Rollouts
+from fdrl_ros.surgery.gym.episode import Episode, roll_out, Rollouts
 from fdrl_ros.surgery.gym.state import PROCEDURE_NAMES
 from fdrl_ros.surgery.gym.surgery_env import SurgeryEnv
 from fdrl_ros.surgery.patient.patient import Patient
