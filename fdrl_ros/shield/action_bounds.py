@@ -11,11 +11,10 @@ from fdrl_ros.shield.excursion import MOVES
 from fdrl_ros.shield.prediction import compiled_prediction, ContactBounds, ContactState, Prediction
 from fdrl_ros.shield.retreat import retreat, Vector
 from fdrl_ros.shield.settings import ShieldSettings
-from fdrl_ros.shield.workspace import AWAY, RIDING
 from fdrl_ros.surgery.constants import constant
 from fdrl_ros.surgery.gym.actions import ACTIONS, COARSE_STEP, MAXIMUM_SPEED, TICK
 from fdrl_ros.surgery.tasks.outcome import ABOVE, HARD_STOP, LATERAL
-from fdrl_ros.surgery.tasks.procedures import procedure_named
+from fdrl_ros.surgery.tasks.procedures import procedure_named, TRAITS
 
 _MOVE = [MOVES.index(each.displacement[2]) for each in ACTIONS]
 """Place in MOVES of each action."""
@@ -144,8 +143,7 @@ class ActionBounds:
         self.estimator = ContactEstimator(predictions, procedure)
         self._warn = chosen.warn_force
         self._rings = procedure == 'peg_transfer'
-        self._rides = procedure in RIDING
-        self._away = AWAY[procedure]
+        self._rides, self._away = TRAITS[procedure].rides, TRAITS[procedure].aside
         furthest, still = MAXIMUM_SPEED * settings.slowest, not any(self._away)
         self._sides = (LateralReach(furthest, still), LateralReach(furthest, still))
         self._held = False

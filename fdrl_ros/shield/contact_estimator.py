@@ -13,9 +13,9 @@ from typing import NamedTuple, Self
 
 from fdrl_ros.shield.excursion import LEVELS
 from fdrl_ros.shield.prediction import ContactBounds, ContactState, Prediction
-from fdrl_ros.shield.workspace import HEIGHTS, RIDING
 from fdrl_ros.surgery.gym.actions import COARSE_STEP, FINE_STEP, MAXIMUM_SPEED, TICK
 from fdrl_ros.surgery.scalar_or_array import choose, maths_of, Number
+from fdrl_ros.surgery.tasks.procedures import TRAITS
 from fdrl_ros.surgery.tissue.contact import TOUCH_FORCE
 import numpy as np
 
@@ -62,8 +62,7 @@ class ContactEstimator:
         self._off = self._bounds.arm_error + self._bounds.position_error
         self._reach = [MAXIMUM_SPEED * lag + self._off for lag in lags]
         self._reaches = np.array(self._reach)
-        self._before, self._after = HEIGHTS[procedure]
-        self._rides = procedure in RIDING
+        self._heights, self._rides = TRAITS[procedure].heights, TRAITS[procedure].rides
         self._last: ContactReading | None = None
         self._due = like
         self._moved = like
@@ -162,7 +161,7 @@ class ContactEstimator:
 
     def height_of(self, grasped: Number) -> Number:
         """Return how far the planned waypoint is above the planned surface, m."""
-        return choose(grasped > 0.0, self._after, self._before)
+        return choose(grasped > 0.0, self._heights[1], self._heights[0])
 
     def record_move(self, down: Number) -> None:
         """

@@ -35,12 +35,11 @@ from fdrl_ros.shield.excursion import (
 from fdrl_ros.shield.prediction import ContactBounds, ContactState, Prediction
 from fdrl_ros.shield.retreat import RISE
 from fdrl_ros.shield.settings import ShieldSettings
-from fdrl_ros.shield.workspace import RIDING
 from fdrl_ros.shield.worst_cases import corner_histories, Histories, random_histories
 from fdrl_ros.surgery.gym.actions import COARSE_STEP, MAXIMUM_SPEED, SUBSTEP, SUBSTEPS, TICK
 from fdrl_ros.surgery.scalar_or_array import Array, Rows
 from fdrl_ros.surgery.tasks.outcome import HARD_STOP
-from fdrl_ros.surgery.tasks.procedures import procedure_named
+from fdrl_ros.surgery.tasks.procedures import procedure_named, TRAITS
 from fdrl_ros.surgery.tissue.contact import contact_force, contact_stiffness
 import numpy as np
 
@@ -338,7 +337,7 @@ def check_forces(
     contest = Contest(settings, procedure, wide)
     truth = contest.truth
     # The plan is as far below the tissue as it can be: so nothing but its swing is in reserve.
-    low = truth.registration - (0.0 if procedure in RIDING else 0.5 * truth.swing)
+    low = truth.registration - (0.0 if TRAITS[procedure].rides else 0.5 * truth.swing)
     shares = [side * np.array(each)[:, None] for each in _OFF for side in (1.0, -1.0)]
     both = [(off, off) for off in shares] + [(off, -off) for off in shares]
     corners = contest.corners((TICK, TICK), sample), both

@@ -9,15 +9,6 @@ from fdrl_ros.surgery.tasks.outcome import ABOVE, LATERAL
 from fdrl_ros.surgery.tasks.procedures import TRAITS
 import numpy as np
 
-HEIGHTS = {name: traits.heights for name, traits in TRAITS.items()}
-"""Height of the planned waypoint above the planned surface, before and after the grasp, m."""
-
-AWAY = {name: traits.aside for name, traits in TRAITS.items()}
-"""How far aside of the goal the waypoint can be, before and after the grasp, m."""
-
-RIDING = tuple(name for name, traits in TRAITS.items() if traits.rides)
-"""Procedures whose waypoint rises and falls with the surface."""
-
 _SWING = 0.5 * ShieldSettings().swing
 _DEEPEST = constant('patient.thickness_high')
 _X, _Y, _Z, _LAG, _GRASPED = (
@@ -38,7 +29,8 @@ def has_left(values: np.ndarray, procedure: str) -> bool:
     """
     read = values.item
     grasped = read(_GRASPED) > 0.0
-    away, swing = AWAY[procedure][grasped], _SWING if procedure in RIDING else 0.0
-    height = read(_Z) + read(_LAG) + HEIGHTS[procedure][grasped]
+    traits = TRAITS[procedure]
+    away, swing = traits.aside[grasped], _SWING if traits.rides else 0.0
+    height = read(_Z) + read(_LAG) + traits.heights[grasped]
     aside = max(abs(read(_X)), abs(read(_Y)))
     return aside > LATERAL + away or not -_DEEPEST - swing <= height <= ABOVE + swing

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A breach of the workspace as states tell it, beside the world's own."""
 
-from fdrl_ros.shield.workspace import AWAY, has_left
+from fdrl_ros.shield.workspace import has_left
 from fdrl_ros.surgery.constants import constant
 from fdrl_ros.surgery.gym.actions import ACTIONS
 from fdrl_ros.surgery.gym.episode import run_episode
@@ -11,6 +11,7 @@ from fdrl_ros.surgery.gym.surgery_env import SurgeryEnv
 from fdrl_ros.surgery.patient.cohort import mixture
 from fdrl_ros.surgery.settings import WorldSettings
 from fdrl_ros.surgery.tasks.outcome import ABOVE, LATERAL
+from fdrl_ros.surgery.tasks.procedures import TRAITS
 import numpy as np
 import pytest
 
@@ -38,13 +39,15 @@ def test_who_always_goes_one_way_is_told_to_have_left_when_it_has(env, name, act
     states = np.array([unscale(each) for each in episode.states])
     axis = int(np.flatnonzero(WAYS[action])[0])
     beyond = np.abs(states[-1, INDEX['goal_error_x'] + axis]) - (LATERAL, LATERAL, ABOVE)[axis]
-    sure = max(AWAY[name]) if axis < 2 else 0.011  # heights of waypoints, and the riding one
+    sure = (
+        max(TRAITS[name].aside) if axis < 2 else 0.011
+    )  # heights of waypoints, and the riding one
     assert told[-1] or beyond < sure + 0.004
 
 
 @pytest.mark.parametrize('name', PROCEDURE_NAMES)
 def test_bounds_are_those_of_the_world(name):
-    away = AWAY[name][0]
+    away = TRAITS[name].aside[0]
     for key, least in (
         ('goal_error_x', LATERAL + away),
         ('goal_error_y', LATERAL + away),
