@@ -38,10 +38,8 @@ class Trace(Protocol):
         """Q(s, a) minus its target of each row, (rows,)."""
         ...
 
-    def clipped_sum(
-        self, units: int, transitions: int, clip_norm: float | None
-    ) -> NDArray[np.float64]:
-        """Clip each unit's gradient to C, unless it is None, and sum: (trained weights,)."""
+    def clipped_sum(self, units: int, transitions: int, clip_norm: float) -> NDArray[np.float64]:
+        """Clip each unit's gradient to C and sum: (trained weights,)."""
         ...
 
     def summed(self) -> NDArray[np.float64]:
@@ -179,31 +177,44 @@ class _NumpyTrace:
     layers: list[Slopes]
     errors: Array
 
-    def clipped_sum(
-        self, units: int, transitions: int, clip_norm: float | None
-    ) -> NDArray[np.float64]:
+    def clipped_sum(self, units: int, transitions: int, clip_norm: float) -> NDArray[np.float64]:
         """
         Clip each unit's gradient and sum.
 
-        The norm is that of the formed gradient: a norm from products of rows loses digits where
-        rows cancel, and lets a large gradient through.
+        The norm of one row's gradient follows from its factors (Goodfellow 2015). Several rows'
+        gradient is formed: a norm from products of rows loses digits where rows cancel, and lets
+        a large gradient through.
         """
         formed = []
-        for layer in self.layers:
-            inputs, outputs = (each.reshape(units, transitions, -1) for each in layer)
-            formed.append((outputs.swapaxes(1, 2) @ inputs, outputs.sum(axis=1)))
-        factors = np.ones(units)
-        if clip_norm is not None:
-            squares = sum(np.square(x).reshape(units, -1).sum(axis=1) for y in formed for x in y)
-            factors = clip_factors(np.sqrt(squares), clip_norm)
+        if transitions == 1:
+            squares = sum(
+                _square(outputs) * (_square(inputs) + 1) for inputs, outputs in self.layers
+            )
+        else:
+            for layer in self.layers:
+                inputs, outputs = (each.reshape(units, transitions, -1) for each in layer)
+                formed.append((outputs.swapaxes(1, 2) @ inputs, outputs.sum(axis=1)))
+            squares = sum(_square(each.reshape(units, -1)) for layer in formed for each in layer)
+        factors = clip_factors(np.sqrt(squares), clip_norm)
         kept = factors > 0.0
+        if transitions == 1:
+            scaled = [Slopes(x[kept], y[kept] * factors[kept, None]) for x, y in self.layers]
+            return _NumpyTrace(scaled, self.errors).summed()
         return flat_gradient(
             tuple(np.tensordot(factors[kept], each[kept], 1) for each in layer) for layer in formed
         )
 
     def summed(self) -> NDArray[np.float64]:
         """Return the sum of all rows' gradients, unclipped."""
-        return self.clipped_sum(1, len(self.errors), None)
+        layers = ((inputs, outputs.astype(np.float64)) for inputs, outputs in self.layers)
+        return flat_gradient(
+            (outputs.T @ inputs, outputs.sum(axis=0)) for inputs, outputs in layers
+        )
+
+
+def _square(vectors: NDArray) -> NDArray:
+    """Return the squared L2 norm of each row."""
+    return np.einsum('ui,ui->u', vectors, vectors)
 
 
 def at_actions(values: NDArray, actions: NDArray[np.int64]) -> NDArray:

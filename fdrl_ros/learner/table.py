@@ -67,25 +67,23 @@ class TableTrace:
     layers: list[Slopes]
     errors: Array
 
-    def clipped_sum(
-        self, units: int, transitions: int, clip_norm: float | None
-    ) -> NDArray[np.float64]:
+    def clipped_sum(self, units: int, transitions: int, clip_norm: float) -> NDArray[np.float64]:
         """Clip each unit's gradient and sum."""
+        factors = np.repeat(clip_factors(self._norms(units, transitions), clip_norm), transitions)
+        self.layers[0].outputs[factors == 0.0] = 0.0
+        return self._sum(factors[:, None])
+
+    def summed(self) -> NDArray[np.float64]:
+        """Return the sum of all rows' gradients, unclipped."""
+        return self._sum(1.0)
+
+    def _sum(self, factors: NDArray[np.float64] | float) -> NDArray[np.float64]:
         states, heads = self.layers[0]
-        if clip_norm is not None:
-            factors = clip_factors(self._norms(units, transitions), clip_norm)
-            factors = np.repeat(factors, transitions)
-            heads[factors == 0.0] = 0.0
-            heads = heads * factors[:, None]
-        count, width = len(self.scales), heads.shape[1]
+        heads, count, width = heads * factors, len(self.scales), heads.shape[1]
         places = states[:, None] * width + np.arange(width)
         lines = np.bincount(places.reshape(-1), heads.reshape(-1), count * width)
         matrix = (lines.reshape(count, width) * self.scales[:, None]).T
         return flat_gradient([(matrix, heads.sum(axis=0))])
-
-    def summed(self) -> NDArray[np.float64]:
-        """Return the sum of all rows' gradients, unclipped."""
-        return self.clipped_sum(len(self.errors), 1, None)
 
     def _norms(self, units: int, transitions: int) -> NDArray[np.float64]:
         """Return an upper bound of the norm of each unit's gradient, (units,)."""

@@ -222,6 +222,8 @@ def _converted(name: str, value: object, kind: type[np.generic]) -> np.ndarray:
     """Convert a value to a data type if nothing is lost."""
     try:
         array = np.asarray(value)
+        if array.dtype == kind:
+            return array
         made = array.astype(kind, copy=False)
         if kind is np.str_:
             lossless = all(isinstance(each, str) for each in array.reshape(-1).tolist())
