@@ -2,8 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """An observer of the whole system: calls no service, publishes nothing, hands on plain values."""
 
-from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, fields
 from queue import Empty, Full, Queue
 import threading
@@ -18,12 +17,11 @@ from fdrl_ros.federation.protocol.channel import MessageVerifier
 from fdrl_ros.federation.protocol.party import worth_logging
 import fdrl_ros.msg as ros
 from fdrl_ros.nodes.common import qos
+from fdrl_ros.nodes.common.service_call import node_in
 from fdrl_ros.nodes.parties.conversion import from_ros
 from fdrl_ros.nodes.parties.topics import WIRES, WITH_WEIGHTS
 from fdrl_ros.nodes.parties.weights_topic import PolicyReader
 from fdrl_ros.runtime.closing import Closing
-import rclpy
-from rclpy.context import Context
 from rclpy.experimental import EventsExecutor
 from rclpy.node import Node
 from rclpy.qos import QoSProfile
@@ -126,7 +124,7 @@ class Watch(Closing):
         self._refused = 0
         self._events: Queue[Event] = Queue(WAITING)
         self._ending = threading.Event()
-        self._closing: list[Callable[[], None]] = []
+        self._joined = ExitStack()
         self._size = 4 * n_parameters
         federation = self._join(federation_domain)
         for kind in (protocol.RoundStatus, protocol.GlobalPolicy, protocol.MaskedUpdate):
@@ -170,22 +168,12 @@ class Watch(Closing):
     def close(self) -> None:
         """Leave the domains."""
         self._ending.set()
-        for undo in self._closing:
-            undo()
-        self._closing.clear()
+        self._joined.close()
 
     def _join(self, domain: int) -> Node:
         """Make a node in a domain and a thread that listens for it."""
-        context = Context()
-        rclpy.init(context=context, domain_id=domain)
-        node = rclpy.create_node(
-            'watch',
-            context=context,
-            enable_rosout=False,
-            start_parameter_services=False,
-            use_global_arguments=False,
-        )
-        executor = EventsExecutor(context=context)
+        node = self._joined.enter_context(node_in(domain, 'watch'))
+        executor = EventsExecutor(context=node.context)
         executor.add_node(node)
 
         def listen() -> None:
@@ -193,14 +181,8 @@ class Watch(Closing):
                 executor.spin_once(timeout_sec=0.2)
 
         thread = threading.Thread(target=listen, name=f'watch {domain}', daemon=True)
-
-        def leave() -> None:
-            thread.join(5.0)
-            executor.remove_node(node)
-            node.destroy_node()
-            rclpy.shutdown(context=context)
-
-        self._closing.append(leave)
+        self._joined.callback(executor.remove_node, node)
+        self._joined.callback(thread.join, 5.0)
         node.create_subscription(DiagnosticArray, '/diagnostics', self._felt, qos.EVENT)
         thread.start()
         return node

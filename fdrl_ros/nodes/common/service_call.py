@@ -1,16 +1,39 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""One call of a service, for commands that are no node otherwise."""
+"""Nodes that look into a domain from outside of it, and calls of services there."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from fdrl_ros.errors import OrderError
 import rclpy
 from rclpy.context import Context
 from rclpy.executors import SingleThreadedExecutor
+from rclpy.node import Node
 
 PATIENCE = 10.0
 """Longest wait for the server, and for its answer, second."""
+
+
+@contextmanager
+def node_in(domain: int, name: str, namespace: str | None = None) -> Iterator[Node]:
+    """Make a node in a DDS domain, in a context of its own, that offers nothing by itself."""
+    context = Context()
+    rclpy.init(context=context, domain_id=domain)
+    node = rclpy.create_node(
+        name,
+        namespace=namespace,
+        context=context,
+        enable_rosout=False,
+        start_parameter_services=False,
+        use_global_arguments=False,
+    )
+    try:
+        yield node
+    finally:
+        node.destroy_node()
+        rclpy.shutdown(context=context)
 
 
 def call(kind: type[Any], name: str, request: object, domain: int) -> Any:
@@ -21,12 +44,9 @@ def call(kind: type[Any], name: str, request: object, domain: int) -> Any:
     :returns: its answer, or None if none came in time.
     :raises OrderError: if there is no such service.
     """
-    context = Context()
-    rclpy.init(context=context, domain_id=domain)
-    node = rclpy.create_node('operator', context=context, use_global_arguments=False)
-    executor = SingleThreadedExecutor(context=context)
-    executor.add_node(node)
-    try:
+    with node_in(domain, 'operator') as node:
+        executor = SingleThreadedExecutor(context=node.context)
+        executor.add_node(node)
         client = node.create_client(kind, name)
         if not client.wait_for_service(PATIENCE):
             raise OrderError(
@@ -35,8 +55,5 @@ def call(kind: type[Any], name: str, request: object, domain: int) -> Any:
             )
         future = client.call_async(request)
         executor.spin_until_future_complete(future, PATIENCE)
-        return future.result() if future.done() else None
-    finally:
         executor.remove_node(node)
-        node.destroy_node()
-        rclpy.shutdown(context=context)
+        return future.result() if future.done() else None

@@ -2,15 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """The trainer's foot in the robots' DDS domain: it only publishes, and only released policies."""
 
+from contextlib import ExitStack
 from typing import Any
 
 from fdrl_ros.deployment.bringup import DISCOVERY_SERVER
 from fdrl_ros.federation.protocol.message import GlobalPolicy, HospitalPolicy, Message
 import fdrl_ros.msg as ros
+from fdrl_ros.nodes.common.service_call import node_in
 from fdrl_ros.nodes.parties.weights_topic import PolicyPublishers
 from fdrl_ros.runtime.environment_variables import with_variables
-import rclpy
-from rclpy.context import Context
 
 ELSEWHERE = (DISCOVERY_SERVER, 'ROS_STATIC_PEERS')
 """Variables that lead to the federation's other hosts: the robots are not there."""
@@ -25,18 +25,10 @@ class RobotLink:
 
         :param federation: namespace of the federation's topics, the same in both domains.
         """
-        self._context = Context()
+        self._joined = ExitStack()
         # The middleware reads them now, for whatever domain.
         with with_variables(dict.fromkeys(ELSEWHERE, '')):
-            rclpy.init(context=self._context, domain_id=domain)
-            self._node = rclpy.create_node(
-                name,
-                namespace=namespace,
-                context=self._context,
-                start_parameter_services=False,
-                enable_rosout=False,
-                use_global_arguments=False,
-            )
+            self._node = self._joined.enter_context(node_in(domain, name, namespace))
         self._federation = federation
 
     def open(self, publishers: PolicyPublishers) -> None:
@@ -54,5 +46,4 @@ class RobotLink:
 
     def close(self) -> None:
         """Leave the domain."""
-        self._node.destroy_node()
-        rclpy.shutdown(context=self._context)
+        self._joined.close()
