@@ -32,6 +32,7 @@ from fdrl_ros.privacy.accountant.accountant import Charge, epsilon_pld, epsilon_
 from fdrl_ros.privacy.ledger.chain import Chain, Entry, Owner
 from fdrl_ros.privacy.ledger.file import image
 from fdrl_ros.privacy.ledger.ledger import Ledger
+from fdrl_ros.privacy.ledger.record import read_record
 import numpy as np
 import pytest
 from support.small_run import TINY_PLAN
@@ -89,8 +90,7 @@ def ledger(layout):
 
 def reread(path, **changes):
     """Return the chain of a ledger rebuilt with another owner and other charges."""
-    with Ledger.open(path, ledger_owner(NAME, PLAN)) as ledger:
-        old = ledger._chain
+    old = read_record(path).chain
     charges = changes.pop('charges', {})
     chain = Chain(replace(old.owner, **changes))
     for entry in old.entries:
