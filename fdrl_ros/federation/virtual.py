@@ -7,7 +7,7 @@ Parties, messages, masks and encryption are those of the field. Since one proces
 key, they protect nobody here; what protects the policies is what the learners do (DP-SGD).
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 import hashlib
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
@@ -155,13 +155,8 @@ class VirtualFederation:
         self.identities = {name: Identity.generate(name) for name in (*names, *SERVERS)}
         sizes = dict.fromkeys(SERVERS, 0) | {name: learners[name].n_units for name in names}
         members = tuple(
-            Member(
-                name,
-                'hospital' if name in learners else name,
-                self.identities[name].public,
-                sizes[name],
-            )
-            for name in (*names, *SERVERS)
+            Member(name, name if name in SERVERS else 'hospital', identity.public, sizes[name])
+            for name, identity in self.identities.items()
         )
         agreeing = options.get('threshold') or default_threshold(len(names))
         self.roster = Roster(FEDERATION, agreeing, members, disjoint_patients=True)
@@ -177,15 +172,13 @@ class VirtualFederation:
     @property
     def policy(self) -> GlobalPolicy | None:
         """The newest global policy, as the first hospital that takes part checked it."""
-        return next((each.policy for each in self._hospitals()), None)
+        return next((hospital.policy for hospital in self._hospitals()), None)
 
     @property
     def weights(self) -> np.ndarray:
         """Its weights, shape (n_parameters,), float32; the public start before the first round."""
         policy = self.policy
-        if policy is None:
-            return self.start
-        return decode_weights(policy.weights, self.shape.n_parameters)
+        return decode_weights(policy.weights, self.start.size) if policy else self.start
 
     @property
     def round(self) -> int:
@@ -208,19 +201,16 @@ class VirtualFederation:
         wanted = self.round + rounds
 
         def arrived() -> bool:
-            policies = [each.policy for each in self._hospitals()]
-            return bool(policies) and all(
-                each and each.envelope.round >= wanted for each in policies
-            )
+            policies = [hospital.policy for hospital in self._hospitals()]
+            return bool(policies) and all(each and each.id[0] >= wanted for each in policies)
 
         aggregator = self.parties['aggregator']
         assert isinstance(aggregator, Aggregator)
         self.driver.run(lambda: arrived() or bool(aggregator.exhausted), ticks=TICKS * rounds)
         if not arrived():
-            here = sum(1 for _ in self._hospitals())
             why = (
-                f'round {self.round + 1} does not end: {here} of {len(self.learners)} hospitals '
-                f'take part, {self.roster.quorum} have to'
+                f'round {self.round + 1} does not end: {len(self._hospitals())} of '
+                f'{len(self.learners)} hospitals take part, {self.roster.quorum} have to'
             )
             raise RoundError('aggregator', aggregator.exhausted or why)
         return self.weights
@@ -250,26 +240,14 @@ class VirtualFederation:
         if name == 'aggregator':
             return Aggregator(channel, self._rounds, store)
         if seeds is None:
-            return KeyAuthority(
-                channel,
-                store,
-                self.shape,
-                self.start,
-                self._secret,
-                self._authority_settings,
-            )
-        return Hospital(
-            channel,
-            self.learners[name],
-            self.shape,
-            store,
-            seeds,
-            self._hospital_settings,
-        )
+            terms = self._secret, self._authority_settings
+            return KeyAuthority(channel, store, self.shape, self.start, *terms)
+        learner = self.learners[name]
+        return Hospital(channel, learner, self.shape, store, seeds, self._hospital_settings)
 
-    def _hospitals(self) -> Iterator[Hospital]:
+    def _hospitals(self) -> list[Hospital]:
         parties = (self.parties.get(name) for name in self.learners)
-        return (each for each in parties if isinstance(each, Hospital))
+        return [party for party in parties if isinstance(party, Hospital)]
 
     def _open(self, name: str) -> tuple[Store, RoundSeeds | None]:
         folder = self._directory and self._directory / name

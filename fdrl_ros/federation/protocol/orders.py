@@ -119,8 +119,7 @@ def _refused(operator: str, store: Store) -> list[int]:
 
 def _refuse(operator: str, counter: int, channel: Channel, store: Store) -> None:
     """Know an order of the future again when its time has come."""
-    before = _refused(operator, store)
-    begin = (channel.clock() - ORDER_AGE) * _MICRO
+    before, begin = _refused(operator, store), (channel.clock() - ORDER_AGE) * _MICRO
     after = sorted({counter, *(each for each in before if each >= begin)})[:REFUSED_KEPT]
     if counter in after and counter not in before:
         store.put(f'refused {operator}', json.dumps(after).encode())
