@@ -4,7 +4,7 @@
 Parties that are killed and started again: the end is the same, and nothing is reused.
 
 They die after an event, after a message, and before, after and within durable writes. Here are
-some 25 of the thousand points of a run of two rounds, and 30 kills in one of four rounds;
+some 20 of the thousand points of a run of two rounds, and 30 kills in one of four rounds;
 `test/nightly/test_restarts_in_full.py` has all of them, and 200 kills in twenty rounds.
 """
 
@@ -23,7 +23,7 @@ from support.restarts import (
     RestartBench,
 )
 
-EVERY = 36
+EVERY = 48
 
 
 @pytest.fixture(autouse=True)
