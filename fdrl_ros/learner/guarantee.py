@@ -16,7 +16,7 @@ from fdrl_ros.errors import PrivacyError
 from fdrl_ros.learner.settings import LearnerSettings, PrivacySettings
 from fdrl_ros.privacy.accountant.accountant import Charge, check_delta, epsilon_pld, epsilon_rdp
 from fdrl_ros.privacy.accountant.calibration import noise_multiplier_for
-from fdrl_ros.privacy.accountant.group import records_of_a_transition
+from fdrl_ros.privacy.accountant.one_step import records_of_a_transition
 from fdrl_ros.privacy.mechanism import charge_for, refuse_unbounded
 
 

@@ -206,8 +206,7 @@ class BfvScheme(Parameters):
             raise CryptoError(f'sums out of range: {MISFIT}')
         values = row[:, None] // self.radix ** np.arange(self.values_per_slot) % self.radix
         flat = values.reshape(-1)
-        if flat[length:].any():
-            raise CryptoError(f'padding is not zero: {MISFIT}')
+        CryptoError.unless(not flat[length:].any(), f'padding is not zero: {MISFIT}')
         if flat.max() > count * self.levels:
             raise CryptoError(f'sums out of range of {count} members: {MISFIT}')
         return flat[:length]

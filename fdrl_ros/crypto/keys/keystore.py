@@ -81,8 +81,7 @@ def load_identity(path: Path, name: str, *, passphrase: Passphrase | None = None
     :raises KeyFileError: as :func:`read_secret`, or if it is damaged or another party's.
     """
     key, about = unseal(read_secret(path), f'identity of {name}', passphrase, path)
-    if len(key) != _KEY_BYTES:
-        raise KeyFileError(f'{path} is damaged: a key of {len(key)} bytes')
+    KeyFileError.unless(len(key) == _KEY_BYTES, f'{path} is damaged: a key of {len(key)} bytes')
     identity = Identity(name, Ed25519PrivateKey.from_private_bytes(key))
     if identity.public.hex() != about.get('public'):
         raise KeyFileError(f'{path} is damaged: its label names another public key')

@@ -22,8 +22,8 @@ from typing import NamedTuple, Self
 
 from fdrl_ros.errors import PrivacyError
 from fdrl_ros.privacy.accountant import loss_distribution, renyi
-from fdrl_ros.privacy.accountant.group import inclusions, LARGEST_GROUP
 from fdrl_ros.privacy.accountant.loss_distribution import Step
+from fdrl_ros.privacy.accountant.one_step import inclusions, LARGEST_GROUP
 import numpy as np
 from numpy.typing import NDArray
 

@@ -12,7 +12,7 @@ added the power is 1 - alpha. The larger of both is taken.
 from functools import lru_cache
 import math
 
-from fdrl_ros.privacy.accountant.group import inclusions
+from fdrl_ros.privacy.accountant.one_step import inclusions
 import numpy as np
 from numpy.typing import NDArray
 
@@ -36,7 +36,7 @@ def renyi_curve(
     (alpha - 1) d/d(alpha) log(A) - log(A), at most log(1 / delta) at the best order, only grows.
 
     Exact for one record. For a group the divergence holds on condition that no more records join
-    than :func:`fdrl_ros.privacy.accountant.group.inclusions` lists; the caller subtracts the
+    than :func:`fdrl_ros.privacy.accountant.one_step.inclusions` lists; the caller subtracts the
     remaining chance from delta.
 
     :param noise_multiplier: sigma, at least 1 / 400 of the most records that join.

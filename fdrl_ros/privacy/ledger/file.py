@@ -95,12 +95,10 @@ def read_owner(connection: sqlite3.Connection, path: Path) -> Owner:
     rows = connection.execute(
         'SELECT hospital, unit, delta, budget, model, birth, digest FROM owner'
     ).fetchall()
-    if len(rows) != 1:
-        raise LedgerCorruptError(f'ledger {path} has {len(rows)} owners: expected 1')
+    LedgerCorruptError.unless(len(rows) == 1, f'ledger {path} has {len(rows)} owners: expected 1')
     *fields, digest = rows[0]
     found = Owner(*fields)
-    if digest != found.digest:
-        raise LedgerCorruptError(f'ledger {path}: its owner was changed')
+    LedgerCorruptError.unless(digest == found.digest, f'ledger {path}: its owner was changed')
     return found
 
 
@@ -155,8 +153,7 @@ def check_form(connection: sqlite3.Connection, path: Path) -> None:
     if _tables(connection) != _expected_tables():
         raise LedgerCorruptError(f'ledger {path} has other tables than a ledger')
     problem = connection.execute('PRAGMA integrity_check(1)').fetchone()[0]
-    if problem != 'ok':
-        raise LedgerCorruptError(f'ledger {path} is damaged: {problem}')
+    LedgerCorruptError.unless(problem == 'ok', f'ledger {path} is damaged: {problem}')
 
 
 @cache

@@ -272,6 +272,5 @@ def _whole(name: str, value: int) -> int:
         whole = operator.index(value)
     except TypeError as error:
         raise PrivacyError(f'{name} = {value!r}: expected a whole number') from error
-    if not 0 <= whole < 2**63:
-        raise PrivacyError(f'{name} = {whole}: expected 0 or above')
+    PrivacyError.unless(0 <= whole < 2**63, f'{name} = {whole}: expected 0 or above')
     return whole

@@ -78,15 +78,13 @@ def _all(path: Path) -> tuple[bytes, bytes, bytes]:
     During a write the journal exists, or all changes are in the log. So if two reads are equal, no
     write happened in between, or SQLite undoes or repeats it.
     """
-    if not path.is_file():
-        raise LedgerError(f'ledger {path} is missing or not a plain file')
+    LedgerError.unless(path.is_file(), f'ledger {path} is missing or not a plain file')
     before: tuple[bytes, bytes, bytes] | None = None
     for _ in range(_TRIES):
         journal, log = (_content(path.with_name(path.name + each)) for each in (_JOURNAL, _LOG))
         now = _content(path), journal, log
         if now == before:
-            if not now[0]:
-                raise LedgerCorruptError(f'ledger {path} is empty: it was cut')
+            LedgerCorruptError.unless(now[0], f'ledger {path} is empty: it was cut')
             return now
         before = now
     raise LedgerLockedError(f'ledger {path} is being written all the time')

@@ -7,8 +7,7 @@ import math
 from fdrl_ros.errors import PrivacyError
 from fdrl_ros.privacy.accountant import renyi
 from fdrl_ros.privacy.accountant.accountant import Charge, epsilon_pld, epsilon_rdp
-from fdrl_ros.privacy.accountant.group import inclusions, records_of_a_transition
-from fdrl_ros.privacy.accountant.one_step import one_step
+from fdrl_ros.privacy.accountant.one_step import inclusions, one_step, records_of_a_transition
 from fdrl_ros.privacy.mechanism import charge_for, refuse_unbounded, SAMPLING
 from hypothesis import given, settings, strategies
 import numpy as np

@@ -5,14 +5,13 @@
 import math
 
 from fdrl_ros.privacy.accountant.accountant import Account, Charge
-from fdrl_ros.privacy.accountant.group import inclusions
 from fdrl_ros.privacy.accountant.loss_distribution import (
     Composition,
     gaussian_epsilon,
     saddle_points,
     Solution,
 )
-from fdrl_ros.privacy.accountant.one_step import one_step
+from fdrl_ros.privacy.accountant.one_step import inclusions, one_step
 import pytest
 
 DELTA = 1e-3
