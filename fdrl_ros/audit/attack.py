@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 import math
 
-from fdrl_ros.audit.audited_trainer import Release
 from fdrl_ros.audit.bound import epsilon_lower_bound
 from fdrl_ros.audit.canary import Canaries
 from fdrl_ros.errors import PrivacyError
@@ -60,6 +59,22 @@ class Proof:
     correct: int
     failure: float
     epsilon: float
+
+
+@dataclass(frozen=True, eq=False)
+class Release:
+    """
+    One step, with what the world sees of it and what only a test sees.
+
+    ``gradient``: the noised mean gradient, released, (trained weights,). ``clipped``: the sum
+    before noise, and ``known``: the part of it that others than canaries added, same shape.
+    ``units``: who joined, (joined,).
+    """
+
+    gradient: NDArray[np.float64]
+    clipped: NDArray[np.float64]
+    known: NDArray[np.float64]
+    units: NDArray[np.int64]
 
 
 class Adversary:

@@ -12,8 +12,7 @@ from fdrl_ros.runtime.progress import never, silent
 from fdrl_ros.worlds.icu_sepsis.assets import icu_sepsis
 from fdrl_ros.worlds.icu_sepsis.episodes import clinician_records
 from fdrl_ros.worlds.icu_sepsis.study import learning
-from fdrl_ros.worlds.icu_sepsis.study.learning import learn
-from fdrl_ros.worlds.icu_sepsis.study.public_start import planned
+from fdrl_ros.worlds.icu_sepsis.study.learning import learn, planned
 from fdrl_ros.worlds.icu_sepsis.study.settings import Arm, SepsisSettings, Start
 from fdrl_ros.worlds.icu_sepsis.values import survival
 import numpy as np

@@ -13,9 +13,15 @@ from fdrl_ros.cli.progress_bars import ProgressBars
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.policy_file import load_policy
 from fdrl_ros.errors import PolicyError, SettingError, StoreError
-from fdrl_ros.experiments.contender import Contender, ExpertContender, PolicyContender
+from fdrl_ros.experiments.evaluation import (
+    Contender,
+    ExpertContender,
+    make_probe,
+    PolicyContender,
+    save_episodes,
+    unseen_patients,
+)
 from fdrl_ros.experiments.evaluation import evaluate as evaluate_contenders
-from fdrl_ros.experiments.evaluation import make_probe, save_episodes, unseen_patients
 from fdrl_ros.experiments.json_file import Json
 from fdrl_ros.experiments.reports.assessment import assess
 from fdrl_ros.experiments.reports.run_table import policy_table

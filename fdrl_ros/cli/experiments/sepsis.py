@@ -14,8 +14,7 @@ from fdrl_ros.worlds.icu_sepsis.study.plot import draw_sepsis
 from fdrl_ros.worlds.icu_sepsis.study.settings import SepsisSettings
 from fdrl_ros.worlds.icu_sepsis.study.study import run_sepsis
 from fdrl_ros.worlds.icu_sepsis.study.summary import summarise
-from fdrl_ros.worlds.icu_sepsis.study.tables import tables
-from fdrl_ros.worlds.icu_sepsis.study.verdicts import verdicts
+from fdrl_ros.worlds.icu_sepsis.study.tables import tables, verdicts
 
 
 @click.command(cls=SettingsCommand, groups={'sepsis': SepsisSettings})

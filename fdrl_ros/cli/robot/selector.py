@@ -19,8 +19,12 @@ from fdrl_ros.experiments.json_file import Json, write_json
 from fdrl_ros.experiments.plots.selector import draw_returns, ROWS
 from fdrl_ros.experiments.reports.table import DISCLAIMER, make_table
 from fdrl_ros.experiments.run_directory import RunDirectory
-from fdrl_ros.experiments.studies.selector.coverage import CoverageSettings, run_coverage_study
-from fdrl_ros.experiments.studies.selector.coverage_summary import CONFIDENCES, summarise_coverage
+from fdrl_ros.experiments.studies.selector.coverage import (
+    CONFIDENCES,
+    CoverageSettings,
+    run_coverage_study,
+    summarise_coverage,
+)
 from fdrl_ros.experiments.studies.selector.study import selector_study
 from fdrl_ros.experiments.studies.selector.summary import ALWAYS, SELECTOR, summarise
 from rich.table import Table

@@ -14,18 +14,16 @@ from fdrl_ros.deployment.policy_file import load_policy
 from fdrl_ros.deployment.robot.valuation import fit_public_value
 from fdrl_ros.errors import PolicyError
 from fdrl_ros.experiments.cases import NORMAL_95
-from fdrl_ros.experiments.contender import (
-    Contender,
-    ExpertContender,
-    PolicyContender,
-    SelectorContender,
-)
 from fdrl_ros.experiments.evaluation import (
+    Contender,
     evaluate,
     Evaluation,
+    ExpertContender,
     make_probe,
     operate_once,
+    PolicyContender,
     Probe,
+    SelectorContender,
     unseen_patients,
 )
 from fdrl_ros.experiments.json_file import Json

@@ -9,8 +9,15 @@ from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.robot.valuation import fit_public_value
 from fdrl_ros.errors import PolicyError
 from fdrl_ros.experiments.cases import Cases, score_of, wilson_interval
-from fdrl_ros.experiments.contender import ExpertContender, PolicyContender, SelectorContender
-from fdrl_ros.experiments.evaluation import actions_on, evaluate, make_probe, unseen_patients
+from fdrl_ros.experiments.evaluation import (
+    actions_on,
+    evaluate,
+    ExpertContender,
+    make_probe,
+    PolicyContender,
+    SelectorContender,
+    unseen_patients,
+)
 from fdrl_ros.experiments.reports.assessment import paired_lead
 from fdrl_ros.experiments.studies.experiment import combine
 from fdrl_ros.learner.pretraining import untrained_weights

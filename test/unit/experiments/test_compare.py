@@ -17,8 +17,8 @@ from fdrl_ros.experiments.studies.selector.baselines import (
     EXPLORATION,
     hindsight,
     Outcomes,
+    true_returns,
 )
-from fdrl_ros.experiments.studies.selector.oracle import true_returns
 from fdrl_ros.experiments.studies.selector.study import switching_of
 from fdrl_ros.experiments.studies.selector.summary import summarise
 from fdrl_ros.experiments.studies.selector.value_models import value_models

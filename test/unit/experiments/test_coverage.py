@@ -14,9 +14,10 @@ from fdrl_ros.errors import RecordsError, SettingError, TrainingStopped
 from fdrl_ros.experiments.run_directory import RunDirectory
 from fdrl_ros.experiments.studies.experiment import run_training
 from fdrl_ros.experiments.studies.selector import coverage
-from fdrl_ros.experiments.studies.selector.coverage import CoverageSettings, run_coverage_study
-from fdrl_ros.experiments.studies.selector.coverage_summary import (
+from fdrl_ros.experiments.studies.selector.coverage import (
     coverage_of,
+    CoverageSettings,
+    run_coverage_study,
     shares_held,
     widening,
 )

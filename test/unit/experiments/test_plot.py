@@ -3,8 +3,7 @@
 """What the pictures of the selector show."""
 
 from fdrl_ros.deployment.plan import Plan
-from fdrl_ros.experiments.contender import SelectorContender
-from fdrl_ros.experiments.evaluation import operate_once, unseen_patients
+from fdrl_ros.experiments.evaluation import operate_once, SelectorContender, unseen_patients
 from fdrl_ros.experiments.intervals import interval
 from fdrl_ros.experiments.plots.selector import draw_operation, draw_returns, ROWS
 from fdrl_ros.learner.pretraining import untrained_weights

@@ -7,8 +7,7 @@ import math
 
 from fdrl_ros.errors import RecordsError, SettingError
 from fdrl_ros.worlds.mimic.columns import DoseCuts, MIMIC_FEATURES, MimicSettings, PUBLISHED_CUTS
-from fdrl_ros.worlds.mimic.reader import read_mimic, TableError
-from fdrl_ros.worlds.mimic.table import canonical_name, MOST_FAULTS
+from fdrl_ros.worlds.mimic.reader import canonical_name, MOST_FAULTS, read_mimic, TableError
 from hypothesis import given, settings, strategies
 import numpy as np
 import pytest

@@ -7,8 +7,7 @@ from pathlib import Path
 
 from fdrl_ros.worlds.icu_sepsis.study.settings import REPLAYS, Start
 from fdrl_ros.worlds.icu_sepsis.study.summary import most_frequent
-from fdrl_ros.worlds.icu_sepsis.study.tables import KINDS, pair_words
-from fdrl_ros.worlds.icu_sepsis.study.verdicts import levels_of, row_at
+from fdrl_ros.worlds.icu_sepsis.study.tables import KINDS, levels_of, pair_words, row_at
 from fdrl_ros.worlds.icu_sepsis.values import BANDS
 import pytest
 

@@ -17,13 +17,15 @@ from fdrl_ros.runtime.progress import never, silent
 from fdrl_ros.worlds.icu_sepsis.assets import icu_sepsis
 from fdrl_ros.worlds.icu_sepsis.episodes import clinician_records
 from fdrl_ros.worlds.icu_sepsis.perturbed import perturbed
-from fdrl_ros.worlds.icu_sepsis.study.learning import noise_multiplier, phases_of, SepsisCollector
-from fdrl_ros.worlds.icu_sepsis.study.public_start import (
+from fdrl_ros.worlds.icu_sepsis.study.learning import (
     actions_of,
     inputs_of,
+    noise_multiplier,
+    phases_of,
     planned,
     public_values,
     public_weights,
+    SepsisCollector,
     SHAPE,
 )
 from fdrl_ros.worlds.icu_sepsis.study.settings import (

@@ -7,8 +7,13 @@ from pathlib import Path
 
 from fdrl_ros.worlds.icu_sepsis.study.plot import draw_actions, draw_fae, draw_mortality
 from fdrl_ros.worlds.icu_sepsis.study.summary import heat_map, most_frequent, spread
-from fdrl_ros.worlds.icu_sepsis.study.tables import fae_table, level_words
-from fdrl_ros.worlds.icu_sepsis.study.verdicts import FEWEST_RUNS, not_reached, verdicts
+from fdrl_ros.worlds.icu_sepsis.study.tables import (
+    fae_table,
+    FEWEST_RUNS,
+    level_words,
+    not_reached,
+    verdicts,
+)
 from fdrl_ros.worlds.icu_sepsis.values import BANDS
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle

@@ -15,8 +15,13 @@ from pathlib import Path
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.robot.valuation import public_patient
 from fdrl_ros.experiments.cases import Cases
-from fdrl_ros.experiments.contender import Contender, PolicyContender, SelectorContender
-from fdrl_ros.experiments.evaluation import operate_once, unseen_patients
+from fdrl_ros.experiments.evaluation import (
+    Contender,
+    operate_once,
+    PolicyContender,
+    SelectorContender,
+    unseen_patients,
+)
 from fdrl_ros.experiments.json_file import Json
 from fdrl_ros.experiments.plots.selector import draw_operation
 from fdrl_ros.experiments.reports.assessment import line_up
@@ -25,10 +30,10 @@ from fdrl_ros.experiments.studies.selector.baselines import (
     BASELINES,
     dwells_of,
     hindsight,
+    oracle_returns,
     Outcomes,
     switches_of,
 )
-from fdrl_ros.experiments.studies.selector.oracle import oracle_returns
 from fdrl_ros.experiments.studies.selector.summary import ALWAYS, SELECTOR, TIMID
 from fdrl_ros.experiments.studies.selector.value_models import value_models
 from fdrl_ros.experiments.study import Part, Study, Work

@@ -17,7 +17,7 @@ from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 
 from fdrl_ros.errors import SettingError
-from fdrl_ros.experiments.contender import observe
+from fdrl_ros.experiments.evaluation import observe
 from fdrl_ros.experiments.json_file import Json
 from fdrl_ros.experiments.study import Part, Study, Work
 from fdrl_ros.selector.candidates.candidate import Candidate

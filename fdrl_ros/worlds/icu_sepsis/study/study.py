@@ -19,8 +19,7 @@ from fdrl_ros.runtime.progress import never, Report, silent, Stopped
 from fdrl_ros.worlds.icu_sepsis.assets import icu_sepsis
 from fdrl_ros.worlds.icu_sepsis.episodes import clinician_records
 from fdrl_ros.worlds.icu_sepsis.model import StatePolicy
-from fdrl_ros.worlds.icu_sepsis.study.learning import learn, Learned
-from fdrl_ros.worlds.icu_sepsis.study.public_start import planned
+from fdrl_ros.worlds.icu_sepsis.study.learning import learn, Learned, planned
 from fdrl_ros.worlds.icu_sepsis.study.settings import (
     Arm,
     LARGEST,
