@@ -138,22 +138,11 @@ def _settings(found: RobotPolicies, flags: dict[str, Any]) -> dict[str, Any]:
 
 def _plain(selection: Selection) -> dict[str, Any]:
     """Return a selection for JSON, where nothing is NaN."""
-    numbers = {
-        'value': selection.value,
-        'uncertainty': selection.uncertainty,
-        'expected_risk': selection.expected_risk,
-        'predicted_force': selection.predicted_force,
-        'risk': math.nan if selection.risk is None else selection.risk.total,
-    }
+    told = selection._asdict() | {'risk': selection.risk and selection.risk.total}
+    del told['time']
     return {
-        'stamp': selection.stamp,
-        'patient': selection.patient,
-        'policy': selection.policy,
-        'action': selection.action,
-        'proposed': selection.proposed,
-        'veto': selection.veto,
-        'reason': str(selection.reason),
-        **{name: None if math.isnan(each) else each for name, each in numbers.items()},
+        name: None if isinstance(value, float) and math.isnan(value) else value
+        for name, value in told.items()
     }
 
 

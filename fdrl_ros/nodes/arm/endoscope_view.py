@@ -82,13 +82,14 @@ class EndoscopeView:
 
         def look() -> None:
             listeners = [*self._images.values(), self._info]
-            if placed() and not self._drawing:
-                if any(each.get_subscription_count() for each in listeners):
-                    if not self.lost:
-                        self._look()
-                    elif self._node.now >= self._next_start:
-                        self._start()
-                        self._look()
+            heard = any(each.get_subscription_count() for each in listeners)
+            if not (heard and placed()) or self._drawing:
+                return
+            if not self.lost:
+                self._look()
+            elif self._node.now >= self._next_start:
+                self._start()
+                self._look()
 
         self._node.every(1.0 / self._camera.fps, look)
 
@@ -118,11 +119,12 @@ class EndoscopeView:
             self._node.get_logger().error(self.lost)
             return
         self.lost = ''
-        for name, pixels in (
-            ('image_raw', result.rgb),
-            ('depth', result.depth),
-            ('labels', result.labels),
-        ):
+        pictures: dict[str, np.ndarray] = {
+            'image_raw': result.rgb,
+            'depth': result.depth,
+            'labels': result.labels,
+        }
+        for name, pixels in pictures.items():
             if self._images[name].get_subscription_count():
                 self._images[name].publish(image(stamp, IMAGES[name], pixels))
         self._info.publish(camera_info(stamp, self._camera.intrinsics))
