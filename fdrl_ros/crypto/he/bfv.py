@@ -204,7 +204,9 @@ class BfvScheme(Parameters):
             raise CryptoError(f'check slots do not fit: {MISFIT}')
         if row.max() >= self.radix**self.values_per_slot:
             raise CryptoError(f'sums out of range: {MISFIT}')
-        values = row[:, None] // self.radix ** np.arange(self.values_per_slot) % self.radix
+        values = np.empty((row.size, self.values_per_slot), dtype=np.int64)
+        for place in range(self.values_per_slot):
+            row, values[:, place] = np.divmod(row, self.radix)
         flat = values.reshape(-1)
         CryptoError.unless(not flat[length:].any(), f'padding is not zero: {MISFIT}')
         if flat.max() > count * self.levels:
