@@ -8,7 +8,6 @@ PyBullet's arm is in :mod:`fdrl_ros.surgery.arm.simulated_arm`; both follow a se
 
 from collections.abc import Sequence
 import math
-from typing import Protocol
 
 from fdrl_ros.errors import SettingError, StateError
 from fdrl_ros.surgery.arm.kinematics import (
@@ -31,38 +30,6 @@ WRIST_SPEED = 2.0
 
 STRAIGHT_WRIST: Point = (0.0, 0.0, 0.0)
 _AT_REST: Point = (0.0, 0.0, 0.0)
-
-
-class Arm(Protocol):
-    """What carries the tip: positions in the base frame, metres."""
-
-    feels_force: bool
-    """Whether a force on the tip moves it."""
-    position: Point
-    velocity: Point
-
-    def place(self, position: Point, lag: float) -> None:
-        """Put the tip at rest, the wrist straight, and set the time constant of its lag, s."""
-
-    def step(self, setpoint: Point, force: Point) -> None:
-        """
-        Move for one sub-step towards a set-point of the tip, with a force (N) on the tip.
-
-        A wrist that is not straight becomes so meanwhile, each joint at WRIST_SPEED at most.
-        """
-
-    def step_joints(self, joints: Sequence[float], force: Point) -> None:
-        """
-        Move all six joints for one sub-step towards these, with a force (N) on the tip.
-
-        :raises StateError: if they are not six finite numbers within limits; nothing moves.
-        """
-
-    def joints(self) -> Vector:
-        """Return the six joints, rad and m."""
-
-    def close(self) -> None:
-        """Give back what the arm holds; it cannot be used afterwards."""
 
 
 def response(lag: float, substep: float = SUBSTEP) -> float:
@@ -93,6 +60,8 @@ class KinematicArm:
     """
     Exact placement: the tip follows its set-point with the lag and feels no force.
 
+    :class:`fdrl_ros.surgery.arm.simulated_arm.DynamicArm` has the same methods.
+
     :param substep: length of a sub-step, s.
     """
 
@@ -114,7 +83,11 @@ class KinematicArm:
         self._wrist = STRAIGHT_WRIST
 
     def step(self, setpoint: Point, force: Point) -> None:
-        """Move for one sub-step towards a set-point."""
+        """
+        Move for one sub-step towards a set-point of the tip, with a force (N) on the tip.
+
+        A wrist that is not straight becomes so meanwhile, each joint at WRIST_SPEED at most.
+        """
         x, y, z = self.position
         share = self._share
         dx, dy, dz = (
@@ -130,7 +103,11 @@ class KinematicArm:
             self._wrist = wrist if any(wrist) else STRAIGHT_WRIST
 
     def step_joints(self, joints: Sequence[float], force: Point) -> None:
-        """Move all six joints for one sub-step towards these, each with the lag."""
+        """
+        Move all six joints for one sub-step towards these, each with the lag.
+
+        :raises StateError: if they are not six finite numbers within limits; nothing moves.
+        """
         wanted, share = checked_joints(joints), self._share
         yaw, pitch, insertion, *wrist = (
             now + (goal - now) * share for now, goal in zip(self._joints(), wanted, strict=True)

@@ -9,12 +9,12 @@ states, rewards and endings are the same. Simulated, for research: not a medical
 
 from collections.abc import Sequence
 import math
-from typing import Any
+from typing import Any, TYPE_CHECKING
 
 from fdrl_ros.errors import StateError
 from fdrl_ros.surgery.arm.kinematics import checked_point, straight_joints, Vector
 from fdrl_ros.surgery.arm.motion import JointPath
-from fdrl_ros.surgery.arm.placement import Arm, Jaw, JAW_OPEN, KinematicArm
+from fdrl_ros.surgery.arm.placement import Jaw, JAW_OPEN, KinematicArm
 from fdrl_ros.surgery.closed_error import closed_error
 from fdrl_ros.surgery.constants import constant
 from fdrl_ros.surgery.gym.actions import Action, MAXIMUM_SPEED, SUBSTEP, TICK
@@ -46,6 +46,9 @@ from fdrl_ros.surgery.tissue.contact import (
 import numpy as np
 from numpy.typing import NDArray
 
+if TYPE_CHECKING:
+    from fdrl_ros.surgery.arm.simulated_arm import DynamicArm
+
 __all__ = ['FAILURES', 'FORCE_LEVELS', 'HARD_STOP', 'Operation', 'Outcome']
 
 FORCE_LEVELS = tuple(constant(f'levels.{each}') for each in ('gentle', 'firm', 'severe'))
@@ -68,12 +71,14 @@ class Operation:
     :param rng: source of the force sensor's noise; needed only when the settings ask for noise.
     """
 
+    arm: 'KinematicArm | DynamicArm'
+
     def __init__(
         self, settings: WorldSettings | None = None, rng: np.random.Generator | None = None
     ) -> None:
         self.settings = checked_world(WorldSettings() if settings is None else settings)
         self.rng = rng
-        self.arm: Arm = KinematicArm()
+        self.arm = KinematicArm()
         if self.settings.mode == 'dynamic':
             # Loads PyBullet, which not all users need.
             from fdrl_ros.surgery.arm.simulated_arm import DynamicArm

@@ -32,7 +32,7 @@ class VectorSurgeryEnv(VectorEnv[NDArray[np.float32], NDArray[np.int64], NDArray
     Where an operation ends, the state is already that of the next patient (AutoresetMode
     SAME_STEP); the end is in `final_obs` and `final_info`. Row i with seed s draws the patients
     of one env with seed s + i. Failures are numbers, see
-    :data:`fdrl_ros.surgery.tasks.outcome.NO_FAILURE`, and nobody is named.
+    :data:`fdrl_ros.surgery.tasks.outcome.NO_FAILURE`, and no patient is named.
 
     :param num_envs: how many operations.
     :param cohort: where patients come from; public ones unless given.
@@ -117,8 +117,8 @@ class VectorSurgeryEnv(VectorEnv[NDArray[np.float32], NDArray[np.int64], NDArray
         if self.closed:
             raise closed_error('env')
         batch = self.batch
-        states, rewards, terminated, truncated, said = batch.step(actions)
-        infos = self._masked(said, np.ones(self.num_envs, np.bool_))
+        states, rewards, terminated, truncated, info = batch.step(actions)
+        infos = self._masked(info, np.ones(self.num_envs, np.bool_))
         over, rows = batch.over.copy(), np.flatnonzero(batch.over)
         if len(rows):
             final_states = np.full(self.num_envs, None, object)
@@ -127,9 +127,9 @@ class VectorSurgeryEnv(VectorEnv[NDArray[np.float32], NDArray[np.int64], NDArray
                 states[row] = batch.replace(row, *self._draw(row))
             final = {}
             for key, values in batch.info(rows).items():
-                final[key] = np.zeros_like(said[key])
-                final[key][rows] = said[key][rows]
-                said[key][rows] = values
+                final[key] = np.zeros_like(info[key])
+                final[key][rows] = info[key][rows]
+                info[key][rows] = values
             infos |= self._masked(
                 {'final_obs': final_states, 'final_info': self._masked(final, over)}, over
             )
@@ -140,6 +140,6 @@ class VectorSurgeryEnv(VectorEnv[NDArray[np.float32], NDArray[np.int64], NDArray
         self.batch.close()
 
     @staticmethod
-    def _masked(said: Infos, rows: NDArray[np.bool_]) -> Infos:
-        """Say of each thing, as Gymnasium does, which rows have it."""
-        return said | {f'_{key}': rows.copy() for key in said}
+    def _masked(info: Infos, rows: NDArray[np.bool_]) -> Infos:
+        """Add to each array, as Gymnasium does, which rows have it."""
+        return info | {f'_{key}': rows.copy() for key in info}

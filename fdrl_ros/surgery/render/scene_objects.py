@@ -1,7 +1,7 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
 """
-The things of a procedure as bodies of a PyBullet client: pegs, cut, object, waypoint, arrow.
+The objects of a procedure as bodies of a PyBullet client: pegs, cut, object, waypoint, arrow.
 
 PyBullet keeps the memory of meshes and balls that are removed, so these are made once and
 moved; rods are made anew.
@@ -32,9 +32,9 @@ _AWAY: Point = (0.0, 0.0, 50.0)
 """Where no camera sees that far."""
 
 
-class Things:
+class SceneObjects:
     """
-    What is there besides arm, patient and organ.
+    Draws what is there besides arm, patient and organ.
 
     :param client: of PyBullet.
     """

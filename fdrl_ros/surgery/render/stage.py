@@ -3,7 +3,7 @@
 """
 The whole arm over the patient in a PyBullet client of its own, for pictures: nothing moves here.
 
-Arm and things are drawn by PyBullet's software renderer, the organ by ray casting
+Arm and objects are drawn by PyBullet's software renderer, the organ by ray casting
 (:mod:`fdrl_ros.surgery.render.organ`): no display and no GPU needed. One client serves picture
 after picture.
 """
@@ -25,7 +25,7 @@ from fdrl_ros.surgery.arm.pybullet_client import pybullet
 from fdrl_ros.surgery.closed_error import closed_error, ClosedClient
 from fdrl_ros.surgery.render.camera import Camera
 from fdrl_ros.surgery.render.organ import cast, Dent, normals_at, paint
-from fdrl_ros.surgery.render.scene_objects import Things
+from fdrl_ros.surgery.render.scene_objects import SceneObjects
 from fdrl_ros.surgery.render.view import View
 import numpy as np
 from numpy.typing import NDArray
@@ -100,7 +100,7 @@ class Stage:
             if each not in self._places:
                 self.close()
                 raise ResourceError(f'{self._path}: expected a joint {each}')
-        self._things = Things(self.client)
+        self._objects = SceneObjects(self.client)
         self._view: View | None = None
         self._dent: Dent | None = None
 
@@ -111,19 +111,19 @@ class Stage:
 
     def show(self, joints: Sequence[float], jaw: float, view: View) -> None:
         """
-        Put the arm, the organ and the things there; a tip in the organ dents it.
+        Put the arm, the organ and the objects there; a tip in the organ dents it.
 
         :param joints: six, rad and m.
         :param jaw: angle between the fingers, rad.
         :raises StateError: if the stage is closed.
         """
-        if not self._disconnect.alive:  # its things have the number of the client too
+        if not self._disconnect.alive:  # its objects have the number of the client too
             raise closed_error('stage')
         tip, _axes = forward(joints)
         depth = view.surface - tip[2]
         self._dent = Dent(tip[0], tip[1], depth, view.radius) if depth > 0.0 else None
         if view != self._view:
-            self._things.show(view)
+            self._objects.show(view)
             self._view = view
         places = dict(zip(JOINTS, joints, strict=True))
         places[JAW], places[f'{JAW}_mirror'] = jaw, jaw / 2.0

@@ -92,15 +92,6 @@ def test_the_checked_inverse_undoes_forward_at_the_limits_too(joints):
     assert np.abs(back - joints).max() < 1e-9
 
 
-def test_the_shaft_passes_through_the_remote_centre(many):
-    straight = many[0].copy()
-    straight[:, 4:] = 0.0  # what lies before the wrist does not depend on it
-    tips, rotations = map(np.array, zip(*map(forward_kinematics, straight), strict=True))
-    shaft = rotations[:, :, 2]
-    away = tips - shaft * np.sum(shaft * tips, axis=1, keepdims=True)
-    assert np.linalg.norm(away, axis=1).max() < 1e-5
-
-
 @given(JOINT_SETS)
 @settings(max_examples=sampled(200, 40), deadline=None)
 def test_a_bent_wrist_reaches_the_point_asked_for(joints):

@@ -101,19 +101,6 @@ def test_servo_cp_of_a_turned_tool_bends_the_wrist_and_straightens_it_again(thea
     assert steps.max() < 1.5 * MAXIMUM_SPEED * PERIOD
 
 
-@pytest.mark.parametrize('mode', ['kinematic', 'dynamic'])
-def test_servo_jp_takes_all_six_joints_there(mode):
-    theatre = Theatre(mode)
-    goal = theatre.operation.setpoint_joints() + [0.05, -0.04, -0.005, 0.5, 0.3, -0.3]
-    theatre.control.servo_jp([], goal.tolist())
-    theatre.run(200)
-    assert np.array_equal(theatre.operation.setpoint_joints(), goal)
-    assert np.allclose(theatre.operation.arm.joints(), goal, atol=2e-3)
-    steps = np.linalg.norm(np.diff(theatre.tips, axis=0), axis=1)
-    assert steps.max() < 1.5 * MAXIMUM_SPEED * PERIOD
-    theatre.operation.close()
-
-
 def test_move_cp_is_busy_until_it_arrives_on_a_straight_line(theatre):
     position, rotation = theatre.pose
     goal = position + [0.004, -0.003, 0.005]

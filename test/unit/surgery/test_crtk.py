@@ -56,12 +56,6 @@ def test_homing_needs_power_and_forgetting_it_needs_nothing(state):
     assert arm.state == state and not arm.is_homed and not arm.is_busy
 
 
-def test_simulated_arm_starts_ready():
-    arm = OperatingState()
-    assert (arm.state, arm.is_homed, arm.is_busy, arm.is_ready) == ('ENABLED', True, False, True)
-    arm.require_ready('servo_cp')
-
-
 @pytest.mark.parametrize('homed', [False, True])
 @pytest.mark.parametrize('state', TABLE)
 def test_motion_is_refused_unless_enabled_and_homed_and_the_way_out_is_told(state, homed):

@@ -117,16 +117,6 @@ def test_the_surface_is_continuous_with_its_speed(events, time, phase):
     assert abs(next_speed - speed) < 0.003 * 5000.0 * step
 
 
-def test_a_surface_without_events_is_a_sine():
-    for time in (0.0, 0.3, 7.0):
-        assert breathing_motion(0.001, 1.7, 0.4, (), time) == (
-            0.001 * math.sin(1.7 * time + 0.4),
-            0.001 * 1.7 * math.cos(1.7 * time + 0.4),
-            1.0,
-        )
-    assert coughs(Event('bleed', 0.0, 10.0, 5.0)) == ()
-
-
 @pytest.mark.parametrize(
     ('wrong', 'name'),
     [

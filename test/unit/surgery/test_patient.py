@@ -142,38 +142,26 @@ def test_the_public_start_keeps_its_patients():
 def test_a_mixture_takes_hospitals_in_turn():
     names = [mixture(3, 0.5, 0).patient(each).name for each in range(4)]
     assert names == [
-        'hospital_1/test/0',
-        'hospital_2/test/0',
-        'hospital_3/test/0',
-        'hospital_1/test/1',
+        f'hospital_{each}' for each in ('1/test/0', '2/test/0', '3/test/0', '1/test/1')
     ]
 
 
-@pytest.mark.parametrize(
-    'wrong',
-    [
-        (3, 3, 0.5, 0),
-        (-1, 3, 0.5, 0),
-        (0, 0, 0.5, 0),
-        (0, 3, 1.5, 0),
-        (0, 3, 0.5, -1),
-        (0, 3, 'a', 0),
-        (0, 3, None, 0),
-        (0, 3, math.nan, 0),
-        (0.0, 3, 0.5, 0),
-        (0, '3', 0.5, 0),
-        (0, 3, 0.5, 1.5),
-        (0, 3, 0.5, 0, 'yes'),
-        (0, 3, 0.5, 0, False, ['palpate']),
-        (0, 3, 0.5, 0, False, 'palpate'),
-        (0, 3, 0.5, 0, False, ()),
-        (0, 3, 0.5, 0, False, 7),
-        (0, 3, 0.5, 0, False, (7,)),
-    ],
-)
-def test_cohorts_that_make_no_sense_are_refused(wrong):
-    with pytest.raises(SettingError):
-        Cohort(*wrong)
+NO_COHORTS = {
+    'hospital': [3, -1, 0.0],
+    'hospitals': [0, '3'],
+    'heterogeneity': [1.5, 'a', None, math.nan],
+    'seed': [-1, 1.5],
+    'public': ['yes'],
+    'procedures': [['palpate'], 'palpate', (), 7, (7,)],
+}
+
+
+@pytest.mark.parametrize('name', NO_COHORTS)
+def test_cohorts_that_make_no_sense_are_refused(name):
+    sound = {'hospital': 0, 'hospitals': 3, 'heterogeneity': 0.5, 'seed': 0}
+    for wrong in NO_COHORTS[name]:
+        with pytest.raises(SettingError):
+            Cohort(**{**sound, name: wrong})
 
 
 def test_unknown_splits_and_negative_numbers_are_refused():
@@ -223,40 +211,30 @@ def test_envs_of_no_procedures_are_refused(wrong):
 PEOPLE = {each: public_cohort(0, 1.0, (each,)).patient(1) for each in PROCEDURE_NAMES}
 
 
-@pytest.mark.parametrize(
-    ('name', 'value'),
-    [
-        ('name', 7),
-        ('young_modulus', -1.0),
-        ('young_modulus', 'a'),
-        ('young_modulus', 99.0),
-        ('young_modulus', 1.1e6),
-        ('registration_error', 0.021),
-        ('damping', -9.0),
-        ('friction', math.nan),
-        ('thickness', -1.0),
-        ('thickness', True),
-        ('breathing_amplitude', math.nan),
-        ('respiratory_rate', 0.0),
-        ('servo_lag', 0.0),
-        ('mean_arterial_pressure', -50.0),
-        ('heart_rate', 0.0),
-        ('oxygen_saturation', 101.0),
-        ('force_emphasis', -1.0),
-        ('goal', (0.0, 0.0, math.nan)),
-        ('goal', (0.0, 0.0)),
-        ('start', None),
-        ('start', (0.0, 0.0, -0.2)),
-        ('destination', (0.0, math.inf, 0.0)),
-        ('procedure', 'reach'),
-        ('labs', None),
-        ('events', ['x']),
-        ('events', ('x',)),
-    ],
-)
-def test_patients_that_cannot_be_are_refused_by_name(name, value):
-    with pytest.raises(SettingError, match=name):
-        replace(PEOPLE['reach'], **{name: value})
+NO_PATIENTS = {
+    'name': [7],
+    'young_modulus': [-1.0, 'a', 99.0, 1.1e6],
+    'registration_error': [0.021],
+    'damping': [-9.0],
+    'friction': [math.nan],
+    'thickness': [-1.0, True],
+    'breathing_amplitude': [math.nan],
+    'servo_lag': [0.0],
+    'mean_arterial_pressure': [-50.0],
+    'oxygen_saturation': [101.0],
+    'goal': [(0.0, 0.0, math.nan), (0.0, 0.0)],
+    'start': [None, (0.0, 0.0, -0.2)],
+    'procedure': ['reach'],
+    'labs': [None],
+    'events': [['x'], ('x',)],
+}
+
+
+@pytest.mark.parametrize('name', NO_PATIENTS)
+def test_patients_that_cannot_be_are_refused_by_name(name):
+    for value in NO_PATIENTS[name]:
+        with pytest.raises(SettingError, match=name):
+            replace(PEOPLE['reach'], **{name: value})
 
 
 def test_an_incision_needs_a_line_and_nothing_else_does():
@@ -268,27 +246,23 @@ def test_an_incision_needs_a_line_and_nothing_else_does():
             replace(patient, destination=patient.goal)
 
 
-@pytest.mark.parametrize(
-    ('name', 'value'),
-    [
-        ('name', 'tonsillectomy'),
-        ('name', None),
-        ('target_force', 0.0),
-        ('tolerance', math.nan),
-        ('warn_force', -0.1),
-        ('force_limit', math.nan),
-        ('force_limit', 0.0),
-        ('contact_radius', -1.0),
-        ('contact_radius', '3'),
-        ('hold_time', 0.0),
-        ('horizon', 0),
-        ('horizon', 60.0),
-        ('horizon', True),
-    ],
-)
-def test_procedures_that_nobody_can_do_are_refused_by_name(name, value):
-    with pytest.raises(SettingError, match='procedure' if name == 'name' else name):
-        replace(procedure_named('palpation'), **{name: value})
+NO_PROCEDURES = {
+    'name': ['tonsillectomy', None],
+    'target_force': [0.0],
+    'tolerance': [math.nan],
+    'warn_force': [-0.1],
+    'force_limit': [math.nan, 0.0],
+    'contact_radius': [-1.0, '3'],
+    'hold_time': [0.0],
+    'horizon': [0, 60.0, True],
+}
+
+
+@pytest.mark.parametrize('name', NO_PROCEDURES)
+def test_procedures_that_nobody_can_do_are_refused_by_name(name):
+    for value in NO_PROCEDURES[name]:
+        with pytest.raises(SettingError, match='procedure' if name == 'name' else name):
+            replace(procedure_named('palpation'), **{name: value})
 
 
 def test_nothing_is_held_where_nothing_is_to_be_held():

@@ -95,17 +95,6 @@ def test_tissue_feels_no_contact_of_the_physics_engine():
     arm.close()
 
 
-def test_the_surface_breathes_about_its_true_height():
-    tissue = tissue_of(PATIENT)
-    period = 60.0 / PATIENT.respiratory_rate
-    heights = [tissue.surface(each)[0] for each in np.linspace(0, period, 1001)[:-1]]
-    true = PATIENT.goal[2] + PATIENT.registration_error
-    assert np.mean(heights) == pytest.approx(true, abs=1e-9)
-    assert max(heights) - true == pytest.approx(PATIENT.breathing_amplitude, rel=1e-3)
-    slope = (tissue.surface(1.0001)[0] - tissue.surface(0.9999)[0]) / 0.0002
-    assert tissue.surface(1.0)[1] == pytest.approx(slope, rel=1e-4)
-
-
 def test_procedures_have_a_band_below_their_limit():
     for each in PROCEDURES:
         assert each.target_force + each.tolerance < each.force_limit
