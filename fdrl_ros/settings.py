@@ -51,12 +51,6 @@ class Setting:
             words += f', at most {self.maximum:g}'
         return words + (f' ({self.unit})' if self.unit else '')
 
-    def _unbounded(self, value: float) -> bool:
-        """Tell of NaN, and of an infinity that is not itself the stated limit."""
-        return math.isnan(value) or (
-            math.isinf(value) and value not in (self.minimum, self.maximum)
-        )
-
     def check(self, value: Any) -> Value:
         """
         Return the value in this setting's type.
@@ -67,16 +61,17 @@ class Setting:
         """
         if self.type is float and isinstance(value, int) and not isinstance(value, bool):
             value = float(value)
-        right_type = isinstance(value, self.type) and (
-            self.type is bool or not isinstance(value, bool)
+        lowest, highest = self.minimum, self.maximum
+        of_type = isinstance(value, self.type) and isinstance(value, bool) == (self.type is bool)
+        fits = (
+            of_type
+            and (not self.choices or value in self.choices)
+            # Neither NaN, nor an infinity that is not itself a limit.
+            and (self.type is not float or math.isfinite(value) or value in (lowest, highest))
+            and (lowest is None or value >= lowest)
+            and (highest is None or value <= highest)
         )
-        in_range = right_type and (
-            (not self.choices or value in self.choices)
-            and not (isinstance(value, float) and self._unbounded(value))
-            and (self.minimum is None or value >= self.minimum)
-            and (self.maximum is None or value <= self.maximum)
-        )
-        if not in_range:
+        if not fits:
             raise SettingError(self.name, value, self.expected())
         checked: Value = value
         return checked

@@ -68,9 +68,5 @@ def here(layout: Layout) -> tuple[str, ...]:
 
 def host_graph(settings: BringupSettings, names: Sequence[str]) -> tuple[NodeSpec, ...]:
     """Return the nodes of some parties."""
-    servers = {each.name: each for each in server_graph(settings)}
-    return tuple(
-        spec
-        for name in names
-        for spec in ([servers[name]] if name in servers else hospital_graph(settings, name))
-    )
+    servers = {spec.name: spec for spec in server_graph(settings)}
+    return tuple(servers.get(name) or hospital_graph(settings, name)[0] for name in names)

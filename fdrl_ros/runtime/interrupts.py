@@ -9,11 +9,15 @@ import signal
 
 
 @contextmanager
-def spared_interrupts() -> Iterator[None]:
-    """Make processes that Ctrl-C does not reach; they inherit this thread's mask for good."""
+def spared_interrupts(*numbers: signal.Signals) -> Iterator[None]:
+    """
+    Make processes that Ctrl-C, or these signals, do not reach.
+
+    They inherit this thread's mask, and what came meanwhile as soon as they take it off.
+    """
     # The tracker's own start would take the mask off again.
     resource_tracker.ensure_running()
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT,))
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, numbers or (signal.SIGINT,))
     try:
         yield
     finally:

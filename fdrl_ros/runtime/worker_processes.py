@@ -5,7 +5,6 @@
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
 from multiprocessing import get_context
 from multiprocessing.queues import Queue
 from multiprocessing.synchronize import Event
@@ -17,6 +16,7 @@ from typing import TypeVar
 
 from fdrl_ros.errors import FdrlError, TrainingStopped
 from fdrl_ros.runtime.environment_variables import ONE_THREAD, with_variables
+from fdrl_ros.runtime.interrupts import spared_interrupts
 from fdrl_ros.runtime.orphans import end_with_parent
 from fdrl_ros.runtime.progress import Progress, Report, Stopped
 
@@ -57,7 +57,7 @@ def run_tasks(
         ProcessPoolExecutor(workers, context, _begin_worker, (progress, stop)) as pool,
     ):
         try:
-            with _held_back():
+            with spared_interrupts(*_ENDING):  # they take the mask off when they are ready
                 futures = [pool.submit(_in_worker, work, each) for each in tasks]
             _watch(futures, progress, report, stopped)
             return [future.result() for future in futures]
@@ -71,20 +71,6 @@ def run_tasks(
             raise FdrlError(
                 'a worker process is gone: killed, or out of memory; fewer workers need less'
             ) from error
-
-
-@contextmanager
-def _held_back() -> Iterator[None]:
-    """
-    Hold back requests to end while workers start.
-
-    They inherit that, and hear of such a request as soon as they know what to do about it.
-    """
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _watch(
