@@ -19,7 +19,7 @@ from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.policy_file import save_policy
 from fdrl_ros.errors import SettingError, StoreError
 from fdrl_ros.learner.guarantee import check_rounds, Size
-from fdrl_ros.learner.pretraining import pretrain_public
+from fdrl_ros.learner.pretraining import PublicStart
 from fdrl_ros.learner.records.records import Records
 from fdrl_ros.learner.table import make_dqn
 from fdrl_ros.runtime.durable import make_private_directory, write_whole
@@ -63,18 +63,15 @@ def prepare(
         make_private_directory(layout.party(name))
     make_private_directory(layout.log)
     if not layout.pretrained.exists():
-        weights = pretrain_public(
-            plan.public_cohort(),
-            plan.shape,
-            plan.pretraining,
-            plan.collection,
-            plan.world,
-            seed=plan.federation.seed,
-            progress=progress,
-            stopped=stopped,
-        )
-        save_policy(layout.pretrained, weights, plan.shape)
+        start = public_start(plan).learn(progress, stopped)
+        save_policy(layout.pretrained, start, plan.shape)
     return layout
+
+
+def public_start(plan: Plan) -> PublicStart:
+    """Return how the starting policy of a plan is learned."""
+    cohort, seed = plan.public_cohort(), plan.federation.seed
+    return PublicStart(cohort, plan.shape, plan.pretraining, plan.collection, plan.world, seed)
 
 
 def check_plan(

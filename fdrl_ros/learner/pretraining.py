@@ -9,6 +9,7 @@ weights contain nothing about any hospital's patient.
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+import functools
 
 from fdrl_ros.errors import TrainingStopped
 from fdrl_ros.learner.gradient import DoubleDqn
@@ -17,8 +18,7 @@ from fdrl_ros.learner.records.collection import collect_records, CollectionSetti
 from fdrl_ros.learner.records.records import Records
 from fdrl_ros.learner.records.transitions import Transitions
 from fdrl_ros.learner.settings import LearnerSettings
-from fdrl_ros.policy import NetworkShape
-from fdrl_ros.policy.policy import check_weights
+from fdrl_ros.policy import NetworkShape, Policy
 from fdrl_ros.settings import Settings, within
 from fdrl_ros.surgery.gym.actions import ACTION_COUNT
 from fdrl_ros.surgery.gym.state import STATE_SIZE
@@ -57,11 +57,10 @@ def untrained_weights(shape: NetworkShape, seed: int) -> np.ndarray:
 
 def pretrain(
     records: Records,
-    shape: NetworkShape,
+    start: Policy,
     settings: PretrainingSettings,
+    rng: np.random.Generator,
     *,
-    seed: int,
-    weights: np.ndarray | None = None,
     progress: Progress = lambda done, count: None,
     stopped: Callable[[], bool] = lambda: False,
 ) -> np.ndarray:
@@ -69,22 +68,17 @@ def pretrain(
     Learn from public records without privacy: double DQN, Huber loss, minibatches, Adam.
 
     :param records: of public patients only.
-    :param seed: of the starting weights and the minibatches; it determines the result.
-    :param weights: to continue from, shape (n_parameters,); random ones unless given.
+    :param rng: of the minibatches.
     :param progress: called with steps done and steps in all.
     :returns: weights, shape (n_parameters,), float32.
     :raises RecordsError: if states or actions do not fit the network.
-    :raises PolicyError: if the weights do not.
     :raises TrainingStopped: as soon as `stopped` says so.
     """
-    rng = np.random.default_rng(seed)
-    start = shape.draw(rng) if weights is None else weights
-    check_weights(start, shape)
     transitions = Transitions.from_records(records, discount=settings.discount)
-    transitions.check_fit(shape)
-    wide, current = start.astype(np.float64), start.astype(np.float32)
+    transitions.check_fit(start.shape)
+    wide, current = start.weights.astype(np.float64), start.weights
     optimizer = Optimizer(settings.learning_rate, fresh_moments('adam', len(wide)))
-    learner = DoubleDqn(shape)
+    learner = DoubleDqn(start.shape)
     count = len(records.actions)
     for step in range(settings.steps):
         if stopped():
@@ -100,37 +94,41 @@ def pretrain(
     return current
 
 
-def pretrain_public(
-    cohort: Cohort,
-    shape: NetworkShape,
-    settings: PretrainingSettings,
-    collection: CollectionSettings,
-    world: WorldSettings | None = None,
-    *,
-    seed: int,
-    progress: Callable[[str, int, int], None] = lambda what, done, count: None,
-    stopped: Callable[[], bool] = lambda: False,
-) -> np.ndarray:
+@dataclass(frozen=True)
+class PublicStart:
     """
-    Collect public patients and learn the starting policy from them.
+    How the starting policy is learned from public patients.
 
-    :param cohort: public patients.
-    :param collection: behaviour of surgeons; its number of patients is ignored.
-    :param progress: called with 'collect' or 'pretrain', the count done and the total.
-    :returns: weights, shape (n_parameters,), float32.
+    ``collection``: behaviour of surgeons; its number of patients and its guide are ignored.
+    ``seed``: of the first weights and the minibatches; it determines the result.
     """
-    records = collect_records(
-        cohort,
-        replace(collection, patients=settings.patients, guide='expert'),
-        world,
-        progress=lambda done, count: progress('collect', done, count),
-        stopped=stopped,
-    )
-    return pretrain(
-        records,
-        shape,
-        settings,
-        seed=seed,
-        progress=lambda done, count: progress('pretrain', done, count),
-        stopped=stopped,
-    )
+
+    cohort: Cohort
+    shape: NetworkShape
+    settings: PretrainingSettings
+    collection: CollectionSettings
+    world: WorldSettings
+    seed: int
+
+    def learn(
+        self,
+        progress: Callable[[str, int, int], None] = lambda what, done, count: None,
+        stopped: Callable[[], bool] = lambda: False,
+    ) -> np.ndarray:
+        """
+        Collect public patients and learn from them.
+
+        :param progress: called with 'collect' or 'pretrain', the count done and the total.
+        :returns: weights, shape (n_parameters,), float32.
+        """
+        records = collect_records(
+            self.cohort,
+            replace(self.collection, patients=self.settings.patients, guide='expert'),
+            self.world,
+            progress=functools.partial(progress, 'collect'),
+            stopped=stopped,
+        )
+        rng = np.random.default_rng(self.seed)
+        start = Policy(self.shape.draw(rng), self.shape)
+        tell = functools.partial(progress, 'pretrain')
+        return pretrain(records, start, self.settings, rng, progress=tell, stopped=stopped)

@@ -182,19 +182,22 @@ def learn_alone(
     )
     small, before = settings.steps // SETTLING, len(records.patients)
 
-    def learn(weights: np.ndarray | None, steps: int, rate: float, done: int) -> np.ndarray:
-        return pretrain(
+    def learns_from(done: int) -> Callable[[int, int], None]:
+        return lambda step, _: tell(done + step, f'{home.name} learns')
+
+    large, rng = settings.steps - small, np.random.default_rng(seed)
+    policy = Policy(plan.shape.draw(rng), plan.shape)
+    for steps, rate, done in ((large, 1.0, before), (small, 0.1, before + large)):
+        weights = pretrain(
             records,
-            plan.shape,
+            policy,
             replace(settings, steps=steps, learning_rate=rate * settings.learning_rate),
-            seed=seed + (0 if weights is None else _OTHER),
-            weights=weights,
-            progress=lambda step, _: tell(before + done + step, f'{home.name} learns'),
+            rng,
+            progress=learns_from(done),
             stopped=stopped,
         )
-
-    large = settings.steps - small
-    return Policy(learn(learn(None, large, 1.0, 0), small, 0.1, large), plan.shape)
+        policy, rng = Policy(weights, plan.shape), np.random.default_rng(seed + _OTHER)
+    return policy
 
 
 def curve_of(part: Json) -> dict[str, float]:

@@ -15,10 +15,11 @@ from pathlib import Path
 
 from fdrl_ros.deployment.parties.hospital import noise_source
 from fdrl_ros.deployment.plan import Plan
+from fdrl_ros.deployment.prepare import public_start
 from fdrl_ros.experiments.intervals import interval, RATIO, SHARE
 from fdrl_ros.experiments.json_file import Json
 from fdrl_ros.experiments.study import chosen_settings, Part, Study, Work
-from fdrl_ros.learner.pretraining import pretrain_public, untrained_weights
+from fdrl_ros.learner.pretraining import untrained_weights
 from fdrl_ros.learner.records.collection import collect_records
 from fdrl_ros.learner.records.records import Records
 from fdrl_ros.learner.settings import PrivacySettings
@@ -125,15 +126,8 @@ def measure(plan: Plan, work: Work) -> Json:
         progress=lambda done, _: work.tell(done, total, 'collects'),
         stopped=work.stopped,
     )
-    public = pretrain_public(
-        plan.public_cohort(),
-        plan.shape,
-        plan.pretraining,
-        plan.collection,
-        plan.world,
-        seed=plan.federation.seed,
-        progress=lambda what, done, count: work.tell(patients, total, what),
-        stopped=work.stopped,
+    public = public_start(plan).learn(
+        lambda what, done, count: work.tell(patients, total, what), work.stopped
     )
     starts = {'public': public, 'random': untrained_weights(plan.shape, plan.federation.seed)}
     part: Json = {

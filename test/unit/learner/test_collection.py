@@ -2,13 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Collecting by simulation and the public start: repeatable, separate by patient, stoppable."""
 
-from fdrl_ros.errors import PolicyError, RecordsError, SettingError, TrainingStopped
+from fdrl_ros.errors import RecordsError, SettingError, TrainingStopped
 from fdrl_ros.learner.pretraining import pretrain, PretrainingSettings, untrained_weights
 from fdrl_ros.learner.records.collection import (
     collect_records,
     CollectionSettings,
 )
-from fdrl_ros.policy import NetworkShape
+from fdrl_ros.policy import NetworkShape, Policy
 from fdrl_ros.surgery.gym.actions import ACTION_COUNT
 from fdrl_ros.surgery.gym.state import STATE_SIZE
 from fdrl_ros.surgery.patient.cohort import Cohort, public_cohort
@@ -78,38 +78,34 @@ def test_progress_is_told_and_a_stop_is_heard(records):
     with pytest.raises(TrainingStopped):
         collect_records(COHORT, SIX, WORLD, stopped=lambda: True)
     with pytest.raises(TrainingStopped):
-        pretrain(records, SHAPE, PretrainingSettings(steps=5), seed=1, stopped=lambda: True)
+        pretrained(records, PretrainingSettings(steps=5), 1, stopped=lambda: True)
+
+
+def pretrained(records, settings, seed, shape=SHAPE, **hooks):
+    rng = np.random.default_rng(seed)
+    return pretrain(records, Policy(shape.draw(rng), shape), settings, rng, **hooks)
 
 
 def test_pretraining_repeats_and_learns(records):
     settings = PretrainingSettings(steps=60, batch=64)
-    weights = pretrain(records, SHAPE, settings, seed=3)
-    np.testing.assert_array_equal(weights, pretrain(records, SHAPE, settings, seed=3))
-    assert not np.array_equal(weights, pretrain(records, SHAPE, settings, seed=4))
+    weights = pretrained(records, settings, 3)
+    np.testing.assert_array_equal(weights, pretrained(records, settings, 3))
+    assert not np.array_equal(weights, pretrained(records, settings, 4))
     assert weights.dtype == np.float32
 
 
 def test_no_step_returns_the_weights_it_began_with(records):
     start = untrained_weights(SHAPE, 5)
-    none = PretrainingSettings(steps=0)
-    np.testing.assert_array_equal(pretrain(records, SHAPE, none, seed=1, weights=start), start)
+    np.testing.assert_array_equal(pretrained(records, PretrainingSettings(steps=0), 5), start)
 
 
 def test_a_step_takes_no_more_transitions_than_there_are(records):
     count = len(records.actions)
-    weights = [
-        pretrain(records, SHAPE, PretrainingSettings(steps=2, batch=batch), seed=3)
-        for batch in (count, 10**6)
-    ]
-    np.testing.assert_array_equal(*weights)
+    settings = [PretrainingSettings(steps=2, batch=batch) for batch in (count, 10**6)]
+    np.testing.assert_array_equal(*(pretrained(records, each, 3) for each in settings))
 
 
-def test_records_and_weights_of_another_network_are_refused(records):
-    few = PretrainingSettings(steps=1)
+def test_records_of_another_network_are_refused(records):
     for shape in (NetworkShape(STATE_SIZE + 1, ACTION_COUNT), NetworkShape(STATE_SIZE, 2)):
         with pytest.raises(RecordsError, match='of the network|the network takes'):
-            pretrain(records, shape, few, seed=1)
-    start = untrained_weights(SHAPE, 5)
-    for weights in (start[:-1], np.full_like(start, np.nan)):
-        with pytest.raises(PolicyError, match='finite numbers'):
-            pretrain(records, SHAPE, few, seed=1, weights=weights)
+            pretrained(records, PretrainingSettings(steps=1), 1, shape)

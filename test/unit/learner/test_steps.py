@@ -11,7 +11,7 @@ from fdrl_ros.learner.pretraining import pretrain, PretrainingSettings
 from fdrl_ros.learner.records.transitions import Transitions
 from fdrl_ros.learner.settings import LearnerSettings
 from fdrl_ros.learner.trainer import Trainer, TrainingSetup
-from fdrl_ros.policy import NetworkShape
+from fdrl_ros.policy import NetworkShape, Policy
 import numpy as np
 import pytest
 from support.small_hospital import (
@@ -126,7 +126,9 @@ def test_pre_training_is_its_steps_written_out(period):
     settings = PretrainingSettings(
         steps=11, batch=8, learning_rate=0.1, target_period=period, discount=0.9
     )
-    found = pretrain(given, shape, settings, seed=3)
+    rng = np.random.default_rng(3)
+    start = Policy(shape.draw(rng), shape)
+    found = pretrain(given, start, settings, rng)
     rng = np.random.default_rng(3)
     wide = shape.draw(rng).astype(np.float64)
     dqn, taken = DoubleDqn(shape), Transitions.from_records(given, discount=0.9)
