@@ -41,7 +41,7 @@ HOSPITALS = 7
 LONGEST = 300.0
 """Seconds after which the candidates are not waited for any longer."""
 
-PLAN = Plan.from_mapping(
+PLAN = Plan().changed(
     {
         'federation': {'hospitals': HOSPITALS, 'seed': SEED},
         'pretraining': {'patients': 20, 'steps': 500},

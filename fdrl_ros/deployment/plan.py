@@ -154,15 +154,6 @@ class Plan:
         """Return the groups by name, in the order in which people should read them."""
         return {name: group.kind for name, group in _GROUPS.items()}
 
-    @classmethod
-    def from_mapping(cls, values: Values) -> Self:
-        """
-        Make a plan from nested names and values; what is not named keeps its default.
-
-        :raises SettingError: on an unknown group or name, or a bad value.
-        """
-        return cls().changed(values)
-
     def changed(self, values: Values) -> Self:
         """
         Return this plan with some settings changed.

@@ -32,7 +32,7 @@ from fdrl_ros.runtime.durable import write_secret  # noqa: E402
 from support.operating_room import Room  # noqa: E402
 from support.surgeon import env_alone, Surgeon  # noqa: E402
 
-PLAN = Plan.from_mapping(
+PLAN = Plan().changed(
     {
         'federation': {'noise': 'seeded'},
         'rounds': {'rounds': 2, 'open_timeout': 10.0, 'train_timeout': 20.0},

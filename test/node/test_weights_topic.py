@@ -164,7 +164,7 @@ def test_chunks_of_an_earlier_policy_are_not_sent_any_more(room):
 # The whole federation.
 
 
-LARGE = Plan.from_mapping(
+LARGE = Plan().changed(
     {
         **PLAN.to_mapping(),
         'learner': {'hidden': 600, 'epochs': 1},

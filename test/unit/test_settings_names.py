@@ -17,14 +17,14 @@ import pytest
 )
 def test_the_nearest_name_is_suggested(values, meant):
     with pytest.raises(SettingError, match='did you mean') as error:
-        Plan.from_mapping(values)
+        Plan().changed(values)
     assert meant in str(error.value) and len(str(error.value)) < 120
 
 
 def test_a_name_like_no_other_gets_no_long_list():
     for values in ({'learner': {'xyzzy': 4}}, {'learner': {7: 4}}):
         with pytest.raises(SettingError, match='one of the .* settings') as error:
-            Plan.from_mapping(values)
+            Plan().changed(values)
         assert len(str(error.value)) < 120
 
 
@@ -46,5 +46,5 @@ def test_a_prepared_plan_is_refused_for_a_name_of_any_group(tmp_path, text, expe
 
 def test_few_names_are_all_told():
     with pytest.raises(SettingError, match='seed') as error:
-        Plan.from_mapping({'federation': {'xyzzy': 4}})
+        Plan().changed({'federation': {'xyzzy': 4}})
     assert 'hospitals' in str(error.value) and 'release' in str(error.value)

@@ -25,7 +25,7 @@ from support.released import report_on
 from support.signed import global_policy
 
 WRITTEN = 'robot_1 does not run: written down for its start: '
-PLAN = Plan.from_mapping({'learner': {'hidden': 4}})
+PLAN = Plan().changed({'learner': {'hidden': 4}})
 
 
 @pytest.fixture

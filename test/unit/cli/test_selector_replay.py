@@ -19,7 +19,7 @@ import pytest
 
 pytest.importorskip('rosbags.rosbag2')
 
-PLAN = Plan.from_mapping({'learner': {'hidden': 4}})
+PLAN = Plan().changed({'learner': {'hidden': 4}})
 
 
 @pytest.fixture(scope='module')

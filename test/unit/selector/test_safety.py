@@ -30,7 +30,7 @@ from fdrl_ros.surgery.gym.surgery_env import SurgeryEnv
 import numpy as np
 import pytest
 
-PLAN = Plan.from_mapping(
+PLAN = Plan().changed(
     {'safety': {'patients': 16, 'snapshots': 12}, 'world': {'mode': 'kinematic', 'horizon': 60}}
 )
 SMALL = PLAN.changed({'safety': {'snapshots': 2}})
