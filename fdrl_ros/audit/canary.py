@@ -208,8 +208,7 @@ class TableCanaries:
         """
         states, heads = slopes[0]
         half = rows.shape[1] // 2
-        if half == 0:
-            raise SettingError('transitions_per_patient', 1, 'two for canaries in a table')
+        SettingError.unless(half != 0, 'transitions_per_patient', 1, 'two for canaries in a table')
         heads[rows] = 0.0
         here = self.members[which]
         canary, mine = which[here], rows[here]

@@ -141,8 +141,7 @@ def train_federation(
         total, done = plan.rounds.rounds, observer.notes[-1].round if observer.notes else 0
         if not finished or done < total:
             words = _stuck(federation, aggregator.phase, done, total)
-            if not done:
-                raise FdrlError(words)
+            FdrlError.unless(done, words)
             # What was learned until then is a policy all the same.
             report(Progress('train', 'federation', done, total, words))
             if not observer.notes[-1].ended:

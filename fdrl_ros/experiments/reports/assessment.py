@@ -171,8 +171,7 @@ def released_globals(policies: Path) -> list[tuple[int, Path]]:
     :raises PolicyError: if there is none yet.
     """
     found = [(int(path.stem.split('_')[1]), path) for path in policies.glob('global_*.npz')]
-    if not found:
-        raise PolicyError(f'{policies} holds no global policy: train first')
+    PolicyError.unless(found, f'{policies} holds no global policy: train first')
     return sorted(found)
 
 

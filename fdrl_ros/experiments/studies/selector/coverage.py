@@ -87,8 +87,7 @@ class CoverageSettings:
         for name, least in (('patients', 2), ('states', 0), ('redraws', 2 * NEAREST), ('seed', 0)):
             if getattr(self, name) < least:
                 raise SettingError(name, getattr(self, name), f'at least {least}')
-        if self.patients >= 1000:
-            raise SettingError('patients', self.patients, 'below 1000')
+        SettingError.unless(self.patients < 1000, 'patients', self.patients, 'below 1000')
 
 
 def run_coverage_study(

@@ -70,8 +70,7 @@ def newest(path: Path) -> list[Path]:
     }
     found = [numbers[max(numbers)]] if numbers else []
     found += sorted((path / 'policies').glob('hospital_*.npz'))
-    if not found:
-        raise PolicyError(f'{path} holds no policies/global_*.npz nor policies/hospital_*.npz')
+    PolicyError.unless(found, f'{path} holds no policies/global_*.npz nor policies/hospital_*.npz')
     return found
 
 
@@ -160,8 +159,7 @@ def cost_study(
     :raises PolicyError: if one of them is for other states.
     :raises SettingError: if there are no patients.
     """
-    if settings.patients < 1:
-        raise SettingError('patients', settings.patients, 'at least 1')
+    SettingError.unless(settings.patients >= 1, 'patients', settings.patients, 'at least 1')
     actors: dict[str, Policy | None] = {'expert': None}
     for path in files:
         weights, shape = load_policy(path)
