@@ -8,7 +8,7 @@ from datetime import datetime, UTC
 from functools import partial
 import importlib
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import click
 from fdrl_ros.cli.options import json_option, settings_options
@@ -18,6 +18,7 @@ from fdrl_ros.deployment.bringup import BringupSettings, middleware
 from fdrl_ros.deployment.layout import ROBOTS
 from fdrl_ros.deployment.robot.policies import RobotPolicies
 from fdrl_ros.errors import OrderError, SupervisionError
+from fdrl_ros.experiments.json_file import Json
 from fdrl_ros.experiments.live import missing_ros
 from fdrl_ros.experiments.reports.table import make_table
 from fdrl_ros.runtime.environment_variables import with_variables
@@ -217,7 +218,7 @@ def _shown(value: object) -> str:
     return f'{value:.4g}' if isinstance(value, float) else str(value)
 
 
-def _document(found: RobotPolicies) -> dict[str, Any]:
+def _document(found: RobotPolicies) -> Json:
     """Return all that is shown, for JSON."""
     supervision = found.supervision
     return {

@@ -15,6 +15,7 @@ from fdrl_ros.cli.output import console, echo_json
 from fdrl_ros.deployment.layout import ROBOTS
 from fdrl_ros.deployment.robot.policies import RobotPolicies
 from fdrl_ros.errors import SettingError
+from fdrl_ros.experiments.json_file import Json
 from fdrl_ros.experiments.reports.table import DISCLAIMER, make_table
 from fdrl_ros.selector import GateSettings, Selection, SelectorSettings, ShieldSettings
 from fdrl_ros.selector.control.plausibility import PlausibilitySettings
@@ -116,13 +117,13 @@ def replay_bag(
             out.print(_OTHER_STATES, soft_wrap=True)
 
 
-def _settings(found: RobotPolicies, flags: dict[str, Any]) -> dict[str, Any]:
+def _settings(found: RobotPolicies, flags: Json) -> Json:
     """
     Return all groups: of the plan where it has them, and changed as the flags say.
 
     :raises SettingError: on a value that cannot be.
     """
-    made: dict[str, Any] = {}
+    made: Json = {}
     for group, kind in _GROUPS.items():
         given = {
             name.removeprefix(f'{group}__'): value
@@ -136,7 +137,7 @@ def _settings(found: RobotPolicies, flags: dict[str, Any]) -> dict[str, Any]:
     return made
 
 
-def _plain(selection: Selection) -> dict[str, Any]:
+def _plain(selection: Selection) -> Json:
     """Return a selection for JSON, where nothing is NaN."""
     told = selection._asdict() | {'risk': selection.risk and selection.risk.total}
     del told['time']
@@ -146,7 +147,7 @@ def _plain(selection: Selection) -> dict[str, Any]:
     }
 
 
-def _show(out: Console, document: dict[str, Any], chosen: list[Selection], start: int) -> None:
+def _show(out: Console, document: Json, chosen: list[Selection], start: int) -> None:
     names = ', '.join(
         each['name'] + ('' if each['valued'] else ' (no value model)')
         for each in document['candidates']

@@ -80,7 +80,7 @@ def joint_state(
     )
 
 
-def states(stamp: Time, operation: Operation) -> tuple[Any, Any]:
+def states(stamp: Time, operation: Operation) -> tuple[ros.OperationState, ros.PatientState]:
     """Return the two halves of the state."""
     values, patient = operation.values(), operation.patient
     first = ros.OperationState(
