@@ -18,6 +18,7 @@ from fdrl_ros.surgery.arm.kinematics import (
     JAW_LIMITS,
     JOINTS,
     LOWER,
+    Point,
     straight_joints,
     UnreachableError,
     UPPER,
@@ -129,9 +130,7 @@ def jaw_command(names: Sequence[str], positions: Sequence[float]) -> float:
     return _within(JAW, _ordered(names, positions, (JAW,))[0], *JAW_LIMITS)
 
 
-def pose_command(
-    position: Sequence[float], quaternion: Sequence[float]
-) -> tuple[tuple[float, float, float], Vector]:
+def pose_command(position: Sequence[float], quaternion: Sequence[float]) -> tuple[Point, Vector]:
     """
     Read a pose of the tip in the base frame; whether the arm reaches it is not asked here.
 
@@ -168,7 +167,7 @@ class ArmControl:
         self.operating_state = OperatingState()
         self.engaged = False
         """Whether an operation takes motion commands now."""
-        self._goal: Vector | tuple[float, float, float] | None = None
+        self._goal: Vector | Point | None = None
         self._move: tuple[Move, float] | None = None
         self._jaw_move: tuple[JawMove, float] | None = None
 
@@ -215,12 +214,12 @@ class ArmControl:
         """
         self._require('servo_cp')
         point, rotation = pose_command(position, quaternion)
-        goal = self._straight(point, rotation)
-        if goal is None:
+        if angle_between(straight_rotation(point), rotation) > STRAIGHT_TOLERANCE:
             roll = float(self._operation.setpoint_joints()[3])
-            self._servo(inverse_kinematics(point, rotation, roll))
+            self._go(inverse_kinematics(point, rotation, roll))
         else:
-            self._servo(goal)
+            straight_joints(*point)  # refuses it if out of reach
+            self._go(point)
 
     def servo_jp(self, names: Sequence[str], positions: Sequence[float]) -> None:
         """
@@ -229,7 +228,7 @@ class ArmControl:
         :raises StateError: if they are none or out of limits, or the arm is not ready.
         """
         self._require('servo_jp')
-        self._servo(joints_command(names, positions))
+        self._go(joints_command(names, positions))
 
     def move_cp(self, position: Sequence[float], quaternion: Sequence[float]) -> None:
         """
@@ -239,7 +238,7 @@ class ArmControl:
         """
         self._require('move_cp')
         point, rotation = pose_command(position, quaternion)
-        self._begin(LineMove(self._operation.setpoint_joints(), np.array(point), rotation))
+        self._go(move=LineMove(self._operation.setpoint_joints(), np.array(point), rotation))
 
     def move_jp(self, names: Sequence[str], positions: Sequence[float]) -> None:
         """
@@ -248,7 +247,9 @@ class ArmControl:
         :raises StateError: as :meth:`servo_jp`.
         """
         self._require('move_jp')
-        self._begin(JointMove(self._operation.setpoint_joints(), joints_command(names, positions)))
+        self._go(
+            move=JointMove(self._operation.setpoint_joints(), joints_command(names, positions))
+        )
 
     def servo_jaw(self, names: Sequence[str], positions: Sequence[float]) -> None:
         """
@@ -308,28 +309,12 @@ class ArmControl:
         if not self.engaged:
             raise CommandError(f'{what} without a patient: expected an operation under way')
 
-    def _straight(
-        self, point: tuple[float, float, float], rotation: Vector
-    ) -> tuple[float, float, float] | None:
-        """
-        Return the point if the pose is one of the straight wrist.
-
-        :raises UnreachableError: if it is, and out of reach.
-        """
-        if angle_between(straight_rotation(point), rotation) > STRAIGHT_TOLERANCE:
-            return None
-        straight_joints(*point)
-        return point
-
-    def _servo(self, goal: Vector | tuple[float, float, float]) -> None:
-        self._move, self._goal = None, goal
+    def _go(self, goal: Vector | Point | None = None, move: Move | None = None) -> None:
+        """Take a servo goal or a move in place of whatever went on."""
+        self._goal, self._move = goal, None if move is None else (move, 0.0)
         self._note_busy()
 
-    def _begin(self, move: Move) -> None:
-        self._move, self._goal = (move, 0.0), None
-        self._note_busy()
-
-    def _follow(self, goal: Vector | tuple[float, float, float], substeps: int) -> None:
+    def _follow(self, goal: Vector | Point, substeps: int) -> None:
         """Go on towards a servo goal; a straight wrist is driven by its tip alone."""
         now = self._operation.setpoint_joints()
         if isinstance(goal, tuple):

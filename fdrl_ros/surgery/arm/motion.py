@@ -19,23 +19,21 @@ from fdrl_ros.surgery.arm.kinematics import (
     Vector,
 )
 from fdrl_ros.surgery.arm.rotations import from_rotation_vector, rotation_vector
-from fdrl_ros.surgery.constants import constant
+from fdrl_ros.surgery.constants import Group
 from fdrl_ros.surgery.gym.actions import MAXIMUM_SPEED
 import numpy as np
 
-TIP_SPEED = constant('motion.share') * MAXIMUM_SPEED
+LIMITS = Group('motion')
+TURN_SPEED = LIMITS.turn_speed
+JAW_SPEED, JAW_ACCELERATION = LIMITS.jaw_speed, LIMITS.jaw_acceleration
+TIP_SPEED = LIMITS.share * MAXIMUM_SPEED
 """Fastest that a move has the tip go, m/s: what is left lets the arm catch up."""
-TIP_ACCELERATION = constant('motion.tip_acceleration')
-TURN_SPEED = constant('motion.turn_speed')
-TURN_ACCELERATION = constant('motion.turn_acceleration')
-JAW_SPEED = constant('motion.jaw_speed')
-JAW_ACCELERATION = constant('motion.jaw_acceleration')
 JOINT_SPEEDS = (TURN_SPEED, TURN_SPEED, TIP_SPEED, TURN_SPEED, TURN_SPEED, TURN_SPEED)
 """Fastest that a move turns or inserts each joint, rad/s and m/s."""
 JOINT_ACCELERATIONS = (
-    *[TURN_ACCELERATION] * 2,
-    TIP_ACCELERATION,
-    *[TURN_ACCELERATION] * 3,
+    *[LIMITS.turn_acceleration] * 2,
+    LIMITS.tip_acceleration,
+    *[LIMITS.turn_acceleration] * 3,
 )
 
 _CHECKS = 64
@@ -102,7 +100,7 @@ class JointMove(Trapezoid):
         super().__init__(
             [*way, float(steps.max()) / _MARGIN],
             [*JOINT_SPEEDS, TIP_SPEED],
-            [*JOINT_ACCELERATIONS, TIP_ACCELERATION],
+            [*JOINT_ACCELERATIONS, LIMITS.tip_acceleration],
         )
 
     def joints(self, time: float) -> Vector:
@@ -132,7 +130,7 @@ class LineMove(Trapezoid):
         super().__init__(
             [float(np.linalg.norm(self._way)), float(np.linalg.norm(self._turn))],
             [TIP_SPEED, TURN_SPEED],
-            [TIP_ACCELERATION, TURN_ACCELERATION],
+            [LIMITS.tip_acceleration, LIMITS.turn_acceleration],
         )
         for share in np.linspace(0.0, 1.0, _CHECKS).tolist():
             self._at(share)

@@ -12,11 +12,10 @@ import tempfile
 from typing import Any
 
 _GREETING = b'pybullet build time'
-_OUTPUTS = (1, 2)  # descriptors of standard output and standard error
 
 
 @contextmanager
-def _without_greeting(descriptor: int) -> Iterator[None]:
+def without_greeting(descriptor: int) -> Iterator[None]:
     """Hold back what is written to a descriptor, then write all of it but the greeting."""
     try:
         kept = os.dup(descriptor)
@@ -43,7 +42,7 @@ def _import_quietly() -> Any:
         if each is not None:
             each.flush()
     flush(None)
-    with _without_greeting(_OUTPUTS[0]), _without_greeting(_OUTPUTS[1]):
+    with without_greeting(1), without_greeting(2):
         try:
             return importlib.import_module('pybullet')
         finally:

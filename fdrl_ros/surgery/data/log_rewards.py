@@ -19,7 +19,7 @@ from fdrl_ros.surgery.patient.cohort import public_cohort
 from fdrl_ros.surgery.patient.patient import Patient, SHORTEST_CUT
 from fdrl_ros.surgery.settings import WorldSettings
 from fdrl_ros.surgery.tasks.outcome import force_terms, Gain, reward_of, RewardWeights
-from fdrl_ros.surgery.tasks.procedures import PRESSING, Procedure, procedure_named
+from fdrl_ros.surgery.tasks.procedures import Procedure, procedure_named, TRAITS
 from fdrl_ros.surgery.tasks.registry import task_of
 from fdrl_ros.surgery.tasks.task import Prospect
 from fdrl_ros.surgery.tissue.contact import EXPONENT, tissue_of
@@ -30,9 +30,6 @@ _ERROR = INDEX['goal_error_x']
 _ASIDE, _PLACE = slice(_ERROR, _ERROR + 2), slice(_ERROR, _ERROR + 3)
 _LEAST_FORCE, _LEAST_DEPTH = 0.1, 0.0005
 """Share of the target force, and depth in m, from which a contact tells how soft the organ is."""
-
-_HOVERING = ('reach', 'follow')
-"""Whose remaining cost is the way to the waypoint."""
 
 Values = NDArray[np.float64]
 
@@ -95,9 +92,10 @@ def _progress(
     :param before: values of the states in their units, shape (n, STATE_SIZE).
     :raises SettingError: if the waypoint leapt out of the room.
     """
-    if procedure.name in PRESSING:
+    holds = TRAITS[procedure.name].holds
+    if holds == 'force':
         return _pressed(procedure, before, after)
-    if procedure.name in _HOVERING:
+    if holds == 'place':
         return _to_waypoint(before) - _to_waypoint(after)
     return _planned(procedure, before, after, actions)
 

@@ -180,7 +180,7 @@ def roll_out(
 
     :param settings: of the world; its mode does not count.
     :param rngs: sources of the sensors' noise, where the settings ask for it.
-    :param tick: told before each tick how many operations go on; what it raises ends all.
+    :param tick: gets how many operations go on before each tick; what it raises ends all.
     :raises StateError: on actions that cannot be.
     """
     world = replace(settings or WorldSettings(), mode='kinematic')

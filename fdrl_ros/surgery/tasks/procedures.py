@@ -145,19 +145,15 @@ surgery, colonoscopy and general surgery. Our choice: no paper gives shares of s
 """
 
 
-_BY_NAME = {each.name: each for each in PROCEDURES}
-
-
 def procedure_named(name: str) -> Procedure:
     """
     Return a procedure by its name.
 
     :raises SettingError: if there is none.
     """
-    found = _BY_NAME.get(name)
-    if found is None:
-        raise SettingError('procedure', name, 'one of ' + ', '.join(_BY_NAME))
-    return found
+    if name not in PROCEDURE_NAMES:
+        raise SettingError('procedure', name, 'one of ' + ', '.join(PROCEDURE_NAMES))
+    return PROCEDURES[PROCEDURE_NAMES.index(name)]
 
 
 def procedures_named(text: str | Sequence[str]) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 
-from fdrl_ros.surgery.arm.pybullet_client import _without_greeting
+from fdrl_ros.surgery.arm.pybullet_client import without_greeting
 import pytest
 
 
@@ -17,13 +17,13 @@ def test_importing_the_arm_prints_nothing():
 
 
 def test_other_words_than_the_greeting_are_passed_on(capfd):
-    with _without_greeting(2):
+    with without_greeting(2):
         os.write(2, b'libGL is missing\npybullet build time: today\nand more')
     assert capfd.readouterr().err == 'libGL is missing\nand more'
 
 
 def test_an_error_is_neither_hidden_nor_its_words(capfd):
-    with pytest.raises(ImportError), _without_greeting(2):
+    with pytest.raises(ImportError), without_greeting(2):
         os.write(2, b'why\n')
         raise ImportError
     assert capfd.readouterr().err == 'why\n'
