@@ -11,6 +11,7 @@ value at 0. The place is not sent: it follows from the list, to which the sealin
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from math import prod
 from operator import mul
 from secrets import randbelow
@@ -245,15 +246,8 @@ def _shortest_recurrence(sequence: list[int]) -> list[int]:
         factor = -error * pow(last, -1, PRIME)
         old = current
         correction = [0] * shift + [factor * each % PRIME for each in previous]
-        size = max(len(old), len(correction))
-        current = [
-            (one + other) % PRIME
-            for one, other in zip(
-                old + [0] * (size - len(old)),
-                correction + [0] * (size - len(correction)),
-                strict=True,
-            )
-        ]
+        pairs = zip_longest(old, correction, fillvalue=0)
+        current = [(one + other) % PRIME for one, other in pairs]
         if 2 * length <= place:
             previous, length, last, shift = old, place + 1 - length, error, 1
         else:

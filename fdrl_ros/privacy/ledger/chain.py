@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 import hashlib
+import re
 import struct
 from typing import NamedTuple, Self
 
@@ -49,13 +50,10 @@ class Head(NamedTuple):
 
         :raises PrivacyError: if the text is not a head.
         """
-        entries, _, digest = text.strip().partition(':')
-        if entries.isascii() and entries.isdecimal() and len(digest) == 64:
-            try:
-                return cls(int(entries), bytes.fromhex(digest))
-            except ValueError:
-                pass
-        raise PrivacyError(f'head {text!r}: expected entries:hash, the hash in 64 hex digits')
+        found = re.fullmatch(r'([0-9]+):([0-9a-fA-F]{64})', text.strip())
+        if found is None:
+            raise PrivacyError(f'head {text!r}: expected entries:hash, the hash in 64 hex digits')
+        return cls(int(found[1]), bytes.fromhex(found[2]))
 
     def to_bytes(self) -> bytes:
         """Return the number of entries, 8 bytes little-endian, and the hash, 32 bytes."""

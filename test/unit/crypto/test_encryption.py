@@ -156,12 +156,7 @@ def malformed(public):
     second = public.scheme.poly_degree * public.scheme.residue_bytes[0]
     yield 'empty', b''
     yield 'one byte short', good[:-1]
-    yield 'one byte long', good + b'\0'
-    yield 'half', good[: len(good) // 2]
-    yield 'digest only', good[:32]
     yield 'huge', bytes(10 * len(good))
-    yield 'zeros', bytes(len(good))
-    yield 'ones', b'\xff' * len(good)
     yield 'residues above the prime', good[:32] + b'\xff' * (len(good) - 32)
     yield 'another key', other.encrypt(np.arange(4096))
     yield 'another scheme', large.encrypt(np.arange(4096))
@@ -240,12 +235,10 @@ def test_flipped_bit_in_a_secret_context_is_refused(secret):
     'data',
     [
         b'',
-        b'garbage',
         b'fdrl_ros public context 1\n',
         b'fdrl_ros public context 1\n' + b'[' * 5000,
         b'fdrl_ros public context 1\n' + b'[' * 1000 + b'\n',
         b'fdrl_ros public context 1\n[]\n',
-        b'fdrl_ros public context 1\n{}\n',
         b'fdrl_ros public context 1\n{"coefficient_bits": 3}\n',
         b'fdrl_ros public context 1\n\xff\xfe\n',
         None,

@@ -180,27 +180,23 @@ def test_steps_without_noise_need_a_budget_without_limit(tmp_path):
         assert ledger.epsilon() == math.inf
 
 
-@settings(max_examples=10, deadline=None)
-@given(
-    strategies.sampled_from([0.5, 2.0, 8.0]),
-    strategies.lists(
-        strategies.tuples(
-            strategies.sampled_from([1.0, 2.0]),
-            strategies.sampled_from([0.128, 1.0]),
-            strategies.sampled_from([1, 50]),
-        ),
-        max_size=5,
-    ),
+CHARGES = strategies.builds(
+    Charge,
+    strategies.sampled_from([1.0, 2.0]),
+    strategies.sampled_from([0.128, 1.0]),
+    strategies.sampled_from([1, 50]),
 )
+
+
+@settings(max_examples=10, deadline=None)
+@given(strategies.sampled_from([0.5, 2.0, 8.0]), strategies.lists(CHARGES, max_size=5))
 def test_the_budget_is_never_passed_and_epsilon_never_falls(budget, charges):
     with tempfile.TemporaryDirectory() as folder:
         with Ledger.open(Path(folder) / 'ledger', Owner(**(OWNER | {'budget': budget}))) as ledger:
-            for round, (sigma, q, steps) in enumerate(charges):
+            for round, charge in enumerate(charges):
                 before = ledger.epsilon()
                 try:
-                    reserve(
-                        ledger, round, noise_multiplier=sigma, sampling_probability=q, steps=steps
-                    )
+                    ledger.reserve(round=round, block=0, charge=charge, inputs=b'x')
                 except BudgetExceededError as refusal:
                     assert refusal.wanted > budget
                     assert ledger.epsilon() == before
