@@ -185,6 +185,7 @@ CHARGES = strategies.builds(
     strategies.sampled_from([1.0, 2.0]),
     strategies.sampled_from([0.128, 1.0]),
     strategies.sampled_from([1, 50]),
+    strategies.just(1),
 )
 
 
