@@ -110,7 +110,7 @@ def settings_options(kind: type[Settings], flags: Mapping[str, str]) -> Callable
             if setting.choices:
                 kind = click.Choice(setting.choices)
             elif setting.type is int:
-                kind = click.IntRange(setting.minimum, setting.maximum)  # type: ignore[arg-type]
+                kind = click.IntRange(int(setting.minimum or 0))  # a command checks the rest
             command = click.option(
                 flag,
                 name,

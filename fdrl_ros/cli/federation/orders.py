@@ -36,7 +36,7 @@ def operator() -> None:
 class Place(TypedDict):
     """Where a federation is, and who orders it about: the flags of every order."""
 
-    directory: str
+    directory: Path
     federation_domain: int
     hosts: str
     federation: str
@@ -44,7 +44,7 @@ class Place(TypedDict):
     passphrase_file: Path | None
 
 
-_PLACE = {'directory': '--directory', 'federation_domain': '--domain', 'hosts': '--hosts'}
+_PLACE = {'federation_domain': '--domain', 'hosts': '--hosts'}
 
 
 def _order(command: Callable[..., None]) -> click.Command:
@@ -59,6 +59,13 @@ def _order(command: Callable[..., None]) -> click.Command:
             help="Namespace of the federation's servers.",
         ),
         settings_options(BringupSettings, _PLACE),
+        click.option(
+            '--directory',
+            type=click.Path(file_okay=False, path_type=Path),
+            default=BringupSettings().directory,
+            show_default=True,
+            help='Of the keys, of a federation, or of a run.',
+        ),
     ):
         command = option(command)
     return operator.command()(command)
@@ -110,7 +117,7 @@ def _give(action: str, place: Place, **what: Any) -> None:
     :param what: whom or which round it is about.
     :raises FdrlError: if there is no key to sign it with, or the server did not take it.
     """
-    keys = find_keys(Path(place['directory']))
+    keys = find_keys(place['directory'])
     identity, roster = _credentials(keys, place['name'], place['passphrase_file'])
     if missing := missing_ros():
         raise OrderError(f'ROS 2 is not here: {missing}')
