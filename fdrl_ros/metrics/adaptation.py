@@ -87,19 +87,13 @@ class Adaptation(NamedTuple):
     """
     Adaptation up to and with the present step.
 
-    The first fields are over all cases so far, as in :class:`Rates`.
-
+    :param overall: over all cases so far.
     :param change: d(s_t, s_t-1) of the present step, in scales; NaN at a case's first state.
     :param case: the present case alone.
     :param window: the newest steps, whichever case they are of.
     """
 
-    alpha_adapt: float
-    cases: int
-    variation_rate: float
-    steps: int
-    changes: int
-    answers: int
+    overall: Rates
     change: float
     case: Rates
     window: Rates
@@ -152,7 +146,7 @@ class AdaptationMeter:
         share, _, steps = self._varied.present
         case = Rates(ratio, int(changes > 0), share, steps, changes, answers // ONE)
         overall, window = _rates(self._answered, self._varied), _rates(*self._newest)
-        return Adaptation(*overall, change, case, window)
+        return Adaptation(overall, change, case, window)
 
     def end_case(self) -> None:
         """Close the present case."""

@@ -255,15 +255,15 @@ def adaptation_message(patient: str, adaptation: Adaptation, threshold: float) -
         patient=patient,
         change=adaptation.change,
         threshold=threshold,
-        cases=adaptation.cases,
+        cases=adaptation.overall.cases,
         window_cases=adaptation.window.cases,
-        **_rates('', adaptation),
+        **_rates('', adaptation.overall),
         **_rates('case_', adaptation.case),
         **_rates('window_', adaptation.window),
     )
 
 
-def _rates(prefix: str, over: Adaptation | Rates) -> dict[str, float]:
+def _rates(prefix: str, over: Rates) -> dict[str, float]:
     return {
         f'{prefix}variation_rate': over.variation_rate,
         f'{prefix}adaptation': over.alpha_adapt,

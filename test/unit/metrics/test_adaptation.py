@@ -79,10 +79,10 @@ def test_online_equals_batch_and_the_slow_count(raw, threshold):
             past = [*cases[:number], (states[: t + 1], actions[: t + 1])]
             alpha, count = alpha_adapt(past, SCALES, threshold)
             rate = variation_rate([s for s, _ in past], SCALES, threshold)
-            assert online.cases == count
-            assert online.alpha_adapt == pytest.approx(alpha, abs=1e-12, nan_ok=True)
-            assert online.variation_rate == pytest.approx(rate, abs=1e-12, nan_ok=True)
-            assert math.isnan(online.alpha_adapt) == (online.cases == 0)
+            assert online.overall.cases == count
+            assert online.overall.alpha_adapt == pytest.approx(alpha, abs=1e-12, nan_ok=True)
+            assert online.overall.variation_rate == pytest.approx(rate, abs=1e-12, nan_ok=True)
+            assert math.isnan(online.overall.alpha_adapt) == (online.overall.cases == 0)
         meter.end_case()
     batch = alpha_adapt(cases, SCALES, threshold)
     slow = slow_alpha(cases, threshold)

@@ -107,8 +107,8 @@ def test_the_present_case_and_all_cases_have_their_own_rates_and_counts(raw):
             actions = [np.array([s[1] for s in each]) for each in [*past[:-1], case[: t + 1]]]
             done = [pair for pair in zip(states, actions, strict=True) if len(pair[0])]
             alpha, count = alpha_adapt(done, 1.0, THRESHOLD)
-            assert close((adaptation.alpha_adapt, adaptation.cases), (alpha, count))
-            assert close(adaptation.variation_rate, variation_rate([s for s, _ in done]))
+            assert close(adaptation.overall[:2], (alpha, count))
+            assert close(adaptation.overall.variation_rate, variation_rate([s for s, _ in done]))
         risks.end_case()
         adaptations.end_case()
 

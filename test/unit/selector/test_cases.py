@@ -42,10 +42,10 @@ def test_risk_and_adaptation_online_equal_the_batch_formulas():
         assert selection.risk.cases == number + 1
         alpha, count = alpha_adapt(cases)
         adaptation = selector.adaptation()
-        assert abs(adaptation.alpha_adapt - alpha) < 1e-12
-        assert adaptation.cases == count
+        assert abs(adaptation.overall.alpha_adapt - alpha) < 1e-12
+        assert adaptation.overall.cases == count
         rate = variation_rate([states for states, _ in cases])
-        assert abs(adaptation.variation_rate - rate) < 1e-12
+        assert abs(adaptation.overall.variation_rate - rate) < 1e-12
 
 
 def test_adaptation_counts_answers_of_which_nobody_asked():
@@ -58,7 +58,7 @@ def test_adaptation_counts_answers_of_which_nobody_asked():
         told = asked.adaptation()
         assert asked.adaptation() is told  # asked twice, it counts once
     assert repr(unasked.adaptation()) == repr(told)
-    assert told.steps == 26  # of 30 states four are the first of their case
+    assert told.overall.steps == 26  # of 30 states four are the first of their case
     unasked.keep_tip(Reason.STALE, 30 * TICK)
     assert unasked.adaptation() is None
 
