@@ -21,9 +21,8 @@ from fdrl_ros.deployment.hosts import export
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.parties.hospital import open_records
 from fdrl_ros.deployment.prepare import prepare
-from fdrl_ros.federation.journal.entry import Entry
 from fdrl_ros.federation.journal.journal import FILE
-from fdrl_ros.federation.journal.reader import read
+from fdrl_ros.federation.journal.reader import Entry, read
 from node.conftest import PLAN, play
 import pytest
 from support.hosts_network import Network

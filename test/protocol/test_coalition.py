@@ -56,15 +56,11 @@ def without(message, *names):
 
 def said_without_ciphertexts(messages):
     """Return what is left of messages, nested ones too, without ciphertexts and their hashes."""
+    hidden = ('ciphertext', 'update_hash', 'update_hashes', 'sum_hash')
+    hidden += ('keys', 'updates', 'settles', 'reveals')
     left = []
     for message in messages:
-        left.append(
-            without(
-                message,
-                *('ciphertext', 'update_hash', 'update_hashes', 'sum_hash'),
-                *('keys', 'updates', 'settles', 'reveals'),
-            )
-        )
+        left.append(without(message, *hidden))
         if isinstance(message, Relay):
             left += said_without_ciphertexts(message.updates)
         if isinstance(message, DecryptRequest):

@@ -15,7 +15,6 @@ no other attempt, only patience.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 from fdrl_ros.crypto.masking.share_sealing import SEALED_BYTES
 from fdrl_ros.errors import (
@@ -551,7 +550,7 @@ class Aggregator:
         state, record, decryption = self.state, self.state.record, self._decryption
         if not decryption.abandoned and not decryption.sum_hash:
             return Outcome()
-        proof: dict[str, Any] = {
+        proof: dict[str, tuple[object, ...] | bytes] = {
             'keys': tuple(state.keys[name] for name in record.keyed),
             'members': record.members,
             'survivors': record.survivors,

@@ -19,7 +19,7 @@ from fdrl_ros.crypto.masking.round_secret import AttemptSecrets, RoundSeed
 from fdrl_ros.crypto.masking.share_sealing import KeyList
 from fdrl_ros.crypto.masking.sharing import SharePair
 from fdrl_ros.errors import CryptoError, RoundError, StoreError
-from fdrl_ros.federation.journal.entry import Entry
+from fdrl_ros.federation.journal.reader import Entry
 from fdrl_ros.federation.protocol import message as protocol
 from fdrl_ros.federation.protocol.attempt import read_round_key, split
 from fdrl_ros.federation.protocol.encoding import encode

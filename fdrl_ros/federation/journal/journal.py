@@ -33,8 +33,16 @@ from fdrl_ros.errors import (
     os_errors_as,
     StoreError,
 )
-from fdrl_ros.federation.journal.entry import Entry, Event, FORM, parse_line, write_line
-from fdrl_ros.federation.journal.reader import Place, read, Walk
+from fdrl_ros.federation.journal.reader import (
+    Entry,
+    Event,
+    FORM,
+    parse_line,
+    Place,
+    read,
+    Walk,
+    write_line,
+)
 from fdrl_ros.federation.protocol.store import peek, Store
 from fdrl_ros.privacy.ledger.chain import Head
 from fdrl_ros.runtime.closing import Closing
@@ -178,7 +186,7 @@ class Journal(Closing):
         """
         Write an entry; it is on the disk when this returns.
 
-        :param kind: one of :data:`fdrl_ros.federation.journal.entry.FIELDS`.
+        :param kind: one of :data:`fdrl_ros.federation.journal.reader.FIELDS`.
         :param round: that it is about; 0 for none.
         :param fields: exactly those of its kind; text is cut to a thousand letters.
         :returns: the new head.

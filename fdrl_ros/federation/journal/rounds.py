@@ -15,8 +15,7 @@ from typing import NamedTuple
 
 from fdrl_ros.crypto.keys.roster import Roster
 from fdrl_ros.errors import JournalError
-from fdrl_ros.federation.journal.entry import Entry
-from fdrl_ros.federation.journal.reader import Progress, Summary, Walk
+from fdrl_ros.federation.journal.reader import Entry, Progress, Summary, Walk
 from fdrl_ros.privacy.ledger.chain import Head
 
 BAND_ENTRIES = 2**16

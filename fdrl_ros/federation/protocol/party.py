@@ -4,11 +4,11 @@
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 from fdrl_ros.federation.protocol.message import Message
 
-Report = Callable[[Any], None]
+Report = Callable[[object], None]
 Stopped = Callable[[], bool]
 
 
@@ -22,7 +22,7 @@ class Job:
     """
 
     name: str
-    run: Callable[[Report, Stopped], Any]
+    run: Callable[[Report, Stopped], object]
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ from fdrl_ros.cli import main
 from fdrl_ros.crypto.keys.keystore import KEY_FILE, load_identity
 from fdrl_ros.crypto.keys.roster import ROSTER_MEMORY
 from fdrl_ros.deployment.layout import Layout
-from fdrl_ros.federation.journal.entry import FIELDS
 from fdrl_ros.federation.journal.journal import FILE, head_noted, Journal
+from fdrl_ros.federation.journal.reader import FIELDS
 from fdrl_ros.federation.key_authority.state import Released
 from fdrl_ros.federation.protocol.encoding import decode, encode
 from fdrl_ros.federation.protocol.store import Store

@@ -20,18 +20,18 @@ from fdrl_ros.errors import (
     JournalSignatureError,
     StoreError,
 )
-from fdrl_ros.federation.journal import entry
 from fdrl_ros.federation.journal import journal as module
-from fdrl_ros.federation.journal.entry import (
+from fdrl_ros.federation.journal import reader
+from fdrl_ros.federation.journal.journal import FILE, Head, head_noted, Journal, read
+from fdrl_ros.federation.journal.reader import (
     Event,
     FIELDS,
     MOST_BYTES,
     MOST_LETTERS,
     parse_line,
+    Walk,
     write_line,
 )
-from fdrl_ros.federation.journal.journal import FILE, Head, head_noted, Journal, read
-from fdrl_ros.federation.journal.reader import Walk
 from fdrl_ros.federation.protocol.store import Store
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -532,8 +532,8 @@ def test_a_line_of_strange_json_is_refused(path, fields):
 
 
 def test_kinds_of_a_later_version_are_chained_and_signed_like_the_others(path, monkeypatch):
-    monkeypatch.setattr(entry, 'FIELDS', {**FIELDS, 'novel': ('shape',)})
-    monkeypatch.setitem(entry.VALUES, 'shape', [range(3)])
+    monkeypatch.setattr(reader, 'FIELDS', {**FIELDS, 'novel': ('shape',)})
+    monkeypatch.setitem(reader.VALUES, 'shape', [range(3)])
     with opened(path) as journal:
         journal.append('novel', shape=[1, 2])
     monkeypatch.undo()
