@@ -56,9 +56,7 @@ class Limiter:
         self._last: Vector = _NO_WAY
         self._move: Vector = _NO_WAY
         self._longest = self.settings.speed_limit * TICK
-        self._began = -math.inf
-        self._now = -math.inf
-        self._accepted = -math.inf
+        self._began = self._now = self._accepted = -math.inf
         self._hold = True
         self._retracting = False
         self._jaw: float | None = None

@@ -87,10 +87,8 @@ class ControlLoop:
         self._arm_ready = True
         self._arm = NewestMessage()
         self._release_arm()
-        self._last_decision = -math.inf
-        self._last_hold = -math.inf
         self._refused: tuple[Reason, float] | None = None
-        self._setpoint_time = -math.inf
+        self._last_decision = self._last_hold = self._setpoint_time = -math.inf
         self._last_watch: float | None = None
         self._stalled = self._resumed = self._last_operation = -math.inf
 

@@ -217,11 +217,10 @@ class StateReader:
         if read[self._force_limit] <= 0.0:
             return Reason.OUT_OF_RANGE
         scaled = scale(values) if self._cut else (values * self._factors).astype(np.float32)
-        wide = scaled.astype(np.float64)
-        values.setflags(write=False)
-        scaled.setflags(write=False)
-        wide.setflags(write=False)
-        return UsableState(values, scaled, wide)
+        state = UsableState(values, scaled, scaled.astype(np.float64))
+        for array in state:
+            array.setflags(write=False)
+        return state
 
 
 def fault_in_words(operation: Observation, patient: Observation, bound: float) -> str:
