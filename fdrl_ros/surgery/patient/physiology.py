@@ -241,7 +241,10 @@ class Physiology(Body):
                 f'period {period!r} s, force {force!r} N, damage {damage!r} N s: '
                 'expected finite numbers, time and damage at least 0'
             )
-        parts = 1 if period <= _LONGEST_STEP else math.ceil(period / _LONGEST_STEP)
+        if period <= _LONGEST_STEP and self._pace == 1.0 and not self._coughs:  # at once
+            self._live(period, abs(force), damage, 1.0)
+            return
+        parts = math.ceil(period / _LONGEST_STEP) or 1
         for _ in range(parts):
             own, cough = period / parts, 1.0
             if self._coughs:

@@ -252,7 +252,7 @@ def test_demonstrations_are_successes_of_the_expert_that_replay(procedure, tmp_p
 
 
 def test_an_interrupted_recording_goes_on_to_the_same_file(tmp_path, monkeypatch):
-    whole = demonstrations('reach', tmp_path / 'whole', 25, world=WORLD)
+    whole = demonstrations('reach', tmp_path / 'whole', 16, world=WORLD)
     path, made = tmp_path / 'parts', []
 
     def stop(done, count):
@@ -260,7 +260,7 @@ def test_an_interrupted_recording_goes_on_to_the_same_file(tmp_path, monkeypatch
             raise RecordingStopped('stopped')
 
     with pytest.raises(RecordingStopped):
-        demonstrations('reach', path, 25, world=WORLD, progress=stop)
+        demonstrations('reach', path, 16, world=WORLD, progress=stop)
     assert not path.exists()
     (part,) = (tmp_path / 'parts.parts').iterdir()
     assert part.name == '000000.npz'
@@ -268,11 +268,11 @@ def test_an_interrupted_recording_goes_on_to_the_same_file(tmp_path, monkeypatch
     monkeypatch.setattr(
         Operator, 'operate', lambda *given: (made.append(given[-1]), operate(*given))[1]
     )
-    demonstrations('reach', path, 25, world=WORLD)
-    assert made == list(range(10, 25)), 'ten were finished and are read'
+    demonstrations('reach', path, 16, world=WORLD)
+    assert made == list(range(10, 16)), 'ten were finished and are read'
     assert path.read_bytes() == (tmp_path / 'whole').read_bytes()
     assert sorted(each.name for each in tmp_path.iterdir()) == ['parts', 'whole']
-    assert demonstrations('reach', path, 25, world=WORLD).digest == whole.digest
+    assert demonstrations('reach', path, 16, world=WORLD).digest == whole.digest
 
 
 def test_a_file_grows_over_failures_into_the_one_of_a_single_call(tmp_path):
@@ -282,11 +282,11 @@ def test_a_file_grows_over_failures_into_the_one_of_a_single_call(tmp_path):
     def some(path, count):
         return record_operations(path, walker(), count=count, note='walks', keep=liked)
 
-    for count in (1, 7, 14):
+    for count in (1, 4, 8):
         grown = some(tmp_path / 'grown', count)
-    assert grown.digest == some(tmp_path / 'whole', 14).digest
+    assert grown.digest == some(tmp_path / 'whole', 8).digest
     assert (tmp_path / 'grown').read_bytes() == (tmp_path / 'whole').read_bytes()
-    assert grown.note == 'walks; operations 0 to 20', 'every third was left out'
+    assert grown.note == 'walks; operations 0 to 11', 'every third was left out'
 
 
 def test_a_broken_part_is_made_anew(tmp_path):

@@ -33,7 +33,7 @@ import pytest
 KINEMATIC = WorldSettings(mode='kinematic')
 
 
-def walk(env, seed, steps=60):
+def walk(env, seed, steps=30):
     """Return everything that an env says on a seeded random walk."""
     state, _info = env.reset(seed=seed)
     rng = np.random.default_rng(seed)
@@ -46,12 +46,11 @@ def walk(env, seed, steps=60):
     return b''.join(np.asarray(each).tobytes() for each in said)
 
 
-@pytest.mark.parametrize('heterogeneity', [0.0, 1.0])
 @pytest.mark.parametrize('mode', ['dynamic', 'kinematic'])
 @pytest.mark.parametrize('procedure', PROCEDURE_NAMES)
-def test_gymnasium_finds_nothing_to_warn_of_in_any_procedure(procedure, mode, heterogeneity):
+def test_gymnasium_finds_nothing_to_warn_of_in_any_procedure(procedure, mode):
     settings = WorldSettings(mode=mode)
-    given = {'settings': settings, 'heterogeneity': heterogeneity, 'render_mode': 'rgb_array'}
+    given = {'settings': settings, 'heterogeneity': 1.0, 'render_mode': 'rgb_array'}
     env = gymnasium.make(env_id(procedure), **given)
     with warnings.catch_warnings():
         warnings.simplefilter('error')
@@ -88,7 +87,7 @@ def test_two_processes_say_the_same_bits_in_every_procedure(mode):
 def digest(mode):
     """Return a hash of what seeded walks through all procedures say."""
     env = SurgeryEnv(settings=WorldSettings(mode=mode), procedures='all', heterogeneity=1.0)
-    said = b''.join(walk(env, seed, 25) for seed in range(14))
+    said = b''.join(walk(env, seed, 25) for seed in range(7))
     env.close()
     return hashlib.sha256(said).hexdigest()
 
@@ -107,7 +106,7 @@ def test_envs_side_by_side_in_all_procedures_do_not_touch_each_other():
     envs = [make() for make in made]
     rngs = [np.random.default_rng(seed) for seed in range(8)]
     said = [[env.reset(seed=seed)[0]] for seed, env in enumerate(envs)]
-    for _ in range(60):
+    for _ in range(30):
         for env, rng, words in zip(envs, rngs, said, strict=True):
             state, reward, terminated, truncated, info = env.step(int(rng.integers(ACTION_COUNT)))
             words += [state, reward, info['force'], info['mean_arterial_pressure']]
