@@ -56,6 +56,7 @@ def show(path: Path, as_json: bool) -> None:
 
     PATH is a ledger file, or the directory of a hospital, a run or a federation. Epsilon after
     each entry is a quick upper bound (Renyi); the sum below is tight (privacy loss distribution).
+    In JSON an epsilon without noise is null.
     """
     found, layout, plan = _inspected(path, {})
     seeded = plan is not None and plan.federation.noise != 'secure'
