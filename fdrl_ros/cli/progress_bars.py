@@ -93,10 +93,7 @@ class ProgressBars:
             self._make_room()
             self._tasks[key] = self._bars.add_task(title, total=progress.total, detail='')
         self._bars.update(
-            self._tasks[key],
-            completed=progress.done,
-            total=progress.total,
-            detail=progress.detail,
+            self._tasks[key], completed=progress.done, total=progress.total, detail=progress.detail
         )
         if progress.done >= progress.total and shown.passing:
             self._bars.remove_task(self._tasks.pop(key))

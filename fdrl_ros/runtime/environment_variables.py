@@ -7,11 +7,7 @@ from contextlib import contextmanager
 import os
 from typing import Final
 
-ONE_THREAD: Final = {
-    'OMP_NUM_THREADS': '1',
-    'OPENBLAS_NUM_THREADS': '1',
-    'MKL_NUM_THREADS': '1',
-}
+ONE_THREAD: Final = {'OMP_NUM_THREADS': '1', 'OPENBLAS_NUM_THREADS': '1', 'MKL_NUM_THREADS': '1'}
 """For small matrices one thread a process is fastest, and makes sums repeatable."""
 
 

@@ -74,10 +74,7 @@ def run_tasks(
 
 
 def _watch(
-    futures: 'Sequence[Future[R]]',
-    progress: 'Queue[Progress]',
-    report: Report,
-    stopped: Stopped,
+    futures: 'Sequence[Future[R]]', progress: 'Queue[Progress]', report: Report, stopped: Stopped
 ) -> None:
     """Pass progress on until all is done, one piece has failed, or it shall stop."""
     waiting = set(futures)

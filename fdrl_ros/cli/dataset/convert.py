@@ -9,13 +9,7 @@ import click
 from fdrl_ros.cli.dataset.work import report_to, tell, working, world_command, world_from
 from fdrl_ros.errors import RecordsError
 from fdrl_ros.learner.records.records import Records
-from fdrl_ros.surgery.data.bag import (
-    is_recording,
-    read_log,
-    read_recording,
-    STORAGES,
-    write_bag,
-)
+from fdrl_ros.surgery.data.bag import is_recording, read_log, read_recording, STORAGES, write_bag
 from fdrl_ros.surgery.data.dataset import Dataset
 from fdrl_ros.surgery.data.log_rewards import with_rewards
 

@@ -21,12 +21,7 @@ from fdrl_ros.cli.dataset.work import (
 )
 from fdrl_ros.errors import os_errors_as, RecordsError, SettingError
 from fdrl_ros.surgery.data.dataset import Dataset
-from fdrl_ros.surgery.data.recording import (
-    demonstrations,
-    in_words,
-    Operator,
-    record_operations,
-)
+from fdrl_ros.surgery.data.recording import demonstrations, in_words, Operator, record_operations
 from fdrl_ros.surgery.data.recording import replay as replay_bit_by_bit
 from fdrl_ros.surgery.gym.surgery_env import SurgeryEnv
 from fdrl_ros.surgery.patient.cohort import Cohort, public_cohort

@@ -119,13 +119,7 @@ def ledger_epsilon(layout: Layout, name: str, plan: Plan) -> float:
 
 
 def open_training(
-    directory: Path,
-    name: str,
-    plan: Plan,
-    records: Records,
-    *,
-    purpose: str = '',
-    done: int = 0,
+    directory: Path, name: str, plan: Plan, records: Records, *, purpose: str = '', done: int = 0
 ) -> LocalTraining:
     """
     Open a hospital's ledger, noise and trainer.

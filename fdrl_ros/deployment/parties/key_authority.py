@@ -26,11 +26,7 @@ Validate = Callable[[NDArray[np.float32]], Validation]
 
 
 def open_key_authority(
-    layout: Layout,
-    plan: Plan,
-    store: Store,
-    *,
-    validate: Validate,
+    layout: Layout, plan: Plan, store: Store, *, validate: Validate
 ) -> KeyAuthority:
     """
     Put the key authority together; it makes its secret key on the first call.

@@ -215,12 +215,7 @@ class ManagedNode(LifecycleNode):
         message.header.stamp = self.get_clock().now().to_msg()
         return message
 
-    def submit(
-        self,
-        run: Run,
-        done: Take,
-        reported: Take = lambda value: None,
-    ) -> None:
+    def submit(self, run: Run, done: Take, reported: Take = lambda value: None) -> None:
         """Run a job on the worker; `done` and `reported` are called on the executor's thread."""
         assert self.worker is not None, 'inactive'
         self.worker.submit(run, self.guarded(done), self.guarded(reported))
