@@ -131,7 +131,9 @@ def test_the_oracle_s_true_returns_are_what_the_policies_then_earn(candidates):
 def compared(tmp_path_factory):
     folder = tmp_path_factory.mktemp('compare')
     words = ('selector', 'compare', '--directory', folder, '--seeds', 2, '--levels', '0.5', *TINY)
-    done = CliRunner().invoke(main, [str(each) for each in words], catch_exceptions=False)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr('fdrl_ros.experiments.studies.selector.study.TRIED', 20)
+        done = CliRunner().invoke(main, [str(each) for each in words], catch_exceptions=False)
     assert done.exit_code == 0, done.output
     return folder, words, done.output
 

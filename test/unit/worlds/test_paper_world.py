@@ -146,7 +146,7 @@ def test_hospitals_part_monotonically_and_smoothly_with_heterogeneity(seed=0):
 
 def test_a_foreign_expert_loses_more_the_further_hospitals_are_apart():
     losses, agreements = [], []
-    for heterogeneity in (0.0, 0.5, 1.0):
+    for heterogeneity in (0.0, 1.0):
         hospitals = federation(heterogeneity)
         pairs = list(itertools.permutations(hospitals, 2))
         losses.append(
