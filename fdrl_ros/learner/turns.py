@@ -12,7 +12,6 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import fields
 import hashlib
 import json
 import os
@@ -87,7 +86,7 @@ class TurnLog(Closing):
 
         :raises RecordsError: if it cannot be written.
         """
-        data = pack({}, {each.name: getattr(records, each.name) for each in fields(records)})
+        data = pack({}, vars(records))
         turn = Turn(records, _after(self._digest, data))
         frame = _HEAD.pack(len(data), _check(self._digest, len(data)), turn.digest) + data
         with os_errors_as(RecordsError, f'cannot write {self._path}'):

@@ -179,16 +179,15 @@ class Records:
     def digest(self) -> bytes:
         """Return the SHA-256 over all arrays, 32 bytes."""
         sha = hashlib.sha256()
-        for each in fields(self):
-            array = np.ascontiguousarray(getattr(self, each.name))
-            sha.update(f'{each.name} {array.dtype.str} {array.shape}'.encode())
+        for name, array in vars(self).items():
+            sha.update(f'{name} {array.dtype.str} {array.shape}'.encode())
             sha.update(array.tobytes())
         return sha.digest()
 
     def save(self, path: Path) -> None:
         """Write the records atomically, readable by the owner alone."""
         with replacing(path) as file:
-            np.savez(file, **{each.name: getattr(self, each.name) for each in fields(self)})
+            np.savez(file, **vars(self))
 
     @classmethod
     def load(cls, path: Path, n_states: int) -> 'Records':

@@ -10,7 +10,7 @@ from fdrl_ros.learner.gradient import DoubleDqn
 from fdrl_ros.learner.network import Layered
 from fdrl_ros.learner.settings import LearnerSettings
 from fdrl_ros.learner.table import make_dqn, TableDqn
-from fdrl_ros.policy import NetworkShape, Policy
+from fdrl_ros.policy import NetworkShape
 from hypothesis import given, settings, strategies
 import numpy as np
 import pytest
@@ -157,20 +157,6 @@ def test_mean_is_the_mean_over_all_transitions_unclipped():
     batch, dqn = batch_of(np.random.default_rng(8), shape, 6, 1), DoubleDqn(shape)
     expected = dqn.clipped_sum(weights, target, batch, UNCLIPPED) / 6
     np.testing.assert_allclose(dqn.mean(weights, target, batch), expected, atol=1e-6)
-
-
-def test_action_is_chosen_by_the_network_and_valued_by_the_target():
-    shape = NetworkShape(2, 2, (2,))
-    batch = batch_of(np.random.default_rng(0), shape, 1, 1)
-    weights, target = two_weights(5, shape)
-    network, valuer = Policy(weights, shape), Policy(target, shape)
-    best = network(batch.next_states[0, 0])
-    value = valuer.q_values(batch.next_states[0, 0])[best]
-    chosen = network.q_values(batch.states[0, 0])[batch.actions[0, 0]]
-    expected = chosen - batch.rewards[0, 0] - batch.discounts[0, 0] * value
-    apart = [Layered(shape, each) for each in (weights, target)]
-    found = DoubleDqn(shape).errors(*apart, batch)
-    np.testing.assert_allclose(found, [[expected]], rtol=1e-5)
 
 
 def test_frozen_layers_have_no_gradient_and_the_others_the_same():
