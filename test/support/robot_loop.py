@@ -20,72 +20,23 @@ START = 1_700_000_000 * SECOND
 
 
 class Robot:
-    """An operation at 100 Hz under a control loop, with a clock of the test's own."""
+    """
+    An operation at 100 Hz under a control loop, with a clock of the test's own.
 
-    def __init__(self, policy) -> None:
+    Stamps are of another clock than `now`.
+    """
+
+    def __init__(self, policy, patient=PATIENT) -> None:
         self.operation = Operation(KINEMATIC)
-        self.operation.reset(PATIENT)
+        self.operation.reset(patient)
         selector = Selector()
         selector.set_candidates([Candidate('global', policy)])
         self.loop = ControlLoop(selector, Limiter())
-        self.now = 100.0
+        self.now, self.stamp = 100.0, START
         self.substeps = 0
-        self.targets = [np.array(PATIENT.start)]
-        self.selections = []
-
-    def run_period(self, vitals: float = 1.0, publish: bool = True) -> None:
-        """Let one period pass: say the state, obey the set-point."""
-        if publish:
-            values = self.operation.values()
-            self.loop.receive_tip(self.operation.target, self.now)
-            self.loop.receive_patient(
-                self.half(PATIENT_FIELDS, values[OPERATION_SIZE:], vitals), self.now
-            )
-            cycle = self.loop.receive_operation(
-                self.half(OPERATION_FIELDS, values[:OPERATION_SIZE]), self.now
-            )
-        else:
-            cycle = self.loop.watchdog(self.now)
-        if cycle is not None and cycle.selection is not None:
-            self.selections.append(cycle.selection)
-        if cycle is not None and cycle.setpoint is not None:
-            self.operation.set_target(tuple(cycle.setpoint.position))
-        self.targets.append(np.array(self.operation.target))
-        self.pass_time()
-        self.now += PERIOD
-
-    def pass_time(self) -> None:
-        """Let the operation go on by a beat."""
-        self.substeps += 1
-        self.operation.advance(2 + (self.substeps % 5 in (0, 2)))
-        if self.substeps % 5 == 0:
-            self.operation.tick()
-
-    def run(self, periods: int, **spoiled) -> None:
-        """Let some periods pass."""
-        for _ in range(periods):
-            self.run_period(**spoiled)
-
-    def half(self, fields, values, factor: float = 1.0) -> Observation:
-        return Observation(
-            patient=PATIENT.name,
-            names=tuple(each.name for each in fields),
-            values=np.array(values) * factor,
-            scales=np.array([each.scale for each in fields]),
-            received=self.now,
-            procedure=PATIENT.procedure.name,
-        )
-
-
-class StateStream(Robot):
-    """A robot whose states may be spoiled on their way; stamps are of another clock than `now`."""
-
-    def __init__(self, policy, patient=None) -> None:
-        super().__init__(policy)
-        if patient is not None:
-            self.operation.reset(patient)
-        self.stamp = START
         self.runs = True  # the operation's time
+        self.outcome = None  # of the newest tick
+        self.targets = [np.array(patient.start)]
         self.timed = []  # (now, selection)
 
     def place(self, patient) -> None:
@@ -97,55 +48,88 @@ class StateStream(Robot):
         self, spoil=None, ahead: float = 0.0, with_patient=True, with_operation=True
     ) -> None:
         """Let a beat pass in which the state says something else, or nothing."""
-        values = np.array(self.operation.values())
-        operation = self.half(OPERATION_FIELDS, values[:OPERATION_SIZE])
-        vitals = self.half(PATIENT_FIELDS, values[OPERATION_SIZE:])
+        operation, vitals = self.halves()
         if spoil is not None:
             operation, vitals = spoil(operation, vitals)
         cycles = []
-        self.loop.receive_tip(self.operation.target, 1e-9 * self.stamp)
+        self.loop.receive_tip(self.operation.setpoint, self.time)
+        self.loop.receive_jaw(self.operation.jaw.target)
         if with_patient:
             cycles.append(self.loop.receive_patient(vitals, self.now))
         if with_operation:
             cycles.append(self.loop.run_waiting(self.now))
-            clock = 1e-9 * self.stamp + ahead
-            cycles.append(self.loop.receive_operation(operation, self.now, clock))
+            cycles.append(self.loop.receive_operation(operation, self.now, self.time + ahead))
         cycles.append(self.loop.watchdog(self.now))
         for cycle in cycles:
             if cycle is not None and cycle.selection is not None:
                 self.timed.append((self.now, cycle.selection))
             if cycle is not None and cycle.setpoint is not None:
-                self.move(tuple(cycle.setpoint.position))
+                self.obey(cycle.setpoint)
         self.targets.append(np.array(self.operation.target))
-        self.pass_time()
+        if self.runs:
+            self.substeps += 1
+            self.advance(2 + (self.substeps % 5 in (0, 2)))
+            if self.substeps % 5 == 0:
+                self.outcome = self.operation.tick()
+        self.pass_period()
+
+    def pass_period(self) -> None:
+        """Let the clocks go on."""
         self.now += PERIOD
         self.stamp += BEAT
 
+    @property
+    def time(self) -> float:
+        """Return the stamp, s."""
+        return 1e-9 * self.stamp
+
     def run(self, periods: int, spoil=None, **spoiled) -> None:
+        """Let some beats pass."""
         for _ in range(periods):
             self.publish(spoil, **spoiled)
+
+    def keep_silent(self, periods: int) -> None:
+        """Let some beats pass without a state."""
+        self.run(periods, with_patient=False, with_operation=False)
+
+    def obey(self, setpoint) -> None:
+        self.move(tuple(setpoint.position))
 
     def move(self, target) -> None:
         """Command the arm."""
         self.operation.set_target(target)
         self.runs = True
 
-    def pass_time(self) -> None:
-        if self.runs:
-            super().pass_time()
+    def advance(self, substeps: int) -> None:
+        self.operation.advance(substeps)
 
-    def half(self, fields, values, factor: float = 1.0):
+    def halves(self, values=None):
+        """Return the two halves of the state, of other values if so."""
+        values = np.array(self.operation.values() if values is None else values)
         patient = self.operation.patient
-        return dataclasses.replace(
-            super().half(fields, values, factor),
-            patient=patient.name,
-            procedure=patient.procedure.name,
-            stamp=self.stamp,
-        )
+        return [
+            Observation(
+                patient=patient.name,
+                names=tuple(each.name for each in fields),
+                values=part,
+                scales=np.array([each.scale for each in fields]),
+                received=self.now,
+                procedure=patient.procedure.name,
+                stamp=self.stamp,
+            )
+            for fields, part in (
+                (OPERATION_FIELDS, values[:OPERATION_SIZE]),
+                (PATIENT_FIELDS, values[OPERATION_SIZE:]),
+            )
+        ]
 
     @property
     def last(self):
         return self.timed[-1][1]
+
+    @property
+    def selections(self):
+        return [each for _, each in self.timed]
 
 
 def up(state) -> int:

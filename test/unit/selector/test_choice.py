@@ -1,15 +1,20 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""The selector: the better of two, without chatter."""
+"""The selector takes the better of two without chatter, as an obvious ranking does."""
 
 import math
+from statistics import NormalDist
+from types import SimpleNamespace
 
 from fdrl_ros.errors import PolicyError
-from fdrl_ros.selector import Candidate, HOLD, Reason, Selector
+from fdrl_ros.selector import Candidate, HOLD, Reason, Selector, SelectorSettings
+from fdrl_ros.selector.control.selector import Ranking
+from fdrl_ros.selector.value.bank import Estimates
 from fdrl_ros.surgery.gym.actions import TICK
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
+import numpy as np
 import pytest
 from support.choices import candidate, constant_value, observe, select, selector_with, values_of
 
@@ -79,3 +84,111 @@ def test_candidates_are_replaced_all_or_none():
 def test_a_candidate_that_contradicts_itself_is_refused(bad):
     with pytest.raises(PolicyError):
         Selector().set_candidates([bad])
+
+
+MEMBERS = 3
+
+
+class Obvious:
+    """The rule of the ranking, one candidate after the other."""
+
+    def __init__(self, chosen):
+        self.settings, self.factor = chosen, NormalDist().inv_cdf(chosen.confidence)
+        self.acts, self.since = None, -math.inf
+
+    def lower(self, found, place, other=None):
+        """Bound a return, or what it is above that of another."""
+        mean, own = found.means[place], found.deviations[place]
+        if other is None:
+            return mean - self.factor * found.stds[place]
+        apart = sum((a - b) ** 2 for a, b in zip(own, found.deviations[other], strict=True))
+        variance = apart + found.strangeness[place] + found.strangeness[other]
+        return mean - found.means[other] - self.factor * math.sqrt(variance)
+
+    def choose(self, found, free, now):
+        hold, rules = len(free) - 1, self.settings
+        bounds = {}
+        for place in range(hold):
+            if free[place] and math.isfinite(self.lower(found, place)):
+                bounds[place] = self.lower(found, place)
+        if not bounds:
+            known = any(math.isfinite(found.means[place]) for place in range(hold))
+            return self.take(hold, now), Reason.POLICY_FAILED if known else Reason.PROCEDURE
+        bounds[hold] = (
+            rules.hold_return
+            if math.isnan(found.means[hold])
+            else self.lower(found, hold) - rules.hold_handicap
+        )
+        acts = self.acts
+        if acts not in bounds:
+            best = max(sorted(bounds), key=bounds.get)
+            return self.take(best, now), Reason.CAUTION if best == hold else Reason.BEST
+        gains = {
+            place: bounds[place] - bounds[acts]
+            if hold in (place, acts)
+            else 0.0
+            if place == acts
+            else self.lower(found, place, acts)
+            for place in bounds
+        }
+        best = max(sorted(gains), key=gains.get)
+        stayed, gain = now - self.since, gains[best]
+        waits = stayed < rules.dwell or (gain <= rules.margin and stayed < rules.patience)
+        if best != acts and waits and not (best == hold and gain > rules.margin):
+            return acts, Reason.CAUTION if acts == hold else Reason.KEPT
+        return self.take(best, now), Reason.CAUTION if best == hold else Reason.BEST
+
+    def take(self, place, now):
+        if place != self.acts:
+            self.acts, self.since = place, now
+        return place
+
+
+@st.composite
+def estimates(draw, count):
+    """Draw what candidates are worth: some alike, some unknown, hold often without a model."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    scale = draw(st.sampled_from((0.01, 0.1, 1.0)))
+    means = scale * rng.normal(size=count)
+    deviations = 0.1 * scale * rng.normal(size=(count, MEMBERS))
+    strangeness = 0.01 * scale**2 * rng.exponential(size=count)
+    misfits = 0.01 * scale**2 * rng.exponential(size=count)
+    unknown = rng.random(count) < draw(st.sampled_from((0.0, 0.3, 1.0)))
+    means[unknown], deviations[unknown], misfits[unknown] = math.nan, math.nan, math.nan
+    stds = np.sqrt(np.square(deviations).sum(axis=1) + strangeness + misfits)
+    return Estimates(means, stds, means, deviations, strangeness)
+
+
+@st.composite
+def courses(draw):
+    """Draw an operation: what is known, who may act, and how long until the next state."""
+    count = draw(st.integers(2, 9))
+    free = st.lists(st.sampled_from((True, True, True, False)), min_size=count, max_size=count)
+    step = st.tuples(estimates(count), free, st.sampled_from((0.05, 0.2, 2.0)))
+    rules = SelectorSettings(
+        margin=draw(st.sampled_from((0.0, 0.01, 0.1))),
+        hold_return=draw(st.sampled_from((-1.5, 0.0))),
+        hold_handicap=draw(st.sampled_from((0.0, 0.1))),
+    )
+    return count, rules, draw(st.lists(step, min_size=1, max_size=12))
+
+
+@settings(deadline=None)
+@given(courses())
+def test_the_quick_ranking_chooses_what_the_obvious_one_does(course):
+    count, rules, steps = course
+    names = [*(f'policy_{each}' for each in range(count - 1)), 'hold']
+    chosen = SimpleNamespace(names=names, valued=True)
+    quick, obvious, now = Ranking(rules), Obvious(rules), 0.0
+    for found, free, wait in steps:
+        free = [*free[:-1], True]
+        if not any(free[:-1]):
+            free[0] = True
+        now += wait
+        place, reason = quick.choose(chosen, found, free, now)
+        assert (place, reason) == obvious.choose(found, free, now)
+        mean, std, _ = quick.worth(place, found)
+        if place == count - 1 and math.isnan(found.means[place]):
+            assert (mean, std) == (rules.hold_return, 0.0)
+        else:
+            assert (mean, std) == (found.means[place], found.stds[place])

@@ -7,15 +7,16 @@ from itertools import pairwise
 
 from fdrl_ros.selector import Candidate, Reason
 from fdrl_ros.selector.control.loop import IDLE, PERIOD
+from fdrl_ros.selector.control.plausibility import NewestMessage, SET_BACK
 from fdrl_ros.surgery.gym.actions import ACTIONS, COARSE_STEP, MAXIMUM_SPEED, STAY
-from fdrl_ros.surgery.gym.state import INDEX, OPERATION_FIELDS, OPERATION_SIZE, PATIENT_FIELDS
+from fdrl_ros.surgery.gym.state import INDEX
 from fdrl_ros.surgery.gym.surgery_env import SurgeryEnv
 from fdrl_ros.surgery.patient.cohort import public_cohort
 from hypothesis import given, settings
 from hypothesis import strategies as st
 import numpy as np
 import pytest
-from support.robot_loop import KINEMATIC, PATIENT, Robot
+from support.robot_loop import KINEMATIC, PATIENT, Robot, up
 
 
 def test_moves_of_a_robot_are_those_of_the_gymnasium_env():
@@ -46,7 +47,7 @@ def test_tip_is_never_faster_than_the_limit_whatever_is_said_or_left_out(beats):
     commanded = [(0, robot.targets[0])]
     for beat, (number, speak) in enumerate(beats, 1):
         action[0] = number
-        robot.run_period(publish=speak)
+        robot.publish(with_patient=speak, with_operation=speak)
         if np.any(robot.targets[-1] != robot.targets[-2]):
             commanded.append((beat, robot.targets[-1]))
     for (first, before), (second, after) in pairwise(commanded):
@@ -59,10 +60,10 @@ def test_silence_holds_within_a_tick_and_ends_the_set_points_later():
     robot = Robot(lambda state: 5)
     robot.run(20)
     count = len(robot.selections)
-    robot.run(5, publish=False)
+    robot.keep_silent(5)
     assert [each.reason for each in robot.selections[count:]] == [Reason.STALE]
     held = robot.targets[-1]
-    robot.run(30, publish=False)
+    robot.keep_silent(30)
     np.testing.assert_array_equal(robot.targets[-1], held)
     robot.now += IDLE
     assert robot.loop.watchdog(robot.now).setpoint is None
@@ -72,20 +73,10 @@ def test_silence_holds_within_a_tick_and_ends_the_set_points_later():
 def test_set_points_end_with_the_states_of_the_operation_not_with_the_vital_signs(lost):
     robot = Robot(lambda state: 5)
     robot.run(20)
-    cycle, ends = None, robot.now + 2.0 * IDLE
-    while robot.now < ends:
-        robot.now += PERIOD
-        if lost == 'operation':
-            vitals = robot.half(PATIENT_FIELDS, robot.operation.values()[OPERATION_SIZE:])
-            robot.loop.receive_patient(vitals, robot.now)
-        else:
-            robot.loop.run_waiting(robot.now)
-            seen = robot.half(OPERATION_FIELDS, robot.operation.values()[:OPERATION_SIZE])
-            robot.loop.receive_operation(seen, robot.now)
-        cycle = robot.loop.watchdog(robot.now)
-    assert cycle.selection is None or cycle.selection.holds
-    assert (cycle.setpoint is None) is (lost == 'operation')
-    assert robot.loop.is_idle(robot.now) is (lost == 'operation')
+    ended = lost == 'operation'
+    robot.run(round(2.0 * IDLE / PERIOD), with_operation=not ended, with_patient=ended)
+    assert robot.last.holds and robot.loop.is_idle(robot.now) is ended
+    assert (robot.loop.watchdog(robot.now).setpoint is None) is ended
 
 
 def test_nothing_moves_without_a_policy_or_without_knowing_where_the_tip_is():
@@ -94,8 +85,8 @@ def test_nothing_moves_without_a_policy_or_without_knowing_where_the_tip_is():
     robot.run(10)
     np.testing.assert_array_equal(robot.targets, [PATIENT.start] * 11)
     loop = Robot(lambda state: 5).loop
-    observed = robot.half(OPERATION_FIELDS, robot.operation.values()[:OPERATION_SIZE])
-    loop.receive_tip(PATIENT.start, robot.now - PERIOD)
+    observed = robot.halves()[0]
+    loop.receive_tip(PATIENT.start, robot.time - PERIOD)
     assert loop.receive_operation(observed, robot.now) is None
     assert loop.run_waiting(robot.now).setpoint is None, 'the tip is older'
 
@@ -104,14 +95,14 @@ def test_tip_that_is_no_number_is_dropped_and_the_case_waits_for_one_that_is():
     robot = Robot(lambda state: 5)
     places = []
     for tip in ((0.0, np.nan, -0.1), (0.0, np.inf, -0.1), PATIENT.start):
-        robot.loop.receive_tip(tip, robot.now)
-        observed = robot.half(OPERATION_FIELDS, robot.operation.values()[:OPERATION_SIZE])
+        robot.loop.receive_tip(tip, robot.time)
+        observed = robot.halves()[0]
         assert robot.loop.receive_operation(observed, robot.now) is None, (
             'it waits for vital signs'
         )
         places.append(robot.loop.run_waiting(robot.now).setpoint)
-        robot.loop.receive_patient(robot.half(PATIENT_FIELDS, [80.0, 70.0, 98.0, 14.0]), robot.now)
-        robot.now += PERIOD
+        robot.loop.receive_patient(robot.halves()[1], robot.now)
+        robot.pass_period()
     assert places[:2] == [None, None]
     np.testing.assert_array_equal(places[2].position, PATIENT.start)
 
@@ -119,17 +110,17 @@ def test_tip_that_is_no_number_is_dropped_and_the_case_waits_for_one_that_is():
 def test_retraction_goes_along_the_shaft_to_the_trocar():
     robot = Robot(lambda state: STAY)
     tip = np.array([0.01, -0.02, -0.13])
-    robot.loop.receive_tip(tip, robot.now)
-    values = np.array(robot.operation.values()[:OPERATION_SIZE])
+    robot.loop.receive_tip(tip, robot.time)
+    values = np.array(robot.operation.values())
     values[INDEX['force']] = 2.0 * values[INDEX['force_limit']]
     robot.loop.selector.set_candidates([Candidate('global', lambda state: STAY)])
     places = []
     for _ in range(20):
         # No vital signs: the robot holds, and the force is too high.
-        half = robot.half(OPERATION_FIELDS, values)
+        half = robot.halves(values)[0]
         cycle = robot.loop.receive_operation(half, robot.now) or robot.loop.run_waiting(robot.now)
         places.append(cycle.setpoint)
-        robot.now += PERIOD
+        robot.pass_period()
     assert places[-1].retracting
     way = places[-1].position - tip
     assert np.linalg.norm(way) > 1e-3
@@ -145,12 +136,11 @@ def test_another_patient_is_a_new_case_before_a_whole_state_of_it_has_come(monke
     monkeypatch.setattr(
         selector, 'reset', lambda *given: resets.append(robot.now) or ended(*given)
     )
-    values = robot.operation.values()[:OPERATION_SIZE]
     for _ in range(3):
         # The vital signs are those of the one before still.
-        other = replace(robot.half(OPERATION_FIELDS, values), patient='other')
+        other = replace(robot.halves()[0], patient='other')
         robot.loop.receive_operation(other, robot.now)
-        robot.now += PERIOD
+        robot.pass_period()
     assert len(resets) == 1
 
 
@@ -161,7 +151,7 @@ def test_a_second_operation_on_one_patient_starts_from_where_the_tip_is_then():
     assert np.linalg.norm(left - PATIENT.start) > 0.01
     robot.operation.reset(PATIENT)
     robot.targets.append(np.array(robot.operation.target))
-    robot.selections.clear()
+    robot.timed.clear()
     robot.run(3)
     # Its first state is judged, whenever it comes, and no set-point leads back.
     assert robot.selections[0].risk.cases == 2 and robot.selections[0].risk.case.steps == 1
@@ -180,12 +170,56 @@ def test_an_arm_that_tells_its_tip_between_two_states_is_taken_from_a_fresh_one(
         take(*tips[-1])
 
     robot.loop.receive_tip = tell
-    take((0.05, 0.05, -0.1), robot.now - 0.02)  # of before
-    robot.run_period()
+    take((0.05, 0.05, -0.1), robot.time - 0.02)  # of before
+    robot.publish()
     assert robot.loop.commanding == (apart > -PERIOD / 2), 'older than the first state'
-    robot.run_period()
+    robot.publish()
     assert robot.loop.commanding
     robot.run(30)
     assert np.linalg.norm(robot.targets[-1] - target) > 0.005
     steps = np.linalg.norm(np.diff(robot.targets, axis=0), axis=1)
     assert steps.max() <= MAXIMUM_SPEED * PERIOD + 1e-9
+
+
+NOW = 1_700_000_000.0
+
+
+@pytest.mark.parametrize(
+    ('stamps', 'believed'),
+    [
+        ((NOW, NOW + 0.01, NOW + 1e4), (True, True, True)),
+        ((NOW, NOW), (True, True)),
+        ((NOW, NOW - 0.001, NOW - SET_BACK, NOW), (True, False, False, True)),
+        ((NOW, 0.0, NOW - 1.0), (True, True, False)),
+        ((0.0, 0.0), (True, True)),
+        ((NOW, NOW - SET_BACK - 1.0, NOW - SET_BACK), (True, True, True)),
+        ((500.0, 0.01, 0.02, 0.015), (True, True, True, False)),
+    ],
+    ids=['newer', 'twice', 'older', 'unstamped', 'never stamped', 'set back', 'restarted'],
+)
+def test_what_is_older_is_not_believed_unless_the_clock_was_set(stamps, believed):
+    newest = NewestMessage()
+    assert tuple(newest.accepts(each) for each in stamps) == believed
+
+
+def test_an_arm_that_is_paused_is_not_moved_by_an_older_word():
+    stream = Robot(up)
+    stream.run(20)
+    assert stream.loop.receive_arm_state('PAUSED', True, NOW)
+    assert not stream.loop.receive_arm_state('ENABLED', True, NOW - 0.5)
+    stream.run(20)
+    assert stream.last.reason == Reason.PAUSED
+    assert stream.loop.receive_arm_state('ENABLED', True, NOW + 0.5)
+    stream.run(20)
+    assert stream.last.policy == 'global'
+
+
+def test_a_word_stamped_ahead_of_the_clock_silences_none_after_it():
+    loop = Robot(up).loop
+    assert loop.receive_arm_state('ENABLED', True, NOW + 3.0, NOW)
+    assert loop.receive_arm_state('PAUSED', True, NOW + 0.1, NOW + 0.1)
+    assert not loop.receive_arm_state('ENABLED', True, NOW, NOW + 0.2), (
+        'what came in time has its order'
+    )
+    assert loop.receive_arm_state('ENABLED', True, NOW + 0.4, NOW + 0.2), 'within the tolerance'
+    assert not loop.receive_arm_state('PAUSED', True, NOW + 0.3, NOW + 0.3)

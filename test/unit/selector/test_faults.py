@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 import numpy as np
 import pytest
-from support.robot_loop import BEAT, freeze, number, SECOND, START, StateStream, up
+from support.robot_loop import BEAT, freeze, number, Robot, SECOND, START, up
 
 
 def both(**changes):
@@ -63,7 +63,7 @@ FAULTS = {
 @pytest.mark.parametrize('name', FAULTS)
 def test_it_holds_within_a_control_period_says_why_and_recovers_by_itself(name):
     fault, reason = FAULTS[name]
-    stream = StateStream(up)
+    stream = Robot(up)
     stream.run(40)
     assert stream.last.policy == 'global'
     good, count = stream.now - PERIOD, len(stream.timed)
@@ -85,7 +85,7 @@ def test_it_holds_within_a_control_period_says_why_and_recovers_by_itself(name):
 
 
 def test_a_stamp_that_stands_still_is_no_new_state():
-    stream = StateStream(up)
+    stream = Robot(up)
     stream.run(40)
     stuck, good = stream.stamp - BEAT, stream.now - PERIOD
 
@@ -101,7 +101,7 @@ def test_a_stamp_that_stands_still_is_no_new_state():
 
 @pytest.mark.parametrize('first', ['watchdog', 'state'])
 def test_states_that_waited_while_nobody_ran_are_late_whoever_runs_first(first):
-    stream = StateStream(up)
+    stream = Robot(up)
     stream.run(40)
     count = len(stream.timed)
     stream.now += 0.2  # the process was stopped, and so was the robot
@@ -125,7 +125,7 @@ OPERATION = tuple(each.name for each in OPERATION_FIELDS)
     [(OPERATION, 0.31), (('goal_error_x', 'goal_error_y', 'goal_error_z'), 0.2)],
 )
 def test_frozen_sensors_are_found_and_when_they_thaw_it_goes_on(names, latest):
-    stream = StateStream(lambda state: 4)
+    stream = Robot(lambda state: 4)
     stream.run(40)
     begun, spoil = stream.now, freeze(*names)
     stream.run(60, spoil)
@@ -137,7 +137,7 @@ def test_frozen_sensors_are_found_and_when_they_thaw_it_goes_on(names, latest):
 
 
 def test_frozen_force_is_found_in_contact_while_the_set_point_moves():
-    stream = StateStream(lambda state: 5)
+    stream = Robot(lambda state: 5)
     for _ in range(20):
         stream.publish(
             lambda o, v: number('contact', 1.0)(*number('force', 1.0 + 1e-6 * stream.now)(o, v))
@@ -148,7 +148,7 @@ def test_frozen_force_is_found_in_contact_while_the_set_point_moves():
 
 
 def test_vital_signs_may_stay_the_same_but_not_for_ever():
-    stream = StateStream(up)
+    stream = Robot(up)
     stream.loop = ControlLoop(
         stream.loop.selector, Limiter(), PlausibilitySettings(frozen_vitals=0.5)
     )
@@ -166,7 +166,7 @@ def test_vital_signs_may_stay_the_same_but_not_for_ever():
 def test_no_working_sensor_counts_as_frozen(procedure):
     rng = np.random.default_rng(1)
     patient = public_cohort(3, procedures=(procedure,)).patient(0)
-    stream = StateStream(lambda state: int(rng.choice([STAY, STAY, 4, 10, 6, 8])), patient)
+    stream = Robot(lambda state: int(rng.choice([STAY, STAY, 4, 10, 6, 8])), patient)
     while not stream.operation.done:
         stream.publish()
     assert len(stream.timed) > 20
@@ -174,7 +174,7 @@ def test_no_working_sensor_counts_as_frozen(procedure):
 
 
 def test_time_that_begins_again_is_another_case():
-    stream = StateStream(up)
+    stream = Robot(up)
     stream.run(100)
     assert stream.last.risk.cases == 1
     stream.stamp = START  # a recording that is played again, a simulated clock that is set back
@@ -192,7 +192,7 @@ def test_a_slow_policy_is_late_then_left_out_and_tried_again():
         time[0] += 0.03 if slow[0] else 0.001
         return 3
 
-    stream = StateStream(policy)
+    stream = Robot(policy)
     stream.loop.selector = Selector(clock=lambda: time[0])
     stream.loop.selector.set_candidates([Candidate('global', policy)])
     stream.run(11)
@@ -215,3 +215,28 @@ def test_stamps_in_order_are_taken_again_after_whatever_came_before(steps):
     # At worst the newest that counted is a gap ahead, and then they have to settle.
     verdicts = [order.check(0.01 * (stamp + 1 + beat))[0] for beat in range(60)]
     assert verdicts[31:] == [None] * 29
+
+
+def test_time_that_leaps_back_has_to_settle_as_one_that_leaps_ahead():
+    for leap in (-400_000_000, 400_000_000):
+        stream = Robot(up)
+        stream.run(40)
+        heard, begin = len(stream.timed), stream.now
+        stream.stamp += leap
+        stream.run(20)
+        refused = [now for now, each in stream.timed[heard:] if each.reason is Reason.CLOCK]
+        acted = [now for now, each in stream.timed[heard:] if each.reason is not Reason.CLOCK]
+        assert refused and acted and min(acted) - begin > 0.045, leap
+
+
+def test_two_clocks_in_turn_are_hardly_ever_acted_on():
+    stream = Robot(up)
+    stream.run(20)
+    heard = len(stream.timed)
+    for beat in range(200):
+        back = (beat % 2) * 400_000_000
+        stream.stamp -= back
+        stream.publish()
+        stream.stamp += back
+    reasons = [each.reason for _, each in stream.timed[heard:]]
+    assert np.mean([each is Reason.CLOCK for each in reasons]) > 0.9

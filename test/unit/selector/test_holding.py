@@ -1,15 +1,15 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""The selector holds whenever anything is wrong: with the state, a policy or the shield."""
+"""The selector holds, and says why, whenever the state, a policy or the shield is wrong."""
 
 import dataclasses
 import math
 
-from fdrl_ros.selector import Candidate, Reason, Shield
+from fdrl_ros.selector import Candidate, HOLD, Reason, SelectorSettings, Shield
+from fdrl_ros.selector.control.observation import fault_in_words, StateReader, UsableState
 from fdrl_ros.surgery.gym.actions import STAY
-from fdrl_ros.surgery.gym.state import STATE_SIZE
-from hypothesis import given
-from hypothesis import settings as hypothesis_settings
+from fdrl_ros.surgery.gym.state import SCALES, STATE_SIZE
+from hypothesis import given, settings
 from hypothesis import strategies as st
 import numpy as np
 import pytest
@@ -24,72 +24,123 @@ from support.choices import (
     values_of,
 )
 
+BOUND = SelectorSettings().state_bound
+PLAIN = values_of()
+
+
+def words(*halves):
+    """Return what is wrong with a state in words, which are empty when the reader accepts it."""
+    told = fault_in_words(*halves, BOUND)
+    assert (told == '') == isinstance(StateReader(BOUND).read(*halves), UsableState)
+    return told
+
+
+@pytest.fixture
+def selector():
+    made = selector_with(candidate('global', 0.5, action=3))
+    assert select(made, *observe(PLAIN), 0.0).policy == 'global'
+    return made
+
+
+def holds_and_recovers(selector, halves, reason, now=0.05):
+    """Check that a selector holds in a state for a reason, and acts in a good one after it."""
+    held = select(selector, *halves, now)
+    assert (held.policy, held.action, held.reason) == (HOLD, STAY, reason)
+    assert select(selector, *observe(PLAIN, 0.1), 0.1).policy == 'global'
+    return held
+
 
 @pytest.mark.parametrize('index', range(STATE_SIZE))
 @pytest.mark.parametrize('bad', [math.nan, math.inf, -math.inf])
-def test_a_number_that_is_not_finite_holds_in_that_very_call(index, bad):
-    selector = selector_with(candidate('global', 0.5, action=3))
+def test_a_number_that_is_not_finite_holds_in_that_very_call(selector, index, bad):
     values = values_of()
     values[index] = bad
-    selection = select(selector, *observe(values), 0.0)
-    assert selection.holds and selection.action == STAY
-    assert selection.reason == Reason.NOT_FINITE
-    assert selection.risk is None and selector.adaptation() is None
-    again = select(selector, *observe(values_of(), 0.05), 0.05)
-    assert again.policy == 'global'
-
-
-def change(part, **changes):
-    def apply(operation, patient):
-        inputs = [operation, patient]
-        inputs[part] = dataclasses.replace(inputs[part], **changes)
-        return inputs
-
-    return apply
+    held = holds_and_recovers(selector, observe(values, 0.05), Reason.NOT_FINITE)
+    assert held.risk is None and f' is {bad}' in words(*observe(values))
 
 
 @pytest.mark.parametrize(
-    ('spoil', 'reason'),
+    ('part', 'changes', 'reason', 'expected'),
     [
-        (lambda o, p: (None, p), Reason.MISSING),
-        (lambda o, p: (o, None), Reason.MISSING),
-        (change(0, received=-1.0), Reason.STALE),
-        (change(1, received=-1.0), Reason.STALE),
-        (change(0, received=9.0), Reason.CLOCK),
-        (change(1, received=math.nan), Reason.CLOCK),
-        (change(0, names=NAMES[0][:-1]), Reason.MISMATCH),
-        (change(1, names=NAMES[1][::-1]), Reason.MISMATCH),
-        (change(0, values=[1.0] * (SPLIT - 1)), Reason.MISMATCH),
-        (change(0, values=['x'] * SPLIT), Reason.MISMATCH),
-        (change(0, values=[[1.0]] * SPLIT), Reason.MISMATCH),
-        (change(0, scales=[1.0] * SPLIT), Reason.MISMATCH),
-        (change(1, scales=[]), Reason.MISMATCH),
-        (change(1, patient='another'), Reason.MISMATCH),
-        (change(0, procedure='unheard of'), Reason.MISMATCH),
-        (change(0, values=values_of(force=1e6)[:SPLIT]), Reason.OUT_OF_RANGE),
-        (change(0, values=values_of(force=-25)[:SPLIT]), Reason.OUT_OF_RANGE),
-        (change(0, values=values_of(force_limit=0)[:SPLIT]), Reason.OUT_OF_RANGE),
-        (change(0, values=values_of(goal_error_x=1e9)[:SPLIT]), Reason.OUT_OF_RANGE),
-        (change(1, values=values_of(heart_rate=-1)[SPLIT:]), Reason.OUT_OF_RANGE),
-        (change(1, values=values_of(oxygen_saturation=101)[SPLIT:]), Reason.OUT_OF_RANGE),
-        (change(1, values=values_of(heart_rate=1e200)[SPLIT:]), Reason.OUT_OF_RANGE),
+        (0, {'received': -1.0}, Reason.STALE, ''),
+        (1, {'received': -1.0}, Reason.STALE, ''),
+        (0, {'received': 9.0}, Reason.CLOCK, ''),
+        (1, {'received': math.nan}, Reason.CLOCK, ''),
+        (0, {'names': NAMES[0][:-1]}, Reason.MISMATCH, 'operation has 21 names, expected 22'),
+        (1, {'names': NAMES[1][::-1]}, Reason.MISMATCH, "name 0 of the vital signs is 'respir"),
+        (0, {'values': [1.0] * 21}, Reason.MISMATCH, 'operation has 21 values, expected 22'),
+        (0, {'values': ['x'] * SPLIT}, Reason.MISMATCH, 'operation has values that are no numb'),
+        (0, {'values': [[1.0]] * SPLIT}, Reason.MISMATCH, 'operation has 22 x 1 values, expect'),
+        (0, {'scales': [1.0] * SPLIT}, Reason.MISMATCH, 'scale of '),
+        (1, {'scales': []}, Reason.MISMATCH, 'vital signs has 0 scales, expected 4'),
+        (
+            1,
+            {'scales': [100.0, 1.0, 100.0, 20.0]},
+            Reason.MISMATCH,
+            'scale of heart_rate is 1.0, expected 100.0',
+        ),
+        (
+            1,
+            {'patient': 'a'},
+            Reason.MISMATCH,
+            "patient 'case_1' in the operation, 'a' in the vital signs",
+        ),
+        (0, {'procedure': 'x'}, Reason.MISMATCH, "procedure 'x': expected one of reach, "),
     ],
 )
-def test_whatever_is_wrong_with_the_state_it_holds_and_recovers(spoil, reason):
-    selector = selector_with(candidate('global', 0.5, action=3))
-    assert select(selector, *observe(values_of()), 0.0).policy == 'global'
-    selection = select(selector, *spoil(*observe(values_of(), 0.05)), 0.05)
-    assert selection.holds and selection.action == STAY
-    assert selection.reason == reason
-    assert select(selector, *observe(values_of(), 0.1), 0.1).policy == 'global'
+def test_a_state_of_another_form_or_time_holds_and_says_what_was_expected(
+    selector, part, changes, reason, expected
+):
+    halves = list(observe(PLAIN, 0.05))
+    halves[part] = dataclasses.replace(halves[part], **changes)
+    holds_and_recovers(selector, halves, reason)
+    assert words(*halves).startswith(expected)
+
+
+@pytest.mark.parametrize('part', [0, 1])
+def test_half_a_state_holds(selector, part):
+    halves = list(observe(PLAIN, 0.05))
+    halves[part] = None
+    holds_and_recovers(selector, halves, Reason.MISSING)
+
+
+@pytest.mark.parametrize(
+    ('values', 'expected'),
+    [
+        ({'force': -25.0}, 'force is -25 N, out of range ('),
+        ({'force_limit': 0.0}, 'force_limit is 0 N, expected more than 0'),
+        ({'goal_error_x': 1e9}, 'goal_error_x is 1e+09 m, out of range ('),
+        ({'heart_rate': 900.0}, 'heart_rate is 900 1/min, out of range (-0.1 to 400)'),
+        ({'heart_rate': -1.0}, 'heart_rate is -1 1/min, out of range ('),
+        ({'heart_rate': 1e200}, 'heart_rate is 1e+200 1/min, out of range ('),
+        ({'oxygen_saturation': 101.0}, 'oxygen_saturation is 101 '),
+        ({'jaw': 1e9, 'done': -1e9}, 'done is -1e+09, out of range ('),
+    ],
+)
+def test_values_out_of_range_hold_and_are_named(selector, values, expected):
+    halves = observe(values_of(**values), 0.05)
+    holds_and_recovers(selector, halves, Reason.OUT_OF_RANGE)
+    assert words(*halves).startswith(expected)
+
+
+def test_of_many_faults_the_first_are_named_and_a_long_name_is_cut():
+    told = words(*observe(PLAIN * math.nan))
+    assert told.count(' is nan; ') == 3 and told.endswith(f'; and {STATE_SIZE - 3} more')
+    mixed = words(*observe(values_of(force=-math.inf, heart_rate=900.0)))
+    assert mixed.startswith('force is -inf')
+    assert len(words(*observe(PLAIN, procedure='x' * 10**6))) < 300
+
+
+@given(st.integers(0, STATE_SIZE - 1), st.floats(allow_nan=True, allow_infinity=True))
+def test_whatever_the_reader_refuses_is_told_and_nothing_else(place, scaled):
+    values = values_of()
+    values[place] = scaled * SCALES[place]
+    words(*observe(values))
 
 
 @pytest.mark.parametrize('now', [-0.5, math.nan])
-def test_a_clock_that_goes_back_holds_and_recovers(now):
-    selector = selector_with(candidate('global', 0.5))
-    select(selector, *observe(values_of()), 0.0)
-    assert select(selector, *observe(values_of(), -1.0), now).reason == Reason.CLOCK
-    assert select(selector, *observe(values_of(), 0.05), 0.05).policy == 'global'
+def test_a_clock_that_goes_back_holds_and_recovers(selector, now):
+    holds_and_recovers(selector, observe(PLAIN, -1.0), Reason.CLOCK, now)
 
 
 def fail(state):
@@ -106,58 +157,51 @@ def spoil_state(state):
     [
         fail,
         spoil_state,
-        lambda s: None,
-        lambda s: math.nan,
-        lambda s: 3.0,
-        lambda s: True,
-        lambda s: -1,
-        lambda s: 15,
-        lambda s: np.array([1, 2]),
-        lambda s: 'stay',
+        *(
+            lambda state, answer=answer: answer
+            for answer in (None, math.nan, 3.0, True, -1, 15, np.array([1, 2]), 'stay')
+        ),
     ],
 )
 def test_a_policy_that_fails_holds_then_others_take_over_then_it_may_again(policy):
     answers = [policy, lambda s: 5]
     broken = Candidate('broken', lambda s: answers[0](s), constant_value(0.9))
     selector = selector_with(broken, candidate('spare', 0.5, action=2), failure_pause=1.0)
-    first = select(selector, *observe(values_of()), 0.0)
-    assert first.holds and first.reason == Reason.POLICY_FAILED and first.action == STAY
-    assert select(selector, *observe(values_of(), 0.05), 0.05).policy == 'spare'
+    first = select(selector, *observe(PLAIN), 0.0)
+    assert (first.policy, first.action, first.reason) == (HOLD, STAY, Reason.POLICY_FAILED)
+    assert select(selector, *observe(PLAIN, 0.05), 0.05).policy == 'spare'
     answers.pop(0)
-    later = select(selector, *observe(values_of(), 2.0), 2.0)
+    later = select(selector, *observe(PLAIN, 2.0), 2.0)
     assert (later.policy, later.action) == ('broken', 5)
 
 
-@hypothesis_settings(max_examples=60, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(st.floats(0, 0.1), st.floats(0, 0.1), st.floats(0, 0.1)), max_size=30))
 def test_never_an_action_while_the_state_is_stale(steps):
     selector = selector_with(candidate('global', 0.5, action=3))
     now = 0.0
-    for wait, age, patient_age in steps:
+    for wait, *ages in steps:
         now += wait
-        operation, patient = observe(values_of())
-        selection = select(
-            selector,
-            dataclasses.replace(operation, received=now - age),
-            dataclasses.replace(patient, received=now - patient_age),
-            now,
-        )
-        if now - (now - max(age, patient_age)) > selector.settings.state_timeout:
+        halves = [
+            dataclasses.replace(each, received=now - age)
+            for each, age in zip(observe(PLAIN), ages, strict=True)
+        ]
+        selection = select(selector, *halves, now)
+        if now - (now - max(ages)) > selector.settings.state_timeout:
             assert selection.holds and selection.reason == Reason.STALE
         else:
             assert selection.policy == 'global'
 
 
-def test_a_shield_that_fails_lets_nothing_pass_and_the_robot_goes_on_holding(monkeypatch):
-    selector = selector_with(candidate('global', 0.5, action=3))
-    select(selector, *observe(values_of()), 0.0)
-
+def test_a_shield_that_fails_lets_nothing_pass_and_the_robot_goes_on_holding(
+    selector, monkeypatch
+):
     def fail_at(*_args, **_kinds):
         raise ZeroDivisionError('no')
 
-    monkeypatch.setattr(Shield, 'decide', fail_at)
-    selection = select(selector, *observe(values_of(), 0.05), 0.05)
-    assert selection.holds and selection.action == STAY and selection.risk is not None
-    assert selection.reason == Reason.SHIELD_FAILED
-    monkeypatch.undo()
-    assert select(selector, *observe(values_of(), 0.1), 0.1).policy == 'global'
+    with monkeypatch.context() as patch:
+        patch.setattr(Shield, 'decide', fail_at)
+        held = select(selector, *observe(PLAIN, 0.05), 0.05)
+    assert (held.policy, held.action, held.reason) == (HOLD, STAY, Reason.SHIELD_FAILED)
+    assert held.risk is not None
+    assert select(selector, *observe(PLAIN, 0.1), 0.1).policy == 'global'

@@ -1,12 +1,14 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""The limiter: continuous, slow, still without a fresh action, and back when force grows."""
+"""The limiter is continuous and slow, stands still, retreats, and fits the other limits."""
 
 import math
 
-from fdrl_ros.errors import StateError
-from fdrl_ros.selector import HOLD, Limiter, LimiterSettings, Reason, Selection
+from fdrl_ros.errors import SettingError, StateError
+from fdrl_ros.selector import HOLD, Limiter, LimiterSettings, Reason, Selection, SelectorSettings
+from fdrl_ros.selector.control.loop import check_limits
 from fdrl_ros.shield.retreat import retreat, RISE
+from fdrl_ros.shield.settings import ShieldSettings
 from fdrl_ros.shield.shield import COARSE_UP
 from fdrl_ros.surgery.gym.actions import (
     ACTION_COUNT,
@@ -161,3 +163,31 @@ def test_an_action_that_there_is_not_is_refused_and_holds():
     with pytest.raises(StateError):
         limiter.accept(act(15), 0.02)
     assert limiter.setpoint(0.03).holding
+
+
+OFF = ShieldSettings(active=False)
+
+
+def test_shipped_limits_agree():
+    check_limits(SelectorSettings(), LimiterSettings(), ShieldSettings())
+
+
+@pytest.mark.parametrize(
+    ('selector', 'limiter', 'shield', 'words'),
+    [
+        ({'dwell': 2.0}, {}, OFF, 'selector.dwell = 2.0: expected at most selector.patience, 1 s'),
+        ({'state_timeout': 0.005}, {}, OFF, 'selector.state_timeout = 0.005: expected at least'),
+        ({}, {'speed_limit': 0.005}, OFF, 'limiter.speed_limit = 0.005: expected at least 0.01'),
+        ({}, {'speed_limit': 0.03}, ShieldSettings(), 'the shield counts on drawing back'),
+        ({}, {}, ShieldSettings(usual_swing=0.05), 'shield.usual_swing = 0.05: expected at most'),
+        ({}, {}, ShieldSettings(stiffest=1e4), 'at most shield.stiffest, 10000: nothing goes'),
+    ],
+)
+def test_contradictions_are_refused(selector, limiter, shield, words):
+    with pytest.raises(SettingError) as caught:
+        check_limits(SelectorSettings(**selector), LimiterSettings(**limiter), shield)
+    assert words in str(caught.value)
+
+
+def test_slow_arm_is_fine_where_nothing_is_vetoed():
+    check_limits(SelectorSettings(), LimiterSettings(speed_limit=0.03), OFF)

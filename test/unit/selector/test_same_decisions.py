@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import numpy as np
 import pytest
 from support.choices import observe, values_of
-from support.robot_loop import number, SECOND, StateStream
+from support.robot_loop import number, Robot, SECOND
 
 
 def decisions(states, speed, late_patient, jitter):
@@ -55,7 +55,7 @@ def decisions(states, speed, late_patient, jitter):
 def recorded():
     """Record a robot's states for four seconds, with a leap of the stamps and a bad number."""
     rng = np.random.default_rng(2)
-    stream, states = StateStream(lambda state: int(rng.choice([STAY, 4, 10, 11, 5]))), []
+    stream, states = Robot(lambda state: int(rng.choice([STAY, 4, 10, 11, 5]))), []
 
     def keep(operation, vitals):
         if 200 <= stream.substeps < 206:

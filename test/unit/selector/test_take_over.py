@@ -1,12 +1,15 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""A surgeon locks a policy, takes the arm over at once, and hands it back where it is."""
+"""A surgeon locks a policy or takes the arm over; the robot then sets out from where it is."""
 
-from fdrl_ros.selector import Candidate, HOLD, Reason
+from fdrl_ros.selector import Candidate, HOLD, Limiter, Reason
+from fdrl_ros.selector.control.loop import ControlLoop
+from fdrl_ros.selector.control.plausibility import PlausibilitySettings
 from fdrl_ros.surgery.gym.actions import STAY
+from fdrl_ros.surgery.patient.cohort import public_cohort
 import numpy as np
 import pytest
-from support.robot_loop import Robot
+from support.robot_loop import freeze, number, Robot, up
 
 UP = 5
 
@@ -25,9 +28,8 @@ def robot():
 def test_no_set_point_comes_from_the_very_next_cycle_and_risk_is_still_watched(robot):
     before, told = robot.targets[-1], len(robot.selections)
     robot.loop.take_over()
-    for _ in range(30):
-        robot.run_period()
-        np.testing.assert_array_equal(robot.targets[-1], before)
+    robot.run(30)
+    np.testing.assert_array_equal(robot.targets[-30:], [before] * 30)
     taken = robot.selections[told:]
     assert {each.reason for each in taken} == {Reason.SURGEON}
     assert all(each.holds and each.action == STAY for each in taken)
@@ -38,8 +40,8 @@ def test_no_set_point_comes_from_the_very_next_cycle_and_risk_is_still_watched(r
 def test_faults_are_told_while_the_surgeon_drives_but_nothing_is_commanded(robot):
     robot.loop.take_over()
     before = robot.targets[-1]
-    robot.run_period(vitals=np.nan)
-    robot.run(20, publish=False)
+    robot.publish(spoil=number('heart_rate', np.nan))
+    robot.keep_silent(20)
     assert robot.selections[-1].reason is Reason.STALE
     np.testing.assert_array_equal(robot.targets[-1], before)
 
@@ -81,5 +83,130 @@ def test_robot_holds_when_the_locked_policy_is_not_there_or_fails(locked, reason
 
 def test_state_faults_come_before_a_lock(robot):
     robot.loop.selector.lock('global')
-    robot.run(6, vitals=np.nan)
+    robot.run(6, spoil=number('heart_rate', np.nan))
     assert robot.selections[-1].reason is Reason.NOT_FINITE
+
+
+FIRST, NEXT = (public_cohort(3, procedures=('palpation',)).patient(each) for each in (0, 1))
+WAY = PlausibilitySettings().frozen_way
+APART = np.linalg.norm(np.subtract(FIRST.start, NEXT.start))
+
+
+def line_under_way() -> Robot:
+    stream = Robot(up, FIRST)
+    stream.run(40)
+    assert stream.last.policy == 'global'
+    return stream
+
+
+def goes_on(stream: Robot, beats: int = 20) -> bool:
+    """Tell whether the robot acts, and moves, within some beats."""
+    before = np.array(stream.operation.target)
+    stream.run(beats)
+    return stream.last.policy == 'global' and not np.array_equal(before, stream.operation.target)
+
+
+def surgeon(stream: Robot):
+    return stream.loop.take_over, stream.loop.hand_back
+
+
+def lock(stream: Robot):
+    selector = stream.loop.selector
+    return lambda: selector.lock(HOLD), lambda: selector.lock(None)
+
+
+def pause(stream: Robot):
+    loop = stream.loop
+    return lambda: loop.receive_arm_state('PAUSED', True), lambda: loop.receive_arm_state(
+        'ENABLED', True
+    )
+
+
+def want(stream: Robot):
+    selector = stream.loop.selector
+    return (
+        lambda: selector.set_candidates([]),
+        lambda: selector.set_candidates([Candidate('global', up)]),
+    )
+
+
+@pytest.mark.parametrize('hold', [surgeon, lock, pause, want])
+def test_next_patient_may_come_while_it_holds(hold):
+    assert APART > WAY
+    stream = line_under_way()
+    begin, end = hold(stream)
+    begin()
+    stream.publish()
+    stream.place(NEXT)
+    count = len(stream.timed)
+    stream.run(100)
+    held = stream.timed[count:]
+    assert len(held) >= 15 and all(each.holds for _, each in held)
+    assert Reason.FROZEN not in {each.reason for _, each in held}
+    end()
+    assert goes_on(stream)
+
+
+def test_operation_that_is_begun_again_at_once_is_not_taken_for_frozen():
+    """So soon it is the same case: nothing but the leap of the set-point and the time tells."""
+    stream = Robot(up, FIRST)
+    stream.run(12)
+    stream.loop.take_over()
+    stream.move(tuple(np.add(FIRST.start, [0.0, 0.0, 2.0 * WAY])))
+    stream.publish()
+    stream.place(FIRST)
+    stream.run(60)
+    assert stream.last.reason is Reason.SURGEON
+    stream.loop.hand_back()
+    assert goes_on(stream)
+
+
+@pytest.mark.parametrize('hold', [surgeon, want])
+def test_patient_who_waits_for_long_is_not_taken_for_frozen(hold):
+    stream = line_under_way()
+    settings = PlausibilitySettings(frozen_vitals=0.5)
+    stream.loop = ControlLoop(stream.loop.selector, Limiter(), settings)
+    begin, end = hold(stream)
+    begin()
+    stream.place(NEXT)
+    stream.run(100)
+    assert Reason.FROZEN not in {each.reason for _, each in stream.timed}
+    end()
+    assert goes_on(stream)
+
+
+@pytest.mark.parametrize('hold', [surgeon, pause, want])
+def test_it_sets_out_where_others_left_the_arm(hold):
+    stream = line_under_way()
+    begin, end = hold(stream)
+    begin()
+    stream.publish()
+    left = np.array(stream.operation.target)
+    for _ in range(20):
+        left = left + [0.0005, 0.0, 0.0]
+        stream.move(tuple(left))
+        stream.publish()
+        np.testing.assert_array_equal(stream.operation.target, left)
+    end()
+    stream.run(6)
+    assert stream.last.policy == 'global'
+    assert np.linalg.norm(stream.operation.target - left) < 0.004, 'no leap back'
+
+
+@pytest.mark.parametrize('hold', [surgeon, pause])
+def test_frozen_goal_is_found_again_after_it_set_out_anew(hold):
+    stream = Robot(lambda state: 4, FIRST)
+    stream.run(40)
+    spoil = freeze('goal_error_x', 'goal_error_y', 'goal_error_z')
+    for again in range(2):
+        if again:
+            begin, end = hold(stream)
+            begin()
+            stream.publish(spoil)
+            end()
+        before, count = np.array(stream.operation.target), len(stream.timed)
+        stream.run(60, spoil)
+        assert stream.last.reason is Reason.FROZEN
+        assert Reason.UNVALUED in {each.reason for _, each in stream.timed[count:]}
+        assert np.linalg.norm(stream.operation.target - before) < WAY + 0.003
+    assert goes_on(stream)
