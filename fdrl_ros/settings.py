@@ -4,7 +4,7 @@
 Settings: defined once, used as ROS parameters, command-line flags and documentation.
 
 A group of settings is a frozen dataclass below :class:`Settings`; each field is a
-:func:`setting` with a description, a unit and a range, or short :func:`within` limits::
+:func:`setting` with a description, a unit and a range::
 
     @dataclass(frozen=True)
     class RoundSettings(Settings):
@@ -77,25 +77,29 @@ class Setting:
         return checked
 
 
-class Limits(TypedDict, total=False):
-    """Unit, SI or what is counted, for people; smallest, largest and the only values allowed."""
+class Bounds(TypedDict, total=False):
+    """Unit, SI or what is counted, for people; one limit alone, or the only values allowed."""
 
     unit: str
-    minimum: float | None
-    maximum: float | None
+    minimum: float
+    maximum: float
     choices: tuple[Value, ...]
 
 
-def setting(default: Value, description: str, **limits: Unpack[Limits]) -> Any:
-    """Define a field of :class:`Settings`; an infinite limit allows infinity itself."""
-    return field(default=default, metadata={'description': description, **limits})
-
-
-def within(
-    default: float, minimum: float, maximum: float, description: str, *, unit: str = ''
+def setting(
+    default: Value,
+    description: str,
+    *,
+    limits: tuple[float | None, float | None] = (None, None),
+    **bounds: Unpack[Bounds],
 ) -> Any:
-    """Define a number between two limits, which it may reach; see :func:`setting`."""
-    return setting(default, description, unit=unit, minimum=minimum, maximum=maximum)
+    """
+    Define a field of :class:`Settings`.
+
+    :param limits: smallest and largest value; an infinite limit allows infinity itself.
+    """
+    between = {'minimum': limits[0], 'maximum': limits[1]}
+    return field(default=default, metadata={'description': description, **between, **bounds})
 
 
 def named_among(name: object, what: str, known: Collection[str]) -> str:

@@ -24,7 +24,7 @@ from fdrl_ros.privacy.accountant.accountant import Charge
 from fdrl_ros.privacy.ledger.chain import Owner
 from fdrl_ros.privacy.ledger.ledger import Ledger
 from fdrl_ros.privacy.noise import NoiseSource
-from fdrl_ros.settings import Settings, within
+from fdrl_ros.settings import setting, Settings
 import numpy as np
 from numpy.typing import NDArray
 
@@ -79,17 +79,18 @@ def with_places(records: Records, count: int) -> Records:
 class AuditSettings(Settings):
     """What is put among the patients, and how sure the bound shall be."""
 
-    canaries: int = within(
+    canaries: int = setting(
         2000,
-        2,
-        1000000,
         'canaries, each a member by a fair coin; at most the number of trained weights',
+        limits=(2, 1000000),
     )
-    strength: float = within(
-        10.0, 1.0, 1000.0, "norm of a canary's gradient before clipping, in units of C"
+    strength: float = setting(
+        10.0, "norm of a canary's gradient before clipping, in units of C", limits=(1.0, 1000.0)
     )
-    failure: float = within(
-        0.001, 1e-9, 0.5, 'chance of a bound above the true epsilon: one minus the confidence'
+    failure: float = setting(
+        0.001,
+        'chance of a bound above the true epsilon: one minus the confidence',
+        limits=(1e-9, 0.5),
     )
 
 

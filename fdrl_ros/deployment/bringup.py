@@ -22,7 +22,7 @@ from fdrl_ros.federation.settings import RoundSettings
 from fdrl_ros.resources import resource
 from fdrl_ros.runtime.environment_variables import ONE_THREAD
 from fdrl_ros.runtime.orphans import LAUNCHER
-from fdrl_ros.settings import setting, Settings, Value, within
+from fdrl_ros.settings import setting, Settings, Value
 import yaml
 
 PLAN_FILE = 'plan.yaml'
@@ -79,8 +79,8 @@ class BringupSettings(Settings):
     """Where a federation runs; what it does is in the plan of its directory."""
 
     directory: str = setting('runs/federation', "the federation's directory")
-    federation_domain: int = within(50, 0, LAST_DOMAIN, 'DDS domain of the federation')
-    robot_domain: int = within(51, 0, LAST_DOMAIN, 'DDS domain of the robots')
+    federation_domain: int = setting(50, 'DDS domain of the federation', limits=(0, LAST_DOMAIN))
+    robot_domain: int = setting(51, 'DDS domain of the robots', limits=(0, LAST_DOMAIN))
     hosts: str = setting(
         'one', 'whether all nodes run on this host or on several', choices=('one', 'several')
     )
@@ -133,9 +133,9 @@ class BringupSettings(Settings):
 class FederationArguments(Settings):
     """What a whole federation on one host is asked for besides."""
 
-    hospitals: int = within(3, 3, 1000, 'hospitals')
-    rounds: int = within(RoundSettings().rounds, 1, 100000, 'rounds to run')
-    robots: int = within(1, 0, 100, 'simulated operating rooms')
+    hospitals: int = setting(3, 'hospitals', limits=(3, 1000))
+    rounds: int = setting(RoundSettings().rounds, 'rounds to run', limits=(1, 100000))
+    robots: int = setting(1, 'simulated operating rooms', limits=(0, 100))
     operations: int = setting(
         -1, 'patients that each robot operates on by itself; -1 for no end', minimum=-1
     )

@@ -5,15 +5,15 @@
 from dataclasses import dataclass
 
 from fdrl_ros.errors import SettingError
-from fdrl_ros.settings import setting, Settings, within
+from fdrl_ros.settings import setting, Settings
 
 
 @dataclass(frozen=True)
 class FederationSettings(Settings):
     """Which hospitals there are, and where their randomness comes from."""
 
-    hospitals: int = within(3, 3, 1000, 'hospitals')
-    heterogeneity: float = within(0.8, 0.0, 1.0, 'H: how far the hospitals are apart')
+    hospitals: int = setting(3, 'hospitals', limits=(3, 1000))
+    heterogeneity: float = setting(0.8, 'H: how far the hospitals are apart', limits=(0.0, 1.0))
     procedures: str = setting(
         'palpation, retraction',
         'what is done: names of procedures or of specialities, separated by commas, or all',
@@ -63,7 +63,7 @@ class ValidationSettings(Settings):
     patients: int = setting(
         40, 'public patients that a new policy is tried on', unit='patients', minimum=1
     )
-    margin: float = within(0.2, 0.0, 1.0, 'fall of the success rate that is let pass')
+    margin: float = setting(0.2, 'fall of the success rate that is let pass', limits=(0.0, 1.0))
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class EvaluationSettings(Settings):
     states_per_patient: int = setting(
         20, 'states of each of them in the set', unit='states', minimum=1
     )
-    workers: int = within(2, 1, 64, 'processes that evaluate side by side')
+    workers: int = setting(2, 'processes that evaluate side by side', limits=(1, 64))
 
 
 def hospital_names(count: int) -> tuple[str, ...]:

@@ -4,15 +4,15 @@
 
 from dataclasses import dataclass
 
-from fdrl_ros.settings import setting, Settings, within
+from fdrl_ros.settings import setting, Settings
 
 
 @dataclass(frozen=True)
 class RoundSettings(Settings):
     """How the aggregator runs the rounds."""
 
-    rounds: int = within(6, 1, 100000, 'rounds T of the federation')
-    quorum: int = within(3, 3, 1000, 'fewest hospitals of a round')
+    rounds: int = setting(6, 'rounds T of the federation', limits=(1, 100000))
+    quorum: int = setting(3, 'fewest hospitals of a round', limits=(3, 1000))
     open_timeout: float = setting(
         20.0, 'wait for round keys before going on without the missing', unit='second', minimum=0.1
     )

@@ -31,7 +31,7 @@ from fdrl_ros.learner.trainer import Trainer, TrainingSetup
 from fdrl_ros.learner.turns import TurnCheckpoints, TurnLog
 from fdrl_ros.policy import Policy
 from fdrl_ros.privacy.accountant.accountant import Account, check_delta
-from fdrl_ros.settings import Settings, within
+from fdrl_ros.settings import setting, Settings
 import gymnasium
 import numpy as np
 from numpy.typing import NDArray
@@ -41,22 +41,25 @@ from numpy.typing import NDArray
 class OnlineSettings(Settings):
     """How collecting and learning alternate."""
 
-    rounds: int = within(100, 1, 1000000, 'turns of collecting and learning')
-    patients: int = within(4, 1, 1000000, 'new patients of a round', unit='patients')
-    updates: float = within(
+    rounds: int = setting(100, 'turns of collecting and learning', limits=(1, 1000000))
+    patients: int = setting(4, 'new patients of a round', limits=(1, 1000000), unit='patients')
+    updates: float = setting(
         1.0,
-        1e-6,
-        1e6,
         'steps of learning for each new record, patient or transition, that is sampled',
+        limits=(1e-6, 1e6),
     )
-    warm_up: int = within(1000, 1, 100000000, 'records before learning begins', unit='records')
-    exploration: float = within(
-        1.0, 0.0, 1.0, 'share of actions drawn at random in the first round'
+    warm_up: int = setting(
+        1000, 'records before learning begins', limits=(1, 100000000), unit='records'
     )
-    final_exploration: float = within(
-        0.05, 0.0, 1.0, 'share of actions drawn at random in the end'
+    exploration: float = setting(
+        1.0, 'share of actions drawn at random in the first round', limits=(0.0, 1.0)
     )
-    exploration_rounds: int = within(50, 1, 1000000, 'rounds over which exploration falls')
+    final_exploration: float = setting(
+        0.05, 'share of actions drawn at random in the end', limits=(0.0, 1.0)
+    )
+    exploration_rounds: int = setting(
+        50, 'rounds over which exploration falls', limits=(1, 1000000)
+    )
 
     def explored(self, round: int) -> float:
         """Return the share of random actions in a round, counted from 1."""

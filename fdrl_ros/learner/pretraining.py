@@ -19,7 +19,7 @@ from fdrl_ros.learner.records.records import Records
 from fdrl_ros.learner.records.transitions import Transitions
 from fdrl_ros.learner.settings import LearnerSettings
 from fdrl_ros.policy import NetworkShape, Policy
-from fdrl_ros.settings import Settings, within
+from fdrl_ros.settings import setting, Settings
 from fdrl_ros.surgery.gym.actions import ACTION_COUNT
 from fdrl_ros.surgery.gym.state import STATE_SIZE
 from fdrl_ros.surgery.patient.cohort import Cohort
@@ -33,16 +33,19 @@ _REPORT_EVERY = 50
 class PretrainingSettings(Settings):
     """Settings of public pre-training."""
 
-    patients: int = within(400, 1, 1000000, 'public patients at H = 0', unit='patients')
-    steps: int = within(6000, 0, 10000000, 'steps of Adam', unit='steps')
-    batch: int = within(
-        256, 1, 1000000, 'transitions of a step, at most as many as there are', unit='transitions'
+    patients: int = setting(400, 'public patients at H = 0', limits=(1, 1000000), unit='patients')
+    steps: int = setting(6000, 'steps of Adam', limits=(0, 10000000), unit='steps')
+    batch: int = setting(
+        256,
+        'transitions of a step, at most as many as there are',
+        limits=(1, 1000000),
+        unit='transitions',
     )
-    learning_rate: float = within(0.001, 1e-8, 1.0, 'step size of Adam')
-    target_period: int = within(
-        100, 1, 1000000, 'steps between two copies into the target network'
+    learning_rate: float = setting(0.001, 'step size of Adam', limits=(1e-8, 1.0))
+    target_period: int = setting(
+        100, 'steps between two copies into the target network', limits=(1, 1000000)
     )
-    discount: float = within(0.4, 0.0, 1.0, 'gamma of the learner')
+    discount: float = setting(0.4, 'gamma of the learner', limits=(0.0, 1.0))
 
 
 def network_shape(learner: LearnerSettings) -> NetworkShape:

@@ -5,54 +5,57 @@
 from dataclasses import dataclass
 import math
 
-from fdrl_ros.settings import setting, Settings, within
+from fdrl_ros.settings import setting, Settings
 
 
 @dataclass(frozen=True)
 class LearnerSettings(Settings):
     """How a hospital learns."""
 
-    hidden: int = within(64, 1, 4096, 'units of each of the two shared layers')
-    discount: float = within(
-        0.4, 0.0, 1.0, 'gamma of the learner; short, as the reward is a difference of potentials'
+    hidden: int = setting(64, 'units of each of the two shared layers', limits=(1, 4096))
+    discount: float = setting(
+        0.4,
+        'gamma of the learner; short, as the reward is a difference of potentials',
+        limits=(0.0, 1.0),
     )
-    learning_rate: float = within(0.004, 1e-8, 1000.0, 'step size of the optimizer')
-    epochs: int = within(12, 1, 1000, 'local epochs E of a round')
-    transitions_per_patient: int = within(
-        60, 1, 10000, 'transitions drawn of each included patient in a step'
+    learning_rate: float = setting(0.004, 'step size of the optimizer', limits=(1e-8, 1000.0))
+    epochs: int = setting(12, 'local epochs E of a round', limits=(1, 1000))
+    transitions_per_patient: int = setting(
+        60, 'transitions drawn of each included patient in a step', limits=(1, 10000)
     )
-    expected_transitions: float = within(
+    expected_transitions: float = setting(
         0.0,
-        0.0,
-        1e6,
         'public guess of the transitions of a patient: each patient weighs as many as it has over '
         'this, so that every transition weighs the same; 0: every patient weighs the same',
+        limits=(0.0, 1e6),
         unit='transitions',
     )
-    target_period: int = within(12, 1, 100000, 'steps between two copies into the target network')
-    proximal: float = within(0.01, 0.0, 100.0, 'lambda of the FedProx term, FDRL Eq. 3')
-    n_step: int = within(1, 1, 1000, 'steps whose rewards a return sums before it bootstraps')
-    frame_stack: int = within(
+    target_period: int = setting(
+        12, 'steps between two copies into the target network', limits=(1, 100000)
+    )
+    proximal: float = setting(0.01, 'lambda of the FedProx term, FDRL Eq. 3', limits=(0.0, 100.0))
+    n_step: int = setting(
+        1, 'steps whose rewards a return sums before it bootstraps', limits=(1, 1000)
+    )
+    frame_stack: int = setting(
         1,
-        1,
-        1000,
         'observations of successive steps that one recorded state holds; with unit transition '
         'each step is charged as so many more',
+        limits=(1, 1000),
     )
     loss: str = setting(
         'huber', 'loss of the error in value (Huber turns at 1)', choices=('huber', 'squared')
     )
-    conservative: float = within(
+    conservative: float = setting(
         0.0,
-        0.0,
-        1000.0,
         'alpha of conservative Q-learning (Kumar et al. 2020), for records of other policies',
+        limits=(0.0, 1000.0),
     )
     optimizer: str = setting(
         'adam', 'what turns noised gradients into steps', choices=('adam', 'sgd')
     )
-    frozen_layers: int = within(
-        0, 0, 2, 'shared layers, from the first, that stay as the public start has them'
+    frozen_layers: int = setting(
+        0, 'shared layers, from the first, that stay as the public start has them', limits=(0, 2)
     )
     replay: str = setting(
         'poisson',
@@ -60,10 +63,10 @@ class LearnerSettings(Settings):
         'prioritised_poisson is charged without amplification',
         choices=('poisson', 'prioritised_poisson', 'uniform', 'prioritised'),
     )
-    priority_exponent: float = within(0.6, 0.0, 1.0, 'alpha of prioritised replay')
-    importance_exponent: float = within(0.4, 0.0, 1.0, 'beta of prioritised replay')
-    expected_priority: float = within(
-        0.3, 1e-3, 1.0, 'public guess of the mean priority, for prioritised_poisson'
+    priority_exponent: float = setting(0.6, 'alpha of prioritised replay', limits=(0.0, 1.0))
+    importance_exponent: float = setting(0.4, 'beta of prioritised replay', limits=(0.0, 1.0))
+    expected_priority: float = setting(
+        0.3, 'public guess of the mean priority, for prioritised_poisson', limits=(1e-3, 1.0)
     )
 
 
@@ -79,14 +82,17 @@ class PrivacySettings(Settings):
         'what is sampled and clipped; transitions of a patient are charged as a group',
         choices=('unit', 'transition'),
     )
-    most_transitions: int = within(
+    most_transitions: int = setting(
         0,
-        0,
-        1000000,
         'public limit of the transitions of a patient, where those are clipped; 0: none',
+        limits=(0, 1000000),
     )
-    budget: float = within(8.0, 1e-3, math.inf, 'epsilon at which training stops; inf: never')
-    delta: float = within(1e-4, 1e-10, 0.5, 'delta; below 1 / n_i')
-    clip_norm: float = within(0.4, 1e-6, 1e6, 'C of DP-DQN Alg. 1')
-    noise_multiplier: float = within(2.6, 0.0, 1000.0, 'sigma_m = s L / C; 0: NOT PRIVATE')
-    batch: int = within(128, 1, 1000000, 'expected batch size L', unit='units')
+    budget: float = setting(
+        8.0, 'epsilon at which training stops; inf: never', limits=(1e-3, math.inf)
+    )
+    delta: float = setting(1e-4, 'delta; below 1 / n_i', limits=(1e-10, 0.5))
+    clip_norm: float = setting(0.4, 'C of DP-DQN Alg. 1', limits=(1e-6, 1e6))
+    noise_multiplier: float = setting(
+        2.6, 'sigma_m = s L / C; 0: NOT PRIVATE', limits=(0.0, 1000.0)
+    )
+    batch: int = setting(128, 'expected batch size L', limits=(1, 1000000), unit='units')

@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeVar
 
 from fdrl_ros.errors import SettingError, StateError
 from fdrl_ros.metrics.means import CaseMeans, whole, WINDOW
-from fdrl_ros.settings import Settings, within
+from fdrl_ros.settings import setting, Settings
 import numpy as np
 
 FULL_DAMAGE = 300.0
@@ -24,9 +24,9 @@ Term = TypeVar('Term', float, np.ndarray)
 class RiskWeights(Settings):
     """Weights w1, w2, w3 of the terms of D_t (FDRL Eq. 10); they sum to 1."""
 
-    force: float = within(0.4, 0.0, 1.0, 'weight of the force term')
-    damage: float = within(0.4, 0.0, 1.0, 'weight of the damage term')
-    critical: float = within(0.2, 0.0, 1.0, 'weight of a critical error')
+    force: float = setting(0.4, 'weight of the force term', limits=(0.0, 1.0))
+    damage: float = setting(0.4, 'weight of the damage term', limits=(0.0, 1.0))
+    critical: float = setting(0.2, 'weight of a critical error', limits=(0.0, 1.0))
 
     def __post_init__(self) -> None:
         """Check ranges, then that D_t cannot leave [0, 1]."""

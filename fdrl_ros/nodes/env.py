@@ -15,7 +15,7 @@ from fdrl_ros.nodes.common import qos
 from fdrl_ros.nodes.common.diagnostics import Health, Level
 from fdrl_ros.nodes.common.managed_node import ManagedNode, NodeSettings
 from fdrl_ros.runtime.worker_thread import Post
-from fdrl_ros.settings import setting, within
+from fdrl_ros.settings import setting
 from fdrl_ros.srv import Operate
 from fdrl_ros.surgery.arm.operating_state import State
 from fdrl_ros.surgery.gym.actions import SUBSTEPS, TICK
@@ -54,7 +54,9 @@ class EnvSettings(NodeSettings):
         False, "publish the host's time, of which all stamps are, as /clock for use_sim_time"
     )
     endoscope: bool = setting(False, "draw and publish the endoscope's pictures")
-    endoscope_rate: float = within(10.0, 0.5, 15.0, 'most pictures of the endoscope', unit='1/s')
+    endoscope_rate: float = setting(
+        10.0, 'most pictures of the endoscope', limits=(0.5, 15.0), unit='1/s'
+    )
 
 
 class EnvNode(ManagedNode):

@@ -22,7 +22,7 @@ from fdrl_ros.selector import GateSettings, Limiter, LimiterSettings, Reason, Se
 from fdrl_ros.selector.candidates.registry import KEPT_VERSIONS
 from fdrl_ros.selector.control.loop import check_limits, ControlLoop
 from fdrl_ros.selector.control.plausibility import PlausibilitySettings
-from fdrl_ros.settings import setting, within
+from fdrl_ros.settings import setting
 
 
 @dataclass(frozen=True)
@@ -32,19 +32,20 @@ class SelectorNodeSettings(NodeSettings):
     armed: bool = setting(
         False, 'publish set-points; a real arm has its own emergency stop besides'
     )
-    priority: int = within(
+    priority: int = setting(
         0,
-        0,
-        99,
         'of this process in real time (SCHED_FIFO, with its memory locked), where the system '
         'permits it; 0: as any other',
+        limits=(0, 99),
     )
     awake: bool = setting(
         False,
         "keep all of this machine's processors from sleeping, where the system permits it: states "
         'are answered sooner, and it takes power',
     )
-    kept_versions: int = within(KEPT_VERSIONS, 1, 1000, 'versions of each policy that are kept')
+    kept_versions: int = setting(
+        KEPT_VERSIONS, 'versions of each policy that are kept', limits=(1, 1000)
+    )
 
 
 class SelectorNode(ManagedNode):

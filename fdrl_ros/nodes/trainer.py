@@ -27,17 +27,19 @@ from fdrl_ros.nodes.parties.party_node import PartyNode, PartySettings
 from fdrl_ros.nodes.parties.robot_link import RobotLink
 from fdrl_ros.privacy.accountant.accountant import epsilon_paper, PAPER_ORDER
 from fdrl_ros.runtime.worker_thread import Post, Take
-from fdrl_ros.settings import within
+from fdrl_ros.settings import setting
 
 
 @dataclass(frozen=True)
 class TrainerSettings(PartySettings):
     """What a trainer's node is told."""
 
-    robot_domain: int = within(
-        -1, -1, 232, 'DDS domain of the robots that get the policies; -1 for none'
+    robot_domain: int = setting(
+        -1, 'DDS domain of the robots that get the policies; -1 for none', limits=(-1, 232)
     )
-    niceness: int = within(10, 0, 19, 'how far training gives way to other processes (nice)')
+    niceness: int = setting(
+        10, 'how far training gives way to other processes (nice)', limits=(0, 19)
+    )
 
 
 class TrainerNode(PartyNode):

@@ -5,14 +5,16 @@
 from dataclasses import dataclass
 
 from fdrl_ros.metrics.means import WINDOW
-from fdrl_ros.settings import setting, Settings, within
+from fdrl_ros.settings import setting, Settings
 
 
 @dataclass(frozen=True)
 class SelectorSettings(Settings):
     """How cautious the selector is."""
 
-    confidence: float = within(0.6, 0.5, 0.999, 'one-sided confidence of the lower bounds')
+    confidence: float = setting(
+        0.6, 'one-sided confidence of the lower bounds', limits=(0.5, 0.999)
+    )
     risk_weight: float = setting(
         0.2,
         'returns that a risk D_t of 1 for one tick counts as much as, discounted as returns are',
@@ -22,16 +24,20 @@ class SelectorSettings(Settings):
     margin: float = setting(
         0.1, 'advantage that another policy surely needs', unit='return', minimum=0.0
     )
-    dwell: float = within(0.15, 0.0, 10.0, 'shortest time between two switches', unit='s')
-    patience: float = within(
-        1.0, 0.0, 60.0, 'time after which any sure advantage is enough', unit='s'
+    dwell: float = setting(
+        0.15, 'shortest time between two switches', limits=(0.0, 10.0), unit='s'
     )
-    state_timeout: float = within(0.03, 0.005, 0.04, 'age at which a state is stale', unit='s')
+    patience: float = setting(
+        1.0, 'time after which any sure advantage is enough', limits=(0.0, 60.0), unit='s'
+    )
+    state_timeout: float = setting(
+        0.03, 'age at which a state is stale', limits=(0.005, 0.04), unit='s'
+    )
     state_bound: float = setting(
         100.0, 'largest plausible value of a state, in its scale', minimum=1.0
     )
-    failure_pause: float = within(
-        1.0, 0.05, 60.0, 'time for which a failed policy is left out', unit='s'
+    failure_pause: float = setting(
+        1.0, 'time for which a failed policy is left out', limits=(0.05, 60.0), unit='s'
     )
     hold_return: float = setting(
         -1.5, 'return of holding where no model says it: the time lost', unit='return'
@@ -45,13 +51,12 @@ class SelectorSettings(Settings):
     change_threshold: float = setting(
         0.5, 'change of state that counts in Eq. 4 and 11, in scales', minimum=0.0
     )
-    window: int = within(
+    window: int = setting(
         WINDOW,
-        1,
-        1_000_000,
         'newest steps that the sliding window of the metrics holds',
+        limits=(1, 1_000_000),
         unit='ticks',
     )
-    answer_timeout: float = within(
-        0.02, 0.001, 0.04, 'time after which a choice is late', unit='s'
+    answer_timeout: float = setting(
+        0.02, 'time after which a choice is late', limits=(0.001, 0.04), unit='s'
     )

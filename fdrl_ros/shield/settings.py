@@ -4,7 +4,7 @@
 
 from dataclasses import dataclass, fields, replace
 
-from fdrl_ros.settings import setting, Settings, within
+from fdrl_ros.settings import setting, Settings
 from fdrl_ros.shield.excursion import Bounds
 from fdrl_ros.surgery.constants import constant
 from fdrl_ros.surgery.gym.actions import TICK
@@ -31,12 +31,15 @@ class ShieldSettings(Settings):
     stiffest: float = setting(
         constant('stiffness.most'), 'greatest stiffness of tissue', unit='Pa', minimum=2000.0
     )
-    damping: float = within(
-        constant('patient.damping_high'), 0.0, 8.0, 'greatest damping of tissue', unit='s/m'
+    damping: float = setting(
+        constant('patient.damping_high'),
+        'greatest damping of tissue',
+        limits=(0.0, 8.0),
+        unit='s/m',
     )
-    speed: float = within(0.04, 1e-4, 0.05, 'greatest speed of the surface', unit='m/s')
-    acceleration: float = within(
-        0.3, 1e-4, 5.0, 'greatest acceleration of the surface', unit='m/s^2'
+    speed: float = setting(0.04, 'greatest speed of the surface', limits=(1e-4, 0.05), unit='m/s')
+    acceleration: float = setting(
+        0.3, 'greatest acceleration of the surface', limits=(1e-4, 5.0), unit='m/s^2'
     )
     swing: float = setting(
         0.02, 'furthest way of the surface from lowest to highest', unit='m', minimum=1e-4
@@ -51,20 +54,23 @@ class ShieldSettings(Settings):
     registration: float = setting(
         0.008, 'greatest error of the planned height of the surface', unit='m', minimum=0.0
     )
-    slowest: float = within(
+    slowest: float = setting(
         constant('hospital.servo_lag') * constant('hospital.servo_ratio'),
-        0.02,
-        0.5,
         'greatest lag of the arm behind its set-point',
+        limits=(0.02, 0.5),
         unit='s',
     )
-    latency: float = within(TICK, 0.0, TICK, 'longest time from a state to its action', unit='s')
-    force_error: float = within(0.02, 0.0, 5.0, 'greatest error of the measured force', unit='N')
+    latency: float = setting(
+        TICK, 'longest time from a state to its action', limits=(0.0, TICK), unit='s'
+    )
+    force_error: float = setting(
+        0.02, 'greatest error of the measured force', limits=(0.0, 5.0), unit='N'
+    )
     arm_error: float = setting(
         0.0003, 'how far the arm can be off its first-order lag', unit='m', minimum=0.0
     )
-    position_error: float = within(
-        0.00002, 0.0, 0.001, "greatest error of the tip's measured height", unit='m'
+    position_error: float = setting(
+        0.00002, "greatest error of the tip's measured height", limits=(0.0, 0.001), unit='m'
     )
     usual_swing: float = setting(
         0.006, 'way from lowest to highest that most surfaces keep to', unit='m', minimum=1e-4
@@ -72,7 +78,9 @@ class ShieldSettings(Settings):
     usual_stiffest: float = setting(
         20000.0, 'stiffness that most tissue is below', unit='Pa', minimum=2000.0
     )
-    usual_speed: float = within(0.01, 1e-4, 0.05, 'speed that most surfaces are below', unit='m/s')
+    usual_speed: float = setting(
+        0.01, 'speed that most surfaces are below', limits=(1e-4, 0.05), unit='m/s'
+    )
     usual_acceleration: float = setting(
         0.03, 'acceleration that most surfaces are below', unit='m/s^2', minimum=1e-4
     )

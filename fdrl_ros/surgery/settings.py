@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fdrl_ros.errors import SettingError
-from fdrl_ros.settings import setting, Settings, within
+from fdrl_ros.settings import setting, Settings
 
 if TYPE_CHECKING:  # the key authority loads these settings and nothing else of the world
     from fdrl_ros.surgery.patient.patient import Patient
@@ -24,11 +24,13 @@ class WorldSettings(Settings):
     horizon: int = setting(
         0, "time allowed for one operation; 0 for the procedure's own", unit='ticks', minimum=0
     )
-    force_noise: float = within(
-        0.0, 0.0, 5.0, 'standard deviation of the measured force', unit='N'
+    force_noise: float = setting(
+        0.0, 'standard deviation of the measured force', limits=(0.0, 5.0), unit='N'
     )
-    pace: float = within(
-        1.0, 1.0, 600.0, 'how many times faster than real time the body of the patient lives'
+    pace: float = setting(
+        1.0,
+        'how many times faster than real time the body of the patient lives',
+        limits=(1.0, 600.0),
     )
     progress_reward: float = setting(
         250.0, 'reward of coming one metre nearer', unit='1/m', minimum=0.0

@@ -8,7 +8,7 @@ from typing import Final, get_args
 from fdrl_ros.crypto.he.bfv import BfvScheme
 from fdrl_ros.crypto.he.ckks import CkksScheme
 from fdrl_ros.errors import CryptoError
-from fdrl_ros.settings import setting, Settings, within
+from fdrl_ros.settings import setting, Settings
 
 AnyScheme = BfvScheme | CkksScheme
 """Every scheme; :data:`fdrl_ros.crypto.he.seal.BACKENDS` has the library behind each."""
@@ -20,15 +20,19 @@ SCHEMES: Final[dict[str, type[AnyScheme]]] = {each.kind: each for each in get_ar
 class EncryptionSettings(Settings):
     """Encryption settings that all hospitals of a federation share."""
 
-    limit: float = within(
-        1.0, 1e-6, 1e3, 'weighted change of one weight in one round beyond which it is clipped'
+    limit: float = setting(
+        1.0,
+        'weighted change of one weight in one round beyond which it is clipped',
+        limits=(1e-6, 1e3),
     )
     scheme: str = setting(
         'bfv',
         'homomorphic encryption: bfv sums exactly and is smaller, ckks floods its sums with noise',
         choices=tuple(SCHEMES),
     )
-    bits: int = within(16, 16, 32, 'bits of one quantised value; more are finer and larger')
+    bits: int = setting(
+        16, 'bits of one quantised value; more are finer and larger', limits=(16, 32)
+    )
 
 
 def choose_scheme(n_parameters: int, members: int, bits: int, kind: str = 'bfv') -> AnyScheme:

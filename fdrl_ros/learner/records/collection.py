@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from fdrl_ros.errors import SettingError, TrainingStopped
 from fdrl_ros.learner.records.records import Records
 from fdrl_ros.runtime.random_streams import Stream
-from fdrl_ros.settings import setting, Settings, within
+from fdrl_ros.settings import setting, Settings
 from fdrl_ros.surgery.gym.actions import ACTION_COUNT
 from fdrl_ros.surgery.gym.episode import Choice, run_episode
 from fdrl_ros.surgery.gym.surgery_env import SurgeryEnv
@@ -32,12 +32,14 @@ Progress = Callable[[int, int], None]
 class CollectionSettings(Settings):
     """How a hospital's records are collected."""
 
-    patients: int = within(500, 1, 1000000, 'patients n_i of a hospital', unit='patients')
-    exploration: float = within(
-        0.4, 0.0, 1.0, 'mean share of ticks at which a surgeon tries another move'
+    patients: int = setting(
+        500, 'patients n_i of a hospital', limits=(1, 1000000), unit='patients'
     )
-    variation: float = within(
-        0.2, 0.0, 0.5, 'how far the exploration of one operation may be from the mean'
+    exploration: float = setting(
+        0.4, 'mean share of ticks at which a surgeon tries another move', limits=(0.0, 1.0)
+    )
+    variation: float = setting(
+        0.2, 'how far the exploration of one operation may be from the mean', limits=(0.0, 0.5)
     )
     guide: str = setting('expert', 'who moves at the other ticks', choices=('expert', 'policy'))
 

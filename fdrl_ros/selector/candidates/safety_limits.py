@@ -19,7 +19,7 @@ import zlib
 from fdrl_ros.errors import PolicyError, RecordsError
 from fdrl_ros.policy import Policy
 from fdrl_ros.runtime.durable import replacing
-from fdrl_ros.settings import setting, Settings, within
+from fdrl_ros.settings import setting, Settings
 from fdrl_ros.surgery.gym.actions import ACTION_COUNT
 from fdrl_ros.surgery.gym.state import STATE_SIZE
 import numpy as np
@@ -32,19 +32,19 @@ class SafetySettings(Settings):
     patients: int = setting(
         192, 'public patients of the frozen set and of the trial', unit='patients', minimum=16
     )
-    snapshots: int = within(24, 1, 1000, 'states of each patient in the set', unit='states')
-    force_share: float = within(
+    snapshots: int = setting(
+        24, 'states of each patient in the set', limits=(1, 1000), unit='states'
+    )
+    force_share: float = setting(
         0.2,
-        0.0,
-        1.0,
         "share of a policy's actions that may lead to a force above the limit, where others "
         'do not',
+        limits=(0.0, 1.0),
     )
-    workspace_share: float = within(
+    workspace_share: float = setting(
         0.5,
-        0.0,
-        1.0,
         'share of its actions that may lead out of the workspace, where others do not',
+        limits=(0.0, 1.0),
     )
     one_action_share: float = setting(
         0.95, 'share of states with the same action that a policy may have', minimum=0.0

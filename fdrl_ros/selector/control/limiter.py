@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from fdrl_ros.errors import StateError
 from fdrl_ros.selector.candidates.candidate import Selection
-from fdrl_ros.settings import Settings, within
+from fdrl_ros.settings import setting, Settings
 from fdrl_ros.shield.retreat import retreat, Vector
 from fdrl_ros.surgery.gym.actions import displacement, MAXIMUM_SPEED, TICK
 import numpy as np
@@ -26,8 +26,12 @@ _NO_WAY = (0.0, 0.0, 0.0)
 class LimiterSettings(Settings):
     """How far the limiter lets the tip go."""
 
-    speed_limit: float = within(MAXIMUM_SPEED, 0.001, 0.1, 'fastest set-point', unit='m/s')
-    action_timeout: float = within(0.1, 0.05, 1.0, 'age at which an action is stale', unit='s')
+    speed_limit: float = setting(
+        MAXIMUM_SPEED, 'fastest set-point', limits=(0.001, 0.1), unit='m/s'
+    )
+    action_timeout: float = setting(
+        0.1, 'age at which an action is stale', limits=(0.05, 1.0), unit='s'
+    )
 
 
 class SetPoint(NamedTuple):

@@ -17,7 +17,7 @@ from fdrl_ros.metrics.means import WINDOW
 from fdrl_ros.metrics.risk import Risk, RiskMeter
 from fdrl_ros.selector.control.case import CaseDamage
 from fdrl_ros.selector.control.observation import Observation, readable, UsableState
-from fdrl_ros.settings import setting, Settings, within
+from fdrl_ros.settings import setting, Settings
 from fdrl_ros.shield.damage import elapsed
 from fdrl_ros.shield.workspace import has_left
 from fdrl_ros.surgery.arm.operating_state import State
@@ -133,10 +133,12 @@ REPEAT = 0.5
 class GateSettings(Settings):
     """When the robot stops for risk."""
 
-    close_at: float = within(0.7, 0.0, 1.0, 'mean D_t at which the gate closes')
-    open_below: float = within(0.5, 0.0, 1.0, 'mean D_t below which it may open again')
-    open_after: float = within(1.0, 0.1, 60.0, 'how long risk has to be that low', unit='s')
-    span: int = within(5, 1, 1000, 'states over which D_t is averaged', unit='ticks')
+    close_at: float = setting(0.7, 'mean D_t at which the gate closes', limits=(0.0, 1.0))
+    open_below: float = setting(0.5, 'mean D_t below which it may open again', limits=(0.0, 1.0))
+    open_after: float = setting(
+        1.0, 'how long risk has to be that low', limits=(0.1, 60.0), unit='s'
+    )
+    span: int = setting(5, 'states over which D_t is averaged', limits=(1, 1000), unit='ticks')
     critical: bool = setting(True, 'a critical error closes it, whatever D_t')
 
     def __post_init__(self) -> None:

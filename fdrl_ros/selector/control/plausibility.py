@@ -7,7 +7,7 @@ import math
 import struct
 
 from fdrl_ros.selector.control.observation import Observation, Reason
-from fdrl_ros.settings import Settings, within
+from fdrl_ros.settings import setting, Settings
 from fdrl_ros.shield.retreat import Vector
 from fdrl_ros.surgery.gym.state import INDEX, OPERATION_SIZE
 import numpy as np
@@ -28,40 +28,36 @@ Tip = tuple[Vector, float]
 class PlausibilitySettings(Settings):
     """What stamps and sensors of a working robot do not do."""
 
-    longest_gap: float = within(
-        0.25, 0.02, 10.0, 'greatest step between two stamps of a case', unit='s'
+    longest_gap: float = setting(
+        0.25, 'greatest step between two stamps of a case', limits=(0.02, 10.0), unit='s'
     )
-    settling: float = within(
-        0.05, 0.0, 5.0, 'how long stamps must be in order after a leap', unit='s'
+    settling: float = setting(
+        0.05, 'how long stamps must be in order after a leap', limits=(0.0, 5.0), unit='s'
     )
-    clock_tolerance: float = within(
+    clock_tolerance: float = setting(
         0.5,
-        0.0,
-        60.0,
         "greatest difference between a stamp and the node's clock; 0 compares nothing",
+        limits=(0.0, 60.0),
         unit='s',
     )
-    frozen_time: float = within(
+    frozen_time: float = setting(
         0.25,
-        0.0,
-        60.0,
         'how long no number of the operation may change while its time runs; 0 for ever',
+        limits=(0.0, 60.0),
         unit='s',
     )
-    frozen_way: float = within(
+    frozen_way: float = setting(
         0.004,
-        0.0,
-        0.1,
         'how far the set-point may move while goal error, or in contact force and lag, stand still'
         '; 0 for ever',
+        limits=(0.0, 0.1),
         unit='m',
     )
-    frozen_vitals: float = within(
+    frozen_vitals: float = setting(
         600.0,
-        0.0,
-        86400.0,
         'how long all vital signs may stay the same while time runs; 0 for ever. A simulated '
         'patient at rest does so for minutes, a real one not for seconds',
+        limits=(0.0, 86400.0),
         unit='s',
     )
 

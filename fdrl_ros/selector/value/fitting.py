@@ -15,7 +15,7 @@ from statistics import NormalDist
 
 from fdrl_ros.errors import RecordsError
 from fdrl_ros.selector.value.model import Basis, basis_of, StateValue
-from fdrl_ros.settings import setting, Settings, within
+from fdrl_ros.settings import setting, Settings
 import numpy as np
 
 PENALTIES = (1e-5, 1e-4, 1e-3, 1e-2)
@@ -34,32 +34,35 @@ CONFIDENCE = 0.9
 class ValueSettings(Settings):
     """What a value model estimates, from how much, and how large it is."""
 
-    discount: float = within(0.97, 0.0, 1.0, 'gamma of the return J (FDRL Eq. 1)')
-    trace: float = within(
-        0.9, 0.0, 1.0, 'lambda: 1 fits Monte-Carlo returns, 0 the fixed point of fitted evaluation'
+    discount: float = setting(0.97, 'gamma of the return J (FDRL Eq. 1)', limits=(0.0, 1.0))
+    trace: float = setting(
+        0.9,
+        'lambda: 1 fits Monte-Carlo returns, 0 the fixed point of fitted evaluation',
+        limits=(0.0, 1.0),
     )
     patients: int = setting(
         2000, 'public patients of each procedure that a policy is valued on', minimum=4
     )
-    features: int = within(256, 0, 4096, 'random tanh features')
-    stride: int = within(
-        3, 1, 100, 'ticks from one state of an operation that is fitted to the next', unit='ticks'
+    features: int = setting(256, 'random tanh features', limits=(0, 4096))
+    stride: int = setting(
+        3,
+        'ticks from one state of an operation that is fitted to the next',
+        limits=(1, 100),
+        unit='ticks',
     )
-    groups: int = within(
-        10, 4, 256, 'groups of cases, each left out once: members of the ensemble'
+    groups: int = setting(
+        10, 'groups of cases, each left out once: members of the ensemble', limits=(4, 256)
     )
-    checked: int = within(
+    checked: int = setting(
         16,
-        2,
-        1000,
         'further public patients of each procedure that the error of the estimate is measured on',
+        limits=(2, 1000),
         unit='patients',
     )
-    redraws: int = within(
+    redraws: int = setting(
         120,
-        16,
-        1000,
         'public patients with the same first state, over whom E[J given s] is averaged there',
+        limits=(16, 1000),
         unit='patients',
     )
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import math
 
 from fdrl_ros.errors import SettingError
-from fdrl_ros.settings import Settings, within
+from fdrl_ros.settings import setting, Settings
 
 LARGEST = 5
 """How many times as many patients as usual the largest online run of the targets has."""
@@ -16,40 +16,56 @@ LARGEST = 5
 class SepsisSettings(Settings):
     """How DP-DQN learns on ICU-Sepsis, and how often that is repeated."""
 
-    runs: int = within(24, 1, 1000, "runs of each arm of the paper's comparison")
-    seeds: int = within(10, 0, 1000, 'runs of each arm of the targets')
-    seed: int = within(1, 0, 10**6, 'first seed, of the public guess, the patients and the noise')
-    workers: int = within(1, 1, 1024, 'processes that work at once')
-    phi: float = within(0.835, 0.0, 1.0, 'survival that FAE waits for, DP-DQN Eq. 9')
-    delta: float = within(1e-6, 1e-10, 0.1, 'delta; below 1 / patients')
-    patients: int = within(20000, 10, 10**7, 'patients treated online, one episode each')
-    new_patients: int = within(1000, 1, 10**6, 'new patients of a round')
-    batch: int = within(8000, 1, 10**6, 'expected batch size L of DP-SGD', unit='patients')
-    transitions_per_patient: int = within(
-        10, 1, 1000, 'transitions drawn of each included patient in a step'
+    runs: int = setting(24, "runs of each arm of the paper's comparison", limits=(1, 1000))
+    seeds: int = setting(10, 'runs of each arm of the targets', limits=(0, 1000))
+    seed: int = setting(
+        1, 'first seed, of the public guess, the patients and the noise', limits=(0, 10**6)
     )
-    learning_rate: float = within(1.0, 1e-6, 1e4, 'step size of DP-SGD')
-    low_rate: float = within(0.3, 1e-6, 1.0, 'times the step size where epsilon is below 2')
-    clip_norm: float = within(0.6, 1e-6, 1e6, 'C of DP-DQN Alg. 1')
-    exploration: float = within(0.1, 0.0, 1.0, 'share of actions drawn from the admissible ones')
-    scale: float = within(4.0, 0.01, 100.0, 'the one in a one-hot state')
-    concentration: float = within(10.0, 1.0, 1e6, 'c of the public guess at the dynamics')
-    blend: float = within(0.0, 0.0, 1.0, 'b of the public guess')
-    clinician_patients: int = within(
-        5000, 10, 10**6, 'patients of the clinicians, for learning offline'
+    workers: int = setting(1, 'processes that work at once', limits=(1, 1024))
+    phi: float = setting(0.835, 'survival that FAE waits for, DP-DQN Eq. 9', limits=(0.0, 1.0))
+    delta: float = setting(1e-6, 'delta; below 1 / patients', limits=(1e-10, 0.1))
+    patients: int = setting(20000, 'patients treated online, one episode each', limits=(10, 10**7))
+    new_patients: int = setting(1000, 'new patients of a round', limits=(1, 10**6))
+    batch: int = setting(
+        8000, 'expected batch size L of DP-SGD', limits=(1, 10**6), unit='patients'
+    )
+    transitions_per_patient: int = setting(
+        10, 'transitions drawn of each included patient in a step', limits=(1, 1000)
+    )
+    learning_rate: float = setting(1.0, 'step size of DP-SGD', limits=(1e-6, 1e4))
+    low_rate: float = setting(
+        0.3, 'times the step size where epsilon is below 2', limits=(1e-6, 1.0)
+    )
+    clip_norm: float = setting(0.6, 'C of DP-DQN Alg. 1', limits=(1e-6, 1e6))
+    exploration: float = setting(
+        0.1, 'share of actions drawn from the admissible ones', limits=(0.0, 1.0)
+    )
+    scale: float = setting(4.0, 'the one in a one-hot state', limits=(0.01, 100.0))
+    concentration: float = setting(
+        10.0, 'c of the public guess at the dynamics', limits=(1.0, 1e6)
+    )
+    blend: float = setting(0.0, 'b of the public guess', limits=(0.0, 1.0))
+    clinician_patients: int = setting(
+        5000, 'patients of the clinicians, for learning offline', limits=(10, 10**6)
     )
 
-    offline_steps: int = within(2, 1, 10**6, 'steps of DP-SGD on all patients of the clinicians')
-    offline_rate: float = within(1.0, 1e-6, 1e4, 'its step size')
-    conservative: float = within(0.0, 0.0, 1000.0, 'its alpha of conservative Q-learning')
-    plain_rounds: int = within(
-        50, 1, 10**6, 'rounds of the longer online learning without privacy'
+    offline_steps: int = setting(
+        2, 'steps of DP-SGD on all patients of the clinicians', limits=(1, 10**6)
     )
-    plain_patients: int = within(2000, 1, 10**6, 'its new patients of a round')
-    plain_steps: int = within(100, 1, 10**6, 'steps of Adam of a round')
-    plain_batch: int = within(200, 1, 10**6, 'its expected batch size', unit='patients')
-    plain_rate: float = within(0.0008, 1e-8, 1.0, 'its step size')
-    plain_exploration: float = within(0.3, 0.0, 1.0, 'its exploration at first; it falls to 0.05')
+    offline_rate: float = setting(1.0, 'its step size', limits=(1e-6, 1e4))
+    conservative: float = setting(
+        0.0, 'its alpha of conservative Q-learning', limits=(0.0, 1000.0)
+    )
+    plain_rounds: int = setting(
+        50, 'rounds of the longer online learning without privacy', limits=(1, 10**6)
+    )
+    plain_patients: int = setting(2000, 'its new patients of a round', limits=(1, 10**6))
+    plain_steps: int = setting(100, 'steps of Adam of a round', limits=(1, 10**6))
+    plain_batch: int = setting(200, 'its expected batch size', limits=(1, 10**6), unit='patients')
+    plain_rate: float = setting(0.0008, 'its step size', limits=(1e-8, 1.0))
+    plain_exploration: float = setting(
+        0.3, 'its exploration at first; it falls to 0.05', limits=(0.0, 1.0)
+    )
 
     @property
     def rounds(self) -> int:
