@@ -6,11 +6,19 @@ import importlib
 import json
 from pathlib import Path
 
+from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.policy import NetworkShape
 import numpy as np
 import pytest
 
-LONG = ('members_100_', 'members_300_', 'members_1000_', 'five_million_', 'virtual_')
+LONG = (
+    'members_30_',
+    'members_100_',
+    'members_300_',
+    'members_1000_',
+    'five_million_',
+    'virtual_',
+)
 
 
 @pytest.fixture
@@ -38,6 +46,10 @@ def crypto(module, work, monkeypatch):
         monkeypatch.setenv(name, value)  # else the process would start anew
     monkeypatch.setattr(module('benchmarking'), 'one_core', lambda: 'not bound to a core')
     monkeypatch.setattr(crypto, 'COLLECTED', 3)
+    monkeypatch.setattr(crypto, 'QUICK', (10,))
+    few = {'collection': {'patients': 12}, 'learner': {'epochs': 1}, 'privacy': {'batch': 12}}
+    tiny = Plan().changed(few)
+    monkeypatch.setattr(work, 'plan', lambda: tiny)
     return crypto
 
 

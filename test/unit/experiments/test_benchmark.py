@@ -31,6 +31,7 @@ import pytest
 
 PLAN = Plan().changed(
     {
+        'federation': {'procedures': 'reach, palpation'},
         'learner': {'hidden': 8, 'discount': 0.5},
         'world': {'mode': 'kinematic'},
         'value': {'patients': 8, 'checked': 2, 'redraws': 16},

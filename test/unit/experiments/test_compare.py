@@ -34,13 +34,13 @@ import numpy as np
 import pytest
 
 TINY = (
-    *('--hospitals', '3', '--noise', 'seeded', '--rounds', '2', '--learner-hidden', '8'),
+    *('--hospitals', '3', '--noise', 'seeded', '--rounds', '1', '--learner-hidden', '8'),
+    *('--procedures', 'reach', '--world-mode', 'kinematic', '--world-horizon', '8'),
     *('--learner-epochs', '1', '--privacy-batch', '4', '--collection-patients', '8'),
     *('--pretraining-patients', '4', '--pretraining-steps', '20', '--validation-patients', '2'),
     *('--validation-margin', '1', '--value-features', '8', '--value-groups', '4'),
     *('--value-patients', '8', '--value-checked', '2', '--value-redraws', '16'),
     *('--evaluation-patients', '3', '--evaluation-workers', '1'),
-    *('--world-mode', 'kinematic', '--world-horizon', '12'),
 )
 
 
@@ -133,6 +133,7 @@ def compared(tmp_path_factory):
     words = ('selector', 'compare', '--directory', folder, '--seeds', 2, '--levels', '0.5', *TINY)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr('fdrl_ros.experiments.studies.selector.study.TRIED', 20)
+        patch.setattr('fdrl_ros.experiments.plots.drawing.DOTS', 20)
         done = CliRunner().invoke(main, [str(each) for each in words], catch_exceptions=False)
     assert done.exit_code == 0, done.output
     return folder, words, done.output
@@ -144,15 +145,7 @@ def test_the_command_compares_everyone_on_the_same_patients(compared):
     assert len(parts) == 2
     for part in parts:
         rows = part['contenders']
-        for name in (
-            'global',
-            'hospital_1',
-            'hold',
-            'global_or_hold',
-            'selector',
-            'bandit',
-            'hindsight',
-        ):
+        for name in 'global hospital_1 hold global_or_hold selector bandit hindsight'.split():
             assert len(rows[name]['returns']) == 3
         best = np.max([rows[each]['returns'] for each in part['names']], axis=0)
         np.testing.assert_array_equal(best, rows['hindsight']['returns'])
@@ -167,7 +160,7 @@ def test_the_command_compares_everyone_on_the_same_patients(compared):
     assert at['contenders']['global']['lead']['mean'] == pytest.approx(np.mean(gap))
     assert '2 parts (1 H, 2 seeds), 0 of them done' in said
     assert 'hindsight' in said and 'selector ahead by' in said
-    assert (folder / 'selector.png').stat().st_size > 10_000
+    assert (folder / 'selector.png').read_bytes().startswith(b'\x89PNG')
     assert list((folder / 'runs').glob('*/pictures/*.png'))
 
 
@@ -191,14 +184,14 @@ def test_two_on_one_directory_are_refused(compared):
         with RunDirectory(path).lock():
             done = CliRunner().invoke(main, [*map(str, call)])
         assert done.exit_code == 1 and 'is used by another process' in done.output
-    assert CliRunner().invoke(main, [*map(str, words)]).exit_code == 0
 
 
 def test_value_models_are_kept_and_a_damaged_one_is_fitted_anew(tmp_path, monkeypatch):
     plan = Plan().changed(
         {
             'value': {'patients': 8, 'groups': 4, 'features': 8, 'checked': 2, 'redraws': 16},
-            'world': {'horizon': 12},
+            'world': {'mode': 'kinematic', 'horizon': 8},
+            'federation': {'procedures': 'reach'},
         }
     )
     policy = Policy(plan.shape.draw(np.random.default_rng(1)), plan.shape)

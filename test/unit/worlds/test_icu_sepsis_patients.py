@@ -64,7 +64,7 @@ def test_hospitals_together_admit_everyone(hospitals, heterogeneity, seed):
     assert np.abs(np.mean(mixes, axis=0) - model.start).max() < 1e-15
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(hospitals=strategies.integers(2, 8), seed=strategies.integers(0, 2**32))
 def test_mixes_move_from_equal_to_apart_in_a_straight_line(hospitals, seed):
     model = icu_sepsis()
@@ -155,7 +155,7 @@ def test_stays_become_records_with_one_unit_each(model):
         sepsis_records(stays, model, 'pixels')
 
 
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=2, deadline=None)
 @given(
     concentration=strategies.floats(1.0, 1e4),
     blend=strategies.floats(0.0, 1.0),

@@ -48,7 +48,7 @@ def walk(env, seed, steps=200):
     return digest.hexdigest()
 
 
-@pytest.mark.parametrize('heterogeneity', [0.0, 0.25, 0.5, 0.75, 1.0])
+@pytest.mark.parametrize('heterogeneity', [0.0, 0.5, 1.0])
 def test_gymnasium_finds_nothing_to_warn_of(heterogeneity):
     env = gymnasium.make(ENV_ID, hospital=PaperHospital(2, 3, heterogeneity))
     with warnings.catch_warnings():
@@ -100,9 +100,9 @@ def test_the_joint_chances_are_the_products_of_the_tables():
 
 
 def test_the_expert_agrees_with_value_iteration():
-    own, value = FAR.law, np.zeros(1024)
+    own, value, kernels = FAR.law, np.zeros(1024), np.concatenate(KERNELS)
     for _ in range(220):  # 0.9^220 < 1e-10
-        future = np.stack([kernel @ value for kernel in KERNELS], axis=1)
+        future = (kernels @ value).reshape(3, -1).T
         action_values = np.where(GOING[:, None], own.rewards + 0.9 * future, 0.0)
         value = action_values.max(axis=1)
     assert np.allclose(own.costs, value[:, None] - action_values, atol=1e-8)
@@ -133,22 +133,21 @@ def test_without_heterogeneity_every_hospital_is_one_law(seed, count):
 
 
 def test_hospitals_part_monotonically_and_smoothly_with_heterogeneity(seed=0):
-    grid = np.linspace(0.0, 1.0, 11)
-    for one, other in itertools.combinations(range(3), 2):
+    grid = np.linspace(0.0, 1.0, 6)
+    for one, other in ((0, 1), (1, 2)):
         curve = np.array(
             [distance(federation(h, seed)[one], federation(h, seed)[other]) for h in grid.tolist()]
         )
         assert np.all(curve[0] == 0.0)
         assert np.all(np.diff(curve, axis=0) > 0.0)
-        assert np.abs(np.diff(curve, 2, axis=0)).max() < 0.02
+        assert np.abs(np.diff(curve, 2, axis=0)).max() < 0.08
         assert curve.max() <= 1.0
 
 
 def test_a_foreign_expert_loses_more_the_further_hospitals_are_apart():
     losses, agreements = [], []
     for heterogeneity in (0.0, 1.0):
-        hospitals = federation(heterogeneity)
-        pairs = list(itertools.permutations(hospitals, 2))
+        pairs = list(itertools.permutations(federation(heterogeneity)[:2]))
         losses.append(
             np.mean([a.admitted_value(a.best) - a.admitted_value(b.best) for a, b in pairs])
         )
