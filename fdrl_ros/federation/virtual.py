@@ -95,7 +95,8 @@ class VirtualOptions(TypedDict, total=False):
     `threshold`: t of the n hospitals that have to agree; floor(2n/3) + 1 unless given.
     `encryption`, `rounds`: settings of the field. `personal`: layers by name that no hospital
     sends. `step`: the server's step, FedAvg unless given. `validate`: test of each new policy, by
-    the key authority.
+    the key authority. `identities`: keys of all members, `secret`: the encryption key, `driver`:
+    what moves the messages; each made unless given.
     """
 
     threshold: int
@@ -104,6 +105,9 @@ class VirtualOptions(TypedDict, total=False):
     personal: tuple[str, ...]
     step: ServerStep
     validate: Callable[[Weights], Validation]
+    identities: dict[str, Identity]
+    secret: SecretContext
+    driver: LocalFederation
 
 
 class VirtualFederation:
@@ -123,6 +127,8 @@ class VirtualFederation:
     :raises StoreError: if the directory cannot be made, or was used before.
     """
 
+    federation = FEDERATION
+
     def __init__(
         self,
         learners: Mapping[str, Learner],
@@ -139,12 +145,12 @@ class VirtualFederation:
         if start.shape != (shape.n_parameters,):
             raise SettingError('start', start.shape, f'weights of shape ({shape.n_parameters},)')
         self.learners, self.start, self.shape = learners, start, shape
-        self._directory = directory
-        self._rounds = options.get('rounds', RoundSettings(rounds=100_000))
+        self.directory = directory
+        self.settings = options.get('rounds', RoundSettings(rounds=100_000))
         encryption = options.get('encryption', EncryptionSettings())
         personal = options.get('personal', ())
-        self._hospital_settings = HospitalSettings(encryption, personal=personal)
-        self._authority_settings = KeyAuthoritySettings(
+        self.hospital_settings = HospitalSettings(encryption, personal=personal)
+        self.authority_settings = KeyAuthoritySettings(
             encryption,
             secure=False,
             validate=options.get('validate', lambda weights: Validation(True, '')),
@@ -152,20 +158,24 @@ class VirtualFederation:
             step=options.get('step', fed_avg),
         )
         names = tuple(learners)
-        self.identities = {name: Identity.generate(name) for name in (*names, *SERVERS)}
-        sizes = dict.fromkeys(SERVERS, 0) | {name: learners[name].n_units for name in names}
+        self.identities = options.get('identities') or {
+            name: Identity.generate(name) for name in (*names, *SERVERS)
+        }
         members = tuple(
-            Member(name, name if name in SERVERS else 'hospital', identity.public, sizes[name])
+            Member(name, 'hospital', identity.public, learners[name].n_units)
+            if name in learners
+            else Member(name, name, identity.public)
             for name, identity in self.identities.items()
         )
         agreeing = options.get('threshold') or default_threshold(len(names))
-        self.roster = Roster(FEDERATION, agreeing, members, disjoint_patients=True)
+        self.roster = Roster(self.federation, agreeing, members, disjoint_patients=True)
         n_shared = shape.shared(personal).size
         scheme = choose_scheme(n_shared, len(names), encryption.bits, encryption.scheme)
-        self._secret = SecretContext.generate(scheme)
-        self._stores: dict[str, tuple[Store, RoundSeeds | None]] = {}
+        self.secret = options.get('secret') or SecretContext.generate(scheme)
+        self.stores: dict[str, Store] = {}
+        self.seeds: dict[str, RoundSeeds] = {}
         self.parties: dict[str, Party] = {}
-        self.driver = LocalFederation({}, report=report)
+        self.driver = options.get('driver') or LocalFederation({}, report=report)
         for name in (*SERVERS, *names):
             self.join(name)
 
@@ -233,30 +243,40 @@ class VirtualFederation:
 
     def make(self, name: str) -> Party:
         """Put a party together from what it kept."""
-        if name not in self._stores:
-            self._stores[name] = self._open(name)
-        store, seeds = self._stores[name]
-        channel = Channel(self.identities[name], self.roster, store)
+        if name not in self.stores:
+            self.stores[name] = self.open_store(name)
+        store = self.stores[name]
+        channel = self.channel(name, store)
         if name == 'aggregator':
-            return Aggregator(channel, self._rounds, store)
-        if seeds is None:
-            terms = self._secret, self._authority_settings
+            return Aggregator(channel, self.settings, store)
+        if name == 'key_authority':
+            terms = self.secret, self.authority_settings
             return KeyAuthority(channel, store, self.shape, self.start, *terms)
-        learner = self.learners[name]
-        return Hospital(channel, learner, self.shape, store, seeds, self._hospital_settings)
+        if name not in self.seeds:
+            self.seeds[name] = self.open_seeds(name)
+        kept = store, self.seeds[name]
+        return Hospital(channel, self.learners[name], self.shape, *kept, self.hospital_settings)
+
+    def channel(self, name: str, store: Store) -> Channel:
+        """Return what a party signs and verifies messages with."""
+        return Channel(self.identities[name], self.roster, store)
 
     def _hospitals(self) -> list[Hospital]:
         parties = (self.parties.get(name) for name in self.learners)
         return [party for party in parties if isinstance(party, Hospital)]
 
-    def _open(self, name: str) -> tuple[Store, RoundSeeds | None]:
-        folder = self._directory and self._directory / name
-        if folder:
-            try:
-                folder.mkdir(mode=0o700, parents=True)
-            except OSError as error:
-                raise StoreError(f'cannot begin a federation in {folder}: {error}') from error
-        store = Store(folder and folder / 'state.sqlite')
-        if name in SERVERS:
-            return store, None
-        return store, RoundSeeds(folder, federation=FEDERATION, name=name)
+    def open_store(self, name: str) -> Store:
+        """Open what a party keeps."""
+        if self.directory is None:
+            return Store()
+        folder = self.directory / name
+        try:
+            folder.mkdir(mode=0o700, parents=True)
+        except OSError as error:
+            raise StoreError(f'cannot begin a federation in {folder}: {error}') from error
+        return Store(folder / 'state.sqlite')
+
+    def open_seeds(self, name: str) -> RoundSeeds:
+        """Open the round seeds of a hospital."""
+        folder = self.directory and self.directory / name
+        return RoundSeeds(folder, federation=self.federation, name=name)

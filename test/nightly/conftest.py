@@ -8,6 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.federation_bench import keys_read_once
+
+
+@pytest.fixture(autouse=True, scope='session')
+def quick() -> Iterator[None]:
+    """Let all parties share what they read out of a public key."""
+    with keys_read_once():
+        yield
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

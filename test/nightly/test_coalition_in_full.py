@@ -8,7 +8,6 @@ With one share more the same distinguishers are right every time.
 """
 
 import pytest
-from support.dropouts import keys_read_once
 from support.worlds import count_wins, LOST, SAFE
 
 SETTINGS = {'seed': 2026, 'rounds': 200, 'rounds_with_one_share_more': 20}
@@ -17,12 +16,6 @@ SETTINGS = {'seed': 2026, 'rounds': 200, 'rounds_with_one_share_more': 20}
 MOST = 100 + 5 * 200**0.5 / 2
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(autouse=True)
-def quick():
-    with keys_read_once():
-        yield
 
 
 def tell(figures, capfd, **found):

@@ -13,8 +13,8 @@ def test_a_round_of_five_million_weights_ends_with_fedavg(tmp_path):
     assert 4.5e6 < LARGE.n_parameters < 5.5e6
     bench = Bench(tmp_path, rounds=1, shape=LARGE, release=False)
     assert bench.scheme.ciphertexts > 500
-    assert bench.run() and not bench.federation.refused
-    policy = bench.federation.parties['hospital_1'].policy
+    assert bench.run() and not bench.driver.refused
+    policy = bench.parties['hospital_1'].policy
     assert not policy.rolled_back and policy.contributors == tuple(bench.names)
     weights = decode_weights(policy.weights, LARGE.n_parameters)
     np.testing.assert_allclose(weights, bench.expected(1), atol=2e-3)

@@ -10,8 +10,7 @@ Takes about fifteen minutes; run by `make nightly ARGS=test/nightly/test_lies_in
 from collections import Counter
 
 import pytest
-from support.dropouts import keys_read_once
-from support.liar import draw_liar, gains_nothing, lie_at_random
+from support.liar import gains_nothing, Liar, lie_at_random
 
 SETTINGS = {
     'rounds': 200,
@@ -25,17 +24,16 @@ pytestmark = pytest.mark.slow
 
 def lie_for(rounds, hospitals, corrupt):
     found = Counter(hospitals=hospitals, corrupt=corrupt)
-    with keys_read_once():
-        for seed in range(rounds):
-            liar = draw_liar(hospitals, corrupt, seed)
-            noticed = lie_at_random(liar, liar.rng.randint(1, 3))
-            found.update(rounds=1, messages=len(liar.said))
-            found.update(
-                attempts_with_lies=len(noticed),
-                noticed=sum(noticed),
-                rounds_with_a_sum=bool(liar.facts()),
-                rounds_with_more_than_a_sum=not gains_nothing(liar),
-            )
+    for seed in range(rounds):
+        liar = Liar(hospitals, corrupt, seed)
+        noticed = lie_at_random(liar, liar.rng.randint(1, 3))
+        found.update(rounds=1, messages=len(liar.said))
+        found.update(
+            attempts_with_lies=len(noticed),
+            noticed=sum(noticed),
+            rounds_with_a_sum=bool(liar.facts()),
+            rounds_with_more_than_a_sum=not gains_nothing(liar),
+        )
     return found
 
 

@@ -11,7 +11,6 @@ from collections import Counter
 from random import Random
 
 import pytest
-from support.dropouts import keys_read_once
 from support.restarts import (
     check_nothing_is_reused,
     draw_points,
@@ -23,12 +22,6 @@ from support.restarts import (
 SETTINGS = {'rounds_of_one_kill': 2, 'rounds': 20, 'kills_drawn': 220, 'runs': 10}
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(autouse=True)
-def quick():
-    with keys_read_once():
-        yield
 
 
 def run_with(directory, hospitals, rounds, points, seed=0):

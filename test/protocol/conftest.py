@@ -2,8 +2,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the protocol's tests begin with: a federation of three hospitals."""
 
+import os
+
 import pytest
-from support.federation_bench import Bench
+from support.federation_bench import Bench, keys_read_once
+
+
+@pytest.fixture(autouse=True, scope='session')
+def quick():
+    """Let all parties share what they read out of a public key, and wait for no disk."""
+    with keys_read_once() as patch:
+        for name in ('fsync', 'fdatasync'):
+            patch.setattr(os, name, lambda descriptor: None)
+        yield
 
 
 @pytest.fixture

@@ -28,18 +28,11 @@ from fdrl_ros.federation.protocol.message import (
 import numpy as np
 import pytest
 from support.coalition import MASK, SELF
-from support.dropouts import keys_read_once
 from support.worlds import count_wins, DISTINGUISHERS, draw_worlds, LOST, run_world, SAFE
 
 ROUNDS = 14
 # A fair coin is right 13 times of 14 or more, or as often wrong, once in 546.
 MOST = 12
-
-
-@pytest.fixture(autouse=True)
-def quick():
-    with keys_read_once():
-        yield
 
 
 def without(message, *names):
@@ -86,13 +79,13 @@ def mask_of(view, unknown, chunk):
     scheme = view.bench.scheme
     if unknown[0] == SELF:
         _, name, (round, attempt) = unknown
-        key = view.bench.seeds_of(name).of(round).attempt(attempt).self_seed
+        key = view.bench.seeds[name].of(round).attempt(attempt).self_seed
     else:
         _, (low, high), (round, attempt), setup = unknown
         listed, members = view.coalition.setups[setup]
         key = pair_key(
             MaskContext('test', round, attempt, members, setup),
-            view.bench.seeds_of(low).of(round).attempt(attempt).mask,
+            view.bench.seeds[low].of(round).attempt(attempt).mask,
             listed.keys[high].mask,
             mine=low,
             theirs=high,
@@ -135,7 +128,7 @@ def test_shares_that_are_held_explain_every_secret_equally(name):
             continue
         listed, places = coalition.lists[digest], positions(coalition.lists[digest].members)
         assert set(held) == set(coalition.seeds) and len(held) == threshold - 1
-        secrets = view.bench.seeds_of(owner).of(of[0]).attempt(of[1])
+        secrets = view.bench.seeds[owner].of(of[0]).attempt(of[1])
         true = secrets.mask.to_bytes() if kind == MASK else secrets.self_seed
         for secret in (true, bytes(32), rng.bytes(32), rng.bytes(32)):
             points = {0: int.from_bytes(secret, 'big')}
@@ -233,7 +226,7 @@ def test_t_shares_restore_what_fewer_do_not():
     worlds = draw_worlds(LOST['t of five'], np.random.default_rng(7))
     view = run_world(LOST['t of five'], worlds[0], 7)
     secret = view.coalition.restored('hospital_5', (1, 1), MASK)
-    public = view.bench.seeds_of('hospital_5').of(1).attempt(1).mask.public
+    public = view.bench.seeds['hospital_5'].of(1).attempt(1).mask.public
     assert RoundSecret.from_bytes(secret).public == public
     for key, shares in view.coalition.shares.items():
         if key[0] == 'hospital_5' and key[3] == MASK:

@@ -10,15 +10,9 @@ pass meanwhile; `test/nightly/test_dropouts_in_full.py` has 1,000 and 200.
 from collections import Counter
 
 import pytest
-from support.dropouts import draw_schedule, keys_read_once, run_hurried, run_schedule, Stage
+from support.dropouts import draw_schedule, run_hurried, run_schedule, Stage
 
 SCHEDULES, HURRIED = 14, {5: 4, 10: 2}
-
-
-@pytest.fixture(autouse=True)
-def quick():
-    with keys_read_once():
-        yield
 
 
 @pytest.mark.parametrize('hospitals', [5, 10])

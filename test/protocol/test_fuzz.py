@@ -8,11 +8,10 @@ memory, is the same afterwards; see :mod:`fuzzing`.
 """
 
 from dataclasses import fields, is_dataclass, replace
+from functools import partial
 import tracemalloc
 from typing import get_args, get_origin, get_type_hints
 
-from fdrl_ros.crypto.he.encryption import SecretContext
-from fdrl_ros.crypto.he.schemes import choose_scheme
 from fdrl_ros.crypto.keys.signing import Identity, verify
 from fdrl_ros.errors import MessageError, RoundError
 from fdrl_ros.federation.protocol import encoding
@@ -22,6 +21,7 @@ from fdrl_ros.federation.protocol.message import (
     Decline,
     Envelope,
     KINDS,
+    Message,
     message_from_bytes,
     Objection,
     Phase,
@@ -29,11 +29,10 @@ from fdrl_ros.federation.protocol.message import (
 )
 from hypothesis import given, HealthCheck, settings, strategies
 import pytest
-from support.dropouts import keys_read_once
-from support.federation_bench import Bench, identities_of, SHAPE
+from support.federation_bench import Bench
 from support.fuzzing import Fuzzer, state_of
+from support.tap import Tap
 
-HOSPITALS = [f'hospital_{i}' for i in range(1, 5)]
 PHASES = (Phase.OPEN, Phase.SHARE, Phase.TRAIN, Phase.SETTLE, Phase.REVEAL, Phase.SUM)
 EACH = 130
 """Messages thrown at each of six parties in each of thirteen moments."""
@@ -42,27 +41,19 @@ EACH = 130
 @pytest.fixture(scope='module')
 def federation():
     """Return how to make a federation, all with the same keys, and what is said in one."""
-    identities = identities_of(HOSPITALS)
-    secret = SecretContext.generate(choose_scheme(SHAPE.n_parameters, len(HOSPITALS), 16))
-
-    def make():
-        return Bench(None, len(HOSPITALS), 2, identities=identities, secret=secret)
-
-    with keys_read_once():
-        bench, said = make(), []
-        post = bench.federation.post
-        bench.federation.post = lambda message: (said.append(message), post(message))
-        assert bench.run()
-        said += map(bench.signed_order, ('pause', 'resume', 'stop', 'roll_back'))
-        said.append(bench.signed_order('withdraw', 'hospital_4'))
-        channel = bench.federation.parties['hospital_1'].channel
-        said.append(channel.seal(Objection, 1, 1, roster_serial=9, roster_digest=bytes(32)))
-        said.append(channel.seal(Decline, 1, 1, reason=1, detail='its budget is spent'))
-        yield make, said, digest_in(bench)
+    bench = Bench(hospitals=4)
+    said = Tap(bench, Message).messages
+    assert bench.run()
+    said += map(bench.signed_order, ('pause', 'resume', 'stop', 'roll_back'))
+    said.append(bench.signed_order('withdraw', 'hospital_4'))
+    channel = bench.parties['hospital_1'].channel
+    said.append(channel.seal(Objection, 1, 1, roster_serial=9, roster_digest=bytes(32)))
+    said.append(channel.seal(Decline, 1, 1, reason=1, detail='its budget is spent'))
+    return partial(Bench, hospitals=4), said, digest_in(bench)
 
 
 def digest_in(bench):
-    return bench.federation.parties['hospital_1'].policy.digest
+    return bench.parties['hospital_1'].policy.digest
 
 
 def test_10_000_bad_messages_are_refused_and_change_nothing(federation):
@@ -77,7 +68,7 @@ def test_10_000_bad_messages_are_refused_and_change_nothing(federation):
     assert bench.run()
     fuzzer.throw_at_all(EACH)
     assert digest_in(bench) == digest
-    assert not bench.federation.refused
+    assert not bench.driver.refused
     assert sum(fuzzer.thrown.values()) == 13 * 6 * EACH >= 10_000
     assert min(fuzzer.thrown.values()) > 100, fuzzer.thrown
     assert set(fuzzer.refused) == {'malformed', 'unsigned', 'replayed', 'misplaced', 'late'}
@@ -123,10 +114,10 @@ def test_numbers_that_nobody_counts_to_are_refused_of_everybody(federation, fiel
         real = next(each for each in federation[1] if type(each).__name__ == kind)
         envelope = replace(real.envelope, **{field: number})
         changed = replace(real, envelope=envelope).signed_by(bench.identities['aggregator'])
-        before = state_of(bench.federation.parties[name])
+        before = state_of(bench.parties[name])
         with pytest.raises(RoundError, match='cannot be'):
-            bench.federation.parties[name].handle(changed, 0.0)
-        assert state_of(bench.federation.parties[name]) == before
+            bench.parties[name].handle(changed, 0.0)
+        assert state_of(bench.parties[name]) == before
 
 
 def test_what_is_too_long_is_refused_before_it_takes_memory(monkeypatch):

@@ -47,6 +47,6 @@ def test_a_request_that_is_refused_again_and_again_does_not_fill_the_journal(tmp
     authority = bench.key_authority
     for number in range(50):
         bad = resealed(bench, asked[0], sum_hash=bytes([number]) * 32, settles=())
-        authority.handle(bad, bench.federation.now)
+        authority.handle(bad, bench.driver.now)
     path = bench.paths()['key_authority']
     assert kinds(path).count('refuse') == 1

@@ -65,14 +65,14 @@ def key_in_slots(bench):
 
 def lie(bench, slots, constants=()):
     """Let a hospital send its made-up update, and run the round."""
-    hospital = bench.federation.parties[LIAR]
+    hospital = bench.parties[LIAR]
     assert bench.run(lambda: hospital.terms is not None)
     made_up = MadeUp(bench, hospital.terms.public, slots, constants)
     hospital.terms = replace(hospital.terms, public=made_up)
     bench.run(lambda: bench.key_authority.round == 1)
     bench.run(lambda: hospital.policy.envelope.round == 1)
     assert made_up.made == 1
-    return bench.federation.parties['hospital_1'].policy
+    return bench.parties['hospital_1'].policy
 
 
 @pytest.mark.parametrize('hospitals', [3, 4])

@@ -22,7 +22,7 @@ def test_a_restored_machine_refuses_a_policy_of_what_it_forgot_that_it_sent(tmp_
     run_to_policy(bench, 2)
     restore(bench, links)
     assert not bench.run(ticks=50)
-    assert 'summed an update that was never sent' in str(bench.federation.refused[0][1])
+    assert 'summed an update that was never sent' in str(bench.driver.refused[0][1])
     assert bench.learners[NAME].trained == [1, 2]
 
 
@@ -74,7 +74,7 @@ def test_a_machine_restored_from_a_backup_is_refused_whatever_it_spends(restored
     assert restored.learners[NAME].trained == [1, 2, 4, 5, 6]
     # The others go on without it, and no attempt fails.
     assert Phase.FAILED not in {each.phase for each in told.messages}
-    assert NAME not in restored.federation.parties['hospital_1'].policy.contributors
+    assert NAME not in restored.parties['hospital_1'].policy.contributors
 
 
 def test_the_key_authority_refuses_it_too_where_the_aggregator_looks_away(restored):
@@ -87,11 +87,9 @@ def test_the_key_authority_refuses_it_too_where_the_aggregator_looks_away(restor
     grown = restored.learners[NAME].blocks > 1
     refused = [reason for reason in reasons if reason]
     assert refused and all(('was rewritten' if grown else 'shrank') in each for each in refused)
-    policy = restored.federation.parties['hospital_1'].policy
+    policy = restored.parties['hospital_1'].policy
     restored.run(ticks=1)
-    assert (
-        not decrypted and policy.digest == restored.federation.parties['hospital_1'].policy.digest
-    )
+    assert not decrypted and policy.digest == restored.parties['hospital_1'].policy.digest
 
 
 def test_the_newest_machine_put_back_goes_on(tmp_path):
@@ -101,7 +99,7 @@ def test_the_newest_machine_put_back_goes_on(tmp_path):
     restore(bench, links)
     assert bench.run()
     # It is told once more of the round before.
-    assert all(type(error) is RoundError for _, error in bench.federation.refused)
+    assert all(type(error) is RoundError for _, error in bench.driver.refused)
 
 
 def test_a_hospital_whose_updates_were_lost_for_rounds_is_taken_again(tmp_path):
@@ -122,7 +120,7 @@ def test_a_hospital_whose_updates_were_lost_for_rounds_is_taken_again(tmp_path):
         assert {head.entries for head in heads(bench, NAME)} == {2}
     assert bench.run()
     assert {head.entries for head in heads(bench, NAME)} == {10}
-    assert not [e for _, e in bench.federation.refused if isinstance(e, LedgerHeadError)]
+    assert not [e for _, e in bench.driver.refused if isinstance(e, LedgerHeadError)]
 
 
 def heads(bench, name):
@@ -133,10 +131,9 @@ def test_hospitals_and_servers_that_were_killed_are_taken_again(tmp_path):
     bench = Bench(tmp_path, rounds=2)
     for name in (NAME, *SERVERS):
         assert bench.run(lambda: bench.aggregator.phase is Phase.SETTLE)
-        bench.kill(name)
-        bench.start(name)
+        bench.restart(name)
     assert bench.run()
-    assert not [e for _, e in bench.federation.refused if isinstance(e, LedgerHeadError)]
+    assert not [e for _, e in bench.driver.refused if isinstance(e, LedgerHeadError)]
     for name in bench.names:
         assert heads(bench, name) == [bench.learners[name].head()] * 2
         assert bench.learners[name].trained == [1, 2]
@@ -147,7 +144,7 @@ def test_a_server_that_lost_its_memory_takes_what_it_meets_first(tmp_path):
     run_to_policy(bench, 2)
     bench.kill('aggregator')
     (tmp_path / 'aggregator.sqlite').unlink()
-    bench.start('aggregator')
+    bench.join('aggregator')
     assert bench.run()
     assert heads(bench, NAME) == [bench.learners[NAME].head()] * 2
 

@@ -24,7 +24,6 @@ from fdrl_ros.federation.protocol.message import (
 )
 from fdrl_ros.federation.protocol.orders import ORDER_AGE, sign_order
 import pytest
-from support.dropouts import keys_read_once
 from support.journaled_federation import Journaled
 from support.restarts import check_nothing_is_reused, points_of, policy_of, RestartBench
 
@@ -46,9 +45,9 @@ class Watched(Journaled):
     def __init__(self, directory, **options):
         self.said = []
         super().__init__(directory, **options)
-        self.clocks = dict.fromkeys(self.clocks, NOON)
-        post = self.federation.post
-        self.federation.post = lambda message: (self.said.append(message), post(message))
+        self.clocks.update(dict.fromkeys(self.clocks, NOON))
+        post = self.driver.post
+        self.driver.post = lambda message: (self.said.append(message), post(message))
 
     def files(self, name, folder):
         return [*folder.glob(f'{name}.sqlite*'), *folder.glob(f'{name}.*.spool')]
@@ -61,7 +60,7 @@ class Watched(Journaled):
         self.kill(name)
         for path in self.files(name, self.directory):
             shutil.copy(path, folder / path.name)
-        self.start(name)
+        self.join(name)
 
     def lose(self, name, loss):
         """Kill a party, and put back what a backup has of its state, or nothing."""
@@ -108,7 +107,7 @@ def test_a_hospital_closes_the_attempts_that_its_journal_tells_of(tmp_path, capl
     bench.copy(name)
     assert bench.run(lambda: (bench.aggregator.round, bench.aggregator.phase) == (2, phase))
     bench.lose(name, loss)
-    bench.start(name)
+    bench.join(name)
     assert bench.run()
     bench.check_nothing_is_said_otherwise(name)
     told = warnings(caplog)
@@ -129,7 +128,7 @@ def test_of_three_hospitals_one_that_lost_its_state_comes_back_in_the_next_attem
     assert bench.run(lambda: any(isinstance(m, MaskedUpdate) for m in bench.said))
     first = bench.said[-1].envelope.sender
     bench.lose(first, 'deleted')
-    bench.start(first)
+    bench.join(first)
     assert bench.run()
     bench.check_nothing_is_said_otherwise(first)
     (policy,) = {m.envelope.attempt for m in bench.said if is_policy(m, 1)}
@@ -145,8 +144,8 @@ def test_a_hospital_never_reveals_for_another_set_though_it_lost_its_state(tmp_p
 
     assert bench.run(revealed)
     bench.lose(name, 'deleted')
-    bench.start(name)
-    state = bench.federation.parties[name].state
+    bench.join(name)
+    state = bench.parties[name].state
     assert state.record.of(1).revealed and state.floor == (1, 2)
     before = len(revealed())
     assert bench.run(lambda: bench.aggregator.round == 2)
@@ -161,7 +160,7 @@ def test_a_seed_without_state_and_journal_is_never_used_again(tmp_path):
     before = seed.read_bytes()
     bench.lose(name, 'deleted')
     bench.paths()[name].unlink()
-    bench.start(name)
+    bench.join(name)
     assert not seed.exists() or seed.read_bytes() != before
     assert bench.run()
 
@@ -173,7 +172,7 @@ def test_an_aggregator_goes_on_above_all_that_its_journal_tells_of(tmp_path, cap
     bench.copy('aggregator')
     assert bench.run(lambda: (bench.aggregator.round, bench.aggregator.phase) == (2, phase))
     bench.lose('aggregator', loss)
-    bench.start('aggregator')
+    bench.join('aggregator')
     assert bench.run()
     assert bool(warnings(caplog)) == (loss != 'newest')
     opened = [e for e in read(bench.paths()['aggregator']) if e.kind == 'open']
@@ -191,7 +190,7 @@ def test_an_older_state_of_an_aggregator_needs_no_updates_of_its_attempt(tmp_pat
     bench.lose('aggregator', 'older')
     for spool in tmp_path.glob('aggregator.*.spool'):
         spool.unlink()
-    bench.start('aggregator')
+    bench.join('aggregator')
     assert bench.run()
     assert bench.aggregator.phase is Phase.FINISHED and not bench.compared().problems
 
@@ -205,19 +204,19 @@ def test_orders_survive_the_loss_of_the_aggregator_s_state(tmp_path, loss):
     bench.order('withdraw', 'hospital_4')
     bench.order('admit', 'hospital_4')
     pause = bench.signed_order('pause')
-    bench.aggregator.handle(pause, bench.federation.now)
+    bench.aggregator.handle(pause, bench.driver.now)
     bench.lose('aggregator', loss)
-    bench.start('aggregator')
+    bench.join('aggregator')
     bench.run(ticks=50, until=lambda: False)
     aggregator = bench.aggregator
     assert aggregator.phase is Phase.PAUSED and 'hospital_5' not in aggregator.orders.admitted
     assert 'hospital_4' in aggregator.orders.admitted
     with pytest.raises(ReplayError):
-        aggregator.handle(pause, bench.federation.now)
+        aggregator.handle(pause, bench.driver.now)
     bench.clocks['aggregator'] += 61.0
     bench.order('stop')
     bench.lose('aggregator', loss)
-    bench.start('aggregator')
+    bench.join('aggregator')
     bench.run(ticks=50, until=lambda: False)
     assert bench.aggregator.phase is Phase.FINISHED and bench.key_authority.round == 0
 
@@ -231,12 +230,12 @@ def test_no_order_that_may_have_been_taken_counts_after_a_loss_of_state(tmp_path
         for action, off in (('pause', ORDER_AGE - 10.0), ('resume', ORDER_AGE - 9.0))
     ]
     for order in ahead:
-        bench.aggregator.handle(order, bench.federation.now)
+        bench.aggregator.handle(order, bench.driver.now)
     bench.lose('aggregator', 'deleted')
-    bench.start('aggregator')
+    bench.join('aggregator')
     for order in (*ahead, bench.signed_order('stop')):
         with pytest.raises(ReplayError, match='who lost its state takes none for 60 s'):
-            bench.aggregator.handle(order, bench.federation.now)
+            bench.aggregator.handle(order, bench.driver.now)
     bench.clocks['aggregator'] += ORDER_AGE + 1.0
     bench.order('pause')
     assert bench.aggregator.phase is Phase.PAUSED
@@ -253,17 +252,17 @@ def test_a_key_authority_without_its_newest_state_refuses_to_start(tmp_path, los
     bench.kill('key_authority')
     for path in bench.files('key_authority', tmp_path):
         shutil.copy(path, newest)
-    bench.start('key_authority')
+    bench.join('key_authority')
     bench.lose('key_authority', loss)
     for _ in range(2):  # whoever tries again is refused again
         with pytest.raises(StateLostError, match='older copy.*put back the newest state file'):
-            bench.start('key_authority')
+            bench.join('key_authority')
         bench.stores.pop('key_authority').close()
     for path in bench.files('key_authority', tmp_path):
         path.unlink()
     for path in newest.iterdir():
         shutil.copy(path, tmp_path / path.name)
-    bench.start('key_authority')
+    bench.join('key_authority')
     assert bench.run()
 
 
@@ -283,7 +282,7 @@ def test_a_key_authority_that_forgot_which_sum_it_began_to_decrypt_refuses(tmp_p
         bench.run()
     bench.lose('key_authority', 'older')
     with pytest.raises(StateLostError, match='a decryption in round 1, and the state does not'):
-        bench.start('key_authority')
+        bench.join('key_authority')
 
 
 @pytest.mark.parametrize('loss', ['deleted', 'older'])
@@ -292,10 +291,10 @@ def test_a_key_authority_that_forgot_nothing_that_matters_goes_on(tmp_path, capl
     bench.copy('key_authority')
     assert bench.run(lambda: bench.aggregator.phase is Phase.SETTLE)
     bench.lose('key_authority', loss)
-    bench.start('key_authority')
+    bench.join('key_authority')
     assert bench.run()
     assert bool(warnings(caplog)) == (loss == 'deleted')
-    refused = [str(error) for _, error in bench.federation.refused]
+    refused = [str(error) for _, error in bench.driver.refused]
     assert not [each for each in refused if 'replayed' in each]
     assert not bench.compared().problems
 
@@ -305,21 +304,20 @@ class JournaledRestarts(Journaled, RestartBench):
 
 
 def test_a_kill_at_any_write_is_not_taken_for_a_lost_state(tmp_path, caplog):
-    with keys_read_once():
-        (tmp_path / 'all').mkdir()
-        points = [
-            each
-            for each in points_of(tmp_path / 'all', 3, 2, bench=JournaledRestarts)
-            if each.kind.endswith('write')
-        ]
-        policies = set()
-        for number, point in enumerate(points[::17]):
-            directory = tmp_path / str(number)
-            directory.mkdir()
-            bench = JournaledRestarts(directory, 3, 2, [point])
-            assert bench.run(ticks=3000), point
-            assert bench.driver.killed == [point]
-            policies.add(policy_of(bench))
-            check_nothing_is_reused(bench)
-            assert not warnings(caplog) and not bench.compared().problems, point
-        assert len(policies) == 1 and number > 12
+    (tmp_path / 'all').mkdir()
+    points = [
+        point
+        for point in points_of(tmp_path / 'all', 3, 2, bench=JournaledRestarts)
+        if point.kind.endswith('write')
+    ]
+    policies = set()
+    for number, point in enumerate(points[::27]):
+        directory = tmp_path / str(number)
+        directory.mkdir()
+        bench = JournaledRestarts(directory, 3, 2, [point])
+        assert bench.run(ticks=3000), point
+        assert bench.driver.killed == [point]
+        policies.add(policy_of(bench))
+        check_nothing_is_reused(bench)
+        assert not warnings(caplog) and not bench.compared().problems, point
+    assert len(policies) == 1 and number > 8

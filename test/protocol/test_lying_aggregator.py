@@ -21,23 +21,16 @@ from fdrl_ros.federation.protocol.message import (
     Verdict,
 )
 import pytest
-from support.dropouts import keys_read_once
 from support.federation_bench import Bench
 from support.liar import (
-    draw_liar,
     gains_nothing,
+    Liar,
     lie_at_random,
     Story,
 )
 from support.tap import resealed, Tap
 
 FIRST, SECOND = (1, 1), (1, 2)
-
-
-@pytest.fixture(autouse=True)
-def quick():
-    with keys_read_once():
-        yield
 
 
 def everybody(liar, **changes):
@@ -88,7 +81,7 @@ TO_ALL = {
 
 @pytest.mark.parametrize('name', [*TO_ONE, *TO_ALL])
 def test_each_list_that_lies_is_noticed_and_gains_nothing(name):
-    liar = draw_liar(5, 2, seed=1)
+    liar = Liar(5, 2, seed=1)
     changes, expected = (TO_ONE | TO_ALL)[name]
     lied = everybody(liar, **changes(liar))
     stories = dict.fromkeys(liar.honest, everybody(liar) if name in TO_ONE else lied)
@@ -298,7 +291,7 @@ FORGED = {
 
 @pytest.mark.parametrize('name', LIES)
 def test_each_lie_is_noticed_and_gains_nothing(name):
-    liar = draw_liar(5, 2, seed=1)
+    liar = Liar(5, 2, seed=1)
     expected = LIES[name](liar)
     caught = liar.caught()
     assert any(expected in complaint for _, complaint in caught), caught
@@ -308,14 +301,14 @@ def test_each_lie_is_noticed_and_gains_nothing(name):
 
 @pytest.mark.parametrize('change', FORGED)
 def test_a_forged_delivery_is_noticed_and_gains_nothing(change):
-    liar = draw_liar(5, 2, seed=1)
+    liar = Liar(5, 2, seed=1)
     forged_delivery(change)(liar)
     assert any(FORGED[change] in complaint for _, complaint in liar.caught())
     assert gains_nothing(liar)
 
 
 def test_nothing_is_revealed_before_enough_survivors_signed():
-    liar = draw_liar(5, 2, seed=1)
+    liar = Liar(5, 2, seed=1)
     story = everybody(liar)
     liar.run_attempt(FIRST, dict.fromkeys(liar.honest, story), until=Phase.TRAIN)
     for name in liar.honest:
@@ -326,7 +319,7 @@ def test_nothing_is_revealed_before_enough_survivors_signed():
 
 
 def test_truth_is_not_taken_for_a_lie():
-    liar = draw_liar(5, 2, seed=1)
+    liar = Liar(5, 2, seed=1)
     liar.run_attempt(FIRST, dict.fromkeys(liar.honest, everybody(liar)))
     assert not liar.caught()
     assert liar.facts() == [dict.fromkeys(liar.honest, 1)]
@@ -336,7 +329,7 @@ def test_truth_is_not_taken_for_a_lie():
 def test_random_lies_are_noticed_and_gain_nothing(hospitals, corrupt):
     noticed, sums = [], 0
     for seed in range(4):
-        liar = draw_liar(hospitals, corrupt, seed)
+        liar = Liar(hospitals, corrupt, seed)
         noticed += lie_at_random(liar, liar.rng.randint(1, 3))
         assert gains_nothing(liar)
         sums += bool(liar.facts())
@@ -345,7 +338,7 @@ def test_random_lies_are_noticed_and_gain_nothing(hospitals, corrupt):
 
 
 def test_with_2t_minus_n_hospitals_on_its_side_it_gets_two_sums():
-    liar = draw_liar(5, 3, seed=1)
+    liar = Liar(5, 3, seed=1)
     one, other = (
         everybody(liar, survivors=without(liar, 2)),
         everybody(liar, survivors=without(liar, 1)),
@@ -464,7 +457,7 @@ def refused_without_decryption(bench, decrypted):
     assert [each.reason for each in verdicts.messages if not each.accepted]
     assert not decrypted
     bench.run(ticks=1)
-    assert bench.federation.parties['hospital_1'].policy.rolled_back
+    assert bench.parties['hospital_1'].policy.rolled_back
 
 
 @pytest.mark.parametrize('kind', [MaskedUpdate, RoundKey])

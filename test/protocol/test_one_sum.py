@@ -27,14 +27,14 @@ VICTIM = 'hospital_3'
 
 def tell_others(bench, kind, change):
     """Deliver something else of a kind to all hospitals but the victim."""
-    deliver = bench.federation.deliver
+    deliver = bench.driver.deliver
 
     def lie(name, message):
         if isinstance(message, kind) and name in bench.names and name != VICTIM:
             message = change(message)
         deliver(name, message)
 
-    bench.federation.deliver = lie
+    bench.driver.deliver = lie
 
 
 def test_hospitals_refuse_a_quantisation_that_they_did_not_agree_to():
@@ -105,7 +105,6 @@ def test_a_hospital_that_starts_again_never_works_at_a_round_that_is_over():
         status = resealed(bench, replace(opening, envelope=envelope))
         said, jobs = replayed(bench, VICTIM, [key, start, status])
         assert not [m for m in said if isinstance(m, RoundKey)] and not jobs, attempt
-        bench.stores.pop(VICTIM).close()
 
 
 def test_a_hospital_that_starts_again_never_goes_back_to_an_earlier_attempt():
@@ -136,7 +135,7 @@ def test_stop_and_pause_hold_whatever_the_key_authority_does(order):
     bench.order(order)
     bench.kill('key_authority')
     bench.secret = type(bench.secret).generate(bench.scheme)
-    bench.start('key_authority')
+    bench.join('key_authority')
     bench.run(ticks=300, until=lambda: False)
     assert aggregator.phase in (Phase.PAUSED, Phase.FINISHED)
     assert bench.key_authority.round == 0
@@ -145,8 +144,7 @@ def test_stop_and_pause_hold_whatever_the_key_authority_does(order):
 def test_resuming_after_the_last_round_trains_no_further():
     bench = Bench(None, rounds=1)
     assert bench.run()
-    bench.kill('aggregator')
-    bench.start('aggregator')
+    bench.restart('aggregator')
     bench.order('pause')
     assert bench.aggregator.phase is Phase.PAUSED
     bench.order('resume')
@@ -186,7 +184,7 @@ def test_a_seed_that_was_erased_is_not_drawn_again(round):
 
 def test_lists_cannot_be_changed_behind_a_failure():
     bench = Bench(None, hospitals=5, rounds=1)
-    hospital = bench.federation.parties['hospital_1']
+    hospital = bench.parties['hospital_1']
     assert bench.run(lambda: hospital.status and hospital.status.phase == Phase.TRAIN)
     status = hospital.status
     hospital.handle(resealed(bench, status, phase=int(Phase.FAILED), keyed=(), members=()), 0.0)

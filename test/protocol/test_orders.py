@@ -33,10 +33,10 @@ def running():
 
 def refuse(bench, order, error, words, party=''):
     """Check that an order is refused and changes nothing."""
-    party = bench.federation.parties[party or order.to]
+    party = bench.parties[party or order.to]
     before = state_of(party)
     with pytest.raises(error, match=words):
-        party.handle(order, bench.federation.now)
+        party.handle(order, bench.driver.now)
     assert state_of(party) == before
 
 
@@ -73,21 +73,20 @@ def test_an_order_counts_for_its_federation_and_addressee_alone(running):
     refuse(running, led, RoundError, 'pause', 'key_authority')
     refuse(running, led, RoundError, 'pause', 'aggregator')
     refuse(running, resigned(running, order, action='dance'), RoundError, "'dance'")
-    hospital = running.federation.parties['hospital_1']
+    hospital = running.parties['hospital_1']
     with pytest.raises(RoundError, match='Order to a hospital'):
-        hospital.handle(order, running.federation.now)
+        hospital.handle(order, running.driver.now)
 
 
 @pytest.mark.parametrize('action', ['pause', 'roll_back'])
 def test_an_order_is_taken_once_also_after_a_restart(running, action):
     order = running.signed_order(action, to_round=0)
-    party, now = order.to, running.federation.now
-    running.federation.parties[party].handle(order, now)
+    party, now = order.to, running.driver.now
+    running.parties[party].handle(order, now)
     older = resigned(running, order, counter=order.envelope.counter - 1)
     for again in (order, older):
         refuse(running, again, ReplayError, 'not newer than the last order')
-    running.kill(party)
-    running.start(party)
+    running.restart(party)
     running.run(ticks=1, until=lambda: False)
     for again in (order, older, message_from_bytes(order.to_bytes())):
         refuse(running, again, ReplayError, 'not newer than the last order')
@@ -97,7 +96,7 @@ def test_an_order_that_was_refused_cannot_be_used_later(running):
     order = running.signed_order('roll_back', to_round=1)
     authority = running.key_authority
     with pytest.raises(RoundError, match='no older policy of round 1'):
-        authority.handle(order, running.federation.now)
+        authority.handle(order, running.driver.now)
     assert running.run(lambda: authority.round == 2)
     refuse(running, order, ReplayError, 'not newer')
 
@@ -108,10 +107,10 @@ def test_an_order_that_was_not_signed_just_now_is_refused(running, off):
     order = sign_order(operator, 'test', 'pause', NOON + off)
     words = f'{abs(off):.0f} s {"before" if off < 0 else "after"} 2027-01-15 .*set both clocks'
     with pytest.raises(OrderTimeError, match=words):
-        running.aggregator.handle(order, running.federation.now)
+        running.aggregator.handle(order, running.driver.now)
     refuse(running, order, OrderTimeError, words)
     order = sign_order(operator, 'test', 'pause', NOON + off / abs(off) * (ORDER_AGE - 1.0))
-    running.aggregator.handle(order, running.federation.now)
+    running.aggregator.handle(order, running.driver.now)
     assert running.aggregator.phase is Phase.PAUSED
 
 
@@ -119,12 +118,12 @@ def test_an_order_that_was_not_signed_just_now_is_refused(running, off):
 def test_an_order_that_was_refused_for_its_time_does_not_count_when_that_comes(running, off):
     order = sign_order(running.identities['operator'], 'test', 'stop', NOON + off)
     with pytest.raises(OrderTimeError):
-        running.aggregator.handle(order, running.federation.now)
+        running.aggregator.handle(order, running.driver.now)
     running.order('pause')
     running.order('resume')
     running.kill('aggregator')
     running.clocks['aggregator'] += off - 10.0
-    running.start('aggregator')
+    running.join('aggregator')
     refuse(running, order, ReplayError, 'refused before' if off > 0 else 'not newer')
     running.clocks['aggregator'] += 20.0
     refuse(running, order, ReplayError, 'refused before' if off > 0 else 'not newer')
@@ -140,7 +139,7 @@ def test_refused_orders_of_the_future_are_kept_until_they_are_past_and_no_more_t
         for off in offs:
             order = sign_order(operator, 'test', 'pause', NOON + off)
             with pytest.raises(OrderTimeError):
-                running.aggregator.handle(order, running.federation.now)
+                running.aggregator.handle(order, running.driver.now)
         kept = json.loads(store.get('refused operator'))
         return [counter / 1e6 - NOON for counter in kept]
 
@@ -187,26 +186,24 @@ def test_a_kill_loses_no_order_and_takes_none_twice(
     assert bench.run(lambda: bench.aggregator.round == 2 and bench.aggregator.phase is Phase.TRAIN)
     hospital = 'hospital_2' if action == 'withdraw' else ''
     order = bench.signed_order(action, hospital)
-    party = bench.federation.parties[order.to]
+    party = bench.parties[order.to]
     owners = {'store': bench.stores[order.to], 'journal': party.channel.journal}
     with monkeypatch.context() as patch:
         die_at(patch, owners[owner], write, before)
         with pytest.raises(Killed):
-            party.handle(order, bench.federation.now)
+            party.handle(order, bench.driver.now)
     taken = (owner, write, before) != ('store', 'replace', 0)
-    bench.kill(order.to)
-    bench.start(order.to)
+    bench.restart(order.to)
     if taken:
         refuse(bench, order, ReplayError, 'not newer')
     else:
-        bench.federation.parties[order.to].handle(order, bench.federation.now)
-    bench.kill(order.to)
-    bench.start(order.to)
+        bench.parties[order.to].handle(order, bench.driver.now)
+    bench.restart(order.to)
     if hospital:
         assert hospital not in bench.aggregator.orders.admitted
     else:
         assert bench.key_authority.round == 2
-        assert (bench.key_authority.state.released.weights == bench.first).all()
+        assert (bench.key_authority.state.released.weights == bench.start).all()
     assert bench.run()
     told = [each.fields for each in read(bench.paths()[order.to]) if each.kind == 'operator']
     said = 'withdraw' if hospital else 'roll back to round 0'
@@ -215,16 +212,16 @@ def test_a_kill_loses_no_order_and_takes_none_twice(
 
 
 def test_objections_of_one_hospital_do_not_fill_the_log(running):
-    channel = running.federation.parties['hospital_1'].channel
-    other = running.federation.parties['hospital_2'].channel
+    channel = running.parties['hospital_1'].channel
+    other = running.parties['hospital_2'].channel
     notes = []
     for number in range(1000):
         digest = number.to_bytes(32)
         objection = channel.seal(Objection, 1, 1, roster_serial=9, roster_digest=digest)
-        notes += running.aggregator.handle(objection, running.federation.now).notes
+        notes += running.aggregator.handle(objection, running.driver.now).notes
     assert 20 <= len(notes) <= 26
     objection = other.seal(Objection, 1, 1, roster_serial=9, roster_digest=bytes(32))
-    assert running.aggregator.handle(objection, running.federation.now).notes
+    assert running.aggregator.handle(objection, running.driver.now).notes
 
 
 def test_an_order_about_an_unknown_hospital_or_policy_does_nothing(running):
@@ -236,7 +233,7 @@ def test_an_order_about_an_unknown_hospital_or_policy_does_nothing(running):
     ):
         order = running.signed_order(action, **what)
         with pytest.raises(RoundError, match=words):
-            running.federation.parties[order.to].handle(order, running.federation.now)
+            running.parties[order.to].handle(order, running.driver.now)
     assert running.aggregator.phase is Phase.TRAIN and running.key_authority.round == 1
     assert running.run()
 
@@ -252,12 +249,12 @@ def test_who_withdraws_hospitals_is_told_how_many_are_left(running):
 def test_orders_come_over_any_driver_and_stand_in_the_journal_with_who_gave_them(tmp_path):
     bench = Journaled(tmp_path, hospitals=4, rounds=3)
     assert bench.run(lambda: bench.aggregator.phase is Phase.TRAIN)
-    bench.federation.post(bench.signed_order('withdraw', 'hospital_4'))
-    bench.federation.post(bench.signed_order('pause'))
+    bench.driver.post(bench.signed_order('withdraw', 'hospital_4'))
+    bench.driver.post(bench.signed_order('pause'))
     assert bench.run(lambda: bench.aggregator.phase is Phase.PAUSED)
-    bench.federation.post(bench.signed_order('resume'))
+    bench.driver.post(bench.signed_order('resume'))
     assert bench.run(lambda: bench.aggregator.phase in ROUND)
-    assert not bench.federation.refused
+    assert not bench.driver.refused
     journal = bench.aggregator.channel.journal
     orders = [each.fields for each in journal.entries() if each.kind == 'operator']
     assert orders == [

@@ -15,7 +15,7 @@ from support.federation_bench import Bench
 
 
 def contributors(bench):
-    return bench.federation.parties['hospital_1'].policy.contributors
+    return bench.parties['hospital_1'].policy.contributors
 
 
 @pytest.mark.parametrize('away', [False, True])
@@ -34,11 +34,11 @@ def test_a_pause_while_the_key_authority_sums_loses_nothing(away):
             bench.order('pause')
             bench.order('resume')
             if away:
-                bench.start('key_authority')
+                bench.join('key_authority')
 
     bench.driver.post = heard
     assert bench.run() and ordered
-    policy = bench.federation.parties['hospital_1'].policy
+    policy = bench.parties['hospital_1'].policy
     assert not policy.rolled_back and len(policy.contributors) == 4
 
 
@@ -74,7 +74,7 @@ def test_a_slow_hospital_that_was_away_once_takes_part_again():
             bench.kill('hospital_5')
             driver.held.clear()
         if released.round == 2 and 'hospital_5' not in driver.parties:
-            bench.start('hospital_5')
+            bench.join('hospital_5')
         return bench.is_over()
 
     assert bench.run(over)
@@ -85,7 +85,7 @@ def test_a_slow_hospital_that_was_away_once_takes_part_again():
 def test_two_policies_of_one_round_are_no_mere_lateness(name):
     bench = Bench(None, 4, 1)
     assert bench.run()
-    policy, party = bench.federation.parties['hospital_1'].policy, bench.federation.parties[name]
+    policy, party = bench.parties['hospital_1'].policy, bench.parties[name]
 
     def said_again(**changed):
         counter = bench.stores['key_authority'].next_counter()
@@ -96,7 +96,7 @@ def test_two_policies_of_one_round_are_no_mere_lateness(name):
     with pytest.raises(LateError):
         party.handle(said_again(), 0.0)
     with pytest.raises(RoundError) as caught:
-        other = {'weights': encode_weights(bench.first), 'digest': digest_of(bench.first)}
+        other = {'weights': encode_weights(bench.start), 'digest': digest_of(bench.start)}
         party.handle(said_again(**other), 0.0)
     assert not isinstance(caught.value, LateError)
 

@@ -21,7 +21,7 @@ from support.tap import resealed, Tap
 def ends_with(bench, names):
     """Run to the end; the policy must be the average over exactly these hospitals."""
     assert bench.run()
-    policy = bench.federation.parties[names[0]].policy
+    policy = bench.parties[names[0]].policy
     assert not policy.rolled_back and set(policy.contributors) == set(names)
     weights = decode_weights(policy.weights, SHAPE.n_parameters)
     np.testing.assert_allclose(weights, bench.expected(1, sorted(names)), atol=2e-3)
@@ -52,12 +52,11 @@ def test_what_arrives_late_or_after_a_restart_of_the_aggregator_still_counts(kin
     phase = Phase.SETTLE if kind is Settle else Phase.REVEAL
     assert bench.run(lambda: len(held) == 4 and bench.aggregator.phase is phase)
     bench.kill('hospital_4')
-    bench.kill('aggregator')
-    bench.start('aggregator')
+    bench.restart('aggregator')
     done.append(True)
     # Said while the aggregator waits for the others, and never again.
     for message in held[:3]:
-        bench.federation.post(message)
+        bench.driver.post(message)
     assert bench.aggregator.phase is Phase.WAITING and tap
     ends_with(bench, bench.names)
 
@@ -68,8 +67,7 @@ def test_a_hospital_that_starts_again_needs_nobody_who_is_gone():
     bench.kill('hospital_6')
     reveals = Tap(bench, Reveal)
     assert bench.run(lambda: bench.aggregator.phase is Phase.SETTLE)
-    bench.kill('hospital_1')
-    bench.start('hospital_1')
+    bench.restart('hospital_1')
     ends_with(bench, bench.names[:5])
     assert 'hospital_1' in {each.envelope.sender for each in reveals.messages}
 
@@ -88,7 +86,7 @@ def test_dealt_shares_that_nobody_can_open_end_the_round_and_name_the_dealer():
     assert bench.run()
     assert {each.missing for each in reveals.messages if 'hospital_3' in each.missing}
     assert any('too few shares of hospital_3' in each.reason for each in told.messages)
-    assert bench.federation.parties['hospital_1'].policy.rolled_back
+    assert bench.parties['hospital_1'].policy.rolled_back
     assert SHARE_BYTES * 3 in {len(each.shares) for each in reveals.messages}
 
 
@@ -96,24 +94,23 @@ def test_who_starts_again_is_told_old_messages_and_does_not_complain(caplog):
     bench = Bench(None, 4, 3)
     bench.run(lambda: bench.aggregator.round == 2 and bench.aggregator.phase is Phase.SETTLE)
     for name in ('hospital_1', 'aggregator', 'key_authority'):
-        bench.kill(name)
-        bench.start(name)
+        bench.restart(name)
     assert bench.run()
-    assert not bench.federation.refused
+    assert not bench.driver.refused
     assert not [each for each in caplog.records if each.levelname == 'WARNING']
 
 
 def test_a_hospital_that_stays_away_is_waited_for_once_and_welcome_when_it_is_back():
     bench = Bench(None, 5, 5)
     bench.kill('hospital_2')
-    took, started = [], bench.federation.now
+    took, started = [], bench.driver.now
     for round in (1, 2, 3):
         assert bench.run(lambda past=round: bench.aggregator.round > past)
-        took.append(bench.federation.now - started)
-        started = bench.federation.now
-        assert 'hospital_2' not in bench.federation.parties['hospital_1'].policy.contributors
+        took.append(bench.driver.now - started)
+        started = bench.driver.now
+        assert 'hospital_2' not in bench.parties['hospital_1'].policy.contributors
     assert took[0] >= bench.settings.open_timeout
     assert max(took[1:]) <= bench.settings.absent_timeout + 1.0
-    bench.start('hospital_2')
+    bench.join('hospital_2')
     assert bench.run()
-    assert 'hospital_2' in bench.federation.parties['hospital_1'].policy.contributors
+    assert 'hospital_2' in bench.parties['hospital_1'].policy.contributors

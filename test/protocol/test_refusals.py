@@ -52,7 +52,7 @@ def test_update_with_another_envelope_is_refused(bench):
     ):
         bad = replace(update, envelope=replace(update.envelope, **changes))
         with pytest.raises(RoundError if 'federation' in changes else SignatureError):
-            bench.aggregator.handle(bad, bench.federation.now)
+            bench.aggregator.handle(bad, bench.driver.now)
     assert bench.run()
 
 
@@ -61,7 +61,7 @@ def test_replayed_messages_of_every_kind_are_refused_and_the_round_goes_on(bench
     kinds += (Settle, Reveal, GlobalPolicy, DecryptRequest)
     Tap(bench, *kinds, change=lambda message: [message, message])
     assert bench.run()
-    assert ReplayError in {type(error) for _, error in bench.federation.refused}
+    assert ReplayError in {type(error) for _, error in bench.driver.refused}
     assert all(learner.trained == [1, 2] for learner in bench.learners.values())
 
 
@@ -70,7 +70,7 @@ def test_messages_of_an_earlier_round_are_refused_in_the_next(bench):
     assert bench.run(lambda: bench.aggregator.round == 2 and bench.aggregator.phase is Phase.TRAIN)
     for message in [m for m in tap.messages if m.envelope.round == 1]:
         with pytest.raises(RoundError):
-            bench.aggregator.handle(resealed(bench, message), bench.federation.now)
+            bench.aggregator.handle(resealed(bench, message), bench.driver.now)
     assert bench.run()
 
 
@@ -78,18 +78,18 @@ def test_round_keys_of_rounds_far_ahead_are_refused_and_not_kept(bench):
     tap = Tap(bench, RoundKey)
     run_to(bench, Phase.TRAIN)
     message = next(m for m in tap.messages if m.envelope.sender == 'hospital_2')
-    hospital = bench.federation.parties['hospital_1']
+    hospital = bench.parties['hospital_1']
 
     def of(round, attempt):
         counter = bench.stores['hospital_2'].next_counter()
         envelope = replace(message.envelope, round=round, attempt=attempt, counter=counter)
         return replace(message, envelope=envelope).signed_by(bench.identities['hospital_2'])
 
-    hospital.handle(of(1, 1 + AHEAD), bench.federation.now)
-    hospital.handle(of(2, 1), bench.federation.now)
+    hospital.handle(of(1, 1 + AHEAD), bench.driver.now)
+    hospital.handle(of(2, 1), bench.driver.now)
     for far in ((1, 2 + AHEAD), (1, 10**6), (2, 1 + AHEAD), (3, 1), (1000, 1)):
         with pytest.raises(RoundError, match='now at'):
-            hospital.handle(of(*far), bench.federation.now)
+            hospital.handle(of(*far), bench.driver.now)
     assert set(hospital.attempts) == {(1, 1), (1, 1 + AHEAD), (2, 1)}
 
 
@@ -111,7 +111,7 @@ def test_signed_update_of_the_wrong_form_is_refused():
             bench.aggregator.handle(resealed(bench, held[0], **changes), 0.0)
     for update in held:
         good = resealed(bench, update)
-        bench.federation.apply('aggregator', lambda u=good: bench.aggregator.handle(u, 0.0))
+        bench.driver.apply('aggregator', lambda u=good: bench.aggregator.handle(u, 0.0))
     assert bench.run()
 
 
@@ -154,7 +154,7 @@ def policy_of(bench, **changes):
 
 def test_hospital_refuses_a_policy_that_is_not_what_it_says(bench):
     assert bench.run(lambda: bench.key_authority.round == 1)
-    hospital = bench.federation.parties['hospital_1']
+    hospital = bench.parties['hospital_1']
     held, of_ours = hospital.policy, {'contributors': ('hospital_1',)}
     for changes, error in (
         ({'weights': bytes(8)}, MessageError),

@@ -12,9 +12,9 @@ from random import Random
 
 from fdrl_ros.federation.protocol.message import MaskedUpdate, Phase
 import pytest
-from support.dropouts import CHUNKED, DroppingFederation, keys_read_once, secret_of, Stage
+from support.dropouts import CHUNKED, DroppingFederation, Stage
 from support.federation_bench import Bench
-from support.liar import draw_liar, Story
+from support.liar import Liar, Story
 from support.restarts import (
     check_nothing_is_reused,
     draw_points,
@@ -24,12 +24,6 @@ from support.restarts import (
 )
 
 EVERY = 48
-
-
-@pytest.fixture(autouse=True)
-def quick():
-    with keys_read_once():
-        yield
 
 
 def undisturbed(directory, hospitals, rounds):
@@ -70,17 +64,17 @@ def test_a_sum_that_comes_when_the_round_is_over_is_not_missed():
     aggregator = bench.aggregator
     assert bench.run(lambda: aggregator.round == 3 and aggregator.phase is Phase.SUM)
     _, policy = bench.key_authority.handle(
-        bench.signed_order('roll_back', to_round=1), bench.federation.now
+        bench.signed_order('roll_back', to_round=1), bench.driver.now
     ).messages
     # The operator was quicker than the sum: what it would be made of is erased.
-    bench.federation.apply('aggregator', lambda: aggregator.handle(policy, bench.federation.now))
-    bench.federation.post(policy)
+    bench.driver.apply('aggregator', lambda: aggregator.handle(policy, bench.driver.now))
+    bench.driver.post(policy)
     assert bench.run()
-    assert bench.federation.parties['hospital_1'].policy.rolled_back
+    assert bench.parties['hospital_1'].policy.rolled_back
 
 
 def test_a_hospital_killed_before_it_notes_a_retry_goes_on_in_it_and_not_before():
-    liar = draw_liar(5, 2, seed=1)
+    liar = Liar(5, 2, seed=1)
     names = tuple(liar.bench.names)
     stories = dict.fromkeys(liar.honest, Story(names, names, names))
     liar.run_attempt((1, 1), stories, until=Phase.TRAIN)
@@ -103,9 +97,9 @@ def test_a_hospital_killed_before_it_notes_a_retry_goes_on_in_it_and_not_before(
 @pytest.mark.parametrize('stage', [Stage.BEFORE_SENDING, Stage.WHILE_SENDING])
 def test_hospital_killed_while_it_sends_sends_the_same_chunks_again(stage):
     driver = DroppingFederation(1, {'hospital_2': stage})
-    bench = Bench(None, 3, 1, shape=CHUNKED, secret=secret_of(3), driver=driver)
+    bench = Bench(None, 3, 1, shape=CHUNKED, driver=driver)
     assert bench.run(lambda: driver.lost == ['hospital_2'])
-    bench.start('hospital_2')
+    bench.join('hospital_2')
     assert bench.run()
     assert not driver.refused
     sent = [m for m in driver.messages if isinstance(m, MaskedUpdate)]

@@ -28,12 +28,12 @@ class Restored:
         run_to_policy(bench, 4)
         self.spent = float(len(bench.learners[NAME].links))
         self.released, self.declined = Tap(bench, HospitalPolicy), Tap(bench, Decline)
-        self.began = bench.federation.now
+        self.began = bench.driver.now
         restore(bench, links)
 
     @property
     def hospital(self):
-        return self.bench.federation.parties[NAME]
+        return self.bench.parties[NAME]
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ def test_it_publishes_no_epsilon_below_the_truth_and_no_policy(restored):
 def test_the_others_wait_for_no_deadline_of_training(restored):
     bench = restored.bench
     assert bench.run(lambda: others_are_done(bench))
-    assert bench.federation.now - restored.began < bench.settings.open_timeout
+    assert bench.driver.now - restored.began < bench.settings.open_timeout
     released = {each.envelope.sender for each in restored.released.messages}
     assert released == set(bench.names) - {NAME}
 
@@ -81,12 +81,12 @@ def test_it_takes_part_again_with_its_newest_ledger(tmp_path):
     newest = list(bench.learners[NAME].links)
     bench.kill(NAME)
     bench.learners[NAME].links = newest[:2]
-    bench.start(NAME)
+    bench.join(NAME)
     assert not bench.run(ticks=50)
     assert bench.aggregator.left_out.keys() == {NAME} and bench.key_authority.round == 2
     bench.kill(NAME)
     bench.learners[NAME].links = newest
-    bench.start(NAME)
+    bench.join(NAME)
     assert bench.run()
     assert bench.aggregator.left_out == {}
     assert bench.learners[NAME].trained == [1, 2, 3, 4]
@@ -161,7 +161,7 @@ def test_a_head_of_a_round_that_was_rolled_back_is_acknowledged_too(tmp_path):
     released = Tap(bench, HospitalPolicy)
     assert bench.run(lambda: bench.key_authority.round == 6)
     assert bench.learners[NAME].trained == [1, 2, 3, 4]
-    assert bench.federation.parties[NAME].restored
+    assert bench.parties[NAME].restored
     assert NAME not in {each.envelope.sender for each in released.messages}
 
 
@@ -174,15 +174,15 @@ def test_replayed_heads_count_for_nothing(tmp_path):
     run_to_policy(bench, 4)
     restore(bench, links)
     Tap(bench, LedgerHeads, change=lambda m: [])  # the network holds the newest back
-    bench.federation.latched = {
-        key: each for key, each in bench.federation.latched.items() if key[1] is not LedgerHeads
+    bench.driver.latched = {
+        key: each for key, each in bench.driver.latched.items() if key[1] is not LedgerHeads
     }
-    hospital = bench.federation.parties[NAME]
-    bench.federation.queue.clear()
+    hospital = bench.parties[NAME]
+    bench.driver.queue.clear()
     for message in first:
-        bench.federation.deliver(NAME, message)
-    for message in bench.federation.latched.values():
-        bench.federation.deliver(NAME, message)
+        bench.driver.deliver(NAME, message)
+    for message in bench.driver.latched.values():
+        bench.driver.deliver(NAME, message)
     bench.run(lambda: False, ticks=50)
     assert not hospital.acknowledged and bench.learners[NAME].trained == [1, 2, 3, 4]
 
@@ -190,7 +190,7 @@ def test_replayed_heads_count_for_nothing(tmp_path):
 def test_a_decline_is_short_and_printable(tmp_path):
     bench = Bench(tmp_path, hospitals=3, rounds=1)
     assert bench.run(lambda: bench.aggregator.phase is Phase.OPEN)
-    channel = bench.federation.parties[NAME].channel
+    channel = bench.parties[NAME].channel
     for detail in ('two\nlines', 'x' * (MOST_DETAIL + 1)):
         with pytest.raises(MessageError):
             said = channel.seal(Decline, 1, 1, reason=1, detail=detail)

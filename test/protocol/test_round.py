@@ -14,7 +14,7 @@ from support.tap import Tap
 
 
 def weights_of(bench, name='hospital_1'):
-    policy = bench.federation.parties[name].policy
+    policy = bench.parties[name].policy
     return decode_weights(policy.weights, SHAPE.n_parameters)
 
 
@@ -25,8 +25,8 @@ def test_rounds_give_the_weighted_average_within_the_quantiser(bench):
     bound = 2 * 3 * step * 30 / 60 + 1e-6
     np.testing.assert_allclose(weights_of(bench), bench.expected(2), atol=bound)
     assert all(learner.trained == [1, 2] for learner in bench.learners.values())
-    assert len({bench.federation.parties[name].policy.digest for name in bench.names}) == 1
-    assert not bench.federation.refused
+    assert len({bench.parties[name].policy.digest for name in bench.names}) == 1
+    assert not bench.driver.refused
 
 
 def test_decrypted_sum_is_exactly_the_sum_of_the_quantised_updates(bench):
@@ -43,7 +43,7 @@ def test_decrypted_sum_is_exactly_the_sum_of_the_quantised_updates(bench):
         )
     average = codec.average(total % codec.scheme.plain_modulus, [10, 20, 30], 30)
     expected = fed_avg(START, average)
-    bench.run(lambda: bench.federation.parties['hospital_1'].policy.envelope.round == 1)
+    bench.run(lambda: bench.parties['hospital_1'].policy.envelope.round == 1)
     np.testing.assert_array_equal(weights_of(bench), expected)
 
 
@@ -53,7 +53,7 @@ def test_with_three_hospitals_a_missing_one_is_waited_for():
     assert not bench.run(ticks=200)
     assert bench.aggregator.phase is Phase.OPEN
     assert all(not bench.learners[name].trained for name in bench.names)
-    bench.start('hospital_2')
+    bench.join('hospital_2')
     assert bench.run()
     np.testing.assert_allclose(weights_of(bench), bench.expected(1), atol=1e-3)
 
@@ -66,7 +66,7 @@ def test_hospital_killed_in_training_comes_back_and_nobody_trains_twice():
     assert bench.run(
         lambda: bench.learners['hospital_1'].trained and bench.learners['hospital_2'].trained
     )
-    bench.start('hospital_3')
+    bench.join('hospital_3')
     assert bench.run()
     np.testing.assert_allclose(weights_of(bench), bench.expected(1), atol=1e-3)
     assert all(learner.trained == [1] for learner in bench.learners.values())
@@ -86,8 +86,7 @@ def test_key_authority_killed_between_sum_and_release_decrypts_no_second_sum(rea
     with pytest.raises(reason):
         bench.run()
     bench.validate = lambda weights: Validation(True, 'ok')
-    bench.kill('key_authority')
-    bench.start('key_authority')
+    bench.restart('key_authority')
     assert bench.run()
     assert len(decryptions) == bench.scheme.ciphertexts
     np.testing.assert_allclose(weights_of(bench), bench.expected(1), atol=1e-3)
@@ -108,8 +107,7 @@ def test_key_authority_killed_around_the_decryption_decrypts_no_other_sum(moment
     with pytest.raises(KeyboardInterrupt):
         bench.run()
     bench.secret.decrypt = lambda each: decrypted.append(each) or decrypt(each)
-    bench.kill('key_authority')
-    bench.start('key_authority')
+    bench.restart('key_authority')
     assert bench.run()
     assert len(set(decrypted)) == bench.scheme.ciphertexts  # whatever was decrypted, it was this
     np.testing.assert_allclose(weights_of(bench), bench.expected(1), atol=1e-3)
@@ -120,11 +118,11 @@ def test_policy_that_fails_on_public_patients_is_rolled_back():
     verdicts = iter([Validation(False, 'success fell'), Validation(True, 'ok')])
     bench.validate = lambda weights: next(verdicts)
     assert bench.run(lambda: bench.key_authority.round == 1)
-    bench.run(lambda: bench.federation.parties['hospital_1'].policy.envelope.round == 1)
-    assert bench.federation.parties['hospital_1'].policy.rolled_back
+    bench.run(lambda: bench.parties['hospital_1'].policy.envelope.round == 1)
+    assert bench.parties['hospital_1'].policy.rolled_back
     np.testing.assert_array_equal(weights_of(bench), START)
     assert bench.run()
-    assert not bench.federation.parties['hospital_1'].policy.rolled_back
+    assert not bench.parties['hospital_1'].policy.rolled_back
 
 
 def test_hospital_without_budget_declines_before_anything_is_spent():
@@ -142,14 +140,13 @@ def test_spent_budgets_end_the_federation_in_the_first_attempt_that_meets_them()
     assert bench.run(lambda: bench.aggregator.phase is Phase.FINISHED)
     reason = bench.aggregator.exhausted
     assert reason.startswith('the privacy budget does not pay for round 3: hospital_2: epsilon 7')
-    assert bench.federation.notes['aggregator'].endswith(f'FINISHED, {reason}')
+    assert bench.driver.notes['aggregator'].endswith(f'FINISHED, {reason}')
     assert not bench.run(ticks=500, until=lambda: bench.aggregator.phase is not Phase.FINISHED)
     opened = [each.envelope.round for each in statuses if each.phase == Phase.OPEN]
     assert opened == [1, 2, 3] and bench.key_authority.round == 2
     assert all(learner.trained == [1, 2] for learner in bench.learners.values())
     for server in ('aggregator', 'hospital_2'):
-        bench.kill(server)
-        bench.start(server)
+        bench.restart(server)
         assert bench.run(lambda: bench.aggregator.phase is Phase.FINISHED)
         assert bench.aggregator.exhausted == reason
 
@@ -173,8 +170,8 @@ def test_nobody_waits_for_a_hospital_whose_budget_ends_in_training():
 
     bench.learners['hospital_1'].train = overspend
     assert bench.run()
-    assert bench.federation.now < bench.settings.open_timeout < bench.settings.train_timeout
-    assert 'hospital_1' not in bench.federation.parties['hospital_2'].policy.contributors
+    assert bench.driver.now < bench.settings.open_timeout < bench.settings.train_timeout
+    assert 'hospital_1' not in bench.parties['hospital_2'].policy.contributors
 
 
 def test_pause_resume_withdraw_admit_and_stop():
@@ -187,9 +184,9 @@ def test_pause_resume_withdraw_admit_and_stop():
     bench.order('withdraw', 'hospital_4')
     bench.order('resume')
     assert bench.run(lambda: aggregator.round == 2)
-    policy = bench.federation.parties['hospital_1'].policy
-    bench.run(lambda: bench.federation.parties['hospital_1'].policy.envelope.round == 1)
-    policy = bench.federation.parties['hospital_1'].policy
+    policy = bench.parties['hospital_1'].policy
+    bench.run(lambda: bench.parties['hospital_1'].policy.envelope.round == 1)
+    policy = bench.parties['hospital_1'].policy
     assert policy.contributors == ('hospital_1', 'hospital_2', 'hospital_3')
     bench.order('admit', 'hospital_4')
     assert bench.run(lambda: bench.key_authority.round == 3 or aggregator.round == 4)

@@ -28,7 +28,7 @@ CKKS = EncryptionSettings(limit=0.5, bits=16, scheme='ckks')
 
 
 def weights_of(bench, name='hospital_1'):
-    return decode_weights(bench.federation.parties[name].policy.weights, SHAPE.n_parameters)
+    return decode_weights(bench.parties[name].policy.weights, SHAPE.n_parameters)
 
 
 def test_personal_layers_stay_at_home_and_the_others_are_averaged():
@@ -52,7 +52,7 @@ def test_hospital_refuses_to_share_a_layer_that_is_personal_to_it():
     tap = Tap(bench, EncryptionKey)
     bench.run(lambda: bool(tap.messages))
     bench.kill('hospital_2')
-    bench.personal = PERSONAL
+    bench.hospital_settings = replace(bench.hospital_settings, personal=PERSONAL)
     hospital = bench.make('hospital_2')
     with pytest.raises(MessageError, match='without'):
         hospital.handle(tap.messages[0], 0.0)
@@ -79,7 +79,7 @@ def test_a_key_that_served_all_rounds_of_its_flooding_decrypts_no_more():
     served = Served(bench.secret.public.digest, bench.scheme.decryptions - 1)
     state.record = replace(state.record, served=(served,))
     assert bench.run(lambda: bench.key_authority.round == 2)
-    hospital = bench.federation.parties['hospital_1']
+    hospital = bench.parties['hospital_1']
     bench.run(lambda: hospital.policy.envelope.round == 2)
     assert hospital.policy.rolled_back
     np.testing.assert_allclose(weights_of(bench), bench.expected(1), atol=1e-3)
@@ -102,7 +102,7 @@ def test_another_server_step_takes_the_average_update():
 
 def test_the_operator_rolls_back_to_an_older_policy_and_rounds_go_on():
     bench = Bench(None, rounds=4)
-    hospital = bench.federation.parties['hospital_1']
+    hospital = bench.parties['hospital_1']
     assert bench.run(lambda: hospital.policy and hospital.policy.envelope.round == 1)
     first = weights_of(bench)
     assert bench.run(lambda: bench.aggregator.round == 3 and bench.aggregator.phase is Phase.TRAIN)
@@ -128,10 +128,10 @@ def test_a_new_key_of_the_key_authority_costs_an_attempt_or_a_round_and_no_more(
     )
     bench.kill('key_authority')
     bench.secret = SecretContext.generate(bench.scheme)
-    bench.start('key_authority')
+    bench.join('key_authority')
     assert bench.run()
     assert all(learner.trained == [1, 2] for learner in bench.learners.values())
-    policy = bench.federation.parties['hospital_1'].policy
+    policy = bench.parties['hospital_1'].policy
     assert not policy.rolled_back and len(policy.contributors) == 3
     with pytest.raises(CryptoError):
         bench.secret.decrypt(bytes(bench.scheme.ciphertext_bytes))
@@ -142,11 +142,11 @@ def test_parties_with_different_rosters_find_out_and_nothing_is_said(caplog):
     bench = Bench(None, hospitals=4, rounds=1)
     bench.kill('hospital_2')
     bench.roster = bench.roster.successor(disjoint_patients=False)
-    bench.start('hospital_2')
+    bench.join('hospital_2')
     said = Tap(bench, RoundKey)
     assert bench.run(lambda: bench.aggregator.phase is Phase.TRAIN)
     assert 'hospital_2' not in {each.envelope.sender for each in said.messages}
-    reasons = [str(error) for name, error in bench.federation.refused if name == 'hospital_2']
+    reasons = [str(error) for name, error in bench.driver.refused if name == 'hospital_2']
     assert any('goes by roster' in reason for reason in reasons)
     serials = [each.serial for each in (bench.aggregator.channel.roster, bench.roster)]
     (told,) = [each for each in caplog.messages if 'aggregator: hospital_2 takes no part' in each]
@@ -155,9 +155,17 @@ def test_parties_with_different_rosters_find_out_and_nothing_is_said(caplog):
     )
 
 
+class Expiring(Bench):
+    """A federation whose roster expires."""
+
+    def channel(self, name, store):
+        self.roster = replace(self.roster, expires=10**9)
+        return super().channel(name, store)
+
+
 @pytest.mark.parametrize('name', ['hospital_1', 'aggregator', 'key_authority'])
 def test_a_roster_that_expires_while_a_party_runs_ends_its_part(name):
-    bench = Bench(None, rounds=2, expires=10**9)
+    bench = Expiring(None, rounds=2)
     clock = bench.clocks
     assert bench.run(lambda: bench.key_authority.round == 1)
     clock[name] = 1e9 + 301.0
@@ -173,11 +181,11 @@ def test_an_older_encryption_key_that_is_replayed_is_not_encrypted_with():
     assert bench.run(lambda: bench.aggregator.phase is Phase.OPEN)
     bench.kill('key_authority')
     bench.secret = SecretContext.generate(bench.scheme)
-    bench.start('key_authority')
+    bench.join('key_authority')
     bench.kill('hospital_1')
     hospital = bench.make('hospital_1')
     hospital.handle(old.messages[0], 0.0)  # before the new one, as after a restart
-    bench.federation.join('hospital_1', hospital)
+    bench.driver.join('hospital_1', hospital)
     sent = Tap(bench, MaskedUpdate)
     assert bench.run()
     new = bench.secret.public

@@ -31,27 +31,21 @@ from support.tap import resealed, Tap
 LONG = NetworkShape(states=4, actions=3, hidden=(40_000,))  # 44 chunks
 
 
-@pytest.fixture(scope='module')
-def secret():
-    """Draw one key pair for all federations here."""
-    return Bench(None, rounds=1, shape=LONG).secret
-
-
 @pytest.fixture
-def bench(tmp_path, secret):
-    return Bench(tmp_path, rounds=1, shape=LONG, secret=secret)
+def bench(tmp_path):
+    return Bench(tmp_path, rounds=1, shape=LONG)
 
 
 def ends_exactly(bench, names=('hospital_1', 'hospital_2', 'hospital_3')):
     assert bench.run()
-    policy = bench.federation.parties[names[0]].policy
+    policy = bench.parties[names[0]].policy
     assert not policy.rolled_back and policy.contributors == tuple(names)
     weights = decode_weights(policy.weights, bench.shape.n_parameters)
     np.testing.assert_allclose(weights, bench.expected(1, list(names)), atol=2e-3)
 
 
 def test_every_chunk_travels_once_and_few_are_on_their_way(bench):
-    federation, under_way, most = bench.federation, Counter(), Counter()
+    federation, under_way, most = bench.driver, Counter(), Counter()
     deliver, handle = federation.deliver, bench.aggregator.handle
     relays = Tap(bench, Relay)
 
@@ -74,7 +68,7 @@ def test_every_chunk_travels_once_and_few_are_on_their_way(bench):
     assert len(updates.messages) == 3 * 44
     assert sum(len(each.updates) for each in relays.messages) == 3 * 44
     assert most['one'] <= WINDOW and most['all'] <= AT_ONCE * WINDOW + 3 * FIRST
-    assert not bench.federation.refused
+    assert not bench.driver.refused
 
 
 @pytest.mark.parametrize('seed', range(2))
@@ -95,14 +89,13 @@ def test_what_is_lost_is_asked_for_again(bench, seed):
 def test_a_hospital_that_starts_again_in_the_middle_goes_on(bench):
     updates = Tap(bench, MaskedUpdate)
     assert bench.run(lambda: len(updates.messages) > 60)
-    bench.kill('hospital_1')
-    bench.start('hospital_1')
+    bench.restart('hospital_1')
     ends_exactly(bench)
     assert bench.learners['hospital_1'].trained == [1]
     assert {message.envelope.attempt for message in updates.messages} == {1}
 
 
-def test_who_has_sent_a_part_by_the_deadline_is_left_out(tmp_path, secret):
+def test_who_has_sent_a_part_by_the_deadline_is_left_out(tmp_path):
     bench = Bench(tmp_path, hospitals=4, rounds=1, shape=LONG)
     late = lambda m: m.envelope.sender == 'hospital_4' and m.chunk > 20  # noqa: E731
     Tap(bench, MaskedUpdate, change=lambda m: [] if late(m) else [m])
@@ -111,11 +104,9 @@ def test_who_has_sent_a_part_by_the_deadline_is_left_out(tmp_path, secret):
 
 def test_an_aggregator_that_starts_again_later_needs_no_updates_of_the_past(bench):
     bench.settings = replace(bench.settings, rounds=2)
-    bench.kill('aggregator')
-    bench.start('aggregator')
+    bench.restart('aggregator')
     assert bench.run(lambda: bench.aggregator.round == 2 and bench.aggregator.phase is Phase.TRAIN)
-    bench.kill('aggregator')
-    bench.start('aggregator')
+    bench.restart('aggregator')
     assert bench.run()
 
 
@@ -123,8 +114,7 @@ def test_an_aggregator_that_starts_again_later_needs_no_updates_of_the_past(benc
 def test_a_server_that_starts_again_while_the_key_authority_adds_goes_on(bench, name):
     relays = Tap(bench, Relay)
     assert bench.run(lambda: len(relays.messages) > 5)
-    bench.kill(name)
-    bench.start(name)
+    bench.restart(name)
     ends_exactly(bench)
     assert {message.envelope.attempt for message in relays.messages} == {1}
 
@@ -133,7 +123,7 @@ def test_a_request_that_is_repeated_meanwhile_does_not_begin_anew(bench):
     relays, requests = Tap(bench, Relay), Tap(bench, DecryptRequest)
     assert bench.run(lambda: len(relays.messages) > 5)
     again = resealed(bench, requests.messages[0])
-    bench.federation.apply('key_authority', lambda: bench.key_authority.handle(again, 0.0))
+    bench.driver.apply('key_authority', lambda: bench.key_authority.handle(again, 0.0))
     ends_exactly(bench)
     firsts = [message.first for message in relays.messages]
     assert set(firsts) == set(range(0, 3 * 44, STEP)) and len(firsts) <= 17 + WINDOW // STEP
@@ -159,9 +149,9 @@ def test_what_was_not_sent_is_not_summed(bench, monkeypatch):
         return [relay]
 
     Tap(bench, Relay, change=change)
-    hospital = bench.federation.parties['hospital_1']
+    hospital = bench.parties['hospital_1']
     assert bench.run(lambda: hospital.policy and hospital.policy.envelope.round == 1, ticks=60)
-    assert hospital.policy.digest == digest_of(bench.first)
+    assert hospital.policy.digest == digest_of(bench.start)
     assert hospital.policy.rolled_back and lied and not decrypted
 
 
@@ -169,19 +159,19 @@ def test_relays_that_nobody_asked_for_are_refused(bench):
     relays = Tap(bench, Relay)
     ends_exactly(bench)
     relay = resealed(bench, relays.messages[0])
-    bench.federation.refused.clear()
-    bench.federation.apply('key_authority', lambda: bench.key_authority.handle(relay, 0.0))
-    assert 'not asked for' in str(bench.federation.refused[0][1])
+    bench.driver.refused.clear()
+    bench.driver.apply('key_authority', lambda: bench.key_authority.handle(relay, 0.0))
+    assert 'not asked for' in str(bench.driver.refused[0][1])
 
 
 def test_who_asks_for_what_is_not_there_gets_nothing(bench):
     updates, wanted = Tap(bench, MaskedUpdate), Tap(bench, Wanted)
     assert bench.run(lambda: bench.aggregator.phase is Phase.TRAIN and wanted.messages)
     ask = next(m for m in wanted.messages if m.to == 'hospital_1')
-    before, hospital = len(updates.messages), bench.federation.parties['hospital_1']
+    before, hospital = len(updates.messages), bench.parties['hospital_1']
     for changes in ({'to': 'hospital_2'}, {'first': 44}, {'count': -1}):
         bad = resealed(bench, ask, **changes)
-        bench.federation.apply('hospital_1', lambda bad=bad: hospital.handle(bad, 0.0))
+        bench.driver.apply('hospital_1', lambda bad=bad: hospital.handle(bad, 0.0))
     assert len(updates.messages) == before
     ends_exactly(bench)
 

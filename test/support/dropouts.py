@@ -8,14 +8,8 @@ else nothing is decrypted, and it ends when those who dropped out come back.
 """
 
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from enum import IntEnum
-from functools import cache
-from typing import Any
 
-from fdrl_ros.crypto.he.encryption import PublicContext, SecretContext
-from fdrl_ros.crypto.he.schemes import choose_scheme
 from fdrl_ros.federation.hospital.hospital import Hospital
 from fdrl_ros.federation.protocol.message import (
     MaskedUpdate,
@@ -27,11 +21,9 @@ from fdrl_ros.federation.protocol.message import (
     Shares,
 )
 from fdrl_ros.federation.protocol.party import Job, Outcome
-from fdrl_ros.federation.protocol.update_codec import UpdateCodec
 from fdrl_ros.policy import decode_weights, NetworkShape
 import numpy as np
-from pytest import MonkeyPatch
-from support.federation_bench import Bench, ENCRYPTION
+from support.federation_bench import Bench
 from support.shuffled_federation import ShuffledFederation
 
 CHUNKED = NetworkShape(states=4, actions=3, hidden=(1600,))
@@ -69,36 +61,6 @@ _NEXT_WORD = {
     Stage.BEFORE_REVEALING: Reveal,
     Stage.AFTER_REVEALING: Reveal,
 }
-
-
-class WatchedSecret(SecretContext):
-    """A secret key that remembers what it was used for."""
-
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **options)
-        self.decrypted: list[bytes] = []
-
-    def decrypt(self, ciphertext: bytes) -> np.ndarray:
-        """Decrypt, and remember."""
-        self.decrypted.append(ciphertext)
-        return super().decrypt(ciphertext)
-
-
-@cache
-def secret_of(hospitals: int) -> WatchedSecret:
-    """Return the key pair that all federations of a size take here."""
-    scheme = choose_scheme(CHUNKED.n_parameters, hospitals, ENCRYPTION.bits)
-    assert scheme.ciphertexts == 2
-    return WatchedSecret.generate(scheme)
-
-
-@contextmanager
-def keys_read_once() -> Iterator[None]:
-    """Let all parties of this process share what they read out of a public encryption key."""
-    with MonkeyPatch.context() as patch:
-        patch.setattr(PublicContext, 'from_bytes', cache(PublicContext.from_bytes))
-        patch.setattr(UpdateCodec, 'agree', cache(UpdateCodec.agree))
-        yield
 
 
 class DroppingFederation(ShuffledFederation):
@@ -162,8 +124,8 @@ def run_schedule(seed: int, hospitals: int) -> Counter[str]:
     :returns: what happened, in numbers to be summed.
     """
     schedule = draw_schedule(seed, hospitals)
-    bench = _bench(seed, hospitals, schedule)
-    driver, secret = bench.driver, bench.secret
+    driver = DroppingFederation(seed, schedule)
+    bench = DroppingBench(hospitals, driver)
     stages = {name: schedule.get(name, Stage.NEVER) for name in bench.names}
 
     def reached(stage: Stage) -> list[str]:
@@ -174,11 +136,11 @@ def run_schedule(seed: int, hospitals: int) -> Counter[str]:
     assert through == (len(reached(Stage.BEFORE_REVEALING)) >= threshold)
     driver.schedule.clear()
     if not through:
-        assert not secret.decrypted
+        assert not bench.decrypted
         if len(reached(Stage.BEFORE_SIGNING)) < threshold:
             survivors = bench.names  # nothing was settled: there is another attempt with all
     for name in driver.lost:
-        bench.start(name)
+        bench.join(name)
     assert bench.run(ticks=PATIENCE)
     check_ending(bench)
     assert set(contributors(bench)) == set(survivors)
@@ -201,15 +163,15 @@ def run_hurried(seed: int, hospitals: int) -> Counter[str]:
     Who survives is up to chance; the sum is exact all the same.
     """
     schedule = draw_schedule(seed, hospitals)
-    bench = _bench(seed, hospitals, schedule, hurry=HURRY, tick=1.0)
-    driver = bench.driver
+    driver = DroppingFederation(seed, schedule, hurry=HURRY, tick=1.0)
+    bench = DroppingBench(hospitals, driver)
     bench.run(lambda: bench.is_over() or driver.now > HURRIED, ticks=HURRIED)
     driver.schedule.clear()
     driver.hurry = 0.0
     for name in driver.lost:
-        bench.start(name)
+        bench.join(name)
     assert bench.run(ticks=HURRIED)
-    if not bench.secret.decrypted:
+    if not bench.decrypted:
         return Counter({'hurried': 1, 'abandoned': 1})
     check_ending(bench)
     late = len(bench.names) - len(driver.lost) > len(contributors(bench))
@@ -220,28 +182,16 @@ class DroppingBench(Bench):
     """A federation in memory that loses hospitals."""
 
     driver: DroppingFederation
-    secret: WatchedSecret
 
-
-def _bench(
-    seed: int,
-    hospitals: int,
-    schedule: dict[str, Stage],
-    *,
-    hurry: float = 0.0,
-    tick: float = TICK,
-) -> DroppingBench:
-    secret, driver = (
-        secret_of(hospitals),
-        DroppingFederation(seed, schedule, hurry=hurry, tick=tick),
-    )
-    del secret.decrypted[:]
-    return DroppingBench(None, hospitals, 1, shape=CHUNKED, secret=secret, driver=driver)
+    def __init__(self, hospitals: int, driver: DroppingFederation) -> None:
+        super().__init__(None, hospitals, 1, shape=CHUNKED, driver=driver)
+        assert self.scheme.ciphertexts == 2
+        self.decrypted = self.spy_on_decryption()
 
 
 def contributors(bench: Bench) -> tuple[str, ...]:
     """Return whose updates are in the policy that the hospitals hold, all the same one."""
-    parties = [bench.federation.parties.get(name) for name in bench.names]
+    parties = [bench.parties.get(name) for name in bench.names]
     policies = [party.policy for party in parties if isinstance(party, Hospital)]
     (found,) = {policy.contributors for policy in policies if policy}
     assert len({policy.digest for policy in policies if policy}) == 1
@@ -253,7 +203,7 @@ def check_ending(bench: DroppingBench) -> None:
     driver = bench.driver
     assert bench.aggregator.phase is Phase.FINISHED
     # One sum was decrypted, once.
-    assert len(bench.secret.decrypted) == bench.scheme.ciphertexts
+    assert len(bench.decrypted) == bench.scheme.ciphertexts
     policy = next(p.policy for p in driver.parties.values() if isinstance(p, Hospital))
     assert policy is not None and policy.envelope.round == 1 and not policy.rolled_back
     weights = decode_weights(policy.weights, bench.shape.n_parameters)

@@ -2,41 +2,41 @@
 # SPDX-License-Identifier: Apache-2.0
 """A federation whose learners are simple enough to check by hand."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from copy import copy
 from dataclasses import replace
+from functools import cache
 import hashlib
 from pathlib import Path
+from typing import Unpack
 
-from fdrl_ros.crypto.he.encryption import SecretContext
+from fdrl_ros.crypto.he.encryption import PublicContext, SecretContext
 from fdrl_ros.crypto.he.quantisation import Quantisation
-from fdrl_ros.crypto.he.schemes import choose_scheme, EncryptionSettings
-from fdrl_ros.crypto.keys.roster import Member, Roster
+from fdrl_ros.crypto.he.schemes import AnyScheme, choose_scheme, EncryptionSettings
+from fdrl_ros.crypto.keys.roster import SERVERS
 from fdrl_ros.crypto.keys.signing import Identity
 from fdrl_ros.errors import BudgetExceededError, LedgerCorruptError
 from fdrl_ros.federation.aggregator.aggregator import Aggregator
-from fdrl_ros.federation.hospital.hospital import Hospital, HospitalSettings
 from fdrl_ros.federation.hospital.state import RoundSeeds
-from fdrl_ros.federation.key_authority.key_authority import (
-    KeyAuthority,
-    KeyAuthoritySettings,
-    ServerStep,
-)
+from fdrl_ros.federation.key_authority.key_authority import KeyAuthority
 from fdrl_ros.federation.key_authority.state import Validation
-from fdrl_ros.federation.local_driver import LocalFederation
 from fdrl_ros.federation.protocol.channel import Channel
-from fdrl_ros.federation.protocol.message import Order, Phase
+from fdrl_ros.federation.protocol.message import Message, Order, Phase
 from fdrl_ros.federation.protocol.orders import ADDRESSEES, sign_order
+from fdrl_ros.federation.protocol.party import Party
 from fdrl_ros.federation.protocol.store import Store
-from fdrl_ros.federation.protocol.update_codec import fed_avg
+from fdrl_ros.federation.protocol.update_codec import UpdateCodec
 from fdrl_ros.federation.settings import RoundSettings
+from fdrl_ros.federation.virtual import VirtualFederation, VirtualOptions
 from fdrl_ros.learner.learner import TrainingProgress, TrainingResult
 from fdrl_ros.policy import NetworkShape
 from fdrl_ros.privacy.ledger.chain import Head
 import numpy as np
+from pytest import MonkeyPatch
 
 SHAPE = NetworkShape(states=4, actions=3, hidden=(5,))
 ENCRYPTION = EncryptionSettings(limit=0.5, bits=16)
-SERVERS = ('aggregator', 'key_authority')
 
 
 def start_of(shape: NetworkShape) -> np.ndarray:
@@ -47,13 +47,46 @@ def start_of(shape: NetworkShape) -> np.ndarray:
 START = start_of(SHAPE)
 
 
-def identities_of(hospitals: Collection[str]) -> dict[str, Identity]:
-    """Make an identity for every party."""
-    return {name: Identity.generate(name) for name in (*hospitals, *SERVERS, 'operator')}
+def names_of(hospitals: int) -> list[str]:
+    """Return the names of so many hospitals."""
+    return [f'hospital_{i}' for i in range(1, hospitals + 1)]
+
+
+@cache
+def identities_of(hospitals: int) -> dict[str, Identity]:
+    """Return an identity for every party; federations of one size share theirs."""
+    return {name: Identity.generate(name) for name in (*names_of(hospitals), *SERVERS, 'operator')}
+
+
+@cache
+def secret_of(scheme: AnyScheme) -> SecretContext:
+    """Return a key pair; federations of one scheme share theirs."""
+    return SecretContext.generate(scheme)
+
+
+@contextmanager
+def keys_read_once() -> Iterator[MonkeyPatch]:
+    """Let all parties of this process share what they read out of a public encryption key."""
+    with MonkeyPatch.context() as patch:
+        patch.setattr(PublicContext, 'from_bytes', cache(PublicContext.from_bytes))
+        patch.setattr(UpdateCodec, 'agree', cache(UpdateCodec.agree))
+        yield patch
+
+
+class QuickStore(Store):
+    """A store that a killed process leaves whole, but no killed machine: it waits for no disk."""
+
+    def __init__(self, path: Path | None) -> None:
+        super().__init__(path)
+        self._table.execute('PRAGMA synchronous=OFF')
 
 
 class KnownLearner:
-    """Moves the weights by a known step and keeps count of how often it was asked to."""
+    """
+    Moves the weights by a known step and keeps count of how often it was asked to.
+
+    It has a checkpoint, as the real one: a round that was trained is not trained again.
+    """
 
     secure = False
 
@@ -68,6 +101,7 @@ class KnownLearner:
         self.blocks = 2
         self.life = 'true'
         self.links: list[bytes] = []
+        self.results: dict[int, TrainingResult] = {}
 
     def delta(self, round: int) -> np.ndarray:
         generator = np.random.default_rng([self.number, round])
@@ -84,19 +118,17 @@ class KnownLearner:
 
     def train(self, weights, round, *, report, stopped) -> TrainingResult:
         self.check_affordable(round)
+        if round in self.results:
+            return self.results[round]
         self.trained.append(round)
         report(TrainingProgress(round, 1, 1, float(round)))
         base = self.head()
         for block in range(self.blocks):
             entry = f'{self.number} {round} {block} {self.life}'
             self.links.append(hashlib.sha256(entry.encode()).digest())
-        return TrainingResult(
-            weights + self.delta(round),
-            float(len(self.links)),
-            *self.head(),
-            *base,
-            b''.join(self.links),
-        )
+        ledger = float(len(self.links)), *self.head(), *base, b''.join(self.links)
+        self.results[round] = TrainingResult(weights + self.delta(round), *ledger)
+        return self.results[round]
 
     def head(self) -> Head:
         *_, head = Head(0, bytes([self.number] * 32)).followed(b''.join(self.links))
@@ -106,138 +138,113 @@ class KnownLearner:
         return np.random.default_rng([self.number, round, 1]).uniform(1e-9, 1.0 - 1e-9, size)
 
 
-class Bench:
+class Bench(VirtualFederation):
     """
-    Everything of one federation, in the hands of a test.
+    A federation with an operator, and all that a test does to it.
 
     :param directory: of what the parties keep; without one it stays in memory, and outlives them.
-    :param shape: of the network; another takes another start, of its size.
-    :param secret: to take the same key pair for many federations of one size.
     :param release: whether hospitals release policies of their own.
-    :param identities: to take the same ones for many federations of the same hospitals.
-    :param driver: what moves the messages.
-    :param expires: until when the roster is valid, by the parties' `clocks`.
+    :param options: see :class:`fdrl_ros.federation.virtual.VirtualOptions`.
     """
+
+    federation = 'test'
 
     def __init__(
         self,
-        directory: Path | None,
+        directory: Path | None = None,
         hospitals: int = 3,
         rounds: int = 2,
         *,
-        encryption: EncryptionSettings = ENCRYPTION,
-        personal: tuple[str, ...] = (),
-        step: ServerStep = fed_avg,
         shape: NetworkShape = SHAPE,
-        secret: SecretContext | None = None,
         release: bool = True,
-        identities: dict[str, Identity] | None = None,
-        driver: LocalFederation | None = None,
-        expires: int | None = None,
+        **options: Unpack[VirtualOptions],
     ) -> None:
-        self.directory = directory
-        self.encryption, self.personal, self.step = encryption, personal, step
-        self.shape, self.first = shape, start_of(shape)
+        self.names = names_of(hospitals)
         self.release = release
-        names = [f'hospital_{i}' for i in range(1, hospitals + 1)]
-        self.names = names
-        self.identities = identities or identities_of(names)
-        self.roster = Roster(
-            'test',
-            2 * hospitals // 3 + 1,
-            (
-                *(
-                    Member(name, 'hospital', self.identities[name].public, 10 * i)
-                    for i, name in enumerate(names, 1)
-                ),
-                *(
-                    Member(name, name, self.identities[name].public)
-                    for name in (*SERVERS, 'operator')
-                ),
-            ),
-            True,
-        )
-        self.roster = replace(self.roster, expires=expires)
-        self.clocks = dict.fromkeys((*names, *SERVERS), 0.0)
-        size = shape.n_parameters
-        self.learners = {name: KnownLearner(i, size=size) for i, name in enumerate(names, 1)}
-        self.settings = RoundSettings(rounds=rounds)
-        self.scheme = choose_scheme(
-            shape.shared(personal).size, hospitals, encryption.bits, encryption.scheme
-        )
-        self.secret = secret or SecretContext.generate(self.scheme)
-        self.stores: dict[str, Store] = {}
-        self.seeds: dict[str, RoundSeeds] = {}
+        self.clocks = dict.fromkeys((*self.names, *SERVERS), 0.0)
         self.validate: Callable[[np.ndarray], Validation] = lambda weights: Validation(True, 'ok')
         self.ordered = 0
-        self.federation = self.driver = LocalFederation({}) if driver is None else driver
-        for name in (*SERVERS, *names):
-            self.start(name)
+        size = shape.n_parameters
+        learners = {name: KnownLearner(i, size=size) for i, name in enumerate(self.names, 1)}
+        encryption = options.get('encryption', ENCRYPTION)
+        shared = shape.shared(options.get('personal', ())).size
+        scheme = choose_scheme(shared, hospitals, encryption.bits, encryption.scheme)
+        options = {
+            'encryption': encryption,
+            'secret': copy(secret_of(scheme)),
+            'identities': identities_of(hospitals),
+            'rounds': RoundSettings(rounds=rounds),
+            'validate': lambda weights: self.validate(weights),
+            **options,
+        }
+        super().__init__(learners, start_of(shape), shape, directory=directory, **options)
+        self.parties = self.driver.parties
+        self.encryption, self.scheme = encryption, scheme
 
-    def store(self, name: str) -> Store:
-        if self.directory is not None or name not in self.stores:
-            path = self.directory and self.directory / f'{name}.sqlite'
-            self.stores[name] = Store(path)
-        return self.stores[name]
+    def path(self, name: str) -> Path | None:
+        """Return the state file of a party."""
+        return self.directory and self.directory / f'{name}.sqlite'
 
-    def seeds_of(self, name: str) -> RoundSeeds:
-        if self.directory is not None or name not in self.seeds:
-            folder = self.directory and self.directory / f'{name}_seeds'
-            if folder is not None:
-                folder.mkdir(mode=0o700, exist_ok=True)
-            self.seeds[name] = RoundSeeds(folder, federation='test', name=name)
-        return self.seeds[name]
+    def open_store(self, name: str) -> Store:
+        """Open what a party keeps, new or not."""
+        return QuickStore(self.path(name))
+
+    def open_seeds(self, name: str) -> RoundSeeds:
+        """Open the round seeds of a hospital, new or not."""
+        folder = self.directory and self.directory / f'{name}_seeds'
+        if folder is not None:
+            folder.mkdir(mode=0o700, exist_ok=True)
+        return RoundSeeds(folder, federation='test', name=name)
 
     def channel(self, name: str, store: Store) -> Channel:
+        """Return a channel by the party's clock."""
         return Channel(self.identities[name], self.roster, store, clock=lambda: self.clocks[name])
 
-    def make(self, name: str):
-        store = self.store(name)
-        channel = self.channel(name, store)
-        if name == 'aggregator':
-            return Aggregator(channel, self.settings, store)
-        if name == 'key_authority':
-            return KeyAuthority(
-                channel,
-                store,
-                self.shape,
-                self.first,
-                self.secret,
-                KeyAuthoritySettings(
-                    self.encryption,
-                    secure=False,
-                    validate=lambda weights: self.validate(weights),
-                    personal=self.personal,
-                    step=self.step,
-                ),
-            )
-        return Hospital(
-            channel,
-            self.learners[name],
-            self.shape,
-            store,
-            self.seeds_of(name),
-            HospitalSettings(
-                self.encryption,
-                delta=1e-4,
-                quorum=3,
-                release=self.release,
-                personal=self.personal,
-            ),
+    def make(self, name: str) -> Party:
+        """Put a party together; hospitals release policies of a known guarantee."""
+        self.hospital_settings = replace(
+            self.hospital_settings, delta=1e-4, quorum=3, release=self.release
         )
+        return super().make(name)
 
-    def start(self, name: str) -> None:
-        self.federation.join(name, self.make(name))
+    def join(self, name: str) -> None:
+        """Start a party, or start it again with what it kept."""
+        self.driver.join(name, self.make(name))
 
     def kill(self, name: str) -> None:
-        self.federation.leave(name)
-        if self.directory is not None:
+        """End a party without a word."""
+        if name in self.driver.parties:
+            self.driver.leave(name)
+        if self.directory is not None and name in self.stores:
             self.stores.pop(name).close()
+            self.seeds.pop(name, None)
 
-    def __getattr__(self, name: str):
-        if name in ('aggregator', 'key_authority'):
-            return self.federation.parties[name]
-        raise AttributeError(name)
+    def restart(self, name: str) -> None:
+        """Kill a party, and start it again with what it kept."""
+        self.kill(name)
+        self.join(name)
+
+    @property
+    def aggregator(self) -> Aggregator:
+        """The aggregator that runs now."""
+        return self.driver.parties['aggregator']  # type: ignore[return-value]
+
+    @property
+    def key_authority(self) -> KeyAuthority:
+        """The key authority that runs now."""
+        return self.driver.parties['key_authority']  # type: ignore[return-value]
+
+    def spy_on_decryption(self, *, really: bool = True) -> list[bytes]:
+        """Return a list to which every ciphertext comes that is decrypted."""
+        decrypted: list[bytes] = []
+        decrypt = self.secret.decrypt
+
+        def noted(ciphertext: bytes) -> np.ndarray | None:
+            decrypted.append(ciphertext)
+            return decrypt(ciphertext) if really else None
+
+        self.secret.decrypt = noted  # type: ignore[assignment, method-assign]
+        return decrypted
 
     def signed_order(self, action: str, hospital: str = '', to_round: int = 0) -> Order:
         """Sign an order as the operator, a moment after the one before."""
@@ -249,15 +256,29 @@ class Bench:
     def order(self, action: str, hospital: str = '', to_round: int = 0) -> None:
         """Order something; it is done when this returns."""
         order = self.signed_order(action, hospital, to_round)
-        party = self.federation.parties[order.to]
-        self.federation.apply(order.to, lambda: party.handle(order, self.federation.now))
+        self.hear(order.to, order)
 
-    def run(self, until: Callable[[], bool] | None = None, ticks: int = 2000) -> bool:
-        return self.federation.run(until or self.is_over, ticks=ticks)
+    def hear(self, name: str, message: Message) -> None:
+        """Let a party handle a message now."""
+        self.driver.apply(name, lambda: self.parties[name].handle(message, self.driver.now))
+
+    def run(self, until: Callable[[], object] | None = None, ticks: int = 2000) -> bool:
+        """Run until a condition holds, or all is over; tell whether it does."""
+        return bool(self.driver.run(until or self.is_over, ticks=ticks))
+
+    def run_to(self, phase: Phase, round: int | None = None) -> None:
+        """Run until the aggregator is in a phase, of a round."""
+        at = self.aggregator
+        wanted = round or at.round
+        assert self.run(lambda: at.phase is phase and at.round == (round or at.round)), wanted
+
+    def wait(self, ticks: int) -> None:
+        """Let time pass."""
+        self.run(lambda: False, ticks)
 
     def is_over(self) -> bool:
         """Tell whether all rounds are done and every hospital that runs has the last policy."""
-        hospitals = [self.federation.parties.get(name) for name in self.names]
+        hospitals = [self.parties.get(name) for name in self.names]
         return self.aggregator.phase is Phase.FINISHED and all(
             each.policy is not None and each.policy.envelope.round == self.settings.rounds
             for each in hospitals
@@ -266,7 +287,7 @@ class Bench:
 
     def expected(self, rounds: int, members: list[str] | None = None) -> np.ndarray:
         """Return FedAvg of the known steps, in float64 and without encryption (FDRL Eq. 2)."""
-        weights = self.first.astype(np.float64)
+        weights = self.start.astype(np.float64)
         names = members or self.names
         sizes = np.array([self.roster.member(name).size for name in names], dtype=float)
         for round in range(1, rounds + 1):
@@ -281,12 +302,12 @@ class Bench:
         quantisation = Quantisation(
             limit=self.encryption.limit, bits=self.encryption.bits, members=len(self.names)
         )
-        total = np.zeros(self.first.size, dtype=np.int64)
+        total = np.zeros(self.start.size, dtype=np.int64)
         for name, size in zip(survivors, sizes, strict=True):
             learner = self.learners[name]
-            after = (self.first + learner.delta(1)).astype(np.float64)
+            after = (self.start + learner.delta(1)).astype(np.float64)
             total += quantisation.quantise(
-                size / largest * (after - self.first), learner.rounding(1, total.size)
+                size / largest * (after - self.start), learner.rounding(1, total.size)
             )
         average = largest / sum(sizes) * quantisation.dequantise_sum(total, len(survivors))
-        return (self.first.astype(np.float64) + average).astype(np.float32)
+        return (self.start.astype(np.float64) + average).astype(np.float32)

@@ -139,17 +139,17 @@ class Fuzzer:
         self._counter = 10**9
         self._stranger = Identity.generate('hospital_1')
         self._handled: dict[str, list[Message]] = {}
-        deliver = bench.federation.deliver
+        deliver = bench.driver.deliver
 
         def watched(name: str, message: Message) -> None:
             deliver(name, message)
             self._handled.setdefault(name, []).append(message)
 
-        bench.federation.deliver = watched  # type: ignore[method-assign]
+        bench.driver.deliver = watched  # type: ignore[method-assign]
 
     def throw_at_all(self, count: int) -> None:
         """Throw so many messages at each party, and look whether it is as it was."""
-        for name, party in list(self.bench.federation.parties.items()):
+        for name, party in list(self.bench.parties.items()):
             before = state_of(party)
             for _ in range(count):
                 self._throw(name, party)
@@ -167,7 +167,7 @@ class Fuzzer:
                 self._note(how, error)
                 return
         try:
-            outcome = party.handle(message, self.bench.federation.now)
+            outcome = party.handle(message, self.bench.driver.now)
         except MessageError as error:
             self._note(how, error)
         else:
@@ -182,7 +182,7 @@ class Fuzzer:
 
         Some may be taken, for who signs so lies about its own affairs; nobody may fall.
         """
-        for name, party in list(self.bench.federation.parties.items()):
+        for name, party in list(self.bench.parties.items()):
             for _ in range(count):
                 message = self._with_changes(self._real(name), self.rng.randint(1, 3))
                 if message.envelope.sender not in self.bench.identities:
@@ -204,7 +204,7 @@ class Fuzzer:
 
     def _real(self, name: str = '') -> Message:
         """Return a real message, mostly of a kind that a party takes."""
-        takes = list(self.bench.federation.parties[name].takes) if name else []
+        takes = list(self.bench.parties[name].takes) if name else []
         if takes and self.rng.random() < 0.9:
             kind = self.rng.choice(takes)
             return self.rng.choice(self._kinds.get(kind, self._corpus))
@@ -272,7 +272,7 @@ class Fuzzer:
 
     def _of_a_past_round(self, name: str) -> Message | None:
         """Return what its sender said of a past round, signed anew with the next counter."""
-        now = self.bench.federation.parties[name].round  # type: ignore[attr-defined]
+        now = self.bench.parties[name].round  # type: ignore[attr-defined]
         kinds = (RoundKey, Shares, MaskedUpdate, Settle, Reveal, RoundStatus, Delivery, Relay)
         old = [m for m in self._corpus if isinstance(m, kinds) and m.envelope.round < now]
         if not old:
@@ -345,7 +345,7 @@ class Fuzzer:
 
     def _is_over(self, name: str, message: Message) -> bool:
         """Tell whether a party has really heard a message: it is not on its way any more."""
-        party = self.bench.federation.parties[name]
+        party = self.bench.parties[name]
         heard = party.channel.heard.get((message.envelope.sender, type(message)), -1)
         return bool(message.envelope.counter <= heard)
 

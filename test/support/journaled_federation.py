@@ -25,6 +25,6 @@ class Journaled(Bench):
 
     def compared(self):
         paths = {name: path for name, path in self.paths().items() if path.exists()}
-        for name in list(self.federation.parties):
+        for name in list(self.parties):
             self.kill(name)
         return compare(paths, self.roster, seen={})

@@ -9,12 +9,9 @@ coalition of :mod:`coalition` knows, and keeps what its victims refused and what
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from random import Random
 from typing import Any
 
-from fdrl_ros.crypto.he.encryption import SecretContext
-from fdrl_ros.crypto.he.schemes import choose_scheme
 from fdrl_ros.crypto.masking.share_sealing import KeyList, seal_shares, SEALED_BYTES
 from fdrl_ros.errors import CryptoError, MessageError
 from fdrl_ros.federation.hospital.hospital import TAKING_PART
@@ -37,7 +34,7 @@ from fdrl_ros.federation.protocol.party import Outcome
 from fdrl_ros.federation.protocol.update_codec import open_key
 from fdrl_ros.policy import digest_of
 from support.coalition import Coalition, FixedSeeds, learned
-from support.federation_bench import Bench, ENCRYPTION, SHAPE
+from support.federation_bench import Bench
 
 NOTICED = ('somebody lies', 'no part in round')
 
@@ -62,8 +59,8 @@ class Story:
 class Liar:
     """The aggregator and the last hospitals of a federation, against the others."""
 
-    def __init__(self, hospitals: int, corrupt: int, secret: SecretContext, seed: int) -> None:
-        self.bench = Bench(None, hospitals, 9, secret=secret, release=False)
+    def __init__(self, hospitals: int, corrupt: int, seed: int) -> None:
+        self.bench = Bench(None, hospitals, 9, release=False)
         self.rng = Random(seed)
         self.honest = self.bench.names[: hospitals - corrupt]
         self.corrupt = self.bench.names[hospitals - corrupt :]
@@ -71,7 +68,7 @@ class Liar:
             name: [FixedSeeds(name, 10 * seed + variant) for variant in range(2)]
             for name in self.corrupt
         }
-        self.coalition = Coalition(self.bench.roster, secret, {**self.seeds})
+        self.coalition = Coalition(self.bench.roster, self.bench.secret, {**self.seeds})
         self.said: list[Message] = []
         self.refused: list[tuple[str, MessageError]] = []
         self.notes: list[tuple[str, str]] = []
@@ -133,7 +130,7 @@ class Liar:
     @property
     def terms(self) -> bytes:
         """Digest of what all hospitals start from."""
-        return open_key(self.key).digest(digest_of(self.bench.first), self.bench.roster)
+        return open_key(self.key).digest(digest_of(self.bench.start), self.bench.roster)
 
     def forget_what_was_told(self) -> None:
         """Say things again that were said before."""
@@ -160,7 +157,7 @@ class Liar:
             of,
             phase=int(phase),
             time_left=0.0,
-            policy_digest=digest_of(self.bench.first),
+            policy_digest=digest_of(self.bench.start),
             roster_digest=roster.digest_bytes,
             terms_digest=self.terms,
             reason='',
@@ -288,16 +285,6 @@ class Liar:
         self.coalition.gather()
         modulus = self.bench.scheme.plain_modulus
         return [about for rows in self.coalition.rows() for about, _ in learned(rows, modulus)]
-
-
-@cache
-def _secret_of(hospitals: int) -> SecretContext:
-    return SecretContext.generate(choose_scheme(SHAPE.n_parameters, hospitals, ENCRYPTION.bits))
-
-
-def draw_liar(hospitals: int, corrupt: int, seed: int) -> Liar:
-    """Return a liar with so many hospitals on its side."""
-    return Liar(hospitals, corrupt, _secret_of(hospitals), seed)
 
 
 def gains_nothing(liar: Liar) -> bool:

@@ -11,14 +11,9 @@ its party dies.
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
 from random import Random
-from typing import Any
 
-from fdrl_ros.crypto.he.encryption import SecretContext
-from fdrl_ros.crypto.he.schemes import choose_scheme
-from fdrl_ros.crypto.keys.signing import Identity
 from fdrl_ros.federation.hospital.hospital import Hospital
 from fdrl_ros.federation.protocol.message import (
     GlobalPolicy,
@@ -30,13 +25,8 @@ from fdrl_ros.federation.protocol.message import (
     Shares,
 )
 from fdrl_ros.federation.protocol.party import Outcome
-from fdrl_ros.federation.protocol.store import Store
-from fdrl_ros.learner.learner import TrainingResult
-from fdrl_ros.policy import NetworkShape
-from support.federation_bench import Bench, identities_of, KnownLearner
+from support.federation_bench import Bench, QuickStore
 from support.shuffled_federation import ShuffledFederation
-
-SMALL = NetworkShape(states=4, actions=3, hidden=(5,))
 
 
 class PowerCut(BaseException):
@@ -58,14 +48,12 @@ class Point:
     party: str = ''
 
 
-class FragileStore(Store):
+class FragileStore(QuickStore):
     """A store whose owner may die at any write."""
 
     def __init__(self, path: Path, written: Callable[[str], None]) -> None:
         self._written: Callable[[str], None] = lambda when: None
         super().__init__(path)
-        # Processes are killed here, not machines: what was written is there without waiting.
-        self._table.execute('PRAGMA synchronous=OFF')
         self._written, self._inside = written, False
 
     def put(self, name: str, value: bytes) -> None:
@@ -81,20 +69,6 @@ class FragileStore(Store):
         super().replace(pattern, values)
         self._inside = False
         self._written('after write')
-
-
-class DurableLearner(KnownLearner):
-    """Has a checkpoint, as the real one: a round that was trained is not trained again."""
-
-    def __init__(self, number: int, size: int) -> None:
-        super().__init__(number, size=size)
-        self.results: dict[int, TrainingResult] = {}
-
-    def train(self, weights: Any, round: int, **options: Any) -> TrainingResult:
-        """Train a round once."""
-        if round not in self.results:
-            self.results[round] = super().train(weights, round, **options)
-        return self.results[round]
 
 
 class KillingFederation(ShuffledFederation):
@@ -147,16 +121,6 @@ class KillingFederation(ShuffledFederation):
                 continue
 
 
-@cache
-def _secret_of(hospitals: int) -> SecretContext:
-    return SecretContext.generate(choose_scheme(SMALL.n_parameters, hospitals, 16))
-
-
-@cache
-def _identities(hospitals: int) -> dict[str, Identity]:
-    return identities_of([f'hospital_{i}' for i in range(1, hospitals + 1)])
-
-
 class RestartBench(Bench):
     """A federation whose parties keep everything on disk."""
 
@@ -166,38 +130,12 @@ class RestartBench(Bench):
         self, directory: Path, hospitals: int, rounds: int, points: Iterable[Point], seed: int = 0
     ) -> None:
         driver = KillingFederation(seed, points)
-        driver.restart = self._restart
-        self._durable: dict[str, DurableLearner] = {}
-        super().__init__(
-            directory,
-            hospitals,
-            rounds,
-            shape=SMALL,
-            secret=_secret_of(hospitals),
-            identities=_identities(hospitals),
-            driver=driver,
-        )
+        driver.restart = self.restart
+        super().__init__(directory, hospitals, rounds, driver=driver)
 
-    def store(self, name: str) -> Store:
+    def open_store(self, name: str) -> QuickStore:
         """Open what a party keeps."""
-        assert self.directory is not None
-        self.stores[name] = FragileStore(self.directory / f'{name}.sqlite', self.driver.reach)
-        return self.stores[name]
-
-    def start(self, name: str) -> None:
-        """Start a party, which dies if it has to die as it starts."""
-        if name in self.learners:
-            number = self.learners[name].number
-            learner = self._durable.setdefault(name, DurableLearner(number, SMALL.n_parameters))
-            self.learners[name] = learner
-        super().start(name)
-
-    def _restart(self, name: str) -> None:
-        if name in self.driver.parties:
-            self.driver.leave(name)
-        if name in self.stores:
-            self.stores.pop(name).close()
-        self.start(name)
+        return FragileStore(self.path(name), self.driver.reach)
 
 
 def policy_of(bench: RestartBench) -> bytes:

@@ -10,7 +10,7 @@ ENDS = ('', '-wal')  # a state file, and the newest writes to it while it is ope
 
 def run_to_policy(bench, round):
     def there():
-        held = (bench.federation.parties[name].policy for name in bench.names)
+        held = (bench.parties[name].policy for name in bench.names)
         return all(each is not None and each.envelope.round == round for each in held)
 
     assert bench.run(there)
@@ -30,4 +30,4 @@ def restore(bench, links):
         shutil.copy(bench.directory / f'backup{end}', bench.directory / f'{NAME}.sqlite{end}')
     learner = bench.learners[NAME]
     learner.links, learner.life = links, 'restored'
-    bench.start(NAME)
+    bench.join(NAME)

@@ -12,7 +12,7 @@ class Tap:
 
     def __init__(self, bench: Bench, *kinds: type, change=lambda message: [message]) -> None:
         self.messages: list = []
-        post = bench.federation.post
+        post = bench.driver.post
 
         def tapped(message):
             if isinstance(message, kinds):
@@ -22,7 +22,7 @@ class Tap:
             else:
                 post(message)
 
-        bench.federation.post = tapped
+        bench.driver.post = tapped
 
 
 def resealed(bench, message, **changes):
@@ -34,4 +34,4 @@ def resealed(bench, message, **changes):
 
 
 def refusals(bench, kind):
-    return [(name, error) for name, error in bench.federation.refused if isinstance(error, kind)]
+    return [(name, error) for name, error in bench.driver.refused if isinstance(error, kind)]

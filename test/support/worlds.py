@@ -9,29 +9,23 @@ keeps to the protocol, and it looks at everything that it holds.
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cached_property
 from math import prod
 
 from fdrl_ros.crypto.he.quantisation import Quantisation
-from fdrl_ros.crypto.keys.signing import Identity
 from fdrl_ros.crypto.masking.round_secret import RoundSecret
 from fdrl_ros.crypto.masking.sharing import positions, PRIME
 from fdrl_ros.federation.hospital.state import RoundSeeds
 from fdrl_ros.federation.protocol.message import GlobalPolicy, Message
 import numpy as np
 from support.coalition import Coalition, FixedSeeds, learned, MASK, Row
-from support.dropouts import CHUNKED, DroppingFederation, secret_of, Stage
-from support.federation_bench import Bench, identities_of, KnownLearner
+from support.dropouts import CHUNKED, DroppingFederation, Stage
+from support.federation_bench import Bench, ENCRYPTION, KnownLearner
 
 Updates = dict[str, np.ndarray]
 """The integers of each hospital's update, shape (parameters,)."""
 
 Worlds = tuple[Updates, Updates]
-
-
-@cache
-def _identities(hospitals: int) -> dict[str, Identity]:
-    return identities_of([f'hospital_{i}' for i in range(1, hospitals + 1)])
 
 
 @dataclass(frozen=True)
@@ -121,32 +115,22 @@ class WorldBench(Bench):
 
     def __init__(self, updates: Updates, seed: int, schedule: dict[str, Stage]) -> None:
         self.seed, self.updates = seed, updates
-        count = len(updates)
-        super().__init__(
-            None,
-            count,
-            1,
-            shape=CHUNKED,
-            secret=secret_of(count),
-            release=False,
-            identities=_identities(count),
-            driver=DroppingFederation(seed, schedule),
-        )
+        driver = DroppingFederation(seed, schedule)
+        super().__init__(None, len(updates), 1, shape=CHUNKED, release=False, driver=driver)
 
-    def start(self, name: str) -> None:
+    def join(self, name: str) -> None:
         """Start a party, a hospital with the update that it shall have."""
-        self.first = np.zeros_like(self.first)
+        self.start = np.zeros_like(self.start)
         if name in self.updates:
             share = self.roster.member(name).size / self.roster.n_max
-            settings = self.encryption
             quantisation = Quantisation(
-                limit=settings.limit, bits=settings.bits, members=len(self.names)
+                limit=ENCRYPTION.limit, bits=ENCRYPTION.bits, members=len(self.names)
             )
             number = self.learners[name].number
             self.learners[name] = WantedLearner(number, self.updates[name], quantisation, share)
-        super().start(name)
+        super().join(name)
 
-    def seeds_of(self, name: str) -> RoundSeeds:
+    def open_seeds(self, name: str) -> RoundSeeds:
         """Return seeds that can be drawn again."""
         return FixedSeeds(name, self.seed)
 

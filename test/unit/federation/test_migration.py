@@ -29,9 +29,8 @@ from fdrl_ros.federation.migration import BACKUP, converted_rows, migrate_file
 from fdrl_ros.federation.protocol.message import Phase
 from fdrl_ros.federation.protocol.store import peek, Store
 import pytest
-from support.federation_bench import start_of
+from support.federation_bench import SHAPE, start_of
 from support.journaled_federation import Journaled
-from support.restarts import SMALL
 import yaml
 
 ARCHIVE = Path(__file__).parents[2] / 'data' / 'federation_format_1.tar.xz'
@@ -49,7 +48,7 @@ def old(tmp_path):
 
 
 def migrate(folder, names=PARTIES, **options):
-    size = SMALL.n_parameters
+    size = SHAPE.n_parameters
     return [
         name for name in names if migrate_file(folder / f'{name}.sqlite', name, size, **options)
     ]
@@ -75,16 +74,16 @@ def test_rounds_go_on_in_the_middle_of_one(old):
         for name, raw in fixture['identities'].items()
     }
     assert migrate(folder) == list(PARTIES) and migrate(folder) == []
-    bench = Journaled(folder, hospitals=3, rounds=3, shape=SMALL, identities=identities)
-    state = bench.federation.parties['hospital_1'].state
+    bench = Journaled(folder, hospitals=3, rounds=3, identities=identities)
+    state = bench.parties['hospital_1'].state
     assert state.update.round == 2 and state.record.phase is Phase.SETTLE
     assert state.sent((2, 1)) and state.floor == (2, 1)
     assert bench.key_authority.round == 1
     for name, learner in bench.learners.items():  # whose ledgers are in memory alone
-        for round in range(1, bench.federation.parties[name].state.update.round + 1):
-            learner.train(bench.first, round, report=lambda _: None, stopped=lambda: False)
+        for round in range(1, bench.parties[name].state.update.round + 1):
+            learner.train(bench.start, round, report=lambda _: None, stopped=lambda: False)
     assert bench.run()
-    policy = bench.federation.parties['hospital_1'].policy
+    policy = bench.parties['hospital_1'].policy
     assert policy.envelope.round == 3 and policy.contributors == NAMES
     assert not bench.compared().problems
 
@@ -94,7 +93,7 @@ def test_every_promise_of_a_round_is_carried_over(old):
     names = ('aggregator', 'key_authority', 'hospital_1')
     before = {name: rows(folder / f'{name}.sqlite') for name in names}
     assert migrate(folder, names) == list(names)
-    hospital = HospitalState(Store(folder / 'hospital_1.sqlite'), SMALL.n_parameters)
+    hospital = HospitalState(Store(folder / 'hospital_1.sqlite'), SHAPE.n_parameters)
     promises = hospital.record.of(2)
     assert hospital.record.phase is Phase.SUM and hospital.floor == (2, 1)
     assert promises.revealed == promises.signed[0].survivors == NAMES
@@ -110,7 +109,7 @@ def test_every_promise_of_a_round_is_carried_over(old):
     ]
     with pytest.raises(StoreError, match='updates-2-1'):  # its record names the spool
         AggregatorState(None, Store(folder / 'aggregator.sqlite')).load()
-    authority = KeyAuthorityState(Store(folder / 'key_authority.sqlite'), start_of(SMALL))
+    authority = KeyAuthorityState(Store(folder / 'key_authority.sqlite'), start_of(SHAPE))
     chosen = before['key_authority']['decrypting']
     assert authority.record.phase is Phase.SUM and authority.record.round == 1
     assert b'2 ' + authority.record.chosen_sum == chosen
@@ -164,9 +163,9 @@ def test_what_runs_is_damaged_or_newer_is_not_migrated(old):
 
 def test_servers_still_know_the_ledger_of_a_hospital_that_is_named_seen(old):
     server = {**rows(old / 'train' / 'aggregator.sqlite'), 'ledger seen': b'head'}
-    assert converted_rows(server, 'aggregator', SMALL.n_parameters)['ledger seen'] == b'head'
+    assert converted_rows(server, 'aggregator', SHAPE.n_parameters)['ledger seen'] == b'head'
     hospital = {**rows(old / 'train' / 'hospital_1.sqlite'), 'ledger seen': b'1'}
-    assert 'ledger seen' not in converted_rows(hospital, 'hospital_1', SMALL.n_parameters)
+    assert 'ledger seen' not in converted_rows(hospital, 'hospital_1', SHAPE.n_parameters)
 
 
 def test_fdrl_migrate_finds_every_state_file_of_a_run(old):
