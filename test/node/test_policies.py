@@ -11,7 +11,6 @@ from fdrl_ros.deployment.layout import Layout
 import fdrl_ros.msg as ros
 from fdrl_ros.nodes.common import qos
 from fdrl_ros.nodes.parties.conversion import to_ros
-from fdrl_ros.selector.candidates.policy_files import POLICIES
 from fdrl_ros.selector.candidates.supervision import (
     load_supervision,
     Supervision,
@@ -185,31 +184,6 @@ def test_locks_vetoes_and_pins_are_obeyed_and_outlive_the_node(theatre, room):
     listed = room.ask(ListPolicies, 'selector/list_policies', ListPolicies.Request())
     assert listed.success and 'hospital_1 is vetoed' in listed.message
     assert len(listed.policies.policies) == 3
-
-
-def test_node_refuses_to_activate_when_a_pin_cannot_be_kept(theatre):
-    robot = Layout(theatre.directory).party('robot_1')
-    (robot / SUPERVISION_FILE).write_text(
-        '{"format": 1, "locked": "", "vetoed": [], "surgeon": false, '
-        f'"pinned": {{"global": "{"ab" * 32}"}}}}'
-    )
-    log = refusal(theatre)
-    assert 'global is pinned to abababababab, which is not here' in log
-    assert not list((robot / POLICIES).glob('*.policy'))
-
-
-def test_node_refuses_to_activate_with_damaged_supervision(theatre):
-    (Layout(theatre.directory).party('robot_1') / SUPERVISION_FILE).write_text('{')
-    assert 'it holds what the surgeon vetoed, locked and took over' in refusal(theatre)
-
-
-def refusal(theatre: Theatre) -> str:
-    """Start the node, wait for its end, and return its log."""
-    theatre.start()
-    deaths = []
-    theatre.room.wait(lambda: deaths.extend(theatre.runner.poll()) or deaths, 30.0)
-    assert deaths[0].code == 1
-    return theatre.runner.log_file(theatre.spec.label).read_text()
 
 
 def test_orders_are_kept_one_after_the_other(theatre, room):

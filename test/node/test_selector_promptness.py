@@ -31,25 +31,25 @@ def activated(directory, lone_domain):
         each.close()
 
 
-def test_processors_are_kept_awake_while_the_node_is_active(activated, monkeypatch):
+def test_processors_are_kept_awake_and_the_priority_is_had_while_the_node_is_active(
+    activated, monkeypatch
+):
     held = []
 
     def without_sleep():
         held.append('awake')
-        return held.clear
+        return lambda: held.remove('awake')
+
+    def with_priority(priority, complain):
+        held.append(priority)
+        return lambda: complain(f'thread {held.pop()} stays as it is scheduled')
 
     monkeypatch.setattr(selector_module, 'without_sleep', without_sleep)
-    node = activated('awake:=true')
-    assert held == ['awake']
-    node.trigger_deactivate()
-    assert not held
-
-
-def test_processors_sleep_as_they_like_unless_the_node_is_told_otherwise(activated, monkeypatch):
-    monkeypatch.setattr(
-        selector_module, 'without_sleep', lambda: pytest.fail('it was not told to')
-    )
-    assert activated().fault is None
+    monkeypatch.setattr(selector_module, 'with_priority', with_priority)
+    node = activated('awake:=true', 'priority:=50')
+    assert sorted(held, key=str) == [50, 'awake']
+    assert node.trigger_deactivate() == TransitionCallbackReturn.SUCCESS
+    assert not held and node.fault is None and node.state_name == 'inactive'
 
 
 def test_what_the_system_does_not_permit_keeps_no_node_from_running(activated, monkeypatch):
@@ -62,32 +62,19 @@ def test_what_the_system_does_not_permit_keeps_no_node_from_running(activated, m
     assert node.fault is None and node.state_name == 'active'
 
 
-def test_priority_that_cannot_be_given_back_keeps_no_node_from_stopping(activated, monkeypatch):
-    held = []
-
-    def with_priority(priority, complain):
-        held.append(priority)
-        return lambda: complain(f'thread {held.pop()} stays as it is scheduled')
-
-    monkeypatch.setattr(selector_module, 'with_priority', with_priority)
-    node = activated('priority:=50')
-    assert held == [50]
-    assert node.trigger_deactivate() == TransitionCallbackReturn.SUCCESS
-    assert not held and node.fault is None and node.state_name == 'inactive'
-
-
-@pytest.mark.parametrize(
-    ('retracting', 'order'),
-    [(False, ['action', 'servo', 'jaw']), (True, ['servo', 'jaw', 'action'])],
-)
 def test_an_action_is_told_before_its_set_point_unless_the_tip_is_drawn_back(
-    activated, monkeypatch, retracting, order
+    activated, monkeypatch
 ):
+    monkeypatch.setattr(
+        selector_module, 'without_sleep', lambda: pytest.fail('it was not told to')
+    )
     control, published = activated('armed:=true').control, []
-    for name in order:
+    for name in ('action', 'servo', 'jaw'):
         publisher = SimpleNamespace(publish=lambda message, name=name: published.append(name))
         monkeypatch.setattr(control, name, publisher)
     chosen = Selection('global', 3, 0.0, 0.0, Reason.BEST, 0.0)
-    setpoint = SetPoint(np.array([0.0, 0.0, -0.1]), False, retracting, 0.2)
-    control.publish(Cycle(chosen, setpoint))
-    assert published == order
+    for retracting in (False, True):
+        control.publish(
+            Cycle(chosen, SetPoint(np.array([0.0, 0.0, -0.1]), False, retracting, 0.2))
+        )
+    assert published == ['action', 'servo', 'jaw', 'servo', 'jaw', 'action']

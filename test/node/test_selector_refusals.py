@@ -10,6 +10,7 @@ from fdrl_ros.deployment.layout import Layout
 import fdrl_ros.msg as ros
 from fdrl_ros.nodes.common import qos
 from fdrl_ros.nodes.parties.conversion import to_ros
+from fdrl_ros.selector.candidates.supervision import Supervision, SUPERVISION_FILE
 from geometry_msgs.msg import PoseStamped
 import pytest
 from rclpy.lifecycle import TransitionCallbackReturn
@@ -33,6 +34,13 @@ def without_start(directory: Path) -> None:
     Layout(directory).pretrained.write_bytes(b'no policy')
 
 
+def supervised(text: str):
+    def spoil(directory: Path) -> None:
+        (Layout(directory).party('robot_1') / SUPERVISION_FILE).write_text(text)
+
+    return spoil
+
+
 @pytest.mark.parametrize(
     ('spoil', 'parameters', 'words'),
     [
@@ -41,6 +49,12 @@ def without_start(directory: Path) -> None:
         (None, {'federation.procedures': 'palpation'}, 'expected one of the parameters'),
         (None, {'selector.dwell': 2.0}, 'selector.dwell = 2.0: expected at most selector.patien'),
         (without_start, {}, 'PolicyError'),
+        (supervised('{'), {}, 'it holds what the surgeon vetoed, locked and took over'),
+        (
+            supervised(Supervision().with_pin('global', 'ab' * 32).to_json()),
+            {},
+            'global is pinned to abababababab, which is not here',
+        ),
     ],
 )
 def test_what_cannot_be_ends_the_node_with_the_reason(
@@ -54,7 +68,7 @@ def test_what_cannot_be_ends_the_node_with_the_reason(
     assert words in said and 'Traceback' not in said
 
 
-@pytest.mark.parametrize('namespace', ['/', '/federation/aggregator', '/hospital_1', '/keys'])
+@pytest.mark.parametrize('namespace', ['/', '/federation/aggregator'])
 def test_node_in_no_robot_s_namespace_ends_with_the_reason_and_writes_nothing(
     settings, directory, namespace
 ):

@@ -58,45 +58,37 @@ def test_another_arm_needs_other_names_alone(room, settings, directory):
         arm.say_until(moving(room), 2.0)
 
 
-def test_an_arm_that_told_its_state_once_before_the_selector_came_is_believed(
+def test_the_newest_word_of_the_arm_counts_though_it_came_once_before_the_selector(
     room, settings, directory
 ):
     arm = ForeignRobot(room)
     arm.silent, arm.state = ('operating_state',), 'DISABLED'
-    state = room.node.create_publisher(OperatingState, 'told_once', qos.OPERATING)
-    released_on = room.node.create_publisher(ros.GlobalPolicy, '/federation/policy', qos.LATCHED)
-    released_on.publish(released(directory))
-    state.publish(OperatingState(state=arm.state, is_homed=True))
-    with selector(settings, directory, operating_state='told_once'):
-        arm.say_until(lambda: reason(room) == 'paused', 40.0)
-        assert not room.heard[arm.servo], 'an arm that is disabled is not commanded'
-        arm.state = 'ENABLED'
-        state.publish(OperatingState(state=arm.state, is_homed=True))
-        arm.say_until(moving(room), 40.0)
-
-
-def test_an_older_word_of_the_arm_undoes_no_newer_one(room, settings, directory):
-    arm = ForeignRobot(room)
-    arm.silent = ('operating_state',)
-    arm.state = 'PAUSED'  # it waits for no set-point before the next state
     often = arm.topics['operating_state']
     once = room.node.create_publisher(OperatingState, 'operating_state', qos.OPERATING)
+    policy = room.node.create_publisher(ros.GlobalPolicy, '/federation/policy', qos.LATCHED)
+    policy.publish(released(directory))
 
-    def word(state: str, late: int = 0) -> OperatingState:
-        made = OperatingState(state=state, is_homed=True)
-        made.header.stamp = arm.clock()
-        made.header.stamp.sec -= late
-        return made
+    def tell(publisher, state: str, late: int = 0) -> None:
+        word = OperatingState(state=state, is_homed=True)
+        word.header.stamp = arm.clock()
+        word.header.stamp.sec -= late
+        publisher.publish(word)
 
+    tell(once, 'DISABLED')
     with selector(settings, directory):
-        arm.say_until(lambda: reason(room) == 'no_policy', 40.0)
-        often.publish(word('PAUSED'))
+        arm.say_until(lambda: reason(room) == 'paused', 40.0)
+        assert not room.heard[arm.servo], 'an arm that is disabled is not commanded'
+        tell(once, 'ENABLED')
+        arm.state = 'ENABLED'
+        arm.say_until(moving(room), 40.0)
+        arm.state = 'PAUSED'  # it waits for no set-point before the next state
+        tell(often, 'PAUSED')
         arm.say_until(lambda: reason(room) == 'paused', 10.0)
-        once.publish(word('ENABLED', late=2))
+        tell(once, 'ENABLED', late=2)
         assert once.wait_for_all_acked(Duration(seconds=10.0))
         stamp = arm.say()
         arm.say_until(lambda: len(arm.since(stamp)) >= 10, 10.0)
-        assert 'no_policy' not in {each.reason for each in arm.since(stamp)}
+        assert {each.policy for each in arm.since(stamp)} == {'hold'}
         assert reason(room) == 'paused'
-        once.publish(word('ENABLED'))
-        arm.say_until(lambda: reason(room) == 'no_policy', 10.0)
+        tell(once, 'ENABLED')
+        arm.say_until(moving(room), 10.0)

@@ -142,30 +142,26 @@ def test_hand_back_after_a_take_over_counts_once_it_is_on_the_disk(tmp_path):
     assert desk.forces == [DRIVES, ALLOWED]
 
 
-def test_word_is_not_written_beside_another_thread_that_may_still_write(tmp_path, caplog):
-    desk = Desk(tmp_path, ALLOWED)
-    desk.order(Command.TAKE_OVER)
+@pytest.mark.parametrize(
+    ('before', 'order', 'written', 'told'),
+    [
+        (ALLOWED, Command.TAKE_OVER, False, ['a restart may undo that the surgeon drives']),
+        (ALLOWED, Command.TAKE_OVER, True, []),
+        (DRIVES, Command.HAND_BACK, False, ['']),
+    ],
+)
+def test_word_that_another_thread_may_still_write_is_told_of_at_the_end(
+    tmp_path, caplog, before, order, written, told
+):
+    desk = Desk(tmp_path, before)
+    desk.order(order)
+    if written:
+        desk.write()
+        caplog.clear()
     desk.queue.close(ended=False)
-    assert desk.on_disk() == ALLOWED
-    (told,) = caplog.records
-    assert told.levelno == logging.ERROR
-    assert told.message.endswith('a restart may undo that the surgeon drives')
-
-
-def test_nothing_is_said_of_a_slow_disk_when_all_words_are_kept(tmp_path, caplog):
-    desk = Desk(tmp_path, ALLOWED)
-    desk.order(Command.TAKE_OVER)
-    desk.write()
-    caplog.clear()
-    desk.queue.close(ended=False)
-    assert desk.on_disk() == DRIVES and not caplog.records
-
-
-def test_order_on_its_way_to_the_disk_at_the_end_is_told_of(tmp_path, caplog):
-    desk = Desk(tmp_path, DRIVES)
-    desk.order(Command.HAND_BACK)
-    desk.queue.close(ended=False)
-    assert [each.levelno for each in caplog.records] == [logging.ERROR]
+    assert desk.on_disk() == (DRIVES if written else before)
+    for record, words in zip(caplog.records, told, strict=True):
+        assert record.levelno == logging.ERROR and record.message.endswith(words)
 
 
 def test_who_waits_at_the_end_is_answered(tmp_path):

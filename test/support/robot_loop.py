@@ -4,13 +4,14 @@
 
 import dataclasses
 
-from fdrl_ros.selector import Candidate, Limiter, Observation, Selector
+from fdrl_ros.selector import Candidate, Limiter, Selector
 from fdrl_ros.selector.control.loop import ControlLoop, PERIOD
 from fdrl_ros.surgery.gym.operation import Operation
-from fdrl_ros.surgery.gym.state import INDEX, OPERATION_FIELDS, OPERATION_SIZE, PATIENT_FIELDS
+from fdrl_ros.surgery.gym.state import INDEX, OPERATION_SIZE
 from fdrl_ros.surgery.patient.cohort import public_cohort
 from fdrl_ros.surgery.settings import WorldSettings
 import numpy as np
+from support.choices import observe
 
 KINEMATIC = WorldSettings(mode='kinematic')
 PATIENT = public_cohort(3).patient(0)
@@ -107,21 +108,8 @@ class Robot:
         """Return the two halves of the state, of other values if so."""
         values = np.array(self.operation.values() if values is None else values)
         patient = self.operation.patient
-        return [
-            Observation(
-                patient=patient.name,
-                names=tuple(each.name for each in fields),
-                values=part,
-                scales=np.array([each.scale for each in fields]),
-                received=self.now,
-                procedure=patient.procedure.name,
-                stamp=self.stamp,
-            )
-            for fields, part in (
-                (OPERATION_FIELDS, values[:OPERATION_SIZE]),
-                (PATIENT_FIELDS, values[OPERATION_SIZE:]),
-            )
-        ]
+        halves = observe(values, self.now, patient.name, patient.procedure.name)
+        return [dataclasses.replace(each, stamp=self.stamp) for each in halves]
 
     @property
     def last(self):

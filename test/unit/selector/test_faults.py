@@ -18,24 +18,17 @@ import pytest
 from support.robot_loop import BEAT, freeze, number, Robot, SECOND, START, up
 
 
-def both(**changes):
-    """Return what changes the two halves; a number is added to what is there."""
+def add(halves=(0, 1), **changes):
+    """Return what adds to numbers of one half or of both."""
 
-    def spoil(operation, vitals):
-        halves = []
-        for each in (operation, vitals):
-            new = {k: getattr(each, k) + v for k, v in changes.items()}
-            halves.append(dataclasses.replace(each, **new))
-        return tuple(halves)
+    def spoil(*told):
+        told = list(told)
+        for half in halves:
+            new = {key: getattr(told[half], key) + more for key, more in changes.items()}
+            told[half] = dataclasses.replace(told[half], **new)
+        return told
 
     return spoil
-
-
-def vitals_only(**changes):
-    return lambda operation, vitals: (
-        operation,
-        dataclasses.replace(vitals, **{k: getattr(vitals, k) + v for k, v in changes.items()}),
-    )
 
 
 FAULTS = {
@@ -49,14 +42,14 @@ FAULTS = {
         {'spoil': lambda o, v: (dataclasses.replace(o, procedure='x'), v)},
         Reason.MISMATCH,
     ),
-    'stamps an hour ahead': ({'spoil': both(stamp=3600 * SECOND)}, Reason.CLOCK),
-    'stamps an hour behind': ({'spoil': both(stamp=-3600 * SECOND)}, Reason.CLOCK),
-    'stamps a little behind': ({'spoil': both(stamp=-SECOND // 10)}, Reason.CLOCK),
-    'vital signs from before': ({'spoil': vitals_only(stamp=-SECOND)}, Reason.STALE),
-    'vital signs from later': ({'spoil': vitals_only(stamp=SECOND)}, Reason.CLOCK),
+    'stamps an hour ahead': ({'spoil': add(stamp=3600 * SECOND)}, Reason.CLOCK),
+    'stamps an hour behind': ({'spoil': add(stamp=-3600 * SECOND)}, Reason.CLOCK),
+    'stamps a little behind': ({'spoil': add(stamp=-SECOND // 10)}, Reason.CLOCK),
+    'vital signs from before': ({'spoil': add((1,), stamp=-SECOND)}, Reason.STALE),
+    'vital signs from later': ({'spoil': add((1,), stamp=SECOND)}, Reason.CLOCK),
     "the node's clock ahead": ({'ahead': 2.0}, Reason.CLOCK),
     "the node's clock behind": ({'ahead': -2.0}, Reason.CLOCK),
-    'states that waited': ({'spoil': both(received=-0.035)}, Reason.LATE),
+    'states that waited': ({'spoil': add(received=-0.035)}, Reason.LATE),
 }
 
 

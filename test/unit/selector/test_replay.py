@@ -6,17 +6,16 @@ from dataclasses import replace
 from itertools import count
 
 from fdrl_ros.errors import RecordsError
-from fdrl_ros.selector import Candidate, GateSettings, Observation, Reason, Selector
+from fdrl_ros.selector import Candidate, GateSettings, Reason, Selector
 from fdrl_ros.selector.replay import replay, ReplaySettings
 from fdrl_ros.shield import damage
 from fdrl_ros.surgery.data.bag import message_types, OPERATION, PATIENT, TOPICS, write_bag
 from fdrl_ros.surgery.data.recording import demonstrations
-from fdrl_ros.surgery.gym.state import OPERATION_FIELDS, OPERATION_SIZE, PATIENT_FIELDS, unscale
+from fdrl_ros.surgery.gym.state import unscale
 from fdrl_ros.surgery.settings import WorldSettings
 from fdrl_ros.surgery.tasks.procedures import procedure_named
-import numpy as np
 import pytest
-from support.choices import select
+from support.choices import observe, select
 
 rosbag2 = pytest.importorskip('rosbags.rosbag2')
 
@@ -46,20 +45,7 @@ def test_decisions_are_those_of_the_selector_on_the_recorded_states(dataset, bag
     now = 1.0
     for episode in dataset.episodes:
         for values in unscale(episode.states):
-            halves = [
-                Observation(
-                    episode.patient.name,
-                    tuple(each.name for each in fields),
-                    part,
-                    np.array([each.scale for each in fields]),
-                    now,
-                    episode.patient.procedure.name,
-                )
-                for fields, part in (
-                    (OPERATION_FIELDS, values[:OPERATION_SIZE]),
-                    (PATIENT_FIELDS, values[OPERATION_SIZE:]),
-                )
-            ]
+            halves = observe(values, now, episode.patient.name, episode.patient.procedure.name)
             expected.append(select(selector, *halves, now))
             now += 0.05
         now += 2.0 - 0.05

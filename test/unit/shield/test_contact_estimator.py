@@ -15,6 +15,10 @@ import pytest
 WIDE = ShieldSettings().wide()
 
 
+def estimator_of(procedure):
+    return ContactEstimator((compiled_prediction(WIDE, 0.01),), procedure)
+
+
 def levels_of(lag, reported, ticks=12):
     """
     Return the levels that an arm in coarse moves downwards shows, state by state.
@@ -22,12 +26,8 @@ def levels_of(lag, reported, ticks=12):
     :param lag: of the arm, s.
     :param reported: lags reported instead of the true ones, by the number of the state, m.
     """
-    behind, height, estimator = (
-        0.0,
-        0.04,
-        ContactEstimator((compiled_prediction(WIDE, 0.01),), 'retraction'),
-    )
-    levels = []
+    behind, height, levels = 0.0, 0.04, []
+    estimator = estimator_of('retraction')
     for tick in range(ticks):
         estimator.update(
             ContactReading(0.0, reported.get(tick, behind), height, 0.0),
@@ -65,7 +65,7 @@ def test_an_arm_that_is_quick_again_is_taken_for_it_again(tick):
 @pytest.mark.parametrize(('went', 'left'), [(0.0, 2), (FINE_STEP, 2), (COARSE_STEP, 0)])
 @pytest.mark.parametrize('procedure', ['retraction', 'follow'])
 def test_what_is_still_to_come_is_not_forgotten_within_a_tick(procedure, went, left):
-    estimator = ContactEstimator((compiled_prediction(WIDE, 0.01),), procedure)
+    estimator = estimator_of(procedure)
     estimator.update(ContactReading(1.0, 0.0, -0.002, 0.0), 0.0, True)
     estimator.record_move(COARSE_STEP)
     soon = estimator.branch()
@@ -73,8 +73,7 @@ def test_what_is_still_to_come_is_not_forgotten_within_a_tick(procedure, went, l
     # A waypoint that rides on the surface tells nothing of the set-point.
     expected = left if procedure == 'retraction' else 2
     assert soon.update(after, 0.0, True, soon=True)[0][1].pending == expected
-    again = soon.update(after, 0.0, True, soon=True)[0][1].pending
-    assert again == expected
+    assert soon.update(after, 0.0, True, soon=True)[0][1].pending == expected, 'asked again'
     assert soon.update(after, 0.0, True)[0][1].pending == 0
 
 
@@ -90,11 +89,7 @@ def test_what_is_still_to_come_sideways_is_not_forgotten_within_a_tick():
 
 def test_what_is_left_of_a_move_is_dropped_when_the_next_but_one_begins():
     """States that come a little early leave nothing behind for the rest of the case."""
-    estimator, height, pending = (
-        ContactEstimator((compiled_prediction(WIDE, 0.01),), 'retraction'),
-        0.03,
-        [],
-    )
+    estimator, height, pending = estimator_of('retraction'), 0.03, []
     for tick in range(12):
         interval = 0.0 if not tick else TICK if tick > 8 else 0.96 * TICK
         pending.append(

@@ -9,6 +9,7 @@ from fdrl_ros.experiments.studies.shield.attack import patients_of
 from fdrl_ros.selector import Shield, ShieldSettings, Veto
 from fdrl_ros.shield.damage import DamageMeter
 from fdrl_ros.shield.excursion import excursion
+from fdrl_ros.shield.prediction import compiled_prediction
 from fdrl_ros.shield.shield import BatchShield, COARSE_UP, FINE_UP, LADDERS
 from fdrl_ros.surgery.gym.actions import ACTION_COUNT, ACTIONS, CLOSE_JAW, OPEN_JAW, STAY, TICK
 from fdrl_ros.surgery.gym.operation import Operation
@@ -17,14 +18,17 @@ from fdrl_ros.surgery.gym.vector_operation import VectorOperation
 from fdrl_ros.surgery.patient.cohort import public_cohort
 from fdrl_ros.surgery.settings import WorldSettings
 from fdrl_ros.surgery.tasks.expert import vector_expert_costs
-from fdrl_ros.surgery.tasks.outcome import FAILURES
+from fdrl_ros.surgery.tasks.outcome import FAILURES, HARD_STOP
 from fdrl_ros.surgery.tasks.procedures import procedure_named, PROCEDURES
+from fdrl_ros.surgery.tissue.contact import contact_stiffness
 import numpy as np
 import pytest
 
 NAMES = [each.name for each in PROCEDURES]
 KINEMATIC = WorldSettings(mode='kinematic')
-DOWN, WORKSPACE = 4, FAILURES.index('workspace')
+DOWN, ROWS, WORKSPACE = 4, 20, FAILURES.index('workspace')
+READINGS = (0.0, 0.5, 9.9)
+"""What the sensor says once, N; of the second, times the force that there is."""
 
 
 def state_of(procedure='palpation', **values):
@@ -43,30 +47,44 @@ def review(shield, values, procedure, asked, now, holding=False, away=None, *, d
     return shield.decide(asked, holding, away)
 
 
-def operate(procedure, heterogeneity, count, ticks, choose, shield_settings=None):
-    """Operate under a shield; yield states before, decisions, and the peaks that followed."""
-    cohort = public_cohort(5, heterogeneity, (procedure,))
-    batch = VectorOperation([cohort.patient(each, 'test') for each in range(count)])
+def batch_of(procedure):
+    """Return operations on patients of all kinds."""
+    cohort = public_cohort(5, 1.0, (procedure,))
+    batch = VectorOperation([cohort.patient(each, 'test') for each in range(ROWS)])
     batch.reset()
-    shield = BatchShield(shield_settings or ShieldSettings(), procedure, count)
-    for _ in range(ticks):
+    return batch
+
+
+def operate(batch, shield, ticks, choose, spoil=lambda values, rows: None):
+    """
+    Operate under a shield that is given spoiled states.
+
+    Yield the decisions of each tick and what followed.
+    """
+    rows = np.arange(len(batch.over))
+    for tick in range(ticks):
         values = batch.values()
-        decisions = shield.review(values, choose(batch))
-        actions = np.array([each.action for each in decisions])
-        peaks = batch.step(actions)[4]['peak_force']
-        yield values, decisions, peaks
-        rows = np.flatnonzero(~batch.over)
-        if not len(rows):
+        spoil(values, rows)
+        decisions = shield.review(values, choose(batch, tick))
+        brought = batch.step(np.array([each.action for each in decisions]))[4]
+        yield decisions, brought
+        left = np.flatnonzero(~batch.over)
+        if not len(left):
             return
-        batch.select(rows)
-        shield.select(rows)
+        batch.select(left)
+        shield.select(left)
+        rows = rows[left]
+
+
+def down(batch, tick):
+    return np.full(len(batch.over), DOWN)
 
 
 @pytest.mark.parametrize('procedure', NAMES)
 def test_forces_never_pass_what_was_predicted_under_the_wide_bounds(procedure):
     rng = np.random.default_rng(1)
 
-    def choose(batch):
+    def choose(batch, tick):
         """Go down in most cases, so that there is force, and anywhere in the rest."""
         anywhere = rng.integers(0, ACTION_COUNT, len(batch.over))
         down = rng.choice([4, 10], len(batch.over))
@@ -75,7 +93,9 @@ def test_forces_never_pass_what_was_predicted_under_the_wide_bounds(procedure):
         return np.where(kind < 0.4, down, np.where(kind < 0.7, anywhere, expert))
 
     touched = 0
-    for _, decisions, peaks in operate(procedure, 1.0, 20, 40, choose):
+    shield = BatchShield(ShieldSettings(), procedure, ROWS)
+    for decisions, brought in operate(batch_of(procedure), shield, 40, choose):
+        peaks = brought['peak_force']
         assert (peaks <= np.array([each.wide_force for each in decisions]) + 1e-9).all()
         touched += int((peaks > 0.05).sum())
     assert touched > 0
@@ -135,18 +155,13 @@ def test_damage_drives_no_tip_out_of_the_workspace():
     batch.reset()
     shield = BatchShield(ShieldSettings(), 'palpation', 24)
     shield.damage.total = np.full(24, 2.5)
-    for _ in range(150):
-        values = batch.values()
+
+    def spoil(values, rows):
         values[:, INDEX['force_limit']] = procedure_named('palpation').force_limit
-        decisions = shield.review(values, np.full(len(values), DOWN))
-        actions = np.array([each.action for each in decisions])
-        left += int((batch.step(actions)[4]['failure'] == WORKSPACE).sum())
-        up += int((actions == COARSE_UP).sum())
-        rows = np.flatnonzero(~batch.over)
-        if not len(rows):
-            break
-        batch.select(rows)
-        shield.select(rows)
+
+    for decisions, brought in operate(batch, shield, 150, down, spoil):
+        left += int((brought['failure'] == WORKSPACE).sum())
+        up += sum(each.action == COARSE_UP for each in decisions)
     assert up > 0 and left == 0
 
 
@@ -234,3 +249,61 @@ def test_the_first_state_of_a_procedure_makes_no_tables():
         shield.reset()
         shield.update(np.ones(STATE_SIZE), name, 1.0)
     assert excursion.cache_info().misses == made
+
+
+def operate_with_wrong(reading, choose, ticks):
+    """
+    Operate with one wrong reading for each robot, in one of its first ticks in contact.
+
+    Yield the shields, the patients left, and what the tick brought.
+    """
+    batch = batch_of('retraction')
+    shield = BatchShield(ShieldSettings(), 'retraction', ROWS)
+    wrong, felt = np.random.default_rng(0).integers(1, 8, ROWS), np.zeros(ROWS)
+
+    def spoil(values, rows):
+        touched = values[:, INDEX['contact']] > 0.0
+        felt[rows] += touched
+        now, force = (felt[rows] == wrong[rows]) & touched, INDEX['force']
+        values[now, force] = reading * values[now, force] if reading == 0.5 else reading
+
+    for _, brought in operate(batch, shield, ticks, choose, spoil):
+        yield shield.shields, batch.patients, brought, batch.over
+
+
+def down_and_up(batch, tick):
+    """Press and let go, so that there is much to be learned of the tissue."""
+    return np.full(len(batch.over), DOWN if tick % 6 < 4 else COARSE_UP)
+
+
+@pytest.mark.parametrize('reading', READINGS)
+@pytest.mark.parametrize('choose', [down, down_and_up])
+def test_one_wrong_reading_leaves_out_no_tissue_that_is_true_and_no_force_passes_the_hard_stop(
+    reading, choose
+):
+    radius, left_out = procedure_named('retraction').contact_radius, 0
+    spans = compiled_prediction(ShieldSettings().wide(), radius).spans
+    for shields, patients, brought, _ in operate_with_wrong(reading, choose, 60):
+        assert brought['peak_force'].max() < HARD_STOP
+        for shield, patient in zip(shields, patients, strict=True):
+            kappa = contact_stiffness(patient.young_modulus, radius) ** (2 / 3)
+            kinds = shield.bounds.estimator.kinds[0].kinds
+            alive = [kind.slow <= kind.fast for kind in kinds]
+            left_out += alive.count(False)
+            assert any(
+                possible and soft * (1 - 1e-12) <= kappa <= stiff * (1 + 1e-12)
+                for possible, (soft, stiff) in zip(alive, spans, strict=True)
+            )
+    assert left_out > 0
+
+
+@pytest.mark.parametrize('reading', READINGS)
+def test_an_expert_succeeds_though_a_reading_was_wrong(reading):
+    def expert(batch, tick):
+        return vector_expert_costs(batch).argmin(axis=1)
+
+    succeeded = sum(
+        int(brought['success'][over].sum())
+        for _, _, brought, over in operate_with_wrong(reading, expert, round(60.0 / TICK))
+    )
+    assert succeeded == ROWS
