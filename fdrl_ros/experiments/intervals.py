@@ -7,10 +7,11 @@ One seed is one unit. Intervals are Student's t. Over two or three seeds they re
 a share can be; cut to its bounds they cover the true mean as often.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 import math
 from typing import TypedDict
 
+from fdrl_ros.experiments.json_file import Json
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
@@ -53,11 +54,23 @@ def interval(values: Sequence[float | None], bounds: tuple[float, float] = UNBOU
     return {'mean': mean, 'low': low, 'high': high, 'values': list(values)}
 
 
-def paired(
-    one: Sequence[float], other: Sequence[float], bounds: tuple[float, float] = UNBOUNDED
-) -> Interval:
+def over_seeds(rows: Sequence[Json], bounds: tuple[float, float] = UNBOUNDED) -> Json:
+    """
+    Sum up the rows of a study, one for each seed: every number becomes its interval over seeds.
+
+    Rows are nested alike: groups by name, then metrics by name, then numbers or None. A difference
+    from a baseline is a metric too; computed in each row, it is paired by seed.
+    """
+    columns = {name: [row[name] for row in rows] for name in rows[0]}
+    return {
+        name: (over_seeds if isinstance(column[0], Mapping) else interval)(column, bounds)
+        for name, column in columns.items()
+    }
+
+
+def paired(one: Sequence[float], other: Sequence[float]) -> Interval:
     """Return mean and interval of one minus other, seed by seed."""
-    return interval([a - b for a, b in zip(one, other, strict=True)], bounds)
+    return interval([a - b for a, b in zip(one, other, strict=True)])
 
 
 def sign_of(found: Interval) -> int:

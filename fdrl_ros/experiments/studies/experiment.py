@@ -13,7 +13,7 @@ from pathlib import Path
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.prepare import prepare
-from fdrl_ros.experiments.intervals import interval
+from fdrl_ros.experiments.intervals import over_seeds
 from fdrl_ros.experiments.json_file import Json, write_json
 from fdrl_ros.experiments.reports.assessment import assess, Assessment
 from fdrl_ros.experiments.rounds import RoundNote
@@ -108,7 +108,6 @@ def combine(results: Sequence[Json], plan: Plan, seeds: Sequence[int]) -> Json:
     :param results: what :func:`run_seeds` keeps of each seed.
     """
     summaries = [each['summary'] for each in results]
-    names = list(summaries[0]['policies'])
     every = [each.get('epsilon_of_shared_patients') for each in summaries]
     shared = [each for each in every if each is not None]
     return {
@@ -123,19 +122,11 @@ def combine(results: Sequence[Json], plan: Plan, seeds: Sequence[int]) -> Json:
         'epsilon_of_shared_patients': max(shared, default=None),
         'delta_of_shared_patients': len(summaries[0]['epsilon']) * plan.privacy.delta,
         'unit': plan.privacy.unit,
-        'policies': {
-            name: {
-                metric: interval([each['policies'][name][metric] for each in summaries])
-                for metric in METRICS
-            }
-            for name in names
-        },
-        'global_minus': {
-            name: {
-                metric: interval([each['differences'][name][metric] for each in results])
-                for metric in PAIRED
-            }
-            for name in names
-            if name != 'global'
-        },
+        'policies': over_seeds([_chosen(each['policies'], METRICS) for each in summaries]),
+        'global_minus': over_seeds([_chosen(each['differences'], PAIRED) for each in results]),
     }
+
+
+def _chosen(table: Json, metrics: Sequence[str]) -> Json:
+    """Return some metrics of every policy."""
+    return {name: {metric: row[metric] for metric in metrics} for name, row in table.items()}

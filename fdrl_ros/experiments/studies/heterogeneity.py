@@ -222,7 +222,7 @@ def summarise(rows: Sequence[Sequence[Json]]) -> Json:
     """
 
     def over(table: Sequence[Sequence[Json]], name: str, bounds: tuple[float, float]) -> Json:
-        return over_seeds([[part[name] for part in row] for row in table], bounds)
+        return over_levels([[part[name] for part in row] for row in table], bounds)
 
     curves = [[curve_of(part) for part in row] for row in rows]
     quantities = [[part['quantities'] for part in row] for row in rows]
@@ -239,7 +239,7 @@ def summarise(rows: Sequence[Sequence[Json]]) -> Json:
     }
 
 
-def over_seeds(table: Sequence[Sequence[float]], bounds: tuple[float, float] = UNBOUNDED) -> Json:
+def over_levels(table: Sequence[Sequence[float]], bounds: tuple[float, float] = UNBOUNDED) -> Json:
     """
     Return means and intervals at each H and of each rise from one H to the next.
 

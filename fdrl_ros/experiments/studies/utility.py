@@ -16,7 +16,7 @@ from pathlib import Path
 from fdrl_ros.deployment.parties.hospital import noise_source
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.prepare import public_start
-from fdrl_ros.experiments.intervals import interval, RATIO, SHARE
+from fdrl_ros.experiments.intervals import interval, over_seeds, RATIO, SHARE
 from fdrl_ros.experiments.json_file import Json
 from fdrl_ros.experiments.study import chosen_settings, Part, Study, Work
 from fdrl_ros.learner.pretraining import untrained_weights
@@ -103,9 +103,7 @@ def summarise(rows: Sequence[Json], plan: Plan, seeds: Sequence[int]) -> Json:
         'unit': plan.privacy.unit,
         'delta': plan.privacy.delta,
         'private': plan.federation.noise == 'secure',
-        'start': {
-            start: interval([row['start'][start] for row in rows], SHARE) for start in STARTS
-        },
+        'start': over_seeds([row['start'] for row in rows], SHARE),
         'sigma_m': rows[0]['sigma_m'],
         'epsilon_spent': rows[0]['epsilon_spent'],
         'steps': rows[0]['steps'],

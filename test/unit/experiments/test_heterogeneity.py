@@ -23,7 +23,7 @@ from fdrl_ros.experiments.studies.heterogeneity import (
     curve_of,
     CURVES,
     LEVELS,
-    over_seeds,
+    over_levels,
     verdict,
 )
 from fdrl_ros.surgery.gym.state import PROCEDURE_NAMES
@@ -130,12 +130,12 @@ def test_success_lost_abroad_is_home_minus_elsewhere():
 
 
 def test_rises_are_paired_over_seeds_and_said_plainly():
-    rising = over_seeds([[0.0, 0.1, 0.3, 0.5, 0.6], [0.2, 0.301, 0.5, 0.702, 0.8]])
+    rising = over_levels([[0.0, 0.1, 0.3, 0.5, 0.6], [0.2, 0.301, 0.5, 0.702, 0.8]])
     assert rising['at'][0]['mean'] == pytest.approx(0.1)
     assert rising['rises'][0]['mean'] == pytest.approx(0.1005)
     assert rising['rises'][0]['values'] == pytest.approx([0.1, 0.101])
     assert rising['means_rise'] and rising['every_rise_resolved']
-    flat = over_seeds([[0.0, 0.1, 0.3, 0.2, 0.3], [0.0, 0.2, 0.4, 0.3, 0.3]])
+    flat = over_levels([[0.0, 0.1, 0.3, 0.2, 0.3], [0.0, 0.2, 0.4, 0.3, 0.3]])
     assert not flat['means_rise'] and not flat['every_rise_resolved']
     summary = {'levels': list(LEVELS), 'curves': {'distance': rising, 'loss': flat}}
     assert verdict(summary, 'distance') == 'distance grows with H'
@@ -146,11 +146,11 @@ def test_rises_are_paired_over_seeds_and_said_plainly():
 
 def test_intervals_are_cut_to_what_can_be():
     wide = [[0.1, 0.9], [0.9, 1.0]]
-    low, high = (over_seeds(wide, (0.0, 1.0))['at'][0][each] for each in ('low', 'high'))
+    low, high = (over_levels(wide, (0.0, 1.0))['at'][0][each] for each in ('low', 'high'))
     assert (low, high) == (0.0, 1.0)
-    free = over_seeds(wide)
+    free = over_levels(wide)
     assert free['at'][0]['low'] < 0.0 < 1.0 < free['at'][0]['high']
-    assert over_seeds(wide, (0.0, 1.0))['rises'] == free['rises']
+    assert over_levels(wide, (0.0, 1.0))['rises'] == free['rises']
     assert BOUNDS.keys() == CURVES.keys()
 
 

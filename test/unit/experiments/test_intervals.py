@@ -7,6 +7,7 @@ import math
 from fdrl_ros.experiments.intervals import (
     holm,
     interval,
+    over_seeds,
     paired,
     quartiles,
     RATIO,
@@ -25,6 +26,13 @@ def test_an_interval_over_seeds_is_students():
     assert interval([2.0])['low'] is None
     assert interval([None, None])['mean'] is None
     assert paired([3.0, 5.0], [1.0, 2.0])['values'] == [2.0, 3.0]
+
+
+def test_rows_of_seeds_become_intervals_of_every_number():
+    rows = [{'one': {'gain': 0.1, 'rate': None}}, {'one': {'gain': 0.3, 'rate': 0.5}}]
+    found = over_seeds(rows, SHARE)['one']
+    assert found['gain'] == interval([0.1, 0.3], SHARE)
+    assert found['rate']['mean'] == 0.5 and found['rate']['values'] == [None, 0.5]
 
 
 def test_an_interval_is_cut_to_its_bounds_and_told_only_if_it_tells_something():

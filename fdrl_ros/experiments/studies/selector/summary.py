@@ -7,15 +7,18 @@ One seed is one unit: intervals are Student's over seeds, and those of differenc
 ones.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from fdrl_ros.experiments.intervals import Interval, interval
+from fdrl_ros.experiments.intervals import over_seeds
 from fdrl_ros.experiments.json_file import Json
 from fdrl_ros.selector import HOLD
 from fdrl_ros.surgery.gym.actions import TICK
 import numpy as np
 
 SELECTOR, ALWAYS, ORACLE = 'selector', 'global', 'hindsight'
+
+METRICS = {'return': 'returns', 'success': 'success', 'risk': 'risk'}
+"""What is told of a contender, and the column that it is the mean of."""
 
 TIMID = 'global_or_hold'
 """A selector, with its shield, that has nothing to choose from but the global policy and hold."""
@@ -45,69 +48,48 @@ def _level(part: Json) -> float:
     return float(part['plan']['federation']['heterogeneity'])
 
 
-def _mean(part: Json, name: str, key: str = 'returns') -> float:
-    return float(np.mean(part['contenders'][name][key]))
-
-
 def _at(parts: Sequence[Json]) -> Json:
     """Sum up the seeds of one H."""
+    found = over_seeds([_numbers_of(part, list(parts[0]['contenders'])) for part in parts])
+    dwells = TICK * np.concatenate([part['switching']['dwells'] for part in parts])
+    found['switching']['dwell_seconds'] = {
+        str(share): float(np.quantile(dwells, share / 100)) if len(dwells) else None
+        for share in (5, 25, 50, 75, 95)
+    }
+    return found
 
-    def over(number: Callable[[Json], float | None]) -> Interval:
-        return interval([number(part) for part in parts])
 
-    def contender(name: str) -> Json:
-        return {
-            'return': over(lambda part: _mean(part, name)),
-            'success': over(lambda part: _mean(part, name, 'success')),
-            'risk': over(lambda part: _mean(part, name, 'risk')),
-            'lead': over(lambda part: _mean(part, SELECTOR) - _mean(part, name)),
-        }
+def _numbers_of(part: Json, names: Sequence[str]) -> Json:
+    """Return the numbers of one seed."""
 
-    def of_hindsight(part: Json) -> float | None:
-        return share(*(_mean(part, name) for name in (SELECTOR, HOLD, ORACLE)))
+    def mean(name: str, key: str) -> float | None:
+        known = [value for value in part['contenders'][name][key] if value is not None]
+        return float(np.mean(known)) if known else None
 
-    def of_oracle(part: Json) -> float | None:
-        return share(*(float(np.mean(part['oracle'][n])) for n in (SELECTOR, HOLD, 'oracle')))
-
-    def risk_saved(part: Json) -> float | None:
-        before = _mean(part, ALWAYS, 'risk')
-        return 1.0 - _mean(part, SELECTOR, 'risk') / before if before > 0.0 else None
-
-    def adaptation(name: str) -> Interval:
-        every = [part['contenders'][name]['adaptation'] for part in parts]
-        known = [[value for value in values if value is not None] for values in every]
-        return interval([float(np.mean(values)) if values else None for values in known])
-
+    contenders: Json = {
+        name: {key: mean(name, of) for key, of in METRICS.items()} for name in names
+    }
+    own, before = contenders[SELECTOR], contenders[ALWAYS]['risk']
+    for each in contenders.values():
+        each['lead'] = own['return'] - each['return']
+    returns = {name: each['return'] for name, each in contenders.items()}
+    true = {name: float(np.mean(values)) for name, values in part['oracle'].items()}
+    switching = part['switching']
+    calm = switching['steps'] - switching['steps_after']
+    after = switching['switches_after']
     return {
-        'contenders': {name: contender(name) for name in parts[0]['contenders']},
-        'share_of_hindsight': over(of_hindsight),
-        'share_of_oracle': over(of_oracle),
-        'risk_saved': over(risk_saved),
-        'switching': _switching(parts),
-        'alpha_adapt': {name: adaptation(name) for name in (SELECTOR, ALWAYS)},
+        'contenders': contenders,
+        'share_of_hindsight': share(*(returns[name] for name in (SELECTOR, HOLD, ORACLE))),
+        'share_of_oracle': share(*(true[name] for name in (SELECTOR, HOLD, 'oracle'))),
+        'risk_saved': 1.0 - own['risk'] / before if before > 0.0 else None,
+        'switching': {
+            'per_step_after_a_change': after / max(switching['steps_after'], 1),
+            'per_step_else': (switching['switches'] - after) / max(calm, 1),
+        },
+        'alpha_adapt': {name: mean(name, 'adaptation') for name in (SELECTOR, ALWAYS)},
     }
 
 
 def share(own: float, nothing: float, best: float) -> float | None:
     """Return (J - J_hold) / (J_oracle - J_hold), or None where there is nothing to be gained."""
     return (own - nothing) / (best - nothing) if best > nothing else None
-
-
-def _switching(parts: Sequence[Json]) -> Json:
-    """Return switching rates soon after a change of state and otherwise, and dwell times."""
-    after, rest, dwells = [], [], []
-    for part in parts:
-        found = part['switching']
-        calm = found['steps'] - found['steps_after']
-        after.append(found['switches_after'] / max(found['steps_after'], 1))
-        rest.append((found['switches'] - found['switches_after']) / max(calm, 1))
-        dwells.extend(found['dwells'])
-    seconds = TICK * np.array(dwells, np.float64)
-    return {
-        'per_step_after_a_change': interval(after),
-        'per_step_else': interval(rest),
-        'dwell_seconds': {
-            str(share): float(np.quantile(seconds, share / 100)) if len(seconds) else None
-            for share in (5, 25, 50, 75, 95)
-        },
-    }
