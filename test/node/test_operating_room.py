@@ -16,19 +16,17 @@ from geometry_msgs.msg import PoseStamped
 import numpy as np
 import pytest
 from sensor_msgs.msg import JointState
-from support.foreign_robot import position, released, StatePublisher
+from support.foreign_robot import position, released, StillRobot
 from visualization_msgs.msg import MarkerArray
 
 
 def test_robot_holds_within_a_tick_when_the_state_is_no_number(runner, room, settings, directory):
-    room.hear(ros.SelectedAction, 'action', qos.EVENT)
-    room.hear(PoseStamped, 'servo_cp', qos.EVENT)
+    patient = StillRobot(room)
     policy = room.node.create_publisher(ros.GlobalPolicy, '/federation/policy', qos.LATCHED)
     forged = released(directory)
     forged.weights[0] ^= 1
     policy.publish(forged)
     runner.start(robot_graph(settings, 'robot_1')[1:])
-    patient = StatePublisher(room)
     patient.say_until(lambda: room.last('action'), 20.0)
     patient.say_until(lambda: room.last('action').reason == 'no_policy', 10.0)
     assert not room.heard['servo_cp'], 'a robot without a policy commands nothing'
@@ -37,7 +35,7 @@ def test_robot_holds_within_a_tick_when_the_state_is_no_number(runner, room, set
     patient.say_until(lambda: room.last('action').policy == 'global', 30.0)
     patient.say_until(lambda: len(room.heard['servo_cp']) > 5, 5.0)
 
-    patient.values['heart_rate'] = math.nan
+    patient.bad = {'heart_rate': math.nan}
     patient.say_until(lambda: room.last('action').reason == 'not_finite', 2.0)
     assert room.last('action').policy == 'hold' and room.last('action').action == -1
     commands = len(room.heard['servo_cp'])
@@ -45,7 +43,7 @@ def test_robot_holds_within_a_tick_when_the_state_is_no_number(runner, room, set
     still = [position(each) for _, each in room.heard['servo_cp'][commands + 5 :]]
     assert np.ptp(still, axis=0).max() == 0.0, 'the tip stays where it is'
 
-    patient.values['heart_rate'] = 70.0
+    patient.bad = {}
     patient.say_until(lambda: room.last('action').policy == 'global', 2.0)
     silent = time.monotonic()
     room.wait(lambda: room.last('action').reason == 'stale', 2.0)

@@ -17,10 +17,9 @@ from fdrl_ros.selector.candidates.supervision import (
     SUPERVISION_FILE,
 )
 from fdrl_ros.srv import ListPolicies, PinPolicy, Supervise
-from geometry_msgs.msg import PoseStamped
 import pytest
 from std_msgs.msg import String
-from support.foreign_robot import position, StatePublisher
+from support.foreign_robot import position, StillRobot
 from support.operating_room import Room
 from support.signed import global_policy, own_policy
 
@@ -31,14 +30,11 @@ class Theatre:
     def __init__(self, room: Room, runner, settings, directory: Path) -> None:
         self.room, self.runner, self.directory = room, runner, directory
         self.spec = robot_graph(settings, 'robot_1')[1]
-        room.hear(ros.SelectedAction, 'action', qos.EVENT)
-        room.hear(ros.Risk, 'risk', qos.EVENT)
-        room.hear(PoseStamped, 'servo_cp', qos.EVENT)
         room.hear(ros.Policies, 'policies', qos.LATCHED)
         publish = room.node.create_publisher
         self.released = publish(ros.GlobalPolicy, '/federation/policy', qos.LATCHED)
         self.own = publish(ros.HospitalPolicy, '/hospital_1/policy', qos.LATCHED)
-        self.patient = StatePublisher(room)
+        self.patient = StillRobot(room)
 
     def start(self) -> None:
         self.runner.start([self.spec])

@@ -11,11 +11,10 @@ import fdrl_ros.msg as ros
 from fdrl_ros.nodes.common import qos
 from fdrl_ros.nodes.parties.conversion import to_ros
 from fdrl_ros.selector.candidates.supervision import Supervision, SUPERVISION_FILE
-from geometry_msgs.msg import PoseStamped
 import pytest
 from rclpy.lifecycle import TransitionCallbackReturn
 from rclpy.parameter import Parameter
-from support.foreign_robot import reason, StatePublisher
+from support.foreign_robot import reason, StillRobot
 from support.node_process import Process, run
 from support.signed import global_policy
 
@@ -121,9 +120,7 @@ def test_selector_that_is_not_armed_says_so_once_in_its_log_and_in_its_health(
 def test_policies_of_another_shape_or_federation_are_refused_and_it_holds(
     room, runner, settings, directory
 ):
-    room.hear(ros.SelectedAction, 'action', qos.EVENT)
-    room.hear(PoseStamped, 'servo_cp', qos.EVENT)
-    patient = StatePublisher(room)
+    patient = StillRobot(room)
     runner.start(robot_graph(settings, 'robot_1')[1:])
     publish = room.node.create_publisher
     released = publish(ros.GlobalPolicy, '/federation/policy', qos.LATCHED)

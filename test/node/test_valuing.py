@@ -64,6 +64,14 @@ def spin_until(process, condition):
         process.spin()
 
 
+def spin_a_while(process):
+    """Let the node look three times for what it could value."""
+    looks, policies = [], process.node.policies
+    look = policies.registry.pending
+    policies.registry.pending = lambda *rest: looks.append(rest) or look(*rest)
+    spin_until(process, lambda: len(looks) >= 3)
+
+
 def complaints(policies, monkeypatch):
     """Return a list that gets what is complained of from now on."""
     told, complain = [], policies.complain
@@ -87,6 +95,8 @@ def test_what_cannot_be_valued_is_tried_again_and_others_have_their_turn(
     node = process.node
     assert node.trigger_activate() == TransitionCallbackReturn.SUCCESS
     policies, failing = node.policies, {HOLD, 'global'}
+    spin_a_while(process)
+    assert not tried and node.fault is None, 'holding is not valued before there is a policy'
     problems = complaints(policies, monkeypatch)
     known = [
         policies.registry.take(each, 0.0)
@@ -106,14 +116,6 @@ def test_what_cannot_be_valued_is_tried_again_and_others_have_their_turn(
     assert pauses == 2 * ['once more in 0.05 s', 'once more in 0.1 s']
     assert not known[0].setback and not policies.problem
     assert [each.name for each in node.loop.selector.candidates] == ['global', 'hospital_1', HOLD]
-
-
-def spin_a_while(process):
-    """Let the node look three times for what it could value."""
-    looks, policies = [], process.node.policies
-    look = policies.registry.pending
-    policies.registry.pending = lambda *rest: looks.append(rest) or look(*rest)
-    spin_until(process, lambda: len(looks) >= 3)
 
 
 def test_what_cannot_ever_be_valued_is_told_once_and_another_version_is_tried(
@@ -174,9 +176,8 @@ def test_without_a_value_of_holding_nothing_is_valued_and_the_control_loop_runs(
     assert [each.name for each in node.loop.selector.candidates] == ['global', HOLD]
 
 
-@pytest.mark.parametrize('left', ['nothing', 'damage'])
 def test_lost_value_of_holding_is_found_out_anew_though_every_policy_is_valued(
-    configured, directory, left
+    configured, directory
 ):
     tried = []
 
@@ -189,8 +190,7 @@ def test_lost_value_of_holding_is_found_out_anew_though_every_policy_is_valued(
     process = configured(assess)
     node = process.node
     files = keep_valued(node.policies, global_policy(directory))
-    if left == 'damage':
-        files.model(HOLD).write_bytes(b'damaged')
+    files.model(HOLD).write_bytes(b'damaged')
     assert node.trigger_activate() == TransitionCallbackReturn.SUCCESS
     policies, selector = node.policies, node.loop.selector
     assert [each.name for each in selector.candidates] == ['global', HOLD]
@@ -212,14 +212,6 @@ def keep_valued(policies, message):
     files.save_report(report)
     files.save_model(version.digest, model.to_bytes())
     return files
-
-
-def test_holding_is_not_valued_before_there_is_a_policy(configured):
-    tried = []
-    process = configured(lambda *rest: tried.append(rest))
-    assert process.node.trigger_activate() == TransitionCallbackReturn.SUCCESS
-    spin_a_while(process)
-    assert not tried and process.node.fault is None
 
 
 def fail_for_good(reason):

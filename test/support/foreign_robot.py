@@ -33,47 +33,6 @@ def half(kind, fields, values: dict[str, float], **more):
     )
 
 
-class StatePublisher:
-    """Publishes what a real robot and a real patient monitor would."""
-
-    def __init__(self, room: Room) -> None:
-        self.room = room
-        publish = room.node.create_publisher
-        self.tip = publish(PoseStamped, 'setpoint_cp', qos.STATE)
-        self.operation = publish(ros.OperationState, 'operation_state', qos.STATE)
-        self.vitals = publish(ros.PatientState, 'patient_state', qos.STATE)
-        self.values = {each.name: 0.0 for each in OPERATION_FIELDS} | {
-            'retraction': 1.0,
-            'force_limit': 6.5,
-            'time_left': 1.0,
-            'mean_arterial_pressure': 80.0,
-            'heart_rate': 70.0,
-            'oxygen_saturation': 98.0,
-            'respiratory_rate': 14.0,
-        }
-
-    def say(self) -> None:
-        """Say one state."""
-        stamp = self.room.node.get_clock().now().to_msg()
-        vitals = half(ros.PatientState, PATIENT_FIELDS, self.values)
-        operation = half(ros.OperationState, OPERATION_FIELDS, self.values, procedure='retraction')
-        vitals.header.stamp = operation.header.stamp = stamp
-        self.tip.publish(set_point(stamp, (0.0, 0.0, -0.12)))
-        self.vitals.publish(vitals)
-        self.operation.publish(operation)
-
-    def say_until(self, condition, seconds: float) -> None:
-        """Say the state at 100 Hz until a condition holds."""
-        deadline = time.monotonic() + seconds
-        next_at = time.monotonic()
-        while not condition():
-            assert time.monotonic() < deadline, f'not within {seconds} s'
-            if time.monotonic() >= next_at:
-                self.say()
-                next_at = time.monotonic() + 0.01
-            self.room.executor.spin_once(timeout_sec=0.002)
-
-
 def position(command: PoseStamped) -> tuple[float, float, float]:
     point = command.pose.position
     return point.x, point.y, point.z
@@ -129,12 +88,7 @@ class ForeignRobot:
 
     def say(self) -> int:
         """Follow the newest set-point and say the state; return its stamp."""
-        commands = self.room.heard[self.servo]
-        orders = self.room.heard[self.command]
-        if orders and self.obeys:
-            self.state = {'pause': 'PAUSED', 'resume': 'ENABLED'}[orders[-1][1].string]
-        if commands and self.state == 'ENABLED':
-            self.tip = np.array(position(commands[-1][1]))
+        self.follow()
         self.beat += not self.frozen
         if self.beat % 25 == 1:
             self.goal = self.tip + self.rng.uniform(-0.02, 0.02, 3)
@@ -156,6 +110,14 @@ class ForeignRobot:
             self.topics[topic].publish(message)
         self.spoken_at[nanoseconds(stamp)] = time.monotonic()
         return nanoseconds(stamp)
+
+    def follow(self) -> None:
+        commands = self.room.heard[self.servo]
+        orders = self.room.heard[self.command]
+        if orders and self.obeys:
+            self.state = {'pause': 'PAUSED', 'resume': 'ENABLED'}[orders[-1][1].string]
+        if commands and self.state == 'ENABLED':
+            self.tip = np.array(position(commands[-1][1]))
 
     def halves(self, stamp=None):
         """Return the two halves of the state."""
@@ -190,6 +152,20 @@ class ForeignRobot:
 
     def since(self, stamp: int) -> list:
         return [each for each in self.actions if nanoseconds(each.header.stamp) > stamp]
+
+
+class StillRobot(ForeignRobot):
+    """An arm that follows nothing, and tells its state at 100 Hz whoever answers."""
+
+    def __init__(self, room: Room) -> None:
+        super().__init__(room)
+        self.silent = ('operating_state',)
+
+    def follow(self) -> None:
+        pass
+
+    def answered(self, stamp: int, patience: float = 0.01) -> None:
+        super().answered(stamp, patience)
 
 
 def reason(room: Room) -> str:

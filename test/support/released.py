@@ -2,14 +2,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """Policies as their senders sign them, with a roster and keys of the test's own."""
 
+from pathlib import Path
 from typing import Any
 
+from fdrl_ros.crypto.keys.keystore import make_federation, NewFederation
 from fdrl_ros.crypto.keys.roster import Member, Roster
 from fdrl_ros.crypto.keys.signing import Identity
+from fdrl_ros.deployment.layout import Layout
+from fdrl_ros.deployment.plan import Plan
+from fdrl_ros.deployment.policy_file import save_policy
 from fdrl_ros.federation.protocol.channel import Channel
 from fdrl_ros.federation.protocol.message import GlobalPolicy, HospitalPolicy
 from fdrl_ros.federation.protocol.store import Store
 from fdrl_ros.policy import digest_of, encode_weights, NetworkShape, Policy
+from fdrl_ros.runtime.durable import make_private_directory
 from fdrl_ros.selector import Experience, fit_value, ValueModel, ValueSettings
 from fdrl_ros.selector.candidates.safety_limits import SafetyReport
 import numpy as np
@@ -102,3 +108,14 @@ def report_on(policy: Policy, **changes: Any) -> SafetyReport:
         'force_failures': 0.0,
     }
     return SafetyReport(**(fields | changes))
+
+
+def robot_directory(directory: Path, plan: Plan) -> Layout:
+    """Prepare keys, a public start, and a robot that has no policy yet."""
+    layout = Layout(directory)
+    make_private_directory(layout.directory)
+    layout.plan.write_text(plan.to_yaml())
+    make_federation(layout.keys, NewFederation(dict.fromkeys(plan.hospitals, 10)))
+    save_policy(layout.pretrained, weights(0, plan.shape), plan.shape)
+    make_private_directory(layout.party('robot_1'))
+    return layout

@@ -9,19 +9,14 @@ from types import SimpleNamespace
 from click.testing import CliRunner
 from fdrl_ros.cli import commands
 from fdrl_ros.cli.robot import policies
-from fdrl_ros.crypto.keys.keystore import make_federation, NewFederation
-from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.plan import Plan
-from fdrl_ros.deployment.policy_file import save_policy
 from fdrl_ros.deployment.robot.policies import RobotPolicies
 from fdrl_ros.deployment.robot.safety_test import basis
 from fdrl_ros.experiments.live import unvalued
 from fdrl_ros.policy.onnx_model import OnnxPolicy
-from fdrl_ros.runtime.durable import make_private_directory
 from fdrl_ros.selector.candidates.registry import Status
-import numpy as np
 import pytest
-from support.released import report_on
+from support.released import report_on, robot_directory
 from support.signed import global_policy
 
 WRITTEN = 'robot_1 does not run: written down for its start: '
@@ -31,13 +26,7 @@ PLAN = Plan().changed({'learner': {'hidden': 4}})
 @pytest.fixture
 def layout(tmp_path):
     """Prepare a directory with a robot that has two versions, the older refused."""
-    made = Layout(tmp_path / 'federation')
-    make_private_directory(made.directory)
-    made.plan.write_text(PLAN.to_yaml())
-    make_federation(made.keys, NewFederation(dict.fromkeys(PLAN.hospitals, 10)))
-    weights = PLAN.shape.draw(np.random.default_rng(0))
-    save_policy(made.pretrained, weights, PLAN.shape)
-    make_private_directory(made.party('robot_1'))
+    made = robot_directory(tmp_path / 'federation', PLAN)
     robot = RobotPolicies(made, 'robot_1')
     for number, forced in ((1, 0.9), (2, 0.1)):
         version = robot.registry.take(global_policy(made.directory, number, number), 1e9)

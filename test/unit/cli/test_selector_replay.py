@@ -6,16 +6,12 @@ import json
 
 from click.testing import CliRunner
 from fdrl_ros.cli import commands
-from fdrl_ros.crypto.keys.keystore import make_federation, NewFederation
-from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.plan import Plan
-from fdrl_ros.deployment.policy_file import save_policy
-from fdrl_ros.runtime.durable import make_private_directory
 from fdrl_ros.surgery.data.bag import write_bag
 from fdrl_ros.surgery.data.recording import demonstrations
 from fdrl_ros.surgery.settings import WorldSettings
-import numpy as np
 import pytest
+from support.released import robot_directory
 
 pytest.importorskip('rosbags.rosbag2')
 
@@ -30,12 +26,7 @@ def places(tmp_path_factory):
     write_bag(
         demonstrations('palpation', folder / 'demo', 1, world=WorldSettings(mode='kinematic')), bag
     )
-    layout = Layout(folder / 'federation')
-    make_private_directory(layout.directory)
-    layout.plan.write_text(PLAN.to_yaml())
-    make_federation(layout.keys, NewFederation(dict.fromkeys(PLAN.hospitals, 10)))
-    save_policy(layout.pretrained, PLAN.shape.draw(np.random.default_rng(0)), PLAN.shape)
-    make_private_directory(layout.party('robot_1'))
+    robot_directory(folder / 'federation', PLAN)
     return str(bag), str(folder)
 
 

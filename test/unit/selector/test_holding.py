@@ -175,7 +175,7 @@ def test_a_policy_that_fails_holds_then_others_take_over_then_it_may_again(polic
     assert (later.policy, later.action) == ('broken', 5)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.lists(st.tuples(st.floats(0, 0.1), st.floats(0, 0.1), st.floats(0, 0.1)), max_size=30))
 def test_never_an_action_while_the_state_is_stale(steps):
     selector = selector_with(candidate('global', 0.5, action=3))
