@@ -220,6 +220,13 @@ def test_batches_and_noise_of_the_real_code_are_as_the_accountant_takes_them(tmp
     assert least_p(watched.noise()) > 0.01
 
 
+def test_without_a_history_nothing_is_tested():
+    with pytest.raises(SettingError):
+        inclusion_tests([np.arange(3)], 3, 0.5)
+    with pytest.raises(SettingError):
+        noise_tests([], noise_multiplier=1.0, clip_norm=1.0, expected_batch=1.0)
+
+
 @pytest.mark.parametrize('divided', ['noise', 'everything'])
 def test_noise_that_follows_the_size_of_the_batch_is_found(tmp_path, monkeypatch, divided):
     """The fault divides noise, or all, by how many joined instead of by L."""

@@ -30,6 +30,7 @@ from fdrl_ros.surgery.patient.cohort import mixture
 from fdrl_ros.surgery.settings import WorldSettings
 from hypothesis import given
 from hypothesis import strategies as st
+from matplotlib.figure import Figure
 import numpy as np
 import pytest
 
@@ -133,7 +134,7 @@ def compared(tmp_path_factory):
     words = ('selector', 'compare', '--directory', folder, '--seeds', 2, '--levels', '0.5', *TINY)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr('fdrl_ros.experiments.studies.selector.study.TRIED', 20)
-        patch.setattr('fdrl_ros.experiments.plots.drawing.DOTS', 20)
+        patch.setattr(Figure, 'savefig', lambda figure, path, **_: path.touch())
         done = CliRunner().invoke(main, [str(each) for each in words], catch_exceptions=False)
     assert done.exit_code == 0, done.output
     return folder, words, done.output
@@ -160,8 +161,15 @@ def test_the_command_compares_everyone_on_the_same_patients(compared):
     assert at['contenders']['global']['lead']['mean'] == pytest.approx(np.mean(gap))
     assert '2 parts (1 H, 2 seeds), 0 of them done' in said
     assert 'hindsight' in said and 'selector ahead by' in said
-    assert (folder / 'selector.png').read_bytes().startswith(b'\x89PNG')
+    assert (folder / 'selector.png').exists()
     assert list((folder / 'runs').glob('*/pictures/*.png'))
+
+
+def test_what_hospitals_release_of_the_last_round_is_kept(compared):
+    folder, _, _ = compared
+    hospitals = {'hospital_1', 'hospital_2', 'hospital_3'}
+    for policies in (folder / 'runs').glob('*/policies'):  # the only round is the last one
+        assert {each.stem for each in policies.iterdir()} == {'global_0', 'global_1', *hospitals}
 
 
 def test_what_is_finished_is_not_measured_again(compared):

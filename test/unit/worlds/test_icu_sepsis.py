@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """ICU-Sepsis: the package's numbers, exact values against slow ways, and the Gymnasium env."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 import importlib.util
 import shutil
 import sys
@@ -96,6 +96,10 @@ def test_model_is_the_file_read_the_slow_way(model):
     inverse = np.linalg.inv(np.eye(PATIENT_STATES) - chances[:, :PATIENT_STATES])
     slow = start @ inverse @ chances[:, SURVIVAL]
     assert survival(model, policy) == pytest.approx(slow, abs=1e-12)
+
+
+def test_arrays_of_the_model_are_read_only(model):
+    assert not any(getattr(model, each.name).flags.writeable for each in fields(model))
 
 
 def test_package_is_read_but_never_imported(model):

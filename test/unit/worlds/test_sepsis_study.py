@@ -9,7 +9,6 @@ import math
 from click.testing import CliRunner
 from fdrl_ros.cli.commands import main
 from fdrl_ros.errors import TrainingStopped
-from fdrl_ros.experiments.plots import drawing
 from fdrl_ros.experiments.study import Work
 from fdrl_ros.policy import Policy
 from fdrl_ros.privacy.accountant.accountant import epsilon_pld
@@ -45,6 +44,7 @@ from fdrl_ros.worlds.icu_sepsis.study.study import (
 )
 from fdrl_ros.worlds.icu_sepsis.study.summary import fae, summarise
 from fdrl_ros.worlds.icu_sepsis.values import optimum, survival
+from matplotlib.figure import Figure
 import numpy as np
 import pytest
 
@@ -142,6 +142,11 @@ def test_contradictions_are_refused_before_anything_begins(flags, words, tmp_pat
     assert not directory.exists()
 
 
+def test_the_settings_that_are_offered_fit_together():
+    for settings in (SepsisSettings(), SepsisSettings().quick(), SMALL):
+        settings.check()
+
+
 # Runs.
 
 
@@ -206,7 +211,7 @@ def test_fae_is_the_first_time_and_infinity_if_there_is_none():
 
 
 def test_the_command_writes_tables_plots_and_json(two_arms, whole, monkeypatch):
-    monkeypatch.setattr(drawing, 'DOTS', 20)
+    monkeypatch.setattr(Figure, 'savefig', lambda figure, path, **_: path.touch())
     directory, parts = whole
     words = (
         'sepsis --runs 1 --seeds 0 --patients 60 --new-patients 20 --batch 30 --phi 0.5 '
@@ -234,7 +239,7 @@ def test_the_command_writes_tables_plots_and_json(two_arms, whole, monkeypatch):
     assert 'rises as epsilon falls' not in result.output.replace('Paper: rises', '')
     assert found['bands']['low']['values'] and found['references']['optimum']['survival'] > 0.875
     for name in ('fae', 'mortality', 'actions'):
-        assert (directory / f'sepsis_{name}.png').read_bytes().startswith(b'\x89PNG')
+        assert (directory / f'sepsis_{name}.png').exists()
 
 
 def test_targets_are_paired_with_their_start():
