@@ -14,7 +14,7 @@ def test_a_round_of_five_million_weights_ends_with_fedavg(tmp_path):
     bench = Bench(tmp_path, rounds=1, shape=LARGE, release=False)
     assert bench.scheme.ciphertexts > 500
     assert bench.run() and not bench.driver.refused
-    policy = bench.parties['hospital_1'].policy
+    policy = bench.policy
     assert not policy.rolled_back and policy.contributors == tuple(bench.names)
     weights = decode_weights(policy.weights, LARGE.n_parameters)
     np.testing.assert_allclose(weights, bench.expected(1), atol=2e-3)

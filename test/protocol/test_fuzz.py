@@ -53,7 +53,7 @@ def federation():
 
 
 def digest_in(bench):
-    return bench.parties['hospital_1'].policy.digest
+    return bench.policy.digest
 
 
 def test_10_000_bad_messages_are_refused_and_change_nothing(federation):
@@ -77,7 +77,7 @@ def test_10_000_bad_messages_are_refused_and_change_nothing(federation):
 def test_bad_messages_take_no_memory(federation):
     make, said, _ = federation
     bench = make()
-    assert bench.run(lambda: bench.aggregator.phase is Phase.TRAIN)
+    bench.run_to(Phase.TRAIN)
     fuzzer = Fuzzer(bench, said, seed=2)
     fuzzer.throw_at_all(10)
     tracemalloc.start()
@@ -109,7 +109,7 @@ def test_wrong_messages_of_insiders_let_nobody_fall(federation):
 @pytest.mark.parametrize('number', [-1, -(2**63), MOST_COUNT, 2**63 - 1])
 def test_numbers_that_nobody_counts_to_are_refused_of_everybody(federation, field, number):
     bench = federation[0]()
-    assert bench.run(lambda: bench.aggregator.phase is Phase.SUM)
+    bench.run_to(Phase.SUM)
     for kind, name in (('DecryptRequest', 'key_authority'), ('RoundStatus', 'hospital_1')):
         real = next(each for each in federation[1] if type(each).__name__ == kind)
         envelope = replace(real.envelope, **{field: number})

@@ -14,7 +14,7 @@ def kinds(path):
 
 def test_journals_of_a_run_say_who_contributed_to_what_and_agree(tmp_path):
     bench = Journaled(tmp_path, hospitals=4, rounds=2)
-    assert bench.run(lambda: bench.aggregator.phase is Phase.TRAIN)
+    bench.run_to(Phase.TRAIN)
     bench.kill('hospital_4')
     assert bench.run()
     paths = bench.paths()

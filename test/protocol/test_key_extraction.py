@@ -72,7 +72,7 @@ def lie(bench, slots, constants=()):
     bench.run(lambda: bench.key_authority.round == 1)
     bench.run(lambda: hospital.policy.envelope.round == 1)
     assert made_up.made == 1
-    return bench.parties['hospital_1'].policy
+    return bench.policy
 
 
 @pytest.mark.parametrize('hospitals', [3, 4])

@@ -130,7 +130,7 @@ def heads(bench, name):
 def test_hospitals_and_servers_that_were_killed_are_taken_again(tmp_path):
     bench = Bench(tmp_path, rounds=2)
     for name in (NAME, *SERVERS):
-        assert bench.run(lambda: bench.aggregator.phase is Phase.SETTLE)
+        bench.run_to(Phase.SETTLE)
         bench.restart(name)
     assert bench.run()
     assert not [e for _, e in bench.driver.refused if isinstance(e, LedgerHeadError)]

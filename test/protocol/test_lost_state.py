@@ -103,9 +103,9 @@ def warnings(caplog):
 def test_a_hospital_closes_the_attempts_that_its_journal_tells_of(tmp_path, caplog, phase, loss):
     bench = Watched(tmp_path, hospitals=4, rounds=3)
     name = 'hospital_1'
-    assert bench.run(lambda: bench.aggregator.phase is Phase.TRAIN)
+    bench.run_to(Phase.TRAIN)
     bench.copy(name)
-    assert bench.run(lambda: (bench.aggregator.round, bench.aggregator.phase) == (2, phase))
+    bench.run_to(phase, 2)
     bench.lose(name, loss)
     bench.join(name)
     assert bench.run()
@@ -155,7 +155,7 @@ def test_a_hospital_never_reveals_for_another_set_though_it_lost_its_state(tmp_p
 def test_a_seed_without_state_and_journal_is_never_used_again(tmp_path):
     bench = Watched(tmp_path, hospitals=4, rounds=2)
     name = 'hospital_1'
-    assert bench.run(lambda: bench.aggregator.phase is Phase.TRAIN)
+    bench.run_to(Phase.TRAIN)
     (seed,) = (tmp_path / f'{name}_seeds').glob('*.seed')
     before = seed.read_bytes()
     bench.lose(name, 'deleted')
@@ -168,9 +168,9 @@ def test_a_seed_without_state_and_journal_is_never_used_again(tmp_path):
 @pytest.mark.parametrize(('phase', 'loss'), LOSSES)
 def test_an_aggregator_goes_on_above_all_that_its_journal_tells_of(tmp_path, caplog, phase, loss):
     bench = Watched(tmp_path, hospitals=4, rounds=3)
-    assert bench.run(lambda: bench.aggregator.phase is Phase.TRAIN)
+    bench.run_to(Phase.TRAIN)
     bench.copy('aggregator')
-    assert bench.run(lambda: (bench.aggregator.round, bench.aggregator.phase) == (2, phase))
+    bench.run_to(phase, 2)
     bench.lose('aggregator', loss)
     bench.join('aggregator')
     assert bench.run()
@@ -186,7 +186,7 @@ def test_an_older_state_of_an_aggregator_needs_no_updates_of_its_attempt(tmp_pat
     bench = Watched(tmp_path, hospitals=3, rounds=2)
     assert bench.run(lambda: bench.aggregator.phase is copied)
     bench.copy('aggregator')
-    assert bench.run(lambda: (bench.aggregator.round, bench.aggregator.phase) == (2, Phase.TRAIN))
+    bench.run_to(Phase.TRAIN, 2)
     bench.lose('aggregator', 'older')
     for spool in tmp_path.glob('aggregator.*.spool'):
         spool.unlink()
@@ -199,7 +199,7 @@ def test_an_older_state_of_an_aggregator_needs_no_updates_of_its_attempt(tmp_pat
 def test_orders_survive_the_loss_of_the_aggregator_s_state(tmp_path, loss):
     bench = Watched(tmp_path, hospitals=5, rounds=3)
     bench.copy('aggregator')
-    assert bench.run(lambda: bench.aggregator.phase is Phase.TRAIN)
+    bench.run_to(Phase.TRAIN)
     bench.order('withdraw', 'hospital_5')
     bench.order('withdraw', 'hospital_4')
     bench.order('admit', 'hospital_4')
@@ -207,7 +207,7 @@ def test_orders_survive_the_loss_of_the_aggregator_s_state(tmp_path, loss):
     bench.aggregator.handle(pause, bench.driver.now)
     bench.lose('aggregator', loss)
     bench.join('aggregator')
-    bench.run(ticks=50, until=lambda: False)
+    bench.wait(50)
     aggregator = bench.aggregator
     assert aggregator.phase is Phase.PAUSED and 'hospital_5' not in aggregator.orders.admitted
     assert 'hospital_4' in aggregator.orders.admitted
@@ -217,13 +217,13 @@ def test_orders_survive_the_loss_of_the_aggregator_s_state(tmp_path, loss):
     bench.order('stop')
     bench.lose('aggregator', loss)
     bench.join('aggregator')
-    bench.run(ticks=50, until=lambda: False)
+    bench.wait(50)
     assert bench.aggregator.phase is Phase.FINISHED and bench.key_authority.round == 0
 
 
 def test_no_order_that_may_have_been_taken_counts_after_a_loss_of_state(tmp_path):
     bench = Watched(tmp_path, hospitals=4, rounds=3)
-    bench.run(ticks=5, until=lambda: False)
+    bench.wait(5)
     operator = bench.identities['operator']
     ahead = [
         sign_order(operator, 'test', action, NOON + off)
@@ -268,7 +268,7 @@ def test_a_key_authority_without_its_newest_state_refuses_to_start(tmp_path, los
 
 def test_a_key_authority_that_forgot_which_sum_it_began_to_decrypt_refuses(tmp_path):
     bench = Watched(tmp_path, hospitals=3, rounds=2)
-    assert bench.run(lambda: bench.aggregator.phase is Phase.SETTLE)
+    bench.run_to(Phase.SETTLE)
     bench.copy('key_authority')
 
     class Killed(BaseException):
@@ -289,7 +289,7 @@ def test_a_key_authority_that_forgot_which_sum_it_began_to_decrypt_refuses(tmp_p
 def test_a_key_authority_that_forgot_nothing_that_matters_goes_on(tmp_path, caplog, loss):
     bench = Watched(tmp_path, hospitals=3, rounds=2)
     bench.copy('key_authority')
-    assert bench.run(lambda: bench.aggregator.phase is Phase.SETTLE)
+    bench.run_to(Phase.SETTLE)
     bench.lose('key_authority', loss)
     bench.join('key_authority')
     assert bench.run()

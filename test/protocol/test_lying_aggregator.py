@@ -424,9 +424,8 @@ RELAYED = (
 
 @pytest.mark.parametrize('change', ASKED.values(), ids=ASKED)
 def test_key_authority_decrypts_nothing_but_the_sum_that_was_settled(change):
-    bench = Bench(None, hospitals=4, rounds=1)
-    decrypted: list = []
-    bench.secret.decrypt = decrypted.append
+    bench = Bench(hospitals=4, rounds=1)
+    decrypted = bench.spy_on_decryption(really=False)
 
     def lie(request):
         return [
@@ -439,9 +438,8 @@ def test_key_authority_decrypts_nothing_but_the_sum_that_was_settled(change):
 
 @pytest.mark.parametrize('change', RELAYED)
 def test_key_authority_decrypts_nothing_that_was_put_in_between(change):
-    bench = Bench(None, hospitals=4, rounds=1)
-    decrypted: list = []
-    bench.secret.decrypt = decrypted.append
+    bench = Bench(hospitals=4, rounds=1)
+    decrypted = bench.spy_on_decryption(really=False)
 
     def lie(relay):
         return [resealed(bench, relay, updates=change(bench, relay.updates))]
@@ -457,14 +455,13 @@ def refused_without_decryption(bench, decrypted):
     assert [each.reason for each in verdicts.messages if not each.accepted]
     assert not decrypted
     bench.run(ticks=1)
-    assert bench.parties['hospital_1'].policy.rolled_back
+    assert bench.policy.rolled_back
 
 
 @pytest.mark.parametrize('kind', [MaskedUpdate, RoundKey])
 def test_key_authority_mixes_no_two_attempts(kind):
-    bench = Bench(None, hospitals=4, rounds=1)
-    decrypted: list = []
-    bench.secret.decrypt = decrypted.append
+    bench = Bench(hospitals=4, rounds=1)
+    decrypted = bench.spy_on_decryption(really=False)
     said = Tap(bench, kind)
     Tap(bench, Settle, change=lambda each: [each] if each.envelope.attempt == 2 else [])
 

@@ -25,9 +25,9 @@ ROUND = Phase.OPEN, Phase.SHARE, Phase.TRAIN, Phase.SETTLE, Phase.REVEAL, Phase.
 @pytest.fixture
 def running():
     """Return a federation in the middle of its second round."""
-    bench = Bench(None, hospitals=4, rounds=3)
+    bench = Bench(hospitals=4, rounds=3)
     bench.clocks.update(dict.fromkeys(bench.clocks, NOON))
-    assert bench.run(lambda: bench.aggregator.round == 2 and bench.aggregator.phase is Phase.TRAIN)
+    bench.run_to(Phase.TRAIN, 2)
     return bench
 
 
@@ -183,7 +183,7 @@ def test_a_kill_loses_no_order_and_takes_none_twice(
     tmp_path, monkeypatch, action, owner, write, before
 ):
     bench = Journaled(tmp_path, hospitals=4, rounds=2)
-    assert bench.run(lambda: bench.aggregator.round == 2 and bench.aggregator.phase is Phase.TRAIN)
+    bench.run_to(Phase.TRAIN, 2)
     hospital = 'hospital_2' if action == 'withdraw' else ''
     order = bench.signed_order(action, hospital)
     party = bench.parties[order.to]
@@ -239,7 +239,7 @@ def test_an_order_about_an_unknown_hospital_or_policy_does_nothing(running):
 
 
 def test_who_withdraws_hospitals_is_told_how_many_are_left(running):
-    assert running.run(lambda: running.aggregator.phase is Phase.OPEN)
+    running.run_to(Phase.OPEN)
     for name, left in (('hospital_4', 3), ('hospital_3', 2)):
         notes = running.aggregator.handle(running.signed_order('withdraw', name), 0.0).notes
         told = f'{name} was withdrawn by operator: {left} hospitals are left, and a round needs 3'
@@ -248,10 +248,10 @@ def test_who_withdraws_hospitals_is_told_how_many_are_left(running):
 
 def test_orders_come_over_any_driver_and_stand_in_the_journal_with_who_gave_them(tmp_path):
     bench = Journaled(tmp_path, hospitals=4, rounds=3)
-    assert bench.run(lambda: bench.aggregator.phase is Phase.TRAIN)
+    bench.run_to(Phase.TRAIN)
     bench.driver.post(bench.signed_order('withdraw', 'hospital_4'))
     bench.driver.post(bench.signed_order('pause'))
-    assert bench.run(lambda: bench.aggregator.phase is Phase.PAUSED)
+    bench.run_to(Phase.PAUSED)
     bench.driver.post(bench.signed_order('resume'))
     assert bench.run(lambda: bench.aggregator.phase in ROUND)
     assert not bench.driver.refused

@@ -15,7 +15,7 @@ from support.federation_bench import Bench
 
 
 def contributors(bench):
-    return bench.parties['hospital_1'].policy.contributors
+    return bench.policy.contributors
 
 
 @pytest.mark.parametrize('away', [False, True])
@@ -38,7 +38,7 @@ def test_a_pause_while_the_key_authority_sums_loses_nothing(away):
 
     bench.driver.post = heard
     assert bench.run() and ordered
-    policy = bench.parties['hospital_1'].policy
+    policy = bench.policy
     assert not policy.rolled_back and len(policy.contributors) == 4
 
 
@@ -85,7 +85,7 @@ def test_a_slow_hospital_that_was_away_once_takes_part_again():
 def test_two_policies_of_one_round_are_no_mere_lateness(name):
     bench = Bench(None, 4, 1)
     assert bench.run()
-    policy, party = bench.parties['hospital_1'].policy, bench.parties[name]
+    policy, party = bench.policy, bench.parties[name]
 
     def said_again(**changed):
         counter = bench.stores['key_authority'].next_counter()

@@ -11,10 +11,9 @@ from fdrl_ros.federation.protocol.message import (
     Shares,
     Verdict,
 )
-from fdrl_ros.policy import decode_weights
 import numpy as np
 import pytest
-from support.federation_bench import Bench, SHAPE
+from support.federation_bench import Bench
 from support.tap import resealed, Tap
 
 
@@ -23,12 +22,12 @@ def ends_with(bench, names):
     assert bench.run()
     policy = bench.parties[names[0]].policy
     assert not policy.rolled_back and set(policy.contributors) == set(names)
-    weights = decode_weights(policy.weights, SHAPE.n_parameters)
+    weights = bench.weights
     np.testing.assert_allclose(weights, bench.expected(1, sorted(names)), atol=2e-3)
 
 
 def test_a_liar_s_shares_are_found_and_left_out():
-    bench = Bench(None, hospitals=7, rounds=1)  # t = 5
+    bench = Bench(hospitals=7, rounds=1)  # t = 5
     verdicts = Tap(bench, Verdict)
 
     def lie(message):
@@ -45,7 +44,7 @@ def test_a_liar_s_shares_are_found_and_left_out():
 
 @pytest.mark.parametrize('kind', [Settle, Reveal])
 def test_what_arrives_late_or_after_a_restart_of_the_aggregator_still_counts(kind):
-    bench = Bench(None, hospitals=4, rounds=1)
+    bench = Bench(hospitals=4, rounds=1)
     held = []
     tap = Tap(bench, kind, change=lambda m: held.append(m) or [] if not done else [m])
     done: list = []
@@ -62,18 +61,18 @@ def test_what_arrives_late_or_after_a_restart_of_the_aggregator_still_counts(kin
 
 
 def test_a_hospital_that_starts_again_needs_nobody_who_is_gone():
-    bench = Bench(None, hospitals=6, rounds=1)  # t = 5
-    assert bench.run(lambda: bench.aggregator.phase is Phase.TRAIN)
+    bench = Bench(hospitals=6, rounds=1)  # t = 5
+    bench.run_to(Phase.TRAIN)
     bench.kill('hospital_6')
     reveals = Tap(bench, Reveal)
-    assert bench.run(lambda: bench.aggregator.phase is Phase.SETTLE)
+    bench.run_to(Phase.SETTLE)
     bench.restart('hospital_1')
     ends_with(bench, bench.names[:5])
     assert 'hospital_1' in {each.envelope.sender for each in reveals.messages}
 
 
 def test_dealt_shares_that_nobody_can_open_end_the_round_and_name_the_dealer():
-    bench = Bench(None, hospitals=4, rounds=1)
+    bench = Bench(hospitals=4, rounds=1)
 
     def spoil(message):
         if message.envelope.sender != 'hospital_3':
@@ -86,7 +85,7 @@ def test_dealt_shares_that_nobody_can_open_end_the_round_and_name_the_dealer():
     assert bench.run()
     assert {each.missing for each in reveals.messages if 'hospital_3' in each.missing}
     assert any('too few shares of hospital_3' in each.reason for each in told.messages)
-    assert bench.parties['hospital_1'].policy.rolled_back
+    assert bench.policy.rolled_back
     assert SHARE_BYTES * 3 in {len(each.shares) for each in reveals.messages}
 
 
@@ -108,9 +107,9 @@ def test_a_hospital_that_stays_away_is_waited_for_once_and_welcome_when_it_is_ba
         assert bench.run(lambda past=round: bench.aggregator.round > past)
         took.append(bench.driver.now - started)
         started = bench.driver.now
-        assert 'hospital_2' not in bench.parties['hospital_1'].policy.contributors
+        assert 'hospital_2' not in bench.policy.contributors
     assert took[0] >= bench.settings.open_timeout
     assert max(took[1:]) <= bench.settings.absent_timeout + 1.0
     bench.join('hospital_2')
     assert bench.run()
-    assert 'hospital_2' in bench.parties['hospital_1'].policy.contributors
+    assert 'hospital_2' in bench.policy.contributors

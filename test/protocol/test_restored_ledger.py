@@ -48,7 +48,7 @@ def others_are_done(bench):
 def test_it_publishes_no_epsilon_below_the_truth_and_no_policy(restored):
     bench = restored.bench
     assert bench.run(lambda: others_are_done(bench))
-    bench.run(lambda: False, ticks=5)
+    bench.wait(5)
     own = [each for each in restored.released.messages if each.envelope.sender == NAME]
     assert [each.epsilon for each in own if each.epsilon < restored.spent] == []
     assert own == []
@@ -113,7 +113,7 @@ def test_it_releases_nothing_before_the_key_authority_saw_its_ledger(tmp_path):
     Tap(bench, LedgerHeads, change=first_heads)
     released = Tap(bench, HospitalPolicy)
     assert bench.run()
-    bench.run(lambda: False, ticks=5)
+    bench.wait(5)
     assert bench.learners[NAME].trained == [1] and released.messages == []
 
 
@@ -183,13 +183,13 @@ def test_replayed_heads_count_for_nothing(tmp_path):
         bench.driver.deliver(NAME, message)
     for message in bench.driver.latched.values():
         bench.driver.deliver(NAME, message)
-    bench.run(lambda: False, ticks=50)
+    bench.wait(50)
     assert not hospital.acknowledged and bench.learners[NAME].trained == [1, 2, 3, 4]
 
 
 def test_a_decline_is_short_and_printable(tmp_path):
     bench = Bench(tmp_path, hospitals=3, rounds=1)
-    assert bench.run(lambda: bench.aggregator.phase is Phase.OPEN)
+    bench.run_to(Phase.OPEN)
     channel = bench.parties[NAME].channel
     for detail in ('two\nlines', 'x' * (MOST_DETAIL + 1)):
         with pytest.raises(MessageError):
@@ -209,3 +209,4 @@ def test_whatever_words_a_learner_declines_with_are_taken(tmp_path):
     bench.learners[NAME].check_affordable = refuse
     assert bench.run(lambda: bench.aggregator.left_out)
     assert bench.aggregator.left_out[NAME].startswith('too dear ε')
+    assert bench.run() and bench.learners[NAME].trained == []

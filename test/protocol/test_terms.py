@@ -27,16 +27,12 @@ KEPT = np.setdiff1d(np.arange(SHAPE.n_parameters), SHARED)
 CKKS = EncryptionSettings(limit=0.5, bits=16, scheme='ckks')
 
 
-def weights_of(bench, name='hospital_1'):
-    return decode_weights(bench.parties[name].policy.weights, SHAPE.n_parameters)
-
-
 def test_personal_layers_stay_at_home_and_the_others_are_averaged():
-    bench = Bench(None, rounds=3, personal=PERSONAL)
+    bench = Bench(rounds=3, personal=PERSONAL)
     own = Tap(bench, HospitalPolicy)
     assert bench.scheme.n_parameters == SHARED.size < SHAPE.n_parameters
     assert bench.run()
-    weights = weights_of(bench)
+    weights = bench.weights
     np.testing.assert_allclose(weights[SHARED], bench.expected(3)[SHARED], atol=2e-3)
     np.testing.assert_array_equal(weights[KEPT], START[KEPT])
     # At home they go on from where they were, round after round, and differ between hospitals.
@@ -48,7 +44,7 @@ def test_personal_layers_stay_at_home_and_the_others_are_averaged():
 
 
 def test_hospital_refuses_to_share_a_layer_that_is_personal_to_it():
-    bench = Bench(None, rounds=1)
+    bench = Bench(rounds=1)
     tap = Tap(bench, EncryptionKey)
     bench.run(lambda: bool(tap.messages))
     bench.kill('hospital_2')
@@ -65,16 +61,16 @@ def test_layers_that_are_none_and_all_layers_cannot_be_personal(names):
 
 
 def test_a_ckks_round_is_exact_about_who_dropped_out():
-    bench = Bench(None, hospitals=4, rounds=1, encryption=CKKS)
-    assert bench.run(lambda: bench.aggregator.phase is Phase.TRAIN)
+    bench = Bench(hospitals=4, rounds=1, encryption=CKKS)
+    bench.run_to(Phase.TRAIN)
     bench.kill('hospital_3')
     assert bench.run()
     three = ['hospital_1', 'hospital_2', 'hospital_4']
-    np.testing.assert_allclose(weights_of(bench), bench.expected(1, three), atol=1e-3)
+    np.testing.assert_allclose(bench.weights, bench.expected(1, three), atol=1e-3)
 
 
 def test_a_key_that_served_all_rounds_of_its_flooding_decrypts_no_more():
-    bench = Bench(None, rounds=2, encryption=CKKS)
+    bench = Bench(rounds=2, encryption=CKKS)
     state = bench.key_authority.state
     served = Served(bench.secret.public.digest, bench.scheme.decryptions - 1)
     state.record = replace(state.record, served=(served,))
@@ -82,7 +78,7 @@ def test_a_key_that_served_all_rounds_of_its_flooding_decrypts_no_more():
     hospital = bench.parties['hospital_1']
     bench.run(lambda: hospital.policy.envelope.round == 2)
     assert hospital.policy.rolled_back
-    np.testing.assert_allclose(weights_of(bench), bench.expected(1), atol=1e-3)
+    np.testing.assert_allclose(bench.weights, bench.expected(1), atol=1e-3)
 
 
 def test_another_server_step_takes_the_average_update():
@@ -92,20 +88,18 @@ def test_another_server_step_takes_the_average_update():
         steps.append(average)
         return (weights + 0.5 * average).astype(np.float32)
 
-    bench = Bench(None, rounds=1, step=half)
+    bench = Bench(rounds=1, step=half)
     assert bench.run()
-    np.testing.assert_allclose(
-        weights_of(bench), START + 0.5 * (bench.expected(1) - START), atol=1e-3
-    )
+    np.testing.assert_allclose(bench.weights, START + 0.5 * (bench.expected(1) - START), atol=1e-3)
     np.testing.assert_allclose(steps[0], bench.expected(1) - START, atol=1e-3)
 
 
 def test_the_operator_rolls_back_to_an_older_policy_and_rounds_go_on():
-    bench = Bench(None, rounds=4)
+    bench = Bench(rounds=4)
     hospital = bench.parties['hospital_1']
     assert bench.run(lambda: hospital.policy and hospital.policy.envelope.round == 1)
-    first = weights_of(bench)
-    assert bench.run(lambda: bench.aggregator.round == 3 and bench.aggregator.phase is Phase.TRAIN)
+    first = bench.weights
+    bench.run_to(Phase.TRAIN, 3)
     authority = bench.key_authority
     for wrong in (2, 3, 99):
         with pytest.raises(RoundError):
@@ -113,16 +107,16 @@ def test_the_operator_rolls_back_to_an_older_policy_and_rounds_go_on():
     bench.order('roll_back', to_round=1)
     bench.run(lambda: hospital.policy.envelope.round == 3)
     assert hospital.policy.rolled_back and 'round 1 by operator' in hospital.policy.reason
-    np.testing.assert_array_equal(weights_of(bench), first)
+    np.testing.assert_array_equal(bench.weights, first)
     assert bench.run()
-    change = (weights_of(bench) - first).astype(np.float64)
+    change = (bench.weights - first).astype(np.float64)
     deltas = np.stack([bench.learners[name].delta(4) for name in bench.names])
     np.testing.assert_allclose(change, np.array([10, 20, 30]) @ deltas / 60, atol=1e-3)
 
 
 @pytest.mark.parametrize('phase', [Phase.TRAIN, Phase.SETTLE, Phase.REVEAL, Phase.SUM])
 def test_a_new_key_of_the_key_authority_costs_an_attempt_or_a_round_and_no_more(phase):
-    bench = Bench(None, rounds=2)
+    bench = Bench(rounds=2)
     assert bench.run(
         lambda: bench.aggregator.phase is phase and bool(bench.aggregator.state.updates)
     )
@@ -131,7 +125,7 @@ def test_a_new_key_of_the_key_authority_costs_an_attempt_or_a_round_and_no_more(
     bench.join('key_authority')
     assert bench.run()
     assert all(learner.trained == [1, 2] for learner in bench.learners.values())
-    policy = bench.parties['hospital_1'].policy
+    policy = bench.policy
     assert not policy.rolled_back and len(policy.contributors) == 3
     with pytest.raises(CryptoError):
         bench.secret.decrypt(bytes(bench.scheme.ciphertext_bytes))
@@ -139,12 +133,12 @@ def test_a_new_key_of_the_key_authority_costs_an_attempt_or_a_round_and_no_more(
 
 def test_parties_with_different_rosters_find_out_and_nothing_is_said(caplog):
     caplog.set_level('INFO')
-    bench = Bench(None, hospitals=4, rounds=1)
+    bench = Bench(hospitals=4, rounds=1)
     bench.kill('hospital_2')
     bench.roster = bench.roster.successor(disjoint_patients=False)
     bench.join('hospital_2')
     said = Tap(bench, RoundKey)
-    assert bench.run(lambda: bench.aggregator.phase is Phase.TRAIN)
+    bench.run_to(Phase.TRAIN)
     assert 'hospital_2' not in {each.envelope.sender for each in said.messages}
     reasons = [str(error) for name, error in bench.driver.refused if name == 'hospital_2']
     assert any('goes by roster' in reason for reason in reasons)
@@ -176,9 +170,9 @@ def test_a_roster_that_expires_while_a_party_runs_ends_its_part(name):
 
 
 def test_an_older_encryption_key_that_is_replayed_is_not_encrypted_with():
-    bench = Bench(None, rounds=1)
+    bench = Bench(rounds=1)
     old = Tap(bench, EncryptionKey)
-    assert bench.run(lambda: bench.aggregator.phase is Phase.OPEN)
+    bench.run_to(Phase.OPEN)
     bench.kill('key_authority')
     bench.secret = SecretContext.generate(bench.scheme)
     bench.join('key_authority')

@@ -21,7 +21,7 @@ from fdrl_ros.federation.protocol.update_codec import (
     STEP,
     WINDOW,
 )
-from fdrl_ros.policy import decode_weights, digest_of, NetworkShape
+from fdrl_ros.policy import digest_of, NetworkShape
 from hypothesis import given, settings, strategies
 import numpy as np
 import pytest
@@ -40,7 +40,7 @@ def ends_exactly(bench, names=('hospital_1', 'hospital_2', 'hospital_3')):
     assert bench.run()
     policy = bench.parties[names[0]].policy
     assert not policy.rolled_back and policy.contributors == tuple(names)
-    weights = decode_weights(policy.weights, bench.shape.n_parameters)
+    weights = bench.weights
     np.testing.assert_allclose(weights, bench.expected(1, list(names)), atol=2e-3)
 
 
@@ -105,7 +105,7 @@ def test_who_has_sent_a_part_by_the_deadline_is_left_out(tmp_path):
 def test_an_aggregator_that_starts_again_later_needs_no_updates_of_the_past(bench):
     bench.settings = replace(bench.settings, rounds=2)
     bench.restart('aggregator')
-    assert bench.run(lambda: bench.aggregator.round == 2 and bench.aggregator.phase is Phase.TRAIN)
+    bench.run_to(Phase.TRAIN, 2)
     bench.restart('aggregator')
     assert bench.run()
 
@@ -123,7 +123,7 @@ def test_a_request_that_is_repeated_meanwhile_does_not_begin_anew(bench):
     relays, requests = Tap(bench, Relay), Tap(bench, DecryptRequest)
     assert bench.run(lambda: len(relays.messages) > 5)
     again = resealed(bench, requests.messages[0])
-    bench.driver.apply('key_authority', lambda: bench.key_authority.handle(again, 0.0))
+    bench.hear('key_authority', again)
     ends_exactly(bench)
     firsts = [message.first for message in relays.messages]
     assert set(firsts) == set(range(0, 3 * 44, STEP)) and len(firsts) <= 17 + WINDOW // STEP
@@ -160,24 +160,22 @@ def test_relays_that_nobody_asked_for_are_refused(bench):
     ends_exactly(bench)
     relay = resealed(bench, relays.messages[0])
     bench.driver.refused.clear()
-    bench.driver.apply('key_authority', lambda: bench.key_authority.handle(relay, 0.0))
+    bench.hear('key_authority', relay)
     assert 'not asked for' in str(bench.driver.refused[0][1])
 
 
 def test_who_asks_for_what_is_not_there_gets_nothing(bench):
     updates, wanted = Tap(bench, MaskedUpdate), Tap(bench, Wanted)
     assert bench.run(lambda: bench.aggregator.phase is Phase.TRAIN and wanted.messages)
-    ask = next(m for m in wanted.messages if m.to == 'hospital_1')
-    before, hospital = len(updates.messages), bench.parties['hospital_1']
+    ask, before = next(m for m in wanted.messages if m.to == 'hospital_1'), len(updates.messages)
     for changes in ({'to': 'hospital_2'}, {'first': 44}, {'count': -1}):
-        bad = resealed(bench, ask, **changes)
-        bench.driver.apply('hospital_1', lambda bad=bad: hospital.handle(bad, 0.0))
+        bench.hear('hospital_1', resealed(bench, ask, **changes))
     assert len(updates.messages) == before
     ends_exactly(bench)
 
 
 def test_updates_lie_in_files_that_go_with_their_round(bench, tmp_path):
-    assert bench.run(lambda: bench.aggregator.phase is Phase.SUM)
+    bench.run_to(Phase.SUM)
     spools = {path.name: path.stat() for path in tmp_path.glob('*.spool')}
     assert set(spools) == {
         'aggregator.updates-1-1.spool',

@@ -83,7 +83,7 @@ def test_rounds_go_on_in_the_middle_of_one(old):
         for round in range(1, bench.parties[name].state.update.round + 1):
             learner.train(bench.start, round, report=lambda _: None, stopped=lambda: False)
     assert bench.run()
-    policy = bench.parties['hospital_1'].policy
+    policy = bench.policy
     assert policy.envelope.round == 3 and policy.contributors == NAMES
     assert not bench.compared().problems
 
