@@ -10,7 +10,7 @@ from fdrl_ros.experiments.plots.drawing import draw_points, drawing, ends_of
 from fdrl_ros.worlds.icu_sepsis.model import LEVELS
 from fdrl_ros.worlds.icu_sepsis.study.settings import EPSILONS, REPLAYS, Start
 from fdrl_ros.worlds.icu_sepsis.study.summary import CURVES, spread
-from fdrl_ros.worlds.icu_sepsis.study.tables import levels_of, not_reached, row_at
+from fdrl_ros.worlds.icu_sepsis.study.tables import epsilon_words, levels_of, not_reached, row_at
 from fdrl_ros.worlds.icu_sepsis.values import BANDS
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -58,11 +58,9 @@ def draw_fae(figure: Figure, summary: Json) -> None:
             if not rows:
                 continue
             waits = [row_at(each, phi, summary) for each in rows]
-            low, middle, high = np.array(
-                [[each['quartiles'][0], each['median'], each['quartiles'][1]] for each in waits],
-                np.float64,
-            ).T
-            low, middle, high = (np.nan_to_num(q, nan=1.1 * longest) for q in (low, middle, high))
+            quartiles = [(each['median'], *each['quartiles']) for each in waits]
+            found = np.nan_to_num(np.array(quartiles, np.float64), nan=1.1 * longest)
+            middle, low, high = found.T
             places = np.array([_place(each['epsilon']) for each in rows]) + shift
             ends = np.abs([middle - low, high - middle])
             axes.errorbar(places, middle, ends, fmt='o-', color=COLOURS[replay], label=words)
@@ -70,13 +68,8 @@ def draw_fae(figure: Figure, summary: Json) -> None:
         axes.set_ylim(0.0, 1.18 * longest)
         axes.text(-0.3, 1.13 * longest, 'not reached', fontsize=7, color='dimgray')
         if phi in missed:
-            style: Json = {
-                'ha': 'center',
-                'fontsize': 8,
-                'wrap': True,
-                'transform': axes.transAxes,
-            }
-            axes.text(0.5, 0.5, missed[phi], **style)
+            style: Json = {'ha': 'center', 'wrap': True, 'transform': axes.transAxes}
+            axes.text(0.5, 0.5, missed[phi], fontsize=8, **style)
         _epsilon_axis(axes)
         axes.set_title(f'survival {phi:g}')
     panels[0].set_ylabel('FAE in patients, median and quartiles')
@@ -87,7 +80,7 @@ def draw_learning(figure: Figure, summary: Json) -> None:
     """Draw how survival grows with patients."""
     axes = figure.subplots()
     for row in _without_per(summary):
-        axes.plot(row['patients'], row['curve'], label=f'epsilon {_named(row["epsilon"])}')
+        axes.plot(row['patients'], row['curve'], label=f'epsilon {epsilon_words(row["epsilon"])}')
     axes.set_xlabel('patients treated')
     axes.set_ylabel('exact survival, mean over runs')
     axes.set_title('Learning without PER, from a public start')
@@ -204,9 +197,5 @@ def _place(epsilon: float | None) -> int:
 
 
 def _epsilon_axis(axes: Axes) -> None:
-    axes.set_xticks(range(len(EPSILONS)), [_named(each) for each in EPSILONS])
+    axes.set_xticks(range(len(EPSILONS)), [epsilon_words(each) for each in EPSILONS])
     axes.set_xlabel("epsilon (the paper's PER: of its noise)", fontsize=8)
-
-
-def _named(epsilon: float | None) -> str:
-    return 'inf' if epsilon is None else f'{epsilon:g}'

@@ -37,32 +37,24 @@ def tables(summary: Json) -> Iterator[Table]:
     yield mortality_table(summary)
     paper = summary['paper']
     if summary['per']:
-        yield make_table(
-            'Survival in the end with PER minus without, points, paired by seed',
-            ('replay', 'noise for', 'difference'),
+        rows = [
             (
-                (
-                    REPLAYS[row['replay']],
-                    _epsilon(row['epsilon']),
-                    interval_words(row['gain'], '.2f'),
-                )
-                for row in summary['per']
-            ),
-            caption=f'Paper: {paper["per"]}',
-        )
+                REPLAYS[row['replay']],
+                epsilon_words(row['epsilon']),
+                interval_words(row['gain'], '.2f'),
+            )
+            for row in summary['per']
+        ]
+        title = 'Survival in the end with PER minus without, points, paired by seed'
+        headings = ('replay', 'noise for', 'difference')
+        yield make_table(title, headings, rows, caption=f'Paper: {paper["per"]}')
     if summary['bands']:
-        yield make_table(
-            'Mortality at epsilon 8 minus without privacy, points, paired by seed',
-            ('SOFA', 'here', 'paper'),
-            (
-                (
-                    band,
-                    interval_words(summary['bands'][band], '.2f'),
-                    f'{paper["bands"][band]:+.1f}',
-                )
-                for band in BANDS
-            ),
-        )
+        rows = [
+            (band, interval_words(summary['bands'][band], '.2f'), f'{paper["bands"][band]:+.1f}')
+            for band in BANDS
+        ]
+        title = 'Mortality at epsilon 8 minus without privacy, points, paired by seed'
+        yield make_table(title, ('SOFA', 'here', 'paper'), rows)
     yield action_table(summary)
     if summary['targets']:
         yield target_table(summary)
@@ -75,13 +67,10 @@ def fae_table(summary: Json) -> Table:
 
     def cells(row: Json) -> Iterator[str]:
         found = row['fae']
-        low, median, high = (
-            _patients(each)
-            for each in (found['quartiles'][0], found['median'], found['quartiles'][1])
-        )
+        median, low, high = map(_patients, (found['median'], *found['quartiles']))
         yield REPLAYS[row['replay']]
-        yield _epsilon(row['epsilon_spent'], '.2f')
-        yield _epsilon(row['epsilon'])
+        yield epsilon_words(row['epsilon_spent'], '.2f')
+        yield epsilon_words(row['epsilon'])
         yield f'{row["noise_multiplier"]:.2f}'
         yield NOT_REACHED if low == NOT_REACHED else f'{median} [{low}, {high}]'
         yield f'{found["reached"]} of {row["runs"]}'
@@ -105,8 +94,8 @@ def mortality_table(summary: Json) -> Table:
         rows.append([name, '', *(f'{100.0 * (1.0 - value):.2f}' for value in values)])
     for row in summary['arms']:
         cells = [row['mortality'], *(row['mortality_by_band'][band] for band in BANDS)]
-        name = f'{REPLAYS[row["replay"]]}, noise for {_epsilon(row["epsilon"])}'
-        spent = _epsilon(row['epsilon_spent'], '.2f')
+        name = f'{REPLAYS[row["replay"]]}, noise for {epsilon_words(row["epsilon"])}'
+        spent = epsilon_words(row['epsilon_spent'], '.2f')
         rows.append([name, spent, *(interval_words(each, '.2f', 100.0) for each in cells)])
     return make_table(
         'Estimated mortality in the end, exact, in %: mean [95 % interval over runs]',
@@ -153,26 +142,18 @@ def pair_words(pair: Sequence[int]) -> str:
 
 def target_table(summary: Json) -> Table:
     """Show what each way to learn reaches, and adds to what was publicly known."""
+    rows = []
+    for row in summary['targets']:
+        names = (KINDS[row['kind']], Start(**row['public']).name, epsilon_words(row['epsilon']))
+        counts = (row['patients'] or '', row['runs'], f'{row["start"]["mean"]:.4f}')
+        found = (interval_words(row[name], '.4f') for name in ('final', 'averaged', 'final_gain'))
+        rows.append((*names, *counts, *found))
     return make_table(
         'Exact survival: mean [95 % interval over seeds]; gains are paired differences from the '
         'public start',
         ('learning', 'public start', 'epsilon', 'patients', 'n', 'start')
         + ('final', 'averaged', 'gain of the final'),
-        (
-            (
-                KINDS[row['kind']],
-                Start(**row['public']).name,
-                _epsilon(row['epsilon']),
-                row['patients'] or '',
-                row['runs'],
-                f'{row["start"]["mean"]:.4f}',
-                *(
-                    interval_words(row[each], '.4f')
-                    for each in ('final', 'averaged', 'final_gain')
-                ),
-            )
-            for row in summary['targets']
-        ),
+        rows,
     )
 
 
@@ -180,7 +161,8 @@ def _patients(value: float | None) -> str:
     return NOT_REACHED if value is None else f'{value:.0f}'
 
 
-def _epsilon(value: float | None, form: str = 'g') -> str:
+def epsilon_words(value: float | None, form: str = 'g') -> str:
+    """Write an epsilon; without one nothing is private."""
     return 'inf' if value is None else format(value, form)
 
 
