@@ -170,7 +170,10 @@ def released_globals(policies: Path) -> list[tuple[int, Path]]:
 
     :raises PolicyError: if there is none yet.
     """
-    found = [(int(path.stem.split('_')[1]), path) for path in policies.glob('global_*.npz')]
+    numbered = [
+        (path.stem.removeprefix('global_'), path) for path in policies.glob('global_*.npz')
+    ]
+    found = [(int(number), path) for number, path in numbered if number.isdigit()]
     PolicyError.unless(found, f'{policies} holds no global policy: train first')
     return sorted(found)
 

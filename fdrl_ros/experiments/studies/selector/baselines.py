@@ -101,17 +101,6 @@ BASELINES = {'best_single': best_single, 'best_cumulative': best_cumulative, 'ba
 """Rules that could be used in earnest, by the name of their row."""
 
 
-def switches_of(chosen: Sequence[str]) -> NDArray[np.int64]:
-    """Return at which ticks another was chosen than the tick before."""
-    return np.array([k for k in range(1, len(chosen)) if chosen[k] != chosen[k - 1]], np.int64)
-
-
-def dwells_of(chosen: Sequence[str]) -> NDArray[np.int64]:
-    """Return for how many ticks each choice stood that gave way to another."""
-    at = switches_of(chosen)
-    return np.diff(np.r_[0, at]) if len(at) else np.zeros(0, np.int64)
-
-
 Act = Callable[[NDArray[np.float32], NDArray[np.int64]], NDArray[np.int64]]
 """Chooses an action for each state, given the numbers of its operations."""
 

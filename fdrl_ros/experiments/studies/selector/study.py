@@ -28,11 +28,9 @@ from fdrl_ros.experiments.reports.assessment import line_up
 from fdrl_ros.experiments.studies.experiment import run_training
 from fdrl_ros.experiments.studies.selector.baselines import (
     BASELINES,
-    dwells_of,
     hindsight,
     oracle_returns,
     Outcomes,
-    switches_of,
 )
 from fdrl_ros.experiments.studies.selector.summary import ALWAYS, SELECTOR, TIMID
 from fdrl_ros.experiments.studies.selector.value_models import value_models
@@ -248,12 +246,12 @@ def switching_of(
         states = episode.states[: len(names)]
         changed = np.r_[False, state_change(states[1:], states[:-1], 1.0) > threshold]
         soon = np.convolve(changed, np.ones(SOON + 1))[: len(names)] > 0
-        at = switches_of(names)
+        at = 1 + np.flatnonzero(np.array(names[1:]) != np.array(names[:-1]))
         counts['steps'] += len(names) - 1
         counts['switches'] += len(at)
         counts['steps_after'] += int(soon[1:].sum())
         counts['switches_after'] += int(soon[at].sum())
-        dwells.extend(dwells_of(names).tolist())
+        dwells.extend(np.diff(np.r_[0, at]).tolist())
     return {**counts, 'dwells': dwells}
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from fdrl_ros.deployment.policy_file import load_policy
 from fdrl_ros.errors import PolicyError, SettingError
 from fdrl_ros.experiments.json_file import Json
+from fdrl_ros.experiments.reports.assessment import released_globals
 from fdrl_ros.experiments.study import Part, Study, Work
 from fdrl_ros.policy import Policy
 from fdrl_ros.shield.settings import ShieldSettings
@@ -59,19 +60,12 @@ def newest(path: Path) -> list[Path]:
     """
     Return the policy file that a path is, or those of a run: newest global, every hospital's.
 
-    :raises PolicyError: if a directory holds no policy.
+    :raises PolicyError: if a directory holds no global policy.
     """
     if path.is_file():
         return [path]
-    numbers = {
-        int(each.stem.removeprefix('global_')): each
-        for each in (path / 'policies').glob('global_*.npz')
-        if each.stem.removeprefix('global_').isdigit()
-    }
-    found = [numbers[max(numbers)]] if numbers else []
-    found += sorted((path / 'policies').glob('hospital_*.npz'))
-    PolicyError.unless(found, f'{path} holds no policies/global_*.npz nor policies/hospital_*.npz')
-    return found
+    policies = path / 'policies'
+    return [released_globals(policies)[-1][1], *sorted(policies.glob('hospital_*.npz'))]
 
 
 def by_expert(batch: VectorOperation, states: NDArray[np.float32]) -> NDArray[np.intp]:
