@@ -28,18 +28,6 @@ def test_journals_of_a_run_say_who_contributed_to_what_and_agree(tmp_path):
     assert {'open', 'settle'} <= set(kinds(paths['aggregator']))
 
 
-def test_a_roll_back_and_an_abandoned_round_stand_in_the_journal(tmp_path):
-    bench = Journaled(tmp_path, rounds=4)
-    assert bench.run(lambda: bench.key_authority.round == 2)
-    bench.order('roll_back', to_round=1)
-    assert bench.run()
-    path = bench.paths()['key_authority']
-    assert not bench.compared().problems
-    (order,) = [entry for entry in read(path) if entry.kind == 'operator']
-    assert order.fields['action'] == 'roll back to round 1'
-    assert order.fields['operator'] == 'operator'
-
-
 def test_a_request_that_is_refused_again_and_again_does_not_fill_the_journal(tmp_path):
     bench = Journaled(tmp_path, rounds=1)
     asked = Tap(bench, DecryptRequest).messages

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The links of a ledger through the rounds: a backup that respends is refused, the honest not."""
 
-from fdrl_ros.errors import LedgerHeadError, RoundError
+from fdrl_ros.errors import LedgerHeadError
 from fdrl_ros.federation.hospital import state
 from fdrl_ros.federation.protocol.ledger_watch import heads_seen
 from fdrl_ros.federation.protocol.message import MaskedUpdate, Phase, RoundStatus, Verdict
@@ -92,16 +92,6 @@ def test_the_key_authority_refuses_it_too_where_the_aggregator_looks_away(restor
     assert not decrypted and policy.digest == restored.parties['hospital_1'].policy.digest
 
 
-def test_the_newest_machine_put_back_goes_on(tmp_path):
-    bench = Bench(tmp_path, rounds=3)
-    run_to_policy(bench, 2)
-    links = backup(bench)
-    restore(bench, links)
-    assert bench.run()
-    # It is told once more of the round before.
-    assert all(type(error) is RoundError for _, error in bench.driver.refused)
-
-
 def test_a_hospital_whose_updates_were_lost_for_rounds_is_taken_again(tmp_path):
     bench = Bench(tmp_path, hospitals=4, rounds=5)
     lost = [MaskedUpdate]
@@ -125,18 +115,6 @@ def test_a_hospital_whose_updates_were_lost_for_rounds_is_taken_again(tmp_path):
 
 def heads(bench, name):
     return [heads_seen(bench.directory / f'{server}.sqlite')[name] for server in SERVERS]
-
-
-def test_hospitals_and_servers_that_were_killed_are_taken_again(tmp_path):
-    bench = Bench(tmp_path, rounds=2)
-    for name in (NAME, *SERVERS):
-        bench.run_to(Phase.SETTLE)
-        bench.restart(name)
-    assert bench.run()
-    assert not [e for _, e in bench.driver.refused if isinstance(e, LedgerHeadError)]
-    for name in bench.names:
-        assert heads(bench, name) == [bench.learners[name].head()] * 2
-        assert bench.learners[name].trained == [1, 2]
 
 
 def test_a_server_that_lost_its_memory_takes_what_it_meets_first(tmp_path):

@@ -76,19 +76,19 @@ def test_a_sum_that_comes_when_the_round_is_over_is_not_missed():
 def test_a_hospital_killed_before_it_notes_a_retry_goes_on_in_it_and_not_before():
     liar = Liar(5, 2, seed=1)
     names = tuple(liar.bench.names)
-    stories = dict.fromkeys(liar.honest, Story(names, names, names))
-    liar.run_attempt((1, 1), stories, until=Phase.TRAIN)
+    story = Story(names, names, names)
+    liar.run_attempt((1, 1), story, until=Phase.TRAIN)
 
     def killed(*arguments):
         raise KeyboardInterrupt
 
     liar.parties['hospital_1'].state.keep_sent = killed
     with pytest.raises(KeyboardInterrupt):
-        liar.run_attempt((1, 2), stories, until=Phase.TRAIN)
+        liar.run_attempt((1, 2), story, until=Phase.TRAIN)
     liar.restart('hospital_1')
     said = len(liar.said)
     for attempt in (1, 2):
-        liar.run_attempt((1, attempt), stories, until=Phase.TRAIN)
+        liar.run_attempt((1, attempt), story, until=Phase.TRAIN)
     again = [each for each in liar.said[said:] if isinstance(each, MaskedUpdate)]
     ours = [each.envelope.attempt for each in again if each.envelope.sender == 'hospital_1']
     assert ours == [2]

@@ -81,19 +81,6 @@ def test_a_key_that_served_all_rounds_of_its_flooding_decrypts_no_more():
     np.testing.assert_allclose(bench.weights, bench.expected(1), atol=1e-3)
 
 
-def test_another_server_step_takes_the_average_update():
-    steps = []
-
-    def half(weights, average):
-        steps.append(average)
-        return (weights + 0.5 * average).astype(np.float32)
-
-    bench = Bench(rounds=1, step=half)
-    assert bench.run()
-    np.testing.assert_allclose(bench.weights, START + 0.5 * (bench.expected(1) - START), atol=1e-3)
-    np.testing.assert_allclose(steps[0], bench.expected(1) - START, atol=1e-3)
-
-
 def test_the_operator_rolls_back_to_an_older_policy_and_rounds_go_on():
     bench = Bench(rounds=4)
     hospital = bench.parties['hospital_1']

@@ -78,8 +78,7 @@ class Liar:
         started = self.bench.key_authority.start(0.0)
         self.key, self.heads, self.policy = started.messages
         self.parties: dict[str, Any] = {}
-        for name in self.honest:
-            self.restart(name)
+        self.restart_all()
 
     def restart(self, name: str) -> None:
         """Let an honest hospital begin again, with what it keeps durably."""
@@ -87,6 +86,11 @@ class Liar:
         self._heard = {each for each in self._heard if each[0] != name}
         for each in (self.key, self.heads, self.policy):
             self.tell(name, self.resealed(each))
+
+    def restart_all(self) -> None:
+        """Let all honest hospitals begin again."""
+        for name in self.honest:
+            self.restart(name)
 
     def resealed(self, message: Message) -> Message:
         """Let the key authority say the same once more, as after each restart."""
@@ -185,17 +189,19 @@ class Liar:
     def run_attempt(
         self,
         of: AttemptId,
-        stories: dict[str, Story],
+        stories: dict[str, Story] | Story,
         *,
         until: Phase = Phase.REVEAL,
         restarts: float = 0.0,
     ) -> None:
         """
-        Lead each honest hospital through an attempt by its own story.
+        Lead each honest hospital through an attempt by its own story, or all by one.
 
         :param restarts: chance of each hospital, before each phase, that it begins again.
         """
         listed: dict[str, KeyList] = {}
+        if isinstance(stories, Story):
+            stories = dict.fromkeys(self.honest, stories)
         for phase in (each for each in TAKING_PART if each <= until):
             again = [name for name in self.honest if self.rng.random() < restarts]
             for name in again:
