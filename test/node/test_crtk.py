@@ -15,7 +15,6 @@ import fdrl_ros.msg as ros
 from fdrl_ros.nodes.arm.arm_readings import READINGS
 from fdrl_ros.nodes.arm.robot_messages import OperatingState, StringStamped
 from fdrl_ros.nodes.common import qos
-from fdrl_ros.nodes.env import EnvNode
 from fdrl_ros.resources import resource
 from fdrl_ros.srv import Operate
 from fdrl_ros.surgery.arm.kinematics import forward_kinematics, JAW, JOINTS
@@ -25,13 +24,11 @@ from fdrl_ros.surgery.gym.operation import Outcome as Judgement
 from fdrl_ros.surgery.tasks.procedures import PROCEDURES
 import numpy as np
 import pytest
-import rclpy
-from rclpy.experimental import EventsExecutor
-from rclpy.signals import SignalHandlerOptions
 from rosgraph_msgs.msg import Clock
 from sensor_msgs.msg import CameraInfo, Image
 from std_msgs.msg import Empty
 from std_srvs.srv import Trigger
+from support.node_process import Process
 from support.operating_room import Room
 from support.surgeon import env_alone, LABEL, Surgeon
 from visualization_msgs.msg import MarkerArray
@@ -206,7 +203,9 @@ def test_an_arm_alone_needs_no_federation(runner, room, settings):
     surgeon.wait(lambda: room.last('measured_js').position[2] > before[2] + 0.0015)
 
 
-def test_reset_aborts_the_operation_and_brings_the_next_patient(surgeon, room):
+def test_reset_aborts_the_operation_which_late_clients_hear_and_brings_the_next_patient(
+    surgeon, room, settings
+):
     room.hear(ros.OperationState, 'operation_state', qos.EVENT)
     first = surgeon.begin('palpation', index=1)
     busy = room.ask(Operate, 'env/operate', Operate.Request())
@@ -223,6 +222,12 @@ def test_reset_aborts_the_operation_and_brings_the_next_patient(surgeon, room):
         following.append(aborted.message.partition(' in ')[0])
     surgeon.wait(lambda: _patient(room) == following[-1])
     assert following[0] != following[1]
+    late = Room(settings.robot_domain)
+    try:
+        late.hear(ros.Outcome, 'outcome', qos.HEARD)
+        late.wait(lambda: late.last('outcome') == room.last('outcome'), 10.0)
+    finally:
+        late.close()
 
 
 def test_who_waits_gives_way_to_who_is_asked_for_later(surgeon, room, runner):
@@ -240,19 +245,6 @@ def test_who_waits_gives_way_to_who_is_asked_for_later(surgeon, room, runner):
     assert f'{wanted.message} comes instead of {first.message}' in log
     refused = room.ask(Operate, 'env/operate', Operate.Request(procedure='no such'))
     assert not refused.success and 'on the table' in refused.message
-
-
-def test_late_client_hears_how_the_last_operations_ended(surgeon, room, settings):
-    surgeon.begin('palpation', index=1)
-    room.ask(Trigger, 'env/reset', Trigger.Request())
-    surgeon.wait(lambda: room.heard['outcome'])
-    late = Room(settings.robot_domain)
-    try:
-        late.hear(ros.Outcome, 'outcome', qos.HEARD)
-        late.wait(lambda: late.heard['outcome'], 10.0)
-        assert late.last('outcome') == room.last('outcome')
-    finally:
-        late.close()
 
 
 def _patient(room: Room) -> str:
@@ -326,14 +318,8 @@ def drawing(runner: Any) -> int:
 
 
 def test_arm_that_failed_is_led_out_by_enable_and_home(directory, lone_domain):
-    rclpy.init(
-        args=['--ros-args', '-r', '__ns:=/robot_1', '-p', f'directory:={directory}'],
-        domain_id=lone_domain,
-        signal_handler_options=SignalHandlerOptions.NO,
-    )
-    executor = EventsExecutor()
-    node = EnvNode(executor.create_task)
-    executor.add_node(node)
+    process = Process('/robot_1/env', directory, lone_domain)
+    node = process.node
     room = Room(lone_domain)
     try:
         node.trigger_configure()
@@ -341,7 +327,7 @@ def test_arm_that_failed_is_led_out_by_enable_and_home(directory, lone_domain):
 
         def wait(condition: Callable[[], Any]) -> None:
             def spun() -> Any:
-                executor.spin_once(timeout_sec=0.002)
+                process.spin(0.002)
                 return condition()
 
             room.wait(spun, 10.0)
@@ -372,10 +358,7 @@ def test_arm_that_failed_is_led_out_by_enable_and_home(directory, lone_domain):
         assert 'FAULT' not in node.health().summary
     finally:
         room.close()
-        node.trigger_shutdown()
-        executor.remove_node(node)
-        node.destroy_node()
-        rclpy.shutdown()
+        process.close()
 
 
 def test_quaternion_of_a_command_says_where_the_tool_points(surgeon, room):

@@ -45,8 +45,7 @@ def assess(
     if report is not None and report.basis != basis(plan):
         report = None
     tested = policy is None or report is not None
-    refused = report is not None and bool(report.refusal(plan.safety))
-    if not tested or (model is None and not refused):
+    if not tested or (model is None and not _is_refused(report, plan)):
         arguments = (policy, plan, lead_in, files.folder, report, model is None)
         report, data = run_elsewhere(find_out, arguments, stopped)
         if data:
@@ -54,8 +53,11 @@ def assess(
             files.save_model(digest, data)
         if report is not None:
             files.save_report(report)
-            refused = bool(report.refusal(plan.safety))
-    return report, None if refused else model
+    return report, None if _is_refused(report, plan) else model
+
+
+def _is_refused(report: SafetyReport | None, plan: Plan) -> bool:
+    return report is not None and bool(report.refusal(plan.safety))
 
 
 def find_out(
@@ -76,7 +78,7 @@ def find_out(
     try:
         if policy is not None and report is None:
             report = safety_report(policy, plan, frozen_set(plan, folder))
-        if not wanted or (report is not None and report.refusal(plan.safety)):
+        if not wanted or _is_refused(report, plan):
             return report, b''
         return report, fit_public_value(policy, plan, lead_in).to_bytes()
     except LASTING as error:

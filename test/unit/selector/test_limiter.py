@@ -145,16 +145,13 @@ def test_a_clock_that_goes_back_stops_the_tip_where_it_was(now):
     assert not limiter.setpoint(0.06).holding
 
 
-def test_before_a_measured_tip_there_is_no_set_point():
+@pytest.mark.parametrize('tip', [np.zeros(2), np.array([0, math.nan, 0])])
+def test_before_a_tip_that_is_somewhere_there_is_no_set_point(tip):
     limiter = Limiter()
+    with pytest.raises(StateError):
+        limiter.reset(tip, 0.0)
     limiter.accept(act(1), 0.0)
     assert limiter.setpoint(0.1) is None
-
-
-@pytest.mark.parametrize('tip', [np.zeros(2), np.array([0, math.nan, 0])])
-def test_a_tip_that_is_nowhere_is_refused(tip):
-    with pytest.raises(StateError):
-        Limiter().reset(tip, 0.0)
 
 
 def test_an_action_that_there_is_not_is_refused_and_holds():

@@ -83,12 +83,6 @@ def test_policy_that_fails_its_test_leaves_the_one_before_it(registry):
     assert 'by force' in version.refusal
 
 
-def test_same_policy_from_several_trainers_is_taken_once(registry):
-    message = released(1, 1)
-    assert registry.take(message, 0.0)
-    assert registry.take(message, 1.0) is None
-
-
 def test_weights_that_come_back_keep_what_was_found_of_them(registry):
     registry.take(released(1, 1), 0.0)
     pass_all(registry)
@@ -103,7 +97,8 @@ def test_weights_that_come_back_keep_what_was_found_of_them(registry):
 
 def test_what_is_not_signed_whole_and_new_is_refused(registry):
     good = released(1, 5)
-    registry.take(good, 0.0)
+    assert registry.take(good, 0.0)
+    assert registry.take(good, 1.0) is None, 'the same of another trainer'
     for bad, error in (
         (replace(good, weights=encode_weights(weights(9))), SignatureError),
         (released(2, 6, sender='hospital_1'), SignatureError),

@@ -83,12 +83,9 @@ SurgeonAtTheConsole.TestCase.settings = settings(max_examples=20, deadline=None)
 TestSurgeonAtTheConsole = SurgeonAtTheConsole.TestCase
 
 
-def test_an_order_that_is_none_names_those_there_are():
+def test_an_order_that_is_none_or_about_nobody_names_those_there_are():
     with pytest.raises(SupervisionError, match='lock, unlock, veto, allow, take_over, hand_back'):
         command_named('explode')
-
-
-def test_an_order_about_nobody_names_those_whom_it_can_be_about():
     for command, last in ((Command.LOCK, 'hospital_2, hold'), (Command.VETO, 'hospital_2')):
         with pytest.raises(SupervisionError, match=f"'nobody': expected .*{last}$"):
             Supervision().ordered(command, 'nobody', KNOWN)
@@ -105,12 +102,9 @@ def test_the_words_say_that_a_robot_holds_whose_locked_policy_is_vetoed():
     assert 'holds' not in driven.in_words(), 'the surgeon drives'
 
 
-def test_where_nothing_was_said_nothing_holds(tmp_path):
-    assert load_supervision(tmp_path / 'supervision.json') == Supervision()
-
-
 def test_word_is_on_the_disk_and_a_damaged_one_lets_no_robot_begin(tmp_path):
     path = tmp_path / 'supervision.json'
+    assert load_supervision(path) == Supervision(), 'where nothing was said'
     word = Supervision('global', frozenset({'hospital_1'}), {'global': DIGEST}, True)
     save_supervision(path, word)
     assert load_supervision(path) == word

@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A surgeon locks a policy or takes the arm over; the robot then sets out from where it is."""
 
+from functools import partial
+
 from fdrl_ros.selector import Candidate, HOLD, Limiter, Reason
 from fdrl_ros.selector.control.loop import ControlLoop
 from fdrl_ros.selector.control.plausibility import PlausibilitySettings
@@ -106,35 +108,24 @@ def goes_on(stream: Robot, beats: int = 20) -> bool:
     return stream.last.policy == 'global' and not np.array_equal(before, stream.operation.target)
 
 
-def surgeon(stream: Robot):
-    return stream.loop.take_over, stream.loop.hand_back
+def holds(stream: Robot, kind: str):
+    """Return what begins and ends a hold of some kind."""
+    loop, selector = stream.loop, stream.loop.selector
+    return {
+        'surgeon': (loop.take_over, loop.hand_back),
+        'lock': (partial(selector.lock, HOLD), partial(selector.lock, None)),
+        'pause': [partial(loop.receive_arm_state, told, True) for told in ('PAUSED', 'ENABLED')],
+        'want': [
+            partial(selector.set_candidates, some) for some in ([], [Candidate('global', up)])
+        ],
+    }[kind]
 
 
-def lock(stream: Robot):
-    selector = stream.loop.selector
-    return lambda: selector.lock(HOLD), lambda: selector.lock(None)
-
-
-def pause(stream: Robot):
-    loop = stream.loop
-    return lambda: loop.receive_arm_state('PAUSED', True), lambda: loop.receive_arm_state(
-        'ENABLED', True
-    )
-
-
-def want(stream: Robot):
-    selector = stream.loop.selector
-    return (
-        lambda: selector.set_candidates([]),
-        lambda: selector.set_candidates([Candidate('global', up)]),
-    )
-
-
-@pytest.mark.parametrize('hold', [surgeon, lock, pause, want])
+@pytest.mark.parametrize('hold', ['surgeon', 'lock', 'pause', 'want'])
 def test_next_patient_may_come_while_it_holds(hold):
     assert APART > WAY
     stream = line_under_way()
-    begin, end = hold(stream)
+    begin, end = holds(stream, hold)
     begin()
     stream.publish()
     stream.place(NEXT)
@@ -161,12 +152,12 @@ def test_operation_that_is_begun_again_at_once_is_not_taken_for_frozen():
     assert goes_on(stream)
 
 
-@pytest.mark.parametrize('hold', [surgeon, want])
+@pytest.mark.parametrize('hold', ['surgeon', 'want'])
 def test_patient_who_waits_for_long_is_not_taken_for_frozen(hold):
     stream = line_under_way()
     settings = PlausibilitySettings(frozen_vitals=0.5)
     stream.loop = ControlLoop(stream.loop.selector, Limiter(), settings)
-    begin, end = hold(stream)
+    begin, end = holds(stream, hold)
     begin()
     stream.place(NEXT)
     stream.run(100)
@@ -175,10 +166,10 @@ def test_patient_who_waits_for_long_is_not_taken_for_frozen(hold):
     assert goes_on(stream)
 
 
-@pytest.mark.parametrize('hold', [surgeon, pause, want])
+@pytest.mark.parametrize('hold', ['surgeon', 'pause', 'want'])
 def test_it_sets_out_where_others_left_the_arm(hold):
     stream = line_under_way()
-    begin, end = hold(stream)
+    begin, end = holds(stream, hold)
     begin()
     stream.publish()
     left = np.array(stream.operation.target)
@@ -193,14 +184,14 @@ def test_it_sets_out_where_others_left_the_arm(hold):
     assert np.linalg.norm(stream.operation.target - left) < 0.004, 'no leap back'
 
 
-@pytest.mark.parametrize('hold', [surgeon, pause])
+@pytest.mark.parametrize('hold', ['surgeon', 'pause'])
 def test_frozen_goal_is_found_again_after_it_set_out_anew(hold):
     stream = Robot(lambda state: 4, FIRST)
     stream.run(40)
     spoil = freeze('goal_error_x', 'goal_error_y', 'goal_error_z')
     for again in range(2):
         if again:
-            begin, end = hold(stream)
+            begin, end = holds(stream, hold)
             begin()
             stream.publish(spoil)
             end()

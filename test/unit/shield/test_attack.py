@@ -41,10 +41,6 @@ def test_an_attack_of_less_than_an_operation_is_refused():
         attack(Assault('palpation', 'down', TICKS - 1, SETTINGS))
 
 
-def test_without_the_shield_an_adversary_does():
-    assert attack(Assault('retraction', 'down', 2000, None)).above_stop > 0
-
-
 def test_no_adversary_gets_above_a_limit_through_the_control_loop():
     """With noise, jitter, latency and lost states."""
     strict = replace(SETTINGS, keep_limit=True)
