@@ -15,7 +15,7 @@
 PYTHON ?= python3
 ARGS ?=
 # Unit tests that `make test` runs on a sample and `make nightly` in full.
-SAMPLED = $(addprefix test/unit/,crypto experiments learner metrics policy privacy surgery)
+SAMPLED = $(addprefix test/unit/,benchmark crypto experiments learner metrics policy privacy surgery)
 
 .PHONY: run test nightly paper setup lint docs format clean
 .NOTPARALLEL:

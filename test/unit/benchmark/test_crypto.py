@@ -10,6 +10,7 @@ from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.policy import NetworkShape
 import numpy as np
 import pytest
+from support.thoroughness import FULL
 
 LONG = (
     'members_30_',
@@ -53,6 +54,7 @@ def crypto(module, work, monkeypatch):
     return crypto
 
 
+@pytest.mark.skipif(not FULL, reason='takes long: make nightly')
 def test_quick_mode_writes_every_row_but_those_that_take_long(crypto, monkeypatch, tmp_path):
     file = tmp_path / 'crypto.json'
     arguments = ['crypto.py', '--quick', '--folder', str(tmp_path), '--json', str(file)]

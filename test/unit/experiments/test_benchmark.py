@@ -28,6 +28,7 @@ from fdrl_ros.surgery.gym.surgery_env import SurgeryEnv
 from fdrl_ros.surgery.tasks.expert import expert
 import numpy as np
 import pytest
+from support.thoroughness import FULL
 
 PLAN = Plan().changed(
     {
@@ -122,6 +123,7 @@ def test_patients_of_the_frozen_set_are_not_evaluated_on(results, probe):
     assert not {each.name for each in probe.patients} & operated_on
 
 
+@pytest.mark.skipif(not FULL, reason='takes long: make nightly')
 def test_worker_processes_change_no_number(results, probe):
     plan = PLAN.changed({'evaluation': {'workers': 2}})
     weights = untrained_weights(PLAN.shape, 1)
