@@ -8,7 +8,6 @@ middle of a write is not taken for one who lost anything.
 """
 
 from collections import defaultdict
-from dataclasses import replace
 import shutil
 
 from fdrl_ros.errors import ReplayError, StateLostError
@@ -18,14 +17,17 @@ from fdrl_ros.federation.protocol.message import (
     MaskedUpdate,
     Phase,
     Reveal,
-    RoundKey,
-    Settle,
-    Shares,
 )
 from fdrl_ros.federation.protocol.orders import ORDER_AGE, sign_order
 import pytest
 from support.journaled_federation import Journaled
-from support.restarts import check_nothing_is_reused, points_of, policy_of, RestartBench
+from support.restarts import (
+    check_nothing_is_reused,
+    check_said_once,
+    points_of,
+    policy_of,
+    RestartBench,
+)
 
 PHASES = (Phase.SHARE, Phase.TRAIN, Phase.SETTLE, Phase.REVEAL, Phase.SUM)
 LOSSES = [
@@ -76,18 +78,7 @@ class Watched(Journaled):
 
     def check_nothing_is_said_otherwise(self, name):
         """Check what a hospital said in all its lives, and that its promises held."""
-        said, counters = defaultdict(set), set()
-        for message in self.said:
-            envelope = message.envelope
-            if envelope.sender != name:
-                continue
-            assert envelope.counter not in counters
-            counters.add(envelope.counter)
-            if isinstance(message, RoundKey | Shares | MaskedUpdate | Settle | Reveal):
-                bare = replace(message, envelope=replace(envelope, counter=0, signature=b''))
-                chunk = getattr(message, 'chunk', 0)
-                said[type(message), envelope.round, envelope.attempt, chunk].add(bare)
-        assert all(len(each) == 1 for each in said.values())
+        check_said_once(each for each in self.said if each.envelope.sender == name)
         revealed = defaultdict(set)
         for entry in read(self.paths()[name]):
             if entry.kind == 'revealed':
@@ -271,14 +262,11 @@ def test_a_key_authority_that_forgot_which_sum_it_began_to_decrypt_refuses(tmp_p
     bench.run_to(Phase.SETTLE)
     bench.copy('key_authority')
 
-    class Killed(BaseException):
-        pass
-
     def die(weights):
-        raise Killed
+        raise KeyboardInterrupt
 
     bench.validate = die
-    with pytest.raises(Killed):
+    with pytest.raises(KeyboardInterrupt):
         bench.run()
     bench.lose('key_authority', 'older')
     with pytest.raises(StateLostError, match='a decryption in round 1, and the state does not'):

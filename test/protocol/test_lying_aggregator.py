@@ -23,12 +23,7 @@ from fdrl_ros.federation.protocol.message import (
 )
 import pytest
 from support.federation_bench import Bench
-from support.liar import (
-    gains_nothing,
-    Liar,
-    lie_at_random,
-    Story,
-)
+from support.liar import gains_nothing, Liar, lie_at_random, Story
 from support.tap import resealed, Tap
 
 FIRST, SECOND = (1, 1), (1, 2)

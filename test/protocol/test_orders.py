@@ -149,17 +149,13 @@ def test_refused_orders_of_the_future_are_kept_until_they_are_past_and_no_more_t
     assert refused([5000.0]) == [*offs[10:REFUSED_KEPT], 5000.0]
 
 
-class Killed(BaseException):
-    """Ends a process in the middle of a write."""
-
-
 def die_at(patch, owner, name, before):
     """Have a method kill its process after so many calls."""
     method, calls = getattr(owner, name), count()
 
     def call(*values, **named):
         if next(calls) == before:
-            raise Killed
+            raise KeyboardInterrupt
         return method(*values, **named)
 
     patch.setattr(owner, name, call)
@@ -190,7 +186,7 @@ def test_a_kill_loses_no_order_and_takes_none_twice(
     owners = {'store': bench.stores[order.to], 'journal': party.channel.journal}
     with monkeypatch.context() as patch:
         die_at(patch, owners[owner], write, before)
-        with pytest.raises(Killed):
+        with pytest.raises(KeyboardInterrupt):
             party.handle(order, bench.driver.now)
     taken = (owner, write, before) != ('store', 'replace', 0)
     bench.restart(order.to)

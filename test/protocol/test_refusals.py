@@ -4,10 +4,7 @@
 
 from dataclasses import replace
 
-from fdrl_ros.errors import (
-    MessageError,
-    RoundError,
-)
+from fdrl_ros.errors import MessageError, RoundError
 from fdrl_ros.federation.hospital.hospital import AHEAD
 from fdrl_ros.federation.protocol.message import (
     DecryptRequest,

@@ -2,13 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A whole federation from learners alone, as a researcher has it."""
 
-from fdrl_ros.errors import (
-    BudgetExceededError,
-    PolicyError,
-    RoundError,
-    SettingError,
-    StoreError,
-)
+from fdrl_ros.errors import BudgetExceededError, PolicyError, RoundError, SettingError, StoreError
 from fdrl_ros.federation.virtual import PlainLearner, VirtualFederation
 from fdrl_ros.policy import NetworkShape
 import numpy as np

@@ -30,11 +30,7 @@ from fdrl_ros.crypto.masking.share_sealing import (
 )
 from fdrl_ros.crypto.masking.sharing import Recovery, SHARE_BYTES, ShareError
 from fdrl_ros.federation.hospital.state import RoundSeeds
-from fdrl_ros.federation.protocol.attempt import (
-    settle_digest,
-    setup_digest,
-    split,
-)
+from fdrl_ros.federation.protocol.attempt import settle_digest, setup_digest, split
 from fdrl_ros.federation.protocol.message import (
     AttemptId,
     hash_of_seed,

@@ -108,11 +108,7 @@ def honest(rounds: int, hospitals: tuple[str, ...] = HOSPITALS) -> Told:
             told.add(name, 'revealed', round, attempt, seeds=survivors, masks=dropped)
         old = round in (3, 4)
         contributors = {
-            name: {
-                'size': 500,
-                'update': hashes[name],
-                'ledger': ledger(name, round),
-            }
+            name: {'size': 500, 'update': hashes[name], 'ledger': ledger(name, round)}
             for name in survivors
             if round != 4
         }
@@ -175,10 +171,7 @@ class Federation:
                         open_stores[party] = store
                     open_journals[party] = stack.enter_context(
                         Journal(
-                            self.path(party),
-                            self.identity(party),
-                            self.roster.federation,
-                            store,
+                            self.path(party), self.identity(party), self.roster.federation, store
                         )
                     )
                 if stores and kind == 'release':

@@ -158,10 +158,7 @@ def _spend(path: Path, ledger: Ledger, blocks: int, beat: int = -1) -> None:
     for number in range(first, first + blocks):
         round, block = divmod(number, BLOCKS)
         ledger.reserve(
-            round=round,
-            block=block,
-            charge=Charge(**CHARGE),
-            inputs=b'weights of %d' % number,
+            round=round, block=block, charge=Charge(**CHARGE), inputs=b'weights of %d' % number
         )
         os.write(notes, _NOTE.pack(number))
         if beat >= 0:

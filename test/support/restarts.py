@@ -9,7 +9,7 @@ its party dies.
 """
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
@@ -146,28 +146,32 @@ def policy_of(bench: RestartBench) -> bytes:
     return digest
 
 
+def check_said_once(messages: Iterable[Message]) -> dict[tuple[type, str, int, int, int], Message]:
+    """Check that counters are new, and all else is the same or new; return it by its place."""
+    said: dict[tuple[type, str, int, int, int], Message] = {}
+    counters = set()
+    for message in messages:
+        envelope = message.envelope
+        assert (envelope.sender, envelope.counter) not in counters
+        counters.add((envelope.sender, envelope.counter))
+        if isinstance(message, RoundKey | Shares | MaskedUpdate | Settle | Reveal | GlobalPolicy):
+            attempt = 0 if isinstance(message, GlobalPolicy) else envelope.attempt
+            chunk = getattr(message, 'chunk', 0)
+            place = type(message), envelope.sender, envelope.round, attempt, chunk
+            bare = replace(message, envelope=replace(envelope, counter=0, signature=b''))
+            assert said.setdefault(place, bare) == bare
+    return said
+
+
 def check_nothing_is_reused(bench: RestartBench) -> None:
-    """Check all that was said in all lives: counters are new, all else is the same or new."""
+    """Check all that was said in all lives, and that each round was trained once."""
     rounds = list(range(1, bench.settings.rounds + 1))
     for learner in bench.learners.values():
         assert learner.trained == rounds and len(learner.links) == learner.blocks * len(rounds)
-    counters = Counter((m.envelope.sender, m.envelope.counter) for m in bench.driver.messages)
-    assert set(counters.values()) == {1}
-    said: dict[Hashable, set[Message]] = {}
-    once = (RoundKey, Shares, MaskedUpdate, Settle, Reveal, GlobalPolicy)
-    for message in bench.driver.messages:
-        if isinstance(message, once):
-            envelope = message.envelope
-            place = (type(message), envelope.sender, envelope.round, envelope.attempt)
-            if isinstance(message, GlobalPolicy):
-                place = (*place[:3], 0)
-            bare = replace(message, envelope=replace(envelope, counter=0, signature=b''))
-            said.setdefault((*place, getattr(message, 'chunk', 0)), set()).add(bare)
-    assert all(len(each) == 1 for each in said.values())
+    said = check_said_once(bench.driver.messages)
     # What is derived of an attempt is of this attempt alone.
     fresh: dict[type, list[bytes]] = {RoundKey: [], Shares: [], MaskedUpdate: []}
-    for (kind, *_), each in said.items():
-        (message,) = each
+    for (kind, *_), message in said.items():
         match message:
             case RoundKey():
                 fresh[kind] += [message.mask_key, message.sealing_key, message.seed_hash]

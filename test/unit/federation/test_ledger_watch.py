@@ -192,10 +192,7 @@ def train(path, rounds, weights):
         for round in rounds:
             for block in range(3):
                 ledger.reserve(
-                    round=round,
-                    block=block,
-                    charge=Charge(2.0, 0.128, 20),
-                    inputs=weights,
+                    round=round, block=block, charge=Charge(2.0, 0.128, 20), inputs=weights
                 )
         return sent(ledger, round)
 
