@@ -26,13 +26,11 @@ TINY = {
 }
 PLAN = Plan().changed(TINY)
 SETTINGS = AuditSettings(canaries=200)
-FLAGS = ' '.join(
-    [
-        '--noise seeded --rounds 2 --learner-hidden 8 --learner-epochs 2',
-        '--learner-transitions-per-patient 2 --privacy-batch 4 --privacy-noise-multiplier 2.0',
-        '--privacy-budget 100 --privacy-delta 1e-5 --collection-patients 4',
-        '--evaluation-workers 1 --world-mode kinematic --world-horizon 8 --audit-canaries 200',
-    ]
+FLAGS = (
+    '--noise seeded --rounds 2 --learner-hidden 8 --learner-epochs 2 '
+    '--learner-transitions-per-patient 2 --privacy-batch 4 --privacy-noise-multiplier 2.0 '
+    '--privacy-budget 100 --privacy-delta 1e-5 --collection-patients 4 '
+    '--evaluation-workers 1 --world-mode kinematic --world-horizon 8 --audit-canaries 200'
 )
 
 

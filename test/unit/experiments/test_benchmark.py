@@ -19,7 +19,7 @@ from fdrl_ros.experiments.evaluation import (
     unseen_patients,
 )
 from fdrl_ros.experiments.reports.assessment import paired_lead
-from fdrl_ros.experiments.studies.experiment import combine
+from fdrl_ros.experiments.studies.experiment import combine, METRICS, PAIRED
 from fdrl_ros.learner.pretraining import untrained_weights
 from fdrl_ros.metrics.task import task_accuracy
 from fdrl_ros.policy import Policy
@@ -174,14 +174,10 @@ def test_wilson_interval_has_its_published_value():
 
 def test_combining_seeds_pairs_them():
     def one(value, lead):
-        row = dict.fromkeys(
-            ('success', 'a_task', 'r_mit', 'mean_return', 'peak_force', 'alpha_adapt'), value
-        )
+        row = dict.fromkeys(METRICS, value)
         return {
             'summary': {'policies': {'global': row, 'pretrained': row}, 'epsilon': {'h': value}},
-            'differences': {
-                'pretrained': dict.fromkeys(('success', 'a_task', 'r_mit', 'mean_return'), lead)
-            },
+            'differences': {'pretrained': dict.fromkeys(PAIRED, lead)},
         }
 
     found = combine([one(0.5, 0.1), one(0.9, 0.3)], PLAN, [1, 2])

@@ -7,7 +7,6 @@ import json
 
 from click.testing import CliRunner
 from fdrl_ros.cli import main
-from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.experiments.studies import heterogeneity
 from fdrl_ros.experiments.studies.distance import (
     distances,
@@ -31,20 +30,10 @@ from fdrl_ros.surgery.patient.cohort import Cohort
 import numpy as np
 import pytest
 
-TINY = {
-    'learner': {'hidden': 4},
-    'collection': {'patients': 2},
-    'pretraining': {'patients': 2, 'steps': 4, 'batch': 8},
-    'evaluation': {'patients': 3, 'workers': 1},
-    'world': {'mode': 'kinematic', 'horizon': 8},
-}
-PLAN = Plan().changed(TINY)
-FLAGS = ' '.join(
-    [
-        '--learner-hidden 4 --collection-patients 2 --pretraining-steps 4 --pretraining-batch 8',
-        '--pretraining-patients 2 --evaluation-patients 3 --evaluation-workers 1',
-        '--world-mode kinematic --world-horizon 8',
-    ]
+FLAGS = (
+    '--learner-hidden 4 --collection-patients 2 --pretraining-steps 4 --pretraining-batch 8 '
+    '--pretraining-patients 2 --evaluation-patients 3 --evaluation-workers 1 '
+    '--world-mode kinematic --world-horizon 8'
 )
 
 

@@ -22,25 +22,12 @@ from fdrl_ros.privacy.accountant.accountant import epsilon_pld
 from matplotlib.axes import Axes
 import pytest
 
-TINY = {
-    'learner': {'hidden': 4, 'epochs': 1, 'transitions_per_patient': 4},
-    'privacy': {'batch': 2, 'delta': 1e-3},
-    'rounds': {'rounds': 1},
-    'collection': {'patients': 4},
-    'pretraining': {'patients': 2, 'steps': 4, 'batch': 8},
-    'evaluation': {'patients': 2, 'workers': 1},
-    'world': {'mode': 'kinematic', 'horizon': 8},
-}
-PLAN = Plan().changed(TINY)
 NAMES = [name_of(each) for each in EPSILONS]
-FLAGS = ' '.join(
-    [
-        '--learner-hidden 4 --learner-epochs 1 --learner-transitions-per-patient 4 --rounds 1',
-        '--privacy-batch 2 --privacy-delta 1e-3 --collection-patients 4',
-        '--pretraining-patients 2 --pretraining-steps 4 --pretraining-batch 8',
-        '--evaluation-patients 2 --evaluation-workers 1 --world-mode kinematic',
-        '--world-horizon 8 --seeds 2',
-    ]
+FLAGS = (
+    '--learner-hidden 4 --learner-epochs 1 --learner-transitions-per-patient 4 --rounds 1 '
+    '--privacy-batch 2 --privacy-delta 1e-3 --collection-patients 4 --pretraining-patients 2 '
+    '--pretraining-steps 4 --pretraining-batch 8 --evaluation-patients 2 --evaluation-workers 1 '
+    '--world-mode kinematic --world-horizon 8 --seeds 2'
 )
 
 
@@ -72,10 +59,8 @@ def test_the_command_measures_every_start_and_epsilon_and_goes_on_from_its_parts
         assert list(summary['results'][start]) == ['inf', '8', '4', '2', '1']
     for name, spent in summary['epsilon_spent'].items():
         assert (spent is None) if name == 'inf' else 0.9 * float(name) < spent <= float(name)
-    assert sorted(each.name for each in (directory / 'parts').iterdir()) == [
-        'seed_1.json',
-        'seed_2.json',
-    ]
+    parts = {each.name for each in (directory / 'parts').iterdir()}
+    assert parts == {'seed_1.json', 'seed_2.json'}
     monkeypatch.setattr(utility, 'measure', None)  # nothing is measured again
     again = CliRunner().invoke(main, arguments)
     assert again.exit_code == 0, again.output
@@ -84,17 +69,11 @@ def test_the_command_measures_every_start_and_epsilon_and_goes_on_from_its_parts
 def test_a_plot_draws_an_interval_down_to_0(tmp_path, monkeypatch):
     drawn = []
     monkeypatch.setattr(Axes, 'errorbar', lambda *a, **named: drawn.append(a[1:]))
-    rows = [{'success': {s: dict.fromkeys(NAMES, v) for s in STARTS}} for v in (0.0, 0.1)]
+    told = {'start': dict.fromkeys(STARTS, 0.5), 'sigma_m': {}, 'epsilon_spent': {}, 'steps': 1}
     rows = [
-        {
-            **row,
-            'start': dict.fromkeys(STARTS, 0.5),
-            'sigma_m': {},
-            'epsilon_spent': {},
-            'steps': 1,
-        }
-        for row in rows
+        {'success': {s: dict.fromkeys(NAMES, share) for s in STARTS}, **told}
+        for share in (0.0, 0.1)
     ]
-    draw_utility(summarise(rows, PLAN, [1, 2]), tmp_path / 'plot.png')
+    draw_utility(summarise(rows, Plan(), [1, 2]), tmp_path / 'plot.png')
     for _, means, (below, above) in drawn:
         assert below == pytest.approx(means) and min(above) > 0.5
