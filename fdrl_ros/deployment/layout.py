@@ -40,10 +40,25 @@ class Layout:
         """
         path = path.absolute()
         # A run keeps a copy of its plan too, so its federation comes first.
-        for place, party in ((path / 'federation', ''), (path, ''), (path.parent, path.name)):
+        for place in (path / 'federation', path):
             if cls(place).plan.exists() or cls(place).keys.exists():
-                return cls(place), party
+                return cls(place), ''
+        around = cls(path.parent)
+        if around.keys.exists():
+            return around, path.name
         raise StoreError(f'{path} is neither a run nor a federation, nor a party of one')
+
+    @classmethod
+    def find_whole(cls, path: Path) -> 'Layout':
+        """
+        Find the federation of a run or of itself.
+
+        :raises StoreError: if the path is neither, a party's directory included.
+        """
+        layout, party = cls.find(path)
+        if party:
+            raise StoreError(f'{path} is neither a run nor a federation')
+        return layout
 
     def __getstate__(self) -> dict[str, Path | None]:
         """Leave the passphrase out of what goes to another process."""

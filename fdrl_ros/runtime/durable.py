@@ -126,10 +126,11 @@ def create_once(
     """
     with os_errors_as(error, f'{path} cannot be written'):
         if not os.path.lexists(path):
+            content = data()
             # Mode 0600.
             descriptor, draft = tempfile.mkstemp(dir=path.parent, prefix=path.name + DRAFT)
             try:
-                _write_durably(descriptor, data())
+                _write_durably(descriptor, content)
                 # A link, unlike a rename, never replaces a file created meanwhile. The process
                 # that uses that one may have removed this draft.
                 with suppress(FileExistsError, FileNotFoundError):
@@ -185,12 +186,17 @@ def erase_secret(path: Path) -> None:
     """
     with os_errors_as(KeyFileError, f'{path} cannot be erased'):
         flags = os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-        with suppress(FileNotFoundError):
-            descriptor = os.open(path, flags)
+        try:
+            file = open(os.open(path, flags), 'wb')
+        except FileNotFoundError:
+            return
+        with file:
             # Removed first: a half overwritten secret must never be read.
-            path.unlink()
+            path.unlink(missing_ok=True)
             sync_folder(path.parent)
-            _write_durably(descriptor, bytes(os.fstat(descriptor).st_size))
+            file.write(bytes(os.fstat(file.fileno()).st_size))
+            file.flush()
+            os.fsync(file.fileno())
 
 
 def _write_durably(descriptor: int, data: bytes) -> None:

@@ -52,7 +52,9 @@ class Group:
         self._name = name
 
     def __getattr__(self, name: str) -> float:
-        """Return a constant that was not asked for before."""
+        """Return a constant that was not asked for before; no constant begins with `_`."""
+        if name.startswith('_'):
+            raise AttributeError(name)
         value = constant(f'{self._name}.{name}')
         setattr(self, name, value)
         return value

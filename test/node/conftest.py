@@ -9,12 +9,12 @@ import shutil
 import time
 
 from click.testing import CliRunner
-from fdrl_ros.cli import main
 import pytest
 
 pytest.importorskip('rclpy', reason='ROS 2 is not sourced')
 pytest.importorskip('fdrl_ros.msg', reason='the messages are not built')
 
+from fdrl_ros.cli import main  # noqa: E402, I100
 from fdrl_ros.crypto.keys.keystore import load_passphrase  # noqa: E402
 from fdrl_ros.crypto.keys.rotation import change_passphrase  # noqa: E402
 from fdrl_ros.deployment.bringup import BringupSettings, federation_graph  # noqa: E402

@@ -85,7 +85,7 @@ class KnownLearner:
     """
     Moves the weights by a known step and keeps count of how often it was asked to.
 
-    It has a checkpoint, as the real one: a round that was trained is not trained again.
+    It has no checkpoint, so that a test sees a party that asks twice.
     """
 
     secure = False
@@ -101,7 +101,6 @@ class KnownLearner:
         self.blocks = 2
         self.life = 'true'
         self.links: list[bytes] = []
-        self.results: dict[int, TrainingResult] = {}
 
     def delta(self, round: int) -> np.ndarray:
         generator = np.random.default_rng([self.number, round])
@@ -118,8 +117,6 @@ class KnownLearner:
 
     def train(self, weights, round, *, report, stopped) -> TrainingResult:
         self.check_affordable(round)
-        if round in self.results:
-            return self.results[round]
         self.trained.append(round)
         report(TrainingProgress(round, 1, 1, float(round)))
         base = self.head()
@@ -127,8 +124,7 @@ class KnownLearner:
             entry = f'{self.number} {round} {block} {self.life}'
             self.links.append(hashlib.sha256(entry.encode()).digest())
         ledger = float(len(self.links)), *self.head(), *base, b''.join(self.links)
-        self.results[round] = TrainingResult(weights + self.delta(round), *ledger)
-        return self.results[round]
+        return TrainingResult(weights + self.delta(round), *ledger)
 
     def head(self) -> Head:
         *_, head = Head(0, bytes([self.number] * 32)).followed(b''.join(self.links))
@@ -148,6 +144,7 @@ class Bench(VirtualFederation):
     """
 
     federation = 'test'
+    learner: type[KnownLearner] = KnownLearner
 
     def __init__(
         self,
@@ -165,7 +162,7 @@ class Bench(VirtualFederation):
         self.validate: Callable[[np.ndarray], Validation] = lambda weights: Validation(True, 'ok')
         self.ordered = 0
         size = shape.n_parameters
-        learners = {name: KnownLearner(i, size=size) for i, name in enumerate(self.names, 1)}
+        learners = {name: self.learner(i, size=size) for i, name in enumerate(self.names, 1)}
         encryption = options.get('encryption', ENCRYPTION)
         shared = shape.shared(options.get('personal', ())).size
         scheme = choose_scheme(shared, hospitals, encryption.bits, encryption.scheme)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
+from typing import Any
 
 from fdrl_ros.federation.hospital.hospital import Hospital
 from fdrl_ros.federation.protocol.message import (
@@ -25,7 +26,8 @@ from fdrl_ros.federation.protocol.message import (
     Shares,
 )
 from fdrl_ros.federation.protocol.party import Outcome
-from support.federation_bench import Bench, QuickStore
+from fdrl_ros.learner.learner import TrainingResult
+from support.federation_bench import Bench, KnownLearner, QuickStore
 from support.shuffled_federation import ShuffledFederation
 
 
@@ -46,6 +48,20 @@ class Point:
     kind: str
     number: int
     party: str = ''
+
+
+class DurableLearner(KnownLearner):
+    """Has a checkpoint, as the real one: a round that was trained is not trained again."""
+
+    def __init__(self, number: int, *, size: int) -> None:
+        super().__init__(number, size=size)
+        self.results: dict[int, TrainingResult] = {}
+
+    def train(self, weights: Any, round: int, **options: Any) -> TrainingResult:
+        """Train a round once."""
+        if round not in self.results:
+            self.results[round] = super().train(weights, round, **options)
+        return self.results[round]
 
 
 class FragileStore(QuickStore):
@@ -125,6 +141,7 @@ class RestartBench(Bench):
     """A federation whose parties keep everything on disk."""
 
     driver: KillingFederation
+    learner = DurableLearner
 
     def __init__(
         self, directory: Path, hospitals: int, rounds: int, points: Iterable[Point], seed: int = 0

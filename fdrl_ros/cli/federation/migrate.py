@@ -22,7 +22,7 @@ def migrate(directory: Path, dry_run: bool) -> None:
     the parties first. Keys, rosters, ledgers, journals and records stay as they are. The old state
     files are kept beside the new ones. It may be repeated, and be interrupted, at any time.
     """
-    layout, _ = Layout.find(directory)
+    layout = Layout.find_whole(directory)
     size = Plan.read(layout.plan).shape.n_parameters
     paths = sorted(layout.directory.glob('*/state.sqlite'))
     paths += sorted(layout.directory.glob('alone/*/state.sqlite'))

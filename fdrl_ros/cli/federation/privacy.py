@@ -175,7 +175,7 @@ def heads(path: Path) -> None:
     """
     files = {'': path}
     if not path.is_file():
-        layout, _ = Layout.find(path)
+        layout = Layout.find_whole(path)
         files = {f'{server} saw ': layout.state(server) for server in SERVERS}
     for who, file in files.items():
         for name, head in heads_seen(file).items():
@@ -193,19 +193,16 @@ def _inspected(
     if not path.exists():
         expected = 'a ledger file, or the directory of a hospital, a run or a federation'
         raise StoreError(f'{path} is not there: expected {expected}')
-    try:
-        layout, hospital = Layout.find(path)
-    except StoreError:
-        if path.is_file() or (path / LEDGER).is_file():
-            return [inspect_file(path / LEDGER if path.is_dir() else path, seen)], None, None
-        raise
-    if path.is_file() or (seen and hospital):
+    around = Layout(path.absolute().parent)
+    if (path / LEDGER).is_file() and not seen and around.plan.exists() and around.keys.exists():
+        plan = Plan.load(around.plan)
+        return [inspect_hospital(around, path.absolute().name, plan)], None, None
+    if path.is_file() or (path / LEDGER).is_file():
         return [inspect_file(path / LEDGER if path.is_dir() else path, seen)], None, None
     if seen:
         raise PrivacyError('--seen is of one ledger: name its file, not a directory')
+    layout = Layout.find_whole(path)
     plan = Plan.load(layout.plan)
-    if hospital:
-        return [inspect_hospital(layout, hospital, plan)], None, None
     return [inspect_hospital(layout, name, plan) for name in plan.hospitals], layout, plan
 
 

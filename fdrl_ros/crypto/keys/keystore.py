@@ -33,7 +33,7 @@ ROOT_FILE: Final = 'root.pub'
 ROSTER_FILE: Final = 'roster.json'
 # Parties of every federation besides its hospitals. The root signs rosters and stays offline.
 ROOT: Final = 'root'
-SERVERS: Final = ('aggregator', 'key_authority', 'operator')
+WITHOUT_PATIENTS: Final = ('aggregator', 'key_authority', 'operator')
 
 PASSPHRASE_VARIABLE: Final = 'FDRL_PASSPHRASE_FILE'
 """Environment variable with the path of the file that holds a party's passphrase."""
@@ -146,7 +146,7 @@ class NewFederation:
         :raises RosterError: if names, sizes or keys are not valid.
         """
         publics = {**made, **self.publics}
-        names = (*self.sizes, *SERVERS)
+        names = (*self.sizes, *WITHOUT_PATIENTS)
         RosterError.unless(ROOT not in names, f'a hospital is named {ROOT!r}')
         if unknown := publics.keys() - set(names):
             raise RosterError(f'{sorted(unknown)[0]} has a public key and is no party: {names}')
@@ -156,7 +156,7 @@ class NewFederation:
         return Roster(
             self.federation,
             default_threshold(len(hospitals)) if self.threshold is None else self.threshold,
-            (*hospitals, *(Member(name, name, publics[name]) for name in SERVERS)),
+            (*hospitals, *(Member(name, name, publics[name]) for name in WITHOUT_PATIENTS)),
             self.disjoint_patients,
             not_before=self.validity[0],
             expires=self.validity[1],
@@ -178,7 +178,7 @@ def make_federation(
     :raises RosterError: if names or sizes are not valid; nothing is written.
     :raises KeyFileError: if a file exists already or cannot be written.
     """
-    names = {*new.sizes, *SERVERS} - {*new.publics}
+    names = {*new.sizes, *WITHOUT_PATIENTS} - {*new.publics}
     identities = {name: Identity.generate(name) for name in names}
     roster = new.roster({name: identity.public for name, identity in identities.items()})
     root = Identity.generate(ROOT)

@@ -43,12 +43,12 @@ def drawing(path: Path, size: tuple[float, float], words: str = '') -> Iterator[
 
 
 def ends_of(found: Sequence[Interval]) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
-    """Return means, and how far intervals reach below and above; None if one has no ends."""
+    """Return means, and how far intervals reach below and above; None if none has ends."""
     means, low, high = (
         np.array([each[name] for each in found], np.float64) for name in ('mean', 'low', 'high')
     )
     ends = np.abs([means - low, high - means])
-    return means, None if np.isnan(ends).any() else ends
+    return means, None if np.isnan(ends).all() else ends
 
 
 def draw_points(

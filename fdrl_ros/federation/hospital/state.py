@@ -523,7 +523,7 @@ class RoundSeeds:
         self._seeds = {round: seed for round, seed in self._seeds.items() if round > last}
         if self._directory is None:
             return
-        for path in self._directory.glob('round_*.seed*'):
+        for path in sorted(self._directory.glob('round_*.seed*')):  # drafts last: second links
             found = _NAME.fullmatch(path.name)
             if found and int(found[1]) <= last:
                 erase_secret(path)

@@ -317,9 +317,11 @@ def _check_format(table: sqlite3.Connection, path: Path | None) -> None:
     if row is None:
         others = table.execute('SELECT COUNT(*) FROM entry WHERE name != ?', ('counter',))
         if others.fetchone()[0]:
+            home = Path('DIRECTORY') if path is None else path.parent.parent
+            home = home.parent if home.name == 'alone' else home
             raise StoreError(
                 f'the state file {path} is of an older version of fdrl_ros: stop all parties and '
-                f'run `fdrl migrate {path.parent.parent if path else "DIRECTORY"}`'
+                f'run `fdrl migrate {home}`'
             )
     elif bytes(row[0]) != FORMAT:
         raise StoreError(f'the state file {path} is of a newer version of fdrl_ros')

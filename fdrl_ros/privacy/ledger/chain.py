@@ -50,7 +50,7 @@ class Head(NamedTuple):
 
         :raises PrivacyError: if the text is not a head.
         """
-        found = re.fullmatch(r'([0-9]+):([0-9a-fA-F]{64})', text.strip())
+        found = re.fullmatch(r'([0-9]{1,19}):([0-9a-fA-F]{64})', text.strip())
         if found is None:
             raise PrivacyError(f'head {text!r}: expected entries:hash, the hash in 64 hex digits')
         return cls(int(found[1]), bytes.fromhex(found[2]))

@@ -155,7 +155,7 @@ class Selector:
         else:
             proposal = self.hold(hold, now)
         damage = self._monitor.damage.total
-        decision = self._decide(self._shield, state.values, operation, damage, proposal, away)
+        decision = self._decide(state.values, operation, damage, proposal, away)
         if decision is None:
             proposal, decision = self.hold(Reason.SHIELD_FAILED, self._now), _STILL
         self._monitor.record_action(state, decision.action)
@@ -215,7 +215,7 @@ class Selector:
             return held
         damage = self._monitor.damage
         so_far = damage.total if damage.knows(operation) else 0.0
-        decision = self._decide(self._shield.branch(), values, operation, so_far, held, away)
+        decision = self._decide(values, operation, so_far, held, away, branch=True)
         if decision is None:
             return held
         veto, force = decision.veto, decision.usual_force
@@ -299,15 +299,17 @@ class Selector:
 
     def _decide(
         self,
-        shield: Shield,
         values: np.ndarray,
         operation: Observation,
         damage: float,
         proposal: Selection,
         away: Vector | None,
+        *,
+        branch: bool = False,
     ) -> ShieldDecision | None:
-        """Return what the shield decides on a proposal; None where it fails."""
+        """Return what the shield, or a branch of it, decides on a proposal; None if it fails."""
         try:
+            shield = self._shield.branch() if branch else self._shield
             shield.update(values, operation.procedure, operation.time, damage)
             return shield.decide(proposal.action, proposal.holds, away)
         except Exception:  # without a decision nothing moves, and the control loop goes on

@@ -15,7 +15,7 @@ from fdrl_ros.surgery.tissue.contact import Tissue
 _RATE = 2.0 * math.pi / constant('follow.circle_time')
 
 _KINDS = {'reach': (0.0, 0.0, 0.0), 'follow': (constant('follow.radius'), 1.0, 1.0)}
-"""Radius, `rides` and `breaks` of each procedure."""
+"""Radius, `rides` and `breaks` of each procedure that :class:`Hover` is for."""
 
 
 @dataclass(slots=True)

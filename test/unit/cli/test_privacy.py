@@ -384,6 +384,14 @@ def test_what_is_no_ledger_is_refused(tmp_path):
     assert sorted(os.listdir(tmp_path)) == ['text']
 
 
+@pytest.mark.parametrize('command', ['show', 'verify', 'heads'])
+def test_a_directory_of_a_federation_that_has_no_ledger_is_refused(layout, command):
+    for path in (layout.keys, layout.party('aggregator'), layout.log):
+        path.mkdir(exist_ok=True)
+        result = fdrl(command, path)
+        assert result.exit_code == 1 and 'neither a run nor a federation' in result.stderr
+
+
 def test_a_hospital_s_directory_is_its_file_and_the_heads_that_were_seen_of_it(ledger):
     by_folder, by_file = fdrl('show', ledger.parent), fdrl('show', ledger)
     assert by_folder.exit_code == by_file.exit_code == 0

@@ -18,7 +18,7 @@ from fdrl_ros.crypto.keys.keystore import (
     ROOT_FILE,
     ROSTER_FILE,
     save_identity,
-    SERVERS,
+    WITHOUT_PATIENTS,
 )
 from fdrl_ros.crypto.keys.roster import Roster
 from fdrl_ros.crypto.keys.sealed_key import label, Passphrase, seal
@@ -48,7 +48,7 @@ def test_federation_has_a_key_for_everyone_and_a_signed_roster(tmp_path):
     made = make_federation(directory, NewFederation(SIZES, disjoint_patients=True))
     roster = Roster.load(directory / ROSTER_FILE, load_root_public(directory / ROOT_FILE))
     assert roster == made and roster.threshold == 3 and roster.n_max == 500
-    assert [member.name for member in roster.members] == [*NAMES, *SERVERS]
+    assert [member.name for member in roster.members] == [*NAMES, *WITHOUT_PATIENTS]
     for member in roster.members:
         identity = load_identity(directory / member.name / KEY_FILE, member.name)
         assert verify(member.public, identity.sign(b'x'), b'x')

@@ -189,5 +189,6 @@ def test_fdrl_migrate_finds_every_state_file_of_a_run(old):
     Layout(old / 'empty').plan.write_text(yaml.safe_dump(Plan().to_mapping()))
     nobody = fdrl(str(old / 'empty'))
     assert nobody.exit_code == 1 and 'no state file' in nobody.stderr
-    missing = fdrl(str(old / 'train'))
-    assert missing.exit_code == 1 and 'neither a run nor a federation' in missing.stderr
+    for path in (old / 'train', federation / 'aggregator'):
+        refused = fdrl(str(path))
+        assert refused.exit_code == 1 and 'neither a run nor a federation' in refused.stderr

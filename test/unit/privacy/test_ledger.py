@@ -336,6 +336,12 @@ def test_a_ledger_that_had_entries_is_not_begun_anew(path):
     assert not path.exists()
 
 
+@pytest.mark.parametrize('text', ['', '3', 'x:' + 'a' * 64, '3:abc', '9' * 5000 + ':' + 'a' * 64])
+def test_what_is_no_head_is_refused(text):
+    with pytest.raises(PrivacyError, match='expected entries:hash'):
+        Head.parse(text)
+
+
 @pytest.mark.parametrize('what', ['replaced', 'removed', 'written', 'moved'])
 def test_a_ledger_that_is_not_as_it_was_left_reserves_nothing_more(path, tmp_path, what):
     ledger = Ledger.open(path, Owner(**OWNER))

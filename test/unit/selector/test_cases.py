@@ -9,6 +9,7 @@ from fdrl_ros.metrics.adaptation import alpha_adapt
 from fdrl_ros.metrics.risk import FULL_DAMAGE, risk_terms
 from fdrl_ros.selector import Candidate, GateSettings, Reason, Selector, SelectorSettings
 from fdrl_ros.selector.control.case import Case
+from fdrl_ros.shield.shield import Shield
 from fdrl_ros.surgery.gym.actions import TICK
 from fdrl_ros.surgery.gym.state import SCALES
 from fdrl_ros.surgery.tasks.procedures import procedure_named
@@ -273,6 +274,13 @@ def test_force_felt_without_vital_signs_counts_in_the_damage(fault):
                 assert found.risk is None
             assert abs(told[-1] - damage) < 1e-12
     assert found.risk.steps == 7 and damage > 0.1
+
+
+def test_a_shield_that_fails_while_the_robot_holds_leaves_it_holding(monkeypatch):
+    monkeypatch.setattr(Shield, 'branch', lambda shield: 1 / 0)
+    selector = selector_with(candidate('global', 0.5))
+    operation, _ = observe(values_of(force=1.8), 0.0)
+    assert selector.keep_tip(Reason.STALE, 0.02, operation).holds
 
 
 def test_a_hold_is_told_the_damage_so_far_and_adds_none_however_often_it_is_asked():

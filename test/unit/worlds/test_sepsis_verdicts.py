@@ -74,6 +74,7 @@ def test_of_few_runs_nothing_is_said():
 
 def test_overlapping_runs_are_no_trend():
     deaths = 0.2 + EIGHT
+    assert 'falls at' not in said(*(row('poisson', e, [None] * 8, EIGHT) for e in (2.0, 8.0)))
     arms = [
         row('poisson', 2.0, [8, 5, 8, 5, 8, 5, 8, 5], deaths.tolist()),
         row('poisson', 8.0, [5, 8, 5, 8, 5, 8, 5, 8], (deaths[::-1] - 1e-4).tolist()),

@@ -60,12 +60,15 @@ def newest(path: Path) -> list[Path]:
     """
     Return the policy file that a path is, or those of a run: newest global, every hospital's.
 
-    :raises PolicyError: if a directory holds no global policy.
+    :raises PolicyError: if a directory holds neither.
     """
     if path.is_file():
         return [path]
     policies = path / 'policies'
-    return [released_globals(policies)[-1][1], *sorted(policies.glob('hospital_*.npz'))]
+    own = sorted(policies.glob('hospital_*.npz'))
+    if own and not any(policies.glob('global_*.npz')):
+        return own
+    return [released_globals(policies)[-1][1], *own]
 
 
 def by_expert(batch: VectorOperation, states: NDArray[np.float32]) -> NDArray[np.intp]:

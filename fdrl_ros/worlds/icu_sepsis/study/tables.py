@@ -222,11 +222,12 @@ def _of_fae(summary: Json, phi: float) -> Iterator[str]:
             least, *_, most = rising
             verdict, longer, shorter = _compare_waits(own[most], own[least])
             medians = [_number(own[epsilon]['median']) for epsilon in reversed(rising)]
-            always = '' if medians == sorted(medians) else 'not '
+            falls = verdict == 'longer' and medians != sorted(medians)
             yield (
                 f'survival {phi:g}, {name}: FAE at epsilon {least:g} against {most:g}: {verdict} '
-                f'(longer in {longer}, shorter in {shorter} runs), its median {always}growing at '
-                'every step'
+                f'(longer in {longer}, shorter in {shorter} runs)'
+                + ', but its median falls at some step between'
+                * falls
             )
         if replay == 'poisson':
             without = own
