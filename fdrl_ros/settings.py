@@ -44,7 +44,7 @@ class Setting:
         """Say in words what a value must be."""
         words = self.type.__name__
         if self.choices:
-            words += ' out of ' + ', '.join(map(repr, self.choices))
+            words = 'one of ' + ', '.join(map(repr, self.choices))
         if self.minimum is not None:
             words += f', at least {self.minimum:g}'
         if self.maximum is not None:

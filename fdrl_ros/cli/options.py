@@ -82,7 +82,7 @@ plan_option = click.option(
     '--plan',
     'plan_file',
     metavar='FILE',
-    help='YAML file with settings, or the name of one in config/paper; flags go before it.',
+    help='YAML file with settings, or the name of one in config/paper; flags override it.',
 )
 
 records_option = click.option(

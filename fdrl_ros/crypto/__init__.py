@@ -1,3 +1,3 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""Keys, masks and encryption: who may see what (spec section 4)."""
+"""Keys, masks and encryption: who may see what."""

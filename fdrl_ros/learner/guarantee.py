@@ -1,7 +1,7 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
 """
-Map learner settings to the privacy cost charged per patient (spec section 5).
+Map learner settings to the privacy cost charged per patient.
 
 Also the reverse: the noise with which a whole training keeps a target epsilon, and the check that
 a new budget pays for all rounds of a plan.

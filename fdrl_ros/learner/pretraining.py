@@ -3,7 +3,7 @@
 """
 Public pre-training: dueling double DQN on simulated patients at H = 0, which costs no epsilon.
 
-These patients come from a random stream that no hospital uses (spec section 5), so the starting
+These patients come from a random stream that no hospital uses, so the starting
 weights contain nothing about any hospital's patient.
 """
 

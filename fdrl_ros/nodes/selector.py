@@ -130,8 +130,8 @@ class SelectorNode(ManagedNode):
         """
         Log why it holds when that changes; silence, as between two operations, is no news.
 
-        Of a state of another form the words count: who mends one thing is told the next. Of
-        values out of order the reason alone counts, as they differ in each state.
+        For a malformed state the whole message is compared, so that mending one fault shows the
+        next. For a value out of range only the reason is, since values differ in each state.
         """
         reason = self.control.reason
         if reason in _SILENT:

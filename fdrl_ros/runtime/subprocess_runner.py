@@ -79,7 +79,7 @@ class SeparateObject(Closing):
                 self._running = _start(_serve, self._place, self._arguments)
             process, ours = self._running
         try:
-            with suppress(BrokenPipeError):  # of a process that ended; its exit code is read next
+            with suppress(OSError):  # of a process that ended or is closed: the answer tells
                 ours.send(arguments)
             return _receive(process, ours, self._place.rpartition(':')[2])
         except LastingError:

@@ -22,7 +22,10 @@ class SelectorSettings(Settings):
         minimum=0.0,
     )
     margin: float = setting(
-        0.1, 'advantage that another policy surely needs', unit='return', minimum=0.0
+        0.1,
+        'lower bound of the advantage at which another policy takes over',
+        unit='return',
+        minimum=0.0,
     )
     dwell: float = setting(
         0.15, 'shortest time between two switches', limits=(0.0, 10.0), unit='s'
@@ -40,7 +43,7 @@ class SelectorSettings(Settings):
         1.0, 'time for which a failed policy is left out', limits=(0.05, 60.0), unit='s'
     )
     hold_return: float = setting(
-        -1.5, 'return of holding where no model says it: the time lost', unit='return'
+        -1.5, 'return of holding where no model estimates it: the cost of the time', unit='return'
     )
     hold_handicap: float = setting(
         0.0,

@@ -21,12 +21,12 @@ _MOVE = [MOVES.index(each.displacement[2]) for each in ACTIONS]
 
 _DEEPEST = constant('patient.thickness_low')
 _MARGIN = 0.003
-"""Kept to the bounds of the workspace besides, m: a move that is still to come."""
+"""Further distance to the bounds of the workspace, m, for one move that is still to come."""
 
 _TOP, _PLAY = constant('peg_transfer.peg'), constant('peg_transfer.play')
 _SPRING, _PICK = constant('peg_transfer.spring'), constant('peg_transfer.pick_tolerance')
 _SLACK = 1e-5
-"""Of a set-point, m: states come as numbers with a few digits."""
+"""Tolerance of a set-point, m: messages round their numbers."""
 _HARMING = 8.0 * TICK
 """How long a force that is predicted counts as damage, s: about till the tip is drawn back."""
 _CLOSING = 0.8

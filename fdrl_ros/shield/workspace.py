@@ -21,7 +21,7 @@ def has_left(values: np.ndarray, procedure: str) -> bool:
     Tell whether the tip has surely left the workspace: a critical error (C_t of FDRL Eq. 10).
 
     A state tells the way to a waypoint, and that can lie anywhere within a known distance of the
-    goal, around which the workspace is: what is nearer than both together is not told as a breach.
+    goal, around which the workspace is: a breach by less than both together is not reported.
     Sideways it goes by the set-point, which the tip follows; up and down by the tip.
 
     :param values: a state in units, shape (STATE_SIZE,) or (OPERATION_SIZE,).

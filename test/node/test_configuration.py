@@ -100,9 +100,9 @@ def test_shipped_parameter_file_changes_nothing_that_the_graph_says(name):
 def parameter_file(name: str) -> str:
     """Write what config/<name>.yaml must be."""
     lines = [
-        f'# Parameters of a {name}, as `parameters:=` of the launch files takes them. They go',
-        '# before the plan of the directory and what the launch files say: keep what you mean to',
-        '# change. What the launch files say of themselves is a comment here.',
+        f'# Parameters of a {name}, for `parameters:=` of the launch files. They override the',
+        '# plan and what the launch files set: delete every line that you do not change. A line',
+        '# that is commented out has its value from the launch files.',
     ]
     for executable, node in FILES[name].items():
         said = {each for spec in GRAPHS[name] for each in spec.parameters}

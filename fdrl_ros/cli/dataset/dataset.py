@@ -42,7 +42,7 @@ def _patients(heterogeneity: float, seed: int, count: str) -> Callable[..., Any]
 
     def add(command: Callable[..., None]) -> Callable[..., None]:
         for option in (
-            _option('--seed', seed, click.IntRange(0), 'Of patients.'),
+            _option('--seed', seed, click.IntRange(0), 'Seed of the patients.'),
             _option('--heterogeneity', heterogeneity, click.FloatRange(0, 1), 'H.'),
             _option('--procedures', 'all', str, 'Names or specialities.'),
             _option('--count', 100, click.IntRange(1), count),

@@ -19,8 +19,16 @@ from fdrl_ros.surgery.tasks.procedures import procedures_named
 @click.option(
     '--heterogeneity', default=0.5, show_default=True, type=click.FloatRange(0, 1), help='H.'
 )
-@click.option('--seed', default=1, show_default=True, type=click.IntRange(0), help='Of patients.')
-@click.option('--patient', default=0, show_default=True, type=click.IntRange(0), help='Number.')
+@click.option(
+    '--seed', default=1, show_default=True, type=click.IntRange(0), help='Seed of the patients.'
+)
+@click.option(
+    '--patient',
+    default=0,
+    show_default=True,
+    type=click.IntRange(0),
+    help='Number of the patient.',
+)
 @click.option('--gif', is_flag=True, help='A moving picture of the whole operation too.')
 def draw(
     directory: Path, procedures: str, heterogeneity: float, seed: int, patient: int, gif: bool

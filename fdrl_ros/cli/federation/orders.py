@@ -26,7 +26,7 @@ from fdrl_ros.runtime.environment_variables import with_variables
 @click.group()
 def operator() -> None:
     """
-    Order the servers of a running federation something, signed with an operator's key.
+    Send the servers of a running federation an order, signed with an operator's key.
 
     Aggregator and key authority take orders of the operators in the roster alone, write them into
     their journals and answer at once. An order counts for a minute: keep the clocks right.

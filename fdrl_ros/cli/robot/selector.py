@@ -51,7 +51,7 @@ def compare(study: PlanStudy, levels: str) -> None:
     Compare the selector with every policy alone, with other rules of choosing, and with oracles.
 
     It takes about 5 minutes of one core for each seed and H on a fast machine; the default is 15
-    of those. What makes it small, of all settings below: --seeds, --levels, --rounds, --hospitals,
+    of those. To shorten it, reduce --seeds, --levels, --rounds, --hospitals,
     --procedures, --value-patients, --evaluation-patients.
 
     At each H and seed a federation is trained with differential privacy and releases its
@@ -86,7 +86,7 @@ selector.add_command(compare)
 @click.option(
     '--redraws', default=1000, show_default=True, help='Public patients for each, 200 or more.'
 )
-@click.option('--number', 'seed', default=0, show_default=True, help='Other ones: other patients.')
+@click.option('--number', 'seed', default=0, show_default=True, help='Seed of the patients.')
 @click.option('--public', is_flag=True, help='On public patients instead.')
 @click.option('--json', 'file', type=click.Path(path_type=Path), help='Write the figures here.')
 def coverage(

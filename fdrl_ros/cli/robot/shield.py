@@ -33,7 +33,7 @@ def shield() -> None:
     type=click.IntRange(min=1),
     default=4,
     show_default=True,
-    help='Cuts of each range: more are slower.',
+    help='Cells that each range is divided into; more take longer.',
 )
 @click.option('--json', 'file', type=click.Path(path_type=Path), help='Write what was found here.')
 def verify(fine: int, file: Path | None) -> None:

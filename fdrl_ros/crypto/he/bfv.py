@@ -1,7 +1,7 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
 """
-BFV, the exact scheme: parameters, packing and check slots (FDRL Eq. 6; spec section 4).
+BFV, the exact scheme: parameters, packing and check slots (FDRL Eq. 6).
 
 A scheme is refused unless three things are certain: 128-bit security by the table of the
 homomorphic encryption standard, room for the carries of all members' sum in every packed value,

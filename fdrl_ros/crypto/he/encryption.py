@@ -11,7 +11,7 @@ primes, without an encryption library.
 Methods work on one ciphertext at a time, so an update of any length needs the memory of one.
 
 Encryption does not authenticate: a changed ciphertext is still a ciphertext. Signatures over every
-ciphertext and the key authority's rules (spec section 4) protect the sum.
+ciphertext and the key authority's rules protect the sum.
 """
 
 from collections.abc import Iterable, Iterator

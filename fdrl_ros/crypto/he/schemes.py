@@ -22,7 +22,7 @@ class EncryptionSettings(Settings):
 
     limit: float = setting(
         1.0,
-        'weighted change of one weight in one round beyond which it is clipped',
+        'largest scaled change of one parameter in one round; larger ones are clipped',
         limits=(1e-6, 1e3),
     )
     scheme: str = setting(

@@ -1,7 +1,7 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
 """
-The roster: all parties, signed by the federation's offline root key (spec section 4).
+The roster: all parties, signed by the federation's offline root key.
 
 It names every party with its role and public key, the n_i that each hospital declares (FDRL Eq. 2
 uses it as weight), the threshold, the revoked keys, and its validity. Parties never take any of it

@@ -51,7 +51,7 @@ class WrongSecretError(CryptoError):
 
     def __init__(self, owner: str) -> None:
         self.owner = owner
-        super().__init__(f'the mask secret restored for {owner!r} is not that of its public key')
+        super().__init__(f'the mask secret restored for {owner!r} does not fit what it published')
 
 
 @dataclass(frozen=True)

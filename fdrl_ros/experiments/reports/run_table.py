@@ -96,7 +96,7 @@ def render(found: Assessment, width: int = FULL_WIDTH) -> Group:
         Text(
             f'noise sigma_m = {summary["sigma_m"]:g}, s = sigma_m C / L = {summary["s"]:.4g}; '
             f'epsilon_paper = {summary["epsilon_paper"]:.4g}, of one step at order '
-            f'{PAPER_ORDER:g}, which bounds nothing that ran'
+            f'{PAPER_ORDER:g}, which is no privacy guarantee for this run'
         ),
         Text(
             f'{summary["rounds"]} rounds of {summary["round_seconds"]:.1f} s; of that '

@@ -1,6 +1,6 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""The trainer's foot in the robots' DDS domain: it only publishes, and only released policies."""
+"""The trainer's second node, in the robots' DDS domain: it publishes released policies only."""
 
 from contextlib import ExitStack
 from typing import Any

@@ -82,7 +82,7 @@ class RobotControl:
         node.hear(PoseStamped, 'setpoint_cp', self._receive_tip, qos.SENSOR)
         node.hear(JointState, 'jaw/setpoint_js', self._receive_jaw, qos.SENSOR)
         node.hear(OperatingState, 'operating_state', self._receive_arm, qos.SENSOR)
-        # CRTK's arms say it when it changes, latched: what was said before is in no other way had.
+        # CRTK's arms publish it latched, when it changes: late subscribers have to latch too.
         # One that latches nothing, and so cannot match, is heard above.
         kept = node.create_subscription(
             OperatingState,

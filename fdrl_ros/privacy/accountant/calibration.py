@@ -1,6 +1,6 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""Find the least noise multiplier that keeps a target epsilon (spec section 5)."""
+"""Find the least noise multiplier that keeps a target epsilon."""
 
 from collections.abc import Callable, Iterable
 import math

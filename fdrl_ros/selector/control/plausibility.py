@@ -42,21 +42,21 @@ class PlausibilitySettings(Settings):
     )
     frozen_time: float = setting(
         0.25,
-        'how long no number of the operation may change while its time runs; 0 for ever',
+        'how long no number of the operation may change while its time runs; 0 checks nothing',
         limits=(0.0, 60.0),
         unit='s',
     )
     frozen_way: float = setting(
         0.004,
         'how far the set-point may move while goal error, or in contact force and lag, stand still'
-        '; 0 for ever',
+        '; 0 checks nothing',
         limits=(0.0, 0.1),
         unit='m',
     )
     frozen_vitals: float = setting(
         600.0,
-        'how long all vital signs may stay the same while time runs; 0 for ever. A simulated '
-        'patient at rest does so for minutes, a real one not for seconds',
+        'how long all vital signs may stay the same while time runs; 0 checks nothing. A '
+        'simulated patient at rest does so for minutes, a real one not for seconds',
         limits=(0.0, 86400.0),
         unit='s',
     )

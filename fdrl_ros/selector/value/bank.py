@@ -38,7 +38,7 @@ class Estimates(NamedTuple):
         """
         Return the lower confidence bound of each candidate's advantage over one of them.
 
-        What both leave out alike falls out: the bound is of the difference, not the difference
+        Errors that both share cancel: the bound is of the difference, not the difference
         of bounds.
 
         :param than: number of the candidate that the others are compared with.

@@ -1,7 +1,7 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
 """
-The procedures, surgical sub-skills each under a force limit, and the specialities they are of.
+The procedures, surgical sub-skills each under a force limit, and the specialities that use them.
 
 What is to be done in each is in :mod:`fdrl_ros.surgery.tasks`; its numbers are in
 config/world.yaml.

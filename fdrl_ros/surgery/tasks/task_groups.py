@@ -90,7 +90,7 @@ class TaskGroups(PerPatient):
 
     def resist(self, loads: Array, arms: LaggingArms) -> None:
         """
-        Add to loads what rigid things do to tips that hold an object.
+        Add to loads the reaction force of rigid objects (pegs) on tips that hold one.
 
         :param loads: in the sub-steps of a tick, shape (12, rows), N.
         """
