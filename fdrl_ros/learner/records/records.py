@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, fields
 import hashlib
 from pathlib import Path
+from typing import Any
 
 from fdrl_ros.errors import RecordsError
 from fdrl_ros.runtime.durable import replacing
@@ -176,10 +177,14 @@ class Records:
         states, actions, rewards, next_states, terminals = arrays
         return cls(states, actions, rewards, next_states, terminals, starts, patients, ends)
 
+    def _arrays(self) -> dict[str, Any]:
+        """Return the fields alone: a cached property must change neither digest nor file."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}
+
     def digest(self) -> bytes:
         """Return the SHA-256 over all arrays, 32 bytes."""
         sha = hashlib.sha256()
-        for name, array in vars(self).items():
+        for name, array in self._arrays().items():
             sha.update(f'{name} {array.dtype.str} {array.shape}'.encode())
             sha.update(array.tobytes())
         return sha.digest()
@@ -187,7 +192,7 @@ class Records:
     def save(self, path: Path) -> None:
         """Write the records atomically, readable by the owner alone."""
         with replacing(path) as file:
-            np.savez(file, **vars(self))
+            np.savez(file, **self._arrays())
 
     @classmethod
     def load(cls, path: Path, n_states: int) -> 'Records':
