@@ -74,7 +74,7 @@ ptrdiff_t fdrl_joined(
 #define FDRL_MOVES 5
 #define FDRL_DEPTHS 8
 
-// Bounds, tables and what follows from them; each field as Excursion and Prediction have it.
+// Bounds, tables and what follows from them; each field as DepthTables and Prediction have it.
 typedef struct {
   double force_error, position_error, damping, slope, speed, turn, quick, fastest;
   double steep, speed_step, lag_step, reach;

@@ -25,7 +25,7 @@ from fdrl_ros.deployment.bringup import (
 from fdrl_ros.deployment.layout import ROBOTS
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.prepare import prepare, taking_part
-from fdrl_ros.deployment.robot.policies import RobotPolicies
+from fdrl_ros.deployment.robot.robot_policies import RobotPolicies
 from fdrl_ros.deployment.runner import Runner
 from fdrl_ros.errors import FdrlError, MessageError, TrainingStopped
 from fdrl_ros.experiments.json_file import Json, write_json

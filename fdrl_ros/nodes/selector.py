@@ -11,7 +11,7 @@ from fdrl_ros.deployment.policy_file import load_policy
 from fdrl_ros.errors import SettingError
 from fdrl_ros.nodes.common.diagnostics import Health, Level
 from fdrl_ros.nodes.common.managed_node import ManagedNode, NodeSettings
-from fdrl_ros.nodes.robot.policies import Policies
+from fdrl_ros.nodes.robot.candidate_updates import CandidateUpdates
 from fdrl_ros.nodes.robot.robot_control import RobotControl
 from fdrl_ros.policy import Policy
 from fdrl_ros.runtime import kernels
@@ -63,7 +63,7 @@ class SelectorNode(ManagedNode):
 
     def __init__(self, post: Post) -> None:
         self.loop: ControlLoop | None = None
-        self.policies: Policies | None = None
+        self.policies: CandidateUpdates | None = None
         super().__init__(post)
 
     def open(self) -> None:
@@ -78,7 +78,7 @@ class SelectorNode(ManagedNode):
         start, shape = load_policy(self.layout.pretrained)
         kept = self.settings.kept_versions
         self.control = RobotControl(self)
-        self.policies = Policies(self, self._rules, roster, Policy(start, shape), kept)
+        self.policies = CandidateUpdates(self, self._rules, roster, Policy(start, shape), kept)
 
     def begin(self) -> None:
         """Listen to the robot and to who releases policies."""

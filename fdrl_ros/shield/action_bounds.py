@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import NamedTuple, Self
 
 from fdrl_ros.shield.contact_estimator import ContactEstimator, ContactReading
-from fdrl_ros.shield.excursion import MOVES
+from fdrl_ros.shield.depth_tables import MOVES
 from fdrl_ros.shield.prediction import compiled_prediction, ContactBounds, ContactState, Prediction
 from fdrl_ros.shield.retreat import retreat, Vector
 from fdrl_ros.shield.settings import ShieldSettings
@@ -138,7 +138,7 @@ class ActionBounds:
         self.settings = settings
         predictions = tuple(
             compiled_prediction(bounds, chosen.contact_radius)
-            for bounds in (settings.wide(), settings.usual())
+            for bounds in (settings.wide_bounds(), settings.usual_bounds())
         )
         self.estimator = ContactEstimator(predictions, procedure)
         self._warn = chosen.warn_force

@@ -11,7 +11,7 @@ from copy import copy
 import math
 from typing import NamedTuple, Self
 
-from fdrl_ros.shield.excursion import LEVELS
+from fdrl_ros.shield.depth_tables import LEVELS
 from fdrl_ros.shield.prediction import ContactBounds, ContactState, Prediction
 from fdrl_ros.surgery.gym.actions import COARSE_STEP, FINE_STEP, MAXIMUM_SPEED, TICK
 from fdrl_ros.surgery.scalar_or_array import choose, maths_of, Number
@@ -52,7 +52,7 @@ class ContactEstimator:
     ) -> None:
         self._predictions, self._maths = predictions, maths_of(like)
         self._bounds = predictions[0].bounds
-        lags = predictions[0].excursion.levels
+        lags = predictions[0].tables.levels
         self._lags, self._interval = lags, TICK
         self._kept = [math.exp(-TICK / each) for each in lags]
         self._follows = [

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from fdrl_ros.errors import StateError
 from fdrl_ros.runtime import kernels
-from fdrl_ros.shield.excursion import Bounds, DEPTHS, excursion, POWER
+from fdrl_ros.shield.depth_tables import Bounds, depth_tables, DEPTHS, POWER
 from fdrl_ros.surgery.gym.actions import MAXIMUM_SPEED, TICK
 from fdrl_ros.surgery.scalar_or_array import Number
 from fdrl_ros.surgery.tissue.contact import contact_stiffness
@@ -76,7 +76,7 @@ class ContactState(NamedTuple):
     :param room: height of the tip above where the surface can be now at the most, m.
     :param room_ever: height of the tip above where the surface can ever be, m.
     :param pending: the move downwards that may still be to come: 2 is coarse, 1 fine, 0 none.
-    :param level: which range of the arm's lag it has shown, see Excursion.levels.
+    :param level: which range of the arm's lag it has shown, see DepthTables.levels.
     :param kinds: possible speeds of the surface at the state before, for each kind of tissue.
     :param aside: how far the tip went sideways in the last tick at most, m.
     :param interval: between the state before and this one, about a tick, s.
@@ -149,7 +149,7 @@ class Prediction:
 
     def __init__(self, bounds: Bounds, radius: float) -> None:
         self.bounds = bounds
-        self.excursion = excursion(bounds)
+        self.tables = depth_tables(bounds)
         self.softest = float(contact_stiffness(bounds.softest, radius) ** POWER)
         self.stiffest = float(contact_stiffness(bounds.stiffest, radius) ** POWER)
         """Least and greatest kappa, N^(2/3)/m."""
@@ -158,7 +158,7 @@ class Prediction:
         """Least and greatest kappa of each kind of tissue, N^(2/3)/m."""
         self._turn = 0.5 * bounds.acceleration
         self._quick = 1.0 / bounds.quickest
-        self._slow = 1.0 / np.array(self.excursion.levels)
+        self._slow = 1.0 / np.array(self.tables.levels)
 
     def unknown_tissue(self, like: Number) -> Kinds:
         """
@@ -185,7 +185,7 @@ class Prediction:
         kinds = self._kinds(seen, high)
         softest, stiffest, slow, speed = self._hull(kinds)
         contact = self.greatest_contact(high, slow, sinking)
-        fast, far = self.excursion.places(speed, seen.lag + self.bounds.position_error)
+        fast, far = self.tables.places(speed, seen.lag + self.bounds.position_error)
         return ContactBounds(kinds, softest, stiffest, contact, speed, fast, far, high, sinking)
 
     def _hull(self, kinds: list[TissueKind]) -> tuple[Number, Number, Number, Number]:
@@ -281,7 +281,7 @@ class Prediction:
         :param aside: how far the tip goes sideways meanwhile, m: over a slope it gets deeper.
         :param enough: force below which no closer bound is needed, N.
         """
-        tables, far = self.excursion, possible.far
+        tables, far = self.tables, possible.far
         deeper = self.bounds.slope * aside
         # Never deeper than where the surface can be at its highest.
         deepest = tables.sinks(seen.level, far, seen.pending, move) - seen.room_ever + deeper
@@ -317,7 +317,7 @@ class Prediction:
         row: Number,
     ) -> Number:
         """Return the greatest kappa d (1 + lambda v)^(2/3) for kappa between two ends."""
-        tables, level, pending = self.excursion, seen.level, seen.pending
+        tables, level, pending = self.tables, seen.level, seen.pending
         move, far, deeper, deepest = chosen
         soft, stiff = ends
 
@@ -421,7 +421,7 @@ class CompiledPrediction(Prediction):
 
         :raises RuntimeError: if it was compiled for tables of another form.
         """
-        lib, of, tables, bounds = kernels.lib, kernels.ffi.from_buffer, self.excursion, self.bounds
+        lib, of, tables, bounds = kernels.lib, kernels.ffi.from_buffer, self.tables, self.bounds
         rows = (lib.FDRL_LEVELS, lib.FDRL_SPEEDS, lib.FDRL_BEHIND, lib.FDRL_PENDING)
         form = (*rows, lib.FDRL_MOVES, lib.FDRL_DEPTHS)
         if tables.felt.shape != form or lib.FDRL_KINDS != KINDS:

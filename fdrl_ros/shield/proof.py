@@ -19,11 +19,11 @@ import math
 
 from fdrl_ros.errors import SettingError
 from fdrl_ros.shield.contact_estimator import ContactEstimator, ContactReading
-from fdrl_ros.shield.excursion import (
+from fdrl_ros.shield.depth_tables import (
     Bounds,
+    depth_tables,
     DEPTHS,
     DUE,
-    excursion,
     JITTER,
     LEVELS,
     Motion,
@@ -35,7 +35,7 @@ from fdrl_ros.shield.excursion import (
 from fdrl_ros.shield.prediction import ContactBounds, ContactState, Prediction
 from fdrl_ros.shield.retreat import RISE
 from fdrl_ros.shield.settings import ShieldSettings
-from fdrl_ros.shield.worst_cases import corner_histories, Histories, random_histories
+from fdrl_ros.shield.worst_cases import ContactHistories, corner_histories, random_histories
 from fdrl_ros.surgery.gym.actions import COARSE_STEP, MAXIMUM_SPEED, SUBSTEP, SUBSTEPS, TICK
 from fdrl_ros.surgery.scalar_or_array import Array, Rows
 from fdrl_ros.surgery.tasks.outcome import HARD_STOP
@@ -135,7 +135,7 @@ def check_tables(
     """
     if fine < 1:
         raise SettingError('fine', fine, 'at least 1: into so many spans each range is cut')
-    truth, tables = world or taken, excursion(taken)
+    truth, tables = world or taken, depth_tables(taken)
     speeds, behind = tables.speeds, tables.behind
     rise, rising = surface(truth, np.minimum(speeds, truth.speed), _STEPS, 16 * fine)
     lags = np.geomspace(truth.quickest, truth.slowest, LEVELS * fine + 1).tolist()
@@ -196,7 +196,7 @@ class Contest:
         self, settings: ShieldSettings, procedure: str, wide: bool, world: Bounds | None = None
     ) -> None:
         chosen = procedure_named(procedure)
-        taken = settings.wide() if wide else settings.usual()
+        taken = settings.wide_bounds() if wide else settings.usual_bounds()
         self.procedure, self.truth = procedure, world or taken
         self.prediction = Prediction(taken, chosen.contact_radius)
         soft, stiff = (
@@ -206,11 +206,11 @@ class Contest:
         limit = HARD_STOP if wide else chosen.force_limit
         self._range = self.truth, (soft, stiff), limit
 
-    def corners(self, intervals: tuple[float, ...], sample: int | None) -> Histories:
+    def corners(self, intervals: tuple[float, ...], sample: int | None) -> ContactHistories:
         """Return the histories at all corners, or a sample of them."""
         return corner_histories(*self._range, intervals).sample(sample)
 
-    def drawn(self, seeds: int) -> Iterator[tuple[Histories, list[Errors]]]:
+    def drawn(self, seeds: int) -> Iterator[tuple[ContactHistories, list[Errors]]]:
         """Draw 5,000 histories between the corners for each seed, with errors of the sensors."""
         for seed in range(seeds):
             some = random_histories(*self._range, 5_000, seed)
@@ -218,7 +218,7 @@ class Contest:
             yield some, [(off, beside), (np.sign(off), np.sign(beside))]
 
     def estimate(
-        self, some: Histories, errors: Errors, low: float = 0.0
+        self, some: ContactHistories, errors: Errors, low: float = 0.0
     ) -> tuple[ContactState, ContactBounds]:
         """
         Return what the shield sees of histories at their end, and what it takes to be possible.
@@ -289,7 +289,7 @@ def check_estimator(
     return margins.finding(f'estimator: {procedure}', 1e-7)
 
 
-def _margins(contest: Contest, some: Histories, errors: Errors) -> dict[str, Array]:
+def _margins(contest: Contest, some: ContactHistories, errors: Errors) -> dict[str, Array]:
     """Return by how much each bound of the shield holds the truth, as a share of its size."""
     seen, possible = contest.estimate(some, errors)
     prediction, truth = contest.prediction, contest.truth
@@ -302,7 +302,7 @@ def _margins(contest: Contest, some: Histories, errors: Errors) -> dict[str, Arr
         kind = np.where(own, np.maximum(kind, within), kind)
         most = prediction.greatest_contact(possible.high, slow, possible.sinking)
         contact = np.where(own, np.maximum(contact, most - some.kappa * inside), contact)
-    slowest = np.array(prediction.excursion.levels)[seen.level]
+    slowest = np.array(prediction.tables.levels)[seen.level]
     return {
         'stiffest': possible.stiffest / some.kappa - 1.0,
         'softest': 1.0 - possible.softest / some.kappa,
@@ -372,7 +372,7 @@ def check_forces(
 
 
 def greatest_true_forces(
-    some: Histories,
+    some: ContactHistories,
     truth: Bounds,
     rises: tuple[Array, Array],
     rows: Rows,
@@ -424,7 +424,7 @@ def proofs(
     :param fine: as each of them takes it.
     :returns: of each: which bounds, and the limit that it is of, N (0 for all).
     """
-    for word, bounds in (('wide', settings.wide()), ('usual', settings.usual())):
+    for word, bounds in (('wide', settings.wide_bounds()), ('usual', settings.usual_bounds())):
         yield word, 0.0, check_tables(bounds, fine=fine, report=report)
     for name in procedures:
         for word, limit in (('wide', HARD_STOP), ('usual', procedure_named(name).force_limit)):

@@ -5,7 +5,7 @@
 from dataclasses import dataclass, fields, replace
 
 from fdrl_ros.settings import setting, Settings
-from fdrl_ros.shield.excursion import Bounds
+from fdrl_ros.shield.depth_tables import Bounds
 from fdrl_ros.surgery.constants import constant
 from fdrl_ros.surgery.gym.actions import TICK
 
@@ -85,7 +85,7 @@ class ShieldSettings(Settings):
         0.03, 'acceleration that most surfaces are below', unit='m/s^2', minimum=1e-4
     )
 
-    def wide(self) -> Bounds:
+    def wide_bounds(self) -> Bounds:
         """Return the bounds under which the hard stop is kept."""
         shared = {each.name for each in fields(Bounds)} & vars(self).keys()
         return Bounds(
@@ -94,10 +94,10 @@ class ShieldSettings(Settings):
             **{name: getattr(self, name) for name in shared},
         )
 
-    def usual(self) -> Bounds:
+    def usual_bounds(self) -> Bounds:
         """Return the bounds under which the procedure's force limit is kept."""
         return replace(
-            self.wide(),
+            self.wide_bounds(),
             stiffest=min(self.usual_stiffest, self.stiffest),
             speed=min(self.usual_speed, self.speed),
             acceleration=min(self.usual_acceleration, self.acceleration),

@@ -23,7 +23,7 @@ from fdrl_ros.shield.action_bounds import (
     Veto,
 )
 from fdrl_ros.shield.damage import DamageMeter
-from fdrl_ros.shield.excursion import JITTER
+from fdrl_ros.shield.depth_tables import JITTER
 from fdrl_ros.shield.retreat import Vector
 from fdrl_ros.shield.settings import ShieldSettings
 from fdrl_ros.surgery.gym.actions import ACTION_COUNT, STAY, TICK
@@ -41,13 +41,13 @@ _COLUMNS = [INDEX[f'goal_error_{axis}'] for axis in 'xyz'] + [
     INDEX[name] for name in ('lag', 'force', 'force_limit', 'jaw', 'grasped')
 ]
 
-LADDERS: tuple[tuple[int, ...], ...] = tuple(
+REPLACEMENTS: tuple[tuple[int, ...], ...] = tuple(
     tuple(dict.fromkeys((*finer, STAY, FINE_UP, COARSE_UP)))
     for finer in ((each, each + _FINER * (each < _FINER)) for each in range(ACTION_COUNT))
 )
 """Of each action: itself and its replacements, in the order in which they are tried."""
 
-LAST: tuple[int, ...] = (COARSE_UP, FINE_UP, STAY)
+LAST_RESORTS: tuple[int, ...] = (COARSE_UP, FINE_UP, STAY)
 """Actions where nothing is allowed: up, except out of the workspace, where there is no tissue."""
 
 
@@ -160,11 +160,11 @@ def _replacement(
     bounds: ActionBounds, asked: int, holding: bool, away: Vector | None
 ) -> tuple[int, Consequences]:
     """Return the replacement of a vetoed action, and its consequences."""
-    for each in LADDERS[asked][1:]:
+    for each in REPLACEMENTS[asked][1:]:
         found = bounds.consequences(each, holding, away)
         if not found.veto:
             return each, found
-    for each in LAST:
+    for each in LAST_RESORTS:
         found = bounds.consequences(each, holding, away)
         if found.veto is not Veto.WORKSPACE:
             break

@@ -9,7 +9,7 @@ Whatever the shield infers has to hold it, see :mod:`fdrl_ros.shield.proof`.
 from dataclasses import dataclass, fields
 from typing import Self
 
-from fdrl_ros.shield.excursion import Bounds, JITTER, MOVES, POWER
+from fdrl_ros.shield.depth_tables import Bounds, JITTER, MOVES, POWER
 from fdrl_ros.surgery.gym.actions import MAXIMUM_SPEED, SUBSTEPS, TICK
 from fdrl_ros.surgery.scalar_or_array import Array
 import numpy as np
@@ -22,7 +22,7 @@ _SPEEDING = ((1.0, 0.0), (-1.0, 0.0), (0.0, 1.0), (0.0, -1.0))
 
 
 @dataclass(frozen=True)
-class Histories:
+class ContactHistories:
     """
     Consistent histories; moments are the first one and the end of each tick.
 
@@ -62,7 +62,7 @@ class Histories:
 
 def corner_histories(
     bounds: Bounds, kappas: tuple[float, float], limit: float, intervals: tuple[float, ...]
-) -> Histories:
+) -> ContactHistories:
     """
     Return truths at all corners of what may differ.
 
@@ -94,7 +94,7 @@ def corner_histories(
 
 def random_histories(
     bounds: Bounds, kappas: tuple[float, float], limit: float, count: int, seed: int
-) -> Histories:
+) -> ContactHistories:
     """
     Return truths drawn from all that may be.
 
@@ -126,7 +126,7 @@ def _truths(
     moves: Array,
     lates: Array,
     intervals: tuple[float, ...],
-) -> Histories:
+) -> ContactHistories:
     """
     Let surfaces and arms go their ways, and leave out what is faster than it can be.
 
@@ -172,4 +172,6 @@ def _truths(
         np.array(each)[:, fine] for each in (speeds, depths, heights, lagging, due)
     )
     tissue, owes = (kappa[fine], damping[fine]), (behind, owed)
-    return Histories(*tissue, lag[fine], speed, depth, high, *owes, moves[:, fine], intervals)
+    return ContactHistories(
+        *tissue, lag[fine], speed, depth, high, *owes, moves[:, fine], intervals
+    )

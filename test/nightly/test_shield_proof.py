@@ -27,7 +27,7 @@ def test_estimates_and_forces_bound_what_is_true(check, procedure, wide):
 
 
 def test_nothing_that_can_happen_leads_beyond_the_tables():
-    finding = check_tables(SETTINGS.usual(), fine=1)
+    finding = check_tables(SETTINGS.usual_bounds(), fine=1)
     assert finding.holds, finding.failure
 
 

@@ -12,7 +12,7 @@ from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.errors import FdrlError, StoreBusyError, StoreError
 from fdrl_ros.nodes.common.deferred_answer import _Service
 from fdrl_ros.nodes.common.managed_node import run_node
-from fdrl_ros.nodes.robot import policies as policies_module
+from fdrl_ros.nodes.robot import candidate_updates
 from fdrl_ros.nodes.robot import supervision_queue as word_module
 from fdrl_ros.nodes.selector import SelectorNode
 from fdrl_ros.selector.candidates.supervision import (
@@ -70,7 +70,7 @@ class Theatre:
 def theatre(directory, lone_domain, monkeypatch):
     disk = Disk(word_module.save_supervision)
     monkeypatch.setattr(word_module, 'save_supervision', disk.save)
-    monkeypatch.setattr(policies_module, 'PATIENCE', 0.1)
+    monkeypatch.setattr(candidate_updates, 'PATIENCE', 0.1)
     made = Theatre(directory, lone_domain, disk)
     yield made
     made.close()
@@ -159,7 +159,7 @@ def test_who_waits_when_the_deactivation_fails_is_answered(theatre, monkeypatch)
     theatre.until(theatre.client.service_is_ready)
     order = theatre.order('take_over')
     theatre.until(lambda: theatre.disk.asked.is_set() and node.answering == 1)
-    monkeypatch.setattr(policies_module, 'PATIENCE', 20.0)
+    monkeypatch.setattr(candidate_updates, 'PATIENCE', 20.0)
     monkeypatch.setattr(theatre.disk, '_write', fail)
     theatre.disk.ready.set()
     node.trigger_deactivate()
@@ -174,7 +174,7 @@ def test_who_waits_when_the_process_is_told_to_stop_is_answered(
 ):
     disk, answers = Disk(word_module.save_supervision), []
     monkeypatch.setattr(word_module, 'save_supervision', disk.save)
-    monkeypatch.setattr(policies_module, 'PATIENCE', 0.1)
+    monkeypatch.setattr(candidate_updates, 'PATIENCE', 0.1)
     monkeypatch.setenv('ROS_DOMAIN_ID', str(lone_domain))
     ended = threading.Event()
 

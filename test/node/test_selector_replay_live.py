@@ -9,7 +9,7 @@ import time
 from click.testing import CliRunner
 from fdrl_ros.cli import commands
 from fdrl_ros.deployment.bringup import robot_graph
-from fdrl_ros.deployment.robot.policies import RobotPolicies
+from fdrl_ros.deployment.robot.robot_policies import RobotPolicies
 import fdrl_ros.msg as ros
 from fdrl_ros.nodes.arm.robot_messages import OperatingState
 from fdrl_ros.nodes.common import qos

@@ -19,8 +19,7 @@ import fdrl_ros.msg as ros
 from fdrl_ros.nodes.common import qos
 from fdrl_ros.nodes.common.diagnostics import Level
 from fdrl_ros.nodes.parties.conversion import to_ros
-from fdrl_ros.nodes.robot import policies as policies_module
-from fdrl_ros.nodes.robot import valuation
+from fdrl_ros.nodes.robot import candidate_updates, policy_assessment
 from fdrl_ros.runtime.subprocess_runner import run_elsewhere
 from fdrl_ros.selector import HOLD
 from fdrl_ros.selector.candidates.registry import PolicyRegistry
@@ -46,8 +45,8 @@ def configured(directory, lone_domain, monkeypatch):
     made = []
 
     def make(assess):
-        monkeypatch.setattr(policies_module, 'assess', assess)
-        monkeypatch.setattr(policies_module, 'FIRST_PAUSE', 0.05)
+        monkeypatch.setattr(candidate_updates, 'assess', assess)
+        monkeypatch.setattr(candidate_updates, 'FIRST_PAUSE', 0.05)
         made.append(Process('/robot_1/selector', directory, lone_domain))
         made[-1].node.trigger_configure()
         return made[-1]
@@ -225,10 +224,10 @@ def test_what_lasts_is_told_by_the_process_that_computes(directory, tmp_path, mo
     def fit(*rest):
         raise PolicyError('it has 3 layers')
 
-    monkeypatch.setattr(valuation, 'fit_public_value', fit)
+    monkeypatch.setattr(policy_assessment, 'fit_public_value', fit)
     plan = Plan.load(Layout(directory).plan)
     with pytest.raises(LastingError, match='PolicyError: it has 3 layers'):
-        valuation.find_out(None, plan, None, tmp_path, None, True)
+        policy_assessment.find_out(None, plan, None, tmp_path, None, True)
 
 
 def test_interrupt_of_the_whole_group_ends_the_valuing_quietly(room, settings, directory):

@@ -6,14 +6,14 @@ from dataclasses import replace
 
 from fdrl_ros.shield import prediction
 from fdrl_ros.shield.contact_estimator import ContactEstimator
-from fdrl_ros.shield.excursion import Excursion
+from fdrl_ros.shield.depth_tables import DepthTables
 from fdrl_ros.shield.prediction import Prediction
 from fdrl_ros.shield.settings import ShieldSettings
 from fdrl_ros.surgery.gym.actions import TICK
 import numpy as np
 
 SETTINGS = ShieldSettings()
-WIDE, USUAL = SETTINGS.wide(), SETTINGS.usual()
+WIDE, USUAL = SETTINGS.wide_bounds(), SETTINGS.usual_bounds()
 
 
 def _less(name, share):
@@ -77,14 +77,14 @@ def read_tables_too_low(place):
     """Return what reads the tables one row too low, by speed (0) or lag (1)."""
 
     def spoil(patch):
-        places = Excursion.places
+        places = DepthTables.places
 
         def lower(self, speed, behind):
             rows = list(places(self, speed, behind))
             rows[place] = np.maximum(rows[place] - 1, 0)
             return tuple(rows)
 
-        patch.setattr(Excursion, 'places', lower)
+        patch.setattr(DepthTables, 'places', lower)
 
     return spoil
 

@@ -10,8 +10,8 @@ from fdrl_ros.cli.group import stopping
 from fdrl_ros.cli.options import plan_from, plan_option, PlanCommand
 from fdrl_ros.cli.output import console
 from fdrl_ros.deployment.policy_file import load_policy
-from fdrl_ros.deployment.robot.policies import signed_policy
-from fdrl_ros.deployment.robot.valuation import public_experience
+from fdrl_ros.deployment.robot.public_value import public_experience
+from fdrl_ros.deployment.robot.robot_policies import signed_policy
 from fdrl_ros.errors import os_errors_as, PolicyError, StoreError
 from fdrl_ros.experiments.evaluation import make_probe
 from fdrl_ros.experiments.reports.table import make_table

@@ -16,7 +16,7 @@ from fdrl_ros.cli.output import console, echo_json
 from fdrl_ros.cli.robot.export_policy import export_policy
 from fdrl_ros.deployment.bringup import BringupSettings, middleware
 from fdrl_ros.deployment.layout import ROBOTS
-from fdrl_ros.deployment.robot.policies import RobotPolicies
+from fdrl_ros.deployment.robot.robot_policies import RobotPolicies
 from fdrl_ros.errors import OrderError, SupervisionError
 from fdrl_ros.experiments.json_file import Json
 from fdrl_ros.experiments.live import missing_ros

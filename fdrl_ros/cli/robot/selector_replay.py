@@ -13,7 +13,7 @@ import click
 from fdrl_ros.cli.options import json_option, SettingsCommand
 from fdrl_ros.cli.output import console, echo_json
 from fdrl_ros.deployment.layout import ROBOTS
-from fdrl_ros.deployment.robot.policies import RobotPolicies
+from fdrl_ros.deployment.robot.robot_policies import RobotPolicies
 from fdrl_ros.errors import SettingError
 from fdrl_ros.experiments.json_file import Json
 from fdrl_ros.experiments.reports.table import DISCLAIMER, make_table

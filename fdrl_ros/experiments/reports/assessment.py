@@ -11,7 +11,7 @@ from fdrl_ros.deployment.ledger_inspection import inspect_hospital
 from fdrl_ros.deployment.parties.hospital import ledger_epsilon
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.policy_file import load_policy
-from fdrl_ros.deployment.robot.valuation import fit_public_value
+from fdrl_ros.deployment.robot.public_value import fit_public_value
 from fdrl_ros.errors import PolicyError
 from fdrl_ros.experiments.cases import NORMAL_95
 from fdrl_ros.experiments.evaluation import (

@@ -15,7 +15,7 @@ from fdrl_ros.errors import SettingError
 from fdrl_ros.metrics.adaptation import Adaptation, AdaptationMeter
 from fdrl_ros.metrics.means import WINDOW
 from fdrl_ros.metrics.risk import Risk, RiskMeter
-from fdrl_ros.selector.control.case import CaseDamage
+from fdrl_ros.selector.control.current_case import CaseDamage
 from fdrl_ros.selector.control.observation import Observation, readable, UsableState
 from fdrl_ros.settings import setting, Settings
 from fdrl_ros.shield.damage import elapsed

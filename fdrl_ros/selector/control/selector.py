@@ -14,7 +14,7 @@ from statistics import NormalDist
 
 from fdrl_ros.metrics.adaptation import Adaptation
 from fdrl_ros.selector.candidates.candidate import Candidate, CandidateSet, HOLD, Selection
-from fdrl_ros.selector.control.case import Case
+from fdrl_ros.selector.control.current_case import CurrentCase
 from fdrl_ros.selector.control.monitor import GateSettings, OperationMonitor, RiskGate
 from fdrl_ros.selector.control.observation import (
     Observation,
@@ -59,7 +59,7 @@ class Selector:
         """
         self.settings = settings or SelectorSettings()
         self.gate = RiskGate(gate)
-        self.case = Case()
+        self.case = CurrentCase()
         """The case under way; the control loop decides which state begins another one."""
         self._clock = clock
         self._shield = Shield(shield)
@@ -111,7 +111,7 @@ class Selector:
 
         :param same_time: whether the next state is stamped in the same time.
         """
-        self.case = Case()
+        self.case = CurrentCase()
         self._monitor.end_case(same_time)
         self._shield.reset()
         self._failed_until.clear()

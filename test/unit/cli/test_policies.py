@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from fdrl_ros.cli import commands
 from fdrl_ros.cli.robot import policies
 from fdrl_ros.deployment.plan import Plan
-from fdrl_ros.deployment.robot.policies import RobotPolicies
+from fdrl_ros.deployment.robot.robot_policies import RobotPolicies
 from fdrl_ros.deployment.robot.safety_test import basis
 from fdrl_ros.experiments.live import unvalued
 from fdrl_ros.policy.onnx_model import OnnxPolicy

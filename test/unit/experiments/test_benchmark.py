@@ -6,7 +6,7 @@ from dataclasses import replace
 import math
 
 from fdrl_ros.deployment.plan import Plan
-from fdrl_ros.deployment.robot.valuation import fit_public_value
+from fdrl_ros.deployment.robot.public_value import fit_public_value
 from fdrl_ros.errors import PolicyError
 from fdrl_ros.experiments.cases import Cases, score_of, wilson_interval
 from fdrl_ros.experiments.evaluation import (

@@ -7,7 +7,7 @@ import json
 from click.testing import CliRunner
 from fdrl_ros.cli.commands import main
 from fdrl_ros.deployment.plan import Plan
-from fdrl_ros.deployment.robot.valuation import fit_public_value
+from fdrl_ros.deployment.robot.public_value import fit_public_value
 from fdrl_ros.errors import StoreBusyError
 from fdrl_ros.experiments.run_directory import RunDirectory
 from fdrl_ros.experiments.studies.selector.baselines import (

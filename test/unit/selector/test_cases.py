@@ -8,7 +8,7 @@ import math
 from fdrl_ros.metrics.adaptation import alpha_adapt
 from fdrl_ros.metrics.risk import FULL_DAMAGE, risk_terms
 from fdrl_ros.selector import Candidate, GateSettings, Reason, Selector, SelectorSettings
-from fdrl_ros.selector.control.case import Case
+from fdrl_ros.selector.control.current_case import CurrentCase
 from fdrl_ros.shield.shield import Shield
 from fdrl_ros.surgery.gym.actions import TICK
 from fdrl_ros.surgery.gym.state import SCALES
@@ -125,7 +125,7 @@ def operation(left, time, procedure='palpation', patient='case_1'):
 
 
 def case(*states):
-    made = Case()
+    made = CurrentCase()
     for each in states:
         made.include(each)
     return made

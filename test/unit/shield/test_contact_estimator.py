@@ -7,12 +7,12 @@ import math
 from fdrl_ros.selector import ShieldSettings
 from fdrl_ros.shield.action_bounds import LateralReach
 from fdrl_ros.shield.contact_estimator import ContactEstimator, ContactReading
-from fdrl_ros.shield.excursion import excursion
+from fdrl_ros.shield.depth_tables import depth_tables
 from fdrl_ros.shield.prediction import compiled_prediction
 from fdrl_ros.surgery.gym.actions import COARSE_STEP, FINE_STEP, TICK
 import pytest
 
-WIDE = ShieldSettings().wide()
+WIDE = ShieldSettings().wide_bounds()
 
 
 def estimator_of(procedure):
@@ -44,7 +44,7 @@ def levels_of(lag, reported, ticks=12):
 
 def test_an_arm_is_timed_over_several_ticks():
     """Its way in the first coarse moves tells less than that in five."""
-    lag, slowest = 0.05, excursion(WIDE).levels
+    lag, slowest = 0.05, depth_tables(WIDE).levels
     levels = levels_of(lag, {}, 7)
     assert levels == sorted(levels) and levels[2] < levels[-1]
     assert lag <= slowest[levels[-1]] < 1.5 * lag

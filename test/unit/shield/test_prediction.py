@@ -11,7 +11,7 @@ from fdrl_ros.errors import StateError
 from fdrl_ros.runtime import kernels
 from fdrl_ros.selector import ShieldSettings
 from fdrl_ros.shield import prediction
-from fdrl_ros.shield.excursion import LEVELS, MOVES
+from fdrl_ros.shield.depth_tables import LEVELS, MOVES
 from fdrl_ros.shield.prediction import (
     compiled_prediction,
     CompiledPrediction,
@@ -31,7 +31,7 @@ import pytest
 
 SETTINGS = ShieldSettings(active=True)
 RADIUS = 0.004
-MANY = [Prediction(each, RADIUS) for each in (SETTINGS.wide(), SETTINGS.usual())]
+MANY = [Prediction(each, RADIUS) for each in (SETTINGS.wide_bounds(), SETTINGS.usual_bounds())]
 SINGLE = [CompiledPrediction(each.bounds, RADIUS) for each in MANY]
 NOT_FINITE = (math.nan, math.inf, -math.inf)
 compiled = pytest.mark.skipif(

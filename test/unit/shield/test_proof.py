@@ -8,7 +8,7 @@ All corners are in test/nightly/test_shield_proof.py.
 
 from fdrl_ros.errors import SettingError
 from fdrl_ros.shield import prediction
-from fdrl_ros.shield.excursion import Motion, sink
+from fdrl_ros.shield.depth_tables import Motion, sink
 from fdrl_ros.shield.proof import check_estimator, check_forces, check_tables, Margins
 from fdrl_ros.shield.retreat import RISE
 from fdrl_ros.surgery.gym.actions import COARSE_STEP, TICK

@@ -8,9 +8,9 @@ from fdrl_ros.errors import SettingError, StateError
 from fdrl_ros.experiments.studies.shield.attack import patients_of
 from fdrl_ros.selector import Shield, ShieldSettings, Veto
 from fdrl_ros.shield.damage import DamageMeter
-from fdrl_ros.shield.excursion import excursion
+from fdrl_ros.shield.depth_tables import depth_tables
 from fdrl_ros.shield.prediction import compiled_prediction
-from fdrl_ros.shield.shield import BatchShield, COARSE_UP, FINE_UP, LADDERS
+from fdrl_ros.shield.shield import BatchShield, COARSE_UP, FINE_UP, REPLACEMENTS
 from fdrl_ros.surgery.gym.actions import ACTION_COUNT, ACTIONS, CLOSE_JAW, OPEN_JAW, STAY, TICK
 from fdrl_ros.surgery.gym.operation import Operation
 from fdrl_ros.surgery.gym.state import INDEX, STATE_SIZE
@@ -102,12 +102,12 @@ def test_forces_never_pass_what_was_predicted_under_the_wide_bounds(procedure):
 
 
 def test_what_replaces_an_action_is_the_same_way_finer_then_staying_then_up():
-    assert LADDERS[DOWN] == (4, 10, STAY, FINE_UP, COARSE_UP)
-    assert LADDERS[0] == (0, 6, STAY, FINE_UP, COARSE_UP)
-    assert LADDERS[10] == (10, STAY, FINE_UP, COARSE_UP)
-    assert LADDERS[OPEN_JAW] == (OPEN_JAW, STAY, FINE_UP, COARSE_UP)
-    assert LADDERS[CLOSE_JAW] == (CLOSE_JAW, STAY, FINE_UP, COARSE_UP)
-    for asked, ladder in enumerate(LADDERS):
+    assert REPLACEMENTS[DOWN] == (4, 10, STAY, FINE_UP, COARSE_UP)
+    assert REPLACEMENTS[0] == (0, 6, STAY, FINE_UP, COARSE_UP)
+    assert REPLACEMENTS[10] == (10, STAY, FINE_UP, COARSE_UP)
+    assert REPLACEMENTS[OPEN_JAW] == (OPEN_JAW, STAY, FINE_UP, COARSE_UP)
+    assert REPLACEMENTS[CLOSE_JAW] == (CLOSE_JAW, STAY, FINE_UP, COARSE_UP)
+    for asked, ladder in enumerate(REPLACEMENTS):
         assert ladder[0] == asked and {STAY, FINE_UP, COARSE_UP} <= set(ladder)
 
 
@@ -239,16 +239,16 @@ def test_what_cannot_be_is_refused():
     with pytest.raises(SettingError, match='accelerations'):
         Shield(ShieldSettings(damping=8.0, speed=0.05, acceleration=1.2))
     with pytest.raises(SettingError):
-        dataclasses.replace(ShieldSettings().wide(), stiffest=1.0)
+        dataclasses.replace(ShieldSettings().wide_bounds(), stiffest=1.0)
 
 
 def test_the_first_state_of_a_procedure_makes_no_tables():
     shield = Shield()
-    made = excursion.cache_info().misses
+    made = depth_tables.cache_info().misses
     for name in NAMES:
         shield.reset()
         shield.update(np.ones(STATE_SIZE), name, 1.0)
-    assert excursion.cache_info().misses == made
+    assert depth_tables.cache_info().misses == made
 
 
 def operate_with_wrong(reading, choose, ticks):
@@ -282,7 +282,7 @@ def test_one_wrong_reading_leaves_out_no_tissue_that_is_true_and_no_force_passes
     reading, choose
 ):
     radius, left_out = procedure_named('retraction').contact_radius, 0
-    spans = compiled_prediction(ShieldSettings().wide(), radius).spans
+    spans = compiled_prediction(ShieldSettings().wide_bounds(), radius).spans
     for shields, patients, brought, _ in operate_with_wrong(reading, choose, 60):
         assert brought['peak_force'].max() < HARD_STOP
         for shield, patient in zip(shields, patients, strict=True):

@@ -13,7 +13,7 @@ from contextlib import closing
 from pathlib import Path
 
 from fdrl_ros.deployment.plan import Plan
-from fdrl_ros.deployment.robot.valuation import public_patient
+from fdrl_ros.deployment.robot.public_value import public_patient
 from fdrl_ros.experiments.cases import Cases
 from fdrl_ros.experiments.evaluation import (
     Contender,

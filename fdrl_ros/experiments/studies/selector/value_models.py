@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from fdrl_ros.deployment.plan import Plan
-from fdrl_ros.deployment.robot.valuation import fit_public_value, fitted_with
+from fdrl_ros.deployment.robot.public_value import fit_public_value, fitted_with
 from fdrl_ros.errors import os_errors_as, PolicyError, StoreError
 from fdrl_ros.policy import Policy
 from fdrl_ros.runtime.durable import replacing

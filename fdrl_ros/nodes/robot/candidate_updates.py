@@ -12,8 +12,8 @@ from typing import TypeVar
 from builtin_interfaces.msg import Time
 from fdrl_ros.crypto.keys.roster import Roster
 from fdrl_ros.deployment.plan import Plan
+from fdrl_ros.deployment.robot.public_value import fitted_with
 from fdrl_ros.deployment.robot.safety_test import basis
-from fdrl_ros.deployment.robot.valuation import fitted_with
 from fdrl_ros.errors import LastingError, MessageError, StoreBusyError, SupervisionError
 from fdrl_ros.federation.protocol.message import GlobalPolicy, HospitalPolicy
 from fdrl_ros.federation.protocol.party import worth_logging
@@ -23,8 +23,8 @@ from fdrl_ros.nodes.common.deferred_answer import answer_later, Answered
 from fdrl_ros.nodes.common.managed_node import ManagedNode, PATIENCE
 from fdrl_ros.nodes.parties.conversion import from_ros
 from fdrl_ros.nodes.parties.weights_topic import PolicyReader
+from fdrl_ros.nodes.robot.policy_assessment import assess
 from fdrl_ros.nodes.robot.supervision_queue import SupervisionQueue, SupervisionRequest
-from fdrl_ros.nodes.robot.valuation import assess
 from fdrl_ros.policy import Policy
 from fdrl_ros.runtime.backoff import Backoff
 from fdrl_ros.runtime.worker_thread import Worker
@@ -57,7 +57,7 @@ FIRST_PAUSE, LONGEST_PAUSE = 2.0, 300.0
 """After which what could not be valued is tried once more, second; it doubles each time."""
 
 
-class Policies:
+class CandidateUpdates:
     """
     Keeps the candidates of one selector up to date, and applies the surgeon's supervision to it.
 

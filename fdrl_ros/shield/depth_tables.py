@@ -207,7 +207,7 @@ def sink(
     return sunk, fast
 
 
-class Excursion:
+class DepthTables:
     """
     The greatest depth that can come about, each made greater by what its speed adds to the force.
 
@@ -318,6 +318,6 @@ class Excursion:
 
 
 @lru_cache(maxsize=64)
-def excursion(bounds: Bounds) -> Excursion:
+def depth_tables(bounds: Bounds) -> DepthTables:
     """Return the tables for some bounds, made once."""
-    return Excursion(bounds)
+    return DepthTables(bounds)

@@ -20,7 +20,7 @@ GAIN = 0.01
 _KNOWN = frozenset(PROCEDURE_NAMES)
 
 
-class Case:
+class CurrentCase:
     """
     The case under way.
 
@@ -93,7 +93,7 @@ class CaseDamage:
         self._begin()
 
     def _begin(self) -> None:
-        self._confirmed, self._meter = Case(), DamageMeter()
+        self._confirmed, self._meter = CurrentCase(), DamageMeter()
         self._older: DamageMeter | None = None
         self._doubted = -math.inf
         self._new = False
@@ -133,7 +133,7 @@ class CaseDamage:
             self._older, self._meter = self._meter, DamageMeter()
             self._doubted = operation.time
         elif operation.time > self._doubted:
-            self._confirmed, self._older = Case(), None
+            self._confirmed, self._older = CurrentCase(), None
             self._new = True
         if self._older is None:
             self._confirmed.include(operation)

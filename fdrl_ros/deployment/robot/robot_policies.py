@@ -8,8 +8,8 @@ from typing import Self
 from fdrl_ros.deployment.layout import Layout, ROBOTS
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.policy_file import load_policy
+from fdrl_ros.deployment.robot.public_value import fitted_with
 from fdrl_ros.deployment.robot.safety_test import basis
-from fdrl_ros.deployment.robot.valuation import fitted_with
 from fdrl_ros.errors import PolicyError, StoreBusyError, SupervisionError
 from fdrl_ros.policy import Policy
 from fdrl_ros.selector.candidates.policy_files import POLICIES, PolicyFiles

@@ -6,8 +6,8 @@ from dataclasses import replace
 from statistics import NormalDist
 
 from fdrl_ros.deployment.plan import Plan
-from fdrl_ros.deployment.robot import valuation
-from fdrl_ros.deployment.robot.valuation import (
+from fdrl_ros.deployment.robot import public_value
+from fdrl_ros.deployment.robot.public_value import (
     fit_public_value,
     public_conformal_error,
     public_experience,
@@ -79,9 +79,9 @@ def test_half_of_every_group_is_handed_over(monkeypatch):
         led['cases'] = handover
         return original(policy, lead_in, handover, rng)
 
-    original = valuation.handing_over
-    monkeypatch.setattr(valuation, 'handing_over', noted)
-    monkeypatch.setattr(valuation, 'LONGEST_LEAD', 10**6)  # so that hardly a draw is 0
+    original = public_value.handing_over
+    monkeypatch.setattr(public_value, 'handing_over', noted)
+    monkeypatch.setattr(public_value, 'LONGEST_LEAD', 10**6)  # so that hardly a draw is 0
     public_experience(None, plan, policy(0))
     for group in range(4):
         own = led['cases'][np.arange(24) % 4 == group]
@@ -89,9 +89,9 @@ def test_half_of_every_group_is_handed_over(monkeypatch):
 
 
 def test_the_noise_of_sensors_hangs_on_the_federation(monkeypatch):
-    patient = valuation.public_patient
+    patient = public_value.public_patient
     monkeypatch.setattr(
-        valuation, 'public_patient', lambda index, plan, name: patient(index, PLAN, name)
+        public_value, 'public_patient', lambda index, plan, name: patient(index, PLAN, name)
     )
     noisy = PLAN.changed({'world': {'force_noise': 0.1}})
     known = [
@@ -131,16 +131,16 @@ def test_the_conformal_error_tells_how_far_an_estimate_is_off():
 def test_patients_whom_nobody_looks_like_are_passed_over(monkeypatch):
     known = public_experience(policy(1), PLAN, policy(0))['palpation']
     fitted, met, lonely = fit_value(known, PLAN.value), [], {1, 2}
-    meet = valuation.meet
+    meet = public_value.meet
 
     def some(patients, *given):
-        number = given[3][-1] - valuation.CHECKED
+        number = given[3][-1] - public_value.CHECKED
         if number in lonely:
             raise RecordsError('nobody looks like that')
         met.append(number)
         return meet(patients, *given)
 
-    monkeypatch.setattr(valuation, 'meet', some)
+    monkeypatch.setattr(public_value, 'meet', some)
     assert public_conformal_error(fitted, 'palpation', policy(1), PLAN, policy(0)) >= 0.0
     assert met == [0, 3] and PLAN.value.checked == 2
     lonely.update(range(100))

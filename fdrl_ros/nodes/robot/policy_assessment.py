@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from fdrl_ros.deployment.plan import Plan
+from fdrl_ros.deployment.robot.public_value import fit_public_value
 from fdrl_ros.deployment.robot.safety_test import basis, frozen_set, safety_report
-from fdrl_ros.deployment.robot.valuation import fit_public_value
 from fdrl_ros.errors import LastingError, PolicyError, RecordsError, SettingError, StateError
 from fdrl_ros.policy import Policy
 from fdrl_ros.runtime.subprocess_runner import run_elsewhere
@@ -34,7 +34,7 @@ def assess(
 
     :param policy: None holds, which needs no test.
     :param lead_in: the public start, as
-        :func:`fdrl_ros.deployment.robot.valuation.public_experience` takes it.
+        :func:`fdrl_ros.deployment.robot.public_value.public_experience` takes it.
     :raises TrainingStopped: as soon as `stopped` says so.
     :raises LastingError: if it cannot be found out with this plan, now or later.
     :raises StoreError: if a file cannot be written.
