@@ -56,6 +56,11 @@ class ResourceError(FdrlError):
 class StateError(FdrlError):
     """An action or state handed to an env is not one that it can use."""
 
+    @classmethod
+    def closed(cls, what: str) -> 'StateError':
+        """Return the error of a call on something closed, such as `the env is closed`."""
+        return cls(f'the {what} is closed: make another')
+
 
 class PolicyError(FdrlError):
     """Weights that do not fit a network, or a digest that does not match."""

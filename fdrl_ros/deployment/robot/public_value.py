@@ -35,8 +35,8 @@ from fdrl_ros.selector.value.monte_carlo_reference import (
 )
 from fdrl_ros.surgery.gym.actions import ACTION_COUNT
 from fdrl_ros.surgery.gym.episode import Chooser, roll_out, Rollouts
+from fdrl_ros.surgery.patient.matched_patients import matched_patients
 from fdrl_ros.surgery.patient.patient import Patient
-from fdrl_ros.surgery.patient.redraw import redraw
 import numpy as np
 from numpy.typing import NDArray
 
@@ -219,7 +219,7 @@ def public_conformal_error(
         try:
             patient = cohort.patient(CHECKED + number, procedure=procedure)
             first = _REDRAWN + _APART * number
-            alike = [patient, *redraw(patient, cohort, settings.redraws, rng, first)]
+            alike = [patient, *matched_patients(patient, cohort, settings.redraws, rng, first)]
             meeting = meet(alike, lead_in, bool(number % 2), STATES, seed, rng)
         except RecordsError:  # one in thousands looks like hardly anybody: another one will do
             if number >= 2 * settings.checked:

@@ -11,7 +11,7 @@ from fdrl_ros.surgery.gym.actions import ACTIONS, SUBSTEPS, TICK
 from fdrl_ros.surgery.gym.operation import Operation
 from fdrl_ros.surgery.patient.patient import Patient
 from fdrl_ros.surgery.render.picture import CLOSE_EYE, CLOSE_LOOK, picture
-from fdrl_ros.surgery.render.stage import Stage
+from fdrl_ros.surgery.render.renderer import Renderer
 from fdrl_ros.surgery.settings import WorldSettings
 from fdrl_ros.surgery.tasks.expert import expert
 from PIL import Image
@@ -48,12 +48,12 @@ def draw_procedures(
     :raises TrainingStopped: as soon as `stopped` says so.
     """
     written = []
-    stage = Stage()
+    renderer = Renderer()
     try:
         directory.mkdir(parents=True, exist_ok=True)
         for number, patient in enumerate(patients, 1):
             procedure = patient.procedure.name
-            frames, still = _watch(patient, world or WorldSettings(), stage, moving, stopped)
+            frames, still = _watch(patient, world or WorldSettings(), renderer, moving, stopped)
             written.append(directory / f'{procedure}.png')
             still.save(written[-1], optimize=True)
             if moving:
@@ -71,12 +71,12 @@ def draw_procedures(
     except OSError as error:
         raise StoreError(f'cannot draw into {directory}: {error}') from error
     finally:
-        stage.close()
+        renderer.close()
     return written
 
 
 def _watch(
-    patient: Patient, world: WorldSettings, stage: Stage, moving: bool, stopped: Stopped
+    patient: Patient, world: WorldSettings, renderer: Renderer, moving: bool, stopped: Stopped
 ) -> tuple[list[Image.Image], Image.Image]:
     """Return the frames of one operation and the still among them."""
     operation = Operation(world)
@@ -89,9 +89,9 @@ def _watch(
                 raise TrainingStopped(f'drawing stopped at {patient.procedure.name}')
             last = operation.done
             if moving and (operation.ticks % FRAME == 0 or last):
-                frames.append(_frame(operation, stage))
+                frames.append(_frame(operation, renderer))
             if still is None and (operation.scene.done >= STILL or last):
-                still = _frame(operation, stage)
+                still = _frame(operation, renderer)
             if last:
                 assert still is not None
                 return frames, still
@@ -103,8 +103,8 @@ def _watch(
         operation.close()
 
 
-def _frame(operation: Operation, stage: Stage) -> Image.Image:
-    return Image.fromarray(picture(operation, WIDTH, HEIGHT, CLOSE_EYE, CLOSE_LOOK, stage=stage))
+def _frame(operation: Operation, renderer: Renderer) -> Image.Image:
+    return Image.fromarray(picture(operation, WIDTH, HEIGHT, CLOSE_EYE, CLOSE_LOOK, renderer))
 
 
 def _in_one_palette(frames: Sequence[Image.Image]) -> list[Image.Image]:

@@ -34,8 +34,8 @@ from fdrl_ros.selector.control.selector import Selector
 from fdrl_ros.selector.settings import SelectorSettings
 from fdrl_ros.shield.retreat import Vector
 from fdrl_ros.shield.settings import ShieldSettings
+from fdrl_ros.surgery.arm.kinematic_arm import JAW_OPEN
 from fdrl_ros.surgery.arm.operating_state import State as ArmState
-from fdrl_ros.surgery.arm.placement import JAW_OPEN
 from fdrl_ros.surgery.gym.actions import ACTIONS, FINE_STEP, MAXIMUM_SPEED, TICK
 from fdrl_ros.surgery.tasks.registry import TASKS
 

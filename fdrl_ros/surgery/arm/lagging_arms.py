@@ -5,12 +5,12 @@ The kinematic arms of many operations: the 12 sub-steps of a discrete action at 
 
 Such an arm feels no force, and its set-point s is at the last target when a tick begins, so its
 way is known: p_k = s_0 + (p_0 - s_0) r^k + the lagged response to the set-point's ramp. That is
-the law of :class:`fdrl_ros.surgery.arm.placement.KinematicArm`, solved for a whole tick. The last
-axis of every array is the patient.
+the law of :class:`fdrl_ros.surgery.arm.kinematic_arm.KinematicArm`, solved for a whole tick.
+The last axis of every array is the patient.
 """
 
+from fdrl_ros.surgery.arm.kinematic_arm import response
 from fdrl_ros.surgery.arm.kinematics import Point, straight_joints
-from fdrl_ros.surgery.arm.placement import response
 from fdrl_ros.surgery.gym.actions import (
     ACTIONS,
     COARSE_STEP,

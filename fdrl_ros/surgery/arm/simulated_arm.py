@@ -12,13 +12,17 @@ bent one with all six; the full urdf/psm.urdf, with jaws and patient, is for RVi
 from collections.abc import Sequence
 from math import cos, sin
 from pathlib import Path
-import tempfile
 from typing import Any
-import weakref
 
-from fdrl_ros.errors import ResourceError
 from fdrl_ros.resources import resource
 from fdrl_ros.surgery.arm.description import chain_description
+from fdrl_ros.surgery.arm.kinematic_arm import (
+    checked_substep,
+    response,
+    STRAIGHT_WRIST,
+    straighter,
+    WRIST_SPEED,
+)
 from fdrl_ros.surgery.arm.kinematics import (
     bent_joints,
     checked_joints,
@@ -29,15 +33,7 @@ from fdrl_ros.surgery.arm.kinematics import (
     straight_joints,
     Vector,
 )
-from fdrl_ros.surgery.arm.placement import (
-    checked_substep,
-    response,
-    STRAIGHT_WRIST,
-    straighter,
-    WRIST_SPEED,
-)
-from fdrl_ros.surgery.arm.pybullet_client import pybullet
-from fdrl_ros.surgery.closed_error import ClosedClient
+from fdrl_ros.surgery.arm.pybullet_client import PhysicsClient, pybullet
 from fdrl_ros.surgery.gym.actions import SUBSTEP
 import numpy as np
 
@@ -45,7 +41,7 @@ _SETTLED = 1e-6
 """A wrist this near to straight, and this slow, is straight: rad, rad/s."""
 
 
-class Chain:
+class Chain(PhysicsClient):
     """
     One chain in a PyBullet client of its own: motors, no gravity, no contact.
 
@@ -56,26 +52,11 @@ class Chain:
 
     def __init__(self, path: Path, straight: bool, substep: float) -> None:
         description = chain_description(path, straight)
-        self.client: Any = pybullet.connect(pybullet.DIRECT)
-        if self.client < 0:
-            raise ResourceError('PyBullet gives no further physics client: close unused envs')
-        self._disconnect = weakref.finalize(self, pybullet.disconnect, self.client)
+        super().__init__('arm')
         pybullet.setPhysicsEngineParameter(
             fixedTimeStep=substep, numSubSteps=0, physicsClientId=self.client
         )
-        with tempfile.TemporaryDirectory() as folder:
-            file = Path(folder) / 'chain.urdf'
-            file.write_text(description, 'utf-8')
-            try:
-                self.body: int = pybullet.loadURDF(
-                    str(file),
-                    useFixedBase=True,
-                    flags=pybullet.URDF_USE_INERTIA_FROM_FILE,
-                    physicsClientId=self.client,
-                )
-            except pybullet.error as problem:
-                self.close()
-                raise ResourceError(f'{path}: PyBullet cannot load the arm: {problem}') from None
+        self.body = self.load(description, path, flags=pybullet.URDF_USE_INERTIA_FROM_FILE)
         self.moved = list(range(3 if straight else 6))
         self.tip = 2 if straight else 6
         for index in (*self.moved, self.tip):
@@ -93,11 +74,6 @@ class Chain:
         """Share of its error that each motor removes in a sub-step."""
         self.set(HOME[: len(self.moved)].tolist(), [0.0] * len(self.moved))
         self._clean = pybullet.saveState(self.client)
-
-    def close(self) -> None:
-        """Disconnect the client, once; its number may be somebody else's from now on."""
-        self._disconnect()
-        self.client = ClosedClient('arm')
 
     def set(self, joints: Sequence[float], speeds: Sequence[float]) -> None:
         """Put the joints there at once, moving at these speeds, and drive them there."""

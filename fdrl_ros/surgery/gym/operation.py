@@ -12,10 +12,9 @@ import math
 from typing import Any, TYPE_CHECKING
 
 from fdrl_ros.errors import StateError
+from fdrl_ros.surgery.arm.kinematic_arm import Jaw, JAW_OPEN, KinematicArm
 from fdrl_ros.surgery.arm.kinematics import checked_point, straight_joints, Vector
 from fdrl_ros.surgery.arm.motion import JointPath
-from fdrl_ros.surgery.arm.placement import Jaw, JAW_OPEN, KinematicArm
-from fdrl_ros.surgery.closed_error import closed_error
 from fdrl_ros.surgery.constants import constant
 from fdrl_ros.surgery.gym.actions import Action, MAXIMUM_SPEED, SUBSTEP, TICK
 from fdrl_ros.surgery.gym.state import operation_values, PROCEDURE_NAMES, scale, TICK_INFO
@@ -108,7 +107,7 @@ class Operation:
         """
         if self._patient is None:
             if self._closed:
-                raise closed_error('operation')
+                raise StateError.closed('operation')
             raise StateError('no patient yet: reset the operation first')
 
     def reset(self, patient: Patient) -> None:
@@ -120,7 +119,7 @@ class Operation:
             the old operation goes on.
         """
         if self._closed:
-            raise closed_error('operation')
+            raise StateError.closed('operation')
         if not isinstance(patient, Patient):
             raise StateError(f'patient {patient!r}: expected a Patient')
         tissue = tissue_of(patient)

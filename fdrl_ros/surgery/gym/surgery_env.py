@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TYPE_CHECKING
 
 from fdrl_ros.errors import SettingError, StateError
-from fdrl_ros.surgery.closed_error import closed_error
 from fdrl_ros.surgery.gym.actions import ACTION_COUNT, action_numbered, SUBSTEPS
 from fdrl_ros.surgery.gym.operation import Operation
 from fdrl_ros.surgery.gym.state import PROCEDURE_NAMES, STATE_BOUND, STATE_SIZE
@@ -22,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from fdrl_ros.surgery.render.stage import Stage
+    from fdrl_ros.surgery.render.renderer import Renderer
 
 ENV_ID = 'fdrl_ros/Surgery-v0'
 
@@ -69,7 +68,7 @@ class SurgeryEnv(gymnasium.Env[NDArray[np.float32], np.int64]):
         self.settings = WorldSettings() if settings is None else checked_world(settings)
         self.render_mode = render_mode
         self.operation = Operation(self.settings)
-        self._stage: Stage | None = None
+        self._renderer: Renderer | None = None
         self._closed = False
         self.action_space = gymnasium.spaces.Discrete(ACTION_COUNT)
         self.observation_space = gymnasium.spaces.Box(
@@ -125,7 +124,7 @@ class SurgeryEnv(gymnasium.Env[NDArray[np.float32], np.int64]):
         """
         operation = self.operation
         if self._closed:
-            raise closed_error('env')
+            raise StateError.closed('env')
         chosen = action_numbered(action)
         operation.check_started()
         if operation.done:
@@ -152,21 +151,21 @@ class SurgeryEnv(gymnasium.Env[NDArray[np.float32], np.int64]):
             return None
         # A second physics client: only when asked.
         from fdrl_ros.surgery.render.picture import CLOSE_EYE, CLOSE_LOOK, HEIGHT, picture, WIDTH
-        from fdrl_ros.surgery.render.stage import Stage
+        from fdrl_ros.surgery.render.renderer import Renderer
 
-        self._stage = self._stage or Stage()
-        return picture(self.operation, WIDTH, HEIGHT, CLOSE_EYE, CLOSE_LOOK, self._stage)
+        self._renderer = self._renderer or Renderer()
+        return picture(self.operation, WIDTH, HEIGHT, CLOSE_EYE, CLOSE_LOOK, self._renderer)
 
     def close(self) -> None:
         """Give back the physics clients; the env refuses whatever is asked of it from now on."""
         self._closed = True
         self.operation.close()
-        if self._stage is not None:
-            self._stage.close()
+        if self._renderer is not None:
+            self._renderer.close()
 
     def _check_open(self) -> None:
         if self._closed:
-            raise closed_error('env')
+            raise StateError.closed('env')
 
 
 for _procedure in ('', *PROCEDURE_NAMES):

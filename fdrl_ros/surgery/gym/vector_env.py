@@ -5,8 +5,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fdrl_ros.errors import SettingError
-from fdrl_ros.surgery.closed_error import closed_error
+from fdrl_ros.errors import SettingError, StateError
 from fdrl_ros.surgery.gym.actions import ACTION_COUNT
 from fdrl_ros.surgery.gym.state import STATE_BOUND, STATE_SIZE
 from fdrl_ros.surgery.gym.vector_operation import VectorOperation
@@ -86,7 +85,7 @@ class VectorSurgeryEnv(VectorEnv[NDArray[np.float32], NDArray[np.int64], NDArray
         :raises SettingError: on options, or another number of seeds than of rows.
         """
         if self.closed:
-            raise closed_error('env')
+            raise StateError.closed('env')
         if options:
             raise SettingError('options', options, 'none')
         given: list[int | None] = [None] * self.num_envs
@@ -115,7 +114,7 @@ class VectorSurgeryEnv(VectorEnv[NDArray[np.float32], NDArray[np.int64], NDArray
         :raises StateError: on actions that cannot be; then nothing moves.
         """
         if self.closed:
-            raise closed_error('env')
+            raise StateError.closed('env')
         batch = self.batch
         states, rewards, terminated, truncated, info = batch.step(actions)
         infos = self._masked(info, np.ones(self.num_envs, np.bool_))

@@ -12,9 +12,8 @@ import copy
 from typing import Any
 
 from fdrl_ros.errors import SettingError, StateError
+from fdrl_ros.surgery.arm.kinematic_arm import JAW_OPEN, JAW_SPEED
 from fdrl_ros.surgery.arm.lagging_arms import LaggingArms, MOVES, refuse_unreachable
-from fdrl_ros.surgery.arm.placement import JAW_OPEN, JAW_SPEED
-from fdrl_ros.surgery.closed_error import closed_error
 from fdrl_ros.surgery.gym.actions import ACTION_COUNT, ACTIONS, SUBSTEP, TICK
 from fdrl_ros.surgery.gym.operation import FORCE_LEVELS, Operation
 from fdrl_ros.surgery.gym.state import (
@@ -336,7 +335,7 @@ class VectorOperation(PerPatient):
 
     def _check_open(self) -> None:
         if self._closed:
-            raise closed_error('batch')
+            raise StateError.closed('batch')
 
     def _note_contact(self, felt: Flags, heights: Array) -> None:
         """Keep the height of each tip at which it first felt contact, of moments in order."""

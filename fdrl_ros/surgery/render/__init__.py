@@ -1,3 +1,3 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""Pictures of an operation: the stage, the camera, the endoscope."""
+"""Pictures of an operation: the renderer, the camera, the endoscope."""

@@ -20,9 +20,8 @@ import weakref
 from fdrl_ros.errors import FdrlError, ResourceError, StateError
 from fdrl_ros.runtime.interrupts import spared_interrupts
 from fdrl_ros.surgery.arm.kinematics import checked_joints, JAW_LIMITS
-from fdrl_ros.surgery.closed_error import closed_error
 from fdrl_ros.surgery.render.camera import Camera, FRAME_ID, Intrinsics
-from fdrl_ros.surgery.render.stage import Stage
+from fdrl_ros.surgery.render.renderer import Renderer
 from fdrl_ros.surgery.render.view import View
 import numpy as np
 from numpy.typing import NDArray
@@ -83,10 +82,10 @@ class Endoscope:
 
     def __init__(self, camera: Camera | None = None, urdf: Path | None = None) -> None:
         self.camera = camera or Camera()
-        self.stage = Stage(_UNSEEN, urdf)
+        self.renderer = Renderer(_UNSEEN, urdf)
         self._closed = False
         self._labels = np.array(
-            [BACKGROUND, *(_PARTS.get(each, BACKGROUND) for each in self.stage.links)], np.uint8
+            [BACKGROUND, *(_PARTS.get(each, BACKGROUND) for each in self.renderer.links)], np.uint8
         )
         across, down = (
             np.linspace(-1, 1, size) for size in (self.camera.width, self.camera.height)
@@ -108,21 +107,21 @@ class Endoscope:
             the endoscope is closed.
         """
         if self._closed:
-            raise closed_error('endoscope')
+            raise StateError.closed('endoscope')
         six = checked_joints(joints)
         if not JAW_LIMITS[0] <= jaw <= JAW_LIMITS[1]:
             raise StateError(f'jaw {jaw!r}: expected {JAW_LIMITS[0]} to {JAW_LIMITS[1]} rad')
-        self.stage.show(six, jaw, view or View())
+        self.renderer.show(six, jaw, view or View())
         x, y, z = np.subtract(self.camera.eye, self.camera.look).tolist()
-        shot = self.stage.shoot(self.camera, (x - _LAMP, y + _LAMP, z))
-        nothing = np.isinf(shot.depth)
-        shot.rgb[nothing] = self._cavity[nothing]
-        return Frame(shot.rgb, shot.depth, self._labels[shot.links + 1])
+        found = self.renderer.render(self.camera, (x - _LAMP, y + _LAMP, z))
+        nothing = np.isinf(found.depth)
+        found.rgb[nothing] = self._cavity[nothing]
+        return Frame(found.rgb, found.depth, self._labels[found.links + 1])
 
     def close(self) -> None:
         """Give back the client; no picture can be taken afterwards."""
         self._closed = True
-        self.stage.close()
+        self.renderer.close()
 
 
 _START_TIME = 60.0  # seconds that the process may take to load PyBullet
@@ -197,7 +196,7 @@ class EndoscopeProcess:
             if self._lost:
                 raise ResourceError(self._lost)
             if not self.close.alive:
-                raise closed_error('endoscope')
+                raise StateError.closed('endoscope')
             if not self._is_up:
                 self._answer(_START_TIME)
                 self._is_up = True
@@ -223,5 +222,5 @@ class EndoscopeProcess:
 
     def _gone(self, problem: Exception) -> FdrlError:
         if not self.close.alive:
-            return closed_error('endoscope')
+            return StateError.closed('endoscope')
         return ResourceError(f'the process of the endoscope is gone: {problem!r}')

@@ -1,6 +1,6 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""A picture of an operation on a :class:`Stage`; no display and no GPU needed."""
+"""A picture of an operation on a :class:`Renderer`; no display and no GPU needed."""
 
 from dataclasses import replace
 import math
@@ -8,7 +8,7 @@ import math
 from fdrl_ros.surgery.arm.kinematics import Point
 from fdrl_ros.surgery.gym.operation import Operation
 from fdrl_ros.surgery.render.camera import Camera
-from fdrl_ros.surgery.render.stage import Stage
+from fdrl_ros.surgery.render.renderer import Renderer
 from fdrl_ros.surgery.render.view import view_of
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +34,7 @@ def picture(
     height: int = HEIGHT,
     eye: Point = _EYE,
     look: Point = _LOOK,
-    stage: Stage | None = None,
+    renderer: Renderer | None = None,
 ) -> NDArray[np.uint8]:
     """
     Draw arm, patient, waypoint, things and the force on the tip (10 mm a newton) as they are now.
@@ -43,10 +43,10 @@ def picture(
 
     :param eye: where the camera is, in the arm's base frame, m.
     :param look: what it looks at, in the arm's base frame, m.
-    :param stage: to draw on; one that is kept makes the next picture cheaper.
+    :param renderer: to draw on; one that is kept makes the next picture cheaper.
     :returns: red, green, blue; shape (height, width, 3).
     """
-    used = stage or Stage()
+    used = renderer or Renderer()
     try:
         view, force = view_of(operation), operation.force
         if math.hypot(*force) > _LEAST_ARROW:
@@ -57,7 +57,7 @@ def picture(
         camera = Camera(
             width, height, eye=eye, look=look, field_of_view=_FIELD_OF_VIEW, near=_NEAR, far=_FAR
         )
-        return used.shoot(camera, _LIGHT, _CLEAR).rgb
+        return used.render(camera, _LIGHT, _CLEAR).rgb
     finally:
-        if stage is None:
+        if renderer is None:
             used.close()

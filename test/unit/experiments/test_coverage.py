@@ -25,7 +25,7 @@ from fdrl_ros.selector import reference
 from fdrl_ros.surgery.gym.state import PROCEDURE_NAMES
 from fdrl_ros.surgery.gym.vector_operation import VectorOperation
 from fdrl_ros.surgery.patient.cohort import mixture, public_cohort
-from fdrl_ros.surgery.patient.redraw import redraw
+from fdrl_ros.surgery.patient.matched_patients import matched_patients
 import numpy as np
 import pytest
 from rich.console import Console
@@ -41,7 +41,7 @@ def test_who_is_redrawn_is_seen_as_before_and_is_another(procedure):
     everyone = mixture(3, 1.0, 5, PROCEDURE_NAMES)
     for index in range(3):
         patient = everyone.patient(index, 'test', procedure)
-        drawn = redraw(patient, PUBLIC, 10, np.random.default_rng(index), FIRST)
+        drawn = matched_patients(patient, PUBLIC, 10, np.random.default_rng(index), FIRST)
         states = VectorOperation([patient, *drawn]).reset()
         np.testing.assert_allclose(states[1:], states[[0] * 10], atol=2e-6)
         for name in ('young_modulus', 'damping', 'registration_error', 'breathing_amplitude'):
@@ -51,7 +51,7 @@ def test_who_is_redrawn_is_seen_as_before_and_is_another(procedure):
 def test_what_is_hidden_keeps_its_distribution_given_what_is_seen():
     patient = PUBLIC.patient(3, procedure='palpation')
     quick = dataclasses.replace(patient, respiratory_rate=22.0)
-    drawn = redraw(quick, PUBLIC, 400, np.random.default_rng(1), FIRST)
+    drawn = matched_patients(quick, PUBLIC, 400, np.random.default_rng(1), FIRST)
     alike = [
         each
         for each in (PUBLIC.patient(number, procedure='palpation') for number in range(6_000))
@@ -68,7 +68,7 @@ def test_what_is_hidden_keeps_its_distribution_given_what_is_seen():
 
 def test_where_the_waypoint_circles_the_start_goes_along_but_stays_where_patients_start():
     patient = PUBLIC.patient(4, procedure='follow')
-    drawn = redraw(patient, PUBLIC, 40, np.random.default_rng(2), FIRST)
+    drawn = matched_patients(patient, PUBLIC, 40, np.random.default_rng(2), FIRST)
     aside = np.array([np.subtract(each.start, each.goal) for each in drawn])
     assert np.abs(aside[:, :2]).max() <= 0.012 and aside[:, :2].std() > 1e-3
 
@@ -78,7 +78,7 @@ def test_who_is_like_nobody_is_refused():
     x, y, z = patient.start
     away = dataclasses.replace(patient, start=(x, y, z + 0.05))
     with pytest.raises(RecordsError, match='0 of'):
-        redraw(away, PUBLIC, 1, np.random.default_rng(0), FIRST)
+        matched_patients(away, PUBLIC, 1, np.random.default_rng(0), FIRST)
 
 
 @pytest.mark.parametrize('noise', [0.1, 0.5])

@@ -14,7 +14,7 @@ from fdrl_ros.surgery.gym.state import PROCEDURE_NAMES
 from fdrl_ros.surgery.patient.cohort import mixture, public_cohort
 from fdrl_ros.surgery.render.camera import Camera
 from fdrl_ros.surgery.render.picture import CLOSE_EYE, CLOSE_LOOK
-from fdrl_ros.surgery.render.stage import Stage
+from fdrl_ros.surgery.render.renderer import Renderer
 from fdrl_ros.surgery.render.view import View
 from fdrl_ros.surgery.settings import WorldSettings
 import numpy as np
@@ -53,15 +53,15 @@ def test_force_and_tip_of_the_deepest_procedure_can_be_seen():
     pixels = np.asarray(Image.open(PUBLISHED / 'palpation.png').convert('RGB'), int)
     red, green, blue = np.moveaxis(pixels, 2, 0)
     assert ((red > 180) & (green > 140) & (blue < 60)).sum() > 200  # the arrow
-    stage, (x, y, z) = Stage(), public_cohort(0).patient(0).goal
+    renderer, (x, y, z) = Renderer(), public_cohort(0).patient(0).goal
     view = View(surface=z, radius=0.003)
     joints = [*straight_joints(x, y, z - 0.012), 0.0, 0.0, 0.0]
     camera = Camera(120, 90, eye=CLOSE_EYE, look=CLOSE_LOOK)
-    stage.show(joints, 0.0, view)
-    hidden, clear = (stage.shoot(camera, (-0.4, -0.7, 1.0), each).rgb for each in (0.0, 0.45))
+    renderer.show(joints, 0.0, view)
+    hidden, clear = (renderer.render(camera, (-0.4, -0.7, 1.0), each).rgb for each in (0.0, 0.45))
     changed = (hidden != clear).any(axis=2)
     assert 0 < changed.sum() < 0.05 * changed.size  # the tip in the organ, not what is behind it
-    stage.close()
+    renderer.close()
 
 
 @pytest.mark.parametrize('name', PROCEDURE_NAMES[: sampled(len(PROCEDURE_NAMES), 2)])

@@ -5,7 +5,7 @@
 from fdrl_ros.selector import Limiter, Selector
 from fdrl_ros.selector.control.loop import PERIOD
 from fdrl_ros.surgery.arm.controller import ArmControl, straight_rotation
-from fdrl_ros.surgery.arm.placement import JAW_OPEN
+from fdrl_ros.surgery.arm.kinematic_arm import JAW_OPEN
 from fdrl_ros.surgery.arm.rotations import to_quaternion
 from fdrl_ros.surgery.gym.actions import CLOSE_JAW, OPEN_JAW, STAY, TICK
 from fdrl_ros.surgery.gym.surgery_env import SurgeryEnv

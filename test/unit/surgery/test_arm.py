@@ -6,6 +6,7 @@ import math
 
 from fdrl_ros.errors import ResourceError, StateError
 from fdrl_ros.resources import resource
+from fdrl_ros.surgery.arm.kinematic_arm import KinematicArm, WRIST_SPEED
 from fdrl_ros.surgery.arm.kinematics import (
     bent_joints,
     forward_kinematics,
@@ -18,7 +19,6 @@ from fdrl_ros.surgery.arm.kinematics import (
     UPPER,
     WRIST_LINK,
 )
-from fdrl_ros.surgery.arm.placement import KinematicArm, WRIST_SPEED
 from fdrl_ros.surgery.arm.simulated_arm import Chain, DynamicArm
 from fdrl_ros.surgery.gym.actions import SUBSTEP
 from hypothesis import assume, given, settings, strategies

@@ -33,8 +33,8 @@ from fdrl_ros.surgery.render.endoscope import (
 )
 from fdrl_ros.surgery.render.organ import AXES, cast, Dent, LEVEL
 from fdrl_ros.surgery.render.picture import CLOSE_EYE, CLOSE_LOOK, picture
+from fdrl_ros.surgery.render.renderer import Renderer
 from fdrl_ros.surgery.render.scene_objects import arc, tube, turn_from_z
-from fdrl_ros.surgery.render.stage import Stage
 from fdrl_ros.surgery.render.view import tissue_colour, View, view_of
 from fdrl_ros.surgery.settings import WorldSettings
 import numpy as np
@@ -103,13 +103,13 @@ def test_the_same_moment_gives_the_same_picture_whatever_was_drawn_before(endosc
 
 
 def test_pybullet_puts_wrist_tip_and_fingers_of_the_whole_urdf_where_kinematics_does():
-    stage, rng = Stage(), np.random.default_rng(3)
+    renderer, rng = Renderer(), np.random.default_rng(3)
     for joints in rng.uniform(LOWER, UPPER, (50, 6)).tolist():
         jaw = rng.uniform(*JAW_LIMITS)
-        stage.show(joints, jaw, View())
+        renderer.show(joints, jaw, View())
         places, ways = {}, {}
-        for index, name in enumerate(stage.links):
-            link = pybullet.getLinkState(stage.body, index, 0, 1, stage.client)
+        for index, name in enumerate(renderer.links):
+            link = pybullet.getLinkState(renderer.body, index, 0, 1, renderer.client)
             places[name] = np.array(link[4])
             ways[name] = np.array(pybullet.getMatrixFromQuaternion(link[5])).reshape(3, 3)[:, 2]
         tip, axes = (np.array(each) for each in forward(joints))
@@ -127,18 +127,18 @@ def test_pybullet_puts_wrist_tip_and_fingers_of_the_whole_urdf_where_kinematics_
         for name in ('jaw_left', 'jaw_right'):  # each finger takes half of the opening
             assert ways[name] @ axes[2] == pytest.approx(math.cos(jaw / 2), abs=1e-6)
         assert ways['jaw_left'] @ ways['jaw_right'] == pytest.approx(math.cos(jaw), abs=1e-6)
-    stage.close()
+    renderer.close()
 
 
 def test_the_default_camera_is_the_optical_frame_of_the_urdf(endoscope):
-    stage = Stage()
-    index = stage.links.index(FRAME_ID)
-    link = pybullet.getLinkState(stage.body, index, 0, 1, stage.client)
+    renderer = Renderer()
+    index = renderer.links.index(FRAME_ID)
+    link = pybullet.getLinkState(renderer.body, index, 0, 1, renderer.client)
     position, rotation = endoscope.camera.pose()
     assert np.abs(position - link[4]).max() < 1e-6
     matrix = np.array(pybullet.getMatrixFromQuaternion(link[5])).reshape(3, 3)
     assert np.abs(rotation - matrix).max() < 1e-6
-    stage.close()
+    renderer.close()
 
 
 def test_pressed_tissue_is_dented_and_bruised(endoscope):
@@ -270,18 +270,18 @@ def test_an_operation_is_drawn_from_afar_and_near():
     operation = Operation(WorldSettings(mode='kinematic'))
     patient = public_cohort(0).patient(0)
     operation.reset(replace(patient, start=(*patient.goal[:2], patient.goal[2] + 0.01)))
-    stage = Stage()
-    far = picture(operation, 80, 60, stage=stage)
+    renderer = Renderer()
+    far = picture(operation, 80, 60, renderer=renderer)
     assert far.shape == (60, 80, 3)
-    assert np.array_equal(far, picture(operation, 80, 60))  # a new stage draws the same
-    near = picture(operation, 80, 60, CLOSE_EYE, CLOSE_LOOK, stage)
+    assert np.array_equal(far, picture(operation, 80, 60))  # a new renderer draws the same
+    near = picture(operation, 80, 60, CLOSE_EYE, CLOSE_LOOK, renderer)
     operation.force = (0.0, 0.0, 2.0)
-    pressed = picture(operation, 80, 60, CLOSE_EYE, CLOSE_LOOK, stage)
+    pressed = picture(operation, 80, 60, CLOSE_EYE, CLOSE_LOOK, renderer)
     assert np.any(near != pressed)
     operation.force = (0.0, 0.0, 0.0)
-    assert np.array_equal(near, picture(operation, 80, 60, CLOSE_EYE, CLOSE_LOOK, stage))
+    assert np.array_equal(near, picture(operation, 80, 60, CLOSE_EYE, CLOSE_LOOK, renderer))
     assert view_of(operation).surface == operation.tissue.surface(0.0)[0]
-    stage.close()
+    renderer.close()
 
 
 def ground(x, y, surface, dent):

@@ -6,7 +6,7 @@ from dataclasses import replace
 import math
 
 from fdrl_ros.errors import SettingError
-from fdrl_ros.surgery.arm.placement import KinematicArm
+from fdrl_ros.surgery.arm.kinematic_arm import KinematicArm
 from fdrl_ros.surgery.arm.simulated_arm import DynamicArm
 from fdrl_ros.surgery.gym.actions import SUBSTEP
 from fdrl_ros.surgery.patient.cohort import public_cohort

@@ -25,7 +25,7 @@ MOST_TRIES = 400
 """Patients drawn for each one wanted before the first state counts as impossible."""
 
 
-def redraw(
+def matched_patients(
     patient: Patient,
     cohort: Cohort,
     count: int,

@@ -12,17 +12,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 import math
 from pathlib import Path
-import tempfile
-from typing import Any
-import weakref
 import xml.etree.ElementTree as ElementTree
 
-from fdrl_ros.errors import ResourceError
+from fdrl_ros.errors import ResourceError, StateError
 from fdrl_ros.resources import resource
 from fdrl_ros.surgery.arm.description import read_description
 from fdrl_ros.surgery.arm.kinematics import forward, JAW, JOINTS, Point
-from fdrl_ros.surgery.arm.pybullet_client import pybullet
-from fdrl_ros.surgery.closed_error import closed_error, ClosedClient
+from fdrl_ros.surgery.arm.pybullet_client import PhysicsClient, pybullet
 from fdrl_ros.surgery.render.camera import Camera
 from fdrl_ros.surgery.render.organ import cast, Dent, normals_at, paint
 from fdrl_ros.surgery.render.scene_objects import SceneObjects
@@ -39,13 +35,13 @@ _WITHIN = 0.03
 
 
 @dataclass(frozen=True)
-class Shot:
+class Rendering:
     """
     One picture.
 
     :param rgb: shape (height, width, 3), uint8.
     :param depth: along the view, shape (height, width), m; infinite where nothing is.
-    :param links: the link in each pixel as an index into Stage.links; -1 elsewhere.
+    :param links: the link in each pixel as an index into Renderer.links; -1 elsewhere.
     """
 
     rgb: NDArray[np.uint8]
@@ -53,7 +49,7 @@ class Shot:
     links: NDArray[np.int32]
 
 
-class Stage:
+class Renderer(PhysicsClient):
     """
     The arm, the patient and what :class:`~fdrl_ros.surgery.render.view.View` names.
 
@@ -63,33 +59,16 @@ class Stage:
     """
 
     def __init__(self, hidden: Sequence[str] = (), urdf: Path | None = None) -> None:
-        self._path = urdf or resource('urdf/psm.urdf')
-        root = read_description(self._path)
+        path = urdf or resource('urdf/psm.urdf')
+        root = read_description(path)
         for link in root.findall('link'):
             if link.get('name') in ('organ', *hidden):  # the organ is cast with its dent
                 for visual in link.findall('visual'):
                     link.remove(visual)
-        self._description = ElementTree.tostring(root)
-        self._open()
-
-    def _open(self) -> None:
-        self.client: Any = pybullet.connect(pybullet.DIRECT)
-        if self.client < 0:
-            raise ResourceError('PyBullet gives no further client: close unused pictures')
-        self._disconnect = weakref.finalize(self, pybullet.disconnect, self.client)
-        with tempfile.TemporaryDirectory() as folder:
-            file = Path(folder) / 'stage.urdf'
-            file.write_bytes(self._description)
-            try:
-                self.body: int = pybullet.loadURDF(
-                    str(file),
-                    [0.0, 0.0, -BASE_HEIGHT],
-                    useFixedBase=True,
-                    physicsClientId=self.client,
-                )
-            except pybullet.error as problem:
-                self.close()
-                raise ResourceError(f'{self._path}: PyBullet cannot load it: {problem}') from None
+        super().__init__('renderer')
+        self.body = self.load(
+            ElementTree.tostring(root, 'unicode'), path, basePosition=[0.0, 0.0, -BASE_HEIGHT]
+        )
         self.links: list[str] = []
         self._places: dict[str, int] = {}
         for index in range(pybullet.getNumJoints(self.body, self.client)):
@@ -99,15 +78,10 @@ class Stage:
         for each in (JAW, f'{JAW}_mirror'):
             if each not in self._places:
                 self.close()
-                raise ResourceError(f'{self._path}: expected a joint {each}')
+                raise ResourceError(f'{path}: expected a joint {each}')
         self._objects = SceneObjects(self.client)
         self._view: View | None = None
         self._dent: Dent | None = None
-
-    def close(self) -> None:
-        """Disconnect the client, once; its number may be somebody else's from now on."""
-        self._disconnect()
-        self.client = ClosedClient('stage')
 
     def show(self, joints: Sequence[float], jaw: float, view: View) -> None:
         """
@@ -115,10 +89,10 @@ class Stage:
 
         :param joints: six, rad and m.
         :param jaw: angle between the fingers, rad.
-        :raises StateError: if the stage is closed.
+        :raises StateError: if the renderer is closed.
         """
         if not self._disconnect.alive:  # its objects have the number of the client too
-            raise closed_error('stage')
+            raise StateError.closed('renderer')
         tip, _axes = forward(joints)
         depth = view.surface - tip[2]
         self._dent = Dent(tip[0], tip[1], depth, view.radius) if depth > 0.0 else None
@@ -130,13 +104,13 @@ class Stage:
         for name, value in places.items():
             pybullet.resetJointState(self.body, self._places[name], value, 0.0, self.client)
 
-    def shoot(self, camera: Camera, light: Point, clear: float = 0.0) -> Shot:
+    def render(self, camera: Camera, light: Point, clear: float = 0.0) -> Rendering:
         """
         Take a picture of what was shown last.
 
         :param light: where it comes from, as a direction.
         :param clear: how much of what is just within the organ shines through it, 0 to 1.
-        :raises StateError: if the stage is closed.
+        :raises StateError: if the renderer is closed.
         """
         width, height, near, far = camera.width, camera.height, camera.near, camera.far
         image = pybullet.getCameraImage(
@@ -158,21 +132,21 @@ class Stage:
         depth = (far * near / (far - (far - near) * buffer)).astype(np.float32)
         depth[buffer > _FARTHEST] = np.inf
         ours = (mask >= 0) & (mask & 0xFFFFFF == self.body)
-        shot = Shot(rgb, depth, np.where(ours, (mask >> 24) - 1, -1).astype(np.int32))
+        found = Rendering(rgb, depth, np.where(ours, (mask >> 24) - 1, -1).astype(np.int32))
         if self._view is not None:
-            self._add_organ(shot, self._view, camera, light, clear)
+            self._add_organ(found, self._view, camera, light, clear)
         shape = (height, width)
-        return Shot(rgb.reshape(*shape, 3), depth.reshape(shape), shot.links.reshape(shape))
+        return Rendering(rgb.reshape(*shape, 3), depth.reshape(shape), found.links.reshape(shape))
 
     def _add_organ(
-        self, shot: Shot, view: View, camera: Camera, light: Point, clear: float
+        self, found: Rendering, view: View, camera: Camera, light: Point, clear: float
     ) -> None:
         """Put the organ into a flat picture where it is the nearest, in place."""
-        eye, rgb, depth = np.array(camera.eye), shot.rgb, shot.depth
+        eye, rgb, depth = np.array(camera.eye), found.rgb, found.depth
         distance = cast(eye, camera.rays, view.surface, self._dent)
         seen = np.nonzero((distance < depth) & (distance > camera.near))[0]
         within = depth[seen] - distance[seen] < _WITHIN
-        depth[seen], shot.links[seen] = distance[seen], -1
+        depth[seen], found.links[seen] = distance[seen], -1
         points = eye.astype(np.float32)[:, None] + camera.rays[:, seen] * distance[seen]
         normals = normals_at(points, view.surface, self._dent)
         share = (clear * within)[:, None]
