@@ -23,7 +23,7 @@ from fdrl_ros.learner.gradient import DoubleDqn, Trace
 from fdrl_ros.learner.network import Layered, Slopes
 from fdrl_ros.learner.records.transitions import Batch
 from fdrl_ros.learner.settings import LearnerSettings
-from fdrl_ros.learner.table import make_dqn, TableDqn
+from fdrl_ros.learner.tabular_dqn import dqn_for, TabularDqn
 from fdrl_ros.policy import NetworkShape
 from fdrl_ros.policy.shape import Layer
 import numpy as np
@@ -132,7 +132,7 @@ def orthogonal(size: int) -> NDArray[np.float64]:
 
 
 @dataclass(frozen=True, eq=False)
-class TableCanaries:
+class TabularCanaries:
     """
     Canaries in a table: pairs of states with an output each, and a fair coin for each.
 
@@ -157,7 +157,7 @@ class TableCanaries:
         count: int,
         norm: float,
         rng: np.random.Generator,
-    ) -> 'TableCanaries':
+    ) -> 'TabularCanaries':
         """
         Draw different directions, and which canaries are members.
 
@@ -221,7 +221,7 @@ class TableCanaries:
             heads[part, self.output[canary, None]] = sign * size[:, None]
 
 
-Canaries = DenseCanaries | TableCanaries
+Canaries = DenseCanaries | TabularCanaries
 
 
 class PlantedDqn(DoubleDqn):
@@ -270,7 +270,7 @@ class PlantedDqn(DoubleDqn):
         return self.units[at] - self.first, at[:, None] * transitions + np.arange(transitions)
 
 
-class PlantedTable(PlantedDqn, TableDqn):
+class PlantedTabularDqn(PlantedDqn, TabularDqn):
     """Gradients of patients and canaries where Q is a table."""
 
 
@@ -290,8 +290,8 @@ def draw_canaries(
     :param norm: of their gradients before clipping.
     :raises SettingError: if there are not so many directions.
     """
-    if isinstance(make_dqn(shape, learner, inputs), TableDqn) and inputs is not None:
-        return TableCanaries.draw(shape, np.diagonal(inputs), count, norm, rng)
+    if isinstance(dqn_for(shape, learner, inputs), TabularDqn) and inputs is not None:
+        return TabularCanaries.draw(shape, np.diagonal(inputs), count, norm, rng)
     return DenseCanaries.draw(shape, learner.frozen_layers, count, norm, rng)
 
 
@@ -309,9 +309,9 @@ def planted(
     :param first: unit that is the first canary.
     """
     made = PlantedDqn(shape, learner)
-    if isinstance(canaries, TableCanaries):
+    if isinstance(canaries, TabularCanaries):
         assert inputs is not None
-        made = PlantedTable(shape, np.diagonal(inputs), learner)
+        made = PlantedTabularDqn(shape, np.diagonal(inputs), learner)
     made.canaries = canaries
     made.first, made.units, made.known = first, np.empty(0, np.int64), np.zeros(made.size)
     return made

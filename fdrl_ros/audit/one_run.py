@@ -12,8 +12,8 @@ from fdrl_ros.audit.attack import Adversary, plan_guesses, Proof, prove, Release
 from fdrl_ros.audit.bound import gaussian_lower_bound
 from fdrl_ros.audit.canary import Canaries, draw_canaries, planted, PlantedDqn
 from fdrl_ros.errors import PrivacyError
-from fdrl_ros.learner.guarantee import Guarantee
 from fdrl_ros.learner.learner import TrainingProgress
+from fdrl_ros.learner.privacy_cost import ChargedMechanism
 from fdrl_ros.learner.records.records import Records
 from fdrl_ros.learner.records.sampling import Draw
 from fdrl_ros.learner.records.transitions import Batch
@@ -45,7 +45,7 @@ class AuditedTrainer(Trainer):
 
     def plant(self, canaries: Canaries) -> None:
         """Put canaries into the last records, which :func:`with_places` added."""
-        first = self.guarantee.n_records - len(canaries)
+        first = self.mechanism.n_records - len(canaries)
         self.dqn = planted(self.shape, self.learner, self._inputs, canaries, first)
 
     def batch(self, draw: Draw, round: int, step: int) -> Batch:
@@ -66,7 +66,7 @@ class AuditedTrainer(Trainer):
 def with_places(records: Records, count: int) -> Records:
     """Add places for canaries to the records: patients of one transition of zeros each."""
     columns: dict[str, NDArray[np.generic]] = {}
-    for name, before in vars(records).items():
+    for name, before in records.arrays().items():
         added = np.zeros((count, *before.shape[1:]), before.dtype)
         columns[name] = np.concatenate((before, added))
     columns['starts'] = np.append(records.starts, records.starts[-1] + 1 + np.arange(count))
@@ -170,9 +170,9 @@ class Audit:
         """
         begun = time.perf_counter()
         settings, learner = self.settings, self.learner
-        guarantee = Guarantee.from_settings(self.records, learner, self.privacy)
-        patients, count = guarantee.n_records, settings.canaries
-        charge = guarantee.charge(0)
+        mechanism = ChargedMechanism.from_settings(self.records, learner, self.privacy)
+        patients, count = mechanism.n_records, settings.canaries
+        charge = mechanism.charge(0)
         if charge.group > 1:
             raise PrivacyError('a unit owns several records here and a canary is one record only')
         batch = self.privacy.batch * (patients + count) // patients
@@ -187,11 +187,11 @@ class Audit:
                 TrainingSetup(self.shape, learner, privacy, ledger, source, self.inputs),
                 with_places(self.records, count),
                 directory / 'checkpoint',
-                steps=math.ceil(1.0 / guarantee.rate),
+                steps=math.ceil(1.0 / mechanism.rate),
             )
             audited.plant(canaries)
             steps = self.rounds * learner.epochs * audited.steps_per_block
-            charge = audited.guarantee.charge(steps)
+            charge = audited.mechanism.charge(steps)
             adversary = Adversary(
                 canaries, charge, clip_norm=privacy.clip_norm, expected_batch=privacy.batch
             )

@@ -8,7 +8,7 @@ from pathlib import Path
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.errors import RecordsError, SettingError, StoreError
-from fdrl_ros.learner.guarantee import Guarantee
+from fdrl_ros.learner.privacy_cost import ChargedMechanism
 from fdrl_ros.learner.records.records import Records
 from fdrl_ros.runtime.durable import make_private_directory
 
@@ -31,7 +31,7 @@ def read_records(plan: Plan, files: Mapping[str, Path]) -> dict[str, Records]:
             raise RecordsError(
                 f'{path}: action {records.actions.max()}: expected 0 to {plan.shape.actions - 1}'
             )
-        Guarantee.from_settings(records, plan.learner, plan.privacy)
+        ChargedMechanism.from_settings(records, plan.learner, plan.privacy)
         found[name] = records
     return found
 

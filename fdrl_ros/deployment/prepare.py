@@ -18,10 +18,10 @@ from fdrl_ros.deployment.layout import Layout, ROBOTS
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.policy_file import save_policy
 from fdrl_ros.errors import SettingError, StoreError
-from fdrl_ros.learner.guarantee import check_rounds, Size
 from fdrl_ros.learner.pretraining import PublicStart
+from fdrl_ros.learner.privacy_cost import check_rounds, RecordCounts
 from fdrl_ros.learner.records.records import Records
-from fdrl_ros.learner.table import make_dqn
+from fdrl_ros.learner.tabular_dqn import dqn_for
 from fdrl_ros.runtime.durable import make_private_directory, write_whole
 
 FREE_GROUPS = ('rounds', 'selector', 'shield', 'value', 'safety', 'evaluation')
@@ -87,14 +87,15 @@ def check_plan(
     :raises SettingError: if the quorum is more than all hospitals.
     """
     if plan.privacy.noise_multiplier:
-        make_dqn(plan.shape, plan.learner, None).check_private()
+        dqn_for(plan.shape, plan.learner, None).check_private()
     known = layout is not None and layout.keys.exists()
     count = len(layout.roster().hospitals if layout and known else plan.hospitals)
     if plan.rounds.quorum > count:
         raise SettingError('rounds.quorum', plan.rounds.quorum, f'at most {count} hospitals')
     patients = plan.collection.patients
     for name in plan.hospitals:
-        size: Size | Records = Size(patients, patients, plan.privacy.most_transitions)
+        most = plan.privacy.most_transitions
+        size: RecordCounts | Records = RecordCounts(patients, patients, most)
         if own and name in own:
             size = own[name]
         elif layout and layout.records(name).exists():

@@ -22,13 +22,13 @@ from fdrl_ros.errors import (
     TrainingStopped,
 )
 from fdrl_ros.learner.checkpoint import Checkpoint
-from fdrl_ros.learner.guarantee import Guarantee, Size
 from fdrl_ros.learner.learner import TrainingProgress
+from fdrl_ros.learner.online_files import PatientLog, RoundCheckpoints
+from fdrl_ros.learner.privacy_cost import ChargedMechanism, RecordCounts
 from fdrl_ros.learner.records.records import Records
 from fdrl_ros.learner.records.transitions import GrowingRecords
-from fdrl_ros.learner.table import make_dqn
+from fdrl_ros.learner.tabular_dqn import dqn_for
 from fdrl_ros.learner.trainer import Trainer, TrainingSetup
-from fdrl_ros.learner.turns import TurnCheckpoints, TurnLog
 from fdrl_ros.policy import Policy
 from fdrl_ros.privacy.accountant.accountant import Account, check_delta
 from fdrl_ros.settings import setting, Settings
@@ -41,7 +41,7 @@ from numpy.typing import NDArray
 class OnlineSettings(Settings):
     """How collecting and learning alternate."""
 
-    rounds: int = setting(100, 'turns of collecting and learning', limits=(1, 1000000))
+    rounds: int = setting(100, 'rounds of collecting and learning', limits=(1, 1000000))
     patients: int = setting(4, 'new patients of a round', limits=(1, 1000000), unit='patients')
     updates: float = setting(
         1.0,
@@ -122,8 +122,8 @@ class OnlineTrainer:
     """
     Alternates between new patients, treated by the private policy, and learning on all records.
 
-    A turn's patients are durable before anything is learned from them, and the state after each
-    turn is saved. An interrupted turn is repeated with the same patients, sampling and noise.
+    A round's patients are durable before anything is learned from them, and the state after each
+    round is saved. An interrupted round is repeated with the same patients, sampling and noise.
     """
 
     def __init__(
@@ -136,12 +136,12 @@ class OnlineTrainer:
         """
         Bind a learner to one hospital.
 
-        :param setup: the collector uses its `inputs` too; a turn is one epoch, without proximal.
+        :param setup: the collector uses its `inputs` too; a round is one epoch, without proximal.
         :param directory: existing directory for collected patients and the state between rounds.
         :raises PrivacyError: without the compiled arithmetic, as :class:`Trainer`.
         """
         if setup.privacy.noise_multiplier:
-            make_dqn(setup.shape, setup.learner, setup.inputs).check_private()
+            dqn_for(setup.shape, setup.learner, setup.inputs).check_private()
         self._setup = replace(setup, learner=replace(setup.learner, epochs=1, proximal=0.0))
         self._collector, self._online, self._directory = collector, online, directory
         self._recorded = setup.shape.states if setup.inputs is None else 1
@@ -182,7 +182,8 @@ class OnlineTrainer:
         start = current = weights.astype(np.float32)
         self._trainer, self._records = None, self._no_records()
         path = self._directory / 'patients.turns'
-        with TurnCheckpoints(self._directory, ledger) as kept, TurnLog(path, self.bound) as log:
+        checkpoints = RoundCheckpoints(self._directory, ledger)
+        with checkpoints as kept, PatientLog(path, self.bound) as log:
             done = kept.newest.round if kept.newest else 0
             self._check_collected(log, done)
             state: Checkpoint | None = None
@@ -190,11 +191,11 @@ class OnlineTrainer:
             for round in range(1, online.rounds + 1):
                 if stopped():
                     raise TrainingStopped(f'stopped before round {round}')
-                turn = log.next_stored() or log.append(self._collected(current, round))
-                self._records.add(*turn)
+                collected = log.next_stored() or log.append(self._collected(current, round))
+                self._records.add(*collected)
                 if round < resumed:
                     continue
-                trainer = self._ready(turn.records)
+                trainer = self._ready(collected.records)
                 if round == resumed:
                     state = self._checked(kept.newest, trainer, start)
                     current = state.weights.astype(np.float32)
@@ -235,9 +236,9 @@ class OnlineTrainer:
         fresh, steps = Account(privacy.delta), self._steps(online.patients * most)
         for count in range(online.patients, patients + 1, online.patients):
             if count * most >= needed:
-                size = Size(count, count, most)
-                guarantee = Guarantee.from_settings(size, self._setup.learner, privacy)
-                fresh.add(guarantee.charge(steps))
+                size = RecordCounts(count, count, most)
+                mechanism = ChargedMechanism.from_settings(size, self._setup.learner, privacy)
+                fresh.add(mechanism.charge(steps))
         wanted = fresh.epsilon_pld()
         if not wanted <= privacy.budget:
             raise BudgetExceededError(self._setup.ledger.epsilon(), wanted, privacy.budget)
@@ -262,13 +263,13 @@ class OnlineTrainer:
 
     @property
     def bound(self) -> dict[str, Any]:
-        """The values that identify this training in its :class:`TurnLog`."""
+        """The values that identify this training in its :class:`PatientLog`."""
         online = asdict(self._online)
         del online['rounds']  # there may be more
         hospital = self._setup.ledger.owner.hospital
         return {'hospital': hospital, 'states': self._recorded} | online
 
-    def _check_collected(self, log: TurnLog, done: int) -> None:
+    def _check_collected(self, log: PatientLog, done: int) -> None:
         """Refuse to collect rounds again that were learned from."""
         missing = range(log.count + 1, self._online.rounds + 1)
         charged = done if done > log.count else next(filter(self._setup.ledger.blocks, missing), 0)

@@ -10,15 +10,15 @@ from pathlib import Path
 
 from fdrl_ros.errors import LedgerOwnerError, PolicyError, TrainingStopped
 from fdrl_ros.learner.checkpoint import Checkpoint
-from fdrl_ros.learner.guarantee import Guarantee
 from fdrl_ros.learner.learner import TrainingProgress, TrainingResult
 from fdrl_ros.learner.network import Layered
 from fdrl_ros.learner.optimizer import fresh_moments, Optimizer
+from fdrl_ros.learner.privacy_cost import ChargedMechanism
 from fdrl_ros.learner.records.records import Records
 from fdrl_ros.learner.records.sampling import Draw, Replay
 from fdrl_ros.learner.records.transitions import Batch, GrowingRecords, Transitions
 from fdrl_ros.learner.settings import LearnerSettings, PrivacySettings
-from fdrl_ros.learner.table import make_dqn, TableDqn
+from fdrl_ros.learner.tabular_dqn import dqn_for, TabularDqn
 from fdrl_ros.policy import digest_of, NetworkShape
 from fdrl_ros.policy.policy import check_weights
 from fdrl_ros.privacy.ledger.chain import Head
@@ -81,7 +81,7 @@ class Trainer:
                     f'promise {promised!r}'
                 )
         self.shape, self.learner, self.privacy = setup.shape, setup.learner, setup.privacy
-        self.dqn = make_dqn(self.shape, self.learner, inputs)
+        self.dqn = dqn_for(self.shape, self.learner, inputs)
         if self.privacy.noise_multiplier:
             self.dqn.check_private()
         self._ledger, self._inputs = setup.ledger, inputs
@@ -102,8 +102,8 @@ class Trainer:
         :raises PrivacyError: if the settings void the guarantee for these records.
         :raises RecordsError: if states or actions are not those of the network.
         """
-        self.guarantee = Guarantee.from_settings(records, self.learner, self.privacy)
-        inputs = None if isinstance(self.dqn, TableDqn) else self._inputs
+        self.mechanism = ChargedMechanism.from_settings(records, self.learner, self.privacy)
+        inputs = None if isinstance(self.dqn, TabularDqn) else self._inputs
         if isinstance(records, GrowingRecords):
             self._transitions = records.transitions(inputs)
         else:
@@ -111,18 +111,18 @@ class Trainer:
                 records,
                 discount=self.learner.discount,
                 n_step=self.learner.n_step,
-                unit='transition' if self.guarantee.clips_transitions else 'patient',
+                unit='transition' if self.mechanism.clips_transitions else 'patient',
                 inputs=inputs,
             )
         self._transitions.check_fit(self.shape, self._inputs)
-        self.steps_per_block = steps or math.ceil(1.0 / self.guarantee.rate)
+        self.steps_per_block = steps or math.ceil(1.0 / self.mechanism.rate)
         """Steps of a local epoch, which is one block of the ledger."""
         self._identity = hashlib.sha256(self._settled + records.digest()).digest()
 
     @property
     def n_units(self) -> int:
         """Privacy units in the records."""
-        return self.guarantee.n_units
+        return self.mechanism.n_units
 
     @property
     def secure(self) -> bool:
@@ -144,7 +144,7 @@ class Trainer:
         :raises BudgetExceededError: if it does not.
         """
         missing = self.learner.epochs - self._ledger.blocks(round)
-        self._ledger.check(self.guarantee.charge(missing * self.steps_per_block))
+        self._ledger.check(self.mechanism.charge(missing * self.steps_per_block))
 
     def rounding(self, round: int, size: int) -> np.ndarray:
         """Return the uniforms in (0, 1) for stochastic rounding of this round's update."""
@@ -230,7 +230,7 @@ class Trainer:
         :raises PolicyError: if the weights are no longer finite.
         :raises TrainingStopped: before the next step, once `stopped` returns True.
         """
-        charge = self.guarantee.charge(self.steps_per_block)
+        charge = self.mechanism.charge(self.steps_per_block)
         self._ledger.reserve(
             round=state.round, block=state.blocks, charge=charge, inputs=state.digest()
         )
@@ -268,7 +268,7 @@ class Trainer:
     def batch(self, draw: Draw, round: int, step: int) -> Batch:
         """Return the transitions of the units in a step, shape (joined, transitions, ...)."""
         units, weights = draw
-        if self.guarantee.clips_transitions:
+        if self.mechanism.clips_transitions:
             index = units[:, None]
         else:
             size = (len(units), self.learner.transitions_per_patient)
@@ -312,4 +312,4 @@ class Trainer:
 
     def replay(self, priorities: np.ndarray | None = None) -> Replay:
         """Return the sampler of units, continuing from a checkpoint's priorities if given."""
-        return Replay(self.guarantee, self.learner, self._source, priorities)
+        return Replay(self.mechanism, self.learner, self._source, priorities)

@@ -10,7 +10,7 @@ from fdrl_ros.deployment.bringup import federation_graph
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.prepare import prepare
 from fdrl_ros.errors import PrivacyError
-from fdrl_ros.learner.guarantee import Guarantee, Size
+from fdrl_ros.learner.privacy_cost import ChargedMechanism, RecordCounts
 from fdrl_ros.nodes.watch import Felt, Progressed, Spent
 from fdrl_ros.privacy.accountant.accountant import epsilon_pld
 from node.conftest import PLAN, play
@@ -90,6 +90,7 @@ class TestSpentBudgets:
 def cost(rounds):
     """Return the epsilon of so many rounds of the plan."""
     patients = PLAN.collection.patients
-    guarantee = Guarantee.from_settings(Size(patients, patients), PLAN.learner, PLAN.privacy)
-    steps = PLAN.learner.epochs * math.ceil(1.0 / guarantee.rate)
-    return epsilon_pld([guarantee.charge(rounds * steps)], PLAN.privacy.delta)
+    counts = RecordCounts(patients, patients)
+    mechanism = ChargedMechanism.from_settings(counts, PLAN.learner, PLAN.privacy)
+    steps = PLAN.learner.epochs * math.ceil(1.0 / mechanism.rate)
+    return epsilon_pld([mechanism.charge(rounds * steps)], PLAN.privacy.delta)

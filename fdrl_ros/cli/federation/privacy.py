@@ -18,7 +18,7 @@ from fdrl_ros.errors import PrivacyError, StoreError
 from fdrl_ros.experiments.reports.run_table import shared_patients
 from fdrl_ros.experiments.reports.table import NOT_PRIVATE
 from fdrl_ros.federation.protocol.ledger_watch import heads_seen
-from fdrl_ros.learner.guarantee import calibrated, Size
+from fdrl_ros.learner.privacy_cost import calibrated, RecordCounts
 from fdrl_ros.privacy.accountant.accountant import sum_guarantees
 from fdrl_ros.privacy.ledger.chain import Head
 
@@ -152,7 +152,7 @@ def calibrate(
     if counted and transitions is None:
         raise click.UsageError('--transitions says how many there are, where they are counted')
     patients = plan.collection.patients
-    size = Size(patients, transitions or patients, plan.privacy.most_transitions)
+    size = RecordCounts(patients, transitions or patients, plan.privacy.most_transitions)
     found = calibrated(
         plan.learner, plan.privacy, size, epsilon=epsilon, rounds=plan.rounds.rounds
     )

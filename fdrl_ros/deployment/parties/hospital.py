@@ -26,7 +26,7 @@ from fdrl_ros.federation.protocol.ledger_watch import heads_seen
 from fdrl_ros.federation.protocol.recovery import last_ledger_head
 from fdrl_ros.federation.protocol.store import peek, Store
 from fdrl_ros.learner.checkpoint import head_noted
-from fdrl_ros.learner.guarantee import check_rounds
+from fdrl_ros.learner.privacy_cost import check_rounds
 from fdrl_ros.learner.records.collection import collect_records
 from fdrl_ros.learner.records.records import Records
 from fdrl_ros.learner.trainer import Trainer, TrainingSetup

@@ -177,14 +177,14 @@ class Records:
         states, actions, rewards, next_states, terminals = arrays
         return cls(states, actions, rewards, next_states, terminals, starts, patients, ends)
 
-    def _arrays(self) -> dict[str, Any]:
+    def arrays(self) -> dict[str, Any]:
         """Return the fields alone: a cached property must change neither digest nor file."""
         return {each.name: getattr(self, each.name) for each in fields(self)}
 
     def digest(self) -> bytes:
         """Return the SHA-256 over all arrays, 32 bytes."""
         sha = hashlib.sha256()
-        for name, array in self._arrays().items():
+        for name, array in self.arrays().items():
             sha.update(f'{name} {array.dtype.str} {array.shape}'.encode())
             sha.update(array.tobytes())
         return sha.digest()
@@ -192,7 +192,7 @@ class Records:
     def save(self, path: Path) -> None:
         """Write the records atomically, readable by the owner alone."""
         with replacing(path) as file:
-            np.savez(file, **self._arrays())
+            np.savez(file, **self.arrays())
 
     @classmethod
     def load(cls, path: Path, n_states: int) -> 'Records':

@@ -8,7 +8,7 @@ Sampling of units for a step: Poisson sampling, which privacy amplification need
 
 from typing import NamedTuple
 
-from fdrl_ros.learner.guarantee import Guarantee
+from fdrl_ros.learner.privacy_cost import ChargedMechanism
 from fdrl_ros.learner.settings import LearnerSettings
 from fdrl_ros.privacy.mechanism import independent_sample, poisson_sample
 from fdrl_ros.privacy.noise import NoiseSource
@@ -43,33 +43,33 @@ class Replay:
 
     def __init__(
         self,
-        guarantee: Guarantee,
+        mechanism: ChargedMechanism,
         learner: LearnerSettings,
         source: NoiseSource,
         priorities: NDArray[np.float64] | None = None,
     ) -> None:
         """:param priorities: to continue from, shape (units,)."""
-        self._guarantee, self._learner, self._source = guarantee, learner, source
+        self._guarantee, self._learner, self._source = mechanism, learner, source
         # A unit that never joined has error 1, so that every unit eventually joins.
-        count = guarantee.n_records if learner.replay.startswith('prioritised') else 0
+        count = mechanism.n_records if learner.replay.startswith('prioritised') else 0
         self.priorities = np.ones(count) if priorities is None else priorities.copy()
         """The whole state, |error|^alpha of each unit; empty if the scheme has none."""
 
     def draw(self, round: int, step: int) -> Draw:
         """Draw who joins a step; the same round, step and state give the same units."""
-        guarantee, source, priorities = self._guarantee, self._source, self.priorities
+        mechanism, source, priorities = self._guarantee, self._source, self.priorities
         importance, batch, count = (
             self._learner.importance_exponent,
-            guarantee.batch,
-            guarantee.n_records,
+            mechanism.batch,
+            mechanism.n_records,
         )
         if self._learner.replay == 'poisson':
-            return Draw(poisson_sample(count, guarantee.rate, source, round, step))
+            return Draw(poisson_sample(count, mechanism.rate, source, round, step))
         if self._learner.replay == 'prioritised_poisson':
-            scale = guarantee.rate / self._learner.expected_priority
+            scale = mechanism.rate / self._learner.expected_priority
             probabilities = np.minimum(1.0, scale * priorities)
             units = independent_sample(probabilities, source, round, step)
-            weights = np.minimum(1.0, guarantee.rate / probabilities[units]) ** importance
+            weights = np.minimum(1.0, mechanism.rate / probabilities[units]) ** importance
             return Draw(units, weights.astype(np.float32))
         if self._learner.replay == 'uniform':
             uniforms = source.uniform('uniform replay', round, step, batch)

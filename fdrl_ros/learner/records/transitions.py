@@ -3,7 +3,7 @@
 """
 Transitions as the learner takes them: rewards of n steps, and what is left of gamma then.
 
-Records to which patients are added: a turn costs what is new in it, not what is there.
+Records to which patients are added: a round costs what is new in it, not what is there.
 """
 
 from dataclasses import dataclass
@@ -205,7 +205,7 @@ class Transitions:
 
 class GrowingRecords:
     """
-    Records that patients are added to; a turn costs only its new patients.
+    Records that patients are added to; a round costs only its new patients.
 
     A return of n steps never reaches beyond its patient, so the transitions of new patients are
     computed alone and appended.

@@ -8,8 +8,8 @@ from fdrl_ros.audit.canary import (
     DenseCanaries,
     orthogonal,
     PlantedDqn,
-    PlantedTable,
-    TableCanaries,
+    PlantedTabularDqn,
+    TabularCanaries,
 )
 from fdrl_ros.audit.canary import planted as planted_dqn
 from fdrl_ros.errors import PolicyError, SettingError
@@ -129,11 +129,11 @@ SCALES = np.array([1.0, 2.0, 0.5, 1.0, 3.0, 0.0, 1.5, 1.0, 0.7])
 def table(transitions, clip_norm, units=None):
     """Return canaries in a table and the clipped sums of each, or of some units together."""
     rng = np.random.default_rng(7)
-    canaries = TableCanaries.draw(TABLE, SCALES, 12, 5.0, rng)
+    canaries = TabularCanaries.draw(TABLE, SCALES, 12, 5.0, rng)
     canaries.members[:] = True
     inputs = np.diag(SCALES).astype(np.float32)
     dqn = planted_dqn(TABLE, LearnerSettings(), inputs, canaries, 2)
-    assert isinstance(dqn, PlantedTable)
+    assert isinstance(dqn, PlantedTabularDqn)
     weights = dqn.layered(TABLE.draw(rng))
     sums = []
     for joined in [units] if units else [[2 + each] for each in range(12)]:
@@ -168,7 +168,7 @@ def test_patients_of_a_table_are_told_from_canaries():
 def test_a_table_has_so_many_canaries_only_and_they_need_two_rows():
     rng = np.random.default_rng(8)
     with pytest.raises(SettingError, match='1 to 12'):
-        TableCanaries.draw(TABLE, SCALES, 13, 5.0, rng)
+        TabularCanaries.draw(TABLE, SCALES, 13, 5.0, rng)
     with pytest.raises(SettingError, match='two'):
         table(1, 1.0)
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from fdrl_ros.audit.canary import DenseCanaries
 from fdrl_ros.audit.one_run import Audit, AuditedTrainer, AuditSettings, with_places
 from fdrl_ros.errors import BudgetExceededError, PrivacyError, SettingError
-from fdrl_ros.learner import network_kernel, table, trainer
+from fdrl_ros.learner import network_kernel, tabular_dqn, trainer
 from fdrl_ros.learner.records.records import Records
 from fdrl_ros.learner.records.sampling import Draw
 from fdrl_ros.learner.settings import LearnerSettings, PrivacySettings
@@ -115,7 +115,7 @@ def numbered(count=30):
 def test_learners_of_a_table_are_audited_by_its_own_clipping(tmp_path, monkeypatch, clipped):
     made, inputs = numbered()
     if not clipped:
-        monkeypatch.setattr(table, 'clip_factors', lambda norms, clip_norm: np.ones_like(norms))
+        monkeypatch.setattr(tabular_dqn, 'clip_factors', lambda norms, limit: np.ones_like(norms))
     settings, shape = AuditSettings(canaries=390, strength=20.0), NetworkShape(30, 25, ())
     whole = Audit(made, shape, LEARNER, EVERYONE, 1, settings, inputs)
     found = whole.run(tmp_path, NoiseSource.seeded(1), np.random.default_rng(1))
@@ -202,9 +202,9 @@ class Watched:
             )
 
     def inclusion(self):
-        guarantee = self.trainer.guarantee
+        mechanism = self.trainer.mechanism
         joined = [each.units for each in self.seen]
-        return inclusion_tests(joined, guarantee.n_records, guarantee.rate)
+        return inclusion_tests(joined, mechanism.n_records, mechanism.rate)
 
     def noise(self):
         return noise_tests(
@@ -269,7 +269,7 @@ class Shuffling(AuditedTrainer):
     priorities = np.empty(0)
 
     def draw(self, round, step):
-        count, batch = self.guarantee.n_records, self.privacy.batch
+        count, batch = self.mechanism.n_records, self.privacy.batch
         epoch, part = divmod(step, count // batch)
         order = np.random.default_rng([9, epoch]).permutation(count)
         return Draw(np.sort(order[part * batch : (part + 1) * batch]))
@@ -279,7 +279,7 @@ class FixedSize(Shuffling):
     """Draws L different units at each step."""
 
     def draw(self, round, step):
-        count, batch = self.guarantee.n_records, self.privacy.batch
+        count, batch = self.mechanism.n_records, self.privacy.batch
         return Draw(np.sort(np.random.default_rng([9, step]).permutation(count)[:batch]))
 
 
@@ -287,8 +287,8 @@ class Replacing(Shuffling):
     """Draws binomially many units, with replacement."""
 
     def draw(self, round, step):
-        rng, count = np.random.default_rng([9, step]), self.guarantee.n_records
-        return Draw(np.sort(rng.integers(count, size=rng.binomial(count, self.guarantee.rate))))
+        rng, count = np.random.default_rng([9, step]), self.mechanism.n_records
+        return Draw(np.sort(rng.integers(count, size=rng.binomial(count, self.mechanism.rate))))
 
 
 @pytest.mark.parametrize(

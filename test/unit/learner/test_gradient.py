@@ -9,7 +9,7 @@ from fdrl_ros.errors import PolicyError
 from fdrl_ros.learner.gradient import DoubleDqn
 from fdrl_ros.learner.network import Layered
 from fdrl_ros.learner.settings import LearnerSettings
-from fdrl_ros.learner.table import make_dqn, TableDqn
+from fdrl_ros.learner.tabular_dqn import dqn_for, TabularDqn
 from fdrl_ros.policy import NetworkShape
 from hypothesis import given, settings, strategies
 import numpy as np
@@ -202,9 +202,9 @@ def test_a_table_has_the_gradients_of_its_network(seed, loss, conservative, clip
     rng = np.random.default_rng(seed)
     inputs = np.diag(rng.uniform(0.5, 3.0, 6)).astype(np.float32)
     learner = LearnerSettings(loss=loss, conservative=conservative)
-    table = make_dqn(ONE_HOT, learner, inputs)
+    table = dqn_for(ONE_HOT, learner, inputs)
     network = DoubleDqn(ONE_HOT, learner)
-    assert isinstance(table, TableDqn)
+    assert isinstance(table, TabularDqn)
     now, apart = (
         network.layered(rng.normal(size=ONE_HOT.n_parameters).astype(np.float32)) for _ in range(2)
     )
@@ -227,7 +227,7 @@ def test_a_table_has_the_gradients_of_its_network(seed, loss, conservative, clip
 def test_other_inputs_or_hidden_layers_are_no_table():
     learner = LearnerSettings()
     dense = np.ones((6, 6), np.float32)
-    assert not isinstance(make_dqn(ONE_HOT, learner, dense), TableDqn)
-    assert not isinstance(make_dqn(ONE_HOT, learner, None), TableDqn)
+    assert not isinstance(dqn_for(ONE_HOT, learner, dense), TabularDqn)
+    assert not isinstance(dqn_for(ONE_HOT, learner, None), TabularDqn)
     deep = NetworkShape(6, 3, (4,))
-    assert not isinstance(make_dqn(deep, learner, np.eye(6, dtype=np.float32)), TableDqn)
+    assert not isinstance(dqn_for(deep, learner, np.eye(6, dtype=np.float32)), TabularDqn)

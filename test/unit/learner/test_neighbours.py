@@ -13,7 +13,7 @@ from fdrl_ros.learner.online import OnlineSettings, OnlineTrainer
 from fdrl_ros.learner.records.records import Records
 from fdrl_ros.learner.records.transitions import Transitions
 from fdrl_ros.learner.settings import LearnerSettings, PrivacySettings
-from fdrl_ros.learner.table import TableDqn
+from fdrl_ros.learner.tabular_dqn import TabularDqn
 from fdrl_ros.learner.trainer import Trainer, TrainingSetup
 from fdrl_ros.policy import NetworkShape
 from fdrl_ros.privacy.noise import NoiseSource
@@ -154,7 +154,7 @@ def test_of_actions_that_are_worth_the_same_the_first_is_best():
 def test_a_table_s_units_are_the_same_in_any_company_too(seed, size, loss, conservative):
     """It looks values up, in float64; what rounding adds is far below what clipping leaves."""
     rng, shape = np.random.default_rng(seed), NetworkShape(6, 13, ())
-    dqn = TableDqn(
+    dqn = TabularDqn(
         shape, rng.uniform(0.5, 3.0, 6), LearnerSettings(loss=loss, conservative=conservative)
     )
     now, target = (dqn.layered(tied(rng, shape, 'equal actions')) for _ in range(2))

@@ -19,9 +19,9 @@ from fdrl_ros.errors import (
     TrainingStopped,
 )
 from fdrl_ros.learner.online import GymCollector, OnlineSettings, OnlineTrainer
+from fdrl_ros.learner.online_files import PatientLog, RoundCheckpoints
 from fdrl_ros.learner.settings import LearnerSettings
 from fdrl_ros.learner.trainer import TrainingSetup
-from fdrl_ros.learner.turns import TurnCheckpoints, TurnLog
 from fdrl_ros.policy import NetworkShape
 from fdrl_ros.privacy.accountant.accountant import epsilon_pld
 from fdrl_ros.privacy.ledger.ledger import Ledger
@@ -89,7 +89,7 @@ def test_transitions_as_units_take_a_step_for_each_new_one(tmp_path):
     learner = replace(LEARNER, n_step=3)
     site = Site(tmp_path / 'a', learner=learner, privacy=privacy)
     site.trainer.train(START)
-    with TurnLog(tmp_path / 'a' / 'patients.turns', site.trainer.bound) as log:
+    with PatientLog(tmp_path / 'a' / 'patients.turns', site.trainer.bound) as log:
         lengths = [turn.records.n_transitions for turn in iter(log.next_stored, None)]
     assert len(lengths) == 6 and sum(lengths) == site.trainer.transitions
     history = site.ledger.history()
@@ -141,7 +141,7 @@ def kill_in_round_4(where):
         before(GymCollector, 'collect', lambda self, policy, share, first, count: first == 15)
     elif where == 'half of the patients written':
         before(
-            TurnLog,
+            PatientLog,
             'append',
             lambda self, records: self.count == 3,
             lambda *told: before(os, 'pwrite', act=half),
@@ -157,9 +157,9 @@ def kill_in_round_4(where):
 
         Ledger.reserve = once_charged
     elif where == 'before the state is kept':
-        before(TurnCheckpoints, 'save', in_round)
+        before(RoundCheckpoints, 'save', in_round)
     else:
-        before(TurnCheckpoints, 'save', in_round, lambda *told: before(os, 'pwrite', act=half))
+        before(RoundCheckpoints, 'save', in_round, lambda *told: before(os, 'pwrite', act=half))
 
 
 @pytest.fixture(scope='module')

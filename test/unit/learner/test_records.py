@@ -6,7 +6,7 @@ from dataclasses import fields
 import itertools
 
 from fdrl_ros.errors import RecordsError
-from fdrl_ros.learner.guarantee import Guarantee
+from fdrl_ros.learner.privacy_cost import ChargedMechanism
 from fdrl_ros.learner.records.records import Records
 from fdrl_ros.learner.records.transitions import Transitions
 from fdrl_ros.learner.settings import LearnerSettings, PrivacySettings
@@ -162,6 +162,6 @@ def test_removing_a_step_moves_a_sum_by_less_than_the_charge_allows(n_step):
     moved = len(samples[0] ^ samples[1])  # all in one direction
     learner = LearnerSettings(n_step=n_step)
     privacy = PrivacySettings(unit='transition', batch=4, budget=50.0, delta=1e-3)
-    charge = Guarantee.from_settings(with_it, learner, privacy).charge(1)
+    charge = ChargedMechanism.from_settings(with_it, learner, privacy).charge(1)
     assert moved <= 2 * n_step - 1
     assert moved / privacy.noise_multiplier <= charge.group / charge.noise_multiplier

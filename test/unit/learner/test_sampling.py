@@ -8,7 +8,7 @@ import math
 from click.testing import CliRunner
 from fdrl_ros.cli import main
 from fdrl_ros.errors import PrivacyError
-from fdrl_ros.learner.guarantee import calibrated, Guarantee, Size
+from fdrl_ros.learner.privacy_cost import calibrated, ChargedMechanism, RecordCounts
 from fdrl_ros.learner.records.sampling import Replay
 from fdrl_ros.learner.settings import LearnerSettings, PrivacySettings
 from fdrl_ros.privacy.accountant.accountant import Charge, epsilon_pld
@@ -92,7 +92,7 @@ def test_priorities_follow_the_errors_and_go_on_from_a_checkpoint(name):
 
 
 def guarantee(learner=None, data=None, **privacy):
-    return Guarantee.from_settings(
+    return ChargedMechanism.from_settings(
         data or RECORDS, learner or LearnerSettings(), replace(PRIVACY, **privacy)
     )
 
@@ -153,18 +153,25 @@ WIDE = PrivacySettings(batch=50, delta=1e-4)
 @pytest.mark.parametrize(
     'learner, privacy, size, q, steps, group',
     [
-        ({}, {}, Size(500, 9000), 0.1, 2 * 3 * 10, 1),
-        ({}, {'batch': 300}, Size(500, 9000), 0.6, 2 * 3 * 2, 1),
-        ({'n_step': 3}, {'unit': 'transition', 'delta': 1e-5}, Size(50, 1000), 0.05, 120, 3),
+        ({}, {}, RecordCounts(500, 9000), 0.1, 2 * 3 * 10, 1),
+        ({}, {'batch': 300}, RecordCounts(500, 9000), 0.6, 2 * 3 * 2, 1),
+        (
+            {'n_step': 3},
+            {'unit': 'transition', 'delta': 1e-5},
+            RecordCounts(50, 1000),
+            0.05,
+            120,
+            3,
+        ),
         (
             {},
             {'clipped': 'transition', 'most_transitions': 20},
-            Size(500, 1000, 20),
+            RecordCounts(500, 1000, 20),
             50 / (500 * 20),  # of public numbers: how many transitions there are is private
             2 * 3 * 200,
             20,
         ),
-        ({'replay': 'prioritised_poisson'}, {}, Size(500, 9000), 1.0, 60, 1),
+        ({'replay': 'prioritised_poisson'}, {}, RecordCounts(500, 9000), 1.0, 60, 1),
     ],
 )
 def test_all_rounds_cost_the_epsilon_that_was_asked_for(learner, privacy, size, q, steps, group):
@@ -186,11 +193,11 @@ def test_all_rounds_cost_the_epsilon_that_was_asked_for(learner, privacy, size, 
 @pytest.mark.parametrize(
     'learner, size, epsilon, rounds',
     [
-        ({'replay': 'uniform'}, Size(500, 9000), 6.0, 2),
-        ({}, Size(49, 900), 6.0, 2),
-        ({}, Size(500, 9000), 0.0, 2),
-        ({}, Size(500, 9000), math.nan, 2),
-        ({}, Size(500, 9000), 6.0, 0),
+        ({'replay': 'uniform'}, RecordCounts(500, 9000), 6.0, 2),
+        ({}, RecordCounts(49, 900), 6.0, 2),
+        ({}, RecordCounts(500, 9000), 0.0, 2),
+        ({}, RecordCounts(500, 9000), math.nan, 2),
+        ({}, RecordCounts(500, 9000), 6.0, 0),
     ],
 )
 def test_what_no_noise_can_keep_is_refused(learner, size, epsilon, rounds):

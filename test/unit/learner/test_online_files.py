@@ -1,14 +1,14 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""Patients that come turn by turn: as if all had been there at once, and durable in one file."""
+"""Patients that come round by round: as if all had been there at once, and durable in one file."""
 
 from dataclasses import fields
 import os
 
 from fdrl_ros.errors import RecordsError
 from fdrl_ros.learner.checkpoint import pack, unpack
+from fdrl_ros.learner.online_files import PatientLog
 from fdrl_ros.learner.records.transitions import GrowingRecords, Transitions
-from fdrl_ros.learner.turns import TurnLog
 from hypothesis import given, settings, strategies
 import numpy as np
 import pytest
@@ -81,10 +81,10 @@ def test_a_patient_who_comes_twice_and_another_form_are_refused_and_change_nothi
 @settings(max_examples=20, deadline=None)
 def test_what_is_logged_comes_back_and_its_digest_names_all_before(tmp_path_factory, lengths):
     path = tmp_path_factory.mktemp('log') / 'turns'
-    with TurnLog(path, BOUND) as log:
+    with PatientLog(path, BOUND) as log:
         written = [log.append(each) for each in parts(lengths)]
         assert log.next_stored() is None and log.count == len(lengths)
-    with TurnLog(path, BOUND) as log:
+    with PatientLog(path, BOUND) as log:
         found = list(iter(log.next_stored, None))
     assert [each.digest for each in found] == [each.digest for each in written]
     for one, other in zip(found, written, strict=True):
@@ -98,7 +98,7 @@ THREE = [[3, 2], [4], [1, 1]]
 @pytest.fixture
 def path(tmp_path):
     """Three turns."""
-    with TurnLog(tmp_path / 'turns', BOUND) as log:
+    with PatientLog(tmp_path / 'turns', BOUND) as log:
         for each in parts(THREE):
             log.append(each)
     return tmp_path / 'turns'
@@ -106,10 +106,10 @@ def path(tmp_path):
 
 def test_a_turn_whose_writing_was_cut_short_anywhere_does_not_count(path):
     whole, third = path.read_bytes(), parts(THREE)[2]
-    begun = len(whole) - len(pack({}, vars(third))) - HEAD
+    begun = len(whole) - len(pack({}, third.arrays())) - HEAD
     for size in range(begun, len(whole), 7):
         path.write_bytes(whole[:size])
-        with TurnLog(path, BOUND) as log:
+        with PatientLog(path, BOUND) as log:
             assert log.count == 2
             log.append(third)
         assert path.read_bytes() == whole
@@ -123,27 +123,27 @@ def test_a_changed_bit_is_refused_wherever_it_is(path):
         content[at] ^= 1 << rng.integers(8)
         path.write_bytes(content)
         with pytest.raises(RecordsError):
-            TurnLog(path, BOUND)
+            PatientLog(path, BOUND)
         assert path.read_bytes() == content
     path.write_bytes(whole)
-    with TurnLog(path, BOUND) as log:
+    with PatientLog(path, BOUND) as log:
         assert log.count == 3
 
 
 def test_turns_of_something_else_are_refused(path, tmp_path):
     with pytest.raises(RecordsError, match='collected for states = 3, not 4'):
-        TurnLog(path, BOUND | {'states': 4})
+        PatientLog(path, BOUND | {'states': 4})
     with pytest.raises(RecordsError, match='other settings'):
-        TurnLog(path, {'hospital': 'hospital_1'})
+        PatientLog(path, {'hospital': 'hospital_1'})
     (tmp_path / 'text').write_text('text')
-    with pytest.raises(RecordsError, match='does not hold the patients of turns'):
-        TurnLog(tmp_path / 'text', BOUND)
+    with pytest.raises(RecordsError, match='does not hold the patients of rounds'):
+        PatientLog(tmp_path / 'text', BOUND)
     with pytest.raises(RecordsError, match='cannot use'):
-        TurnLog(tmp_path / 'missing' / 'turns', BOUND)
+        PatientLog(tmp_path / 'missing' / 'turns', BOUND)
 
 
 def test_a_log_is_begun_whole_and_for_its_owner_alone(tmp_path):
-    TurnLog(tmp_path / 'turns', BOUND).close()
+    PatientLog(tmp_path / 'turns', BOUND).close()
     assert os.listdir(tmp_path) == ['turns']
     assert (tmp_path / 'turns').stat().st_mode & 0o777 == 0o600
 

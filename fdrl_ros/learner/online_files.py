@@ -1,10 +1,10 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
 """
-Durable files of online learning: the patients of every turn, and checkpoints after each turn.
+Durable files of online learning: each round's patients, and a checkpoint after each round.
 
-The log of patients only grows, and a turn's patients are durable before anything is learned from
-them. Each turn carries a hash over its records and the hash before it, so that the last hash
+The log of patients only grows, and a round's patients are durable before anything is learned from
+them. Each round carries a hash over its records and the hash before it, so that the last hash
 covers all. Checkpoints alternate between two files: while one is written, the other is complete.
 """
 
@@ -28,23 +28,23 @@ from fdrl_ros.runtime.durable import replacing
 
 _FORM = b'fdrl_ros turns 1\n'
 _HEAD = struct.Struct('<Q8s32s')
-"""Prefix of a turn: its number of bytes, a hash over it, and the digest of all turns so far."""
+"""Prefix of a round: its bytes, a hash over their number, and the digest of all rounds so far."""
 
 
-class Turn(NamedTuple):
-    """The new patients of a turn, and the digest of all records up to them."""
+class CollectedRound(NamedTuple):
+    """The new patients of a round, and the digest of all records up to them."""
 
     records: Records
     digest: bytes
 
 
-class TurnLog(Closing):
+class PatientLog(Closing):
     """
-    The collected patients, turn by turn.
+    The collected patients, round by round.
 
-    A turn whose write was interrupted was never durable, so nothing was learned from it: it counts
-    as not collected and is overwritten. A complete turn that was changed is refused, since nobody
-    can collect it again.
+    A round whose write was interrupted was never durable, so nothing was learned from it: it
+    counts as not collected and is overwritten. A complete round that was changed is refused, since
+    nobody can collect it again.
     """
 
     def __init__(self, path: Path, bound: Mapping[str, Any]) -> None:
@@ -74,37 +74,37 @@ class TurnLog(Closing):
             self.close()
             raise
         self.count = len(self._stored)
-        """Turns collected so far."""
+        """Rounds collected so far."""
 
-    def next_stored(self) -> Turn | None:
-        """Return the next turn that was already in the file when it was opened, if any."""
+    def next_stored(self) -> CollectedRound | None:
+        """Return the next round that was already in the file when it was opened, if any."""
         return self._stored.popleft() if self._stored else None
 
-    def append(self, records: Records) -> Turn:
+    def append(self, records: Records) -> CollectedRound:
         """
-        Add a turn durably.
+        Add a round durably.
 
         :raises RecordsError: if it cannot be written.
         """
-        data = pack({}, vars(records))
-        turn = Turn(records, _after(self._digest, data))
-        frame = _HEAD.pack(len(data), _check(self._digest, len(data)), turn.digest) + data
+        data = pack({}, records.arrays())
+        collected = CollectedRound(records, _after(self._digest, data))
+        frame = _HEAD.pack(len(data), _check(self._digest, len(data)), collected.digest) + data
         with os_errors_as(RecordsError, f'cannot write {self._path}'):
             os.ftruncate(self._file, self._end)
             if os.pwrite(self._file, frame, self._end) != len(frame):
                 raise RecordsError(f'cannot write the records {self._path}: the disk is full')
             os.fdatasync(self._file)
-        self._digest = turn.digest
+        self._digest = collected.digest
         self._end += len(frame)
         self.count += 1
-        return turn
+        return collected
 
     def close(self) -> None:
         """Release the file."""
         os.close(self._file)
 
-    def _read(self, content: memoryview) -> Iterator[Turn]:
-        """Yield the completely written turns."""
+    def _read(self, content: memoryview) -> Iterator[CollectedRound]:
+        """Yield the completely written rounds."""
         number = 0
         while len(content) >= self._end + _HEAD.size:
             number += 1
@@ -122,11 +122,11 @@ class TurnLog(Closing):
                 records = Records(**arrays, **told)
             except (RecordsError, TypeError, ValueError) as error:
                 raise RecordsError(
-                    f'{self._path}: the patients of turn {number}, from byte {self._end} on, are '
+                    f'{self._path}: the patients of round {number}, from byte {self._end} on, are '
                     f'damaged ({error}): put back a copy'
                 ) from error
             self._digest, self._end = digest, begin + size
-            yield Turn(records, digest)
+            yield CollectedRound(records, digest)
 
 
 def _check(digest: bytes, size: int) -> bytes:
@@ -144,27 +144,27 @@ def _unlike(path: Path, content: bytes, bound: Mapping[str, Any]) -> str:
         with suppress(ValueError):
             found = json.loads(content[len(_FORM) :].split(b'\n', 1)[0])
     if not isinstance(found, dict):
-        return f'{path} does not hold the patients of turns, or is damaged'
+        return f'{path} does not hold the patients of rounds, or is damaged'
     for name, expected in bound.items():
         if found.get(name) != expected:
             return f'{path} was collected for {name} = {found.get(name)!r}, not {expected!r}'
     return f'{path} was collected for other settings'
 
 
-class TurnCheckpoints(Closing):
+class RoundCheckpoints(Closing):
     """
-    The states after turns, in two alternating files.
+    The states after rounds, in two alternating files.
 
-    A kill loses at most the turn that was being learned or written. Syncing a state takes
-    milliseconds, in which the next turn is already collected; it ends before the next state is
-    written. So a power cut loses one turn more.
+    A kill loses at most the round that was being learned or written. Syncing a state takes
+    milliseconds, in which the next round is already collected; it ends before the next state is
+    written. So a power cut loses one round more.
     """
 
     def __init__(self, directory: Path, ledger: Ledger) -> None:
         """
         Read the existing states.
 
-        :param ledger: the ledger that the turns are charged to.
+        :param ledger: the ledger that the rounds are charged to.
         :raises CheckpointError: if a state is of another version, or of another ledger.
         :raises LedgerCorruptError: if the ledger is older than a state.
         """
@@ -172,14 +172,14 @@ class TurnCheckpoints(Closing):
         self._ledger = ledger
         read = [Checkpoint.read(path, ledger) for path in self._paths]
         self.newest = max((s for s in read if s is not None), key=lambda s: s.round, default=None)
-        """The state after the latest turn, unless there is none."""
+        """The state after the latest round, or None."""
         self._files: dict[Path, int] = {}
         self._syncing: Future[None] | None = None
         self._background = ThreadPoolExecutor(1, 'checkpoint')
 
     def save(self, state: Checkpoint) -> None:
         """
-        Write the state after a turn, and start syncing it.
+        Write the state after a round, and start syncing it.
 
         :raises CheckpointError: if this state, or the one before, cannot be written.
         """

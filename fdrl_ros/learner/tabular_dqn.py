@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-class TableDqn(DoubleDqn):
+class TabularDqn(DoubleDqn):
     """
     Gradients of a dueling network without hidden layers on scaled one-hot states.
 
@@ -45,7 +45,7 @@ class TableDqn(DoubleDqn):
         errors = table[states, rows.actions] - (rows.rewards + rows.discounts * values)
         slopes = self.conservative_slopes(table)[states]
         heads = head_slopes(self.value_slopes(slopes, errors, rows, scale))
-        return TableTrace(self._scales, [Slopes(states, heads)], errors.astype(np.float32))
+        return TabularTrace(self._scales, [Slopes(states, heads)], errors.astype(np.float32))
 
     def _table(self, weights: Layered) -> NDArray[np.float64]:
         """Return Q of every state and action, (states, actions)."""
@@ -54,7 +54,7 @@ class TableDqn(DoubleDqn):
 
 
 @dataclass(frozen=True)
-class TableTrace:
+class TabularTrace:
     """
     The gradients of rows of a table.
 
@@ -102,7 +102,7 @@ class TableTrace:
         return np.sqrt(np.maximum(products.sum(axis=(1, 2)), 0.0) + hidden)
 
 
-def make_dqn(
+def dqn_for(
     shape: NetworkShape, learner: LearnerSettings, inputs: NDArray[np.floating] | None
 ) -> DoubleDqn:
     """
@@ -113,5 +113,5 @@ def make_dqn(
     if inputs is not None and not shape.hidden and inputs.shape == (shape.states, shape.states):
         scales = np.diagonal(inputs)
         if np.count_nonzero(inputs) == np.count_nonzero(scales):
-            return TableDqn(shape, scales, learner)
+            return TabularDqn(shape, scales, learner)
     return DoubleDqn(shape, learner)

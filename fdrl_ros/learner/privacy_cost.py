@@ -40,15 +40,15 @@ class Sized(Protocol):
 
 
 @dataclass(frozen=True)
-class Guarantee:
+class ChargedMechanism:
     """
     The mechanism of one hospital, as the accountant charges it.
 
     ``n_units``: number of privacy units. ``n_records``: sampled and clipped records, which are
     units or transitions. ``batch``: L. ``rate``: sampling probability q, L over a public upper
     bound of the number of records. ``group``: the most records of one privacy unit.
-    ``noise_multiplier``: half of the settings' where removing a unit changes some records instead
-    of removing them, since each then moves a sum by up to 2 C.
+    ``charged_noise``: half of the settings' noise multiplier where removing a unit changes some
+    records instead of removing them, since each then moves a sum by up to 2 C.
     """
 
     clips_transitions: bool
@@ -58,12 +58,12 @@ class Guarantee:
     rate: float
     group: int
     sampling: str
-    noise_multiplier: float
+    charged_noise: float
 
     @classmethod
     def from_settings(
         cls, records: Sized, learner: LearnerSettings, privacy: PrivacySettings
-    ) -> 'Guarantee':
+    ) -> 'ChargedMechanism':
         """
         Derive the mechanism from settings and records.
 
@@ -119,9 +119,7 @@ class Guarantee:
 
     def charge(self, steps: int) -> Charge:
         """Return the charge of that many steps."""
-        return charge_for(
-            self.sampling, Charge(self.noise_multiplier, self.rate, steps, self.group)
-        )
+        return charge_for(self.sampling, Charge(self.charged_noise, self.rate, steps, self.group))
 
 
 _ROUNDING = 1e-5
@@ -129,7 +127,7 @@ _ROUNDING = 1e-5
 
 
 @dataclass(frozen=True)
-class Size:
+class RecordCounts:
     """Counts of a hospital's records; ``longest``: the most transitions of one patient."""
 
     n_patients: int
@@ -147,13 +145,13 @@ def check_rounds(
     :raises PrivacyError: if the settings give no guarantee for the size, or if all rounds cost
         more than the budget; the message says how many rounds it pays for.
     """
-    guarantee = Guarantee.from_settings(size, learner, privacy)
+    mechanism = ChargedMechanism.from_settings(size, learner, privacy)
     if math.isinf(privacy.budget):
         return
-    steps = learner.epochs * math.ceil(1.0 / guarantee.rate)
+    steps = learner.epochs * math.ceil(1.0 / mechanism.rate)
 
     def epsilon(rounds: int) -> float:
-        charge = guarantee.charge(rounds * steps)
+        charge = mechanism.charge(rounds * steps)
         quick = epsilon_rdp([charge], privacy.delta)
         cost = quick if quick <= privacy.budget else epsilon_pld([charge], privacy.delta)
         # The ledger adds rounds one by one, with other rounding errors.
@@ -204,11 +202,11 @@ def calibrated(
     if rounds < 1:
         raise PrivacyError(f'{rounds} rounds: expected at least 1')
     trial = replace(privacy, noise_multiplier=1.0, budget=math.inf)
-    guarantee = Guarantee.from_settings(size, learner, trial)
-    charge = guarantee.charge(1)
+    mechanism = ChargedMechanism.from_settings(size, learner, trial)
+    charge = mechanism.charge(1)
     if charge.noise_multiplier == 0.0:
         raise PrivacyError(f'{learner.replay} replay has no finite epsilon: no noise keeps one')
-    steps = rounds * learner.epochs * math.ceil(1.0 / guarantee.rate)
+    steps = rounds * learner.epochs * math.ceil(1.0 / mechanism.rate)
     sigma = noise_multiplier_for(
         epsilon=epsilon,
         delta=privacy.delta,
