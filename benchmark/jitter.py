@@ -28,7 +28,7 @@ from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.prepare import prepare
 from fdrl_ros.deployment.runner import Runner
 from fdrl_ros.federation.protocol.message import GlobalPolicy
-from fdrl_ros.nodes.watch import Event, Said, Watch
+from fdrl_ros.nodes.observer import Event, Observer, ReceivedMessage
 from fdrl_ros.runtime.environment_variables import with_variables
 import numpy as np
 
@@ -92,7 +92,7 @@ def federation(folder: Path, cores: Sequence[int]) -> Iterator[Load]:
         runner.start(specs)
         with (
             with_variables(middleware(settings)),
-            Watch(
+            Observer(
                 layout.roster(), federation_domain, n_parameters=PLAN.shape.n_parameters
             ) as watch,
         ):
@@ -122,7 +122,7 @@ def counting(folder: Path, cores: Sequence[int]) -> Iterator[Load]:
 def has_policy(event: Event) -> bool:
     """Tell whether the policy of the first round, or a later one, was released."""
     return (
-        isinstance(event, Said)
+        isinstance(event, ReceivedMessage)
         and isinstance(event.message, GlobalPolicy)
         and event.message.envelope.round >= 1
     )

@@ -29,7 +29,7 @@ from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.prepare import prepare
 from fdrl_ros.deployment.runner import Runner
 from fdrl_ros.federation.protocol.message import GlobalPolicy
-from fdrl_ros.nodes.watch import Event, Felt, Said, Spent, Watch
+from fdrl_ros.nodes.observer import Event, NodeHealth, Observer, PrivacySpent, ReceivedMessage
 from fdrl_ros.runtime.environment_variables import with_variables
 
 GOAL = 3.0
@@ -53,10 +53,10 @@ PLAN = Plan()
 def speaks(name: str, event: Event) -> bool:
     """Tell whether an event is the first word of a node that has its party."""
     if name == 'trainer':
-        return isinstance(event, Spent) and event.hospital == 'hospital_1'
+        return isinstance(event, PrivacySpent) and event.hospital == 'hospital_1'
     words = {'aggregator': 'round ', 'key_authority': 'released round '}
     return (
-        isinstance(event, Felt)
+        isinstance(event, NodeHealth)
         and event.node == f'/federation/{name}'
         and event.summary.startswith(words[name])
     )
@@ -65,7 +65,7 @@ def speaks(name: str, event: Event) -> bool:
 class Federation:
     """A federation that runs, and who looks on."""
 
-    def __init__(self, runner: Runner, watch: Watch) -> None:
+    def __init__(self, runner: Runner, watch: Observer) -> None:
         self._runner = runner
         self._watch = watch
 
@@ -91,7 +91,7 @@ class Federation:
 def has_policy(event: Event) -> bool:
     """Tell whether the policy of the first round was released."""
     return (
-        isinstance(event, Said)
+        isinstance(event, ReceivedMessage)
         and isinstance(event.message, GlobalPolicy)
         and event.message.envelope.round == 1
     )
@@ -119,7 +119,7 @@ def found_by(given: argparse.Namespace, folder: Path) -> dict[str, Measurement]:
     settings = BringupSettings(str(layout.directory), federation_domain, robot_domain)
     with (
         with_variables(middleware(settings)),
-        Watch(
+        Observer(
             layout.roster(), settings.federation_domain, n_parameters=PLAN.shape.n_parameters
         ) as watch,
         Runner(settings, layout.log, restarts=1000) as runner,

@@ -266,7 +266,7 @@ def middleware(settings: BringupSettings) -> dict[str, str]:
     if settings.hosts == 'one':
         return {
             'ROS_AUTOMATIC_DISCOVERY_RANGE': 'SYSTEM_DEFAULT',
-            'FASTDDS_DEFAULT_PROFILES_FILE': str(resource('config/one_host.xml')),
+            'FASTDDS_DEFAULT_PROFILES_FILE': str(resource('config/fastdds_one_host.xml')),
         }
     return {'ROS_AUTOMATIC_DISCOVERY_RANGE': 'SUBNET', 'FASTDDS_BUILTIN_TRANSPORTS': 'UDPv4'}
 

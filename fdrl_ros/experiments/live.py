@@ -137,13 +137,13 @@ class LiveFederation:
         :raises TrainingStopped: as soon as asked to stop; all nodes have ended then.
         :raises FdrlError: if a node died for good before the first round was done.
         """
-        watching = importlib.import_module('fdrl_ros.nodes.watch')
+        watching = importlib.import_module('fdrl_ros.nodes.observer')
         before = len(self._observer.notes)
         settings = self._settings
         with (
             with_variables(middleware(settings)),
             Runner(settings, self._layout.log, restarts=1) as runner,
-            watching.Watch(
+            watching.Observer(
                 self._roster,
                 settings.federation_domain,
                 ROBOTS,
@@ -219,7 +219,7 @@ class LiveFederation:
     def _take(self, event: Any, operations: int) -> None:
         """Keep and show what was heard."""
         match type(event).__name__:
-            case 'Said':
+            case 'ReceivedMessage':
                 try:
                     self._observer.handle(event.message, time.monotonic())
                 except MessageError as error:
@@ -230,18 +230,18 @@ class LiveFederation:
                     self._phase = Phase(event.message.phase)
                     self._reason = event.message.reason
                     return
-            case 'Refused':
+            case 'RejectedMessage':
                 self._say(f'refused: {event.why}')
                 return
-            case 'Spent':
+            case 'PrivacySpent':
                 self._epsilon[event.hospital] = event.epsilon
-            case 'Felt':
+            case 'NodeHealth':
                 self._feel(event.node, event.values)
                 return
-            case 'Progressed':
+            case 'HospitalProgress':
                 if event.steps:
                     self._report(self._progress(event))
-            case 'Operated':
+            case 'OperationEnded':
                 found = RobotPolicies(self._layout, event.robot)
                 valued, waiting = found.named(Status.CANDIDATE), found.named(Status.VALUING)
                 self._operations.append(

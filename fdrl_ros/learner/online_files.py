@@ -23,7 +23,7 @@ from fdrl_ros.errors import CheckpointError, os_errors_as, RecordsError
 from fdrl_ros.learner.checkpoint import Checkpoint, pack, unpack
 from fdrl_ros.learner.records.records import Records
 from fdrl_ros.privacy.ledger.ledger import Ledger
-from fdrl_ros.runtime.closing import Closing
+from fdrl_ros.runtime.closeable import Closeable
 from fdrl_ros.runtime.durable import replacing
 
 _FORM = b'fdrl_ros turns 1\n'
@@ -38,7 +38,7 @@ class CollectedRound(NamedTuple):
     digest: bytes
 
 
-class PatientLog(Closing):
+class PatientLog(Closeable):
     """
     The collected patients, round by round.
 
@@ -151,7 +151,7 @@ def _unlike(path: Path, content: bytes, bound: Mapping[str, Any]) -> str:
     return f'{path} was collected for other settings'
 
 
-class RoundCheckpoints(Closing):
+class RoundCheckpoints(Closeable):
     """
     The states after rounds, in two alternating files.
 

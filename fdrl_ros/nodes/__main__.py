@@ -5,7 +5,7 @@
 import sys
 
 from fdrl_ros.deployment.bringup import NODES
-from fdrl_ros.nodes.starting import start
+from fdrl_ros.nodes.entry_point import start
 
 if __name__ == '__main__':
     if len(sys.argv) < 2 or sys.argv[1] not in NODES:

@@ -16,7 +16,7 @@ from fdrl_ros.nodes.robot.robot_control import RobotControl
 from fdrl_ros.policy import Policy
 from fdrl_ros.runtime import kernels
 from fdrl_ros.runtime.durable import make_private_directory
-from fdrl_ros.runtime.promptness import with_priority, without_garbage, without_sleep
+from fdrl_ros.runtime.realtime import with_priority, without_garbage, without_sleep
 from fdrl_ros.runtime.worker_thread import Post
 from fdrl_ros.selector import GateSettings, Limiter, LimiterSettings, Reason, Selector
 from fdrl_ros.selector.candidates.registry import KEPT_VERSIONS

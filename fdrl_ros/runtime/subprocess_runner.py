@@ -13,7 +13,7 @@ import threading
 from typing import Any, TypeVar
 
 from fdrl_ros.errors import FdrlError, LastingError, TrainingStopped
-from fdrl_ros.runtime.closing import Closing
+from fdrl_ros.runtime.closeable import Closeable
 from fdrl_ros.runtime.interrupts import spared_interrupts
 from fdrl_ros.runtime.orphans import end_with_parent
 
@@ -45,7 +45,7 @@ def run_elsewhere(
         _end(process, ours)
 
 
-class SeparateObject(Closing):
+class SeparateObject(Closeable):
     """
     A callable object in a process of its own, whose module this process never imports.
 

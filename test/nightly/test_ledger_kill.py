@@ -13,7 +13,7 @@ import shutil
 from fdrl_ros.privacy.ledger.record import read_record
 import numpy as np
 import pytest
-from support.ledger_nursery import check, drawn, LOCKED, notes_of, Nursery
+from support.ledger_killing import check, drawn, HospitalForker, LOCKED, notes_of
 
 SETTINGS = {
     'seed': 2026,
@@ -27,8 +27,8 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope='module')
-def nursery():
-    with Nursery() as each:
+def forker():
+    with HospitalForker() as each:
         yield each
 
 
@@ -38,14 +38,14 @@ def tell(figures, capfd, **found):
         print(f'\n{found}', end='', flush=True)
 
 
-def test_500_kills_at_random_never_forget_a_block(nursery, tmp_path, figures, capfd):
+def test_500_kills_at_random_never_forget_a_block(forker, tmp_path, figures, capfd):
     rng = np.random.default_rng(SETTINGS['seed'])
     over, journals, unborn, blocks = 0, 0, 0, 0
     for kill in range(SETTINGS['kills']):
         if kill % SETTINGS['kills_of_one_ledger'] == 0:
             path, head = tmp_path / f'{kill}.ledger', None
         blocks_drawn = rng.integers(SETTINGS['most_blocks'])
-        nursery.killed_after(path, blocks_drawn, rng.uniform(0.0, SETTINGS['longest_wait']))
+        forker.killed_after(path, blocks_drawn, rng.uniform(0.0, SETTINGS['longest_wait']))
         unborn += not path.exists()
         journals += path.exists() and read_record(path).interrupted
         before, head = head, check(path, head)
@@ -64,9 +64,9 @@ def test_500_kills_at_random_never_forget_a_block(nursery, tmp_path, figures, ca
     assert over and journals and blocks > 100
 
 
-def test_a_kill_before_any_system_call_never_forgets_a_block(nursery, tmp_path, figures, capfd):
+def test_a_kill_before_any_system_call_never_forgets_a_block(forker, tmp_path, figures, capfd):
     call, played_back, interrupted = 0, 0, []
-    while nursery.killed_before_call(path := tmp_path / f'{call}.ledger', call, blocks=3):
+    while forker.killed_before_call(path := tmp_path / f'{call}.ledger', call, blocks=3):
         head = check(path, None)
         if head is not None and read_record(path).interrupted:
             interrupted.append(path)
@@ -79,10 +79,10 @@ def test_a_kill_before_any_system_call_never_forgets_a_block(nursery, tmp_path, 
                 shutil.copy(f'{path}{end}', f'{copy}{end}')
             if notes_of(path).exists():
                 shutil.copy(notes_of(path), notes_of(copy))
-            if not nursery.killed_before_call(copy, again, blocks=1):
+            if not forker.killed_before_call(copy, again, blocks=1):
                 break
             check(copy, head)
-            assert not nursery.killed_before_call(copy, 10**6, blocks=1)
+            assert not forker.killed_before_call(copy, 10**6, blocks=1)
             assert not read_record(copy).interrupted
             check(copy, head)
             again += 1
@@ -91,12 +91,12 @@ def test_a_kill_before_any_system_call_never_forgets_a_block(nursery, tmp_path, 
     assert call > 100 and interrupted and played_back > 100
 
 
-def test_of_hospitals_that_open_one_ledger_at_once_one_spends(nursery, tmp_path, figures, capfd):
+def test_of_hospitals_that_open_one_ledger_at_once_one_spends(forker, tmp_path, figures, capfd):
     path, head = tmp_path / 'ledger', None
     for crowd in range(100):
         if crowd % 10 == 0:
             path, head = tmp_path / f'{crowd}.ledger', None
-        assert nursery.at_once(path, 4, blocks=2) == [0] + [LOCKED] * 3
+        assert forker.at_once(path, 4, blocks=2) == [0] + [LOCKED] * 3
         head = check(path, head)
         assert head.entries == 2 * (crowd % 10 + 1)
     tell(figures, capfd, crowds=100, hospitals_in_each=4, that_spent=1)

@@ -26,7 +26,7 @@ from fdrl_ros.deployment.prepare import prepare  # noqa: E402
 from fdrl_ros.deployment.runner import Death, Runner  # noqa: E402
 from fdrl_ros.experiments.training import train_federation  # noqa: E402
 from fdrl_ros.federation.protocol.message import GlobalPolicy, Phase, RoundStatus  # noqa: E402
-from fdrl_ros.nodes.watch import Event, Felt, Said, Watch  # noqa: E402
+from fdrl_ros.nodes.observer import Event, NodeHealth, Observer, ReceivedMessage  # noqa: E402
 from fdrl_ros.policy import digest_of  # noqa: E402
 from fdrl_ros.runtime.durable import write_secret  # noqa: E402
 from support.operating_room import Room  # noqa: E402
@@ -87,7 +87,7 @@ def play(layout: Layout, plan: Plan = PLAN) -> bytes:
 class Live:
     """A federation that runs, and all that was heard of it."""
 
-    def __init__(self, runner: Runner, watch: Watch, settings: BringupSettings) -> None:
+    def __init__(self, runner: Runner, watch: Observer, settings: BringupSettings) -> None:
         self.runner = runner
         self.watch = watch
         self.settings = settings
@@ -122,21 +122,21 @@ class Live:
         said = [
             e.message
             for e in self.heard
-            if isinstance(e, Said) and isinstance(e.message, RoundStatus)
+            if isinstance(e, ReceivedMessage) and isinstance(e.message, RoundStatus)
         ]
         return Phase(said[-1].phase) if said else None
 
     def policy(self, round: int) -> GlobalPolicy | None:
         """Return the policy of a round, if it was heard."""
         for event in self.heard:
-            if isinstance(event, Said) and isinstance(event.message, GlobalPolicy):
+            if isinstance(event, ReceivedMessage) and isinstance(event.message, GlobalPolicy):
                 if event.message.envelope.round == round:
                     return event.message
         return None
 
     def health(self, node: str) -> dict[str, str]:
         """Return what a node said last of itself."""
-        felt = [e for e in self.heard if isinstance(e, Felt) and e.node == node]
+        felt = [e for e in self.heard if isinstance(e, NodeHealth) and e.node == node]
         return {**felt[-1].values, 'summary': felt[-1].summary} if felt else {}
 
     def order(self, action: str, *what: str) -> tuple[int, str]:
@@ -183,7 +183,7 @@ def live(settings: BringupSettings) -> Iterator[Live]:
     """Give a federation whose nodes are started again once when they die."""
     log = Path(settings.directory) / 'log'
     with (
-        Watch(
+        Observer(
             Layout(Path(settings.directory)).roster(),
             settings.federation_domain,
             ('robot_1',),

@@ -9,12 +9,12 @@ from fdrl_ros.crypto.keys.rotation import private_keys
 from fdrl_ros.crypto.keys.sealed_key import label
 from fdrl_ros.deployment.bringup import federation_graph, hospital_graph
 from fdrl_ros.nodes.common import service_call
-from fdrl_ros.nodes.watch import Progressed, Spent
+from fdrl_ros.nodes.observer import HospitalProgress, PrivacySpent
 from node.conftest import PLAN
 
 
 def spenders(live) -> set[str]:
-    return {e.hospital for e in live.heard if isinstance(e, Spent) and e.entries >= 40}
+    return {e.hospital for e in live.heard if isinstance(e, PrivacySpent) and e.entries >= 40}
 
 
 def test_with_encrypted_keys_it_ends_with_the_policy_of_the_in_process_driver(
@@ -24,7 +24,7 @@ def test_with_encrypted_keys_it_ends_with_the_policy_of_the_in_process_driver(
     assert live.finish() == reference.digest
     assert not live.policy(2).secure
     live.wait(lambda: spenders(live) == {'hospital_1', 'hospital_2', 'hospital_3'}, 5.0)
-    steps = [e for e in live.heard if isinstance(e, Progressed) and e.stage == 'training']
+    steps = [e for e in live.heard if isinstance(e, HospitalProgress) and e.stage == 'training']
     assert steps and all(0 < each.step <= each.steps for each in steps)
     live.wait(lambda: 'FINISHED' in live.health('/federation/aggregator').get('summary', ''), 5.0)
     assert live.health('/federation/aggregator')['refused'] == '0'
@@ -46,7 +46,7 @@ def test_hospital_killed_in_training_and_aggregator_between_rounds_come_back(liv
     live.runner.start(hospital_graph(live.settings, late))
     live.wait(
         lambda: any(
-            isinstance(e, Progressed) and e.hospital == 'hospital_2' and e.step > 0
+            isinstance(e, HospitalProgress) and e.hospital == 'hospital_2' and e.step > 0
             for e in live.heard
             if getattr(e, 'stage', '') == 'training'
         ),
@@ -62,7 +62,7 @@ def test_hospital_killed_in_training_and_aggregator_between_rounds_come_back(liv
     # 20 blocks a round, each reserved once.
     live.wait(lambda: 'hospital_2' in spenders(live), 5.0)
     entries = [
-        e.entries for e in live.heard if isinstance(e, Spent) and e.hospital == 'hospital_2'
+        e.entries for e in live.heard if isinstance(e, PrivacySpent) and e.hospital == 'hospital_2'
     ]
     assert max(entries) == 40
 

@@ -11,7 +11,7 @@ from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.prepare import prepare
 from fdrl_ros.errors import PrivacyError
 from fdrl_ros.learner.privacy_cost import ChargedMechanism, RecordCounts
-from fdrl_ros.nodes.watch import Felt, Progressed, Spent
+from fdrl_ros.nodes.observer import HospitalProgress, NodeHealth, PrivacySpent
 from fdrl_ros.privacy.accountant.accountant import epsilon_pld
 from node.conftest import PLAN, play
 import pytest
@@ -29,11 +29,11 @@ def settings(settings, tmp_path):
 
 
 def spent(live):
-    return {each.hospital: each.epsilon for each in live.heard if isinstance(each, Spent)}
+    return {each.hospital: each.epsilon for each in live.heard if isinstance(each, PrivacySpent)}
 
 
 def level(live, node):
-    felt = [each for each in live.heard if isinstance(each, Felt) and each.node == node]
+    felt = [each for each in live.heard if isinstance(each, NodeHealth) and each.node == node]
     return felt[-1].level if felt else None
 
 
@@ -53,7 +53,9 @@ def test_a_restored_hospital_states_its_whole_budget_and_says_why(live):
     # What the older copy lacks is unknown: it counts as the whole budget.
     others = {name: each for name, each in spent(live).items() if name != NAME}
     assert spent(live)[NAME] == PLAN.privacy.budget > max(others.values())
-    stated = {e.epsilon for e in live.heard if isinstance(e, Progressed) and e.hospital == NAME}
+    stated = {
+        e.epsilon for e in live.heard if isinstance(e, HospitalProgress) and e.hospital == NAME
+    }
     assert all(math.isnan(each) or each == PLAN.privacy.budget for each in stated)
     assert not live.deaths
 

@@ -23,6 +23,7 @@ from fdrl_ros.federation.protocol.message import (
 )
 import fdrl_ros.msg as ros
 from fdrl_ros.nodes.common import qos
+from fdrl_ros.nodes.observer import Observer, ReceivedMessage
 from fdrl_ros.nodes.parties.weights_topic import (
     BELOW,
     CHUNK,
@@ -31,7 +32,6 @@ from fdrl_ros.nodes.parties.weights_topic import (
     PolicyReader,
     SHORT,
 )
-from fdrl_ros.nodes.watch import Said, Watch
 from node.conftest import Live, PLAN, play
 import numpy as np
 import pytest
@@ -187,7 +187,9 @@ def test_a_large_model_ends_with_the_policy_of_the_in_process_driver(
         directory=str(directory), federation_domain=federation_domain, robot_domain=robot_domain
     )
     with (
-        Watch(layout.roster(), federation_domain, n_parameters=LARGE.shape.n_parameters) as watch,
+        Observer(
+            layout.roster(), federation_domain, n_parameters=LARGE.shape.n_parameters
+        ) as watch,
         Runner(settings, layout.log) as runner,
     ):
         live = Live(runner, watch, settings)
@@ -205,4 +207,4 @@ def test_a_large_model_ends_with_the_policy_of_the_in_process_driver(
 
 
 def _is_status(event: Any) -> bool:
-    return isinstance(event, Said) and isinstance(event.message, RoundStatus)
+    return isinstance(event, ReceivedMessage) and isinstance(event.message, RoundStatus)

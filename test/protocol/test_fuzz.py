@@ -31,7 +31,7 @@ from hypothesis import given, HealthCheck, settings, strategies
 import pytest
 from support.federation_bench import Bench
 from support.fuzzing import Fuzzer, state_of
-from support.tap import Tap
+from support.interception import Interception
 
 PHASES = (Phase.OPEN, Phase.SHARE, Phase.TRAIN, Phase.SETTLE, Phase.REVEAL, Phase.SUM)
 EACH = 130
@@ -42,7 +42,7 @@ EACH = 130
 def federation():
     """Return how to make a federation, all with the same keys, and what is said in one."""
     bench = Bench(hospitals=4)
-    said = Tap(bench, Message).messages
+    said = Interception(bench, Message).messages
     assert bench.run()
     said += map(bench.signed_order, ('pause', 'resume', 'stop', 'roll_back'))
     said.append(bench.signed_order('withdraw', 'hospital_4'))

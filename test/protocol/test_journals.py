@@ -4,8 +4,8 @@
 
 from fdrl_ros.federation.journal.journal import read
 from fdrl_ros.federation.protocol.message import DecryptRequest, Phase
+from support.interception import Interception, resealed
 from support.journaled_federation import Journaled
-from support.tap import resealed, Tap
 
 
 def kinds(path):
@@ -30,7 +30,7 @@ def test_journals_of_a_run_say_who_contributed_to_what_and_agree(tmp_path):
 
 def test_a_request_that_is_refused_again_and_again_does_not_fill_the_journal(tmp_path):
     bench = Journaled(tmp_path, rounds=1)
-    asked = Tap(bench, DecryptRequest).messages
+    asked = Interception(bench, DecryptRequest).messages
     assert bench.run(lambda: bool(asked))
     authority = bench.key_authority
     for number in range(50):

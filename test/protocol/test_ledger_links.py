@@ -9,8 +9,8 @@ from fdrl_ros.federation.protocol.message import MaskedUpdate, Phase, RoundStatu
 from fdrl_ros.privacy.ledger.chain import DIGEST
 import pytest
 from support.federation_bench import Bench
+from support.interception import Interception
 from support.restored_hospital import backup, NAME, restore, run_to_policy
-from support.tap import Tap
 
 SERVERS = ('aggregator', 'key_authority')
 
@@ -45,7 +45,7 @@ def restored(tmp_path, request):
     bench.learners[NAME].verify_ledger = lambda seen, by: None
     restore(bench, links)
     lost = [4]
-    Tap(bench, MaskedUpdate, change=lambda m: [] if at(m, NAME, lost) else [m])
+    Interception(bench, MaskedUpdate, change=lambda m: [] if at(m, NAME, lost) else [m])
     bench.order('admit', NAME)
     assert bench.run(lambda: 4 in bench.learners[NAME].trained)
     leave_out(bench)
@@ -64,7 +64,7 @@ def leave_out(bench):
 
 
 def test_a_machine_restored_from_a_backup_is_refused_whatever_it_spends(restored):
-    told = Tap(restored, RoundStatus)
+    told = Interception(restored, RoundStatus)
     assert restored.run(lambda: restored.aggregator.left_out)
     grown = restored.learners[NAME].blocks > 1
     complaint = 'was rewritten' if grown else 'shrank'
@@ -79,7 +79,7 @@ def test_a_machine_restored_from_a_backup_is_refused_whatever_it_spends(restored
 
 def test_the_key_authority_refuses_it_too_where_the_aggregator_looks_away(restored):
     restored.aggregator.watch.take = lambda update: None
-    told = Tap(restored, Verdict)
+    told = Interception(restored, Verdict)
     decrypted: list = []
     restored.secret.decrypt = decrypted.append
     assert restored.run(lambda: restored.key_authority.round == 5)
@@ -100,7 +100,7 @@ def test_a_hospital_whose_updates_were_lost_for_rounds_is_taken_again(tmp_path):
         away = message.envelope.sender == NAME and message.envelope.round in (2, 3)
         return [] if away and lost else [message]
 
-    Tap(bench, MaskedUpdate, change=lose)
+    Interception(bench, MaskedUpdate, change=lose)
     for round in (2, 3):
         # It trained, and nobody heard of it: the operator goes on without it.
         assert bench.run(lambda r=round: r in bench.learners[NAME].trained)
@@ -130,7 +130,7 @@ def test_a_server_that_lost_its_memory_takes_what_it_meets_first(tmp_path):
 def test_links_go_back_to_what_both_servers_saw_and_a_little_further(tmp_path, monkeypatch):
     monkeypatch.setattr(state, 'SPARE', 3)
     bench = Bench(tmp_path, hospitals=4, rounds=5)
-    tap = Tap(bench, MaskedUpdate)
+    tap = Interception(bench, MaskedUpdate)
     assert bench.run(lambda: bench.key_authority.round == 3)
     leave_out(bench)
     run_to_policy(bench, 4)

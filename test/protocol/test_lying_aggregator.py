@@ -23,8 +23,8 @@ from fdrl_ros.federation.protocol.message import (
 )
 import pytest
 from support.federation_bench import Bench
+from support.interception import Interception, resealed
 from support.liar import gains_nothing, Liar, lie_at_random, Story
-from support.tap import resealed, Tap
 
 FIRST, SECOND = (1, 1), (1, 2)
 
@@ -391,7 +391,7 @@ def test_key_authority_decrypts_nothing_but_the_sum_that_was_settled(change):
             resealed(bench, request, **change(bench, request)) if request.survivors else request
         ]
 
-    Tap(bench, DecryptRequest, change=lie)
+    Interception(bench, DecryptRequest, change=lie)
     refused_without_decryption(bench, decrypted)
 
 
@@ -403,13 +403,13 @@ def test_key_authority_decrypts_nothing_that_was_put_in_between(change):
     def lie(relay):
         return [resealed(bench, relay, updates=change(bench, relay.updates))]
 
-    Tap(bench, Relay, change=lie)
+    Interception(bench, Relay, change=lie)
     refused_without_decryption(bench, decrypted)
 
 
 def refused_without_decryption(bench, decrypted):
     """Run to the end of a round that the aggregator has to give up, and look at its reasons."""
-    verdicts = Tap(bench, Verdict)
+    verdicts = Interception(bench, Verdict)
     assert bench.run(lambda: bench.key_authority.round == 1, ticks=60)
     assert [each.reason for each in verdicts.messages if not each.accepted]
     assert not decrypted
@@ -421,8 +421,8 @@ def refused_without_decryption(bench, decrypted):
 def test_key_authority_mixes_no_two_attempts(kind):
     bench = Bench(hospitals=4, rounds=1)
     decrypted = bench.spy_on_decryption(really=False)
-    said = Tap(bench, kind)
-    Tap(bench, Settle, change=lambda each: [each] if each.envelope.attempt == 2 else [])
+    said = Interception(bench, kind)
+    Interception(bench, Settle, change=lambda each: [each] if each.envelope.attempt == 2 else [])
 
     def mix(message):
         name = 'updates' if isinstance(message, Relay) else 'keys'
@@ -434,8 +434,8 @@ def test_key_authority_mixes_no_two_attempts(kind):
         assert before.envelope.attempt == 1
         return [resealed(bench, message, **{name: (before, *parts[1:])})]
 
-    Tap(bench, Relay if kind is MaskedUpdate else DecryptRequest, change=mix)
-    verdicts = Tap(bench, Verdict)
+    Interception(bench, Relay if kind is MaskedUpdate else DecryptRequest, change=mix)
+    verdicts = Interception(bench, Verdict)
     assert bench.run(lambda: bench.key_authority.round == 1, ticks=80)
     assert any('signed for attempt (1, 1)' in each.reason for each in verdicts.messages)
     assert not decrypted

@@ -17,7 +17,7 @@ from fdrl_ros.policy import digest_of, encode_weights
 import numpy as np
 import pytest
 from support.federation_bench import Bench
-from support.tap import refusals, resealed, Tap
+from support.interception import Interception, refusals, resealed
 
 VICTIM = 'hospital_3'
 
@@ -89,7 +89,7 @@ def replayed(bench, name, messages):
 def test_a_hospital_that_starts_again_never_works_at_a_round_that_is_over():
     """Its update of that round, summed over another set, would show itself."""
     bench = Bench(hospitals=5, rounds=3)
-    tap = Tap(bench, GlobalPolicy, EncryptionKey, RoundStatus)
+    tap = Interception(bench, GlobalPolicy, EncryptionKey, RoundStatus)
     assert bench.run(lambda: bench.key_authority.round == 1)
     bench.order('roll_back', to_round=0)
     assert bench.run(lambda: bench.aggregator.round == 3)
@@ -138,9 +138,9 @@ def test_one_liar_and_one_who_is_away_cannot_hold_a_round_for_ever():
             return [message]
         return [resealed(bench, message, seed_hash=b'\5' * 32)]
 
-    Tap(bench, RoundKey, change=lie)
-    verdicts = Tap(bench, Verdict)
-    told = Tap(bench, RoundStatus)
+    Interception(bench, RoundKey, change=lie)
+    verdicts = Interception(bench, Verdict)
+    told = Interception(bench, RoundStatus)
     bench.run_to(Phase.REVEAL)
     bench.kill('hospital_7')
     assert bench.run(ticks=600)

@@ -14,7 +14,7 @@ from fdrl_ros.federation.protocol.message import (
 import numpy as np
 import pytest
 from support.federation_bench import Bench
-from support.tap import resealed, Tap
+from support.interception import Interception, resealed
 
 
 def ends_with(bench, names):
@@ -28,7 +28,7 @@ def ends_with(bench, names):
 
 def test_a_liar_s_shares_are_found_and_left_out():
     bench = Bench(hospitals=7, rounds=1)  # t = 5
-    verdicts = Tap(bench, Verdict)
+    verdicts = Interception(bench, Verdict)
 
     def lie(message):
         if message.envelope.sender != 'hospital_2':
@@ -36,7 +36,7 @@ def test_a_liar_s_shares_are_found_and_left_out():
         wrong = bytes([message.shares[-1] ^ 1])
         return [resealed(bench, message, shares=message.shares[:-1] + wrong)]
 
-    Tap(bench, Reveal, change=lie)
+    Interception(bench, Reveal, change=lie)
     ends_with(bench, bench.names)
     refused = [each.reason for each in verdicts.messages if not each.accepted]
     assert all('cannot be restored' in reason or 'not that of' in reason for reason in refused)
@@ -46,7 +46,7 @@ def test_a_liar_s_shares_are_found_and_left_out():
 def test_what_arrives_late_or_after_a_restart_of_the_aggregator_still_counts(kind):
     bench = Bench(hospitals=4, rounds=1)
     held = []
-    tap = Tap(bench, kind, change=lambda m: held.append(m) or [] if not done else [m])
+    tap = Interception(bench, kind, change=lambda m: held.append(m) or [] if not done else [m])
     done: list = []
     phase = Phase.SETTLE if kind is Settle else Phase.REVEAL
     assert bench.run(lambda: len(held) == 4 and bench.aggregator.phase is phase)
@@ -64,7 +64,7 @@ def test_a_hospital_that_starts_again_needs_nobody_who_is_gone():
     bench = Bench(hospitals=6, rounds=1)  # t = 5
     bench.run_to(Phase.TRAIN)
     bench.kill('hospital_6')
-    reveals = Tap(bench, Reveal)
+    reveals = Interception(bench, Reveal)
     bench.run_to(Phase.SETTLE)
     bench.restart('hospital_1')
     ends_with(bench, bench.names[:5])
@@ -79,9 +79,9 @@ def test_dealt_shares_that_nobody_can_open_end_the_round_and_name_the_dealer():
             return [message]
         return [resealed(bench, message, sealed=bytes(len(message.sealed)))]
 
-    told = Tap(bench, RoundStatus)
-    reveals = Tap(bench, Reveal)
-    Tap(bench, Shares, change=spoil)
+    told = Interception(bench, RoundStatus)
+    reveals = Interception(bench, Reveal)
+    Interception(bench, Shares, change=spoil)
     assert bench.run()
     assert {each.missing for each in reveals.messages if 'hospital_3' in each.missing}
     assert any('too few shares of hospital_3' in each.reason for each in told.messages)

@@ -18,11 +18,11 @@ from fdrl_ros.policy import digest_of, encode_weights
 import numpy as np
 import pytest
 from support.federation_bench import Bench, SHAPE
-from support.tap import resealed, Tap
+from support.interception import Interception, resealed
 
 
 def test_round_keys_of_rounds_far_ahead_are_refused_and_not_kept(bench):
-    tap = Tap(bench, RoundKey)
+    tap = Interception(bench, RoundKey)
     bench.run_to(Phase.TRAIN)
     message = next(m for m in tap.messages if m.envelope.sender == 'hospital_2')
     hospital = bench.parties['hospital_1']
@@ -43,7 +43,7 @@ def test_round_keys_of_rounds_far_ahead_are_refused_and_not_kept(bench):
 def test_signed_update_of_the_wrong_form_is_refused():
     bench = Bench(rounds=1)
     held: list = []
-    Tap(bench, MaskedUpdate, change=lambda message: held.append(message) or [])
+    Interception(bench, MaskedUpdate, change=lambda message: held.append(message) or [])
     assert bench.run(lambda: len(held) == 3)
     ciphertext = held[0].ciphertext
     for changes in (
@@ -71,7 +71,7 @@ def test_ciphertext_of_another_context_fails_the_attempt_and_the_next_succeeds()
             return [resealed(bench, message, ciphertext=b'\0' * len(message.ciphertext))]
         return [message]
 
-    Tap(bench, MaskedUpdate, change=spoil)
+    Interception(bench, MaskedUpdate, change=spoil)
     assert bench.run()
     assert spoilt
     assert all(learner.trained == [1] for learner in bench.learners.values())
@@ -79,7 +79,7 @@ def test_ciphertext_of_another_context_fails_the_attempt_and_the_next_succeeds()
 
 def test_there_is_no_second_decryption_of_a_round():
     bench = Bench(rounds=1)
-    tap = Tap(bench, DecryptRequest)
+    tap = Interception(bench, DecryptRequest)
     assert bench.run()
     decrypted = bench.spy_on_decryption(really=False)
     again = resealed(bench, tap.messages[0])
@@ -125,7 +125,7 @@ def test_round_key_that_makes_no_mask_is_refused_and_harms_nobody_else(key):
         bad = seen['key'] if key == 'copied' else key
         return [resealed(bench, message, mask_key=bad)]
 
-    Tap(bench, RoundKey, change=spoil)
+    Interception(bench, RoundKey, change=spoil)
     assert bench.run()
     assert not bench.learners['hospital_4'].trained
     assert bench.learners['hospital_1'].trained == [1]

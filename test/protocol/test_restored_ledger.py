@@ -14,8 +14,8 @@ from fdrl_ros.federation.protocol.message import (
 )
 import pytest
 from support.federation_bench import Bench
+from support.interception import Interception
 from support.restored_hospital import backup, NAME, restore, run_to_policy
-from support.tap import Tap
 
 
 class Restored:
@@ -27,7 +27,10 @@ class Restored:
         links = backup(bench)
         run_to_policy(bench, 4)
         self.spent = float(len(bench.learners[NAME].links))
-        self.released, self.declined = Tap(bench, HospitalPolicy), Tap(bench, Decline)
+        self.released, self.declined = (
+            Interception(bench, HospitalPolicy),
+            Interception(bench, Decline),
+        )
         self.began = bench.driver.now
         restore(bench, links)
 
@@ -95,7 +98,7 @@ def test_it_takes_part_again_with_its_newest_ledger(tmp_path):
 @pytest.mark.parametrize('server', ['aggregator', 'key_authority'])
 def test_it_waits_for_both_servers_before_it_trains(tmp_path, server):
     bench = Bench(tmp_path)
-    Tap(bench, LedgerHeads, change=lambda m: [] if m.envelope.sender == server else [m])
+    Interception(bench, LedgerHeads, change=lambda m: [] if m.envelope.sender == server else [m])
     assert not bench.run(lambda: bench.learners[NAME].trained, ticks=50)
 
 
@@ -110,8 +113,8 @@ def test_it_releases_nothing_before_the_key_authority_saw_its_ledger(tmp_path):
         old.append(message)
         return [message] if len(old) == 1 else []
 
-    Tap(bench, LedgerHeads, change=first_heads)
-    released = Tap(bench, HospitalPolicy)
+    Interception(bench, LedgerHeads, change=first_heads)
+    released = Interception(bench, HospitalPolicy)
     assert bench.run()
     bench.wait(5)
     assert bench.learners[NAME].trained == [1] and released.messages == []
@@ -133,7 +136,7 @@ def test_heads_are_durable_before_they_are_acknowledged(tmp_path):
         store = bench.stores[server]
         store.note = watched(server, 'note', store.note)
         store.sync = watched(server, 'sync', store.sync)
-    heads = Tap(
+    heads = Interception(
         bench, LedgerHeads, change=lambda m: events[m.envelope.sender].append('heads') or [m]
     )
     assert bench.run()
@@ -158,7 +161,7 @@ def test_a_head_of_a_round_that_was_rolled_back_is_acknowledged_too(tmp_path):
     )
     bench.order('roll_back', to_round=2)
     restore(bench, links)
-    released = Tap(bench, HospitalPolicy)
+    released = Interception(bench, HospitalPolicy)
     assert bench.run(lambda: bench.key_authority.round == 6)
     assert bench.learners[NAME].trained == [1, 2, 3, 4]
     assert bench.parties[NAME].restored
@@ -167,13 +170,13 @@ def test_a_head_of_a_round_that_was_rolled_back_is_acknowledged_too(tmp_path):
 
 def test_replayed_heads_count_for_nothing(tmp_path):
     bench = Bench(tmp_path, hospitals=4, rounds=6)
-    old = Tap(bench, LedgerHeads)
+    old = Interception(bench, LedgerHeads)
     run_to_policy(bench, 1)
     first = list(old.messages)
     links = backup(bench)
     run_to_policy(bench, 4)
     restore(bench, links)
-    Tap(bench, LedgerHeads, change=lambda m: [])  # the network holds the newest back
+    Interception(bench, LedgerHeads, change=lambda m: [])  # the network holds the newest back
     bench.driver.latched = {
         key: each for key, each in bench.driver.latched.items() if key[1] is not LedgerHeads
     }

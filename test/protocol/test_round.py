@@ -9,7 +9,7 @@ from fdrl_ros.policy import decode_weights
 import numpy as np
 import pytest
 from support.federation_bench import Bench, SHAPE, START
-from support.tap import Tap
+from support.interception import Interception
 
 
 def killed(*arguments):
@@ -51,7 +51,7 @@ def test_policy_that_fails_on_public_patients_is_rolled_back():
 def test_spent_budgets_end_the_federation_in_the_first_attempt_that_meets_them():
     bench = Bench(rounds=4)
     bench.learners['hospital_2'].rounds_affordable = 2
-    statuses = Tap(bench, RoundStatus).messages
+    statuses = Interception(bench, RoundStatus).messages
     bench.run_to(Phase.FINISHED)
     reason = bench.aggregator.exhausted
     assert reason.startswith('the privacy budget does not pay for round 3: hospital_2: epsilon 7')
@@ -112,7 +112,7 @@ def test_pause_resume_withdraw_admit_and_stop():
 
 
 def test_released_hospital_policy_is_the_local_one(bench):
-    released = Tap(bench, HospitalPolicy).messages
+    released = Interception(bench, HospitalPolicy).messages
     assert bench.run(lambda: len(released) >= 3)
     one = next(m for m in released if m.envelope.sender == 'hospital_1')
     weights = decode_weights(one.weights, SHAPE.n_parameters)

@@ -19,7 +19,7 @@ from fdrl_ros.policy import decode_weights
 import numpy as np
 import pytest
 from support.federation_bench import Bench, SHAPE, START
-from support.tap import Tap
+from support.interception import Interception
 
 PERSONAL = ('advantage',)
 SHARED = SHAPE.shared(PERSONAL)
@@ -29,7 +29,7 @@ CKKS = EncryptionSettings(limit=0.5, bits=16, scheme='ckks')
 
 def test_personal_layers_stay_at_home_and_the_others_are_averaged():
     bench = Bench(rounds=3, personal=PERSONAL)
-    own = Tap(bench, HospitalPolicy)
+    own = Interception(bench, HospitalPolicy)
     assert bench.scheme.n_parameters == SHARED.size < SHAPE.n_parameters
     assert bench.run()
     weights = bench.weights
@@ -45,7 +45,7 @@ def test_personal_layers_stay_at_home_and_the_others_are_averaged():
 
 def test_hospital_refuses_to_share_a_layer_that_is_personal_to_it():
     bench = Bench(rounds=1)
-    tap = Tap(bench, EncryptionKey)
+    tap = Interception(bench, EncryptionKey)
     bench.run(lambda: bool(tap.messages))
     bench.kill('hospital_2')
     bench.hospital_settings = replace(bench.hospital_settings, personal=PERSONAL)
@@ -124,7 +124,7 @@ def test_parties_with_different_rosters_find_out_and_nothing_is_said(caplog):
     bench.kill('hospital_2')
     bench.roster = bench.roster.successor(disjoint_patients=False)
     bench.join('hospital_2')
-    said = Tap(bench, RoundKey)
+    said = Interception(bench, RoundKey)
     bench.run_to(Phase.TRAIN)
     assert 'hospital_2' not in {each.envelope.sender for each in said.messages}
     reasons = [str(error) for name, error in bench.driver.refused if name == 'hospital_2']
@@ -158,7 +158,7 @@ def test_a_roster_that_expires_while_a_party_runs_ends_its_part(name):
 
 def test_an_older_encryption_key_that_is_replayed_is_not_encrypted_with():
     bench = Bench(rounds=1)
-    old = Tap(bench, EncryptionKey)
+    old = Interception(bench, EncryptionKey)
     bench.run_to(Phase.OPEN)
     bench.kill('key_authority')
     bench.secret = SecretContext.generate(bench.scheme)
@@ -167,7 +167,7 @@ def test_an_older_encryption_key_that_is_replayed_is_not_encrypted_with():
     hospital = bench.make('hospital_1')
     hospital.handle(old.messages[0], 0.0)  # before the new one, as after a restart
     bench.driver.join('hospital_1', hospital)
-    sent = Tap(bench, MaskedUpdate)
+    sent = Interception(bench, MaskedUpdate)
     assert bench.run()
     new = bench.secret.public
     assert all(new.wrote(each.ciphertext) for each in sent.messages)

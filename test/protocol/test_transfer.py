@@ -14,7 +14,7 @@ from hypothesis import given, settings, strategies
 import numpy as np
 import pytest
 from support.federation_bench import Bench, SHAPE
-from support.tap import resealed, Tap
+from support.interception import Interception, resealed
 
 LONG = NetworkShape(states=4, actions=3, hidden=(40_000,))  # 44 chunks
 
@@ -35,7 +35,7 @@ def ends_exactly(bench, names=('hospital_1', 'hospital_2', 'hospital_3')):
 def test_every_chunk_travels_once_and_few_are_on_their_way(bench):
     federation, under_way, most = bench.driver, Counter(), Counter()
     deliver, handle = federation.deliver, bench.aggregator.handle
-    relays = Tap(bench, Relay)
+    relays = Interception(bench, Relay)
 
     def noted(name, message):
         if isinstance(message, MaskedUpdate) and name == 'aggregator':
@@ -50,7 +50,7 @@ def test_every_chunk_travels_once_and_few_are_on_their_way(bench):
         return handle(message, now)
 
     federation.deliver, bench.aggregator.handle = noted, handled
-    updates = Tap(bench, MaskedUpdate)
+    updates = Interception(bench, MaskedUpdate)
     ends_exactly(bench)
     assert bench.scheme.ciphertexts == 44 > WINDOW + FIRST
     assert len(updates.messages) == 3 * 44
@@ -62,7 +62,7 @@ def test_every_chunk_travels_once_and_few_are_on_their_way(bench):
 @pytest.mark.parametrize('seed', range(2))
 def test_what_is_lost_is_asked_for_again(bench, seed):
     chance = random.Random(seed)
-    Tap(
+    Interception(
         bench,
         MaskedUpdate,
         Wanted,
@@ -75,7 +75,7 @@ def test_what_is_lost_is_asked_for_again(bench, seed):
 
 
 def test_a_hospital_that_starts_again_in_the_middle_goes_on(bench):
-    updates = Tap(bench, MaskedUpdate)
+    updates = Interception(bench, MaskedUpdate)
     assert bench.run(lambda: len(updates.messages) > 60)
     bench.restart('hospital_1')
     ends_exactly(bench)
@@ -86,7 +86,7 @@ def test_a_hospital_that_starts_again_in_the_middle_goes_on(bench):
 def test_who_has_sent_a_part_by_the_deadline_is_left_out(tmp_path):
     bench = Bench(tmp_path, hospitals=4, rounds=1, shape=LONG)
     late = lambda m: m.envelope.sender == 'hospital_4' and m.chunk > 20  # noqa: E731
-    Tap(bench, MaskedUpdate, change=lambda m: [] if late(m) else [m])
+    Interception(bench, MaskedUpdate, change=lambda m: [] if late(m) else [m])
     ends_exactly(bench)
 
 
@@ -100,7 +100,7 @@ def test_an_aggregator_that_starts_again_later_needs_no_updates_of_the_past(benc
 
 @pytest.mark.parametrize('name', ['key_authority', 'aggregator'])
 def test_a_server_that_starts_again_while_the_key_authority_adds_goes_on(bench, name):
-    relays = Tap(bench, Relay)
+    relays = Interception(bench, Relay)
     assert bench.run(lambda: len(relays.messages) > 5)
     bench.restart(name)
     ends_exactly(bench)
@@ -108,7 +108,7 @@ def test_a_server_that_starts_again_while_the_key_authority_adds_goes_on(bench, 
 
 
 def test_a_request_that_is_repeated_meanwhile_does_not_begin_anew(bench):
-    relays, requests = Tap(bench, Relay), Tap(bench, DecryptRequest)
+    relays, requests = Interception(bench, Relay), Interception(bench, DecryptRequest)
     assert bench.run(lambda: len(relays.messages) > 5)
     again = resealed(bench, requests.messages[0])
     bench.hear('key_authority', again)
@@ -136,7 +136,7 @@ def test_what_was_not_sent_is_not_summed(bench, monkeypatch):
             return [another_update(bench, relay)]
         return [relay]
 
-    Tap(bench, Relay, change=change)
+    Interception(bench, Relay, change=change)
     hospital = bench.parties['hospital_1']
     assert bench.run(lambda: hospital.policy and hospital.policy.envelope.round == 1, ticks=60)
     assert hospital.policy.digest == digest_of(bench.start)
@@ -144,7 +144,7 @@ def test_what_was_not_sent_is_not_summed(bench, monkeypatch):
 
 
 def test_relays_that_nobody_asked_for_are_refused(bench):
-    relays = Tap(bench, Relay)
+    relays = Interception(bench, Relay)
     ends_exactly(bench)
     relay = resealed(bench, relays.messages[0])
     bench.driver.refused.clear()
@@ -153,7 +153,7 @@ def test_relays_that_nobody_asked_for_are_refused(bench):
 
 
 def test_who_asks_for_what_is_not_there_gets_nothing(bench):
-    updates, wanted = Tap(bench, MaskedUpdate), Tap(bench, Wanted)
+    updates, wanted = Interception(bench, MaskedUpdate), Interception(bench, Wanted)
     assert bench.run(lambda: bench.aggregator.phase is Phase.TRAIN and wanted.messages)
     ask, before = next(m for m in wanted.messages if m.to == 'hospital_1'), len(updates.messages)
     for changes in ({'to': 'hospital_2'}, {'first': 44}, {'count': -1}):
@@ -206,6 +206,6 @@ def test_a_pull_asks_for_everything_and_never_for_much(count, seed):
 
 def test_short_updates_are_not_asked_for(tmp_path):
     bench = Bench(tmp_path, rounds=1, shape=SHAPE)
-    asked = Tap(bench, Wanted)
+    asked = Interception(bench, Wanted)
     assert bench.run()
     assert {message.to for message in asked.messages} == {'aggregator'}

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from fdrl_ros.runtime import kernels
 from hypothesis import settings
 import pytest
-from support.thoroughness import sampled
+from support.sample_size import sampled
 
 settings.register_profile('sampled', max_examples=sampled(100, 20), deadline=None)
 settings.load_profile('sampled')

@@ -8,8 +8,8 @@ import click
 from fdrl_ros.cli.group import stopping
 from fdrl_ros.cli.options import plan_from, plan_option, PlanCommand, records_from, records_option
 from fdrl_ros.deployment import prepare as preparing
+from fdrl_ros.deployment.external_records import place_records
 from fdrl_ros.deployment.layout import Layout
-from fdrl_ros.deployment.own_records import place_records
 
 
 @click.command(cls=PlanCommand)

@@ -45,7 +45,7 @@ from fdrl_ros.federation.journal.reader import (
 )
 from fdrl_ros.federation.protocol.store import peek, Store
 from fdrl_ros.privacy.ledger.chain import Head
-from fdrl_ros.runtime.closing import Closing
+from fdrl_ros.runtime.closeable import Closeable
 from fdrl_ros.runtime.durable import sync_folder
 
 __all__ = ['Entry', 'FILE', 'Head', 'head_noted', 'Journal', 'read']
@@ -81,7 +81,7 @@ class Note:
         return cls(Place(Head.parse(head), start, end, bytes.fromhex(public)), rounds)
 
 
-class Journal(Closing):
+class Journal(Closeable):
     """
     A party's journal. One process writes it; threads of that process may share it.
 

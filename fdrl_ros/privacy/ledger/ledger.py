@@ -39,12 +39,12 @@ from fdrl_ros.privacy.ledger.file import (
     translated,
     write_entry,
 )
-from fdrl_ros.runtime.closing import Closing
+from fdrl_ros.runtime.closeable import Closeable
 
 __all__ = ['Head', 'Ledger']
 
 
-class Ledger(Closing):
+class Ledger(Closeable):
     """
     Append-only record of every block of noisy steps of one hospital.
 

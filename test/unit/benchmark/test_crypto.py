@@ -10,7 +10,7 @@ from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.policy import NetworkShape
 import numpy as np
 import pytest
-from support.thoroughness import FULL
+from support.sample_size import FULL
 
 LONG = (
     'members_30_',

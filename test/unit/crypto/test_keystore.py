@@ -27,7 +27,7 @@ from fdrl_ros.errors import KeyFileError, PassphraseError, RosterError
 from fdrl_ros.runtime.durable import make_private_directory, read_secret, write_secret
 import pytest
 from support.killing import killed_at_every_step
-from support.thoroughness import sampled
+from support.sample_size import sampled
 
 NAMES = ['hospital_1', 'hospital_2', 'hospital_3']
 SIZES = {'hospital_1': 500, 'hospital_2': 400, 'hospital_3': 300}

@@ -37,7 +37,7 @@ from fdrl_ros.errors import KeyFileError, PassphraseError, RosterError, RosterRo
 from fdrl_ros.runtime.durable import read_secret, write_secret
 import pytest
 from support.killing import killed_at_every_step
-from support.thoroughness import sampled
+from support.sample_size import sampled
 
 NAMES = ['hospital_1', 'hospital_2', 'hospital_3', 'hospital_4']
 SIZES = dict.fromkeys(NAMES, 500)

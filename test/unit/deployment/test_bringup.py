@@ -168,9 +168,9 @@ def test_command_line_keeps_every_value_and_its_type():
 def test_node_that_is_told_to_end_while_it_is_imported_ends_quietly(number):
     program = (
         'import os, signal\n'
-        'from fdrl_ros.nodes import starting\n'
-        f'starting.import_module = lambda name: os.kill(os.getpid(), signal.{number})\n'
-        "starting.start('env')\n"
+        'from fdrl_ros.nodes import entry_point\n'
+        f'entry_point.import_module = lambda name: os.kill(os.getpid(), signal.{number})\n'
+        "entry_point.start('env')\n"
     )
     ended = subprocess.run([sys.executable, '-c', program], capture_output=True, timeout=30)
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, b'', b'')

@@ -28,7 +28,7 @@ from fdrl_ros.surgery.gym.surgery_env import SurgeryEnv
 from fdrl_ros.surgery.tasks.expert import expert
 import numpy as np
 import pytest
-from support.thoroughness import FULL
+from support.sample_size import FULL
 
 PLAN = Plan().changed(
     {

@@ -20,7 +20,7 @@ from fdrl_ros.surgery.settings import WorldSettings
 import numpy as np
 from PIL import Image, ImageChops
 import pytest
-from support.thoroughness import sampled
+from support.sample_size import sampled
 
 PUBLISHED = Path(__file__).parents[3] / 'docs/images/procedures'
 KINEMATIC = WorldSettings(mode='kinematic')

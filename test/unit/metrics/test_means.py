@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import numpy as np
 import pytest
 from support.metric_formulas import r_mit, variation_rate
-from support.thoroughness import sampled
+from support.sample_size import sampled
 
 steps = st.tuples(
     st.floats(0, 1),  # of the state

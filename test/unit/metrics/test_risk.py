@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 import numpy as np
 import pytest
-from support.thoroughness import sampled
+from support.sample_size import sampled
 
 
 def test_terms_match_the_formula_by_hand():

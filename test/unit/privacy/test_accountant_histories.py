@@ -17,7 +17,7 @@ from hypothesis import given, settings, strategies
 import numpy as np
 import pytest
 from support.epsilon_reference import random_history, upper_and_lower
-from support.thoroughness import sampled
+from support.sample_size import sampled
 
 DELTA = 1e-5
 

@@ -15,7 +15,7 @@ from fdrl_ros.privacy.ledger.ledger import Ledger
 from fdrl_ros.privacy.ledger.record import read_record
 from hypothesis import given, settings, strategies
 import pytest
-from support.thoroughness import sampled
+from support.sample_size import sampled
 
 OWNER = {'hospital': 'hospital_1', 'unit': 'patient', 'delta': 1e-4, 'budget': 8.0}
 BLOCK = {'noise_multiplier': 2.0, 'sampling_probability': 0.128, 'steps': 20}

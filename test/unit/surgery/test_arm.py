@@ -25,7 +25,7 @@ from hypothesis import assume, given, settings, strategies
 import numpy as np
 import pybullet
 import pytest
-from support.thoroughness import sampled
+from support.sample_size import sampled
 
 JOINT_SETS = strategies.tuples(
     *(strategies.floats(low, high) for low, high in zip(LOWER, UPPER, strict=True))

@@ -18,7 +18,7 @@ from fdrl_ros.surgery.settings import WorldSettings
 from hypothesis import given, settings, strategies
 import numpy as np
 import pytest
-from support.thoroughness import sampled
+from support.sample_size import sampled
 
 PERIOD = 0.01
 STILL = 40

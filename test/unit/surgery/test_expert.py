@@ -15,7 +15,7 @@ from fdrl_ros.surgery.tasks.expert import expert, expert_costs, vector_expert_co
 from fdrl_ros.surgery.tasks.task import Prospect
 import numpy as np
 import pytest
-from support.thoroughness import sampled
+from support.sample_size import sampled
 
 KINEMATIC = WorldSettings(mode='kinematic')
 

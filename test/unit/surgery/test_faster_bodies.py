@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 import numpy as np
 import pytest
-from support.thoroughness import sampled
+from support.sample_size import sampled
 
 PATIENT = dataclasses.replace(public_cohort(0).patient(0), events=())
 PACES = st.sampled_from([2.0, 7.5, 20.0, 60.0])

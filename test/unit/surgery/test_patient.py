@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 import numpy as np
 import pytest
 from scipy import stats
-from support.thoroughness import sampled
+from support.sample_size import sampled
 
 
 def stiffness(cohort, count=300):

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 import numpy as np
 import pytest
-from support.thoroughness import sampled
+from support.sample_size import sampled
 
 
 def quiet(index, **given):

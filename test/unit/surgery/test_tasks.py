@@ -19,7 +19,7 @@ from fdrl_ros.surgery.tissue.contact import tissue_of
 from hypothesis import example, given, settings, strategies
 import numpy as np
 import pytest
-from support.thoroughness import sampled
+from support.sample_size import sampled
 
 KINEMATIC = WorldSettings(mode='kinematic')
 MILLIMETRE = 0.001

@@ -16,7 +16,7 @@ from hypothesis import given, strategies
 import numpy as np
 import pybullet
 import pytest
-from support.thoroughness import sampled
+from support.sample_size import sampled
 
 PATIENT = replace(public_cohort(0).patient(0), procedure=procedure_named('palpation'))
 STILL = replace(PATIENT, breathing_amplitude=0.0, events=())

@@ -1,6 +1,6 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""Starts a node by name, and ends quietly when told to before it is there."""
+"""Entry point of every node: imports it by name, and ends quietly at a signal before that."""
 
 from importlib import import_module
 import os

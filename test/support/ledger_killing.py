@@ -3,7 +3,7 @@
 """
 Hospitals that spend their budget until they are killed, for tests of the ledger.
 
-A nursery is a process that has imported everything and forks a hospital in milliseconds. Each
+The forker is a process that has imported everything and forks a hospital in milliseconds. Each
 hospital reserves block after block and notes each one in a file of witnesses once it might have
 drawn the noise. SIGKILL loses no bytes that were written, so the notes need no syncing.
 """
@@ -42,7 +42,7 @@ _TRACE_ME, _SYSCALL = 0, 24  # of ptrace(2)
 _NOTE = struct.Struct('<q')
 
 
-class Nursery:
+class HospitalForker:
     """The parent's end: starts hospitals, kills them, learns how they ended."""
 
     def __init__(self) -> None:
@@ -69,7 +69,7 @@ class Nursery:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """End the nursery; its hospitals end with it."""
+        """End the forker; its hospitals end with it."""
         self._process.kill()
         self._process.communicate()
         os.close(self._beats)
@@ -113,7 +113,7 @@ class Nursery:
     def _answer(self) -> int:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
-        assert line, 'the nursery ended'
+        assert line, 'the forker ended'
         return int(line)
 
 
@@ -247,7 +247,7 @@ def _tell(answer: int) -> None:
     os.write(1, b'%d\n' % answer)
 
 
-def _keep_nursery(beat: int) -> None:
+def _serve_requests(beat: int) -> None:
     # Else each hospital would live mostly in its first look at the budget.
     epsilon_rdp([Charge(**CHARGE)], OWNER['delta'])
     for line in sys.stdin:
@@ -265,4 +265,4 @@ def _keep_nursery(beat: int) -> None:
 
 
 if __name__ == '__main__':
-    _keep_nursery(int(sys.argv[1]))
+    _serve_requests(int(sys.argv[1]))

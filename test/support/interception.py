@@ -7,7 +7,7 @@ from dataclasses import replace
 from support.federation_bench import Bench
 
 
-class Tap:
+class Interception:
     """Keeps every message of some kinds, and may change or drop it on its way."""
 
     def __init__(self, bench: Bench, *kinds: type, change=lambda message: [message]) -> None:

@@ -1,6 +1,6 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""What keeps a process prompt: no garbage in between; if asked for, priority, and no sleep."""
+"""Real-time behaviour of a process: no garbage collection, priority and no sleep if asked for."""
 
 from collections.abc import Callable
 from contextlib import suppress

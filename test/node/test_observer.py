@@ -9,9 +9,9 @@ from fdrl_ros.crypto.keys.signing import Identity
 from fdrl_ros.deployment.bringup import FEDERATION
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.federation.protocol.message import Envelope, Phase, RoundStatus
+from fdrl_ros.nodes.observer import Observer, ReceivedMessage, RejectedMessage
 from fdrl_ros.nodes.parties.conversion import to_ros
 from fdrl_ros.nodes.parties.topics import WIRES
-from fdrl_ros.nodes.watch import Refused, Said, Watch
 import rclpy
 from rclpy.context import Context
 
@@ -28,14 +28,17 @@ def test_forged_end_is_told_of_and_ends_no_run(directory, federation_domain):
     node = rclpy.create_node('speaker', context=context)
     try:
         speaker = node.create_publisher(wire.type, f'{FEDERATION}/{wire.topic}', wire.sending)
-        with Watch(roster, federation_domain) as watch:
-            for signer, expected in ((Identity.generate('aggregator'), Refused), (key, Said)):
+        with Observer(roster, federation_domain) as watch:
+            for signer, expected in (
+                (Identity.generate('aggregator'), RejectedMessage),
+                (key, ReceivedMessage),
+            ):
                 speaker.publish(to_ros(end.signed_by(signer), wire.type()))
                 events, deadline = [], time.monotonic() + 10.0
                 while not events and time.monotonic() < deadline:
                     events = watch.poll(0.1)
                 assert [type(each) for each in events] == [expected], events
-                assert watch.finished is (expected is Said)
+                assert watch.finished is (expected is ReceivedMessage)
     finally:
         node.destroy_node()
         rclpy.shutdown(context=context)

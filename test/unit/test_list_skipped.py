@@ -29,7 +29,7 @@ def test_skipped_and_nightly_tests_are_listed_with_reasons(tmp_path: Path) -> No
         text=True,
     )
     assert results.is_file(), told.stderr
-    script = [sys.executable, str(ROOT / 'tools/not_run.py'), str(tmp_path)]
+    script = [sys.executable, str(ROOT / 'tools/list_skipped.py'), str(tmp_path)]
     printed = subprocess.run(script, capture_output=True, text=True, check=True).stdout
     assert 'test_of_three.test_needs_a_robot: no robot here' in printed
     assert 'test_of_torch: no torch here' in printed

@@ -1,6 +1,6 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""An observer of the whole system: calls no service, publishes nothing, hands on plain values."""
+"""Observe the whole system: call no service, publish nothing, return events as plain values."""
 
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, fields
@@ -21,31 +21,31 @@ from fdrl_ros.nodes.common.service_call import node_in
 from fdrl_ros.nodes.parties.conversion import from_ros
 from fdrl_ros.nodes.parties.topics import WIRES, WITH_WEIGHTS
 from fdrl_ros.nodes.parties.weights_topic import PolicyReader
-from fdrl_ros.runtime.closing import Closing
+from fdrl_ros.runtime.closeable import Closeable
 from rclpy.experimental import EventsExecutor
 from rclpy.node import Node
 from rclpy.qos import QoSProfile
 
 WAITING = 10000
-"""Events that wait for :meth:`Watch.poll`; more are dropped."""
+"""Events that wait for :meth:`Observer.poll`; more are dropped."""
 
 
 @dataclass(frozen=True)
-class Said:
+class ReceivedMessage:
     """A message of the protocol: RoundStatus, GlobalPolicy, HospitalPolicy or MaskedUpdate."""
 
     message: protocol.Message
 
 
 @dataclass(frozen=True)
-class Refused:
+class RejectedMessage:
     """A message of the protocol that nobody should believe, and why."""
 
     why: str
 
 
 @dataclass(frozen=True)
-class Progressed:
+class HospitalProgress:
     """How far a hospital is; see Progress.msg."""
 
     hospital: str
@@ -57,7 +57,7 @@ class Progressed:
 
 
 @dataclass(frozen=True)
-class Spent:
+class PrivacySpent:
     """What a hospital's ledger says; see Privacy.msg."""
 
     hospital: str
@@ -71,7 +71,7 @@ class Spent:
 
 
 @dataclass(frozen=True)
-class Operated:
+class OperationEnded:
     """How an operation ended; see Outcome.msg."""
 
     robot: str
@@ -85,7 +85,7 @@ class Operated:
 
 
 @dataclass(frozen=True)
-class Felt:
+class NodeHealth:
     """A node's health from /diagnostics."""
 
     node: str
@@ -94,10 +94,17 @@ class Felt:
     values: dict[str, str] = field(default_factory=dict)
 
 
-Event = Said | Refused | Progressed | Spent | Operated | Felt
+Event = (
+    ReceivedMessage
+    | RejectedMessage
+    | HospitalProgress
+    | PrivacySpent
+    | OperationEnded
+    | NodeHealth
+)
 
 
-class Watch(Closing):
+class Observer(Closeable):
     """
     Listens in the domains of the federation and the robots.
 
@@ -140,12 +147,14 @@ class Watch(Closing):
                 ros.HospitalPolicy,
                 qos.HEARD,
             )
-            self._hear_event(federation, f'/{name}/progress', ros.Progress, Progressed, qos.EVENT)
-            self._hear_event(federation, f'/{name}/privacy', ros.Privacy, Spent, qos.HEARD)
+            self._hear_event(
+                federation, f'/{name}/progress', ros.Progress, HospitalProgress, qos.EVENT
+            )
+            self._hear_event(federation, f'/{name}/privacy', ros.Privacy, PrivacySpent, qos.HEARD)
         if robot_domain is not None:
             room = self._join(robot_domain)
             for name in robots:
-                self._hear_event(room, f'/{name}/outcome', ros.Outcome, Operated, qos.EVENT)
+                self._hear_event(room, f'/{name}/outcome', ros.Outcome, OperationEnded, qos.EVENT)
 
     @property
     def finished(self) -> bool:
@@ -172,7 +181,7 @@ class Watch(Closing):
 
     def _join(self, domain: int) -> Node:
         """Make a node in a domain and a thread that listens for it."""
-        node = self._joined.enter_context(node_in(domain, 'watch'))
+        node = self._joined.enter_context(node_in(domain, 'observer'))
         executor = EventsExecutor(context=node.context)
         executor.add_node(node)
 
@@ -180,7 +189,7 @@ class Watch(Closing):
             while not self._ending.is_set():
                 executor.spin_once(timeout_sec=0.2)
 
-        thread = threading.Thread(target=listen, name=f'watch {domain}', daemon=True)
+        thread = threading.Thread(target=listen, name=f'observer {domain}', daemon=True)
         self._joined.callback(executor.remove_node, node)
         self._joined.callback(thread.join, 5.0)
         node.create_subscription(DiagnosticArray, '/diagnostics', self._felt, qos.EVENT)
@@ -211,9 +220,9 @@ class Watch(Closing):
             except MessageError as error:
                 self._refused += 1
                 if worth_logging(self._refused):
-                    self._put(Refused(str(error)))
+                    self._put(RejectedMessage(str(error)))
                 return
-            self._put(Said(message))
+            self._put(ReceivedMessage(message))
 
         if kind in WITH_WEIGHTS:
             PolicyReader(self._size, say).subscribe(node.create_subscription, wire, topic)
@@ -236,4 +245,4 @@ class Watch(Closing):
         for status in source.status:
             values = {pair.key: pair.value for pair in status.values}
             node = status.name.partition(': ')[0]
-            self._put(Felt(node, status.level[0], status.message, values))
+            self._put(NodeHealth(node, status.level[0], status.message, values))
