@@ -24,7 +24,7 @@ from fdrl_ros.crypto.masking.round_secret import KEY_BYTES
 from fdrl_ros.crypto.masking.share_sealing import deal, open_shares, seal_shares, SEALED_BYTES
 from fdrl_ros.crypto.masking.sharing import Recovery, SHARE_BYTES
 from fdrl_ros.federation.protocol.message import Message
-from fdrl_ros.federation.protocol.party import Job, Outcome, Party
+from fdrl_ros.federation.protocol.party import Effects, Job, Party
 from fdrl_ros.federation.settings import RoundSettings
 from fdrl_ros.federation.virtual import SERVERS, VirtualFederation
 from fdrl_ros.learner.learner import TrainingProgress, TrainingResult
@@ -107,27 +107,27 @@ class Clocked:
         self.party, self.takes = party, party.takes
         self.seconds, self.sent = 0.0, 0
 
-    def start(self, now: float) -> Outcome:
+    def start(self, now: float) -> Effects:
         """Begin."""
         return self._told(lambda: self.party.start(now))
 
-    def handle(self, message: Message, now: float) -> Outcome:
+    def handle(self, message: Message, now: float) -> Effects:
         """Take a message."""
         return self._told(lambda: self.party.handle(message, now))
 
-    def finish(self, job: Job, result: Any, now: float) -> Outcome:
+    def finish(self, job: Job, result: Any, now: float) -> Effects:
         """Take the result of a job."""
         return self._told(lambda: self.party.finish(job, result, now))
 
-    def tick(self, now: float) -> Outcome:
+    def tick(self, now: float) -> Effects:
         """Let time pass."""
         return self._told(lambda: self.party.tick(now))
 
-    def _told(self, step: Callable[[], Outcome]) -> Outcome:
-        outcome = self._timed(step)
-        self.sent += sum(len(message.to_bytes()) for message in outcome.messages)
-        jobs = (each if each.name == 'train' else self._job(each) for each in outcome.jobs)
-        return Outcome(outcome.messages, tuple(jobs), outcome.notes)
+    def _told(self, step: Callable[[], Effects]) -> Effects:
+        effects = self._timed(step)
+        self.sent += sum(len(message.to_bytes()) for message in effects.messages)
+        jobs = (each if each.name == 'train' else self._job(each) for each in effects.jobs)
+        return Effects(effects.messages, tuple(jobs), effects.notes)
 
     def _job(self, job: Job) -> Job:
         return Job(job.name, lambda *given: self._timed(lambda: job.run(*given)))

@@ -70,7 +70,7 @@ class Release:
         rng = np.random.default_rng(SEED)
         publish = room.node.create_publisher
         self._publishers = [publish(ros.GlobalPolicy, f'{FEDERATION}/policy', qos.LATCHED)]
-        message = self._channel(layout, 'key_authority').seal(
+        message = self._channel(layout, 'key_authority').sign(
             GlobalPolicy,
             1,
             0,
@@ -86,7 +86,7 @@ class Release:
         for name in hospitals:
             own = (weights * (1.0 + 0.01 * rng.normal(size=weights.shape))).astype(np.float32)
             publisher = publish(ros.HospitalPolicy, f'/{name}/policy', qos.LATCHED)
-            released = self._channel(layout, name).seal(
+            released = self._channel(layout, name).sign(
                 HospitalPolicy,
                 1,
                 0,

@@ -10,8 +10,8 @@ from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.ledger_inspection import inspect_file
 from fdrl_ros.deployment.parties.hospital import LEDGER
 from fdrl_ros.errors import FdrlError, StoreError
+from fdrl_ros.federation.journal.comparison import Comparison
 from fdrl_ros.federation.journal.journal import head_noted
-from fdrl_ros.federation.journal.rounds import Comparison
 from fdrl_ros.federation.key_authority.state import policies_kept
 from fdrl_ros.policy import digest_of
 from fdrl_ros.privacy.ledger.chain import Head

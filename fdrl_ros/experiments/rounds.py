@@ -22,7 +22,7 @@ from fdrl_ros.federation.protocol.message import (
     Phase,
     RoundStatus,
 )
-from fdrl_ros.federation.protocol.party import Job, Outcome
+from fdrl_ros.federation.protocol.party import Effects, Job
 from fdrl_ros.policy import decode_weights, digest_of, NetworkShape
 from fdrl_ros.runtime.stopwatch import Stopwatch
 
@@ -107,19 +107,19 @@ class Observer:
         self._sent: dict[str, int] = {}
         self._began: tuple[int, float] = (0, time.perf_counter())
 
-    def start(self, now: float) -> Outcome:
+    def start(self, now: float) -> Effects:
         """Begin to listen."""
-        return Outcome()
+        return Effects()
 
-    def tick(self, now: float) -> Outcome:
+    def tick(self, now: float) -> Effects:
         """Let time pass."""
-        return Outcome()
+        return Effects()
 
-    def finish(self, job: Job, result: Any, now: float) -> Outcome:
+    def finish(self, job: Job, result: Any, now: float) -> Effects:
         """Never happens: an observer has no jobs."""
-        return Outcome()
+        return Effects()
 
-    def handle(self, message: Message, now: float) -> Outcome:
+    def handle(self, message: Message, now: float) -> Effects:
         """
         Keep what was released, and how much was sent for it.
 
@@ -128,7 +128,7 @@ class Observer:
         try:
             self._verifier.accept(message)
         except ReplayError:
-            return Outcome()  # it was taken before
+            return Effects()  # it was taken before
         match message:
             case MaskedUpdate():
                 sent = self._sent.get(message.sender, 0) + len(message.ciphertext)
@@ -142,7 +142,7 @@ class Observer:
                 train = message.phase == Phase.TRAIN
                 if train and self._began[0] != message.envelope.round:
                     self._began = (message.envelope.round, time.perf_counter())
-        return Outcome()
+        return Effects()
 
     def _keep(self, name: str, message: GlobalPolicy | HospitalPolicy) -> None:
         try:

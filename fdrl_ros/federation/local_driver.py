@@ -10,7 +10,7 @@ from typing import Any
 from fdrl_ros.errors import FdrlError, LateError, MessageError
 from fdrl_ros.federation.protocol import message as protocol
 from fdrl_ros.federation.protocol.message import Message
-from fdrl_ros.federation.protocol.party import Job, Outcome, Party
+from fdrl_ros.federation.protocol.party import Effects, Job, Party
 from fdrl_ros.runtime.stopwatch import Stopwatch
 
 # Of all other kinds a late joiner still gets the newest message, as long as its sender runs: as of
@@ -58,7 +58,7 @@ class LocalFederation:
         self._report = report
         self._tick = tick
         self.now = 0.0
-        self.queue: deque[tuple[str, Callable[[], Outcome]]] = deque()
+        self.queue: deque[tuple[str, Callable[[], Effects]]] = deque()
         self.latched: dict[tuple[str, type[Message], str], Message] = {}
         self._stopped = False
         for name, party in parties.items():
@@ -110,10 +110,10 @@ class LocalFederation:
                 self.apply(name, lambda party=party: party.tick(self.now))  # type: ignore[misc]
         return until()
 
-    def apply(self, name: str, action: Callable[[], Outcome]) -> None:
+    def apply(self, name: str, action: Callable[[], Effects]) -> None:
         """Let a party act, log what it refuses, and carry out what it wants."""
         try:
-            outcome = action()
+            effects = action()
         except LateError as error:
             log.debug('%s refused: %s', name, error)
             return
@@ -121,12 +121,12 @@ class LocalFederation:
             self.refused.append((name, error))
             log.warning('%s refused: %s', name, error)
             return
-        for note in outcome.notes:
+        for note in effects.notes:
             self.notes[name] = note
             log.info('%s: %s', name, note)
-        for message in outcome.messages:
+        for message in effects.messages:
             self.post(message)
-        for job in outcome.jobs:
+        for job in effects.jobs:
             self._later(name, lambda job=job: self._work(name, job))  # type: ignore[misc]
 
     def post(self, message: Message) -> None:
@@ -145,10 +145,10 @@ class LocalFederation:
         if type(message) in self.parties[name].takes and getattr(message, 'to', name) == name:
             self._later(name, lambda: self.parties[name].handle(message, self.now))
 
-    def _later(self, name: str, action: Callable[[], Outcome]) -> None:
+    def _later(self, name: str, action: Callable[[], Effects]) -> None:
         self.queue.append((name, action))
 
-    def _work(self, name: str, job: Job) -> Outcome:
+    def _work(self, name: str, job: Job) -> Effects:
         party = self.parties[name]
         try:
             run = self.stopwatch.timed(job.name, job.run)

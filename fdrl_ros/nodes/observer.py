@@ -19,7 +19,7 @@ import fdrl_ros.msg as ros
 from fdrl_ros.nodes.common import qos
 from fdrl_ros.nodes.common.service_call import node_in
 from fdrl_ros.nodes.parties.conversion import from_ros
-from fdrl_ros.nodes.parties.topics import WIRES, WITH_WEIGHTS
+from fdrl_ros.nodes.parties.topics import PROTOCOL_TOPICS, WITH_WEIGHTS
 from fdrl_ros.nodes.parties.weights_topic import PolicyReader
 from fdrl_ros.runtime.closeable import Closeable
 from rclpy.experimental import EventsExecutor
@@ -135,9 +135,9 @@ class Observer(Closeable):
         self._size = 4 * n_parameters
         federation = self._join(federation_domain)
         for kind in (protocol.RoundStatus, protocol.GlobalPolicy, protocol.MaskedUpdate):
-            wire = WIRES[kind]
+            entry = PROTOCOL_TOPICS[kind]
             self._hear_said(
-                federation, kind, f'{FEDERATION}/{wire.topic}', wire.type, wire.hearing
+                federation, kind, f'{FEDERATION}/{entry.name}', entry.type, entry.hearing
             )
         for name in (member.name for member in roster.hospitals):
             self._hear_said(
@@ -205,7 +205,7 @@ class Observer(Closeable):
         node: Node,
         kind: type[protocol.Message],
         topic: str,
-        wire: type[object],
+        type_: type[object],
         profile: QoSProfile,
     ) -> None:
         """Hear a kind of message of the protocol; long weights on this very thread."""
@@ -225,12 +225,12 @@ class Observer(Closeable):
             self._put(ReceivedMessage(message))
 
         if kind in WITH_WEIGHTS:
-            PolicyReader(self._size, say).subscribe(node.create_subscription, wire, topic)
+            PolicyReader(self._size, say).subscribe(node.create_subscription, type_, topic)
         else:
-            node.create_subscription(wire, topic, say, profile)
+            node.create_subscription(type_, topic, say, profile)
 
     def _hear_event(
-        self, node: Node, topic: str, wire: type[object], kind: type[Any], profile: QoSProfile
+        self, node: Node, topic: str, type_: type[object], kind: type[Any], profile: QoSProfile
     ) -> None:
         """Hear messages whose fields are those of an event, beside whose topic it is."""
         owner, *names = (field.name for field in fields(kind))
@@ -239,7 +239,7 @@ class Observer(Closeable):
         def copy(source: Any) -> None:
             self._put(kind(**known, **{name: getattr(source, name) for name in names}))
 
-        node.create_subscription(wire, topic, copy, profile)
+        node.create_subscription(type_, topic, copy, profile)
 
     def _felt(self, source: DiagnosticArray) -> None:
         for status in source.status:

@@ -14,7 +14,7 @@ from fdrl_ros.federation.protocol.message import Phase
 from fdrl_ros.federation.protocol.orders import sign_order
 import fdrl_ros.msg as ros
 from fdrl_ros.nodes.common import qos
-from fdrl_ros.nodes.parties.ordering import deliver
+from fdrl_ros.nodes.parties.operator_calls import deliver
 import pytest
 import rclpy
 from rclpy.context import Context

@@ -11,7 +11,7 @@ from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.federation.protocol.message import Envelope, Phase, RoundStatus
 from fdrl_ros.nodes.observer import Observer, ReceivedMessage, RejectedMessage
 from fdrl_ros.nodes.parties.conversion import to_ros
-from fdrl_ros.nodes.parties.topics import WIRES
+from fdrl_ros.nodes.parties.topics import PROTOCOL_TOPICS
 import rclpy
 from rclpy.context import Context
 
@@ -22,18 +22,18 @@ def test_forged_end_is_told_of_and_ends_no_run(directory, federation_domain):
     envelope = Envelope(roster.federation, 1, 0, 'aggregator', 10**6)
     end = RoundStatus(envelope, int(Phase.FINISHED), (), (), (), 0.0, b'', b'', b'', '')
     key = load_identity(layout.keys / 'aggregator' / KEY_FILE, 'aggregator')
-    wire = WIRES[RoundStatus]
+    entry = PROTOCOL_TOPICS[RoundStatus]
     context = Context()
     rclpy.init(context=context, domain_id=federation_domain)
     node = rclpy.create_node('speaker', context=context)
     try:
-        speaker = node.create_publisher(wire.type, f'{FEDERATION}/{wire.topic}', wire.sending)
+        speaker = node.create_publisher(entry.type, f'{FEDERATION}/{entry.name}', entry.sending)
         with Observer(roster, federation_domain) as watch:
             for signer, expected in (
                 (Identity.generate('aggregator'), RejectedMessage),
                 (key, ReceivedMessage),
             ):
-                speaker.publish(to_ros(end.signed_by(signer), wire.type()))
+                speaker.publish(to_ros(end.signed_by(signer), entry.type()))
                 events, deadline = [], time.monotonic() + 10.0
                 while not events and time.monotonic() < deadline:
                     events = watch.poll(0.1)

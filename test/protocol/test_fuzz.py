@@ -47,8 +47,8 @@ def federation():
     said += map(bench.signed_order, ('pause', 'resume', 'stop', 'roll_back'))
     said.append(bench.signed_order('withdraw', 'hospital_4'))
     channel = bench.parties['hospital_1'].channel
-    said.append(channel.seal(Objection, 1, 1, roster_serial=9, roster_digest=bytes(32)))
-    said.append(channel.seal(Decline, 1, 1, reason=1, detail='its budget is spent'))
+    said.append(channel.sign(Objection, 1, 1, roster_serial=9, roster_digest=bytes(32)))
+    said.append(channel.sign(Decline, 1, 1, reason=1, detail='its budget is spent'))
     return partial(Bench, hospitals=4), said, digest_in(bench)
 
 

@@ -78,11 +78,11 @@ def replayed(bench, name, messages):
     hospital, said, jobs = bench.make(name), [], []
     for message in messages:
         try:
-            outcome = hospital.handle(message, 0.0)
+            effects = hospital.handle(message, 0.0)
         except (MessageError, CryptoError):
             continue
-        said += outcome.messages
-        jobs += outcome.jobs
+        said += effects.messages
+        jobs += effects.jobs
     return said, jobs
 
 

@@ -213,10 +213,10 @@ def test_objections_of_one_hospital_do_not_fill_the_log(running):
     notes = []
     for number in range(1000):
         digest = number.to_bytes(32)
-        objection = channel.seal(Objection, 1, 1, roster_serial=9, roster_digest=digest)
+        objection = channel.sign(Objection, 1, 1, roster_serial=9, roster_digest=digest)
         notes += running.aggregator.handle(objection, running.driver.now).notes
     assert 20 <= len(notes) <= 26
-    objection = other.seal(Objection, 1, 1, roster_serial=9, roster_digest=bytes(32))
+    objection = other.sign(Objection, 1, 1, roster_serial=9, roster_digest=bytes(32))
     assert running.aggregator.handle(objection, running.driver.now).notes
 
 

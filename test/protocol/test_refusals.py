@@ -83,9 +83,9 @@ def test_there_is_no_second_decryption_of_a_round():
     assert bench.run()
     decrypted = bench.spy_on_decryption(really=False)
     again = resealed(bench, tap.messages[0])
-    outcome = bench.key_authority.handle(again, 0.0)
-    assert not outcome.jobs and not decrypted
-    assert [type(m) for m in outcome.messages] == [GlobalPolicy]
+    effects = bench.key_authority.handle(again, 0.0)
+    assert not effects.jobs and not decrypted
+    assert [type(m) for m in effects.messages] == [GlobalPolicy]
 
 
 def policy_of(bench, **changes):

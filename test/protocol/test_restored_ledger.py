@@ -196,7 +196,7 @@ def test_a_decline_is_short_and_printable(tmp_path):
     channel = bench.parties[NAME].channel
     for detail in ('two\nlines', 'x' * (MOST_DETAIL + 1)):
         with pytest.raises(MessageError):
-            said = channel.seal(Decline, 1, 1, reason=1, detail=detail)
+            said = channel.sign(Decline, 1, 1, reason=1, detail=detail)
             bench.aggregator.handle(message_from_bytes(said.to_bytes()), 0.0)
     assert bench.aggregator.left_out == {}
 

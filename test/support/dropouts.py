@@ -20,7 +20,7 @@ from fdrl_ros.federation.protocol.message import (
     Settle,
     Shares,
 )
-from fdrl_ros.federation.protocol.party import Job, Outcome
+from fdrl_ros.federation.protocol.party import Effects, Job
 from fdrl_ros.policy import decode_weights, NetworkShape
 import numpy as np
 from support.federation_bench import Bench
@@ -90,10 +90,10 @@ class DroppingFederation(ShuffledFederation):
         if due:
             self._lose(name)
 
-    def _work(self, name: str, job: Job) -> Outcome:
+    def _work(self, name: str, job: Job) -> Effects:
         if job.name == 'train' and self.schedule.get(name) is Stage.BEFORE_TRAINING:
             self._lose(name)
-            return Outcome()
+            return Effects()
         return super()._work(name, job)
 
     def _lose(self, name: str) -> None:

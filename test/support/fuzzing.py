@@ -157,7 +157,7 @@ class Fuzzer:
 
     def _throw(self, name: str, party: Any) -> None:
         message: Message | None = None
-        counters = dict(party.channel.heard)
+        counters = dict(party.channel.counters)
         while message is None:
             how = self.rng.choice(self._ways)
             try:
@@ -173,8 +173,8 @@ class Fuzzer:
         else:
             raise AssertionError(f'{name} took {how.__name__}: {message}, and did {outcome}')
         if how in self._really_signed:
-            party.channel.heard = counters
-        assert party.channel.heard == counters
+            party.channel.counters = counters
+        assert party.channel.counters == counters
 
     def throw_as_insiders(self, count: int) -> None:
         """
@@ -187,14 +187,14 @@ class Fuzzer:
                 message = self._with_changes(self._real(name), self.rng.randint(1, 3))
                 if message.envelope.sender not in self.bench.identities:
                     continue
-                counters = dict(party.channel.heard)
+                counters = dict(party.channel.counters)
                 try:
                     signed = self._signed(message, message.envelope.sender)
                     party.handle(message_from_bytes(signed.to_bytes()), 0.0)
                     self.thrown['taken'] += 1
                 except MessageError as error:
                     self._note(self.throw_as_insiders, error)
-                party.channel.heard = counters
+                party.channel.counters = counters
 
     def _note(self, how: Callable[..., Any], error: MessageError) -> None:
         self.thrown[how.__name__.strip('_').replace('_', ' ')] += 1
@@ -346,7 +346,7 @@ class Fuzzer:
     def _is_over(self, name: str, message: Message) -> bool:
         """Tell whether a party has really heard a message: it is not on its way any more."""
         party = self.bench.parties[name]
-        heard = party.channel.heard.get((message.envelope.sender, type(message)), -1)
+        heard = party.channel.counters.get((message.envelope.sender, type(message)), -1)
         return bool(message.envelope.counter <= heard)
 
     def _with_changes(self, message: Message, count: int = 1) -> Message:

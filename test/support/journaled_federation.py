@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A federation in one process whose parties keep journals on the disk."""
 
+from fdrl_ros.federation.journal.comparison import compare
 from fdrl_ros.federation.journal.journal import FILE, Journal
-from fdrl_ros.federation.journal.rounds import compare
 from fdrl_ros.federation.protocol.channel import Channel
 from support.federation_bench import Bench
 

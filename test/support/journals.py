@@ -13,7 +13,7 @@ from fdrl_ros.crypto.keys.keystore import KEY_FILE, load_identity, make_federati
 from fdrl_ros.crypto.keys.signing import Identity
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.federation.journal.journal import FILE, Head, Journal
-from fdrl_ros.federation.journal.reader import Summary, Walk
+from fdrl_ros.federation.journal.reader import JournalReader, Summary
 from fdrl_ros.federation.key_authority.state import KeyAuthorityState, Released
 from fdrl_ros.federation.protocol.store import Store
 from fdrl_ros.policy import digest_of
@@ -45,7 +45,7 @@ def ledger(name: str, round: int) -> Head:
 
 def verify(path: Path, keys: Collection[bytes] | None, **options: Any) -> Summary:
     """Check the whole journal, as comparing it with others does."""
-    walk = Walk(path, **options)
+    walk = JournalReader(path, **options)
     for _ in walk.entries():
         pass
     return walk.summary(keys)

@@ -30,7 +30,7 @@ from fdrl_ros.federation.protocol.message import (
     Settle,
     Shares,
 )
-from fdrl_ros.federation.protocol.party import Outcome
+from fdrl_ros.federation.protocol.party import Effects
 from fdrl_ros.federation.protocol.update_codec import open_key
 from fdrl_ros.policy import digest_of
 from support.coalition import Coalition, FixedSeeds, learned
@@ -114,16 +114,16 @@ class Liar:
         self._heard.add(heard)
         party = self.parties[name]
         try:
-            outcome: Outcome = party.handle(message, 0.0)
+            effects: Effects = party.handle(message, 0.0)
         except MessageError as error:
             self.refused.append((name, error))
             return
-        self._carry_out(name, outcome)
+        self._carry_out(name, effects)
 
-    def _carry_out(self, name: str, outcome: Outcome) -> None:
-        self.said += outcome.messages
-        self.notes += [(name, note) for note in outcome.notes]
-        for job in outcome.jobs:
+    def _carry_out(self, name: str, effects: Effects) -> None:
+        self.said += effects.messages
+        self.notes += [(name, note) for note in effects.notes]
+        for job in effects.jobs:
             party = self.parties[name]
             try:
                 result = job.run(lambda progress: None, lambda: False)

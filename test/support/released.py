@@ -64,12 +64,12 @@ def released(
         'reason': '',
     }
     channel = Channel(IDENTITIES[sender], ROSTER, Store())
-    return channel.seal(GlobalPolicy, number, 1, **(fields | changes))
+    return channel.sign(GlobalPolicy, number, 1, **(fields | changes))
 
 
 def own(seed: int, sender: str, number: int = 1) -> HospitalPolicy:
     """Return a hospital's own policy."""
-    return Channel(IDENTITIES[sender], ROSTER, Store()).seal(
+    return Channel(IDENTITIES[sender], ROSTER, Store()).sign(
         HospitalPolicy,
         number,
         1,

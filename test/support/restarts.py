@@ -25,7 +25,7 @@ from fdrl_ros.federation.protocol.message import (
     Settle,
     Shares,
 )
-from fdrl_ros.federation.protocol.party import Outcome
+from fdrl_ros.federation.protocol.party import Effects
 from fdrl_ros.learner.learner import TrainingResult
 from support.federation_bench import Bench, KnownLearner, QuickStore
 from support.shuffled_federation import ShuffledFederation
@@ -98,7 +98,7 @@ class KillingFederation(ShuffledFederation):
         self.messages: list[Message] = []
         self.restart: Callable[[str], None] = lambda name: None
 
-    def apply(self, name: str, action: Callable[[], Outcome]) -> None:
+    def apply(self, name: str, action: Callable[[], Effects]) -> None:
         """Let a party act, and let it or another die of it."""
         try:
             super().apply(name, action)

@@ -9,9 +9,9 @@ from random import Random
 
 from fdrl_ros.federation.local_driver import LocalFederation
 from fdrl_ros.federation.protocol.message import Message
-from fdrl_ros.federation.protocol.party import Outcome, Party
+from fdrl_ros.federation.protocol.party import Effects, Party
 
-Item = tuple[str, Callable[[], Outcome]]
+Item = tuple[str, Callable[[], Effects]]
 
 
 class Lanes:
@@ -87,7 +87,7 @@ class ShuffledFederation(LocalFederation):
         super().leave(name)
         self.queue = self._lanes = lanes  # type: ignore[assignment]
 
-    def apply(self, name: str, action: Callable[[], Outcome]) -> None:
+    def apply(self, name: str, action: Callable[[], Effects]) -> None:
         """Let a party act; see the base."""
         super().apply(name, action)
         if self.hurry and self.rng.random() < self.hurry:

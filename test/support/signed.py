@@ -34,7 +34,7 @@ def channel(directory: Path, name: str) -> Channel:
 def global_policy(directory: Path, number: int = 0, seed: int = 0) -> GlobalPolicy:
     """Return the federation's policy of a round."""
     weights = drawn(directory, seed)
-    return channel(directory, 'key_authority').seal(
+    return channel(directory, 'key_authority').sign(
         GlobalPolicy,
         number,
         0,
@@ -51,7 +51,7 @@ def global_policy(directory: Path, number: int = 0, seed: int = 0) -> GlobalPoli
 def own_policy(directory: Path, name: str, seed: int) -> HospitalPolicy:
     """Return a hospital's own policy."""
     weights = drawn(directory, seed)
-    return channel(directory, name).seal(
+    return channel(directory, name).sign(
         HospitalPolicy,
         1,
         0,

@@ -17,9 +17,9 @@ from fdrl_ros.deployment.journal_check import STATE, Surroundings
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.errors import JournalError
 from fdrl_ros.experiments.json_file import Json
+from fdrl_ros.federation.journal.comparison import compare, Comparison
 from fdrl_ros.federation.journal.journal import Entry, FILE, Head, read
 from fdrl_ros.federation.journal.reader import Progress
-from fdrl_ros.federation.journal.rounds import compare, Comparison
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bars
@@ -92,8 +92,8 @@ def verify(path: Path, as_json: bool, quick: bool, heads: tuple[str, ...]) -> No
         found = compare(files, roster, seen=seen, quick=quick, progress=progress)
     around.judge(found)
     problems = around.problems + found.problems
-    if found.unsaid:
-        problems.append(f'and {number(found.unsaid, "problem")} more')
+    if found.omitted:
+        problems.append(f'and {number(found.omitted, "problem")} more')
     document = _document(found, around, problems)
     if as_json:
         echo_json(document)

@@ -121,10 +121,10 @@ def _give(action: str, place: Place, **what: Any) -> None:
     identity, roster = _credentials(keys, place['name'], place['passphrase_file'])
     if missing := missing_ros():
         raise OrderError(f'ROS 2 is not here: {missing}')
-    ordering = importlib.import_module('fdrl_ros.nodes.parties.ordering')
+    calls = importlib.import_module('fdrl_ros.nodes.parties.operator_calls')
     with with_variables(middleware(BringupSettings(hosts=place['hosts']))):
         order = sign_order(identity, roster.federation, action, time.time(), **what)
-        ordering.deliver(order, place['federation_domain'], place['federation'])
+        calls.deliver(order, place['federation_domain'], place['federation'])
     about = ' '.join(map(str, what.values()))
     click.echo(f'{ADDRESSEES[action]}: {action.replace("_", " ")} {about}'.rstrip())
 

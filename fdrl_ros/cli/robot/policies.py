@@ -187,7 +187,7 @@ def _tell(directory: Path, robot: str, place: tuple[int, str], function: str, *w
     Order something of a selector: by a service where it runs, else in writing for its start.
 
     :param place: DDS domain of the robots, and on how many hosts nodes run.
-    :param function: of `nodes.parties.ordering`, and of :class:`RobotPolicies` likewise.
+    :param function: of `nodes.parties.operator_calls`, and of :class:`RobotPolicies` likewise.
     """
     found = RobotPolicies.of(directory, robot)
     if not found.running:
@@ -197,9 +197,9 @@ def _tell(directory: Path, robot: str, place: tuple[int, str], function: str, *w
     if missing := missing_ros():
         raise OrderError(f'the selector runs, and ROS 2 is not here: {missing}')
     domain, hosts = place
-    ordering = importlib.import_module('fdrl_ros.nodes.parties.ordering')
+    calls = importlib.import_module('fdrl_ros.nodes.parties.operator_calls')
     with with_variables(middleware(BringupSettings(hosts=hosts))):
-        click.echo(getattr(ordering, function)(robot, domain, *words))
+        click.echo(getattr(calls, function)(robot, domain, *words))
 
 
 def _status(found: RobotPolicies, version: Version, running: bool) -> str:

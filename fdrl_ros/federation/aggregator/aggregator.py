@@ -38,7 +38,7 @@ from fdrl_ros.federation.protocol.channel import Channel, RosterMismatches, Take
 from fdrl_ros.federation.protocol.ledger_watch import LedgerWatch
 from fdrl_ros.federation.protocol.message import Message, Phase
 from fdrl_ros.federation.protocol.orders import StandingOrders
-from fdrl_ros.federation.protocol.party import Job, Outcome, Report, Stopped
+from fdrl_ros.federation.protocol.party import Effects, Job, Report, Stopped
 from fdrl_ros.federation.protocol.recovery import recover_aggregator
 from fdrl_ros.federation.protocol.store import Store
 from fdrl_ros.federation.protocol.update_codec import open_key, Terms
@@ -141,18 +141,18 @@ class Aggregator:
         declined = {name: decline.detail for name, decline in self._declined.items()}
         return declined | self._unaccounted
 
-    def start(self, now: float) -> Outcome:
+    def start(self, now: float) -> Effects:
         """Publish where the federation stands; rounds begin when the first policy is there."""
         self.orders.note()
         return self._publish_status('waiting for the key authority', now)
 
-    def tick(self, now: float) -> Outcome:
+    def tick(self, now: float) -> Effects:
         """End the phases whose deadline has passed."""
         if self._deadline is None or now < self._deadline:
             return self._pull(now)
         return self._advance(now, in_time=False)
 
-    def handle(self, message: Message, now: float) -> Outcome:
+    def handle(self, message: Message, now: float) -> Effects:
         """Take a message; see :class:`Party`."""
         if isinstance(message, protocol.Order):
             return self._obey(message, now)
@@ -172,14 +172,14 @@ class Aggregator:
                 return self._mismatches.take(message)
         return self._take_answer(message, now)
 
-    def finish(self, job: Job, result: object, now: float) -> Outcome:
+    def finish(self, job: Job, result: object, now: float) -> Effects:
         """Take the hash of the sum, and ask for its decryption."""
         if isinstance(result, Exception):
             raise result
         assert isinstance(result, tuple)
         decryption, found = result
         if decryption is not self._decryption or self._phase is not Phase.SUM:
-            return Outcome()  # the round went on without it
+            return Effects()  # the round went on without it
         if isinstance(found, CryptoError):
             return self._fail(now, f'the updates cannot be added: {found}')
         if isinstance(found, Exception):
@@ -189,7 +189,7 @@ class Aggregator:
 
     # What hospitals answer, and how a phase ends.
 
-    def _take_answer(self, message: Message, now: float) -> Outcome:
+    def _take_answer(self, message: Message, now: float) -> Effects:
         """
         Keep what a hospital sends in an attempt, and go on if it was the last answer.
 
@@ -235,7 +235,7 @@ class Aggregator:
             raise RoundError(message.sender, f'{name} in phase {phase}')
         return not known
 
-    def _advance(self, now: float, *, in_time: bool) -> Outcome:
+    def _advance(self, now: float, *, in_time: bool) -> Effects:
         """
         Go on if everybody answered, or if enough did and the deadline passed.
 
@@ -258,11 +258,11 @@ class Aggregator:
                 return status + self._request()
             case Phase.FAILED if not in_time:
                 return self._open(now, f'again: {self._failure}')
-        return Outcome()
+        return Effects()
 
     def _gathered(
         self, now: float, here: set[str], wanted: set[str], in_time: bool
-    ) -> tuple[str, ...] | Outcome:
+    ) -> tuple[str, ...] | Effects:
         """
         Return the hospitals that OPEN, SHARE or TRAIN ends with, or what to do before it ends.
 
@@ -276,18 +276,18 @@ class Aggregator:
                 # back.
                 soon = now + self._settings.absent_timeout
                 self._deadline = min(soon, self._deadline or soon)
-            return Outcome()
+            return Effects()
         if len(here) < self._quorum:
             if self._phase is not Phase.OPEN:
                 late = f'no answer in time from {_names(awaited)}'
                 return self._fail(now, late if awaited else f'left out: {_names(missing)}')
             # In a new attempt, whose number is ahead of those that hospitals know of.
-            return Outcome() if in_time else self._open(now, f'waiting for {_names(missing)}')
+            return Effects() if in_time else self._open(now, f'waiting for {_names(missing)}')
         return tuple(name for name in self.orders.admitted if name in here)
 
     # Phase OPEN: begin an attempt and gather round keys.
 
-    def _begin(self, now: float) -> Outcome:
+    def _begin(self, now: float) -> Effects:
         """Open the next attempt if everything for it is there."""
         if self.orders.over:
             return self._enter(Phase.FINISHED, now, 'stopped by an operator')
@@ -295,14 +295,14 @@ class Aggregator:
         if self._phase is Phase.SUM and ready:
             return self._request()  # the key authority was away
         if not ready or self._phase not in (Phase.WAITING, Phase.RELEASED):
-            return Outcome()
+            return Effects()
         if self.round > self._settings.rounds:
             return self._enter(Phase.FINISHED, now, 'all rounds are done')
         if self.orders.paused:
             return self._enter(Phase.PAUSED, now, 'paused by an operator')
         return self._open(now, 'again after a restart' if self.attempt else 'a new round')
 
-    def _open(self, now: float, reason: str) -> Outcome:
+    def _open(self, now: float, reason: str) -> Effects:
         """Open a new attempt, or go on in one whose survivors are fixed."""
         state, agreed = self.state, self.state.record.terms == self._terms_digest()
         if self._decryption.abandoned:
@@ -338,19 +338,19 @@ class Aggregator:
             self._declined.pop(sender, None)
         return new
 
-    def _end_open(self, now: float, in_time: bool) -> Outcome:
+    def _end_open(self, now: float, in_time: bool) -> Effects:
         if why := self._unpaid():
             return self._exhaust(now, why)
         here, admitted = set(self.state.keys), set(self.orders.admitted)
         names = self._gathered(now, here, admitted, in_time)
-        if isinstance(names, Outcome):
+        if isinstance(names, Effects):
             return names
         self.state.fix(names)
         missing = admitted - here
         self._absent, self._slow = missing - self._slow, set()
         return self._enter(Phase.SHARE, now, _without(missing))
 
-    def _take_decline(self, message: protocol.Decline, now: float) -> Outcome:
+    def _take_decline(self, message: protocol.Decline, now: float) -> Effects:
         """Go on without a hospital that takes no part in this round."""
         sender, round = message.sender, message.envelope.round
         if round != self.round:
@@ -359,10 +359,10 @@ class Aggregator:
         if message.reason not in set(protocol.DeclineReason) or not message.detail.isprintable():
             raise MessageError(sender, f'declines for {message.reason}: {message.detail[:80]!r}')
         if sender in self._declined or self._phase is Phase.FINISHED:
-            return Outcome()
+            return Effects()
         self._declined[sender] = message
         note = f'{sender} takes no part in round {round}: {message.detail}'
-        return Outcome(notes=(note,)) + self._advance(now, in_time=True)
+        return Effects(notes=(note,)) + self._advance(now, in_time=True)
 
     def _unpaid(self) -> str:
         """Explain why the admitted hospitals cannot pay for a further round; empty if they can."""
@@ -380,7 +380,7 @@ class Aggregator:
         why = f'{first}: {detail}{others}'
         return f'the privacy budget does not pay for round {self.round}: {why}'
 
-    def _exhaust(self, now: float, why: str) -> Outcome:
+    def _exhaust(self, now: float, why: str) -> Effects:
         """End the federation: spent budgets never come back."""
         self.exhausted = why
         self._note('fail', reason=why)
@@ -400,17 +400,17 @@ class Aggregator:
         split(message.sealed, SEALED_BYTES, state.record.keyed[1:], sender, 'shares')
         return True
 
-    def _end_share(self, now: float, in_time: bool) -> Outcome:
+    def _end_share(self, now: float, in_time: bool) -> Effects:
         here, keyed = set(self.state.shares), set(self.state.record.keyed)
         names = self._gathered(now, here, keyed, in_time)
-        if isinstance(names, Outcome):
+        if isinstance(names, Effects):
             return names
         self.state.fix(self.state.record.keyed, names)
         return self._deliver() + self._enter(Phase.TRAIN, now, _without(keyed - here))
 
-    def _deliver(self) -> Outcome:
+    def _deliver(self) -> Effects:
         """Hand each member what the others sealed for it."""
-        record, outcome = self.state.record, Outcome()
+        record, effects = self.state.record, Effects()
         place = {name: place for place, name in enumerate(sorted(record.keyed))}
         members = sorted(record.members)
         for to in members:
@@ -421,10 +421,10 @@ class Aggregator:
                 self.state.shares[sender].sealed[start : start + SEALED_BYTES]
                 for sender, start in zip(senders, starts, strict=True)
             )
-            outcome += self.channel.say(
+            effects += self.channel.send(
                 protocol.Delivery, record.id, to=to, senders=senders, sealed=sealed
             )
-        return outcome
+        return effects
 
     # Phase TRAIN: gather masked updates, chunk by chunk.
 
@@ -456,28 +456,28 @@ class Aggregator:
         self.watch.take(message)
         return True
 
-    def _leave_out(self, error: LedgerHeadError, now: float) -> Outcome:
+    def _leave_out(self, error: LedgerHeadError, now: float) -> Effects:
         """Go on without a hospital whose ledger was refused, and tell it which head was seen."""
         self._unaccounted[error.sender] = error.detail
         note = f'{error.sender} is left out of round {self.round}: {error.detail}'
         heads = self.watch.acknowledge(self.channel, self.state.record.id)
-        return heads + Outcome(notes=(note,)) + self._advance(now, in_time=True)
+        return heads + Effects(notes=(note,)) + self._advance(now, in_time=True)
 
-    def _pull(self, now: float) -> Outcome:
+    def _pull(self, now: float) -> Effects:
         """Ask hospitals for more of their updates, a little at a time."""
         if self._phase is not Phase.TRAIN:
-            return Outcome()
-        pulled = Outcome()
+            return Effects()
+        pulled = Effects()
         for name, (first, count) in self.state.updates.wanted(now):
             chunks = {'to': name, 'first': first, 'count': count}
-            pulled += self.channel.say(protocol.Wanted, self.state.record.id, **chunks)
+            pulled += self.channel.send(protocol.Wanted, self.state.record.id, **chunks)
         return pulled
 
-    def _end_train(self, now: float, in_time: bool) -> Outcome:
+    def _end_train(self, now: float, in_time: bool) -> Effects:
         members = set(self.state.record.members)
         here = self.state.updates.whole() & members
         names = self._gathered(now, here, members, in_time)
-        if isinstance(names, Outcome):
+        if isinstance(names, Effects):
             return names
         self.state.fix_survivors(names)
         self._note('settle', survivors=names, dropped=tuple(sorted(members - here)))
@@ -498,26 +498,26 @@ class Aggregator:
             read_reveal(message, record.members)
         return True
 
-    def _end_settle(self, now: float, in_time: bool) -> Outcome:
+    def _end_settle(self, now: float, in_time: bool) -> Effects:
         signed = len(self.state.settles)
         if signed >= self._threshold:
             self.state.fix_round()
             return self._enter(Phase.REVEAL, now, f'{signed} survivors signed')
-        return Outcome() if in_time else self._fail_late(now, self.state.settles)
+        return Effects() if in_time else self._fail_late(now, self.state.settles)
 
-    def _end_reveal(self, now: float, in_time: bool) -> Outcome:
+    def _end_reveal(self, now: float, in_time: bool) -> Effects:
         state, decryption = self.state, self._decryption
         if not state.missing_reveals() and len(state.reveals) > decryption.refused:
             state.sync()
             reason = f'{len(state.reveals)} survivors revealed'
-            return self._enter(Phase.SUM, now, reason) + Outcome(jobs=(self._adding_job(),))
+            return self._enter(Phase.SUM, now, reason) + Effects(jobs=(self._adding_job(),))
         if in_time:
-            return Outcome()
+            return Effects()
         if decryption.refused:
             return self._abandon(now, self._failure)
         return self._fail_late(now, state.reveals)
 
-    def _fail_late(self, now: float, answers: Iterable[str]) -> Outcome:
+    def _fail_late(self, now: float, answers: Iterable[str]) -> Effects:
         late = set(self.state.record.survivors) - set(answers)
         return self._fail(now, f'no answer in time from {_names(late)}')
 
@@ -545,11 +545,11 @@ class Aggregator:
 
         return Job('sum', add)
 
-    def _request(self) -> Outcome:
+    def _request(self) -> Effects:
         """Send the request to decrypt, for the first time or again; nothing while no sum is."""
         state, record, decryption = self.state, self.state.record, self._decryption
         if not decryption.abandoned and not decryption.sum_hash:
-            return Outcome()
+            return Effects()
         proof: dict[str, tuple[object, ...] | bytes] = {
             'keys': tuple(state.keys[name] for name in record.keyed),
             'members': record.members,
@@ -561,9 +561,9 @@ class Aggregator:
         if decryption.abandoned:
             proof = {name: type(value)() for name, value in proof.items()}
         sum_hash = decryption.sum_hash
-        return self.channel.say(protocol.DecryptRequest, record.id, **proof, sum_hash=sum_hash)
+        return self.channel.send(protocol.DecryptRequest, record.id, **proof, sum_hash=sum_hash)
 
-    def _relay(self, message: protocol.Wanted) -> Outcome:
+    def _relay(self, message: protocol.Wanted) -> Effects:
         """
         Hand on the chunks that the key authority asks for.
 
@@ -573,16 +573,16 @@ class Aggregator:
         if message.id != record.id or not decryption.sum_hash or decryption.abandoned:
             raise RoundError(message.sender, f'wants updates of {message.id}')
         updates = self.state.updates.items(record.survivors, message.first, message.count)
-        return self.channel.say(protocol.Relay, record.id, first=message.first, updates=updates)
+        return self.channel.send(protocol.Relay, record.id, first=message.first, updates=updates)
 
-    def _take_verdict(self, message: protocol.Verdict, now: float) -> Outcome:
+    def _take_verdict(self, message: protocol.Verdict, now: float) -> Effects:
         ours = message.id == self.state.record.id
         if self._phase is Phase.SUM and not message.accepted and ours:
             self._decryption.refused = len(self.state.reveals)
             return self._fail(now, f'the key authority refused: {message.reason}')
-        return Outcome()
+        return Effects()
 
-    def _abandon(self, now: float, why: str) -> Outcome:
+    def _abandon(self, now: float, why: str) -> Effects:
         """End a round that can never be summed any more: the older policy is released anew."""
         self._decryption.abandoned = True
         if lacking := self.state.missing_reveals():
@@ -591,7 +591,7 @@ class Aggregator:
 
     # Phase RELEASED: the round is over, the next one begins.
 
-    def _take_policy(self, message: protocol.GlobalPolicy, now: float) -> Outcome:
+    def _take_policy(self, message: protocol.GlobalPolicy, now: float) -> Effects:
         sender, round = message.sender, message.envelope.round
         if self._policy_round is not None and round <= self._policy_round:
             same = round < self._policy_round or message.digest == self._policy_digest
@@ -609,7 +609,7 @@ class Aggregator:
 
     # What every attempt rests on: the encryption key, and what operators order.
 
-    def _take_key(self, message: protocol.EncryptionKey, now: float) -> Outcome:
+    def _take_key(self, message: protocol.EncryptionKey, now: float) -> Effects:
         self._terms = open_key(message)
         under_way = Phase.OPEN <= self._phase <= Phase.SUM
         if not under_way or self.state.record.terms == self._terms_digest():
@@ -623,7 +623,7 @@ class Aggregator:
             return b''
         return self._terms.digest(self._policy_digest, self.channel.roster)
 
-    def _obey(self, order: protocol.Order, now: float) -> Outcome:
+    def _obey(self, order: protocol.Order, now: float) -> Effects:
         """Do what an operator orders; nothing that was trained is lost by a pause."""
         self.orders.take(order, self.state.record.id)
         hospital, phase, by = order.hospital, self._phase, f'by {order.sender}'
@@ -641,15 +641,15 @@ class Aggregator:
                     told += f', and a round needs {self._quorum}'
                 if hospital in self.state.keys and Phase.OPEN <= phase <= Phase.REVEAL:
                     return self._fail(now, told)
-                return Outcome(notes=(told,))
-        return Outcome()
+                return Effects(notes=(told,))
+        return Effects()
 
     # How phases change.
 
-    def _fail(self, now: float, reason: str) -> Outcome:
+    def _fail(self, now: float, reason: str) -> Effects:
         """End this attempt; the next one opens after a moment, so that failures cannot spin."""
         if self._phase in (Phase.PAUSED, Phase.FINISHED):
-            return Outcome()
+            return Effects()
         if reason != self._failure:
             self._note('fail', reason=reason)
         self._failure = reason
@@ -660,7 +660,7 @@ class Aggregator:
 
     def _enter(
         self, phase: Phase, now: float, reason: str, at: tuple[int, int] | None = None
-    ) -> Outcome:
+    ) -> Effects:
         self._phase = phase
         timeout = self._timeouts.get(phase)
         self._deadline = None if timeout is None else now + timeout
@@ -668,7 +668,7 @@ class Aggregator:
 
     def _publish_status(
         self, reason: str, now: float, at: tuple[int, int] | None = None
-    ) -> Outcome:
+    ) -> Effects:
         """
         Publish phase and lists of the round, after the ledger heads that are as new.
 
@@ -676,12 +676,12 @@ class Aggregator:
         """
         record = self.state.record
         at = at or record.id
-        heads = Outcome()
+        heads = Effects()
         if self.watch.changed or at != self._acknowledged:
             # Before the status: hospitals take part on heads alone that are as new as it is.
             heads = self.watch.acknowledge(self.channel, at)
             self._acknowledged = at
-        status = self.channel.say(
+        status = self.channel.send(
             protocol.RoundStatus,
             at,
             phase=int(self._phase),
@@ -695,7 +695,7 @@ class Aggregator:
             reason=reason,
         )
         note = f'round {at[0]} attempt {at[1]}: {self._phase.name}, {reason}'
-        return heads + status + Outcome(notes=(note,))
+        return heads + status + Effects(notes=(note,))
 
 
 def _names(names: Iterable[str]) -> str:

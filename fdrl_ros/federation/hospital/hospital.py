@@ -55,7 +55,7 @@ from fdrl_ros.federation.protocol.attempt import (
 )
 from fdrl_ros.federation.protocol.channel import Channel, RosterMismatches, Takes
 from fdrl_ros.federation.protocol.message import AttemptId, Message, MOST_DETAIL, Phase
-from fdrl_ros.federation.protocol.party import Job, Outcome, Party, Report, Stopped
+from fdrl_ros.federation.protocol.party import Effects, Job, Party, Report, Stopped
 from fdrl_ros.federation.protocol.recovery import recover_hospital
 from fdrl_ros.federation.protocol.store import Store
 from fdrl_ros.federation.protocol.update_codec import FIRST, numbers, open_key, Terms
@@ -174,7 +174,7 @@ class Hospital(Party):
         (aggregator, _), (authority, _) = (self._acknowledged[server] for server in SERVERS)
         return aggregator >= status.id and authority[0] >= policy.envelope.round
 
-    def handle(self, message: Message, now: float) -> Outcome:
+    def handle(self, message: Message, now: float) -> Effects:
         """Take a message; see :class:`Party`."""
         self.channel.check(message, self.takes, 'a hospital')
         match message:
@@ -198,22 +198,22 @@ class Hospital(Party):
                 return self._take_heads(message)
         return self._advance()
 
-    def finish(self, job: Job, result: object, now: float) -> Outcome:
+    def finish(self, job: Job, result: object, now: float) -> Effects:
         """Take the result of training or of encryption."""
         self._busy = False
         if isinstance(result, TrainingStopped):
-            return Outcome(notes=(str(result),))
+            return Effects(notes=(str(result),))
         if isinstance(result, BudgetExceededError):
             return self._decline(protocol.DeclineReason.BUDGET, str(result))
         if isinstance(result, CryptoError):
-            return Outcome(notes=(f'nothing sent in round {self.round}: {result}',))
+            return Effects(notes=(f'nothing sent in round {self.round}: {result}',))
         if isinstance(result, Exception):
             raise result
         if isinstance(result, LocalUpdate):
             self.state.keep_update(result)
             self.problem = ''
             note = f'trained round {result.round}: epsilon {result.result.epsilon:.3f} spent'
-            return Outcome(notes=(note,)) + self._advance()
+            return Effects(notes=(note,)) + self._advance()
         if isinstance(result, Sent) and result.id == self._attempt:
             self.state.keep_sent(result)
         return self._advance()
@@ -247,7 +247,7 @@ class Hospital(Party):
             self.attempts[attempt] = Received.load(self.state, attempt)
         return self.attempts[attempt]
 
-    def _take_status(self, message: protocol.RoundStatus) -> Outcome:
+    def _take_status(self, message: protocol.RoundStatus) -> Effects:
         attempt = message.id
         if attempt < self._attempt:
             raise RoundError(message.sender, f'status of a past attempt, now at {self._attempt}')
@@ -260,15 +260,15 @@ class Hospital(Party):
         self.attempts = {key: each for key, each in self.attempts.items() if key >= attempt}
         return self._advance()
 
-    def _advance(self) -> Outcome:
+    def _advance(self) -> Effects:
         """Do what the present phase asks of this hospital and was not done yet."""
         status = self.status
         if status is None or status.phase not in TAKING_PART:
-            return Outcome()
+            return Effects()
         if self.restored:
             return self._decline(protocol.DeclineReason.LEDGER, self._lacking)
         if not self._up_to_date():
-            return Outcome()
+            return Effects()
         received = self._received(status)
         try:
             if status.phase == Phase.OPEN:
@@ -277,8 +277,8 @@ class Hospital(Party):
                 return self._take_part(received, status)
         except (RoundError, CryptoError) as error:
             note = f'no part in round {status.envelope.round}: {error}'
-            return Outcome(notes=(note,)) if received.first(note) else Outcome()
-        return Outcome()
+            return Effects(notes=(note,)) if received.first_time(note) else Effects()
+        return Effects()
 
     def _up_to_date(self) -> bool:
         """Whether this hospital starts from what the aggregator says that all start from."""
@@ -288,50 +288,50 @@ class Hospital(Party):
         ours = terms.digest(policy.digest, self._roster)
         return status.terms_digest == ours and status.envelope.round == policy.envelope.round + 1
 
-    def _take_part(self, received: Received, status: protocol.RoundStatus) -> Outcome:
+    def _take_part(self, received: Received, status: protocol.RoundStatus) -> Effects:
         """Go through the phases after OPEN, as far as the aggregator is."""
         hospitals = [member.name for member in self._roster.hospitals]
         check_hospitals(status.keyed, hospitals, self._quorum, AGGREGATOR)
         # Published again after a restart: others may have started again too.
-        outcome = self._publish_key(received)
+        effects = self._publish_key(received)
         keys = self._key_list(received, status)
         if keys is None:
-            return outcome
+            return effects
         if status.phase == Phase.SHARE:
-            return outcome + self._share(received, keys)
+            return effects + self._share(received, keys)
         member = self._name in status.members
         setup = self._open_shares(received, keys, status) if member else None
         doubts = self._contradictions(received, keys, status)
-        outcome += Outcome(notes=tuple(filter(received.first, doubts)))
+        effects += Effects(notes=tuple(filter(received.first_time, doubts)))
         if setup is None:
-            return outcome
+            return effects
         if status.phase == Phase.TRAIN:
-            return outcome + self._train(received, setup)
+            return effects + self._train(received, setup)
         if self._name in status.survivors:
-            outcome += self._settle(received, setup, status.survivors)
+            effects += self._settle(received, setup, status.survivors)
             if status.phase == Phase.REVEAL:
-                outcome += self._reveal(received, setup, status.survivors)
-        return outcome
+                effects += self._reveal(received, setup, status.survivors)
+        return effects
 
-    def _decline(self, reason: protocol.DeclineReason, why: str) -> Outcome:
+    def _decline(self, reason: protocol.DeclineReason, why: str) -> Effects:
         """Tell the aggregator, once a round, that this hospital takes no part in it."""
         round = self.round
         if self._declined == round:
-            return Outcome()
+            return Effects()
         self._declined, self.problem = round, self.problem or why
         detail = ' '.join(why.split()).encode()[:MOST_DETAIL].decode('utf-8', 'ignore')
-        declined = self.channel.say(
+        declined = self.channel.send(
             protocol.Decline, self._attempt, reason=int(reason), detail=detail
         )
-        return declined + Outcome(notes=(f'no part in round {round}: {why}',))
+        return declined + Effects(notes=(f'no part in round {round}: {why}',))
 
     # Phase OPEN: publish this attempt's keys.
 
-    def _open(self, received: Received, status: protocol.RoundStatus) -> Outcome:
+    def _open(self, received: Received, status: protocol.RoundStatus) -> Effects:
         """Publish the keys, if there will be an update to mask with them."""
         round = status.envelope.round
         if self._declined == round:
-            return Outcome()
+            return Effects()
         self.channel.check_roster()
         if not self._has_update(round):
             try:
@@ -340,18 +340,18 @@ class Hospital(Party):
                 return self._decline(protocol.DeclineReason.BUDGET, str(error))
         return self._publish_key(received)
 
-    def _publish_key(self, received: Received) -> Outcome:
+    def _publish_key(self, received: Received) -> Effects:
         if received.own is not None:
-            return Outcome()
+            return Effects()
         secrets = self._secrets(received)
-        received.own = self.channel.seal(
+        received.own = self.channel.sign(
             protocol.RoundKey,
             *received.attempt,
             mask_key=secrets.mask.public,
             sealing_key=secrets.sealing.public,
             seed_hash=protocol.hash_of_seed(secrets.self_seed),
         )
-        return Outcome((received.own,))
+        return Effects((received.own,))
 
     def _secrets(self, received: Received) -> AttemptSecrets:
         if received.secrets is None:
@@ -377,12 +377,12 @@ class Hospital(Party):
             received.key_list = key_list(self._roster, keys, received.attempt, terms)
         return received.key_list
 
-    def _share(self, received: Received, keys: KeyList) -> Outcome:
-        if not received.first('shares'):
-            return Outcome()
+    def _share(self, received: Received, keys: KeyList) -> Effects:
+        if not received.first_time('shares'):
+            return Effects()
         sealed = seal_shares(self._secrets(received), keys)
         joined = b''.join(sealed[name] for name in sorted(sealed))
-        return self.channel.say(
+        return self.channel.send(
             protocol.Shares, received.attempt, keys_digest=keys.digest, sealed=joined
         )
 
@@ -448,7 +448,7 @@ class Hospital(Party):
             found.append(f'the shares of {", ".join(missing)} cannot be opened')
         return [f'somebody lies: {each}' for each in found]
 
-    def _train(self, received: Received, setup: Setup) -> Outcome:
+    def _train(self, received: Received, setup: Setup) -> Effects:
         """Train if this round's update is not there yet; then mask, encrypt and send it."""
         attempt = received.attempt
         sent = self.state.sent(attempt)
@@ -457,11 +457,11 @@ class Hospital(Party):
         if sent is not None:
             return self._send(received, sent)
         if self._busy:
-            return Outcome()
+            return Effects()
         self._busy = True
         if self._has_update(attempt[0]):
-            return Outcome(jobs=(self._encryption_job(received, setup),))
-        return Outcome(jobs=(self._training_job(attempt[0]),))
+            return Effects(jobs=(self._encryption_job(received, setup),))
+        return Effects(jobs=(self._training_job(attempt[0]),))
 
     def _has_update(self, round: int) -> bool:
         update = self.state.update
@@ -508,30 +508,30 @@ class Hospital(Party):
 
         return Job('encrypt', encrypt)
 
-    def _send(self, received: Received, sent: Sent) -> Outcome:
+    def _send(self, received: Received, sent: Sent) -> Effects:
         """Send the first chunks of what is on disk; the aggregator asks for the others."""
         update = self.state.update
-        if update is None or not received.first('update'):
-            return Outcome()
+        if update is None or not received.first_time('update'):
+            return Effects()
         ledger = Head(update.result.ledger_entries, update.result.ledger_head)
         self._note(received, 'sent', update=sent.update_hash, ledger=ledger)
         return self._chunks(sent, 0, FIRST)
 
-    def _take_wanted(self, message: protocol.Wanted) -> Outcome:
+    def _take_wanted(self, message: protocol.Wanted) -> Effects:
         sent = self.state.sent(message.id) if message.id == self._attempt else None
         if sent is None or message.to != self._name:
             raise RoundError(message.sender, f'wants an update of {message.id} from {message.to}')
         return self._chunks(sent, message.first, message.count)
 
-    def _chunks(self, sent: Sent, first: int, count: int) -> Outcome:
+    def _chunks(self, sent: Sent, first: int, count: int) -> Effects:
         """Sign chunks of what is on disk; the first one brings the ledger's links."""
         assert self.state.update is not None
         base, result = self.state.update.base, vars(self.state.update.result)
         proof = {name: value for name, value in result.items() if name.startswith('ledger_')}
         links = self.state.links()
-        return Outcome(
+        return Effects(
             tuple(
-                self.channel.seal(
+                self.channel.sign(
                     protocol.MaskedUpdate,
                     *sent.id,
                     chunk=number,
@@ -547,7 +547,7 @@ class Hospital(Party):
 
     # Phase SETTLE: sign the survivor set, one in an attempt.
 
-    def _settle(self, received: Received, setup: Setup, survivors: tuple[str, ...]) -> Outcome:
+    def _settle(self, received: Received, setup: Setup, survivors: tuple[str, ...]) -> Effects:
         """
         Sign the survivors that the aggregator names.
 
@@ -558,7 +558,7 @@ class Hospital(Party):
             raise RoundError(AGGREGATOR, f'other survivors than were signed: {survivors}')
         sent = None if received.signed_digest else self.state.sent(attempt)
         if sent is None or sent.setup_digest != setup.digest:
-            return Outcome()
+            return Effects()
         check_hospitals(survivors, setup.members, self._roster.quorum, AGGREGATOR)
         before = self.state.record.of(attempt[0]).revealed
         if before and set(before) != set(survivors):
@@ -566,13 +566,13 @@ class Hospital(Party):
         self.state.keep_signed(attempt, survivors)
         received.signed_digest = settled
         self._note(received, 'signed', survivors=survivors)
-        return self.channel.say(
+        return self.channel.send(
             protocol.Settle, attempt, settle_digest=settled, update_hash=sent.update_hash
         )
 
     # Phase REVEAL: reveal shares for the survivor set, one in a round.
 
-    def _reveal(self, received: Received, setup: Setup, survivors: tuple[str, ...]) -> Outcome:
+    def _reveal(self, received: Received, setup: Setup, survivors: tuple[str, ...]) -> Effects:
         """
         Reveal shares once enough survivors signed the same set.
 
@@ -585,18 +585,18 @@ class Hospital(Party):
         settles = received.settles.items()
         signed = {name for name, each in settles if each.settle_digest == settled}
         if 'reveal' in received.done or received.signed_digest != settled:
-            return Outcome()
+            return Effects()
         if len((signed & set(survivors)) | {self._name}) < self._roster.threshold:
-            return Outcome()
+            return Effects()
         self.state.keep_revealed(received.attempt[0], survivors)
-        received.first('reveal')
+        received.first_time('reveal')
         dropped = tuple(name for name in setup.members if name not in survivors)
         self._note(received, 'revealed', seeds=survivors, masks=dropped)
         shares = (
             pair.self_seed if name in survivors else pair.mask_secret
             for name, pair in sorted(setup.shares.items())
         )
-        return self.channel.say(
+        return self.channel.send(
             protocol.Reveal,
             received.attempt,
             settle_digest=settled,
@@ -612,7 +612,7 @@ class Hospital(Party):
 
     # Phase RELEASED: check the policy of the round, end it, and start from there.
 
-    def _take_policy(self, message: protocol.GlobalPolicy) -> Outcome:
+    def _take_policy(self, message: protocol.GlobalPolicy) -> Effects:
         sender, (round, attempt) = message.sender, message.id
         newest = self._policy.envelope.round if self._policy else self.state.record.over - 1
         if round <= newest:
@@ -637,9 +637,9 @@ class Hospital(Party):
         notes: tuple[str, ...] = ()
         if self._settings.release and update and update.round == round and not included:
             notes = (f'own policy of round {round} not released: the sum left this hospital out',)
-        return Outcome(notes=notes) + self._release_own_policy() + self._advance()
+        return Effects(notes=notes) + self._release_own_policy() + self._advance()
 
-    def _release_own_policy(self) -> Outcome:
+    def _release_own_policy(self) -> Effects:
         """
         Publish this hospital's own policy of the round that just ended, if it chose to.
 
@@ -648,13 +648,13 @@ class Hospital(Party):
         """
         update, policy, chosen = self.state.update, self._policy, self._settings
         if not (chosen.release and policy and update and update.round == policy.envelope.round):
-            return Outcome()
+            return Effects()
         _, seen = self._acknowledged.get('key_authority', ((0, 0), Head(0, b'')))
         unseen = seen.entries < update.result.ledger_entries
         if self.restored or unseen or self._released == update.round:
-            return Outcome()
+            return Effects()
         self._released = update.round
-        return self.channel.say(
+        return self.channel.send(
             protocol.HospitalPolicy,
             policy.id,
             weights=encode_weights(update.result.weights),
@@ -683,7 +683,7 @@ class Hospital(Party):
             raise MessageError(sender, f'limit, scheme and bits {found}: agreed was {agreed}')
         self.terms = terms
 
-    def _take_heads(self, message: protocol.LedgerHeads) -> Outcome:
+    def _take_heads(self, message: protocol.LedgerHeads) -> Effects:
         """
         Compare the ledger with the head that a server acknowledges.
 
@@ -703,4 +703,4 @@ class Hospital(Party):
                 self.restored, self.problem = True, str(error)
                 self._lacking = f'its privacy ledger lacks the head {head} that {by} saw'
         self._acknowledged[sender] = message.id, head
-        return Outcome(notes=notes) + self._release_own_policy() + self._advance()
+        return Effects(notes=notes) + self._release_own_policy() + self._advance()

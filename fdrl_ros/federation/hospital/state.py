@@ -409,7 +409,7 @@ class Received:
                 received.delivery = message
         return received
 
-    def first(self, what: str) -> bool:
+    def first_time(self, what: str) -> bool:
         """Tell whether something is done for the first time in this process."""
         if what in self.done:
             return False

@@ -37,10 +37,10 @@ from fdrl_ros.federation.journal.reader import (
     Entry,
     Event,
     FORM,
+    JournalReader,
     parse_line,
     Place,
     read,
-    Walk,
     write_line,
 )
 from fdrl_ros.federation.protocol.store import peek, Store
@@ -159,7 +159,7 @@ class Journal(Closeable):
         if found is None or self.path is None:
             return
         place, last = found
-        for entry in Walk(self.path, place=place, quick=True).entries():
+        for entry in JournalReader(self.path, place=place, quick=True).entries():
             if entry.number > last:
                 return
             yield entry
@@ -228,27 +228,29 @@ class Journal(Closeable):
         if noted is not None:
             self._check_noted(path, noted)
             self._note = noted
-        walk = Walk(path, self._identity.name, self._federation, self._note.place, quick=True)
-        for entry in walk.entries():
+        reader = JournalReader(
+            path, self._identity.name, self._federation, self._note.place, quick=True
+        )
+        for entry in reader.entries():
             self._count(entry)
-        changed = walk.place != self._note.place
-        self._note.place = walk.place
+        changed = reader.place != self._note.place
+        self._note.place = reader.place
         # Whoever signs last vouches for all before: it must be this party, or its older key.
         known = {self._identity.public, b'' if noted is None else noted.place.public}
-        if walk.place.head.entries and walk.place.public not in known:
+        if reader.place.head.entries and reader.place.public not in known:
             raise JournalSignatureError(
-                f'journal {path} is signed with {fingerprint(walk.place.public)}; this party has '
-                f'{fingerprint(self._identity.public)}, and its state file knows of no such key: '
-                'put back the newest journal and state file'
+                f'journal {path} is signed with {fingerprint(reader.place.public)}; this party '
+                f'has {fingerprint(self._identity.public)}, and its state file knows of no such '
+                'key: put back the newest journal and state file'
             )
-        self.interrupted = walk.cut_short
-        if walk.cut_short:
-            self._mend(path, walk.unended)
+        self.interrupted = reader.cut_short
+        if reader.cut_short:
+            self._mend(path, reader.unended)
         if changed and self._store:
             # First the mark: who is killed here has to find again that the state was behind.
             saved = self._store.get(BEHIND)
             note = saved.rpartition(b' ')[0] if saved else before
-            self._store.put(BEHIND, b'%s %d' % (note, walk.place.head.entries))
+            self._store.put(BEHIND, b'%s %d' % (note, reader.place.head.entries))
             self._store.put(_NOTE, self._note.to_bytes())
 
     def _check_noted(self, path: Path, noted: Note) -> None:

@@ -313,7 +313,7 @@ class _Signed(NamedTuple):
 
 
 @dataclass
-class Walk:
+class JournalReader:
     """
     A way through a journal.
 
@@ -493,4 +493,4 @@ def read(path: Path) -> Iterator[Entry]:
 
     :raises JournalError: if it is damaged; an entry is handed out before its successors are read.
     """
-    return Walk(path, quick=True).entries()
+    return JournalReader(path, quick=True).entries()

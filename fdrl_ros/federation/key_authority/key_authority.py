@@ -40,7 +40,7 @@ from fdrl_ros.federation.protocol.channel import Channel, check_signed, Takes
 from fdrl_ros.federation.protocol.ledger_watch import LedgerWatch
 from fdrl_ros.federation.protocol.message import Message
 from fdrl_ros.federation.protocol.orders import note_order, take_order, unnoted
-from fdrl_ros.federation.protocol.party import Job, Outcome, Report, Stopped
+from fdrl_ros.federation.protocol.party import Effects, Job, Report, Stopped
 from fdrl_ros.federation.protocol.recovery import recover_key_authority
 from fdrl_ros.federation.protocol.store import Store
 from fdrl_ros.federation.protocol.update_codec import (
@@ -351,9 +351,9 @@ class KeyAuthority:
         """The newest round whose policy was released."""
         return self.state.record.round
 
-    def start(self, now: float) -> Outcome:
+    def start(self, now: float) -> Effects:
         """Announce the encryption key and the newest policy."""
-        key = self.channel.say(protocol.EncryptionKey, (0, 0), **self._announced)
+        key = self.channel.send(protocol.EncryptionKey, (0, 0), **self._announced)
         note_order(self.channel, self._store)
         if (self.channel.journal.newest_round('release') or 0) < self.round:
             self._note_release()  # killed between the two
@@ -363,13 +363,13 @@ class KeyAuthority:
             return begun
         self._busy = True
         validate = Job('validate', lambda report, stopped: self._validated(summed))
-        return begun + Outcome(jobs=(validate,))
+        return begun + Effects(jobs=(validate,))
 
-    def tick(self, now: float) -> Outcome:
+    def tick(self, now: float) -> Effects:
         """Ask for updates that did not come."""
         return self._pull(now)
 
-    def handle(self, message: Message, now: float) -> Outcome:
+    def handle(self, message: Message, now: float) -> Effects:
         """Take a request to decrypt, updates or an order; see :class:`Party`."""
         if isinstance(message, protocol.Order):
             return self._roll_back(message)
@@ -379,7 +379,7 @@ class KeyAuthority:
         assert isinstance(message, protocol.Relay)
         return self._take_relay(message, now)
 
-    def finish(self, job: Job, result: object, now: float) -> Outcome:
+    def finish(self, job: Job, result: object, now: float) -> Effects:
         """Publish the policy, or the reason why there is none."""
         self._busy = False
         if isinstance(result, tuple):
@@ -392,12 +392,12 @@ class KeyAuthority:
 
     # 1. Check the aggregator's request.
 
-    def _take_request(self, message: protocol.DecryptRequest, now: float) -> Outcome:
+    def _take_request(self, message: protocol.DecryptRequest, now: float) -> Effects:
         if message.envelope.round == self.round:
             # The answer to an earlier request was lost. There is no second decryption.
             return self._publish_policy()
         if self._busy:
-            return Outcome()  # the answer is on its way
+            return Effects()  # the answer is on its way
         try:
             if message.envelope.round != self.round + 1:
                 raise RoundError(message.sender, f'the next round is {self.round + 1}')
@@ -421,35 +421,35 @@ class KeyAuthority:
         base = digest_of(self.state.released.weights)
         return check_request(request, self.channel, terms.digest(base, self.channel.roster))
 
-    def _verdict(self, request: protocol.DecryptRequest, accepted: bool, reason: str) -> Outcome:
+    def _verdict(self, request: protocol.DecryptRequest, accepted: bool, reason: str) -> Effects:
         round, attempt = request.id
-        verdict = self.channel.say(protocol.Verdict, request.id, accepted=accepted, reason=reason)
+        verdict = self.channel.send(protocol.Verdict, request.id, accepted=accepted, reason=reason)
         if accepted:
             return verdict
         if (round, reason) != self._refused:
             # The same again is nothing new, and must not fill the disk.
             self._refused = (round, reason)
             self.channel.journal.append('refuse', round=round, attempt=attempt, reason=reason)
-        return verdict + Outcome(notes=(f'refused to decrypt round {round}: {reason}',))
+        return verdict + Effects(notes=(f'refused to decrypt round {round}: {reason}',))
 
     # 2. Request the updates as their hospitals signed them, and add them.
 
-    def _pull(self, now: float) -> Outcome:
+    def _pull(self, now: float) -> Effects:
         """Ask the aggregator for more of the updates, or decrypt when all are here."""
         summing = self._summing
         if summing is None or self._busy:
-            return Outcome()
+            return Effects()
         request = summing.checked.request
         if summing.is_whole:
             self._summing = None
             return self._begin(lambda: self._decrypt(summing), request)
-        pulled = Outcome()
+        pulled = Effects()
         for first, count in summing.wanted(now):
             chunks = {'to': 'aggregator', 'first': first, 'count': count}
-            pulled += self.channel.say(protocol.Wanted, request.id, **chunks)
+            pulled += self.channel.send(protocol.Wanted, request.id, **chunks)
         return pulled
 
-    def _take_relay(self, message: protocol.Relay, now: float) -> Outcome:
+    def _take_relay(self, message: protocol.Relay, now: float) -> Effects:
         summing = self._summing
         if summing is None or message.id != summing.checked.request.id:
             raise RoundError(message.sender, f'updates of {message.id} that were not asked for')
@@ -462,7 +462,7 @@ class KeyAuthority:
 
     # 3. Decrypt that sum once, and take off the masks.
 
-    def _begin(self, work: Callable[[], Released], request: protocol.DecryptRequest) -> Outcome:
+    def _begin(self, work: Callable[[], Released], request: protocol.DecryptRequest) -> Effects:
         """Do on the worker what ends the round, unless it is refused."""
         self._busy = True
 
@@ -477,7 +477,7 @@ class KeyAuthority:
                     raise
                 return request, error
 
-        return Outcome(jobs=(Job('decrypt', decrypt),))
+        return Effects(jobs=(Job('decrypt', decrypt),))
 
     def _decrypt(self, summing: Summing) -> Released:
         """
@@ -530,23 +530,23 @@ class KeyAuthority:
 
     # 5. Release the policy of the round.
 
-    def _release(self, released: Released, used: dict[str, bytes] | None = None) -> Outcome:
-        """Keep and publish the outcome of a round, in one step with the order that it obeys."""
+    def _release(self, released: Released, used: dict[str, bytes] | None = None) -> Effects:
+        """Keep and publish the effects of a round, in one step with the order that it obeys."""
         self.state.release(released, used or {})
         self._summing = None
         note_order(self.channel, self._store)
         self._note_release()
         note = f'released the policy of round {released.round}: {released.reason}'
         # First the heads: hospitals release their own policies on acknowledged ones alone.
-        return self._acknowledge() + self._publish_policy() + Outcome(notes=(note,))
+        return self._acknowledge() + self._publish_policy() + Effects(notes=(note,))
 
-    def _acknowledge(self) -> Outcome:
+    def _acknowledge(self) -> Effects:
         released = self.state.released
         return self._watch.acknowledge(self.channel, (released.round, released.attempt))
 
-    def _publish_policy(self) -> Outcome:
+    def _publish_policy(self) -> Effects:
         released = self.state.released
-        return self.channel.say(
+        return self.channel.send(
             protocol.GlobalPolicy,
             (released.round, released.attempt),
             weights=encode_weights(released.weights),
@@ -582,7 +582,7 @@ class KeyAuthority:
 
     # An operator's order instead: release an older policy anew.
 
-    def _roll_back(self, order: protocol.Order) -> Outcome:
+    def _roll_back(self, order: protocol.Order) -> Effects:
         """
         End the present round with the weights of an older one, signed anew.
 

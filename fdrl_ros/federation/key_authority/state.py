@@ -32,7 +32,7 @@ class Validation:
 @dataclass(frozen=True)
 class Released:
     """
-    The outcome of a round: weights, and whose updates are in them.
+    The effects of a round: weights, and whose updates are in them.
 
     :param sizes: declared n_i of each contributor.
     """
@@ -145,7 +145,7 @@ class KeyAuthorityState:
 
     def release(self, released: Released, used: dict[str, bytes]) -> None:
         """
-        Keep the outcome of a round, in one step with what the store keeps of an order.
+        Keep the effects of a round, in one step with what the store keeps of an order.
 
         :param used: rows of the order that it obeys, if it obeys one.
         """

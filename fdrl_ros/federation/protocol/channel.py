@@ -13,7 +13,7 @@ from fdrl_ros.errors import MessageError, ReplayError, RosterError, RoundError, 
 from fdrl_ros.federation.journal.journal import Journal
 from fdrl_ros.federation.protocol import message as protocol
 from fdrl_ros.federation.protocol.message import AttemptId, Message, Phase
-from fdrl_ros.federation.protocol.party import Outcome, worth_logging
+from fdrl_ros.federation.protocol.party import Effects, worth_logging
 from fdrl_ros.federation.protocol.store import Store
 
 M = TypeVar('M', bound=Message)
@@ -58,7 +58,7 @@ class Receiver:
     def __init__(self, roster: Roster) -> None:
         """Begin without any message."""
         self.roster = roster
-        self.heard: dict[tuple[str, type[Message]], int] = {}
+        self.counters: dict[tuple[str, type[Message]], int] = {}
 
     def check(self, message: Message, takes: Takes, party: str) -> None:
         """
@@ -75,9 +75,9 @@ class Receiver:
             raise RoundError(message.sender, f'{name} to {party}')
         check_signed(self.roster, message, *takes[kind])
         key, counter = (message.sender, kind), message.envelope.counter
-        if counter <= self.heard.get(key, -1):
+        if counter <= self.counters.get(key, -1):
             raise ReplayError(message.sender, f'{name} counter {counter}')
-        self.heard[key] = counter
+        self.counters[key] = counter
 
 
 class Channel(Receiver):
@@ -122,16 +122,16 @@ class Channel(Receiver):
         """
         self.roster.check_time(self.clock())
 
-    def seal(self, kind: type[M], round: int, attempt: int, **fields: Any) -> M:
+    def sign(self, kind: type[M], round: int, attempt: int, **fields: Any) -> M:
         """Make a signed message of this party."""
         envelope = protocol.Envelope(
             self.roster.federation, round, attempt, self.name, self._store.next_counter()
         )
         return kind(envelope=envelope, **fields).signed_by(self._identity)
 
-    def say(self, kind: type[Message], at: AttemptId, **fields: Any) -> Outcome:
+    def send(self, kind: type[Message], at: AttemptId, **fields: Any) -> Effects:
         """Have a signed message of this party sent."""
-        return Outcome((self.seal(kind, *at, **fields),))
+        return Effects((self.sign(kind, *at, **fields),))
 
 
 OBSERVED: Final[Takes] = {
@@ -180,7 +180,7 @@ class RosterMismatches:
         self._reported: dict[str, bytes] = {}
         self._logged: Counter[str] = Counter()
 
-    def object_to(self, status: protocol.RoundStatus) -> Outcome | None:
+    def object_to(self, status: protocol.RoundStatus) -> Effects | None:
         """
         Return a hospital's objection to the aggregator's roster, or None if both have the same.
 
@@ -197,10 +197,10 @@ class RosterMismatches:
             raise RoundError(sender, problem)
         self._reported[sender] = digest
         ours = {'roster_serial': roster.serial, 'roster_digest': roster.digest_bytes}
-        objection = self._channel.say(protocol.Objection, status.id, **ours)
+        objection = self._channel.send(protocol.Objection, status.id, **ours)
         return objection + self._noted(sender, f'no part in the rounds: {problem}')
 
-    def take(self, objection: protocol.Objection) -> Outcome:
+    def take(self, objection: protocol.Objection) -> Effects:
         """
         Log at the aggregator that a hospital takes no part, and why.
 
@@ -208,7 +208,7 @@ class RosterMismatches:
         """
         sender, digest, roster = objection.sender, objection.roster_digest, self._channel.roster
         if digest == roster.digest_bytes or self._reported.get(sender) == digest:
-            return Outcome()
+            return Effects()
         self._reported[sender] = digest
         problem = (
             f'{sender} takes no part: it goes by roster {objection.roster_serial}, '
@@ -217,6 +217,6 @@ class RosterMismatches:
         )
         return self._noted(sender, problem)
 
-    def _noted(self, sender: str, problem: str) -> Outcome:
+    def _noted(self, sender: str, problem: str) -> Effects:
         self._logged[sender] += 1
-        return Outcome(notes=(problem,) if worth_logging(self._logged[sender]) else ())
+        return Effects(notes=(problem,) if worth_logging(self._logged[sender]) else ())

@@ -7,7 +7,7 @@ from pathlib import Path
 from fdrl_ros.errors import LedgerHeadError
 from fdrl_ros.federation.protocol.channel import Channel
 from fdrl_ros.federation.protocol.message import AttemptId, LedgerHeads, MaskedUpdate
-from fdrl_ros.federation.protocol.party import Outcome
+from fdrl_ros.federation.protocol.party import Effects
 from fdrl_ros.federation.protocol.store import peek, Store
 from fdrl_ros.privacy.ledger.chain import DIGEST, Head, MOST_LINKS
 
@@ -36,7 +36,7 @@ class LedgerWatch:
         saved = self._store.get(_SEEN + hospital)
         return None if saved is None else _from_bytes(saved)[1]
 
-    def acknowledge(self, channel: Channel, of: AttemptId) -> Outcome:
+    def acknowledge(self, channel: Channel, of: AttemptId) -> Effects:
         """
         Sign the newest head of every hospital, after making all of them durable.
 
@@ -51,7 +51,7 @@ class LedgerWatch:
             for name, value in self._store.matching(f'{_SEEN}*').items()
         }
         joined = b''.join(head.to_bytes() for head in heads.values())
-        return channel.say(LedgerHeads, of, hospitals=tuple(heads), heads=joined)
+        return channel.send(LedgerHeads, of, hospitals=tuple(heads), heads=joined)
 
     def take(self, update: MaskedUpdate) -> None:
         """

@@ -26,16 +26,16 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Effects:
     """What a party wants done: messages to send, jobs to run, lines for the log."""
 
     messages: tuple[Message, ...] = ()
     jobs: tuple[Job, ...] = ()
     notes: tuple[str, ...] = ()
 
-    def __add__(self, other: 'Outcome') -> 'Outcome':
+    def __add__(self, other: 'Effects') -> 'Effects':
         """Join two outcomes in order."""
-        return Outcome(
+        return Effects(
             self.messages + other.messages, self.jobs + other.jobs, self.notes + other.notes
         )
 
@@ -53,11 +53,11 @@ class Party(Protocol):
         """Kinds of messages that it takes."""
         ...
 
-    def start(self, now: float) -> Outcome:
+    def start(self, now: float) -> Effects:
         """Begin, or go on after a restart."""
-        return Outcome()
+        return Effects()
 
-    def handle(self, message: Message, now: float) -> Outcome:
+    def handle(self, message: Message, now: float) -> Effects:
         """
         Take a message.
 
@@ -65,13 +65,13 @@ class Party(Protocol):
         """
         ...
 
-    def finish(self, job: Job, result: object, now: float) -> Outcome:
+    def finish(self, job: Job, result: object, now: float) -> Effects:
         """Take the result of a job, or the exception that ended it."""
         ...
 
-    def tick(self, now: float) -> Outcome:
+    def tick(self, now: float) -> Effects:
         """Let time pass; called a few times a second."""
-        return Outcome()
+        return Effects()
 
 
 def worth_logging(count: int) -> bool:

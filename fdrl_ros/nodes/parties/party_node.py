@@ -12,12 +12,12 @@ from typing import Any, ClassVar
 from fdrl_ros.deployment.policy_file import load_policy
 from fdrl_ros.errors import FdrlError, LateError, MessageError, RoundError
 from fdrl_ros.federation.protocol.message import GlobalPolicy, HospitalPolicy, Message
-from fdrl_ros.federation.protocol.party import Job, Outcome, Party, worth_logging
+from fdrl_ros.federation.protocol.party import Effects, Job, Party, worth_logging
 from fdrl_ros.federation.protocol.store import Store
 from fdrl_ros.nodes.common.diagnostics import Health, Level
 from fdrl_ros.nodes.common.managed_node import ManagedNode, NodeSettings
 from fdrl_ros.nodes.parties.conversion import from_ros, to_ros
-from fdrl_ros.nodes.parties.topics import ADDRESSED, Wire, WIRES, WITH_WEIGHTS
+from fdrl_ros.nodes.parties.topics import ADDRESSED, PROTOCOL_TOPICS, ProtocolTopic, WITH_WEIGHTS
 from fdrl_ros.nodes.parties.weights_topic import PolicyPublishers, PolicyReader
 from fdrl_ros.runtime.stopwatch import Stopwatch
 from fdrl_ros.runtime.worker_thread import Post
@@ -66,20 +66,20 @@ class PartyNode(ManagedNode):
         self.policies = PolicyPublishers(self)
         self._senders: dict[tuple[type[Message], str], Any] = {}
         for kind in self.sends:
-            wire = WIRES[kind]
+            entry = PROTOCOL_TOPICS[kind]
             for to in self.addressees() if kind in ADDRESSED else ['']:
                 topic = self.topic(kind, to)
                 self._senders[kind, to] = (
-                    self.policies.add(wire.type, topic)
+                    self.policies.add(entry.type, topic)
                     if kind in WITH_WEIGHTS
-                    else self.publisher(wire.type, topic, wire.sending)
+                    else self.publisher(entry.type, topic, entry.sending)
                 )
         self.state_file = self.layout.state(self.member)
 
     def topic(self, kind: type[Message], to: str = '') -> str:
         """Name the topic of a kind of message, of the addressee's if there is one."""
         below = f'/{to}' if to else ''
-        return f'{self.settings.federation}/{WIRES[kind].topic}{below}'
+        return f'{self.settings.federation}/{PROTOCOL_TOPICS[kind].name}{below}'
 
     def addressees(self) -> list[str]:
         """Return whom messages with an addressee are for."""
@@ -127,21 +127,21 @@ class PartyNode(ManagedNode):
             party = self.make_party(prepared, store)
             self.party = party
             for kind in party.takes:
-                if kind in WIRES:
-                    self._hear(kind, WIRES[kind])
+                if kind in PROTOCOL_TOPICS:
+                    self._hear(kind, PROTOCOL_TOPICS[kind])
         self.act(lambda: party.start(self.now))
 
     def _drop_party(self) -> None:
         self.party, self.job = None, ''
 
-    def _hear(self, kind: type[Message], wire: Wire) -> None:
+    def _hear(self, kind: type[Message], entry: ProtocolTopic) -> None:
         topic = self.topic(kind, self.member if kind in ADDRESSED else '')
         if kind not in WITH_WEIGHTS:
-            self.hear(wire.type, topic, self._taker(kind), wire.hearing)
+            self.hear(entry.type, topic, self._taker(kind), entry.hearing)
             return
         _, shape = load_policy(self.layout.pretrained)
         reader = PolicyReader(4 * shape.n_parameters, self._taker(kind))
-        reader.subscribe(self.hear, wire.type, topic)
+        reader.subscribe(self.hear, entry.type, topic)
 
     def _taker(self, kind: type[Message]) -> Callable[..., None]:
         def take(source: Any, weights: bytes | None = None) -> None:
@@ -162,22 +162,22 @@ class PartyNode(ManagedNode):
         if source.envelope.sender == self.member:
             return None
 
-        def handle() -> Outcome:
+        def handle() -> Effects:
             message = from_ros(source, kind, **apart)
-            outcome = party.handle(message, self.now)
+            effects = party.handle(message, self.now)
             self.accepted(message)
-            return outcome
+            return effects
 
         return self.act(handle)
 
-    def act(self, action: Callable[[], Outcome]) -> MessageError | None:
+    def act(self, action: Callable[[], Effects]) -> MessageError | None:
         """
         Let the party act, log and count what it refuses, and carry out what it wants.
 
         :returns: the refusal, or None.
         """
         try:
-            outcome = action()
+            effects = action()
         except MessageError as error:
             self.refused[error.reason] += 1
             if isinstance(error, LateError):
@@ -185,11 +185,11 @@ class PartyNode(ManagedNode):
             elif worth_logging(self.refused[error.reason]):
                 self.get_logger().warning(f'refused: {error}')
             return error
-        for note in outcome.notes:
+        for note in effects.notes:
             self.get_logger().info(note)
-        for message in outcome.messages:
+        for message in effects.messages:
             self.send(message)
-        for job in outcome.jobs:
+        for job in effects.jobs:
             self._run(job)
         return None
 
@@ -216,7 +216,7 @@ class PartyNode(ManagedNode):
         if isinstance(message, GlobalPolicy | HospitalPolicy):
             sender.publish(message, self.get_clock().now().to_msg())
         else:
-            sender.publish(self.stamped(to_ros(message, WIRES[kind].type())))
+            sender.publish(self.stamped(to_ros(message, PROTOCOL_TOPICS[kind].type())))
 
     def _run(self, job: Job) -> None:
         self.job = job.name

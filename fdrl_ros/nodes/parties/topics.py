@@ -13,17 +13,17 @@ from rclpy.qos import QoSProfile
 
 
 @dataclass(frozen=True)
-class Wire:
+class ProtocolTopic:
     """
     One topic below the federation's namespace.
 
-    :param topic: name below the namespace; below it again the addressee's name, if there is one.
+    :param name: below the namespace; below it again the addressee's name, if there is one.
     :param type: ROS type.
     :param sending: QoS of the publisher; subscriptions use qos.HEARD or, where it is volatile,
         the same.
     """
 
-    topic: str
+    name: str
     type: type[Any]
     sending: QoSProfile
 
@@ -33,22 +33,22 @@ class Wire:
         return qos.EVENT if self.sending is qos.EVENT else qos.HEARD
 
 
-WIRES: dict[type[Message], Wire] = {
-    protocol.RoundStatus: Wire('round', ros.RoundStatus, qos.LATCHED),
-    protocol.EncryptionKey: Wire('key', ros.EncryptionKey, qos.LATCHED),
-    protocol.RoundKey: Wire('round_key', ros.RoundKey, qos.LATCHED),
-    protocol.Shares: Wire('shares', ros.Shares, qos.LATCHED),
-    protocol.Delivery: Wire('delivery', ros.Delivery, qos.LATCHED),
-    protocol.MaskedUpdate: Wire('update', ros.MaskedUpdate, qos.KEPT),
-    protocol.Wanted: Wire('wanted', ros.Wanted, qos.EVENT),
-    protocol.Relay: Wire('relay', ros.Relay, qos.EVENT),
-    protocol.Settle: Wire('settle', ros.Settle, qos.LATCHED),
-    protocol.Reveal: Wire('reveal', ros.Reveal, qos.LATCHED),
-    protocol.Objection: Wire('objection', ros.Objection, qos.LATCHED),
-    protocol.Decline: Wire('decline', ros.Decline, qos.LATCHED),
-    protocol.LedgerHeads: Wire('ledger_heads', ros.LedgerHeads, qos.LATCHED),
-    protocol.GlobalPolicy: Wire('policy', ros.GlobalPolicy, qos.LATCHED),
-    protocol.Verdict: Wire('verdict', ros.Verdict, qos.EVENT),
+PROTOCOL_TOPICS: dict[type[Message], ProtocolTopic] = {
+    protocol.RoundStatus: ProtocolTopic('round', ros.RoundStatus, qos.LATCHED),
+    protocol.EncryptionKey: ProtocolTopic('key', ros.EncryptionKey, qos.LATCHED),
+    protocol.RoundKey: ProtocolTopic('round_key', ros.RoundKey, qos.LATCHED),
+    protocol.Shares: ProtocolTopic('shares', ros.Shares, qos.LATCHED),
+    protocol.Delivery: ProtocolTopic('delivery', ros.Delivery, qos.LATCHED),
+    protocol.MaskedUpdate: ProtocolTopic('update', ros.MaskedUpdate, qos.KEPT),
+    protocol.Wanted: ProtocolTopic('wanted', ros.Wanted, qos.EVENT),
+    protocol.Relay: ProtocolTopic('relay', ros.Relay, qos.EVENT),
+    protocol.Settle: ProtocolTopic('settle', ros.Settle, qos.LATCHED),
+    protocol.Reveal: ProtocolTopic('reveal', ros.Reveal, qos.LATCHED),
+    protocol.Objection: ProtocolTopic('objection', ros.Objection, qos.LATCHED),
+    protocol.Decline: ProtocolTopic('decline', ros.Decline, qos.LATCHED),
+    protocol.LedgerHeads: ProtocolTopic('ledger_heads', ros.LedgerHeads, qos.LATCHED),
+    protocol.GlobalPolicy: ProtocolTopic('policy', ros.GlobalPolicy, qos.LATCHED),
+    protocol.Verdict: ProtocolTopic('verdict', ros.Verdict, qos.EVENT),
 }
 """HospitalPolicy travels below its hospital's namespace, DecryptRequest is a service."""
 

@@ -146,8 +146,8 @@ def test_running_selector_is_looked_for_in_the_domain_told_or_of_the_shell(
     layout, monkeypatch, variable, words, domain
 ):
     asked = []
-    ordering = SimpleNamespace(supervise=lambda *words: asked.append(words) or 'obeyed')
-    monkeypatch.setitem(sys.modules, 'fdrl_ros.nodes.parties.ordering', ordering)
+    calls = SimpleNamespace(supervise=lambda *words: asked.append(words) or 'obeyed')
+    monkeypatch.setitem(sys.modules, 'fdrl_ros.nodes.parties.operator_calls', calls)
     monkeypatch.setattr(policies, 'missing_ros', lambda: '')
     if variable is None:
         monkeypatch.delenv('ROS_DOMAIN_ID', raising=False)

@@ -26,10 +26,10 @@ from fdrl_ros.federation.journal.journal import FILE, Head, head_noted, Journal,
 from fdrl_ros.federation.journal.reader import (
     Event,
     FIELDS,
+    JournalReader,
     MOST_BYTES,
     MOST_LETTERS,
     parse_line,
-    Walk,
     write_line,
 )
 from fdrl_ros.federation.protocol.store import Store
@@ -440,7 +440,7 @@ def test_a_journal_can_be_read_while_it_is_written(path, tmp_path):
     filled(path, 3)
     content, other = path.read_bytes(), tmp_path / 'growing'
     for step in (13, 100, 449, 450, 451):
-        walk, found = Walk(other), []
+        walk, found = JournalReader(other), []
         for end in (*range(0, len(content), step), len(content)):
             other.write_bytes(content[:end])
             found += walk.entries()

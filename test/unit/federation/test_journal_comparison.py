@@ -8,9 +8,9 @@ import tracemalloc
 
 from fdrl_ros.crypto.keys.roster import Revoked
 from fdrl_ros.crypto.keys.signing import Identity
-from fdrl_ros.federation.journal import rounds as journal_rounds
+from fdrl_ros.federation.journal import comparison
+from fdrl_ros.federation.journal.comparison import compare
 from fdrl_ros.federation.journal.journal import Head, Journal
-from fdrl_ros.federation.journal.rounds import compare
 from fdrl_ros.federation.protocol.store import Store
 import pytest
 from support.journals import digest, Federation, honest, HOSPITALS, ledger, policy
@@ -221,7 +221,7 @@ def test_what_is_written_while_others_are_read_is_no_contradiction(federation, m
         name: Journal(path, federation.identity(name), roster.federation)
         for name, path in federation.journals().items()
     }
-    real = journal_rounds._Reader._advance
+    real = comparison._Reader._advance
 
     def advance(reader, entries):
         for party, kind, round, attempt, fields in later[:3]:
@@ -229,8 +229,8 @@ def test_what_is_written_while_others_are_read_is_no_contradiction(federation, m
         del later[:3]
         real(reader, entries)
 
-    monkeypatch.setattr(journal_rounds._Reader, '_advance', advance)
-    monkeypatch.setattr(journal_rounds, 'BAND_ENTRIES', 1)
+    monkeypatch.setattr(comparison._Reader, '_advance', advance)
+    monkeypatch.setattr(comparison, 'BAND_ENTRIES', 1)
     found = compare(federation.journals(), roster, seen={})
     assert not later and found.problems == []
     assert found.released[1] >= 20
@@ -241,7 +241,7 @@ def test_what_is_written_while_others_are_read_is_no_contradiction(federation, m
 
 
 def test_long_journals_are_compared_band_by_band_in_little_memory(tmp_path, monkeypatch):
-    monkeypatch.setattr(journal_rounds, 'BAND_ENTRIES', 1)
+    monkeypatch.setattr(comparison, 'BAND_ENTRIES', 1)
     peaks = []
     for rounds in (140, 280):
         federation = Federation(tmp_path / f'{rounds}', HOSPITALS[:3])
@@ -268,9 +268,9 @@ def test_long_journals_are_compared_band_by_band_in_little_memory(tmp_path, monk
 
 
 def test_problems_are_told_up_to_a_number(federation, monkeypatch):
-    monkeypatch.setattr(journal_rounds, 'MOST_PROBLEMS', 2)
+    monkeypatch.setattr(comparison, 'MOST_PROBLEMS', 2)
     told = honest(ROUNDS)
     for round in range(1, ROUNDS + 1):
         change('hospital_1', 'sent', round, update=digest('another'))(told)
     found = compared(federation, told)
-    assert len(found.problems) == 2 and found.unsaid == 2
+    assert len(found.problems) == 2 and found.omitted == 2

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from fdrl_ros.crypto.keys.roster import Roster
 from fdrl_ros.errors import JournalError
-from fdrl_ros.federation.journal.reader import Entry, Progress, Summary, Walk
+from fdrl_ros.federation.journal.reader import Entry, JournalReader, Progress, Summary
 from fdrl_ros.privacy.ledger.chain import Head
 
 BAND_ENTRIES = 2**16
@@ -42,7 +42,7 @@ class Comparison:
     :param remarks: what could not be compared, and why.
     :param released: the first and the last round released, (0, 0) for none.
     :param compared: updates in releases that were compared with what their hospital sent.
-    :param unsaid: how many more problems there are.
+    :param omitted: how many more problems there are.
     :param authority: name of the key authority, if its journal is here.
     :param policies: digests of the newest policies that were released, by round.
     :param ledgers: newest heads of each hospital's privacy ledger, by whose journal tells them.
@@ -53,17 +53,17 @@ class Comparison:
     remarks: list[str] = field(default_factory=list)
     released: tuple[int, int] = (0, 0)
     compared: int = 0
-    unsaid: int = 0
+    omitted: int = 0
     authority: str = ''
     policies: dict[int, str] = field(default_factory=dict)
     ledgers: dict[str, dict[str, Head]] = field(default_factory=lambda: defaultdict(dict))
 
-    def tell(self, problem: str) -> None:
+    def add(self, problem: str) -> None:
         """Note a problem."""
         if len(self.problems) < MOST_PROBLEMS:
             self.problems.append(problem)
         else:
-            self.unsaid += 1
+            self.omitted += 1
 
 
 class _Taken(NamedTuple):
@@ -92,7 +92,7 @@ class _Band:
 class _Reader:
     """One journal, read up to a round at a time; what is wrong with it is told."""
 
-    def __init__(self, walk: Walk, found: Comparison) -> None:
+    def __init__(self, walk: JournalReader, found: Comparison) -> None:
         self.walk, self._found = walk, found
         self.broken = False
         # What is beyond is written while others are read: it may be ahead of them.
@@ -121,7 +121,7 @@ class _Reader:
                 self.next = entry, self.walk.place.end <= self.size
         except JournalError as error:
             self.broken = True
-            self._found.tell(str(error))
+            self._found.add(str(error))
 
 
 def compare(
@@ -164,7 +164,8 @@ class _Comparing:
         of = roster.federation
         self._readers = {
             name: _Reader(
-                Walk(journals[name], name, of, seen=seen.get(name, {}), quick=quick), self._found
+                JournalReader(journals[name], name, of, seen=seen.get(name, {}), quick=quick),
+                self._found,
             )
             for name in names
         }
@@ -232,17 +233,17 @@ class _Comparing:
             last, round, fields = self._newest, entry.round, entry.fields
             if last is not None and round == last.round:
                 if (entry.attempt, fields) != (last.attempt, last.fields):
-                    self._found.tell(f'round {round}: the key authority released two policies')
+                    self._found.add(f'round {round}: the key authority released two policies')
                 continue
             if last is None:
                 self._found.released = (round, round)
                 self._start = fields['before'] if round == 1 else ''
             elif round != last.round + 1:
-                self._found.tell(
+                self._found.add(
                     f'round {round}: the key authority released it after round {last.round}'
                 )
             elif fields['before'] != last.fields['policy']:
-                self._found.tell(f'round {round}: began from another policy than was released')
+                self._found.add(f'round {round}: began from another policy than was released')
             self._newest = entry
             self._found.released = (self._found.released[0], round)
             contributors = frozenset(fields['contributors'])
@@ -261,19 +262,19 @@ class _Comparing:
         self._earlier.add(before)
         old = fields['rolled_back'] or not fields['contributors']
         if old and policy not in self._earlier and self._found.released[0] == 1:
-            self._found.tell(f'round {entry.round}: neither of updates nor a policy of before')
+            self._found.add(f'round {entry.round}: neither of updates nor a policy of before')
         self._earlier.add(policy)
 
     def _judge_contributors(self, band: _Band, entry: Entry, contributors: frozenset[str]) -> None:
         """Compare what was summed with what its hospitals sent and who signed."""
-        at, tell = (entry.round, entry.attempt), self._found.tell
+        at, add = (entry.round, entry.attempt), self._found.add
         settled = band.said.get(('settle', '', at))
         if settled is not None and contributors not in settled:
-            tell(f'round {entry.round}: released for others than the aggregator settled on')
+            add(f'round {entry.round}: released for others than the aggregator settled on')
         for name, part in entry.fields['contributors'].items():
             self._heads[name, "the key authority's journal"] = part['ledger']
             if name not in self._known:
-                tell(f'round {entry.round}: {name} was never a member of the federation')
+                add(f'round {entry.round}: {name} was never a member of the federation')
             if name not in self._readers or self._readers[name].broken:
                 continue
             self._found.compared += 1
@@ -281,32 +282,32 @@ class _Comparing:
             if (part['update'], part['ledger']) not in sent:
                 updates = (each[0] for each in sent if isinstance(each, tuple))
                 what = 'ledger head' if part['update'] in updates else 'update'
-                tell(f'round {entry.round}: {name} did not send the {what} that was released')
+                add(f'round {entry.round}: {name} did not send the {what} that was released')
             signed = band.said.get(('signed', name, at))
             if signed is not None and contributors not in signed:
-                tell(f'round {entry.round}: {name} signed other survivors than were released')
+                add(f'round {entry.round}: {name} signed other survivors than were released')
 
     def _judge_taken(self, band: _Band, policies: dict[int, tuple[str, frozenset[str]]]) -> None:
         """Compare what hospitals took with what was released."""
         authority = self._readers.get(self._authority)
         if authority is None or authority.broken:
             return
-        tell = self._found.tell
+        add = self._found.add
         first, last = self._found.released
         for hospital, round, policy, included, early in band.taken:
             if round in policies:
                 released, contributors = policies[round]
                 if policy != released:
-                    tell(f'round {round}: {hospital} took another policy than was released')
+                    add(f'round {round}: {hospital} took another policy than was released')
                 elif included != (hospital in contributors):
-                    tell(f'round {round}: {hospital} took it with another list of contributors')
+                    add(f'round {round}: {hospital} took it with another list of contributors')
             elif round == 0 and self._start:
                 if policy != self._start:
-                    tell(f'round 0: {hospital} began from another policy than the key authority')
+                    add(f'round 0: {hospital} began from another policy than the key authority')
             elif round > last and early:
-                tell(f'round {round}: {hospital} took a policy that was never released')
+                add(f'round {round}: {hospital} took a policy that was never released')
             elif first <= round <= last:
-                tell(f'round {round}: {hospital} took its policy long after, or it is missing')
+                add(f'round {round}: {hospital} took its policy long after, or it is missing')
 
     def _summarise(self, name: str, reader: _Reader) -> None:
         """Check whose keys signed, once the whole journal was read."""
@@ -318,7 +319,7 @@ class _Comparing:
             summary = reader.walk.summary(keys)
         except JournalError as error:
             reader.broken = True
-            self._found.tell(str(error))
+            self._found.add(str(error))
             return
         self._found.parties[name] = summary
         if summary.keys and (serial := ended.get(summary.keys[-1])):
