@@ -142,8 +142,8 @@ class ActionBounds:
         )
         self.estimator = ContactEstimator(predictions, procedure)
         self._warn = chosen.warn_force
-        self._rings = procedure == 'peg_transfer'
-        self._rides, self._away = TRAITS[procedure].rides, TRAITS[procedure].aside
+        traits = TRAITS[procedure]
+        self._rings, self._rides, self._away = traits.pegs, traits.rides, traits.aside
         furthest, still = MAXIMUM_SPEED * settings.slowest, not any(self._away)
         self._sides = (LateralReach(furthest, still), LateralReach(furthest, still))
         self._held = False

@@ -92,10 +92,10 @@ def _progress(
     :param before: values of the states in their units, shape (n, STATE_SIZE).
     :raises SettingError: if the waypoint leapt out of the room.
     """
-    holds = TRAITS[procedure.name].holds
-    if holds == 'force':
+    task = TRAITS[procedure.name].task
+    if task == 'press':
         return _pressed(procedure, before, after)
-    if holds == 'place':
+    if task == 'hover':
         return _to_waypoint(before) - _to_waypoint(after)
     return _planned(procedure, before, after, actions)
 
@@ -149,7 +149,7 @@ def _as_logged(
     """
     patient = public_cohort(0, 0.0, (procedure.name,)).patient(0)
     patient = replace(patient, goal=(0.0, 0.0, 0.0), start=(0.0, 0.0, 0.01))
-    cuts = procedure.name == 'incision'
+    cuts = TRAITS[procedure.name].task == 'incision'
     column = INDEX['done' if cuts else 'grasped']
     change = after[:, column] - before[:, column]
     if not change.any():

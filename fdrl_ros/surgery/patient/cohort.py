@@ -28,12 +28,12 @@ from fdrl_ros.surgery.tasks.procedures import (
     procedure_named,
     procedures_named,
     SPECIALITIES,
+    TRAITS,
 )
 import numpy as np
 
 SPLITS = ('train', 'test')
 _SPECIALITIES = tuple(SPECIALITIES)
-
 
 _BODY, _HOSPITAL, _SPACE = Group('patient'), Group('hospital'), Group('workspace')
 _STIFFNESS = Group('stiffness')
@@ -50,12 +50,6 @@ _START = _span(_SPACE, 'start')
 _DAMPING, _FRICTION, _THICKNESS = (
     _span(_BODY, name) for name in ('damping', 'friction', 'thickness')
 )
-_WAYS = {
-    'incision': (*_span(Group('incision'), 'length'), 0.0),
-    'needle_pass': (*_span(Group('needle_pass'), 'way'), Group('needle_pass').rise),
-    'peg_transfer': (*_span(Group('peg_transfer'), 'way'), 0.0),
-}
-"""Least way to the destination, how much longer it can be, and how far it is above the goal, m."""
 
 
 def _generator(key: list[int]) -> np.random.Generator:
@@ -245,11 +239,12 @@ class Cohort:
 
 def _destination(procedure: str, goal: Point, uniform: Sequence[float]) -> Point:
     """Return where a cut ends or an object goes: somewhere around the goal."""
-    if procedure not in _WAYS:
+    distances = TRAITS[procedure].destination
+    if distances is None:
         return goal
     far, turn, _ = uniform
-    low, width, up = _WAYS[procedure]
-    way, angle = low + width * far, 2 * math.pi * turn
+    low, high, up = distances
+    way, angle = low + (high - low) * far, 2 * math.pi * turn
     return goal[0] + way * math.cos(angle), goal[1] + way * math.sin(angle), goal[2] + up
 
 

@@ -9,7 +9,7 @@ from fdrl_ros.errors import SettingError
 from fdrl_ros.surgery.patient.events import Event
 from fdrl_ros.surgery.patient.labs import Labs
 from fdrl_ros.surgery.ranges import check_number, is_within
-from fdrl_ros.surgery.tasks.procedures import Procedure
+from fdrl_ros.surgery.tasks.procedures import Procedure, TRAITS
 
 Point = tuple[float, float, float]
 
@@ -104,7 +104,7 @@ class Patient:
         events = self.events
         if not isinstance(events, tuple) or not all(isinstance(each, Event) for each in events):
             raise SettingError('events', events, 'a tuple of Events')
-        if self.procedure.name == 'incision' and (
+        if TRAITS[self.procedure.name].task == 'incision' and (
             math.dist(self.goal[:2], self.destination[:2]) < SHORTEST_CUT
         ):
             raise SettingError(

@@ -8,8 +8,7 @@ import math
 from fdrl_ros.surgery.arm.kinematics import Point
 from fdrl_ros.surgery.constants import constant
 from fdrl_ros.surgery.gym.operation import Operation
-from fdrl_ros.surgery.tasks.incision import Incision
-from fdrl_ros.surgery.tasks.transfer import Transfer
+from fdrl_ros.surgery.tasks.procedures import TRAITS
 
 _HEALTHY, _BRUISED = (0.72, 0.26, 0.22), (0.30, 0.05, 0.22)
 
@@ -53,18 +52,15 @@ def tissue_colour(damage: float) -> tuple[float, float, float]:
 def view_of(operation: Operation) -> View:
     """Return what is to be seen of an operation now."""
     patient, task, scene = operation.patient, operation.task, operation.scene
-    pegs: tuple[Point, ...] = ()
-    ring = isinstance(task, Transfer) and task.pegs > 0.0
-    if isinstance(task, Transfer) and ring:
-        pegs = tuple((each[0], each[1], task.top) for each in (task.pick, task.place))
+    traits = TRAITS[patient.procedure.name]
     return View(
         surface=operation.tissue.surface(operation.time)[0],
         damage=operation.damage,
         radius=patient.procedure.contact_radius,
         waypoint=operation.waypoint,
         object=scene.object,
-        ring=ring,
-        pegs=pegs,
-        cut=(patient.goal, patient.destination) if isinstance(task, Incision) else None,
+        ring=traits.pegs,
+        pegs=tuple((x, y, z) for x, y, z in task.peg_tops()),
+        cut=(patient.goal, patient.destination) if traits.task == 'incision' else None,
         cut_done=scene.done,
     )

@@ -9,13 +9,11 @@ from typing import Self
 from fdrl_ros.surgery.constants import constant
 from fdrl_ros.surgery.patient.patient import Patient
 from fdrl_ros.surgery.scalar_or_array import maths_of, Number, Point
+from fdrl_ros.surgery.tasks.procedures import TRAITS
 from fdrl_ros.surgery.tasks.task import held_fraction, Prospect, Reading, Scene, Task, within
 from fdrl_ros.surgery.tissue.contact import Tissue
 
 _RATE = 2.0 * math.pi / constant('follow.circle_time')
-
-_KINDS = {'reach': (0.0, 0.0, 0.0), 'follow': (constant('follow.radius'), 1.0, 1.0)}
-"""Radius, `rides` and `breaks` of each procedure that :class:`Hover` is for."""
 
 
 @dataclass(slots=True)
@@ -27,8 +25,8 @@ class Hover(Task):
     :param height: of the point above it, m.
     :param tolerance: of each axis, m.
     :param radius: of the circle, m; 0 for a point that rests.
-    :param rides: 1 if the point rises and falls with the organ, as on a beating heart, else 0.
-    :param breaks: 1 if the time near it adds up with breaks, 0 if a break starts it again.
+    :param rides: 1 if the point rises and falls with the organ, as on a beating heart, and the
+        time near it adds up over breaks; 0 if it rests, and a break starts the time again.
     :param phase: of the circle at the start, rad.
     :param hold_time: to stay, s.
     """
@@ -40,7 +38,6 @@ class Hover(Task):
     tolerance: Number
     radius: Number
     rides: Number
-    breaks: Number
     phase: Number
     hold_time: Number
 
@@ -48,11 +45,13 @@ class Hover(Task):
     def plan(cls, patient: Patient, tissue: Tissue) -> Self:
         """Return what is to be done with a patient."""
         procedure = patient.procedure
+        traits = TRAITS[procedure.name]
         return cls(
             patient.goal,
-            constant(f'{procedure.name}.height'),
+            traits.heights[0],
             constant(f'{procedure.name}.position_tolerance'),
-            *_KINDS[procedure.name],
+            traits.aside[0],
+            float(traits.rides),
             patient.breathing_phase,
             procedure.hold_time,
         )
@@ -72,7 +71,7 @@ class Hover(Task):
         """Count the time near the point."""
         point = self.waypoint(0.0, 0.0, reading.time, reading.breath)
         there = within(reading.tip, point, self.tolerance)
-        scene.held = (there + self.breaks > 0.0) * scene.held + there * reading.period
+        scene.held = (there + self.rides > 0.0) * scene.held + there * reading.period
         scene.done = held_fraction(scene.held, self.hold_time)
         return False
 

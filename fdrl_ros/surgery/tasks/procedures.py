@@ -9,67 +9,138 @@ config/world.yaml.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+import math
 
 from fdrl_ros.errors import SettingError
 from fdrl_ros.surgery.constants import constant
 from fdrl_ros.surgery.ranges import check_number
 
+TASK_KINDS = ('hover', 'press', 'incision', 'transfer')
+"""What can be done: a class of :mod:`fdrl_ros.surgery.tasks` each, by the same name."""
 
-class Traits(NamedTuple):
+SPECIALITIES = {
+    'cardiac': 'minimally invasive cardiac surgery',
+    'spinal': 'spinal surgery',
+    'colonoscopy': 'colonoscopy',
+    'general': 'general surgery',
+}
+
+
+@dataclass(frozen=True)
+class Traits:
     """
-    What sets a procedure apart; its task is in :mod:`fdrl_ros.surgery.tasks.registry`.
+    What sets a procedure apart, besides its numbers in config/world.yaml.
 
     :param purpose: in words.
+    :param task: one of TASK_KINDS.
+    :param shares: of the procedure in what each speciality does.
     :param heights: of the planned waypoint above the planned surface, before and after a grasp, m.
-    :param aside: how far aside of the goal the waypoint can be, before and after a grasp, m.
-    :param holds: what is held: 'force', for a time; 'place', for a time; or nothing.
-    :param rides: the waypoint rises and falls with the surface.
+    :param aside: how far aside of the goal the waypoint can be, before and after a grasp, m; a
+        point to hover over circles the goal at this distance.
+    :param rides: the waypoint moves: it rises and falls with the surface, and the time near it
+        adds up over breaks.
+    :param destination: least and greatest distance from the goal to where a cut ends or an object
+        goes, and how far that is above the goal, m; None where nothing is cut or carried.
+    :param pegs: the object is a ring, carried from one peg to another.
+    :raises SettingError: if these do not fit each other.
     """
 
     purpose: str
+    task: str
+    shares: dict[str, float]
     heights: tuple[float, float] = (0.0, 0.0)
     aside: tuple[float, float] = (0.0, 0.0)
-    holds: str = ''
     rides: bool = False
+    destination: tuple[float, float, float] | None = None
+    pegs: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse a row that would leave a fact out: nothing is guessed later."""
+        moves = self.task in ('incision', 'transfer')
+        if self.task not in TASK_KINDS:
+            raise SettingError('task', self.task, 'one of ' + ', '.join(TASK_KINDS))
+        if not self.shares or not self.shares.keys() <= SPECIALITIES.keys():
+            raise SettingError('shares', self.shares, 'some of ' + ', '.join(SPECIALITIES))
+        if moves != (self.destination is not None):
+            expected = 'three lengths' if moves else f'None, as there is none in a {self.task}'
+            raise SettingError('destination', self.destination, expected)
+
+
+def _distance(procedure: str, name: str, above: float = 0.0) -> tuple[float, float, float]:
+    low, high = (constant(f'{procedure}.{name}_{end}') for end in ('low', 'high'))
+    return low, high, above
 
 
 TRAITS = {
     'reach': Traits(
         'bring the tip to a point above the organ, touch nothing, and stay',
+        'hover',
+        {'colonoscopy': 0.40},
         heights=(constant('reach.height'),) * 2,
-        holds='place',
     ),
-    'palpation': Traits('press gently on the goal until the target force holds', holds='force'),
-    'retraction': Traits('press on the goal with a pad and hold the organ away', holds='force'),
+    'palpation': Traits(
+        'press gently on the goal until the target force holds',
+        'press',
+        {'spinal': 0.40, 'colonoscopy': 0.35, 'general': 0.15},
+    ),
+    'retraction': Traits(
+        'press on the goal with a pad and hold the organ away',
+        'press',
+        {'spinal': 0.30, 'general': 0.40},
+    ),
     'incision': Traits(
         'draw a blade along the planned line at its depth',
+        'incision',
+        {'cardiac': 0.25, 'spinal': 0.30},
         heights=(-constant('incision.depth'),) * 2,
         aside=(constant('incision.length_high') + 0.001,) * 2,
+        destination=_distance('incision', 'length'),
     ),
     'needle_pass': Traits(
         'pick up a needle and hand it to the other instrument',
+        'transfer',
+        {'cardiac': 0.35, 'general': 0.20},
         heights=(constant('needle_pass.height'), constant('needle_pass.rise')),
         aside=(0.0, constant('needle_pass.way_high')),
+        destination=_distance('needle_pass', 'way', constant('needle_pass.rise')),
     ),
     'peg_transfer': Traits(
         'lift a ring off one peg and put it over another',
+        'transfer',
+        {'general': 0.25},
         heights=(constant('peg_transfer.height'),) * 2,
         aside=(0.0, constant('peg_transfer.way_high')),
+        destination=_distance('peg_transfer', 'way'),
+        pegs=True,
     ),
     'follow': Traits(
         'stay with a point that circles and breathes',
+        'hover',
+        {'cardiac': 0.40, 'colonoscopy': 0.25},
         heights=(constant('follow.height'),) * 2,
         aside=(constant('follow.radius'),) * 2,
-        holds='place',
         rides=True,
     ),
 }
 """Every procedure. States have one number for each, so a new one makes policies begin anew."""
 
 PROCEDURE_NAMES = tuple(TRAITS)
-PRESSING = tuple(name for name, traits in TRAITS.items() if traits.holds == 'force')
+PRESSING = tuple(name for name, traits in TRAITS.items() if traits.task == 'press')
 """The two that hold a force; the shipped federation trains them."""
+
+SPECIALITY_SHARES = {
+    speciality: {
+        name: traits.shares[speciality]
+        for name, traits in TRAITS.items()
+        if speciality in traits.shares
+    }
+    for speciality in SPECIALITIES
+}
+"""Share of each procedure in what a speciality does. Our choice: no paper gives them."""
+
+for _speciality, _shares in SPECIALITY_SHARES.items():
+    if not math.isclose(sum(_shares.values()), 1.0):
+        raise SettingError(f'shares of {_speciality}', _shares, 'a sum of 1')
 
 _RANGES = {
     'target_force': (1e-3, 100.0),
@@ -115,8 +186,11 @@ class Procedure:
         """
         if not isinstance(self.name, str) or self.name not in PROCEDURE_NAMES:
             raise SettingError('procedure', self.name, 'one of ' + ', '.join(PROCEDURE_NAMES))
-        holds = TRAITS[self.name].holds
-        nothing = {'target_force': holds != 'force', 'hold_time': not holds}
+        task = TRAITS[self.name].task
+        nothing = {
+            'target_force': task != 'press',
+            'hold_time': task not in ('press', 'hover'),
+        }
         for name, (low, high) in _RANGES.items():
             some = not nothing.get(name)
             check_number(name, getattr(self, name), some * low, some * high)
@@ -132,17 +206,6 @@ PROCEDURES: tuple[Procedure, ...] = tuple(
     )
     for name in TRAITS
 )
-
-SPECIALITIES: dict[str, dict[str, float]] = {
-    'cardiac': {'follow': 0.40, 'needle_pass': 0.35, 'incision': 0.25},
-    'spinal': {'palpation': 0.40, 'incision': 0.30, 'retraction': 0.30},
-    'colonoscopy': {'reach': 0.40, 'palpation': 0.35, 'follow': 0.25},
-    'general': {'retraction': 0.40, 'peg_transfer': 0.25, 'needle_pass': 0.20, 'palpation': 0.15},
-}
-"""
-Share of each procedure in what a speciality does: minimally invasive cardiac surgery, spinal
-surgery, colonoscopy and general surgery. Our choice: no paper gives shares of sub-skills.
-"""
 
 
 def procedure_named(name: str) -> Procedure:
@@ -174,7 +237,7 @@ def procedures_named(text: str | Sequence[str]) -> tuple[str, ...]:
         if each == 'all':
             wanted |= set(PROCEDURE_NAMES)
         elif each in SPECIALITIES:
-            wanted |= SPECIALITIES[each].keys()
+            wanted |= SPECIALITY_SHARES[each].keys()
         elif each in PROCEDURE_NAMES:
             wanted.add(each)
         else:
@@ -196,7 +259,7 @@ def procedure_mix(
     :returns: shares that sum to 1, in the order of `procedures`.
     """
     count = len(procedures)
-    own = [SPECIALITIES[speciality].get(each, 0.0) for each in procedures]
+    own = [SPECIALITY_SHARES[speciality].get(each, 0.0) for each in procedures]
     total = sum(own)
     if total == 0.0:
         return (1.0 / count,) * count

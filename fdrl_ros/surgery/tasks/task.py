@@ -120,6 +120,10 @@ class Task(ABC):
     def remaining(self, at: Prospect) -> Number:
         """Return the cost that is left, metres."""
 
+    def peg_tops(self) -> tuple[Point, ...]:
+        """Return the tops of the pegs of one patient, m."""
+        return ()
+
     @property
     def resists(self) -> bool:
         """Return whether rigid things resist a tip that holds the object."""

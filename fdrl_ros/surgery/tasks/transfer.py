@@ -8,6 +8,7 @@ from typing import Self
 from fdrl_ros.surgery.constants import constant, Group
 from fdrl_ros.surgery.patient.patient import Patient
 from fdrl_ros.surgery.scalar_or_array import excess, Number, Point, some
+from fdrl_ros.surgery.tasks.procedures import TRAITS
 from fdrl_ros.surgery.tasks.task import (
     CLOSED,
     JAW_COST,
@@ -68,7 +69,7 @@ class Transfer(Task):
         low = z + own.height
         place = patient.destination
         pegs = peg = clearance = spring = 0.0
-        if name == 'peg_transfer':
+        if TRAITS[name].pegs:
             place = place[0], place[1], low
             pegs, peg, clearance, spring = 1.0, own.peg, own.clearance, own.spring
         task = cls(
@@ -147,6 +148,11 @@ class Transfer(Task):
         way, there = self._carried(x, y, z)
         carrying = way + JAW_COST * (1.0 - there + abs(told - there))
         return left * ((1.0 - grasped) * fetching + grasped * carrying)
+
+    def peg_tops(self) -> tuple[Point, ...]:
+        """Return the tops of the pegs that a ring is on and goes to, m."""
+        pegs = (self.pick, self.place) if self.pegs else ()
+        return tuple((x, y, self.top) for x, y, _z in pegs)
 
     @property
     def resists(self) -> bool:
