@@ -193,7 +193,7 @@ class Table:
         except Skipped as reason:
             self._left_out(row.name, str(reason))
             return
-        self._put(row.name, made, f'{made["minimum"]:>11.4g}{made["maximum"]:>11.4g}', row)
+        self._add_row(row.name, made, f'{made["minimum"]:>11.4g}{made["maximum"]:>11.4g}', row)
 
     def add_one(
         self,
@@ -214,13 +214,13 @@ class Table:
             return
         peer = row.peer_words or None
         made = {'value': value, 'unit': unit, 'peer': peer, 'peer_value': peer_value}
-        self._put(row.name, made, ' ' * 22, row)
+        self._add_row(row.name, made, ' ' * 22, row)
 
     def end(self) -> None:
         """Explain the signs."""
         print('"missed" is said of a goal; "peer" is the median of the peer in this run.')
 
-    def _put(self, name: str, made: dict[str, Any], spread: str, row: Row) -> None:
+    def _add_row(self, name: str, made: dict[str, Any], spread: str, row: Row) -> None:
         self.written[name] = made | self._run
         value, goal = made['value'], ''
         met = True

@@ -155,7 +155,7 @@ class Bedside:
             # A beat that comes late shall not be followed by the next at once.
             early = answers.sent and time.time_ns() - answers.sent[-1] < 0.5e9 / rate
             if made and not early:
-                self._say(answers, *made.popleft())
+                self._send_state(answers, *made.popleft())
 
         gc.collect()
         gc.disable()
@@ -173,7 +173,7 @@ class Bedside:
         answers.begin = begin
         return answers
 
-    def _say(self, answers: Answers, number: int, beat: Beat) -> None:
+    def _send_state(self, answers: Answers, number: int, beat: Beat) -> None:
         stamp = self._room.node.get_clock().now().to_msg()
         values = with_number(beat.values, number).tolist()
         patient = ros.PatientState(

@@ -10,7 +10,7 @@ from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.errors import FdrlError
 from fdrl_ros.experiments.reports.assessment import Assessment
 from fdrl_ros.experiments.reports.run_table import render
-from fdrl_ros.experiments.reports.table import DISCLAIMER, NOT_PRIVATE, RELEASED
+from fdrl_ros.experiments.reports.text_table import DISCLAIMER, NOT_PRIVATE, RELEASED
 from fdrl_ros.experiments.run_directory import RunDirectory
 from rich.console import Console
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.errors import os_errors_as, RecordsError, TrainingStopped
-from fdrl_ros.experiments.cases import Cases, score_of
 from fdrl_ros.experiments.json_file import Json
+from fdrl_ros.experiments.patient_results import PatientResults, score_of
 from fdrl_ros.metrics.episode import write_csv, write_json
 from fdrl_ros.metrics.task import StateSet, task_accuracy
 from fdrl_ros.policy import Policy
@@ -161,7 +161,7 @@ class Evaluation:
     """
 
     name: str
-    cases: Cases
+    cases: PatientResults
     score: Json
     chosen: dict[str, int]
 
@@ -249,7 +249,7 @@ def evaluate(
     results = {}
     for contender in contenders:
         mine = [next(parts) for _ in portions]
-        cases, chosen = Cases.join([part for part, _ in mine]), Counter[str]()
+        cases, chosen = PatientResults.join([part for part, _ in mine]), Counter[str]()
         for _, counts in mine:
             chosen.update(counts)
         accuracy = task_accuracy(probe.states, actions_on(contender, probe, plan.world))
@@ -265,7 +265,7 @@ def operate(
     *,
     report: Report,
     stopped: Stopped,
-) -> tuple[Cases, Counter[str]]:
+) -> tuple[PatientResults, Counter[str]]:
     """
     Operate on some patients; a piece of work for a worker process.
 
@@ -281,7 +281,7 @@ def operate(
             episodes.append(episode)
             chosen.update(each.policy for each in selections)
             report(Progress('evaluate', contender.name, 1, 1))
-    return Cases.of(episodes, plan.world, plan.value.discount), chosen
+    return PatientResults.of(episodes, plan.world, plan.value.discount), chosen
 
 
 def operate_once(

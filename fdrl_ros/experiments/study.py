@@ -180,7 +180,7 @@ class _Overall:
         self._left, self._done = sum(self._efforts.values()), 0.0
         self._count, self._began = total - len(missing), time.perf_counter()
         if missing:
-            self._tell('')
+            self._report_total('')
 
     def __call__(self, progress: Progress) -> None:
         """Take progress of a part."""
@@ -194,9 +194,11 @@ class _Overall:
             self._left - effort,
         )
         elapsed = time.perf_counter() - self._began
-        self._tell(left_words(elapsed * self._left / self._done) if self._left > 1e-9 else '')
+        self._report_total(
+            left_words(elapsed * self._left / self._done) if self._left > 1e-9 else ''
+        )
 
-    def _tell(self, words: str) -> None:
+    def _report_total(self, words: str) -> None:
         self._report(Progress(self._name, 'all parts', self._count, self._total, words))
 
 

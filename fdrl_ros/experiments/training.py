@@ -24,7 +24,7 @@ from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.policy_file import load_policy, save_policy
 from fdrl_ros.deployment.prepare import taking_part
 from fdrl_ros.errors import BudgetExceededError, FdrlError, TrainingStopped
-from fdrl_ros.experiments.rounds import Observer, RoundNote
+from fdrl_ros.experiments.round_observer import Observer, RoundNote
 from fdrl_ros.federation.key_authority.state import round_released
 from fdrl_ros.federation.local_driver import LocalFederation
 from fdrl_ros.federation.protocol.message import Phase

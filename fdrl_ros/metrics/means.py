@@ -69,11 +69,11 @@ class CaseMeans:
                     numerator -= old_numerator
                     denominator -= old_denominator
                 else:
-                    self._change(oldest, -old_numerator, -old_denominator)
+                    self._update_sums(oldest, -old_numerator, -old_denominator)
                     if not oldest[2]:
                         self._parts.popleft()
         if numerator or denominator:
-            self._change(part, numerator, denominator)
+            self._update_sums(part, numerator, denominator)
 
     def end_case(self) -> None:
         """Close the present case, if it had a step."""
@@ -83,7 +83,7 @@ class CaseMeans:
             self._parts.popleft()
         self._parts.append([0, 0, 0, 0])
 
-    def _change(self, part: list[int], numerator: int, denominator: int) -> None:
+    def _update_sums(self, part: list[int], numerator: int, denominator: int) -> None:
         """Change the sums of a case and the sum of the means."""
         before = part[1]
         part[0] += numerator

@@ -9,7 +9,7 @@ ARGS='test/nightly/test_audit.py --save docs/results/audit.json'` to keep the fi
 
 from dataclasses import replace
 
-from fdrl_ros.audit.one_run import Audit, AuditedTrainer, AuditSettings
+from fdrl_ros.audit.privacy_audit import Audit, AuditedTrainer, AuditSettings
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.learner import network_kernel
 from fdrl_ros.learner.records.collection import collect_records

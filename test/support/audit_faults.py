@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trainers with planted faults that an audit has to prove."""
 
-from fdrl_ros.audit.one_run import AuditedTrainer
+from fdrl_ros.audit.privacy_audit import AuditedTrainer
 from fdrl_ros.privacy.ledger.chain import Owner
 from fdrl_ros.privacy.ledger.ledger import Ledger
 import numpy as np

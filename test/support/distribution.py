@@ -11,7 +11,7 @@ times their number, is below p with probability p at most.
 from collections.abc import Mapping, Sequence
 import math
 
-from fdrl_ros.audit.one_run import Release
+from fdrl_ros.audit.privacy_audit import Release
 from fdrl_ros.errors import SettingError
 import numpy as np
 from numpy.typing import NDArray

@@ -11,7 +11,7 @@ import click
 from fdrl_ros.cli.dataset.work import FILE, operator_from, world_in_words
 from fdrl_ros.cli.output import console
 from fdrl_ros.errors import RecordsError
-from fdrl_ros.experiments.reports.table import DISCLAIMER
+from fdrl_ros.experiments.reports.text_table import DISCLAIMER
 from fdrl_ros.metrics.episode import EpisodeMetrics, write_csv, write_json
 from fdrl_ros.metrics.task import StateSet
 from fdrl_ros.surgery.constants import constant

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Commands that run a study over seeds: `fdrl audit`, `experiment`, `heterogeneity`, `utility`."""
 
-from fdrl_ros.audit.one_run import AuditSettings
+from fdrl_ros.audit.privacy_audit import AuditSettings
 from fdrl_ros.cli.experiments.study_command import PlanStudy, study_command
 from fdrl_ros.cli.options import SettingOption
 from fdrl_ros.errors import PrivacyError
@@ -10,7 +10,7 @@ from fdrl_ros.experiments.intervals import interval_words, share_words
 from fdrl_ros.experiments.json_file import Json
 from fdrl_ros.experiments.plots.studies import draw_audit, draw_heterogeneity, draw_utility
 from fdrl_ros.experiments.reports.run_table import seeds_table
-from fdrl_ros.experiments.reports.table import make_table
+from fdrl_ros.experiments.reports.text_table import make_table
 from fdrl_ros.experiments.studies.audit import run_audit
 from fdrl_ros.experiments.studies.experiment import run_seeds
 from fdrl_ros.experiments.studies.heterogeneity import CURVES, run_heterogeneity, table_of, verdict

@@ -16,7 +16,7 @@ from fdrl_ros.cli.progress_bars import ProgressBars
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.errors import os_errors_as, SettingError, StoreError
 from fdrl_ros.experiments.json_file import Json, write_json
-from fdrl_ros.experiments.reports.table import DISCLAIMER
+from fdrl_ros.experiments.reports.text_table import DISCLAIMER
 from fdrl_ros.experiments.run_directory import RunDirectory
 from rich.console import Console
 

@@ -16,7 +16,7 @@ from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.prepare import check_keys
 from fdrl_ros.deployment.runner import Runner
 from fdrl_ros.errors import FdrlError, KeyFileError
-from fdrl_ros.experiments.live import missing_ros
+from fdrl_ros.experiments.ros_federation import missing_ros
 
 LOOK = 0.2
 """Time between two looks at the nodes, second."""

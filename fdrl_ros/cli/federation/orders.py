@@ -18,7 +18,7 @@ from fdrl_ros.crypto.keys.signing import Identity
 from fdrl_ros.crypto.keys.transaction import reading
 from fdrl_ros.deployment.bringup import BringupSettings, FEDERATION, middleware
 from fdrl_ros.errors import KeyFileError, OrderError, RosterError
-from fdrl_ros.experiments.live import missing_ros
+from fdrl_ros.experiments.ros_federation import missing_ros
 from fdrl_ros.federation.protocol.orders import ADDRESSEES, sign_order
 from fdrl_ros.runtime.environment_variables import with_variables
 

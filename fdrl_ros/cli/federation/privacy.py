@@ -16,7 +16,7 @@ from fdrl_ros.deployment.parties.hospital import LEDGER
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.errors import PrivacyError, StoreError
 from fdrl_ros.experiments.reports.run_table import shared_patients
-from fdrl_ros.experiments.reports.table import NOT_PRIVATE
+from fdrl_ros.experiments.reports.text_table import NOT_PRIVATE
 from fdrl_ros.federation.protocol.ledger_watch import heads_seen
 from fdrl_ros.learner.privacy_cost import calibrated, RecordCounts
 from fdrl_ros.privacy.accountant.accountant import sum_guarantees

@@ -10,8 +10,8 @@ from fdrl_ros.cli.group import SAME_RUN, stopping
 from fdrl_ros.cli.options import PlanCommand
 from fdrl_ros.cli.output import console, show
 from fdrl_ros.cli.progress_bars import ProgressBars
-from fdrl_ros.experiments.live import LiveFederation, missing_ros
 from fdrl_ros.experiments.reports.assessment import assess
+from fdrl_ros.experiments.ros_federation import missing_ros, RosFederation
 from fdrl_ros.experiments.studies.experiment import run_training
 from fdrl_ros.experiments.training import train_all_alone
 
@@ -45,7 +45,7 @@ def run(operations: int, **flags: Any) -> None:
         if missing:
             home, rounds = run_training(chosen.path, plan, report=bars, stopped=stopped)
         else:
-            live = LiveFederation(
+            live = RosFederation(
                 chosen,
                 plan,
                 report=bars,

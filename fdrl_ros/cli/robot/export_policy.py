@@ -14,7 +14,7 @@ from fdrl_ros.deployment.robot.public_value import public_experience
 from fdrl_ros.deployment.robot.robot_policies import signed_policy
 from fdrl_ros.errors import os_errors_as, PolicyError, StoreError
 from fdrl_ros.experiments.evaluation import make_probe
-from fdrl_ros.experiments.reports.table import make_table
+from fdrl_ros.experiments.reports.text_table import make_table
 from fdrl_ros.policy import Policy
 from fdrl_ros.policy.onnx_model import Agreement, agreement, EDGES, export, OnnxPolicy, quantise
 from fdrl_ros.surgery.gym.state import scale, SCALES, STATE_BOUND, STATE_SIZE, unscale

@@ -19,8 +19,8 @@ from fdrl_ros.deployment.layout import ROBOTS
 from fdrl_ros.deployment.robot.robot_policies import RobotPolicies
 from fdrl_ros.errors import OrderError, SupervisionError
 from fdrl_ros.experiments.json_file import Json
-from fdrl_ros.experiments.live import missing_ros
-from fdrl_ros.experiments.reports.table import make_table
+from fdrl_ros.experiments.reports.text_table import make_table
+from fdrl_ros.experiments.ros_federation import missing_ros
 from fdrl_ros.runtime.environment_variables import with_variables
 from fdrl_ros.selector.candidates.registry import Status, Version
 from fdrl_ros.selector.candidates.supervision import Command, NAMED

@@ -17,7 +17,7 @@ from fdrl_ros.errors import StoreError
 from fdrl_ros.experiments.intervals import interval_words
 from fdrl_ros.experiments.json_file import Json, write_json
 from fdrl_ros.experiments.plots.selector import draw_returns, ROWS
-from fdrl_ros.experiments.reports.table import DISCLAIMER, make_table
+from fdrl_ros.experiments.reports.text_table import DISCLAIMER, make_table
 from fdrl_ros.experiments.run_directory import RunDirectory
 from fdrl_ros.experiments.studies.selector.coverage import (
     CONFIDENCES,

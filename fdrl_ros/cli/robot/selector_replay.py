@@ -16,7 +16,7 @@ from fdrl_ros.deployment.layout import ROBOTS
 from fdrl_ros.deployment.robot.robot_policies import RobotPolicies
 from fdrl_ros.errors import SettingError
 from fdrl_ros.experiments.json_file import Json
-from fdrl_ros.experiments.reports.table import DISCLAIMER, make_table
+from fdrl_ros.experiments.reports.text_table import DISCLAIMER, make_table
 from fdrl_ros.selector import GateSettings, Selection, SelectorSettings, ShieldSettings
 from fdrl_ros.selector.control.plausibility import PlausibilitySettings
 from fdrl_ros.selector.replay import (

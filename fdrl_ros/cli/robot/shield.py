@@ -11,7 +11,7 @@ from fdrl_ros.cli.group import NOTHING_KEPT, when_stopped
 from fdrl_ros.cli.output import console
 from fdrl_ros.cli.progress_bars import ProgressBars
 from fdrl_ros.experiments.json_file import Json, write_json
-from fdrl_ros.experiments.reports.table import make_table
+from fdrl_ros.experiments.reports.text_table import make_table
 from fdrl_ros.experiments.studies.shield.attack import attack_study
 from fdrl_ros.experiments.studies.shield.cost import cost_study, CostSettings, newest
 from fdrl_ros.runtime.progress import Progress

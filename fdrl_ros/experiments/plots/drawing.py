@@ -9,7 +9,7 @@ import textwrap
 from typing import Any
 
 from fdrl_ros.experiments.intervals import Interval
-from fdrl_ros.experiments.reports.table import DISCLAIMER
+from fdrl_ros.experiments.reports.text_table import DISCLAIMER
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure

@@ -7,7 +7,7 @@ from pathlib import Path
 from fdrl_ros.experiments.intervals import Interval
 from fdrl_ros.experiments.plots.drawing import draw_curve, drawing
 from fdrl_ros.experiments.reports.assessment import Assessment
-from fdrl_ros.experiments.reports.table import NOT_PRIVATE
+from fdrl_ros.experiments.reports.text_table import NOT_PRIVATE
 from fdrl_ros.surgery.gym.actions import TICK
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator

@@ -13,7 +13,6 @@ from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.policy_file import load_policy
 from fdrl_ros.deployment.robot.public_value import fit_public_value
 from fdrl_ros.errors import PolicyError
-from fdrl_ros.experiments.cases import NORMAL_95
 from fdrl_ros.experiments.evaluation import (
     Contender,
     evaluate,
@@ -27,8 +26,9 @@ from fdrl_ros.experiments.evaluation import (
     unseen_patients,
 )
 from fdrl_ros.experiments.json_file import Json
+from fdrl_ros.experiments.patient_results import NORMAL_95
 from fdrl_ros.experiments.reports.versions import versions
-from fdrl_ros.experiments.rounds import RoundNote
+from fdrl_ros.experiments.round_observer import RoundNote
 from fdrl_ros.experiments.training import alone_path
 from fdrl_ros.learner.pretraining import untrained_weights
 from fdrl_ros.policy import Policy

@@ -8,7 +8,7 @@ import io
 from fdrl_ros.experiments.intervals import interval_words
 from fdrl_ros.experiments.json_file import Json
 from fdrl_ros.experiments.reports.assessment import Assessment
-from fdrl_ros.experiments.reports.table import DISCLAIMER, make_table, NOT_PRIVATE, RELEASED
+from fdrl_ros.experiments.reports.text_table import DISCLAIMER, make_table, NOT_PRIVATE, RELEASED
 from fdrl_ros.privacy.accountant.accountant import PAPER_ORDER
 from rich.console import Console, Group, RenderableType
 from rich.table import Table

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 import shutil
 
-from fdrl_ros.audit.one_run import Audit, Audited, AuditSettings
+from fdrl_ros.audit.privacy_audit import Audit, Audited, AuditSettings
 from fdrl_ros.deployment.parties.hospital import noise_source
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.experiments.json_file import Json

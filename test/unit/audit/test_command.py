@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from click.testing import CliRunner
-from fdrl_ros.audit.one_run import AuditedTrainer, AuditSettings
+from fdrl_ros.audit.privacy_audit import AuditedTrainer, AuditSettings
 from fdrl_ros.cli import main
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.errors import TrainingStopped

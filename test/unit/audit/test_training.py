@@ -9,7 +9,7 @@ A flawless trainer fails one of these audits at most once in a thousand seeds; t
 from dataclasses import replace
 
 from fdrl_ros.audit.canary import DenseCanaries
-from fdrl_ros.audit.one_run import Audit, AuditedTrainer, AuditSettings, with_places
+from fdrl_ros.audit.privacy_audit import Audit, AuditedTrainer, AuditSettings, with_places
 from fdrl_ros.errors import BudgetExceededError, PrivacyError, SettingError
 from fdrl_ros.learner import network_kernel, tabular_dqn, trainer
 from fdrl_ros.learner.records.records import Records

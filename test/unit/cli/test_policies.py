@@ -12,7 +12,7 @@ from fdrl_ros.cli.robot import policies
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.robot.robot_policies import RobotPolicies
 from fdrl_ros.deployment.robot.safety_test import basis
-from fdrl_ros.experiments.live import unvalued
+from fdrl_ros.experiments.ros_federation import unvalued
 from fdrl_ros.policy.onnx_model import OnnxPolicy
 from fdrl_ros.selector.candidates.registry import Status
 import pytest

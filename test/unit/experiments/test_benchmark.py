@@ -8,7 +8,6 @@ import math
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.robot.public_value import fit_public_value
 from fdrl_ros.errors import PolicyError
-from fdrl_ros.experiments.cases import Cases, score_of, wilson_interval
 from fdrl_ros.experiments.evaluation import (
     actions_on,
     evaluate,
@@ -18,6 +17,7 @@ from fdrl_ros.experiments.evaluation import (
     SelectorContender,
     unseen_patients,
 )
+from fdrl_ros.experiments.patient_results import PatientResults, score_of, wilson_interval
 from fdrl_ros.experiments.reports.assessment import paired_lead
 from fdrl_ros.experiments.studies.experiment import combine, METRICS, PAIRED
 from fdrl_ros.learner.pretraining import untrained_weights
@@ -89,7 +89,7 @@ def limit_of(episode):
 
 def test_numbers_of_a_made_up_case_by_hand():
     episode = made_episode()
-    cases = Cases.of([episode], PLAN.world, 0.5)
+    cases = PatientResults.of([episode], PLAN.world, 0.5)
     assert cases.returns[0] == pytest.approx(1.0 + 0.5 * 4.0)
     assert cases.column('peak_force')[0] == limit_of(episode)
     # D = 0.4 F + 0.4 Td + 0.2 C: 0.2, then 0.4 + 0.2 + 0.2.
@@ -102,7 +102,7 @@ def test_numbers_of_a_made_up_case_by_hand():
 
 def test_adaptation_without_a_changed_state_is_undefined_and_counted_as_such(probe):
     still = made_episode(states=np.repeat(made_episode().states[:1], 3, axis=0))
-    cases = Cases.of([still], PLAN.world, 0.5)
+    cases = PatientResults.of([still], PLAN.world, 0.5)
     assert math.isnan(cases.adaptation[0])
     score = score_of(cases, task_accuracy(probe.states, probe.states.expert))
     assert score['alpha_adapt'] is None and score['alpha_adapt_cases'] == 0

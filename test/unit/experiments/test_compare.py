@@ -14,9 +14,9 @@ from fdrl_ros.experiments.studies.selector.baselines import (
     bandit,
     best_cumulative,
     best_single,
+    CandidateReturns,
     EXPLORATION,
     hindsight,
-    Outcomes,
     true_returns,
 )
 from fdrl_ros.experiments.studies.selector.study import switching_of
@@ -47,7 +47,7 @@ TINY = (
 
 def outcomes(returns, procedures=None, seed=0):
     count = len(returns[0])
-    return Outcomes(
+    return CandidateReturns(
         tuple('abcdefgh'[: len(returns)]),
         np.random.default_rng(seed).normal(size=(count, 3)),
         np.zeros(count, int) if procedures is None else np.array(procedures),

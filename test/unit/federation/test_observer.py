@@ -8,7 +8,7 @@ from fdrl_ros.crypto.keys.roster import Member, Roster
 from fdrl_ros.crypto.keys.signing import Identity
 from fdrl_ros.deployment.policy_file import load_policy
 from fdrl_ros.errors import MessageError, ReplayError, RoundError, SignatureError
-from fdrl_ros.experiments.rounds import Observer
+from fdrl_ros.experiments.round_observer import Observer
 from fdrl_ros.federation.protocol.channel import MessageVerifier
 from fdrl_ros.federation.protocol.message import (
     Envelope,

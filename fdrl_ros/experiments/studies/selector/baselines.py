@@ -25,7 +25,7 @@ EXPLORATION = 1.0
 
 
 @dataclass(frozen=True, eq=False)
-class Outcomes:
+class CandidateReturns:
     """
     What every candidate earned on every patient.
 
@@ -41,13 +41,13 @@ class Outcomes:
     returns: NDArray[np.float64]
 
 
-def best_single(public: Outcomes, unseen: Outcomes) -> NDArray[np.int64]:
+def best_single(public: CandidateReturns, unseen: CandidateReturns) -> NDArray[np.int64]:
     """Choose for every patient the policy with the best mean return on public patients."""
     best = int(public.returns.mean(axis=1).argmax())
     return np.full(unseen.returns.shape[1], best)
 
 
-def best_cumulative(public: Outcomes, unseen: Outcomes) -> NDArray[np.int64]:
+def best_cumulative(public: CandidateReturns, unseen: CandidateReturns) -> NDArray[np.int64]:
     """
     Choose the policy of the best cumulative reward in this procedure (FDRL section III-C).
 
@@ -67,7 +67,7 @@ def best_cumulative(public: Outcomes, unseen: Outcomes) -> NDArray[np.int64]:
     return chosen
 
 
-def bandit(public: Outcomes, unseen: Outcomes) -> NDArray[np.int64]:
+def bandit(public: CandidateReturns, unseen: CandidateReturns) -> NDArray[np.int64]:
     """
     Choose by a contextual bandit: LinUCB on the state at the start (Li et al. 2010).
 
@@ -92,7 +92,7 @@ def bandit(public: Outcomes, unseen: Outcomes) -> NDArray[np.int64]:
     return chosen
 
 
-def hindsight(unseen: Outcomes) -> NDArray[np.int64]:
+def hindsight(unseen: CandidateReturns) -> NDArray[np.int64]:
     """Choose what turns out best on each patient: an oracle for whole operations."""
     return unseen.returns.argmax(axis=0)
 

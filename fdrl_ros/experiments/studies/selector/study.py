@@ -14,7 +14,6 @@ from pathlib import Path
 
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.robot.public_value import public_patient
-from fdrl_ros.experiments.cases import Cases
 from fdrl_ros.experiments.evaluation import (
     Contender,
     operate_once,
@@ -23,14 +22,15 @@ from fdrl_ros.experiments.evaluation import (
     unseen_patients,
 )
 from fdrl_ros.experiments.json_file import Json
+from fdrl_ros.experiments.patient_results import PatientResults
 from fdrl_ros.experiments.plots.selector import draw_operation
 from fdrl_ros.experiments.reports.assessment import line_up
 from fdrl_ros.experiments.studies.experiment import run_training
 from fdrl_ros.experiments.studies.selector.baselines import (
     BASELINES,
+    CandidateReturns,
     hindsight,
     oracle_returns,
-    Outcomes,
 )
 from fdrl_ros.experiments.studies.selector.summary import ALWAYS, SELECTOR, TIMID
 from fdrl_ros.experiments.studies.selector.value_models import value_models
@@ -116,8 +116,8 @@ def measure(directory: Path, plan: Plan, work: Work) -> Json:
     chosen = [[tick.policy for tick in each] for each in selections]
 
     names = (*choices, HOLD)
-    public = _public_outcomes(names, policies, plan)
-    unseen = Outcomes(
+    public = _public_returns(names, policies, plan)
+    unseen = CandidateReturns(
         names,
         np.array([each.states[0] for each in episodes], np.float64),
         np.array([PROCEDURE_NAMES.index(each.procedure.name) for each in patients]),
@@ -145,9 +145,9 @@ def measure(directory: Path, plan: Plan, work: Work) -> Json:
 
 def _operate_all(
     contenders: Sequence[Contender], patients: Sequence[Patient], plan: Plan, name: str, work: Work
-) -> tuple[dict[str, Cases], list[list[Selection]], list[Episode]]:
+) -> tuple[dict[str, PatientResults], list[list[Selection]], list[Episode]]:
     """Return cases by contender, and of the last one what it chose and its episodes."""
-    found: dict[str, Cases] = {}
+    found: dict[str, PatientResults] = {}
     total, done = len(contenders) * len(patients), 0
     with closing(SurgeryEnv(settings=plan.world)) as env:
         for each in contenders:
@@ -161,7 +161,7 @@ def _operate_all(
                 done += 1
                 if done % 20 == 0 or done == total:
                     work.report(Progress('operate', name, done, total, each.name))
-            found[each.name] = Cases.of(met, plan.world, plan.value.discount)
+            found[each.name] = PatientResults.of(met, plan.world, plan.value.discount)
     return found, selections, met
 
 
@@ -186,7 +186,9 @@ def _draw_examples(
         draw_operation(episodes[place], selections[place], names, folder / f'{procedure}.png')
 
 
-def _public_outcomes(names: Sequence[str], policies: dict[str, Policy], plan: Plan) -> Outcomes:
+def _public_returns(
+    names: Sequence[str], policies: dict[str, Policy], plan: Plan
+) -> CandidateReturns:
     """Operate on further public patients with every candidate, on kinematic arms."""
     patients = [
         public_patient(_FIRST_TRIED + each, plan, procedure)
@@ -211,7 +213,7 @@ def _public_outcomes(names: Sequence[str], policies: dict[str, Policy], plan: Pl
         returns.append(earned(rolled, len(patients), plan.value.discount))
         states = rolled.states[rolled.ticks == 0].astype(np.float64)
     kinds = np.array([PROCEDURE_NAMES.index(each.procedure.name) for each in patients])
-    return Outcomes(tuple(names), states, kinds, np.stack(returns))
+    return CandidateReturns(tuple(names), states, kinds, np.stack(returns))
 
 
 def earned(rolled: Rollouts, patients: int, discount: float) -> NDArray[np.float64]:
@@ -221,7 +223,7 @@ def earned(rolled: Rollouts, patients: int, discount: float) -> NDArray[np.float
     return found
 
 
-def _columns(cases: Cases) -> dict[str, list[float | None]]:
+def _columns(cases: PatientResults) -> dict[str, list[float | None]]:
     """Return what is kept of each patient."""
     return {
         'returns': cases.returns.tolist(),

@@ -378,7 +378,7 @@ class _Robot:
     def tick(self) -> bool:
         """Let one tick pass; return whether the operation can go on."""
         for beat in self._rng.permutation(_BEATS).tolist():
-            self._speak()
+            self._send_state()
             for _ in range(beat):
                 while self._under_way and self._under_way[0][0] <= self._count:
                     self._operation.set_target(self._under_way.popleft()[1])
@@ -386,10 +386,10 @@ class _Robot:
                 self._count += 1
         return True
 
-    def _speak(self) -> None:
+    def _send_state(self) -> None:
         """Send the state unless it is lost, and take the resulting set-points."""
         loop, now = self._loop, 100.0 + self._count * SUBSTEP
-        self._take(loop.run_waiting(now))
+        self._queue_setpoint(loop.run_waiting(now))
         values, chance = np.array(self._operation.values()), self._rng.random()
         force, height = self._rng.uniform(-1.0, 1.0, 2)
         values[INDEX['force']] += force * self._settings.force_error
@@ -397,7 +397,7 @@ class _Robot:
         values[INDEX['force_limit']] = self._limit
         if chance < BROKEN:
             values[INDEX['force']] = np.nan
-        self._silent, self._bare = (self._goes_on(each) for each in (self._silent, self._bare))
+        self._silent, self._bare = (self._states_left(each) for each in (self._silent, self._bare))
         if not self._silent and not chance > 1.0 - LOST:
             self._values = values
             loop.receive_tip(self._operation.target, now)
@@ -406,16 +406,16 @@ class _Robot:
                 vitals = observe(PATIENT_FIELDS, values[OPERATION_SIZE:], now, patient)
                 loop.receive_patient(vitals, now)
             seen = observe(OPERATION_FIELDS, values[:OPERATION_SIZE], now, patient)
-            self._take(loop.receive_operation(seen, now))
-        self._take(loop.watchdog(now))
+            self._queue_setpoint(loop.receive_operation(seen, now))
+        self._queue_setpoint(loop.watchdog(now))
 
-    def _goes_on(self, left: int) -> int:
+    def _states_left(self, left: int) -> int:
         """Return the states left in a burst of losses; a burst may begin."""
         if left:
             return left - 1
         return int(self._rng.integers(*BURST, endpoint=True)) * (self._rng.random() < SILENT)
 
-    def _take(self, cycle: Cycle | None) -> None:
+    def _queue_setpoint(self, cycle: Cycle | None) -> None:
         if cycle is not None and cycle.setpoint is not None:
             x, y, z = cycle.setpoint.position.tolist()
             self._under_way.append((self._count + self._late, (x, y, z)))

@@ -14,7 +14,7 @@ import math
 
 from fdrl_ros.experiments.intervals import interval_words, paired, sign_of
 from fdrl_ros.experiments.json_file import Json
-from fdrl_ros.experiments.reports.table import make_table
+from fdrl_ros.experiments.reports.text_table import make_table
 from fdrl_ros.worlds.icu_sepsis.study.settings import REPLAYS, Start
 from fdrl_ros.worlds.icu_sepsis.study.summary import most_frequent, spread
 from fdrl_ros.worlds.icu_sepsis.values import BANDS

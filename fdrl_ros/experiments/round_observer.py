@@ -134,7 +134,7 @@ class Observer:
                 sent = self._sent.get(message.sender, 0) + len(message.ciphertext)
                 self._sent[message.sender] = sent
             case HospitalPolicy():
-                self._keep(message.sender, message)
+                self._save_policy(message.sender, message)
             case GlobalPolicy():
                 self._end_round(message)
             case RoundStatus():
@@ -144,7 +144,7 @@ class Observer:
                     self._began = (message.envelope.round, time.perf_counter())
         return Effects()
 
-    def _keep(self, name: str, message: GlobalPolicy | HospitalPolicy) -> None:
+    def _save_policy(self, name: str, message: GlobalPolicy | HospitalPolicy) -> None:
         try:
             weights = decode_weights(message.weights, self._shape.n_parameters)
         except PolicyError as error:
@@ -155,7 +155,7 @@ class Observer:
 
     def _end_round(self, message: GlobalPolicy) -> None:
         round = message.envelope.round
-        self._keep(f'global_{round}', message)
+        self._save_policy(f'global_{round}', message)
         spent = self._stopwatch.take()
         seconds = time.perf_counter() - self._began[1]
         sent, self._sent = self._sent, {}

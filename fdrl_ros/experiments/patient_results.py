@@ -29,7 +29,7 @@ NORMAL_95 = 1.959963984540054
 
 
 @dataclass(frozen=True, eq=False)
-class Cases:
+class PatientResults:
     """
     What happened to n patients under one policy.
 
@@ -47,7 +47,9 @@ class Cases:
     length: np.ndarray
 
     @classmethod
-    def of(cls, episodes: Sequence[Episode], world: WorldSettings, discount: float) -> 'Cases':
+    def of(
+        cls, episodes: Sequence[Episode], world: WorldSettings, discount: float
+    ) -> 'PatientResults':
         """
         Measure episodes.
 
@@ -58,7 +60,7 @@ class Cases:
         return cls(measured, *map(np.array, columns))
 
     @classmethod
-    def join(cls, parts: Sequence['Cases']) -> 'Cases':
+    def join(cls, parts: Sequence['PatientResults']) -> 'PatientResults':
         """Put the patients of several parts one after the other."""
         first, *others = fields(cls)
         return cls(
@@ -78,7 +80,7 @@ class Cases:
         }
 
 
-def score_of(cases: Cases, accuracy: TaskAccuracy) -> Json:
+def score_of(cases: PatientResults, accuracy: TaskAccuracy) -> Json:
     """
     Return one row of the table.
 
@@ -131,7 +133,7 @@ def wilson_interval(successes: int, count: int) -> tuple[float, float]:
 def _measure(
     episode: Episode, world: WorldSettings, discount: float
 ) -> tuple[EpisodeMetrics, float, float, float, int]:
-    """Return one patient's row, in the order of the fields of :class:`Cases`."""
+    """Return one patient's row, in the order of the fields of :class:`PatientResults`."""
     risk = risk_terms(
         episode.forces, episode.damages, episode.critical, episode.patient.procedure.force_limit
     )

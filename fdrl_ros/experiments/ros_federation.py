@@ -29,7 +29,7 @@ from fdrl_ros.deployment.robot.robot_policies import RobotPolicies
 from fdrl_ros.deployment.runner import Runner
 from fdrl_ros.errors import FdrlError, MessageError, TrainingStopped
 from fdrl_ros.experiments.json_file import Json, write_json
-from fdrl_ros.experiments.rounds import Observer, RoundNote
+from fdrl_ros.experiments.round_observer import Observer, RoundNote
 from fdrl_ros.experiments.run_directory import RunDirectory
 from fdrl_ros.experiments.training import training_progress
 from fdrl_ros.federation.protocol.message import Phase, RoundStatus
@@ -80,7 +80,7 @@ def unvalued(operations: Sequence[Mapping[str, Any]]) -> list[str]:
     return said
 
 
-class LiveFederation:
+class RosFederation:
     """One federation on this host, as processes over DDS."""
 
     def __init__(
@@ -210,13 +210,13 @@ class LiveFederation:
             if self._stopped():
                 raise TrainingStopped('stopped by the user')
             for event in watch.poll(_POLL):
-                self._take(event, operations)
+                self._handle_event(event, operations)
             for death in runner.poll():
                 self._say(str(death))
             if not runner.running:
                 raise FdrlError(f'no node runs any more; the logs are in {self._layout.log}')
 
-    def _take(self, event: Any, operations: int) -> None:
+    def _handle_event(self, event: Any, operations: int) -> None:
         """Keep and show what was heard."""
         match type(event).__name__:
             case 'ReceivedMessage':
@@ -236,7 +236,7 @@ class LiveFederation:
             case 'PrivacySpent':
                 self._epsilon[event.hospital] = event.epsilon
             case 'NodeHealth':
-                self._feel(event.node, event.values)
+                self._read_diagnostics(event.node, event.values)
                 return
             case 'HospitalProgress':
                 if event.steps:
@@ -257,7 +257,7 @@ class LiveFederation:
                 return
         self._heard = time.monotonic()
 
-    def _feel(self, node: str, values: dict[str, str]) -> None:
+    def _read_diagnostics(self, node: str, values: dict[str, str]) -> None:
         def named(prefix: str) -> dict[str, str]:
             own = (key for key in values if key.startswith(prefix))
             return {key.removeprefix(prefix): values[key] for key in own}
