@@ -14,12 +14,6 @@ class FdrlError(Exception):
         """Copy text and values, whatever the class is made of."""
         return Exception.__new__, (type(self), *self.args), self.__dict__
 
-    @classmethod
-    def unless(cls, condition: object, *arguments: object) -> None:
-        """Raise this error with these arguments unless the condition is true."""
-        if not condition:
-            raise cls(*arguments)
-
 
 @contextmanager
 def os_errors_as(kind: type[FdrlError], words: str) -> Iterator[None]:

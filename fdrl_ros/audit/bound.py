@@ -46,8 +46,10 @@ def epsilon_lower_bound(
     """
     if not 0 <= correct <= guesses <= canaries or canaries < 1:
         raise SettingError('correct', correct, f'0 to {guesses} guesses, to {canaries} canaries')
-    SettingError.unless(0.0 <= delta < 1.0, 'delta', delta, '0 or above, below 1')
-    SettingError.unless(0.0 < failure < 1.0, 'failure', failure, 'above 0, below 1')
+    if not 0.0 <= delta < 1.0:
+        raise SettingError('delta', delta, '0 or above, below 1')
+    if not 0.0 < failure < 1.0:
+        raise SettingError('failure', failure, 'above 0, below 1')
 
     def refuted(epsilon: float) -> bool:
         game = (canaries, guesses, correct, epsilon, delta)

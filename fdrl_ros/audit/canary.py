@@ -208,7 +208,8 @@ class TabularCanaries:
         """
         states, heads = slopes[0]
         half = rows.shape[1] // 2
-        SettingError.unless(half != 0, 'transitions_per_patient', 1, 'two for canaries in a table')
+        if half == 0:
+            raise SettingError('transitions_per_patient', 1, 'two for canaries in a table')
         heads[rows] = 0.0
         here = self.members[which]
         canary, mine = which[here], rows[here]

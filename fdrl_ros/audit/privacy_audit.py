@@ -179,7 +179,7 @@ class Audit:
         privacy = replace(self.privacy, batch=batch)
         norm = settings.strength * privacy.clip_norm
         canaries = draw_canaries(self.shape, learner, self.inputs, count=count, norm=norm, rng=rng)
-        with Ledger.open(
+        with Ledger(
             directory / 'ledger.sqlite',
             Owner(hospital='audit', unit=privacy.unit, delta=privacy.delta, budget=privacy.budget),
         ) as ledger:

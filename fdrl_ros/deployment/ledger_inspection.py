@@ -14,7 +14,7 @@ from fdrl_ros.errors import FdrlError, LedgerError
 from fdrl_ros.federation.protocol.ledger_watch import heads_seen
 from fdrl_ros.learner.checkpoint import head_noted
 from fdrl_ros.privacy.ledger.chain import Head, Owner
-from fdrl_ros.privacy.ledger.record import read_record, Record
+from fdrl_ros.privacy.ledger.content import LedgerContent, read_content
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Inspection:
     """
 
     name: str
-    record: Record | None
+    record: LedgerContent | None
     seen: dict[str, Head]
     problems: tuple[str, ...]
     uncompared: tuple[str, ...] = ()
@@ -49,7 +49,7 @@ def inspect_file(path: Path, seen: dict[str, Head], expected: Owner | None = Non
     :param expected: whose ledger it must be; anyone's if None.
     """
     try:
-        record = read_record(path)
+        record = read_content(path)
     except LedgerError as error:
         return Inspection(path.name, None, seen, (str(error),))
     owner, chain = record.chain.owner, record.chain

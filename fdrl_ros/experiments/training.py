@@ -141,7 +141,8 @@ def train_federation(
         total, done = plan.rounds.rounds, observer.notes[-1].round if observer.notes else 0
         if not finished or done < total:
             words = _stuck(federation, aggregator.phase, done, total)
-            FdrlError.unless(done, words)
+            if not done:
+                raise FdrlError(words)
             # What was learned until then is a policy all the same.
             report(Progress('train', 'federation', done, total, words))
             if not observer.notes[-1].ended:

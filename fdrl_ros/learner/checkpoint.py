@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, Self
 
 from fdrl_ros.errors import CheckpointError
-from fdrl_ros.privacy.ledger.chain import Owner
-from fdrl_ros.privacy.ledger.ledger import Head, Ledger
+from fdrl_ros.privacy.ledger.chain import Head, Owner
+from fdrl_ros.privacy.ledger.ledger import Ledger
 from fdrl_ros.runtime.durable import replacing
 import numpy as np
 

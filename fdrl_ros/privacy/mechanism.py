@@ -77,7 +77,8 @@ def poisson_sample(
     :returns: numbers of the units that join, rising, shape (joined,).
     :raises PrivacyError: if q is not a probability above 0.
     """
-    PrivacyError.unless(0.0 < q <= 1.0, f'sampling probability {q!r}: expected in (0, 1]')
+    if not 0.0 < q <= 1.0:
+        raise PrivacyError(f'sampling probability {q!r}: expected in (0, 1]')
     if q == 1.0:
         return np.arange(n_units)
     log_stay = math.log1p(-q * (1.0 - 2.0**-30))
@@ -159,7 +160,8 @@ def noisy_mean(
         return kernels.noisy_mean(clipped_sum, noise, grid, per_noise, share)
     total: NDArray[np.float64] = np.asarray(clipped_sum, np.float64) / expected_batch
     # A value that is not finite makes the square not finite, without a separate pass.
-    PrivacyError.unless(math.isfinite(np.vdot(total, total)), 'the sum or the noise is not finite')
+    if not math.isfinite(np.vdot(total, total)):
+        raise PrivacyError('the sum or the noise is not finite')
     return total
 
 

@@ -10,7 +10,7 @@ that the next opening plays back: that opening is killed before each of its call
 
 import shutil
 
-from fdrl_ros.privacy.ledger.record import read_record
+from fdrl_ros.privacy.ledger.content import read_content
 import numpy as np
 import pytest
 from support.ledger_killing import check, drawn, HospitalForker, LOCKED, notes_of
@@ -47,7 +47,7 @@ def test_500_kills_at_random_never_forget_a_block(forker, tmp_path, figures, cap
         blocks_drawn = rng.integers(SETTINGS['most_blocks'])
         forker.killed_after(path, blocks_drawn, rng.uniform(0.0, SETTINGS['longest_wait']))
         unborn += not path.exists()
-        journals += path.exists() and read_record(path).interrupted
+        journals += path.exists() and read_content(path).interrupted
         before, head = head, check(path, head)
         over += head is not None and head.entries > len(drawn(path))
         blocks += 0 if head is None else head.entries - (before.entries if before else 0)
@@ -68,7 +68,7 @@ def test_a_kill_before_any_system_call_never_forgets_a_block(forker, tmp_path, f
     call, played_back, interrupted = 0, 0, []
     while forker.killed_before_call(path := tmp_path / f'{call}.ledger', call, blocks=3):
         head = check(path, None)
-        if head is not None and read_record(path).interrupted:
+        if head is not None and read_content(path).interrupted:
             interrupted.append(path)
         call += 1
     for path in interrupted:
@@ -83,7 +83,7 @@ def test_a_kill_before_any_system_call_never_forgets_a_block(forker, tmp_path, f
                 break
             check(copy, head)
             assert not forker.killed_before_call(copy, 10**6, blocks=1)
-            assert not read_record(copy).interrupted
+            assert not read_content(copy).interrupted
             check(copy, head)
             again += 1
         played_back += again

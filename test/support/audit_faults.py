@@ -20,7 +20,7 @@ class Forgetful(AuditedTrainer):
 
     def train(self, weights, round, **told):
         self._checkpoint.unlink(missing_ok=True)  # it would tell of the last ledger
-        with Ledger.open(
+        with Ledger(
             f'{self._checkpoint}.{round}',
             Owner(hospital='audit', unit='patient', delta=self.privacy.delta, budget=float('inf')),
         ) as self._ledger:

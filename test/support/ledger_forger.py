@@ -15,9 +15,9 @@ from fdrl_ros.deployment.ledger_inspection import inspect_file
 from fdrl_ros.errors import LedgerError
 from fdrl_ros.privacy.accountant.accountant import Charge
 from fdrl_ros.privacy.ledger.chain import Chain, Entry, Head, Owner
-from fdrl_ros.privacy.ledger.file import image
+from fdrl_ros.privacy.ledger.content import read_content
+from fdrl_ros.privacy.ledger.file import file_bytes
 from fdrl_ros.privacy.ledger.ledger import Ledger
-from fdrl_ros.privacy.ledger.record import read_record
 import numpy as np
 
 OWNER = Owner('hospital_1', 'patient', 1e-5, 50.0, 'dueling network 5-64-64-3')
@@ -79,7 +79,7 @@ class Victim:
 
 def make_victim(path: Path) -> Victim:
     """Fill a ledger, and keep a copy of the file and of its journal at every entry."""
-    with Ledger.open(path, OWNER) as ledger:
+    with Ledger(path, OWNER) as ledger:
         copies, journals = [path.read_bytes()], []
         for number in range(ENTRIES):
             ledger.reserve(
@@ -90,7 +90,7 @@ def make_victim(path: Path) -> Victim:
             )
             copies.append(path.read_bytes())
             journals.append(_hot(path.with_name(path.name + '-journal').read_bytes(), copies[-2]))
-    return Victim(tuple(copies), tuple(journals), read_record(path).chain)
+    return Victim(tuple(copies), tuple(journals), read_content(path).chain)
 
 
 def _hot(journal: bytes, before: bytes) -> bytes:
@@ -180,7 +180,7 @@ def forge(victim: Victim, rng: np.random.Generator, path: Path) -> None:
             del entries[at]
         case 3:
             owner = replace(owner, budget=500.0)
-    path.write_bytes(image(_rebuilt(owner, entries)))
+    path.write_bytes(file_bytes(_rebuilt(owner, entries)))
 
 
 def cut(victim: Victim, rng: np.random.Generator, path: Path) -> None:
@@ -210,7 +210,7 @@ def regrow(victim: Victim, rng: np.random.Generator, path: Path) -> None:
     for number in range(count, ENTRIES + int(rng.integers(3))):
         charge = victim.chain.entries[0].charge
         chain.add(chain.next(number // 3, number % 3, charge, b'other weights'))
-    path.write_bytes(image(chain))
+    path.write_bytes(file_bytes(chain))
 
 
 def undo(victim: Victim, rng: np.random.Generator, path: Path) -> None:
@@ -223,7 +223,7 @@ def undo(victim: Victim, rng: np.random.Generator, path: Path) -> None:
 def exchange(victim: Victim, rng: np.random.Generator, path: Path) -> None:
     """Put another hospital's ledger in the place."""
     owner = replace(victim.chain.owner, hospital=f'hospital_{rng.integers(2, 9)}')
-    path.write_bytes(image(_rebuilt(owner, list(victim.chain.entries))))
+    path.write_bytes(file_bytes(_rebuilt(owner, list(victim.chain.entries))))
 
 
 Attack = Callable[[Victim, np.random.Generator, Path], None]
@@ -277,7 +277,7 @@ def attack_and_inspect(
         assert {at for at, (one, other) in enumerate(pairs) if one != other} <= {*INERT}
     assert path.read_bytes() == content, 'inspecting changed the file'
     try:
-        with Ledger.open(path, OWNER, seen=victim.head) as ledger:
+        with Ledger(path, OWNER, seen=victim.head) as ledger:
             assert ledger.head() == victim.head
             assert ledger.history() == victim.chain.history()
     except LedgerError:

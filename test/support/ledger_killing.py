@@ -27,8 +27,8 @@ import fdrl_ros
 from fdrl_ros.errors import LedgerLockedError
 from fdrl_ros.privacy.accountant.accountant import Charge, epsilon_rdp
 from fdrl_ros.privacy.ledger.chain import Head, Owner
+from fdrl_ros.privacy.ledger.content import read_content
 from fdrl_ros.privacy.ledger.ledger import Ledger
-from fdrl_ros.privacy.ledger.record import read_record
 
 OWNER = {'hospital': 'hospital_1', 'unit': 'patient', 'delta': 1e-5, 'budget': 1e6}
 CHARGE = {'noise_multiplier': 2.0, 'sampling_probability': 0.128, 'steps': 20}
@@ -141,7 +141,7 @@ def check(path: Path, before: Head | None) -> Head | None:
     if not path.exists():
         assert not done and before is None
         return None
-    record = read_record(path)
+    record = read_content(path)
     assert record.problems() == []
     assert before is None or not record.chain.contradiction(before)
     assert not record.in_use
@@ -167,7 +167,7 @@ def _spend(path: Path, ledger: Ledger, blocks: int, beat: int = -1) -> None:
 
 
 def _live(path: Path, blocks: int, beat: int = -1) -> None:
-    with Ledger.open(path, Owner(**OWNER)) as ledger:
+    with Ledger(path, Owner(**OWNER)) as ledger:
         _spend(path, ledger, blocks, beat)
 
 
@@ -226,7 +226,7 @@ def _crowd(path: Path, count: int, blocks: int) -> list[int]:
             os.close(each)
         os.read(begin, 1)  # until the parent closes the other end
         try:
-            ledger = Ledger.open(path, Owner(**OWNER))
+            ledger = Ledger(path, Owner(**OWNER))
         finally:
             os.write(say, b'.')
         with ledger:

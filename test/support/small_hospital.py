@@ -86,7 +86,7 @@ def joined(parts: Sequence[Records]) -> Records:
 
 
 def ledger_of(home: Path, hospital: str, privacy: PrivacySettings) -> Ledger:
-    return Ledger.open(
+    return Ledger(
         home / f'{hospital}.sqlite',
         Owner(hospital=hospital, unit=privacy.unit, delta=privacy.delta, budget=privacy.budget),
     )

@@ -58,7 +58,7 @@ def test_formats_have_the_versions_that_the_page_gives(name):
 
 def test_a_ledger_and_a_supervision_file_have_the_versions_that_the_page_gives(tmp_path):
     path = tmp_path / 'ledger.sqlite'
-    Ledger.open(path, Owner(hospital='north', unit='patient', delta=1e-4, budget=1.0)).close()
+    Ledger(path, Owner(hospital='north', unit='patient', delta=1e-4, budget=1.0)).close()
     with sqlite3.connect(path) as file:
         assert str(file.execute('PRAGMA user_version').fetchone()[0]) == version_told(
             'privacy ledger'

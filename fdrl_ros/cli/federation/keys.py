@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """`fdrl keys`: keys and roster of a federation. No secret is ever printed or typed in a line."""
 
-from collections.abc import Callable
-import functools
 from pathlib import Path
 import time
 from typing import Any
@@ -56,22 +54,9 @@ _directory = click.argument(
 _threshold = click.option('--threshold', type=int, help='Hospitals that must agree from now on.')
 
 
-def _change(command: Callable[..., tuple[str, Roster]]) -> click.Command:
-    """
-    Make a command that has the root sign another roster, and prints it.
-
-    :param command: takes what signs, and its other arguments; returns what it did, and the roster.
-    """
-
-    @functools.wraps(command)
-    def change(directory: Path, passphrase_file: Path | None, **arguments: Any) -> None:
-        done, roster = command(
-            Succession(directory, told(passphrase_file, directory)), **arguments
-        )
-        click.echo(done)
-        _publish(roster, directory)
-
-    return keys.command()(_directory(passphrase_option(change)))
+def _root(directory: Path, passphrase_file: Path | None) -> Succession:
+    """Return what signs the next roster, with the root's key below a directory."""
+    return Succession(directory, told(passphrase_file, directory))
 
 
 @keys.command()
@@ -189,18 +174,28 @@ def rotate(
     _publish(roster, directory)
 
 
-@_change
+@keys.command()
+@_directory
 @click.argument('name')
 @_threshold
-def revoke(root: Succession, name: str, threshold: int | None) -> tuple[str, Roster]:
+@passphrase_option
+def revoke(
+    directory: Path, name: str, threshold: int | None, passphrase_file: Path | None
+) -> None:
     """Take hospital or operator NAME off the roster; what it signs counts no more."""
-    return f'{name} is revoked', root.revoke(name, threshold)
+    roster = _root(directory, passphrase_file).revoke(name, threshold)
+    click.echo(f'{name} is revoked')
+    _publish(roster, directory)
 
 
-@_change
+@keys.command()
+@_directory
 @click.argument('hospital', metavar='NAME=PATIENTS[:HEX]')
 @_threshold
-def admit(root: Succession, hospital: str, threshold: int | None) -> tuple[str, Roster]:
+@passphrase_option
+def admit(
+    directory: Path, hospital: str, threshold: int | None, passphrase_file: Path | None
+) -> None:
     """
     Take a further hospital into the roster, with the number of patients it declares.
 
@@ -209,20 +204,24 @@ def admit(root: Succession, hospital: str, threshold: int | None) -> tuple[str, 
     floor(2n / 3) + 1 hospitals must agree then, unless --threshold says otherwise.
     """
     name, size, public = _declared(hospital)
-    roster = root.admit(name, size, threshold, public)
-    return f'{name} is admitted with the key {fingerprint(roster.member(name).public)}', roster
+    roster = _root(directory, passphrase_file).admit(name, size, threshold, public)
+    click.echo(f'{name} is admitted with the key {fingerprint(roster.member(name).public)}')
+    _publish(roster, directory)
 
 
-@_change
+@keys.command()
+@_directory
 @click.option(
     '--valid-days',
     type=click.IntRange(min=1),
     help='Days from now on; without an end unless given.',
 )
-def renew(root: Succession, valid_days: int | None) -> tuple[str, Roster]:
+@passphrase_option
+def renew(directory: Path, valid_days: int | None, passphrase_file: Path | None) -> None:
     """Sign the roster anew with another end."""
-    roster = root.renew(_validity(valid_days))
-    return f'valid {roster.validity}', roster
+    roster = _root(directory, passphrase_file).renew(_validity(valid_days))
+    click.echo(f'valid {roster.validity}')
+    _publish(roster, directory)
 
 
 @keys.command()

@@ -208,7 +208,8 @@ class BfvScheme(Parameters):
         for place in range(self.values_per_slot):
             row, values[:, place] = np.divmod(row, self.radix)
         flat = values.reshape(-1)
-        CryptoError.unless(not flat[length:].any(), f'padding is not zero: {MISFIT}')
+        if flat[length:].any():
+            raise CryptoError(f'padding is not zero: {MISFIT}')
         if flat.max() > count * self.levels:
             raise CryptoError(f'sums out of range of {count} members: {MISFIT}')
         return flat[:length]

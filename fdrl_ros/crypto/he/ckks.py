@@ -329,7 +329,8 @@ class CkksScheme(Parameters):
     def _unpack(self, row: NDArray[np.int64], length: int, count: int) -> NDArray[np.int64]:
         """Refuse sums that noise does not explain; move the rest to the nearest possible sum."""
         t, slack, highest = self.plain_modulus, self.slack, count * self.levels
-        CryptoError.unless(row.max() < t, f'sums: expected integers modulo {t}')
+        if row.max() >= t:
+            raise CryptoError(f'sums: expected integers modulo {t}')
         row = (row + slack) % t - slack
         if row.max() > highest + slack or (row[length:] > slack).any():
             raise CryptoError(f'sums out of range of {count} members: {MISFIT}')

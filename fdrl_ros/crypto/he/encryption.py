@@ -114,18 +114,21 @@ class PublicContext:
         scheme = self.scheme
         if not isinstance(ciphertext, bytes) or len(ciphertext) != scheme.ciphertext_bytes:
             raise CryptoError(f'ciphertext: expected {scheme.ciphertext_bytes} bytes')
-        CryptoError.unless(self.wrote(ciphertext), 'ciphertext of another encryption context')
+        if not self.wrote(ciphertext):
+            raise CryptoError('ciphertext of another encryption context')
         residues = np.empty((2, len(scheme.moduli), scheme.poly_degree), dtype=np.uint64)
         start = DIGEST_BYTES
         for row, prime, width, shift in self._rows(residues):
             row[:] = _from_bytes(ciphertext, start, row.size, width)
             highest = prime - 1 + (1 << shift >> 1) >> shift
-            CryptoError.unless(int(row.max()) <= highest, 'a residue is not below its prime')
+            if int(row.max()) > highest:
+                raise CryptoError('a residue is not below its prime')
             if shift:
                 row <<= np.uint64(shift)
                 row %= np.uint64(prime)
             start += width * row.size
-        CryptoError.unless(residues[1].any(), 'ciphertext of nothing: its second half is zero')
+        if not residues[1].any():
+            raise CryptoError('ciphertext of nothing: its second half is zero')
         return residues
 
     def to_wire(self, residues: Residues) -> bytes:
@@ -238,7 +241,8 @@ def _read_keys(scheme: AnyScheme, data: bytes, start: int, end: int, count: int)
         raise CryptoError(f'{end - start} bytes of residues: expected {8 * size}')
     residues = _from_bytes(data, start, size, 8).reshape(shape)
     primes = np.array(scheme.key_moduli, dtype=np.uint64)[:, None]
-    CryptoError.unless((residues < primes).all(), 'a residue is not below its prime')
+    if not (residues < primes).all():
+        raise CryptoError('a residue is not below its prime')
     return residues
 
 
@@ -255,9 +259,11 @@ def _write(half: str, scheme: AnyScheme, body: bytes) -> bytes:
 
 def _read(half: str, data: bytes) -> tuple[AnyScheme, int]:
     """Read magic line and scheme, which checks itself; also return where the keys begin."""
-    CryptoError.unless(isinstance(data, bytes), f'{half} context: expected bytes')
+    if not isinstance(data, bytes):
+        raise CryptoError(f'{half} context: expected bytes')
     kinds = [kind for kind in SCHEMES if data.startswith(_magic(half, kind))]
-    CryptoError.unless(kinds, f'not a fdrl_ros {half} context')
+    if not kinds:
+        raise CryptoError(f'not a fdrl_ros {half} context')
     start = len(_magic(half, kinds[0]))
     end = data.find(b'\n', start, start + _SCHEME_BYTES)
     try:

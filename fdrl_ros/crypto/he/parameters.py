@@ -53,7 +53,8 @@ def coefficient_primes(bits: tuple[int, ...], poly_degree: int) -> tuple[int, ..
         numbers = range((2**size - 1) // factor * factor + 1, 2 ** (size - 1), -factor)
         primes[size] = list(itertools.islice(filter(is_prime, numbers), bits.count(size)))
         enough = len(primes[size]) == bits.count(size)
-        CryptoError.unless(enough, f'{bits.count(size)} primes of {size} bits: there are fewer')
+        if not enough:
+            raise CryptoError(f'{bits.count(size)} primes of {size} bits: there are fewer')
     # SEAL assigns primes of one size in rising order.
     return tuple(primes[size].pop() for size in bits)
 
@@ -232,7 +233,8 @@ class Parameters(ABC):
             row[:length] = integers_of('integers', part, length, highest=self.levels)
             yield self._pack(row)
             left -= length
-        CryptoError.unless(left == 0, f'{left} of {self.n_parameters} integers are missing')
+        if left:
+            raise CryptoError(f'{left} of {self.n_parameters} integers are missing')
 
     def unpack(self, sums: Iterable[ArrayLike], *, count: int | None = None) -> NDArray[np.int64]:
         """
@@ -262,11 +264,13 @@ class Parameters(ABC):
         left = self.n_parameters
         for row in sums:
             length = min(left, self.integers_per_ciphertext)
-            CryptoError.unless(length, f'more than {self.ciphertexts} rows of sums')
+            if not length:
+                raise CryptoError(f'more than {self.ciphertexts} rows of sums')
             row = integers_of('sums', row, self.slots, highest=2**62)
             yield self._unpack(row, length, count)
             left -= length
-        CryptoError.unless(left == 0, f'sums of {left} of {self.n_parameters} are missing')
+        if left:
+            raise CryptoError(f'sums of {left} of {self.n_parameters} are missing')
 
     def encode(self, slots: NDArray[np.int64]) -> Message:
         """Turn slots, shape (slots,), into the message that a backend encrypts."""

@@ -37,9 +37,12 @@ class Quantisation:
     def __post_init__(self) -> None:
         """Refuse values that are not exact in float64 and int64."""
         limit, bits, members = self.limit, self.bits, self.members
-        CryptoError.unless(0 < limit < math.inf, f'limit = {limit!r}: expected above 0, finite')
-        CryptoError.unless(1 <= bits <= 32, f'bits = {bits!r}: expected 1 to 32')
-        CryptoError.unless(1 <= members <= 2**16, f'members = {members!r}: expected 1 to 65536')
+        if not 0 < limit < math.inf:
+            raise CryptoError(f'limit = {limit!r}: expected above 0, finite')
+        if not 1 <= bits <= 32:
+            raise CryptoError(f'bits = {bits!r}: expected 1 to 32')
+        if not 1 <= members <= 2**16:
+            raise CryptoError(f'members = {members!r}: expected 1 to 65536')
 
     @property
     def levels(self) -> int:
@@ -65,7 +68,8 @@ class Quantisation:
         uniforms = np.asarray(uniforms, dtype=np.float64)
         if values.ndim != 1 or values.shape != uniforms.shape:
             raise CryptoError(f'values {values.shape}, uniforms {uniforms.shape}: expected (P,)')
-        CryptoError.unless(np.isfinite(values).all(), 'a value is not finite; nothing was sent')
+        if not np.isfinite(values).all():
+            raise CryptoError('a value is not finite; nothing was sent')
         if not ((uniforms >= 0) & (uniforms < 1)).all():
             raise CryptoError('uniforms: expected numbers in [0, 1)')
         scaled = (np.clip(values, -self.limit, self.limit) + self.limit) / self.step

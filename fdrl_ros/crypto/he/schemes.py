@@ -45,5 +45,6 @@ def choose_scheme(n_parameters: int, members: int, bits: int, kind: str = 'bfv')
     :param kind: one of :data:`SCHEMES`.
     :raises CryptoError: if none fits.
     """
-    CryptoError.unless(kind in SCHEMES, f'encryption {kind!r}: expected one of {[*SCHEMES]}')
+    if kind not in SCHEMES:
+        raise CryptoError(f'encryption {kind!r}: expected one of {[*SCHEMES]}')
     return SCHEMES[kind].choose(n_parameters, members, bits)

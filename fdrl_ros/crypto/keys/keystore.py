@@ -81,7 +81,8 @@ def load_identity(path: Path, name: str, *, passphrase: Passphrase | None = None
     :raises KeyFileError: as :func:`read_secret`, or if it is damaged or another party's.
     """
     key, about = unseal(read_secret(path), f'identity of {name}', passphrase, path)
-    KeyFileError.unless(len(key) == _KEY_BYTES, f'{path} is damaged: a key of {len(key)} bytes')
+    if len(key) != _KEY_BYTES:
+        raise KeyFileError(f'{path} is damaged: a key of {len(key)} bytes')
     identity = Identity(name, Ed25519PrivateKey.from_private_bytes(key))
     if identity.public.hex() != about.get('public'):
         raise KeyFileError(f'{path} is damaged: its label names another public key')
@@ -147,7 +148,8 @@ class NewFederation:
         """
         publics = {**made, **self.publics}
         names = (*self.sizes, *WITHOUT_PATIENTS)
-        RosterError.unless(ROOT not in names, f'a hospital is named {ROOT!r}')
+        if ROOT in names:
+            raise RosterError(f'a hospital is named {ROOT!r}')
         if unknown := publics.keys() - set(names):
             raise RosterError(f'{sorted(unknown)[0]} has a public key and is no party: {names}')
         hospitals = [

@@ -151,9 +151,11 @@ class Roster:
             ('members have the same public key', [member.public for member in self.members]),
             ('revocations name the same key', ended),
         ):
-            RosterError.unless(len(set(values)) == len(values), f'two {what}')
+            if len(set(values)) != len(values):
+                raise RosterError(f'two {what}')
         for member in self.members:
-            RosterError.unless(member.public not in ended, f'{member.name} has a revoked key')
+            if member.public in ended:
+                raise RosterError(f'{member.name} has a revoked key')
         count = len(self.hospitals)
         if count < FEWEST_HOSPITALS:
             raise RosterError(f'{count} hospitals: expected {FEWEST_HOSPITALS}, to hide each')
@@ -161,7 +163,8 @@ class Roster:
             raise RosterError(f'threshold {self.threshold!r}: expected over half of {count}')
         for role in SERVERS:
             found = sum(member.role == role for member in self.members)
-            RosterError.unless(found == 1, f'{found} members are {role}: expected exactly one')
+            if found != 1:
+                raise RosterError(f'{found} members are {role}: expected exactly one')
 
     def _check_numbers(self) -> None:
         """Refuse an impossible serial number or validity."""
@@ -286,7 +289,8 @@ class Roster:
         with os_errors_as(RosterError, f'roster {path}'):
             with path.open('rb') as file:
                 data = file.read(_FILE_BYTES + 1)
-        RosterError.unless(len(data) <= _FILE_BYTES, f'roster {path}: longer than 1 MiB')
+        if len(data) > _FILE_BYTES:
+            raise RosterError(f'roster {path}: longer than 1 MiB')
         try:
             document = json.loads(data, object_pairs_hook=_without_duplicates)
             signature = bytes.fromhex(document['signature'])
@@ -315,7 +319,8 @@ class Roster:
             for name, kind in (('members', Member), ('revoked', Revoked))
         }
         roster = cls(**{**values, **keys})
-        RosterError.unless(roster.to_dict() == values, 'roster: its fields have another form')
+        if roster.to_dict() != values:
+            raise RosterError('roster: its fields have another form')
         return roster
 
 
@@ -326,7 +331,8 @@ def utc(seconds: float) -> str:
 
 def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Refuse a JSON object with a repeated key, which parsers and people read differently."""
-    RosterError.unless(len(dict(pairs)) == len(pairs), 'roster: a key is named twice')
+    if len(dict(pairs)) != len(pairs):
+        raise RosterError('roster: a key is named twice')
     return dict(pairs)
 
 

@@ -203,7 +203,8 @@ def change_passphrase(
     """
     with changing(directory) as changes:
         names = private_keys(directory)
-        KeyFileError.unless(names, f'{directory} holds no private key')
+        if not names:
+            raise KeyFileError(f'{directory} holds no private key')
         for name in names:
             path = directory / name
             data = read_secret(path)

@@ -206,7 +206,8 @@ def _read(data: bytes, where: object) -> tuple[dict[str, Any], int]:
         )
     except (ValueError, TypeError, RecursionError):
         right = False
-    KeyFileError.unless(right, f'{where} is damaged: its header is not written in the one form')
+    if not right:
+        raise KeyFileError(f'{where} is damaged: its header is not written in the one form')
     return fields, end + 1
 
 

@@ -125,9 +125,12 @@ def net_mask(
         same key.
     """
     mine = secrets.name
-    CryptoError.unless(peers, 'no peers: without them nothing would be masked')
-    CryptoError.unless(mine not in peers, f'{mine!r} is in its own list of peers')
-    CryptoError.unless(len(set(peers.values())) == len(peers), 'two peers have the same round key')
+    if not peers:
+        raise CryptoError('no peers: without them nothing would be masked')
+    if mine in peers:
+        raise CryptoError(f'{mine!r} is in its own list of peers')
+    if len(set(peers.values())) != len(peers):
+        raise CryptoError('two peers have the same round key')
     place = secrets.federation, secrets.round, secrets.attempt
     context = MaskContext(*place, (mine, *peers), setup)
     terms = [

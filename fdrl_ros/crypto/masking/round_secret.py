@@ -133,7 +133,8 @@ class RoundSecret:
         if their_public in self._agreed:
             return self._agreed[their_public]
         check_public(their_public)
-        CryptoError.unless(their_public != self.public, 'round key: a peer sent our own key back')
+        if their_public == self.public:
+            raise CryptoError('round key: a peer sent our own key back')
         # The library also refuses a result of zero.
         shared = self._private.exchange(X25519PublicKey.from_public_bytes(their_public))
         self._agreed[their_public] = shared

@@ -91,7 +91,8 @@ class KeyList:
         if len(self.keys) > MOST_MEMBERS:
             raise CryptoError(f'{len(self.keys)} members: expected at most {MOST_MEMBERS}')
         every = {key for pair in self.keys.values() for key in (pair.mask, pair.sealing)}
-        CryptoError.unless(len(every) == 2 * len(self.keys), 'list of keys: a key comes twice')
+        if len(every) != 2 * len(self.keys):
+            raise CryptoError('list of keys: a key comes twice')
         # The digest must stay valid.
         object.__setattr__(self, 'keys', MappingProxyType(dict(self.keys)))
 

@@ -144,7 +144,8 @@ class Recovery:
         """Compute the weights."""
         places = positions(members)
         _check_threshold(threshold, len(places))
-        DuplicateShareError.unless(len(set(holders)) == len(holders), 'two shares of one holder')
+        if len(set(holders)) != len(holders):
+            raise DuplicateShareError('two shares of one holder')
         strangers = sorted(set(holders) - set(places))
         if strangers:
             raise ShareError(f'shares of {strangers[0]!r}, among whom nothing was shared')

@@ -164,9 +164,7 @@ def open_ledger(directory: Path, name: str, plan: Plan) -> Ledger:
     check_not_lost(directory, plan)
     sent = last_sent(directory)
     with ExitStack() as unless_whole:
-        ledger = unless_whole.enter_context(
-            Ledger.open(directory / LEDGER, ledger_owner(name, plan))
-        )
+        ledger = unless_whole.enter_context(Ledger(directory / LEDGER, ledger_owner(name, plan)))
         ledger.verify(sent, 'its last update')
         ledger.verify(head_noted(directory / CHECKPOINT, ledger.owner), 'its checkpoint')
         unless_whole.pop_all()

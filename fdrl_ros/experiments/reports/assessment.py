@@ -174,7 +174,8 @@ def released_globals(policies: Path) -> list[tuple[int, Path]]:
         (path.stem.removeprefix('global_'), path) for path in policies.glob('global_*.npz')
     ]
     found = [(int(number), path) for number, path in numbered if number.isdigit()]
-    PolicyError.unless(found, f'{policies} holds no global policy: train first')
+    if not found:
+        raise PolicyError(f'{policies} holds no global policy: train first')
     return sorted(found)
 
 

@@ -206,7 +206,7 @@ def _learn(
 ) -> tuple[np.ndarray, float | None]:
     """Train the remaining rounds at one epsilon; return the weights and the epsilon spent."""
     make_private_directory(directory)
-    with Ledger.open(
+    with Ledger(
         directory / 'ledger.sqlite',
         Owner(
             hospital=plan.hospitals[0],

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from fdrl_ros.errors import FdrlError, PrivacyError, StoreError
 from fdrl_ros.federation.protocol.encoding import decode
-from fdrl_ros.privacy.ledger.record import opened_copy
+from fdrl_ros.privacy.ledger.content import opened_copy
 from fdrl_ros.runtime.durable import sync_folder
 
 # Counters are handed out from blocks that are durable before their first number is used.

@@ -32,7 +32,8 @@ def noise_multiplier_for(
     if not (isinstance(epsilon, int | float) and epsilon > 0.0):
         raise PrivacyError(f'epsilon = {epsilon!r}: expected above 0')
     plan = list(phases)
-    PrivacyError.unless(plan, 'no phases: expected pairs of sampling probability and steps')
+    if not plan:
+        raise PrivacyError('no phases: expected pairs of sampling probability and steps')
 
     def excess(log_sigma: float, of: list[tuple[float, int]] = plan) -> float:
         """Return the logarithm of spent epsilon over the target."""

@@ -49,11 +49,7 @@ CREATE TABLE entry (
 
 
 def write_entry(connection: sqlite3.Connection, entry: Entry) -> None:
-    """
-    Insert one entry into a ledger's tables, durably.
-
-    :raises sqlite3.Error: if the entry may not be on the disk.
-    """
+    """Insert one entry into a ledger's tables; the commit makes it durable."""
     numbers = entry.number, entry.round, entry.block, *entry.charge
     connection.execute(
         'INSERT INTO entry VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)',
@@ -61,7 +57,7 @@ def write_entry(connection: sqlite3.Connection, entry: Entry) -> None:
     )
 
 
-def image(chain: Chain) -> bytes:
+def file_bytes(chain: Chain) -> bytes:
     """
     Return the bytes of a ledger file with these entries, in SQLite's layout.
 
@@ -69,7 +65,7 @@ def image(chain: Chain) -> bytes:
     """
     owner = chain.owner
     with closing(sqlite3.connect(':memory:', isolation_level=None)) as connection:
-        settle(connection)
+        overwrite_removed(connection)
         connection.executescript(_SCHEMA)
         connection.execute('BEGIN')
         connection.execute(
@@ -81,7 +77,7 @@ def image(chain: Chain) -> bytes:
         return connection.serialize()
 
 
-def settle(connection: sqlite3.Connection) -> None:
+def overwrite_removed(connection: sqlite3.Connection) -> None:
     """Overwrite removed content in pages, in which builds of SQLite differ."""
     connection.execute('PRAGMA secure_delete = ON')
 
@@ -95,10 +91,12 @@ def read_owner(connection: sqlite3.Connection, path: Path) -> Owner:
     rows = connection.execute(
         'SELECT hospital, unit, delta, budget, model, birth, digest FROM owner'
     ).fetchall()
-    LedgerCorruptError.unless(len(rows) == 1, f'ledger {path} has {len(rows)} owners: expected 1')
+    if len(rows) != 1:
+        raise LedgerCorruptError(f'ledger {path} has {len(rows)} owners: expected 1')
     *fields, digest = rows[0]
     found = Owner(*fields)
-    LedgerCorruptError.unless(digest == found.digest, f'ledger {path}: its owner was changed')
+    if digest != found.digest:
+        raise LedgerCorruptError(f'ledger {path}: its owner was changed')
     return found
 
 
@@ -125,7 +123,7 @@ def read_chain(connection: sqlite3.Connection, path: Path, owner: Owner) -> Chai
             chain.add(entry)
             expected += 1
     except Damage as error:
-        raise translated(error, path, expected) from error
+        raise ledger_error(error, path, expected) from error
     except LedgerError:
         raise
     except PrivacyError as error:
@@ -153,7 +151,8 @@ def check_form(connection: sqlite3.Connection, path: Path) -> None:
     if _tables(connection) != _expected_tables():
         raise LedgerCorruptError(f'ledger {path} has other tables than a ledger')
     problem = connection.execute('PRAGMA integrity_check(1)').fetchone()[0]
-    LedgerCorruptError.unless(problem == 'ok', f'ledger {path} is damaged: {problem}')
+    if problem != 'ok':
+        raise LedgerCorruptError(f'ledger {path} is damaged: {problem}')
 
 
 @cache
@@ -168,7 +167,7 @@ def _tables(connection: sqlite3.Connection) -> list[tuple[str, ...]]:
     return connection.execute(query).fetchall()
 
 
-def translated(error: Exception, path: Path, entry: int | None = None) -> LedgerError:
+def ledger_error(error: Exception, path: Path, entry: int | None = None) -> LedgerError:
     """Translate an exception of SQLite or of the file system."""
     code = getattr(error, 'sqlite_errorcode', None)
     primary = None if code is None else code & 0xFF
@@ -190,7 +189,7 @@ def translated(error: Exception, path: Path, entry: int | None = None) -> Ledger
 _TRIES, _PAUSE = 3, 0.01  # of taking the lock; second
 
 
-def state_of(status: os.stat_result) -> tuple[int, int, int, int]:
+def file_identity(status: os.stat_result) -> tuple[int, int, int, int]:
     """Return the identity of a file, and when it was last written."""
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
@@ -198,7 +197,7 @@ def state_of(status: os.stat_result) -> tuple[int, int, int, int]:
 def create(path: Path, owner: Owner) -> None:
     """Write the empty ledger of a new birth, unless there is a ledger; refuse what is none."""
     create_once(
-        path, lambda: image(Chain(replace(owner, birth=os.urandom(BIRTH)))), error=LedgerError
+        path, lambda: file_bytes(Chain(replace(owner, birth=os.urandom(BIRTH)))), error=LedgerError
     )
     if path.is_symlink() or not path.is_file():
         raise LedgerCorruptError(f'ledger {path} is not a plain file')
@@ -207,7 +206,7 @@ def create(path: Path, owner: Owner) -> None:
         raise LedgerCorruptError(f'ledger {path} is empty: it was cut')
 
 
-def hold(path: Path) -> BinaryIO:
+def lock_file(path: Path) -> BinaryIO:
     """
     Open and lock the file for this process, until what is returned is released.
 
@@ -224,12 +223,12 @@ def hold(path: Path) -> BinaryIO:
                 time.sleep(_PAUSE)  # an inspector holds the lock for microseconds
                 continue
             file.close()
-            raise translated(error, path) from error
+            raise ledger_error(error, path) from error
     _held.add(file)
     return file
 
 
-def release(file: BinaryIO) -> None:
+def unlock_file(file: BinaryIO) -> None:
     """Let go of a file; may be called again."""
     if not file.closed:
         _held.discard(file)
@@ -237,14 +236,14 @@ def release(file: BinaryIO) -> None:
         file.close()
 
 
-def _let_go() -> None:
+def _close_inherited() -> None:
     """Close inherited locks in a forked child; they belong to the parent."""
     while _held:
         _held.pop().close()
 
 
 _held: set[BinaryIO] = set()
-os.register_at_fork(after_in_child=_let_go)
+os.register_at_fork(after_in_child=_close_inherited)
 
 
 def open_exclusively(path: Path) -> sqlite3.Connection:
@@ -253,7 +252,7 @@ def open_exclusively(path: Path) -> sqlite3.Connection:
     try:
         connection.execute('PRAGMA locking_mode = EXCLUSIVE')
         connection.execute('PRAGMA synchronous = EXTRA')
-        settle(connection)
+        overwrite_removed(connection)
         connection.execute('BEGIN EXCLUSIVE')
         connection.execute('COMMIT')
         mode = connection.execute('PRAGMA journal_mode = DELETE').fetchone()[0]

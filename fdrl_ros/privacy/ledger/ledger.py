@@ -15,7 +15,6 @@ import os
 from pathlib import Path
 import sqlite3
 import threading
-from typing import Self
 
 from fdrl_ros.errors import (
     BudgetExceededError,
@@ -30,18 +29,16 @@ from fdrl_ros.privacy.ledger.file import (
     check_form,
     create,
     Damage,
-    hold,
+    file_identity,
+    ledger_error,
+    lock_file,
     open_exclusively,
     read_chain,
     read_owner,
-    release,
-    state_of,
-    translated,
+    unlock_file,
     write_entry,
 )
 from fdrl_ros.runtime.closeable import Closeable
-
-__all__ = ['Head', 'Ledger']
 
 
 class Ledger(Closeable):
@@ -52,36 +49,17 @@ class Ledger(Closeable):
     threads of that process may share it.
     """
 
-    def __init__(self, path: Path, owner: Owner) -> None:
-        """Open and lock a file; create it if there is none; usually :meth:`open` does so."""
-        self._path = path
-        self._lock = threading.RLock()
-        create(path, owner)
-        self._file = hold(path)
-        self._connection: sqlite3.Connection | None = None
-        try:
-            self._connection = open_exclusively(path)
-            check_form(self._connection, path)
-            self.owner = read_owner(self._connection, path)
-            if difference := self.owner.unlike(owner):
-                raise LedgerOwnerError(f'ledger {path} {difference}')
-            self._chain = read_chain(self._connection, path, self.owner)
-            self._state = state_of(os.fstat(self._file.fileno()))
-        except BaseException as error:
-            self.close()
-            if isinstance(error, Damage):
-                raise translated(error, path) from error
-            raise
-
-    @classmethod
-    def open(cls, path: str | os.PathLike[str], owner: Owner, *, seen: Head | None = None) -> Self:
+    def __init__(
+        self, path: str | os.PathLike[str], owner: Owner, *, seen: Head | None = None
+    ) -> None:
         """
-        Open a hospital's ledger, or create one, and verify it.
+        Open and lock a hospital's ledger, or create one, and verify it.
 
         :param path: file on a local disk, mode 0600; its folder must exist.
         :param owner: whose it is, and what it promises; :attr:`owner` also has its birth.
         :param seen: a head that this ledger had before, e.g. the last one sent. A missing ledger
             that had entries is not created again.
+        :raises PrivacyError: if the owner promises something impossible.
         :raises LedgerLockedError: if another process has it open.
         :raises LedgerOwnerError: if it belongs to another hospital, unit, delta, budget or model.
         :raises LedgerVersionError: if another version of this program made it.
@@ -92,17 +70,28 @@ class Ledger(Closeable):
         if not isinstance(owner.budget, int | float) or not owner.budget >= 0.0:
             raise PrivacyError(f'budget {owner.budget!r}: expected an epsilon of 0 or above')
         Account(owner.delta)  # refuses an impossible delta
-        path = Path(path)
+        owner = replace(owner, delta=float(owner.delta), budget=float(owner.budget))
+        self._path = path = Path(path)
         if seen is not None and seen.entries and not os.path.lexists(path):
             raise LedgerError(f'ledger {path} is missing and had {seen.entries} entries')
-        owner = replace(owner, delta=float(owner.delta), budget=float(owner.budget))
-        ledger = cls(path, owner)
+        self._lock = threading.RLock()
+        create(path, owner)
+        self._file = lock_file(path)
+        self._connection: sqlite3.Connection | None = None
         try:
-            ledger.verify(seen)
-        except BaseException:
-            ledger.close()
+            self._connection = open_exclusively(path)
+            check_form(self._connection, path)
+            self.owner = read_owner(self._connection, path)
+            if difference := self.owner.unlike(owner):
+                raise LedgerOwnerError(f'ledger {path} {difference}')
+            self._chain = read_chain(self._connection, path, self.owner)
+            self._state = file_identity(os.fstat(self._file.fileno()))
+            self.verify(seen)
+        except BaseException as error:
+            self.close()
+            if isinstance(error, Damage):
+                raise ledger_error(error, path) from error
             raise
-        return ledger
 
     def reserve(self, *, round: int, block: int, charge: Charge, inputs: bytes) -> Entry:
         """
@@ -119,8 +108,10 @@ class Ledger(Closeable):
         :raises PrivacyError: if this block was reserved for other parameters or inputs.
         :raises LedgerError: if the entry cannot be written; the ledger is then closed.
         """
-        PrivacyError.unless(inputs, 'a reservation needs the inputs that it is made for')
-        PrivacyError.unless(charge.steps >= 1, f'{charge.steps!r} steps: expected 1 or more')
+        if not inputs:
+            raise PrivacyError('a reservation needs the inputs that it is made for')
+        if not charge.steps >= 1:
+            raise PrivacyError(f'{charge.steps!r} steps: expected 1 or more')
         round, block = _whole('round', round), _whole('block', block)
         sigma, q, steps, group = charge
         steps, group = _whole('steps', steps), _whole('group', group)
@@ -202,8 +193,8 @@ class Ledger(Closeable):
         """
         Check that the file is as this process left it, and continues a head.
 
-        Opening verifies the whole file; :func:`fdrl_ros.privacy.ledger.record.read_record` does
-        so without a lock.
+        Opening verifies the whole file;
+        :func:`fdrl_ros.privacy.ledger.content.read_content` does so without a lock.
 
         :param seen: a head that this ledger had before.
         :param by: who saw the head, for the message.
@@ -224,7 +215,7 @@ class Ledger(Closeable):
             if self._connection is not None:
                 self._connection.close()
                 self._connection = None
-            release(self._file)
+            unlock_file(self._file)
 
     def _repeat(self, earlier: Entry, entry: Entry) -> Entry:
         """Return an earlier reservation of the same charge and inputs; refuse a different one."""
@@ -248,14 +239,15 @@ class Ledger(Closeable):
             # SQLite undoes the entry, or only opening the file again shows whether it is there.
             self.close()
             raise LedgerError(f'ledger {self._path} cannot be written: {error}') from error
-        self._state = state_of(os.fstat(self._file.fileno()))
+        self._state = file_identity(os.fstat(self._file.fileno()))
         self._chain.add(entry)
 
     def _require_in_place(self) -> None:
         """Refuse a file that is closed, or not as this process left it."""
-        LedgerError.unless(self._connection, f'ledger {self._path} is closed')
+        if not self._connection:
+            raise LedgerError(f'ledger {self._path} is closed')
         try:
-            found = state_of(os.lstat(self._path))
+            found = file_identity(os.lstat(self._path))
         except OSError:
             found = None
         if found != self._state:
@@ -272,5 +264,6 @@ def _whole(name: str, value: int) -> int:
         whole = operator.index(value)
     except TypeError as error:
         raise PrivacyError(f'{name} = {value!r}: expected a whole number') from error
-    PrivacyError.unless(0 <= whole < 2**63, f'{name} = {whole}: expected 0 or above')
+    if not 0 <= whole < 2**63:
+        raise PrivacyError(f'{name} = {whole}: expected 0 or above')
     return whole

@@ -27,8 +27,10 @@ def perturbed(model: IcuSepsis, concentration: float, seed: int, blend: float = 
     """
     if not 1.0 <= concentration < np.inf:
         raise SettingError('concentration', concentration, 'a finite number, at least 1')
-    SettingError.unless(0.0 <= blend <= 1.0, 'blend', blend, 'a number from 0 to 1')
-    SettingError.unless(seed >= 0, 'seed', seed, 'at least 0')
+    if not 0.0 <= blend <= 1.0:
+        raise SettingError('blend', blend, 'a number from 0 to 1')
+    if not seed >= 0:
+        raise SettingError('seed', seed, 'at least 0')
     rng = np.random.default_rng([seed, SepsisStream.GUESS])
     rows = np.empty_like(model.rows)
     for state in range(PATIENT_STATES):

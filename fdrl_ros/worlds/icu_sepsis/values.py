@@ -137,7 +137,8 @@ def in_band(model: IcuSepsis, band: str, weights: Floats | None = None) -> Float
         :func:`visits` over actions make it who lies there now, as the paper has it.
     :raises SettingError: on another band, or if no weight is in it.
     """
-    SettingError.unless(band in BANDS, 'band', band, 'one of ' + ', '.join(BANDS))
+    if band not in BANDS:
+        raise SettingError('band', band, 'one of ' + ', '.join(BANDS))
     given = model.start if weights is None else np.asarray(weights, np.float64)
     kept = np.where(band_of(model.sofa) == BANDS.index(band), given, 0.0)
     if not kept.sum() > 0.0:
@@ -174,5 +175,6 @@ def _start(model: IcuSepsis, start: Floats | None) -> Floats:
 
 
 def _checked_discount(discount: float) -> float:
-    SettingError.unless(0.0 <= discount <= 1.0, 'discount', discount, 'a number from 0 to 1')
+    if not 0.0 <= discount <= 1.0:
+        raise SettingError('discount', discount, 'a number from 0 to 1')
     return discount

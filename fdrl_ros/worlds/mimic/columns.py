@@ -114,7 +114,8 @@ class DoseCuts:
         for name in ('fluid', 'vasopressor'):
             cuts = getattr(self, name)
             rising = len(cuts) == LEVELS - 2 and 0.0 < cuts[0] < cuts[1] < cuts[2] < math.inf
-            SettingError.unless(rising, name, cuts, 'three doses that rise from above 0')
+            if not rising:
+                raise SettingError(name, cuts, 'three doses that rise from above 0')
 
     def levels(self, name: str, doses: NDArray[np.float64]) -> NDArray[np.int64]:
         """

@@ -184,7 +184,7 @@ class Watched:
     def __init__(self, directory, *, epochs=12, batch=10, kind=AuditedTrainer):
         learner, privacy = replace(LEARNER, epochs=epochs), replace(PRIVACY, batch=batch)
         rng = np.random.default_rng(5)
-        with Ledger.open(
+        with Ledger(
             directory / 'ledger.sqlite',
             Owner(hospital='watched', unit='patient', delta=privacy.delta, budget=float('inf')),
         ) as ledger:

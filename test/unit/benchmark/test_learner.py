@@ -6,7 +6,7 @@ from dataclasses import replace
 import importlib
 from pathlib import Path
 
-from fdrl_ros.privacy.ledger.record import read_record
+from fdrl_ros.privacy.ledger.content import read_content
 import pytest
 
 
@@ -30,7 +30,7 @@ def work(benchmark_folder, monkeypatch):
 
 
 def ledgers(folder):
-    return [read_record(path).chain.history() for path in sorted(folder.glob('*/ledger.sqlite'))]
+    return [read_content(path).chain.history() for path in sorted(folder.glob('*/ledger.sqlite'))]
 
 
 @pytest.mark.parametrize('unit', ['transition', 'patient'])

@@ -30,9 +30,9 @@ from fdrl_ros.learner.checkpoint import Checkpoint
 from fdrl_ros.learner.learner import TrainingResult
 from fdrl_ros.privacy.accountant.accountant import Charge, epsilon_pld, epsilon_rdp
 from fdrl_ros.privacy.ledger.chain import Chain, Entry, Owner
-from fdrl_ros.privacy.ledger.file import image
+from fdrl_ros.privacy.ledger.content import read_content
+from fdrl_ros.privacy.ledger.file import file_bytes
 from fdrl_ros.privacy.ledger.ledger import Ledger
-from fdrl_ros.privacy.ledger.record import read_record
 import numpy as np
 import pytest
 from support.small_run import TINY_PLAN
@@ -90,7 +90,7 @@ def ledger(layout):
 
 def reread(path, **changes):
     """Return the chain of a ledger rebuilt with another owner and other charges."""
-    old = read_record(path).chain
+    old = read_content(path).chain
     charges = changes.pop('charges', {})
     chain = Chain(replace(old.owner, **changes))
     for entry in old.entries:
@@ -142,9 +142,7 @@ def test_show_prints_json(layout, ledger):
 
 def test_steps_without_noise_are_shown_as_infinite(tmp_path):
     path = tmp_path / 'ledger'
-    with Ledger.open(
-        path, Owner(hospital=NAME, unit='patient', delta=1e-5, budget=math.inf)
-    ) as ledger:
+    with Ledger(path, Owner(hospital=NAME, unit='patient', delta=1e-5, budget=math.inf)) as ledger:
         ledger.reserve(round=1, block=0, charge=Charge(0.0, 0.5, 2), inputs=b'x')
     shown = fdrl('show', path).output
     assert 'epsilon infinite' in shown and 'no budget' in shown
@@ -191,7 +189,7 @@ def test_heads_that_servers_saw_are_printed_and_compared(layout, ledger):
 
 
 def cut(layout, ledger):
-    ledger.write_bytes(image(Chain(ledger_owner(NAME, PLAN))))
+    ledger.write_bytes(file_bytes(Chain(ledger_owner(NAME, PLAN))))
 
 
 def restored(layout, ledger):
@@ -204,11 +202,11 @@ def restored_with_the_state_of_then(layout, ledger):
 
 
 def rewritten(layout, ledger):
-    ledger.write_bytes(image(reread(ledger, charges={'steps': 1})))
+    ledger.write_bytes(file_bytes(reread(ledger, charges={'steps': 1})))
 
 
 def budget_raised(layout, ledger):
-    ledger.write_bytes(image(reread(ledger, budget=80.0)))
+    ledger.write_bytes(file_bytes(reread(ledger, budget=80.0)))
 
 
 def of_another_hospital(layout, ledger):
@@ -217,7 +215,7 @@ def of_another_hospital(layout, ledger):
 
 
 def of_another_model(layout, ledger):
-    ledger.write_bytes(image(reread(ledger, model='dueling network 1-2-3')))
+    ledger.write_bytes(file_bytes(reread(ledger, model='dueling network 1-2-3')))
 
 
 def deleted(layout, ledger):

@@ -188,7 +188,7 @@ def sent(ledger, round):
 
 def train(path, rounds, weights):
     """Let a hospital train, and return its last update."""
-    with Ledger.open(path, OWNER) as ledger:
+    with Ledger(path, OWNER) as ledger:
         for round in rounds:
             for block in range(3):
                 ledger.reserve(

@@ -10,9 +10,9 @@ import tempfile
 from fdrl_ros.errors import LedgerCorruptError, LedgerVersionError
 from fdrl_ros.privacy.accountant.accountant import Charge
 from fdrl_ros.privacy.ledger.chain import Owner
+from fdrl_ros.privacy.ledger.content import read_content
 from fdrl_ros.privacy.ledger.file import write_entry
 from fdrl_ros.privacy.ledger.ledger import Ledger
-from fdrl_ros.privacy.ledger.record import read_record
 from hypothesis import given, settings, strategies
 import pytest
 from support.sample_size import sampled
@@ -46,7 +46,7 @@ def path(tmp_path):
 def written(tmp_path_factory):
     """Four reserved blocks in a closed ledger that tests copy."""
     path = tmp_path_factory.mktemp('written') / 'hospital_1.ledger'
-    with Ledger.open(path, Owner(**OWNER)) as ledger:
+    with Ledger(path, Owner(**OWNER)) as ledger:
         for round in (1, 2):
             for block in (0, 1):
                 reserve(ledger, round, block, inputs=bytes([round, block]))
@@ -83,14 +83,14 @@ def test_a_changed_entry_is_named(written, number, change):
         alter(path, (f'UPDATE entry SET {name} = ? WHERE number = ?', (value, number)))
         first = 1 if name == 'number' and value < 1 else number
         with pytest.raises(LedgerCorruptError, match=f'entry {first} is missing or changed'):
-            Ledger.open(path, Owner(**OWNER))
+            Ledger(path, Owner(**OWNER))
 
 
 @pytest.mark.parametrize('number', [1, 2, 3])
 def test_a_removed_entry_is_named(copied, number):
     alter(copied, ('DELETE FROM entry WHERE number = ?', (number,)))
     with pytest.raises(LedgerCorruptError, match=f'entry {number} is missing'):
-        Ledger.open(copied, Owner(**OWNER))
+        Ledger(copied, Owner(**OWNER))
 
 
 def test_a_removed_entry_is_named_even_when_the_rest_is_renumbered(copied):
@@ -101,17 +101,17 @@ def test_a_removed_entry_is_named_even_when_the_rest_is_renumbered(copied):
         ('UPDATE entry SET number = 3 WHERE number = 4', ()),
     )
     with pytest.raises(LedgerCorruptError, match='entry 2 is missing or changed'):
-        Ledger.open(copied, Owner(**OWNER))
+        Ledger(copied, Owner(**OWNER))
 
 
 def test_a_ledger_cut_at_its_end_is_refused_by_who_saw_a_later_head(written, copied):
     alter(copied, ('DELETE FROM entry WHERE number = 4', ()))
     with pytest.raises(LedgerCorruptError, match='has 3 entries and had 4'):
-        Ledger.open(copied, Owner(**OWNER), seen=written[1])
+        Ledger(copied, Owner(**OWNER), seen=written[1])
 
 
 def test_another_history_of_the_same_length_is_refused_by_who_saw_the_head(written, path):
-    with Ledger.open(path, Owner(**OWNER)) as ledger:
+    with Ledger(path, Owner(**OWNER)) as ledger:
         for block in range(5):
             reserve(ledger, 1, block)
         with pytest.raises(LedgerCorruptError, match='entry 4 is not the one seen'):
@@ -123,7 +123,7 @@ def test_a_changed_owner_is_noticed(copied, name, value):
     alter(copied, (f'UPDATE owner SET {name} = ?', (value,)))
     for owner in (OWNER, OWNER | {name: value}):
         with pytest.raises(LedgerCorruptError, match='owner was changed'):
-            Ledger.open(copied, Owner(**owner))
+            Ledger(copied, Owner(**owner))
 
 
 @pytest.mark.parametrize('content', [b'', b'text', bytes(8192), b'SQLite format 3\0' * 512])
@@ -131,7 +131,7 @@ def test_what_is_no_database_is_refused_and_kept(path, content):
     path.touch(0o600)
     path.write_bytes(content)
     with pytest.raises(LedgerCorruptError):
-        Ledger.open(path, Owner(**OWNER))
+        Ledger(path, Owner(**OWNER))
     assert path.read_bytes() == content
 
 
@@ -140,11 +140,11 @@ def test_another_database_or_version_is_refused(tmp_path, copied):
     other.touch(0o600)
     alter(other, ('CREATE TABLE entry (number)', ()))
     with pytest.raises(LedgerCorruptError, match='not a ledger'):
-        Ledger.open(other, Owner(**OWNER))
+        Ledger(other, Owner(**OWNER))
     for version in (1, 2, 3, 5):
         alter(copied, (f'PRAGMA user_version = {version}', ()))
         with pytest.raises(LedgerVersionError, match=f'version {version}, and .* reads version 4'):
-            Ledger.open(copied, Owner(**OWNER))
+            Ledger(copied, Owner(**OWNER))
 
 
 @pytest.mark.parametrize(
@@ -159,11 +159,11 @@ def test_a_ledger_with_more_in_it_is_refused(copied, statement):
     """A trigger could make reservations vanish while the hospital goes on."""
     alter(copied, (statement, ()))
     with pytest.raises(LedgerCorruptError, match='other tables'):
-        Ledger.open(copied, Owner(**OWNER))
+        Ledger(copied, Owner(**OWNER))
 
 
 def test_a_block_is_not_reserved_twice_in_one_chain(written, path):
-    chain = read_record(written[0]).chain
+    chain = read_content(written[0]).chain
     again = chain.next(1, 0, Charge(2.0, 0.128, 20), b'other inputs')
     assert not chain.fits(again)
     assert chain.fits(chain.next(3, 0, Charge(2.0, 0.128, 20), b'inputs'))
@@ -175,7 +175,7 @@ def test_a_block_is_not_reserved_twice_in_one_chain(written, path):
 )
 def test_what_no_hospital_can_charge_is_refused_though_its_hashes_are_right(written, path, change):
     """Such an entry could lower epsilon, or stop it from being told at all."""
-    chain = read_record(written[0]).chain
+    chain = read_content(written[0]).chain
     entry = chain.next(3, 0, Charge(2.0, 0.128, 20)._replace(**change), b'inputs')
     shutil.copy(written[0], path)
     connection = sqlite3.connect(path)
@@ -183,9 +183,9 @@ def test_what_no_hospital_can_charge_is_refused_though_its_hashes_are_right(writ
     connection.commit()
     connection.close()
     with pytest.raises(LedgerCorruptError, match='was never charged'):
-        Ledger.open(path, Owner(**OWNER))
+        Ledger(path, Owner(**OWNER))
     with pytest.raises(LedgerCorruptError, match='was never charged'):
-        read_record(path)
+        read_content(path)
 
 
 @pytest.mark.parametrize('vacuumed', [False, True])
@@ -193,5 +193,5 @@ def test_a_last_entry_that_was_removed_by_sqlite_is_not_called_harmless(copied, 
     alter(copied, ('DELETE FROM entry WHERE number = (SELECT max(number) FROM entry)', ()))
     if vacuumed:
         alter(copied, ('VACUUM', ()))
-    (problem,) = read_record(copied).problems()
+    (problem,) = read_content(copied).problems()
     assert 'removed' in problem or 'bytes where its entries make' in problem

@@ -50,7 +50,7 @@ def test_of_hospitals_that_open_one_ledger_at_once_one_spends(forker, tmp_path):
 def test_reading_the_file_in_the_same_process_does_not_unlock_it(forker, tmp_path):
     """Closing a file drops all locks that SQLite has on it, whoever opened it in this process."""
     path = tmp_path / 'ledger'
-    with Ledger.open(path, Owner(**OWNER)):
+    with Ledger(path, Owner(**OWNER)):
         path.read_bytes()
         assert forker.at_once(path, 2, blocks=1) == [LOCKED, LOCKED]
     assert forker.at_once(path, 1, blocks=1) == [0]

@@ -87,7 +87,8 @@ class CoverageSettings:
         for name, least in (('patients', 2), ('states', 0), ('redraws', 2 * NEAREST), ('seed', 0)):
             if getattr(self, name) < least:
                 raise SettingError(name, getattr(self, name), f'at least {least}')
-        SettingError.unless(self.patients < 1000, 'patients', self.patients, 'below 1000')
+        if self.patients >= 1000:
+            raise SettingError('patients', self.patients, 'below 1000')
 
 
 def run_coverage_study(

@@ -156,7 +156,8 @@ def cost_study(
     :raises PolicyError: if one of them is for other states.
     :raises SettingError: if there are no patients.
     """
-    SettingError.unless(settings.patients >= 1, 'patients', settings.patients, 'at least 1')
+    if not settings.patients >= 1:
+        raise SettingError('patients', settings.patients, 'at least 1')
     actors: dict[str, Policy | None] = {'expert': None}
     for path in files:
         weights, shape = load_policy(path)

@@ -276,7 +276,7 @@ def learn(settings: SepsisSettings, arm: Arm, seed: int, work: Work) -> Learned:
     settings = settings if offline else settings.online(arm.patients)
     privacy = privacy_settings(settings, arm)
     start = public_weights(public_values(arm.start, seed), settings.scale)
-    with Ledger.open(
+    with Ledger(
         work.directory / 'ledger.sqlite',
         Owner(
             hospital='hospital_1', unit=privacy.unit, delta=privacy.delta, budget=privacy.budget

@@ -21,10 +21,10 @@ from fdrl_ros.privacy.ledger.chain import Chain
 from fdrl_ros.privacy.ledger.file import (
     check_form,
     Damage,
-    image,
+    file_bytes,
+    ledger_error,
     read_chain,
     read_owner,
-    translated,
 )
 
 _TRIES = 1000
@@ -43,7 +43,7 @@ def opened_copy(path: Path) -> Iterator[tuple[sqlite3.Connection, Path]]:
 
     :raises LedgerError: if the file cannot be read.
     """
-    main, *beside = _all(path)
+    main, *beside = _consistent_read(path)
     with tempfile.TemporaryDirectory(prefix='fdrl_') as folder:
         copy = Path(folder) / 'copy'
         copy.write_bytes(main)
@@ -56,7 +56,7 @@ def opened_copy(path: Path) -> Iterator[tuple[sqlite3.Connection, Path]]:
 
 def journal_is_hot(path: Path) -> bool:
     """Return whether a commit is running or was interrupted; the next opening undoes it."""
-    return _content(path.with_name(path.name + _JOURNAL))[:1] not in (b'', b'\0')
+    return _read_or_empty(path.with_name(path.name + _JOURNAL))[:1] not in (b'', b'\0')
 
 
 def in_use(path: Path) -> bool:
@@ -71,26 +71,30 @@ def in_use(path: Path) -> bool:
     return False
 
 
-def _all(path: Path) -> tuple[bytes, bytes, bytes]:
+def _consistent_read(path: Path) -> tuple[bytes, bytes, bytes]:
     """
     Read a consistent state of a file, its journal and its write-ahead log.
 
     During a write the journal exists, or all changes are in the log. So if two reads are equal, no
     write happened in between, or SQLite undoes or repeats it.
     """
-    LedgerError.unless(path.is_file(), f'ledger {path} is missing or not a plain file')
+    if not path.is_file():
+        raise LedgerError(f'ledger {path} is missing or not a plain file')
     before: tuple[bytes, bytes, bytes] | None = None
     for _ in range(_TRIES):
-        journal, log = (_content(path.with_name(path.name + each)) for each in (_JOURNAL, _LOG))
-        now = _content(path), journal, log
+        journal, log = (
+            _read_or_empty(path.with_name(path.name + each)) for each in (_JOURNAL, _LOG)
+        )
+        now = _read_or_empty(path), journal, log
         if now == before:
-            LedgerCorruptError.unless(now[0], f'ledger {path} is empty: it was cut')
+            if not now[0]:
+                raise LedgerCorruptError(f'ledger {path} is empty: it was cut')
             return now
         before = now
     raise LedgerLockedError(f'ledger {path} is being written all the time')
 
 
-def _content(path: Path) -> bytes:
+def _read_or_empty(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except FileNotFoundError:
@@ -106,25 +110,25 @@ _FIRST_WRITER = 3_037_000  # earlier versions have no STRICT tables
 
 
 @dataclass(frozen=True)
-class Record:
+class LedgerContent:
     """
     The content of a ledger file.
 
     :param interrupted: whether a commit is running or was interrupted; it does not count.
     :param in_use: whether a process has the ledger open.
-    :param stray: how the file differs from the bytes that its entries produce, although all
-        entries and hashes are in order; empty if it does not.
+    :param foreign_bytes: how the file differs from the bytes that its entries produce, although
+        all entries and hashes are in order; empty if it does not.
     """
 
     path: Path
     chain: Chain
     interrupted: bool
     in_use: bool
-    stray: str
+    foreign_bytes: str
 
     def problems(self) -> list[str]:
         """Describe what is wrong with the file itself."""
-        found = [self.stray] if self.stray else []
+        found = [self.foreign_bytes] if self.foreign_bytes else []
         if self.path.is_symlink():
             found.append('is a link: hospitals write to no ledger by another name')
         mode = stat.S_IMODE(self.path.stat().st_mode)
@@ -133,7 +137,7 @@ class Record:
         return found
 
 
-def read_record(path: Path) -> Record:
+def read_content(path: Path) -> LedgerContent:
     """
     Read a ledger file and verify its chain, even while a hospital writes it.
 
@@ -148,12 +152,12 @@ def read_record(path: Path) -> Record:
             check_form(connection, path)
             chain = read_chain(connection, path, read_owner(connection, path))
         except Damage as error:
-            raise translated(error, path) from error
+            raise ledger_error(error, path) from error
         content = copy.read_bytes()
-    return Record(path, chain, hot, used, _stray(content, chain))
+    return LedgerContent(path, chain, hot, used, _foreign_bytes(content, chain))
 
 
-def _stray(content: bytes, chain: Chain) -> str:
+def _foreign_bytes(content: bytes, chain: Chain) -> str:
     """
     Compare a file with the bytes that its entries produce.
 
@@ -164,7 +168,7 @@ def _stray(content: bytes, chain: Chain) -> str:
     writer = int.from_bytes(content[_WRITER], 'big')
     if writer and not (_FIRST_WRITER <= writer < 4_000_000 and writer % 1000 < 100):
         return f'was written by an SQLite {writer} that there is not'
-    made = image(chain)
+    made = file_bytes(chain)
     if len(content) != len(made):
         return f'has {len(content)} bytes where its entries make {len(made)}'
     found = bytearray(content)
