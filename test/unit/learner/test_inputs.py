@@ -63,24 +63,11 @@ CHANGES = {
 }
 
 
-def set_up(
-    home,
-    told: Draws,
-    *,
-    ledger,
-    given=None,
-    key='a',
-    learner=LEARNER,
-    privacy=PRIVACY,
-    table=None,
-    start=START,
-):
+def set_up(home, told, *, ledger, given=None, key='a', table=None, start=START, **settings):
     """Return a learner whose draws are told of, and the weights that it begins with."""
-    source, place = RecordedNoise(key, told), home / 'a.state'
-    made = Trainer(
-        TrainingSetup(SHAPE, learner, privacy, ledger, source, table), given or records(), place
-    )
-    return made, start
+    learner, privacy = settings.get('learner', LEARNER), settings.get('privacy', PRIVACY)
+    setup = TrainingSetup(SHAPE, learner, privacy, ledger, RecordedNoise(key, told), table)
+    return Trainer(setup, given or records(), home / 'a.state'), start
 
 
 def train(made: Trainer, start: np.ndarray, way: str) -> np.ndarray:
@@ -113,49 +100,48 @@ def test_another_network_of_as_many_weights_is_refused(tmp_path):
     one, other = NetworkShape(2, 2, (4, 3)), NetworkShape(2, 2, (2, 5))
     assert one.n_parameters == other.n_parameters
     told: Draws = []
-    source, place = RecordedNoise('a', told), tmp_path / 'a.state'
+    start = np.ones(one.n_parameters, np.float32)
     with ledger_of(tmp_path, 'a', PRIVACY) as ledger:
-        start = np.ones(one.n_parameters, np.float32)
-        made = Trainer(TrainingSetup(one, LEARNER, PRIVACY, ledger, source), records(), place)
-        train(made, start, 'train_on')
+        first, second = (
+            Trainer(
+                TrainingSetup(shape, LEARNER, PRIVACY, ledger, RecordedNoise('a', told)),
+                records(),
+                tmp_path / 'a.state',
+            )
+            for shape in (one, other)
+        )
+        train(first, start, 'train_on')
         told.clear()
-        made = Trainer(TrainingSetup(other, LEARNER, PRIVACY, ledger, source), records(), place)
         with pytest.raises(PrivacyError, match='inputs'):
-            train(made, start, 'train_on')
+            train(second, start, 'train_on')
         assert told == []
 
 
-@pytest.mark.parametrize('name', ['weights', 'target', 'moments', 'priorities', 'steps'])
+@pytest.mark.parametrize(
+    'name', ['weights', 'target', 'moments', 'priorities', 'steps', 'anchor of the proximal term']
+)
 def test_an_earlier_state_that_is_changed_alone_is_refused_before_a_draw(tmp_path, name):
-    told: Draws = []
-    with ledger_of(tmp_path, 'a', PRIVACY) as ledger:
-        made, start = set_up(tmp_path, told, ledger=ledger)
-        state = made.train_on(None, start, 1, stopped=lambda: False)
-        second = made.train_on(state, start, 2, stopped=lambda: False)
-        head = ledger.head()
-        told.clear()
-        other = getattr(state, name) + 1
-        if name != 'steps':
-            other = getattr(state, name).copy()
-            other.reshape(-1)[0] *= 0.75
-            assert not np.array_equal(other, getattr(state, name))
-        with pytest.raises(PrivacyError, match='inputs'):
-            made.train_on(replace(state, **{name: other}), start, 2, stopped=lambda: False)
-        assert told == []
-        again = made.train_on(state, start, 2, stopped=lambda: False)
-        np.testing.assert_array_equal(again.weights, second.weights)
-        assert ledger.head() == head
-
-
-def test_other_weights_to_hold_on_to_are_refused_in_a_later_round_too(tmp_path):
-    """The state is the same, and what the proximal term pulls towards is not."""
     told: Draws = []
     learner = replace(LEARNER, proximal=1.0)
     with ledger_of(tmp_path, 'a', PRIVACY) as ledger:
         made, start = set_up(tmp_path, told, ledger=ledger, learner=learner)
         state = made.train_on(None, start, 1, stopped=lambda: False)
-        made.train_on(state, start, 2, stopped=lambda: False)
+        second = made.train_on(state, start, 2, stopped=lambda: False)
+        head = ledger.head()
         told.clear()
+        changed, anchor = state, start
+        if name == 'steps':
+            changed = replace(state, steps=state.steps + 1)
+        elif name in vars(state):
+            array = getattr(state, name).copy()
+            array.reshape(-1)[0] *= 0.75
+            assert not np.array_equal(array, getattr(state, name))
+            changed = replace(state, **{name: array})
+        else:
+            anchor = start + np.float32(1e-3)
         with pytest.raises(PrivacyError, match='inputs'):
-            made.train_on(state, start + np.float32(1e-3), 2, stopped=lambda: False)
+            made.train_on(changed, anchor, 2, stopped=lambda: False)
         assert told == []
+        again = made.train_on(state, start, 2, stopped=lambda: False)
+        np.testing.assert_array_equal(again.weights, second.weights)
+        assert ledger.head() == head

@@ -3,7 +3,6 @@
 """Patients that come round by round: as if all had been there at once, and durable in one file."""
 
 from dataclasses import fields
-import os
 
 from fdrl_ros.errors import RecordsError
 from fdrl_ros.learner.checkpoint import pack, unpack
@@ -41,7 +40,7 @@ LENGTHS = strategies.lists(
     n_step=strategies.integers(1, 4),
     unit=strategies.sampled_from(['patient', 'transition']),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_grown_records_are_what_the_joined_ones_are(lengths, n_step, unit):
     growing = GrowingRecords(discount=0.9, n_step=n_step, unit=unit)
     earlier = []
@@ -78,18 +77,18 @@ def test_a_patient_who_comes_twice_and_another_form_are_refused_and_change_nothi
 
 
 @given(lengths=LENGTHS)
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=10, deadline=None)
 def test_what_is_logged_comes_back_and_its_digest_names_all_before(tmp_path_factory, lengths):
     path = tmp_path_factory.mktemp('log') / 'turns'
     with PatientLog(path, BOUND) as log:
-        written = [log.append(each) for each in parts(lengths)]
+        written = [log.append(new) for new in parts(lengths)]
         assert log.next_stored() is None and log.count == len(lengths)
     with PatientLog(path, BOUND) as log:
         found = list(iter(log.next_stored, None))
-    assert [each.digest for each in found] == [each.digest for each in written]
-    for one, other in zip(found, written, strict=True):
-        assert one.records.digest() == other.records.digest()
-    assert len({each.digest for each in found}) == len(found)
+    assert [(one.digest, one.records.digest()) for one in found] == [
+        (one.digest, one.records.digest()) for one in written
+    ]
+    assert len({one.digest for one in found}) == len(found)
 
 
 THREE = [[3, 2], [4], [1, 1]]
@@ -118,7 +117,7 @@ def test_a_turn_whose_writing_was_cut_short_anywhere_does_not_count(path):
 def test_a_changed_bit_is_refused_wherever_it_is(path):
     whole = path.read_bytes()
     rng = np.random.default_rng(0)
-    for at in (0, 20, 90, len(whole) - 1, *rng.integers(len(whole), size=60)):
+    for at in (0, 20, 90, len(whole) - 1, *rng.integers(len(whole), size=30)):
         content = bytearray(whole)
         content[at] ^= 1 << rng.integers(8)
         path.write_bytes(content)
@@ -142,26 +141,9 @@ def test_turns_of_something_else_are_refused(path, tmp_path):
         PatientLog(tmp_path / 'missing' / 'turns', BOUND)
 
 
-def test_a_log_is_begun_whole_and_for_its_owner_alone(tmp_path):
-    PatientLog(tmp_path / 'turns', BOUND).close()
-    assert os.listdir(tmp_path) == ['turns']
-    assert (tmp_path / 'turns').stat().st_mode & 0o777 == 0o600
-
-
-def test_packed_arrays_come_back_with_their_form():
-    arrays = {'a': np.arange(6.0).reshape(2, 3), 'b': np.empty((0, 4), np.int64)}
-    arrays |= {'c': np.array(['one', 'two']), 'd': np.array([True])}
-    told, found = unpack(pack({'round': 7}, arrays))
-    assert told == {'round': 7}
-    for name, each in arrays.items():
-        np.testing.assert_array_equal(found[name], each)
-        assert found[name].dtype == each.dtype and found[name].flags.writeable
-
-
 @pytest.mark.parametrize(
     'data',
     [
-        b'',
         b'text\n',
         b'{}\n',
         b'[]\n',

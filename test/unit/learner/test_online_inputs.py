@@ -32,12 +32,11 @@ class Asked:
 
 
 def online(home, learner=LEARNER):
-    ledger, asked = ledger_of(home, 'a', PRIVACY), Asked()
-    source = RecordedNoise('a', [])
-    made = OnlineTrainer(
-        TrainingSetup(SHAPE, learner, PRIVACY, ledger, source), asked, ONLINE, home
+    setup = TrainingSetup(
+        SHAPE, learner, PRIVACY, ledger_of(home, 'a', PRIVACY), RecordedNoise('a', [])
     )
-    return made, asked
+    asked = Asked()
+    return OnlineTrainer(setup, asked, ONLINE, home), asked
 
 
 def test_the_latest_private_policy_acts_and_explores_as_its_round_says(tmp_path):
@@ -54,10 +53,11 @@ def test_the_latest_private_policy_acts_and_explores_as_its_round_says(tmp_path)
     assert len({each.tobytes() for each in released}) == 6
 
 
-@pytest.mark.parametrize('replay', ['poisson', 'prioritised_poisson'])
-@pytest.mark.parametrize('optimizer', ['adam', 'sgd'])
-def test_a_turn_goes_on_from_the_state_of_the_turn_before(tmp_path, replay, optimizer):
-    """Turns of an online learner are single blocks on ever more records, each after the other."""
+@pytest.mark.parametrize(
+    'replay, optimizer', [('poisson', 'sgd'), ('prioritised_poisson', 'adam')]
+)
+def test_a_round_goes_on_from_the_state_of_the_round_before(tmp_path, replay, optimizer):
+    """Rounds of an online learner are single blocks on ever more records, one after another."""
     learner = replace(LEARNER, replay=replay, optimizer=optimizer)
     made, _ = online(tmp_path, learner)
     found = made.train(START)

@@ -11,7 +11,7 @@ from fdrl_ros.learner.pretraining import pretrain, PretrainingSettings
 from fdrl_ros.learner.records.transitions import Transitions
 from fdrl_ros.learner.settings import LearnerSettings
 from fdrl_ros.learner.trainer import Trainer, TrainingSetup
-from fdrl_ros.policy import NetworkShape, Policy
+from fdrl_ros.policy import Policy
 import numpy as np
 import pytest
 from support.small_hospital import (
@@ -47,15 +47,12 @@ class SlowAdam:
         return np.array(moved)
 
 
-class SlowDescent:
+class SlowDescent(SlowAdam):
     """Plain descent."""
-
-    def __init__(self, size: int, rate: float) -> None:
-        self.rate = rate
 
     def step(self, gradient) -> np.ndarray:
         """Return what is added to each weight."""
-        return np.array([-self.rate * each for each in gradient])
+        return np.array([-self.rate * slope for slope in gradient])
 
 
 SLOW = {'adam': SlowAdam, 'sgd': SlowDescent}
@@ -97,7 +94,6 @@ def slow_round(made: Trainer, start: np.ndarray, round: int = 1) -> np.ndarray:
     [
         {},
         {'optimizer': 'sgd'},
-        {'target_period': 1},
         {'target_period': 4},
         {'replay': 'prioritised_poisson'},
         {'frozen_layers': 1},
@@ -119,24 +115,20 @@ def test_a_round_is_its_steps_written_out(tmp_path, changes):
         assert np.abs(found.weights - START).max() > 1e-2
 
 
-@pytest.mark.parametrize('period', [1, 4, 100])
+@pytest.mark.parametrize('period', [1, 4])
 def test_pre_training_is_its_steps_written_out(period):
-    shape = NetworkShape(states=2, actions=2, hidden=(4,))
     given = replace(records(), terminals=np.zeros(30, bool))
     settings = PretrainingSettings(
         steps=11, batch=8, learning_rate=0.1, target_period=period, discount=0.9
     )
-    rng = np.random.default_rng(3)
-    start = Policy(shape.draw(rng), shape)
-    found = pretrain(given, start, settings, rng)
-    rng = np.random.default_rng(3)
-    wide = shape.draw(rng).astype(np.float64)
-    dqn, taken = DoubleDqn(shape), Transitions.from_records(given, discount=0.9)
-    adam, target = SlowAdam(len(wide), 0.1), wide.astype(np.float32)
+    found = pretrain(given, Policy(START, SHAPE), settings, np.random.default_rng(3))
+    rng, wide, target = np.random.default_rng(3), START.astype(np.float64), START
+    dqn, transitions = DoubleDqn(SHAPE), Transitions.from_records(given, discount=0.9)
+    adam = SlowAdam(len(wide), 0.1)
     for step in range(11):
         current = wide.astype(np.float32)
         if step % period == 0:
             target = current
-        batch = taken.at(rng.integers(30, size=(8, 1)))
+        batch = transitions.at(rng.integers(30, size=(8, 1)))
         wide += adam.step(dqn.mean(dqn.layered(current), dqn.layered(target), batch))
     np.testing.assert_allclose(found, wide.astype(np.float32), atol=1e-5)
