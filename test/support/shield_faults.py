@@ -60,7 +60,7 @@ def forget_damping(patch):
 def trust_the_arm(patch):
     """Take the arm for exact."""
     exact = replace(WIDE, arm_error=-0.0003)
-    patch.setattr(ShieldSettings, 'wide', lambda self: exact)
+    patch.setattr(ShieldSettings, 'wide_bounds', lambda self: exact)
 
 
 def ignore_intervals(patch):
