@@ -312,10 +312,6 @@ class DepthTables:
         second = self.felt[level, fast, far, pending, move, places]
         return first + share * (second - first) + np.maximum(depth - ends[-1], 0.0) * self.steep
 
-    def sinks(self, level: Number, far: Number, pending: Number, move: int) -> Number:
-        """Return how far the tip sinks at most, m."""
-        return self.sink[level, far, pending, move]
-
 
 @lru_cache(maxsize=64)
 def depth_tables(bounds: Bounds) -> DepthTables:

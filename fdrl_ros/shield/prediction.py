@@ -284,7 +284,7 @@ class Prediction:
         tables, far = self.tables, possible.far
         deeper = self.bounds.slope * aside
         # Never deeper than where the surface can be at its highest.
-        deepest = tables.sinks(seen.level, far, seen.pending, move) - seen.room_ever + deeper
+        deepest = tables.sink[seen.level, far, seen.pending, move] - seen.room_ever + deeper
         chosen = ChosenMove(move, far, deeper, deepest * tables.steep)
         ends = possible.softest, possible.stiffest
         whole = self.greatest_between(seen, chosen, ends, possible.contact, possible.fast)

@@ -9,6 +9,9 @@ from fdrl_ros.shield.depth_tables import Bounds
 from fdrl_ros.surgery.constants import constant
 from fdrl_ros.surgery.gym.actions import TICK
 
+USUAL = ('swing', 'stiffest', 'speed', 'acceleration')
+"""Bounds that have a usual value besides the greatest one."""
+
 
 @dataclass(frozen=True)
 class ShieldSettings(Settings):
@@ -96,11 +99,8 @@ class ShieldSettings(Settings):
 
     def usual_bounds(self) -> Bounds:
         """Return the bounds under which the procedure's force limit is kept."""
-        return replace(
-            self.wide_bounds(),
-            stiffest=min(self.usual_stiffest, self.stiffest),
-            speed=min(self.usual_speed, self.speed),
-            acceleration=min(self.usual_acceleration, self.acceleration),
-            swing=min(self.usual_swing, self.swing),
-            latency=0.0,
-        )
+        wide = self.wide_bounds()
+        narrower = {
+            name: min(getattr(self, f'usual_{name}'), getattr(wide, name)) for name in USUAL
+        }
+        return replace(wide, latency=0.0, **narrower)

@@ -27,14 +27,15 @@ from fdrl_ros.selector import (
     ValueModel,
 )
 from fdrl_ros.selector.value.monte_carlo_reference import (
-    acting,
     alike_states,
     EXPLORATION,
+    handing_over,
+    LED,
     LONGEST_LEAD,
     meet,
 )
 from fdrl_ros.surgery.gym.actions import ACTION_COUNT
-from fdrl_ros.surgery.gym.episode import Chooser, roll_out, Rollouts
+from fdrl_ros.surgery.gym.episode import roll_out, Rollouts
 from fdrl_ros.surgery.patient.matched_patients import matched_patients
 from fdrl_ros.surgery.patient.patient import Patient
 import numpy as np
@@ -95,12 +96,18 @@ def public_experience(
         for begin in range(0, count, PORTION):
             cases = np.arange(begin, min(begin + PORTION, count))
             led = (cases % groups + cases // groups) % 2
-
             rng = np.random.default_rng([Stream.VALUATION, plan.federation.seed, place, begin])
             handover = np.where(led, rng.integers(LONGEST_LEAD, size=len(cases)), 0)
+            often = rng.uniform(0.0, EXPLORATION, len(cases))
+            # Drawn for all, so that what one policy does changes nothing for another.
+            random = [
+                (rng.random(len(cases)) < often, rng.integers(ACTION_COUNT, size=len(cases)))
+                for _ in range(LONGEST_LEAD)
+            ]
+            moves = np.array([np.where(chance, moved, LED) for chance, moved in random])
             rolled = roll_out(
                 [public_patient(int(each), plan, name) for each in cases],
-                handing_over(policy, lead_in, handover, rng),
+                handing_over(policy, lead_in, handover, moves),
                 plan.world,
                 rngs=[
                     np.random.default_rng(
@@ -121,33 +128,6 @@ def public_experience(
         )
         for name, parts in found.items()
     }
-
-
-def handing_over(
-    policy: Policy | None,
-    lead_in: Policy,
-    handover: NDArray[np.int64],
-    rng: np.random.Generator,
-) -> Chooser:
-    """Return who operates: until its tick of handing over the one, then the other."""
-    share = rng.uniform(0.0, EXPLORATION, len(handover))
-    own, first = acting(policy), acting(lead_in)
-
-    def choose(
-        states: NDArray[np.float32], rows: NDArray[np.int64], tick: int
-    ) -> NDArray[np.int64]:
-        actions = own(states, rows, tick)
-        if tick < LONGEST_LEAD:
-            # Drawn for all, so that what one policy does changes nothing for another.
-            random = rng.random(len(handover)) < share
-            moves = rng.integers(ACTION_COUNT, size=len(handover))
-            led = tick < handover[rows]
-            if led.any():
-                before = first(states[led], rows[led], tick)
-                actions[led] = np.where(random[rows[led]], moves[rows[led]], before)
-        return actions
-
-    return choose
 
 
 def _experience(rolled: Rollouts, handover: NDArray[np.int64], begin: int) -> Experience:

@@ -4,7 +4,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 from builtin_interfaces.msg import Time
 from fdrl_ros.nodes.arm.robot_messages import header, joint_state, pose, quaternion
@@ -15,6 +15,7 @@ from fdrl_ros.surgery.gym.actions import SUBSTEP
 from fdrl_ros.surgery.gym.operation import Operation
 from geometry_msgs.msg import PoseStamped, Twist, TwistStamped, Vector3, Wrench, WrenchStamped
 import numpy as np
+from numpy.typing import ArrayLike
 from sensor_msgs.msg import JointState
 
 
@@ -138,23 +139,23 @@ def _spatial_force(now: Snapshot) -> WrenchStamped:
 
 
 def _joints(
-    names: tuple[str, ...], positions: str, speeds: str = ''
+    names: tuple[str, ...], tell: Callable[[Snapshot], tuple[ArrayLike, ...]]
 ) -> tuple[type[JointState], Callable[[Snapshot], JointState]]:
-    """Return how joints are told, by the attributes of a snapshot."""
+    """
+    Return how joints are told.
+
+    :param tell: returns their positions in a snapshot, and their speeds if they are told.
+    """
 
     def make(now: Snapshot) -> JointState:
-        told = [
-            np.hstack([getattr(now, name) for name in each.split()]).tolist() if each else []
-            for each in (positions, speeds)
-        ]
-        return joint_state(now.stamp, names, *told)
+        return joint_state(now.stamp, names, *(np.ravel(each).tolist() for each in tell(now)))
 
     return JointState, make
 
 
-READINGS: Final[dict[str, tuple[type[Any], Callable[[Snapshot], Any]]]] = {
-    'measured_js': _joints(JOINTS, 'joints', 'joint_speeds'),
-    'setpoint_js': _joints(JOINTS, 'setpoint'),
+READINGS: Final[dict[str, tuple[type[object], Callable[[Snapshot], object]]]] = {
+    'measured_js': _joints(JOINTS, lambda now: (now.joints, now.joint_speeds)),
+    'setpoint_js': _joints(JOINTS, lambda now: (now.setpoint,)),
     'measured_cp': (PoseStamped, _measured_cp),
     'local/measured_cp': (PoseStamped, _measured_cp),
     'setpoint_cp': (PoseStamped, _setpoint_cp),
@@ -162,8 +163,8 @@ READINGS: Final[dict[str, tuple[type[Any], Callable[[Snapshot], Any]]]] = {
     'measured_cv': (TwistStamped, _measured_cv),
     'body/measured_cf': (WrenchStamped, _body_force),
     'spatial/measured_cf': (WrenchStamped, _spatial_force),
-    'jaw/measured_js': _joints((JAW,), 'jaw', 'jaw_speed'),
-    'jaw/setpoint_js': _joints((JAW,), 'jaw_setpoint'),
-    'joint_states': _joints((*JOINTS, JAW), 'joints jaw'),
+    'jaw/measured_js': _joints((JAW,), lambda now: (now.jaw, now.jaw_speed)),
+    'jaw/setpoint_js': _joints((JAW,), lambda now: (now.jaw_setpoint,)),
+    'joint_states': _joints((*JOINTS, JAW), lambda now: ([*now.joints, now.jaw],)),
 }
 """Topic -> type and how its message is made. local/ is the same: the base is the remote centre."""

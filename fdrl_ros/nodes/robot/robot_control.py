@@ -40,6 +40,12 @@ COLLECTING = 100
 _FAULTY = frozenset({Reason.MISMATCH, Reason.NOT_FINITE, Reason.OUT_OF_RANGE})
 """Reasons for which the two halves of a state are at fault."""
 
+_TOLD = (
+    *('patient', 'policy', 'reason', 'value', 'uncertainty', 'expected_risk'),
+    *('proposed', 'veto', 'predicted_force'),
+)
+"""Fields of a selection that the message has too."""
+
 
 class RobotControl:
     """
@@ -193,19 +199,9 @@ class RobotControl:
         if chosen.reason in _FAULTY and self._operation and self._patient:
             self._faulty = self._operation, self._patient
         moves = (0.0, 0.0, 0.0) if chosen.holds else displacement(chosen.action)
-        action = ros.SelectedAction(
-            patient=chosen.patient,
-            policy=chosen.policy,
-            action=-1 if chosen.holds else chosen.action,
-            displacement=moves,
-            value=chosen.value,
-            uncertainty=chosen.uncertainty,
-            reason=chosen.reason,
-            expected_risk=chosen.expected_risk,
-            proposed=chosen.proposed,
-            veto=chosen.veto,
-            predicted_force=chosen.predicted_force,
-        )
+        number = -1 if chosen.holds else chosen.action
+        told = {name: getattr(chosen, name) for name in _TOLD}
+        action = ros.SelectedAction(action=number, displacement=moves, **told)
         if chosen.stamp is None:
             self._node.stamped(action)
         else:

@@ -21,6 +21,7 @@ from fdrl_ros.selector.candidates.candidate import HOLD
 from fdrl_ros.selector.candidates.registry import name_of, PolicyRegistry, Released, Version
 from fdrl_ros.selector.candidates.safety_limits import SafetyReport
 from fdrl_ros.selector.value.model import ValueModel
+from fdrl_ros.surgery.data.json_dataclasses import from_plain
 
 POLICIES = 'policies'
 """Folder of them, in the robot's directory."""
@@ -103,7 +104,7 @@ class PolicyFiles:
         """
 
         def read(data: bytes) -> SafetyReport:
-            report = SafetyReport.from_mapping(json.loads(data))
+            report = from_plain(SafetyReport, json.loads(data))
             if report.policy != digest:
                 raise PolicyError(f'safety report of policy {report.policy}: expected {digest}')
             return report
@@ -186,7 +187,7 @@ def _whole(path: Path, read: Callable[[bytes], T], problems: Problems | None) ->
         return read(path.read_bytes())
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, PolicyError) as error:
+    except (OSError, ValueError, FdrlError) as error:
         if problems is not None and all(path != each for each, _ in problems):
             problems.append((path, error))
         return None

@@ -7,16 +7,14 @@ The set says of each state what every action leads to, so that a policy is judge
 what it asks for; a short trial on public patients says whether it is better than doing nothing.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 import hashlib
-import math
 from pathlib import Path
-from typing import Any, get_type_hints, Self
+from typing import Self
 import zipfile
 import zlib
 
-from fdrl_ros.errors import PolicyError, RecordsError
+from fdrl_ros.errors import RecordsError
 from fdrl_ros.policy import Policy
 from fdrl_ros.runtime.durable import replacing
 from fdrl_ros.settings import setting, Settings
@@ -200,21 +198,6 @@ class SafetyReport:
                 f'{self.hold_return:.2f}'
             )
         return ''
-
-    @classmethod
-    def from_mapping(cls, values: Mapping[str, Any]) -> Self:
-        """
-        Read a report from its fields by name, as JSON holds them.
-
-        :raises PolicyError: if it is no report.
-        """
-        try:
-            made = {name: kind(values[name]) for name, kind in get_type_hints(cls).items()}
-        except (KeyError, TypeError, ValueError) as error:
-            raise PolicyError(f'not a safety report: {error}') from error
-        if not all(math.isfinite(value) for value in made.values() if isinstance(value, float)):
-            raise PolicyError('not a safety report: a number that is not finite')
-        return cls(**made)
 
 
 def shares_on(policy: Policy, frozen: FrozenSet) -> tuple[bool, float, float, float]:

@@ -33,7 +33,7 @@ from fdrl_ros.selector.control.plausibility import (
 from fdrl_ros.selector.control.selector import Selector
 from fdrl_ros.selector.settings import SelectorSettings
 from fdrl_ros.shield.retreat import Vector
-from fdrl_ros.shield.settings import ShieldSettings
+from fdrl_ros.shield.settings import ShieldSettings, USUAL
 from fdrl_ros.surgery.arm.kinematic_arm import JAW_OPEN
 from fdrl_ros.surgery.arm.operating_state import State as ArmState
 from fdrl_ros.surgery.gym.actions import ACTIONS, FINE_STEP, MAXIMUM_SPEED, TICK
@@ -395,7 +395,7 @@ def check_limits(
     if shield.active:
         back = f'at least {MAXIMUM_SPEED:g} m/s, at which the shield counts on drawing back'
         require(speed >= MAXIMUM_SPEED, name, speed, back)
-        for name in ('swing', 'stiffest', 'speed', 'acceleration'):
+        for name in USUAL:
             usual, most = getattr(shield, f'usual_{name}'), getattr(shield, name)
             most_of_all = f'at most shield.{name}, {most:g}: nothing goes beyond that'
             require(usual <= most, f'shield.usual_{name}', usual, most_of_all)

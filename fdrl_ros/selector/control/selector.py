@@ -159,17 +159,12 @@ class Selector:
         if decision is None:
             proposal, decision = self.hold(Reason.SHIELD_FAILED, self._now), _STILL
         self._monitor.record_action(state, decision.action)
-        return Selection(
-            policy=proposal.policy,
+        return proposal._replace(
             action=decision.action,
-            value=proposal.value,
-            uncertainty=proposal.uncertainty,
-            reason=proposal.reason,
             time=now,
             patient=operation.patient,
             risk=risk,
             stamp=operation.stamp,
-            expected_risk=proposal.expected_risk,
             proposed=decision.asked,
             veto=decision.veto,
             predicted_force=decision.usual_force,

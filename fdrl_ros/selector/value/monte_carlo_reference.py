@@ -107,20 +107,51 @@ def acting(policy: Policy | None) -> Chooser:
     return lambda states, rows, tick: policy.q_values(states).argmax(axis=1)
 
 
+LED = -1
+"""In place of a random move: who leads decides."""
+
+
+def handing_over(
+    policy: Policy | None, lead: Policy, handover: NDArray[np.int64], moves: NDArray[np.int64]
+) -> Chooser:
+    """
+    Return who operates: until its tick of handing over the one who leads, then the policy.
+
+    :param handover: tick of each of n patients, shape (n,).
+    :param moves: random moves that replace those of who leads, or LED, shape (ticks, n).
+    """
+    own, first = acting(policy), acting(lead)
+
+    def choose(
+        states: NDArray[np.float32], rows: NDArray[np.int64], tick: int
+    ) -> NDArray[np.int64]:
+        actions = own(states, rows, tick)
+        led = tick < handover[rows]
+        if led.any():
+            wanted = first(states[led], rows[led], tick)
+            random = moves[tick, rows[led]]
+            actions[led] = np.where(random == LED, wanted, random)
+        return actions
+
+    return choose
+
+
 @dataclass(frozen=True, eq=False)
 class Meeting:
     """
     A patient to be operated on, and everybody who looks the same at the start.
 
     :param patients: the one, then those who were redrawn.
-    :param lead: who operates before the policy does, with the same random moves on everybody.
+    :param lead: operates before the policy does.
+    :param moves: random moves that replace its own, the same on everybody, shape (LONGEST_LEAD,).
     :param handover: tick at which the policy takes over.
     :param places: where in the operation a state is looked at, in [0, 1), beside the first.
     :param seed: of the sensors' noise; each patient's own goes behind it.
     """
 
     patients: Sequence[Patient]
-    lead: Chooser
+    lead: Policy
+    moves: NDArray[np.int64]
     handover: int
     places: NDArray[np.float64]
     seed: tuple[int, ...]
@@ -160,8 +191,10 @@ def meet(
     :param seed: as :class:`Meeting` has it.
     """
     handover = int(rng.integers(LONGEST_LEAD)) if handed_over else 0
-    lead = _lead(start, rng)
-    return Meeting(patients, lead, handover, rng.random(states), seed)
+    often = rng.uniform(0.0, EXPLORATION)
+    random = rng.random(LONGEST_LEAD) < often
+    moves = np.where(random, rng.integers(ACTION_COUNT, size=LONGEST_LEAD), LED)
+    return Meeting(patients, start, moves, handover, rng.random(states), seed)
 
 
 def alike_states(
@@ -179,10 +212,11 @@ def alike_states(
     :param tick: told before each tick how many operations go on; what it raises ends all.
     :returns: in order of time; nothing where it was over before the policy had its turn.
     """
-    count, handover, own = len(meeting.patients), meeting.handover, acting(policy)
+    count, handover = len(meeting.patients), meeting.handover
+    moves = np.broadcast_to(meeting.moves[:, None], (LONGEST_LEAD, count))
     rolled = roll_out(
         meeting.patients,
-        lambda states, rows, now: (meeting.lead if now < handover else own)(states, rows, now),
+        handing_over(policy, meeting.lead, np.full(count, handover), moves),
         world,
         rngs=[np.random.default_rng([*meeting.seed, each]) for each in range(count)],
         tick=tick,
@@ -207,20 +241,3 @@ def alike_states(
             Alike(now, state.astype(np.float64), others.astype(np.float64), returns[here])
         )
     return found
-
-
-def _lead(start: Policy, rng: np.random.Generator) -> Chooser:
-    """Return who operates at first, with the same random moves on everybody."""
-    share = rng.uniform(0.0, EXPLORATION)
-    random = rng.random(LONGEST_LEAD) < share
-    moves = rng.integers(ACTION_COUNT, size=LONGEST_LEAD)
-    first = acting(start)
-
-    def choose(
-        states: NDArray[np.float32], rows: NDArray[np.int64], tick: int
-    ) -> NDArray[np.int64]:
-        if random[tick]:
-            return np.full(len(rows), moves[tick])
-        return first(states, rows, tick)
-
-    return choose
