@@ -1,10 +1,14 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""What is closed refuses, and never reaches the PyBullet client of somebody else."""
+"""What is closed refuses, PyBullet clients are never mixed up, and PyBullet does not greet."""
 
 import gc
+import os
+import subprocess
+import sys
 
 from fdrl_ros.errors import StateError
+from fdrl_ros.surgery.arm.pybullet_client import without_greeting
 from fdrl_ros.surgery.arm.simulated_arm import DynamicArm
 from fdrl_ros.surgery.gym.actions import ACTIONS, SUBSTEPS
 from fdrl_ros.surgery.gym.operation import Operation
@@ -68,13 +72,6 @@ def test_a_closed_env_refuses_everything_and_touches_no_other(mode):
 
 
 @MODES
-def test_an_env_closed_before_its_first_patient_says_that_it_is_closed(mode):
-    env = SurgeryEnv(settings=WorldSettings(mode=mode))
-    env.close()
-    refuses(env.reset, env.render, lambda: env.step(1), lambda: env.patient)
-
-
-@MODES
 def test_a_closed_operation_refuses_everything(mode):
     operation = Operation(WorldSettings(mode=mode))
     operation.reset(PATIENT)
@@ -127,7 +124,11 @@ def test_every_call_of_a_closed_arm_is_refused_before_pybullet_hears_of_it():
 
 def test_who_is_closed_and_forgotten_disconnects_nobody():
     for make in (DynamicArm, Renderer):
-        closed = make()
+        forgotten, closed = make(), make()
+        client = forgotten.client
+        del forgotten
+        gc.collect()
+        assert not pybullet.isConnected(client)
         closed.close()
         others = [DynamicArm() for _ in range(3)]
         closed.close()
@@ -181,3 +182,22 @@ def test_closed_batches_and_vector_envs_refuse_everything():
     env.reset(seed=0)
     env.close(), env.close()
     refuses(env.reset, lambda: env.reset(seed=1), lambda: env.step(stay))
+
+
+def test_importing_the_arm_prints_nothing():
+    words = [sys.executable, '-c', 'import fdrl_ros.surgery.arm.simulated_arm']
+    done = subprocess.run(words, capture_output=True, check=True)
+    assert done.stdout + done.stderr == b''
+
+
+def test_other_words_than_the_greeting_are_passed_on(capfd):
+    with without_greeting(2):
+        os.write(2, b'libGL is missing\npybullet build time: today\nand more')
+    assert capfd.readouterr().err == 'libGL is missing\nand more'
+
+
+def test_an_error_is_neither_hidden_nor_its_words(capfd):
+    with pytest.raises(ImportError), without_greeting(2):
+        os.write(2, b'why\n')
+        raise ImportError
+    assert capfd.readouterr().err == 'why\n'

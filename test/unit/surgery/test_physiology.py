@@ -1,16 +1,23 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""Vitals: published bands, what pushes them, and what never happens."""
+"""Vitals: published bands, what pushes them, what never happens, and bodies that live faster."""
 
 import dataclasses
+import json
 import math
+from pathlib import Path
 import types
 
-from fdrl_ros.errors import StateError
-from fdrl_ros.surgery.patient.cohort import public_cohort
-from fdrl_ros.surgery.patient.events import Event
+from fdrl_ros.errors import SettingError, StateError
+from fdrl_ros.surgery.gym.actions import TICK
+from fdrl_ros.surgery.gym.state import INDEX
+from fdrl_ros.surgery.gym.surgery_env import SurgeryEnv
+from fdrl_ros.surgery.patient.breathing import breathing_factor
+from fdrl_ros.surgery.patient.cohort import Cohort, public_cohort
+from fdrl_ros.surgery.patient.events import Event, spans
 from fdrl_ros.surgery.patient.labs import Labs
 from fdrl_ros.surgery.patient.physiology import MOST_LOSS, Physiology
+from fdrl_ros.surgery.settings import WorldSettings
 from hypothesis import given, settings
 from hypothesis import strategies as st
 import numpy as np
@@ -291,3 +298,94 @@ def test_impossible_numbers_are_refused_and_change_nothing(wrong):
     with pytest.raises(StateError, match='expected finite'):
         body.advance(*wrong)
     assert body.values() == before and body.time == 0.0
+
+
+CALM = dataclasses.replace(public_cohort(0).patient(0), events=())
+PACES = st.sampled_from([2.0, 7.5, 20.0, 60.0])
+BLEED = Event('bleed', 0.5, 30.0, 20.0)
+STAY = 12
+CLOSE = {'rtol': 1e-9, 'atol': 1e-12}
+
+
+def stretched(events, pace):
+    """Return events in the time of a body at a pace, as a body at pace 1 has them."""
+    return tuple(
+        dataclasses.replace(each, start=each.start * pace, duration=each.duration * pace)
+        for each in events
+    )
+
+
+def with_events(*events):
+    return dataclasses.replace(CALM, events=tuple(events))
+
+
+@settings(max_examples=sampled(25, 10), deadline=None)
+@given(PACES, st.floats(0.0, 3.0), st.floats(0.1, 20.0), st.floats(1.0, 60.0), st.floats(1.0, 5.0))
+def test_some_seconds_at_a_pace_are_that_many_more_at_pace_one(pace, start, lasts, rate, time):
+    events = Event('bleed', start, lasts, rate), Event('desaturation', start, lasts, 9.0)
+    fast = Physiology(with_events(*events), pace=pace)
+    slow = Physiology(with_events(*stretched(events, pace)))
+    for _ in range(round(time / TICK)):
+        fast.advance(TICK, force=0.5, damage=0.01)
+        slow.advance(pace * TICK, force=0.5, damage=0.01)
+    np.testing.assert_allclose(fast.values(), slow.values(), rtol=1e-9)
+    assert fast.time == pytest.approx(slow.time)
+    assert (fast.blood_loss, fast.low_time) == pytest.approx((slow.blood_loss, slow.low_time))
+    assert fast.scores() == slow.scores()
+
+
+def test_coughs_keep_to_real_time_as_the_organ_that_they_move():
+    cough = Event('breathing', 0.2, 3.0, 1.8)
+    body = Physiology(with_events(cough), pace=30.0)
+    for tick in range(1, 80):
+        body.advance(TICK)
+        factor = breathing_factor(spans([cough], 'breathing'), tick * TICK)[0]
+        assert body.breathing == pytest.approx(body.rest_breathing * factor)
+
+
+def told(pace, mode='kinematic'):
+    """Return all that an operation at a pace says while somebody presses at random."""
+    env, rng = SurgeryEnv(settings=WorldSettings(mode=mode, pace=pace)), np.random.default_rng(1)
+    patient = dataclasses.replace(Cohort(1, 3, 1.0, 4).patient(3), events=(BLEED,))
+    said = [env.reset(options={'patient': patient})[0]]
+    for _ in range(40):
+        state, reward, terminated, truncated, info = env.step(int(rng.integers(6)))
+        said += [state, reward, info['force'], info['damage'], info['tip']]
+        if terminated or truncated:
+            break
+    env.close()
+    return said
+
+
+@pytest.mark.parametrize('mode', ['dynamic', 'kinematic'])
+def test_the_pace_changes_vital_signs_and_nothing_else(mode):
+    first, differ = INDEX['mean_arterial_pressure'], 0
+    for one, other in zip(told(1.0, mode), told(40.0, mode), strict=True):
+        if np.shape(one) == (len(INDEX),):
+            differ += not np.array_equal(one[first:], other[first:])
+            one, other = one[:first], other[:first]
+        np.testing.assert_array_equal(one, other)
+    assert differ
+
+
+def test_paces_that_no_body_has_are_refused():
+    for wrong in (0.0, 0.5, -1.0, 601.0, math.nan, math.inf, 'fast'):
+        with pytest.raises(SettingError, match='pace'):
+            WorldSettings(pace=wrong)
+    assert WorldSettings().pace == 1.0
+
+
+def test_the_table_of_paces_is_that_of_its_result_file():
+    docs = Path(__file__).parents[3] / 'docs'
+    found = json.loads((docs / 'results/pace.json').read_text('utf-8'))
+    who, count = {'expert': 'expert', 'stay': 'who only waits'}, found['settings']['patients']
+    text = (docs / 'world.md').read_text('utf-8')
+    assert f'Of {count} operations' in text and found['settings']['heterogeneity'] == 1.0
+    for each in found['figures']:
+        tail, far = (each[f'pressure_moved_{share}'] for share in (90, 99))
+        small = f'{tail:.2f}' if tail < 0.1 else f'{tail:.1f}'
+        assert (
+            f'| {who[each["hands"]]}, {each["pace"]:g} '
+            f'| {100.0 * each["news2_changed"] / count:.1f} % | {small} / {far:.1f} '
+            f'| {each["vitals"]} | {each["successes"]} |'
+        ) in text
