@@ -1,77 +1,51 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""The rules of the house, held by reading the source: who imports whom, and how a file begins."""
+"""
+The rules of the package, read out of its sources: who imports whom, and how a file begins.
 
-import ast
+The diagram of docs/architecture.md is the law of imports; there is no second list of layers.
+"""
+
 from collections.abc import Iterator
 import functools
 import graphlib
 from pathlib import Path
 import re
-import subprocess
 import sys
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / 'fdrl_ros'
-MODULES = sorted(PACKAGE.rglob('*.py'))
+PAGE = (ROOT / 'docs' / 'architecture.md').read_text('utf-8')
+SOURCES = {path: path.read_text('utf-8') for path in sorted(PACKAGE.rglob('*.py'))}
 
-# A room may import the rooms on later lines. Rooms on one line keep apart.
-LAYERS = (
-    {'__main__'},
-    {'cli'},
-    {'worlds'},
-    {'experiments'},
-    {'nodes'},
-    {'deployment'},
-    {'audit', 'selector'},
-    {'federation', 'shield'},
-    {'learner'},
-    {'crypto', 'policy', 'privacy', 'surgery'},
-    {'metrics'},
-    {'runtime'},
-    {'resources', 'settings'},
-    {'__init__', '_kernels', 'errors'},
-)
+# Modules and rooms that every room may import; each of them only those before it.
+COMMON = ('errors', 'settings', 'resources', 'runtime')
 # The one room above itself that a module may name: the runner starts nodes as processes.
-LAZY = {'deployment/runner.py': 'nodes'}
+LAZY = 'fdrl_ros/deployment/runner.py', 'nodes'
 MOST_FILES = 20
 ROS = re.compile(r'rclpy|fdrl_ros\.(msg|srv|action)|.*_msgs|builtin_interfaces|std_srvs|launch\w*')
 HEADER = '# Copyright 2026 The fdrl_ros maintainers\n# SPDX-License-Identifier: Apache-2.0\n'
-# What may be called of a module with a global generator; of torch, what may not.
-SEEDED_NUMPY = {'BitGenerator', 'Generator', 'PCG64', 'Philox', 'SeedSequence', 'default_rng'}
-GLOBAL_TORCH = {'manual_seed', 'normal', 'rand', 'randint', 'randn', 'randperm', 'seed'}
 
-
-@functools.cache
-def parse(path: Path) -> ast.Module:
-    """Return a module's syntax tree."""
-    return ast.parse(path.read_text(), str(path))
+IMPORT = re.compile(r'^ *(?:from (\S+) )?import (\([^)]*\)|.*)$', re.MULTILINE)
+NAMED = re.compile(r"'(fdrl_ros(?:\.\w+)+)(?::\w+)?'")
+# Calls of a module with a global generator, and those that are fine.
+RANDOM_CALL = re.compile(r'(?<![\w.])(random|np\.random|numpy\.random|torch)\.(\w+)\(([^()]*)')
+SEEDED = {
+    'random': r'SystemRandom',
+    'np.random': r'BitGenerator|Generator|PCG64|Philox|SeedSequence|default_rng',
+    'torch': r'(?!(manual_seed|normal|rand|randint|randn|randperm|seed)$).*',
+}
 
 
 def imports(path: Path) -> Iterator[str]:
     """Yield the full name of each thing that a module imports, wherever in it."""
-    for node in ast.walk(parse(path)):
-        if isinstance(node, ast.Import):
-            yield from (each.name for each in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f'{path}: imports are absolute'
-            yield from (f'{node.module}.{each.name}' for each in node.names)
-
-
-def with_parents(name: str) -> list[str]:
-    """Return a.b.c, a.b and a of `a.b.c`: who imports the first runs the others too."""
-    words = name.split('.')
-    return ['.'.join(words[: i + 1]) for i in reversed(range(len(words)))]
-
-
-def named_modules(path: Path) -> Iterator[str]:
-    """Yield the modules of this package that strings name, as `import_module` takes them."""
-    for node in ast.walk(parse(path)):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            if re.fullmatch(r'fdrl_ros(\.\w+)+(:\w+)?', node.value):
-                yield node.value.partition(':')[0]
+    for module, what in IMPORT.findall(SOURCES[path]):
+        assert not module.startswith('.'), f'{path}: imports are absolute'
+        for name in re.sub(r'#.*| as \w+|[()]', '', what).split(','):
+            if name.strip():
+                yield f'{module}.{name.strip()}' if module else name.strip()
 
 
 def room_of(path: Path) -> str:
@@ -79,113 +53,97 @@ def room_of(path: Path) -> str:
     return path.relative_to(PACKAGE).parts[0].removesuffix('.py')
 
 
-def layer_of(room: str) -> int:
-    """Return the line of a room."""
-    found = [i for i, layer in enumerate(LAYERS) if room in layer]
-    assert found, f'{room} is in no layer'
-    return found[0]
+ROOMS = sorted({room_of(path) for path in SOURCES if path.parent != PACKAGE})
 
 
-def dotted(node: ast.AST) -> str:
-    """Return `a.b.c` of an attribute, nothing for other expressions."""
-    if isinstance(node, ast.Name):
-        return node.id
-    if isinstance(node, ast.Attribute):
-        return f'{dotted(node.value)}.{node.attr}'
-    return ''
-
-
-def test_rooms_import_only_the_layers_below_them() -> None:
-    for path in MODULES:
+@functools.cache
+def rooms_used() -> dict[str, dict[str, Path]]:
+    """Return which rooms each room imports, also by name in a string, and a module that does."""
+    found: dict[str, dict[str, Path]] = {room_of(path): {} for path in SOURCES}
+    for path, text in SOURCES.items():
         room = room_of(path)
-        named = {
-            each: LAZY.get(path.relative_to(PACKAGE).as_posix()) for each in named_modules(path)
-        }
-        for name in (*imports(path), *named):
+        for name in (*imports(path), *NAMED.findall(text)):
             words = name.split('.')
-            if len(words) > 1 and words[1] == named.get(name):
+            if words[0] != 'fdrl_ros' or len(words) == 1 or words[1] not in found:
                 continue
-            if words[0] != 'fdrl_ros' or len(words) == 1 or words[1] in (room, 'msg', 'srv'):
-                continue
-            assert layer_of(words[1]) > layer_of(room), f'{path}: {room} must not import {name}'
+            if (path.relative_to(ROOT).as_posix(), words[1]) != LAZY:
+                found[room].setdefault(words[1], path)
+        found[room].pop(room, None)
+    return found
 
 
-def test_every_layer_names_rooms_that_are_there() -> None:
-    there = {room_of(path) for path in MODULES} | {'_kernels'}
-    assert {room for layer in LAYERS for room in layer} == there
+def test_rooms_import_what_the_diagram_shows() -> None:
+    arrows = re.findall(r'^  (\w+) --> (\w+)$', PAGE, re.MULTILINE)
+    used = rooms_used()
+    for before, after in arrows:
+        assert after in used[before], f'no import: {before} --> {after}'
+    behind = {room: {after for before, after in arrows if before == room} for room in ROOMS}
+    for room in graphlib.TopologicalSorter(behind).static_order():  # refuses circles
+        behind[room] = behind[room].union(*(behind[each] for each in behind[room]))
+    behind |= {room: set(COMMON[:i]) for i, room in enumerate(COMMON)}
+    for room in (*ROOMS, *COMMON):
+        for extra in used[room].keys() - behind[room] - {*(() if room in COMMON else COMMON)}:
+            pytest.fail(f'{used[room][extra]}: the diagram does not let {room} import {extra}')
 
 
-def test_no_folder_has_more_files_than_a_reader_overlooks() -> None:
-    folders = [path for path in PACKAGE.rglob('*') if path.is_dir()]
-    for folder in (PACKAGE, *folders):
-        files = [path for path in folder.glob('*.py') if path.name != '__init__.py']
-        assert len(files) <= MOST_FILES, folder
+def test_the_page_has_a_row_for_every_room() -> None:
+    assert sorted(re.findall(r'^\| `(\w+)` \|', PAGE, re.MULTILINE)) == ROOMS
+
+
+def test_few_modules_lie_beside_the_rooms() -> None:
+    alone = {room_of(path) for path in SOURCES} - {*ROOMS}
+    assert alone == {'__init__', '__main__', 'errors', 'resources', 'settings'}
+
+
+def test_folders_are_packages_and_no_fuller_than_a_reader_overlooks() -> None:
+    for folder in {
+        parent for path in SOURCES for parent in path.parents if PACKAGE in parent.parents
+    }:
+        assert folder / '__init__.py' in SOURCES, folder  # setuptools finds no others
+        assert len(list(folder.glob('*.py'))) - 1 <= MOST_FILES, folder
 
 
 def test_modules_do_not_import_in_a_circle() -> None:
-    names = {'.'.join(path.relative_to(ROOT).with_suffix('').parts): path for path in MODULES}
-    names.update({name.removesuffix('.__init__'): path for name, path in names.items()})
-    graph = {}
-    for name, path in names.items():
-        wanted = {name_of for each in imports(path) for name_of in with_parents(each)}
-        graph[name] = (wanted & names.keys()) - set(with_parents(name))
+    names = {'.'.join(path.relative_to(ROOT).with_suffix('').parts): path for path in SOURCES}
+    names |= {name.removesuffix('.__init__'): path for name, path in names.items()}
+
+    def with_parents(name: str) -> set[str]:  # who imports a.b runs a too
+        words = name.split('.')
+        return {'.'.join(words[:end]) for end in range(1, len(words) + 1)}
+
+    graph = {
+        name: set().union(*map(with_parents, imports(path))) & names.keys() - with_parents(name)
+        for name, path in names.items()
+    }
     try:
         graphlib.TopologicalSorter(graph).prepare()
     except graphlib.CycleError as error:
         pytest.fail(' -> '.join(reversed(error.args[1])))
 
 
-def test_metrics_needs_numpy_alone() -> None:
-    allowed = {'numpy', *sys.stdlib_module_names}
+def test_metrics_needs_numpy_alone_and_only_nodes_know_ros() -> None:
+    fine = {'numpy', *sys.stdlib_module_names}
     ours = ('fdrl_ros.errors.', 'fdrl_ros.settings.', 'fdrl_ros.metrics.')
-    for path in (PACKAGE / 'metrics').rglob('*.py'):
+    for path in SOURCES:
         for name in imports(path):
-            fine = name.split('.')[0] in allowed or name.startswith(ours)
-            assert fine, f'{path} imports {name}'
-
-
-def test_only_the_nodes_know_ros() -> None:
-    for path in MODULES:
-        if room_of(path) != 'nodes':
-            for name in imports(path):
-                assert not ROS.match(name), f'{path} imports {name}'
+            assert room_of(path) == 'nodes' or not ROS.match(name), f'{path} imports {name}'
+            if room_of(path) == 'metrics':
+                assert name.split('.')[0] in fine or name.startswith(ours), f'{path}: {name}'
 
 
 def test_nobody_uses_a_global_random_generator() -> None:
-    for path in MODULES:
+    for path, text in SOURCES.items():
         for name in imports(path):
             assert not re.match(r'random\.|numpy\.random\.[a-z]', name), f'{path} imports {name}'
-        for node in ast.walk(parse(path)):
-            if not isinstance(node, ast.Call):
-                continue
-            module, _, function = dotted(node.func).rpartition('.')
-            where = f'{path}:{node.lineno}: {module}.{function}'
-            if module == 'random':
-                assert function == 'SystemRandom', where
-            elif module in ('np.random', 'numpy.random'):
-                assert function in SEEDED_NUMPY, where
-                assert function != 'default_rng' or node.args, f'{where} without a seed'
-            elif module == 'torch' and function in GLOBAL_TORCH:
-                assert 'generator' in {each.arg for each in node.keywords}, where
+        for module, function, arguments in RANDOM_CALL.findall(text):
+            where = f'{path}: {module}.{function}'
+            seeded = re.fullmatch(SEEDED[module.replace('numpy', 'np')], function)
+            assert seeded or 'generator=' in arguments, where
+            assert function != 'default_rng' or arguments, f'{where} without a seed'
 
 
 @pytest.mark.parametrize('folder', ['fdrl_ros', 'launch', 'native', 'test', 'tools'])
 def test_every_file_begins_with_its_licence_and_a_sentence(folder: str) -> None:
     for path in (ROOT / folder).rglob('*.py'):
-        text = path.read_text()
-        if text:
-            assert text.startswith(HEADER), path
-            assert ast.get_docstring(parse(path)), f'{path}: say what it is'
-
-
-def test_every_folder_of_modules_is_a_package() -> None:
-    for path in MODULES:
-        assert (path.parent / '__init__.py').is_file(), f'{path.parent} has no __init__.py'
-
-
-def test_the_tree_has_no_generated_file() -> None:
-    listed = subprocess.run(['git', 'ls-files'], cwd=ROOT, capture_output=True, text=True)
-    if listed.returncode:
-        pytest.skip('not a git checkout')
-    for name in listed.stdout.splitlines():
-        assert not name.startswith(('build/', 'install/', 'log/', '.venv/', 'runs/')), name
+        text = path.read_text('utf-8')
+        assert not text or text.startswith(f'{HEADER}"""'), path
