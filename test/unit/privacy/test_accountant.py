@@ -8,6 +8,7 @@ from dp_accounting.rdp import rdp_privacy_accountant
 from fdrl_ros.errors import PrivacyError
 from fdrl_ros.privacy.accountant import renyi
 from fdrl_ros.privacy.accountant.accountant import (
+    Account,
     Charge,
     check_delta,
     epsilon_paper,
@@ -18,7 +19,7 @@ from fdrl_ros.privacy.accountant.loss_distribution import BLUR, Composer
 from hypothesis import given, settings, strategies
 import numpy as np
 import pytest
-from scipy import integrate, optimize, special, stats
+from scipy import integrate, stats
 
 DELTA = 1e-5
 # Two composed grids differ by less: each is an upper bound, rounded up by itself.
@@ -44,37 +45,9 @@ CHARGES = strategies.builds(
 )
 
 
-def integrated_delta(epsilon, sigma, q=1.0):
-    """Integrate the positive part of P - e^epsilon Q over the outputs of one step."""
-
-    def divergence(upper, lower):
-        return integrate.quad(
-            lambda z: max(0.0, upper(z) - math.exp(epsilon) * lower(z)),
-            -12.0 * sigma,
-            1.0 + 12.0 * sigma,
-            limit=500,
-            epsabs=1e-12,
-            points=[0.0, 0.5, 1.0],
-        )[0]
-
-    def without(z):
-        return math.exp(-0.5 * (z / sigma) ** 2) / (sigma * math.sqrt(2.0 * math.pi))
-
-    def joined(z):
-        return (1.0 - q) * without(z) + q * without(z - 1.0)
-
-    return max(divergence(joined, without), divergence(without, joined))
-
-
 def pld_alone(sigma, q, steps, delta):
     curve = steps * renyi.renyi_curve(sigma, q)
     return Composer().epsilon({(sigma, q, 1): steps}, 0.0, curve[0], delta)
-
-
-def binomial_log_moment(sigma, q, order):
-    i = np.arange(order + 1)
-    terms = stats.binom.logpmf(i, order, q) + (i * i - i) / (2.0 * sigma**2)
-    return float(special.logsumexp(terms))
 
 
 @pytest.mark.parametrize('q, sigma, steps, rdp, pld', PUBLISHED)
@@ -83,18 +56,6 @@ def test_epsilons_agree_with_published_ones(q, sigma, steps, rdp, pld):
     assert epsilon_pld([charge], DELTA) == pytest.approx(pld, rel=1.5e-3)
     # Not above the library's by more than the spacing of our orders; lower where it has too few.
     assert pld < epsilon_rdp([charge], DELTA) < 1.005 * rdp
-
-
-@pytest.mark.parametrize('q', [0.01, 0.128, 0.64])
-@pytest.mark.parametrize('sigma', [0.5, 1.0, 2.0])
-def test_a_sampled_step_costs_what_integration_says(sigma, q):
-    delta = 1e-3
-    exact = 0.0
-    if integrated_delta(0.0, sigma, q) > delta:
-        exact = optimize.brentq(
-            lambda epsilon: integrated_delta(epsilon, sigma, q) - delta, 0.0, 20.0
-        )
-    assert -1e-6 <= epsilon_pld([Charge(sigma, q, 1)], delta) - exact < 1e-6 + 2.0 * BLUR * exact
 
 
 @given(strategies.floats(0.3, 50.0), strategies.integers(1, 5000))
@@ -119,17 +80,9 @@ def test_composing_on_the_grid_bounds_the_closed_form_down_to_the_least_delta(si
     assert exact <= on_grid <= exact * (1.0 + 2.0 * BLUR)
 
 
-@pytest.mark.parametrize('sigma, q', [(0.5, 0.01), (1.0, 0.128), (2.0, 0.64), (20.0, 0.001)])
-def test_integrated_moments_agree_with_the_binomial_sum(sigma, q):
-    orders = np.array([2.0, 3.0, 5.0, 10.0])
-    integrated = renyi.integrated_log_moments(sigma, q, orders)
-    exact = [binomial_log_moment(sigma, q, int(order)) for order in orders]
-    assert integrated == pytest.approx(exact, rel=1e-9, abs=1e-12)
-
-
-@pytest.mark.parametrize('order', [1.05, 1.5, 2.5, 7.3])
-@pytest.mark.parametrize('sigma, q', [(0.5, 0.3), (1.0, 0.01), (2.0, 0.64), (4.0, 0.001)])
-def test_fractional_moments_are_the_integral_and_below_the_librarys_bound(sigma, q, order):
+@pytest.mark.parametrize('order', [1.05, 2.5, 7.0])
+@pytest.mark.parametrize('sigma, q', [(0.5, 0.3), (1.0, 0.01), (2.0, 0.64), (20.0, 0.001)])
+def test_moments_are_the_integral_and_below_the_librarys_bound(sigma, q, order):
     def surplus(z):  # of the moment over 1, so that tiny divergences keep their digits
         ratio = 1.0 - q + q * math.exp((2.0 * z - 1.0) / (2.0 * sigma**2))
         return stats.norm.pdf(z, scale=sigma) * (ratio**order - 1.0 - order * (ratio - 1.0))
@@ -177,9 +130,7 @@ def test_hardly_any_noise_gives_a_finite_or_infinite_bound_but_never_a_small_one
     for sigma in (1e-200, 1e-9, 1e-3, 0.049, 0.05, 0.1):
         for epsilon in (epsilon_pld, epsilon_rdp):
             assert epsilon([Charge(sigma, 0.5, 100)], DELTA) > 30.0 / sigma
-
-
-def test_sampling_is_not_credited_where_noise_is_tiny():
+    # Sampling is not credited there.
     assert epsilon_pld([Charge(0.04, 0.5, 3)], DELTA) == epsilon_pld([Charge(0.04, 1.0, 3)], DELTA)
 
 
@@ -204,29 +155,29 @@ def test_delta_must_be_below_one_over_the_units():
             check_delta(delta, units)
 
 
+CHARGE = (1.0, 0.1, 1)
+
+
 @pytest.mark.parametrize(
-    'charge',
+    'charge, delta',
     [
-        (-1.0, 0.1, 1),
-        (math.nan, 0.1, 1),
-        (math.inf, 0.1, 1),
-        (1.0, 0.0, 1),
-        (1.0, 1.1, 1),
-        (1.0, math.nan, 1),
-        (1.0, 0.1, -1),
-        (1.0, 0.1, 1.5),
-        (1.0, 0.1, 1, 0),
-        (1.0, 0.1, 1, 1.5),
+        ((-1.0, 0.1, 1), DELTA),
+        ((math.nan, 0.1, 1), DELTA),
+        ((math.inf, 0.1, 1), DELTA),
+        ((1.0, 0.0, 1), DELTA),
+        ((1.0, 1.1, 1), DELTA),
+        ((1.0, math.nan, 1), DELTA),
+        ((1.0, 0.1, -1), DELTA),
+        ((1.0, 0.1, 1.5), DELTA),
+        ((1.0, 0.1, 1, 0), DELTA),
+        ((1.0, 0.1, 1, 1.5), DELTA),
+        (CHARGE, 0.0),
+        (CHARGE, 1.0),
+        (CHARGE, -1e-5),
+        (CHARGE, 1e-11),
+        (CHARGE, math.nan),
     ],
 )
-@pytest.mark.parametrize('epsilon', [epsilon_pld, epsilon_rdp])
-def test_a_charge_that_cannot_be_is_refused(epsilon, charge):
+def test_a_charge_or_a_delta_that_cannot_be_is_refused(charge, delta):
     with pytest.raises(PrivacyError):
-        epsilon([charge], DELTA)
-
-
-@pytest.mark.parametrize('delta', [0.0, 1.0, -1e-5, 1e-11, math.nan])
-@pytest.mark.parametrize('epsilon', [epsilon_pld, epsilon_rdp])
-def test_a_delta_that_cannot_be_is_refused(epsilon, delta):
-    with pytest.raises(PrivacyError, match='delta'):
-        epsilon([Charge(1.0, 0.1, 1)], delta)
+        Account(delta, [charge])

