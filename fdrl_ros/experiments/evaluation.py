@@ -5,18 +5,18 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 import functools
 from pathlib import Path
 
 from fdrl_ros.deployment.plan import Plan
-from fdrl_ros.errors import os_errors_as, RecordsError, TrainingStopped
+from fdrl_ros.errors import os_errors_as, RecordsError
 from fdrl_ros.experiments.json_file import Json
 from fdrl_ros.experiments.patient_results import PatientResults, score_of
 from fdrl_ros.metrics.episode import write_csv, write_json
 from fdrl_ros.metrics.task import StateSet, task_accuracy
 from fdrl_ros.policy import Policy
-from fdrl_ros.runtime.progress import never, Progress, Report, silent, Stopped
+from fdrl_ros.runtime.progress import Caller, NOBODY, Progress
 from fdrl_ros.runtime.random_streams import Stream
 from fdrl_ros.runtime.worker_processes import run_tasks
 from fdrl_ros.selector import (
@@ -226,15 +226,13 @@ def evaluate(
     patients: Sequence[Patient],
     probe: Probe,
     plan: Plan,
-    *,
-    report: Report = silent,
-    stopped: Stopped = never,
+    caller: Caller = NOBODY,
 ) -> dict[str, Evaluation]:
     """
     Let every contender operate on the same patients.
 
     :returns: results by the contender's name, in the order given.
-    :raises TrainingStopped: as soon as `stopped` says so.
+    :raises TrainingStopped: as soon as the caller says so.
     """
     portions = [patients[at : at + PORTION] for at in range(0, len(patients), PORTION)]
     tasks = [(each, part, plan) for each in contenders for part in portions]
@@ -242,10 +240,11 @@ def evaluate(
 
     def count(progress: Progress) -> None:
         done[progress.who] += 1
-        report(Progress('evaluate', progress.who, done[progress.who], len(patients)))
+        caller.report(Progress('evaluate', progress.who, done[progress.who], len(patients)))
 
     workers = plan.evaluation.workers
-    parts = iter(run_tasks(operate, tasks, workers=workers, report=count, stopped=stopped))
+    counted = replace(caller, report=count)
+    parts = iter(run_tasks(operate, tasks, workers=workers, caller=counted))
     results = {}
     for contender in contenders:
         mine = [next(parts) for _ in portions]
@@ -259,12 +258,7 @@ def evaluate(
 
 
 def operate(
-    contender: Contender,
-    patients: Sequence[Patient],
-    plan: Plan,
-    *,
-    report: Report,
-    stopped: Stopped,
+    contender: Contender, patients: Sequence[Patient], plan: Plan, caller: Caller
 ) -> tuple[PatientResults, Counter[str]]:
     """
     Operate on some patients; a piece of work for a worker process.
@@ -275,12 +269,11 @@ def operate(
     with closing(SurgeryEnv(settings=plan.world)) as env:
         env.np_random = np.random.default_rng([Stream.EVALUATION, plan.federation.seed])
         for patient in patients:
-            if stopped():
-                raise TrainingStopped('stopped by the user')
+            caller.check()
             episode, selections = operate_once(env, contender, patient, plan.world)
             episodes.append(episode)
             chosen.update(each.policy for each in selections)
-            report(Progress('evaluate', contender.name, 1, 1))
+            caller.report(Progress('evaluate', contender.name, 1, 1))
     return PatientResults.of(episodes, plan.world, plan.value.discount), chosen
 
 

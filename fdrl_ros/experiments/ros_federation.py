@@ -24,18 +24,18 @@ from fdrl_ros.deployment.bringup import (
 )
 from fdrl_ros.deployment.layout import ROBOTS
 from fdrl_ros.deployment.plan import Plan
-from fdrl_ros.deployment.prepare import prepare, taking_part
+from fdrl_ros.deployment.prepare import taking_part
 from fdrl_ros.deployment.robot.robot_policies import RobotPolicies
 from fdrl_ros.deployment.runner import Runner
-from fdrl_ros.errors import FdrlError, MessageError, TrainingStopped
+from fdrl_ros.errors import FdrlError, MessageError
 from fdrl_ros.experiments.json_file import Json, write_json
 from fdrl_ros.experiments.round_observer import Observer, RoundNote
 from fdrl_ros.experiments.run_directory import RunDirectory
-from fdrl_ros.experiments.training import training_progress
+from fdrl_ros.experiments.training import prepare_run, training_progress
 from fdrl_ros.federation.protocol.message import Phase, RoundStatus
 from fdrl_ros.learner.learner import TrainingProgress
 from fdrl_ros.runtime.environment_variables import with_variables
-from fdrl_ros.runtime.progress import Progress, Report, Stopped
+from fdrl_ros.runtime.progress import Caller, Progress
 from fdrl_ros.runtime.stopwatch import Stopwatch
 from fdrl_ros.selector.candidates.registry import Status
 from fdrl_ros.surgery.gym.actions import TICK
@@ -83,28 +83,19 @@ def unvalued(operations: Sequence[Mapping[str, Any]]) -> list[str]:
 class RosFederation:
     """One federation on this host, as processes over DDS."""
 
-    def __init__(
-        self, run: RunDirectory, plan: Plan, *, report: Report, stopped: Stopped, say: Say
-    ) -> None:
+    def __init__(self, run: RunDirectory, plan: Plan, caller: Caller, say: Say) -> None:
         """
         Prepare the directory.
 
-        :param report: told the progress of each hospital.
+        :param caller: told the progress of each hospital.
         :param say: told what people should know, such as the death of a node.
         :raises FdrlError: if the directory cannot be prepared.
         """
         self._run = run
         self._plan = plan
-        self._report = report
-        self._stopped = stopped
+        self._caller = caller
         self._say = say
-        run.policies.mkdir(exist_ok=True)
-        self._layout = prepare(
-            run.path / 'federation',
-            plan,
-            progress=lambda what, done, count: report(Progress(what, 'public', done, count)),
-            stopped=stopped,
-        )
+        self._layout = prepare_run(run.path, plan, caller)
         federation, robots = free_domains(2)
         self._settings = BringupSettings(
             directory=str(self._layout.directory.resolve()),
@@ -207,8 +198,7 @@ class RosFederation:
             silence = time.monotonic() - self._heard
             if silence > limit or (self._phase is Phase.OPEN and silence > waiting):
                 return
-            if self._stopped():
-                raise TrainingStopped('stopped by the user')
+            self._caller.check()
             for event in watch.poll(_POLL):
                 self._handle_event(event, operations)
             for death in runner.poll():
@@ -240,7 +230,7 @@ class RosFederation:
                 return
             case 'HospitalProgress':
                 if event.steps:
-                    self._report(self._progress(event))
+                    self._caller.report(self._progress(event))
             case 'OperationEnded':
                 found = RobotPolicies(self._layout, event.robot)
                 valued, waiting = found.named(Status.CANDIDATE), found.named(Status.VALUING)
@@ -252,7 +242,7 @@ class RosFederation:
                 words = f'{event.patient} {event.procedure}: {words}'
                 if waiting:
                     words += f' ({len(valued)} of {len(valued + waiting)} policies valued)'
-                self._report(Progress('operate', event.robot, count, operations, words))
+                self._caller.report(Progress('operate', event.robot, count, operations, words))
             case _:
                 return
         self._heard = time.monotonic()

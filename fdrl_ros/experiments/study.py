@@ -20,10 +20,10 @@ import time
 from typing import Any
 
 from fdrl_ros.deployment.plan import Plan
-from fdrl_ros.errors import os_errors_as, StoreError, TrainingStopped
+from fdrl_ros.errors import os_errors_as, StoreError
 from fdrl_ros.experiments.json_file import Json, write_json
 from fdrl_ros.experiments.reports.versions import versions
-from fdrl_ros.runtime.progress import never, Progress, Report, silent, Stopped
+from fdrl_ros.runtime.progress import Caller, NOBODY, Progress, Report
 from fdrl_ros.runtime.worker_processes import run_tasks
 
 PART_FORMAT = 1
@@ -48,15 +48,14 @@ class Work:
 
     directory: Path
     progress: tuple[str, str]
-    report: Report
-    stopped: Stopped
+    caller: Caller
     total: int = 1
 
     def tell(self, done: int, total: int, detail: str = '') -> None:
         """Report progress; the end is reported once the part is written."""
         self.total = total
         if done < total:
-            self.report(Progress(*self.progress, done, total, detail))
+            self.caller.report(Progress(*self.progress, done, total, detail))
 
     def check(self) -> None:
         """
@@ -64,8 +63,7 @@ class Work:
 
         :raises TrainingStopped: if so.
         """
-        if self.stopped():
-            raise TrainingStopped('stopped by the user')
+        self.caller.check()
 
 
 Measure = Callable[..., Json]
@@ -123,13 +121,11 @@ class Study:
             return [None] * len(parts)
         return [self._read(self.directory / f'{each.name}.json', each) for each in parts]
 
-    def run(
-        self, parts: Sequence[Part], *, report: Report = silent, stopped: Stopped = never
-    ) -> list[Json]:
+    def run(self, parts: Sequence[Part], caller: Caller = NOBODY) -> list[Json]:
         """
         Measure what is not finished, and return the results in the order of the parts.
 
-        :raises TrainingStopped: as soon as `stopped` says so; call it again to go on.
+        :raises TrainingStopped: as soon as the caller says so; call it again to go on.
         :raises StoreError: if a part is damaged, or of other settings, or cannot be written.
         """
         with os_errors_as(StoreError, f'cannot make {self.directory}'):
@@ -141,8 +137,7 @@ class Study:
             _measure,
             [(replace(self, validate=dict), each) for each in missing],
             workers=self.workers,
-            report=_Overall(self.name, len(parts), missing, report),
-            stopped=stopped,
+            caller=replace(caller, report=_Overall(self.name, len(parts), missing, caller.report)),
         )
         fresh = iter(measured)
         return [next(fresh) if each is None else each for each in found]
@@ -221,7 +216,7 @@ def left_words(seconds: float) -> str:
     return f'about {seconds / 3600.0:.1f} h left'
 
 
-def _measure(study: Study, part: Part, *, report: Report, stopped: Stopped) -> Json:
+def _measure(study: Study, part: Part, caller: Caller) -> Json:
     """Measure one part and keep it; runs in a worker process."""
     progress = (part_progress(study.name), title_of(part))
     if study.directory is None:
@@ -229,7 +224,7 @@ def _measure(study: Study, part: Part, *, report: Report, stopped: Stopped) -> J
     else:
         folder = study.directory / f'{part.name}.unfinished'
         folder.mkdir(exist_ok=True)
-    work = Work(folder, progress, report, stopped)
+    work = Work(folder, progress, caller)
     try:
         result = study.measure(*part.arguments, work=work)
     finally:
@@ -245,7 +240,7 @@ def _measure(study: Study, part: Part, *, report: Report, stopped: Stopped) -> J
         }
         write_json(study.directory / f'{part.name}.json', {HEADER: header, **content})
         shutil.rmtree(folder, ignore_errors=True)
-    report(Progress(*progress, work.total, work.total))
+    caller.report(Progress(*progress, work.total, work.total))
     return content
 
 

@@ -22,7 +22,7 @@ from fdrl_ros.deployment.parties.key_authority import open_key_authority
 from fdrl_ros.deployment.parties.policy_validation import PublicValidation
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.policy_file import load_policy, save_policy
-from fdrl_ros.deployment.prepare import taking_part
+from fdrl_ros.deployment.prepare import prepare, taking_part
 from fdrl_ros.errors import BudgetExceededError, FdrlError, TrainingStopped
 from fdrl_ros.experiments.round_observer import Observer, RoundNote
 from fdrl_ros.federation.key_authority.state import round_released
@@ -32,7 +32,7 @@ from fdrl_ros.federation.protocol.store import Store
 from fdrl_ros.learner.learner import TrainingProgress
 from fdrl_ros.policy import decode_weights, encode_weights
 from fdrl_ros.runtime.durable import make_private_directory
-from fdrl_ros.runtime.progress import never, Progress, Report, silent, Stopped
+from fdrl_ros.runtime.progress import Caller, NOBODY, Progress
 from fdrl_ros.runtime.worker_processes import run_tasks
 
 log = logging.getLogger(__name__)
@@ -42,48 +42,54 @@ _LONGEST_WAIT = 1000
 """Jumps of the clock without any work after which a federation counts as stuck."""
 
 
-def collect_all(
-    layout: Layout, plan: Plan, *, report: Report = silent, stopped: Stopped = never
-) -> None:
+def prepare_run(directory: Path, plan: Plan, caller: Caller = NOBODY) -> Layout:
+    """
+    Prepare ``federation/`` and ``policies/`` of a run, unless they are there.
+
+    :raises TrainingStopped: as soon as the caller says so; call it again to go on.
+    """
+    (directory / 'policies').mkdir(parents=True, exist_ok=True)
+    return prepare(
+        directory / 'federation',
+        plan,
+        progress=lambda what, done, count: caller.counter(what, 'public')(done, count),
+        stopped=caller.stopped,
+    )
+
+
+def collect_all(layout: Layout, plan: Plan, caller: Caller = NOBODY) -> None:
     """Let every hospital collect its records, if it has none yet."""
     missing = [n for n in plan.hospitals if not layout.records(n).exists()]
     tasks, workers = [(layout, name, plan) for name in missing], plan.evaluation.workers
-    run_tasks(collect_one, tasks, workers=workers, report=report, stopped=stopped)
+    run_tasks(collect_one, tasks, workers=workers, caller=caller)
 
 
-def collect_one(
-    layout: Layout, name: str, plan: Plan, *, report: Report, stopped: Stopped
-) -> None:
+def collect_one(layout: Layout, name: str, plan: Plan, caller: Caller) -> None:
     """Collect one hospital's records; a piece of work for a worker process."""
     open_records(
         layout,
         name,
         plan,
-        progress=lambda done, count: report(Progress('collect', name, done, count)),
-        stopped=stopped,
+        progress=caller.counter('collect', name),
+        stopped=caller.stopped,
     )
 
 
 def train_federation(
-    layout: Layout,
-    plan: Plan,
-    policies: Path,
-    *,
-    report: Report = silent,
-    stopped: Stopped = never,
+    layout: Layout, plan: Plan, policies: Path, caller: Caller = NOBODY
 ) -> list[RoundNote]:
     """
     Run all rounds in this process, over the very parties that run on ROS 2.
 
     :param policies: directory for what is released: each global policy, and the hospitals'.
     :returns: notes of every round.
-    :raises TrainingStopped: as soon as `stopped` says so.
+    :raises TrainingStopped: as soon as the caller says so.
     :raises FdrlError: if not one round can be done, saying why.
     """
 
     def tell(name: str, progress: TrainingProgress) -> None:
-        report(training_progress('train', name, progress, plan))
-        if stopped():
+        caller.report(training_progress('train', name, progress, plan))
+        if caller.stopped():
             federation.stop()
 
     federation = LocalFederation({}, report=tell)
@@ -124,7 +130,7 @@ def train_federation(
             federation.join(name, party)
 
         def over() -> bool:
-            if stopped():
+            if caller.stopped():
                 federation.stop()
             # What hospitals release of the last round is still on its way then.
             return aggregator.phase is Phase.FINISHED and all(
@@ -134,8 +140,7 @@ def train_federation(
             )
 
         finished = federation.run(over, ticks=_LONGEST_WAIT)
-        if stopped():
-            raise TrainingStopped('stopped by the user')
+        caller.check()
         if finished and not federation.run(lambda: federation.idle):
             raise TrainingStopped('stopped by the user')
         total, done = plan.rounds.rounds, observer.notes[-1].round if observer.notes else 0
@@ -144,7 +149,7 @@ def train_federation(
             if not done:
                 raise FdrlError(words)
             # What was learned until then is a policy all the same.
-            report(Progress('train', 'federation', done, total, words))
+            caller.report(Progress('train', 'federation', done, total, words))
             if not observer.notes[-1].ended:
                 observer.note_end(words)
         for name, each in hospitals.items():
@@ -153,9 +158,7 @@ def train_federation(
         return observer.notes
 
 
-def train_alone(
-    layout: Layout, name: str, plan: Plan, *, report: Report = silent, stopped: Stopped = never
-) -> float:
+def train_alone(layout: Layout, name: str, plan: Plan, caller: Caller = NOBODY) -> float:
     """
     Train one hospital without the others: same start, steps, noise level and budget.
 
@@ -182,8 +185,10 @@ def train_alone(
                 result = training.trainer.train(
                     weights,
                     round,
-                    report=lambda each: report(training_progress('alone', name, each, plan)),
-                    stopped=stopped,
+                    report=lambda each: caller.report(
+                        training_progress('alone', name, each, plan)
+                    ),
+                    stopped=caller.stopped,
                 )
             except BudgetExceededError:
                 break
@@ -201,13 +206,11 @@ def alone_path(layout: Layout, name: str) -> Path:
     return layout.directory / 'alone' / name / 'policy.npz'
 
 
-def train_all_alone(
-    layout: Layout, plan: Plan, *, report: Report = silent, stopped: Stopped = never
-) -> None:
+def train_all_alone(layout: Layout, plan: Plan, caller: Caller = NOBODY) -> None:
     """Train every hospital alone, if that was not done yet."""
     missing = [name for name in plan.hospitals if not alone_path(layout, name).exists()]
     tasks, workers = [(layout, name, plan) for name in missing], plan.evaluation.workers
-    run_tasks(train_alone, tasks, workers=workers, report=report, stopped=stopped)
+    run_tasks(train_alone, tasks, workers=workers, caller=caller)
 
 
 def training_progress(what: str, name: str, progress: TrainingProgress, plan: Plan) -> Progress:

@@ -47,3 +47,27 @@ def stop_if(stopped: Stopped) -> None:
     """
     if stopped():
         raise TrainingStopped('stopped by the user')
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Who called long work: hears of its progress, and may stop it."""
+
+    report: Report = silent
+    stopped: Stopped = never
+
+    def check(self) -> None:
+        """
+        End long work that is no longer wanted.
+
+        :raises TrainingStopped: if the caller stops it.
+        """
+        stop_if(self.stopped)
+
+    def counter(self, what: str, who: str) -> Callable[[int, int], None]:
+        """Return a function that reports how many of how many are done."""
+        return lambda done, total: self.report(Progress(what, who, done, total))
+
+
+NOBODY = Caller()
+"""Hears nothing, and lets work go on to its end."""

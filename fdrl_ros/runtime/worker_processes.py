@@ -18,7 +18,7 @@ from fdrl_ros.errors import FdrlError, TrainingStopped
 from fdrl_ros.runtime.environment_variables import ONE_THREAD, with_variables
 from fdrl_ros.runtime.interrupts import spared_interrupts
 from fdrl_ros.runtime.orphans import end_with_parent
-from fdrl_ros.runtime.progress import Progress, Report, Stopped
+from fdrl_ros.runtime.progress import Caller, Progress
 
 _POLL = 0.1  # seconds between two looks at the progress of workers
 
@@ -30,25 +30,20 @@ _ENDING = (signal.SIGINT, signal.SIGTERM)
 
 
 def run_tasks(
-    work: Callable[..., R],
-    tasks: Sequence[tuple[object, ...]],
-    *,
-    workers: int,
-    report: Report,
-    stopped: Stopped,
+    work: Callable[..., R], tasks: Sequence[tuple[object, ...]], *, workers: int, caller: Caller
 ) -> list[R]:
     """
     Call `work` once with each tuple of arguments.
 
-    :param work: of a module; also takes the keywords `report` and `stopped`.
+    :param work: of a module; also takes the keyword `caller`.
     :param workers: processes; with 1 all happens in this one.
     :returns: results in the order of the tasks.
-    :raises TrainingStopped: as soon as `stopped` says so; workers have ended then.
+    :raises TrainingStopped: as soon as the caller says so; workers have ended then.
     :raises FdrlError: the one that a task ended with, or if a worker is gone.
     """
     workers = min(workers, len(tasks))
     if workers <= 1:
-        return [work(*each, report=report, stopped=stopped) for each in tasks]
+        return [work(*each, caller=caller) for each in tasks]
     context = get_context('spawn')
     progress: Queue[Progress] = context.Queue()
     stop: Event = context.Event()
@@ -59,35 +54,32 @@ def run_tasks(
         try:
             with spared_interrupts(*_ENDING):  # they take the mask off when they are ready
                 futures = [pool.submit(_in_worker, work, each) for each in tasks]
-            _watch(futures, progress, report, stopped)
+            _watch(futures, progress, caller)
             return [future.result() for future in futures]
         except BaseException as error:
             stop.set()
             pool.shutdown(wait=True, cancel_futures=True)
             if not isinstance(error, BrokenProcessPool):
                 raise
-            if stopped():
+            if caller.stopped():
                 raise TrainingStopped('stopped by the user') from error
             raise FdrlError(
                 'a worker process is gone: killed, or out of memory; fewer workers need less'
             ) from error
 
 
-def _watch(
-    futures: 'Sequence[Future[R]]', progress: 'Queue[Progress]', report: Report, stopped: Stopped
-) -> None:
+def _watch(futures: 'Sequence[Future[R]]', progress: 'Queue[Progress]', caller: Caller) -> None:
     """Pass progress on until all is done, one piece has failed, or it shall stop."""
     waiting = set(futures)
     while waiting:
         done, waiting = wait(waiting, timeout=_POLL)
         for each in _drain(progress):
-            report(each)
-        if stopped():
-            raise TrainingStopped('stopped by the user')
+            caller.report(each)
+        caller.check()
         for future in done:
             future.result()
     for each in _drain(progress):
-        report(each)
+        caller.report(each)
 
 
 def _drain(progress: 'Queue[Progress]') -> Iterator[Progress]:
@@ -123,4 +115,4 @@ def _ask(number: int, frame: FrameType | None) -> None:
 def _in_worker(work: Callable[..., R], arguments: tuple[object, ...]) -> R:
     assert _channel is not None
     progress, stop = _channel
-    return work(*arguments, report=progress.put, stopped=lambda: _asked or stop.is_set())
+    return work(*arguments, caller=Caller(progress.put, lambda: _asked or stop.is_set()))

@@ -8,7 +8,7 @@ Takes some minutes on one core: `make nightly`, or this file alone with
 """
 
 from fdrl_ros.experiments.study import Work
-from fdrl_ros.runtime.progress import never, silent
+from fdrl_ros.runtime.progress import NOBODY
 from fdrl_ros.worlds.icu_sepsis.assets import icu_sepsis
 from fdrl_ros.worlds.icu_sepsis.episodes import clinician_records
 from fdrl_ros.worlds.icu_sepsis.study import learning
@@ -48,7 +48,7 @@ def test_it_hardly_matters_whether_patients_or_transitions_weigh_alike(
         for seed in SEEDS:
             directory = tmp_path / f'{typical:g}_{seed}'
             directory.mkdir()
-            work = Work(directory, ('sepsis', 'one'), silent, never)
+            work = Work(directory, ('sepsis', 'one'), NOBODY)
             got = learn(SepsisSettings(), arm, seed, work)
             gains.append(got.survival[-1] - got.survival[0])
         means[typical] = float(np.mean(gains))

@@ -9,6 +9,7 @@ from fdrl_ros.cli.group import stopping
 from fdrl_ros.cli.output import console
 from fdrl_ros.cli.progress_bars import ProgressBars
 from fdrl_ros.experiments.plots.pictures import draw_procedures
+from fdrl_ros.runtime.progress import Caller
 from fdrl_ros.surgery.patient.cohort import mixture
 from fdrl_ros.surgery.tasks.procedures import procedures_named
 
@@ -42,8 +43,7 @@ def draw(
                 for each in procedures_named(procedures)
             ],
             moving=gif,
-            report=bars,
-            stopped=stopped,
+            caller=Caller(bars, stopped),
         )
     for each in written:
         click.echo(each)

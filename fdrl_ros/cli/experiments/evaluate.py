@@ -29,6 +29,7 @@ from fdrl_ros.experiments.reports.text_table import DISCLAIMER
 from fdrl_ros.experiments.round_observer import read_rounds
 from fdrl_ros.experiments.run_directory import RunDirectory
 from fdrl_ros.policy import Policy
+from fdrl_ros.runtime.progress import Caller
 
 
 @click.command(cls=PlanCommand)
@@ -63,7 +64,7 @@ def _evaluate_run(run: RunDirectory, plan_file: str | None, flags: Json) -> None
     announce(run, plan)
     rounds = read_rounds(run.path / 'rounds.json')
     with stopping() as stopped, ProgressBars(console()) as bars:
-        found = assess(run.layout, plan, run.policies, rounds, report=bars, stopped=stopped)
+        found = assess(run.layout, plan, run.policies, rounds, Caller(bars, stopped))
         run.save(found)
     show(run, found)
 
@@ -85,8 +86,7 @@ def _evaluate_files(paths: tuple[Path, ...], plan: Plan, episodes: Path | None) 
             unseen_patients(plan, plan.evaluation.patients),
             make_probe(plan),
             plan,
-            report=bars,
-            stopped=stopped,
+            Caller(bars, stopped),
         )
     rows = {name: each.score for name, each in found.items()}
     out.print(policy_table(rows, out.width))

@@ -18,6 +18,7 @@ from fdrl_ros.errors import os_errors_as, SettingError, StoreError
 from fdrl_ros.experiments.json_file import Json, write_json
 from fdrl_ros.experiments.reports.text_table import DISCLAIMER
 from fdrl_ros.experiments.run_directory import RunDirectory
+from fdrl_ros.runtime.progress import Caller
 from rich.console import Console
 
 Found = TypeVar('Found')
@@ -51,7 +52,7 @@ class StudySession:
     def measure(self, study: Callable[..., Found], *arguments: Any) -> Found:
         """Call a study with progress bars, until Ctrl-C."""
         with stopping(SAME_COMMAND) as stopped, ProgressBars(self.out) as bars:
-            return study(*arguments, report=bars, stopped=stopped)
+            return study(*arguments, caller=Caller(bars, stopped))
 
     def save(
         self, name: str, summary: Json, draw: Draw | None = None, table: str | None = None

@@ -17,6 +17,7 @@ from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.prepare import check_plan
 from fdrl_ros.experiments.run_directory import RunDirectory
 from fdrl_ros.experiments.studies.experiment import run_experiment, run_training
+from fdrl_ros.runtime.progress import Caller
 
 
 def run_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -77,9 +78,9 @@ def train(evaluated: bool, **flags: Any) -> None:
     run, plan = begin_run(**flags)
     with stopping(SAME_RUN) as stopped, ProgressBars(console()) as bars:
         if not evaluated:
-            run_training(run.path, plan, report=bars, stopped=stopped)
+            run_training(run.path, plan, Caller(bars, stopped))
             run.point_latest()
             return
-        found = run_experiment(run.path, plan, report=bars, stopped=stopped)
+        found = run_experiment(run.path, plan, Caller(bars, stopped))
         run.save(found)
     show(run, found)

@@ -14,6 +14,7 @@ from fdrl_ros.experiments.reports.assessment import assess
 from fdrl_ros.experiments.ros_federation import missing_ros, RosFederation
 from fdrl_ros.experiments.studies.experiment import run_training
 from fdrl_ros.experiments.training import train_all_alone
+from fdrl_ros.runtime.progress import Caller
 
 
 @click.command(cls=PlanCommand)
@@ -42,20 +43,20 @@ def run(operations: int, **flags: Any) -> None:
         out.print(f'ROS 2 is not here: {missing}.', soft_wrap=True)
         out.print('The same parties run in this process instead, without a robot.')
     with stopping(SAME_RUN) as stopped, ProgressBars(out) as bars:
+        caller = Caller(bars, stopped)
         if missing:
-            home, rounds = run_training(chosen.path, plan, report=bars, stopped=stopped)
+            home, rounds = run_training(chosen.path, plan, caller)
         else:
             live = RosFederation(
                 chosen,
                 plan,
-                report=bars,
-                stopped=stopped,
+                caller,
                 say=lambda words: out.print(words, highlight=False, soft_wrap=True),
             )
             rounds = live.operate(operations)
             chosen.forget_results(len(rounds))
             home = chosen.layout
-        train_all_alone(home, plan, report=bars, stopped=stopped)
-        found = assess(home, plan, chosen.policies, rounds, report=bars, stopped=stopped)
+        train_all_alone(home, plan, caller)
+        found = assess(home, plan, chosen.policies, rounds, caller)
         chosen.save(found)
     show(chosen, found)

@@ -27,6 +27,7 @@ from fdrl_ros.experiments.studies.selector.coverage import (
 )
 from fdrl_ros.experiments.studies.selector.study import selector_study
 from fdrl_ros.experiments.studies.selector.summary import ALWAYS, SELECTOR, summarise
+from fdrl_ros.runtime.progress import Caller
 from rich.table import Table
 
 LEVELS = '0, 0.5, 1'
@@ -112,7 +113,7 @@ def coverage(
     out.print(DISCLAIMER, style='italic')
     with directory.lock():
         with stopping(SAME_COMMAND) as stopped, ProgressBars(out) as bars:
-            parts = run_coverage_study(directory, plan, settings, report=bars, stopped=stopped)
+            parts = run_coverage_study(directory, plan, settings, Caller(bars, stopped))
         summary = summarise_coverage(parts)
         write_json(file or directory.path / 'coverage' / 'coverage.json', summary)
     out.print(coverage_table(summary))

@@ -14,7 +14,7 @@ from fdrl_ros.experiments.json_file import Json, write_json
 from fdrl_ros.experiments.reports.text_table import make_table
 from fdrl_ros.experiments.studies.shield.attack import attack_study
 from fdrl_ros.experiments.studies.shield.cost import cost_study, CostSettings, newest
-from fdrl_ros.runtime.progress import Progress
+from fdrl_ros.runtime.progress import Caller, Progress
 from fdrl_ros.shield.proof import proofs
 from fdrl_ros.shield.settings import ShieldSettings
 from fdrl_ros.surgery.gym.state import PROCEDURE_NAMES
@@ -98,7 +98,7 @@ def attack_it(steps: int, seed: int, keep_limit: bool, file: Path | None) -> Non
     out = console()
     study, parts = attack_study(steps, seed, keep_limit)
     with ProgressBars(out) as bars:
-        found = study.run(parts, report=bars)
+        found = study.run(parts, Caller(bars))
     tallies = [tally for part in found for tally in part['tallies']]
     broken, untouched, rows = 0, [], []
     for arm, on in itertools.product(('kinematic', 'dynamic', 'loop'), (True, False)):
@@ -151,7 +151,7 @@ def cost_it(
     )
     out = console()
     with ProgressBars(out) as bars:
-        found = study.run(parts, report=bars)
+        found = study.run(parts, Caller(bars))
     out.print(
         make_table(
             f'Successes of {patients} operations at H = {levels}',

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fdrl_ros.errors import StoreError, TrainingStopped
-from fdrl_ros.runtime.progress import never, Progress, Report, silent, Stopped
+from fdrl_ros.runtime.progress import Caller, NOBODY, Progress
 from fdrl_ros.surgery.gym.actions import ACTIONS, SUBSTEPS, TICK
 from fdrl_ros.surgery.gym.operation import Operation
 from fdrl_ros.surgery.patient.patient import Patient
@@ -34,8 +34,7 @@ def draw_procedures(
     *,
     moving: bool = False,
     world: WorldSettings | None = None,
-    report: Report = silent,
-    stopped: Stopped = never,
+    caller: Caller = NOBODY,
 ) -> list[Path]:
     """
     Let the expert operate on patients and draw it from near, each named by its procedure.
@@ -45,7 +44,7 @@ def draw_procedures(
     :param moving: draw the GIF too.
     :returns: the files, in the order in which they were written.
     :raises StoreError: if the directory or a file cannot be written.
-    :raises TrainingStopped: as soon as `stopped` says so.
+    :raises TrainingStopped: as soon as the caller says so.
     """
     written = []
     renderer = Renderer()
@@ -53,7 +52,7 @@ def draw_procedures(
         directory.mkdir(parents=True, exist_ok=True)
         for number, patient in enumerate(patients, 1):
             procedure = patient.procedure.name
-            frames, still = _watch(patient, world or WorldSettings(), renderer, moving, stopped)
+            frames, still = _watch(patient, world or WorldSettings(), renderer, moving, caller)
             written.append(directory / f'{procedure}.png')
             still.save(written[-1], optimize=True)
             if moving:
@@ -67,7 +66,7 @@ def draw_procedures(
                     loop=0,
                     optimize=True,
                 )
-            report(Progress('draw', procedure, number, len(patients)))
+            caller.report(Progress('draw', procedure, number, len(patients)))
     except OSError as error:
         raise StoreError(f'cannot draw into {directory}: {error}') from error
     finally:
@@ -76,7 +75,7 @@ def draw_procedures(
 
 
 def _watch(
-    patient: Patient, world: WorldSettings, renderer: Renderer, moving: bool, stopped: Stopped
+    patient: Patient, world: WorldSettings, renderer: Renderer, moving: bool, caller: Caller
 ) -> tuple[list[Image.Image], Image.Image]:
     """Return the frames of one operation and the still among them."""
     operation = Operation(world)
@@ -85,7 +84,7 @@ def _watch(
     try:
         operation.reset(patient)
         while True:
-            if stopped():
+            if caller.stopped():
                 raise TrainingStopped(f'drawing stopped at {patient.procedure.name}')
             last = operation.done
             if moving and (operation.ticks % FRAME == 0 or last):

@@ -34,7 +34,7 @@ from fdrl_ros.learner.pretraining import untrained_weights
 from fdrl_ros.policy import Policy
 from fdrl_ros.privacy.accountant.accountant import epsilon_paper, PAPER_ORDER, sum_guarantees
 from fdrl_ros.privacy.mechanism import mean_noise_std
-from fdrl_ros.runtime.progress import never, Progress, Report, silent, Stopped
+from fdrl_ros.runtime.progress import Caller, NOBODY
 from fdrl_ros.runtime.worker_processes import run_tasks
 from fdrl_ros.selector import HOLD, ValueModel
 from fdrl_ros.surgery.gym.surgery_env import SurgeryEnv
@@ -180,26 +180,20 @@ def released_globals(policies: Path) -> list[tuple[int, Path]]:
 
 
 def assess(
-    layout: Layout,
-    plan: Plan,
-    policies: Path,
-    rounds: list[RoundNote],
-    *,
-    report: Report = silent,
-    stopped: Stopped = never,
+    layout: Layout, plan: Plan, policies: Path, rounds: list[RoundNote], caller: Caller = NOBODY
 ) -> Assessment:
     """
     Evaluate every policy of a finished run on unseen patients.
 
     :param policies: directory of what was released.
-    :raises TrainingStopped: as soon as `stopped` says so.
+    :raises TrainingStopped: as soon as the caller says so.
     """
     rows, choices = line_up(layout, plan, policies)
     candidates = {name: rows[name] for name in choices}
     valued = {**candidates, HOLD: None}
     tasks = [(name, policy, rows['pretrained'], plan) for name, policy in valued.items()]
     workers = plan.evaluation.workers
-    models = run_tasks(fit_one, tasks, workers=workers, report=report, stopped=stopped)
+    models = run_tasks(fit_one, tasks, workers=workers, caller=caller)
     values = dict(zip(valued, models, strict=True))
     contenders: list[Contender] = [
         ExpertContender(),
@@ -209,8 +203,8 @@ def assess(
     probe = make_probe(plan)
     probe.states.save(layout.directory / 'state_set.npz')
     patients = unseen_patients(plan, plan.evaluation.patients)
-    evaluations = evaluate(contenders, patients, probe, plan, report=report, stopped=stopped)
-    learning = _learning(plan, policies, probe, report, stopped)
+    evaluations = evaluate(contenders, patients, probe, plan, caller=caller)
+    learning = _learning(plan, policies, probe, caller)
     stiffest = patients[plan.federation.hospitals - 1]
     with closing(SurgeryEnv(settings=plan.world)) as env:
         env.np_random = np.random.default_rng(plan.federation.seed)
@@ -238,13 +232,7 @@ def assess(
 
 
 def fit_one(
-    name: str,
-    policy: Policy | None,
-    start: Policy,
-    plan: Plan,
-    *,
-    report: Report,
-    stopped: Stopped,
+    name: str, policy: Policy | None, start: Policy, plan: Plan, caller: Caller
 ) -> ValueModel:
     """
     Value one candidate on public patients; a piece of work for a worker process.
@@ -252,15 +240,12 @@ def fit_one(
     :param policy: None holds.
     :param start: the public start.
     """
-
-    def tell(done: int, count: int) -> None:
-        report(Progress('value', name, done, count))
-
-    return fit_public_value(policy, plan, start, progress=tell, stopped=stopped)
+    told = caller.counter('value', name)
+    return fit_public_value(policy, plan, start, progress=told, stopped=caller.stopped)
 
 
 def _learning(
-    plan: Plan, policies: Path, probe: Probe, report: Report, stopped: Stopped
+    plan: Plan, policies: Path, probe: Probe, caller: Caller
 ) -> list[tuple[int, float, float, float]]:
     """Evaluate the global policy of each round on the first of the unseen patients."""
     contenders = [
@@ -268,7 +253,7 @@ def _learning(
         for number, path in released_globals(policies)
     ]
     patients = unseen_patients(plan, plan.evaluation.round_patients)
-    scores = evaluate(contenders, patients, probe, plan, report=report, stopped=stopped)
+    scores = evaluate(contenders, patients, probe, plan, caller=caller)
     columns = ('success', 'success_low', 'success_high')
     return [
         (int(name.split()[1]), *(each.score[column] for column in columns))

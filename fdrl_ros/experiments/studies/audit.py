@@ -15,7 +15,7 @@ from fdrl_ros.experiments.study import chosen_settings, digest_of, Part, Study, 
 from fdrl_ros.learner.learner import TrainingProgress
 from fdrl_ros.learner.records.collection import collect_records
 from fdrl_ros.learner.records.records import Records
-from fdrl_ros.runtime.progress import never, Progress, Report, silent, Stopped
+from fdrl_ros.runtime.progress import Caller, NOBODY
 from fdrl_ros.runtime.random_streams import Stream
 import numpy as np
 
@@ -30,9 +30,7 @@ def run_audit(
     plan: Plan,
     settings: AuditSettings,
     seeds: Sequence[int],
-    *,
-    report: Report = silent,
-    stopped: Stopped = never,
+    caller: Caller = NOBODY,
 ) -> Json:
     """
     Audit the training of the plan's first hospital once with every seed.
@@ -41,7 +39,7 @@ def run_audit(
 
     :param directory: gets ``records_*.npz`` and ``seeds/``, and is gone on from them.
     :returns: settings, the numbers of every seed, and whether the claim stands.
-    :raises TrainingStopped: as soon as `stopped` says so; call it again to go on.
+    :raises TrainingStopped: as soon as the caller says so; call it again to go on.
     :raises StoreError: if a file is damaged, or of other settings.
     """
     relevant = _relevant_settings(plan, settings)
@@ -49,8 +47,8 @@ def run_audit(
     parts = [Part(f'seed_{seed}', relevant, (plan, settings, seed, records)) for seed in seeds]
     study = Study('audit', directory / 'seeds', measure, _check, plan.evaluation.workers)
     if None in study.finished(parts):
-        _keep_records(records, plan, report, stopped)
-    return summarise(relevant, list(seeds), study.run(parts, report=report, stopped=stopped))
+        _keep_records(records, plan, caller)
+    return summarise(relevant, list(seeds), study.run(parts, caller))
 
 
 def measure(plan: Plan, settings: AuditSettings, seed: int, records: Path, work: Work) -> Json:
@@ -82,7 +80,7 @@ def measure(plan: Plan, settings: AuditSettings, seed: int, records: Path, work:
         noise_source(directory, 'audit', plan),
         np.random.default_rng([Stream.AUDIT, seed]),
         report=tell,
-        stopped=work.stopped,
+        stopped=work.caller.stopped,
     )
     return {'seed': seed, **_numbers(made)}
 
@@ -124,7 +122,7 @@ def _numbers(made: Audited) -> Json:
     }
 
 
-def _keep_records(path: Path, plan: Plan, report: Report, stopped: Stopped) -> None:
+def _keep_records(path: Path, plan: Plan, caller: Caller) -> None:
     """Collect the patients' records, unless they are there."""
     path.parent.mkdir(parents=True, exist_ok=True)
     if not path.exists():
@@ -132,8 +130,8 @@ def _keep_records(path: Path, plan: Plan, report: Report, stopped: Stopped) -> N
             plan.cohorts[0],
             plan.collection,
             plan.world,
-            progress=lambda done, count: report(Progress('collect', 'patients', done, count)),
-            stopped=stopped,
+            progress=caller.counter('collect', 'patients'),
+            stopped=caller.stopped,
         ).save(path)
 
 

@@ -12,66 +12,53 @@ from pathlib import Path
 
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.plan import Plan
-from fdrl_ros.deployment.prepare import prepare
 from fdrl_ros.experiments.intervals import over_seeds
 from fdrl_ros.experiments.json_file import Json, write_json
 from fdrl_ros.experiments.reports.assessment import assess, Assessment
 from fdrl_ros.experiments.round_observer import RoundNote
 from fdrl_ros.experiments.run_directory import RunDirectory
 from fdrl_ros.experiments.study import Part, Study, Work
-from fdrl_ros.experiments.training import collect_all, train_all_alone, train_federation
-from fdrl_ros.runtime.progress import never, Progress, Report, silent, Stopped
+from fdrl_ros.experiments.training import (
+    collect_all,
+    prepare_run,
+    train_all_alone,
+    train_federation,
+)
+from fdrl_ros.runtime.progress import Caller, NOBODY
 
 METRICS = ('success', 'a_task', 'r_mit', 'mean_return', 'peak_force', 'alpha_adapt')
 PAIRED = ('success', 'a_task', 'r_mit', 'mean_return')
 
 
 def run_training(
-    directory: Path, plan: Plan, *, report: Report = silent, stopped: Stopped = never
+    directory: Path, plan: Plan, caller: Caller = NOBODY
 ) -> tuple[Layout, list[RoundNote]]:
     """
     Prepare, collect and train all rounds in this process.
 
     :param directory: of the run; 'federation' and 'policies' are made in it.
-    :raises TrainingStopped: as soon as `stopped` says so; call it again to go on.
+    :raises TrainingStopped: as soon as the caller says so; call it again to go on.
     """
-    directory.mkdir(parents=True, exist_ok=True)
-    policies = directory / 'policies'
-    policies.mkdir(exist_ok=True)
-    layout = prepare(
-        directory / 'federation',
-        plan,
-        progress=lambda what, done, count: report(Progress(what, 'public', done, count)),
-        stopped=stopped,
-    )
-    collect_all(layout, plan, report=report, stopped=stopped)
-    rounds = train_federation(layout, plan, policies, report=report, stopped=stopped)
+    layout = prepare_run(directory, plan, caller)
+    collect_all(layout, plan, caller)
+    rounds = train_federation(layout, plan, directory / 'policies', caller)
     RunDirectory(directory).forget_results(len(rounds))
     return layout, rounds
 
 
-def run_experiment(
-    directory: Path, plan: Plan, *, report: Report = silent, stopped: Stopped = never
-) -> Assessment:
+def run_experiment(directory: Path, plan: Plan, caller: Caller = NOBODY) -> Assessment:
     """
     Train together and alone, and evaluate everyone on the same unseen patients.
 
     :param directory: of the run.
-    :raises TrainingStopped: as soon as `stopped` says so; call it again to go on.
+    :raises TrainingStopped: as soon as the caller says so; call it again to go on.
     """
-    layout, rounds = run_training(directory, plan, report=report, stopped=stopped)
-    train_all_alone(layout, plan, report=report, stopped=stopped)
-    return assess(layout, plan, directory / 'policies', rounds, report=report, stopped=stopped)
+    layout, rounds = run_training(directory, plan, caller)
+    train_all_alone(layout, plan, caller)
+    return assess(layout, plan, directory / 'policies', rounds, caller)
 
 
-def run_seeds(
-    directory: Path,
-    plan: Plan,
-    seeds: Sequence[int],
-    *,
-    report: Report = silent,
-    stopped: Stopped = never,
-) -> Json:
+def run_seeds(directory: Path, plan: Plan, seeds: Sequence[int], caller: Caller = NOBODY) -> Json:
     """
     Repeat the experiment with several seeds and compare them.
 
@@ -85,14 +72,14 @@ def run_seeds(
         settings = {'plan': own.to_mapping()}
         parts.append(Part(f'seed_{seed}', settings, (directory / f'seed_{seed}', own)))
     study = Study('experiment', directory, measure)
-    combined = combine(study.run(parts, report=report, stopped=stopped), plan, seeds)
+    combined = combine(study.run(parts, caller), plan, seeds)
     write_json(directory / 'experiment.json', combined)
     return combined
 
 
 def measure(directory: Path, plan: Plan, work: Work) -> Json:
     """Run the experiment with one seed."""
-    found = run_experiment(directory, plan, report=work.report, stopped=work.stopped)
+    found = run_experiment(directory, plan, work.caller)
     return {
         'summary': found.summary(),
         'differences': found.differences(),

@@ -35,7 +35,7 @@ from fdrl_ros.experiments.study import chosen_settings, Part, Study, Work
 from fdrl_ros.learner.pretraining import pretrain
 from fdrl_ros.learner.records.collection import collect_records
 from fdrl_ros.policy import Policy
-from fdrl_ros.runtime.progress import never, Report, silent, Stopped
+from fdrl_ros.runtime.progress import Caller, NOBODY, Stopped
 from fdrl_ros.surgery.gym.episode import run_episode
 from fdrl_ros.surgery.gym.surgery_env import SurgeryEnv
 from fdrl_ros.surgery.patient.cohort import Cohort
@@ -67,12 +67,7 @@ _OTHER = 2**32  # added to a seed, for other minibatches
 
 
 def run_heterogeneity(
-    directory: Path,
-    plan: Plan,
-    seeds: Sequence[int],
-    *,
-    report: Report = silent,
-    stopped: Stopped = never,
+    directory: Path, plan: Plan, seeds: Sequence[int], caller: Caller = NOBODY
 ) -> Json:
     """
     Measure every seed at every H, and sum up.
@@ -80,12 +75,12 @@ def run_heterogeneity(
     :param directory: gets ``parts/``, one JSON file a seed and H, and is gone on from them.
     :param plan: hospitals, procedures, records, learner and world; its H and seed do not count.
     :returns: settings, and what :func:`summarise` returns.
-    :raises TrainingStopped: as soon as `stopped` says so; call it again to go on.
+    :raises TrainingStopped: as soon as the caller says so; call it again to go on.
     :raises StoreError: if a part is damaged, or of other settings.
     """
     study = Study('heterogeneity', directory / 'parts', measure, curve_of, plan.evaluation.workers)
     parts = [_part(plan, seed, level) for seed in seeds for level in LEVELS]
-    found = iter(study.run(parts, report=report, stopped=stopped))
+    found = iter(study.run(parts, caller))
     rows = [[next(found) for _ in LEVELS] for _ in seeds]
     settings = _relevant_settings(plan)
     settings |= chosen_settings(plan, federation=('hospitals', 'procedures'))
@@ -144,7 +139,7 @@ def measure_loss(plan: Plan, work: Work) -> Json:
 
     :returns: shares of operations, a row for each policy and a column for each hospital: those
         that succeeded, and those that failed by force.
-    :raises TrainingStopped: as soon as `stopped` says so.
+    :raises TrainingStopped: as soon as the caller says so.
     """
     cohorts = plan.cohorts
     count = max(1, plan.evaluation.patients // plan.federation.hospitals)
@@ -157,7 +152,7 @@ def measure_loss(plan: Plan, work: Work) -> Json:
             def tell(done: int, what: str, before: int = row * share) -> None:
                 work.tell(before + done, len(cohorts) * share, what)
 
-            policy = learn_alone(home, plan, tell=tell, stopped=work.stopped)
+            policy = learn_alone(home, plan, tell, work.caller.stopped)
             for column, other in enumerate(cohorts):
                 for index in range(count):
                     work.check()
@@ -169,7 +164,7 @@ def measure_loss(plan: Plan, work: Work) -> Json:
 
 
 def learn_alone(
-    home: Cohort, plan: Plan, *, tell: Callable[[int, str], None], stopped: Stopped
+    home: Cohort, plan: Plan, tell: Callable[[int, str], None], stopped: Stopped
 ) -> Policy:
     """Learn from one hospital's records alone, without privacy; the last steps are small ones."""
     settings, seed = plan.pretraining, plan.federation.seed

@@ -29,7 +29,7 @@ from fdrl_ros.privacy.accountant.calibration import noise_multiplier_for
 from fdrl_ros.privacy.ledger.chain import Owner
 from fdrl_ros.privacy.ledger.ledger import Ledger
 from fdrl_ros.runtime.durable import make_private_directory
-from fdrl_ros.runtime.progress import never, Report, silent, Stopped
+from fdrl_ros.runtime.progress import Caller, NOBODY
 from fdrl_ros.surgery.gym.episode import run_episode
 from fdrl_ros.surgery.gym.surgery_env import SurgeryEnv
 from fdrl_ros.surgery.patient.cohort import Cohort
@@ -45,12 +45,7 @@ _UNCLIPPED = 1e6
 
 
 def run_utility(
-    directory: Path,
-    plan: Plan,
-    seeds: Sequence[int],
-    *,
-    report: Report = silent,
-    stopped: Stopped = never,
+    directory: Path, plan: Plan, seeds: Sequence[int], caller: Caller = NOBODY
 ) -> Json:
     """
     Measure every seed, and sum up.
@@ -59,7 +54,7 @@ def run_utility(
     :param plan: its hospital 1 is the one that learns; seed, budget and noise do not count.
     :returns: success by start and epsilon, with intervals; and what of the non-private success is
         kept, paired by seed.
-    :raises TrainingStopped: as soon as `stopped` says so; call it again to go on.
+    :raises TrainingStopped: as soon as the caller says so; call it again to go on.
     :raises StoreError: if a part is damaged, or of other settings.
     """
     parts = [
@@ -78,7 +73,7 @@ def run_utility(
         lambda part: summarise([part], plan, seeds),
         plan.evaluation.workers,
     )
-    return summarise(study.run(parts, report=report, stopped=stopped), plan, seeds)
+    return summarise(study.run(parts, caller), plan, seeds)
 
 
 def summarise(rows: Sequence[Json], plan: Plan, seeds: Sequence[int]) -> Json:
@@ -122,10 +117,10 @@ def measure(plan: Plan, work: Work) -> Json:
         plan.collection,
         plan.world,
         progress=lambda done, _: work.tell(done, total, 'collects'),
-        stopped=work.stopped,
+        stopped=work.caller.stopped,
     )
     public = public_start(plan).learn(
-        lambda what, done, count: work.tell(patients, total, what), work.stopped
+        lambda what, done, count: work.tell(patients, total, what), work.caller.stopped
     )
     starts = {'public': public, 'random': untrained_weights(plan.shape, plan.federation.seed)}
     part: Json = {
@@ -150,7 +145,7 @@ def measure(plan: Plan, work: Work) -> Json:
             name = name_of(epsilon)
             privacy = privacy_at(plan, epsilon, records.n_patients)
             learned, part['epsilon_spent'][name] = _learn(
-                records, weights, plan, privacy, work.directory / f'{start}_{name}', work.stopped
+                records, weights, plan, privacy, work, f'{start}_{name}'
             )
             part['sigma_m'][name] = privacy.noise_multiplier
             part['success'][start][name] = success(learned, f'{start} start, epsilon {name}')
@@ -201,10 +196,11 @@ def _learn(
     weights: np.ndarray,
     plan: Plan,
     privacy: PrivacySettings,
-    directory: Path,
-    stopped: Stopped,
+    work: Work,
+    name: str,
 ) -> tuple[np.ndarray, float | None]:
     """Train the remaining rounds at one epsilon; return the weights and the epsilon spent."""
+    directory = work.directory / name
     make_private_directory(directory)
     with Ledger(
         directory / 'ledger.sqlite',
@@ -215,11 +211,13 @@ def _learn(
             budget=privacy.budget,
         ),
     ) as ledger:
-        source = noise_source(directory, f'utility {directory.name}', plan)
+        source = noise_source(directory, f'utility {name}', plan)
         setup = TrainingSetup(plan.shape, plan.learner, privacy, ledger, source)
         trainer = Trainer(setup, records, directory / 'checkpoint')
         for round in range(1, plan.rounds.rounds + 1):
-            result = trainer.train(weights, round, report=lambda progress: None, stopped=stopped)
+            result = trainer.train(
+                weights, round, report=lambda progress: None, stopped=work.caller.stopped
+            )
             weights = result.weights
         return weights, None if math.isinf(ledger.epsilon()) else ledger.epsilon()
 

@@ -11,6 +11,7 @@ from fdrl_ros.cli import main
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.errors import TrainingStopped
 from fdrl_ros.experiments.studies.audit import run_audit
+from fdrl_ros.runtime.progress import Caller
 import numpy as np
 import pytest
 
@@ -50,11 +51,12 @@ def test_a_stopped_audit_goes_on_and_ends_with_the_same_numbers(tmp_path):
     assert whole['claimed']['least'] > whole['bound']['most']
     asked = iter(range(10**6))
     with pytest.raises(TrainingStopped):  # 4 patients, 4 steps of seed 1, one of seed 2
-        run_audit(tmp_path / 'cut', PLAN, SETTINGS, range(1, 3), stopped=lambda: next(asked) > 8)
+        cut = Caller(stopped=lambda: next(asked) > 8)
+        run_audit(tmp_path / 'cut', PLAN, SETTINGS, range(1, 3), cut)
     kept = tmp_path / 'cut/seeds/seed_1.json'
     assert kept.exists() and not (tmp_path / 'cut/seeds/seed_2.json').exists()
     stamp, said = kept.stat().st_mtime_ns, []
-    again = run_audit(tmp_path / 'cut', PLAN, SETTINGS, range(1, 3), report=said.append)
+    again = run_audit(tmp_path / 'cut', PLAN, SETTINGS, range(1, 3), Caller(said.append))
     assert without_seconds(again) == without_seconds(whole)
     assert kept.stat().st_mtime_ns == stamp
     assert {each.who for each in said} == {'seed_2', 'all parts'}

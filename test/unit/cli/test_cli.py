@@ -28,6 +28,7 @@ from fdrl_ros.experiments.training import train_federation
 from fdrl_ros.learner.records.collection import collect_records, CollectionSettings
 from fdrl_ros.learner.records.records import Records
 from fdrl_ros.runtime import kernels
+from fdrl_ros.runtime.progress import Caller
 from fdrl_ros.surgery.gym.state import STATE_SIZE
 from fdrl_ros.surgery.patient.cohort import Cohort
 from fdrl_ros.surgery.settings import WorldSettings
@@ -216,7 +217,7 @@ def test_budget_that_ends_early_ends_the_federation_and_keeps_what_was_learned(
     assert longer.exit_code == 1 and 'pays for 2' in longer.stderr
     layout, said = Layout(run / 'federation'), []
     plan = Plan.load(layout.plan).changed({'rounds': {'rounds': 3}})
-    notes = train_federation(layout, plan, run / 'policies', report=said.append)
+    notes = train_federation(layout, plan, run / 'policies', Caller(said.append))
     assert [each.round for each in notes] == [1, 2]
     reason = 'the privacy budget does not pay for round 3: hospital_1: epsilon'
     assert notes[-1].ended.startswith(reason) and 'above the budget of 2.2' in notes[-1].ended
@@ -260,7 +261,7 @@ def test_restored_hospital_counts_as_having_spent_its_whole_budget(plan_file, tm
     assert [each['epsilon_is_lower_bound'] for each in told['ledgers']] == [True, False, False]
     said: list = []
     plan = plan.changed({'rounds': {'rounds': 3}})
-    notes = train_federation(layout, plan, run / 'policies', report=said.append)
+    notes = train_federation(layout, plan, run / 'policies', Caller(said.append))
     reason = 'hospital_1: no part in round 3: its privacy ledger lacks'
     assert reason in said[-1].detail and reason in notes[-1].ended
     assert 'hospital_1 took no part: ledger' in caplog.text

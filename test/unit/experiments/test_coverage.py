@@ -21,6 +21,7 @@ from fdrl_ros.experiments.studies.selector.coverage import (
     shares_held,
     widening,
 )
+from fdrl_ros.runtime.progress import Caller
 from fdrl_ros.selector import reference
 from fdrl_ros.surgery.gym.state import PROCEDURE_NAMES
 from fdrl_ros.surgery.gym.vector_operation import VectorOperation
@@ -171,7 +172,7 @@ def test_an_interrupted_measurement_goes_on_and_ends_the_same(run):
         return {each: each.stat().st_mtime_ns for each in directory.path.glob('coverage/*/*.json')}
 
     with pytest.raises(TrainingStopped):
-        run_coverage_study(directory, plan, SMALL, stopped=lambda: len(parts()) == 1)
+        run_coverage_study(directory, plan, SMALL, Caller(stopped=lambda: len(parts()) == 1))
     before = parts()
     assert len(before) == 1
     found = run_coverage_study(directory, plan, SMALL)

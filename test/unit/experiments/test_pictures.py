@@ -9,6 +9,7 @@ from click.testing import CliRunner
 from fdrl_ros.cli.commands import main
 from fdrl_ros.errors import TrainingStopped
 from fdrl_ros.experiments.plots.pictures import draw_procedures, HEIGHT, WIDTH
+from fdrl_ros.runtime.progress import Caller
 from fdrl_ros.surgery.arm.kinematics import straight_joints
 from fdrl_ros.surgery.gym.state import PROCEDURE_NAMES
 from fdrl_ros.surgery.patient.cohort import mixture, public_cohort
@@ -77,7 +78,8 @@ def test_published_pictures_are_what_the_documented_command_draws(tmp_path, name
 
 def test_drawing_stops_when_told_and_says_where_it_cannot_write(tmp_path):
     with pytest.raises(TrainingStopped):
-        draw_procedures(tmp_path, patients('reach'), world=KINEMATIC, stopped=lambda: True)
+        stopped = Caller(stopped=lambda: True)
+        draw_procedures(tmp_path, patients('reach'), world=KINEMATIC, caller=stopped)
     (tmp_path / 'file').touch()
     for arguments, words in (
         ([str(tmp_path / 'file' / 'below')], 'cannot draw'),

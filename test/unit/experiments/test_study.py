@@ -8,6 +8,7 @@ import json
 from fdrl_ros.errors import FdrlError, StoreError, TrainingStopped
 from fdrl_ros.experiments import study
 from fdrl_ros.experiments.study import left_words, Part, PART_FORMAT, Study
+from fdrl_ros.runtime.progress import Caller
 import pytest
 
 
@@ -62,14 +63,14 @@ def test_an_interrupted_study_keeps_what_is_finished_and_its_checkpoints(made):
     assert made.finished([part(3), part(-4), part(5)])[1:] == [None, None]
     asked = iter([False, True])
     with pytest.raises(TrainingStopped):
-        made.run([part(3), part(-4), part(5)], stopped=lambda: next(asked))
+        made.run([part(3), part(-4), part(5)], Caller(stopped=lambda: next(asked)))
     found = made.run([part(3), part(-4), part(5)])
     assert [each['begun'] for each in found] == [False, True, False]
 
 
 def test_progress_covers_each_part_and_the_whole(made):
     said = []
-    made.run([part(2), part(3), part(4)], report=said.append)
+    made.run([part(2), part(3), part(4)], Caller(said.append))
     own = [(each.done, each.total) for each in said if each.who == 'part_3']
     assert own == [(0, 2), (1, 2), (2, 2)]
     whole = [(each.done, each.detail) for each in said if each.who == 'all parts']

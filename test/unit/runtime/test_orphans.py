@@ -98,10 +98,11 @@ from computes import compute
 run_elsewhere(compute, ({gate!r},), lambda: False)
 """,
     'workers': """
+from fdrl_ros.runtime.progress import Caller
 from fdrl_ros.runtime.worker_processes import run_tasks
 from computes import compute
 tasks = [({gate!r},), ('/dev/null',)]
-run_tasks(compute, tasks, workers=2, report=print, stopped=lambda: False)
+run_tasks(compute, tasks, workers=2, caller=Caller(print))
 """,
     'endoscope': """
 import pathlib, signal

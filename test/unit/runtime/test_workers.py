@@ -10,13 +10,14 @@ import sys
 import threading
 
 from fdrl_ros.errors import FdrlError, PrivacyError, TrainingStopped
-from fdrl_ros.runtime.progress import Progress
+from fdrl_ros.runtime.progress import NOBODY, Progress
 from fdrl_ros.runtime.worker_processes import run_tasks
 import pytest
 
 COMMAND = """
 import signal, sys
 from fdrl_ros.errors import TrainingStopped
+from fdrl_ros.runtime.progress import Caller
 from fdrl_ros.runtime.worker_processes import run_tasks
 import test_workers
 
@@ -29,8 +30,9 @@ if __name__ == '__main__':
             test_workers.wait_for_the_end,
             [(1,), (2,)],
             workers=2,
-            report=lambda told: print(told.who, told.done, flush=True),
-            stopped=lambda: bool(asked),
+            caller=Caller(
+                lambda told: print(told.who, told.done, flush=True), lambda: bool(asked)
+            ),
         )
     except TrainingStopped:
         print('stopped', flush=True)
@@ -38,16 +40,16 @@ if __name__ == '__main__':
 """
 
 
-def wait_for_the_end(number, *, report, stopped):
+def wait_for_the_end(number, caller):
     """Work until it is told to stop, as collecting does; tell of the process first."""
-    report(Progress('test', f'works {number}', os.getpid(), 0))
+    caller.report(Progress('test', f'works {number}', os.getpid(), 0))
     idle = threading.Event()
-    while not stopped():
+    while not caller.stopped():
         idle.wait(0.01)
     raise TrainingStopped('stopped')
 
 
-def double(number, *, report, stopped):
+def double(number, caller):
     """Return twice the number; none has twice 13, and 14 kills."""
     if number == 13:
         raise PrivacyError('13 has no double')
@@ -57,7 +59,7 @@ def double(number, *, report, stopped):
 
 
 def run(work, tasks, workers):
-    return run_tasks(work, tasks, workers=workers, report=lambda told: None, stopped=lambda: False)
+    return run_tasks(work, tasks, workers=workers, caller=NOBODY)
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from fdrl_ros.errors import TrainingStopped
 from fdrl_ros.experiments.study import Work
 from fdrl_ros.policy import Policy
 from fdrl_ros.privacy.accountant.accountant import epsilon_pld
-from fdrl_ros.runtime.progress import never, silent
+from fdrl_ros.runtime.progress import Caller, NOBODY
 from fdrl_ros.worlds.icu_sepsis.assets import icu_sepsis
 from fdrl_ros.worlds.icu_sepsis.episodes import clinician_records
 from fdrl_ros.worlds.icu_sepsis.perturbed import perturbed
@@ -162,7 +162,7 @@ def test_a_private_run_spends_what_it_may(whole):
 
 def test_an_offline_run_says_what_it_promises(tmp_path):
     settings = replace(SMALL, clinician_patients=50)
-    work = Work(tmp_path, ('sepsis', 'one'), silent, never)
+    work = Work(tmp_path, ('sepsis', 'one'), NOBODY)
     part = measure(settings, Arm('offline', GUESS, 8.0), 1, work)
     assert 7.9 <= part['epsilon'] <= 8.0 and part['patients'] == [0, 50]
 
@@ -173,7 +173,7 @@ def test_a_stopped_experiment_goes_on_and_ends_with_the_same_numbers(tmp_path, t
 
     asked = iter(range(10**6))
     with pytest.raises(TrainingStopped):
-        run_sepsis(tmp_path, SMALL, stopped=lambda: next(asked) > 5)
+        run_sepsis(tmp_path, SMALL, Caller(stopped=lambda: next(asked) > 5))
     kept = list((tmp_path / 'parts').iterdir())
     assert sorted(each.suffix for each in kept) == ['.json', '.unfinished']
     whole_part = next(each for each in kept if each.suffix == '.json')

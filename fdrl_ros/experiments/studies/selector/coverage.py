@@ -28,7 +28,7 @@ from fdrl_ros.experiments.run_directory import RunDirectory
 from fdrl_ros.experiments.studies.selector.value_models import value_models
 from fdrl_ros.experiments.study import chosen_settings, Part, Study, Work
 from fdrl_ros.policy import Policy
-from fdrl_ros.runtime.progress import never, Progress, Report, silent, Stopped
+from fdrl_ros.runtime.progress import Caller, NOBODY
 from fdrl_ros.runtime.random_streams import Stream
 from fdrl_ros.selector import HOLD, reference, StateValue, ValueModel
 from fdrl_ros.selector.value.model import FORMAT
@@ -92,12 +92,7 @@ class CoverageSettings:
 
 
 def run_coverage_study(
-    run: RunDirectory,
-    plan: Plan,
-    settings: CoverageSettings,
-    *,
-    report: Report = silent,
-    stopped: Stopped = never,
+    run: RunDirectory, plan: Plan, settings: CoverageSettings, caller: Caller = NOBODY
 ) -> list[Json]:
     """
     Measure every procedure of a finished run.
@@ -105,7 +100,7 @@ def run_coverage_study(
     :param run: gets ``values/`` with the models, and in ``coverage/`` for these settings a folder
         with one JSON file for each procedure; gone on from there.
     :returns: the parts; each with columns of its states by policy.
-    :raises TrainingStopped: as soon as `stopped` says so; call it again to go on.
+    :raises TrainingStopped: as soon as the caller says so; call it again to go on.
     :raises StoreError: if it is no finished run, or a part is damaged or of other settings.
     :raises SettingError: if it has no such policy.
     """
@@ -119,23 +114,18 @@ def run_coverage_study(
         'coverage', run.path / 'coverage' / stem, measure, workers=plan.evaluation.workers
     )
     if None in study.finished(parts):
-        _models(run, plan, settings, report, stopped)  # before many processes want them at once
-    return study.run(parts, report=report, stopped=stopped)
+        _models(run, plan, settings, caller)  # before many processes want them at once
+    return study.run(parts, caller)
 
 
 def _models(
-    run: RunDirectory, plan: Plan, settings: CoverageSettings, report: Report, stopped: Stopped
+    run: RunDirectory, plan: Plan, settings: CoverageSettings, caller: Caller
 ) -> tuple[Policy, dict[str, Policy | None], dict[str, ValueModel]]:
     """Return the public start, the policies and their value models; fit those not kept yet."""
     policies = read_policies(run, plan, settings.policies)
     start = policies.pop('pretrained')
     assert start is not None
-
-    def tell(done: int, count: int) -> None:
-        report(Progress('value', 'models', done, count))
-
-    folder = run.path / 'values'
-    values = value_models(folder, policies, plan, start, report=tell, stopped=stopped)
+    values = value_models(run.path / 'values', policies, plan, start, 'models', caller)
     return start, policies, values
 
 
@@ -168,7 +158,7 @@ def measure(
     procedure: str, run: RunDirectory, plan: Plan, settings: CoverageSettings, work: Work
 ) -> Json:
     """Measure one procedure."""
-    start, policies, values = _models(run, plan, settings, silent, work.stopped)
+    start, policies, values = _models(run, plan, settings, Caller(stopped=work.caller.stopped))
     rows: dict[str, list[Json]] = {name: [] for name in policies}
     left_out = dict.fromkeys(policies, 0)
     cohort = plan.public_cohort(1.0)

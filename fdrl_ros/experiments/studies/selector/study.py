@@ -89,10 +89,9 @@ def measure(directory: Path, plan: Plan, work: Work) -> Json:
 
     :param directory: of the run.
     """
-    report, stopped = work.report, work.stopped
     name = f'seed {plan.federation.seed}, H = {plan.federation.heterogeneity:g}'
     alone = plan.changed({'evaluation': {'workers': 1}})
-    layout, _ = run_training(directory, alone, report=report, stopped=stopped)
+    layout, _ = run_training(directory, alone, work.caller)
     rows, choices = line_up(layout, plan, directory / 'policies')
     policies = {each: rows[each] for each in choices}
     values = value_models(
@@ -100,8 +99,8 @@ def measure(directory: Path, plan: Plan, work: Work) -> Json:
         {**policies, HOLD: None},
         plan,
         rows['pretrained'],
-        report=lambda done, count: report(Progress('value', name, done, count)),
-        stopped=stopped,
+        name,
+        work.caller,
     )
     only = {each: values[each] for each in (ALWAYS, HOLD)}
     selector = SelectorContender(SELECTOR, policies, values, plan.selector, plan.shield)
@@ -160,7 +159,7 @@ def _operate_all(
                 selections.append(ticks)
                 done += 1
                 if done % 20 == 0 or done == total:
-                    work.report(Progress('operate', name, done, total, each.name))
+                    work.caller.report(Progress('operate', name, done, total, each.name))
             found[each.name] = PatientResults.of(met, plan.world, plan.value.discount)
     return found, selections, met
 

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Value models of a run, kept in files so that an interrupted study fits none twice."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from fdrl_ros.deployment.plan import Plan
@@ -10,7 +10,7 @@ from fdrl_ros.deployment.robot.public_value import fit_public_value, fitted_with
 from fdrl_ros.errors import os_errors_as, PolicyError, StoreError
 from fdrl_ros.policy import Policy
 from fdrl_ros.runtime.durable import replacing
-from fdrl_ros.runtime.progress import never, Stopped
+from fdrl_ros.runtime.progress import Caller, NOBODY
 from fdrl_ros.selector import HOLD, ValueModel
 
 
@@ -19,9 +19,8 @@ def value_models(
     policies: Mapping[str, Policy | None],
     plan: Plan,
     start: Policy,
-    *,
-    report: Callable[[int, int], None] = lambda done, total: None,
-    stopped: Stopped = never,
+    who: str = 'models',
+    caller: Caller = NOBODY,
 ) -> dict[str, ValueModel]:
     """
     Return the value model of every candidate; fit and keep those that are missing.
@@ -29,9 +28,9 @@ def value_models(
     :param folder: where they are kept, under what they are of and were fitted with.
     :param policies: by name; None stays where it is.
     :param start: the public start, who operates before the hand-over.
-    :param report: told how many of how many are there.
+    :param who: in progress, of which the caller is told how many of how many are there.
     :returns: by name, in the same order.
-    :raises TrainingStopped: as soon as `stopped` says so.
+    :raises TrainingStopped: as soon as the caller says so.
     :raises StoreError: if one cannot be written.
     """
     found: dict[str, ValueModel] = {}
@@ -41,10 +40,10 @@ def value_models(
         path = folder / f'{name}_{digest[:16]}_{settings[:16]}.npz'
         model = _read(path, digest)
         if model is None:
-            model = fit_public_value(policy, plan, start, stopped=stopped)
+            model = fit_public_value(policy, plan, start, stopped=caller.stopped)
             _write(path, model)
         found[name] = model
-        report(len(found), len(policies))
+        caller.counter('value', who)(len(found), len(policies))
     return found
 
 

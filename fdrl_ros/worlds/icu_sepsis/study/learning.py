@@ -337,7 +337,7 @@ def _train_online(
         SepsisCollector(inputs, seed),
         online,
         work.directory,
-    ).train(start, report=report, stopped=work.stopped, anew=True)
+    ).train(start, report=report, stopped=work.caller.stopped, anew=True)
     return [online.patients * number for number in range(online.rounds + 1)], released
 
 
@@ -366,7 +366,7 @@ def _train_offline(
     )
     state, released = None, []
     for round in range(1, rounds + 1):
-        state = trainer.train_on(state, start, round, stopped=work.stopped)
+        state = trainer.train_on(state, start, round, stopped=work.caller.stopped)
         released.append(state.weights.copy())
         work.tell(round, rounds)
     return [0, patients], released

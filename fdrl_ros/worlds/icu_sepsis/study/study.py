@@ -15,7 +15,7 @@ import time
 
 from fdrl_ros.experiments.json_file import Json
 from fdrl_ros.experiments.study import Part, Study, Work
-from fdrl_ros.runtime.progress import never, Report, silent, Stopped
+from fdrl_ros.runtime.progress import Caller, NOBODY
 from fdrl_ros.worlds.icu_sepsis.assets import icu_sepsis
 from fdrl_ros.worlds.icu_sepsis.episodes import clinician_records
 from fdrl_ros.worlds.icu_sepsis.model import StatePolicy
@@ -74,22 +74,20 @@ def wanted(settings: SepsisSettings) -> list[tuple[Arm, int]]:
     ]
 
 
-def run_sepsis(
-    directory: Path, settings: SepsisSettings, *, report: Report = silent, stopped: Stopped = never
-) -> list[Json]:
+def run_sepsis(directory: Path, settings: SepsisSettings, caller: Caller = NOBODY) -> list[Json]:
     """
     Run what is missing.
 
     :param directory: gets ``parts/``, one JSON file a run, and is gone on from them.
     :returns: every part.
     :raises SettingError: if settings contradict each other; nothing has begun then.
-    :raises TrainingStopped: as soon as `stopped` says so; call it again to go on.
+    :raises TrainingStopped: as soon as the caller says so; call it again to go on.
     :raises StoreError: if a part is damaged, or of other settings.
     """
     settings.check()
     study = Study('sepsis', directory / 'parts', measure, _check, settings.workers)
     parts = [part_of(settings, arm, seed) for arm, seed in wanted(settings)]
-    return study.run(parts, report=report, stopped=stopped)
+    return study.run(parts, caller)
 
 
 def part_of(settings: SepsisSettings, arm: Arm, seed: int) -> Part:
