@@ -73,19 +73,6 @@ def test_a_critical_error_is_seen_at_once(cause):
         assert seen.critical == bool(changes)
 
 
-def test_a_new_patient_begins_a_new_case():
-    selector = selector_with(candidate('global', 0.5))
-    for k in range(3):
-        select(selector, *observe(values_of(force=3.0), k * TICK), k * TICK)
-    selection = select(selector, *observe(values_of(force=0.0), 0.15, 'case_2'), 0.15)
-    assert (selection.risk.cases, selection.risk.steps, selection.risk.case.steps) == (2, 4, 1)
-    assert selection.risk.damage == 0.0 and selection.patient == 'case_2'
-    assert math.isnan(selector.adaptation().change)
-    selector.reset()
-    again = select(selector, *observe(values_of(), 0.2, 'case_2'), 0.2)
-    assert (again.risk.cases, again.risk.steps, again.risk.case.steps) == (3, 5, 1)
-
-
 def test_a_second_operation_on_one_patient_begins_a_new_case():
     settings = SelectorSettings(dwell=9.0, margin=0.0)
     selector = Selector(settings, gate=GateSettings(close_at=0.3, open_below=0.2, span=1))

@@ -10,38 +10,40 @@ from fdrl_ros.errors import PolicyError
 from fdrl_ros.selector import Candidate, HOLD, Reason, Selector, SelectorSettings
 from fdrl_ros.selector.control.selector import Ranking
 from fdrl_ros.selector.value.bank import Estimates
-from fdrl_ros.surgery.gym.actions import TICK
+from fdrl_ros.surgery.gym.actions import STAY, TICK
 from hypothesis import given, settings
-from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 import numpy as np
 import pytest
 from support.choices import candidate, constant_value, observe, select, selector_with, values_of
 
 
-def test_the_clearly_better_policy_is_chosen():
-    selector = selector_with(
-        candidate('global', 0.5, action=3), candidate('hospital_1', 0.9, action=7)
-    )
-    selection = select(selector, *observe(values_of()), 0.001)
-    assert (selection.policy, selection.action) == ('hospital_1', 7)
-    assert (selection.value, selection.uncertainty) == pytest.approx((0.9, 0.0))
-    assert selection.reason == Reason.BEST == 'best'
+@pytest.mark.parametrize(
+    ('candidates', 'expected'),
+    [
+        (
+            [candidate('global', 0.5, action=3), candidate('hospital_1', 0.9, action=7)],
+            ('hospital_1', 7, 0.9, 'best'),
+        ),
+        (
+            [candidate('global', 0.3), Candidate(HOLD, None, constant_value(0.4))],
+            (HOLD, STAY, 0.4, 'caution'),
+        ),
+        (
+            [candidate('global', action=4), candidate('hospital_1')],
+            ('global', 4, math.nan, 'unvalued'),
+        ),
+    ],
+    ids=['better', 'hold has a value like the others', 'without an estimate the first'],
+)
+def test_the_best_candidate_is_chosen_with_its_estimate(candidates, expected):
+    found = select(selector_with(*candidates), *observe(values_of()), 0.001)
+    assert (found.policy, found.action, found.reason) == (*expected[:2], expected[3])
+    assert found.value == pytest.approx(expected[2], nan_ok=True)
+    assert found.uncertainty == pytest.approx(0.0, nan_ok=True) or math.isnan(expected[2])
 
 
-def test_hold_has_a_value_like_the_others():
-    models = candidate('global', 0.3), Candidate(HOLD, None, constant_value(0.4))
-    assert selector_with(*models).select(*observe(values_of()), 0.0).value == pytest.approx(0.4)
-
-
-def test_without_any_estimate_the_first_policy_runs():
-    selector = selector_with(candidate('global', action=4), candidate('hospital_1'))
-    selection = select(selector, *observe(values_of()), 0.0)
-    assert (selection.policy, selection.action, selection.reason) == ('global', 4, Reason.UNVALUED)
-    assert math.isnan(selection.value)
-
-
-@hypothesis_settings(max_examples=30)
+@settings(max_examples=30)
 @given(
     st.lists(st.floats(0, 2.5), min_size=1, max_size=60),
     st.sampled_from([0.1, 0.15, 0.3]),

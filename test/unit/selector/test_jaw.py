@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The jaw under the control loop: it moves within a tick, stops on hold, and passes a needle."""
 
+import math
+
 from fdrl_ros.selector import Limiter, Selector
 from fdrl_ros.selector.control.loop import PERIOD
 from fdrl_ros.surgery.arm.controller import ArmControl, straight_rotation
@@ -64,9 +66,13 @@ def test_expert_succeeds_through_the_limiter_as_in_the_gymnasium_env(procedure, 
     assert abs(acted - len(wanted)) <= 0.15 * len(wanted) + 2
 
 
-def test_jaw_glides_open_within_a_tick_and_no_longer():
+@pytest.mark.parametrize('broken', [None, math.nan, math.inf])
+def test_jaw_glides_open_within_a_tick_and_no_longer(broken):
     chosen = iter([STAY, OPEN_JAW, STAY, CLOSE_JAW, *[STAY] * 20])
     arm = Arm(lambda state: next(chosen), patient_of('needle_pass'))
+    if broken is not None:  # a sensor that fails once it has told where the jaw is
+        take = arm.loop.receive_jaw
+        arm.loop.receive_jaw = lambda opening: [take(each) for each in (opening, broken)]
     arm.run(30)
     orders = arm.orders
     first = next(index for index, each in enumerate(orders) if each is not None)

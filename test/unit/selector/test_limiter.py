@@ -165,8 +165,9 @@ def test_an_action_that_there_is_not_is_refused_and_holds():
 OFF = ShieldSettings(active=False)
 
 
-def test_shipped_limits_agree():
+def test_shipped_limits_agree_and_a_slow_arm_is_fine_where_nothing_is_vetoed():
     check_limits(SelectorSettings(), LimiterSettings(), ShieldSettings())
+    check_limits(SelectorSettings(), LimiterSettings(speed_limit=0.03), OFF)
 
 
 @pytest.mark.parametrize(
@@ -184,7 +185,3 @@ def test_contradictions_are_refused(selector, limiter, shield, words):
     with pytest.raises(SettingError) as caught:
         check_limits(SelectorSettings(**selector), LimiterSettings(**limiter), shield)
     assert words in str(caught.value)
-
-
-def test_slow_arm_is_fine_where_nothing_is_vetoed():
-    check_limits(SelectorSettings(), LimiterSettings(speed_limit=0.03), OFF)

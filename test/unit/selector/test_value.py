@@ -87,8 +87,12 @@ def test_it_predicts_unseen_cases_better_than_their_mean(value):
     assert np.corrcoef(value.basis(states) @ value.weights[1], danger(states))[0, 1] > 0.85
 
 
-def slow_fit(known, settings, penalty):
-    """Solve the equations of LSTD(lambda) state by state, as Boyan wrote them."""
+def slow_fit(known, settings, penalty, left_out=None):
+    """
+    Solve the equations of LSTD(lambda) state by state, as Boyan wrote them.
+
+    :param left_out: group of cases that counts in the penalty alone.
+    """
     basis = basis_of(SIZE, settings.features)
     matrix, target = np.zeros((basis.width, basis.width)), np.zeros(basis.width)
     square = 0.0
@@ -101,8 +105,9 @@ def slow_fit(known, settings, penalty):
             following = np.zeros(basis.width)
             if row != rows[-1]:
                 following = basis(known.states[row + 1 : row + 2])[0]
-            matrix += np.outer(trace, features - settings.discount * following)
-            target += trace * known.rewards[row]
+            if case % settings.groups != left_out:
+                matrix += np.outer(trace, features - settings.discount * following)
+                target += trace * known.rewards[row]
             square += float(features[1:] @ features[1:])
     ridge = penalty * square / (basis.width - 1) * np.eye(basis.width)
     ridge[0, 0] = 0.0
@@ -113,9 +118,17 @@ def slow_fit(known, settings, penalty):
 def test_it_solves_the_published_equations(trace):
     settings = ValueSettings(features=5, groups=4, trace=trace, stride=1)
     known = experience(2, cases=20)
-    weights = fit_value(known, settings).weights[0]
-    slow = [slow_fit(known, settings, penalty) for penalty in (1e-5, 1e-4, 1e-3, 1e-2)]
-    assert min(np.abs(weights - each).max() for each in slow) < 1e-9
+    found = fit_value(known, settings)
+
+    def off(penalty):
+        return np.abs(found.weights[0] - slow_fit(known, settings, penalty)).max()
+
+    penalty = min((1e-5, 1e-4, 1e-3, 1e-2), key=off)
+    assert off(penalty) < 1e-9
+    # The jackknife: the sum of squares of what leaving out each of K groups changes, by (K-1)/K.
+    members = np.array([slow_fit(known, settings, penalty, group) for group in range(4)])
+    expected = np.sqrt(3 / 4) * (members - members.mean(axis=0))
+    np.testing.assert_allclose(found.deviations[0], expected, atol=1e-8)
 
 
 @pytest.mark.parametrize('stride', [2, 5, 40])
