@@ -19,10 +19,11 @@ from fdrl_ros.settings import setting
 from fdrl_ros.srv import Operate
 from fdrl_ros.surgery.arm.operating_state import State
 from fdrl_ros.surgery.gym.actions import SUBSTEPS, TICK
-from fdrl_ros.surgery.gym.operation import HARD_STOP, Operation
-from fdrl_ros.surgery.gym.operation import Outcome as Judgement
+from fdrl_ros.surgery.gym.operation import Operation
 from fdrl_ros.surgery.patient.cohort import mixture
 from fdrl_ros.surgery.patient.patient import Patient
+from fdrl_ros.surgery.tasks.outcome import HARD_STOP
+from fdrl_ros.surgery.tasks.outcome import Outcome as Judgement
 from fdrl_ros.surgery.tasks.procedures import procedure_named
 import numpy as np
 from rosgraph_msgs.msg import Clock

@@ -97,6 +97,12 @@ def some(flag: Number) -> bool:
 class PerPatient:
     """Arrays of many patients, the last axis of each, and parts that are such too."""
 
+    def clear(self, row: int) -> None:
+        """Set the numbers of one patient to 0, but for those of parts."""
+        for value in vars(self).values():
+            if isinstance(value, np.ndarray):
+                value[..., row] = 0
+
     def select(self, rows: Rows) -> None:
         """Keep only some patients, in the order given."""
         for name, value in vars(self).items():

@@ -19,7 +19,7 @@ from fdrl_ros.nodes.trainer import TrainerNode
 from fdrl_ros.resources import resource
 from fdrl_ros.settings import Setting
 from fdrl_ros.surgery.arm.readings import BASE, TIP
-from fdrl_ros.surgery.render.endoscope import FRAME_ID
+from fdrl_ros.surgery.render.camera import FRAME_ID
 import pytest
 import yaml
 

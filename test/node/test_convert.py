@@ -16,7 +16,7 @@ from fdrl_ros.nodes.env import ABORTED
 from fdrl_ros.nodes.parties import conversion
 from fdrl_ros.nodes.parties.conversion import from_ros, to_ros
 from fdrl_ros.srv import Decrypt
-from fdrl_ros.surgery.gym.operation import FAILURES
+from fdrl_ros.surgery.tasks.outcome import FAILURES
 from hypothesis import given, settings
 from hypothesis import strategies as st
 import pytest

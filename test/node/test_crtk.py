@@ -20,7 +20,7 @@ from fdrl_ros.srv import Operate
 from fdrl_ros.surgery.arm.kinematics import forward_kinematics, JAW, JOINTS
 from fdrl_ros.surgery.arm.rotations import from_quaternion, from_rotation_vector, to_quaternion
 from fdrl_ros.surgery.gym.actions import MAXIMUM_SPEED
-from fdrl_ros.surgery.gym.operation import Outcome as Judgement
+from fdrl_ros.surgery.tasks.outcome import Outcome as Judgement
 from fdrl_ros.surgery.tasks.procedures import PROCEDURES
 import numpy as np
 import pytest

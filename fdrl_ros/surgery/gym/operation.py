@@ -25,7 +25,6 @@ from fdrl_ros.surgery.settings import checked_world, WorldSettings
 from fdrl_ros.surgery.tasks.outcome import (
     failure_code,
     FAILURES,
-    HARD_STOP,
     judge,
     NO_FAILURE,
     Outcome,
@@ -47,8 +46,6 @@ from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from fdrl_ros.surgery.arm.simulated_arm import DynamicArm
-
-__all__ = ['FAILURES', 'FORCE_LEVELS', 'HARD_STOP', 'Operation', 'Outcome']
 
 FORCE_LEVELS = tuple(constant(f'levels.{each}') for each in ('gentle', 'firm', 'severe'))
 """Loads that the time above is measured of, N: 0.8, 3.4 and 6.5."""

@@ -71,9 +71,9 @@ class VectorOperation(PerPatient):
         self._felt, self._noise = felt_force(self.settings), self.settings.force_noise
         self._begun = Operation(self.settings)
         self._closed = False
-        self._make(0)
+        self._allocate(0)
 
-    def _make(self, count: int) -> None:
+    def _allocate(self, count: int) -> None:
         """Make room for so many rows."""
         self.arms = LaggingArms(count)
         self.breathing = VectorBreathing(count)
@@ -123,9 +123,9 @@ class VectorOperation(PerPatient):
         if len(sources) != len(chosen) and (sources or self._noise > 0.0):
             raise StateError(f'{len(sources)} random generators: expected {len(chosen)}')
         self.patients, self._rngs = chosen, sources
-        self._make(len(chosen))
+        self._allocate(len(chosen))
         for row, patient in enumerate(chosen):
-            self._put(row, patient)
+            self._begin_row(row, patient)
         return self.states()
 
     def replace(
@@ -146,7 +146,7 @@ class VectorOperation(PerPatient):
         (self.patients[row],) = _checked_patients([patient])
         if rng is not None and self._rngs:
             self._rngs[row] = rng
-        self._put(row, patient)
+        self._begin_row(row, patient)
         return scale(self._values[:, row])
 
     def select(self, rows: ArrayLike) -> None:
@@ -188,13 +188,11 @@ class VectorOperation(PerPatient):
         self.patients = [self.patients[row] for row in rows.tolist()]
         self._rngs = [self._rngs[row] for row in rows.tolist()] if self._rngs else []
 
-    def _put(self, row: int, patient: Patient) -> None:
+    def _begin_row(self, row: int, patient: Patient) -> None:
         """Begin a row as one operation begins."""
         begun = self._begun
         begun.reset(patient)
-        for value in vars(self).values():
-            if isinstance(value, np.ndarray):
-                value[..., row] = 0
+        self.clear(row)
         self.arms.put(row, patient.start, patient.servo_lag)
         self.breathing.put(row, patient)
         self.tissue.put(row, begun.tissue)
@@ -331,7 +329,7 @@ class VectorOperation(PerPatient):
         """Let go of all patients; whatever is asked of the batch from now on is refused."""
         self._begun.close()
         self._closed, self.patients, self._rngs = True, [], []
-        self._make(0)
+        self._allocate(0)
 
     def _check_open(self) -> None:
         if self._closed:

@@ -17,14 +17,12 @@ from fdrl_ros.surgery.patient.events import Event, Span, spans
 from fdrl_ros.surgery.patient.patient import Patient
 from fdrl_ros.surgery.scalar_or_array import (
     Array,
-    Arrays,
+    maths_of,
     Number,
-    Numbers,
     PerPatient,
     Rows,
 )
 import numpy as np
-from numpy import ndarray
 from numpy.typing import NDArray
 
 RAMP = constant('events.ramp')
@@ -44,7 +42,7 @@ def breathing_factor(coughs: Iterable[Span], time: Number) -> tuple[Number, Numb
 
     Both are continuous in time. The excesses of coughs that overlap add up.
     """
-    maths = Arrays if type(time) is ndarray else Numbers  # quicker than maths_of
+    maths = maths_of(time)
     factor: Number = 1.0
     derivative: Number = 0.0
     for start, _, duration, magnitude in coughs:
@@ -64,7 +62,7 @@ def breathing_factor(coughs: Iterable[Span], time: Number) -> tuple[Number, Numb
 
 def breathing_clock(coughs: Iterable[Span], time: Number) -> Number:
     """Return the integral of the factor from 0 to a time, s, which turns the phase."""
-    maths = Arrays if type(time) is ndarray else Numbers
+    maths = maths_of(time)
     clock = time
     for start, _, duration, magnitude in coughs:
         elapsed = maths.lesser(time - start, duration)
@@ -88,7 +86,7 @@ def breathing_motion(
     :param rate: without coughs, rad/s.
     :param phase: rad.
     """
-    maths = Arrays if type(time) is ndarray else Numbers
+    maths = maths_of(time)
     if not coughs:
         angle = rate * time + phase
         return amplitude * maths.sine(angle), amplitude * rate * maths.cosine(angle), 1.0

@@ -18,9 +18,8 @@ from fdrl_ros.surgery.patient.breathing import breathing_factor, SpanTable
 from fdrl_ros.surgery.patient.events import Span, spans
 from fdrl_ros.surgery.patient.patient import Patient
 from fdrl_ros.surgery.patient.scores import fixed_points, news2, sofa
-from fdrl_ros.surgery.scalar_or_array import Array, Arrays, Number, Numbers, PerPatient
+from fdrl_ros.surgery.scalar_or_array import Array, maths_of, Number, PerPatient
 import numpy as np
-from numpy import ndarray
 
 _BODY = Group('physiology')
 _HARD_STOP = constant('tissue.hard_stop')
@@ -138,7 +137,7 @@ class Body:
 
     def _live(self, period: float, force: Number, damage: Number, cough: Number) -> None:
         """Let a short time of the body's own pass, s."""
-        maths = Arrays if type(self.pressure) is ndarray else Numbers  # quicker than maths_of
+        maths = maths_of(self.pressure)
         greater, lesser = maths.greater, maths.lesser
         begin, end = self.time, self.time + period
         bled: Number = 0.0

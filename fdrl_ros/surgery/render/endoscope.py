@@ -20,23 +20,11 @@ import weakref
 from fdrl_ros.errors import FdrlError, ResourceError, StateError
 from fdrl_ros.runtime.interrupts import spared_interrupts
 from fdrl_ros.surgery.arm.kinematics import checked_joints, JAW_LIMITS
-from fdrl_ros.surgery.render.camera import Camera, FRAME_ID, Intrinsics
+from fdrl_ros.surgery.render.camera import Camera
 from fdrl_ros.surgery.render.renderer import Renderer
 from fdrl_ros.surgery.render.view import View
 import numpy as np
 from numpy.typing import NDArray
-
-__all__ = [
-    'BACKGROUND',
-    'Endoscope',
-    'FRAME_ID',
-    'Frame',
-    'Intrinsics',
-    'JAW',
-    'LABELS',
-    'SHAFT',
-    'WRIST',
-]
 
 BACKGROUND, SHAFT, WRIST, JAW = range(4)
 LABELS = ('background', 'shaft', 'wrist', 'jaw')

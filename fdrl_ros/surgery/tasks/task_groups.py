@@ -110,26 +110,29 @@ class TaskGroups(PerPatient):
         """
         groups = self.groups()
         order = np.concatenate([rows for _task, rows in groups])
-        seen, made = np.empty((17, len(order))), np.empty((9, len(order)))
-        seen[:3], seen[3:6] = reading.tip, reading.target
-        seen[6:] = *reading[2:], self.done, self._held, self._jaw, self.grasped
-        seen = seen.take(order, axis=1)
+        scenes = self.done, self._held, self._jaw, self.grasped
+        seen = np.array([*reading.tip, *reading.target, *reading[2:], *scenes])
+        seen, made = seen.take(order, axis=1), np.empty((9, len(order)))
         end = 0
         for task, rows in groups:
             begin, end = end, end + len(rows)
-            here, out = seen[:, begin:end], made[:, begin:end]
-            tip = here[0], here[1], here[2]
-            x, y, z, normal, jaw, aim, now, later, breath, ahead = here[3:13]
-            scene = Scene(here[13], here[14], here[16] > 0.0, here[15])
+            tip_x, tip_y, tip_z, x, y, z, normal, jaw, aim, *rest = seen[:, begin:end]
+            now, later, breath, ahead, done, held, last_jaw, grasped = rest
+            scene = Scene(done, held, grasped > 0.0, last_jaw)
+            tip = tip_x, tip_y, tip_z
             lost = task.progress(scene, Reading(tip, normal, jaw, now, breath, TICK))
             grasped = scene.grasped * 1.0
             at = Prospect(x, y, z, ahead, later, jaw, aim, grasped, scene.done)
-            out[0] = task.remaining(at)
-            out[1], out[2], out[3] = task.waypoint(grasped, scene.done, now, breath)
-            out[4] = choose(lost, failure_code(task.loss), NO_FAILURE)
-            out[5], out[6], out[7], out[8] = scene.done, scene.held, scene.jaw, grasped
+            outcome = (
+                task.remaining(at),
+                choose(lost, failure_code(task.loss), NO_FAILURE),
+                *task.waypoint(grasped, scene.done, now, breath),
+                *(scene.done, scene.held, scene.jaw, grasped),
+            )
+            for row, values in zip(made, outcome, strict=True):
+                row[begin:end] = values
         returned = np.empty_like(made)
         returned[:, order] = made
-        self.done, self._held, self._jaw = returned[5:8]
-        self.grasped = returned[8] > 0.0
-        return returned[0], returned[4].astype(np.intp), (returned[1], returned[2], returned[3])
+        cost, failure, *waypoint, self.done, self._held, self._jaw, grasped = returned
+        self.grasped = grasped > 0.0
+        return cost, failure.astype(np.intp), np.array(waypoint)

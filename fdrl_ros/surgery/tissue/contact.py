@@ -19,9 +19,8 @@ from fdrl_ros.surgery.constants import constant
 from fdrl_ros.surgery.patient.breathing import breathing_motion, breathing_rate
 from fdrl_ros.surgery.patient.events import Span, spans
 from fdrl_ros.surgery.patient.patient import Patient
-from fdrl_ros.surgery.scalar_or_array import Arrays, Number, Numbers
+from fdrl_ros.surgery.scalar_or_array import maths_of, Number
 from fdrl_ros.surgery.settings import WorldSettings
-from numpy import ndarray
 
 POISSON = constant('tissue.poisson_ratio')
 EXPONENT = 1.5
@@ -55,7 +54,7 @@ def contact_force(stiffness: Number, damping: Number, depth: Number, speed: Numb
     :param depth: of the tip below the untouched surface, m; not positive without contact.
     :param speed: at which the depth grows, m/s.
     """
-    maths = Arrays if type(depth) is ndarray else Numbers  # quicker than maths_of
+    maths = maths_of(depth)
     inside = maths.greater(depth, 0.0)
     force = stiffness * inside * maths.root(inside) * (1.0 + damping * speed)
     return maths.greater(force, 0.0)
@@ -70,7 +69,7 @@ def harm(load: Number, depth: Number, warn: Number, bearable: Number) -> tuple[N
     :param warn: force above which tissue is harmed, N.
     :param bearable: force that tissue bears for each metre of depth, N/m.
     """
-    maths = Arrays if type(load) is ndarray else Numbers
+    maths = maths_of(load)
     strain = maths.excess(load, warn)
     borne = abs(bearable * depth)
     crushed = load > borne

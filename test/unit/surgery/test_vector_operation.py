@@ -8,7 +8,7 @@ from fdrl_ros.errors import SettingError, StateError
 from fdrl_ros.surgery.arm.kinematics import UnreachableError
 from fdrl_ros.surgery.arm.lagging_arms import HIGH, LOW, refuse_unreachable
 from fdrl_ros.surgery.gym.actions import ACTION_COUNT, ACTIONS, STAY, SUBSTEPS
-from fdrl_ros.surgery.gym.operation import FAILURES, Operation
+from fdrl_ros.surgery.gym.operation import Operation
 from fdrl_ros.surgery.gym.state import PROCEDURE_NAMES, STATE_SIZE
 from fdrl_ros.surgery.gym.surgery_env import SurgeryEnv
 from fdrl_ros.surgery.gym.vector_env import VectorSurgeryEnv
@@ -17,7 +17,7 @@ from fdrl_ros.surgery.patient.cohort import Cohort, public_cohort
 from fdrl_ros.surgery.patient.events import Event
 from fdrl_ros.surgery.settings import WorldSettings
 from fdrl_ros.surgery.tasks.expert import expert, vector_expert_costs
-from fdrl_ros.surgery.tasks.outcome import NO_FAILURE
+from fdrl_ros.surgery.tasks.outcome import FAILURES, NO_FAILURE
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 import numpy as np
 import pytest
