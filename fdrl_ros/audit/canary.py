@@ -14,9 +14,8 @@ which all share; no state is in two pairs. So canaries are orthogonal there too.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 import math
-from typing import Any
 
 from fdrl_ros.errors import SettingError
 from fdrl_ros.learner.gradient import DoubleDqn, Trace
@@ -257,9 +256,7 @@ class PlantedDqn(DoubleDqn):
         self.known = np.zeros(self.size)
         if patients.any():
             self.units = units[patients]
-            columns = (getattr(batch, each.name) for each in fields(batch))
-            joined: list[Any] = [None if each is None else each[patients] for each in columns]
-            alone = Batch(*joined)
+            alone = batch.mapped(lambda column: column[patients])
             self.known = super().clipped_sum(weights, target, alone, clip_norm)
             self.units = units
         return super().clipped_sum(weights, target, batch, clip_norm)

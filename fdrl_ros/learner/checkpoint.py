@@ -22,7 +22,7 @@ from fdrl_ros.runtime.durable import replacing
 import numpy as np
 
 
-def pack(told: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> bytes:
+def pack(told: Mapping[str, object], arrays: Mapping[str, np.ndarray]) -> bytes:
     """
     Serialise arrays: a line of JSON that describes them, then their numbers in order.
 

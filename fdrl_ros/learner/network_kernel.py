@@ -8,7 +8,6 @@ differently when the number of rows changes, and one patient would change what o
 """
 
 from functools import cached_property
-from typing import Any
 
 from fdrl_ros.errors import SettingError
 from fdrl_ros.learner.network import Slopes
@@ -114,7 +113,7 @@ class NetworkKernel:
         self.check(done, len(table))
         return total
 
-    def _networks(self, weights: Array, target: Array) -> tuple[Any, ...]:
+    def _networks(self, weights: Array, target: Array) -> tuple[object, ...]:
         """Return the first arguments of the calls: network, loss and both weights."""
         if weights.size != self._parameters or target.size != self._parameters:
             raise SettingError('weights', weights.size, f'{self._parameters} numbers')
@@ -193,11 +192,11 @@ class Trace:
         return lines.reshape(self._rows, stride)[:, :width]
 
 
-def _floats(array: NDArray | None) -> Any:
+def _floats(array: NDArray | None) -> object:
     if array is None:
         return ffi.NULL
     return ffi.from_buffer('float[]', np.ascontiguousarray(array, np.float32))
 
 
-def _integers(array: NDArray) -> Any:
+def _integers(array: NDArray) -> object:
     return ffi.from_buffer('int64_t[]', np.ascontiguousarray(array, np.int64))

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 import math
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from fdrl_ros.errors import (
     BudgetExceededError,
@@ -105,17 +105,9 @@ class GymCollector:
                 rows.append((state, action, reward, following, terminated))
                 state, over = following, terminated or truncated
             starts.append(len(rows))
-        patients = [f'patient_{i}' for i in range(first, first + count)]
-        states, actions, rewards, next_states, terminals = map(np.array, zip(*rows, strict=True))
-        return Records(
-            states,
-            actions,
-            rewards,
-            next_states,
-            terminals,
-            np.array(starts),
-            np.array(patients),
-        )
+        patients = [f'patient_{number}' for number in range(first, first + count)]
+        columns = map(np.array, zip(*rows, strict=True))
+        return Records(*columns, np.array(starts), np.array(patients))
 
 
 class OnlineTrainer:
@@ -145,6 +137,11 @@ class OnlineTrainer:
         self._setup = replace(setup, learner=replace(setup.learner, epochs=1, proximal=0.0))
         self._collector, self._online, self._directory = collector, online, directory
         self._recorded = setup.shape.states if setup.inputs is None else 1
+        privacy = setup.privacy
+        by_transition = 'transition' in (privacy.unit, privacy.clipped)
+        self._unit = 'transition' if by_transition else 'patient'
+        # The public number of records that a patient counts as.
+        self._most = max(1, privacy.most_transitions) if by_transition else 1
         self._trainer: Trainer | None = None
         self._records = self._no_records()
 
@@ -198,15 +195,15 @@ class OnlineTrainer:
                 trainer = self._ready(collected.records)
                 if round == resumed:
                     state = self._checked(kept.newest, trainer, start)
-                    current = state.weights.astype(np.float32)
-                    continue
-                if trainer is not None:
+                elif trainer is not None:
                     state = trainer.train_on(state, start, round, stopped=stopped)
-                    current = state.weights.astype(np.float32)
                     if round > done:
                         kept.save(state)
-                told = TrainingProgress(round, round, online.rounds, ledger.epsilon_rdp())
-                report(told, current)
+                if state is not None:
+                    current = state.weights.astype(np.float32)
+                if round > resumed:
+                    epsilon = ledger.epsilon_rdp()
+                    report(TrainingProgress(round, round, online.rounds, epsilon), current)
         if state is None:
             raise PrivacyError(
                 f'nothing was learned in {online.rounds} rounds: there were never as many records '
@@ -245,29 +242,18 @@ class OnlineTrainer:
 
     def _no_records(self) -> GrowingRecords:
         learner = self._setup.learner
-        unit = 'transition' if self._by_transition else 'patient'
-        return GrowingRecords(discount=learner.discount, n_step=learner.n_step, unit=unit)
-
-    @property
-    def _by_transition(self) -> bool:
-        return 'transition' in (self._setup.privacy.unit, self._setup.privacy.clipped)
-
-    @property
-    def _most(self) -> int:
-        """The public number of records that a patient counts as."""
-        return max(1, self._setup.privacy.most_transitions) if self._by_transition else 1
+        return GrowingRecords(discount=learner.discount, n_step=learner.n_step, unit=self._unit)
 
     def _steps(self, new: int) -> int:
         """Return the steps of a round with so many new records."""
         return max(1, math.ceil(new * self._online.updates))
 
     @property
-    def bound(self) -> dict[str, Any]:
+    def bound(self) -> dict[str, object]:
         """The values that identify this training in its :class:`PatientLog`."""
         online = asdict(self._online)
         del online['rounds']  # there may be more
-        hospital = self._setup.ledger.owner.hospital
-        return {'hospital': hospital, 'states': self._recorded} | online
+        return {'hospital': self._setup.ledger.owner.hospital, 'states': self._recorded} | online
 
     def _check_collected(self, log: PatientLog, done: int) -> None:
         """Refuse to collect rounds again that were learned from."""

@@ -17,7 +17,7 @@ import json
 import os
 from pathlib import Path
 import struct
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from fdrl_ros.errors import CheckpointError, os_errors_as, RecordsError
 from fdrl_ros.learner.checkpoint import Checkpoint, pack, unpack
@@ -47,7 +47,7 @@ class PatientLog(Closeable):
     nobody can collect it again.
     """
 
-    def __init__(self, path: Path, bound: Mapping[str, Any]) -> None:
+    def __init__(self, path: Path, bound: Mapping[str, object]) -> None:
         """
         Open the file and verify it, or create one.
 
@@ -137,9 +137,9 @@ def _after(digest: bytes, data: bytes) -> bytes:
     return hashlib.sha256(digest + data).digest()
 
 
-def _unlike(path: Path, content: bytes, bound: Mapping[str, Any]) -> str:
+def _unlike(path: Path, content: bytes, bound: Mapping[str, object]) -> str:
     """Describe what a file belongs to instead."""
-    found: Any = None
+    found: object = None
     if content.startswith(_FORM):
         with suppress(ValueError):
             found = json.loads(content[len(_FORM) :].split(b'\n', 1)[0])

@@ -17,20 +17,22 @@ class Optimizer:
     """
     Turns gradients of flat weights into steps.
 
-    With moments, (2, size), it is Adam (Kingma & Ba 2015): the means of the gradient and of its
-    square. Without, (0, size), it is stochastic gradient descent (DP-DQN Alg. 1).
+    'adam' (Kingma & Ba 2015) keeps the means of the gradient and of its square; 'sgd' is plain
+    stochastic gradient descent (DP-DQN Alg. 1) and keeps nothing.
     """
 
-    def __init__(self, learning_rate: float, moments: NDArray[np.float64], steps: int = 0) -> None:
+    def __init__(
+        self, kind: str, learning_rate: float, moments: NDArray[np.float64], steps: int = 0
+    ) -> None:
         """
         Continue from a state.
 
+        :param kind: 'adam' or 'sgd'.
         :param moments: of :func:`fresh_moments` or a checkpoint; overwritten.
         :param steps: steps already taken.
         """
         self.moments = moments
-        self._learning_rate = learning_rate
-        self._steps = steps
+        self._kind, self._learning_rate, self._steps = kind, learning_rate, steps
 
     def step(self, gradient: NDArray[np.float64]) -> NDArray[np.float64]:
         """
@@ -39,7 +41,7 @@ class Optimizer:
         :param gradient: shape (size,); it may be overwritten.
         :returns: what to add to the weights, same shape.
         """
-        if not len(self.moments):
+        if self._kind == 'sgd':
             gradient *= -self._learning_rate
             return gradient
         self._steps += 1

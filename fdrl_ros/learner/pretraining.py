@@ -80,7 +80,7 @@ def pretrain(
     transitions = Transitions.from_records(records, discount=settings.discount)
     transitions.check_fit(start.shape)
     wide, current = start.weights.astype(np.float64), start.weights
-    optimizer = Optimizer(settings.learning_rate, fresh_moments('adam', len(wide)))
+    optimizer = Optimizer('adam', settings.learning_rate, fresh_moments('adam', len(wide)))
     learner = DoubleDqn(start.shape)
     count = len(records.actions)
     for step in range(settings.steps):

@@ -235,7 +235,9 @@ class Trainer:
             round=state.round, block=state.blocks, charge=charge, inputs=state.digest()
         )
         learner, dqn, round = self.learner, self.dqn, state.round
-        optimizer = Optimizer(learner.learning_rate, state.moments.copy(), state.steps)
+        optimizer = Optimizer(
+            learner.optimizer, learner.learning_rate, state.moments.copy(), state.steps
+        )
         replay = self.replay(state.priorities)
         weights, target = state.weights.copy(), state.target
         trained, held = weights[dqn.start :], anchor[dqn.start :]

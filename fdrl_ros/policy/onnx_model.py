@@ -112,7 +112,7 @@ def quantise(model: bytes, states: np.ndarray) -> bytes:
         quantization.quantize_static(
             inferred,
             str(target),
-            _Batches({session.entry: session.as_input(states)}),
+            _Batches(session.entry, session.as_input(states)),
             quant_format=quantization.QuantFormat.QDQ,
             op_types_to_quantize=['MatMul'],
             per_channel=True,
@@ -193,14 +193,14 @@ def libraries() -> tuple[Any, Any]:
 class _Batches:
     """Feeds states to the quantiser in batches."""
 
-    def __init__(self, given: dict[str, np.ndarray]) -> None:
-        self._given, self._next = given, 0
+    def __init__(self, name: str, states: np.ndarray) -> None:
+        self._batches = (
+            {name: states[start : start + _BATCH]} for start in range(0, len(states), _BATCH)
+        )
 
     def get_next(self) -> dict[str, np.ndarray] | None:
         """Return the next states, None after the last ones."""
-        start, self._next = self._next, self._next + _BATCH
-        part = {name: each[start : self._next] for name, each in self._given.items()}
-        return part if all(map(len, part.values())) else None
+        return next(self._batches, None)
 
 
 EDGES = (0.0, 0.001, 0.01, 0.03, 0.1, 0.3, math.inf)

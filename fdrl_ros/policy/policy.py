@@ -53,7 +53,9 @@ def check_weights(weights: np.ndarray, shape: NetworkShape) -> None:
     :raises PolicyError: on another length or a value that is not finite.
     """
     if np.shape(weights) != (shape.n_parameters,) or not np.isfinite(weights).all():
-        raise PolicyError(f'weights: expected {shape.n_parameters} finite numbers')
+        raise PolicyError(
+            f'weights of shape {np.shape(weights)}: expected {shape.n_parameters} finite numbers'
+        )
 
 
 class Policy:

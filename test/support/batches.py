@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Made-up transitions for tests of what the learner computes."""
 
-from dataclasses import fields
-
 from fdrl_ros.learner.records.transitions import Batch
 import numpy as np
 
@@ -22,5 +20,4 @@ def batch_of(rng, shape, *size, weighted=False):
 
 def part(batch, units):
     """Take some units of a batch."""
-    columns = (getattr(batch, each.name) for each in fields(batch))
-    return Batch(*(None if each is None else each[units] for each in columns))
+    return batch.mapped(lambda column: column[units])

@@ -18,7 +18,7 @@ from fdrl_ros.surgery.data.log import LoggedOperation
 from fdrl_ros.surgery.gym.episode import Episode
 import numpy as np
 
-_KINDS = {
+_TYPES = {
     'states': np.float32,
     'actions': np.int64,
     'rewards': np.float32,
@@ -29,7 +29,7 @@ _KINDS = {
     'ends': np.bool_,
 }
 """Data type of each array."""
-_REQUIRED = [name for name in _KINDS if name != 'ends']
+_REQUIRED = [name for name in _TYPES if name != 'ends']
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Records:
 
     def __post_init__(self) -> None:
         """Refuse arrays that contradict each other or hold values that are not finite."""
-        for name, kind in _KINDS.items():
+        for name, kind in _TYPES.items():
             value = getattr(self, name)
             if value is not None:
                 object.__setattr__(self, name, _converted(name, value, kind))
@@ -65,23 +65,23 @@ class Records:
         flat = [self.actions, self.rewards, self.terminals]
         flat += [] if self.ends is None else [self.ends]
         same = self.states.ndim == 2 and self.next_states.shape == self.states.shape
-        _require(
+        RecordsError.unless(
             same and all(each.shape == (count,) for each in flat),
             'the arrays of the records differ in length or shape',
         )
         covered = len(starts) == len(patients) + 1 and patients and np.all(np.diff(starts) > 0)
-        _require(
+        RecordsError.unless(
             covered and starts[0] == 0 and starts[-1] == count,
             'the patients of the records do not cover the transitions',
         )
-        _require(
+        RecordsError.unless(
             len(set(patients)) == len(patients),
             'a patient appears twice: one patient is one privacy unit',
         )
         for name in ('states', 'rewards', 'next_states'):
             finite = np.isfinite(getattr(self, name)).all()
-            _require(finite, f'{name} of the records are not all finite')
-        _require(np.all(self.actions >= 0), 'an action of the records is negative')
+            RecordsError.unless(finite, f'{name} of the records are not all finite')
+        RecordsError.unless(np.all(self.actions >= 0), 'an action of the records is negative')
         if self.ends is None:
             ends = np.ones(count, np.bool_)
             ends[:-1] = (self.next_states[:-1] != self.states[1:]).any(axis=1)
@@ -114,7 +114,7 @@ class Records:
         :raises RecordsError: if there is one; the message does not name the patient.
         """
         known_here = set(self.patients.tolist()) <= set(known)
-        _require(known_here, 'the records hold a patient who is not known here')
+        RecordsError.unless(known_here, 'the records hold a patient who is not known here')
 
     @classmethod
     def from_episodes(cls, episodes: Sequence[Episode]) -> 'Records':
@@ -146,8 +146,8 @@ class Records:
         :raises RecordsError: without an operation, or if a reward or a pseudonym is missing.
         """
         named = all(each.patient for each in logged)
-        _require(named, 'an operation on nobody: every patient needs a pseudonym')
-        _require(
+        RecordsError.unless(named, 'an operation on nobody: every patient needs a pseudonym')
+        RecordsError.unless(
             all(np.isfinite(each.rewards).all() for each in logged),
             'a log has no rewards; derive them with with_rewards, or give your own',
         )
@@ -169,7 +169,7 @@ class Records:
         by_patient: dict[str, list[tuple[np.ndarray, ...]]] = {}
         for patient, *columns in operations:
             by_patient.setdefault(patient, []).append((*columns, _is_last(columns[1])))
-        _require(by_patient, 'no operations to make records of')
+        RecordsError.unless(by_patient, 'no operations to make records of')
         ordered = [columns for group in by_patient.values() for columns in group]
         lengths = [sum(len(columns[1]) for columns in group) for group in by_patient.values()]
         *arrays, ends = map(np.concatenate, zip(*ordered, strict=True))
@@ -212,14 +212,10 @@ class Records:
         except Exception as error:  # numpy raises half a dozen kinds on a damaged archive
             raise RecordsError(f'cannot read the records {path}: {error}') from error
         size = records.states.shape[1]
-        _require(size == n_states, f'{path}: states of {size} numbers, expected {n_states}')
+        RecordsError.unless(
+            size == n_states, f'{path}: states of {size} numbers, expected {n_states}'
+        )
         return records
-
-
-def _require(fits: object, fault: str) -> None:
-    """Refuse records with a fault."""
-    if not fits:
-        raise RecordsError(fault)
 
 
 def _converted(name: str, value: object, kind: type[np.generic]) -> np.ndarray:
@@ -239,7 +235,7 @@ def _converted(name: str, value: object, kind: type[np.generic]) -> np.ndarray:
     except (TypeError, ValueError) as error:
         raise RecordsError(f'{name} of the records are not an array: {error}') from error
     expected = f'{name} of the records are {array.dtype}: expected {kind.__name__}'
-    _require(lossless, expected)
+    RecordsError.unless(lossless, expected)
     return made
 
 

@@ -6,7 +6,8 @@ Transitions as the learner takes them: rewards of n steps, and what is left of g
 Records to which patients are added: a round costs what is new in it, not what is there.
 """
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, fields
 from functools import cached_property
 import math
 
@@ -34,16 +35,17 @@ class Batch:
     discounts: np.ndarray
     weights: np.ndarray | None = None
 
+    def mapped(self, change: Callable[[np.ndarray], np.ndarray]) -> 'Batch':
+        """Change every column alike, such as to take some of the units."""
+        columns = {field.name: getattr(self, field.name) for field in fields(Batch)}
+        return Batch(**{name: change(x) for name, x in columns.items() if x is not None})
+
     def rows(self) -> 'Batch':
         """View units and transitions as one axis of rows."""
-        states, next_states = (
-            each.reshape(-1, each.shape[-1]) for each in (self.states, self.next_states)
-        )
-        weights = None if self.weights is None else self.weights.reshape(-1)
-        actions, rewards, discounts = (
-            each.reshape(-1) for each in (self.actions, self.rewards, self.discounts)
-        )
-        return Batch(states, actions, rewards, next_states, discounts, weights)
+        return self.mapped(lambda column: column.reshape(-1, *column.shape[2:]))
+
+
+_COLUMNS = ('states', 'actions', 'rewards', 'next_states', 'discounts')
 
 
 class Drawn(Batch):
@@ -70,9 +72,6 @@ class Drawn(Batch):
             raise AttributeError(name)
         found = vars(self)[name] = self.transitions.column(name, self.index)
         return found
-
-
-_COLUMNS = ('states', 'actions', 'rewards', 'next_states', 'discounts')
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 COHORT = Cohort(0, 3, 0.5, 7)
-SIX = CollectionSettings(patients=6)
+ONE, SIX = CollectionSettings(patients=1), CollectionSettings(patients=6)
 WORLD = WorldSettings(mode='kinematic')
 SHAPE = NetworkShape(STATE_SIZE, ACTION_COUNT, (8, 8))
 
@@ -28,8 +28,9 @@ def records():
     return collect_records(COHORT, SIX, WORLD)
 
 
-def test_collecting_again_gives_the_same_records(records):
+def test_collecting_again_gives_the_same_records_of_every_patient(records):
     assert collect_records(COHORT, SIX, WORLD).digest() == records.digest()
+    assert records.patients.tolist() == [f'hospital_1/train/{number}' for number in range(6)]
 
 
 def test_what_is_recorded_of_a_patient_depends_on_no_other_patient(records):
@@ -39,14 +40,10 @@ def test_what_is_recorded_of_a_patient_depends_on_no_other_patient(records):
     np.testing.assert_array_equal(fewer.actions, records.actions[:end])
 
 
-def test_every_patient_is_one_unit_and_of_this_hospital(records):
-    assert records.n_patients == 6
-    assert all(name.startswith('hospital_1/train/') for name in records.patients)
-
-
-def test_hospitals_and_seeds_collect_other_records(records):
-    for other in (Cohort(1, 3, 0.5, 7), Cohort(0, 3, 0.5, 8), public_cohort(7)):
-        assert collect_records(other, SIX, WORLD).digest() != records.digest()
+@pytest.mark.parametrize('other', [Cohort(1, 3, 0.5, 7), Cohort(0, 3, 0.5, 8), public_cohort(7)])
+def test_hospitals_and_seeds_collect_other_records(other):
+    one, two = (collect_records(each, ONE, WORLD) for each in (COHORT, other))
+    assert not np.array_equal(one.states, two.states)
 
 
 def test_without_exploration_the_expert_acts_alone():
@@ -92,11 +89,8 @@ def test_pretraining_repeats_and_learns(records):
     np.testing.assert_array_equal(weights, pretrained(records, settings, 3))
     assert not np.array_equal(weights, pretrained(records, settings, 4))
     assert weights.dtype == np.float32
-
-
-def test_no_step_returns_the_weights_it_began_with(records):
-    start = untrained_weights(SHAPE, 5)
-    np.testing.assert_array_equal(pretrained(records, PretrainingSettings(steps=0), 5), start)
+    unlearned = pretrained(records, PretrainingSettings(steps=0), 5)
+    np.testing.assert_array_equal(unlearned, untrained_weights(SHAPE, 5))
 
 
 def test_a_step_takes_no_more_transitions_than_there_are(records):

@@ -61,14 +61,14 @@ SLOW = {'adam': SlowAdam, 'sgd': SlowDescent}
 @pytest.mark.parametrize('kind', SLOW)
 def test_an_optimizer_takes_the_published_steps_and_goes_on_from_its_state(kind):
     rng = np.random.default_rng(0)
-    optimizer = Optimizer(0.01, fresh_moments(kind, 5))
+    optimizer = Optimizer(kind, 0.01, fresh_moments(kind, 5))
     slow = SLOW[kind](5, 0.01)
     for step in range(40):
         gradient = rng.normal(size=5) * 10.0 ** rng.integers(-4, 3, size=5)
         expected = slow.step(gradient)
         np.testing.assert_allclose(optimizer.step(gradient.copy()), expected, rtol=1e-9)
         if step == 20:
-            optimizer = Optimizer(0.01, optimizer.moments.copy(), step + 1)
+            optimizer = Optimizer(kind, 0.01, optimizer.moments.copy(), step + 1)
 
 
 def slow_round(made: Trainer, start: np.ndarray, round: int = 1) -> np.ndarray:
