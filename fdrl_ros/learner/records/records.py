@@ -62,26 +62,27 @@ class Records:
             if value is not None:
                 object.__setattr__(self, name, _converted(name, value, kind))
         count, starts, patients = len(self.states), self.starts, self.patients.tolist()
-        flat = [self.actions, self.rewards, self.terminals]
-        flat += [] if self.ends is None else [self.ends]
-        same = self.states.ndim == 2 and self.next_states.shape == self.states.shape
-        RecordsError.unless(
-            same and all(each.shape == (count,) for each in flat),
-            'the arrays of the records differ in length or shape',
-        )
-        covered = len(starts) == len(patients) + 1 and patients and np.all(np.diff(starts) > 0)
-        RecordsError.unless(
-            covered and starts[0] == 0 and starts[-1] == count,
-            'the patients of the records do not cover the transitions',
-        )
-        RecordsError.unless(
-            len(set(patients)) == len(patients),
-            'a patient appears twice: one patient is one privacy unit',
-        )
+        flat = (self.actions, self.rewards, self.terminals, self.ends)
+        if (
+            self.states.ndim != 2
+            or self.next_states.shape != self.states.shape
+            or any(column is not None and column.shape != (count,) for column in flat)
+        ):
+            raise RecordsError('the arrays of the records differ in length or shape')
+        if (
+            len(starts) != len(patients) + 1
+            or not patients
+            or np.any(np.diff(starts) <= 0)
+            or (starts[0], starts[-1]) != (0, count)
+        ):
+            raise RecordsError('the patients of the records do not cover the transitions')
+        if len(set(patients)) < len(patients):
+            raise RecordsError('a patient appears twice: one patient is one privacy unit')
         for name in ('states', 'rewards', 'next_states'):
-            finite = np.isfinite(getattr(self, name)).all()
-            RecordsError.unless(finite, f'{name} of the records are not all finite')
-        RecordsError.unless(np.all(self.actions >= 0), 'an action of the records is negative')
+            if not np.isfinite(getattr(self, name)).all():
+                raise RecordsError(f'{name} of the records are not all finite')
+        if np.any(self.actions < 0):
+            raise RecordsError('an action of the records is negative')
         if self.ends is None:
             ends = np.ones(count, np.bool_)
             ends[:-1] = (self.next_states[:-1] != self.states[1:]).any(axis=1)
@@ -113,8 +114,8 @@ class Records:
         :param known: pseudonyms.
         :raises RecordsError: if there is one; the message does not name the patient.
         """
-        known_here = set(self.patients.tolist()) <= set(known)
-        RecordsError.unless(known_here, 'the records hold a patient who is not known here')
+        if not set(self.patients.tolist()) <= set(known):
+            raise RecordsError('the records hold a patient who is not known here')
 
     @classmethod
     def from_episodes(cls, episodes: Sequence[Episode]) -> 'Records':
@@ -125,14 +126,14 @@ class Records:
         """
         return cls._grouped(
             (
-                each.patient.name,
-                each.states[:-1],
-                each.actions,
-                each.rewards,
-                each.states[1:],
-                _is_last(each.actions) & each.terminated,
+                episode.patient.name,
+                episode.states[:-1],
+                episode.actions,
+                episode.rewards,
+                episode.states[1:],
+                _is_last(episode.actions) & episode.terminated,
             )
-            for each in episodes
+            for episode in episodes
         )
 
     @classmethod
@@ -145,22 +146,15 @@ class Records:
         :param logged: with rewards, see :func:`fdrl_ros.surgery.data.log_rewards.with_rewards`.
         :raises RecordsError: without an operation, or if a reward or a pseudonym is missing.
         """
-        named = all(each.patient for each in logged)
-        RecordsError.unless(named, 'an operation on nobody: every patient needs a pseudonym')
-        RecordsError.unless(
-            all(np.isfinite(each.rewards).all() for each in logged),
-            'a log has no rewards; derive them with with_rewards, or give your own',
-        )
-        return cls._grouped(
-            (
-                each.patient,
-                each.states,
-                each.actions,
-                each.rewards,
-                each.next_states,
-                each.terminals,
+        if not all(log.patient for log in logged):
+            raise RecordsError('an operation on nobody: every patient needs a pseudonym')
+        if not all(np.isfinite(log.rewards).all() for log in logged):
+            raise RecordsError(
+                'a log has no rewards; derive them with with_rewards, or give your own'
             )
-            for each in logged
+        return cls._grouped(
+            (log.patient, log.states, log.actions, log.rewards, log.next_states, log.terminals)
+            for log in logged
         )
 
     @classmethod
@@ -169,7 +163,8 @@ class Records:
         by_patient: dict[str, list[tuple[np.ndarray, ...]]] = {}
         for patient, *columns in operations:
             by_patient.setdefault(patient, []).append((*columns, _is_last(columns[1])))
-        RecordsError.unless(by_patient, 'no operations to make records of')
+        if not by_patient:
+            raise RecordsError('no operations to make records of')
         ordered = [columns for group in by_patient.values() for columns in group]
         lengths = [sum(len(columns[1]) for columns in group) for group in by_patient.values()]
         *arrays, ends = map(np.concatenate, zip(*ordered, strict=True))
@@ -212,9 +207,8 @@ class Records:
         except Exception as error:  # numpy raises half a dozen kinds on a damaged archive
             raise RecordsError(f'cannot read the records {path}: {error}') from error
         size = records.states.shape[1]
-        RecordsError.unless(
-            size == n_states, f'{path}: states of {size} numbers, expected {n_states}'
-        )
+        if size != n_states:
+            raise RecordsError(f'{path}: states of {size} numbers, expected {n_states}')
         return records
 
 
@@ -234,8 +228,9 @@ def _converted(name: str, value: object, kind: type[np.generic]) -> np.ndarray:
             )
     except (TypeError, ValueError) as error:
         raise RecordsError(f'{name} of the records are not an array: {error}') from error
-    expected = f'{name} of the records are {array.dtype}: expected {kind.__name__}'
-    RecordsError.unless(lossless, expected)
+    if not lossless:
+        expected = kind.__name__
+        raise RecordsError(f'{name} of the records are {array.dtype}: expected {expected}')
     return made
 
 
