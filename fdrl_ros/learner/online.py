@@ -105,9 +105,11 @@ class GymCollector:
                 rows.append((state, action, reward, following, terminated))
                 state, over = following, terminated or truncated
             starts.append(len(rows))
-        patients = [f'patient_{number}' for number in range(first, first + count)]
-        columns = map(np.array, zip(*rows, strict=True))
-        return Records(*columns, np.array(starts), np.array(patients))
+        patients = np.array([f'patient_{number}' for number in range(first, first + count)])
+        states, actions, rewards, next_states, terminals = map(np.array, zip(*rows, strict=True))
+        return Records(
+            states, actions, rewards, next_states, terminals, np.array(starts), patients
+        )
 
 
 class OnlineTrainer:
