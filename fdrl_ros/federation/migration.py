@@ -21,12 +21,7 @@ from typing import Final
 from fdrl_ros.crypto.keys.roster import SERVERS
 from fdrl_ros.errors import FdrlError, StoreError
 from fdrl_ros.federation.aggregator.state import AggregatorRecord, Chunk, UpdateIndex
-from fdrl_ros.federation.hospital.state import (
-    HospitalRecord,
-    LocalUpdate,
-    Sent,
-    Signed,
-)
+from fdrl_ros.federation.hospital.state import HospitalRecord, LocalUpdate, Sent
 from fdrl_ros.federation.key_authority.state import KeyAuthorityRecord, Released, Served
 from fdrl_ros.federation.protocol.encoding import decode, encode
 from fdrl_ros.federation.protocol.message import Phase
@@ -146,26 +141,18 @@ def _hospital(rows: Mapping[str, bytes], n_parameters: int) -> Rows:
         heard = decode(rows['heard'], _Heard)
         record = replace(record, round=heard.round, attempt=heard.attempt, received=heard.messages)
     for name, value in sorted(rows.items()):
-        kind, *numbers = name.split(' ')
-        if kind not in ('sent', 'settled', 'revealed'):
-            continue
-        promises = record.of(int(numbers[0]))
-        if kind == 'sent':
-            hashes = (value[at : at + DIGEST] for at in range(0, len(value), DIGEST))
-            promises = replace(promises, sent=tuple(hashes))
-        else:
-            survivors = tuple(sorted(json.loads(value)))
-            if kind == 'settled':
-                signed = Signed(int(numbers[1]), survivors)
-                promises = replace(promises, signed=(*promises.signed, signed))
-            else:
-                promises = replace(promises, revealed=survivors)
-        record = record.promising(promises)
+        match name.split(' '):
+            case 'sent', round:
+                for at in range(0, len(value), DIGEST):
+                    record = record.with_sent(int(round), value[at : at + DIGEST])
+            case 'settled', round, attempt:
+                record = record.with_signed((int(round), int(attempt)), json.loads(value))
+            case 'revealed', round:
+                record = record.with_revealed(int(round), json.loads(value))
     if sending := json.loads(rows.get('sending', b'null')):
         setup, update_hash = (bytes.fromhex(sending[name]) for name in ('setup', 'hash'))
         chunks = tuple((start, count) for start, count in sending['chunks'])
-        round, attempt = sending['of']
-        sent = Sent(round, attempt, setup, update_hash, chunks)
+        sent = Sent(sending['of'][0], sending['of'][1], setup, update_hash, chunks)
         record = replace(record, sending=(sent,))
     new = {'state': encode(replace(record, phase=_hospital_phase(record)))}
     if 'update' in rows:
@@ -175,14 +162,14 @@ def _hospital(rows: Mapping[str, bytes], n_parameters: int) -> Rows:
 
 def _hospital_phase(record: HospitalRecord) -> Phase:
     """Return the phase that a hospital waits in, out of what it promised in its attempt."""
-    promises, attempt = record.of(record.round), (record.round, record.attempt)
+    promises = record.of(record.round)
     if record.round <= record.over:
         return Phase.RELEASED if record.over else Phase.WAITING
     if promises.revealed:
         return Phase.SUM
     if any(each.attempt == record.attempt for each in promises.signed):
         return Phase.REVEAL
-    if any(each.id == attempt for each in record.sending):
+    if any(each.id == record.id for each in record.sending):
         return Phase.SETTLE
     return Phase.TRAIN if record.received else Phase.WAITING
 

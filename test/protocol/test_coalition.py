@@ -16,7 +16,6 @@ Rounds are drawn from fixed seeds. `test/nightly/test_coalition_in_full.py` has 
 from dataclasses import fields
 
 from fdrl_ros.crypto.masking.masks import mask, MaskContext, pair_key
-from fdrl_ros.crypto.masking.round_secret import RoundSecret
 from fdrl_ros.crypto.masking.sharing import positions, PRIME, share
 from fdrl_ros.federation.protocol.message import (
     DecryptRequest,
@@ -162,54 +161,6 @@ def polynomial_through(points):
     return coefficients[: len(places)]
 
 
-def unlike_uniform(values, modulus, bins=64):
-    """Return by how many standard deviations chi-square is above what uniform values have."""
-    counts = np.bincount((values / modulus * bins).astype(int), minlength=bins)
-    expected = values.size / bins
-    return (((counts - expected) ** 2).sum() / expected - (bins - 1)) / np.sqrt(2 * (bins - 1))
-
-
-def looks(view, rows, updates):
-    """Return how unlike noise the rows of some updates are, alone, added and subtracted."""
-    modulus = view.bench.scheme.plain_modulus
-    found = [unlike_uniform(row, modulus) for row in rows.values()]
-    found += [unlike_uniform(row * 64 % modulus, modulus) for row in rows.values()]
-    for name, row in rows.items():
-        found.append(unlike_uniform((row - updates[name]) % modulus, modulus))
-        found.append(unlike_uniform((row[1:] - row[:-1]) % modulus, modulus))
-    names = list(rows)
-    for one, other in zip(names, names[1:], strict=False):
-        found.append(unlike_uniform((rows[one] - rows[other]) % modulus, modulus))
-        # The coalition knows the sum of all survivors: that one is no noise.
-        if {one, other} != set(names) & set(view.contributors):
-            found.append(unlike_uniform((rows[one] + rows[other]) % modulus, modulus))
-    return np.array(found)
-
-
-@pytest.mark.parametrize('name', SAFE)
-def test_who_knows_the_sum_alone_can_make_up_rows_that_look_the_same(name):
-    rng = np.random.default_rng(4)
-    worlds = draw_worlds(SAFE[name], rng)
-    view = run_world(SAFE[name], worlds[0], 4)
-    modulus = view.bench.scheme.plain_modulus
-    for chunk, rows in enumerate(view.rows):
-        updates = {row.sender: view.slots(worlds[0], row.sender)[chunk] for row in rows}
-        real = {row.sender: row.slots for row in rows}
-        survivors = [name for name in real if name in view.contributors]
-        total = sum(updates[name] for name in survivors) % modulus
-        made_up = {name: rng.integers(0, modulus, total.size) for name in real}
-        last = survivors[-1]
-        made_up[last] = (total - sum(made_up[name] for name in survivors[:-1])) % modulus
-        # The masks of all survivors cancel, so that the coalition gets the sum of both.
-        for each in (real, made_up):
-            np.testing.assert_array_equal(sum(each[name] for name in survivors) % modulus, total)
-        # Beyond 5 once in 100,000 looks or so, for chi-square has a long tail.
-        assert abs(looks(view, real, updates)).max() < 5
-        assert abs(looks(view, made_up, updates)).max() < 5
-        open_rows = {name: updates[name] for name in real}
-        assert looks(view, open_rows, updates).max() > 100
-
-
 @pytest.mark.parametrize('name', ['five', 'seven, one lost while sending'])
 def test_no_distinguisher_has_an_advantage_over_a_coin(name):
     wins = count_wins(SAFE[name], ROUNDS, seed=5)
@@ -220,15 +171,3 @@ def test_no_distinguisher_has_an_advantage_over_a_coin(name):
 def test_with_one_share_more_every_distinguisher_is_always_right(name):
     wins = count_wins(LOST[name], 4, seed=6)
     assert wins == dict.fromkeys((each.__name__ for each in DISTINGUISHERS), 4)
-
-
-def test_t_shares_restore_what_fewer_do_not():
-    worlds = draw_worlds(LOST['t of five'], np.random.default_rng(7))
-    view = run_world(LOST['t of five'], worlds[0], 7)
-    secret = view.coalition.restored('hospital_5', (1, 1), MASK)
-    public = view.bench.seeds['hospital_5'].of(1).attempt(1).mask.public
-    assert RoundSecret.from_bytes(secret).public == public
-    for key, shares in view.coalition.shares.items():
-        if key[0] == 'hospital_5' and key[3] == MASK:
-            shares.popitem()
-    assert view.coalition.restored('hospital_5', (1, 1), MASK) is None

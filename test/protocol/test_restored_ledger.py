@@ -18,64 +18,27 @@ from support.interception import Interception
 from support.restored_hospital import backup, NAME, restore, run_to_policy
 
 
-class Restored:
-    """A federation in which one hospital's machine was put back by three rounds of six."""
-
-    def __init__(self, directory, hospitals=4):
-        self.bench = bench = Bench(directory, hospitals=hospitals, rounds=6)
-        run_to_policy(bench, 1)
-        links = backup(bench)
-        run_to_policy(bench, 4)
-        self.spent = float(len(bench.learners[NAME].links))
-        self.released, self.declined = (
-            Interception(bench, HospitalPolicy),
-            Interception(bench, Decline),
-        )
-        self.began = bench.driver.now
-        restore(bench, links)
-
-    @property
-    def hospital(self):
-        return self.bench.parties[NAME]
-
-
-@pytest.fixture
-def restored(tmp_path):
-    return Restored(tmp_path)
-
-
-def others_are_done(bench):
-    return bench.key_authority.round == bench.settings.rounds
-
-
-def test_it_publishes_no_epsilon_below_the_truth_and_no_policy(restored):
-    bench = restored.bench
-    assert bench.run(lambda: others_are_done(bench))
-    bench.wait(5)
-    own = [each for each in restored.released.messages if each.envelope.sender == NAME]
-    assert [each.epsilon for each in own if each.epsilon < restored.spent] == []
-    assert own == []
-    assert bench.learners[NAME].trained == [1, 2, 3, 4]
-
-
-def test_the_others_wait_for_no_deadline_of_training(restored):
-    bench = restored.bench
-    assert bench.run(lambda: others_are_done(bench))
-    assert bench.driver.now - restored.began < bench.settings.open_timeout
-    released = {each.envelope.sender for each in restored.released.messages}
-    assert released == set(bench.names) - {NAME}
-
-
-def test_it_tells_the_aggregator_and_its_operator_why(restored):
-    bench = restored.bench
+def test_it_publishes_no_epsilon_below_the_truth_and_no_policy(tmp_path):
+    """It says why, and the others wait for no deadline of training."""
+    bench = Bench(tmp_path, hospitals=4, rounds=6)
+    run_to_policy(bench, 1)
+    links = backup(bench)
+    run_to_policy(bench, 4)
+    released, declined = Interception(bench, HospitalPolicy), Interception(bench, Decline)
+    began = bench.driver.now
+    restore(bench, links)
     assert bench.run(lambda: bench.aggregator.left_out)
+    hospital = bench.parties[NAME]
     assert 'lacks the head 8:' in bench.aggregator.left_out[NAME]
-    assert restored.hospital.restored and not restored.hospital.acknowledged
-    assert 'key authority' in restored.hospital.problem
-    assert bench.run(lambda: others_are_done(bench))
-    rounds = [each.envelope.round for each in restored.declined.messages]
-    assert rounds == [5, 6]
-    assert {each.reason for each in restored.declined.messages} == {DeclineReason.LEDGER}
+    assert hospital.restored and not hospital.acknowledged
+    assert 'key authority' in hospital.problem
+    assert bench.run(lambda: bench.key_authority.round == 6)
+    assert bench.driver.now - began < bench.settings.open_timeout
+    bench.wait(5)
+    assert {each.envelope.sender for each in released.messages} == set(bench.names) - {NAME}
+    assert bench.learners[NAME].trained == [1, 2, 3, 4]
+    assert [each.envelope.round for each in declined.messages] == [5, 6]
+    assert {each.reason for each in declined.messages} == {DeclineReason.LEDGER}
 
 
 def test_it_takes_part_again_with_its_newest_ledger(tmp_path):

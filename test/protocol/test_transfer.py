@@ -16,7 +16,7 @@ import pytest
 from support.federation_bench import Bench, SHAPE
 from support.interception import Interception, resealed
 
-LONG = NetworkShape(states=4, actions=3, hidden=(40_000,))  # 44 chunks
+LONG = NetworkShape(states=4, actions=3, hidden=(34_000,))  # 38 chunks
 
 
 @pytest.fixture
@@ -52,9 +52,9 @@ def test_every_chunk_travels_once_and_few_are_on_their_way(bench):
     federation.deliver, bench.aggregator.handle = noted, handled
     updates = Interception(bench, MaskedUpdate)
     ends_exactly(bench)
-    assert bench.scheme.ciphertexts == 44 > WINDOW + FIRST
-    assert len(updates.messages) == 3 * 44
-    assert sum(len(each.updates) for each in relays.messages) == 3 * 44
+    assert bench.scheme.ciphertexts == 38 > WINDOW + FIRST
+    assert len(updates.messages) == 3 * 38
+    assert sum(len(each.updates) for each in relays.messages) == 3 * 38
     assert most['one'] <= WINDOW and most['all'] <= AT_ONCE * WINDOW + 3 * FIRST
     assert not bench.driver.refused
 
@@ -114,7 +114,7 @@ def test_a_request_that_is_repeated_meanwhile_does_not_begin_anew(bench):
     bench.hear('key_authority', again)
     ends_exactly(bench)
     firsts = [message.first for message in relays.messages]
-    assert set(firsts) == set(range(0, 3 * 44, STEP)) and len(firsts) <= 17 + WINDOW // STEP
+    assert set(firsts) == set(range(0, 3 * 38, STEP)) and len(firsts) <= 15 + WINDOW // STEP
 
 
 def another_update(bench, relay):
@@ -156,7 +156,7 @@ def test_who_asks_for_what_is_not_there_gets_nothing(bench):
     updates, wanted = Interception(bench, MaskedUpdate), Interception(bench, Wanted)
     assert bench.run(lambda: bench.aggregator.phase is Phase.TRAIN and wanted.messages)
     ask, before = next(m for m in wanted.messages if m.to == 'hospital_1'), len(updates.messages)
-    for changes in ({'to': 'hospital_2'}, {'first': 44}, {'count': -1}):
+    for changes in ({'to': 'hospital_2'}, {'first': 38}, {'count': -1}):
         bench.hear('hospital_1', resealed(bench, ask, **changes))
     assert len(updates.messages) == before
     ends_exactly(bench)
@@ -169,8 +169,8 @@ def test_updates_lie_in_files_that_go_with_their_round(bench, tmp_path):
         'aggregator.updates-1-1.spool',
         *(f'{name}.sent-1-1.spool' for name in bench.names),
     }
-    size = 44 * bench.scheme.ciphertext_bytes
-    assert 3 * size < spools['aggregator.updates-1-1.spool'].st_size < 3 * size + 3 * 44 * 1000
+    size = 38 * bench.scheme.ciphertext_bytes
+    assert 3 * size < spools['aggregator.updates-1-1.spool'].st_size < 3 * size + 3 * 38 * 1000
     assert spools['hospital_1.sent-1-1.spool'].st_size == size
     assert all(each.st_mode & 0o777 == 0o600 for each in spools.values())
     ends_exactly(bench)

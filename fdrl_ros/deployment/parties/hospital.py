@@ -18,13 +18,12 @@ from fdrl_ros.crypto.keys.roster import SERVERS
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.parties.channel import open_channel
 from fdrl_ros.deployment.plan import Plan
-from fdrl_ros.errors import FdrlError, LedgerCorruptError, LedgerError, RecordsError, StoreError
+from fdrl_ros.errors import LedgerCorruptError, LedgerError, RecordsError
 from fdrl_ros.federation.hospital.hospital import Hospital, HospitalSettings
 from fdrl_ros.federation.hospital.state import LocalUpdate, RoundSeeds, UPDATE
-from fdrl_ros.federation.protocol.encoding import decode
 from fdrl_ros.federation.protocol.ledger_watch import heads_seen
 from fdrl_ros.federation.protocol.recovery import last_ledger_head
-from fdrl_ros.federation.protocol.store import peek, Store
+from fdrl_ros.federation.protocol.store import peek_record, Store
 from fdrl_ros.learner.checkpoint import head_noted
 from fdrl_ros.learner.privacy_cost import check_rounds
 from fdrl_ros.learner.records.collection import collect_records
@@ -202,14 +201,8 @@ def last_sent(directory: Path) -> Head | None:
 
     :raises StoreError: if the hospital's state is damaged.
     """
-    saved = peek(directory / 'state.sqlite', UPDATE).get(UPDATE)
-    if saved is None:
-        return None
-    try:
-        result = decode(saved, LocalUpdate).result
-    except FdrlError as error:
-        raise StoreError(f'the state file in {directory} is damaged: its update') from error
-    return Head(result.ledger_entries, result.ledger_head)
+    update = peek_record(directory / 'state.sqlite', UPDATE, LocalUpdate)
+    return Head(update.result.ledger_entries, update.result.ledger_head) if update else None
 
 
 def open_hospital(

@@ -119,6 +119,11 @@ class HospitalRecord:
     ledger_seen: int = 0
     begun: bool = False
 
+    @property
+    def id(self) -> AttemptId:
+        """Round and attempt."""
+        return self.round, self.attempt
+
     def of(self, round: int) -> Promises:
         """Return what binds in a round."""
         return next((each for each in self.promises if each.round == round), Promises(round))
@@ -128,6 +133,25 @@ class HospitalRecord:
         others = (each for each in self.promises if each.round != promises.round)
         ordered = sorted((*others, promises), key=lambda each: each.round)
         return replace(self, promises=tuple(ordered))
+
+    def with_sent(self, round: int, update_hash: bytes) -> 'HospitalRecord':
+        """Return this record with an update that was sent."""
+        promises = self.of(round)
+        if update_hash in promises.sent:
+            return self
+        return self.promising(replace(promises, sent=(*promises.sent, update_hash)))
+
+    def with_signed(self, attempt: AttemptId, survivors: Iterable[str]) -> 'HospitalRecord':
+        """Return this record with the survivor set that was signed in an attempt."""
+        promises, signed = self.of(attempt[0]), Signed(attempt[1], tuple(sorted(survivors)))
+        if signed in promises.signed:
+            return self
+        others = (each for each in promises.signed if each.attempt != signed.attempt)
+        return self.promising(replace(promises, signed=(*others, signed)))
+
+    def with_revealed(self, round: int, survivors: Iterable[str]) -> 'HospitalRecord':
+        """Return this record with the survivor set that shares were revealed for."""
+        return self.promising(replace(self.of(round), revealed=tuple(sorted(survivors))))
 
     def since(self, round: int) -> 'HospitalRecord':
         """Return this record without the promises of rounds before one."""
@@ -162,7 +186,7 @@ class HospitalState:
         Masking for other members in an older attempt again would put the same self mask on both
         updates, and one reveal would take it off both: two sums of one round.
         """
-        return max((self.record.over + 1, 0), (self.record.round, self.record.attempt))
+        return max((self.record.over + 1, 0), self.record.id)
 
     # TRAIN
 
@@ -176,7 +200,7 @@ class HospitalState:
 
     def received(self, attempt: AttemptId) -> list[Message]:
         """Return what :meth:`keep_received` kept of an attempt; nothing if it was of another."""
-        if (self.record.round, self.record.attempt) != attempt:
+        if self.record.id != attempt:
             return []
         return [protocol.message_from_bytes(each) for each in self.record.received]
 
@@ -205,10 +229,8 @@ class HospitalState:
 
     def keep_sent(self, sent: Sent) -> None:
         """Note what is about to be sent, so that after a restart the same is sent again."""
-        promises = self.record.of(sent.round)
-        promises = replace(promises, sent=(*promises.sent, sent.update_hash))
-        record = replace(self.record.promising(promises), phase=Phase.SETTLE, sending=(sent,))
-        self._save(record)
+        record = self.record.with_sent(sent.round, sent.update_hash)
+        self._save(replace(record, phase=Phase.SETTLE, sending=(sent,)))
         # Not before: until now the update of the last attempt may have to be sent again.
         self._store.erase_spools(_SPOOL, but=_spool(sent.id))
 
@@ -245,12 +267,12 @@ class HospitalState:
         :raises RoundError: if another one was signed in this attempt.
         """
         round, number = attempt
-        promises, signed = self.record.of(round), Signed(number, tuple(sorted(survivors)))
-        before = next((each for each in promises.signed if each.attempt == number), signed)
-        _check_same(before.survivors, signed.survivors, f'attempt {number}')
-        if signed not in promises.signed:
-            promises = replace(promises, signed=(*promises.signed, signed))
-            self._save(replace(self.record.promising(promises), phase=Phase.REVEAL))
+        for signed in self.record.of(round).signed:
+            if signed.attempt == number:
+                _check_same(signed.survivors, survivors, f'attempt {number}')
+        record = self.record.with_signed(attempt, survivors)
+        if record is not self.record:
+            self._save(replace(record, phase=Phase.REVEAL))
 
     def keep_revealed(self, round: int, survivors: Iterable[str]) -> None:
         """
@@ -259,11 +281,11 @@ class HospitalState:
         :raises RoundError: if they were revealed for another one in this round: two sums of one
             round over different sets would show their difference.
         """
-        promises, revealed = self.record.of(round), tuple(sorted(survivors))
-        _check_same(promises.revealed or revealed, revealed, f'round {round}')
-        if not promises.revealed:
-            promises = replace(promises, revealed=revealed)
-            self._save(replace(self.record.promising(promises), phase=Phase.SUM))
+        if before := self.record.of(round).revealed:
+            _check_same(before, survivors, f'round {round}')
+        else:
+            record = self.record.with_revealed(round, survivors)
+            self._save(replace(record, phase=Phase.SUM))
 
     # RELEASED
 
@@ -306,33 +328,27 @@ class HospitalState:
         if not self.record.begun:
             self._save(replace(self.record, begun=True))
 
-    def told_by(self, entries: Iterable[Entry]) -> HospitalRecord | None:
+    def completed_from(self, entries: Iterable[Entry]) -> HospitalRecord | None:
         """
-        Return this record with what the journal tells of besides; None if it tells nothing new.
+        Return this record with the promises of the journal; None if it has them all.
 
         :param entries: in their order.
         """
-        told = known = self.record
+        full = known = self.record
         for entry in entries:
-            promises, fields = told.of(entry.round), entry.fields
+            round, fields = entry.round, entry.fields
             match entry.kind:
                 case 'sent':
-                    digest = bytes.fromhex(fields['update'])
-                    if digest not in promises.sent:
-                        told = told.promising(replace(promises, sent=(*promises.sent, digest)))
+                    full = full.with_sent(round, bytes.fromhex(fields['update']))
                 case 'signed':
-                    signed = Signed(entry.attempt, tuple(sorted(fields['survivors'])))
-                    others = (s for s in promises.signed if s.attempt != entry.attempt)
-                    if signed not in promises.signed:
-                        told = told.promising(replace(promises, signed=(*others, signed)))
+                    full = full.with_signed((round, entry.attempt), fields['survivors'])
                 case 'revealed':
-                    revealed = tuple(sorted(fields['seeds']))
-                    told = told.promising(replace(promises, revealed=revealed))
+                    full = full.with_revealed(round, fields['seeds'])
                 case 'policy':  # as :meth:`end` forgets
-                    told, known = told.since(entry.round), known.since(entry.round)
-        return None if told == known else told
+                    full, known = full.since(round), known.since(round)
+        return None if full == known else full
 
-    def closed(self, record: HospitalRecord, last: AttemptId, over: int) -> dict[str, bytes]:
+    def close(self, record: HospitalRecord, last: AttemptId, over: int) -> dict[str, bytes]:
         """
         Return what the store has to hold for nothing to be sent in some attempts ever again.
 
@@ -341,14 +357,14 @@ class HospitalState:
         :param over: the newest round that is over.
         """
         record = replace(record, over=max(over, record.over))
-        if last >= (record.round, record.attempt):
+        if last >= record.id:
             record = replace(record, round=last[0], attempt=last[1] + 1, received=())
         self.record = record
         return {RECORD: encode(record)}
 
 
-def _check_same(before: tuple[str, ...], now: tuple[str, ...], where: str) -> None:
-    if before != now:
+def _check_same(before: tuple[str, ...], now: Iterable[str], where: str) -> None:
+    if before != tuple(sorted(now)):
         raise RoundError('aggregator', f'another survivor set than {", ".join(before)} in {where}')
 
 

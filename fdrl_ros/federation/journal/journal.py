@@ -338,7 +338,7 @@ def head_noted(state: Path) -> Head | None:
     :returns: None if it noted none.
     :raises StoreError: if it cannot be read.
     """
-    note = _note_of(peek(state, _NOTE).get(_NOTE), state)
+    note = _note_of(dict(peek(state, _NOTE)).get(_NOTE), state)
     return None if note is None else note.place.head
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from fdrl_ros.errors import CryptoError, StoreError
 from fdrl_ros.federation.protocol.encoding import decode, encode
 from fdrl_ros.federation.protocol.message import Phase
-from fdrl_ros.federation.protocol.store import peek, peeked, Store
+from fdrl_ros.federation.protocol.store import peek, peek_record, Store
 import numpy as np
 from numpy.typing import NDArray
 
@@ -164,8 +164,8 @@ def round_released(path: Path) -> int:
 
     :raises StoreError: if it cannot be read.
     """
-    saved = peek(path, RECORD).get(RECORD)
-    return decode(saved, KeyAuthorityRecord).round if saved else 0
+    record = peek_record(path, RECORD, KeyAuthorityRecord)
+    return record.round if record else 0
 
 
 def policies_kept(path: Path) -> Iterator[tuple[str, Released]]:
@@ -174,5 +174,5 @@ def policies_kept(path: Path) -> Iterator[tuple[str, Released]]:
 
     :raises FdrlError: if they cannot be read.
     """
-    for name, value in peeked(path, f'{_POLICY}[0-9]*'):
+    for name, value in peek(path, f'{_POLICY}[0-9]*'):
         yield name, decode(value, Released)

@@ -83,7 +83,7 @@ def heads_seen(path: Path) -> dict[str, Head]:
     :raises StoreError: if it cannot be read.
     """
     found = peek(path, f'{_SEEN}*')
-    return {name.removeprefix(_SEEN): _from_bytes(value)[1] for name, value in found.items()}
+    return {name.removeprefix(_SEEN): _from_bytes(value)[1] for name, value in found}
 
 
 def _problem(update: MaskedUpdate, seen: tuple[int, Head] | None) -> str:

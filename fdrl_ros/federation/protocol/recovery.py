@@ -52,15 +52,15 @@ def _close_attempts(
     state: HospitalState, channel: Channel, store: Store, behind: tuple[int, int]
 ) -> None:
     journal = channel.journal
-    told, values = state.told_by(journal.unseen()), {}
-    if told is not None or _is_lost(behind):
+    record, values = state.completed_from(journal.unseen()), {}
+    if record is not None or _is_lost(behind):
         last, over = (0, 0), 0
         for entry in journal.unseen():
             if entry.kind in _SAID:
                 last = max(last, (entry.round, entry.attempt))
             elif entry.kind == 'policy':
                 over = max(over, entry.round)
-        values = state.closed(told or state.record, last, over)
+        values = state.close(record or state.record, last, over)
         _warn(channel, behind)
         log.warning(
             '%s takes part again after attempt %d of round %d; layers that it kept to itself '

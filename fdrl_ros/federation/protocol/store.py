@@ -176,11 +176,7 @@ class Store:
 
         :raises StoreError: if it is damaged.
         """
-        data = self.get(name)
-        try:
-            return None if data is None else decode(data, kind)
-        except FdrlError as error:
-            raise StoreError(f'the state file {self.path} is damaged: {error}') from error
+        return _decoded(self.path, self.get(name), kind)
 
     def put(self, name: str, value: bytes) -> None:
         """Write a value durably."""
@@ -327,21 +323,12 @@ def _check_format(table: sqlite3.Connection, path: Path | None) -> None:
         raise StoreError(f'the state file {path} is of a newer version of fdrl_ros')
 
 
-def peek(path: Path, pattern: str) -> dict[str, bytes]:
+def peek(path: Path, pattern: str) -> Iterator[tuple[str, bytes]]:
     """
     Read values of a party's state file without owning it, also while the party runs.
 
     :param pattern: of the names, as in shells.
-    :returns: values by name; none where there is no such file.
-    :raises StoreError: if it is damaged or cannot be read.
-    """
-    return dict(peeked(path, pattern))
-
-
-def peeked(path: Path, pattern: str) -> Iterator[tuple[str, bytes]]:
-    """
-    Yield what :func:`peek` returns, one by one.
-
+    :returns: names and values; none where there is no such file.
     :raises StoreError: if it is damaged or cannot be read.
     """
     if not path.exists() or path.stat().st_size == 0:
@@ -356,3 +343,19 @@ def peeked(path: Path, pattern: str) -> Iterator[tuple[str, bytes]]:
                 yield name, bytes(value)
     except (PrivacyError, sqlite3.Error, UnicodeDecodeError, TypeError) as error:
         raise StoreError(f'cannot read the state file {path}: {error}') from error
+
+
+def peek_record(path: Path, name: str, kind: type[R]) -> R | None:
+    """
+    Read one record as :meth:`Store.load` does, without owning the file.
+
+    :raises StoreError: if it is damaged or cannot be read.
+    """
+    return _decoded(path, dict(peek(path, name)).get(name), kind)
+
+
+def _decoded(path: Path | None, data: bytes | None, kind: type[R]) -> R | None:
+    try:
+        return None if data is None else decode(data, kind)
+    except FdrlError as error:
+        raise StoreError(f'the state file {path} is damaged: {error}') from error

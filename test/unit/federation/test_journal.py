@@ -479,7 +479,7 @@ def _edited(draw):
     return b''.join(parts)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.composite(_edited)(), st.booleans())
 def test_whatever_is_changed_is_found_except_a_cut_that_nobody_remembers(content, quick):
     with tempfile.TemporaryDirectory() as folder:
@@ -502,7 +502,7 @@ def test_whatever_is_changed_is_found_except_a_cut_that_nobody_remembers(content
             assert found == ENTRIES and (content == WHOLE or summary.cut_short)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.binary(max_size=400), st.sampled_from([b'', LINES[0], b'{"number":1,"previous":"']))
 def test_garbage_is_no_journal_and_no_crash(garbage, before):
     with tempfile.TemporaryDirectory() as folder:

@@ -127,7 +127,7 @@ def test_what_was_seen_outlives_a_restart(watch, store, tmp_path):
     spent=strategies.lists(strategies.integers(1, 4), min_size=1, max_size=8),
     heard=strategies.sets(strategies.integers(0, 7)),
 )
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_an_honest_hospital_is_taken_whatever_updates_were_lost(spent, heard):
     watch, entries = LedgerWatch(Store()), 0
     for round, new in enumerate(spent):
@@ -139,7 +139,7 @@ def test_an_honest_hospital_is_taken_whatever_updates_were_lost(spent, heard):
 
 
 @given(seen=strategies.integers(1, 12), lost=strategies.integers(1, 12), data=strategies.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_a_ledger_that_lost_an_entry_is_refused_however_it_goes_on(seen, lost, data):
     watch = LedgerWatch(Store())
     watch.take(update(1, 0, seen))
@@ -151,7 +151,7 @@ def test_a_ledger_that_lost_an_entry_is_refused_however_it_goes_on(seen, lost, d
 
 
 @given(data=strategies.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_links_that_were_changed_swapped_cut_or_lengthened_are_refused(data):
     watch = LedgerWatch(Store())
     watch.take(update(1, 0, 5))

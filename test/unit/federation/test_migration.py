@@ -61,7 +61,7 @@ def rows(path):
 
 def test_an_old_state_is_refused_with_the_way_out(old):
     path = old / 'train' / 'aggregator.sqlite'
-    for use in (Store, lambda path: peek(path, '*')):
+    for use in (Store, lambda path: list(peek(path, '*'))):
         with pytest.raises(StoreError, match='older version.*`fdrl migrate /'):
             use(path)
 
