@@ -19,7 +19,7 @@ from typing import Any, Final
 from fdrl_ros.deployment.settings import hospital_names
 from fdrl_ros.errors import SettingError
 from fdrl_ros.federation.settings import RoundSettings
-from fdrl_ros.resources import resource
+from fdrl_ros.resources import parse_yaml, resource
 from fdrl_ros.runtime.environment_variables import ONE_THREAD
 from fdrl_ros.runtime.orphans import LAUNCHER
 from fdrl_ros.settings import setting, Settings, Value
@@ -122,7 +122,7 @@ class BringupSettings(Settings):
         if not self.parameters:
             return []
         try:
-            return list(_sections(yaml.safe_load(Path(self.parameters).read_text('utf-8')), ''))
+            return list(_sections(parse_yaml(Path(self.parameters).read_text('utf-8')), ''))
         except (OSError, ValueError, yaml.YAMLError) as error:
             reason = getattr(error, 'strerror', None) or ' '.join(str(error).split())
             expected = f'a readable file of ROS parameters: {reason}'

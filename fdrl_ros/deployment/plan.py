@@ -7,16 +7,16 @@ Command-line flags, ROS parameters and YAML files all come from these groups. Th
 is imported when the group is first read, so that each party loads its own area only.
 """
 
-import ast
 from collections.abc import Mapping
 from dataclasses import asdict
-from functools import cache, cached_property
+from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Generic, NoReturn, overload, Self, TYPE_CHECKING, TypeVar
 
 from fdrl_ros.deployment.settings import hospital_names
 from fdrl_ros.errors import PolicyError, SettingError
+from fdrl_ros.resources import parse_yaml
 from fdrl_ros.settings import named_among, Settings
 import yaml
 
@@ -43,28 +43,27 @@ Values = Mapping[str, Mapping[str, object]]
 
 
 class Group(Generic[G]):
-    """A group of settings of a plan, made when it is first read."""
+    """
+    A group of settings of a plan; its module is imported when the group is first read.
 
-    def __init__(self, module: str) -> None:
-        """Name the module that has the group's class."""
-        self._module = module
+    :param place: module and class of the group, as `module:Class`.
+    :param names: of its settings, so that a file's are checked without that import.
+    """
+
+    def __init__(self, place: str, names: str) -> None:
+        self._place = place
+        self.names = names.split()
 
     def __set_name__(self, owner: type, name: str) -> None:
-        """Take the attribute's name for the group's, and the class out of its annotation."""
+        """Take the attribute's name for the group's."""
         self.name = name
-        self._class = owner.__annotations__[name].removeprefix('Group[').removesuffix(']')
 
     @cached_property
     def kind(self) -> type[G]:
         """The class of the group; its module is imported here."""
-        kind: type[G] = getattr(import_module(self._module), self._class)
+        module, _, name = self._place.partition(':')
+        kind: type[G] = getattr(import_module(module), name)
         return kind
-
-    @property
-    def names(self) -> list[str]:
-        """The names of its settings, out of the source of its class."""
-        body = _defined(self._module, self._class).body
-        return [ast.unparse(field.target) for field in body if isinstance(field, ast.AnnAssign)]
 
     @overload
     def __get__(self, plan: None, owner: type) -> Self: ...
@@ -92,20 +91,70 @@ class Plan:
     A plan does not change, and two plans with the same settings are equal.
     """
 
-    federation: 'Group[FederationSettings]' = Group('fdrl_ros.deployment.settings')
-    rounds: 'Group[RoundSettings]' = Group('fdrl_ros.federation.settings')
-    learner: 'Group[LearnerSettings]' = Group('fdrl_ros.learner.settings')
-    privacy: 'Group[PrivacySettings]' = Group('fdrl_ros.learner.settings')
-    collection: 'Group[CollectionSettings]' = Group('fdrl_ros.learner.records.collection')
-    pretraining: 'Group[PretrainingSettings]' = Group('fdrl_ros.learner.pretraining')
-    encryption: 'Group[EncryptionSettings]' = Group('fdrl_ros.crypto.he.schemes')
-    validation: 'Group[ValidationSettings]' = Group('fdrl_ros.deployment.settings')
-    selector: 'Group[SelectorSettings]' = Group('fdrl_ros.selector.settings')
-    shield: 'Group[ShieldSettings]' = Group('fdrl_ros.shield.settings')
-    value: 'Group[ValueSettings]' = Group('fdrl_ros.selector.value.fitting')
-    safety: 'Group[SafetySettings]' = Group('fdrl_ros.selector.candidates.safety_limits')
-    evaluation: 'Group[EvaluationSettings]' = Group('fdrl_ros.deployment.settings')
-    world: 'Group[WorldSettings]' = Group('fdrl_ros.surgery.settings')
+    federation: 'Group[FederationSettings]' = Group(
+        'fdrl_ros.deployment.settings:FederationSettings',
+        'hospitals heterogeneity procedures seed noise personal release',
+    )
+    rounds: 'Group[RoundSettings]' = Group(
+        'fdrl_ros.federation.settings:RoundSettings',
+        'rounds quorum open_timeout absent_timeout share_timeout train_timeout settle_timeout '
+        'reveal_timeout sum_timeout retry_delay',
+    )
+    learner: 'Group[LearnerSettings]' = Group(
+        'fdrl_ros.learner.settings:LearnerSettings',
+        'hidden discount learning_rate epochs transitions_per_patient expected_transitions '
+        'target_period proximal n_step frame_stack loss conservative optimizer frozen_layers '
+        'replay priority_exponent importance_exponent expected_priority',
+    )
+    privacy: 'Group[PrivacySettings]' = Group(
+        'fdrl_ros.learner.settings:PrivacySettings',
+        'unit clipped most_transitions budget delta clip_norm noise_multiplier batch',
+    )
+    collection: 'Group[CollectionSettings]' = Group(
+        'fdrl_ros.learner.records.collection:CollectionSettings',
+        'patients exploration variation guide',
+    )
+    pretraining: 'Group[PretrainingSettings]' = Group(
+        'fdrl_ros.learner.pretraining:PretrainingSettings',
+        'patients steps batch learning_rate target_period discount',
+    )
+    encryption: 'Group[EncryptionSettings]' = Group(
+        'fdrl_ros.crypto.he.schemes:EncryptionSettings',
+        'limit scheme bits',
+    )
+    validation: 'Group[ValidationSettings]' = Group(
+        'fdrl_ros.deployment.settings:ValidationSettings',
+        'patients margin',
+    )
+    selector: 'Group[SelectorSettings]' = Group(
+        'fdrl_ros.selector.settings:SelectorSettings',
+        'confidence risk_weight margin dwell patience state_timeout state_bound failure_pause '
+        'hold_return hold_handicap change_threshold window answer_timeout',
+    )
+    shield: 'Group[ShieldSettings]' = Group(
+        'fdrl_ros.shield.settings:ShieldSettings',
+        'active keep_limit damage_limit stiffest damping speed acceleration swing rate surge '
+        'slope registration slowest latency force_error arm_error position_error usual_swing '
+        'usual_stiffest usual_speed usual_acceleration',
+    )
+    value: 'Group[ValueSettings]' = Group(
+        'fdrl_ros.selector.value.fitting:ValueSettings',
+        'discount trace patients features stride groups checked redraws',
+    )
+    safety: 'Group[SafetySettings]' = Group(
+        'fdrl_ros.selector.candidates.safety_limits:SafetySettings',
+        'patients snapshots force_share workspace_share one_action_share force_failures '
+        'return_margin',
+    )
+    evaluation: 'Group[EvaluationSettings]' = Group(
+        'fdrl_ros.deployment.settings:EvaluationSettings',
+        'patients round_patients state_patients states_per_patient workers',
+    )
+    world: 'Group[WorldSettings]' = Group(
+        'fdrl_ros.surgery.settings:WorldSettings',
+        'mode horizon force_noise pace progress_reward hold_reward success_reward '
+        'failure_penalty force_penalty time_penalty',
+    )
 
     def __init__(self, values: Values | None = None) -> None:
         """
@@ -208,13 +257,13 @@ class Plan:
         """
         Read the plan of a prepared directory; values are checked when their group is first read.
 
-        All names are checked now, out of the sources, so that no other party's area is imported.
+        All names are checked now, but no other party's area is imported.
 
         :raises SettingError: if it cannot be read, is no YAML, or has an unknown group, setting or
             procedure.
         """
         try:
-            values = yaml.load(path.read_text('utf-8'), _LOADER) or {}
+            values = parse_yaml(path.read_text('utf-8')) or {}
         except (OSError, ValueError, yaml.YAMLError) as error:
             reason = getattr(error, 'strerror', None) or str(error).splitlines()[0]
             raise SettingError('plan', str(path), f'a readable YAML file: {reason}') from error
@@ -226,11 +275,7 @@ class Plan:
             for name in named.keys() - set(settings):
                 expected = named_among(name, 'settings', settings)
                 raise SettingError(f'{group}.{name}', named[name], expected)
-        procedures = str(plan._values.get('federation', {}).get('procedures', 'all'))
-        words = _procedure_words()
-        if any(word.strip() not in words for word in procedures.split(',') if word.strip()):
-            expected = f'names out of {", ".join(words)}'
-            raise SettingError('federation.procedures', procedures, expected)
+        _ = plan.federation.names
         return plan
 
     def to_mapping(self) -> dict[str, dict[str, Any]]:
@@ -278,24 +323,3 @@ class Plan:
 _GROUPS: dict[str, Group[Settings]] = {
     name: group for name, group in vars(Plan).items() if isinstance(group, Group)
 }
-_LOADER = getattr(yaml, 'CSafeLoader', yaml.SafeLoader)
-
-
-@cache
-def _defined(module: str, name: str) -> Any:
-    """Return what a module of this package defines under a name, as its source has it."""
-    path = Path(__file__).parents[1].joinpath(*module.split('.')[1:]).with_suffix('.py')
-    for node in ast.parse(path.read_text('utf-8')).body:
-        targets = getattr(node, 'targets', None) or [getattr(node, 'target', node)]
-        if name in (getattr(targets[0], 'id', None), getattr(targets[0], 'name', None)):
-            return node
-    raise AttributeError(f'{module} has no {name}')
-
-
-def _procedure_words() -> tuple[str, ...]:
-    """Return what federation.procedures may name: all, specialities, and procedures."""
-    tables = (_defined('fdrl_ros.surgery.tasks.procedures', name) for name in _PROCEDURES)
-    return 'all', *(ast.literal_eval(key) for table in tables for key in table.value.keys)
-
-
-_PROCEDURES = ('SPECIALITIES', 'TRAITS')

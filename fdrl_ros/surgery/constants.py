@@ -6,8 +6,7 @@ from functools import cache
 from typing import Any
 
 from fdrl_ros.errors import ResourceError
-from fdrl_ros.resources import resource
-import yaml
+from fdrl_ros.resources import parse_yaml, resource
 
 
 @cache
@@ -18,7 +17,7 @@ def constants() -> dict[str, float]:
     :raises ResourceError: if the file is missing, or a constant lacks value, unit or source.
     """
     path = resource('config/world.yaml')
-    document: dict[str, dict[str, dict[str, Any]]] = yaml.safe_load(path.read_text('utf-8'))
+    document: dict[str, dict[str, dict[str, Any]]] = parse_yaml(path.read_text('utf-8'))
     found: dict[str, float] = {}
     for group, entries in document.items():
         for name, entry in entries.items():

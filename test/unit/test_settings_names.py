@@ -44,6 +44,11 @@ def test_a_prepared_plan_is_refused_for_a_name_of_any_group(tmp_path, text, expe
         Plan.read(path)
 
 
+def test_the_plan_s_own_table_of_names_is_that_of_the_settings():
+    for name, kind in Plan.groups().items():
+        assert getattr(Plan, name).names == [each.name for each in kind.describe()]
+
+
 def test_few_names_are_all_told():
     with pytest.raises(SettingError, match='seed') as error:
         Plan().changed({'federation': {'xyzzy': 4}})

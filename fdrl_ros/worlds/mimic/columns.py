@@ -6,13 +6,12 @@ from dataclasses import dataclass
 import math
 
 from fdrl_ros.errors import SettingError
-from fdrl_ros.resources import resource
+from fdrl_ros.resources import parse_yaml, resource
 from fdrl_ros.settings import setting, Settings
 from fdrl_ros.worlds.icu_sepsis.model import LEVELS
 from fdrl_ros.worlds.icu_sepsis.records import CLIP
 import numpy as np
 from numpy.typing import NDArray
-import yaml
 
 _OFFSET = 0.1
 """Added before a logarithm, as the AI Clinician does."""
@@ -55,7 +54,7 @@ class MimicFeature:
 
 
 def _features() -> tuple[MimicFeature, ...]:
-    rows = yaml.safe_load(resource('config/mimic.yaml').read_text('utf-8'))
+    rows = parse_yaml(resource('config/mimic.yaml').read_text('utf-8'))
     return tuple(MimicFeature(name, *cells) for name, cells in rows.items())
 
 

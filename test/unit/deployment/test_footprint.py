@@ -26,11 +26,21 @@ FOREIGN = (
     'torch',
 )
 
+# A plan checks the names of its procedures.
+PROCEDURES = {
+    'fdrl_ros.surgery',
+    'fdrl_ros.surgery.constants',
+    'fdrl_ros.surgery.ranges',
+    'fdrl_ros.surgery.tasks',
+    'fdrl_ros.surgery.tasks.procedures',
+}
+
 LOOK = """
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.nodes.{node} import {kind} as Node
 import sys
-plan = Plan()
+from pathlib import Path
+plan = Plan.read(Path('/dev/null'))
 groups = [plan.kind(name) for name in Node.groups], [getattr(plan, name) for name in Node.groups]
 print(*sys.modules)
 """
@@ -46,9 +56,9 @@ def loaded_by(code: str) -> set[str]:
 @pytest.mark.parametrize(
     ('node', 'kind', 'allowed'),
     [
-        ('aggregator', 'AggregatorNode', set()),
+        ('aggregator', 'AggregatorNode', PROCEDURES),
         # Its parameters have the settings of the world in which it has policies tested.
-        ('key_authority', 'KeyAuthorityNode', {'fdrl_ros.surgery', 'fdrl_ros.surgery.settings'}),
+        ('key_authority', 'KeyAuthorityNode', {*PROCEDURES, 'fdrl_ros.surgery.settings'}),
     ],
 )
 def test_servers_load_nothing_of_world_arm_or_selector(
