@@ -81,9 +81,15 @@ class Chain(PhysicsClient):
             pybullet.resetJointState(self.body, index, joint, speed, self.client)
         self.drive(joints)
 
-    def restore(self) -> None:
-        """Forget all that happened, without loading a file."""
+    def begin(self, gain: float, joints: Sequence[float], speeds: Sequence[float]) -> None:
+        """
+        Forget all that happened, without loading a file, and go on from these joints.
+
+        :param gain: share of its error that each motor removes in a sub-step.
+        """
         pybullet.restoreState(self._clean, physicsClientId=self.client)
+        self.gains = [gain] * len(self.moved)
+        self.set(joints, speeds)
 
     def drive(self, targets: Sequence[float]) -> None:
         """Tell the motors where to go."""
@@ -114,6 +120,11 @@ class Chain(PhysicsClient):
     def states(self) -> Any:
         """Return the states of the joints as :meth:`step` does."""
         return pybullet.getJointStates(self.body, self.moved, self.client)
+
+    def motion(self) -> tuple[list[float], list[float]]:
+        """Return positions and speeds of the joints, rad and m, rad/s and m/s."""
+        states = self.states()
+        return [state[0] for state in states], [state[1] for state in states]
 
 
 class DynamicArm:
@@ -150,9 +161,7 @@ class DynamicArm:
         """Put the tip at rest without loading a file, the wrist straight, and set its lag."""
         targets = straight_joints(*position)
         self._gain = response(lag, self._substep)
-        self._quick.restore()
-        self._quick.gains = [self._gain] * 3
-        self._quick.set(targets, (0.0, 0.0, 0.0))
+        self._quick.begin(self._gain, targets, (0.0, 0.0, 0.0))
         self.bent = False
         self._setpoint = position
         self.position = position
@@ -191,13 +200,8 @@ class DynamicArm:
         """Go over to six joints, where and as fast as the arm is."""
         whole = self._whole
         if not self.bent:
-            states = self._quick.states()
-            whole.restore()
-            whole.gains = [self._gain] * 6
-            zeros = (0.0, 0.0, 0.0)
-            whole.set(
-                (*(each[0] for each in states), *zeros), (*(each[1] for each in states), *zeros)
-            )
+            joints, speeds = ([*row, 0.0, 0.0, 0.0] for row in self._quick.motion())
+            whole.begin(self._gain, joints, speeds)
             self.bent = True
         return whole
 
@@ -206,13 +210,10 @@ class DynamicArm:
         whole = self._bend()
         self._wrist = straighter(self._wrist, WRIST_SPEED * self._substep)
         whole.drive(bent_joints(setpoint, self._wrist))
-        states = self._move(whole, force)
-        if not any(self._wrist) and all(
-            abs(each[0]) < _SETTLED and abs(each[1]) < _SETTLED for each in states[3:]
-        ):
-            self._quick.restore()
-            self._quick.gains = [self._gain] * 3
-            self._quick.set([each[0] for each in states[:3]], [each[1] for each in states[:3]])
+        self._move(whole, force)
+        joints, speeds = whole.motion()
+        if not any(self._wrist) and max(map(abs, (*joints[3:], *speeds[3:]))) < _SETTLED:
+            self._quick.begin(self._gain, joints[:3], speeds[:3])
             self.bent = False
             self._setpoint = None
 
@@ -226,8 +227,7 @@ class DynamicArm:
     def joints(self) -> Vector:
         """Return the joints as they are."""
         chain = self._whole if self.bent else self._quick
-        found = [each[0] for each in chain.states()]
-        return np.array([*found, *[0.0] * (6 - len(found))])
+        return np.array([*chain.motion()[0], 0.0, 0.0, 0.0][:6])
 
     def efforts(self) -> Vector:
         """Return what the motors gave in the last sub-step, shape (6,) or (3,), N m and N."""

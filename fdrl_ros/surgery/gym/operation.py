@@ -65,6 +65,19 @@ class Operation:
 
     :param settings: of the world.
     :param rng: source of the force sensor's noise; needed only when the settings ask for noise.
+
+    From a reset on there are, besides what the methods return:
+
+    - `force`: on the tip in the base frame, with friction, N: what a wrist sensor would say;
+    - `load`: what is judged: the tissue's normal force and that of rigid things, no friction, N;
+    - `measured_force`: what the sensor says of the load, N; `smooth_force`: the same smoothed over
+      ticks, only where it is noisy; `force_rate`: its change over the last tick, N/s;
+    - `damage`: done to tissue since the start, N s;
+    - `peak_force`: greatest load since the last tick, N; `greatest_force`: of the ticks since the
+      start, N; `time_above`: time with a load above each of FORCE_LEVELS, s;
+    - `touched`: height at which contact was first felt, m; not a number before;
+    - `remaining`: cost that is left at the end of the last tick, m;
+    - `outcome`: what the last tick brought.
     """
 
     arm: 'KinematicArm | DynamicArm'
@@ -124,44 +137,26 @@ class Operation:
         for place in (patient.goal, patient.destination):
             straight_joints(*place)
         task = task_of(patient, tissue)
-        scene = task.begin()
         self.arm.place(patient.start, patient.servo_lag)  # nothing has changed if this refuses
         self._patient = patient
         self.tissue, self.physiology = tissue, physiology
         self.task: Task = task
-        self.scene: Scene = scene
+        self.scene: Scene = task.begin()
         self.rules: Rules = rules_of(patient, self.settings)
         self._loss = failure_code(task.loss)
         self.jaw = Jaw()
-        self.target: Position = patient.start
-        self.setpoint: Position = patient.start
+        self.target = self.setpoint = patient.start
         self._path: JointPath | None = None
         self.substeps = self.ticks = self._tick_substeps = 0
         self.force: Position = _NOTHING
-        """Force on the tip in the base frame, with friction, N: what a wrist sensor would say."""
-        self.load = 0.0
-        """What is judged: the tissue's normal force and that of rigid things, no friction, N."""
-        self.measured_force = 0.0
-        """What the sensor says of the load, N."""
-        self.damage = 0.0
-        self.peak_force = 0.0
-        """Greatest load since the last tick, N."""
-        self.greatest_force = 0.0
-        """Greatest load of the ticks since the start, N."""
+        self.load = self.measured_force = self.smooth_force = self.force_rate = 0.0
+        self.peak_force = self.greatest_force = self.damage = 0.0
         self.time_above = [0.0] * len(FORCE_LEVELS)
-        """Time with a load above each of FORCE_LEVELS, s."""
-        self.smooth_force = 0.0
-        """The measured force smoothed over ticks, N; only where it is noisy."""
         self.touched = math.nan
-        """Height at which contact was first felt, m; not a number before."""
         self._tick_damage = self._tick_impulse = self._tick_force = 0.0
-        self.force_rate = 0.0
-        """Change of the measured force over the last tick, N/s."""
         self._names = _NAMED[patient.procedure.name]
         self.remaining = self._cost()
-        """Cost that is left at the end of the last tick, m."""
         self.outcome = _NO_OUTCOME
-        """What the last tick brought."""
 
     @property
     def done(self) -> bool:
@@ -345,10 +340,8 @@ class Operation:
             if math.isnan(self.touched) and self.smooth_force >= self._felt:
                 self.touched = tip[2]
         mean = self._tick_impulse / period
-        if peak > self.greatest_force:
-            self.greatest_force = peak
-        self._tick_substeps = 0
-        self._tick_damage = self._tick_impulse = 0.0
+        self.greatest_force = max(self.greatest_force, peak)
+        self._tick_substeps, self._tick_damage, self._tick_impulse = 0, 0.0, 0.0
         self.peak_force = 0.0
         name = '' if failure == NO_FAILURE else FAILURES[failure]
         self.outcome = Outcome(

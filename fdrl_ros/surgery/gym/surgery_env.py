@@ -123,8 +123,7 @@ class SurgeryEnv(gymnasium.Env[NDArray[np.float32], np.int64]):
             if the env is closed.
         """
         operation = self.operation
-        if self._closed:
-            raise StateError.closed('env')
+        self._check_open()
         chosen = action_numbered(action)
         operation.check_started()
         if operation.done:

@@ -54,6 +54,11 @@ class VectorOperation(PerPatient):
     :param patients: who is on the tables once :meth:`reset` is called.
     :param settings: of the world; kinematic, which they are unless given.
     :raises SettingError: on another mode than the kinematic one.
+
+    Arrays of all operations, besides what the methods return: `load` and `greatest_force` since
+    the start (N), `damage` (N s), `time_above` with a load above each of FORCE_LEVELS (s), `jaw`
+    (rad), `ticks`, `touched`, the heights at which contact was first felt (m; not a number
+    before), and `over`.
     """
 
     def __init__(
@@ -84,13 +89,8 @@ class VectorOperation(PerPatient):
         self.over, self._uses_jaw, self._critical, self._success = np.zeros((4, count), np.bool_)
         self._failure = np.zeros(count, np.intp)
         self._scores = np.zeros((2, count), np.int64)
-        """NEWS2 and SOFA."""
         self.time_above: Array = np.zeros((len(FORCE_LEVELS), count))
-        """Time with a load above each of FORCE_LEVELS, s."""
-        self.touched: Array = np.zeros(count)
-        """Heights at which contact was first felt, m; not a number before."""
-        self.greatest_force: Array = np.zeros(count)
-        """Greatest load since the start, N."""
+        self.touched, self.greatest_force = np.zeros((2, count))
         self.ticks, self.load, self.damage, self.jaw = np.zeros((4, count))
         self._peak, self._mean, self._smooth, self._tick_force = np.zeros((4, count))
         self._jaw_target, self._remaining = np.zeros((2, count))
