@@ -23,10 +23,24 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption('--save', type=Path, metavar='FILE', help='write the figures here, as JSON')
 
 
+class Figures(list[dict[str, Any]]):
+    """What tests found; each figure is printed at once, for who waits for hours."""
+
+    def __init__(self, capture: Any) -> None:
+        super().__init__()
+        self._capture = capture
+
+    def append(self, figure: dict[str, Any]) -> None:
+        """Keep and print a figure."""
+        super().append(figure)
+        with self._capture.global_and_fixture_disabled():
+            print(f'\n{figure}', end='', flush=True)
+
+
 @pytest.fixture(scope='module')
-def figures(request: pytest.FixtureRequest) -> Iterator[list[dict[str, Any]]]:
+def figures(request: pytest.FixtureRequest) -> Iterator[Figures]:
     """Return where a test puts its figures; they are saved with the module's own SETTINGS."""
-    found: list[dict[str, Any]] = []
+    found = Figures(request.config.pluginmanager.getplugin('capturemanager'))
     yield found
     target = request.config.getoption('--save', None)
     if target is not None:

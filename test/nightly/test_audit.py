@@ -89,7 +89,7 @@ REAL = {
 @pytest.mark.parametrize('canaries', [1000, 6000, 18000])
 @pytest.mark.parametrize('name', REAL)
 def test_the_claim_stands_and_bounds_are_those_of_a_flawless_mechanism(
-    tmp_path, records, name, canaries, figures, capfd
+    tmp_path, records, name, canaries, figures
 ):
     """A false alarm in one of the 60 runs: at most 60 * 2 * 0.001; the seeds are fixed."""
     wide = canaries > PLAN.shape.n_parameters
@@ -108,15 +108,13 @@ def test_the_claim_stands_and_bounds_are_those_of_a_flawless_mechanism(
         for seed in SETTINGS['seeds']
     ]
     figures.append(figure_of(name, found, canaries))
-    with capfd.disabled():
-        print(f'\n{figures[-1]}', end='', flush=True)
     assert all(each.consistent for each in found)
     bounds = [each.bound for each in found]
     assert np.mean(bounds) == pytest.approx(figures[-1]['attainable'], abs=0.5)
     assert np.mean(bounds) > 0.15 * found[0].claimed
 
 
-def test_the_claim_of_make_run_stands(tmp_path, records, figures, capfd):
+def test_the_claim_of_make_run_stands(tmp_path, records, figures):
     """All that training is: 60 transitions a patient, 6 rounds of 12 epochs, its budget."""
     found = []
     for seed in SETTINGS['seeds']:
@@ -126,8 +124,6 @@ def test_the_claim_of_make_run_stands(tmp_path, records, figures, capfd):
         source, rng = NoiseSource.seeded(seed), np.random.default_rng([10, seed])
         found.append(whole.run(directory, source, rng))
     figures.append(figure_of('make run', found, AuditSettings().canaries))
-    with capfd.disabled():
-        print(f'\n{figures[-1]}', end='', flush=True)
     assert all(each.consistent for each in found)
     assert found[0].charge.steps == 288 and found[0].claimed < PLAN.privacy.budget
 
@@ -141,7 +137,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize('name', FAULTS)
-def test_planted_faults_are_proven(tmp_path, records, name, figures, capfd, monkeypatch):
+def test_planted_faults_are_proven(tmp_path, records, name, figures, monkeypatch):
     kind, scale, changes = FAULTS[name]
     for module in (network_kernel, mechanism) if scale is not None else ():
         # of the compiled way, and of NumPy's
@@ -151,13 +147,11 @@ def test_planted_faults_are_proven(tmp_path, records, name, figures, capfd, monk
         for seed in SETTINGS['seeds']
     ]
     figures.append(figure_of(name, found, 2000))
-    with capfd.disabled():
-        print(f'\n{figures[-1]}', end='', flush=True)
     assert all(each.bound > each.claimed for each in found)
     assert all(each.gaussian > each.claimed for each in found)
 
 
-def test_batches_and_noise_are_as_the_accountant_takes_them(tmp_path, records, figures, capfd):
+def test_batches_and_noise_are_as_the_accountant_takes_them(tmp_path, records, figures):
     """40 histories of 20 steps; each test family falls below p = 0.01 in 4 once in 2000."""
     least = {'inclusion': [], 'noise': []}
     for seed in range(40):
@@ -180,7 +174,5 @@ def test_batches_and_noise_are_as_the_accountant_takes_them(tmp_path, records, f
         told = {'noise_multiplier': 2.0, 'clip_norm': PLAN.privacy.clip_norm}
         least['noise'].append(least_p(noise_tests(seen, expected_batch=units * q, **told)))
     figures.append({'case': 'distributions', 'least_p': least})
-    with capfd.disabled():
-        print(f'\n{figures[-1]}', end='', flush=True)
     for values in least.values():
         assert sum(value < 0.01 for value in values) < 4

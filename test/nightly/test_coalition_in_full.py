@@ -18,22 +18,16 @@ MOST = 100 + 5 * 200**0.5 / 2
 pytestmark = pytest.mark.slow
 
 
-def tell(figures, capfd, **found):
-    figures.append(found)
-    with capfd.disabled():
-        print(f'\n{found}', end='', flush=True)
-
-
 @pytest.mark.parametrize('name', SAFE)
-def test_no_distinguisher_has_an_advantage_over_a_coin(name, figures, capfd):
+def test_no_distinguisher_has_an_advantage_over_a_coin(name, figures):
     wins = count_wins(SAFE[name], SETTINGS['rounds'], SETTINGS['seed'])
-    tell(figures, capfd, scenario=name, rounds=SETTINGS['rounds'], right=wins)
+    figures.append({'scenario': name, 'rounds': SETTINGS['rounds'], 'right': wins})
     assert all(SETTINGS['rounds'] - MOST <= each <= MOST for each in wins.values())
 
 
 @pytest.mark.parametrize('name', LOST)
-def test_with_one_share_more_every_distinguisher_is_always_right(name, figures, capfd):
+def test_with_one_share_more_every_distinguisher_is_always_right(name, figures):
     rounds = SETTINGS['rounds_with_one_share_more']
     wins = count_wins(LOST[name], rounds, SETTINGS['seed'])
-    tell(figures, capfd, scenario=name, rounds=rounds, right=wins)
+    figures.append({'scenario': name, 'rounds': rounds, 'right': wins})
     assert set(wins.values()) == {rounds}

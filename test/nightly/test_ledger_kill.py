@@ -32,13 +32,7 @@ def forker():
         yield each
 
 
-def tell(figures, capfd, **found):
-    figures.append(found)
-    with capfd.disabled():
-        print(f'\n{found}', end='', flush=True)
-
-
-def test_500_kills_at_random_never_forget_a_block(forker, tmp_path, figures, capfd):
+def test_500_kills_at_random_never_forget_a_block(forker, tmp_path, figures):
     rng = np.random.default_rng(SETTINGS['seed'])
     over, journals, unborn, blocks = 0, 0, 0, 0
     for kill in range(SETTINGS['kills']):
@@ -51,20 +45,20 @@ def test_500_kills_at_random_never_forget_a_block(forker, tmp_path, figures, cap
         before, head = head, check(path, head)
         over += head is not None and head.entries > len(drawn(path))
         blocks += 0 if head is None else head.entries - (before.entries if before else 0)
-    tell(
-        figures,
-        capfd,
-        kills=SETTINGS['kills'],
-        under_reported=0,
-        over_reported_by_one=int(over),
-        interrupted_commits=int(journals),
-        before_the_ledger_was_there=int(unborn),
-        blocks=int(blocks),
+    figures.append(
+        {
+            'kills': SETTINGS['kills'],
+            'under_reported': 0,
+            'over_reported_by_one': int(over),
+            'interrupted_commits': int(journals),
+            'before_the_ledger_was_there': int(unborn),
+            'blocks': int(blocks),
+        }
     )
     assert over and journals and blocks > 100
 
 
-def test_a_kill_before_any_system_call_never_forgets_a_block(forker, tmp_path, figures, capfd):
+def test_a_kill_before_any_system_call_never_forgets_a_block(forker, tmp_path, figures):
     call, played_back, interrupted = 0, 0, []
     while forker.killed_before_call(path := tmp_path / f'{call}.ledger', call, blocks=3):
         head = check(path, None)
@@ -87,11 +81,11 @@ def test_a_kill_before_any_system_call_never_forgets_a_block(forker, tmp_path, f
             check(copy, head)
             again += 1
         played_back += again
-    tell(figures, capfd, calls=call, interrupted_commits=len(interrupted), then=played_back)
+    figures.append({'calls': call, 'interrupted_commits': len(interrupted), 'then': played_back})
     assert call > 100 and interrupted and played_back > 100
 
 
-def test_of_hospitals_that_open_one_ledger_at_once_one_spends(forker, tmp_path, figures, capfd):
+def test_of_hospitals_that_open_one_ledger_at_once_one_spends(forker, tmp_path, figures):
     path, head = tmp_path / 'ledger', None
     for crowd in range(100):
         if crowd % 10 == 0:
@@ -99,4 +93,4 @@ def test_of_hospitals_that_open_one_ledger_at_once_one_spends(forker, tmp_path, 
         assert forker.at_once(path, 4, blocks=2) == [0] + [LOCKED] * 3
         head = check(path, head)
         assert head.entries == 2 * (crowd % 10 + 1)
-    tell(figures, capfd, crowds=100, hospitals_in_each=4, that_spent=1)
+    figures.append({'crowds': 100, 'hospitals_in_each': 4, 'that_spent': 1})

@@ -22,7 +22,7 @@ def victim(tmp_path_factory):
     return make_victim(tmp_path_factory.mktemp('victim') / 'ledger')
 
 
-def test_of_a_thousand_attacks_every_one_is_found(victim, tmp_path, figures, capfd):
+def test_of_a_thousand_attacks_every_one_is_found(victim, tmp_path, figures):
     rng = np.random.default_rng(SETTINGS['seed'])
     assert sum(ATTACKS.values()) == 1000
     for attack, count in ATTACKS.items():
@@ -39,12 +39,10 @@ def test_of_a_thousand_attacks_every_one_is_found(victim, tmp_path, figures, cap
                 'inert': sum(not each.found for each in made),
             }
         )
-        with capfd.disabled():
-            print(f'\n{figures[-1]}', end='', flush=True)
     assert sum(each['found'] + each['inert'] for each in figures) == 1000
 
 
-def test_a_changed_bit_in_any_byte_is_found_in_the_file_alone(victim, tmp_path, figures, capfd):
+def test_a_changed_bit_in_any_byte_is_found_in_the_file_alone(victim, tmp_path, figures):
     rng = np.random.default_rng(SETTINGS['seed'])
     path = tmp_path / 'ledger'
     path.touch(0o600)
@@ -57,5 +55,3 @@ def test_a_changed_bit_in_any_byte_is_found_in_the_file_alone(victim, tmp_path, 
             unseen.append(at)
     assert set(unseen) <= set(INERT)
     figures.append({'attack': 'each byte', 'made': len(victim.copies[-1]), 'inert': len(unseen)})
-    with capfd.disabled():
-        print(f'\n{figures[-1]}', end='', flush=True)

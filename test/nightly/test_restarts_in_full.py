@@ -32,13 +32,7 @@ def run_with(directory, hospitals, rounds, points, seed=0):
     return bench
 
 
-def tell(figures, capfd, **found):
-    figures.append(found)
-    with capfd.disabled():
-        print(f'\n{found}', end='', flush=True)
-
-
-def test_a_kill_at_any_point_changes_nothing(tmp_path, figures, capfd):
+def test_a_kill_at_any_point_changes_nothing(tmp_path, figures):
     rounds, found = SETTINGS['rounds_of_one_kill'], Counter()
     points = points_of(tmp_path, 3, rounds)
     policy = policy_of(run_with(tmp_path / 'undisturbed', 3, rounds, ()))
@@ -46,10 +40,10 @@ def test_a_kill_at_any_point_changes_nothing(tmp_path, figures, capfd):
         bench = run_with(tmp_path / str(number), 3, rounds, [point])
         assert bench.driver.killed == [point] and policy_of(bench) == policy, point
         found[point.kind] += 1
-    tell(figures, capfd, hospitals=3, rounds=rounds, kills=dict(found))
+    figures.append({'hospitals': 3, 'rounds': rounds, 'kills': dict(found)})
 
 
-def test_200_random_kills_in_twenty_rounds_change_nothing(tmp_path, figures, capfd):
+def test_200_random_kills_in_twenty_rounds_change_nothing(tmp_path, figures):
     rounds, kills, found = SETTINGS['rounds'], SETTINGS['kills_drawn'], []
     points = points_of(tmp_path, 5, rounds)
     policy = policy_of(run_with(tmp_path / 'undisturbed', 5, rounds, ()))
@@ -58,5 +52,5 @@ def test_200_random_kills_in_twenty_rounds_change_nothing(tmp_path, figures, cap
         bench = run_with(tmp_path / str(seed), 5, rounds, drawn, seed)
         assert policy_of(bench) == policy, seed
         found.append(len(bench.driver.killed))
-    tell(figures, capfd, hospitals=5, rounds=rounds, kills=found)
+    figures.append({'hospitals': 5, 'rounds': rounds, 'kills': found})
     assert min(found) >= 200
