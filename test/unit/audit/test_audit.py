@@ -59,8 +59,7 @@ def test_tail_is_the_binomials_plus_what_delta_allows():
     assert tail_probability(50, 20, 0, 1.5, 1e-4) == 1.0
 
 
-@pytest.mark.parametrize('delta', [0.0, 1e-4, 2e-2])
-@pytest.mark.parametrize('epsilon', [0.3, 1.2, 3.0])
+@pytest.mark.parametrize(('epsilon', 'delta'), [(0.3, 2e-2), (1.2, 1e-4), (3.0, 0.0)])
 def test_curve_refutes_exactly_what_a_linear_programme_says_is_too_likely(epsilon, delta):
     """The programme finds the likeliest tail among all laws that the inequalities allow."""
     canaries, guesses, grown = 20, 15, math.exp(epsilon)
@@ -82,13 +81,8 @@ def test_curve_refutes_exactly_what_a_linear_programme_says_is_too_likely(epsilo
         assert not refuted_by_curve(*game, likeliest * 0.999 - 1e-7)
 
 
-@given(
-    st.integers(1, 300),
-    st.floats(0.0, 1.0),
-    st.floats(0.5, 1.0),
-    st.sampled_from([0.0, 1e-6, 1e-4]),
-)
-@settings(max_examples=25, deadline=None)
+@given(st.integers(1, 300), st.floats(0, 1), st.floats(0.5, 1), st.sampled_from([0.0, 1e-6, 1e-4]))
+@settings(max_examples=15, deadline=None)
 def test_bound_grows_with_right_guesses_and_falls_with_delta_and_confidence(
     canaries, part, share, delta
 ):
@@ -103,16 +97,9 @@ def test_bound_grows_with_right_guesses_and_falls_with_delta_and_confidence(
 
 @pytest.mark.parametrize(
     'wrong',
-    [
-        {'correct': 11},
-        {'correct': -1},
-        {'guesses': 101},
-        {'canaries': 0, 'guesses': 0, 'correct': 0},
-        {'delta': 1.0},
-        {'delta': math.nan},
-        {'failure': 0.0},
-        {'failure': 1.0},
-    ],
+    [{'correct': 11}, {'correct': -1}, {'guesses': 101}]
+    + [{'canaries': 0, 'guesses': 0, 'correct': 0}]
+    + [{'delta': 1.0}, {'delta': math.nan}, {'failure': 0.0}, {'failure': 1.0}],
 )
 def test_impossible_numbers_are_refused(wrong):
     good = {'canaries': 100, 'guesses': 10, 'correct': 9, 'delta': 0.0, 'failure': 0.01}
@@ -123,8 +110,8 @@ def test_impossible_numbers_are_refused(wrong):
 # Games whose epsilon is known. Chances are computed, so that no alarm is false.
 
 
-@pytest.mark.parametrize('delta', [0.0, 1e-5, 3e-4])
-@pytest.mark.parametrize('epsilon', [0.5, 1.0, 2.0, 4.0])
+@pytest.mark.parametrize('delta', [0.0, 3e-4])
+@pytest.mark.parametrize('epsilon', [0.5, 4.0])
 @pytest.mark.parametrize(('canaries', 'guesses'), [(100, 100), (1000, 200)])
 def test_randomised_response_is_overestimated_at_most_once_in_a_thousand(
     canaries, guesses, epsilon, delta
@@ -183,15 +170,6 @@ def test_score_is_the_log_of_the_ratio_of_densities():
         member = q * norm.pdf(x, 1.0, sigma) + (1.0 - q) * norm.pdf(x, 0.0, sigma)
         expected = np.log(member / norm.pdf(x, 0.0, sigma))
         np.testing.assert_allclose(log_ratio(x, Charge(sigma, q, 1)), expected, atol=1e-12)
-
-
-def test_rehearsed_scores_are_ratios_of_likelihood():
-    """E exp(score) is 1 for others and E exp(-score) is 1 for members, whatever the history."""
-    history = [Charge(2.0, 0.3, 5), Charge(1.5, 1.0, 1)]
-    scores, members = rehearse(history, 40000, np.random.default_rng(2))
-    assert np.exp(scores[~members]).mean() == pytest.approx(1.0, abs=0.05)
-    assert np.exp(-scores[members]).mean() == pytest.approx(1.0, abs=0.05)
-    assert abs(members.mean() - 0.5) < 0.02
 
 
 def test_planned_guesses_prove_more_than_guessing_everyone_and_less_than_is_claimed():

@@ -66,7 +66,7 @@ def audited(tmp_path, *, seed=1, rounds=1, learner=LEARNER, privacy=PRIVACY, **m
 
 @pytest.mark.parametrize(
     ('sigma', 'batch', 'rounds', 'seeds'),
-    [(1.0, 40, 2, 3), (1.5, 10, 4, 1)],
+    [(1.0, 40, 2, 2), (1.5, 10, 4, 1)],
     ids=['everyone', 'sampled'],
 )
 def test_claims_of_the_real_code_stand_and_proofs_are_as_good_as_can_be(
@@ -152,8 +152,10 @@ def test_forgotten_noise_is_found(tmp_path):
     assert made.bound > 4.0  # all that 600 canaries can prove
 
 
-@pytest.mark.parametrize('transitions', [1, 2, 30])  # all ways through the clipping
-@pytest.mark.parametrize('by', ['nothing', 'ten times C'])
+# All ways through the clipping.
+@pytest.mark.parametrize(
+    ('by', 'transitions'), [('nothing', 1), ('ten times C', 2), ('ten times C', 30)]
+)
 def test_wrong_clipping_is_found(tmp_path, monkeypatch, by, transitions):
     """Canaries are 20 times C."""
     factor = {'nothing': 1e9, 'ten times C': 10.0}[by]
@@ -218,13 +220,6 @@ def test_batches_and_noise_of_the_real_code_are_as_the_accountant_takes_them(tmp
     assert len(watched.seen) == 12 * 8
     assert least_p(watched.inclusion()) > 0.01
     assert least_p(watched.noise()) > 0.01
-
-
-def test_without_a_history_nothing_is_tested():
-    with pytest.raises(SettingError):
-        inclusion_tests([np.arange(3)], 3, 0.5)
-    with pytest.raises(SettingError):
-        noise_tests([], noise_multiplier=1.0, clip_norm=1.0, expected_batch=1.0)
 
 
 @pytest.mark.parametrize('divided', ['noise', 'everything'])

@@ -61,11 +61,8 @@ def test_rules_for_whole_operations_choose_what_they_say():
     assert list(best_single(public, unseen)) == [1, 1, 1]
     assert list(best_cumulative(public, unseen)) == [0, 1, 1]
     assert list(hindsight(unseen)) == [0, 1, 1]
-
-
-def test_the_paper_s_rule_hears_only_of_its_own_choices():
+    # The paper's rule changes when its choice disappoints; what others earn it never knows.
     public = outcomes([[1.0], [0.9]])
-    # Its choice disappoints: it changes to the other; what that would have earned it never knew.
     assert list(best_cumulative(public, outcomes([[-9, 9, 9], [9, 1, 1]]))) == [0, 1, 1]
 
 
@@ -133,7 +130,7 @@ def compared(tmp_path_factory):
     folder = tmp_path_factory.mktemp('compare')
     words = ('selector', 'compare', '--directory', folder, '--seeds', 2, '--levels', '0.5', *TINY)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr('fdrl_ros.experiments.studies.selector.study.TRIED', 20)
+        patch.setattr('fdrl_ros.experiments.studies.selector.study.TRIED', 8)
         patch.setattr(Figure, 'savefig', lambda figure, path, **_: path.touch())
         done = CliRunner().invoke(main, [str(each) for each in words], catch_exceptions=False)
     assert done.exit_code == 0, done.output
@@ -163,10 +160,6 @@ def test_the_command_compares_everyone_on_the_same_patients(compared):
     assert 'hindsight' in said and 'selector ahead by' in said
     assert (folder / 'selector.png').exists()
     assert list((folder / 'runs').glob('*/pictures/*.png'))
-
-
-def test_what_hospitals_release_of_the_last_round_is_kept(compared):
-    folder, _, _ = compared
     hospitals = {'hospital_1', 'hospital_2', 'hospital_3'}
     for policies in (folder / 'runs').glob('*/policies'):  # the only round is the last one
         assert {each.stem for each in policies.iterdir()} == {'global_0', 'global_1', *hospitals}
@@ -225,7 +218,7 @@ def test_value_models_are_kept_and_a_damaged_one_is_fitted_anew(tmp_path, monkey
     assert fitted[3:] == [policy, None]
 
 
-@pytest.mark.parametrize('levels', ['', 'much', '0.5, 1.5', '-1', 'nan'])
+@pytest.mark.parametrize('levels', ['', '0.5, 1.5', 'nan'])
 def test_levels_that_are_none_are_refused(tmp_path, levels):
     done = CliRunner().invoke(
         main, ['selector', 'compare', '--directory', str(tmp_path / 'x'), '--levels', levels]

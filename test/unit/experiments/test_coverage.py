@@ -220,14 +220,11 @@ def test_of_few_patients_the_table_shows_a_mean_alone(patients, shown):
     assert cells.count(shown) == len(NOMINAL)
 
 
-@pytest.mark.parametrize('policies', ['nobody', 'pretrained'])
-def test_a_policy_that_is_not_there_is_refused(run, policies):
+@pytest.mark.parametrize('policies', ['pretrained'])
+def test_a_policy_or_run_that_is_not_there_is_refused(run, tmp_path, policies):
     words = ['selector', 'coverage', str(run[0].path), '--policies', policies]
     done = CliRunner().invoke(main, words)
     assert done.exit_code == 1 and policies in done.output
-
-
-def test_what_is_no_run_is_refused(tmp_path):
     done = CliRunner().invoke(main, ['selector', 'coverage', str(tmp_path)])
     assert done.exit_code == 1 and 'no run' in done.output
 

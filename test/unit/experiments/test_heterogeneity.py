@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Heterogeneity: one law at H = 0, distances by closed forms, and the measurement that resumes."""
 
-import dataclasses
 import json
 
 from click.testing import CliRunner
@@ -48,29 +47,7 @@ def corrected_p(level):
     return two_sample_tests([sample_of(each) for each in drawn], done)
 
 
-def drawn_from_one_stream(level, monkeypatch):
-    """Draw from each hospital with the hospital's number taken out of the key of the stream."""
-    real = np.random.default_rng
-
-    def without_hospital(key):
-        return real([*key[:2], 0, *key[3:]] if len(key) == 5 else key)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(np.random, 'default_rng', without_hospital)
-        return [
-            [dataclasses.replace(patient, name='') for patient in each]
-            for each in hospitals(level, 40)
-        ]
-
-
 # One law.
-
-
-def test_at_zero_a_hospitals_number_only_keys_its_stream(monkeypatch):
-    first, second, third = drawn_from_one_stream(0.0, monkeypatch)
-    assert first == second == third
-    apart = drawn_from_one_stream(1.0, monkeypatch)
-    assert all(one != other for one, other in zip(apart[0], apart[2], strict=True))
 
 
 def test_at_zero_a_two_sample_test_agrees_and_at_one_it_rejects():

@@ -39,7 +39,7 @@ def operation():
         env.close()
 
 
-def summary(seeds, holding, levels=(0.0, 1.0)):
+def summary(seeds, holding):
     returns = {
         name: [5.0 + 0.1 * place + 0.01 * seed for seed in seeds]
         for place, name in enumerate(ROWS)
@@ -53,7 +53,7 @@ def summary(seeds, holding, levels=(0.0, 1.0)):
     }
     return {
         'seeds': list(seeds),
-        'levels': [{'level': level, 'contenders': rows} for level in levels],
+        'levels': [{'level': level, 'contenders': rows} for level in (0.0, 1.0)],
     }
 
 
@@ -64,34 +64,19 @@ def marks(axes):
     }
 
 
-def test_who_lies_as_far_below_as_holding_is_told_but_not_drawn(drawn):
-    draw_returns(summary((1, 2), -1.6), None)
-    draw_returns(summary((1, 2), 4.9), None)
-    for figure, shown in zip(drawn, (False, True), strict=True):
-        labels = [each.get_text() for each in figure.legends[0].get_texts()]
-        assert labels == [each for each in ROWS if shown or each != HOLD]
-        assert ('hold (J = -1.58, -1.58)' in figure.get_supxlabel()) != shown
-    low, _ = drawn[0].axes[0].get_ylim()
-    assert low > 4.0
-
-
-def test_points_of_one_h_stand_apart_around_its_tick(drawn):
-    draw_returns(summary((1, 2), -1.6, (0.0, 0.1, 1.0)), None)
-    left, _ = drawn[0].axes
-    assert [each.get_text() for each in left.get_xticklabels()] == ['0', '0.1', '1']
-    where = np.sort([each.lines[0].get_xdata() for each in left.containers], axis=0)
-    assert np.diff(where, axis=0).min() > 0.09
-    np.testing.assert_allclose(where.mean(axis=0), left.get_xticks(), atol=1e-12)
-    assert np.abs(where - left.get_xticks()).max() < 0.5
-
-
-def test_intervals_are_told_only_where_they_are_drawn(drawn):
-    draw_returns(summary((1, 2), -1.6), None)
-    draw_returns(summary((1,), -1.6), None)
-    for figure, several in zip(drawn, (True, False), strict=True):
-        assert ('2 seeds with 95 % intervals' in figure.get_supxlabel()) == several
-        assert ('One seed: no intervals' in figure.get_supxlabel()) != several
-        assert all(each.has_yerr == several for each in figure.axes[0].containers)
+@pytest.mark.parametrize(('seeds', 'holding'), [((1, 2), -1.6), ((1, 2), 4.9), ((1,), 4.9)])
+def test_who_lies_far_below_is_named_and_intervals_are_drawn_of_several_seeds(
+    drawn, seeds, holding
+):
+    draw_returns(summary(seeds, holding), None)
+    figure, near, several = drawn[0], holding > 0.0, len(seeds) > 1
+    words, axes = figure.get_supxlabel(), figure.axes[0]
+    labels = [each.get_text() for each in figure.legends[0].get_texts()]
+    assert labels == [each for each in ROWS if near or each != HOLD]
+    assert ('hold (J = -1.58, -1.58)' in words) != near
+    assert axes.get_ylim()[0] > 4.0
+    assert ('2 seeds with 95 % intervals' in words) == several != ('One seed' in words)
+    assert all(each.has_yerr == several for each in axes.containers)
 
 
 def test_an_operation_shows_why_it_held_and_what_was_vetoed(drawn, operation):

@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 import numpy as np
 import pytest
-from support.metric_formulas import variation_rate
 
 cases_strategy = st.lists(
     st.lists(
@@ -46,48 +45,38 @@ def test_distance_is_euclidean_in_scales():
     assert state_change(np.array([3.0, 8.0]), np.zeros(2), SCALES) == pytest.approx(5.0)
 
 
-def test_by_hand():
-    states = np.array([[0.0], [1.0], [1.1], [2.1], [3.1]])
-    actions = np.array([0, 1, 0, 0, 2])
-    assert alpha_adapt([(states, actions)]) == (pytest.approx(2 / 3), 1)
+STILL = (np.zeros((5, 1)), np.arange(5))
 
 
-def test_undefined_is_nan_with_count_zero():
-    still = (np.zeros((5, 2)), np.arange(5))
-    alpha, cases = alpha_adapt([still, (np.zeros((1, 2)), np.zeros(1))])
-    assert math.isnan(alpha) and cases == 0
+@pytest.mark.parametrize(
+    ('cases', 'expected'),
+    [
+        ([(np.array([[0.0], [1.0], [1.1], [2.1], [3.1]]), np.array([0, 1, 0, 0, 2]))], (2 / 3, 1)),
+        ([STILL, (np.zeros((1, 1)), np.zeros(1))], (math.nan, 0)),
+        ([STILL, (np.arange(5.0)[:, None], np.arange(5))], (1.0, 1)),
+    ],
+    ids=['by hand', 'undefined', 'no change does not dilute'],
+)
+def test_alpha_is_the_share_of_changes_that_are_answered(cases, expected):
+    assert alpha_adapt(cases) == pytest.approx(expected, nan_ok=True)
 
 
-def test_a_case_without_change_does_not_dilute():
-    still = (np.zeros((5, 1)), np.zeros(5))
-    moving = (np.arange(5.0)[:, None], np.arange(5))
-    assert alpha_adapt([still, moving]) == (1.0, 1)
+@given(cases_strategy, st.floats(0.1, 2))
+def test_online_equals_batch_and_the_slow_count_in_scales(raw, threshold):
+    cases = [arrays(case) for case in raw]
+    meter, alpha = AdaptationMeter(SCALES, threshold), (math.nan, 0)
+    for states, actions in cases:
+        for state, action in zip(states, actions, strict=True):
+            alpha = meter.add(state, int(action)).overall[:2]
+        meter.end_case()
+    batch = alpha_adapt(cases, SCALES, threshold)
+    assert alpha == pytest.approx(batch, abs=1e-12, nan_ok=True)
+    assert batch == pytest.approx(slow_alpha(cases, threshold), abs=1e-12, nan_ok=True)
 
 
 def test_states_and_actions_must_pair():
     with pytest.raises(StateError):
         alpha_adapt([(np.zeros((3, 1)), np.zeros(2))])
-
-
-@given(cases_strategy, st.floats(0.1, 2))
-def test_online_equals_batch_and_the_slow_count(raw, threshold):
-    cases = [arrays(case) for case in raw]
-    meter = AdaptationMeter(SCALES, threshold)
-    for number, (states, actions) in enumerate(cases):
-        for t in range(len(states)):
-            online = meter.add(states[t], int(actions[t]))
-            past = [*cases[:number], (states[: t + 1], actions[: t + 1])]
-            alpha, count = alpha_adapt(past, SCALES, threshold)
-            rate = variation_rate([s for s, _ in past], SCALES, threshold)
-            assert online.overall.cases == count
-            assert online.overall.alpha_adapt == pytest.approx(alpha, abs=1e-12, nan_ok=True)
-            assert online.overall.variation_rate == pytest.approx(rate, abs=1e-12, nan_ok=True)
-            assert math.isnan(online.overall.alpha_adapt) == (online.overall.cases == 0)
-        meter.end_case()
-    batch = alpha_adapt(cases, SCALES, threshold)
-    slow = slow_alpha(cases, threshold)
-    assert batch[0] == pytest.approx(slow[0], abs=1e-12, nan_ok=True)
-    assert batch[1] == slow[1]
 
 
 def test_the_meter_keeps_no_reference_to_the_state():

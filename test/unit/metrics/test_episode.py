@@ -46,6 +46,8 @@ def test_a_minimum_jerk_reach_has_the_jerk_of_its_closed_form():
     assert errors[-1] < 1e-3
     # It converges with the second order of the step.
     assert all(3.0 < coarse / fine for coarse, fine in zip(errors, errors[1:], strict=False))
+    tremor = minimum_jerk(101) + 1e-4 * np.sin(np.arange(101.0))[:, None]
+    assert log_dimensionless_jerk(tremor, 0.01) < closed - 1.0
 
 
 @settings(deadline=None)
@@ -54,12 +56,6 @@ def test_jerk_has_no_dimension(length, period):
     way = np.cumsum(np.random.default_rng(1).normal(size=(30, 3)), axis=0)
     expected = log_dimensionless_jerk(way, 1.0)
     assert log_dimensionless_jerk(length * way, period) == pytest.approx(expected, rel=1e-9)
-
-
-def test_tremor_is_less_smooth_than_a_reach():
-    reach = minimum_jerk(101)
-    tremor = reach + 1e-4 * np.sin(np.arange(101.0))[:, None]
-    assert log_dimensionless_jerk(tremor, PERIOD) < log_dimensionless_jerk(reach, PERIOD)
 
 
 def test_a_corner_counts_as_both_of_its_sides():
@@ -104,7 +100,7 @@ def rows(draw):
 
 
 @pytest.mark.parametrize('kind', READERS)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(episodes=st.lists(rows(), max_size=3))
 def test_files_keep_every_bit(tmp_path_factory, kind, episodes):
     write, read = READERS[kind]
@@ -112,13 +108,7 @@ def test_files_keep_every_bit(tmp_path_factory, kind, episodes):
     write(path, episodes)
     assert [repr(each) for each in read(path)] == [repr(each) for each in episodes]
     assert [each.name for each in path.parent.iterdir()] == [path.name]
-
-
-def test_the_heading_tells_units(tmp_path):
-    write_csv(tmp_path / 'a.csv', [episode()])
-    heading = (tmp_path / 'a.csv').read_text().splitlines()[0].split(',')
-    assert 'force_time [N s]' in heading
-    assert 'success' in heading
+    assert kind == 'json' or 'force_time [N s]' in path.read_text().splitlines()[0]
 
 
 @pytest.mark.parametrize('write', [write_csv, write_json])

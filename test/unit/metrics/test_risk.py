@@ -47,7 +47,6 @@ def test_other_weights_are_refused(values):
 )
 def test_impossible_numbers_are_refused_in_both_forms(bad):
     force, damage, limit = bad
-    with pytest.raises(StateError):
-        risk_terms(force, damage, False, limit)
-    with pytest.raises(StateError):
-        RiskMeter().add(force, damage, False, limit)
+    for refuse in (risk_terms, RiskMeter().add):
+        with pytest.raises(StateError):
+            refuse(force, damage, False, limit)

@@ -51,7 +51,7 @@ def rows(first):
     return [[each.strip() for each in line.strip('|').split('|')] for line in table[2:]]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(
     hospitals=strategies.integers(1, 12),
     heterogeneity=strategies.floats(0.0, 1.0),

@@ -6,7 +6,6 @@ from dataclasses import replace
 import math
 
 from fdrl_ros.deployment.plan import Plan
-from fdrl_ros.deployment.robot.public_value import fit_public_value
 from fdrl_ros.errors import PolicyError
 from fdrl_ros.experiments.evaluation import (
     actions_on,
@@ -28,14 +27,12 @@ from fdrl_ros.surgery.gym.surgery_env import SurgeryEnv
 from fdrl_ros.surgery.tasks.expert import expert
 import numpy as np
 import pytest
-from support.sample_size import FULL
 
 PLAN = Plan().changed(
     {
         'federation': {'procedures': 'reach, palpation'},
         'learner': {'hidden': 8, 'discount': 0.5},
         'world': {'mode': 'kinematic'},
-        'value': {'patients': 8, 'checked': 2, 'redraws': 16},
         'evaluation': {
             'patients': 6,
             'round_patients': 3,
@@ -83,20 +80,19 @@ def made_episode(**changes):
     return replace(real, **values)
 
 
-def limit_of(episode):
-    return episode.patient.procedure.force_limit
-
-
 def test_numbers_of_a_made_up_case_by_hand():
     episode = made_episode()
-    cases = PatientResults.of([episode], PLAN.world, 0.5)
+    limit, cases = (
+        episode.patient.procedure.force_limit,
+        PatientResults.of([episode], PLAN.world, 0.5),
+    )
     assert cases.returns[0] == pytest.approx(1.0 + 0.5 * 4.0)
-    assert cases.column('peak_force')[0] == limit_of(episode)
+    assert cases.column('peak_force')[0] == limit
     # D = 0.4 F + 0.4 Td + 0.2 C: 0.2, then 0.4 + 0.2 + 0.2.
     assert cases.risk[0] == pytest.approx((0.2 + 0.8) / 2)
     assert cases.column('task_tolerant')[0] == cases.column('task_exact')[0] == pytest.approx(1.0)
     assert cases.length[0] == 2
-    assert cases.column('mean_force')[0] == pytest.approx(0.375 * limit_of(episode))
+    assert cases.column('mean_force')[0] == pytest.approx(0.375 * limit)
     assert cases.column('damage')[0] == 150.0
 
 
@@ -123,24 +119,13 @@ def test_patients_of_the_frozen_set_are_not_evaluated_on(results, probe):
     assert not {each.name for each in probe.patients} & operated_on
 
 
-@pytest.mark.skipif(not FULL, reason='takes long: make nightly')
-def test_worker_processes_change_no_number(results, probe):
-    plan = PLAN.changed({'evaluation': {'workers': 2}})
-    weights = untrained_weights(PLAN.shape, 1)
-    contenders = [ExpertContender(), PolicyContender('untrained', Policy(weights, PLAN.shape))]
-    again = evaluate(contenders, unseen_patients(PLAN, 6), probe, plan)
-    for name, each in results.items():
-        for column, values in each.cases.arrays().items():
-            np.testing.assert_array_equal(values, again[name].cases.arrays()[column])
-
-
-def test_selector_of_one_valued_policy_chooses_it_or_holds(probe):
+def test_what_the_selector_chose_is_counted_tick_by_tick(probe):
     weights = untrained_weights(PLAN.shape, 1)
     policy = Policy(weights, PLAN.shape)
     contender = SelectorContender(
         'selector',
         {'global': policy},
-        {'global': fit_public_value(policy, PLAN, policy)},
+        {},
         PLAN.selector,
     )
     found = evaluate([contender], unseen_patients(PLAN, 2), probe, PLAN)['selector']
