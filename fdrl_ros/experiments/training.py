@@ -11,7 +11,7 @@ import logging
 from pathlib import Path
 
 from fdrl_ros.deployment.layout import Layout
-from fdrl_ros.deployment.parties.aggregator import open_aggregator
+from fdrl_ros.deployment.parties.channel import open_channel
 from fdrl_ros.deployment.parties.hospital import (
     LocalTraining,
     open_hospital,
@@ -25,6 +25,7 @@ from fdrl_ros.deployment.policy_file import load_policy, save_policy
 from fdrl_ros.deployment.prepare import prepare, taking_part
 from fdrl_ros.errors import BudgetExceededError, FdrlError, TrainingStopped
 from fdrl_ros.experiments.round_observer import Observer, RoundNote
+from fdrl_ros.federation.aggregator.aggregator import Aggregator
 from fdrl_ros.federation.key_authority.state import round_released
 from fdrl_ros.federation.local_driver import LocalFederation
 from fdrl_ros.federation.protocol.message import Phase
@@ -108,7 +109,8 @@ def train_federation(
             stack.callback(trainings[name].close)
         start, _ = load_policy(layout.pretrained)
         validate = federation.stopwatch.timed('validate', PublicValidation(plan, start))
-        aggregator = open_aggregator(layout, plan, store('aggregator'))
+        kept = store('aggregator')
+        aggregator = Aggregator(open_channel(layout, 'aggregator', kept), plan.rounds, kept)
         authority = open_key_authority(layout, plan, store('key_authority'), validate=validate)
         hospitals = {
             name: open_hospital(layout, name, plan, training, store(name))

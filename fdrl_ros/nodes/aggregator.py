@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The aggregator's node: runs the rounds, and takes the orders of operators."""
 
-from fdrl_ros.deployment.parties.aggregator import open_aggregator
+from fdrl_ros.deployment.parties.channel import open_channel
 from fdrl_ros.federation.aggregator.aggregator import Aggregator
 from fdrl_ros.federation.protocol import message as protocol
 from fdrl_ros.federation.protocol.store import Store
@@ -41,7 +41,7 @@ class AggregatorNode(PartyNode):
 
     def make_party(self, prepared: object, store: Store) -> Aggregator:
         """Put the aggregator together."""
-        return open_aggregator(self.layout, self.plan(), store)
+        return Aggregator(open_channel(self.layout, self.member, store), self.plan().rounds, store)
 
     def send(self, message: protocol.Message) -> None:
         """Publish, or ask the key authority."""

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
 
 from fdrl_ros.crypto.keys.roster import Roster
 from fdrl_ros.errors import JournalError
@@ -66,27 +65,20 @@ class Comparison:
             self.omitted += 1
 
 
-class _Taken(NamedTuple):
-    hospital: str
-    round: int
-    policy: str
-    included: bool
-    early: bool  # whether the key authority's journal must have it
-
-
 @dataclass
 class _Band:
     """
     What the journals tell of some rounds.
 
     :param said: what was sent, signed and settled, by kind of entry, hospital and attempt.
+    :param taken: policies by their hospital, and whether the key authority's journal must have it.
     """
 
     releases: list[Entry] = field(default_factory=list)
     said: dict[tuple[str, str, AttemptId], set[object]] = field(
         default_factory=lambda: defaultdict(set)
     )
-    taken: list[_Taken] = field(default_factory=list)
+    taken: list[tuple[str, Entry, bool]] = field(default_factory=list)
 
 
 class _Reader:
@@ -141,36 +133,28 @@ def compare(
     :param quick: check the last signature of each key alone, which covers all before it.
     :param progress: told how many bytes were read.
     """
-    return _Comparing(journals, roster, seen, quick, progress).run()
+    members = [each for each in roster.members if each.name in journals]
+    authority = next((each.name for each in members if each.role == 'key_authority'), '')
+    found, federation = Comparison(authority=authority), roster.federation
+    readers = {}
+    # The key authority's last: what is in the others by then, it has released.
+    for name in sorted(journals, key=lambda name: name == authority):
+        told = seen.get(name, {})
+        journal = JournalReader(journals[name], name, federation, seen=told, quick=quick)
+        readers[name] = _Reader(journal, found)
+    return _Comparer(found, readers, roster, progress).run()
 
 
-class _Comparing:
+class _Comparer:
     """The work of :func:`compare`."""
 
     def __init__(
-        self,
-        journals: Mapping[str, Path],
-        roster: Roster,
-        seen: Mapping[str, Mapping[str, Head]],
-        quick: bool,
-        progress: Progress,
+        self, found: Comparison, readers: dict[str, _Reader], roster: Roster, progress: Progress
     ) -> None:
-        self._roster, self._progress = roster, progress
-        self._found = Comparison()
+        self._found, self._readers, self._roster = found, readers, roster
+        self._progress = progress
         self._roles = {member.name: member.role for member in roster.members}
         self._known = self._roles.keys() | {each.name for each in roster.revoked}
-        # The key authority's last: what is in the others by then, it has released.
-        names = sorted(journals, key=lambda name: self._role(name) == 'key_authority')
-        of = roster.federation
-        self._readers = {
-            name: _Reader(
-                JournalReader(journals[name], name, of, seen=seen.get(name, {}), quick=quick),
-                self._found,
-            )
-            for name in names
-        }
-        self._authority = next((n for n in journals if self._role(n) == 'key_authority'), '')
-        self._found.authority = self._authority
         self._heads: dict[tuple[str, str], str] = {}
         """Newest ledger head in a journal, by hospital and whose journal."""
         self._read = 0
@@ -204,16 +188,13 @@ class _Comparing:
             found.ledgers[name][who] = Head.parse(head)
         return found
 
-    def _role(self, name: str) -> str:
-        return self._roles.get(name, '')
-
     def _note(self, band: _Band, name: str, entry: Entry, early: bool) -> None:
         """Sort an entry into the band, if its party is one that writes such."""
         self._read += 1
         if self._read % _OFTEN == 0:
             self._progress(sum(each.walk.place.end for each in self._readers.values()))
         fields, at = entry.fields, (entry.round, entry.attempt)
-        match self._role(name) or 'hospital', entry.kind:
+        match self._roles.get(name, 'hospital'), entry.kind:
             case 'key_authority', 'release' if early:
                 band.releases.append(entry)
             case 'aggregator', 'settle':
@@ -224,8 +205,7 @@ class _Comparing:
             case 'hospital', 'signed':
                 band.said['signed', name, at].add(frozenset(fields['survivors']))
             case 'hospital', 'policy':
-                taken = _Taken(name, entry.round, fields['policy'], fields['included'], early)
-                band.taken.append(taken)
+                band.taken.append((name, entry, early))
 
     def _judge_releases(self, band: _Band) -> None:
         """Compare each release with the one before, and with what was sent and signed."""
@@ -289,17 +269,18 @@ class _Comparing:
 
     def _judge_taken(self, band: _Band, policies: dict[int, tuple[str, frozenset[str]]]) -> None:
         """Compare what hospitals took with what was released."""
-        authority = self._readers.get(self._authority)
+        authority = self._readers.get(self._found.authority)
         if authority is None or authority.broken:
             return
         add = self._found.add
         first, last = self._found.released
-        for hospital, round, policy, included, early in band.taken:
+        for hospital, entry, early in band.taken:
+            round, policy = entry.round, entry.fields['policy']
             if round in policies:
                 released, contributors = policies[round]
                 if policy != released:
                     add(f'round {round}: {hospital} took another policy than was released')
-                elif included != (hospital in contributors):
+                elif entry.fields['included'] != (hospital in contributors):
                     add(f'round {round}: {hospital} took it with another list of contributors')
             elif round == 0 and self._start:
                 if policy != self._start:

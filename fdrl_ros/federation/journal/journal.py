@@ -143,34 +143,28 @@ class Journal(Closeable):
         """Whether there was none on the disk before this one was opened."""
         return self.path is not None and self._new
 
-    def behind(self) -> tuple[int, int] | None:
+    def behind(self) -> tuple[Place, int] | None:
         """
-        Return how many entries the state file had noted when it was found behind, and of how many.
+        Return what the state file had noted when it was found behind, and how many entries exist.
 
         A kill between an entry and its note leaves it behind by one. Who has looked at what it
         missed deletes :data:`BEHIND` from the store, in one step with what came of it.
         """
-        found = self._behind()
-        return None if found is None else (found[0].head.entries, found[1])
-
-    def unseen(self) -> Iterator[Entry]:
-        """Yield the entries that the state file had not noted; none if it is not behind."""
-        found = self._behind()
-        if found is None or self.path is None:
-            return
-        place, last = found
-        for entry in JournalReader(self.path, place=place, quick=True).entries():
-            if entry.number > last:
-                return
-            yield entry
-
-    def _behind(self) -> tuple[Place, int] | None:
         saved = self._store.get(BEHIND) if self._store else None
         if saved is None or self._store is None:
             return None
         before, _, last = saved.rpartition(b' ')
         note = _note_of(before, self._store.path)
         return None if note is None else (note.place, int(last))
+
+    def unseen(self) -> Iterator[Entry]:
+        """Yield the entries that the state file had not noted; none if it is not behind."""
+        if (found := self.behind()) is None or self.path is None:
+            return
+        for entry in JournalReader(self.path, place=found[0], quick=True).entries():
+            if entry.number > found[1]:
+                return
+            yield entry
 
     @property
     def head(self) -> Head:

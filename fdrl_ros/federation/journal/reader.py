@@ -191,16 +191,6 @@ def begins_whole(line: bytes) -> bool:
     return True
 
 
-def beginning_after(previous: Head) -> bytes:
-    """Return how the line of the entry that follows a head must begin."""
-    return f'{{"number":{previous.entries + 1},"previous":"{previous.digest.hex()}",'.encode()
-
-
-def signed_part(line: bytes) -> bytes:
-    """Return what the signature of a line covers."""
-    return _SIGNED + line[: -len(_ENDING)] + b'}'
-
-
 def _plain(value: object) -> object:
     """Return a value as JSON holds it."""
     if isinstance(value, bool):
@@ -427,8 +417,8 @@ class JournalReader:
             raise self._signature(entry.number, f'nothing introduced its key {entry.key}')
         if self.quick and public == place.public:
             self._unchecked.clear()
-        signature = bytes.fromhex(entry.signature)
-        self._unchecked.append(_Signed(entry.number, public, signature, signed_part(line)))
+        signed, signature = _SIGNED + line[: -len(_ENDING)] + b'}', bytes.fromhex(entry.signature)
+        self._unchecked.append(_Signed(entry.number, public, signature, signed))
         if len(self._unchecked) == _AT_ONCE:
             self._check_signatures()
         for who, head in self.seen.items():
@@ -449,8 +439,9 @@ class JournalReader:
         try:
             parse_line(line)
         except ValueError as error:
-            expected = beginning_after(self.place.head)[: len(line)]
-            if not line.startswith(expected) or begins_whole(line):
+            entries, digest = self.place.head
+            expected = f'{{"number":{entries + 1},"previous":"{digest.hex()}",'.encode()
+            if not line.startswith(expected[: len(line)]) or begins_whole(line):
                 raise self.damaged(str(error)) from error
             self.cut_short = True
             return
@@ -459,10 +450,8 @@ class JournalReader:
     def _check_owner(self, entry: Entry) -> None:
         self.party = self.party or entry.party
         self.federation = self.federation or entry.federation
-        for what, found, expected in (
-            ('party', entry.party, self.party),
-            ('federation', entry.federation, self.federation),
-        ):
+        for what in ('party', 'federation'):
+            found, expected = getattr(entry, what), getattr(self, what)
             if found != expected:
                 raise JournalOwnerError(
                     f'journal {self.path}: entry {entry.number} is of {what} {found!r}, '

@@ -84,7 +84,6 @@ class Checked:
     """
     A request that may be granted, once the updates that it names have been seen.
 
-    :param survivors: whose updates are in the sum.
     :param keys: of all who published keys.
     :param members: who masked with each other, in the order of the names.
     :param setup: digest of keys and members.
@@ -93,7 +92,6 @@ class Checked:
     """
 
     request: protocol.DecryptRequest
-    survivors: tuple[str, ...]
     keys: KeyList
     members: tuple[str, ...]
     setup: bytes
@@ -146,7 +144,7 @@ def check_request(request: protocol.DecryptRequest, channel: Channel, terms: byt
     for settle in request.settles:
         if settle.update_hash != hashes[settle.sender]:
             raise RoundError(settle.sender, 'signed another update')
-    return Checked(request, survivors, keys, members, setup, hashes, shares)
+    return Checked(request, keys, members, setup, hashes, shares)
 
 
 class Summing:
@@ -177,7 +175,7 @@ class Summing:
         self._base_digest = base_digest
         self._watch = watch
         self._column: list[bytes] = []
-        self._hashes = [hashlib.sha256() for _ in checked.survivors]
+        self._hashes = [hashlib.sha256() for _ in checked.request.survivors]
         self._pull = ChunkRequests()
 
     @property
@@ -188,8 +186,8 @@ class Summing:
     def go_on(self, checked: Checked) -> bool:
         """Take another request for the very same updates, if it is one; what is here counts."""
         old, new = self.checked, checked
-        same = (old.setup, old.survivors, old.request.update_hashes)
-        if same != (new.setup, new.survivors, new.request.update_hashes):
+        same = (old.setup, old.request.survivors, old.request.update_hashes)
+        if same != (new.setup, new.request.survivors, new.request.update_hashes):
             return False
         self.checked = checked
         self._pull.hurry()
@@ -197,7 +195,7 @@ class Summing:
 
     def wanted(self, now: float) -> list[ChunkRange]:
         """Return what to ask the aggregator for."""
-        every = self._public.scheme.ciphertexts * len(self.checked.survivors)
+        every = self._public.scheme.ciphertexts * len(self.checked.request.survivors)
         return self._pull.next(range(self._here), every, now)
 
     def take(self, relay: protocol.Relay) -> None:
@@ -216,11 +214,11 @@ class Summing:
     @property
     def _here(self) -> int:
         """Number of chunks that were taken."""
-        return len(self.sums) * len(self.checked.survivors) + len(self._column)
+        return len(self.sums) * len(self.checked.request.survivors) + len(self._column)
 
     def _add(self, update: protocol.MaskedUpdate) -> None:
         checked, place = self.checked, len(self._column)
-        name, sender = checked.survivors[place], checked.request.sender
+        name, sender = checked.request.survivors[place], checked.request.sender
         at = (update.sender, update.chunk, update.chunks)
         if at != (name, len(self.sums), self._public.scheme.ciphertexts):
             raise RoundError(sender, f'chunk {at[1]} of {at[2]} of {at[0]} is out of place')
@@ -232,7 +230,7 @@ class Summing:
         self._watch(update)
         self._hashes[place].update(hashlib.sha256(update.ciphertext).digest())
         self._column.append(update.ciphertext)
-        if len(self._column) == len(checked.survivors):
+        if len(self._column) == len(checked.request.survivors):
             self.sums.append(self._public.add(self._column))
             self._column.clear()
 
@@ -271,7 +269,7 @@ def leftover_of(checked: Checked, codec: UpdateCodec) -> NDArray[np.int64]:
             raise CryptoError(f'a secret of {name} cannot be restored: {error}') from error
 
     published = {key.sender: key for key in checked.request.keys}
-    seeds = {name: restored(name) for name in checked.survivors}
+    seeds = {name: restored(name) for name in checked.request.survivors}
     for name, seed in seeds.items():
         if not hmac.compare_digest(protocol.hash_of_seed(seed), published[name].seed_hash):
             raise WrongSecretError(name)
@@ -486,7 +484,7 @@ class KeyAuthority:
         :raises FdrlError: if the request is refused; a later one may bring what it lacked.
         """
         checked, codec, roster = summing.checked, self._codec, self.channel.roster
-        request, survivors = checked.request, checked.survivors
+        request, survivors = checked.request, checked.request.survivors
         round, attempt = request.id
         leftover = leftover_of(checked, codec)
         # One decryption per round, durably decided before it happens: were this process killed

@@ -189,16 +189,12 @@ class RosterMismatches:
         sender, digest, roster = status.sender, status.roster_digest, self._channel.roster
         if digest == roster.digest_bytes:
             return None
-        problem = (
-            f'{sender} goes by roster {digest.hex()[:16]}, {self._channel.name} by number '
-            f'{roster.serial}, {roster.digest[:16]}: give both the newest one'
-        )
+        problem = f'{sender} goes by roster {self._difference(digest)}'
         if self._reported.get(sender) == digest:
             raise RoundError(sender, problem)
-        self._reported[sender] = digest
         ours = {'roster_serial': roster.serial, 'roster_digest': roster.digest_bytes}
         objection = self._channel.send(protocol.Objection, status.id, **ours)
-        return objection + self._noted(sender, f'no part in the rounds: {problem}')
+        return objection + self._report(sender, digest, f'no part in the rounds: {problem}')
 
     def take(self, objection: protocol.Objection) -> Effects:
         """
@@ -206,17 +202,18 @@ class RosterMismatches:
 
         :param objection: that was checked.
         """
-        sender, digest, roster = objection.sender, objection.roster_digest, self._channel.roster
-        if digest == roster.digest_bytes or self._reported.get(sender) == digest:
+        sender, digest = objection.sender, objection.roster_digest
+        if digest == self._channel.roster.digest_bytes or self._reported.get(sender) == digest:
             return Effects()
-        self._reported[sender] = digest
-        problem = (
-            f'{sender} takes no part: it goes by roster {objection.roster_serial}, '
-            f'{digest.hex()[:16]}, {self._channel.name} by number {roster.serial}, '
-            f'{roster.digest[:16]}: give both the newest one'
-        )
-        return self._noted(sender, problem)
+        theirs = f'{objection.roster_serial}, {self._difference(digest)}'
+        return self._report(sender, digest, f'{sender} takes no part: it goes by roster {theirs}')
 
-    def _noted(self, sender: str, problem: str) -> Effects:
+    def _difference(self, digest: bytes) -> str:
+        ours, name = self._channel.roster, self._channel.name
+        own = f'{name} by number {ours.serial}, {ours.digest[:16]}'
+        return f'{digest.hex()[:16]}, {own}: give both the newest one'
+
+    def _report(self, sender: str, digest: bytes, problem: str) -> Effects:
+        self._reported[sender] = digest
         self._logged[sender] += 1
         return Effects(notes=(problem,) if worth_logging(self._logged[sender]) else ())

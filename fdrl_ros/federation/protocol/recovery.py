@@ -132,10 +132,10 @@ def recover_key_authority(state: KeyAuthorityState, channel: Channel, store: Sto
 
 def _found_behind(channel: Channel, store: Store) -> tuple[int, int] | None:
     """Return how far the state is behind; messages are then counted from where they never were."""
-    behind = channel.journal.behind()
-    if behind is not None or channel.journal.is_new:
+    found = channel.journal.behind()
+    if found is not None or channel.journal.is_new:
         store.skip_counters(int(channel.clock() * _MICRO))
-    return behind
+    return None if found is None else (found[0].head.entries, found[1])
 
 
 def _is_lost(behind: tuple[int, int]) -> bool:
