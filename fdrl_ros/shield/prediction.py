@@ -356,6 +356,9 @@ def greatest_growth(now: Number, slow: Number, then: Number, fast: Number, worst
 
 
 _ONE = np.zeros(1)
+_OF_BOUNDS = ('force_error', 'position_error', 'damping', 'slope', 'speed')
+_OF_TABLES = ('steep', 'speed_step', 'lag_step', 'reach')
+"""Fields of the compiled struct that bounds and tables have too."""
 
 
 class CompiledPrediction(Prediction):
@@ -431,18 +434,11 @@ class CompiledPrediction(Prediction):
         return kernels.ffi.new(
             'fdrl_contact *',
             {
-                'force_error': bounds.force_error,
-                'position_error': bounds.position_error,
-                'damping': bounds.damping,
-                'slope': bounds.slope,
-                'speed': bounds.speed,
+                **{name: getattr(bounds, name) for name in _OF_BOUNDS},
+                **{name: getattr(tables, name) for name in _OF_TABLES},
                 'turn': self._turn,
                 'quick': self._quick,
                 'fastest': float(MAXIMUM_SPEED),
-                'steep': tables.steep,
-                'speed_step': tables.speed_step,
-                'lag_step': tables.lag_step,
-                'reach': tables.reach,
                 'slow': self._slow.tolist(),
                 'ends': [*(soft for soft, _ in self.spans), self.stiffest],
                 'depths': DEPTHS,

@@ -274,18 +274,9 @@ def check_estimator(
     for some, errors in itertools.chain(tried, contest.drawn(4 * fine)):
         for each in errors:
             for name, margin in _margins(contest, some, each).items():
-                margins.add(
-                    margin,
-                    f'short of {name}',
-                    kappa=some.kappa,
-                    damping=some.damping,
-                    lag=some.lag,
-                    speed=some.speeds[-1],
-                    speed_before=some.speeds[-2],
-                    depth=some.depths[-1],
-                    behind=some.behind[-2],
-                    move=some.moves[-1],
-                )
+                before = {'speed_before': some.speeds[-2], 'behind': some.behind[-2]}
+                cells = some.cells() | before | {'move': some.moves[-1]}
+                margins.add(margin, f'short of {name}', **cells)
     return margins.finding(f'estimator: {procedure}', 1e-7)
 
 
@@ -356,18 +347,7 @@ def check_forces(
             )
             for seen, possible in views:
                 said = contest.prediction.force(seen, possible, place)
-                margins.add(
-                    said - true,
-                    said=said,
-                    kappa=some.kappa,
-                    damping=some.damping,
-                    lag=some.lag,
-                    speed=some.speeds[-1],
-                    depth=some.depths[-1],
-                    behind=some.behind[-1],
-                    due=some.due[-1],
-                    move=move,
-                )
+                margins.add(said - true, 'short', said=said, move=move, **some.cells())
     return margins.finding(f'forces: {procedure}')
 
 

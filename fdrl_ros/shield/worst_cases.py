@@ -49,6 +49,12 @@ class ContactHistories:
     moves: Array
     intervals: tuple[float, ...]
 
+    def cells(self) -> dict[str, Array]:
+        """Return what tells the histories apart, by name: tissue, arm and the last moment."""
+        now = {name: getattr(self, f'{name}s')[-1] for name in ('speed', 'depth')}
+        now |= {'behind': self.behind[-1], 'due': self.due[-1]}
+        return {'kappa': self.kappa, 'damping': self.damping, 'lag': self.lag} | now
+
     def sample(self, count: int | None, seed: int = 0) -> Self:
         """Return some of them, drawn without replacement; all if there is no count."""
         if count is None or count >= len(self.kappa):

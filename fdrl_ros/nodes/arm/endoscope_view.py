@@ -16,8 +16,9 @@ from fdrl_ros.surgery.render.view import view_of
 import numpy as np
 from sensor_msgs.msg import CameraInfo, Image
 
-IMAGES = {'image_raw': 'rgb8', 'depth': '32FC1', 'labels': 'mono8'}
-"""Topic below endoscope/ -> encoding; depth is in metres, labels as surgery.render.endoscope."""
+IMAGES = {'image_raw': ('rgb8', 'rgb'), 'depth': ('32FC1', 'depth'), 'labels': ('mono8', 'labels')}
+"""Topic below endoscope/ -> encoding and attribute of a frame; depth is in metres, labels
+are as surgery.render.endoscope has them."""
 
 RESTART = 10.0
 """Shortest time between two starts of the process that draws, second."""
@@ -119,12 +120,8 @@ class EndoscopeView:
             self._node.get_logger().error(self.lost)
             return
         self.lost = ''
-        pictures: dict[str, np.ndarray] = {
-            'image_raw': result.rgb,
-            'depth': result.depth,
-            'labels': result.labels,
-        }
-        for name, pixels in pictures.items():
+        for name, (encoding, attribute) in IMAGES.items():
             if self._images[name].get_subscription_count():
-                self._images[name].publish(image(stamp, IMAGES[name], pixels))
+                pixels = getattr(result, attribute)
+                self._images[name].publish(image(stamp, encoding, pixels))
         self._info.publish(camera_info(stamp, self._camera.intrinsics))

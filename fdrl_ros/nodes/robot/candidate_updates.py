@@ -118,8 +118,7 @@ class CandidateUpdates:
         self._listen()
         node.answer(srv.ListPolicies, 'selector/list_policies', self._list)
         node.hear(String, 'supervise', self._receive_command, qos.EVENT)
-        self._apply_supervision()
-        self.assess_next()
+        self._supervision_changed()
         node.every(1.0, self.assess_next)
 
     @property
@@ -288,18 +287,14 @@ class CandidateUpdates:
 
     # Supervision.
 
-    def _apply_supervision(self) -> None:
-        """Apply the supervision to the control loop."""
+    def _supervision_changed(self) -> None:
+        """Apply the supervision that is in force to the control loop."""
         self._loop.selector.lock(self.supervision.locked or None)
         if self.supervision.surgeon and not self._loop.selector.surgeon:
             self._loop.take_over()
         elif not self.supervision.surgeon and self._loop.selector.surgeon:
             self._loop.hand_back()
         self._stand()
-
-    def _supervision_changed(self) -> None:
-        """Apply a supervision that has just come into force."""
-        self._apply_supervision()
         self.assess_next()
 
     def _order(self, text: str, name: str, answered: Answered) -> None:

@@ -146,20 +146,18 @@ class Supervision:
         :raises ValueError: if it is not in its form, to the last field.
         """
         values = json.loads(text)
+        kinds = {'locked': str, 'vetoed': list, 'pinned': dict, 'surgeon': bool}
         if not isinstance(values, dict) or values.pop('format', None) != _FORMAT:
             raise ValueError(f'not of format {_FORMAT}')
-        if set(values) != {'locked', 'vetoed', 'pinned', 'surgeon'}:
-            raise ValueError('expected locked, vetoed, pinned and surgeon')
-        locked, vetoed, pinned = values['locked'], values['vetoed'], values['pinned']
-        if not isinstance(locked, str) or type(values['surgeon']) is not bool:
-            raise ValueError('expected a name and yes or no')
-        if not isinstance(vetoed, list) or not all(isinstance(each, str) for each in vetoed):
-            raise ValueError('expected a list of names')
-        if not isinstance(pinned, dict) or not all(
-            isinstance(digest, str) and _DIGEST.fullmatch(digest) for digest in pinned.values()
-        ):
-            raise ValueError('expected names with digests')
-        return cls(locked, frozenset(vetoed), pinned, values['surgeon'])
+        if {name: type(value) for name, value in values.items()} != kinds:
+            words = ', '.join(f'{name} ({kind.__name__})' for name, kind in kinds.items())
+            raise ValueError(f'expected {words}')
+        vetoed, digests = values['vetoed'], values['pinned'].values()
+        if not all(isinstance(each, str) for each in (*vetoed, *digests)):
+            raise ValueError('expected names')
+        if not all(_DIGEST.fullmatch(each) for each in digests):
+            raise ValueError('expected digests of what is pinned')
+        return cls(**values | {'vetoed': frozenset(vetoed)})
 
 
 def load_supervision(path: Path) -> Supervision:

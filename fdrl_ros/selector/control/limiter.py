@@ -55,16 +55,9 @@ class Limiter:
 
     def __init__(self, settings: LimiterSettings | None = None) -> None:
         self.settings = settings or LimiterSettings()
-        self._ready = False
-        self._start: Vector = _NO_WAY
-        self._last: Vector = _NO_WAY
-        self._move: Vector = _NO_WAY
         self._longest = self.settings.speed_limit * TICK
-        self._began = self._now = self._accepted = -math.inf
-        self._hold = True
-        self._retracting = False
-        self._jaw: float | None = None
-        self._jaw_move: tuple[float, float, float] | None = None
+        self._ready = False
+        self._stand(_NO_WAY, -math.inf, None)
 
     def reset(self, position: np.ndarray | Vector, now: float, jaw: float | None = None) -> None:
         """
@@ -77,15 +70,19 @@ class Limiter:
         tip = np.array(position, dtype=np.float64)
         if tip.shape != (3,) or not np.all(np.isfinite(tip)):
             raise StateError(f'tip at {position!r}: expected three finite metres')
-        self._ready = True
         x, y, z = tip.tolist()
-        self._start = self._last = x, y, z
-        self._move = _NO_WAY
+        self._stand((x, y, z), now, jaw)
+        self._ready = True
+
+    def _stand(self, tip: Vector, now: float, jaw: float | None) -> None:
+        """Stand still at a position of the tip, and forget every move."""
+        self._start = self._last = tip
+        self._move: Vector = _NO_WAY
         self._began = self._now = now
         self._accepted = -math.inf
-        self._hold = True
-        self._retracting = False
-        self._jaw, self._jaw_move = jaw, None
+        self._hold, self._retracting = True, False
+        self._jaw = jaw
+        self._jaw_move: tuple[float, float, float] | None = None
 
     def accept(
         self, selection: Selection, now: float, away: Sequence[float] | None = None

@@ -379,23 +379,22 @@ def check_limits(
 
     :raises SettingError: naming one of them, and what it contradicts.
     """
-
-    def require(holds: bool, name: str, value: float, expected: str) -> None:
-        if not holds:
-            raise SettingError(name, value, expected)
-
     dwell, patience, timeout = selector.dwell, selector.patience, selector.state_timeout
     latest = f'at most selector.patience, {patience:g} s: no switch can be due before'
-    require(dwell <= patience, 'selector.dwell', dwell, latest)
     often = f'at least {SHORTEST_TIMEOUT:g} s: they come every {PERIOD:g} s, more or less'
-    require(timeout >= SHORTEST_TIMEOUT, 'selector.state_timeout', timeout, often)
-    name, speed = 'limiter.speed_limit', limiter.speed_limit
-    fine = f'at least {SLOWEST:g} m/s: not even a fine move could be carried out'
-    require(speed >= SLOWEST, name, speed, fine)
+    speed, fine = limiter.speed_limit, f'at least {SLOWEST:g} m/s: not even a fine move could be'
+    limits = [
+        (dwell <= patience, 'selector.dwell', dwell, latest),
+        (timeout >= SHORTEST_TIMEOUT, 'selector.state_timeout', timeout, often),
+        (speed >= SLOWEST, 'limiter.speed_limit', speed, f'{fine} carried out'),
+    ]
     if shield.active:
         back = f'at least {MAXIMUM_SPEED:g} m/s, at which the shield counts on drawing back'
-        require(speed >= MAXIMUM_SPEED, name, speed, back)
+        limits.append((speed >= MAXIMUM_SPEED, 'limiter.speed_limit', speed, back))
         for name in USUAL:
             usual, most = getattr(shield, f'usual_{name}'), getattr(shield, name)
-            most_of_all = f'at most shield.{name}, {most:g}: nothing goes beyond that'
-            require(usual <= most, f'shield.usual_{name}', usual, most_of_all)
+            beyond = f'at most shield.{name}, {most:g}: nothing goes beyond that'
+            limits.append((usual <= most, f'shield.usual_{name}', usual, beyond))
+    for holds, name, value, expected in limits:
+        if not holds:
+            raise SettingError(name, value, expected)

@@ -19,7 +19,6 @@ from fdrl_ros.surgery.gym.state import (
     scale,
     STATE_BOUND,
 )
-from fdrl_ros.surgery.tasks.procedures import PROCEDURES
 import numpy as np
 
 PHYSICAL_RANGES = {
@@ -37,7 +36,10 @@ _NAMED = 3
 _SHORT = Repr()
 _SHORT.maxstring = 60  # what others send is told in the log, but not at any length
 
+_FIELDS = OPERATION_FIELDS + PATIENT_FIELDS
 _OPERATION_NAMES = tuple(each.name for each in OPERATION_FIELDS)
+_PATIENT_NAMES = tuple(each.name for each in PATIENT_FIELDS)
+_PROCEDURES = frozenset(PROCEDURE_NAMES)
 _FORCE, _FORCE_LIMIT, _TIME_LEFT = (
     _OPERATION_NAMES.index(each) for each in ('force', 'force_limit', 'time_left')
 )
@@ -173,19 +175,13 @@ class StateReader:
 
         :param bound: largest magnitude of a value without a physical range, in scales.
         """
-        fields = OPERATION_FIELDS + PATIENT_FIELDS
-        self._names = tuple(
-            tuple(each.name for each in part) for part in (OPERATION_FIELDS, PATIENT_FIELDS)
-        )
-        scales = np.array([each.scale for each in fields])
+        scales = np.array([each.scale for each in _FIELDS])
         self._scales = tuple(each.tobytes() for each in np.split(scales, [OPERATION_SIZE]))
         self._factors = 1.0 / scales
-        limits = [self.limits(each, bound) for each in fields]
+        limits = [self.limits(each, bound) for each in _FIELDS]
         self._low, self._high = zip(*limits, strict=True)
         farthest = np.abs(limits).max(axis=1) * self._factors
         self._cut = bool(farthest.max() > STATE_BOUND)
-        self._force_limit = [each.name for each in fields].index('force_limit')
-        self._procedures = frozenset(each.name for each in PROCEDURES)
 
     @staticmethod
     def limits(field: Field, bound: float) -> tuple[float, float]:
@@ -196,9 +192,9 @@ class StateReader:
         """Return the state, or why there is none."""
         if (
             operation.patient != patient.patient
-            or operation.procedure not in self._procedures
-            or tuple(operation.names) != self._names[0]
-            or tuple(patient.names) != self._names[1]
+            or operation.procedure not in _PROCEDURES
+            or tuple(operation.names) != _OPERATION_NAMES
+            or tuple(patient.names) != _PATIENT_NAMES
         ):
             return Reason.MISMATCH
         try:
@@ -214,7 +210,7 @@ class StateReader:
         if not (all(map(le, self._low, read)) and all(map(le, read, self._high))):  # no NaN is
             finite = all(map(math.isfinite, read))
             return Reason.OUT_OF_RANGE if finite else Reason.NOT_FINITE
-        if read[self._force_limit] <= 0.0:
+        if read[_FORCE_LIMIT] <= 0.0:
             return Reason.OUT_OF_RANGE
         scaled = scale(values) if self._cut else (values * self._factors).astype(np.float32)
         state = UsableState(values, scaled, scaled.astype(np.float64))
