@@ -33,7 +33,7 @@ from functools import cache, cached_property
 from hashlib import sha256
 import itertools
 import math
-from typing import Any, Final, Self
+from typing import Final, Self
 
 from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import AES256
@@ -90,7 +90,7 @@ class DiscreteGaussian:
         narrow = draw_base(words, count * len(self._weights)).reshape(-1, count)
         # Terms of small weight add up in 64 bits.
         light = np.array(self._weights[:_LIGHT], dtype=np.int64)
-        total: Any = (light @ narrow[:_LIGHT]).astype(object)
+        total: Integers = (light @ narrow[:_LIGHT]).astype(object)
         for weight, row in zip(self._weights[_LIGHT:], narrow[_LIGHT:], strict=True):
             total = total + row.astype(object) * weight
         return total
@@ -296,7 +296,7 @@ class CkksScheme(Parameters):
         :raises CryptoError: if no sum of the members decrypts to this.
         """
         q, most = self.modulus, self.noise + self.flooding.bound
-        value: Any = noise + most
+        value = np.asarray(noise + most, dtype=object)
         for residues, prime in zip(message, self.moduli, strict=True):
             rest = q // prime
             value = value + residues.astype(object) * (rest * pow(rest, -1, prime) % q)

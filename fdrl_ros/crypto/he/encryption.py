@@ -67,10 +67,6 @@ class PublicContext:
         """Return the SHA-256 digest of the context's bytes, in hexadecimal."""
         return self._digest.hex()
 
-    def wrote(self, ciphertext: bytes) -> bool:
-        """Return whether a ciphertext names this context; nothing else is checked."""
-        return ciphertext[:DIGEST_BYTES] == self._digest
-
     def encrypt(self, slots: ArrayLike) -> bytes:
         """
         Encrypt one row of slots.
@@ -114,7 +110,7 @@ class PublicContext:
         scheme = self.scheme
         if not isinstance(ciphertext, bytes) or len(ciphertext) != scheme.ciphertext_bytes:
             raise CryptoError(f'ciphertext: expected {scheme.ciphertext_bytes} bytes')
-        if not self.wrote(ciphertext):
+        if ciphertext[:DIGEST_BYTES] != self._digest:
             raise CryptoError('ciphertext of another encryption context')
         residues = np.empty((2, len(scheme.moduli), scheme.poly_degree), dtype=np.uint64)
         start = DIGEST_BYTES

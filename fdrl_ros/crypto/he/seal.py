@@ -50,7 +50,7 @@ class Backend(Protocol):
     """
 
     def __init__(
-        self, scheme: Any, *, public_key: Residues, secret_key: Residues | None = None
+        self, scheme: Parameters, *, public_key: Residues, secret_key: Residues | None = None
     ) -> None:
         """
         Load keys that :meth:`generate` made.
@@ -61,7 +61,7 @@ class Backend(Protocol):
         """
 
     @classmethod
-    def generate(cls, scheme: Any) -> tuple[Residues, Residues]:
+    def generate(cls, scheme: Parameters) -> tuple[Residues, Residues]:
         """Return a fresh public key, shape (2, primes, N), and secret key, (primes, N)."""
 
     def encrypt(self, message: Message) -> Residues:
@@ -74,6 +74,9 @@ class Backend(Protocol):
         :returns: the message, and the bits of noise budget left where the scheme has one.
         """
 
+
+# An object of SEAL: TenSEAL's bindings have no types.
+SealObject = Any
 
 # Exceptions of TenSEAL and SEAL on data that they refuse.
 _REFUSALS = (RuntimeError, ValueError, TypeError, IndexError, OverflowError)
@@ -98,10 +101,10 @@ class Seal:
     :raises CryptoError: if the library refuses the keys.
     """
 
-    scheme_type: ClassVar[Any]
+    scheme_type: ClassVar[SealObject]
 
     def __init__(
-        self, scheme: Any, *, public_key: Residues, secret_key: Residues | None = None
+        self, scheme: Parameters, *, public_key: Residues, secret_key: Residues | None = None
     ) -> None:
         """Load the keys into the library."""
         self.scheme = scheme
@@ -111,15 +114,15 @@ class Seal:
         key_parms = context.key_parms_id()
         public = seal.PublicKey()
         load_stream(public, context, ciphertext_stream(public_key, key_parms, is_ntt_form=True))
-        self.encryptor = refuse(seal.Encryptor, context, public)
+        self.encryptor = call_library(seal.Encryptor, context, public)
         self.decryptor = None
         if secret_key is not None:
             secret = seal.SecretKey()
             load_stream(secret, context, plaintext_stream(secret_key, key_parms))
-            self.decryptor = refuse(seal.Decryptor, context, secret)
+            self.decryptor = call_library(seal.Decryptor, context, secret)
 
     @classmethod
-    def generate(cls, scheme: Any) -> tuple[Residues, Residues]:
+    def generate(cls, scheme: Parameters) -> tuple[Residues, Residues]:
         """Draw a key pair; the system's random device seeds SEAL's generator."""
         generator = seal.KeyGenerator(cls._make_context(scheme))
         public = seal.PublicKey()
@@ -128,14 +131,14 @@ class Seal:
         return read_residues(public, (2, *shape)), read_residues(generator.secret_key(), shape)
 
     @classmethod
-    def _make_context(cls, scheme: Parameters) -> Any:
+    def _make_context(cls, scheme: Parameters) -> SealObject:
         """Make a context of exactly these parameters; SEAL checks their security again."""
         parms = seal.EncryptionParameters(cls.scheme_type)
         parms.set_poly_modulus_degree(scheme.poly_degree)
         sizes = list(scheme.coefficient_bits)
-        parms.set_coeff_modulus(refuse(seal.CoeffModulus.Create, scheme.poly_degree, sizes))
+        parms.set_coeff_modulus(call_library(seal.CoeffModulus.Create, scheme.poly_degree, sizes))
         cls._complete(parms, scheme)
-        context = refuse(seal.SEALContext, parms, True, seal.SEC_LEVEL_TYPE.TC128)
+        context = call_library(seal.SEALContext, parms, True, seal.SEC_LEVEL_TYPE.TC128)
         if not context.parameters_set():
             reason = context.parameters_error_message()
             raise CryptoError(f'the encryption library refused the parameters: {reason}')
@@ -145,30 +148,30 @@ class Seal:
         return context
 
     @classmethod
-    def _complete(cls, parms: Any, scheme: Any) -> None:
+    def _complete(cls, parms: SealObject, scheme: Parameters) -> None:
         """Set the parameters of this kind of scheme besides the ring."""
 
-    def load(self, residues: Residues, *, is_ntt_form: bool = False) -> Any:
+    def load(self, residues: Residues, *, is_ntt_form: bool = False) -> SealObject:
         """Load a ciphertext into the library."""
         ciphertext = seal.Ciphertext()
         stream = ciphertext_stream(residues, self._parms, is_ntt_form=is_ntt_form)
         load_stream(ciphertext, self._context, stream)
         return ciphertext
 
-    def read_residues(self, ciphertext: Any) -> Residues:
+    def read_residues(self, ciphertext: SealObject) -> Residues:
         """Read the coefficients of a ciphertext from the library."""
         return read_residues(ciphertext, (2, len(self.scheme.moduli), self.scheme.poly_degree))
 
-    def _open(self, ciphertext: Any) -> Any:
+    def _open(self, ciphertext: SealObject) -> SealObject:
         """Decrypt into a plaintext of the library."""
         if self.decryptor is None:
             raise CryptoError('a public context cannot decrypt')
         plaintext = seal.Plaintext()
-        refuse(self.decryptor.decrypt, ciphertext, plaintext)
+        call_library(self.decryptor.decrypt, ciphertext, plaintext)
         return plaintext
 
 
-def refuse(function: Callable[..., Any], *arguments: Any) -> Any:
+def call_library(function: Callable[..., SealObject], *arguments: object) -> SealObject:
     """Call the library and translate its exceptions."""
     try:
         return function(*arguments)
@@ -186,15 +189,15 @@ def _memory_file() -> Iterator[tuple[int, str]]:
         os.close(descriptor)
 
 
-def load_stream(target: Any, context: Any, stream: bytes) -> None:
+def load_stream(target: SealObject, context: SealObject, stream: bytes) -> None:
     """Let an object of the library read a stream."""
     with _memory_file() as (descriptor, path):
         with open(descriptor, 'wb', closefd=False) as file:
             file.write(stream)
-        refuse(target.load, context, path)
+        call_library(target.load, context, path)
 
 
-def read_residues(source: Any, shape: tuple[int, ...]) -> Residues:
+def read_residues(source: SealObject, shape: tuple[int, ...]) -> Residues:
     """Read the coefficients of a library object, which end its stream."""
     count = int(np.prod(shape))
     stream = _stream(source)
@@ -203,10 +206,10 @@ def read_residues(source: Any, shape: tuple[int, ...]) -> Residues:
     return words.astype(np.uint64).reshape(shape)
 
 
-def _stream(source: Any) -> bytes:
+def _stream(source: SealObject) -> bytes:
     """Serialise an object by the library."""
     with _memory_file() as (descriptor, path):
-        refuse(source.save, path)
+        call_library(source.save, path)
         return os.pread(descriptor, os.fstat(descriptor).st_size, 0)
 
 
@@ -243,15 +246,14 @@ class Bfv(Seal):
 
     scheme_type = seal.SCHEME_TYPE.BFV
 
-    def __init__(
-        self, scheme: BfvScheme, *, public_key: Residues, secret_key: Residues | None = None
-    ) -> None:
-        """Hand the keys to the library."""
-        super().__init__(scheme, public_key=public_key, secret_key=secret_key)
-        self.encoder = seal.BatchEncoder(self._context)
+    @functools.cached_property
+    def encoder(self) -> SealObject:
+        """Return what puts integers into slots."""
+        return seal.BatchEncoder(self._context)
 
     @classmethod
-    def _complete(cls, parms: Any, scheme: BfvScheme) -> None:
+    def _complete(cls, parms: SealObject, scheme: Parameters) -> None:
+        assert isinstance(scheme, BfvScheme)
         parms.set_plain_modulus(scheme.plain_modulus)
 
     def encrypt(self, message: NDArray[np.int64]) -> Residues:
@@ -262,8 +264,8 @@ class Bfv(Seal):
         :returns: shape (2, data primes, N).
         """
         plaintext, ciphertext = seal.Plaintext(), seal.Ciphertext()
-        refuse(self.encoder.encode, message.tolist(), plaintext)
-        refuse(self.encryptor.encrypt, plaintext, ciphertext)
+        call_library(self.encoder.encode, message.tolist(), plaintext)
+        call_library(self.encryptor.encrypt, plaintext, ciphertext)
         return self.read_residues(ciphertext)
 
     def decrypt(self, residues: Residues) -> tuple[NDArray[np.int64], int]:
@@ -277,8 +279,8 @@ class Bfv(Seal):
         ciphertext = self.load(residues)
         plaintext = self._open(ciphertext)
         assert self.decryptor is not None
-        budget = refuse(self.decryptor.invariant_noise_budget, ciphertext)
-        values = np.array(refuse(self.encoder.decode_uint64, plaintext), dtype=np.int64)
+        budget = call_library(self.decryptor.invariant_noise_budget, ciphertext)
+        values = np.array(call_library(self.encoder.decode_uint64, plaintext), dtype=np.int64)
         return values, int(budget)
 
 
@@ -295,8 +297,8 @@ class Ckks(Seal):
         :returns: shape (2, data primes, N).
         """
         ciphertext = seal.Ciphertext()
-        refuse(self.encryptor.encrypt_zero, ciphertext)
-        refuse(self.evaluator.transform_from_ntt_inplace, ciphertext)
+        call_library(self.encryptor.encrypt_zero, ciphertext)
+        call_library(self.evaluator.transform_from_ntt_inplace, ciphertext)
         residues = self.read_residues(ciphertext)
         residues[0] += message
         residues[0] %= np.array(self.scheme.moduli, dtype=np.uint64)[:, None]
@@ -311,11 +313,11 @@ class Ckks(Seal):
         :raises CryptoError: without a secret key, or if the library refuses the residues.
         """
         ciphertext = self.load(residues)
-        refuse(self.evaluator.transform_to_ntt_inplace, ciphertext)
+        call_library(self.evaluator.transform_to_ntt_inplace, ciphertext)
         opened = read_residues(self._open(ciphertext), residues.shape[1:])
         # The library transforms ciphertexts only, so the plaintext is loaded as one.
         wrapped = self.load(np.stack([opened, opened]), is_ntt_form=True)
-        refuse(self.evaluator.transform_from_ntt_inplace, wrapped)
+        call_library(self.evaluator.transform_from_ntt_inplace, wrapped)
         return self.read_residues(wrapped)[0], None
 
 

@@ -14,7 +14,7 @@ import hashlib
 import hmac
 import json
 import os
-from typing import Any, Final, NoReturn
+from typing import Final, NoReturn, TypedDict
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
@@ -42,6 +42,26 @@ _SALT_BYTES = 16
 _NONCE_BYTES = 12
 _HEADER_BYTES = 4096
 _SUM_BYTES = 32
+
+
+class _Seal(TypedDict):
+    """How a key is sealed: algorithms, their parameters, and what was drawn."""
+
+    cipher: str
+    kdf: str
+    log2_n: int
+    nonce: str
+    p: int
+    r: int
+    salt: str
+
+
+class _Header(TypedDict):
+    """Header of a key file, as JSON."""
+
+    about: Mapping[str, object]
+    holds: str
+    seal: _Seal | None
 
 
 class Passphrase:
@@ -101,11 +121,13 @@ class Label:
     """
 
     holds: str
-    about: Mapping[str, Any]
+    about: Mapping[str, object]
     sealed: bool
 
 
-def seal(key: bytes, holds: str, about: Mapping[str, Any], passphrase: Passphrase | None) -> bytes:
+def seal(
+    key: bytes, holds: str, about: Mapping[str, object], passphrase: Passphrase | None
+) -> bytes:
     """
     Serialise a private key.
 
@@ -113,7 +135,7 @@ def seal(key: bytes, holds: str, about: Mapping[str, Any], passphrase: Passphras
     :param about: public facts, strings and whole numbers.
     :param passphrase: to seal under; None leaves the key in clear text.
     """
-    fields: dict[str, Any] = {'about': dict(about), 'holds': holds, 'seal': None}
+    fields: _Header = {'about': dict(about), 'holds': holds, 'seal': None}
     if passphrase is None:
         return _summed(_header(fields) + key)
     salt, cost = passphrase.salt()
@@ -137,7 +159,7 @@ def label(data: bytes, where: object) -> Label:
 
 def unseal(
     data: bytes, holds: str, passphrase: Passphrase | None, where: object
-) -> tuple[bytes, Mapping[str, Any]]:
+) -> tuple[bytes, Mapping[str, object]]:
     """
     Read a private key.
 
@@ -173,7 +195,7 @@ def unseal(
     return key, fields['about']
 
 
-def _header(fields: Mapping[str, Any]) -> bytes:
+def _header(fields: _Header) -> bytes:
     """Serialise the header; there is one form only."""
     line = json.dumps(fields, sort_keys=True, separators=(',', ':')).encode('ascii')
     if len(line) > _HEADER_BYTES:
@@ -186,7 +208,7 @@ def _summed(data: bytes) -> bytes:
     return data + hashlib.sha256(data).digest()
 
 
-def _read(data: bytes, where: object) -> tuple[dict[str, Any], int]:
+def _read(data: bytes, where: object) -> tuple[_Header, int]:
     """Read the header; return its fields and where the key begins."""
     if not data.startswith(_MAGIC):
         raise KeyFileError(f'{where} is damaged, or no key file of this version of fdrl_ros')
@@ -211,13 +233,20 @@ def _read(data: bytes, where: object) -> tuple[dict[str, Any], int]:
     return fields, end + 1
 
 
-def _seal_fields(salt: bytes, nonce: bytes, cost: int) -> dict[str, Any]:
+def _seal_fields(salt: bytes, nonce: bytes, cost: int) -> _Seal:
     """Return the header's part on the seal."""
-    algorithms = {'cipher': 'ChaCha20-Poly1305', 'kdf': 'scrypt', 'p': _LANES, 'r': _BLOCK}
-    return {**algorithms, 'log2_n': cost, 'nonce': nonce.hex(), 'salt': salt.hex()}
+    return {
+        'cipher': 'ChaCha20-Poly1305',
+        'kdf': 'scrypt',
+        'log2_n': cost,
+        'nonce': nonce.hex(),
+        'p': _LANES,
+        'r': _BLOCK,
+        'salt': salt.hex(),
+    }
 
 
-def _checked_seal(fields: dict[str, Any], where: object) -> tuple[bytes, bytes, int]:
+def _checked_seal(fields: _Seal, where: object) -> tuple[bytes, bytes, int]:
     """Return salt, nonce and cost, or refuse parameters that this program never writes."""
     try:
         salt, nonce = bytes.fromhex(fields['salt']), bytes.fromhex(fields['nonce'])

@@ -23,7 +23,6 @@ from fdrl_ros.runtime.durable import sync_folder, write_secret
 _STAGED: Final = '.staged'
 _COMMITTED: Final = '.decided'
 _LIST: Final = 'list.json'
-_BEFORE: Final = '.before'
 
 
 class Changes:
@@ -76,7 +75,7 @@ def changing(directory: Path) -> Iterator[Changes]:
     :raises KeyFileError: if the directory is not there or a file cannot be written.
     """
     with _locked(directory, fcntl.LOCK_EX):
-        try:
+        with os_errors_as(KeyFileError, f'the keys in {directory} cannot be changed'):
             _finish(directory)
             changes = Changes(directory)
             try:
@@ -85,8 +84,6 @@ def changing(directory: Path) -> Iterator[Changes]:
                 changes.discard()
                 raise
             changes.commit()
-        except OSError as error:
-            raise KeyFileError(f'the keys in {directory} cannot be changed: {error}') from error
 
 
 @contextmanager
@@ -104,12 +101,8 @@ def reading(directory: Path) -> Iterator[None]:
                 yield
                 return
         with _locked(directory, fcntl.LOCK_EX):
-            try:
+            with os_errors_as(KeyFileError, f'a change of the keys in {directory} fails'):
                 _finish(directory)
-            except OSError as error:
-                raise KeyFileError(
-                    f'a change of the keys in {directory} cannot be finished: {error}'
-                ) from error
 
 
 @contextmanager
@@ -135,34 +128,27 @@ def _finish(directory: Path) -> None:
         for number, name in enumerate(found['written']):
             new, target = folder / str(number), directory / name
             if new.exists():
-                _set_aside(target, folder / f'{number}{_BEFORE}')
+                _erase(target)
                 target.parent.mkdir(mode=0o700, exist_ok=True)
                 new.rename(target)
                 sync_folder(target.parent)
-        for number, name in enumerate(found['removed']):
+        for name in found['removed']:
             target = directory / name
-            _set_aside(target, folder / f'removed_{number}{_BEFORE}')
+            _erase(target)
             if target.parent.exists() and not any(target.parent.iterdir()):
                 target.parent.rmdir()
         sync_folder(directory)
-        for former in folder.glob(f'*{_BEFORE}'):
-            _erase(former)
         (folder / _LIST).unlink()
     shutil.rmtree(folder)
     sync_folder(directory)
 
 
-def _set_aside(target: Path, place: Path) -> None:
-    """Move a former file into the folder of the transaction, to be erased there."""
-    if target.exists():
-        target.rename(place)
-        sync_folder(target.parent)
-
-
 def _erase(path: Path) -> None:
-    """Overwrite a file that held a key and remove it; some disks overwrite elsewhere."""
-    with path.open('r+b') as file:
-        file.write(bytes(path.stat().st_size))
-        file.flush()
-        os.fsync(file.fileno())
-    path.unlink()
+    """Overwrite a file that may hold a key, and remove it; some disks overwrite elsewhere."""
+    if path.exists():
+        with path.open('r+b') as file:
+            file.write(bytes(path.stat().st_size))
+            file.flush()
+            os.fsync(file.fileno())
+        path.unlink()
+        sync_folder(path.parent)

@@ -65,8 +65,7 @@ class _Side:
     def add(self, losses: Losses, count: int, interval: float, points: int) -> None:
         tilt = self.tilt
         first, masses, blurs, lost = losses
-        at = (first + np.arange(len(masses))) * interval
-        moments = _log_moments(losses, interval, tilt * _TILTS)
+        at, _, moments = _tilted(losses, interval, tilt * _TILTS)
         tilted = np.exp(_log_masses(masses) + tilt * at - moments[-1])
         folded = np.zeros(-(-len(masses) // points) * points)
         folded[: len(masses)] = tilted
@@ -192,12 +191,9 @@ def saddle_points(
     moments, variances = np.zeros((2, len(tilts))), np.zeros((2, len(tilts)))
     for step, count in sample.items():
         for side, losses in enumerate(one_step(*step, interval, negligible)):
-            at = (losses.first + np.arange(len(losses.masses))) * interval
-            logs = _log_masses(losses.masses) + tilts[:, None] * at
-            most = logs.max(axis=1)
-            tilted = np.exp(logs - most[:, None])
+            at, tilted, logs = _tilted(losses, interval, tilts)
             totals = tilted.sum(axis=1)
-            moments[side] += count * (most + np.log(totals))
+            moments[side] += count * logs
             means = tilted @ at / totals
             variances[side] += count * np.maximum(0.0, tilted @ at**2 / totals - means**2)
     # Half of that also hides rounding errors, and rare large losses spread the sum less.
@@ -215,14 +211,20 @@ def sampled(history: Mapping[Step, int]) -> dict[Step, int]:
     return {part[len(part) // 2][0]: sum(count for _, count in part) for part in parts}
 
 
-def _log_moments(
+def _tilted(
     losses: Losses, interval: float, tilts: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """Return log E exp(tilt loss) for each tilt, over the finite losses."""
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """
+    Tilt the finite losses by exp(tilt loss).
+
+    :returns: the losses, shape (points,); for each tilt their masses up to a factor, shape
+        (tilts, points), and log E exp(tilt loss), shape (tilts,).
+    """
     at = (losses.first + np.arange(len(losses.masses))) * interval
     logs = _log_masses(losses.masses) + tilts[:, None] * at
-    most = logs.max(axis=1, keepdims=True)
-    return np.asarray(most[:, 0] + np.log(np.exp(logs - most).sum(axis=1)))
+    most = logs.max(axis=1)
+    tilted = np.exp(logs - most[:, None])
+    return at, tilted, most + np.log(tilted.sum(axis=1))
 
 
 def _log_masses(masses: NDArray[np.float64]) -> NDArray[np.float64]:
