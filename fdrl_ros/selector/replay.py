@@ -6,13 +6,14 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from dataclasses import replace as changed
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from fdrl_ros.selector.candidates.candidate import Candidate, Selection
 from fdrl_ros.selector.control.limiter import Limiter
 from fdrl_ros.selector.control.loop import ControlLoop, Cycle
 from fdrl_ros.selector.control.monitor import GateSettings
 from fdrl_ros.selector.control.observation import (
+    Header,
     nanoseconds,
     Observation,
     observation,
@@ -94,11 +95,20 @@ def replay(
     return chosen + _selected([loop.run_waiting(now)])
 
 
-def recorded_actions(path: Path, robot: str | None = None) -> list[Any]:
+class SelectedAction(Protocol):
+    """The message of an action that the robot published, as it was recorded."""
+
+    header: Header
+    policy: str
+    action: int
+    reason: str
+
+
+def recorded_actions(path: Path, robot: str | None = None) -> list[SelectedAction]:
     """
     Return what the selector said on `action`, in the order in which it was recorded.
 
-    :returns: messages SelectedAction; none where the topic was not recorded.
+    :returns: nothing where the topic was not recorded.
     :raises RecordsError: if it is no bag of such a robot.
     """
     found = recorded(path, robot, {ACTION: (TOPICS[ACTION],)}, ())
@@ -189,17 +199,13 @@ class Comparison:
     by_the_clock: int
 
 
-def decisions(actions: Sequence[Any]) -> list[int]:
+def decisions(actions: Sequence[SelectedAction]) -> list[int]:
     """Return the stamps of those recorded actions that are decisions in a state, ns."""
     return [nanoseconds(each.header.stamp) for each in actions if each.reason not in _NO_DECISION]
 
 
-def compare(actions: Sequence[Any], replayed: Sequence[Selection]) -> Comparison:
-    """
-    Compare what was recorded with what the replay decided, state by state.
-
-    :param actions: messages SelectedAction, as :func:`recorded_actions` gives them.
-    """
+def compare(actions: Sequence[SelectedAction], replayed: Sequence[Selection]) -> Comparison:
+    """Compare what was recorded with what the replay decided, state by state."""
     live = {
         nanoseconds(each.header.stamp): (each.policy, int(each.action), str(each.reason))
         for each in actions

@@ -3,7 +3,7 @@
 """CRTK's topics of one arm: commands in, readings and the operating state out."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TypeVar
 
 from builtin_interfaces.msg import Time
 from fdrl_ros.errors import StateError
@@ -28,6 +28,9 @@ WARNING_PERIOD = 1.0
 
 GRACE = 0.1
 """For how long commands to the arm of the patient before may still come, s: qos.COMMAND."""
+
+
+Command = TypeVar('Command', PoseStamped, JointState)
 
 
 def _pose(command: PoseStamped) -> tuple[Sequence[float], Sequence[float]]:
@@ -143,11 +146,14 @@ class ArmInterface:
         self._state.publish(self._node.stamped(message))
 
     def _orders(
-        self, topic: str, read: Callable[[Any], tuple[Any, Any]], obey: Callable[..., None]
-    ) -> Callable[[Any], None]:
+        self,
+        topic: str,
+        read: Callable[[Command], tuple[object, object]],
+        obey: Callable[..., None],
+    ) -> Callable[[Command], None]:
         """Return what is called with each command of a topic."""
 
-        def take(command: Any) -> None:
+        def take(command: Command) -> None:
             quiet = self._node.now < self._quiet_until
             if not self.control.engaged and quiet:
                 return
@@ -172,7 +178,7 @@ class ArmInterface:
 
         return take
 
-    def _command(self, command: Any) -> None:
+    def _command(self, command: StringStamped) -> None:
         try:
             self.control.command(command.string)
         except StateError as error:

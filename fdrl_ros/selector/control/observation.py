@@ -8,7 +8,7 @@ from enum import StrEnum
 import math
 from operator import le
 from reprlib import Repr
-from typing import Any, NamedTuple
+from typing import NamedTuple, Protocol
 
 from fdrl_ros.surgery.gym.state import (
     Field,
@@ -129,16 +129,38 @@ def readable(operation: Observation) -> np.ndarray | None:
     return values if plausible else None
 
 
-def nanoseconds(stamp: Any) -> int:
+class Stamp(Protocol):
+    """A time stamp of ROS, whichever library made it, as all messages here."""
+
+    sec: int
+    nanosec: int
+
+
+class Header(Protocol):
+    """Header of a message."""
+
+    stamp: Stamp
+
+
+class StateMessage(Protocol):
+    """OperationState or PatientState."""
+
+    header: Header
+    patient: str
+    names: Sequence[str]
+    values: Sequence[float]
+    scales: Sequence[float]
+
+
+def nanoseconds(stamp: Stamp) -> int:
     """Turn the stamp of a message into nanoseconds."""
     return int(stamp.sec) * 1_000_000_000 + int(stamp.nanosec)
 
 
-def observation(source: Any, received: float) -> Observation:
+def observation(source: StateMessage, received: float) -> Observation:
     """
     Read one half of the state.
 
-    :param source: OperationState or PatientState, whichever library made it.
     :param received: when it arrived, second of the steady clock.
     """
     return Observation(
