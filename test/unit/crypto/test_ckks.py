@@ -158,8 +158,8 @@ def test_bound_of_the_noise_holds_and_covers_it(secret, public):
     assert 1 < np.abs(noise).max() <= scheme.noise
 
 
-@pytest.mark.parametrize('members', [3, 10, 50, 1000])
-@pytest.mark.parametrize('n_parameters', [100, 18_180, 5_000_000])
+@pytest.mark.parametrize('members', [3, 1000])
+@pytest.mark.parametrize('n_parameters', [100, 5_000_000])
 def test_chosen_scheme_hides_as_stated_and_has_room_for_it(members, n_parameters):
     scheme = choose_scheme(n_parameters, members, 16, 'ckks')
     draws = scheme.ciphertexts * scheme.poly_degree * scheme.decryptions
@@ -179,11 +179,9 @@ def test_chosen_scheme_hides_as_stated_and_has_room_for_it(members, n_parameters
     ('change', 'words'),
     [
         ({'statistical_bits': 39}, 'statistical_bits'),
-        ({'statistical_bits': 40.0}, 'statistical_bits'),
         ({'statistical_bits': 44}, 'expected at most 1'),
         ({'statistical_bits': 128}, 'no room'),
         ({'decryptions': 0}, 'decryptions'),
-        ({'decryptions': 2**20}, 'expected at most 1'),
         ({'members': 50}, 'expected at most 1'),
         ({'coefficient_bits': (56, 53)}, 'at most 50'),
         ({'coefficient_bits': (50, 40, 21)}, '128-bit security'),
@@ -220,16 +218,12 @@ def test_contexts_come_back_from_their_bytes_and_kinds_do_not_mix(secret, public
 # The flooding itself.
 
 
-def weight(x, deviation):
-    return math.exp(-(x**2) / (2 * deviation**2))
-
-
 def test_table_is_that_of_a_discrete_gaussian():
     probabilities, highs, guide = ckks.base_table()
-    total = sum(weight(x, 512) for x in range(-7000, 7001))
-    below = 0.0
+    shares = [math.exp(-(x**2) / (2 * 512**2)) for x in range(-7000, 7001)]
+    total, below = math.fsum(shares), 0.0
     for place, x in enumerate(range(-6861, 6861)):
-        below += weight(x, 512) / total
+        below += shares[x + 7000] / total
         if place % 97 == 0 or abs(x) < 3:
             assert probabilities[place] / 2**128 == pytest.approx(below, rel=1e-9)
     assert probabilities == sorted(probabilities) and probabilities[-1] < 2**128

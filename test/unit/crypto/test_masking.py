@@ -92,13 +92,11 @@ def test_members_told_of_different_sets_do_not_cancel():
     assert not np.array_equal(mask(shared, 64, MODULUS), alone)
 
 
-def test_both_ends_derive_one_key():
+def test_both_ends_derive_one_key_whatever_the_order_of_members_and_no_other_secret_does():
     other = key(THEIRS, MINE.public, mine='hospital_2', theirs='hospital_1')
-    assert other == key() and len(other) == 32
-
-
-def test_key_does_not_depend_on_the_order_of_members():
-    assert key(members=('hospital_3', 'hospital_2', 'hospital_1')) == key()
+    assert other == key() == key(members=MEMBERS[::-1]) and len(other) == 32
+    third = secret_of(b'\x33' * 32)
+    assert len({key(), key(MINE, third.public), key(third, THEIRS.public)}) == 3
 
 
 CHANGES = [
@@ -119,12 +117,6 @@ def test_stream_changes_with_everything_that_it_is_bound_to(change):
     assert np.count_nonzero(first == second) == 0
     # Fixed keys: were they drawn afresh, |r| > 0.08 would come up once in 2 million runs.
     assert abs(np.corrcoef(first, second)[0, 1]) < 0.08
-
-
-def test_stream_changes_with_each_secret():
-    third = secret_of(b'\x33' * 32)
-    keys = {key(), key(MINE, third.public), key(third, THEIRS.public)}
-    assert len(keys) == 3
 
 
 def test_rejection_is_what_makes_the_remainder_uniform():
@@ -164,39 +156,29 @@ def test_agreement_is_rfc_7748():
     assert bob.agree(alice).hex() == shared
 
 
-SMALL_ORDER = [
-    '00' * 32,
-    '01' + '00' * 31,
-    'e0eb7a7c3b41b8ae1656e3faf19fc46ada098deb9c32b1fd866205165f49b800',
-    '5f9c95bca3508c24b1d0b1559c83ef5b04445cc4581c8e86d8224eddd09f1157',
-    'ecffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f',
-    'edffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f',
-    'eeffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f',
-]
-
-
 @pytest.mark.parametrize('public', [b'', b'\x09' * 31, b'\x09' * 33, None, MINE.public])
 def test_key_that_is_no_peers_is_refused(public):
     with pytest.raises(CryptoError):
         key(MINE, public)
 
 
-@pytest.mark.parametrize(
-    'peers',
-    [{}, {'a': THEIRS.public}, {'b': THEIRS.public, 'c': THEIRS.public}],
-    ids=['nobody', 'itself', 'one key twice'],
-)
-def test_peers_that_are_none_are_refused(peers):
-    with pytest.raises(CryptoError):
-        net_mask(parties('a')[0]['a'], peers, count=4, modulus=MODULUS)
+IMPOSSIBLE = {
+    'nobody': lambda own: net_mask(own, {}, count=4, modulus=MODULUS),
+    'itself': lambda own: net_mask(own, {'a': THEIRS.public}, count=4, modulus=MODULUS),
+    'one key twice': lambda own: net_mask(
+        own, dict.fromkeys('bc', THEIRS.public), count=4, modulus=MODULUS
+    ),
+    'short seed': lambda own: mask(b'short', 4, 100),
+    'no seed': lambda own: mask(None, 4, 100),
+    'negative count': lambda own: mask(bytes(32), -1, 100),
+    'modulus 1': lambda own: mask(bytes(32), 4, 1),
+}
 
 
-@pytest.mark.parametrize(
-    'arguments', [(b'short', 4, 100), (None, 4, 100), (bytes(32), -1, 100), (bytes(32), 4, 1)]
-)
-def test_mask_of_impossible_arguments_is_refused(arguments):
+@pytest.mark.parametrize('made', IMPOSSIBLE.values(), ids=IMPOSSIBLE)
+def test_mask_of_impossible_arguments_is_refused(made):
     with pytest.raises(CryptoError):
-        mask(*arguments)
+        made(parties('a')[0]['a'])
 
 
 def leftover(secrets, listed, survivors, *, count=64, modulus=MODULUS, place=PLACE, **changes):
@@ -247,31 +229,28 @@ def test_mask_secret_that_is_not_the_owners_is_refused():
         assert wrong.hex() not in str(caught.value)
 
 
-def test_both_secrets_of_one_member_are_refused():
-    secrets, publics = parties(4)
-    both = {'hospital_1': secrets['hospital_1'].mask.to_bytes()}
-    with pytest.raises(CryptoError, match="both secrets of 'hospital_1'"):
-        leftover(secrets, publics, list(secrets), mask_secrets=both)
-
-
 def test_missing_or_surplus_secrets_are_refused():
     secrets, publics = parties(4)
-    three = {name: publics[name] for name in list(secrets)[:3]}
-    twice = {**publics, 'hospital_3': publics['hospital_2']}
-    for changes in (
-        {'mask_secrets': {}},
-        {'publics': three},
-        {'self_seeds': {}},
-        {'publics': twice},
-        {'self_seeds': {name: bytes(31) for name in list(secrets)[:3]}},
-        {'mask_secrets': {'hospital_3': bytes(31)}},
+    three = list(secrets)[:3]
+    right = {'hospital_3': secrets['hospital_3'].mask.to_bytes()}
+    for changes, words in (
+        ({'mask_secrets': {}}, None),
+        ({'publics': {name: publics[name] for name in three}}, None),
+        ({'self_seeds': {}}, None),
+        ({'publics': {**publics, 'hospital_3': publics['hospital_2']}}, None),
+        ({'self_seeds': dict.fromkeys(three, bytes(31))}, None),
+        ({'mask_secrets': {'hospital_3': bytes(31)}}, None),
+        (
+            {'mask_secrets': {**right, 'hospital_1': secrets['hospital_1'].mask.to_bytes()}},
+            "both secrets of 'hospital_1'",
+        ),
     ):
-        with pytest.raises(CryptoError):
-            leftover(secrets, publics, list(secrets)[:3], **changes)
+        with pytest.raises(CryptoError, match=words):
+            leftover(secrets, publics, three, **changes)
 
 
-@pytest.mark.parametrize('modulus', [2, 3, 1000, MODULUS, 2**61 + 1, 2**62 - 1, 2**62])
-@pytest.mark.parametrize('signs', ['+', '-', '+-', '++-'])
+@pytest.mark.parametrize('modulus', [2, MODULUS, 2**61 + 1, 2**62])
+@pytest.mark.parametrize('signs', ['+', '-', '++-'])
 def test_sums_of_many_masks_wrap_rightly(modulus, signs):
     # More masks than are added at a time.
     terms = [(bytes([number]) * 32, signs[number % len(signs)] == '+') for number in range(230)]

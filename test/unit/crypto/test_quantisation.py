@@ -69,28 +69,26 @@ def test_value_that_is_not_finite_is_refused(bad):
     assert not any(each.isdigit() for each in str(refused.value)), 'logs may tell it to anyone'
 
 
-def test_refusing_sums_does_not_tell_them():
-    with pytest.raises(CryptoError) as refused:
-        QUANTISATION.dequantise_sum(np.array([-4711, 815]), 3)
-    assert '4711' not in str(refused.value) and '815' not in str(refused.value)
-
-
 @pytest.mark.parametrize('uniforms', [[0.5], [0.5, 1.0], [0.5, -0.1], [0.5, math.nan]])
 def test_uniforms_that_do_not_fit_are_refused(uniforms):
     with pytest.raises(CryptoError):
         QUANTISATION.quantise([0.0, 0.1], uniforms)
 
 
-@pytest.mark.parametrize('sums', [[-1], [2 * 65535 + 1], [2**60]])
-def test_sums_that_two_hospitals_cannot_have_made_are_refused(sums):
-    with pytest.raises(CryptoError, match='masks did not cancel'):
-        QUANTISATION.dequantise_sum(sums, 2)
-
-
-@pytest.mark.parametrize('count', [0, 4])
-def test_count_beyond_the_members_is_refused(count):
-    with pytest.raises(CryptoError):
-        QUANTISATION.dequantise_sum([0], count)
+@pytest.mark.parametrize(
+    'sums, count, words',
+    [
+        ([-4711], 2, 'masks did not cancel'),
+        ([2 * 65535 + 1], 2, 'masks did not cancel'),
+        ([2**60], 2, 'masks did not cancel'),
+        ([0], 0, None),
+        ([0], 4, None),
+    ],
+)
+def test_sums_that_so_many_members_cannot_have_made_are_refused_and_not_told(sums, count, words):
+    with pytest.raises(CryptoError, match=words) as refused:
+        QUANTISATION.dequantise_sum(np.array(sums), count)
+    assert not sums[0] or str(abs(sums[0])) not in str(refused.value)
 
 
 @pytest.mark.parametrize(

@@ -52,104 +52,67 @@ def test_roster_tells_what_a_round_needs():
         ROSTER.member('hospital_4')
 
 
-def test_roster_of_another_root_is_refused(path):
-    with pytest.raises(RosterError, match='not signed by the pinned root'):
-        Roster.load(path, Identity.generate('root').public)
-
-
-def change(document, keys, value):
-    for key in keys[:-1]:
-        document = document[key]
-    document[keys[-1]] = value
+GONE = 'is gone'
 
 
 @pytest.mark.parametrize(
-    ('keys', 'value'),
+    ('keys', 'value', 'words'),
     [
-        (['roster', 'federation'], 'trial_2'),
-        (['roster', 'members', 0, 'size'], 101),
-        (['roster', 'extra'], 1),
-        (['roster', 'members', 0, 'extra'], 1),
-        (['roster', 'members'], None),
-        (['roster', 'members', 0], None),
-        (['roster', 'members', 0, 'public'], 5),
-        (['roster'], []),
-        (['signature'], '00' * 64),
-        (['signature'], 'xy'),
-        (['signature'], None),
-        (['roster', 'serial'], True),
-        (['roster', 'revoked'], [{'name': 'a', 'public': '00' * 32, 'serial': 2}]),
-        (['roster', 'revoked'], None),
-        (['roster', 'revoked'], [None]),
-        (['format'], 3),
-        (['extra'], 1),
+        (['roster', 'federation'], 'trial_2', 'not signed by the pinned root'),
+        (['roster', 'members', 0, 'size'], 101, 'not signed by the pinned root'),
+        (['roster', 'extra'], 1, None),
+        (['roster', 'members', 0, 'extra'], 1, None),
+        (['roster', 'members'], None, None),
+        (['roster', 'members', 0], None, None),
+        (['roster', 'members', 0, 'public'], 5, None),
+        (['roster'], [], None),
+        (['signature'], '00' * 64, None),
+        (['signature'], 'xy', None),
+        (['signature'], None, None),
+        (['roster', 'serial'], True, None),
+        (['roster', 'serial'], GONE, None),
+        (['roster', 'not_before'], GONE, None),
+        (['roster', 'expires'], GONE, None),
+        (['roster', 'revoked'], GONE, None),
+        (['roster', 'revoked'], [{'name': 'a', 'public': '00' * 32, 'serial': 2}], None),
+        (['roster', 'revoked'], [None], None),
+        (['format'], 1, 'older version .*`fdrl keys init`'),
+        (['format'], 3, None),
+        (['extra'], 1, None),
     ],
     ids=str,
 )
-def test_changed_file_is_refused(path, keys, value):
-    document = json.loads(path.read_text())
-    change(document, keys, value)
+def test_changed_file_is_refused(path, keys, value, words):
+    document = part = json.loads(path.read_text())
+    for key in keys[:-1]:
+        part = part[key]
+    part[keys[-1]] = value
+    if value == GONE:
+        del part[keys[-1]]
     path.write_text(json.dumps(document))
-    with pytest.raises(RosterError):
+    with pytest.raises(RosterError, match=words):
         Roster.load(path, ROOT.public)
 
 
-@pytest.mark.parametrize('field', ['serial', 'not_before', 'expires', 'revoked'])
-def test_file_without_a_field_is_refused(path, field):
-    document = json.loads(path.read_text())
-    del document['roster'][field]
-    path.write_text(json.dumps(document))
-    with pytest.raises(RosterError):
-        Roster.load(path, ROOT.public)
-
-
-def test_file_of_an_earlier_version_is_refused_with_the_way_out(path):
-    document = json.loads(path.read_text())
-    document['format'] = 1
-    path.write_text(json.dumps(document))
-    with pytest.raises(RosterError, match='older version .*`fdrl keys init`'):
-        Roster.load(path, ROOT.public)
-
-
-@pytest.mark.parametrize('text', ['', '{', '[]', '3', 'null', '"x"', '\udce4', '[' * 200_000])
-def test_damaged_file_is_refused(path, text):
+@pytest.mark.parametrize(
+    ('text', 'words'),
+    [
+        *((text, None) for text in ('', '{', '[]', '3', 'null', '"x"', '\udce4', '[' * 200_000)),
+        (' ' * (2**20 + 1), 'longer'),
+        ('{"format": 2, "format": 2}', 'twice'),
+    ],
+)
+def test_damaged_or_missing_file_is_refused(path, text, words):
     path.write_text(text, errors='surrogateescape')
-    with pytest.raises(RosterError):
+    with pytest.raises(RosterError, match=words):
         Roster.load(path, ROOT.public)
-
-
-def test_key_named_twice_is_refused(path):
-    text = path.read_text().replace('"threshold": 3,', '"threshold": 2, "threshold": 3,')
-    path.write_text(text)
-    with pytest.raises(RosterError, match='twice'):
-        Roster.load(path, ROOT.public)
-
-
-def test_missing_and_huge_files_are_refused(tmp_path):
     with pytest.raises(RosterError, match='No such file'):
-        Roster.load(tmp_path / 'none.json', ROOT.public)
-    (tmp_path / 'huge.json').write_bytes(b' ' * (2**20 + 1))
-    with pytest.raises(RosterError, match='longer'):
-        Roster.load(tmp_path / 'huge.json', ROOT.public)
+        Roster.load(path.with_name('none.json'), ROOT.public)
 
 
-def test_duplicate_names_and_keys_are_refused():
-    first, second, *rest = members()
-    with pytest.raises(RosterError, match='same name'):
-        replace(ROSTER, members=(first, replace(second, name=first.name), *rest))
-    with pytest.raises(RosterError, match='same public key'):
-        replace(ROSTER, members=(first, replace(second, public=first.public), *rest))
-
-
-def test_fewer_than_three_hospitals_are_refused():
-    with pytest.raises(RosterError, match='2 hospitals'):
-        Roster('trial', 2, members(2), True)
-
-
-@pytest.mark.parametrize('threshold', [0, 1, 4, True, 3.0])
-def test_threshold_that_two_halves_reach_is_refused(threshold):
-    with pytest.raises(RosterError, match='threshold'):
-        replace(ROSTER, threshold=threshold)
+def test_roster_of_another_root_is_refused(path):
+    with pytest.raises(RosterError, match='not signed by the pinned root'):
+        Roster.load(path, Identity.generate('root').public)
 
 
 @pytest.mark.parametrize('missing', ['aggregator', 'key_authority'])
@@ -175,18 +138,16 @@ def test_roster_without_a_server_or_with_two_is_refused(missing):
         ('../root', 'hospital', bytes(32), 5),
         ('hospital_1\n', 'hospital', bytes(32), 5),
         ('h' * 64, 'hospital', bytes(32), 5),
+        ('../root', bytes(32), 2),
+        ('a', bytes(31), 2),
+        ('a', '00', 2),
+        ('a', bytes(32), 1),
     ],
     ids=str,
 )
-def test_member_that_could_not_take_part_is_refused(fields):
+def test_member_or_revocation_that_could_not_be_is_refused(fields):
     with pytest.raises(RosterError):
-        Member(*fields)
-
-
-@pytest.mark.parametrize('changes', [{'federation': 'a/b'}, {'disjoint_patients': 1}], ids=str)
-def test_roster_that_says_nothing_sure_is_refused(changes):
-    with pytest.raises(RosterError):
-        replace(ROSTER, **changes)
+        (Member if len(fields) == 4 else Revoked)(*fields)
 
 
 def test_digests_are_of_everything_that_is_signed():
@@ -200,36 +161,35 @@ def test_digests_are_of_everything_that_is_signed():
     assert len({each.digest for each in (ROSTER, *others)}) == 5
 
 
+FIRST, SECOND, *REST = members()
+
+
 @pytest.mark.parametrize(
-    'changes',
+    ('changes', 'words'),
     [
-        {'serial': 0},
-        {'serial': True},
-        {'serial': 2**53},
-        {'not_before': -1},
-        {'not_before': 2**60},
-        {'expires': 0},
-        {'expires': '2026'},
-        {'not_before': 10, 'expires': 10},
-        {'revoked': (Revoked('hospital_9', b'\xaa' * 32, 2),)},
-        {'serial': 2, 'revoked': (Revoked('hospital_1', bytes(32), 2),)},
-        {'serial': 2, 'revoked': (Revoked('hospital_9', b'\xaa' * 32, 2),) * 2},
+        ({'federation': 'a/b'}, None),
+        ({'disjoint_patients': 1}, None),
+        ({'members': (FIRST, replace(SECOND, name=FIRST.name), *REST)}, 'same name'),
+        ({'members': (FIRST, replace(SECOND, public=FIRST.public), *REST)}, 'same public key'),
+        ({'members': members(2), 'threshold': 2}, '2 hospitals'),
+        *(({'threshold': number}, 'threshold') for number in (0, 1, 4, True, 3.0)),
+        ({'serial': 0}, None),
+        ({'serial': True}, None),
+        ({'serial': 2**53}, None),
+        ({'not_before': -1}, None),
+        ({'not_before': 2**60}, None),
+        ({'expires': 0}, None),
+        ({'expires': '2026'}, None),
+        ({'not_before': 10, 'expires': 10}, None),
+        ({'revoked': (Revoked('hospital_9', b'\xaa' * 32, 2),)}, None),
+        ({'serial': 2, 'revoked': (Revoked('hospital_1', bytes(32), 2),)}, None),
+        ({'serial': 2, 'revoked': (Revoked('hospital_9', b'\xaa' * 32, 2),) * 2}, None),
     ],
-    ids=str,
+    ids=lambda value: str(value)[:60],
 )
-def test_numbers_and_revocations_that_cannot_be_are_refused(changes):
-    with pytest.raises(RosterError):
+def test_roster_that_contradicts_itself_is_refused(changes, words):
+    with pytest.raises(RosterError, match=words):
         replace(ROSTER, **changes)
-
-
-@pytest.mark.parametrize(
-    'fields',
-    [('../root', bytes(32), 2), ('a', bytes(31), 2), ('a', '00', 2), ('a', bytes(32), 1)],
-    ids=str,
-)
-def test_revocation_of_no_key_is_refused(fields):
-    with pytest.raises(RosterError):
-        Revoked(*fields)
 
 
 @pytest.mark.parametrize(
@@ -291,8 +251,5 @@ def test_damaged_memory_is_not_taken_for_none(tmp_path, text):
     (tmp_path / 'seen').write_text(text)
     with pytest.raises(StoreError, match='damaged'):
         remember_roster(tmp_path / 'seen', ROSTER)
-
-
-def test_memory_that_cannot_be_written_is_our_error(tmp_path):
     with pytest.raises(StoreError, match='cannot be used'):
         remember_roster(tmp_path / 'missing' / 'seen', ROSTER)

@@ -15,14 +15,10 @@ import pytest
 import tenseal.sealapi as seal
 
 
-def test_prime_test_agrees_with_trial_division():
+def test_prime_test_agrees_with_trial_division_and_no_strong_pseudoprime_passes():
     obvious = [n > 1 and all(n % d for d in range(2, math.isqrt(n) + 1)) for n in range(5000)]
     assert [is_prime(n) for n in range(5000)] == obvious
-
-
-@pytest.mark.parametrize('liar', [2047, 3215031751, 3825123056546413051])
-def test_strong_pseudoprimes_are_not_prime(liar):
-    assert not is_prime(liar)
+    assert not any(map(is_prime, (2047, 3215031751, 3825123056546413051)))
 
 
 def test_plain_prime_is_the_smallest_that_batches():
@@ -58,17 +54,16 @@ def test_chosen_scheme_is_secure_exact_and_small(members, bits):
     assert scheme.ciphertexts * scheme.ciphertext_bytes < 26_000 * 27
 
 
-def test_reference_policy_takes_one_ciphertext_of_49_kb():
-    scheme = BfvScheme.choose(6_500, 3, 16)
-    assert (scheme.values_per_slot, scheme.ciphertexts) == (2, 1)
-    assert (scheme.residue_bytes, scheme.dropped_bytes) == ((7,), 2)
-    assert scheme.ciphertext_bytes == 32 + 4096 * (5 + 7)
-
-
-def test_ten_hospitals_send_160_kb_each_for_18180_parameters():
-    scheme = BfvScheme.choose(18_180, 10, 16)
-    assert (len(scheme.moduli), scheme.dropped_bytes) == (1, 1)
-    assert scheme.ciphertexts * scheme.ciphertext_bytes == 3 * (32 + 4096 * (6 + 7)) == 159_840
+@pytest.mark.parametrize(
+    'n_parameters, members, ciphertexts, ciphertext_bytes',
+    [(6_500, 3, 1, 32 + 4096 * (5 + 7)), (18_180, 10, 3, 32 + 4096 * (6 + 7))],
+)
+def test_an_update_takes_the_stated_bytes(n_parameters, members, ciphertexts, ciphertext_bytes):
+    scheme = BfvScheme.choose(n_parameters, members, 16)
+    assert (scheme.values_per_slot, scheme.residue_bytes) == (2, (7,))
+    assert (scheme.ciphertexts, scheme.ciphertext_bytes) == (ciphertexts, ciphertext_bytes)
+    large = BfvScheme.choose(1_000_000, members, 16)
+    assert large.ciphertexts * large.ciphertext_bytes < 7 * 1_000_000
 
 
 @pytest.mark.parametrize('members', [3, 10, 24])
@@ -83,48 +78,30 @@ def test_bytes_that_do_not_travel_are_counted_as_noise(members):
     )
 
 
-def test_large_policy_takes_less_than_7_bytes_a_parameter():
-    scheme = BfvScheme.choose(1_000_000, 3, 16)
-    assert scheme.ciphertexts * scheme.ciphertext_bytes < 6_100_000
-
-
-def test_weak_modulus_is_refused():
-    with pytest.raises(CryptoError, match='128-bit security'):
-        replace(BfvScheme.choose(100, 3, 16), coefficient_bits=(60, 50))
-
-
-def test_members_beyond_the_carry_are_refused():
-    with pytest.raises(CryptoError, match='do not fit'):
-        replace(BfvScheme.choose(100, 3, 16), members=5)
-
-
-def test_members_beyond_the_noise_are_refused():
-    scheme = BfvScheme.choose(100, 3, 16)
-    with pytest.raises(CryptoError, match='noise margin'):
-        replace(scheme, plain_modulus=plain_prime(2**44, 4096))
-
-
 @pytest.mark.parametrize(
-    'change',
+    'change, words',
     [
-        {'plain_modulus': 2**40},
-        {'plain_modulus': 2**70},
-        {'poly_degree': 4000},
-        {'n_parameters': 0},
-        {'members': True},
-        {'bits': 16.0},
-        {'values_per_slot': 0},
-        {'coefficient_bits': (56,)},
-        {'coefficient_bits': [56, 53]},
-        {'coefficient_bits': (56, 19)},
+        ({'coefficient_bits': (60, 50)}, '128-bit security'),
+        ({'members': 5}, 'do not fit'),
+        ({'plain_modulus': plain_prime(2**44, 4096)}, 'noise margin'),
+        ({'plain_modulus': 2**40}, None),
+        ({'plain_modulus': 2**70}, None),
+        ({'poly_degree': 4000}, None),
+        ({'n_parameters': 0}, None),
+        ({'members': True}, None),
+        ({'bits': 16.0}, None),
+        ({'values_per_slot': 0}, None),
+        ({'coefficient_bits': (56,)}, None),
+        ({'coefficient_bits': [56, 53]}, None),
+        ({'coefficient_bits': (56, 19)}, None),
     ],
 )
-def test_scheme_with_an_impossible_field_is_refused(change):
-    with pytest.raises(CryptoError):
+def test_weak_or_impossible_scheme_is_refused(change, words):
+    with pytest.raises(CryptoError, match=words):
         replace(BfvScheme.choose(100, 3, 16), **change)
 
 
-def test_what_no_scheme_can_hold_is_refused():
+def test_integers_of_more_bits_than_any_scheme_holds_are_refused():
     with pytest.raises(CryptoError):
         BfvScheme.choose(100, 3, 40)
 
@@ -146,7 +123,7 @@ def test_unpacked_sum_of_slots_is_the_sum_of_integers(n_parameters, shape, seed)
     assert np.array_equal(scheme.unpack(sums), integers.sum(axis=0))
 
 
-@pytest.mark.parametrize('shape', [(3, 16), (12, 16), (16, 16), (50, 16), (100, 32)])
+@pytest.mark.parametrize('shape', [(3, 16), (16, 16), (100, 32)])
 def test_all_members_at_the_top_level_do_not_overflow(shape):
     members, bits = shape
     scheme = BfvScheme.choose(20_000, members, bits)
@@ -180,26 +157,24 @@ def test_sums_that_members_cannot_have_made_are_refused():
         scheme.unpack(sums[:, :-1])
 
 
-@pytest.mark.parametrize('members', [3, 10, 1000])
+@pytest.mark.parametrize('members', [3, 1000])
 def test_check_slots_are_the_weighted_sums_of_the_others(members):
     scheme = BfvScheme.choose(9000, members, 16)
     modulus, size = scheme.plain_modulus, scheme.slots - scheme.checks
     rows = np.random.default_rng(6).integers(0, modulus, (2, size))
     rows[0] = modulus - 1
+    units = np.zeros((8, size), dtype=np.int64)
+    slots = np.arange(8) * 997 % size
+    units[np.arange(8), slots] = 1
     # What each slot alone adds are the weights; the rest follows in whole numbers.
-    for check in range(scheme.checks):
-        units = range(0, size, 997)
-        weights = {}
-        for slot in units:
-            unit = np.zeros((1, size), dtype=np.int64)
-            unit[0, slot] = 1
-            weights[slot] = int(check_sums(unit, modulus)[0, check])
-        assert len(set(weights.values())) == len(weights) and min(weights.values()) > 0
-        for row in rows:
-            few = np.zeros((1, size), dtype=np.int64)
-            few[0, units] = row[units]
-            expected = sum(weights[slot] * int(row[slot]) for slot in units) % modulus
-            assert check_sums(few, modulus)[0, check] == expected
+    weights = np.array([check_sums(unit[None], modulus)[0] for unit in units]).astype(object)
+    for row in rows:
+        few = np.zeros((1, size), dtype=np.int64)
+        few[0, slots] = row[slots]
+        expected = (weights * row[slots].astype(object)[:, None]).sum(axis=0) % modulus
+        assert check_sums(few, modulus)[0].tolist() == expected.tolist()
+    for column in weights.T:
+        assert len(set(column)) == len(column) and min(column) > 0
     both = check_sums(rows.sum(axis=0)[None] % modulus, modulus)
     assert np.array_equal(both[0], check_sums(rows, modulus).sum(axis=0) % modulus)
 
@@ -258,9 +233,3 @@ def test_parts_that_are_no_update_are_refused():
     for sums in (rows[:2], [*rows, rows[0]], rows[:, :-1], rows.astype(float)):
         with pytest.raises(CryptoError):
             list(scheme.unpack_rows(sums))
-
-
-def test_scheme_is_plain_data():
-    scheme = BfvScheme.choose(100, 3, 16)
-    assert scheme == BfvScheme.choose(100, 3, 16)
-    assert hash(scheme) == hash(BfvScheme.choose(100, 3, 16))

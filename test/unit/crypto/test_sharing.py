@@ -187,39 +187,31 @@ def test_liars_who_are_too_many_cannot_point_at_another(threshold, syndromes):
     assert caught.value.holders == ()
 
 
-def test_too_few_shares_are_refused():
-    with pytest.raises(TooFewSharesError, match='6 shares: expected at least 7'):
-        recover(list(dealt().items())[:6], 7, NAMES)
+def number(value):
+    return value.to_bytes(SHARE_BYTES, 'big')
 
 
-def test_second_share_of_a_holder_is_refused():
-    shares = list(dealt().items())
-    with pytest.raises(DuplicateShareError):
-        recover([*shares[:7], shares[0]], 7, NAMES)
-
-
-def test_share_of_a_stranger_is_refused():
-    with pytest.raises(ShareError, match='stranger'):
-        recover([*dealt().items(), ('stranger', bytes(SHARE_BYTES))], 7, NAMES)
+DEALT = list(dealt().items())
 
 
 @pytest.mark.parametrize(
-    'value',
-    [b'', bytes(32), bytes(34), bytes(2**20), 5, None, PRIME.to_bytes(33, 'big'), b'\xff' * 33],
-    ids=['empty', 'short', 'long', 'huge', 'number', 'none', 'the prime', 'above'],
+    ('shares', 'error', 'words'),
+    [
+        (DEALT[:6], TooFewSharesError, '6 shares: expected at least 7'),
+        ([*DEALT[:7], DEALT[0]], DuplicateShareError, None),
+        ([*DEALT, ('stranger', bytes(SHARE_BYTES))], ShareError, 'stranger'),
+        # 2^256 + 5 is in the field, but not 32 bytes long.
+        ([(name, number(2**256 + 5)) for name in NAMES], MalformedShareError, 'no secret'),
+        *(
+            ([*DEALT[1:], (NAMES[0], value)], MalformedShareError, NAMES[0])
+            for value in (b'', bytes(32), bytes(34), bytes(2**20), 5, None, number(PRIME))
+        ),
+    ],
+    ids=range(11),
 )
-def test_share_that_is_none_is_refused(value):
-    shares = dealt()
-    shares[NAMES[3]] = value
-    with pytest.raises(MalformedShareError, match=NAMES[3]):
-        recover(shares.items(), 7, NAMES)
-
-
-def test_shares_of_what_is_no_secret_are_refused():
-    # 2^256 + 5 is in the field, but not 32 bytes long.
-    shares = {name: (2**256 + 5).to_bytes(SHARE_BYTES, 'big') for name in NAMES}
-    with pytest.raises(MalformedShareError, match='no secret'):
-        recover(shares.items(), 7, NAMES)
+def test_shares_that_restore_no_secret_are_refused(shares, error, words):
+    with pytest.raises(error, match=words):
+        recover(shares, 7, NAMES)
 
 
 @pytest.mark.parametrize(
