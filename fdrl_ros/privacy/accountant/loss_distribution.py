@@ -220,10 +220,10 @@ def _tilted(
     :returns: the losses, shape (points,); for each tilt their masses up to a factor, shape
         (tilts, points), and log E exp(tilt loss), shape (tilts,).
     """
-    at = (losses.first + np.arange(len(losses.masses))) * interval
+    at = (losses.first + np.arange(len(losses.masses), dtype=np.float64)) * interval
     logs = _log_masses(losses.masses) + tilts[:, None] * at
     most = logs.max(axis=1)
-    tilted = np.exp(logs - most[:, None])
+    tilted: NDArray[np.float64] = np.exp(logs - most[:, None])
     return at, tilted, most + np.log(tilted.sum(axis=1))
 
 
