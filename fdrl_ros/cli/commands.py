@@ -10,33 +10,36 @@ from fdrl_ros.experiments.reports.versions import package_version
 from fdrl_ros.runtime.orphans import end_with_launcher
 
 COMMANDS: Final = {
-    'audit': 'experiments.studies',
-    'dataset': 'dataset.dataset',
-    'draw': 'experiments.draw',
-    'evaluate': 'experiments.evaluate',
-    'experiment': 'experiments.studies',
-    'export': 'federation.hosts',
-    'heterogeneity': 'experiments.studies',
-    'join': 'federation.hosts',
-    'journal': 'federation.journal',
-    'keys': 'federation.keys',
-    'migrate': 'federation.migrate',
-    'operator': 'federation.orders',
-    'policies': 'robot.policies',
-    'prepare': 'federation.prepare',
-    'privacy': 'federation.privacy',
-    'run': 'federation.run',
-    'selector': 'robot.selector',
-    'sepsis': 'experiments.sepsis',
-    'shield': 'robot.shield',
-    'train': 'experiments.train',
-    'utility': 'experiments.studies',
-    'version': 'version',
+    'audit': ('experiments.studies', 'Bound epsilon from below, by canaries among the patients.'),
+    'dataset': ('dataset.dataset', 'Record operations to one file, replay, show, convert them.'),
+    'draw': ('experiments.draw', 'Draw the expert operating, one picture for each procedure.'),
+    'evaluate': ('experiments.evaluate', 'Evaluate a run directory again, or files of policies.'),
+    'experiment': ('experiments.studies', 'Repeat training with several seeds and compare.'),
+    'export': ('federation.directory', 'Copy what the host of some parties needs, and no more.'),
+    'heterogeneity': (
+        'experiments.studies',
+        'Measure how far hospitals are apart, at H = 0 to 1.',
+    ),
+    'join': ('federation.directory', 'Run the parties whose keys lie in a directory.'),
+    'journal': ('federation.journal', 'Show and verify the round journals of the parties.'),
+    'keys': ('federation.keys', 'Make, show and change the keys and the signed roster.'),
+    'migrate': ('federation.directory', 'Bring the state files of an older version to this one.'),
+    'operator': ('federation.orders', 'Send running servers an order, signed by an operator.'),
+    'policies': ('robot.policies', 'Show, pin, lock, veto and export the policies of a robot.'),
+    'prepare': ('federation.directory', 'Make a directory ready: plan, keys, starting policy.'),
+    'privacy': ('federation.privacy', 'Show and verify the privacy ledgers of hospitals.'),
+    'run': ('federation.run', 'Run the whole system over ROS 2 and compare the policies.'),
+    'selector': ('robot.selector', 'Measure the selector, which picks a policy at every tick.'),
+    'sepsis': ('experiments.sepsis', 'Reproduce the results of the DP-DQN paper on ICU-Sepsis.'),
+    'shield': ('robot.shield', 'Prove that the shield keeps its limits; measure its cost.'),
+    'train': ('experiments.train', 'Train a federation in this process, without ROS.'),
+    'utility': ('experiments.studies', 'Measure what privacy costs: success against epsilon.'),
+    'version': ('version', 'Print the versions of this package and its libraries.'),
 }
-"""Each command, a function of that name, and the module below fdrl_ros.cli that has it."""
+"""Each command: the module below fdrl_ros.cli with a function of that name; what it does."""
 
 
-@click.group(cls=FdrlGroup, modules=COMMANDS)
+@click.group(cls=FdrlGroup, table=COMMANDS)
 @click.version_option(package_version(), prog_name='fdrl')
 def main() -> None:
     """

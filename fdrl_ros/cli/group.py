@@ -6,8 +6,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 import difflib
 from importlib import import_module
-from pathlib import Path
-import re
 import signal
 import threading
 from types import FrameType
@@ -35,27 +33,28 @@ class FdrlGroup(click.Group):
     A command's module is imported when the command is called, or its own help is asked for.
     """
 
-    def __init__(self, *arguments: Any, modules: Mapping[str, str], **named: Any) -> None:
+    def __init__(
+        self, *arguments: Any, table: Mapping[str, tuple[str, str]], **named: Any
+    ) -> None:
         """
         Take the commands by name.
 
-        :param modules: for each command its module below fdrl_ros.cli.
+        :param table: for each command its module below fdrl_ros.cli, and what it does.
         """
         super().__init__(*arguments, **named)
-        self.modules = modules
+        self.table = table
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of all commands, sorted."""
-        return sorted(self.modules)
+        return sorted(self.table)
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         """Import a command, or return None if there is none of that name."""
-        if name not in self.modules:
+        if name not in self.table:
             return None
         with quietly_stopped():
-            command: click.Command = getattr(
-                import_module(f'fdrl_ros.cli.{self.modules[name]}'), name
-            )
+            module = import_module(f'fdrl_ros.cli.{self.table[name][0]}')
+        command: click.Command = getattr(module, name)
         return command
 
     def resolve_command(
@@ -63,28 +62,21 @@ class FdrlGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find a command, or name the one that is spelt like it."""
         name = args[0]
-        if name not in self.modules and not name.startswith('-') and not ctx.resilient_parsing:
-            near = difflib.get_close_matches(name, self.modules, 1)
+        if name not in self.table and not name.startswith('-') and not ctx.resilient_parsing:
+            near = difflib.get_close_matches(name, self.table, 1)
             hint = f' Did you mean {near[0]!r}?' if near else ''
             ctx.fail(f'No such command {name!r}.{hint}')
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write what each command is for."""
-        limit = formatter.width - 6 - max(map(len, self.modules))
+        limit = formatter.width - 6 - max(map(len, self.table))
         rows = [
-            (name, click.Command(name, help=self.summary(name)).get_short_help_str(limit))
-            for name in self.list_commands(ctx)
+            (name, click.Command(name, help=summary).get_short_help_str(limit))
+            for name, (_, summary) in sorted(self.table.items())
         ]
         with formatter.section('Commands'):
             formatter.write_dl(rows)
-
-    def summary(self, name: str) -> str:
-        """Read the first paragraph of a command's docstring without importing its module."""
-        source = Path(__file__).parent / f'{self.modules[name].replace(".", "/")}.py'
-        text = source.read_text('utf-8')
-        found = re.search(rf'^def {name}\b.*?"""\s*(.+?)\s*(?:\n\n|""")', text, re.DOTALL | re.M)
-        return ' '.join(found[1].split()) if found else ''
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command that was asked for."""

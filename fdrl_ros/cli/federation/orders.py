@@ -3,10 +3,11 @@
 """`fdrl operator`: signed orders to the servers of a federation that runs over ROS 2."""
 
 from collections.abc import Callable
+from functools import partial
 import importlib
 from pathlib import Path
 import time
-from typing import Any, TypedDict, Unpack
+from typing import Any
 
 import click
 from fdrl_ros.cli.federation.keys_shown import find_keys
@@ -33,100 +34,73 @@ def operator() -> None:
     """
 
 
-class Place(TypedDict):
-    """Where a federation is, and who orders it about: the flags of every order."""
+_FLAGS = (
+    passphrase_option,
+    click.option('--name', default='operator', show_default=True, help='Who orders it.'),
+    click.option(
+        '--federation',
+        default=FEDERATION,
+        show_default=True,
+        help="Namespace of the federation's servers.",
+    ),
+    settings_options(BringupSettings, {'federation_domain': '--domain', 'hosts': '--hosts'}),
+    click.option(
+        '--directory',
+        type=click.Path(file_okay=False, path_type=Path),
+        default=BringupSettings().directory,
+        show_default=True,
+        help='Of the keys, of a federation, or of a run.',
+    ),
+)
 
-    directory: Path
-    federation_domain: int
-    hosts: str
-    federation: str
-    name: str
-    passphrase_file: Path | None
+_HOSPITAL = click.argument('hospital')
+_ROUND = click.argument('to_round', metavar='ROUND', type=click.IntRange(0, 10**9))
 
-
-_PLACE = {'federation_domain': '--domain', 'hosts': '--hosts'}
-
-
-def _order(command: Callable[..., None]) -> click.Command:
-    """Add the flags of every order."""
-    for option in (
-        passphrase_option,
-        click.option('--name', default='operator', show_default=True, help='Who orders it.'),
-        click.option(
-            '--federation',
-            default=FEDERATION,
-            show_default=True,
-            help="Namespace of the federation's servers.",
-        ),
-        settings_options(BringupSettings, _PLACE),
-        click.option(
-            '--directory',
-            type=click.Path(file_okay=False, path_type=Path),
-            default=BringupSettings().directory,
-            show_default=True,
-            help='Of the keys, of a federation, or of a run.',
-        ),
-    ):
-        command = option(command)
-    return operator.command()(command)
-
-
-@_order
-def pause(**place: Unpack[Place]) -> None:
-    """Stop where the round is, and begin none; nothing that was trained is lost."""
-    _give('pause', place)
+_ORDERS = (
+    ('pause', (), 'Stop where the round is, and begin none; nothing that was trained is lost.'),
+    ('resume', (), 'Go on with the round that was paused.'),
+    ('stop', (), 'End the federation for good; the newest policy stays.'),
+    (
+        'admit',
+        (_HOSPITAL,),
+        'Let HOSPITAL of the roster take part again from the next attempt on.',
+    ),
+    ('withdraw', (_HOSPITAL,), 'Leave HOSPITAL out from the next attempt on.'),
+    (
+        'roll_back',
+        (_ROUND,),
+        'End the present round with the policy of ROUND, signed anew; the newest 100 are kept.',
+    ),
+)
+"""Action, whom or which round it is about, and its help."""
 
 
-@_order
-def resume(**place: Unpack[Place]) -> None:
-    """Go on with the round that was paused."""
-    _give('resume', place)
-
-
-@_order
-def stop(**place: Unpack[Place]) -> None:
-    """End the federation for good; the newest policy stays."""
-    _give('stop', place)
-
-
-@_order
-@click.argument('hospital')
-def admit(hospital: str, **place: Unpack[Place]) -> None:
-    """Let HOSPITAL of the roster take part again from the next attempt on."""
-    _give('admit', place, hospital=hospital)
-
-
-@_order
-@click.argument('hospital')
-def withdraw(hospital: str, **place: Unpack[Place]) -> None:
-    """Leave HOSPITAL out from the next attempt on."""
-    _give('withdraw', place, hospital=hospital)
-
-
-@_order
-@click.argument('round', type=click.IntRange(0, 10**9))
-def roll_back(round: int, **place: Unpack[Place]) -> None:
-    """End the present round with the policy of ROUND, signed anew; the newest 100 are kept."""
-    _give('roll_back', place, to_round=round)
-
-
-def _give(action: str, place: Place, **what: Any) -> None:
+def _give(
+    action: str, directory: Path, name: str, passphrase_file: Path | None, hosts: str, **rest: Any
+) -> None:
     """
     Sign an order and bring it to its server.
 
-    :param what: whom or which round it is about.
+    :param rest: domain and namespace of the servers, and whom or which round it is about.
     :raises FdrlError: if there is no key to sign it with, or the server did not take it.
     """
-    keys = find_keys(place['directory'])
-    identity, roster = _credentials(keys, place['name'], place['passphrase_file'])
+    domain, namespace = rest.pop('federation_domain'), rest.pop('federation')
+    identity, roster = _credentials(find_keys(directory), name, passphrase_file)
     if missing := missing_ros():
         raise OrderError(f'ROS 2 is not here: {missing}')
     calls = importlib.import_module('fdrl_ros.nodes.parties.operator_calls')
-    with with_variables(middleware(BringupSettings(hosts=place['hosts']))):
-        order = sign_order(identity, roster.federation, action, time.time(), **what)
-        calls.deliver(order, place['federation_domain'], place['federation'])
-    about = ' '.join(map(str, what.values()))
+    with with_variables(middleware(BringupSettings(hosts=hosts))):
+        order = sign_order(identity, roster.federation, action, time.time(), **rest)
+        calls.deliver(order, domain, namespace)
+    about = ' '.join(map(str, rest.values()))
     click.echo(f'{ADDRESSEES[action]}: {action.replace("_", " ")} {about}'.rstrip())
+
+
+for _action, _about, _help in _ORDERS:
+    _command: Callable[..., None] = partial(_give, _action)
+    for _add in (*_FLAGS, *_about):
+        _command = _add(_command)
+    operator.command(_action.replace('_', '-'), help=_help)(_command)
 
 
 def _credentials(keys: Path, name: str, passphrase_file: Path | None) -> tuple[Identity, Roster]:

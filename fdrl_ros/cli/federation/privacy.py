@@ -3,10 +3,10 @@
 """`fdrl privacy`: what hospitals have spent, out of their ledgers, and whether to believe it."""
 
 from collections.abc import Sequence
+import math
 from pathlib import Path
 
 import click
-from fdrl_ros.cli.federation.ledger_table import document, summary, table
 from fdrl_ros.cli.options import json_option, plan_from, plan_option, PlanCommand
 from fdrl_ros.cli.output import console, echo_json, fail_if, number
 from fdrl_ros.crypto.keys.roster import SERVERS
@@ -15,12 +15,15 @@ from fdrl_ros.deployment.ledger_inspection import inspect_file, inspect_hospital
 from fdrl_ros.deployment.parties.hospital import LEDGER
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.errors import PrivacyError, StoreError
+from fdrl_ros.experiments.json_file import Json
 from fdrl_ros.experiments.reports.run_table import shared_patients
 from fdrl_ros.experiments.reports.text_table import NOT_PRIVATE
 from fdrl_ros.federation.protocol.ledger_watch import heads_seen
 from fdrl_ros.learner.privacy_cost import calibrated, RecordCounts
 from fdrl_ros.privacy.accountant.accountant import sum_guarantees
-from fdrl_ros.privacy.ledger.chain import Head
+from fdrl_ros.privacy.ledger.chain import Chain, Head
+
+HEADINGS = ('entry', 'round', 'block', 'sigma', 'q', 'steps', 'group', 'epsilon <=', 'hash')
 
 _PATH = click.argument('path', type=click.Path(path_type=Path))
 
@@ -61,7 +64,7 @@ def show(path: Path, as_json: bool) -> None:
     found, layout, plan = _inspected(path, {})
     seeded = plan is not None and plan.federation.noise != 'secure'
     if as_json:
-        ledgers = [document(ledger) for ledger in found if ledger.record is not None]
+        ledgers = [_document(ledger) for ledger in found if ledger.record is not None]
         problems = [problem for ledger in found for problem in ledger.all_problems]
         private = None if plan is None else not seeded
         echo_json({'private': private, 'ledgers': ledgers, 'problems': problems})
@@ -70,9 +73,9 @@ def show(path: Path, as_json: bool) -> None:
             console().print(NOT_PRIVATE, style='bold red')
         for ledger in found:
             if ledger.record is not None:
-                click.echo(summary(ledger))
+                click.echo(_summary(ledger))
                 if ledger.record.chain.head.entries:
-                    click.echo(table(ledger.record.chain) + '\n')
+                    click.echo(_table(ledger.record.chain) + '\n')
             elif not ledger.all_problems:
                 click.echo(f'{ledger.name}: nothing spent here, there is no ledger yet')
         if plan and layout and not layout.roster().disjoint_patients:
@@ -209,3 +212,88 @@ def _inspected(
 def _end(found: Sequence[Inspection]) -> None:
     """Print all problems, and end with exit code 1 if there are any."""
     fail_if(problem for ledger in found for problem in ledger.all_problems)
+
+
+def _summary(found: Inspection) -> str:
+    """Say in a line or two whose ledger it is and what it has spent, or at least has spent."""
+    record = found.record
+    assert record is not None
+    chain, owner = record.chain, record.chain.owner
+    budget = 'no budget' if math.isinf(owner.budget) else f'budget {owner.budget:g}'
+    tight, quick = _epsilon_text(chain.epsilon()), _epsilon_text(chain.account.epsilon_rdp())
+    spent = f'epsilon {tight} (loss distribution), at most {quick} (Renyi)'
+    if found.problems:
+        spent = f'epsilon {tight} or more: entries are missing or wrong'
+    elif found.uncompared:
+        spent = f'epsilon {tight} or more: state files beside it cannot be read, see below'
+    return (
+        f'{found.name}: {spent}, of {budget} at delta {owner.delta:g} for a '
+        f'{owner.unit}; {number(chain.head.entries, "block")}\n'
+        f'{record.path}{", in use" if record.in_use else ""}: {owner.hospital}, '
+        f'{owner.model or "no model named"}; head {chain.head}'
+    )
+
+
+def _table(chain: Chain) -> str:
+    """Return a line for each entry, below headings; plain, since there may be very many."""
+    rows: list[tuple[str, ...]] = [HEADINGS]
+    for entry, epsilon in zip(chain.entries, chain.epsilons_rdp(), strict=True):
+        sigma, q, steps, group = entry.charge
+        numbers = (
+            entry.number,
+            entry.round,
+            entry.block,
+            f'{sigma:.6g}',
+            f'{q:.6g}',
+            steps,
+            group,
+        )
+        rows.append((*map(str, numbers), _epsilon_text(epsilon), entry.digest.hex()[:12]))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return '\n'.join('  '.join(map(str.rjust, row, widths)) for row in rows)
+
+
+def _document(found: Inspection) -> Json:
+    """
+    Return all of it as JSON values; an infinite epsilon or budget is null.
+
+    Epsilon is a lower bound unless the ledger has all entries that anybody saw.
+    """
+    record = found.record
+    assert record is not None
+    chain, owner = record.chain, record.chain.owner
+    return {
+        'name': found.name,
+        'file': str(record.path),
+        'in_use': record.in_use,
+        'hospital': owner.hospital,
+        'unit': owner.unit,
+        'model': owner.model,
+        'delta': owner.delta,
+        'budget': _finite(owner.budget),
+        'epsilon': _finite(chain.epsilon()),
+        'epsilon_is_lower_bound': bool(found.all_problems),
+        'epsilon_rdp': _finite(chain.account.epsilon_rdp()),
+        'head': {'entries': chain.head.entries, 'digest': chain.head.digest.hex()},
+        'entries': [
+            {
+                'number': entry.number,
+                'round': entry.round,
+                'block': entry.block,
+                **entry.charge._asdict(),
+                'epsilon_rdp': _finite(epsilon),
+                'inputs': entry.inputs.hex(),
+                'digest': entry.digest.hex(),
+            }
+            for entry, epsilon in zip(chain.entries, chain.epsilons_rdp(), strict=True)
+        ],
+    }
+
+
+def _epsilon_text(epsilon: float) -> str:
+    """Return an epsilon as people read it."""
+    return 'infinite' if math.isinf(epsilon) else f'{epsilon:.4f}'
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

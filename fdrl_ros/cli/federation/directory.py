@@ -1,6 +1,6 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""`fdrl export` and `fdrl join`: a federation whose parties are on hosts of their own."""
+"""Commands on a federation's DIRECTORY: prepare, migrate, export to another host, join."""
 
 from pathlib import Path
 import time
@@ -8,15 +8,26 @@ from typing import Any
 
 import click
 from fdrl_ros.cli.group import stopping
-from fdrl_ros.cli.options import settings_options
+from fdrl_ros.cli.options import (
+    plan_from,
+    plan_option,
+    PlanCommand,
+    records_from,
+    records_option,
+    settings_options,
+)
 from fdrl_ros.deployment.bringup import BringupSettings
+from fdrl_ros.deployment.external_records import place_records
 from fdrl_ros.deployment.hosts import export as export_parties
 from fdrl_ros.deployment.hosts import here, host_graph
 from fdrl_ros.deployment.layout import Layout
-from fdrl_ros.deployment.prepare import check_keys
+from fdrl_ros.deployment.plan import Plan
+from fdrl_ros.deployment.prepare import check_keys, check_plan
+from fdrl_ros.deployment.prepare import prepare as prepare_directory
 from fdrl_ros.deployment.runner import Runner
-from fdrl_ros.errors import FdrlError, KeyFileError
+from fdrl_ros.errors import FdrlError, KeyFileError, StoreError
 from fdrl_ros.experiments.ros_federation import missing_ros
+from fdrl_ros.federation.migration import BACKUP, migrate_file
 
 LOOK = 0.2
 """Time between two looks at the nodes, second."""
@@ -25,6 +36,56 @@ RESTARTS = 5
 """How often a node that died is started again: one that cannot start says why each time."""
 
 _directory = click.argument('directory', type=click.Path(file_okay=False, path_type=Path))
+
+
+@click.command(cls=PlanCommand)
+@_directory
+@plan_option
+@records_option
+def prepare(
+    directory: Path, plan_file: str | None, own_records: tuple[str, ...], **flags: object
+) -> None:
+    """
+    Make DIRECTORY ready: plan, keys, directories, public starting policy.
+
+    What exists is kept. `ros2 launch` does this before it starts the nodes.
+    """
+    layout = Layout(directory)
+    plan = plan_from(flags, plan_file, layout)
+    own = records_from(own_records, plan)
+    check_plan(plan, layout, own)
+    place_records(layout, plan, own)
+    with stopping() as stopped:
+        prepare_directory(directory, plan, stopped=stopped)
+    click.echo(f'{directory} is ready for {", ".join(plan.hospitals)}')
+
+
+@click.command()
+@click.argument('directory', metavar='DIRECTORY', type=click.Path(path_type=Path))
+@click.option('--dry-run', is_flag=True, help='Say what would be done, and change nothing.')
+def migrate(directory: Path, dry_run: bool) -> None:
+    """
+    Bring the state files of an older version to this one, so that the rounds go on.
+
+    DIRECTORY is that of a run or of a federation, on each host that has one of its parties. Stop
+    the parties first. Keys, rosters, ledgers, journals and records stay as they are. The old state
+    files are kept beside the new ones. It may be repeated, and be interrupted, at any time.
+    """
+    layout = Layout.find_whole(directory)
+    size = Plan.read(layout.plan).shape.n_parameters
+    paths = sorted(layout.directory.glob('*/state.sqlite'))
+    paths += sorted(layout.directory.glob('alone/*/state.sqlite'))
+    if not paths:
+        raise StoreError(f'{layout.directory} has no state file of a party')
+    changed = [
+        path for path in paths if migrate_file(path, path.parent.name, size, dry_run=dry_run)
+    ]
+    for path in changed:
+        click.echo(f'{"would migrate" if dry_run else "migrated"} {path}')
+    if not changed:
+        click.echo(f'{len(paths)} state files: all are of this version')
+    elif not dry_run:
+        click.echo(f'the old files are kept beside them, with the ending {BACKUP}')
 
 
 @click.command()
