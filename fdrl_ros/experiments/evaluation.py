@@ -161,7 +161,7 @@ class Evaluation:
     """
 
     name: str
-    cases: PatientResults
+    results: PatientResults
     score: Json
     chosen: dict[str, int]
 
@@ -248,12 +248,11 @@ def evaluate(
     results = {}
     for contender in contenders:
         mine = [next(parts) for _ in portions]
-        cases, chosen = PatientResults.join([part for part, _ in mine]), Counter[str]()
-        for _, counts in mine:
-            chosen.update(counts)
+        of_all = PatientResults(tuple(row for part, _ in mine for row in part.rows))
+        chosen = sum((counts for _, counts in mine), Counter[str]())
         accuracy = task_accuracy(probe.states, actions_on(contender, probe, plan.world))
-        score = score_of(cases, accuracy)
-        results[contender.name] = Evaluation(contender.name, cases, score, dict(chosen))
+        score = score_of(of_all, accuracy)
+        results[contender.name] = Evaluation(contender.name, of_all, score, dict(chosen))
     return results
 
 
@@ -296,5 +295,5 @@ def save_episodes(directory: Path, evaluations: Mapping[str, Evaluation]) -> Non
         directory.mkdir(parents=True, exist_ok=True)
     for name, each in evaluations.items():
         stem = name.replace('/', '_')
-        write_csv(directory / f'{stem}.csv', each.cases.episodes)
-        write_json(directory / f'{stem}.json', each.cases.episodes)
+        write_csv(directory / f'{stem}.csv', each.results.episodes)
+        write_json(directory / f'{stem}.json', each.results.episodes)

@@ -115,7 +115,7 @@ class RunDirectory:
             arrays: Json = {
                 f'{name}/{column}': values
                 for name, each in found.evaluations.items()
-                for column, values in each.cases.arrays().items()
+                for column, values in each.results.arrays().items()
             }
             with (self.path / 'patients.npz').open('wb') as file:
                 np.savez_compressed(file, **arrays)  # every number of every patient

@@ -8,15 +8,17 @@ differing skill where mean jerk does not (Sensors 2023, 23(6), 3146). A value th
 was not recorded is NaN, never 0.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 import csv
 from dataclasses import dataclass, field, fields, MISSING
 import io
 import json
 import math
+from math import fsum
 import os
 from pathlib import Path
-from typing import Any
+from statistics import fmean
+from typing import Any, NamedTuple
 
 from fdrl_ros.errors import os_errors_as, RecordsError, StateError
 import numpy as np
@@ -24,38 +26,93 @@ import numpy as np
 _NAN = math.nan
 
 
-def _measure(unit: str, meaning: str, default: object = MISSING) -> Any:
-    return field(metadata={'unit': unit, 'meaning': meaning}, default=default)
+class Column(NamedTuple):
+    """
+    One column of `fdrl dataset show`.
+
+    :param heading: first line of its heading.
+    :param how: the second line: how operations are put together, and the unit.
+    :param join: puts the values of a procedure's operations together.
+    :param factor: from the metric's unit to that of the column.
+    """
+
+    heading: str
+    how: str
+    join: Callable[[list[float]], float] = fmean
+    factor: float = 1.0
+    form: str = '.2f'
+
+
+def _metric(
+    unit: str, meaning: str, *shown: Column, default: object = MISSING, signed: bool = False
+) -> Any:
+    """Return the field of a metric; `signed` ones may be negative."""
+    told = {'unit': unit, 'meaning': meaning, 'shown': shown, 'signed': signed}
+    return field(metadata=told, default=default)
 
 
 @dataclass(frozen=True)
 class EpisodeMetrics:
-    """Metrics of one operation; :mod:`fdrl_ros.surgery.gym.episode_metrics` measures them."""
+    """
+    Metrics of one operation; :mod:`fdrl_ros.surgery.gym.episode_metrics` measures them.
 
-    patient: str = _measure('', 'pseudonym')
-    procedure: str = _measure('', 'its name')
-    success: bool = _measure('', 'the task was completed')
-    failure: str = _measure('', 'why not, or empty')
-    time: float = _measure('s', 'from the first command to the end')
-    path_length: float = _measure('m', 'of the tip')
-    log_dimensionless_jerk: float = _measure('1', 'of the tip; nearer to zero is smoother')
-    peak_force: float = _measure('N', 'greatest normal force on the tip; friction counts in none')
-    mean_force: float = _measure('N', 'the same over the whole operation')
-    time_above_gentle: float = _measure('s', 'with more than the gentle force')
-    time_above_firm: float = _measure('s', 'with more than the firm force')
-    time_above_severe: float = _measure('s', 'with more than the severe force')
-    force_time: float = _measure('N s', 'force integrated over time')
-    damage: float = _measure('N s', 'force, and pressure, above what tissue bears, over time')
-    low_pressure_time: float = _measure('s', 'with a mean arterial pressure that is too low')
-    worst_news2: float = _measure('1', 'greatest NEWS2, from the start on')
-    worst_sofa: float = _measure('1', 'greatest SOFA, from the start on')
-    task_exact: float = _measure('1', "A_task: share of the expert's very actions", _NAN)
-    task_tolerant: float = _measure('1', 'A_task: share of actions as good as its', _NAN)
-    chance_exact: float = _measure('1', 'task_exact of random actions', _NAN)
-    chance_tolerant: float = _measure('1', 'task_tolerant of random actions', _NAN)
-    ceiling_exact: float = _measure('1', 'task_exact that no policy passes', _NAN)
-    ceiling_tolerant: float = _measure('1', 'task_tolerant that no policy passes', _NAN)
-    states: str = _measure('', 'SHA-256 of the states behind A_task', '')
+    A new one comes last, with the default NaN, so that older code still makes these.
+    """
+
+    patient: str = _metric('', 'pseudonym')
+    procedure: str = _metric('', 'its name')
+    success: bool = _metric(
+        '', 'the task was completed', Column('success', '%', fmean, 100.0, '.1f')
+    )
+    failure: str = _metric('', 'why not, or empty')
+    time: float = _metric('s', 'from the first command to the end', Column('time', 'mean, s'))
+    path_length: float = _metric(
+        'm', 'of the tip', Column('way', 'mean, mm', fmean, 1000.0, '.1f')
+    )
+    log_dimensionless_jerk: float = _metric(
+        '1', 'of the tip; nearer to zero is smoother', Column('jerk', 'mean'), signed=True
+    )
+    peak_force: float = _metric(
+        'N',
+        'greatest normal force on the tip; friction counts in none',
+        Column('force', 'most, N', max),
+    )
+    mean_force: float = _metric(
+        'N', 'the same over the whole operation', Column('force', 'mean, N')
+    )
+    time_above_gentle: float = _metric('s', 'with more than the gentle force')
+    time_above_firm: float = _metric('s', 'with more than the firm force')
+    time_above_severe: float = _metric('s', 'with more than the severe force')
+    force_time: float = _metric('N s', 'force integrated over time')
+    damage: float = _metric(
+        'N s',
+        'force, and pressure, above what tissue bears, over time',
+        Column('damage', 'mean, N s', form='.4f'),
+    )
+    low_pressure_time: float = _metric(
+        's',
+        'with a mean arterial pressure that is too low',
+        Column('low MAP', 'sum, s', fsum),
+    )
+    worst_news2: float = _metric(
+        '1',
+        'greatest NEWS2, from the start on',
+        Column('NEWS2', 'mean', form='.1f'),
+        Column('NEWS2', 'most', max, form='.0f'),
+    )
+    worst_sofa: float = _metric(
+        '1',
+        'greatest SOFA, from the start on',
+        Column('SOFA', 'mean', form='.1f'),
+        Column('SOFA', 'most', max, form='.0f'),
+    )
+    task_exact: float = _metric('1', "A_task: share of the expert's very actions", default=_NAN)
+    task_tolerant: float = _metric('1', 'A_task: share of actions as good as its', default=_NAN)
+    chance_exact: float = _metric('1', 'task_exact of random actions', default=_NAN)
+    chance_tolerant: float = _metric('1', 'task_tolerant of random actions', default=_NAN)
+    ceiling_exact: float = _metric('1', 'task_exact that no policy passes', default=_NAN)
+    ceiling_tolerant: float = _metric('1', 'task_tolerant that no policy passes', default=_NAN)
+    states: str = _metric('', 'SHA-256 of the states behind A_task', default='')
 
     def __post_init__(self) -> None:
         """
@@ -69,7 +126,7 @@ class EpisodeMetrics:
                 number = isinstance(value, int | float) and not isinstance(value, bool)
                 if not number or math.isinf(value):
                     raise StateError(f'{each.name} = {value!r}: expected a finite number or NaN')
-                if value < 0 and each.name != 'log_dimensionless_jerk':
+                if value < 0 and not each.metadata['signed']:
                     raise StateError(f'{each.name} = {value!r}: expected none below 0')
                 object.__setattr__(self, each.name, float(value))
             elif type(value) is not each.type:
@@ -111,6 +168,11 @@ def log_dimensionless_jerk(positions: np.ndarray, period: float) -> float:
 
 FORMAT = 'fdrl_ros episode metrics 1'
 
+
+SHOWN: list[tuple[str, Column]] = [
+    (each.name, column) for each in fields(EpisodeMetrics) for column in each.metadata['shown']
+]
+"""Columns of `fdrl dataset show`, each with the name of its metric."""
 
 _UNITS: dict[str, str] = {each.name: each.metadata['unit'] for each in fields(EpisodeMetrics)}
 COLUMNS = [f'{name} [{unit}]' if unit else name for name, unit in _UNITS.items()]

@@ -2,17 +2,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """`fdrl dataset show`: how recorded operations went, and A_task (FDRL Eq. 8) of who operated."""
 
-from collections.abc import Callable, Sequence
-from math import fsum, isnan
+from collections.abc import Sequence
+from math import isnan
 from pathlib import Path
-from statistics import fmean
 
 import click
 from fdrl_ros.cli.dataset.work import FILE, operator_from, world_in_words
 from fdrl_ros.cli.output import console
 from fdrl_ros.errors import RecordsError
 from fdrl_ros.experiments.reports.text_table import DISCLAIMER
-from fdrl_ros.metrics.episode import EpisodeMetrics, write_csv, write_json
+from fdrl_ros.metrics.episode import EpisodeMetrics, SHOWN, write_csv, write_json
 from fdrl_ros.metrics.task import StateSet
 from fdrl_ros.surgery.constants import constant
 from fdrl_ros.surgery.data.dataset import Dataset
@@ -23,22 +22,6 @@ from rich import box
 from rich.table import Table
 
 WRITERS = {'.csv': write_csv, '.json': write_json}
-
-COLUMNS: tuple[tuple[str, str, str, Callable[[list[float]], float], float, str], ...] = (
-    ('success', '%', 'success', fmean, 100.0, '.1f'),
-    ('time', 'mean, s', 'time', fmean, 1.0, '.2f'),
-    ('way', 'mean, mm', 'path_length', fmean, 1000.0, '.1f'),
-    ('jerk', 'mean', 'log_dimensionless_jerk', fmean, 1.0, '.2f'),
-    ('force', 'mean, N', 'mean_force', fmean, 1.0, '.2f'),
-    ('force', 'most, N', 'peak_force', max, 1.0, '.2f'),
-    ('damage', 'mean, N s', 'damage', fmean, 1.0, '.4f'),
-    ('low MAP', 'sum, s', 'low_pressure_time', fsum, 1.0, '.2f'),
-    ('NEWS2', 'mean', 'worst_news2', fmean, 1.0, '.1f'),
-    ('NEWS2', 'most', 'worst_news2', max, 1.0, '.0f'),
-    ('SOFA', 'mean', 'worst_sofa', fmean, 1.0, '.1f'),
-    ('SOFA', 'most', 'worst_sofa', max, 1.0, '.0f'),
-)
-"""Heading; how a procedure's operations are put together; metric; the same, factor, form."""
 
 LEGEND = (
     'most: of the one operation that had the most. way: of the tip. jerk: log of the '
@@ -112,16 +95,17 @@ def metrics_table(metrics: Sequence[EpisodeMetrics]) -> Table:
         own = (one for one in metrics if procedure in (None, one.procedure))
         return [value for one in own if not isnan(value := float(getattr(one, metric)))]
 
-    shown = [column for column in COLUMNS if known(None, column[2])]
+    shown = [(metric, column) for metric, column in SHOWN if known(None, metric)]
     table = Table(box=box.SIMPLE_HEAD)
     table.add_column('procedure')
-    for heading in ('n', *(f'{name}\n{how}' for name, how, *_ in shown)):
+    for heading in ('n', *(f'{column.heading}\n{column.how}' for _, column in shown)):
         table.add_column(heading, justify='right')
     for name in dict.fromkeys(one.procedure for one in metrics):
         cells = [str(sum(one.procedure == name for one in metrics))]
-        for _, _, metric, join, factor, form in shown:
+        for metric, column in shown:
             values = known(name, metric)
-            cells.append(format(join(values) * factor, form) if values else '')
+            joined = column.join(values) * column.factor if values else None
+            cells.append('' if joined is None else format(joined, column.form))
         table.add_row(name, *cells)
     return table
 

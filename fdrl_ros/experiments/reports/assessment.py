@@ -26,7 +26,7 @@ from fdrl_ros.experiments.evaluation import (
     unseen_patients,
 )
 from fdrl_ros.experiments.json_file import Json
-from fdrl_ros.experiments.patient_results import NORMAL_95
+from fdrl_ros.experiments.patient_results import COMPARED, NORMAL_95, SCORES
 from fdrl_ros.experiments.reports.versions import versions
 from fdrl_ros.experiments.round_observer import RoundNote
 from fdrl_ros.experiments.training import alone_path
@@ -126,17 +126,20 @@ def paired_lead(one: Evaluation, other: Evaluation) -> dict[str, float]:
 
     :raises PolicyError: if they were not evaluated on the same patients.
     """
-    ours, theirs = one.cases.arrays(), other.cases.arrays()
-    if not np.array_equal(ours['patient'], theirs['patient']):
+    if not np.array_equal(one.results.column('patient'), other.results.column('patient')):
         raise PolicyError(f'{one.name} and {other.name} were evaluated on different patients')
     lead: dict[str, float] = {}
-    for metric, sign in (('success', 1.0), ('returns', 1.0), ('risk', -1.0)):
-        gap = sign * (ours[metric].astype(np.float64) - theirs[metric].astype(np.float64))
-        name = {'returns': 'mean_return', 'risk': 'r_mit'}.get(metric, metric)
-        lead[name] = float(gap.mean())
-        spread = float(gap.std(ddof=1)) if len(gap) > 1 else 0.0
-        lead[f'{name}_half_width'] = NORMAL_95 * spread / len(gap) ** 0.5
-    lead['a_task'] = one.score['a_task'] - other.score['a_task']
+    for name in COMPARED:
+        lead[name] = one.score[name] - other.score[name]
+        paired, sign = SCORES[name].paired, SCORES[name].sign
+        if paired:
+            ours, theirs = (
+                each.results.column(paired).astype(np.float64) for each in (one, other)
+            )
+            gap = sign * (ours - theirs)
+            lead[name] = float(gap.mean())
+            spread = float(gap.std(ddof=1)) if len(gap) > 1 else 0.0
+            lead[f'{name}_half_width'] = NORMAL_95 * spread / len(gap) ** 0.5
     return lead
 
 

@@ -7,6 +7,7 @@ import io
 
 from fdrl_ros.experiments.intervals import interval_words
 from fdrl_ros.experiments.json_file import Json
+from fdrl_ros.experiments.patient_results import COMPARED, SCORES
 from fdrl_ros.experiments.reports.assessment import Assessment
 from fdrl_ros.experiments.reports.text_table import DISCLAIMER, make_table, NOT_PRIVATE, RELEASED
 from fdrl_ros.privacy.accountant.accountant import PAPER_ORDER
@@ -19,23 +20,8 @@ PAPER_HE_SECONDS = 0.7
 
 GLOSSARY = 'Terms and units: docs/glossary.md'
 
-COLUMNS = {
-    'success': ('success', '.1%'),
-    '95 %': ('', ''),
-    'A_task': ('a_task', '.3f'),
-    'exact': ('a_task_exact', '.3f'),
-    'on policy': ('a_task_on_policy', '.3f'),
-    'R_mit': ('r_mit', '.3f'),
-    'alpha_adapt': ('alpha_adapt', '.3f'),
-    'peak N': ('peak_force', '.2f'),
-    'return': ('mean_return', '.3f'),
-}
-"""By heading: name in ``summary.json`` and form."""
-
 FULL_WIDTH = 118
 """Characters that all columns need; a narrower terminal gets fewer."""
-LESSER = ('95 %', 'on policy', 'return')
-SEED_METRICS = ('success', 'a_task', 'r_mit', 'mean_return')
 
 
 def policy_table(policies: Mapping[str, Json], width: int = FULL_WIDTH) -> Table:
@@ -45,21 +31,23 @@ def policy_table(policies: Mapping[str, Json], width: int = FULL_WIDTH) -> Table
     :param policies: name to columns, as in ``summary.json``.
     :param width: characters of a line; when they are few, some columns are left out.
     """
+    first, wide = next(iter(policies.values())), width >= FULL_WIDTH
     shown = {
-        heading: column
-        for heading, column in COLUMNS.items()
-        if width >= FULL_WIDTH or heading not in LESSER
+        name: score
+        for name, score in SCORES.items()
+        if score.heading and (wide or not score.minor)
     }
-    first = next(iter(policies.values()))
-    table = make_table(
-        f'{first["patients"]} unseen patients of all hospitals',
-        ('policy', *shown),
-        (
-            [name, *(_cell(row, *column) for column in shown.values())]
-            for name, row in policies.items()
-        ),
-        numbers='right',
-    )
+    headings = [score.heading for score in shown.values()]
+    cells = [
+        [name, *(_cell(row[key], score.form) for key, score in shown.items())]
+        for name, row in policies.items()
+    ]
+    if wide:
+        headings.insert(1, '95 %')
+        for line, found in zip(cells, policies.values(), strict=True):
+            line.insert(2, f'{found["success_low"]:.1%} .. {found["success_high"]:.1%}')
+    title = f'{first["patients"]} unseen patients of all hospitals'
+    table = make_table(title, ('policy', *headings), cells, numbers='right')
     for row, name in zip(table.rows, policies, strict=True):
         row.style = 'bold' if name in ('global', 'selector') else ''
     return table
@@ -126,10 +114,10 @@ def seeds_table(combined: Json) -> Group:
         ('Global minus other, paired by seed and patient', 'other', 'global_minus'),
     ):
         rows = (
-            [name, *(interval_words(row[metric], '.3f') for metric in SEED_METRICS)]
+            [name, *(interval_words(row[metric], '.3f') for metric in COMPARED)]
             for name, row in combined[key].items()
         )
-        parts.append(make_table(title, (heading, *SEED_METRICS), rows, numbers='right'))
+        parts.append(make_table(title, (heading, *COMPARED), rows, numbers='right'))
     worst = max(combined['epsilon'].values())
     words = (
         f'epsilon at most {worst:.2f} a hospital at delta {combined["delta"]:g}, '
@@ -171,7 +159,5 @@ def _shared_words(summary: Json) -> str:
     return '\n' + shared_patients(epsilon, summary['delta_of_shared_patients'])
 
 
-def _cell(row: Json, key: str, form: str) -> str:
-    if not key:
-        return f'{row["success_low"]:.1%} .. {row["success_high"]:.1%}'
-    return 'undefined' if row[key] is None else format(row[key], form)
+def _cell(value: float | None, form: str) -> str:
+    return 'undefined' if value is None else format(value, form)

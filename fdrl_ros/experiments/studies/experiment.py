@@ -14,6 +14,7 @@ from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.experiments.intervals import over_seeds
 from fdrl_ros.experiments.json_file import Json, write_json
+from fdrl_ros.experiments.patient_results import COMPARED, SCORES
 from fdrl_ros.experiments.reports.assessment import assess, Assessment
 from fdrl_ros.experiments.round_observer import RoundNote
 from fdrl_ros.experiments.run_directory import RunDirectory
@@ -26,8 +27,7 @@ from fdrl_ros.experiments.training import (
 )
 from fdrl_ros.runtime.progress import Caller, NOBODY
 
-METRICS = ('success', 'a_task', 'r_mit', 'mean_return', 'peak_force', 'alpha_adapt')
-PAIRED = ('success', 'a_task', 'r_mit', 'mean_return')
+TOLD = tuple(name for name, score in SCORES.items() if score.over_seeds or score.compared)
 
 
 def run_training(
@@ -109,8 +109,8 @@ def combine(results: Sequence[Json], plan: Plan, seeds: Sequence[int]) -> Json:
         'epsilon_of_shared_patients': max(shared, default=None),
         'delta_of_shared_patients': len(summaries[0]['epsilon']) * plan.privacy.delta,
         'unit': plan.privacy.unit,
-        'policies': over_seeds([_chosen(each['policies'], METRICS) for each in summaries]),
-        'global_minus': over_seeds([_chosen(each['differences'], PAIRED) for each in results]),
+        'policies': over_seeds([_chosen(each['policies'], TOLD) for each in summaries]),
+        'global_minus': over_seeds([_chosen(each['differences'], COMPARED) for each in results]),
     }
 
 

@@ -16,9 +16,14 @@ from fdrl_ros.experiments.evaluation import (
     SelectorContender,
     unseen_patients,
 )
-from fdrl_ros.experiments.patient_results import PatientResults, score_of, wilson_interval
+from fdrl_ros.experiments.patient_results import (
+    COMPARED,
+    PatientResults,
+    score_of,
+    wilson_interval,
+)
 from fdrl_ros.experiments.reports.assessment import paired_lead
-from fdrl_ros.experiments.studies.experiment import combine, METRICS, PAIRED
+from fdrl_ros.experiments.studies.experiment import combine, TOLD
 from fdrl_ros.learner.pretraining import untrained_weights
 from fdrl_ros.metrics.task import task_accuracy
 from fdrl_ros.policy import Policy
@@ -82,16 +87,14 @@ def made_episode(**changes):
 
 def test_numbers_of_a_made_up_case_by_hand():
     episode = made_episode()
-    limit, cases = (
-        episode.patient.procedure.force_limit,
-        PatientResults.of([episode], PLAN.world, 0.5),
-    )
-    assert cases.returns[0] == pytest.approx(1.0 + 0.5 * 4.0)
+    limit = episode.patient.procedure.force_limit
+    cases = PatientResults.of([episode], PLAN.world, 0.5)
+    assert cases.column('returns')[0] == pytest.approx(1.0 + 0.5 * 4.0)
     assert cases.column('peak_force')[0] == limit
     # D = 0.4 F + 0.4 Td + 0.2 C: 0.2, then 0.4 + 0.2 + 0.2.
-    assert cases.risk[0] == pytest.approx((0.2 + 0.8) / 2)
+    assert cases.column('risk')[0] == pytest.approx((0.2 + 0.8) / 2)
     assert cases.column('task_tolerant')[0] == cases.column('task_exact')[0] == pytest.approx(1.0)
-    assert cases.length[0] == 2
+    assert cases.column('length')[0] == 2
     assert cases.column('mean_force')[0] == pytest.approx(0.375 * limit)
     assert cases.column('damage')[0] == 150.0
 
@@ -99,7 +102,7 @@ def test_numbers_of_a_made_up_case_by_hand():
 def test_adaptation_without_a_changed_state_is_undefined_and_counted_as_such(probe):
     still = made_episode(states=np.repeat(made_episode().states[:1], 3, axis=0))
     cases = PatientResults.of([still], PLAN.world, 0.5)
-    assert math.isnan(cases.adaptation[0])
+    assert math.isnan(cases.column('adaptation')[0])
     score = score_of(cases, task_accuracy(probe.states, probe.states.expert))
     assert score['alpha_adapt'] is None and score['alpha_adapt_cases'] == 0
 
@@ -115,7 +118,7 @@ def test_expert_agrees_with_itself_everywhere(results, probe):
 
 
 def test_patients_of_the_frozen_set_are_not_evaluated_on(results, probe):
-    operated_on = set(results['expert'].cases.column('patient'))
+    operated_on = set(results['expert'].results.column('patient'))
     assert not {each.name for each in probe.patients} & operated_on
 
 
@@ -130,12 +133,14 @@ def test_what_the_selector_chose_is_counted_tick_by_tick(probe):
     )
     found = evaluate([contender], unseen_patients(PLAN, 2), probe, PLAN)['selector']
     assert set(found.chosen) <= {'global', 'hold'}
-    assert sum(found.chosen.values()) == found.cases.length.sum()
+    assert sum(found.chosen.values()) == found.results.column('length').sum()
 
 
 def test_lead_over_the_untrained_policy_is_the_mean_of_the_paired_differences(results):
     lead = paired_lead(results['expert'], results['untrained'])
-    gap = results['expert'].cases.returns - results['untrained'].cases.returns
+    gap = results['expert'].results.column('returns') - results['untrained'].results.column(
+        'returns'
+    )
     assert lead['mean_return'] == pytest.approx(gap.mean())
     half = 1.959963984540054 * gap.std(ddof=1) / math.sqrt(6)
     assert lead['mean_return_half_width'] == pytest.approx(half)
@@ -159,10 +164,10 @@ def test_wilson_interval_has_its_published_value():
 
 def test_combining_seeds_pairs_them():
     def one(value, lead):
-        row = dict.fromkeys(METRICS, value)
+        row = dict.fromkeys(TOLD, value)
         return {
             'summary': {'policies': {'global': row, 'pretrained': row}, 'epsilon': {'h': value}},
-            'differences': {'pretrained': dict.fromkeys(PAIRED, lead)},
+            'differences': {'pretrained': dict.fromkeys(COMPARED, lead)},
         }
 
     found = combine([one(0.5, 0.1), one(0.9, 0.3)], PLAN, [1, 2])

@@ -120,7 +120,7 @@ def measure(directory: Path, plan: Plan, work: Work) -> Json:
         names,
         np.array([each.states[0] for each in episodes], np.float64),
         np.array([PROCEDURE_NAMES.index(each.procedure.name) for each in patients]),
-        np.stack([cases[each].returns for each in names]),
+        np.stack([cases[each].column('returns') for each in names]),
     )
     arms = {name: rule(public, unseen) for name, rule in BASELINES.items()}
     arms['hindsight'] = hindsight(unseen)
@@ -225,10 +225,10 @@ def earned(rolled: Rollouts, patients: int, discount: float) -> NDArray[np.float
 def _columns(cases: PatientResults) -> dict[str, list[float | None]]:
     """Return what is kept of each patient."""
     return {
-        'returns': cases.returns.tolist(),
-        'risk': cases.risk.tolist(),
-        'success': cases.column('success').tolist(),
-        'adaptation': [None if np.isnan(each) else each for each in cases.adaptation.tolist()],
+        **{name: cases.column(name).tolist() for name in ('returns', 'risk', 'success')},
+        'adaptation': [
+            None if np.isnan(each) else each for each in cases.column('adaptation').tolist()
+        ],
     }
 
 
