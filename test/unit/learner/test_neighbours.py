@@ -50,7 +50,7 @@ def tied(rng, shape, ties):
     return weights
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(
     seed=SEEDS,
     ties=TIES,
@@ -91,45 +91,32 @@ def test_slopes_and_errors_of_a_unit_are_the_same_bits_in_any_company(
     units=strategies.integers(2, 40),
     transitions=strategies.sampled_from([1, 4]),
     left=strategies.integers(0, 39),
+    drawn=strategies.booleans(),
 )
-@example(seed=3, ties='equal but for the order', units=22, transitions=4, left=21)
+@example(seed=3, ties='equal but for the order', units=22, transitions=4, left=21, drawn=False)
 def test_without_one_unit_the_sum_moves_by_the_clip_norm_at_most(
-    seed, ties, units, transitions, left
+    seed, ties, units, transitions, left, drawn
 ):
-    """In NumPy the example moves it by 5.35 C: the batch's size decides which action is best."""
+    """
+    Both for columns and for drawn rows of a table, which training takes.
+
+    In NumPy the example moves it by 5.35 C: the batch's size decides which action is best.
+    """
     rng, shape = np.random.default_rng(seed), NetworkShape(25, 7, (32,))
     now, target = tied(rng, shape, ties), (5.0 * shape.draw(rng)).astype(np.float32)
     dqn, batch = DoubleDqn(shape), batch_of(rng, shape, units, transitions)
+    if drawn:
+        rows = {name: column for name, column in vars(batch.rows()).items() if name != 'weights'}
+        size = units * transitions
+        everyone = Transitions(**rows, starts=np.arange(size + 1))
+        batch = everyone.at(np.arange(size).reshape(units, transitions))
+    rest = [unit for unit in range(units) if unit != left % units]
+    others = everyone.at(batch.index[rest]) if drawn else part(batch, rest)
     apart = dqn.layered(now), dqn.layered(target)
-    others = part(batch, [each for each in range(units) if each != left % units])
     moved = dqn.clipped_sum(*apart, batch, 1.0) - dqn.clipped_sum(*apart, others, 1.0)
+    alone = dqn.clipped_sum(*apart, part(batch, [left % units]), 1.0)
     assert np.linalg.norm(moved) <= 1.0
-
-
-@settings(max_examples=40, deadline=None)
-@given(seed=SEEDS, ties=TIES, units=strategies.integers(2, 40), size=strategies.integers(1, 4))
-def test_without_one_unit_a_sum_of_drawn_rows_moves_by_the_clip_norm_at_most(
-    seed, ties, units, size
-):
-    """The way that training takes: rows of a table, chosen by their numbers."""
-    rng, shape = np.random.default_rng(seed), NetworkShape(25, 7, (32,))
-    rows = batch_of(rng, shape, 60, 1).rows()
-    everyone = Transitions(
-        states=rows.states,
-        actions=rows.actions,
-        rewards=rows.rewards,
-        next_states=rows.next_states,
-        discounts=rows.discounts,
-        starts=np.arange(61),
-    )
-    apart = [DoubleDqn(shape).layered(tied(rng, shape, ties)) for _ in range(2)]
-    index = rng.integers(60, size=(units, size))
-    whole, others = (
-        DoubleDqn(shape).clipped_sum(*apart, everyone.at(each), 1.0) for each in (index, index[1:])
-    )
-    alone = DoubleDqn(shape).clipped_sum(*apart, everyone.at(index[:1]), 1.0)
-    assert np.linalg.norm(whole - others) <= 1.0
-    np.testing.assert_allclose(whole - others, alone, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(moved, alone, rtol=0, atol=1e-12)
 
 
 def test_of_actions_that_are_worth_the_same_the_first_is_best():
@@ -177,12 +164,12 @@ def ledger(tmp_path):
 
 def trainer(ledger, patients, shape=SHAPE, privacy=PRIVACY):
     """Return a learner on the first of 81 patients; asked for single steps, it keeps nothing."""
-    whole = vars(records_of([1] * 81, (shape.states, shape.actions)))
+    whole = records_of([1] * 81, (shape.states, shape.actions)).arrays()
     given = Records(
-        **{name: each[: patients + (name == 'starts')] for name, each in whole.items()}
+        **{name: array[: patients + (name == 'starts')] for name, array in whole.items()}
     )
-    place = Path('no checkpoint')
-    return Trainer(TrainingSetup(shape, LEARNER, privacy, ledger, SOURCE), given, place)
+    setup = TrainingSetup(shape, LEARNER, privacy, ledger, SOURCE)
+    return Trainer(setup, given, Path('no checkpoint'))
 
 
 def test_without_one_patient_the_priorities_of_the_others_are_the_same(ledger):
@@ -205,12 +192,9 @@ def test_private_training_in_numpy_is_refused_before_anything_is_spent(ledger, m
     with pytest.raises(PrivacyError, match='not built.*native/build.py') as refused:
         trainer(ledger, 80)
     assert '\n' not in str(refused.value)
-    with pytest.raises(PrivacyError, match='not built'):
-        # No patient is collected first.
-        nobody, place = None, Path('no checkpoint')
-        OnlineTrainer(
-            TrainingSetup(SHAPE, LEARNER, PRIVACY, ledger, SOURCE), nobody, OnlineSettings(), place
-        )
+    setup, nobody = TrainingSetup(SHAPE, LEARNER, PRIVACY, ledger, SOURCE), None
+    with pytest.raises(PrivacyError, match='not built'):  # no patient is collected first
+        OnlineTrainer(setup, nobody, OnlineSettings(), Path('no checkpoint'))
     with pytest.raises(PrivacyError, match='not built'):
         SOURCE.gaussian('gradient', 1, 0, 2)
     assert not ledger.history()

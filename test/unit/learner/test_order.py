@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A block is charged, durably, before anything of it is drawn, and kept durably after."""
 
-from collections.abc import Callable
 import os
 from pathlib import Path
 import sqlite3
@@ -119,28 +118,14 @@ def test_a_reservation_is_synced_with_the_end_of_its_journal(tmp_path, monkeypat
         return opened[-1]
 
     monkeypatch.setattr(sqlite3, 'connect', noted)
-    ledger = ledger_of(tmp_path, 'a', PRIVACY)
-    statements.clear()
-    ledger.reserve(
-        round=1,
-        block=0,
-        charge=Charge(2.0, 0.5, 2),
-        inputs=bytes(32),
-    )
-    assert statements[0].startswith('BEGIN') and statements[-1] == 'COMMIT'
-    assert not any('PRAGMA' in each.upper() for each in statements)
-    (writer,) = [each for each in opened if is_open(each)]
-    assert writer.execute('PRAGMA synchronous').fetchone() == (3,)  # EXTRA
-    assert writer.execute('PRAGMA journal_mode').fetchone() == ('delete',)
-    ledger.close()
-
-
-def is_open(connection: sqlite3.Connection) -> bool:
-    try:
-        connection.execute('SELECT 1')
-    except sqlite3.ProgrammingError:
-        return False
-    return True
+    with ledger_of(tmp_path, 'a', PRIVACY) as ledger:
+        statements.clear()
+        ledger.reserve(round=1, block=0, charge=Charge(2.0, 0.5, 2), inputs=bytes(32))
+        assert statements[0].startswith('BEGIN') and statements[-1] == 'COMMIT'
+        assert not any('PRAGMA' in statement.upper() for statement in statements)
+        writer = opened[-1]
+        assert writer.execute('PRAGMA synchronous').fetchone() == (3,)  # EXTRA
+        assert writer.execute('PRAGMA journal_mode').fetchone() == ('delete',)
 
 
 @pytest.fixture
@@ -162,27 +147,22 @@ def synced(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bytes]]:
     return heard
 
 
-def moves(monkeypatch: pytest.MonkeyPatch, note: Callable[[Path], None]) -> None:
-    replace_file = Path.replace
-
-    def noted(self, target):
-        note(self)
-        return replace_file(self, target)
-
-    monkeypatch.setattr(Path, 'replace', noted)
-
-
 def test_a_checkpoint_is_whole_on_the_disk_before_it_takes_the_old_one_s_place(
     tmp_path, monkeypatch, synced
 ):
-    seen = []
-    moves(monkeypatch, lambda part: seen.append((part.name, part.read_bytes()) in synced))
+    seen, move = [], Path.replace
+
+    def noted(self, target):
+        seen.append((self.name, self.read_bytes()) in synced)
+        return move(self, target)
+
+    monkeypatch.setattr(Path, 'replace', noted)
     run('train', tmp_path, [])
     assert seen == [True] * LEARNER.epochs
     assert synced[-1][1] == (tmp_path / 'a.state').read_bytes()
 
 
-def test_the_state_after_each_turn_is_on_the_disk_before_the_other_is_written(
+def test_the_state_after_each_round_is_on_the_disk_before_the_other_is_written(
     tmp_path, monkeypatch, synced
 ):
     wrong, pwrite, fsync = [], os.pwrite, os.fsync
@@ -211,7 +191,7 @@ def test_the_state_after_each_turn_is_on_the_disk_before_the_other_is_written(
         assert (name, (tmp_path / name).read_bytes()) in synced
 
 
-def test_the_patients_of_a_turn_are_on_the_disk_before_anything_is_learned_from_them(
+def test_the_patients_of_a_round_are_on_the_disk_before_anything_is_learned_from_them(
     tmp_path, monkeypatch, synced
 ):
     reserve, seen = Ledger.reserve, []

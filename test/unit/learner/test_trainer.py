@@ -265,18 +265,24 @@ def test_a_ledger_that_counts_for_another_promise_is_refused(ledger, changes):
 
 
 def test_records_that_the_network_does_not_take_are_refused(ledger):
-    with pytest.raises(RecordsError, match='action'):
-        trainer(ledger, records(actions=np.full(records().n_transitions, 3)))
-    with pytest.raises(RecordsError, match='5'):
-        trainer(ledger, records(), shape=NetworkShape(5, 3, (8,)))
-    with pytest.raises(RecordsError, match='turn the number of a state into 4'):
-        trainer(ledger, records(), inputs=np.ones((6, 4), np.float32))
-    for number in (-1.0, 6.0):
-        states, zeros = np.zeros((2, 60, 1))
+    table, far = np.ones((6, 4), np.float32), [np.zeros((60, 1)) for _ in range(2)]
+    for states, number in zip(far, (-1.0, 6.0), strict=True):
         states[7] = number
-        given = records_of([3] * 20, states=states, next_states=zeros)
-        with pytest.raises(RecordsError, match='beyond the 6 of the inputs'):
-            trainer(ledger, given, inputs=np.ones((6, 4), np.float32))
+    for given, changes, words in (
+        (records(actions=np.full(records().n_transitions, 3)), {}, 'action'),
+        (records(), {'shape': NetworkShape(5, 3, (8,))}, '5'),
+        (records(), {'inputs': table}, 'turn the number of a state into 4'),
+        *(
+            (
+                records_of([3] * 20, states=states, next_states=np.zeros((60, 1))),
+                {'inputs': table},
+                'beyond the 6 of the inputs',
+            )
+            for states in far
+        ),
+    ):
+        with pytest.raises(RecordsError, match=words):
+            trainer(ledger, given, **changes)
 
 
 @pytest.mark.parametrize(

@@ -57,44 +57,30 @@ def test_acting_form_values_actions_as_the_training_form_does(seed, states, acti
 
 def test_bytes_and_weights_round_trip_with_one_digest():
     weights = weights_of(3)
-    data = encode_weights(weights)
-    again = decode_weights(data, SHAPE.n_parameters)
+    again = decode_weights(encode_weights(weights), SHAPE.n_parameters)
     np.testing.assert_array_equal(again, weights)
     assert digest_of(again) == digest_of(weights) == Policy(weights, SHAPE).digest
+    assert encode_weights(np.array([1.0, -2.0])).hex() == '0000803f000000c0'  # little-endian
 
 
-def test_digest_is_that_of_little_endian_float32():
-    # sha256 of 0000803f 000000c0, from any SHA-256 tool
-    assert encode_weights(np.array([1.0, -2.0])).hex() == '0000803f000000c0'
-
-
-@pytest.mark.parametrize('bad', [b'', b'\0' * 4, b'\0' * (4 * SHAPE.n_parameters + 1)])
-def test_bytes_of_another_length_are_refused(bad):
-    with pytest.raises(PolicyError, match='bytes'):
-        decode_weights(bad, SHAPE.n_parameters)
-
-
-def test_weights_that_are_not_finite_are_refused_everywhere():
+def test_weights_of_another_length_or_not_finite_are_refused_everywhere():
     weights = weights_of()
     weights[3] = np.nan
-    with pytest.raises(PolicyError):
-        encode_weights(weights)
-    with pytest.raises(PolicyError):
-        Policy(weights, SHAPE)
-    with pytest.raises(PolicyError):
-        decode_weights(weights.tobytes(), SHAPE.n_parameters)
+    for bad in (b'', b'\0' * 4, b'\0' * (4 * SHAPE.n_parameters + 1), weights.tobytes()):
+        with pytest.raises(PolicyError):
+            decode_weights(bad, SHAPE.n_parameters)
+    for refused in (encode_weights, lambda given: Policy(given, SHAPE)):
+        with pytest.raises(PolicyError):
+            refused(weights)
+    for sizes in ((0, 3, (4,)), (3, 0, (4,)), (3, 3, (0,))):
+        with pytest.raises(PolicyError, match='not the shape of a network'):
+            NetworkShape(*sizes)
 
 
 def test_a_policy_cannot_be_changed_after_it_is_made():
     policy = Policy(weights_of(), SHAPE)
     with pytest.raises(ValueError, match='read-only'):
         policy.weights[0] = 1.0
-
-
-@pytest.mark.parametrize('sizes', [(0, 3, (4,)), (3, 0, (4,)), (3, 3, (0,))])
-def test_a_shape_without_units_is_refused(sizes):
-    with pytest.raises(PolicyError):
-        NetworkShape(*sizes)
 
 
 def test_values_are_to_the_last_bit_those_of_the_plain_formula():

@@ -34,15 +34,7 @@ def onnx():
     return pytest.importorskip('onnx', reason='the extra fdrl_ros[onnx] is not installed')
 
 
-def test_the_same_values_agree_everywhere(policy, states):
-    values = policy.q_values(states)
-    found = agreement(values, values)
-    assert (found.states, found.same, found.loss, found.largest_error) == (500, 1.0, 0.0, 0.0)
-    assert sum(found.margins) == 500 and sum(found.differing) == 0
-    assert not any(found.differing)
-
-
-def test_another_action_is_counted_at_its_margin_and_costs_its_loss():
+def test_another_action_is_counted_at_its_margin_and_costs_its_loss(policy, states):
     first = np.array([[1.0, 0.0], [1.0, 0.999], [0.0, 2.0]])
     second = np.array([[1.0, 0.0], [0.998, 0.999], [3.0, 2.0]])
     found = agreement(first, second)
@@ -51,14 +43,17 @@ def test_another_action_is_counted_at_its_margin_and_costs_its_loss():
     assert found.largest_error == 3.0
     assert sum(found.differing) == 2 and found.differing[-1]
     assert len(found.margins) == len(EDGES) - 1
+    found = agreement(policy.q_values(states), policy.q_values(states))
+    assert (found.states, found.same, found.loss, found.largest_error) == (500, 1.0, 0.0, 0.0)
+    assert sum(found.margins) == 500 and not any(found.differing)
 
 
 @pytest.mark.parametrize(
-    'second', [np.zeros((2, 3)), np.zeros(3), np.zeros((0, 3)), np.zeros((3, 1))]
+    'shapes', [((3, 3), (2, 3)), ((3, 3), (3,)), ((0, 3),) * 2, ((3, 1),) * 2]
 )
-def test_values_that_cannot_be_compared_are_refused(second):
+def test_values_that_cannot_be_compared_are_refused(shapes):
     with pytest.raises(PolicyError):
-        agreement(np.zeros((3, 1)) if second.shape == (3, 1) else np.zeros((3, 3)), second)
+        agreement(*map(np.zeros, shapes))
 
 
 @pytest.mark.parametrize('hidden', [(), (8,), (64, 64)])
