@@ -22,7 +22,6 @@ from fdrl_ros.errors import LedgerCorruptError, LedgerError, RecordsError
 from fdrl_ros.federation.hospital.hospital import Hospital, HospitalSettings
 from fdrl_ros.federation.hospital.state import LocalUpdate, RoundSeeds, UPDATE
 from fdrl_ros.federation.protocol.ledger_watch import heads_seen
-from fdrl_ros.federation.protocol.recovery import last_ledger_head
 from fdrl_ros.federation.protocol.store import peek_record, Store
 from fdrl_ros.learner.checkpoint import head_noted
 from fdrl_ros.learner.privacy_cost import check_rounds
@@ -217,7 +216,10 @@ def open_hospital(
     """
     channel = open_channel(layout, name, store)
     # Without the newest state it is the journal that tells what the ledger must have.
-    training.ledger.verify(last_ledger_head(channel.journal), 'its journal')
+    unseen = (each for each in channel.journal.unseen() if each.kind == 'sent')
+    heads = [Head.parse(each.fields['ledger']) for each in unseen]
+    newest = max(heads, default=None, key=lambda head: head.entries)
+    training.ledger.verify(newest, 'its journal')
     declared = channel.roster.member(name).size
     if plan.privacy.unit == 'patient' and training.trainer.n_units != declared:
         raise RecordsError(

@@ -39,7 +39,6 @@ from fdrl_ros.federation.protocol.ledger_watch import LedgerWatch
 from fdrl_ros.federation.protocol.message import Message, Phase
 from fdrl_ros.federation.protocol.orders import StandingOrders
 from fdrl_ros.federation.protocol.party import Effects, Job, Report, Stopped
-from fdrl_ros.federation.protocol.recovery import recover_aggregator
 from fdrl_ros.federation.protocol.store import Store
 from fdrl_ros.federation.protocol.update_codec import open_key, Terms
 from fdrl_ros.federation.settings import RoundSettings
@@ -101,7 +100,7 @@ class Aggregator:
         self.orders = StandingOrders(channel, store)
         self.state = AggregatorState(channel.roster, store)
         """What the aggregator keeps of the round."""
-        recover_aggregator(self.state, self.orders, channel, store)
+        self.state.recover(self.orders, channel)
         self.state.load()
         self._phase = Phase.WAITING
         self._deadline: float | None = None

@@ -18,8 +18,11 @@ from fdrl_ros.crypto.masking.share_sealing import KeyList
 from fdrl_ros.errors import MessageError, StoreError
 from fdrl_ros.federation.protocol import message as protocol
 from fdrl_ros.federation.protocol.attempt import key_list, setup_digest
+from fdrl_ros.federation.protocol.channel import Channel
 from fdrl_ros.federation.protocol.encoding import encode
 from fdrl_ros.federation.protocol.message import AttemptId, Message, Phase
+from fdrl_ros.federation.protocol.orders import forget_orders, StandingOrders
+from fdrl_ros.federation.protocol.recovery import MissedEntries
 from fdrl_ros.federation.protocol.store import Place, Spool, Store
 from fdrl_ros.federation.protocol.update_codec import ChunkRange, ChunkRequests, FIRST, numbers
 
@@ -214,13 +217,30 @@ class AggregatorState:
 
     def __init__(self, roster: Roster, store: Store) -> None:
         """
-        Read the record; :meth:`load` reads what was received.
+        Read the record; then :meth:`recover`, and :meth:`load` reads what was received.
 
         :raises StoreError: if it is damaged.
         """
         self._roster = roster
         self._store = store
         self.record = store.load(RECORD, AggregatorRecord) or AggregatorRecord()
+
+    def recover(self, orders: StandingOrders, channel: Channel) -> None:
+        """Go on above every attempt that the journal tells of, by all orders that it tells of."""
+        missed = MissedEntries.find(channel, self._store)
+        if missed is None:
+            return
+        newest = known = self.record.id
+        for entry in missed:
+            newest = max(newest, (entry.round, entry.attempt))
+            if entry.kind == 'operator':
+                orders.keep(entry.fields['action'], entry.fields['hospital'])
+        if newest > known or missed.is_loss:
+            forget_orders(channel, self._store)
+            missed.warn(f'it goes on after attempt {newest[1]} of round {newest[0]}')
+        if newest > known:
+            self.record = AggregatorRecord(Phase.WAITING, *newest)
+        missed.settle({RECORD: encode(self.record)})
 
     def load(self) -> None:
         """
@@ -295,12 +315,6 @@ class AggregatorState:
     def fix_round(self) -> None:
         """Fix durably that the round is for these survivors or for none."""
         self._save(replace(self.record, phase=Phase.REVEAL))
-
-    def skipped_to(self, attempt: AttemptId) -> dict[str, bytes]:
-        """Return what the store has to hold to go on after an attempt of a lost state."""
-        if attempt != self.record.id:
-            self.record = AggregatorRecord(Phase.WAITING, *attempt)
-        return {RECORD: encode(self.record)}
 
     def sync(self) -> None:
         """Make durable what was added."""

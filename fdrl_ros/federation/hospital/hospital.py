@@ -56,7 +56,6 @@ from fdrl_ros.federation.protocol.attempt import (
 from fdrl_ros.federation.protocol.channel import Channel, RosterMismatches, Takes
 from fdrl_ros.federation.protocol.message import AttemptId, Message, MOST_DETAIL, Phase
 from fdrl_ros.federation.protocol.party import Effects, Job, Party, Report, Stopped
-from fdrl_ros.federation.protocol.recovery import recover_hospital
 from fdrl_ros.federation.protocol.store import Store
 from fdrl_ros.federation.protocol.update_codec import FIRST, numbers, open_key, Terms
 from fdrl_ros.learner.learner import Learner
@@ -148,7 +147,7 @@ class Hospital(Party):
         self._mismatches = RosterMismatches(channel)
         self.state = HospitalState(store, shape.n_parameters)
         """What this hospital keeps of the round."""
-        recover_hospital(self.state, channel, store, seeds)
+        self.state.recover(channel, seeds)
 
     @property
     def policy(self) -> protocol.GlobalPolicy | None:

@@ -19,11 +19,12 @@ from fdrl_ros.crypto.masking.round_secret import AttemptSecrets, RoundSeed
 from fdrl_ros.crypto.masking.share_sealing import KeyList
 from fdrl_ros.crypto.masking.sharing import SharePair
 from fdrl_ros.errors import CryptoError, RoundError, StoreError
-from fdrl_ros.federation.journal.reader import Entry
 from fdrl_ros.federation.protocol import message as protocol
 from fdrl_ros.federation.protocol.attempt import read_round_key, split
+from fdrl_ros.federation.protocol.channel import Channel
 from fdrl_ros.federation.protocol.encoding import encode
 from fdrl_ros.federation.protocol.message import AttemptId, Message, Phase
+from fdrl_ros.federation.protocol.recovery import MissedEntries
 from fdrl_ros.federation.protocol.store import Place, Store
 from fdrl_ros.learner.learner import TrainingResult
 from fdrl_ros.privacy.ledger.chain import DIGEST
@@ -156,6 +157,74 @@ class HospitalRecord:
     def since(self, round: int) -> 'HospitalRecord':
         """Return this record without the promises of rounds before one."""
         return replace(self, promises=tuple(each for each in self.promises if each.round >= round))
+
+
+_LATEST = 10**19
+_NAME = re.compile(r'round_(\d{1,19})\.seed(\.draft.*)?')
+
+
+class RoundSeeds:
+    """
+    One private file a round: a hospital that is killed goes on with the very same secrets.
+
+    Without a directory the seeds live in memory, for simulation.
+    """
+
+    def __init__(self, directory: Path | None, *, federation: str, name: str) -> None:
+        """Keep the seeds of one hospital in its own directory."""
+        self._directory = directory
+        self._federation, self._name = federation, name
+        self._seeds: dict[int, RoundSeed] = {}
+        self._last = 0
+
+    def of(self, round: int) -> RoundSeed:
+        """
+        Return the seed of a round; the first call draws it, and stores it durably.
+
+        :raises KeyFileError: if its file is damaged, open to others, or cannot be written.
+        :raises CryptoError: if the round is over: a second seed would mask the same update anew.
+        """
+        if round <= self._last:
+            raise CryptoError(f'round {round} is over: its seed was erased')
+        if round not in self._seeds:
+            federation, name = self._federation, self._name
+            self._seeds[round] = (
+                RoundSeed.draw(federation=federation, round=round, name=name)
+                if self._directory is None
+                else RoundSeed.at(
+                    _path(self._directory, round), federation=federation, round=round, name=name
+                )
+            )
+        return self._seeds[round]
+
+    def erase(self) -> None:
+        """
+        Erase every seed: who knows nothing of what was said with it must not use it again.
+
+        :raises KeyFileError: if a file cannot be removed.
+        """
+        before, self._last = self._last, 0
+        self.forget(_LATEST)
+        self._last = before
+
+    def forget(self, last: int) -> None:
+        """
+        Erase the seeds of all rounds up to one that is over.
+
+        :raises KeyFileError: if a file cannot be removed.
+        """
+        self._last = max(last, self._last)
+        self._seeds = {round: seed for round, seed in self._seeds.items() if round > last}
+        if self._directory is None:
+            return
+        for path in sorted(self._directory.glob('round_*.seed*')):  # drafts last: second links
+            found = _NAME.fullmatch(path.name)
+            if found and int(found[1]) <= last:
+                erase_secret(path)
+
+
+def _path(directory: Path, round: int) -> Path:
+    return directory / f'round_{round}.seed'
 
 
 class HospitalState:
@@ -321,46 +390,55 @@ class HospitalState:
         if any(each.round <= round for each in record.sending):
             self._store.erase_spools(_SPOOL, but=self._writing)
 
-    # After a restart, see fdrl_ros.federation.protocol.recovery.
+    # After a restart
 
-    def begin(self) -> None:
-        """Note that no seeds are left of a time that this state knows nothing of."""
+    def recover(self, channel: Channel, seeds: RoundSeeds) -> None:
+        """
+        Close every attempt that the journal tells of, if this state does not know of all of them.
+
+        The seeds of rounds that are over are erased, as at every start.
+
+        That is safe: what is masked or revealed in a later attempt has nothing to do with what
+        was, and the promises of a round, whom shares were revealed for above all, are known again.
+        Without a journal too nothing tells what was said with the round's seed: it is erased.
+        """
+        missed = MissedEntries.find(channel, self._store)
+        if channel.journal.is_new or (not self.record.begun and missed is None):
+            seeds.erase()
         if not self.record.begun:
             self._save(replace(self.record, begun=True))
+        if missed is not None:
+            self._close_attempts(missed)
+        seeds.forget(self.record.over)
 
-    def completed_from(self, entries: Iterable[Entry]) -> HospitalRecord | None:
-        """
-        Return this record with the promises of the journal; None if it has them all.
-
-        :param entries: in their order.
-        """
-        full = known = self.record
-        for entry in entries:
+    def _close_attempts(self, missed: MissedEntries) -> None:
+        record = known = self.record
+        last, over = (0, 0), 0
+        for entry in missed:
             round, fields = entry.round, entry.fields
             match entry.kind:
                 case 'sent':
-                    full = full.with_sent(round, bytes.fromhex(fields['update']))
+                    record = record.with_sent(round, bytes.fromhex(fields['update']))
                 case 'signed':
-                    full = full.with_signed((round, entry.attempt), fields['survivors'])
+                    record = record.with_signed((round, entry.attempt), fields['survivors'])
                 case 'revealed':
-                    full = full.with_revealed(round, fields['seeds'])
+                    record = record.with_revealed(round, fields['seeds'])
                 case 'policy':  # as :meth:`end` forgets
-                    full, known = full.since(round), known.since(round)
-        return None if full == known else full
-
-    def close(self, record: HospitalRecord, last: AttemptId, over: int) -> dict[str, bytes]:
-        """
-        Return what the store has to hold for nothing to be sent in some attempts ever again.
-
-        :param record: what is known of them.
-        :param last: the last of them.
-        :param over: the newest round that is over.
-        """
-        record = replace(record, over=max(over, record.over))
-        if last >= record.id:
-            record = replace(record, round=last[0], attempt=last[1] + 1, received=())
-        self.record = record
-        return {RECORD: encode(record)}
+                    record, known = record.since(round), known.since(round)
+                    over = max(over, round)
+            if entry.kind in ('sent', 'signed', 'revealed'):
+                last = max(last, (round, entry.attempt))
+        rows = {}
+        if record != known or missed.is_loss:
+            record = replace(record, over=max(over, record.over))
+            if last >= record.id:
+                record = replace(record, round=last[0], attempt=last[1] + 1, received=())
+            self.record, rows = record, {RECORD: encode(record)}
+            missed.warn(
+                f'it takes part again after attempt {last[1]} of round {max(last[0], over)}; '
+                'layers that it kept to itself begin as the global policy has them'
+            )
+        missed.settle(rows)
 
 
 def _check_same(before: tuple[str, ...], now: Iterable[str], where: str) -> None:
@@ -479,71 +557,3 @@ class Received:
         self.settles.setdefault(sender, message)
         if self.survivors_digest and message.settle_digest != self.survivors_digest:
             raise RoundError(sender, 'signed other survivors than this hospital was told of')
-
-
-_LATEST = 10**19
-_NAME = re.compile(r'round_(\d{1,19})\.seed(\.draft.*)?')
-
-
-class RoundSeeds:
-    """
-    One private file a round: a hospital that is killed goes on with the very same secrets.
-
-    Without a directory the seeds live in memory, for simulation.
-    """
-
-    def __init__(self, directory: Path | None, *, federation: str, name: str) -> None:
-        """Keep the seeds of one hospital in its own directory."""
-        self._directory = directory
-        self._federation, self._name = federation, name
-        self._seeds: dict[int, RoundSeed] = {}
-        self._last = 0
-
-    def of(self, round: int) -> RoundSeed:
-        """
-        Return the seed of a round; the first call draws it, and stores it durably.
-
-        :raises KeyFileError: if its file is damaged, open to others, or cannot be written.
-        :raises CryptoError: if the round is over: a second seed would mask the same update anew.
-        """
-        if round <= self._last:
-            raise CryptoError(f'round {round} is over: its seed was erased')
-        if round not in self._seeds:
-            federation, name = self._federation, self._name
-            self._seeds[round] = (
-                RoundSeed.draw(federation=federation, round=round, name=name)
-                if self._directory is None
-                else RoundSeed.at(
-                    _path(self._directory, round), federation=federation, round=round, name=name
-                )
-            )
-        return self._seeds[round]
-
-    def erase(self) -> None:
-        """
-        Erase every seed: who knows nothing of what was said with it must not use it again.
-
-        :raises KeyFileError: if a file cannot be removed.
-        """
-        before, self._last = self._last, 0
-        self.forget(_LATEST)
-        self._last = before
-
-    def forget(self, last: int) -> None:
-        """
-        Erase the seeds of all rounds up to one that is over.
-
-        :raises KeyFileError: if a file cannot be removed.
-        """
-        self._last = max(last, self._last)
-        self._seeds = {round: seed for round, seed in self._seeds.items() if round > last}
-        if self._directory is None:
-            return
-        for path in sorted(self._directory.glob('round_*.seed*')):  # drafts last: second links
-            found = _NAME.fullmatch(path.name)
-            if found and int(found[1]) <= last:
-                erase_secret(path)
-
-
-def _path(directory: Path, round: int) -> Path:
-    return directory / f'round_{round}.seed'

@@ -41,7 +41,6 @@ from fdrl_ros.federation.protocol.ledger_watch import LedgerWatch
 from fdrl_ros.federation.protocol.message import Message
 from fdrl_ros.federation.protocol.orders import note_order, take_order, unnoted
 from fdrl_ros.federation.protocol.party import Effects, Job, Report, Stopped
-from fdrl_ros.federation.protocol.recovery import recover_key_authority
 from fdrl_ros.federation.protocol.store import Store
 from fdrl_ros.federation.protocol.update_codec import (
     ChunkRange,
@@ -339,7 +338,7 @@ class KeyAuthority:
         self._watch = LedgerWatch(store)
         self.state = KeyAuthorityState(store, start)
         """What the key authority keeps of the rounds."""
-        recover_key_authority(self.state, channel, store)
+        self.state.recover(channel)
         self._busy = False
         self._refused = (0, '')
         self._summing: Summing | None = None

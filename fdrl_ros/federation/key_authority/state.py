@@ -6,9 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from fdrl_ros.errors import CryptoError, StoreError
+from fdrl_ros.errors import CryptoError, StateLostError, StoreError
+from fdrl_ros.federation.protocol.channel import Channel
 from fdrl_ros.federation.protocol.encoding import decode, encode
 from fdrl_ros.federation.protocol.message import Phase
+from fdrl_ros.federation.protocol.orders import forget_orders
+from fdrl_ros.federation.protocol.recovery import MissedEntries
 from fdrl_ros.federation.protocol.store import peek, peek_record, Store
 import numpy as np
 from numpy.typing import NDArray
@@ -92,6 +95,36 @@ class KeyAuthorityState:
                 f'the state file {store.path} is damaged: no policy of round {self.record.round}'
             )
         self.released = released
+
+    def recover(self, channel: Channel) -> None:
+        """
+        Refuse to decrypt without knowing what was decrypted or released before.
+
+        :raises StateLostError: if the journal tells of more.
+        """
+        missed = MissedEntries.find(channel, self._store)
+        if missed is None:
+            return
+        record, chosen = self.record, (self.record.chosen_round, self.record.chosen_sum)
+        for entry in missed:
+            what = ''
+            if entry.kind == 'release' and entry.round > record.round:
+                what = f'the release of round {entry.round}, and the state of {record.round}'
+            elif entry.kind == 'decrypt':
+                sum = (entry.round, bytes.fromhex(entry.fields['sum']))
+                if sum[0] > chosen[0] or (sum[0] == chosen[0] and sum != chosen):
+                    what = f'a decryption in round {entry.round}, and the state does not'
+            if what:
+                raise StateLostError(
+                    f'the state file {self._store.path} was lost or is an older copy: the journal '
+                    f'beside it tells of {what}. A second sum of one round must not be decrypted: '
+                    'put back the newest state file; docs/journal.md says what to do if there is '
+                    'none'
+                )
+        if missed.is_loss:
+            missed.warn()
+            forget_orders(channel, self._store)
+        missed.settle({})
 
     def policy(self, round: int) -> Released | None:
         """Return an older policy that is kept; that of round 0 is the public start."""

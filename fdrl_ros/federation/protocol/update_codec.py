@@ -10,6 +10,7 @@ theta + (n_max / sum n_i) sum (FDRL Eq. 2 and 6).
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, fields
 import hashlib
+from itertools import islice
 from typing import Final
 
 from fdrl_ros.crypto.he.encryption import PublicContext
@@ -204,7 +205,7 @@ class ChunkRequests:
         if self.is_late(now):
             self._since = now
             asked = range(min(self._asked, count))
-            asks = list(_runs(number for number in asked if number not in have))
+            asks = _runs(number for number in asked if number not in have)
         while self._asked < count and self._asked - len(have) <= WINDOW - STEP:
             asks.append((self._asked, min(STEP, count - self._asked)))
             self._asked += STEP
@@ -223,16 +224,13 @@ class ChunkRequests:
         self._since = None
 
 
-def _runs(numbers: Iterator[int]) -> Iterator[ChunkRange]:
+def _runs(numbers: Iterator[int]) -> list[ChunkRange]:
     """Join neighbours, in runs of at most a step, a window in all."""
-    first, count, left = 0, 0, WINDOW
-    for number in numbers:
-        if count and (number != first + count or count == STEP):
-            yield first, count
-            count = 0
-        if not left:
-            break
-        first = first if count else number
-        count, left = count + 1, left - 1
-    if count:
-        yield first, count
+    runs: list[ChunkRange] = []
+    for number in islice(numbers, WINDOW):
+        first, count = runs[-1] if runs else (-1, STEP)
+        if number == first + count and count < STEP:
+            runs[-1] = first, count + 1
+        else:
+            runs.append((number, 1))
+    return runs
