@@ -12,7 +12,6 @@ from random import Random
 
 from fdrl_ros.federation.protocol.message import MaskedUpdate, Phase
 import pytest
-from support.dropouts import CHUNKED, DroppingFederation, Stage
 from support.federation_bench import Bench
 from support.liar import Liar, Story
 from support.restarts import (
@@ -92,16 +91,3 @@ def test_a_hospital_killed_before_it_notes_a_retry_goes_on_in_it_and_not_before(
     again = [each for each in liar.said[said:] if isinstance(each, MaskedUpdate)]
     ours = [each.envelope.attempt for each in again if each.envelope.sender == 'hospital_1']
     assert ours == [2]
-
-
-@pytest.mark.parametrize('stage', [Stage.BEFORE_SENDING, Stage.WHILE_SENDING])
-def test_hospital_killed_while_it_sends_sends_the_same_chunks_again(stage):
-    driver = DroppingFederation(1, {'hospital_2': stage})
-    bench = Bench(None, 3, 1, shape=CHUNKED, driver=driver)
-    assert bench.run(lambda: driver.lost == ['hospital_2'])
-    bench.join('hospital_2')
-    assert bench.run()
-    assert not driver.refused
-    sent = [m for m in driver.messages if isinstance(m, MaskedUpdate)]
-    assert {m.envelope.attempt for m in sent} == {1}
-    assert len({m.ciphertext for m in sent}) == 3 * 2

@@ -81,6 +81,9 @@ def test_a_hospital_that_starts_again_in_the_middle_goes_on(bench):
     ends_exactly(bench)
     assert bench.learners['hospital_1'].trained == [1]
     assert {message.envelope.attempt for message in updates.messages} == {1}
+    assert (
+        len({message.ciphertext for message in updates.messages}) == 3 * bench.scheme.ciphertexts
+    )
 
 
 def test_who_has_sent_a_part_by_the_deadline_is_left_out(tmp_path):

@@ -46,6 +46,7 @@ import numpy as np
 MASK, SELF = 'mask secret', 'self seed'
 Unknown = tuple[object, ...]
 Fact = tuple[dict[str, int], np.ndarray]
+Combination = dict[object, Fraction]
 
 
 class FixedSeeds(RoundSeeds):
@@ -254,49 +255,41 @@ def _of_kind(secrets: AttemptSecrets, kind: str) -> bytes:
     return secrets.self_seed if kind == SELF else secrets.mask.to_bytes()
 
 
+def _without(row: Combination, pivot_row: Combination) -> Combination:
+    """Take a multiple of another row off a row, so that the other's first entry cancels."""
+    pivot = next(iter(pivot_row))
+    factor = row.get(pivot, Fraction(0)) / pivot_row[pivot]
+    entries = {
+        name: row.get(name, Fraction(0)) - factor * pivot_row.get(name, Fraction(0))
+        for name in row.keys() | pivot_row.keys()
+    }
+    return {name: value for name, value in entries.items() if value}
+
+
 def _cancelling(rows: list[dict[Unknown, int]]) -> list[list[Fraction]]:
     """Return a basis of the combinations of rows in which every unknown cancels."""
-    left: list[tuple[dict[Unknown, Fraction], list[Fraction]]] = []
-    for place, row in enumerate(rows):
-        unit = [Fraction(int(place == other)) for other in range(len(rows))]
-        left.append(({name: Fraction(sign) for name, sign in row.items()}, unit))
-    while any(row for row, _ in left):
-        pivot_row, pivot_unit = next((row, unit) for row, unit in left if row)
-        pivot = next(iter(pivot_row))
-        reduced = []
-        for row, unit in left:
-            if row is pivot_row:
-                continue
-            factor = row.get(pivot, Fraction(0)) / pivot_row[pivot]
-            if factor:
-                row = {
-                    name: value
-                    for name in row.keys() | pivot_row.keys()
-                    if (
-                        value := row.get(name, Fraction(0))
-                        - factor * pivot_row.get(name, Fraction(0))
-                    )
-                }
-                unit = [one - factor * other for one, other in zip(unit, pivot_unit, strict=True)]
-            reduced.append((row, unit))
-        left = reduced
-    return [unit for _, unit in left]
+    # The places of a row's combination stand behind its unknowns, so that they are never pivots.
+    left: list[Combination] = [
+        {name: Fraction(sign) for name, sign in row.items()} | {place: Fraction(1)}
+        for place, row in enumerate(rows)
+    ]
+    unknowns = {name for row in rows for name in row}
+    for unknown in sorted(unknowns, key=repr):
+        having = [row for row in left if unknown in row]
+        if having:
+            pivot_row = {unknown: having[0][unknown]} | having[0]
+            left = [_without(row, pivot_row) for row in left if row is not having[0]]
+    return [[row.get(place, Fraction(0)) for place in range(len(rows))] for row in left]
 
 
 def _independent(facts: list[Fact]) -> list[Fact]:
     """Leave out what follows from the facts before it."""
-    basis: list[dict[str, Fraction]] = []
+    basis: list[Combination] = []
     kept = []
     for about, value in facts:
-        rest = {name: Fraction(weight) for name, weight in about.items() if weight}
+        rest: Combination = {name: Fraction(weight) for name, weight in about.items() if weight}
         for row in basis:
-            pivot = next(iter(row))
-            factor = rest.get(pivot, Fraction(0)) / row[pivot]
-            rest = {
-                name: left
-                for name in rest.keys() | row.keys()
-                if (left := rest.get(name, Fraction(0)) - factor * row.get(name, Fraction(0)))
-            }
+            rest = _without(rest, row)
         if rest:
             basis.append(rest)
             kept.append((about, value))
