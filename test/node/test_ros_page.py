@@ -123,20 +123,23 @@ def test_other_names_of_the_page_are_those_of_the_selector():
     assert {*told} - {'__ns'} == theirs - ours
 
 
+def run_client(domain: int) -> str:
+    """Run the client of the page and return what it prints."""
+    done = subprocess.run(
+        [sys.executable, '-c', CLIENT],
+        env={**os.environ, 'ROS_DOMAIN_ID': str(domain)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
 def test_the_client_of_the_page_moves_the_arm_on_a_fresh_node_and_again(runner, room, settings):
     runner.start([env_alone(settings, **{'federation.procedures': 'all'})])
-    environment = {**os.environ, 'ROS_DOMAIN_ID': str(settings.robot_domain)}
     for _ in range(2):  # the second time somebody is on the table
-        done = subprocess.run(
-            [sys.executable, '-c', CLIENT],
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        first, last = done.stdout.splitlines()
+        first, last = run_client(settings.robot_domain).splitlines()
         assert first.split()[0] == last.split(':')[0] and 'the tip is at' in last
     assert 'is on the table' in first
     log = runner.log_file(LABEL).read_text()
@@ -150,26 +153,4 @@ def test_the_client_of_the_page_moves_the_arm_after_an_operation(runner, room, s
     start, rotation = surgeon.tip()
     surgeon.pose('move_cp', start + [0.0, 0.0, 0.002], rotation)
     surgeon.wait(lambda: room.heard['outcome'])
-    environment = {**os.environ, 'ROS_DOMAIN_ID': str(settings.robot_domain)}
-    done = subprocess.run(
-        [sys.executable, '-c', CLIENT],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-
-
-def test_a_node_that_is_asked_for_help_does_not_start():
-    for words, code in ((['env', '--help'], 0), (['trainer', 'now'], 2), (['nobody'], 1)):
-        done = subprocess.run(
-            [sys.executable, '-m', 'fdrl_ros.nodes', *words],
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-        assert done.returncode == code, done.stderr
-        assert 'usage: ' in done.stdout + done.stderr and '--ros-args' in done.stdout + done.stderr
+    run_client(settings.robot_domain)

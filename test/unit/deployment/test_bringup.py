@@ -176,13 +176,21 @@ def test_node_that_is_told_to_end_while_it_is_imported_ends_quietly(number):
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, b'', b'')
 
 
-@pytest.mark.parametrize('words', [[], ['surgeon']])
-def test_who_names_no_node_is_told_the_names(words):
+@pytest.mark.parametrize(
+    ('words', 'code', 'told'),
+    [
+        ([], 1, [each.executable for each in graph()]),
+        (['surgeon'], 1, [each.executable for each in graph()]),
+        (['env', '--help'], 0, ['--ros-args', 'config/robot.yaml']),
+        (['trainer', 'now'], 2, ['--ros-args', 'config/hospital.yaml']),
+    ],
+)
+def test_who_names_no_node_or_asks_for_help_is_told_the_usage(words, code, told):
     program = [sys.executable, '-m', 'fdrl_ros.nodes', *words]
     ended = subprocess.run(program, capture_output=True, text=True, timeout=30)
-    assert ended.returncode == 1
-    assert ended.stderr.startswith('usage: ') and ended.stderr.count('\n') == 1
-    assert all(each.executable in ended.stderr for each in graph())
+    said = ended.stdout + ended.stderr
+    assert ended.returncode == code and said.startswith('usage: '), said
+    assert all(each in said for each in told)
 
 
 def test_free_domains_leave_out_those_in_use(monkeypatch):
