@@ -106,10 +106,6 @@ def test_looking_puts_nothing_aside(layout):
     assert broken.exists()
 
 
-def test_robot_that_is_not_there_is_named(layout):
-    assert 'robot_9 is not there' in fdrl(layout, 'list', '--robot', 'robot_9', code=1)
-
-
 def test_while_a_node_has_the_files_the_word_goes_to_it(layout):
     """Without that node's DDS domain nobody answers; the files stay as they are."""
     robot = RobotPolicies(layout, 'robot_1')

@@ -144,24 +144,6 @@ def test_slow_drift_of_a_clock_adds_up_to_the_end_of_a_case():
     assert drifting.is_of(operation(0.609, 20.0)) and not drifting.is_of(operation(0.612, 20.0))
 
 
-def test_damage_of_a_case_outlives_a_clock_that_is_set_but_not_the_case():
-    selector = selector_with(candidate('global', 0.5))
-    pressed = values_of(force=3.0, time_left=0.5)
-    with recorded_damage() as told:
-        for now in (100.0, 100.0 + TICK, 100.0 + 3.0 * TICK):
-            select(selector, *observe(pressed, now, 'one'), now)
-        assert told == pytest.approx(2.2 * TICK * np.array([1.0, 2.0, 4.0]))
-        selector.reset()  # as when a clock is set back
-        select(selector, *observe(pressed, 101.0, 'one'), 101.0)
-        assert told[-1] == pytest.approx(2.2 * TICK * 5.0)
-        selector.reset()
-        for now, damage in ((102.0, 2.2 * TICK * 5.0), (102.0 + TICK, 0.0)):
-            select(selector, *observe(values_of(force=0.0, time_left=0.9), now, 'one'), now)
-            assert told[-1] == pytest.approx(damage)
-        select(selector, *observe(pressed, 102.0 + 2.0 * TICK, 'other'), 102.0 + 2.0 * TICK)
-        assert told[-1] == pytest.approx(2.2 * TICK)
-
-
 def damages(lefts, names=(), between=lambda selector: None, times=None):
     """Return the damage that the shield is given, and that in D_t, at a force of 1.8 N."""
     selector, terms = selector_with(candidate('global', 0.5)), []

@@ -5,9 +5,8 @@
 from dataclasses import replace
 from itertools import count
 
-from fdrl_ros.errors import RecordsError
-from fdrl_ros.selector import Candidate, GateSettings, Reason, Selector
-from fdrl_ros.selector.replay import replay, ReplaySettings
+from fdrl_ros.selector import Candidate, Selector
+from fdrl_ros.selector.replay import replay
 from fdrl_ros.shield import damage
 from fdrl_ros.surgery.data.bag import message_types, OPERATION, PATIENT, TOPICS, write_bag
 from fdrl_ros.surgery.data.recording import demonstrations
@@ -114,16 +113,3 @@ def test_following_feels_what_the_robot_felt_without_vital_signs(bag, tmp_path, 
     decided = [each.stamp for each in replay(lost, CANDIDATES) if each.risk is not None]
     followed = replay(lost, CANDIDATES, decided=decided)
     assert [each.risk for each in followed] == told
-
-
-def test_settings_of_gate_and_selector_count(bag):
-    held = replay(bag, CANDIDATES, ReplaySettings(gate=GateSettings(close_at=0.0, open_below=0.0)))
-    assert {each.reason for each in held} == {Reason.RISK_GATE}
-    assert {each.reason for each in replay(bag, [])} == {Reason.NO_POLICY}
-
-
-def test_what_is_no_recording_of_a_robot_is_refused(bag, tmp_path):
-    with pytest.raises(RecordsError):
-        replay(tmp_path / 'none', CANDIDATES)
-    with pytest.raises(RecordsError, match='robot_2'):
-        replay(bag, CANDIDATES, robot='robot_2')

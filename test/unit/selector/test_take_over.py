@@ -94,8 +94,10 @@ WAY = PlausibilitySettings().frozen_way
 APART = np.linalg.norm(np.subtract(FIRST.start, NEXT.start))
 
 
-def line_under_way() -> Robot:
+def line_under_way(**plausibility) -> Robot:
     stream = Robot(up, FIRST)
+    settings = PlausibilitySettings(**plausibility)
+    stream.loop = ControlLoop(stream.loop.selector, Limiter(), settings)
     stream.run(40)
     assert stream.last.policy == 'global'
     return stream
@@ -121,10 +123,12 @@ def holds(stream: Robot, kind: str):
     }[kind]
 
 
-@pytest.mark.parametrize('hold', ['surgeon', 'lock', 'pause', 'want'])
-def test_next_patient_may_come_while_it_holds(hold):
+@pytest.mark.parametrize(
+    ('hold', 'frozen_vitals'), [('surgeon', 0.5), ('want', 0.5), ('lock', 600.0), ('pause', 600.0)]
+)
+def test_next_patient_may_come_and_wait_for_long_while_it_holds(hold, frozen_vitals):
     assert APART > WAY
-    stream = line_under_way()
+    stream = line_under_way(frozen_vitals=frozen_vitals)
     begin, end = holds(stream, hold)
     begin()
     stream.publish()
@@ -149,20 +153,6 @@ def test_operation_that_is_begun_again_at_once_is_not_taken_for_frozen():
     stream.run(60)
     assert stream.last.reason is Reason.SURGEON
     stream.loop.hand_back()
-    assert goes_on(stream)
-
-
-@pytest.mark.parametrize('hold', ['surgeon', 'want'])
-def test_patient_who_waits_for_long_is_not_taken_for_frozen(hold):
-    stream = line_under_way()
-    settings = PlausibilitySettings(frozen_vitals=0.5)
-    stream.loop = ControlLoop(stream.loop.selector, Limiter(), settings)
-    begin, end = holds(stream, hold)
-    begin()
-    stream.place(NEXT)
-    stream.run(100)
-    assert Reason.FROZEN not in {each.reason for _, each in stream.timed}
-    end()
     assert goes_on(stream)
 
 

@@ -190,38 +190,6 @@ def test_far_from_what_was_met_it_is_not_sure(value):
     assert far > 10 * near
 
 
-def test_steps_of_one_case_are_not_counted_as_independent():
-    honest = fitted(5, cases=40)
-    known = experience(5, cases=40)
-    # The same steps, but every case cut into pieces that pretend to be cases.
-    cut = dataclasses.replace(known, cases=np.arange(len(known.cases)) // 2)
-    returns = truth(known.states) + np.repeat((episodes(5, 40)[1] - truth(known.states))[::12], 12)
-    fooled = fit_value(
-        dataclasses.replace(cut, rewards=rewards_of(returns, cut.cases)),
-        SMALL,
-    )
-    features = honest.basis(known.states)
-    spread = [
-        np.sqrt(np.square(features @ each.deviations[0].T).sum(axis=1)).mean()
-        for each in (honest, fooled)
-    ]
-    assert spread[0] > 1.3 * spread[1]
-
-
-def test_a_difference_of_policies_with_the_same_patients_is_surer_than_each():
-    known = experience(7, noise=1.0)
-    better = dataclasses.replace(
-        known,
-        rewards=known.rewards + rewards_of(0.2 * np.ones(len(known.cases)), known.cases),
-    )
-    models = [ValueModel('', {'reach': fit_value(each, SMALL)}) for each in (known, better)]
-    found = ValueBank(models).estimate('reach', np.zeros(SIZE))
-    alone = found.means[1] - found.means[0] - 1.28 * np.hypot(*found.stds)
-    sure = found.advantages(0, 1.28)[1]
-    assert sure == pytest.approx(0.2, abs=0.05)
-    assert sure > alone + 0.1
-
-
 @pytest.mark.parametrize('compiled', [True, False], ids=['compiled', 'numpy'])
 @given(seed=st.integers(0, 2**32 - 1))
 def test_the_bank_equals_the_models_one_by_one(compiled, seed):
