@@ -36,17 +36,11 @@ def words_of(rng):
 # where products go place by place.
 
 
-def solve(known, second, prime):
-    """Solve known = second * s modulo a prime, place by place."""
-    return [int(k) * pow(int(c), -1, prime) % prime for k, c in zip(known, second, strict=True)]
-
-
 def recover_from_ours(public, opened, ciphertext):
     """
-    Do the same to a sum of ours, which shows every coefficient, so that one is enough.
+    Solve a sum of ours, which shows every coefficient, for the secret key in NTT form.
 
     :param opened: what is taken for the decrypted polynomial, shape (data primes, N).
-    :returns: the secret key if it is, in NTT form, shape (data primes, N).
     """
     backend, scheme = public.backend, public.scheme
     residues = public.residues(ciphertext)
@@ -54,8 +48,11 @@ def recover_from_ours(public, opened, ciphertext):
     known = (opened + primes - residues[0]) % primes
     pair = backend.load(np.stack([known, residues[1]]))
     backend.evaluator.transform_to_ntt_inplace(pair)
-    known, second = backend.read_residues(pair)
-    return [solve(*rows) for rows in zip(known, second, scheme.moduli, strict=True)]
+    # known = second * key, place by place.
+    return [
+        [int(k) * pow(int(c), -1, prime) % prime for k, c in zip(known, second, strict=True)]
+        for known, second, prime in zip(*backend.read_residues(pair), scheme.moduli, strict=True)
+    ]
 
 
 def sum_of_ours(public, rng):
@@ -72,10 +69,10 @@ def test_attack_on_our_sums_would_succeed_without_flooding(secret, public):
 
 
 def test_attack_on_our_sums_fails(secret, public):
-    # Of 4,096 numbers below 2^40 and as many below 2^48, none is right; in six trials one may be
+    # Of 4,096 numbers below 2^40 and as many below 2^48, none is right; in four trials one may be
     # by chance, of 2^-25.
     scheme, true = public.scheme, secret.secret_key[:2]
-    for seed in range(3):
+    for seed in range(2):
         total, exact = sum_of_ours(public, np.random.default_rng(seed))
         shown = secret.decrypt(total)
         for guess in (shown, exact):
@@ -141,7 +138,7 @@ def test_random_ciphertexts_are_refused_at_decryption(secret, public):
     # A fifth of all polynomials' coefficients means nothing: 4,096 pass by 2^-1300.
     rng = np.random.default_rng(6)
     primes = np.array(public.scheme.moduli, dtype=np.uint64)[:, None]
-    for _ in range(5):
+    for _ in range(3):
         residues = rng.integers(0, primes, (2, 2, 4096), dtype=np.uint64)
         with pytest.raises(CryptoError, match='out of range'):
             secret.decrypt(public.to_wire(residues))
@@ -261,7 +258,7 @@ def test_quick_search_in_the_table_finds_what_the_plain_one_does(seed):
     assert (found + 6861).tolist() == plain
 
 
-@pytest.mark.parametrize('deviation', [1, 512, 70_000, 2**40 + 12345, 3**42, 2**120 + 1])
+@pytest.mark.parametrize('deviation', [1, 70_000, 2**40 + 12345, 2**120 + 1])
 def test_draws_have_the_deviation_and_every_bit(deviation):
     gaussian = DiscreteGaussian(deviation)
     least = max(deviation, 512)
