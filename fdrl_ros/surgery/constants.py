@@ -3,7 +3,6 @@
 """The numbers of the world with their units and sources, read once from config/world.yaml."""
 
 from functools import cache
-from typing import Any
 
 from fdrl_ros.errors import ResourceError
 from fdrl_ros.resources import parse_yaml, resource
@@ -17,7 +16,7 @@ def constants() -> dict[str, float]:
     :raises ResourceError: if the file is missing, or a constant lacks value, unit or source.
     """
     path = resource('config/world.yaml')
-    document: dict[str, dict[str, dict[str, Any]]] = parse_yaml(path.read_text('utf-8'))
+    document: dict[str, dict[str, dict[str, float | str]]] = parse_yaml(path.read_text('utf-8'))
     found: dict[str, float] = {}
     for group, entries in document.items():
         for name, entry in entries.items():

@@ -12,7 +12,6 @@ bent one with all six; the full urdf/psm.urdf, with jaws and patient, is for RVi
 from collections.abc import Sequence
 from math import cos, sin
 from pathlib import Path
-from typing import Any
 
 from fdrl_ros.resources import resource
 from fdrl_ros.surgery.arm.description import chain_description
@@ -39,6 +38,10 @@ import numpy as np
 
 _SETTLED = 1e-6
 """A wrist this near to straight, and this slow, is straight: rad, rad/s."""
+
+
+JointStates = Sequence[Sequence[float]]
+"""For each joint: position, speed, reaction, torque of the motor (rad, m, N)."""
 
 
 class Chain(PhysicsClient):
@@ -104,22 +107,23 @@ class Chain(PhysicsClient):
             physicsClientId=self.client,
         )
 
-    def step(self, force: Sequence[float], at: Sequence[float]) -> Any:
+    def step(self, force: Sequence[float], at: Sequence[float]) -> JointStates:
         """
         Let one sub-step pass with a force (N) on the tip, and return the states of the joints.
 
         :param at: where the force acts, m.
-        :returns: for each joint: position, speed, reaction, torque of the motor (rad, m, N).
         """
         client, body = self.client, self.body
         if force[0] or force[1] or force[2]:
             pybullet.applyExternalForce(body, self.tip, force, at, pybullet.WORLD_FRAME, client)
         pybullet.stepSimulation(client)
-        return pybullet.getJointStates(body, self.moved, client)
+        states: JointStates = pybullet.getJointStates(body, self.moved, client)
+        return states
 
-    def states(self) -> Any:
+    def states(self) -> JointStates:
         """Return the states of the joints as :meth:`step` does."""
-        return pybullet.getJointStates(self.body, self.moved, self.client)
+        states: JointStates = pybullet.getJointStates(self.body, self.moved, self.client)
+        return states
 
     def motion(self) -> tuple[list[float], list[float]]:
         """Return positions and speeds of the joints, rad and m, rad/s and m/s."""
@@ -217,7 +221,7 @@ class DynamicArm:
             self.bent = False
             self._setpoint = None
 
-    def _move(self, whole: Chain, force: Point) -> Any:
+    def _move(self, whole: Chain, force: Point) -> JointStates:
         """Let one sub-step of six joints pass, and see where the tip is."""
         states = whole.step(force, self.position)
         link = pybullet.getLinkState(whole.body, whole.tip, 1, 1, whole.client)

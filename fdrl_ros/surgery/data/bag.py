@@ -13,9 +13,11 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import lru_cache, partial
 import json
+import math
 from pathlib import Path
 import shutil
-from typing import Any
+from types import ModuleType
+from typing import Any, TYPE_CHECKING
 
 from fdrl_ros.errors import RecordsError, ResourceError, SettingError, StateError
 from fdrl_ros.resources import resource
@@ -28,6 +30,7 @@ from fdrl_ros.surgery.data.log import (
     ACTION,
     LoggedOperation,
     LogReader,
+    Message,
     OPERATION,
     OUTCOME,
     PATIENT,
@@ -36,11 +39,15 @@ from fdrl_ros.surgery.data.recording import Progress, repeat, replay, silent
 from fdrl_ros.surgery.gym.actions import displacement, TICK
 from fdrl_ros.surgery.gym.episode import Episode
 from fdrl_ros.surgery.gym.operation import Operation
-from fdrl_ros.surgery.gym.state import OPERATION_FIELDS, OPERATION_SIZE, PATIENT_FIELDS, unscale
+from fdrl_ros.surgery.gym.state import OPERATION_SIZE, SCALES, STATE_FIELDS, unscale
 from fdrl_ros.surgery.gym.surgery_env import SurgeryEnv
 from fdrl_ros.surgery.patient.patient import Patient
 from fdrl_ros.surgery.settings import WorldSettings
 import numpy as np
+
+if TYPE_CHECKING:
+    from rosbags.rosbag2 import Reader, Writer
+    from rosbags.typesys.store import Typestore
 
 EPISODE = 'episode'
 OURS = {
@@ -83,7 +90,7 @@ _ORDER = (EPISODE, PATIENT, OPERATION, ACTION, OUTCOME)
 """Of messages with one stamp: a state comes before what is chosen in it."""
 
 
-def bags() -> Any:
+def bags() -> ModuleType:
     """
     Return the library that reads and writes bags, which not all users need.
 
@@ -99,7 +106,7 @@ def bags() -> Any:
 
 
 @lru_cache(maxsize=1)
-def message_types() -> Any:
+def message_types() -> 'Typestore':
     """
     Return the store of all message types: those of ROS 2 Kilted, and ours out of msg/*.msg.
 
@@ -161,10 +168,18 @@ def write_bag(
         shutil.rmtree(part, ignore_errors=True)
 
 
+_UNJUDGED = {
+    **dict.fromkeys(('policy', 'reason'), 'recorded'),
+    **dict.fromkeys(('value', 'uncertainty', 'expected_risk', 'predicted_force'), math.nan),
+    'veto': '',
+}
+"""What an action has that no selector chose."""
+
+
 class _BagWriter:
     """Makes messages and writes them with their stamps."""
 
-    def __init__(self, writer: Any, robot: str) -> None:
+    def __init__(self, writer: 'Writer', robot: str) -> None:
         self._store = message_types()
         self._writer = writer
         self._connections = {
@@ -175,51 +190,24 @@ class _BagWriter:
 
     def write_operation(self, episode: Episode, readings: list[Readings]) -> None:
         """Write one operation and the pause after it."""
-        who: dict[str, Any] = {'patient': episode.patient.name}
-        procedure: dict[str, Any] = {'procedure': episode.patient.procedure.name}
-        unknown: dict[str, Any] = dict.fromkeys(
-            ('value', 'uncertainty', 'expected_risk', 'predicted_force'), float('nan')
-        )
-        halves = (
-            (PATIENT, PATIENT_FIELDS, slice(OPERATION_SIZE, None)),
-            (OPERATION, OPERATION_FIELDS, slice(OPERATION_SIZE)),
-        )
+        patient = episode.patient.name
+        who = {'patient': patient, 'procedure': episode.patient.procedure.name}
+        halves = (PATIENT, slice(OPERATION_SIZE, None)), (OPERATION, slice(OPERATION_SIZE))
         for tick, (values, now) in enumerate(zip(unscale(episode.states), readings, strict=True)):
             self._write_readings(now)
-            for topic, fields, columns in halves:
-                self.write(
-                    topic,
-                    **who,
-                    **procedure,
-                    names=[field.name for field in fields],
-                    values=values[columns],
-                    scales=np.array([field.scale for field in fields]),
-                )
+            for topic, half in halves:
+                names = [field.name for field in STATE_FIELDS[half]]
+                scales = SCALES[half].copy()
+                self.write(topic, **who, names=names, values=values[half], scales=scales)
             if tick == episode.length:
                 break
             action = int(episode.actions[tick])
-            self.write(
-                ACTION,
-                **who,
-                **unknown,
-                policy='recorded',
-                action=action,
-                displacement=np.array(displacement(action)),
-                reason='recorded',
-                proposed=action,
-                veto='',
-            )
+            moves = {'action': action, 'displacement': np.array(displacement(action))}
+            self.write(ACTION, patient=patient, **moves, proposed=action, **_UNJUDGED)
             self._now += round(TICK * _SECOND)
-        self.write(
-            OUTCOME,
-            **who,
-            **procedure,
-            success=bool(episode.success),
-            failure=episode.failure,
-            steps=episode.length,
-            peak_force=float(episode.forces.max()),
-            damage=float(episode.damages[-1]),
-        )
+        end = {name: getattr(episode, name) for name in ('success', 'failure')}
+        peak, damage = float(episode.forces.max()), float(episode.damages[-1])
+        self.write(OUTCOME, **who, **end, steps=episode.length, peak_force=peak, damage=damage)
         self._now += round(PAUSE * _SECOND)
 
     def _write_readings(self, now: Readings) -> None:
@@ -247,7 +235,7 @@ class _BagWriter:
         ):
             self.write(topic, frame, wrench={'force': _xyz(force), 'torque': _xyz(torque)})
 
-    def write(self, topic: str, frame: str = '', **contents: object) -> None:
+    def write(self, topic: str, frame: str = '', /, **contents: object) -> None:
         """Write one message: its fields, nested messages as dicts; others are left out."""
         seconds, rest = divmod(self._now, _SECOND)
         header = {'stamp': {'sec': seconds, 'nanosec': rest}, 'frame_id': frame}
@@ -255,16 +243,14 @@ class _BagWriter:
         data = self._store.serialize_cdr(message, TOPICS[topic])
         self._writer.write(self._connections[topic], self._now, data)
 
-    def _message(self, kind: str, contents: Mapping[str, Any]) -> object:
+    def _message(self, kind: str, contents: Mapping[str, object]) -> object:
+        """Make a message, and the messages within it of dicts."""
         _constants, fields = self._store.fielddefs[kind]
-        return self._store.types[kind](
-            **{
-                name: self._message(described[1], contents[name])
-                if isinstance(contents[name], dict)
-                else contents[name]
-                for name, described in fields
-            }
-        )
+        values: dict[str, Any] = {name: contents[name] for name, _described in fields}
+        for name, described in fields:
+            if isinstance(inner := values[name], dict):
+                values[name] = self._message(str(described[1]), inner)
+        return self._store.types[kind](**values)
 
 
 def _note(readings: list[Readings], operation: Operation) -> None:
@@ -402,7 +388,7 @@ def _replayed(env: SurgeryEnv, recording: _Recording, log: LoggedOperation) -> E
 
 def recorded(
     path: Path, robot: str | None, kinds: Mapping[str, Iterable[str]], needed: Iterable[str]
-) -> list[tuple[int, str, Any]]:
+) -> list[tuple[int, str, Message]]:
     """
     Return messages of a robot in the order in which they were recorded.
 
@@ -443,10 +429,12 @@ def recorded(
             raise RecordsError(f'{path} is cut off or damaged: {error}') from error
 
 
-def _messages(path: Path, robot: str | None, wanted: Iterable[str]) -> Iterator[tuple[str, Any]]:
+def _messages(
+    path: Path, robot: str | None, wanted: Iterable[str]
+) -> Iterator[tuple[str, Message]]:
     """Yield the robot's messages by topic, in the order of their stamps."""
 
-    def order(entry: tuple[int, str, Any]) -> tuple[int, int]:
+    def order(entry: tuple[int, str, Message]) -> tuple[int, int]:
         logged_at, topic, message = entry
         if header := getattr(message, 'header', None):
             logged_at = int(header.stamp.sec) * _SECOND + int(header.stamp.nanosec)
@@ -458,7 +446,7 @@ def _messages(path: Path, robot: str | None, wanted: Iterable[str]) -> Iterator[
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[Any]:
+def _opened(path: Path) -> Iterator['Reader']:
     """Open a bag and close it, whatever the library raises."""
     library = bags()
     if not path.exists():

@@ -33,6 +33,9 @@ _HOLD = -1
 _STILL = FINE_STEP / 2
 """Farthest that the tip may be led away in a tick that still counts as a STAY, m."""
 
+Message = Any
+"""A message of rosbags, or anything with the same fields."""
+
 _FIELDS = {OPERATION: OPERATION_FIELDS, PATIENT: PATIENT_FIELDS}
 
 
@@ -99,7 +102,7 @@ class LogReader:
         self._ended = ''
         self._done: list[LoggedOperation] = []
 
-    def take(self, topic: str, message: Any) -> None:
+    def take(self, topic: str, message: Message) -> None:
         """
         Take the next message.
 
@@ -132,12 +135,12 @@ class LogReader:
             raise RecordsError('the log has no operation')
         return self._done
 
-    def _is_on_table(self, message: Any) -> bool:
+    def _is_on_table(self, message: Message) -> bool:
         case = self._case
         told = message.patient, message.procedure
         return case is not None and (case.patient, case.procedure) == told
 
-    def _take_action(self, message: Any, at: float) -> None:
+    def _take_action(self, message: Message, at: float) -> None:
         action, case = int(message.action), self._case
         if not _HOLD <= action < ACTION_COUNT:
             raise RecordsError(f'action {action}: expected -1 to {ACTION_COUNT - 1}')
@@ -153,7 +156,7 @@ class LogReader:
         else:
             case.rows.append((at, state, action))
 
-    def _take_outcome(self, message: Any, at: float) -> None:
+    def _take_outcome(self, message: Message, at: float) -> None:
         case = self._case
         if case is None or not self._is_on_table(message):
             self._refuse(f'an outcome of {message.patient}, who is not on the table')
@@ -175,7 +178,7 @@ class LogReader:
             self._refuse(f'{case.patient}: the operation has no outcome')
             self._close(case, None, case.rows[-1][0])
 
-    def _close(self, case: _Case, outcome: Any, at: float) -> None:
+    def _close(self, case: _Case, outcome: Message | None, at: float) -> None:
         """Make the transitions."""
         end: dict[str, Any] = {}
         if outcome is not None:
@@ -246,7 +249,7 @@ def _retracted(before: np.ndarray, after: np.ndarray) -> bool:
     return bool(felt and up > _STILL)
 
 
-def _values(topic: str, message: Any, fields: tuple[Field, ...]) -> np.ndarray:
+def _values(topic: str, message: Message, fields: tuple[Field, ...]) -> np.ndarray:
     """Return the numbers of one half of the state in their units."""
     names = tuple(each.name for each in fields)
     if tuple(message.names) != names:

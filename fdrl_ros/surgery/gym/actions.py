@@ -4,7 +4,7 @@
 
 from dataclasses import dataclass
 import operator
-from typing import Any
+from typing import SupportsIndex
 
 from fdrl_ros.errors import StateError
 import numpy as np
@@ -69,7 +69,7 @@ DISPLACEMENTS: NDArray[np.float64] = np.array([each.displacement for each in ACT
 DISPLACEMENTS.setflags(write=False)
 
 
-def action_numbered(action: int | np.signedinteger[Any]) -> Action:
+def action_numbered(action: SupportsIndex) -> Action:
     """
     Return an action by its number.
 

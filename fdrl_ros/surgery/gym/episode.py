@@ -9,6 +9,7 @@ from typing import Any
 
 from fdrl_ros.surgery.gym.actions import ACTION_COUNT
 from fdrl_ros.surgery.gym.operation import FORCE_LEVELS
+from fdrl_ros.surgery.gym.state import Info
 from fdrl_ros.surgery.gym.surgery_env import SurgeryEnv
 from fdrl_ros.surgery.gym.vector_operation import VectorOperation
 from fdrl_ros.surgery.patient.patient import Patient
@@ -207,7 +208,5 @@ def roll_out(
     columns = [np.concatenate(part) for part in zip(*parts, strict=True)]
     order = np.argsort(columns[-1], kind='stable')  # within a patient time stays in order
     names = ('states', 'actions', 'rewards', 'forces', 'damages', 'critical', 'cases')
-    made: dict[str, Any] = {
-        name: column[order] for name, column in zip(names, columns, strict=True)
-    }
+    made: Info = {name: column[order] for name, column in zip(names, columns, strict=True)}
     return Rollouts(tuple(patients), **made, success=success, failure=failure)

@@ -9,7 +9,7 @@ states, rewards and endings are the same. Simulated, for research: not a medical
 
 from collections.abc import Sequence
 import math
-from typing import Any, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 from fdrl_ros.errors import StateError
 from fdrl_ros.surgery.arm.kinematic_arm import Jaw, JAW_OPEN, KinematicArm
@@ -17,7 +17,7 @@ from fdrl_ros.surgery.arm.kinematics import checked_point, straight_joints, Vect
 from fdrl_ros.surgery.arm.motion import JointPath
 from fdrl_ros.surgery.constants import constant
 from fdrl_ros.surgery.gym.actions import Action, MAXIMUM_SPEED, SUBSTEP, TICK
-from fdrl_ros.surgery.gym.state import operation_values, PROCEDURE_NAMES, scale, TICK_INFO
+from fdrl_ros.surgery.gym.state import Info, operation_values, PROCEDURE_NAMES, scale, TICK_INFO
 from fdrl_ros.surgery.patient.breathing import breathing_motion
 from fdrl_ros.surgery.patient.patient import Patient
 from fdrl_ros.surgery.patient.physiology import Physiology
@@ -349,7 +349,7 @@ class Operation:
         )
         return self.outcome
 
-    def info(self) -> dict[str, Any]:
+    def info(self) -> Info:
         """Return what the state leaves out, see TICK_INFO."""
         outcome, body = self.outcome, self.physiology
         numbers = (

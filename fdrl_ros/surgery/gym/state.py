@@ -8,6 +8,7 @@ The patient's stiffness is not among them: it shows only in force against depth.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from fdrl_ros.errors import StateError
 from fdrl_ros.surgery.scalar_or_array import excess, Number, Point
@@ -80,6 +81,8 @@ TICK_INFO = {
     'failure': 'name of the failure, or empty; of many, codes',
 }
 """What Gymnasium's `info` has that the state leaves out."""
+
+Info = dict[str, Any]
 
 
 def operation_values(

@@ -7,12 +7,12 @@ Importing this module registers the surgical envs with Gymnasium.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 from fdrl_ros.errors import SettingError, StateError
 from fdrl_ros.surgery.gym.actions import ACTION_COUNT, action_numbered, SUBSTEPS
 from fdrl_ros.surgery.gym.operation import Operation
-from fdrl_ros.surgery.gym.state import PROCEDURE_NAMES, STATE_BOUND, STATE_SIZE
+from fdrl_ros.surgery.gym.state import Info, PROCEDURE_NAMES, STATE_BOUND, STATE_SIZE
 from fdrl_ros.surgery.patient.cohort import Admissions, PatientSource
 from fdrl_ros.surgery.patient.patient import Patient
 from fdrl_ros.surgery.settings import checked_world, WorldSettings
@@ -48,7 +48,7 @@ class SurgeryEnv(gymnasium.Env[NDArray[np.float32], np.int64]):
     :param heterogeneity: how far public patients differ, H in [0, 1]; 0 unless given.
     """
 
-    metadata: dict[str, Any] = {
+    metadata: Info = {
         'render_modes': ['rgb_array'],
         'render_fps': 20,
     }
@@ -86,8 +86,8 @@ class SurgeryEnv(gymnasium.Env[NDArray[np.float32], np.int64]):
         return self.operation.patient
 
     def reset(
-        self, *, seed: int | None = None, options: Mapping[str, Any] | None = None
-    ) -> tuple[NDArray[np.float32], dict[str, Any]]:
+        self, *, seed: int | None = None, options: Mapping[str, object] | None = None
+    ) -> tuple[NDArray[np.float32], Info]:
         """
         Begin with the next patient: `options['patient']`, or one drawn from the cohort.
 
@@ -100,22 +100,20 @@ class SurgeryEnv(gymnasium.Env[NDArray[np.float32], np.int64]):
         if not isinstance(options, Mapping | None):
             raise SettingError('options', options, "only 'patient', by name")
         given = dict(options or {})
-        patient = given.pop('patient', None)
+        chosen = given.pop('patient', None)
         if given:
             raise SettingError('options', sorted(given), "only 'patient'")
-        if patient is None:
+        if chosen is None:
             patient = self._admissions.draw(self.np_random)
         else:
-            self._admissions.checked(patient)
+            patient = self._admissions.checked(chosen)
         self.operation.reset(patient)
         if self.settings.force_noise > 0.0:
             # Of its own, so that the sensor's noise does not decide who comes next.
             self.operation.rng = np.random.default_rng(int(self.np_random.integers(2**63)))
         return self.operation.state(), self._info()
 
-    def step(
-        self, action: np.int64 | int
-    ) -> tuple[NDArray[np.float32], float, bool, bool, dict[str, Any]]:
+    def step(self, action: np.int64 | int) -> tuple[NDArray[np.float32], float, bool, bool, Info]:
         """
         Move the set-point by one action and let 50 ms pass.
 
@@ -134,7 +132,7 @@ class SurgeryEnv(gymnasium.Env[NDArray[np.float32], np.int64]):
         state, info = operation.state(), self._info()
         return state, outcome.reward, outcome.terminated, outcome.truncated, info
 
-    def _info(self) -> dict[str, Any]:
+    def _info(self) -> Info:
         return self.operation.info() | {'patient': self.operation.patient.name}
 
     def render(self) -> NDArray[np.uint8] | None:

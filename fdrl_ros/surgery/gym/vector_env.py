@@ -7,7 +7,7 @@ from typing import Any
 
 from fdrl_ros.errors import SettingError, StateError
 from fdrl_ros.surgery.gym.actions import ACTION_COUNT
-from fdrl_ros.surgery.gym.state import STATE_BOUND, STATE_SIZE
+from fdrl_ros.surgery.gym.state import Info, STATE_BOUND, STATE_SIZE
 from fdrl_ros.surgery.gym.vector_operation import VectorOperation
 from fdrl_ros.surgery.patient.cohort import Admissions, PatientSource
 from fdrl_ros.surgery.patient.patient import Patient
@@ -20,8 +20,6 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-
-Infos = dict[str, Any]
 
 
 class VectorSurgeryEnv(VectorEnv[NDArray[np.float32], NDArray[np.int64], NDArray[Any]]):
@@ -41,7 +39,7 @@ class VectorSurgeryEnv(VectorEnv[NDArray[np.float32], NDArray[np.int64], NDArray
     :param heterogeneity: how far public patients differ, H in [0, 1]; 0 unless given.
     """
 
-    metadata: dict[str, Any] = {'render_modes': [], 'autoreset_mode': AutoresetMode.SAME_STEP}
+    metadata: Info = {'render_modes': [], 'autoreset_mode': AutoresetMode.SAME_STEP}
 
     def __init__(
         self,
@@ -76,8 +74,8 @@ class VectorSurgeryEnv(VectorEnv[NDArray[np.float32], NDArray[np.int64], NDArray
         self,
         *,
         seed: int | Sequence[int | None] | None = None,
-        options: Mapping[str, Any] | None = None,
-    ) -> tuple[NDArray[np.float32], Infos]:
+        options: Mapping[str, object] | None = None,
+    ) -> tuple[NDArray[np.float32], Info]:
         """
         Begin with new patients on all tables.
 
@@ -107,7 +105,7 @@ class VectorSurgeryEnv(VectorEnv[NDArray[np.float32], NDArray[np.int64], NDArray
 
     def step(
         self, actions: ArrayLike
-    ) -> tuple[NDArray[np.float32], Array, NDArray[np.bool_], NDArray[np.bool_], Infos]:
+    ) -> tuple[NDArray[np.float32], Array, NDArray[np.bool_], NDArray[np.bool_], Info]:
         """
         Carry out one action in each operation, and begin anew where one ends.
 
@@ -134,11 +132,11 @@ class VectorSurgeryEnv(VectorEnv[NDArray[np.float32], NDArray[np.int64], NDArray
             )
         return states, rewards, terminated, truncated, infos
 
-    def close_extras(self, **kwargs: Any) -> None:
+    def close_extras(self, **kwargs: object) -> None:
         """Let go of all patients: what VectorEnv.close does, once."""
         self.batch.close()
 
     @staticmethod
-    def _masked(info: Infos, rows: NDArray[np.bool_]) -> Infos:
+    def _masked(info: Info, rows: NDArray[np.bool_]) -> Info:
         """Add to each array, as Gymnasium does, which rows have it."""
         return info | {f'_{key}': rows.copy() for key in info}

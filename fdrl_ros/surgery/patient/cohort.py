@@ -354,7 +354,7 @@ class Admissions:
         """
         return self.checked(self._cohort.patient(int(rng.integers(_NUMBERS)), self._split))
 
-    def checked(self, patient: Patient) -> Patient:
+    def checked(self, patient: object) -> Patient:
         """
         Return a patient who may come.
 

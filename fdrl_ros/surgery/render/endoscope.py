@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 import threading
-from typing import Any
 import weakref
 
 from fdrl_ros.errors import FdrlError, ResourceError, StateError
@@ -135,7 +135,7 @@ def _serve(pipe: Connection, camera: Camera) -> None:
             pipe.send(problem)
 
 
-def _end(pipe: Connection, process: Any, lock: threading.RLock) -> None:
+def _end(pipe: Connection, process: BaseProcess, lock: threading.RLock) -> None:
     process.kill()  # who waits for a picture hears of it at once
     process.join()
     with lock:
@@ -192,16 +192,17 @@ class EndoscopeProcess:
                 self._pipe.send((checked_joints(joints), jaw, view))
             except (BrokenPipeError, OSError) as problem:
                 raise self._gone(problem) from None
-            frame: Frame = self._answer(_DRAW_TIME)
+            frame = self._answer(_DRAW_TIME)
+        assert frame is not None  # nothing comes back but from the start
         return frame
 
-    def _answer(self, patience: float) -> Any:
+    def _answer(self, patience: float) -> Frame | None:
         try:
             if not self._pipe.poll(patience):
                 self.close()  # what it answers later must not be taken for the next picture
                 self._lost = f'the endoscope did not answer within {patience:g} s'
                 raise ResourceError(self._lost)
-            answer = self._pipe.recv()
+            answer: Frame | FdrlError | None = self._pipe.recv()
         except (EOFError, OSError) as problem:
             raise self._gone(problem) from None
         if isinstance(answer, FdrlError):
