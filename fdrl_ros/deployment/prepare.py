@@ -7,6 +7,8 @@ Preparing is idempotent: it keeps what exists and repeats what an interruption l
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 import time
 
@@ -18,11 +20,14 @@ from fdrl_ros.deployment.layout import Layout, ROBOTS
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.policy_file import save_policy
 from fdrl_ros.errors import SettingError, StoreError
-from fdrl_ros.learner.pretraining import PublicStart
+from fdrl_ros.learner.pretraining import pretrain
 from fdrl_ros.learner.privacy_cost import check_rounds, RecordCounts
+from fdrl_ros.learner.records.collection import collect_records
 from fdrl_ros.learner.records.records import Records
 from fdrl_ros.learner.tabular_dqn import dqn_for
+from fdrl_ros.policy import Policy
 from fdrl_ros.runtime.durable import make_private_directory, write_whole
+import numpy as np
 
 FREE_GROUPS = ('rounds', 'selector', 'shield', 'value', 'safety', 'evaluation')
 """Settings that a directory may change later: nothing that is kept depends on them."""
@@ -63,15 +68,36 @@ def prepare(
         make_private_directory(layout.party(name))
     make_private_directory(layout.log)
     if not layout.pretrained.exists():
-        start = public_start(plan).learn(progress, stopped)
+        start = learn_public_start(plan, progress, stopped)
         save_policy(layout.pretrained, start, plan.shape)
     return layout
 
 
-def public_start(plan: Plan) -> PublicStart:
-    """Return how the starting policy of a plan is learned."""
-    cohort, seed = plan.public_cohort(), plan.federation.seed
-    return PublicStart(cohort, plan.shape, plan.pretraining, plan.collection, plan.world, seed)
+def learn_public_start(
+    plan: Plan,
+    progress: Progress = lambda what, done, count: None,
+    stopped: Callable[[], bool] = lambda: False,
+) -> np.ndarray:
+    """
+    Collect a plan's public patients and learn the starting policy from them, which costs nothing.
+
+    The seed of the plan determines the first weights and the minibatches, hence the result.
+
+    :param progress: called with 'collect' or 'pretrain', the count done and the total.
+    :returns: weights, shape (n_parameters,), float32.
+    :raises TrainingStopped: as soon as `stopped` says so.
+    """
+    records = collect_records(
+        plan.public_cohort(),
+        replace(plan.collection, patients=plan.pretraining.patients, guide='expert'),
+        plan.world,
+        progress=partial(progress, 'collect'),
+        stopped=stopped,
+    )
+    rng = np.random.default_rng(plan.federation.seed)
+    start = Policy(plan.shape.draw(rng), plan.shape)
+    tell = partial(progress, 'pretrain')
+    return pretrain(records, start, plan.pretraining, rng, progress=tell, stopped=stopped)
 
 
 def check_plan(

@@ -122,17 +122,6 @@ class Checkpoint:
         ledger.verify(head, f'the checkpoint {path}')
         return cls(**values | {'start': bytes.fromhex(values['start'])})
 
-    @classmethod
-    def load(cls, path: Path, ledger: Ledger, round: int, start: bytes) -> Self | None:
-        """
-        Return the state saved for this round and start, or None if there is none.
-
-        :raises CheckpointError: see :meth:`read`.
-        :raises LedgerCorruptError: see :meth:`read`.
-        """
-        state = cls.read(path, ledger)
-        return state if state and (state.round, state.start) == (round, start) else None
-
 
 def head_noted(path: Path, owner: Owner | None = None) -> Head | None:
     """

@@ -8,13 +8,12 @@ weights contain nothing about any hospital's patient.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-import functools
+from dataclasses import dataclass
 
 from fdrl_ros.errors import TrainingStopped
 from fdrl_ros.learner.gradient import DoubleDqn
 from fdrl_ros.learner.optimizer import fresh_moments, Optimizer
-from fdrl_ros.learner.records.collection import collect_records, CollectionSettings, Progress
+from fdrl_ros.learner.records.collection import Progress
 from fdrl_ros.learner.records.records import Records
 from fdrl_ros.learner.records.transitions import Transitions
 from fdrl_ros.learner.settings import LearnerSettings
@@ -22,8 +21,6 @@ from fdrl_ros.policy import NetworkShape, Policy
 from fdrl_ros.settings import setting, Settings
 from fdrl_ros.surgery.gym.actions import ACTION_COUNT
 from fdrl_ros.surgery.gym.state import STATE_SIZE
-from fdrl_ros.surgery.patient.cohort import Cohort
-from fdrl_ros.surgery.settings import WorldSettings
 import numpy as np
 
 _REPORT_EVERY = 50
@@ -95,43 +92,3 @@ def pretrain(
         if (step + 1) % _REPORT_EVERY == 0 or step + 1 == settings.steps:
             progress(step + 1, settings.steps)
     return current
-
-
-@dataclass(frozen=True)
-class PublicStart:
-    """
-    How the starting policy is learned from public patients.
-
-    ``collection``: behaviour of surgeons; its number of patients and its guide are ignored.
-    ``seed``: of the first weights and the minibatches; it determines the result.
-    """
-
-    cohort: Cohort
-    shape: NetworkShape
-    settings: PretrainingSettings
-    collection: CollectionSettings
-    world: WorldSettings
-    seed: int
-
-    def learn(
-        self,
-        progress: Callable[[str, int, int], None] = lambda what, done, count: None,
-        stopped: Callable[[], bool] = lambda: False,
-    ) -> np.ndarray:
-        """
-        Collect public patients and learn from them.
-
-        :param progress: called with 'collect' or 'pretrain', the count done and the total.
-        :returns: weights, shape (n_parameters,), float32.
-        """
-        records = collect_records(
-            self.cohort,
-            replace(self.collection, patients=self.settings.patients, guide='expert'),
-            self.world,
-            progress=functools.partial(progress, 'collect'),
-            stopped=stopped,
-        )
-        rng = np.random.default_rng(self.seed)
-        start = Policy(self.shape.draw(rng), self.shape)
-        tell = functools.partial(progress, 'pretrain')
-        return pretrain(records, start, self.settings, rng, progress=tell, stopped=stopped)

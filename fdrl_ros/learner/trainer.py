@@ -164,8 +164,9 @@ class Trainer:
         :raises BudgetExceededError: when the next block would pass the budget.
         """
         start = self.start_digest(weights)
-        state = Checkpoint.load(self._checkpoint, self._ledger, round, start)
-        state = state or self._fresh(weights, round, start)
+        state = Checkpoint.read(self._checkpoint, self._ledger)
+        if state is None or (state.round, state.start) != (round, start):
+            state = self._fresh(weights, round, start)
         steps = self.learner.epochs * self.steps_per_block
         while state.blocks < self.learner.epochs:
             state = self._train_block(state, weights, stopped)

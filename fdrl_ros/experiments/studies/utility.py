@@ -15,7 +15,7 @@ from pathlib import Path
 
 from fdrl_ros.deployment.parties.hospital import noise_source
 from fdrl_ros.deployment.plan import Plan
-from fdrl_ros.deployment.prepare import public_start
+from fdrl_ros.deployment.prepare import learn_public_start
 from fdrl_ros.experiments.intervals import interval, over_seeds, RATIO, SHARE
 from fdrl_ros.experiments.json_file import Json
 from fdrl_ros.experiments.study import chosen_settings, Part, Study, Work
@@ -119,8 +119,8 @@ def measure(plan: Plan, work: Work) -> Json:
         progress=lambda done, _: work.tell(done, total, 'collects'),
         stopped=work.caller.stopped,
     )
-    public = public_start(plan).learn(
-        lambda what, done, count: work.tell(patients, total, what), work.caller.stopped
+    public = learn_public_start(
+        plan, lambda what, done, count: work.tell(patients, total, what), work.caller.stopped
     )
     starts = {'public': public, 'random': untrained_weights(plan.shape, plan.federation.seed)}
     part: Json = {

@@ -242,8 +242,7 @@ class GrowingRecords:
             self._columns = {name: _Column(rows[:0]) for name, rows in columns.items()}
             self._columns['starts'].extend(np.zeros(1, np.int64))
         for name, rows in columns.items():
-            earlier = self._columns[name].rows
-            form, expected = (rows.dtype, rows.shape[1:]), (earlier.dtype, earlier.shape[1:])
+            form, expected = ((x.dtype, x.shape[1:]) for x in (rows, self._columns[name].rows))
             if form != expected:
                 raise RecordsError(f'{name} of new records are {form}, of earlier ones {expected}')
         for name, rows in columns.items():
