@@ -61,11 +61,12 @@ def over_seeds(rows: Sequence[Json], bounds: tuple[float, float] = UNBOUNDED) ->
     Rows are nested alike: groups by name, then metrics by name, then numbers or None. A difference
     from a baseline is a metric too; computed in each row, it is paired by seed.
     """
-    columns = {name: [row[name] for row in rows] for name in rows[0]}
-    return {
-        name: (over_seeds if isinstance(column[0], Mapping) else interval)(column, bounds)
-        for name, column in columns.items()
-    }
+    found: Json = {}
+    for name, first in rows[0].items():
+        column = [row[name] for row in rows]
+        nested = isinstance(first, Mapping)
+        found[name] = over_seeds(column, bounds) if nested else interval(column, bounds)
+    return found
 
 
 def paired(one: Sequence[float], other: Sequence[float]) -> Interval:

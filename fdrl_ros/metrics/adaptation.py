@@ -126,18 +126,13 @@ class AdaptationMeter:
         :param state: shape (S,).
         :param action: the action executed in it, after the shield.
         """
-        change, follows = math.nan, 0
+        change, follows, changed, answered = math.nan, 0, 0, 0
         present: list[float] = np.asarray(state, np.float64).tolist()
         if self._previous is not None:
-            before, follows = self._previous[0], 1
-            if self._scales is None:
-                change = math.dist(present, before)
-            if self._scales is not None or abs(change - self._threshold) <= _CLOSE * change:
-                # Computed as in the batch, so that both count the same steps.
-                scales = 1.0 if self._scales is None else self._scales
-                change = float(state_change(np.array(present), np.array(before), scales))
-        changed = int(change > self._threshold)
-        answered = int(changed and self._previous is not None and action != self._previous[1])
+            before, action_before = self._previous
+            follows, change = 1, self._distance(present, before)
+            if change > self._threshold:
+                changed, answered = 1, int(action != action_before)
         self._previous = present, action
         for alpha, rate in ((self._answered, self._varied), self._newest):
             alpha.add(answered * ONE, changed)
@@ -147,6 +142,15 @@ class AdaptationMeter:
         case = Rates(ratio, int(changes > 0), share, steps, changes, answers // ONE)
         overall, window = _rates(self._answered, self._varied), _rates(*self._newest)
         return Adaptation(overall, change, case, window)
+
+    def _distance(self, present: list[float], before: list[float]) -> float:
+        """Return d(s_t, s_t-1), near the threshold as the batch computes it: both count alike."""
+        if self._scales is not None:
+            return float(state_change(np.array(present), np.array(before), self._scales))
+        change = math.dist(present, before)
+        if abs(change - self._threshold) <= _CLOSE * change:
+            return float(state_change(np.array(present), np.array(before), 1.0))
+        return change
 
     def end_case(self) -> None:
         """Close the present case."""

@@ -150,17 +150,19 @@ def line_up(layout: Layout, plan: Plan, policies: Path) -> tuple[dict[str, Polic
     :param policies: directory of what was released.
     :returns: by row of the table but expert and selector, and which a selector may choose.
     """
-    alone = {name: alone_path(layout, name) for name in plan.hospitals}
-    released = {name: policies / f'{name}.npz' for name in plan.hospitals}
-    choices = ['global', *(name for name, path in released.items() if path.exists())]
-    files = {
-        'pretrained': layout.pretrained,
-        **{f'local_{name}': path for name, path in alone.items() if path.exists()},
-        'global': released_globals(policies)[-1][1],
-        **{name: released[name] for name in choices[1:]},
-    }
+    files = {'pretrained': layout.pretrained}
+    for name in plan.hospitals:
+        if alone_path(layout, name).exists():
+            files[f'local_{name}'] = alone_path(layout, name)
+    files['global'] = released_globals(policies)[-1][1]
+    choices = ['global']
+    for name in plan.hospitals:
+        if (policies / f'{name}.npz').exists():
+            files[name] = policies / f'{name}.npz'
+            choices.append(name)
     untrained = Policy(untrained_weights(plan.shape, plan.federation.seed), plan.shape)
-    return {'untrained': untrained, **{n: _load(path, plan) for n, path in files.items()}}, choices
+    loaded = {name: _load(path, plan) for name, path in files.items()}
+    return {'untrained': untrained, **loaded}, choices
 
 
 def _load(path: Path, plan: Plan) -> Policy:

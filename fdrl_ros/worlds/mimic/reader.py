@@ -45,10 +45,19 @@ class Fault:
     @property
     def place(self) -> str:
         """Describe the place, such as 'lines 3, 4, 5 and 12 more, column HR'."""
-        lines, more = ', '.join(map(str, self.lines)), self.count - len(self.lines)
-        lines = f'line{"s" if self.count > 1 else ""} {lines}' if lines else ''
-        lines += f' and {more} more' if more and lines else ''
-        return ', '.join(filter(None, (lines, self.column and f'column {self.column}')))
+        parts = []
+        if self.lines:
+            more = self.count - len(self.lines)
+            lines = 'lines ' if self.count > 1 else 'line '
+            lines += ', '.join(map(str, self.lines))
+            parts.append(f'{lines} and {more} more' if more else lines)
+        if self.column:
+            parts.append(f'column {self.column}')
+        return ', '.join(parts)
+
+    def __str__(self) -> str:
+        """Describe place and fault."""
+        return f'{self.place}: {self.detail}' if self.place else self.detail
 
 
 class TableError(RecordsError):
@@ -65,8 +74,8 @@ class TableError(RecordsError):
         self.path, self.faults, self.more = path, tuple(faults), more
         self.line = first.lines[0] if first.lines else None
         self.column, self.detail = first.column, first.detail
-        said = [': '.join(filter(None, (each.place, each.detail))) for each in faults]
-        super().__init__(f'{path}: ' + '; '.join(said + [f'and {more} more'] * bool(more)))
+        said = '; '.join(map(str, faults))
+        super().__init__(f'{path}: {said}; and {more} more' if more else f'{path}: {said}')
 
 
 class FaultList:
@@ -200,7 +209,8 @@ class MimicRows:
         missing = [each for each in dict.fromkeys(wanted) if each not in names]
         if missing:
             words, more = ', '.join(missing[:MOST_FAULTS]), len(missing) - MOST_FAULTS
-            words += f' and {more} more' if more > 0 else ''
+            if more > 0:
+                words += f' and {more} more'
             self.faults.add([1], None, f'missing columns: {words}')
         for each in wanted:
             if names.count(each) > 1:
@@ -227,12 +237,16 @@ class MimicRows:
                 who, where = (name_of(cells[place]) for place in owners)
                 numbers = _numbers([cells[place] for place in places])
             except ValueError:
-                for place in (*owners, *places):
+                for place in owners:
                     try:
-                        name_of(cells[place]) if place in owners else _numbers([cells[place]])
+                        name_of(cells[place])
                     except ValueError as error:
-                        words = str(error) if place in owners else 'expected a number'
-                        self.faults.add([line], names[place], words)
+                        self.faults.add([line], names[place], str(error))
+                for place in places:
+                    try:
+                        _numbers([cells[place]])
+                    except ValueError:
+                        self.faults.add([line], names[place], 'expected a number')
             else:
                 yield line, who, where, numbers
 
@@ -329,9 +343,6 @@ def _note(rows: MimicRows, wrong: NDArray[np.bool_], column: str, detail: str) -
     """Note the rows that are wrong, if some are."""
     if wrong.any():
         rows.faults.add(np.sort(rows.lines[wrong]).tolist(), column, detail)
-
-
-__all__ = ['MimicTable', 'read_mimic', 'TableError']
 
 
 @dataclass(frozen=True, eq=False)

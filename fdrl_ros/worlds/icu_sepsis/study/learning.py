@@ -282,8 +282,16 @@ def learn(settings: SepsisSettings, arm: Arm, seed: int, work: Work) -> Learned:
             hospital='hospital_1', unit=privacy.unit, delta=privacy.delta, budget=privacy.budget
         ),
     ) as ledger:
+        setup = TrainingSetup(
+            SHAPE,
+            learner_settings(settings, arm),
+            privacy,
+            ledger,
+            NoiseSource.seeded(seed),
+            inputs,
+        )
         train = _train_offline if offline else _train_online
-        patients, released = train(settings, arm, seed, work, start, ledger)
+        patients, released = train(settings, arm, seed, work, start, setup)
         epsilon = ledger.epsilon() if arm.private else math.inf
     released = [start.astype(np.float64), *released]
     shown = [released[0], released[-1]] if offline else released
@@ -303,41 +311,37 @@ def _train_online(
     seed: int,
     work: Work,
     start: NDArray[np.float32],
-    ledger: Ledger,
+    setup: TrainingSetup,
 ) -> tuple[list[int], list[NDArray[np.float64]]]:
     """Treat patients by the private policy; return how many until each round, and its weights."""
-    inputs, plain = inputs_of(settings.scale), arm.kind == 'plain'
-    exploration = settings.plain_exploration if plain else settings.exploration
-    online = OnlineSettings(
-        rounds=settings.plain_rounds if plain else settings.rounds,
-        patients=settings.plain_patients if plain else settings.new_patients,
-        updates=(settings.plain_steps - 0.5) / settings.plain_patients
-        if plain
-        else 0.5 / settings.new_patients,
-        warm_up=1 if plain else settings.batch,
-        exploration=exploration,
-        final_exploration=0.05 if plain else exploration,
-        exploration_rounds=max(1, int(0.7 * settings.plain_rounds)),
-    )
+    if arm.kind == 'plain':
+        online = OnlineSettings(
+            rounds=settings.plain_rounds,
+            patients=settings.plain_patients,
+            updates=(settings.plain_steps - 0.5) / settings.plain_patients,
+            warm_up=1,
+            exploration=settings.plain_exploration,
+            final_exploration=0.05,
+            exploration_rounds=max(1, int(0.7 * settings.plain_rounds)),
+        )
+    else:
+        online = OnlineSettings(
+            rounds=settings.rounds,
+            patients=settings.new_patients,
+            updates=0.5 / settings.new_patients,
+            warm_up=settings.batch,
+            exploration=settings.exploration,
+            final_exploration=settings.exploration,
+        )
     released: list[NDArray[np.float64]] = []
 
     def report(progress: TrainingProgress, weights: NDArray[np.float32]) -> None:
         released.append(weights.astype(np.float64))
         work.tell(progress.round, online.rounds)
 
-    OnlineTrainer(
-        TrainingSetup(
-            SHAPE,
-            learner_settings(settings, arm),
-            privacy_settings(settings, arm),
-            ledger,
-            NoiseSource.seeded(seed),
-            inputs,
-        ),
-        SepsisCollector(inputs, seed),
-        online,
-        work.directory,
-    ).train(start, report=report, stopped=work.caller.stopped, anew=True)
+    collector = SepsisCollector(inputs_of(settings.scale), seed)
+    trainer = OnlineTrainer(setup, collector, online, work.directory)
+    trainer.train(start, report=report, stopped=work.caller.stopped, anew=True)
     return [online.patients * number for number in range(online.rounds + 1)], released
 
 
@@ -347,23 +351,12 @@ def _train_offline(
     seed: int,
     work: Work,
     start: NDArray[np.float32],
-    ledger: Ledger,
+    setup: TrainingSetup,
 ) -> tuple[list[int], list[NDArray[np.float64]]]:
     """Learn from what clinicians did; return how many patients, and the weights of each round."""
     patients, rounds = arm.patients or settings.clinician_patients, settings.offline_steps
-    trainer = Trainer(
-        TrainingSetup(
-            SHAPE,
-            learner_settings(settings, arm),
-            privacy_settings(settings, arm),
-            ledger,
-            NoiseSource.seeded(seed),
-            inputs_of(settings.scale),
-        ),
-        scaled_records(clinician_records(patients, seed), 'stay'),
-        work.directory / 'checkpoint',
-        steps=1,
-    )
+    records = scaled_records(clinician_records(patients, seed), 'stay')
+    trainer = Trainer(setup, records, work.directory / 'checkpoint', steps=1)
     state, released = None, []
     for round in range(1, rounds + 1):
         state = trainer.train_on(state, start, round, stopped=work.caller.stopped)

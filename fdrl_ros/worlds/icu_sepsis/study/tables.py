@@ -129,10 +129,11 @@ def level_words(found: Json) -> str:
     means, half_widths = 100.0 * np.array(found['mean']), spread(found)
     if half_widths is None:
         return '  '.join(f'{mean:.0f}' for mean in means)
-    return '  '.join(
-        f'{mean:.0f}±{half:.{int(0.0 < half < 0.95)}f}'
-        for mean, half in zip(means, 100.0 * half_widths, strict=True)
-    )
+    words = []
+    for mean, half in zip(means, 100.0 * half_widths, strict=True):
+        form = '.1f' if 0.0 < half < 0.95 else '.0f'
+        words.append(f'{mean:.0f}±{half:{form}}')
+    return '  '.join(words)
 
 
 def pair_words(pair: Sequence[int]) -> str:
@@ -226,8 +227,7 @@ def _of_fae(summary: Json, phi: float) -> Iterator[str]:
             yield (
                 f'survival {phi:g}, {name}: FAE at epsilon {least:g} against {most:g}: {verdict} '
                 f'(longer in {longer}, shorter in {shorter} runs)'
-                + ', but its median falls at some step between'
-                * falls
+                + (', but its median falls at some step between' if falls else '')
             )
         if replay == 'poisson':
             without = own
