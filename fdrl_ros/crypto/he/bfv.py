@@ -28,10 +28,9 @@ from typing import Final, Self
 from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import AES256
 from cryptography.hazmat.primitives.ciphers.modes import CTR
-from fdrl_ros.crypto.he.parameters import is_prime, Message, MISFIT, Parameters, plain_prime
+from fdrl_ros.crypto.he.parameters import is_prime, Message, MISFIT, Parameters, plain_prime, Slots
 from fdrl_ros.errors import CryptoError
 import numpy as np
-from numpy.typing import NDArray
 
 _WEIGHTS = b'fdrl_ros weights of check slots 1'
 _GUESS_BITS: Final = 64
@@ -45,7 +44,7 @@ def checks_for(modulus: int) -> int:
     return 1 + math.ceil(_GUESS_BITS / math.log2(modulus))
 
 
-def check_sums(slots: NDArray[np.int64], modulus: int) -> NDArray[np.int64]:
+def check_sums(slots: Slots, modulus: int) -> Slots:
     """
     Return the check slots of rows.
 
@@ -71,7 +70,7 @@ def check_sums(slots: NDArray[np.int64], modulus: int) -> NDArray[np.int64]:
 
 
 @cache
-def _weights(slots: int, checks: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _weights(slots: int, checks: int) -> tuple[Slots, Slots]:
     """Return low and high halves of the public weights, shape (slots, checks)."""
     key = hashlib.sha256(_WEIGHTS).digest()
     data = Cipher(AES256(key), CTR(bytes(16))).encryptor().update(bytes(4 * slots * checks))
@@ -184,19 +183,19 @@ class BfvScheme(Parameters):
 
     def release(
         self, message: Message, budget: int | None, *, secret: bytes, ciphertext: bytes
-    ) -> NDArray[np.int64]:
+    ) -> Slots:
         """Refuse a message with more noise than honest members' sums have."""
         # How much budget is left would reveal the secret key to who malformed the ciphertext.
         if budget is None or budget < int(self.noise_margin):
             raise CryptoError('less noise budget than honest sums leave: malformed ciphertext')
         return message
 
-    def _pack(self, row: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _pack(self, row: Slots) -> Slots:
         powers = self.radix ** np.arange(self.values_per_slot, dtype=np.int64)
         slots = row.reshape(-1, self.values_per_slot) @ powers
         return np.append(slots, check_sums(slots[None], self.plain_modulus))
 
-    def _unpack(self, row: NDArray[np.int64], length: int, count: int) -> NDArray[np.int64]:
+    def _unpack(self, row: Slots, length: int, count: int) -> Slots:
         row, sums = row[: -self.checks], row[-self.checks :]
         # Which check failed, and how, would reveal the secret key; see the module.
         found = check_sums(row[None], self.plain_modulus)[0]

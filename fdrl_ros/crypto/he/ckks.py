@@ -40,7 +40,7 @@ from cryptography.hazmat.primitives.ciphers.algorithms import AES256
 from cryptography.hazmat.primitives.ciphers.modes import CTR
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
-from fdrl_ros.crypto.he.parameters import MISFIT, Parameters, Residues
+from fdrl_ros.crypto.he.parameters import MISFIT, Parameters, Residues, Slots
 from fdrl_ros.errors import CryptoError
 import numpy as np
 from numpy.typing import NDArray
@@ -96,7 +96,7 @@ class DiscreteGaussian:
         return total
 
 
-def draw_base(words: Words, count: int) -> NDArray[np.int64]:
+def draw_base(words: Words, count: int) -> Slots:
     """Draw from the base of the flooding by looking words up among the probabilities."""
     probabilities, highs, guide = base_table()
     drawn = words(count)
@@ -113,7 +113,7 @@ def draw_base(words: Words, count: int) -> NDArray[np.int64]:
 
 
 @cache
-def base_table() -> tuple[list[int], NDArray[np.uint64], NDArray[np.int64]]:
+def base_table() -> tuple[list[int], NDArray[np.uint64], Slots]:
     """
     Return the probabilities of the base.
 
@@ -280,13 +280,13 @@ class CkksScheme(Parameters):
         """Return the same for the mean over all members, in steps of one integer."""
         return self.sum_error / self.members
 
-    def encode(self, slots: NDArray[np.int64]) -> Residues:
+    def encode(self, slots: Slots) -> Residues:
         """Scale slots, shape (slots,), into a polynomial's residues, shape (primes, N)."""
         values = slots.astype(np.uint64)
         rows = [_times(values % np.uint64(q), self.scale % q, q) for q in self.moduli]
         return np.stack(rows)
 
-    def decode(self, message: Residues, noise: Integers | int = 0) -> NDArray[np.int64]:
+    def decode(self, message: Residues, noise: Integers | int = 0) -> Slots:
         """
         Flood a decrypted polynomial, scale it down and round it.
 
@@ -308,7 +308,7 @@ class CkksScheme(Parameters):
 
     def release(
         self, message: Residues, budget: int | None, *, secret: bytes, ciphertext: bytes
-    ) -> NDArray[np.int64]:
+    ) -> Slots:
         """
         Flood a decrypted polynomial and decode it.
 
@@ -323,10 +323,10 @@ class CkksScheme(Parameters):
 
         return self.decode(message, self.flooding.draw(words, self.slots))
 
-    def _pack(self, row: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _pack(self, row: Slots) -> Slots:
         return row
 
-    def _unpack(self, row: NDArray[np.int64], length: int, count: int) -> NDArray[np.int64]:
+    def _unpack(self, row: Slots, length: int, count: int) -> Slots:
         """Refuse sums that noise does not explain; move the rest to the nearest possible sum."""
         t, slack, highest = self.plain_modulus, self.slack, count * self.levels
         if row.max() >= t:

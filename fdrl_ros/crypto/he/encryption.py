@@ -21,12 +21,12 @@ import hashlib
 import json
 from typing import Final, Self
 
-from fdrl_ros.crypto.he.parameters import DIGEST_BYTES, integers_of, Residues
+from fdrl_ros.crypto.he.parameters import DIGEST_BYTES, integers_of, Residues, Slots
 from fdrl_ros.crypto.he.schemes import AnyScheme, SCHEMES
 from fdrl_ros.crypto.he.seal import BACKENDS
 from fdrl_ros.errors import CryptoError
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 _PUBLIC: Final = 'public'
 _SECRET: Final = 'secret'
@@ -196,7 +196,7 @@ class SecretContext:
         """Return the public context: scheme and public key, nothing else."""
         return self.public.to_bytes()
 
-    def decrypt(self, ciphertext: bytes) -> NDArray[np.int64]:
+    def decrypt(self, ciphertext: bytes) -> Slots:
         """
         Decrypt one ciphertext, normally a sum.
 

@@ -65,6 +65,8 @@ SECURITY_128: Final = {2048: 54, 4096: 109, 8192: 218, 16384: 438}
 
 # What a backend encrypts: the form depends on the scheme.
 Message = NDArray[Any]
+# Integers of an update, or modulo t as the slots of a ciphertext.
+Slots = NDArray[np.int64]
 # Residues of polynomials, shape (..., primes, N), each below its prime.
 Residues = NDArray[np.uint64]
 
@@ -77,7 +79,7 @@ MISFIT: Final = 'masks did not cancel or an update is malformed'
 _FRESH_ERROR = 21
 
 
-def integers_of(what: str, values: ArrayLike, size: int, *, highest: int) -> NDArray[np.int64]:
+def integers_of(what: str, values: ArrayLike, size: int, *, highest: int) -> Slots:
     """
     Refuse what is not a row of integers from 0 to the highest.
 
@@ -206,7 +208,7 @@ class Parameters(ABC):
         degree = self.poly_degree
         return _FRESH_ERROR * (2 * degree + 1) / self.key_moduli[-1] + (degree + 2) / 2
 
-    def pack(self, integers: ArrayLike) -> NDArray[np.int64]:
+    def pack(self, integers: ArrayLike) -> Slots:
         """
         Put the integers of an update into the slots of ciphertexts.
 
@@ -218,7 +220,7 @@ class Parameters(ABC):
         parts = (integers[start : start + size] for start in range(0, len(integers), size))
         return np.stack(list(self.pack_rows(parts)))
 
-    def pack_rows(self, integers: Iterable[ArrayLike]) -> Iterator[NDArray[np.int64]]:
+    def pack_rows(self, integers: Iterable[ArrayLike]) -> Iterator[Slots]:
         """
         Pack ciphertext by ciphertext, as :meth:`pack`, without holding the whole update.
 
@@ -236,7 +238,7 @@ class Parameters(ABC):
         if left:
             raise CryptoError(f'{left} of {self.n_parameters} integers are missing')
 
-    def unpack(self, sums: Iterable[ArrayLike], *, count: int | None = None) -> NDArray[np.int64]:
+    def unpack(self, sums: Iterable[ArrayLike], *, count: int | None = None) -> Slots:
         """
         Recover the sums of the integers from the sums of the slots.
 
@@ -250,7 +252,7 @@ class Parameters(ABC):
 
     def unpack_rows(
         self, sums: Iterable[ArrayLike], *, count: int | None = None
-    ) -> Iterator[NDArray[np.int64]]:
+    ) -> Iterator[Slots]:
         """
         Unpack ciphertext by ciphertext, as :meth:`unpack`.
 
@@ -272,18 +274,18 @@ class Parameters(ABC):
         if left:
             raise CryptoError(f'sums of {left} of {self.n_parameters} are missing')
 
-    def encode(self, slots: NDArray[np.int64]) -> Message:
+    def encode(self, slots: Slots) -> Message:
         """Turn slots, shape (slots,), into the message that a backend encrypts."""
         return slots
 
-    def decode(self, message: Message) -> NDArray[np.int64]:
+    def decode(self, message: Message) -> Slots:
         """Turn a message that a backend decrypted into slots, shape (slots,)."""
         return message
 
     @abstractmethod
     def release(
         self, message: Message, budget: int | None, *, secret: bytes, ciphertext: bytes
-    ) -> NDArray[np.int64]:
+    ) -> Slots:
         """
         Turn a decrypted message into slots that may be released.
 
@@ -294,9 +296,9 @@ class Parameters(ABC):
         """
 
     @abstractmethod
-    def _pack(self, row: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _pack(self, row: Slots) -> Slots:
         """Turn the integers of one ciphertext into its slots."""
 
     @abstractmethod
-    def _unpack(self, row: NDArray[np.int64], length: int, count: int) -> NDArray[np.int64]:
+    def _unpack(self, row: Slots, length: int, count: int) -> Slots:
         """Turn a row of sums into the first `length` sums of integers; the rest is padding."""

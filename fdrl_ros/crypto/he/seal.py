@@ -31,10 +31,9 @@ else:
     from backports import zstd
 
 from fdrl_ros.crypto.he.bfv import BfvScheme
-from fdrl_ros.crypto.he.parameters import Message, Parameters, Residues
+from fdrl_ros.crypto.he.parameters import Message, Parameters, Residues, Slots
 from fdrl_ros.errors import CryptoError
 import numpy as np
-from numpy.typing import NDArray
 import tenseal.sealapi as seal
 
 
@@ -256,7 +255,7 @@ class Bfv(Seal):
         assert isinstance(scheme, BfvScheme)
         parms.set_plain_modulus(scheme.plain_modulus)
 
-    def encrypt(self, message: NDArray[np.int64]) -> Residues:
+    def encrypt(self, message: Slots) -> Residues:
         """
         Encrypt one slot vector under the public key.
 
@@ -268,7 +267,7 @@ class Bfv(Seal):
         call_library(self.encryptor.encrypt, plaintext, ciphertext)
         return self.read_residues(ciphertext)
 
-    def decrypt(self, residues: Residues) -> tuple[NDArray[np.int64], int]:
+    def decrypt(self, residues: Residues) -> tuple[Slots, int]:
         """
         Decrypt one ciphertext.
 

@@ -23,9 +23,8 @@ from typing import NamedTuple, Self
 from fdrl_ros.errors import PrivacyError
 from fdrl_ros.privacy.accountant import loss_distribution, renyi
 from fdrl_ros.privacy.accountant.loss_distribution import Step
-from fdrl_ros.privacy.accountant.one_step import inclusions, LARGEST_GROUP
+from fdrl_ros.privacy.accountant.one_step import Array, inclusions, LARGEST_GROUP
 import numpy as np
-from numpy.typing import NDArray
 
 _LEAST_SAMPLED_NOISE = 0.05  # below, a step is charged at q = 1
 _MOST_JOINING = 400.0  # also above so many joining records over the noise multiplier
@@ -168,7 +167,7 @@ class Tally:
         """Return sensitivity over noise of all unsampled releases together."""
         return math.sqrt(self.mu_squared)
 
-    def curve(self) -> NDArray[np.float64]:
+    def curve(self) -> Array:
         """Return the Renyi divergences of the history, shape (orders,)."""
         total = 0.5 * self.mu_squared * renyi.ORDERS
         for step, count in self.quick.counts.items():

@@ -16,9 +16,8 @@ from collections.abc import Mapping
 import math
 from typing import NamedTuple
 
-from fdrl_ros.privacy.accountant.one_step import ends, Losses, one_step
+from fdrl_ros.privacy.accountant.one_step import Array, ends, Losses, one_step
 import numpy as np
-from numpy.typing import NDArray
 import scipy
 
 Step = tuple[float, float, int]
@@ -211,9 +210,7 @@ def sampled(history: Mapping[Step, int]) -> dict[Step, int]:
     return {part[len(part) // 2][0]: sum(count for _, count in part) for part in parts}
 
 
-def _tilted(
-    losses: Losses, interval: float, tilts: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+def _tilted(losses: Losses, interval: float, tilts: Array) -> tuple[Array, Array, Array]:
     """
     Tilt the finite losses by exp(tilt loss).
 
@@ -223,11 +220,11 @@ def _tilted(
     at = (losses.first + np.arange(len(losses.masses), dtype=np.float64)) * interval
     logs = _log_masses(losses.masses) + tilts[:, None] * at
     most = logs.max(axis=1)
-    tilted: NDArray[np.float64] = np.exp(logs - most[:, None])
+    tilted: Array = np.exp(logs - most[:, None])
     return at, tilted, most + np.log(tilted.sum(axis=1))
 
 
-def _log_masses(masses: NDArray[np.float64]) -> NDArray[np.float64]:
+def _log_masses(masses: Array) -> Array:
     with np.errstate(divide='ignore'):
         return np.log(masses)
 

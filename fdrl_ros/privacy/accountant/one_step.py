@@ -25,6 +25,8 @@ import numpy as np
 from numpy.typing import NDArray
 import scipy  # loads its parts on first use, so that a node starts faster
 
+Array = NDArray[np.float64]
+
 LARGEST_GROUP = 2**20
 """Most records of a privacy unit."""
 
@@ -40,8 +42,8 @@ class Inclusions(NamedTuple):
     is the chance that more records join than the last number; such steps count as leaked.
     """
 
-    numbers: NDArray[np.float64]
-    log_chances: NDArray[np.float64]
+    numbers: Array
+    log_chances: Array
     forgotten: float
 
 
@@ -111,8 +113,8 @@ class Losses(NamedTuple):
     """
 
     first: int
-    masses: NDArray[np.float64]
-    blurs: NDArray[np.float64]
+    masses: Array
+    blurs: Array
     lost: float
 
 
@@ -174,9 +176,7 @@ def ends(sigma: float, q: float, group: int, negligible: float = 0.0) -> tuple[f
     return float(low), float(high)
 
 
-def _loss(
-    z: NDArray[np.float64], sigma: float, joining: Inclusions
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _loss(z: Array, sigma: float, joining: Inclusions) -> tuple[Array, Array]:
     """Return l(z) and its slope."""
     exponents = np.outer(z, joining.numbers) - 0.5 * joining.numbers**2
     exponents = exponents / sigma**2 + joining.log_chances
@@ -186,9 +186,7 @@ def _loss(
     return most + np.log(totals), (shares @ joining.numbers) / (totals * sigma**2)
 
 
-def _output(
-    losses: NDArray[np.float64], sigma: float, q: float, joining: Inclusions
-) -> NDArray[np.float64]:
+def _output(losses: Array, sigma: float, q: float, joining: Inclusions) -> Array:
     """Return the z at which l(z) is each loss; minus infinity below the least loss."""
     numbers = joining.numbers
     if len(numbers) == 1:
@@ -213,9 +211,7 @@ def _output(
     return z
 
 
-def _cells(
-    z: NDArray[np.float64], sigma: float, joining: Inclusions
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+def _cells(z: Array, sigma: float, joining: Inclusions) -> tuple[Array, Array, Array]:
     """Return the masses of P and Q between neighbours of z, and log(P / Q) of these masses."""
     if joining.numbers[-1] / sigma < 25.0:
         r = _between(z / sigma)
@@ -235,7 +231,7 @@ def _cells(
     return np.exp(log_p), np.exp(log_r), log_p - log_r
 
 
-def _between(x: NDArray[np.float64]) -> NDArray[np.float64]:
+def _between(x: Array) -> Array:
     """Return the mass of N(0, 1) between neighbours of x, to full relative precision."""
     tail = scipy.special.ndtr(-np.abs(x))
     low, high = x[:-1] > 0.0, x[1:] > 0.0
@@ -243,7 +239,7 @@ def _between(x: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.where(low == high, same, 1.0 - tail[1:] - tail[:-1])
 
 
-def _log_between(x: NDArray[np.float64]) -> NDArray[np.float64]:
+def _log_between(x: Array) -> Array:
     """Return the logarithm of :func:`_between`, also where that underflows."""
     tail = scipy.special.log_ndtr(-np.abs(x))
     low, high = x[:-1] > 0.0, x[1:] > 0.0

@@ -12,21 +12,18 @@ added the power is 1 - alpha. The larger of both is taken.
 from functools import lru_cache
 import math
 
-from fdrl_ros.privacy.accountant.one_step import inclusions
+from fdrl_ros.privacy.accountant.one_step import Array, inclusions
 import numpy as np
-from numpy.typing import NDArray
 
 # The best order is near 1 for long or weakly sampled histories, far above for short private ones.
-ORDERS: NDArray[np.float64] = 1.0 + np.geomspace(1e-3, 16384.0, 105)
+ORDERS: Array = 1.0 + np.geomspace(1e-3, 16384.0, 105)
 _LOG_ORDERS, _LOG_RATIOS = np.log(ORDERS), np.log1p(-1.0 / ORDERS)
 _TOGETHER = 16  # orders on one grid of z
 _USELESS = 25.0  # nats, above log(1 / delta) of the least delta
 
 
 @lru_cache(maxsize=2048)
-def renyi_curve(
-    noise_multiplier: float, sampling_probability: float, group: int = 1
-) -> NDArray[np.float64]:
+def renyi_curve(noise_multiplier: float, sampling_probability: float, group: int = 1) -> Array:
     """
     Return the Renyi divergence of one step at each of the ORDERS, in nats.
 
@@ -63,9 +60,7 @@ def renyi_curve(
     return curve
 
 
-def integrated_log_moments(
-    sigma: float, q: float, orders: NDArray[np.float64], group: int = 1
-) -> NDArray[np.float64]:
+def integrated_log_moments(sigma: float, q: float, orders: Array, group: int = 1) -> Array:
     """
     Return log(A) for any orders above 1, of the worse direction, by the trapezoid rule.
 
@@ -95,11 +90,11 @@ def integrated_log_moments(
 
 
 def _log_moments(
-    powers: NDArray[np.float64],
-    log_density: NDArray[np.float64],
-    log_ratio: NDArray[np.float64],
-    surplus: NDArray[np.float64],
-) -> NDArray[np.float64]:
+    powers: Array,
+    log_density: Array,
+    log_ratio: Array,
+    surplus: Array,
+) -> Array:
     """Return log E r^power for each power, where r = 1 + surplus."""
     logs = powers[:, None] * log_ratio
     moments = _log_sum(log_density + logs, 1)
@@ -121,13 +116,13 @@ def _log_moments(
     return moments
 
 
-def _log_sum(logs: NDArray[np.float64], axis: int) -> NDArray[np.float64]:
+def _log_sum(logs: Array, axis: int) -> Array:
     """Return the logarithm of the sum of exponentials, without SciPy's checks."""
     most = logs.max(axis=axis, keepdims=True)
     return np.squeeze(most, axis) + np.log(np.exp(logs - most).sum(axis=axis))
 
 
-def renyi_epsilon(curve: NDArray[np.float64], delta: float) -> float:
+def renyi_epsilon(curve: Array, delta: float) -> float:
     """
     Turn Renyi divergences at the ORDERS into epsilon (Canonne, Kamath and Steinke 2020, Prop. 12).
 
