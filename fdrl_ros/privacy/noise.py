@@ -117,8 +117,8 @@ class NoiseSource:
         name = (kind, purpose, round)
         stream = self._streams.get(name)
         if stream is None:
-            names = [each.encode() for each in (kind, purpose)]
-            info = b''.join(struct.pack('<I', len(each)) + each for each in names)
+            names = [part.encode() for part in (kind, purpose)]
+            info = b''.join(struct.pack('<I', len(part)) + part for part in names)
             info += struct.pack('<Q', round)
             if len(self._streams) >= _KEPT_KEYS:
                 self._streams.clear()

@@ -134,8 +134,8 @@ def base_table() -> tuple[list[int], NDArray[np.uint64], Slots]:
         weights.append(weights[-1] * ratio >> _FRACTION_BITS)
         ratio = ratio * square >> _FRACTION_BITS
     sums = list(itertools.accumulate(weights[:0:-1] + weights))
-    probabilities = [(each << 128) // sums[-1] for each in sums[:-1]]
-    highs = np.array([*(each >> 64 for each in probabilities), 2**64 - 1], dtype=np.uint64)
+    probabilities = [(total << 128) // sums[-1] for total in sums[:-1]]
+    highs = np.array([*(number >> 64 for number in probabilities), 2**64 - 1], dtype=np.uint64)
     guide = np.searchsorted(highs, np.arange(2**16, dtype=np.uint64) << np.uint64(48))
     return probabilities, highs, guide.astype(np.int64)
 

@@ -13,7 +13,7 @@ from fdrl_ros.settings import setting, Settings
 AnyScheme = BfvScheme | CkksScheme
 """Every scheme; :data:`fdrl_ros.crypto.he.seal.BACKENDS` has the library behind each."""
 
-SCHEMES: Final[dict[str, type[AnyScheme]]] = {each.kind: each for each in get_args(AnyScheme)}
+SCHEMES: Final[dict[str, type[AnyScheme]]] = {kind.kind: kind for kind in get_args(AnyScheme)}
 
 
 @dataclass(frozen=True)

@@ -145,7 +145,7 @@ class Roster:
         if type(self.disjoint_patients) is not bool:
             raise RosterError(f'disjoint_patients = {self.disjoint_patients!r}: expected a bool')
         self._check_numbers()
-        ended = [each.public for each in self.revoked]
+        ended = [key.public for key in self.revoked]
         for what, values in (
             ('members have the same name', [member.name for member in self.members]),
             ('members have the same public key', [member.public for member in self.members]),
@@ -170,7 +170,7 @@ class Roster:
         """Refuse an impossible serial number or validity."""
         if type(self.serial) is not int or not 1 <= self.serial < 2**53:
             raise RosterError(f'serial {self.serial!r}: expected a whole number from 1')
-        if any(each.serial > self.serial for each in self.revoked):
+        if any(key.serial > self.serial for key in self.revoked):
             raise RosterError(f'roster {self.serial} tells of keys revoked by a later one')
         start, end = self.not_before, self.expires
         for time_limit in (start, _LATEST if end is None else end):
@@ -203,7 +203,7 @@ class Roster:
         found = [member for member in self.members if member.name == name]
         if found:
             return found[0]
-        ended = [each.serial for each in self.revoked if each.name == name]
+        ended = [key.serial for key in self.revoked if key.name == name]
         since = f': roster {ended[-1]} revoked it' if ended else ''
         raise RosterError(f'{name!r} is not in roster {self.serial} of {self.federation}{since}')
 
@@ -236,11 +236,11 @@ class Roster:
         :param changes: fields to replace.
         :raises RosterError: if they contradict each other.
         """
-        kept = {each.public for each in changes.get('members', self.members)}
+        kept = {member.public for member in changes.get('members', self.members)}
         ended = tuple(
-            Revoked(each.name, each.public, self.serial + 1)
-            for each in self.members
-            if each.public not in kept
+            Revoked(member.name, member.public, self.serial + 1)
+            for member in self.members
+            if member.public not in kept
         )
         return replace(self, serial=self.serial + 1, revoked=self.revoked + ended, **changes)
 

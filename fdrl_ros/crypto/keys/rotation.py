@@ -71,9 +71,9 @@ class Succession:
                 'the root cannot be rotated, since every party pins it: make a new federation'
             )
         with self._changing() as (changes, roster, sign):
-            member = roster.member(name)
-            member = replace(member, public=self._new_key(changes, name, public))
-            members = (member if each.name == name else each for each in roster.members)
+            former = roster.member(name)
+            rotated = replace(former, public=self._new_key(changes, name, public))
+            members = (rotated if member is former else member for member in roster.members)
             return sign(members=tuple(members))
 
     def revoke(self, name: str, threshold: int | None = None) -> Roster:
@@ -98,7 +98,7 @@ class Succession:
                     f'another one before{lower}'
                 )
             changes.remove(f'{name}/{KEY_FILE}')
-            rest = tuple(each for each in roster.members if each.name != name)
+            rest = tuple(other for other in roster.members if other.name != name)
             return sign(members=rest, threshold=threshold)
 
     def admit(
@@ -114,11 +114,11 @@ class Succession:
         :raises KeyFileError: if keys cannot be read or written.
         """
         with self._changing() as (changes, roster, sign):
-            if name == ROOT or any(each.name == name for each in roster.members):
+            if name == ROOT or any(member.name == name for member in roster.members):
                 raise RosterError(f'{name} is in the federation already: rotate or revoke it')
             made = Member(name, 'hospital', self._new_key(changes, name, public), size)
             hospitals = (*roster.hospitals, made)
-            others = (each for each in roster.members if each.role != 'hospital')
+            others = (member for member in roster.members if member.role != 'hospital')
             threshold = default_threshold(len(hospitals)) if threshold is None else threshold
             return sign(members=(*hospitals, *others), threshold=threshold)
 

@@ -101,7 +101,7 @@ def share(
     _check_threshold(threshold, len(places))
     if len(coefficients) != threshold - 1:
         raise ShareError(f'{len(coefficients)} coefficients: expected {threshold - 1}')
-    if not all(type(each) is int and 0 <= each < PRIME for each in coefficients):
+    if not all(type(number) is int and 0 <= number < PRIME for number in coefficients):
         raise ShareError('coefficients: expected integers in [0, PRIME)')
     falling = [*reversed(coefficients), int.from_bytes(secret, 'big')]
     return {
@@ -246,7 +246,7 @@ def _shortest_recurrence(sequence: list[int]) -> list[int]:
             continue
         factor = -error * pow(last, -1, PRIME)
         old = current
-        correction = [0] * shift + [factor * each % PRIME for each in previous]
+        correction = [0] * shift + [factor * coefficient % PRIME for coefficient in previous]
         pairs = zip_longest(old, correction, fillvalue=0)
         current = [(one + other) % PRIME for one, other in pairs]
         if 2 * length <= place:

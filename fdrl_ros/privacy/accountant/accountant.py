@@ -84,8 +84,8 @@ class StepCounts:
             self._grain = max(self._grain // 2 or self._finest, coarsest)
             self._room = self._limit if self._grain > coarsest else math.inf
             self.counts = {}
-            for each, number in exact.items():
-                self._count(each, number)
+            for kind, number in exact.items():
+                self._count(kind, number)
 
     def copy(self) -> 'StepCounts':
         """Return an independent copy."""

@@ -105,7 +105,7 @@ class Owner:
     @cached_property
     def digest(self) -> bytes:
         """Return the SHA-256 that the first entry builds on."""
-        names = [each.encode() for each in (self.hospital, self.unit, self.model)]
+        names = [name.encode() for name in (self.hospital, self.unit, self.model)]
         text = b''.join(struct.pack('<I', len(name)) + name for name in names)
         text += struct.pack('<dd', self.delta, self.budget) + self.birth
         return hashlib.sha256(b'fdrl_ros ledger 4 ' + text).digest()

@@ -83,7 +83,7 @@ def _consistent_read(path: Path) -> tuple[bytes, bytes, bytes]:
     before: tuple[bytes, bytes, bytes] | None = None
     for _ in range(_TRIES):
         journal, log = (
-            _read_or_empty(path.with_name(path.name + each)) for each in (_JOURNAL, _LOG)
+            _read_or_empty(path.with_name(path.name + suffix)) for suffix in (_JOURNAL, _LOG)
         )
         now = _read_or_empty(path), journal, log
         if now == before:
@@ -172,8 +172,8 @@ def _foreign_bytes(content: bytes, chain: Chain) -> str:
     if len(content) != len(made):
         return f'has {len(content)} bytes where its entries make {len(made)}'
     found = bytearray(content)
-    for each in (_COUNTER, _COUNTER_AGAIN, _WRITER):
-        found[each] = made[each]
+    for changing in (_COUNTER, _COUNTER_AGAIN, _WRITER):
+        found[changing] = made[changing]
     if found == made:
         return ''
     at = next(i for i, (one, other) in enumerate(zip(found, made, strict=True)) if one != other)
