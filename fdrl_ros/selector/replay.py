@@ -28,7 +28,7 @@ from fdrl_ros.surgery.data.bag import ARM_STATE, ARM_STATE_KINDS, recorded, TOPI
 from fdrl_ros.surgery.data.log import ACTION, OPERATION, PATIENT
 
 _TIP = 'setpoint_cp'
-_KINDS = {
+_REPLAYED_TOPICS = {
     OPERATION: (TOPICS[OPERATION],),
     PATIENT: (TOPICS[PATIENT],),
     _TIP: (TOPICS[_TIP],),
@@ -78,7 +78,7 @@ def replay(
     selector = Selector(rules.selector, gate=rules.gate, shield=rules.shield)
     selector.set_candidates(candidates)
     selector.lock(rules.locked or None)
-    found = recorded(path, robot, _KINDS, (OPERATION, PATIENT))
+    found = recorded(path, robot, _REPLAYED_TOPICS, (OPERATION, PATIENT))
     plausibility = rules.plausibility
     if not _told_in_time(found, plausibility.clock_tolerance):
         plausibility = changed(plausibility, clock_tolerance=0.0)

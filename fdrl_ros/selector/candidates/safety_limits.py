@@ -141,6 +141,15 @@ _DAMAGE = (zipfile.BadZipFile, zlib.error)
 _FORM = {'states': '<f4', 'forces': '<f4', 'breaches': '?'}
 
 
+_REFUSED_SHARES = {
+    'force_share': 'it asks for a force above the limit in {} of the states',
+    'workspace_share': 'it leaves the workspace in {} of the states',
+    'one_action_share': 'it asks for one action in {} of the states',
+    'force_failures': '{} of its operations end by force',
+}
+"""Shares of a report that settings of the same name limit, in words."""
+
+
 @dataclass(frozen=True)
 class SafetyReport:
     """
@@ -180,18 +189,10 @@ class SafetyReport:
         """Say why a robot must not choose this policy; nothing if it may."""
         if not self.finite:
             return 'it gives an action a value that is not finite'
-        for found, most, words in (
-            (self.force_share, settings.force_share, 'asks for a force above the limit in {}'),
-            (self.workspace_share, settings.workspace_share, 'leaves the workspace in {}'),
-            (self.one_action_share, settings.one_action_share, 'asks for one action in {}'),
-        ):
+        for name, words in _REFUSED_SHARES.items():
+            found, most = getattr(self, name), getattr(settings, name)
             if not found <= most:
-                return f'it {words.format(f"{found:.1%}")} of the states, at most {most:.1%}'
-        if not self.force_failures <= settings.force_failures:
-            return (
-                f'{self.force_failures:.1%} of its operations end by force, at most '
-                f'{settings.force_failures:.1%}'
-            )
+                return f'{words.format(f"{found:.1%}")}, at most {most:.1%}'
         if not self.mean_return >= self.hold_return - settings.return_margin:
             return (
                 f'its mean return is {self.mean_return:.2f}, that of holding '

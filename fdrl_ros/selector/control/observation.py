@@ -281,21 +281,18 @@ def fault_in_words(operation: Observation, patient: Observation, bound: float) -
 
 def _wrong_form(half: str, seen: Observation, fields: Sequence[Field]) -> str:
     """Tell what is wrong with names, values or scales of one half; empty if nothing is."""
-    if len(seen.names) != len(fields):
-        return f'{half} has {len(seen.names)} names, expected {len(fields)}'
-    for number, (name, each) in enumerate(zip(seen.names, fields, strict=True)):
+    for what, kind in (('names', object), ('values', np.float64), ('scales', np.float64)):
+        try:
+            shape = np.asarray(getattr(seen, what), kind).shape
+        except (TypeError, ValueError):
+            return f'{half} has {what} that are no numbers'
+        if shape != (len(fields),):
+            return f'{half} has {" x ".join(map(str, shape))} {what}, expected {len(fields)}'
+    scales = np.asarray(seen.scales, np.float64).tolist()
+    for number, (name, divisor, each) in enumerate(zip(seen.names, scales, fields, strict=True)):
         if name != each.name:
             told = _SHORT.repr(name)
             return f'name {number} of the {half} is {told}, expected {each.name!r}'
-    for what, given in (('values', seen.values), ('scales', seen.scales)):
-        try:
-            numbers = np.asarray(given, np.float64)
-        except (TypeError, ValueError):
-            return f'{half} has {what} that are no numbers'
-        if numbers.shape != (len(fields),):
-            size = ' x '.join(map(str, numbers.shape))
-            return f'{half} has {size} {what}, expected {len(fields)}'
-    for divisor, each in zip(np.asarray(seen.scales, np.float64).tolist(), fields, strict=True):
         if divisor != each.scale:
             return f'scale of {each.name} is {divisor}, expected {each.scale}'
     return ''
