@@ -4,6 +4,7 @@
 
 from collections.abc import Iterator
 
+from fdrl_ros.crypto.keys import keystore, sealed_key
 from fdrl_ros.runtime import kernels
 from hypothesis import settings
 import pytest
@@ -22,3 +23,10 @@ def arithmetic(request: pytest.FixtureRequest) -> Iterator[str]:
         if request.param == 'numpy':
             patch.setattr(kernels, 'lib', None)
         yield request.param
+
+
+@pytest.fixture
+def quick_scrypt(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let scrypt take 16 MiB, and no passphrase be told from outside."""
+    monkeypatch.setattr(sealed_key.Passphrase.__init__, '__kwdefaults__', {'cost': 14})
+    monkeypatch.delenv(keystore.PASSPHRASE_VARIABLE, raising=False)

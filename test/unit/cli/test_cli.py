@@ -27,6 +27,7 @@ from fdrl_ros.experiments.run_directory import RunDirectory
 from fdrl_ros.experiments.training import train_federation
 from fdrl_ros.learner.records.collection import collect_records, CollectionSettings
 from fdrl_ros.learner.records.records import Records
+from fdrl_ros.resources import resource
 from fdrl_ros.runtime import kernels
 from fdrl_ros.runtime.progress import Caller
 from fdrl_ros.surgery.gym.state import STATE_SIZE
@@ -76,12 +77,14 @@ def trained(tmp_path_factory, plan_file):
     return runs / 'latest', result.output
 
 
-def test_every_setting_has_a_flag_with_its_description():
+def test_every_setting_has_a_flag_and_the_plans_of_the_package_can_be_read():
     shown = ' '.join(fdrl('train', '--help').output.split())
     for group, settings in Plan.groups().items():
         for each in settings.describe():
             assert flag_of(group, each.name) in shown
             assert each.description.split()[0] in shown
+    for path in resource('config/paper').glob('*.yaml'):
+        Plan.load(path)
 
 
 def test_version_is_that_of_the_package():
@@ -430,6 +433,9 @@ def test_a_value_that_cannot_be_is_one_line_and_code_1(words, tmp_path):
     assert result.exit_code == 1
     assert result.stderr.count('\n') == 1 and result.stderr.startswith('fdrl: ')
     assert not (tmp_path / 'runs').exists()
+    (tmp_path / 'runs').write_text('a file where the directory should be')
+    result = fdrl('train', '--runs', tmp_path / 'runs')
+    assert (result.exit_code, result.stderr.count('\n')) == (1, 1), result.stderr
 
 
 def test_a_plan_with_an_unknown_name_is_refused(tmp_path):
@@ -438,19 +444,6 @@ def test_a_plan_with_an_unknown_name_is_refused(tmp_path):
         path.write_text(text)
         result = fdrl('train', '--plan', path, '--runs', tmp_path / 'runs')
         assert (result.exit_code, result.stderr.count('\n')) == (1, 1), result.stderr
-
-
-def test_no_permission_for_runs_is_one_line(tmp_path):
-    (tmp_path / 'runs').write_text('a file where the directory should be')
-    result = fdrl('train', '--runs', tmp_path / 'runs')
-    assert (result.exit_code, result.stderr.count('\n')) == (1, 1), result.stderr
-
-
-def test_paper_plans_can_be_read():
-    from fdrl_ros.resources import resource
-
-    for path in resource('config/paper').glob('*.yaml'):
-        Plan.load(path)
 
 
 def test_ctrl_c_stops_cleanly_and_the_run_goes_on_to_the_policy_of_an_unbroken_one(

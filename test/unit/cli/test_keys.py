@@ -29,6 +29,7 @@ import pytest
 from support.small_run import TINY_PLAN
 import yaml
 
+pytestmark = pytest.mark.usefixtures('quick_scrypt')
 TINY = TINY_PLAN | {
     'federation': {'noise': 'seeded', 'hospitals': 4},
     'rounds': {'rounds': 1},
@@ -49,13 +50,6 @@ def refused(*words):
     result = fdrl(*words)
     assert (result.exit_code, result.stderr.count('\n')) == (1, 1), result.output + result.stderr
     return result.stderr
-
-
-@pytest.fixture(autouse=True)
-def quick(monkeypatch):
-    """Let scrypt take 16 MiB, and no passphrase be told from outside."""
-    monkeypatch.setattr(sealed_key.Passphrase.__init__, '__kwdefaults__', {'cost': 14})
-    monkeypatch.delenv(PASSPHRASE_VARIABLE, raising=False)
 
 
 @pytest.fixture

@@ -54,8 +54,8 @@ def test_an_older_roster_or_another_key_is_refused(keys):
     assert 'roster 2 holds another key of operator' in refused(keys)
 
 
-def test_an_encrypted_key_asks_for_its_passphrase(keys, tmp_path, monkeypatch):
-    monkeypatch.delenv('FDRL_PASSPHRASE_FILE', raising=False)
+@pytest.mark.usefixtures('quick_scrypt')
+def test_an_encrypted_key_asks_for_its_passphrase(keys, tmp_path):
     write_secret(tmp_path / 'passphrase', b'correct horse\n')
     write_secret(tmp_path / 'wrong', b'battery staple\n')
     change_passphrase(keys, None, load_passphrase(tmp_path / 'passphrase'))

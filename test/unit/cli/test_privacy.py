@@ -15,7 +15,6 @@ from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.parties.hospital import (
     CHECKPOINT,
     LEDGER,
-    ledger_owner,
     noise_source,
     open_ledger,
 )
@@ -188,10 +187,6 @@ def test_heads_that_servers_saw_are_printed_and_compared(layout, ledger):
     assert 'name its file' in fdrl('verify', layout.directory, '--seen', head).stderr
 
 
-def cut(layout, ledger):
-    ledger.write_bytes(file_bytes(Chain(ledger_owner(NAME, PLAN))))
-
-
 def restored(layout, ledger):
     shutil.copy(layout.party(NAME) / 'after_round_1', ledger)
 
@@ -233,24 +228,8 @@ def deleted_with_key_and_update(layout, ledger):
     Store(layout.state(NAME)).close()
 
 
-def damaged(layout, ledger):
-    content = bytearray(ledger.read_bytes())
-    content[2 * 4096 + 4000] ^= 1
-    ledger.write_bytes(content)
-
-
-def scribbled_on(layout, ledger):
-    content = bytearray(ledger.read_bytes())
-    content[2 * 4096 + 1000] ^= 1
-    ledger.write_bytes(content)
-
-
 def emptied(layout, ledger):
     ledger.write_bytes(b'')
-
-
-def opened_to_others(layout, ledger):
-    ledger.chmod(0o664)
 
 
 def made_a_link(layout, ledger):
@@ -279,7 +258,6 @@ def update_of_an_older_version(layout, ledger):
 @pytest.mark.parametrize(
     'harm, complaint',
     [
-        (cut, 'has 0 entries and had 4'),
         (restored, 'an old copy was restored, or its end was cut (seen by its last update)'),
         (restored_with_the_state_of_then, 'its end was cut (seen by the aggregator)'),
         (rewritten, 'was rewritten: entry 4'),
@@ -289,10 +267,7 @@ def update_of_an_older_version(layout, ledger):
         (deleted, 'is missing, but noise was drawn'),
         (deleted_with_the_key, 'is missing, but an update went out'),
         (deleted_with_key_and_update, 'is missing, and the aggregator saw its head 4:'),
-        (damaged, 'is missing or changed'),
-        (scribbled_on, 'something else than this program wrote to it'),
         (emptied, 'is empty'),
-        (opened_to_others, 'mode 0664'),
         (made_a_link, 'is a link'),
         (update_damaged, 'cannot be compared with its last update'),
         (update_of_an_older_version, 'run `fdrl migrate /'),

@@ -52,15 +52,9 @@ from fdrl_ros.runtime.durable import make_private_directory, write_secret
 import pytest
 from support.small_run import TINY_PLAN
 
+pytestmark = pytest.mark.usefixtures('quick_scrypt')
 PLAN = Plan().changed({**TINY_PLAN, 'federation': {}})
 NAME = 'hospital_1'
-
-
-@pytest.fixture(autouse=True)
-def quick(monkeypatch):
-    """Let scrypt take 16 MiB, and no passphrase be told from outside."""
-    monkeypatch.setattr(sealed_key.Passphrase.__init__, '__kwdefaults__', {'cost': 14})
-    monkeypatch.delenv(PASSPHRASE_VARIABLE, raising=False)
 
 
 @pytest.fixture
