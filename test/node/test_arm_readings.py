@@ -3,8 +3,7 @@
 """What the arm measures: speeds over the time that passed, forces as the sensor says."""
 
 from fdrl_ros.nodes.arm.arm_readings import ArmReadings, READINGS
-from fdrl_ros.surgery.arm.controller import ArmControl, straight_rotation
-from fdrl_ros.surgery.arm.rotations import to_quaternion
+from fdrl_ros.surgery.arm.controller import ArmControl, straight_quaternion
 from fdrl_ros.surgery.gym.actions import MAXIMUM_SPEED, SUBSTEPS
 from fdrl_ros.surgery.gym.operation import Operation
 from fdrl_ros.surgery.patient.cohort import public_cohort
@@ -38,7 +37,7 @@ def test_every_cycle_of_a_motion_goes_as_far_and_never_faster_than_allowed(mode,
     control.engage()
     before = ArmReadings(operation).take(STAMP)
     goal = start + [0.012, 0.0, 0.010]
-    turned = to_quaternion(straight_rotation(goal if command == 'servo_cp' else start))
+    turned = straight_quaternion(goal if command == 'servo_cp' else start)
     getattr(control, command)(goal.tolist(), turned)
     taken = [before, *snapshots(operation, control, 110)]
     told = np.array([each.setpoint_pose()[0] for each in taken])

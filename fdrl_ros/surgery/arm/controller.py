@@ -12,7 +12,6 @@ from collections.abc import Sequence
 import math
 
 from fdrl_ros.surgery.arm.kinematics import (
-    forward,
     inverse_kinematics,
     JAW,
     JAW_LIMITS,
@@ -31,7 +30,6 @@ from fdrl_ros.surgery.arm.rotations import (
     from_quaternion,
     Quaternion,
     quaternion_of,
-    to_quaternion,
 )
 from fdrl_ros.surgery.gym.actions import SUBSTEP
 from fdrl_ros.surgery.gym.operation import Operation
@@ -51,46 +49,36 @@ _SLACK = 1e-9
 Move = JointMove | LineMove
 
 
-def straight_rotation(position: Sequence[float]) -> Vector:
+def _straight_rows(position: Sequence[float]) -> Sequence[Sequence[float]]:
     """
-    Return how a tool with a straight wrist is turned when its tip is at a point.
+    Return how a tool with a straight wrist is turned when its tip is at a point, row by row.
 
-    :param position: m; whether the arm reaches it is not asked here.
-    :returns: shape (3, 3); no turn at all in the remote centre, or for what is no point.
-    """
-    x, y, z = (float(each) for each in position)
-    reach = math.sqrt(x * x + y * y + z * z)
-    if not 0.0 < reach < math.inf:
-        return np.eye(3)
-    joints = [math.atan2(x, -z), math.asin(max(-1.0, min(1.0, -y / reach))), 0.1, 0.0, 0.0, 0.0]
-    return np.array(forward(joints)[1]).T
-
-
-def straight_quaternion(position: Sequence[float]) -> Quaternion:
-    """
-    Return the same turn as a quaternion, quickly: a set-point needs one a hundred times a second.
-
-    :param position: m.
-    :returns: x, y, z, w.
+    Whether the arm reaches the point is not asked; where no arm does, there is no turn at all. It
+    is the matrix of :func:`.kinematics.forward` without roll and wrist, by sines and cosines: a
+    set-point needs it a hundred times a second.
     """
     x, y, z = position
     across = math.sqrt(x * x + z * z)
     reach = math.sqrt(across * across + y * y)
     if not (0.0 < across and reach < math.inf):
-        return to_quaternion(straight_rotation(position))
-    # Yaw and pitch by their sines and cosines; the matrix of forward() without roll and wrist.
+        return (1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0)
     sy, cy, sp, cp = x / across, -z / across, -y / reach, across / reach
-    return quaternion_of(((sp * sy, cy, cp * sy), (cp, 0.0, -sp), (-sp * cy, sy, -cp * cy)))
+    return (sp * sy, cy, cp * sy), (cp, 0.0, -sp), (-sp * cy, sy, -cp * cy)
+
+
+def straight_quaternion(position: Sequence[float]) -> Quaternion:
+    """Return the turn of a straight tool with its tip at a point (m) as x, y, z, w."""
+    return quaternion_of(_straight_rows(position))
 
 
 def _ordered(names: Sequence[str], values: Sequence[float], known: Sequence[str]) -> list[float]:
     """Return the values in the order of the joints: named, numbered from "0" on, or unnamed."""
     if len(values) != len(known):
         raise CommandError(f'{len(values)} positions: expected {len(known)} ({", ".join(known)})')
-    numbers = [str(each) for each in range(len(known))]
+    numbers = [str(index) for index in range(len(known))]
     for accepted in (known, numbers):
         if sorted(names) == sorted(accepted):
-            return [values[list(names).index(each)] for each in accepted]
+            return [values[list(names).index(name)] for name in accepted]
     if names:
         raise CommandError(
             f'joints {list(names)!r}: expected {", ".join(known)}; or "0" to '
@@ -140,7 +128,7 @@ def pose_command(position: Sequence[float], quaternion: Sequence[float]) -> tupl
     :raises CommandError: if a coordinate is no number or beyond any arm, or the quaternion is not
         of length 1.
     """
-    if len(position) != 3 or not all(abs(each) <= FARTHEST for each in position):
+    if len(position) != 3 or not all(abs(number) <= FARTHEST for number in position):
         raise CommandError(
             f'position {tuple(position)!r}: expected three metres within {FARTHEST:g}'
         )
@@ -151,7 +139,7 @@ def pose_command(position: Sequence[float], quaternion: Sequence[float]) -> tupl
             f'{length:.3g}'
         )
     x, y, z = position
-    qx, qy, qz, qw = (each / length for each in quaternion)
+    qx, qy, qz, qw = (number / length for number in quaternion)
     return (float(x), float(y), float(z)), from_quaternion((qx, qy, qz, qw))
 
 
@@ -214,7 +202,7 @@ class ArmControl:
         """
         self._require('servo_cp')
         point, rotation = pose_command(position, quaternion)
-        if angle_between(straight_rotation(point), rotation) > STRAIGHT_TOLERANCE:
+        if angle_between(np.array(_straight_rows(point)), rotation) > STRAIGHT_TOLERANCE:
             roll = float(self._operation.setpoint_joints()[3])
             self._go(inverse_kinematics(point, rotation, roll))
         else:

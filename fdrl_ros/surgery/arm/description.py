@@ -32,8 +32,8 @@ def read_description(path: Path) -> ElementTree.Element:
         root = ElementTree.parse(path).getroot()
     except (OSError, ElementTree.ParseError) as problem:
         raise ResourceError(f'{path}: expected the URDF of the arm: {problem}') from problem
-    found = {each.get('name') for each in root.findall('joint')}
-    missing = [each for each in (*JOINTS, f'{_TIP}_joint') if each not in found]
+    found = {joint.get('name') for joint in root.findall('joint')}
+    missing = [name for name in (*JOINTS, f'{_TIP}_joint') if name not in found]
     if root.tag != 'robot' or missing:
         raise ResourceError(
             f'{path}: expected a URDF with the joints {", ".join(JOINTS)} and {_TIP}_joint, '
@@ -43,7 +43,7 @@ def read_description(path: Path) -> ElementTree.Element:
 
 
 def _numbers(element: ElementTree.Element | None, name: str, default: str) -> Vector:
-    return np.array([float(each) for each in _text(element, name, default).split()])
+    return np.array([float(word) for word in _text(element, name, default).split()])
 
 
 def _text(element: ElementTree.Element | None, name: str, default: str) -> str:
@@ -55,7 +55,7 @@ def _origin(element: ElementTree.Element) -> tuple[Vector, Vector]:
     origin = element.find('origin')
     roll, pitch, yaw = _numbers(origin, 'rpy', '0 0 0').tolist()
     (cr, sr), (cp, sp), (cy, sy) = (
-        (math.cos(each), math.sin(each)) for each in (roll, pitch, yaw)
+        (math.cos(angle), math.sin(angle)) for angle in (roll, pitch, yaw)
     )
     about_x = np.array([[1, 0, 0], [0, cr, -sr], [0, sr, cr]])
     about_y = np.array([[cp, 0, sp], [0, 1, 0], [-sp, 0, cp]])
@@ -77,7 +77,7 @@ class _Mass:
         if inertial is None:
             return cls(0.0, np.zeros(3), np.zeros((3, 3)))
         found = inertial.find('inertia')
-        xx, xy, xz, yy, yz, zz = (float(_text(found, each, '0')) for each in _INERTIA)
+        xx, xy, xz, yy, yz, zz = (float(_text(found, name, '0')) for name in _INERTIA)
         centre, turn = _origin(inertial)
         inertia = turn @ np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]]) @ turn.T
         return cls(float(_text(inertial.find('mass'), 'value', '0')), centre, inertia)
@@ -95,14 +95,19 @@ class _Mass:
         arm = self.centre - point
         return self.inertia + self.mass * (arm @ arm * np.eye(3) - np.outer(arm, arm))
 
-    def element(self) -> ElementTree.Element:
-        made = ElementTree.Element('inertial')
-        ElementTree.SubElement(made, 'origin', xyz=' '.join(map(repr, self.centre.tolist())))
-        ElementTree.SubElement(made, 'mass', value=repr(self.mass))
+    def link(self, name: str) -> str:
+        """Return a link of this mass, without a shape, as URDF."""
+        centre = ' '.join(map(repr, self.centre.tolist()))
         (xx, xy, xz), (_yx, yy, yz), (_zx, _zy, zz) = self.inertia.tolist()
-        values = map(repr, (xx, xy, xz, yy, yz, zz))
-        ElementTree.SubElement(made, 'inertia', dict(zip(_INERTIA, values, strict=True)))
-        return made
+        moments = zip(_INERTIA, (xx, xy, xz, yy, yz, zz), strict=True)
+        inertia = ' '.join(f'{axes}="{moment!r}"' for axes, moment in moments)
+        return (
+            f'<link name="{name}"><inertial><origin xyz="{centre}"/>'
+            f'<mass value="{self.mass!r}"/><inertia {inertia}/></inertial></link>'
+        )
+
+
+_NOTHING = _Mass(0.0, np.zeros(3), np.zeros((3, 3)))
 
 
 @lru_cache(maxsize=8)
@@ -115,11 +120,11 @@ def chain_description(path: Path, straight: bool) -> str:
     :raises ResourceError: if the file is missing or broken.
     """
     whole = read_description(path)
-    links = {each.get('name'): each for each in whole.findall('link')}
-    joints = {each.get('name'): each for each in whole.findall('joint')}
-    chain = [joints[each] for each in (*JOINTS, f'{_TIP}_joint')]
+    links = {link.get('name'): link for link in whole.findall('link')}
+    joints = {joint.get('name'): joint for joint in whole.findall('joint')}
+    chain = [joints[name] for name in (*JOINTS, f'{_TIP}_joint')]
     try:
-        masses = [_Mass.of(links[_text(each.find('child'), 'link', '')]) for each in chain]
+        masses = [_Mass.of(links[_text(joint.find('child'), 'link', '')]) for joint in chain]
         if straight:
             for joint in reversed(chain[3:]):
                 masses[-2:] = [masses[-2] + masses[-1].carried(*_origin(joint))]
@@ -128,15 +133,8 @@ def chain_description(path: Path, straight: bool) -> str:
         raise ResourceError(
             f'{path}: expected links with masses and origins: {problem!r}'
         ) from problem
-    made = ElementTree.Element('robot', name='chain')
-    made.append(_link(_ROOT, _Mass(0.0, np.zeros(3), np.zeros((3, 3)))))
+    parts = [_NOTHING.link(_ROOT)]
     for joint, mass in zip(chain, masses, strict=True):
-        made.append(_link(_text(joint.find('child'), 'link', ''), mass))
-        made.append(joint)
-    return ElementTree.tostring(made, encoding='unicode')
-
-
-def _link(name: str, mass: _Mass) -> ElementTree.Element:
-    link = ElementTree.Element('link', name=name)
-    link.append(mass.element())
-    return link
+        parts.append(mass.link(_text(joint.find('child'), 'link', '')))
+        parts.append(ElementTree.tostring(joint, 'unicode'))
+    return f'<robot name="chain">{"".join(parts)}</robot>'

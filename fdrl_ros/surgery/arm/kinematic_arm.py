@@ -51,7 +51,7 @@ def checked_substep(substep: float) -> float:
 def straighter(wrist: Point, stride: float) -> Point:
     """Return roll, wrist pitch and wrist yaw nearer to zero by a stride each, rad."""
     roll, pitch, yaw = (
-        0.0 if abs(each) <= stride else each - math.copysign(stride, each) for each in wrist
+        0.0 if abs(angle) <= stride else angle - math.copysign(stride, angle) for angle in wrist
     )
     return roll, pitch, yaw
 

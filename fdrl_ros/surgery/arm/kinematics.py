@@ -247,7 +247,7 @@ def _is_rotation(x: Point, y: Point, z: Point) -> bool:
         x[2] * y[0] - x[0] * y[2] - z[1],
         x[0] * y[1] - x[1] * y[0] - z[2],
     )
-    return all(abs(each) <= 1e-6 for each in errors)  # false for what is not a number, too
+    return all(abs(number) <= 1e-6 for number in errors)  # false for what is not a number, too
 
 
 def straight_joints(x: float, y: float, z: float) -> Point:
@@ -282,7 +282,7 @@ def bent_joints(point: Point, wrist: Point) -> Joints:
     """
     straight_down, _axes = forward((0.0, 0.0, -INSERTION_TO_WRIST, *wrist))
     # There the axes of frame 3 of the DH chain point against y, x and z of the base.
-    left, down, along = (-each for each in straight_down)
+    left, down, along = (-number for number in straight_down)
     x, y, z = point
     depth = math.sqrt(max(0.0, x * x + y * y + z * z - down * down - left * left))
     radius = math.hypot(down, depth)

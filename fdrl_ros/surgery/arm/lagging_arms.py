@@ -28,7 +28,7 @@ MOVES: Array = np.ascontiguousarray(DISPLACEMENTS.T)
 
 _SIGNS: Array = np.sign(MOVES)
 _LENGTHS = (0.0, FINE_STEP, COARSE_STEP)
-_KINDS: Rows = np.array([_LENGTHS.index(max(map(abs, each.displacement))) for each in ACTIONS])
+_KINDS: Rows = np.array([_LENGTHS.index(max(map(abs, action.displacement))) for action in ACTIONS])
 _STEPS: Array = np.arange(1.0, SUBSTEPS + 1.0)
 _RAMPS: Array = np.minimum(_STEPS[:, None] * MAXIMUM_SPEED * SUBSTEP, _LENGTHS[1:])
 """How far a set-point has gone after each sub-step, on each of the two ways, shape (12, 2), m."""

@@ -47,7 +47,7 @@ TRANSITIONS: Final = MappingProxyType(
         (State.FAULT, 'enable'): State.ENABLED,
         (State.FAULT, 'disable'): State.DISABLED,
         (State.ENABLED, 'home'): State.ENABLED,
-        **{(each, 'unhome'): each for each in State},
+        **{(state, 'unhome'): state for state in State},
     }
 )
 """Where each command leads; what is not here is refused. No command leads into FAULT."""
@@ -82,7 +82,7 @@ class OperatingState:
             raise CommandError(f'state command {word!r}: expected one of {", ".join(COMMANDS)}')
         after = TRANSITIONS.get((self.state, word))
         if after is None:
-            fitting = ', '.join(each for each in COMMANDS if (self.state, each) in TRANSITIONS)
+            fitting = ', '.join(word for word in COMMANDS if (self.state, word) in TRANSITIONS)
             raise CommandError(f'{word} while {self.state}: expected one of {fitting}')
         self.state = after
         if word in ('home', 'unhome'):

@@ -197,7 +197,7 @@ class DynamicArm:
         wanted = checked_joints(joints)
         whole = self._bend()
         whole.drive(wanted)
-        roll, pitch, yaw = (each[0] for each in self._move(whole, force)[3:])
+        roll, pitch, yaw = (state[0] for state in self._move(whole, force)[3:])
         self._wrist = (roll, pitch, yaw)
 
     def _bend(self) -> Chain:
@@ -236,7 +236,7 @@ class DynamicArm:
     def efforts(self) -> Vector:
         """Return what the motors gave in the last sub-step, shape (6,) or (3,), N m and N."""
         chain = self._whole if self.bent else self._quick
-        return np.array([each[3] for each in chain.states()])
+        return np.array([state[3] for state in chain.states()])
 
     def close(self) -> None:
         """Disconnect the physics clients."""

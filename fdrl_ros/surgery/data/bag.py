@@ -346,7 +346,7 @@ def is_recording(path: Path) -> bool:
     :raises RecordsError: if it is no bag.
     """
     with _opened(path) as reader:
-        return any(each.topic.split('/')[-1] == EPISODE for each in reader.connections)
+        return any(connection.topic.split('/')[-1] == EPISODE for connection in reader.connections)
 
 
 @dataclass(frozen=True)
@@ -401,7 +401,7 @@ def recorded(
     """
     store = message_types()
     with _opened(path) as reader:
-        prefix = _namespace(path, [each.topic for each in reader.connections], robot)
+        prefix = _namespace(path, [connection.topic for connection in reader.connections], robot)
         chosen = [
             connection
             for connection in reader.connections
@@ -462,7 +462,9 @@ def _opened(path: Path) -> Iterator['Reader']:
 
 def _namespace(path: Path, topics: list[str], robot: str | None) -> str:
     """Return the beginning of the robot's topics."""
-    found = sorted({each.removesuffix(OPERATION) for each in topics if each.endswith(OPERATION)})
+    found = sorted(
+        {topic.removesuffix(OPERATION) for topic in topics if topic.endswith(OPERATION)}
+    )
     if robot is not None:
         prefix = f'/{robot.strip("/")}/'
         if prefix not in found:

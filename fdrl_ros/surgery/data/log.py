@@ -251,14 +251,14 @@ def _retracted(before: np.ndarray, after: np.ndarray) -> bool:
 
 def _values(topic: str, message: Message, fields: tuple[Field, ...]) -> np.ndarray:
     """Return the numbers of one half of the state in their units."""
-    names = tuple(each.name for each in fields)
+    names = tuple(field.name for field in fields)
     if tuple(message.names) != names:
         raise RecordsError(
             f'{topic} holds {", ".join(message.names)}: expected {", ".join(names)}'
         )
     values = np.asarray(message.values, np.float64)
     scales = np.asarray(message.scales, np.float64)
-    if values.shape != (len(fields),) or scales.tolist() != [each.scale for each in fields]:
+    if values.shape != (len(fields),) or scales.tolist() != [field.scale for field in fields]:
         raise RecordsError(f'{topic}: other scales or another number of values')
     if not np.isfinite(values).all():
         raise RecordsError(f'{topic}: a number that is not finite')

@@ -120,8 +120,8 @@ def _depth_wanted(procedure: Procedure, values: Values) -> float:
     if not told.any():
         return 0.0
     force, depth = force[told], depth[told]
-    each = depth * (procedure.target_force / force) ** (1.0 / EXPONENT)
-    return float(np.average(each, weights=force))
+    depths = depth * (procedure.target_force / force) ** (1.0 / EXPONENT)
+    return float(np.average(depths, weights=force))
 
 
 def _to_waypoint(values: Values) -> Values:
@@ -167,7 +167,7 @@ def _remaining(patient: Patient, values: Values) -> Values:
     tissue = tissue_of(patient)
     task = task_of(patient, tissue)
     done, grasped, jaw, told, depth = (
-        values[:, INDEX[each]] for each in ('done', 'grasped', 'jaw', 'jaw_target', 'depth')
+        values[:, INDEX[name]] for name in ('done', 'grasped', 'jaw', 'jaw_target', 'depth')
     )
     first = task.waypoint(grasped, done, 0.0, 0.0)[2]
     z = values[:, _ERROR + 2] + first

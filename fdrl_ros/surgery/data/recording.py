@@ -191,20 +191,14 @@ def _operations(
             for index in range(first, first + PART):
                 made.append(operator.operate(env, index))
                 if len(made) == PART:
-                    _save_part(path, made, operator.world, name)
+                    with os_errors_as(RecordsError, f'cannot make {folder}'):
+                        folder.mkdir(exist_ok=True)
+                    episodes, seeds = zip(*made, strict=True)
+                    record(path, episodes, operator.world, seeds=seeds, note=name)
                 yield made[-1]
             first += PART
     finally:
         env.close()
-
-
-def _save_part(
-    path: Path, made: list[tuple[Episode, int | None]], world: WorldSettings, name: str
-) -> None:
-    with os_errors_as(RecordsError, f'cannot make {path.parent}'):
-        path.parent.mkdir(exist_ok=True)
-    episodes, seeds = zip(*made, strict=True)
-    record(path, episodes, world, seeds=seeds, note=name)
 
 
 def _tried(path: Path, whole: Dataset, note: str, world: WorldSettings) -> int:

@@ -64,7 +64,7 @@ ACTIONS: tuple[Action, ...] = (
 ACTION_COUNT = len(ACTIONS)
 STAY, OPEN_JAW, CLOSE_JAW = range(ACTION_COUNT - 3, ACTION_COUNT)
 
-DISPLACEMENTS: NDArray[np.float64] = np.array([each.displacement for each in ACTIONS])
+DISPLACEMENTS: NDArray[np.float64] = np.array([action.displacement for action in ACTIONS])
 """The moves as rows, shape (15, 3), metres; read-only."""
 DISPLACEMENTS.setflags(write=False)
 

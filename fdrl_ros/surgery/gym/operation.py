@@ -47,7 +47,7 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from fdrl_ros.surgery.arm.simulated_arm import DynamicArm
 
-FORCE_LEVELS = tuple(constant(f'levels.{each}') for each in ('gentle', 'firm', 'severe'))
+FORCE_LEVELS = tuple(constant(f'levels.{name}') for name in ('gentle', 'firm', 'severe'))
 """Loads that the time above is measured of, N: 0.8, 3.4 and 6.5."""
 
 Position = tuple[float, float, float]
@@ -56,7 +56,7 @@ _NO_OUTCOME = Outcome(0.0, 0.0, 0.0, 0.0, False, False, '', False, False)
 
 _NOTHING: Position = (0.0, 0.0, 0.0)
 _STRIDE = MAXIMUM_SPEED * SUBSTEP
-_NAMED = {name: [float(each == name) for each in PROCEDURE_NAMES] for name in PROCEDURE_NAMES}
+_NAMED = dict(zip(PROCEDURE_NAMES, np.eye(len(PROCEDURE_NAMES)).tolist(), strict=True))
 
 
 class Operation:

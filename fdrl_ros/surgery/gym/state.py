@@ -29,7 +29,7 @@ class Field:
 
 
 OPERATION_FIELDS: tuple[Field, ...] = (
-    *(Field(each, '1', 1.0, f'1 if the procedure is {each}') for each in PROCEDURE_NAMES),
+    *(Field(name, '1', 1.0, f'1 if the procedure is {name}') for name in PROCEDURE_NAMES),
     Field('goal_error_x', 'm', 0.01, 'set-point of the tip minus the planned waypoint, x'),
     Field('goal_error_y', 'm', 0.01, 'set-point of the tip minus the planned waypoint, y'),
     Field('goal_error_z', 'm', 0.01, 'set-point of the tip minus the planned waypoint, z up'),
@@ -55,10 +55,10 @@ PATIENT_FIELDS: tuple[Field, ...] = (
 STATE_FIELDS: tuple[Field, ...] = OPERATION_FIELDS + PATIENT_FIELDS
 OPERATION_SIZE = len(OPERATION_FIELDS)
 STATE_SIZE = len(STATE_FIELDS)
-INDEX: dict[str, int] = {each.name: index for index, each in enumerate(STATE_FIELDS)}
+INDEX: dict[str, int] = {field.name: index for index, field in enumerate(STATE_FIELDS)}
 """Column of a field in the state."""
 
-SCALES: NDArray[np.float64] = np.array([each.scale for each in STATE_FIELDS])
+SCALES: NDArray[np.float64] = np.array([field.scale for field in STATE_FIELDS])
 SCALES.setflags(write=False)
 _FACTORS = 1.0 / SCALES
 STATE_BOUND = 200.0

@@ -96,11 +96,11 @@ class VectorSurgeryEnv(VectorEnv[NDArray[np.float32], NDArray[np.int64], NDArray
             raise SettingError('seed', seed, f'one, or {self.num_envs} of them')
         fresh = not self._rngs
         self._rngs = [
-            seeding.np_random(each)[0] if fresh or each is not None else self._rngs[row]
-            for row, each in enumerate(given)
+            seeding.np_random(own)[0] if fresh or own is not None else self._rngs[row]
+            for row, own in enumerate(given)
         ]
         patients, noises = zip(*(self._draw(row) for row in range(self.num_envs)), strict=True)
-        states = self.batch.reset(patients, [each for each in noises if each is not None])
+        states = self.batch.reset(patients, [rng for rng in noises if rng is not None])
         return states, self._masked(self.batch.info(), np.ones(self.num_envs, np.bool_))
 
     def step(

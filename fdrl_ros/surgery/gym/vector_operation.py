@@ -177,7 +177,9 @@ class VectorOperation(PerPatient):
         self._check_open()
         if self._rngs:
             raise StateError('operations with a noisy sensor cannot be copied')
-        twin = copy.deepcopy(self, {id(each): each for each in self.patients})  # they never change
+        twin = copy.deepcopy(
+            self, {id(patient): patient for patient in self.patients}
+        )  # they never change
         twin._select(np.tile(np.arange(len(self.over)), count))
         return twin
 
@@ -242,7 +244,7 @@ class VectorOperation(PerPatient):
             self._success,
             self._failure,
         )
-        return {name: of[rows].copy() for name, of in zip(TICK_INFO, numbers, strict=True)}
+        return {name: values[rows].copy() for name, values in zip(TICK_INFO, numbers, strict=True)}
 
     def step(self, actions: ArrayLike) -> Step:
         """
@@ -260,27 +262,9 @@ class VectorOperation(PerPatient):
         jaw = _JAWS.take(chosen)
         self._jaw_target = np.where(self._uses_jaw & ~np.isnan(jaw), jaw, self._jaw_target)
         begin, (breaths, rises, coughs), before = self.ticks * TICK, self.motion(), self.tasks.done
-        heights, speeds = self.arms.move(chosen, target)
-        organ, rules, tip = self.tissue.record(), self.rules, self.arms.tip
-        depths = organ.rest + breaths[1:-1] - heights
-        loads = np.zeros_like(depths)
-        damage: Array = np.zeros_like(begin)
-        if depths.max() > 0.0:
-            # Normal forces only: a kinematic arm does not feel friction.
-            rises = rises[1:-1] - speeds
-            loads = contact_force(organ.stiffness, organ.damping, depths, rises)
-            if self._noise == 0.0:
-                self._note_contact(loads >= self._felt, heights)
-            strain, pressure = harm(loads, depths, rules.warn_force, organ.bearable)
-            damage = (strain + pressure).sum(axis=0) * SUBSTEP
-        normal = loads[-1].copy()
-        self.tasks.resist(loads, self.arms)
-        self._peak, self._mean = loads.max(axis=0), loads.sum(axis=0) * (SUBSTEP / TICK)
-        if self._peak.max() > FORCE_LEVELS[0]:
-            for total, level in zip(self.time_above, FORCE_LEVELS, strict=True):
-                total += (loads > level).sum(axis=0) * SUBSTEP
-        self.greatest_force = np.maximum(self.greatest_force, self._peak)
-        self.load, self.damage = loads[-1], self.damage + damage
+        rules = self.rules
+        normal, damage = self._press(chosen, target, breaths[1:-1], rises[1:-1])
+        tip = self.arms.tip
         way = self._jaw_target - self.jaw
         self.jaw = self.jaw + np.minimum(np.maximum(way, -_STRIDE), _STRIDE)
         self.physiology.advance(TICK, normal, damage, coughs)
@@ -324,6 +308,37 @@ class VectorOperation(PerPatient):
         self._critical, self._success, self._failure = judged[1:4]
         self.over = judged.terminated | judged.truncated
         return self.states(), judged.reward, judged.terminated, judged.truncated, self.info()
+
+    def _press(
+        self, actions: Rows, target: Array, breaths: Array, rises: Array
+    ) -> tuple[Array, Array]:
+        """
+        Move the arms for a tick, and note the loads on their tips.
+
+        :param breaths: heights of the surfaces above rest at the end of each sub-step, m.
+        :param rises: their upward speeds, m/s.
+        :returns: the tissue's normal force at the end (N), and the damage done to it (N s).
+        """
+        heights, speeds = self.arms.move(actions, target)
+        organ = self.tissue.record()
+        depths = organ.rest + breaths - heights
+        loads, damage = np.zeros_like(depths), np.zeros_like(self.damage)
+        if depths.max() > 0.0:
+            # Normal forces only: a kinematic arm does not feel friction.
+            loads = contact_force(organ.stiffness, organ.damping, depths, rises - speeds)
+            if self._noise == 0.0:
+                self._note_contact(loads >= self._felt, heights)
+            strain, pressure = harm(loads, depths, self.rules.warn_force, organ.bearable)
+            damage = (strain + pressure).sum(axis=0) * SUBSTEP
+        normal = loads[-1].copy()
+        self.tasks.resist(loads, self.arms)
+        self._peak, self._mean = loads.max(axis=0), loads.sum(axis=0) * (SUBSTEP / TICK)
+        if self._peak.max() > FORCE_LEVELS[0]:
+            for total, level in zip(self.time_above, FORCE_LEVELS, strict=True):
+                total += (loads > level).sum(axis=0) * SUBSTEP
+        self.greatest_force = np.maximum(self.greatest_force, self._peak)
+        self.load, self.damage = loads[-1], self.damage + damage
+        return normal, damage
 
     def close(self) -> None:
         """Let go of all patients; whatever is asked of the batch from now on is refused."""

@@ -123,14 +123,14 @@ class SpanTable(PerPatient):
 
     def spans(self) -> list[Span]:
         """Return the first events of all patients, the second ones, and so on."""
-        return [_span(each) for each in self.table.swapaxes(0, 1)]
+        return [_span(event) for event in self.table.swapaxes(0, 1)]
 
     def begun(self, time: Array) -> tuple[Rows, list[Span]]:
         """Return which patients have an event that has begun by a time, s, and their events."""
         begun = self.table[0] < time
         rows = np.flatnonzero(begun.any(axis=0))
         columns = np.flatnonzero(begun.any(axis=1)).tolist()
-        return rows, [_span(self.table[:, each, rows]) for each in columns]
+        return rows, [_span(self.table[:, column, rows]) for column in columns]
 
     def put(self, row: int, events: Iterable[Event]) -> None:
         """Write one patient's events."""

@@ -118,9 +118,9 @@ class Cohort:
         if count == 1:
             return (0.0,) * 4
         orders = [np.arange(count), np.roll(np.arange(count), -1), np.roll(np.arange(count), -2)]
-        leans = [float(each[place]) / (count - 1) for each in orders]
+        leans = [float(order[place]) / (count - 1) for order in orders]
         leans.append(2.0 * float(self._shuffled(count)[place]) / (count - 1) - 1.0)
-        return tuple(self.strength * each for each in leans)
+        return tuple(self.strength * lean for lean in leans)
 
     @cached_property
     def speciality(self) -> str:
@@ -131,7 +131,7 @@ class Cohort:
     def _shuffled(self, count: int, skip: int = 0) -> list[int]:
         """Return an order that the seed alone decides; several by number."""
         rng = np.random.default_rng([Stream.FACTORS, self.seed, skip])
-        return [int(each) for each in rng.permutation(count)]
+        return [int(number) for number in rng.permutation(count)]
 
     @cached_property
     def mixes(self) -> dict[str, tuple[float, ...]]:
@@ -268,7 +268,7 @@ class Mixture:
     @property
     def procedures(self) -> tuple[str, ...]:
         """Return what is done in any of them."""
-        return procedures_named([name for each in self.cohorts for name in each.procedures])
+        return procedures_named([name for cohort in self.cohorts for name in cohort.procedures])
 
     def patient(self, index: int, split: str = 'test', procedure: str | None = None) -> Patient:
         """
@@ -292,8 +292,8 @@ def mixture(
     check_whole('hospitals', hospitals, 1)
     return Mixture(
         tuple(
-            Cohort(each, hospitals, heterogeneity, seed, procedures=procedures)
-            for each in range(hospitals)
+            Cohort(hospital, hospitals, heterogeneity, seed, procedures=procedures)
+            for hospital in range(hospitals)
         )
     )
 

@@ -105,7 +105,7 @@ def spans(events: Iterable[Event], kind: str, pace: float = 1.0) -> tuple[Span, 
     :param pace: how many times faster than real time the body lives that they happen to.
     """
     return tuple(
-        (each.start * pace, each.end * pace, each.duration * pace, each.magnitude)
-        for each in events
-        if each.kind == kind
+        (event.start * pace, event.end * pace, event.duration * pace, event.magnitude)
+        for event in events
+        if event.kind == kind
     )

@@ -68,7 +68,7 @@ class Labs:
             )
 
 
-_LIMITS = tuple((each.name, *_RANGES.get(each.name, (0.0, _MOST))) for each in fields(Labs))
+_LIMITS = tuple((field.name, *_RANGES.get(field.name, (0.0, _MOST))) for field in fields(Labs))
 
 
 def _ends(name: str) -> tuple[float, float]:

@@ -102,7 +102,7 @@ class Patient:
         if self.start[2] < self.goal[2] + self.registration_error:
             raise SettingError('start', self.start, 'a point not below the true surface')
         events = self.events
-        if not isinstance(events, tuple) or not all(isinstance(each, Event) for each in events):
+        if not isinstance(events, tuple) or not all(isinstance(event, Event) for event in events):
             raise SettingError('events', events, 'a tuple of Events')
         if TRAITS[self.procedure.name].task == 'incision' and (
             math.dist(self.goal[:2], self.destination[:2]) < SHORTEST_CUT

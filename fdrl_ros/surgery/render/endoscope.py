@@ -39,7 +39,7 @@ _PARTS = {
 }
 _OUTSIDE = ('base', 'yaw', 'pitch', 'insertion')
 # In the way, or outside the patient and slow to draw.
-_UNSEEN = ('endoscope', 'patient', 'table', *(f'{each}_link' for each in _OUTSIDE))
+_UNSEEN = ('endoscope', 'patient', 'table', *(f'{link}_link' for link in _OUTSIDE))
 _CAVITY = np.array([62.0, 24.0, 22.0])
 _LAMP = 0.02  # metres that it is beside the eye
 
@@ -73,7 +73,7 @@ class Endoscope:
         self.renderer = Renderer(_UNSEEN, urdf)
         self._closed = False
         self._labels = np.array(
-            [BACKGROUND, *(_PARTS.get(each, BACKGROUND) for each in self.renderer.links)], np.uint8
+            [BACKGROUND, *(_PARTS.get(link, BACKGROUND) for link in self.renderer.links)], np.uint8
         )
         across, down = (
             np.linspace(-1, 1, size) for size in (self.camera.width, self.camera.height)

@@ -69,7 +69,7 @@ def cast(eye: Vector, rays: Grid, surface: float, dent: Dent | None = None) -> G
     """
     half = np.array(AXES)
     start = ((eye - (0.0, 0.0, surface - _SUNK)) / half).astype(np.float32)
-    x, y, z = (ray * np.float32(1.0 / each) for ray, each in zip(rays, AXES, strict=True))
+    x, y, z = (ray * np.float32(1.0 / half) for ray, half in zip(rays, AXES, strict=True))
     a = x * x + y * y + z * z
     b = start[0] * x + start[1] * y + start[2] * z
     root = b * b - a * np.float32(start @ start - 1.0)

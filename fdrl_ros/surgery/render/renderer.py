@@ -75,10 +75,10 @@ class Renderer(PhysicsClient):
             info = pybullet.getJointInfo(self.body, index, self.client)
             self._places[info[1].decode()] = index
             self.links.append(info[12].decode())
-        for each in (JAW, f'{JAW}_mirror'):
-            if each not in self._places:
+        for joint in (JAW, f'{JAW}_mirror'):
+            if joint not in self._places:
                 self.close()
-                raise ResourceError(f'{path}: expected a joint {each}')
+                raise ResourceError(f'{path}: expected a joint {joint}')
         self._objects = SceneObjects(self.client)
         self._view: View | None = None
         self._dent: Dent | None = None

@@ -46,8 +46,8 @@ class SceneObjects:
 
     def show(self, view: View) -> None:
         """Put there what is in a view and nothing else."""
-        for each in self._rods:
-            pybullet.removeBody(each, self._client)
+        for rod in self._rods:
+            pybullet.removeBody(rod, self._client)
         self._rods = []
         if view.cut is not None:
             (x, y, _), (to_x, to_y, _), z = *view.cut, view.surface

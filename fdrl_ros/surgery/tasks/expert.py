@@ -34,7 +34,9 @@ RESOLUTION = 7
 
 _DEFAULT = WorldSettings()
 
-_TOLD: Array = np.array([[np.nan if each.jaw is None else float(each.jaw)] for each in ACTIONS])
+_TOLD: Array = np.array(
+    [[np.nan if action.jaw is None else float(action.jaw)] for action in ACTIONS]
+)
 _MOVES: Array = DISPLACEMENTS.T[:, :, None]
 _SINKING: Array = -_MOVES[2] / TICK
 _ERROR = INDEX['goal_error_x']
@@ -62,7 +64,7 @@ def _action_costs(
     :param values: states in their units, shape (STATE_SIZE, n).
     :returns: costs, shape (15, n), metres.
     """
-    done, grasped, jaw = (values[INDEX[each]] for each in ('done', 'grasped', 'jaw'))
+    done, grasped, jaw = (values[INDEX[name]] for name in ('done', 'grasped', 'jaw'))
     planned = task.waypoint(grasped, done, ahead.now, ahead.breath_now)
     x, y, z = (values[_ERROR + axis] + planned[axis] + _MOVES[axis] for axis in range(3))
     told = np.where(np.isnan(_TOLD), values[INDEX['jaw_target']], _TOLD)
@@ -96,7 +98,7 @@ def expert_costs(
     elapsed = (1.0 - values[INDEX['time_left']]) * horizon_of(patient, settings)
     now = np.round(elapsed) * TICK
     reached = now + TICK + patient.servo_lag
-    breaths = (tissue.breath(each)[0] for each in (now, now + TICK, reached))
+    breaths = (tissue.breath(time)[0] for time in (now, now + TICK, reached))
     costs = _action_costs(
         task_of(patient, tissue),
         tissue,

@@ -20,7 +20,7 @@ NO_FAILURE = -1
 """Code of an operation that goes on or succeeded; a failure's is its place in FAILURES."""
 
 _FORCE, _WORKSPACE, _VITALS, _TIME = (
-    FAILURES.index(each) for each in ('force', 'workspace', 'vitals', 'time')
+    FAILURES.index(name) for name in ('force', 'workspace', 'vitals', 'time')
 )
 
 

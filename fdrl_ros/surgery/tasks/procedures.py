@@ -229,23 +229,23 @@ def procedures_named(text: str | Sequence[str]) -> tuple[str, ...]:
     :raises SettingError: on what is neither, a name that is none, or no name at all.
     """
     given = text.split(',') if isinstance(text, str) else text
-    if not isinstance(given, Sequence) or not all(isinstance(each, str) for each in given):
+    if not isinstance(given, Sequence) or not all(isinstance(word, str) for word in given):
         raise SettingError('procedures', text, 'names, in one text with commas or one by one')
-    words = [each.strip() for each in given if each.strip()]
+    words = [word.strip() for word in given if word.strip()]
     wanted: set[str] = set()
-    for each in words:
-        if each == 'all':
+    for word in words:
+        if word == 'all':
             wanted |= set(PROCEDURE_NAMES)
-        elif each in SPECIALITIES:
-            wanted |= SPECIALITY_SHARES[each].keys()
-        elif each in PROCEDURE_NAMES:
-            wanted.add(each)
+        elif word in SPECIALITIES:
+            wanted |= SPECIALITY_SHARES[word].keys()
+        elif word in PROCEDURE_NAMES:
+            wanted.add(word)
         else:
             known = ', '.join(('all', *SPECIALITIES, *PROCEDURE_NAMES))
             raise SettingError('procedures', text, f'names out of {known}')
     if not wanted:
         raise SettingError('procedures', text, 'at least one procedure')
-    return tuple(each for each in PROCEDURE_NAMES if each in wanted)
+    return tuple(name for name in PROCEDURE_NAMES if name in wanted)
 
 
 def procedure_mix(
@@ -259,8 +259,8 @@ def procedure_mix(
     :returns: shares that sum to 1, in the order of `procedures`.
     """
     count = len(procedures)
-    own = [SPECIALITY_SHARES[speciality].get(each, 0.0) for each in procedures]
+    own = [SPECIALITY_SHARES[speciality].get(name, 0.0) for name in procedures]
     total = sum(own)
     if total == 0.0:
         return (1.0 / count,) * count
-    return tuple((1.0 - strength) / count + strength * each / total for each in own)
+    return tuple((1.0 - strength) / count + strength * share / total for share in own)

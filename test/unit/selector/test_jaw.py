@@ -6,9 +6,8 @@ import math
 
 from fdrl_ros.selector import Limiter, Selector
 from fdrl_ros.selector.control.loop import PERIOD
-from fdrl_ros.surgery.arm.controller import ArmControl, straight_rotation
+from fdrl_ros.surgery.arm.controller import ArmControl, straight_quaternion
 from fdrl_ros.surgery.arm.kinematic_arm import JAW_OPEN
-from fdrl_ros.surgery.arm.rotations import to_quaternion
 from fdrl_ros.surgery.gym.actions import CLOSE_JAW, OPEN_JAW, STAY, TICK
 from fdrl_ros.surgery.gym.surgery_env import SurgeryEnv
 from fdrl_ros.surgery.patient.cohort import public_cohort
@@ -30,7 +29,7 @@ class Arm(Robot):
 
     def obey(self, setpoint) -> None:
         position = setpoint.position.tolist()
-        self.arm.servo_cp(position, to_quaternion(straight_rotation(position)))
+        self.arm.servo_cp(position, straight_quaternion(position))
         self.orders.append(setpoint.jaw)
         if setpoint.jaw is not None:
             self.arm.servo_jaw(['jaw'], [setpoint.jaw])
