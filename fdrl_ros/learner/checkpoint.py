@@ -92,10 +92,14 @@ class Checkpoint:
 
     def to_bytes(self, ledger: Ledger) -> bytes:
         """Serialise format, state, the ledger's head, and a SHA-256 over all of it."""
-        told = {**vars(self), 'start': self.start.hex()}
-        arrays = {name: told.pop(name) for name in _ARRAYS}
-        told['ledger'] = [ledger.owner.digest.hex(), str(ledger.head())]
-        data = _FORM + pack(told, arrays)
+        told = {
+            'round': self.round,
+            'start': self.start.hex(),
+            'blocks': self.blocks,
+            'steps': self.steps,
+            'ledger': [ledger.owner.digest.hex(), str(ledger.head())],
+        }
+        data = _FORM + pack(told, {name: getattr(self, name) for name in _ARRAYS})
         return data + hashlib.sha256(data).digest()
 
     def save(self, path: Path, ledger: Ledger) -> None:

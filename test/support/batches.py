@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Made-up transitions for tests of what the learner computes."""
 
-from fdrl_ros.learner.records.transitions import Batch
+from fdrl_ros.learner.records.transitions import Batch, Transitions
 import numpy as np
 
 
@@ -21,3 +21,10 @@ def batch_of(rng, shape, *size, weighted=False):
 def part(batch, units):
     """Take some units of a batch."""
     return batch.mapped(lambda column: column[units])
+
+
+def transitions_of(rng, shape, count):
+    """Draw a hospital's transitions, each a unit of its own."""
+    rows = vars(batch_of(rng, shape, count, 1).rows())
+    del rows['weights']
+    return Transitions(**rows, starts=np.arange(count + 1))

@@ -11,7 +11,6 @@ from fdrl_ros.learner.gradient import DoubleDqn
 from fdrl_ros.learner.network_kernel import most_layers
 from fdrl_ros.learner.online import OnlineSettings, OnlineTrainer
 from fdrl_ros.learner.records.records import Records
-from fdrl_ros.learner.records.transitions import Transitions
 from fdrl_ros.learner.settings import LearnerSettings, PrivacySettings
 from fdrl_ros.learner.tabular_dqn import TabularDqn
 from fdrl_ros.learner.trainer import Trainer, TrainingSetup
@@ -21,7 +20,7 @@ from fdrl_ros.runtime import kernels
 from hypothesis import example, given, settings, strategies
 import numpy as np
 import pytest
-from support.batches import batch_of, part
+from support.batches import batch_of, part, transitions_of
 from support.small_hospital import ledger_of, records_of
 
 SHAPE = NetworkShape(25, 15, (64, 64))
@@ -105,13 +104,14 @@ def test_without_one_unit_the_sum_moves_by_the_clip_norm_at_most(
     rng, shape = np.random.default_rng(seed), NetworkShape(25, 7, (32,))
     now, target = tied(rng, shape, ties), (5.0 * shape.draw(rng)).astype(np.float32)
     dqn, batch = DoubleDqn(shape), batch_of(rng, shape, units, transitions)
-    if drawn:
-        rows = {name: column for name, column in vars(batch.rows()).items() if name != 'weights'}
-        size = units * transitions
-        everyone = Transitions(**rows, starts=np.arange(size + 1))
-        batch = everyone.at(np.arange(size).reshape(units, transitions))
     rest = [unit for unit in range(units) if unit != left % units]
-    others = everyone.at(batch.index[rest]) if drawn else part(batch, rest)
+    others = part(batch, rest)
+    if drawn:
+        everyone, index = (
+            transitions_of(rng, shape, 60),
+            rng.integers(60, size=(units, transitions)),
+        )
+        batch, others = everyone.at(index), everyone.at(index[rest])
     apart = dqn.layered(now), dqn.layered(target)
     moved = dqn.clipped_sum(*apart, batch, 1.0) - dqn.clipped_sum(*apart, others, 1.0)
     alone = dqn.clipped_sum(*apart, part(batch, [left % units]), 1.0)

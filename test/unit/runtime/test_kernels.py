@@ -13,7 +13,6 @@ import fdrl_ros
 from fdrl_ros.errors import PrivacyError, SettingError
 from fdrl_ros.learner.gradient import DoubleDqn
 from fdrl_ros.learner.network_kernel import NetworkKernel
-from fdrl_ros.learner.records.transitions import Batch, Transitions
 from fdrl_ros.learner.settings import LearnerSettings
 from fdrl_ros.policy import NetworkShape
 from fdrl_ros.privacy import mechanism
@@ -22,7 +21,7 @@ from fdrl_ros.runtime import kernels
 from hypothesis import given, settings, strategies
 import numpy as np
 import pytest
-from support.batches import batch_of
+from support.batches import batch_of, transitions_of
 
 pytestmark = pytest.mark.skipif(
     not kernels.built(), reason='the compiled arithmetic was not built here (native/build.py)'
@@ -153,36 +152,6 @@ def test_the_noisy_mean_is_rounded_and_added_as_written_bit_for_bit():
         mean()
 
 
-@pytest.mark.parametrize('action', [-1, 3, 2**40])
-def test_an_action_that_the_network_has_not_is_refused(action):
-    rng, shape = np.random.default_rng(6), NetworkShape(4, 3, (8,))
-    dqn, weights = DoubleDqn(shape), shape.draw(rng)
-    batch = batch_of(rng, shape, 3, 2)
-    batch.actions[2, 1] = action
-    with pytest.raises(SettingError, match='actions'):
-        dqn.clipped_sum(dqn.layered(weights), dqn.layered(weights), batch, 1.0)
-
-
-@pytest.mark.parametrize('name', ['states', 'rewards', 'weights'])
-def test_arrays_of_other_lengths_are_refused(name):
-    rng, shape = np.random.default_rng(7), NetworkShape(4, 3, (8,))
-    kernel, weights = NetworkKernel(shape, LearnerSettings()), shape.draw(rng)
-    batch = batch_of(rng, shape, 3, 2, weighted=True)
-    given = replace(batch, **{name: getattr(batch, name)[:-1]})
-    with pytest.raises(SettingError):
-        kernel.trace(weights, weights, given, 1.0)
-    with pytest.raises(SettingError, match='weights'):
-        kernel.trace(weights[:-1], weights, batch, 1.0)
-
-
-def test_a_sum_over_more_rows_than_there_are_is_refused():
-    rng, shape = np.random.default_rng(8), NetworkShape(4, 3, (8,))
-    dqn, weights = DoubleDqn(shape), shape.draw(rng)
-    made = dqn.trace(dqn.layered(weights), dqn.layered(weights), batch_of(rng, shape, 3, 2), 1.0)
-    with pytest.raises(SettingError, match='units'):
-        made.clipped_sum(4, 2, 1.0)
-
-
 def test_more_layers_than_are_compiled_for_are_computed_in_numpy():
     shape = NetworkShape(2, 2, (3,) * 20)
     rng, dqn = np.random.default_rng(9), DoubleDqn(shape)
@@ -191,17 +160,6 @@ def test_more_layers_than_are_compiled_for_are_computed_in_numpy():
         dqn.layered(weights), dqn.layered(weights), batch_of(rng, shape, 2, 2), 1.0
     )
     assert found.shape == (shape.n_parameters,)
-
-
-def transitions_of(rng, shape, count):
-    return Transitions(
-        states=rng.normal(size=(count, shape.states)).astype(np.float32),
-        actions=rng.integers(shape.actions, size=count),
-        rewards=rng.normal(size=count).astype(np.float32),
-        next_states=rng.normal(size=(count, shape.states)).astype(np.float32),
-        discounts=(0.9 * rng.integers(2, size=count)).astype(np.float32),
-        starts=np.arange(count + 1),
-    )
 
 
 @pytest.mark.parametrize('transitions', [1, 3])
@@ -213,29 +171,46 @@ def test_drawn_transitions_are_summed_as_those_that_were_taken_out(transitions, 
     index = rng.integers(50, size=(7, transitions))
     scales = rng.uniform(0.1, 1.0, index.shape).astype(np.float32) if weighted else None
     drawn = everyone.at(index, scales)
-    names = ('states', 'actions', 'rewards', 'next_states', 'discounts', 'weights')
-    taken = Batch(**{name: getattr(everyone.at(index, scales), name) for name in names})
+    taken = everyone.at(index, scales).mapped(np.copy)
     np.testing.assert_array_equal(
         dqn.clipped_sum(weights, target, drawn, 0.3), dqn.clipped_sum(weights, target, taken, 0.3)
     )
 
 
-@pytest.mark.parametrize('row', [-1, 50, 2**40])
-def test_a_row_that_the_table_has_not_is_refused(row):
-    rng, shape = np.random.default_rng(11), NetworkShape(4, 3, (8,))
-    everyone, dqn = transitions_of(rng, shape, 50), DoubleDqn(shape)
-    weights = dqn.layered(shape.draw(rng))
-    with pytest.raises(SettingError, match='index'):
-        dqn.clipped_sum(weights, weights, everyone.at(np.array([[3], [row]])), 0.3)
-
-
-def test_a_drawn_action_that_the_network_has_not_is_refused():
-    rng, shape = np.random.default_rng(12), NetworkShape(4, 3, (8,))
-    everyone, dqn = transitions_of(rng, shape, 50), DoubleDqn(shape)
-    everyone.actions[9] = 3
-    weights = dqn.layered(shape.draw(rng))
-    with pytest.raises(SettingError, match='actions'):
-        dqn.clipped_sum(weights, weights, everyone.at(np.array([[9]])), 0.3)
+@pytest.mark.parametrize(
+    'changes, words',
+    [
+        *(({'actions': action}, 'actions') for action in (-1, 3, 2**40)),
+        *(({'drawn action': action}, 'actions') for action in (-1, 3, 2**40)),
+        *(({'drawn row': row}, 'index') for row in (-1, 50, 2**40)),
+        ({'shorter': 'states'}, 'states'),
+        ({'shorter': 'rewards'}, 'rewards'),
+        ({'shorter': 'weights'}, 'weights'),
+        ({'shorter parameters': 1}, 'weights'),
+        ({'units': 4}, 'units'),
+    ],
+    ids=str,
+)
+def test_what_would_be_read_beyond_an_array_is_refused(changes, words):
+    rng, shape = np.random.default_rng(6), NetworkShape(4, 3, (8,))
+    kernel, weights = NetworkKernel(shape, LearnerSettings()), shape.draw(rng)
+    batch, everyone = batch_of(rng, shape, 3, 2, weighted=True), transitions_of(rng, shape, 50)
+    ((what, value),) = changes.items()
+    index = np.array([[3], [9]])
+    if what == 'actions':
+        batch.actions[2, 1] = value
+    elif what == 'drawn action':
+        everyone.actions[9] = value
+    elif what == 'drawn row':
+        index[1] = value
+    elif what == 'shorter':
+        batch = replace(batch, **{value: getattr(batch, value)[:-1]})
+    parameters = weights[: -value if what == 'shorter parameters' else None]
+    with pytest.raises(SettingError, match=words):
+        if what.startswith('drawn'):
+            kernel.drawn_sum(parameters, weights, everyone.table, index, None, 1.0)
+        trace = kernel.trace(parameters, weights, batch, 1.0)
+        trace.clipped_sum(value if what == 'units' else 3, 2, 1.0)
 
 
 def test_a_module_built_from_other_sources_than_those_beside_it_is_not_used(tmp_path):
