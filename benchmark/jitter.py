@@ -24,11 +24,12 @@ import time
 
 from benchmarking import check, circumstances, options, progress, write
 from fdrl_ros.deployment.bringup import BringupSettings, federation_graph, free_domains, middleware
+from fdrl_ros.deployment.events import Event, ReceivedMessage
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.prepare import prepare
 from fdrl_ros.deployment.runner import Runner
 from fdrl_ros.federation.protocol.message import GlobalPolicy
-from fdrl_ros.nodes.observer import Event, Observer, ReceivedMessage
+from fdrl_ros.nodes.observer import Observer
 from fdrl_ros.runtime.environment_variables import with_variables
 import numpy as np
 

@@ -24,12 +24,13 @@ import time
 
 from benchmarking import check, circumstances, Measurement, options, progress, Row, Table, write
 from fdrl_ros.deployment.bringup import BringupSettings, federation_graph, free_domains, middleware
+from fdrl_ros.deployment.events import Event, NodeHealth, PrivacySpent, ReceivedMessage
 from fdrl_ros.deployment.parties.hospital import open_records
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.prepare import prepare
 from fdrl_ros.deployment.runner import Runner
 from fdrl_ros.federation.protocol.message import GlobalPolicy
-from fdrl_ros.nodes.observer import Event, NodeHealth, Observer, PrivacySpent, ReceivedMessage
+from fdrl_ros.nodes.observer import Observer
 from fdrl_ros.runtime.environment_variables import with_variables
 
 GOAL = 3.0

@@ -12,7 +12,7 @@ Json = dict[str, Any]
 """A JSON object: the settings, results and summaries that studies keep in files."""
 
 
-def write_json(path: Path, value: Any) -> None:
+def write_json(path: Path, value: object) -> None:
     """
     Write JSON atomically.
 

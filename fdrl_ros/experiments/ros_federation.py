@@ -6,13 +6,12 @@ Run a federation over ROS 2: start its nodes, watch the rounds, let a robot oper
 The nodes do the work in processes of their own; this only looks on and keeps what is released.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 import contextlib
 from dataclasses import asdict, replace
 import importlib
 import importlib.util
 import time
-from typing import Any
 
 from fdrl_ros.deployment.bringup import (
     BringupSettings,
@@ -22,6 +21,15 @@ from fdrl_ros.deployment.bringup import (
     middleware,
     robot_graph,
 )
+from fdrl_ros.deployment.events import (
+    Event,
+    HospitalProgress,
+    NodeHealth,
+    OperationEnded,
+    PrivacySpent,
+    ReceivedMessage,
+    RejectedMessage,
+)
 from fdrl_ros.deployment.layout import ROBOTS
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.prepare import taking_part
@@ -29,7 +37,7 @@ from fdrl_ros.deployment.robot.robot_policies import RobotPolicies
 from fdrl_ros.deployment.runner import Runner
 from fdrl_ros.errors import FdrlError, MessageError
 from fdrl_ros.experiments.json_file import Json, write_json
-from fdrl_ros.experiments.round_observer import Observer, RoundNote
+from fdrl_ros.experiments.round_recorder import RoundNote, RoundRecorder
 from fdrl_ros.experiments.run_directory import RunDirectory
 from fdrl_ros.experiments.training import prepare_run, training_progress
 from fdrl_ros.federation.protocol.message import Phase, RoundStatus
@@ -59,7 +67,7 @@ def missing_ros() -> str:
     return ''
 
 
-def unvalued(operations: Sequence[Mapping[str, Any]]) -> list[str]:
+def unvalued(operations: Sequence[Json]) -> list[str]:
     """
     List the policies that robots could not yet choose when they operated.
 
@@ -107,7 +115,7 @@ class RosFederation:
         self._left_out: list[str] = []
         self._operations: list[Json] = []
         self._roster = self._layout.roster()
-        self._observer = Observer(
+        self._recorder = RoundRecorder(
             self._roster,
             run.policies,
             run.path / 'rounds.json',
@@ -129,12 +137,12 @@ class RosFederation:
         :raises FdrlError: if a node died for good before the first round was done.
         """
         watching = importlib.import_module('fdrl_ros.nodes.observer')
-        before = len(self._observer.notes)
+        before = len(self._recorder.notes)
         settings = self._settings
         with (
             with_variables(middleware(settings)),
             Runner(settings, self._layout.log, restarts=1) as runner,
-            watching.Observer(
+            watching.RoundRecorder(
                 self._roster,
                 settings.federation_domain,
                 ROBOTS,
@@ -149,13 +157,13 @@ class RosFederation:
             here = taking_part(self._layout, self._plan)
             runner.start(federation_graph(settings, here))
             rounds = self._plan.rounds
-            self._follow(runner, watch, lambda: watch.finished, rounds.train_timeout)
-            done = self._observer.notes[-1].round if self._observer.notes else 0
+            self._follow(runner, watch.poll, lambda: watch.finished, rounds.train_timeout)
+            done = self._recorder.notes[-1].round if self._recorder.notes else 0
             if not watch.finished or done < rounds.rounds:
                 self._say(words := self._stuck(done))
                 if not watch.finished:
-                    self._observer.note_end(words)
-            self._follow(runner, watch, lambda: False, _LAST_WORDS)
+                    self._recorder.note_end(words)
+            self._follow(runner, watch.poll, lambda: False, _LAST_WORDS)
             self._share_seconds(before)
             if operations:
                 self._say(
@@ -167,7 +175,7 @@ class RosFederation:
                 each = self._plan.world.horizon * TICK + 5.0
                 self._follow(
                     runner,
-                    watch,
+                    watch.poll,
                     lambda: len(self._operations) >= operations * len(ROBOTS),
                     _START + operations * each,
                     operations,
@@ -175,14 +183,14 @@ class RosFederation:
                 write_json(self._run.path / 'operations.json', self._operations)
                 for words in (*self._missed(operations), *unvalued(self._operations)):
                     self._say(words)
-        if not self._observer.notes:
+        if not self._recorder.notes:
             raise FdrlError(f'not one round was done; the logs are in {self._layout.log}')
-        return self._observer.notes
+        return self._recorder.notes
 
     def _follow(
         self,
         runner: Runner,
-        watch: Any,
+        poll: Callable[[float], Iterable[Event]],
         done: Callable[[], bool],
         limit: float,
         operations: int = 0,
@@ -190,6 +198,7 @@ class RosFederation:
         """
         Wait until a condition holds, or no progress was made for a time.
 
+        :param poll: returns the next events, after so many seconds at most.
         :param limit: longest time without progress, seconds.
         """
         self._heard = time.monotonic()
@@ -199,19 +208,19 @@ class RosFederation:
             if silence > limit or (self._phase is Phase.OPEN and silence > waiting):
                 return
             self._caller.check()
-            for event in watch.poll(_POLL):
+            for event in poll(_POLL):
                 self._handle_event(event, operations)
             for death in runner.poll():
                 self._say(str(death))
             if not runner.running:
                 raise FdrlError(f'no node runs any more; the logs are in {self._layout.log}')
 
-    def _handle_event(self, event: Any, operations: int) -> None:
+    def _handle_event(self, event: Event, operations: int) -> None:
         """Keep and show what was heard."""
-        match type(event).__name__:
-            case 'ReceivedMessage':
+        match event:
+            case ReceivedMessage():
                 try:
-                    self._observer.handle(event.message, time.monotonic())
+                    self._recorder.handle(event.message, time.monotonic())
                 except MessageError as error:
                     self._say(f'refused: {error}')
                     return
@@ -220,18 +229,18 @@ class RosFederation:
                     self._phase = Phase(event.message.phase)
                     self._reason = event.message.reason
                     return
-            case 'RejectedMessage':
+            case RejectedMessage():
                 self._say(f'refused: {event.why}')
                 return
-            case 'PrivacySpent':
+            case PrivacySpent():
                 self._epsilon[event.hospital] = event.epsilon
-            case 'NodeHealth':
+            case NodeHealth():
                 self._read_diagnostics(event.node, event.values)
                 return
-            case 'HospitalProgress':
+            case HospitalProgress():
                 if event.steps:
                     self._caller.report(self._progress(event))
-            case 'OperationEnded':
+            case OperationEnded():
                 found = RobotPolicies(self._layout, event.robot)
                 valued, waiting = found.named(Status.CANDIDATE), found.named(Status.VALUING)
                 self._operations.append(
@@ -259,7 +268,7 @@ class RosFederation:
             if node == f'{FEDERATION}/aggregator':
                 self._left_out = [f'{name}: {why}' for name, why in named('left out ').items()]
 
-    def _progress(self, event: Any) -> Progress:
+    def _progress(self, event: HospitalProgress) -> Progress:
         if event.stage == 'collecting':
             return Progress('collect', event.hospital, event.step, event.steps)
         progress = TrainingProgress(event.round, event.step, event.steps, event.epsilon)
@@ -267,7 +276,7 @@ class RosFederation:
 
     def _share_seconds(self, before: int) -> None:
         """Distribute the nodes' timings over the rounds of this run."""
-        notes = self._observer.notes
+        notes = self._recorder.notes
         count = len(notes) - before
         if count < 1:
             return
@@ -282,7 +291,7 @@ class RosFederation:
                 sum_seconds=total('sum'),
                 decrypt_seconds=max(0.0, total('decrypt') - total('validate')),
             )
-        self._observer.save()
+        self._recorder.save()
 
     def _missed(self, operations: int) -> list[str]:
         """List robots that did not operate, and the policies that they had."""

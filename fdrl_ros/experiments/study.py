@@ -17,7 +17,6 @@ from pathlib import Path
 import shutil
 import tempfile
 import time
-from typing import Any
 
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.errors import os_errors_as, StoreError
@@ -86,8 +85,8 @@ class Part:
     """
 
     name: str
-    settings: Mapping[str, Any]
-    arguments: tuple[Any, ...]
+    settings: Mapping[str, object]
+    arguments: tuple[object, ...]
     title: str = ''
     effort: float = 1.0
 
@@ -257,12 +256,12 @@ def chosen_settings(plan: Plan, *groups: str, **some: Collection[str]) -> Json:
     }
 
 
-def digest_of(settings: Mapping[str, Any]) -> str:
+def digest_of(settings: Mapping[str, object]) -> str:
     """Return a hash over settings, hexadecimal; those that change no result do not count."""
     return hashlib.sha256(json.dumps(_comparable(settings), sort_keys=True).encode()).hexdigest()
 
 
-def _comparable(value: Any) -> Any:
+def _comparable(value: object) -> object:
     """Return settings as JSON reads them back, without those that change no result."""
     if isinstance(value, Mapping):
         return {k: _comparable(v) for k, v in value.items() if k not in _IRRELEVANT}

@@ -24,7 +24,7 @@ from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.policy_file import load_policy, save_policy
 from fdrl_ros.deployment.prepare import prepare, taking_part
 from fdrl_ros.errors import BudgetExceededError, FdrlError, TrainingStopped
-from fdrl_ros.experiments.round_observer import Observer, RoundNote
+from fdrl_ros.experiments.round_recorder import RoundNote, RoundRecorder
 from fdrl_ros.federation.aggregator.aggregator import Aggregator
 from fdrl_ros.federation.key_authority.state import round_released
 from fdrl_ros.federation.local_driver import LocalFederation
@@ -123,9 +123,11 @@ def train_federation(
                 for name, each in trainings.items()
             }
 
-        notes, shape = policies.parent / 'rounds.json', plan.shape
-        observer = Observer(layout.roster(), policies, notes, shape, federation.stopwatch, epsilon)
-        federation.join('observer', observer)
+        notes = policies.parent / 'rounds.json'
+        recorder = RoundRecorder(
+            layout.roster(), policies, notes, plan.shape, federation.stopwatch, epsilon
+        )
+        federation.join('observer', recorder)
         federation.join('aggregator', aggregator)
         federation.join('key_authority', authority)
         for name, party in hospitals.items():
@@ -145,19 +147,19 @@ def train_federation(
         caller.check()
         if finished and not federation.run(lambda: federation.idle):
             raise TrainingStopped('stopped by the user')
-        total, done = plan.rounds.rounds, observer.notes[-1].round if observer.notes else 0
+        total, done = plan.rounds.rounds, recorder.notes[-1].round if recorder.notes else 0
         if not finished or done < total:
             words = _stuck(federation, aggregator.phase, done, total)
             if not done:
                 raise FdrlError(words)
             # What was learned until then is a policy all the same.
             caller.report(Progress('train', 'federation', done, total, words))
-            if not observer.notes[-1].ended:
-                observer.note_end(words)
+            if not recorder.notes[-1].ended:
+                recorder.note_end(words)
         for name, each in hospitals.items():
             if each.restored:
                 log.warning('%s took no part: %s', name, each.problem)
-        return observer.notes
+        return recorder.notes
 
 
 def train_alone(layout: Layout, name: str, plan: Plan, caller: Caller = NOBODY) -> float:

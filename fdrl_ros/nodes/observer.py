@@ -3,7 +3,7 @@
 """Observe the whole system: call no service, publish nothing, return events as plain values."""
 
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field, fields
+from dataclasses import fields
 from queue import Empty, Full, Queue
 import threading
 from typing import Any
@@ -11,6 +11,15 @@ from typing import Any
 from diagnostic_msgs.msg import DiagnosticArray
 from fdrl_ros.crypto.keys.roster import Roster
 from fdrl_ros.deployment.bringup import FEDERATION
+from fdrl_ros.deployment.events import (
+    Event,
+    HospitalProgress,
+    NodeHealth,
+    OperationEnded,
+    PrivacySpent,
+    ReceivedMessage,
+    RejectedMessage,
+)
 from fdrl_ros.errors import MessageError, ReplayError
 from fdrl_ros.federation.protocol import message as protocol
 from fdrl_ros.federation.protocol.channel import MessageVerifier
@@ -28,80 +37,6 @@ from rclpy.qos import QoSProfile
 
 WAITING = 10000
 """Events that wait for :meth:`Observer.poll`; more are dropped."""
-
-
-@dataclass(frozen=True)
-class ReceivedMessage:
-    """A message of the protocol: RoundStatus, GlobalPolicy, HospitalPolicy or MaskedUpdate."""
-
-    message: protocol.Message
-
-
-@dataclass(frozen=True)
-class RejectedMessage:
-    """A message of the protocol that nobody should believe, and why."""
-
-    why: str
-
-
-@dataclass(frozen=True)
-class HospitalProgress:
-    """How far a hospital is; see Progress.msg."""
-
-    hospital: str
-    stage: str
-    round: int
-    step: int
-    steps: int
-    epsilon: float
-
-
-@dataclass(frozen=True)
-class PrivacySpent:
-    """What a hospital's ledger says; see Privacy.msg."""
-
-    hospital: str
-    unit: str
-    epsilon: float
-    epsilon_paper: float
-    delta: float
-    budget: float
-    entries: int
-    secure: bool
-
-
-@dataclass(frozen=True)
-class OperationEnded:
-    """How an operation ended; see Outcome.msg."""
-
-    robot: str
-    patient: str
-    procedure: str
-    success: bool
-    failure: str
-    steps: int
-    peak_force: float
-    damage: float
-
-
-@dataclass(frozen=True)
-class NodeHealth:
-    """A node's health from /diagnostics."""
-
-    node: str
-    level: int
-    summary: str
-    values: dict[str, str] = field(default_factory=dict)
-
-
-Event = (
-    ReceivedMessage
-    | RejectedMessage
-    | HospitalProgress
-    | PrivacySpent
-    | OperationEnded
-    | NodeHealth
-)
 
 
 class Observer(Closeable):

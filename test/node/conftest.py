@@ -18,6 +18,7 @@ from fdrl_ros.cli import main  # noqa: E402, I100
 from fdrl_ros.crypto.keys.keystore import load_passphrase  # noqa: E402
 from fdrl_ros.crypto.keys.rotation import change_passphrase  # noqa: E402
 from fdrl_ros.deployment.bringup import BringupSettings, federation_graph  # noqa: E402
+from fdrl_ros.deployment.events import Event, NodeHealth, ReceivedMessage  # noqa: E402
 from fdrl_ros.deployment.layout import Layout  # noqa: E402
 from fdrl_ros.deployment.parties.hospital import open_records  # noqa: E402
 from fdrl_ros.deployment.plan import Plan  # noqa: E402
@@ -26,7 +27,7 @@ from fdrl_ros.deployment.prepare import prepare  # noqa: E402
 from fdrl_ros.deployment.runner import Death, Runner  # noqa: E402
 from fdrl_ros.experiments.training import train_federation  # noqa: E402
 from fdrl_ros.federation.protocol.message import GlobalPolicy, Phase, RoundStatus  # noqa: E402
-from fdrl_ros.nodes.observer import Event, NodeHealth, Observer, ReceivedMessage  # noqa: E402
+from fdrl_ros.nodes.observer import Observer  # noqa: E402
 from fdrl_ros.policy import digest_of  # noqa: E402
 from fdrl_ros.runtime.durable import write_secret  # noqa: E402
 from support.operating_room import Room  # noqa: E402

@@ -7,9 +7,10 @@ import time
 from fdrl_ros.crypto.keys.keystore import KEY_FILE, load_identity
 from fdrl_ros.crypto.keys.signing import Identity
 from fdrl_ros.deployment.bringup import FEDERATION
+from fdrl_ros.deployment.events import ReceivedMessage, RejectedMessage
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.federation.protocol.message import Envelope, Phase, RoundStatus
-from fdrl_ros.nodes.observer import Observer, ReceivedMessage, RejectedMessage
+from fdrl_ros.nodes.observer import Observer
 from fdrl_ros.nodes.parties.conversion import to_ros
 from fdrl_ros.nodes.parties.topics import PROTOCOL_TOPICS
 import rclpy

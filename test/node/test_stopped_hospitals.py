@@ -7,11 +7,11 @@ import math
 import shutil
 
 from fdrl_ros.deployment.bringup import federation_graph
+from fdrl_ros.deployment.events import HospitalProgress, NodeHealth, PrivacySpent
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.prepare import prepare
 from fdrl_ros.errors import PrivacyError
 from fdrl_ros.learner.privacy_cost import ChargedMechanism, RecordCounts
-from fdrl_ros.nodes.observer import HospitalProgress, NodeHealth, PrivacySpent
 from fdrl_ros.privacy.accountant.accountant import epsilon_pld
 from node.conftest import PLAN, play
 import pytest

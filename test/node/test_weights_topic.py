@@ -10,6 +10,7 @@ from typing import Any
 
 from builtin_interfaces.msg import Time
 from fdrl_ros.deployment.bringup import BringupSettings
+from fdrl_ros.deployment.events import ReceivedMessage
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.parties.hospital import open_records
 from fdrl_ros.deployment.plan import Plan
@@ -23,7 +24,7 @@ from fdrl_ros.federation.protocol.message import (
 )
 import fdrl_ros.msg as ros
 from fdrl_ros.nodes.common import qos
-from fdrl_ros.nodes.observer import Observer, ReceivedMessage
+from fdrl_ros.nodes.observer import Observer
 from fdrl_ros.nodes.parties.weights_topic import (
     BELOW,
     CHUNK,

@@ -26,7 +26,7 @@ from fdrl_ros.experiments.json_file import Json
 from fdrl_ros.experiments.reports.assessment import assess
 from fdrl_ros.experiments.reports.run_table import policy_table
 from fdrl_ros.experiments.reports.text_table import DISCLAIMER
-from fdrl_ros.experiments.round_observer import read_rounds
+from fdrl_ros.experiments.round_recorder import read_rounds
 from fdrl_ros.experiments.run_directory import RunDirectory
 from fdrl_ros.policy import Policy
 from fdrl_ros.runtime.progress import Caller

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 import functools
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import click
 from fdrl_ros.cli.group import SAME_COMMAND, stopping
@@ -49,7 +49,7 @@ class StudySession:
         out.print(DISCLAIMER, style='italic')
         return cls(run, directory, out)
 
-    def measure(self, study: Callable[..., Found], *arguments: Any) -> Found:
+    def measure(self, study: Callable[..., Found], *arguments: object) -> Found:
         """Call a study with progress bars, until Ctrl-C."""
         with stopping(SAME_COMMAND) as stopped, ProgressBars(self.out) as bars:
             return study(*arguments, caller=Caller(bars, stopped))

@@ -28,7 +28,7 @@ from fdrl_ros.experiments.evaluation import (
 from fdrl_ros.experiments.json_file import Json
 from fdrl_ros.experiments.patient_results import COMPARED, NORMAL_95, SCORES
 from fdrl_ros.experiments.reports.versions import versions
-from fdrl_ros.experiments.round_observer import RoundNote
+from fdrl_ros.experiments.round_recorder import RoundNote
 from fdrl_ros.experiments.training import alone_path
 from fdrl_ros.learner.pretraining import untrained_weights
 from fdrl_ros.policy import Policy

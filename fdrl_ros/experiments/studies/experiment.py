@@ -16,7 +16,7 @@ from fdrl_ros.experiments.intervals import over_seeds
 from fdrl_ros.experiments.json_file import Json, write_json
 from fdrl_ros.experiments.patient_results import COMPARED, SCORES
 from fdrl_ros.experiments.reports.assessment import assess, Assessment
-from fdrl_ros.experiments.round_observer import RoundNote
+from fdrl_ros.experiments.round_recorder import RoundNote
 from fdrl_ros.experiments.run_directory import RunDirectory
 from fdrl_ros.experiments.study import Part, Study, Work
 from fdrl_ros.experiments.training import (

@@ -250,6 +250,7 @@ def observation_space(observation: str) -> gymnasium.spaces.Space[Any]:
     raise SettingError('observation', observation, "'features', 'one_hot' or 'state'")
 
 
-def _numbers(value: Any, count: int) -> bool:
-    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-    return whole and 0 <= value < count
+def _numbers(value: object, count: int) -> bool:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        return False
+    return bool(0 <= value < count)

@@ -43,7 +43,7 @@ expert is a pure function that returns the best action and V* - Q* of all three.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from fdrl_ros.errors import SettingError, StateError
 from fdrl_ros.runtime.random_streams import PaperStream
@@ -188,7 +188,7 @@ class PaperHospital:
         rng = np.random.default_rng([PaperStream.RECORDS, seed, self.seed, self.hospital])
         levels = self.law.admit(rng.random((patients, SIZE)))
         going = np.arange(patients)
-        taken: list[tuple[NDArray[Any], ...]] = []
+        taken: list[tuple[NDArray[np.generic], ...]] = []
         for _ in range(steps):
             # Drawn for all, going or not: how long one operation takes changes no other.
             random_actions = rng.integers(ACTION_COUNT, size=patients)[going]
@@ -249,7 +249,7 @@ def seen(levels: NDArray[np.int64]) -> NDArray[np.float32]:
     return STATES[index_of(levels)]
 
 
-def levels_of(state: NDArray[np.float32]) -> NDArray[np.int64]:
+def levels_of(state: object) -> NDArray[np.int64]:
     """
     Return the levels of one state that a policy saw.
 
@@ -264,7 +264,7 @@ def levels_of(state: NDArray[np.float32]) -> NDArray[np.int64]:
     return levels
 
 
-def _checked_actions(actions: Any, count: int) -> NDArray[np.int64]:
+def _checked_actions(actions: object, count: int) -> NDArray[np.int64]:
     array = np.asarray(actions)
     if array.shape != (count,) or not np.issubdtype(array.dtype, np.integer):
         raise StateError(f'actions of shape {array.shape}: expected {count} whole numbers')
@@ -280,7 +280,7 @@ class PaperWorldEnv(gymnasium.Env[NDArray[np.float32], np.int64]):
     :param hospital: whose patients; hospital 0 at H = 0 unless told otherwise.
     """
 
-    metadata: dict[str, Any] = {'render_modes': []}
+    metadata: dict[str, object] = {'render_modes': []}
 
     def __init__(self, hospital: PaperHospital | None = None) -> None:
         self.hospital = hospital or PaperHospital()
@@ -291,8 +291,8 @@ class PaperWorldEnv(gymnasium.Env[NDArray[np.float32], np.int64]):
         self._steps = 0
 
     def reset(
-        self, *, seed: int | None = None, options: Mapping[str, Any] | None = None
-    ) -> tuple[NDArray[np.float32], dict[str, Any]]:
+        self, *, seed: int | None = None, options: Mapping[str, object] | None = None
+    ) -> tuple[NDArray[np.float32], dict[str, object]]:
         """
         Admit the next patient, or one in the state `options['state']`.
 
@@ -315,7 +315,7 @@ class PaperWorldEnv(gymnasium.Env[NDArray[np.float32], np.int64]):
 
     def step(
         self, action: np.int64 | int
-    ) -> tuple[NDArray[np.float32], float, bool, bool, dict[str, Any]]:
+    ) -> tuple[NDArray[np.float32], float, bool, bool, dict[str, object]]:
         """
         Take one action.
 
@@ -332,7 +332,7 @@ class PaperWorldEnv(gymnasium.Env[NDArray[np.float32], np.int64]):
         state, info = self._said()
         return state, reward, over, not over and self._steps >= HORIZON, info
 
-    def _said(self) -> tuple[NDArray[np.float32], dict[str, Any]]:
+    def _said(self) -> tuple[NDArray[np.float32], dict[str, object]]:
         """Return the state, and the terms of the risk D_t (FDRL Eq. 10), each in [0, 1]."""
         assert self._levels is not None
         state = seen(self._levels)[0].copy()

@@ -22,7 +22,7 @@ from fdrl_ros.deployment.prepare import prepare
 from fdrl_ros.errors import StoreError
 from fdrl_ros.experiments.reports.assessment import assess
 from fdrl_ros.experiments.reports.run_table import render_text
-from fdrl_ros.experiments.round_observer import read_rounds
+from fdrl_ros.experiments.round_recorder import read_rounds
 from fdrl_ros.experiments.run_directory import RunDirectory
 from fdrl_ros.experiments.training import train_federation
 from fdrl_ros.learner.records.collection import collect_records, CollectionSettings

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 import hashlib
 import json
 from statistics import NormalDist
-from typing import Any
 
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.errors import RecordsError, SettingError, StoreError
@@ -275,7 +274,7 @@ def _within(masses: Array, confidences: Sequence[float]) -> Array:
 
 
 def coverage_of(
-    scores: Array, errors: Array, patients: NDArray[Any], confidences: Sequence[float]
+    scores: Array, errors: Array, patients: NDArray[np.generic], confidences: Sequence[float]
 ) -> list[dict[str, float]]:
     """
     Estimate coverages with 95 % intervals over patients; states of a patient are correlated.

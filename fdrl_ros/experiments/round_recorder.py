@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass, replace
 import json
 from pathlib import Path
 import time
-from typing import Any
 
 from fdrl_ros.crypto.keys.roster import Roster
 from fdrl_ros.deployment.policy_file import save_policy
@@ -74,7 +73,7 @@ def read_rounds(path: Path) -> list[RoundNote]:
         raise StoreError(f'{path} cannot be read: {error}') from error
 
 
-class Observer:
+class RoundRecorder:
     """
     A party that only listens: keeps every released policy and the notes of its round.
 
@@ -115,7 +114,7 @@ class Observer:
         """Let time pass."""
         return Effects()
 
-    def finish(self, job: Job, result: Any, now: float) -> Effects:
+    def finish(self, job: Job, result: object, now: float) -> Effects:
         """Never happens: an observer has no jobs."""
         return Effects()
 

@@ -8,7 +8,7 @@ from fdrl_ros.crypto.keys.roster import Member, Roster
 from fdrl_ros.crypto.keys.signing import Identity
 from fdrl_ros.deployment.policy_file import load_policy
 from fdrl_ros.errors import MessageError, ReplayError, RoundError, SignatureError
-from fdrl_ros.experiments.round_observer import Observer
+from fdrl_ros.experiments.round_recorder import RoundRecorder
 from fdrl_ros.federation.protocol.channel import MessageVerifier
 from fdrl_ros.federation.protocol.message import (
     Envelope,
@@ -53,7 +53,7 @@ def policy(sender='hospital_1', value=1.0, counter=1, key=None, **changes):
 @pytest.fixture
 def observer(tmp_path):
     (tmp_path / 'policies').mkdir()
-    return Observer(
+    return RoundRecorder(
         ROSTER, tmp_path / 'policies', tmp_path / 'rounds.json', SHAPE, Stopwatch(), dict
     )
 
