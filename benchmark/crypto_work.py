@@ -284,7 +284,7 @@ def training(folder: Path, collected: int, report: Callable[[str], None]) -> Wor
         ),
     )
     home = Path(tempfile.mkdtemp(dir=folder))
-    trainer = open_training(home, used.hospitals[0], used, repeated(records, patients)).trainer
+    trainer = open_training(home, used.hospitals[0], used, repeated(records, patients))
     weights, rounds = used.shape.draw(np.random.default_rng(SEED)), itertools.count(1)
 
     def work() -> int:

@@ -13,7 +13,6 @@ from pathlib import Path
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.parties.channel import open_channel
 from fdrl_ros.deployment.parties.hospital import (
-    LocalTraining,
     open_hospital,
     open_records,
     open_training,
@@ -31,6 +30,7 @@ from fdrl_ros.federation.local_driver import LocalFederation
 from fdrl_ros.federation.protocol.message import Phase
 from fdrl_ros.federation.protocol.store import Store
 from fdrl_ros.learner.learner import TrainingProgress
+from fdrl_ros.learner.trainer import Trainer
 from fdrl_ros.policy import decode_weights, encode_weights
 from fdrl_ros.runtime.durable import make_private_directory
 from fdrl_ros.runtime.progress import Caller, NOBODY, Progress
@@ -101,26 +101,26 @@ def train_federation(
             stack.callback(opened.close)
             return opened
 
-        trainings: dict[str, LocalTraining] = {}
+        trainers: dict[str, Trainer] = {}
         done = round_released(layout.state('key_authority'))
         for name in taking_part(layout, plan):
             records = open_records(layout, name, plan)
-            trainings[name] = open_training(layout.party(name), name, plan, records, done=done)
-            stack.callback(trainings[name].close)
+            trainers[name] = open_training(layout.party(name), name, plan, records, done=done)
+            stack.callback(trainers[name].ledger.close)
         start, _ = load_policy(layout.pretrained)
         validate = federation.stopwatch.timed('validate', PublicValidation(plan, start))
         kept = store('aggregator')
         aggregator = Aggregator(open_channel(layout, 'aggregator', kept), plan.rounds, kept)
         authority = open_key_authority(layout, plan, store('key_authority'), validate=validate)
         hospitals = {
-            name: open_hospital(layout, name, plan, training, store(name))
-            for name, training in trainings.items()
+            name: open_hospital(layout, name, plan, trainer, store(name))
+            for name, trainer in trainers.items()
         }
 
         def epsilon() -> dict[str, float]:
             return {
                 name: each.ledger.epsilon_stated(newest=not hospitals[name].restored)
-                for name, each in trainings.items()
+                for name, each in trainers.items()
             }
 
         notes = policies.parent / 'rounds.json'
@@ -174,7 +174,7 @@ def train_alone(layout: Layout, name: str, plan: Plan, caller: Caller = NOBODY) 
     directory = layout.directory / 'alone' / name
     make_private_directory(directory)
     store = Store(directory / 'state.sqlite')
-    training = open_training(
+    trainer = open_training(
         directory, name, plan, open_records(layout, name, plan), purpose='alone'
     )
     try:
@@ -185,8 +185,8 @@ def train_alone(layout: Layout, name: str, plan: Plan, caller: Caller = NOBODY) 
             weights = decode_weights(saved[8:], shape.n_parameters)
         for round in range(first, plan.rounds.rounds + 1):
             try:
-                training.trainer.check_affordable(round)
-                result = training.trainer.train(
+                trainer.check_affordable(round)
+                result = trainer.train(
                     weights,
                     round,
                     report=lambda each: caller.report(
@@ -199,9 +199,9 @@ def train_alone(layout: Layout, name: str, plan: Plan, caller: Caller = NOBODY) 
             weights = result.weights
             store.put('weights', round.to_bytes(8, 'little') + encode_weights(weights))
         save_policy(alone_path(layout, name), weights, shape)
-        return training.ledger.epsilon()
+        return trainer.ledger.epsilon()
     finally:
-        training.close()
+        trainer.ledger.close()
         store.close()
 
 

@@ -84,7 +84,7 @@ class Trainer:
         self.dqn = dqn_for(self.shape, self.learner, inputs)
         if self.privacy.noise_multiplier:
             self.dqn.check_private()
-        self._ledger, self._inputs = setup.ledger, inputs
+        self.ledger, self._inputs = setup.ledger, inputs
         self._source = setup.source.for_ledger(owner.birth)
         self._checkpoint = checkpoint
         self._settled = hashlib.sha256(
@@ -135,7 +135,7 @@ class Trainer:
 
         :raises LedgerError: if it does not.
         """
-        self._ledger.verify(seen, by)
+        self.ledger.verify(seen, by)
 
     def check_affordable(self, round: int) -> None:
         """
@@ -143,8 +143,8 @@ class Trainer:
 
         :raises BudgetExceededError: if it does not.
         """
-        missing = self.learner.epochs - self._ledger.blocks(round)
-        self._ledger.check(self.mechanism.charge(missing * self.steps_per_block))
+        missing = self.learner.epochs - self.ledger.blocks(round)
+        self.ledger.check(self.mechanism.charge(missing * self.steps_per_block))
 
     def rounding(self, round: int, size: int) -> np.ndarray:
         """Return the uniforms in (0, 1) for stochastic rounding of this round's update."""
@@ -164,20 +164,20 @@ class Trainer:
         :raises BudgetExceededError: when the next block would pass the budget.
         """
         start = self.start_digest(weights)
-        state = Checkpoint.read(self._checkpoint, self._ledger)
+        state = Checkpoint.read(self._checkpoint, self.ledger)
         if state is None or (state.round, state.start) != (round, start):
             state = self._fresh(weights, round, start)
         steps = self.learner.epochs * self.steps_per_block
         while state.blocks < self.learner.epochs:
             state = self._train_block(state, weights, stopped)
-            state.save(self._checkpoint, self._ledger)
-            report(TrainingProgress(round, state.steps, steps, self._ledger.epsilon_rdp()))
+            state.save(self._checkpoint, self.ledger)
+            report(TrainingProgress(round, state.steps, steps, self.ledger.epsilon_rdp()))
         return TrainingResult(
             state.weights.astype(np.float32),
-            self._ledger.epsilon(),
-            *self._ledger.head(),
-            *self._ledger.head_before(round),
-            self._ledger.links(),
+            self.ledger.epsilon(),
+            *self.ledger.head(),
+            *self.ledger.head_before(round),
+            self.ledger.links(),
         )
 
     def start_digest(self, weights: np.ndarray) -> bytes:
@@ -232,7 +232,7 @@ class Trainer:
         :raises TrainingStopped: before the next step, once `stopped` returns True.
         """
         charge = self.mechanism.charge(self.steps_per_block)
-        self._ledger.reserve(
+        self.ledger.reserve(
             round=state.round, block=state.blocks, charge=charge, inputs=state.digest()
         )
         learner, dqn, round = self.learner, self.dqn, state.round

@@ -8,10 +8,13 @@ nothing comes back from them.
 """
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 import math
 import os
 
+from builtin_interfaces.msg import Time
+from fdrl_ros.deployment.bringup import DISCOVERY_SERVER
 from fdrl_ros.deployment.parties import hospital as parties
 from fdrl_ros.errors import SettingError
 from fdrl_ros.federation.hospital.hospital import Hospital
@@ -20,12 +23,15 @@ from fdrl_ros.federation.protocol import message as protocol
 from fdrl_ros.federation.protocol.party import Job, Party
 from fdrl_ros.federation.protocol.store import Store
 from fdrl_ros.learner.learner import TrainingProgress
+from fdrl_ros.learner.trainer import Trainer
 import fdrl_ros.msg as ros
 from fdrl_ros.nodes.common import qos
 from fdrl_ros.nodes.common.diagnostics import Health, Level
+from fdrl_ros.nodes.common.service_call import node_in
 from fdrl_ros.nodes.parties.party_node import PartyNode, PartySettings
-from fdrl_ros.nodes.parties.robot_link import RobotLink
+from fdrl_ros.nodes.parties.weights_topic import PolicyPublishers
 from fdrl_ros.privacy.accountant.accountant import epsilon_paper, PAPER_ORDER
+from fdrl_ros.runtime.environment_variables import with_variables
 from fdrl_ros.runtime.worker_thread import Post, Take
 from fdrl_ros.settings import setting
 
@@ -40,6 +46,43 @@ class TrainerSettings(PartySettings):
     niceness: int = setting(
         10, 'how far training gives way to other processes (nice)', limits=(0, 19)
     )
+
+
+OTHER_HOSTS = (DISCOVERY_SERVER, 'ROS_STATIC_PEERS')
+"""Variables that lead to the federation's other hosts: the robots are not there."""
+
+
+class RobotLink:
+    """The trainer's second node, in the robots' domain: it publishes released policies only."""
+
+    def __init__(self, name: str, namespace: str, federation: str, domain: int) -> None:
+        """
+        Join the domain.
+
+        :param federation: namespace of the federation's topics, the same in both domains.
+        """
+        self._joined = ExitStack()
+        # The middleware reads them now, for whatever domain.
+        with with_variables(dict.fromkeys(OTHER_HOSTS, '')):
+            self._node = self._joined.enter_context(node_in(domain, name, namespace))
+        self._federation = federation
+
+    def open(self, publishers: PolicyPublishers) -> None:
+        """Make the publishers."""
+        make, topic = self._node.create_publisher, f'{self._federation}/policy'
+        self._global = publishers.add(ros.GlobalPolicy, topic, make)
+        self._own = publishers.add(ros.HospitalPolicy, 'policy', make)
+
+    def publish(self, message: protocol.Message, stamp: Time) -> None:
+        """Publish a policy as its sender signed it; the selectors check it themselves."""
+        if isinstance(message, protocol.GlobalPolicy):
+            self._global.publish(message, stamp)
+        elif isinstance(message, protocol.HospitalPolicy):
+            self._own.publish(message, stamp)
+
+    def close(self) -> None:
+        """Leave the domain."""
+        self._joined.close()
 
 
 class TrainerNode(PartyNode):
@@ -84,7 +127,7 @@ class TrainerNode(PartyNode):
             self.keep(self._robots.close)
             self._robots.open(self.policies)
 
-    def prepare(self, report: Take, stopped: Callable[[], bool]) -> parties.LocalTraining:
+    def prepare(self, report: Take, stopped: Callable[[], bool]) -> Trainer:
         """Collect records if there are none yet; open the ledger and verify it."""
         # Of this thread alone: what is said to the others does not wait.
         niceness = max(self.settings.niceness, os.getpriority(os.PRIO_PROCESS, 0))
@@ -99,10 +142,10 @@ class TrainerNode(PartyNode):
         )
         return parties.open_training(self.layout.party(self.member), self.member, plan, records)
 
-    def make_party(self, prepared: parties.LocalTraining, store: Store) -> Party:
+    def make_party(self, prepared: Trainer, store: Store) -> Party:
         """Put the hospital together."""
-        self.keep(prepared.close)
-        self._training = prepared
+        self.keep(prepared.ledger.close)
+        self._trainer = prepared
         # What is spent is stated once both servers acknowledged the ledger.
         self._stated = self._restored = False
         self._say('waiting')
@@ -120,7 +163,7 @@ class TrainerNode(PartyNode):
         """Hand a verified global policy on to the robots, and state what is spent once."""
         if isinstance(message, protocol.GlobalPolicy):
             self._to_robots(message)
-        hospital, ledger = self._hospital, self._training.ledger
+        hospital, ledger = self._hospital, self._trainer.ledger
         if hospital.restored != self._restored or (hospital.acknowledged and not self._stated):
             self._stated, self._restored = True, hospital.restored
             newest = not hospital.restored
@@ -162,7 +205,7 @@ class TrainerNode(PartyNode):
     def _say(self, stage: str, *, epsilon: float = math.nan, **progress: int) -> None:
         """Publish how far the hospital is, with an epsilon that may be stated."""
         if self._restored:
-            epsilon = self._training.ledger.epsilon_stated(newest=False)
+            epsilon = self._trainer.ledger.epsilon_stated(newest=False)
         elif not self._stated:
             epsilon = math.nan
         told = ros.Progress(stage=stage, epsilon=epsilon, public_return=math.nan, **progress)
@@ -179,7 +222,7 @@ class TrainerNode(PartyNode):
             delta=privacy.delta,
             budget=privacy.budget,
             entries=entries,
-            secure=self._training.trainer.secure,
+            secure=self._trainer.secure,
         )
         self._privacy.publish(self.stamped(told))
 

@@ -8,7 +8,6 @@ With the seeded source every driver gets the same parties, hence the same global
 
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
 import hashlib
 import logging
 import os
@@ -42,18 +41,6 @@ CHECKPOINT = 'checkpoint'
 
 NOISE_KEY = 'noise.key'
 """File of a hospital's noise key, made after its ledger and of no use without it."""
-
-
-@dataclass(frozen=True)
-class LocalTraining:
-    """A hospital's trainer with the ledger that it writes; close it when done."""
-
-    trainer: Trainer
-    ledger: Ledger
-
-    def close(self) -> None:
-        """Release the ledger."""
-        self.ledger.close()
 
 
 def noise_source(directory: Path, name: str, plan: Plan) -> NoiseSource:
@@ -118,9 +105,9 @@ def ledger_epsilon(layout: Layout, name: str, plan: Plan) -> float:
 
 def open_training(
     directory: Path, name: str, plan: Plan, records: Records, *, purpose: str = '', done: int = 0
-) -> LocalTraining:
+) -> Trainer:
     """
-    Open a hospital's ledger, noise and trainer.
+    Open a hospital's ledger, noise and trainer; close the trainer's ledger when done.
 
     :param directory: of the hospital; ledger, noise key and checkpoint lie there.
     :param purpose: tells apart trainings whose noise must differ, such as a baseline's.
@@ -138,7 +125,7 @@ def open_training(
             left = max(1, plan.rounds.rounds - done)
             check_rounds(plan.learner, plan.privacy, records, left)
         unless_opened.pop_all()
-    return LocalTraining(trainer, ledger)
+    return trainer
 
 
 def ledger_owner(name: str, plan: Plan) -> Owner:
@@ -205,7 +192,7 @@ def last_sent(directory: Path) -> Head | None:
 
 
 def open_hospital(
-    layout: Layout, name: str, plan: Plan, training: LocalTraining, store: Store
+    layout: Layout, name: str, plan: Plan, trainer: Trainer, store: Store
 ) -> Hospital:
     """
     Put a hospital together.
@@ -219,16 +206,16 @@ def open_hospital(
     unseen = (each for each in channel.journal.unseen() if each.kind == 'sent')
     heads = [Head.parse(each.fields['ledger']) for each in unseen]
     newest = max(heads, default=None, key=lambda head: head.entries)
-    training.ledger.verify(newest, 'its journal')
+    trainer.ledger.verify(newest, 'its journal')
     declared = channel.roster.member(name).size
-    if plan.privacy.unit == 'patient' and training.trainer.n_units != declared:
+    if plan.privacy.unit == 'patient' and trainer.n_units != declared:
         raise RecordsError(
             f'the records of {name} are not of the {declared} patients that the roster declares: '
             f'take those it was made for, or have the root sign a roster with the new number'
         )
     return Hospital(
         channel,
-        training.trainer,
+        trainer,
         plan.shape,
         store,
         RoundSeeds(layout.party(name), federation=channel.roster.federation, name=name),

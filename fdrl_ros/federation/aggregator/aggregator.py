@@ -102,7 +102,8 @@ class Aggregator:
         """What the aggregator keeps of the round."""
         self.state.recover(self.orders, channel)
         self.state.load()
-        self._phase = Phase.WAITING
+        self.phase = Phase.WAITING
+        """The present phase."""
         self._deadline: float | None = None
         self._policy_digest = b''
         self._policy_round: int | None = None
@@ -118,11 +119,6 @@ class Aggregator:
         self._decryption = _Decryption()
         self.exhausted = ''
         """Why no further round can be paid for; empty while one can."""
-
-    @property
-    def phase(self) -> Phase:
-        """The present phase."""
-        return self._phase
 
     @property
     def round(self) -> int:
@@ -177,7 +173,7 @@ class Aggregator:
             raise result
         assert isinstance(result, tuple)
         decryption, found = result
-        if decryption is not self._decryption or self._phase is not Phase.SUM:
+        if decryption is not self._decryption or self.phase is not Phase.SUM:
             return Effects()  # the round went on without it
         if isinstance(found, CryptoError):
             return self._fail(now, f'the updates cannot be added: {found}')
@@ -230,7 +226,7 @@ class Aggregator:
         :raises RoundError: if it is new, and not awaited in this phase.
         """
         if not known and not awaited:
-            name, phase = type(message).__name__, self._phase.name
+            name, phase = type(message).__name__, self.phase.name
             raise RoundError(message.sender, f'{name} in phase {phase}')
         return not known
 
@@ -240,7 +236,7 @@ class Aggregator:
 
         :param in_time: whether the deadline of this phase is still to come.
         """
-        match self._phase:
+        match self.phase:
             case Phase.OPEN:
                 return self._end_open(now, in_time)
             case Phase.SHARE:
@@ -270,14 +266,14 @@ class Aggregator:
         """
         missing, awaited = wanted - here, wanted - here - self.left_out.keys()
         if in_time and awaited:
-            if self._phase is Phase.OPEN and awaited <= self._absent and len(here) >= self._quorum:
+            if self.phase is Phase.OPEN and awaited <= self._absent and len(here) >= self._quorum:
                 # A hospital that was away the last time gets the moment that it needs if it is
                 # back.
                 soon = now + self._settings.absent_timeout
                 self._deadline = min(soon, self._deadline or soon)
             return Effects()
         if len(here) < self._quorum:
-            if self._phase is not Phase.OPEN:
+            if self.phase is not Phase.OPEN:
                 late = f'no answer in time from {_names(awaited)}'
                 return self._fail(now, late if awaited else f'left out: {_names(missing)}')
             # In a new attempt, whose number is ahead of those that hospitals know of.
@@ -291,9 +287,9 @@ class Aggregator:
         if self.orders.over:
             return self._enter(Phase.FINISHED, now, 'stopped by an operator')
         ready = self._terms is not None and self._policy_round == self.round - 1
-        if self._phase is Phase.SUM and ready:
+        if self.phase is Phase.SUM and ready:
             return self._request()  # the key authority was away
-        if not ready or self._phase not in (Phase.WAITING, Phase.RELEASED):
+        if not ready or self.phase not in (Phase.WAITING, Phase.RELEASED):
             return Effects()
         if self.round > self._settings.rounds:
             return self._enter(Phase.FINISHED, now, 'all rounds are done')
@@ -311,7 +307,7 @@ class Aggregator:
                 return self._abandon(now, self._failure)
             again = self._deliver() + self._enter(Phase.REVEAL, now, reason)
             return again + self._advance(now, in_time=True)
-        if state.record.survivors and self._phase is Phase.WAITING and agreed:
+        if state.record.survivors and self.phase is Phase.WAITING and agreed:
             again = self._deliver() + self._enter(Phase.SETTLE, now, reason)
             return again + self._advance(now, in_time=True)
         try:
@@ -332,7 +328,7 @@ class Aggregator:
         known = self.state.keys.get(sender)
         if known is not None and read_round_key(known, ()) != keys:
             raise RoundError(sender, 'other round keys than before in the same attempt')
-        new = self._is_new(message, known=known is not None, awaited=self._phase is Phase.OPEN)
+        new = self._is_new(message, known=known is not None, awaited=self.phase is Phase.OPEN)
         if new:
             self._declined.pop(sender, None)
         return new
@@ -357,7 +353,7 @@ class Aggregator:
             raise refusal(sender, f'declines round {round}, now at {self.round}')
         if message.reason not in set(protocol.DeclineReason) or not message.detail.isprintable():
             raise MessageError(sender, f'declines for {message.reason}: {message.detail[:80]!r}')
-        if sender in self._declined or self._phase is Phase.FINISHED:
+        if sender in self._declined or self.phase is Phase.FINISHED:
             return Effects()
         self._declined[sender] = message
         note = f'{sender} takes no part in round {round}: {message.detail}'
@@ -389,7 +385,7 @@ class Aggregator:
 
     def _check_shares(self, message: protocol.Shares) -> bool:
         sender, state = message.sender, self.state
-        known, awaited = sender in state.shares, self._phase is Phase.SHARE
+        known, awaited = sender in state.shares, self.phase is Phase.SHARE
         if not self._is_new(message, known=known, awaited=awaited):
             return False
         if sender not in state.record.keyed:
@@ -434,7 +430,7 @@ class Aggregator:
         :raises LedgerHeadError: if the ledger lacks something.
         """
         sender, state, terms = message.sender, self.state, self._terms
-        known, awaited = state.updates.is_known(message), self._phase is Phase.TRAIN
+        known, awaited = state.updates.is_known(message), self.phase is Phase.TRAIN
         if not self._is_new(message, known=known, awaited=awaited):
             return False
         assert terms is not None
@@ -464,7 +460,7 @@ class Aggregator:
 
     def _pull(self, now: float) -> Effects:
         """Ask hospitals for more of their updates, a little at a time."""
-        if self._phase is not Phase.TRAIN:
+        if self.phase is not Phase.TRAIN:
             return Effects()
         pulled = Effects()
         for name, (first, count) in self.state.updates.wanted(now):
@@ -576,7 +572,7 @@ class Aggregator:
 
     def _take_verdict(self, message: protocol.Verdict, now: float) -> Effects:
         ours = message.id == self.state.record.id
-        if self._phase is Phase.SUM and not message.accepted and ours:
+        if self.phase is Phase.SUM and not message.accepted and ours:
             self._decryption.refused = len(self.state.reveals)
             return self._fail(now, f'the key authority refused: {message.reason}')
         return Effects()
@@ -610,7 +606,7 @@ class Aggregator:
 
     def _take_key(self, message: protocol.EncryptionKey, now: float) -> Effects:
         self._terms = open_key(message)
-        under_way = Phase.OPEN <= self._phase <= Phase.SUM
+        under_way = Phase.OPEN <= self.phase <= Phase.SUM
         if not under_way or self.state.record.terms == self._terms_digest():
             return self._begin(now)
         # Nobody can decrypt the updates of this attempt any more.
@@ -625,7 +621,7 @@ class Aggregator:
     def _obey(self, order: protocol.Order, now: float) -> Effects:
         """Do what an operator orders; nothing that was trained is lost by a pause."""
         self.orders.take(order, self.state.record.id)
-        hospital, phase, by = order.hospital, self._phase, f'by {order.sender}'
+        hospital, phase, by = order.hospital, self.phase, f'by {order.sender}'
         match order.action:
             case 'pause' if phase is not Phase.FINISHED:
                 return self._enter(Phase.PAUSED, now, f'paused {by}')
@@ -647,7 +643,7 @@ class Aggregator:
 
     def _fail(self, now: float, reason: str) -> Effects:
         """End this attempt; the next one opens after a moment, so that failures cannot spin."""
-        if self._phase in (Phase.PAUSED, Phase.FINISHED):
+        if self.phase in (Phase.PAUSED, Phase.FINISHED):
             return Effects()
         if reason != self._failure:
             self._note('fail', reason=reason)
@@ -660,7 +656,7 @@ class Aggregator:
     def _enter(
         self, phase: Phase, now: float, reason: str, at: tuple[int, int] | None = None
     ) -> Effects:
-        self._phase = phase
+        self.phase = phase
         timeout = self._timeouts.get(phase)
         self._deadline = None if timeout is None else now + timeout
         return self._publish_status(reason, now, at)
@@ -683,7 +679,7 @@ class Aggregator:
         status = self.channel.send(
             protocol.RoundStatus,
             at,
-            phase=int(self._phase),
+            phase=int(self.phase),
             keyed=record.keyed,
             members=record.members or record.keyed or tuple(self.orders.admitted),
             survivors=record.survivors,
@@ -693,7 +689,7 @@ class Aggregator:
             terms_digest=self._terms_digest(),
             reason=reason,
         )
-        note = f'round {at[0]} attempt {at[1]}: {self._phase.name}, {reason}'
+        note = f'round {at[0]} attempt {at[1]}: {self.phase.name}, {reason}'
         return heads + status + Effects(notes=(note,))
 
 

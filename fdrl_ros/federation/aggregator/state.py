@@ -118,10 +118,6 @@ class Updates:
         self._turn: list[str] = []
         store.erase_spools(_SPOOL, but=self._name)
 
-    def __len__(self) -> int:
-        """Return of how many hospitals something is here."""
-        return len(self._hospitals)
-
     def index(self, names: Sequence[str]) -> tuple[UpdateIndex, ...]:
         """Make whole updates durable, and return where their chunks lie."""
         if self._spool is not None:
@@ -254,7 +250,7 @@ class AggregatorState:
         try:
             if self.record.survivors:
                 for data in self._store.matching(f'{_RECEIVED}*').values():
-                    self._put(protocol.message_from_bytes(data))
+                    self._keep(protocol.message_from_bytes(data))
         except MessageError as error:
             raise StoreError(f'the state of the aggregator is damaged: {error}') from error
 
@@ -296,7 +292,7 @@ class AggregatorState:
 
     def add(self, message: Message) -> None:
         """Keep a message that was checked; durably if the survivors are fixed."""
-        self._put(message)
+        self._keep(message)
         if self.record.survivors:
             self._store.note(*_row(message))
 
@@ -328,7 +324,7 @@ class AggregatorState:
                 held[name] -= 1
         return [name for name, count in held.items() if count < self._roster.threshold]
 
-    def _put(self, message: Message) -> None:
+    def _keep(self, message: Message) -> None:
         sender = message.sender
         match message:
             case protocol.RoundKey():

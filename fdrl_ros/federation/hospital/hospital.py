@@ -130,7 +130,8 @@ class Hospital(Party):
         self._quorum = max(settings.quorum, channel.roster.quorum)
         self._shared = shape.shared(settings.personal)
         self.terms: Terms | None = None
-        self._policy: protocol.GlobalPolicy | None = None
+        self.policy: protocol.GlobalPolicy | None = None
+        """The newest global policy that was checked."""
         self._weights = np.zeros(shape.n_parameters, dtype=np.float32)
         self.status: protocol.RoundStatus | None = None
         self.attempts: dict[AttemptId, Received] = {}
@@ -150,11 +151,6 @@ class Hospital(Party):
         self.state.recover(channel, seeds)
 
     @property
-    def policy(self) -> protocol.GlobalPolicy | None:
-        """The newest global policy that was checked."""
-        return self._policy
-
-    @property
     def round(self) -> int:
         """The round that this hospital works at."""
         return self._attempt[0]
@@ -167,7 +163,7 @@ class Hospital(Party):
         Those of the aggregator must be as new as its status, those of the key authority as its
         policy: older ones may lack what was spent since, and may be replayed.
         """
-        status, policy = self.status, self._policy
+        status, policy = self.status, self.policy
         if self.restored or status is None or policy is None or len(self._acknowledged) < 2:
             return False
         (aggregator, _), (authority, _) = (self._acknowledged[server] for server in SERVERS)
@@ -281,7 +277,7 @@ class Hospital(Party):
 
     def _up_to_date(self) -> bool:
         """Whether this hospital starts from what the aggregator says that all start from."""
-        policy, status, terms = self._policy, self.status, self.terms
+        policy, status, terms = self.policy, self.status, self.terms
         if policy is None or status is None or terms is None or not self.acknowledged:
             return False
         ours = terms.digest(policy.digest, self._roster)
@@ -464,12 +460,12 @@ class Hospital(Party):
 
     def _has_update(self, round: int) -> bool:
         update = self.state.update
-        base = self._policy.digest if self._policy else b''
+        base = self.policy.digest if self.policy else b''
         return update is not None and (update.round, update.base) == (round, base)
 
     def _training_job(self, round: int) -> Job:
-        assert self._policy
-        weights, base = self._weights.copy(), self._policy.digest
+        assert self.policy
+        weights, base = self._weights.copy(), self.policy.digest
         if self.state.update is not None:
             personal = np.ones(weights.size, dtype=bool)
             personal[self._shared] = False
@@ -525,9 +521,7 @@ class Hospital(Party):
     def _chunks(self, sent: Sent, first: int, count: int) -> Effects:
         """Sign chunks of what is on disk; the first one brings the ledger's links."""
         assert self.state.update is not None
-        base, result = self.state.update.base, vars(self.state.update.result)
-        proof = {name: value for name, value in result.items() if name.startswith('ledger_')}
-        links = self.state.links()
+        base, result, links = self.state.update.base, self.state.update.result, self.state.links()
         return Effects(
             tuple(
                 self.channel.sign(
@@ -538,7 +532,11 @@ class Hospital(Party):
                     base_digest=base,
                     setup_digest=sent.setup_digest,
                     ciphertext=self.state.chunk(sent, number),
-                    **proof | {'ledger_links': b'' if number else links},
+                    ledger_entries=result.ledger_entries,
+                    ledger_head=result.ledger_head,
+                    ledger_base_entries=result.ledger_base_entries,
+                    ledger_base_head=result.ledger_base_head,
+                    ledger_links=b'' if number else links,
                 )
                 for number in numbers(first, count, len(sent.chunks))
             )
@@ -613,9 +611,9 @@ class Hospital(Party):
 
     def _take_policy(self, message: protocol.GlobalPolicy) -> Effects:
         sender, (round, attempt) = message.sender, message.id
-        newest = self._policy.envelope.round if self._policy else self.state.record.over - 1
+        newest = self.policy.envelope.round if self.policy else self.state.record.over - 1
         if round <= newest:
-            other = self._policy and round == newest and message.digest != self._policy.digest
+            other = self.policy and round == newest and message.digest != self.policy.digest
             raise (RoundError if other else LateError)(sender, f'policy of {round} is not newer')
         try:
             weights = decode_weights(message.weights, self._shape.n_parameters)
@@ -624,7 +622,7 @@ class Hospital(Party):
         if digest_of(weights) != message.digest:
             raise MessageError(sender, 'the digest is not that of the weights')
         self.state.check_policy(message, self._name)
-        self._policy, self._weights = message, weights
+        self.policy, self._weights = message, weights
         included = self._name in message.contributors
         what = {'policy': message.digest, 'included': included}
         self.channel.journal.append('policy', round=round, attempt=attempt, **what)
@@ -645,7 +643,7 @@ class Hospital(Party):
         The key authority must have acknowledged the ledger head that the update was trained on,
         which it sees in a sum alone: a hospital that the sum leaves out releases nothing.
         """
-        update, policy, chosen = self.state.update, self._policy, self._settings
+        update, policy, chosen = self.state.update, self.policy, self._settings
         if not (chosen.release and policy and update and update.round == policy.envelope.round):
             return Effects()
         _, seen = self._acknowledged.get('key_authority', ((0, 0), Head(0, b'')))

@@ -116,8 +116,6 @@ class Journal(Closeable):
         :raises JournalError: if the file cannot be used.
         """
         self.path = path
-        self.interrupted = False
-        """Whether the last start was killed while it wrote an entry."""
         self._identity = identity
         self._federation = federation
         self._store = store if path else None
@@ -126,7 +124,8 @@ class Journal(Closeable):
         self._file = -1
         self._kept: deque[bytes] = deque(maxlen=KEPT_IN_MEMORY)
         self._note = Note()
-        self._new = False
+        self.is_new = False
+        """Whether its file was not there before it was opened."""
         if path is not None:
             self._file = _hold(path)
             _open.add(self)
@@ -137,11 +136,6 @@ class Journal(Closeable):
         except BaseException:
             self.close()
             raise
-
-    @property
-    def is_new(self) -> bool:
-        """Whether there was none on the disk before this one was opened."""
-        return self.path is not None and self._new
 
     def behind(self) -> tuple[Place, int] | None:
         """
@@ -237,7 +231,6 @@ class Journal(Closeable):
                 f'has {fingerprint(self._identity.public)}, and its state file knows of no such '
                 'key: put back the newest journal and state file'
             )
-        self.interrupted = reader.cut_short
         if reader.cut_short:
             self._mend(path, reader.unended)
         if changed and self._store:
@@ -272,7 +265,7 @@ class Journal(Closeable):
         """Write the party's public key where it signs for the first time."""
         public = self._identity.public
         if not self._note.place.head.entries:
-            self._new = True
+            self.is_new = self.path is not None
             self._append(Event('begin', 0, 0, {'form': FORM, 'public': public}))
             if self.path is not None:
                 sync_folder(self.path.parent)

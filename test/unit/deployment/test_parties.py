@@ -67,8 +67,8 @@ def begin(layout, plan=PLAN):
 
 
 def test_ledger_that_is_gone_is_not_begun_again_under_the_old_noise_key(layout):
-    begin(layout).close()
-    begin(layout).close()
+    begin(layout).ledger.close()
+    begin(layout).ledger.close()
     ledger, key = (layout.party(NAME) / each for each in ('ledger.sqlite', 'noise.key'))
     ledger.unlink()
     for opening in (lambda: begin(layout), lambda: ledger_epsilon(layout, NAME, PLAN)):
@@ -76,14 +76,14 @@ def test_ledger_that_is_gone_is_not_begun_again_under_the_old_noise_key(layout):
             opening()
         assert not ledger.exists()
     key.unlink()
-    begin(layout).close()
+    begin(layout).ledger.close()
     assert key.exists() and ledger.exists()
 
 
 def test_key_cut_off_from_its_ledger_before_it_was_made_is_made_later(layout):
-    begin(layout).close()
+    begin(layout).ledger.close()
     (layout.party(NAME) / 'noise.key').unlink()
-    begin(layout).close()
+    begin(layout).ledger.close()
 
 
 def test_ledger_that_is_older_than_the_journal_tells_is_refused_without_a_state(layout):
@@ -93,13 +93,13 @@ def test_ledger_that_is_older_than_the_journal_tells_is_refused_without_a_state(
         journal.append('policy', policy=bytes(32), included=False)
         journal.append('sent', round=1, attempt=1, update=bytes(32), ledger=Head(20, bytes(32)))
     layout.state(NAME).unlink()
-    training = begin(layout)
+    trainer = begin(layout)
     with (
         closing(Store(layout.state(NAME))) as store,
         pytest.raises(LedgerError, match='its journal'),
     ):
-        open_hospital(layout, NAME, PLAN, training, store)
-    training.close()
+        open_hospital(layout, NAME, PLAN, trainer, store)
+    trainer.ledger.close()
 
 
 @pytest.mark.parametrize('kept', [7, 8])
@@ -113,17 +113,17 @@ def test_hospital_must_have_the_patients_that_it_declares(layout, kept):
         starts=records.starts[: kept + 1],
         patients=records.patients[:kept],
     )
-    training = open_training(layout.party(NAME), NAME, PLAN, fewer)
+    trainer = open_training(layout.party(NAME), NAME, PLAN, fewer)
     store = Store(layout.state(NAME))
     try:
         if kept == 8:
-            assert open_hospital(layout, NAME, PLAN, training, store)
+            assert open_hospital(layout, NAME, PLAN, trainer, store)
             return
         with pytest.raises(RecordsError, match='roster declares') as refused:
-            open_hospital(layout, NAME, PLAN, training, store)
+            open_hospital(layout, NAME, PLAN, trainer, store)
         assert str(kept) not in str(refused.value), 'how many there are is private'
     finally:
-        training.close()
+        trainer.ledger.close()
         store.close()
 
 

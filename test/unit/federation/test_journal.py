@@ -96,7 +96,6 @@ def test_a_journal_goes_on_after_a_restart(path):
     filled(path, 3)
     with opened(path) as journal:
         assert journal.newest_round('sent') == 3 and journal.newest_round('policy') is None
-        assert not journal.interrupted
     head = filled(path, 2)
     assert rounds(path) == [0, 1, 2, 3, 1, 2]
     assert verify(path, KEYS, party=NAME, federation=FEDERATION, seen={'me': head}).head == head
@@ -141,7 +140,6 @@ def test_a_kill_at_any_byte_of_a_write_loses_and_forges_nothing(path, noted, str
         store.put('journal', note)
         whole = count >= len(line) - 1
         with opened(path, store if noted else None) as journal:
-            assert journal.interrupted == (0 < count < len(line))
             assert journal.head.entries == 2 + whole
             journal.append('sent', round=9, **SENT)
         assert rounds(path) == [0, 1, 1, 9] if whole else [0, 1, 9]
@@ -158,7 +156,7 @@ def test_zeros_that_a_power_cut_left_are_removed(path):
         path.write_bytes(whole + rest)
         assert verify(path, KEYS).cut_short
         with opened(path) as journal:
-            assert journal.interrupted and journal.head.entries == 3
+            assert journal.head.entries == 3
         assert path.read_bytes() == whole
 
 
@@ -176,7 +174,6 @@ def test_a_party_killed_at_any_step_goes_on_from_every_entry_that_was_noted(path
         done = [int(each) for each in told.read_text().split()]
         store = Store(state)
         with opened(path, store) as journal:
-            assert journal.interrupted == (step == 'half')
             found = [entry.round for entry in journal.entries() if entry.kind == 'sent']
         store.close()
         written = [] if step in ('write', 'half') else [first + 1]
@@ -392,7 +389,7 @@ def test_a_write_that_fails_closes_the_journal_and_the_next_start_mends_it(
         with pytest.raises(JournalError, match='is closed'):
             journal.append('sent', round=1, **SENT)
     with opened(path) as journal:
-        assert journal.interrupted == (harm == 'full') and journal.head.entries == 1
+        assert journal.head.entries == 1
 
 
 def test_a_journal_that_was_changed_or_moved_while_it_was_open_is_not_written(path, tmp_path):
