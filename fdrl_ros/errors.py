@@ -28,6 +28,19 @@ def os_errors_as(kind: type[FdrlError], words: str) -> Iterator[None]:
         raise kind(f'{words}: {error.strerror or error}') from error
 
 
+@contextmanager
+def errors_named(kind: type[FdrlError], name: str) -> Iterator[None]:
+    """
+    Raise an error of ours again as one of a kind, with a name before what is wrong.
+
+    :param name: of what is wrong, such as 'episode 3'.
+    """
+    try:
+        yield
+    except FdrlError as error:
+        raise kind(f'{name}: {error}') from error
+
+
 class SettingError(FdrlError):
     """A setting has a value that it cannot have."""
 

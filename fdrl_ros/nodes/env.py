@@ -22,8 +22,7 @@ from fdrl_ros.surgery.gym.actions import SUBSTEPS, TICK
 from fdrl_ros.surgery.gym.operation import Operation
 from fdrl_ros.surgery.patient.cohort import mixture
 from fdrl_ros.surgery.patient.patient import Patient
-from fdrl_ros.surgery.tasks.outcome import HARD_STOP
-from fdrl_ros.surgery.tasks.outcome import Outcome as Judgement
+from fdrl_ros.surgery.tasks.outcome import HARD_STOP, TickOutcome
 from fdrl_ros.surgery.tasks.procedures import procedure_named
 import numpy as np
 from rosgraph_msgs.msg import Clock
@@ -240,7 +239,7 @@ class EnvNode(ManagedNode):
             if operation.done:
                 self._end(judgement)
 
-    def _end(self, judgement: Judgement) -> None:
+    def _end(self, judgement: TickOutcome) -> None:
         if judgement.failure == 'force' and judgement.peak_force > HARD_STOP:
             self.arm.control.fail()
         self._finish(judgement.failure, self._peak, judgement.damage)

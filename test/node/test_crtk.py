@@ -19,7 +19,7 @@ from fdrl_ros.srv import Operate
 from fdrl_ros.surgery.arm.kinematics import forward_kinematics, JAW, JOINTS
 from fdrl_ros.surgery.arm.rotations import from_quaternion, from_rotation_vector
 from fdrl_ros.surgery.gym.actions import MAXIMUM_SPEED
-from fdrl_ros.surgery.tasks.outcome import Outcome as Judgement
+from fdrl_ros.surgery.tasks.outcome import TickOutcome
 from fdrl_ros.surgery.tasks.procedures import PROCEDURES
 import numpy as np
 import pytest
@@ -333,7 +333,7 @@ def test_arm_that_failed_is_led_out_by_enable_and_home(directory, lone_domain):
         wait(client.call_async(Operate.Request()).done)
         wait(lambda: node.operating)
         # No set-point is fast enough to pass the hard stop within a tick: judge as if one had.
-        node._end(Judgement(-5.0, 11.0, 3.0, 1.0, True, False, 'force', True, False))
+        node._end(TickOutcome(-5.0, 11.0, 3.0, 1.0, True, False, 'force', True, False))
 
         def state() -> tuple[str, bool, bool]:
             said = room.last('operating_state')

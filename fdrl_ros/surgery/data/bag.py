@@ -11,7 +11,7 @@ becomes a dataset again; the log of a live arm becomes its transitions.
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 import json
 import math
 from pathlib import Path
@@ -19,7 +19,7 @@ import shutil
 from types import ModuleType
 from typing import Any, TYPE_CHECKING
 
-from fdrl_ros.errors import RecordsError, ResourceError, SettingError, StateError
+from fdrl_ros.errors import errors_named, RecordsError, ResourceError, SettingError
 from fdrl_ros.resources import resource
 from fdrl_ros.surgery.arm.kinematics import JAW, JOINTS
 from fdrl_ros.surgery.arm.readings import BASE, read, Readings, TIP
@@ -38,7 +38,6 @@ from fdrl_ros.surgery.data.log import (
 from fdrl_ros.surgery.data.recording import Progress, repeat, replay, silent
 from fdrl_ros.surgery.gym.actions import displacement, TICK
 from fdrl_ros.surgery.gym.episode import Episode
-from fdrl_ros.surgery.gym.operation import Operation
 from fdrl_ros.surgery.gym.state import OPERATION_SIZE, SCALES, STATE_FIELDS, unscale
 from fdrl_ros.surgery.gym.surgery_env import SurgeryEnv
 from fdrl_ros.surgery.patient.patient import Patient
@@ -152,14 +151,12 @@ def write_bag(
     try:
         with (
             library.Writer(part / path.name, version=_VERSION, storage_plugin=plugin) as writer,
-            closing(SurgeryEnv(settings=dataset.world)) as env,
+            SurgeryEnv(settings=dataset.world) as env,
         ):
             bag = _BagWriter(writer, robot)
             for index, episode in enumerate(dataset.episodes):
-                readings: list[Readings] = []
-                replay(dataset, index, env, partial(_note, readings))
                 bag.write(EPISODE, data=_episode_document(dataset, index))
-                bag.write_operation(episode, readings)
+                bag.write_operation(episode, _readings(dataset, index, env))
                 progress(index + 1, len(dataset))
         (part / path.name).rename(path)
     except OSError as error:
@@ -253,8 +250,11 @@ class _BagWriter:
         return self._store.types[kind](**values)
 
 
-def _note(readings: list[Readings], operation: Operation) -> None:
-    readings.append(read(operation))
+def _readings(dataset: Dataset, index: int, env: SurgeryEnv) -> list[Readings]:
+    """Return what the arm tells at every state of an operation, by replaying it."""
+    readings: list[Readings] = []
+    replay(dataset, index, env, lambda operation: readings.append(read(operation)))
+    return readings
 
 
 def _xyz(values: np.ndarray) -> dict[str, float]:
@@ -315,28 +315,19 @@ def read_recording(
         )
     recordings = []
     for index, document in enumerate(documents):
-        with _named(f'{path}, episode {index}'):
+        with errors_named(RecordsError, f'{path}, episode {index}'):
             recordings.append(_recording(document))
     first = recordings[0]
     episodes = []
-    with closing(SurgeryEnv(settings=first.world)) as env:
+    with SurgeryEnv(settings=first.world) as env:
         for index, (recording, log) in enumerate(zip(recordings, logged, strict=True)):
-            with _named(f'{path}, episode {index}'):
+            with errors_named(RecordsError, f'{path}, episode {index}'):
                 if (recording.world, recording.note) != (first.world, first.note):
                     raise RecordsError('of another recording than the first')
                 episodes.append(_replayed(env, recording, log))
             progress(index + 1, len(logged))
     seeds = tuple(recording.seed for recording in recordings)
     return Dataset(first.world, tuple(episodes), seeds, first.note)
-
-
-@contextmanager
-def _named(name: str) -> Iterator[None]:
-    """Put the name of an operation before what is wrong with it."""
-    try:
-        yield
-    except (RecordsError, StateError) as error:
-        raise RecordsError(f'{name}: {error}') from error
 
 
 def is_recording(path: Path) -> bool:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, get_type_hints
 import zipfile
 
-from fdrl_ros.errors import os_errors_as, RecordsError
+from fdrl_ros.errors import errors_named, os_errors_as, RecordsError
 from fdrl_ros.runtime.durable import replacing
 from fdrl_ros.surgery.constants import constants
 from fdrl_ros.surgery.data.json_dataclasses import from_plain, to_plain
@@ -148,14 +148,12 @@ class Dataset:
         if len(self.seeds) != len(self.episodes):
             raise RecordsError(f'{len(self.episodes)} episodes, but {len(self.seeds)} seeds')
         for index, (episode, seed) in enumerate(zip(self.episodes, self.seeds, strict=True)):
-            try:
+            with errors_named(RecordsError, f'episode {index}'):
                 _check_episode(episode)
                 if seed is None and self.world.force_noise > 0.0:
                     raise RecordsError('with noise of the force sensor, its seed must be known')
                 if seed is not None and (type(seed) is not int or not 0 <= seed < 2**64):
                     raise RecordsError(f'{seed!r} is no seed: expected 0 to 2^64 - 1')
-            except RecordsError as error:
-                raise RecordsError(f'episode {index}: {error}') from error
 
     def __len__(self) -> int:
         """Return the number of operations."""

@@ -79,7 +79,7 @@ class LoggedOperation:
 
 
 @dataclass
-class _Case:
+class _OpenOperation:
     """One operation in the making; its rows are when, in which state, which action."""
 
     patient: str
@@ -96,7 +96,7 @@ class LogReader:
 
     def __init__(self, partial: bool) -> None:
         self._partial = partial
-        self._case: _Case | None = None
+        self._case: _OpenOperation | None = None
         self._halves: dict[str, tuple[float, str, np.ndarray]] = {}
         """The newest message of each half of the state: when, of whom, values."""
         self._ended = ''
@@ -117,7 +117,7 @@ class LogReader:
         if topic == OPERATION:
             if not self._is_on_table(message):
                 self._break_off()
-                self._case = _Case(message.patient, message.procedure)
+                self._case = _OpenOperation(message.patient, message.procedure)
             self._ended = ''
         elif topic == ACTION:
             self._take_action(message, at)
@@ -178,7 +178,7 @@ class LogReader:
             self._refuse(f'{case.patient}: the operation has no outcome')
             self._close(case, None, case.rows[-1][0])
 
-    def _close(self, case: _Case, outcome: Message | None, at: float) -> None:
+    def _close(self, case: _OpenOperation, outcome: Message | None, at: float) -> None:
         """Make the transitions."""
         end: dict[str, Any] = {}
         if outcome is not None:

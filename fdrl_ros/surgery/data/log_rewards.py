@@ -11,7 +11,7 @@ estimated by the contact law, d_target = d (F_target / F)^(2/3).
 from dataclasses import replace
 import math
 
-from fdrl_ros.errors import FdrlError, RecordsError
+from fdrl_ros.errors import errors_named, RecordsError
 from fdrl_ros.surgery.data.log import LoggedOperation
 from fdrl_ros.surgery.gym.actions import DISPLACEMENTS
 from fdrl_ros.surgery.gym.state import INDEX, unscale
@@ -66,14 +66,12 @@ def with_rewards(
     :param time_emphasis: weight of time in the hospital's reward.
     :raises RecordsError: on an unknown procedure, or a waypoint that no operation can have.
     """
-    try:
+    with errors_named(RecordsError, logged.patient):
         procedure = procedure_named(logged.procedure)
         if not len(logged.actions):
             return logged
         before, after = unscale(logged.states), unscale(logged.next_states)
         nearer = _progress(procedure, before, after, logged.actions)
-    except FdrlError as error:
-        raise RecordsError(f'{logged.patient}: {error}') from error
     done = INDEX['done']
     gain = Gain(nearer, after[:, done] - before[:, done], after[:, INDEX['force']])
     weights = RewardWeights(*force_terms(procedure), force_emphasis, time_emphasis)

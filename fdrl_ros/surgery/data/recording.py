@@ -9,7 +9,7 @@ import os
 from pathlib import Path
 import shutil
 
-from fdrl_ros.errors import FdrlError, os_errors_as, RecordsError, SettingError
+from fdrl_ros.errors import errors_named, FdrlError, os_errors_as, RecordsError, SettingError
 from fdrl_ros.runtime.random_streams import Stream
 from fdrl_ros.surgery.data.dataset import ARRAYS, Dataset, PER_STATE, record, SCALARS
 from fdrl_ros.surgery.gym.actions import ACTION_COUNT
@@ -175,8 +175,7 @@ def _operations(
 
     A part that is there is read instead; one that is broken or of another recording is made anew.
     """
-    env = SurgeryEnv(settings=operator.world)
-    try:
+    with SurgeryEnv(settings=operator.world) as env:
         while True:
             path, name = folder / f'{first:06d}.npz', f'part {first}: {note}'
             try:
@@ -197,8 +196,6 @@ def _operations(
                     record(path, episodes, operator.world, seeds=seeds, note=name)
                 yield made[-1]
             first += PART
-    finally:
-        env.close()
 
 
 def _tried(path: Path, whole: Dataset, note: str, world: WorldSettings) -> int:
@@ -305,12 +302,10 @@ def replay(
     if env.settings != dataset.world:
         raise RecordsError(f'the env is of {env.settings}, the recording of {dataset.world}')
     recorded = dataset.episodes[index]
-    try:
+    with errors_named(RecordsError, f'episode {index}'):
         found = repeat(env, recorded.actions, recorded.patient, dataset.seeds[index], watch)
         if difference := first_difference(recorded, found):
             raise RecordsError(difference)
-    except RecordsError as error:
-        raise RecordsError(f'episode {index}: {error}') from error
     return found
 
 

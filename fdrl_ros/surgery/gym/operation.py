@@ -27,10 +27,10 @@ from fdrl_ros.surgery.tasks.outcome import (
     FAILURES,
     judge,
     NO_FAILURE,
-    Outcome,
     Rules,
     rules_of,
     Tick,
+    TickOutcome,
 )
 from fdrl_ros.surgery.tasks.registry import task_of
 from fdrl_ros.surgery.tasks.task import Prospect, Reading, Scene, Task
@@ -52,7 +52,7 @@ FORCE_LEVELS = tuple(constant(f'levels.{name}') for name in ('gentle', 'firm', '
 
 Position = tuple[float, float, float]
 
-_NO_OUTCOME = Outcome(0.0, 0.0, 0.0, 0.0, False, False, '', False, False)
+_NO_OUTCOME = TickOutcome(0.0, 0.0, 0.0, 0.0, False, False, '', False, False)
 
 _NOTHING: Position = (0.0, 0.0, 0.0)
 _STRIDE = MAXIMUM_SPEED * SUBSTEP
@@ -298,7 +298,7 @@ class Operation:
             noise = self.settings.force_noise * float(self.rng.standard_normal())
             self.measured_force = load + noise
 
-    def tick(self) -> Outcome:
+    def tick(self) -> TickOutcome:
         """
         Judge what happened since the last tick, once every 12 sub-steps.
 
@@ -344,7 +344,7 @@ class Operation:
         self._tick_substeps, self._tick_damage, self._tick_impulse = 0, 0.0, 0.0
         self.peak_force = 0.0
         name = '' if failure == NO_FAILURE else FAILURES[failure]
-        self.outcome = Outcome(
+        self.outcome = TickOutcome(
             reward, peak, mean, self.damage, critical, success, name, terminated, truncated
         )
         return self.outcome

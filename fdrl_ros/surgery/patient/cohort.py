@@ -117,8 +117,7 @@ class Cohort:
         count, place = self.hospitals, self.hospital
         if count == 1:
             return (0.0,) * 4
-        orders = [np.arange(count), np.roll(np.arange(count), -1), np.roll(np.arange(count), -2)]
-        leans = [float(order[place]) / (count - 1) for order in orders]
+        leans = [(place + shift) % count / (count - 1) for shift in range(3)]
         leans.append(2.0 * float(self._shuffled(count)[place]) / (count - 1) - 1.0)
         return tuple(self.strength * lean for lean in leans)
 
@@ -144,7 +143,7 @@ class Cohort:
         own = _LOW + (_HIGH - _LOW) * place / last
         return _HEALTHY + self.strength * (own - _HEALTHY)
 
-    def _kind(self, split: int, index: int) -> tuple[float, float, float, float, str]:
+    def _tendencies(self, split: str, index: int) -> tuple[float, float, float, float, str]:
         """Return log stiffness, breathing, servo lag, emphasis and speciality of a patient."""
         if not self.public:
             _, breathing, servo, emphasis = self.leanings
@@ -152,7 +151,7 @@ class Cohort:
             if self.hospitals > 1:
                 median = self._log_stiffness(self.hospital, self.hospitals - 1)
             return median, breathing, servo, emphasis, self.speciality
-        key = [PUBLIC_FACTORS, self.seed, self.hospital, split, index]
+        key = [PUBLIC_FACTORS, self.seed, self.hospital, SPLITS.index(split), index]
         stiffness, *leans = _generator(key).random(5).tolist()
         breathing, servo, own, emphasis = leans
         return (
@@ -165,7 +164,7 @@ class Cohort:
 
     def breathing_lean(self, index: int, split: str = 'train') -> float:
         """Return how far a patient leans to deep and quick breathing, 0 to 1."""
-        return self._kind(SPLITS.index(split), index)[1]
+        return self._tendencies(split, index)[1]
 
     def patient(self, index: int, split: str = 'train', procedure: str | None = None) -> Patient:
         """
@@ -184,7 +183,7 @@ class Cohort:
         rng = _generator(key)
         uniform = iter(rng.random(11).tolist())
         normal = iter(rng.standard_normal(7).tolist())
-        centre, breathing, servo, emphasis, speciality = self._kind(SPLITS.index(split), index)
+        centre, breathing, servo, emphasis, speciality = self._tendencies(split, index)
 
         def between(low: float, width: float) -> float:
             return low + width * next(uniform)

@@ -118,7 +118,7 @@ class Body:
             sofa(self.fixed_sofa, pressure, self.unsupported, saturation / self.inspired_oxygen),
         )
 
-    def _pass(self, period: float, force: Number, damage: Number, cough: Number) -> None:
+    def _advance_paced(self, period: float, force: Number, damage: Number, cough: Number) -> None:
         """
         Let real time pass in as many steps of the body's own time as it needs.
 
@@ -128,14 +128,14 @@ class Body:
         :param cough: factor on breathing motion at the end of it.
         """
         if self._pace == 1.0:
-            self._live(period, force, damage, cough)
+            self._step(period, force, damage, cough)
             return
         own = period * self._pace
         steps = max(1, math.ceil(own / _LONGEST_STEP - 1e-9))
         for _ in range(steps):
-            self._live(own / steps, force, damage / steps, cough)
+            self._step(own / steps, force, damage / steps, cough)
 
-    def _live(self, period: float, force: Number, damage: Number, cough: Number) -> None:
+    def _step(self, period: float, force: Number, damage: Number, cough: Number) -> None:
         """Let a short time of the body's own pass, s."""
         maths = maths_of(self.pressure)
         greater, lesser = maths.greater, maths.lesser
@@ -243,7 +243,7 @@ class Physiology(Body):
                 'expected finite numbers, time and damage at least 0'
             )
         if self._is_plain and period <= _LONGEST_STEP:
-            self._live(period, abs(force), damage, 1.0)
+            self._step(period, abs(force), damage, 1.0)
             return
         parts = math.ceil(period / _LONGEST_STEP) or 1
         for _ in range(parts):
@@ -251,7 +251,7 @@ class Physiology(Body):
             if self._coughs:
                 end = (self.time + own * self._pace) / self._pace
                 cough, _ = breathing_factor(self._coughs, end)
-            self._pass(own, abs(force), damage / parts, cough)
+            self._advance_paced(own, abs(force), damage / parts, cough)
 
 
 class VectorPhysiology(Body, PerPatient):
@@ -290,4 +290,4 @@ class VectorPhysiology(Body, PerPatient):
         :param cough: factor on breathing motion at the end of it.
         """
         self._bleeds, self._falls = self._bleed_table.spans(), self._fall_table.spans()
-        self._pass(period, force, damage, cough)
+        self._advance_paced(period, force, damage, cough)

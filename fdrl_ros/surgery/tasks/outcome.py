@@ -29,7 +29,7 @@ def failure_code(name: str) -> int:
     return FAILURES.index(name) if name else NO_FAILURE
 
 
-class Outcome(NamedTuple):
+class TickOutcome(NamedTuple):
     """
     What one tick of one operation brought.
 
@@ -146,7 +146,7 @@ class Tick(NamedTuple):
 
 
 class Judgement(NamedTuple):
-    """What a tick earned and ended; see :class:`Outcome`. The failure is a code."""
+    """What a tick earned and ended; see :class:`TickOutcome`. The failure is a code."""
 
     reward: Number
     critical: Number
