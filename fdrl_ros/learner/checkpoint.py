@@ -97,7 +97,7 @@ class Checkpoint:
             'start': self.start.hex(),
             'blocks': self.blocks,
             'steps': self.steps,
-            'ledger': [ledger.owner.digest.hex(), str(ledger.head())],
+            'ledger': [ledger.owner.digest.hex(), str(ledger.chain.head)],
         }
         data = _FORM + pack(told, {name: getattr(self, name) for name in _ARRAYS})
         return data + hashlib.sha256(data).digest()

@@ -32,7 +32,7 @@ class TrainingResult:
     :param ledger_base_entries: entries before this round.
     :param ledger_base_head: chain value before this round, 32 bytes.
     :param ledger_links: of the newest entries, see
-        :meth:`fdrl_ros.privacy.ledger.ledger.Ledger.links`.
+        :meth:`fdrl_ros.privacy.ledger.chain.Chain.links`.
     """
 
     weights: np.ndarray

@@ -260,7 +260,9 @@ class OnlineTrainer:
     def _check_collected(self, log: PatientLog, done: int) -> None:
         """Refuse to collect rounds again that were learned from."""
         missing = range(log.count + 1, self._online.rounds + 1)
-        charged = done if done > log.count else next(filter(self._setup.ledger.blocks, missing), 0)
+        charged = (
+            done if done > log.count else next(filter(self._setup.ledger.chain.blocks, missing), 0)
+        )
         if charged:
             raise RecordsError(
                 f'{self._directory} has the patients of {log.count} rounds, and round {charged} '

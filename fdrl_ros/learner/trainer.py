@@ -143,7 +143,7 @@ class Trainer:
 
         :raises BudgetExceededError: if it does not.
         """
-        missing = self.learner.epochs - self.ledger.blocks(round)
+        missing = self.learner.epochs - self.ledger.chain.blocks(round)
         self.ledger.check(self.mechanism.charge(missing * self.steps_per_block))
 
     def rounding(self, round: int, size: int) -> np.ndarray:
@@ -175,9 +175,9 @@ class Trainer:
         return TrainingResult(
             state.weights.astype(np.float32),
             self.ledger.epsilon(),
-            *self.ledger.head(),
-            *self.ledger.head_before(round),
-            self.ledger.links(),
+            *self.ledger.chain.head,
+            *self.ledger.chain.head_before(round),
+            self.ledger.chain.links(),
         )
 
     def start_digest(self, weights: np.ndarray) -> bytes:

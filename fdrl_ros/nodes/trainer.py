@@ -168,7 +168,7 @@ class TrainerNode(PartyNode):
             self._stated, self._restored = True, hospital.restored
             newest = not hospital.restored
             self._say('waiting', epsilon=ledger.epsilon_rdp())
-            self._say_privacy(ledger.epsilon_stated(newest=newest), ledger.head().entries)
+            self._say_privacy(ledger.epsilon_stated(newest=newest), ledger.chain.head.entries)
 
     @property
     def _hospital(self) -> Hospital:

@@ -278,8 +278,8 @@ def attack_and_inspect(
     assert path.read_bytes() == content, 'inspecting changed the file'
     try:
         with Ledger(path, OWNER, seen=victim.head) as ledger:
-            assert ledger.head() == victim.head
-            assert ledger.history() == victim.chain.history()
+            assert ledger.chain.head == victim.head
+            assert ledger.chain.history() == victim.chain.history()
     except LedgerError:
         assert found
     return Finding(bool(found), not alone)

@@ -121,7 +121,7 @@ def open_training(
         noise = noise_source(directory, f'{name} {purpose}'.strip(), plan)
         setup = TrainingSetup(plan.shape, plan.learner, plan.privacy, ledger, noise)
         trainer = Trainer(setup, records, directory / CHECKPOINT)
-        if not ledger.head().entries:
+        if not ledger.chain.head.entries:
             left = max(1, plan.rounds.rounds - done)
             check_rounds(plan.learner, plan.privacy, records, left)
         unless_opened.pop_all()

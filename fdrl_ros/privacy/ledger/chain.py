@@ -200,8 +200,12 @@ class Chain:
         """Return the head before the first block of a round."""
         return self.head_at(self._rounds.get(round, (len(self._entries), 0))[0])
 
-    def links(self, most: int) -> bytes:
-        """Return the links of at most that many newest entries, oldest first."""
+    def links(self, most: int = MOST_LINKS) -> bytes:
+        """
+        Return the links that lead to the head, 32 bytes each; they reveal nothing about entries.
+
+        :param most: of so many newest entries, oldest first.
+        """
         count = len(self._entries)
         newest = self._entries[max(0, count - most) :]
         return b''.join(entry.link for entry in newest)

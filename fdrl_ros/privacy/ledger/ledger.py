@@ -24,7 +24,7 @@ from fdrl_ros.errors import (
     PrivacyError,
 )
 from fdrl_ros.privacy.accountant.accountant import Account, Charge
-from fdrl_ros.privacy.ledger.chain import Entry, Head, MOST_LINKS, Owner
+from fdrl_ros.privacy.ledger.chain import Entry, Head, Owner
 from fdrl_ros.privacy.ledger.file import (
     check_form,
     create,
@@ -46,7 +46,7 @@ class Ledger(Closeable):
     Append-only record of every block of noisy steps of one hospital.
 
     Bound at creation to hospital, privacy unit, delta, budget and model. One process writes it;
-    threads of that process may share it.
+    threads of that process may share it. `chain` has its entries, to be read only.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class Ledger(Closeable):
             self.owner = read_owner(self._connection, path)
             if difference := self.owner.unlike(owner):
                 raise LedgerOwnerError(f'ledger {path} {difference}')
-            self._chain = read_chain(self._connection, path, self.owner)
+            self.chain = read_chain(self._connection, path, self.owner)
             self._state = file_identity(os.fstat(self._file.fileno()))
             self.verify(seen)
         except BaseException as error:
@@ -118,8 +118,8 @@ class Ledger(Closeable):
         charge = Charge(float(sigma), float(q), steps, group)
         with self._lock:
             self._require_in_place()
-            entry = self._chain.next(round, block, charge, inputs)
-            if earlier := self._chain.get(round, block):
+            entry = self.chain.next(round, block, charge, inputs)
+            if earlier := self.chain.get(round, block):
                 return self._repeat(earlier, entry)
             self.check(charge)
             self._append(entry)
@@ -132,23 +132,18 @@ class Ledger(Closeable):
         :raises BudgetExceededError: if it does not.
         """
         with self._lock:
-            account, budget = self._chain.account, self.owner.budget
+            account, budget = self.chain.account, self.owner.budget
             # Both are upper bounds, so a charge that fits by the quick one fits.
             if account.epsilon_rdp(charge) <= budget:
                 return
             wanted = account.epsilon_pld(charge)
             if not wanted <= budget:
-                raise BudgetExceededError(self._chain.epsilon(), wanted, budget)
-
-    def blocks(self, round: int) -> int:
-        """Return how many blocks of a round are reserved."""
-        with self._lock:
-            return self._chain.blocks(round)
+                raise BudgetExceededError(self.chain.epsilon(), wanted, budget)
 
     def epsilon(self) -> float:
         """Return the spent epsilon by the tight accountant."""
         with self._lock:
-            return self._chain.epsilon()
+            return self.chain.epsilon()
 
     def epsilon_stated(self, *, newest: bool) -> float:
         """
@@ -162,32 +157,7 @@ class Ledger(Closeable):
     def epsilon_rdp(self) -> float:
         """Return the spent epsilon by the quick upper bound."""
         with self._lock:
-            return self._chain.account.epsilon_rdp()
-
-    def history(self) -> tuple[Charge, ...]:
-        """Return every charge, oldest first."""
-        with self._lock:
-            return self._chain.history()
-
-    def head(self) -> Head:
-        """Return the number of entries and the last hash, for signing into an update."""
-        with self._lock:
-            return self._chain.head
-
-    def head_before(self, round: int) -> Head:
-        """Return the head before the first block of a round."""
-        with self._lock:
-            return self._chain.head_before(round)
-
-    def links(self) -> bytes:
-        """
-        Return the links that lead to the head, for signing into an update.
-
-        :returns: of the newest MOST_LINKS entries, oldest first, 32 bytes each; they reveal
-            nothing about the entries.
-        """
-        with self._lock:
-            return self._chain.links(MOST_LINKS)
+            return self.chain.account.epsilon_rdp()
 
     def verify(self, seen: Head | None = None, by: str = '') -> None:
         """
@@ -202,7 +172,7 @@ class Ledger(Closeable):
         """
         with self._lock:
             self._require_in_place()
-            if seen is not None and (problem := self._chain.contradiction(seen)):
+            if seen is not None and (problem := self.chain.contradiction(seen)):
                 who = f' (seen by {by})' if by else ''
                 raise LedgerCorruptError(
                     f'ledger {self._path} {problem}{who}: put back the newest ledger; if it '
@@ -240,7 +210,7 @@ class Ledger(Closeable):
             self.close()
             raise LedgerError(f'ledger {self._path} cannot be written: {error}') from error
         self._state = file_identity(os.fstat(self._file.fileno()))
-        self._chain.add(entry)
+        self.chain.add(entry)
 
     def _require_in_place(self) -> None:
         """Refuse a file that is closed, or not as this process left it."""

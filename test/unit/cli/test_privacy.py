@@ -53,7 +53,7 @@ def spend(layout, name, round, *servers):
         noise_source(directory, name, PLAN)
         for block in (0, 1):
             ledger.reserve(round=round, block=block, charge=CHARGE, inputs=b'weights')
-        ledgers = (*ledger.head(), *ledger.head_before(round), ledger.links())
+        ledgers = (*ledger.chain.head, *ledger.chain.head_before(round), ledger.chain.links())
     weights = np.zeros(PLAN.shape.n_parameters, np.float32)
     store = Store(layout.state(name))
     state = HospitalState(store, PLAN.shape.n_parameters)
@@ -101,7 +101,7 @@ def reread(path, **changes):
 
 def test_show_prints_every_entry_and_what_was_spent_after_it(layout, ledger):
     with open_ledger(layout.party(NAME), NAME, PLAN) as opened:
-        history, head = opened.history(), opened.head()
+        history, head = opened.chain.history(), opened.chain.head
     for path in (layout.directory, ledger):
         result = fdrl('show', path)
         assert result.exit_code == 0, result.output
@@ -127,7 +127,7 @@ def test_show_prints_json(layout, ledger):
     assert json.loads(fdrl('show', '--json', ledger).output)['ledgers'][0] == one | {'name': NAME}
     with open_ledger(layout.party(NAME), NAME, PLAN) as opened:
         assert one['epsilon'] == opened.epsilon()
-        assert one['head'] == {'entries': 4, 'digest': opened.head().digest.hex()}
+        assert one['head'] == {'entries': 4, 'digest': opened.chain.head.digest.hex()}
     assert (one['unit'], one['delta'], one['budget']) == ('patient', 1e-4, 8.0)
     assert one['model'].startswith('dueling network')
     fields = 'number round block noise_multiplier sampling_probability steps group'.split()

@@ -182,7 +182,7 @@ def test_links_that_were_changed_swapped_cut_or_lengthened_are_refused(data):
 
 
 def sent(ledger, round):
-    found = (*ledger.head(), *ledger.head_before(round), ledger.links())
+    found = (*ledger.chain.head, *ledger.chain.head_before(round), ledger.chain.links())
     return MaskedUpdate(Envelope('test', round, 1, 'hospital_1', 1), 0, 1, b'', b'', b'', *found)
 
 

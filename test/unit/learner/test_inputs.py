@@ -84,7 +84,7 @@ def test_each_input_that_is_changed_alone_is_refused_before_a_draw(tmp_path, cha
     as_before = {'table': TABLE, 'given': NUMBERED} if 'table' in changes else {}
     with ledger_of(tmp_path, 'a', PRIVACY) as ledger:
         first = train(*set_up(tmp_path, told, ledger=ledger, **as_before), way)
-        spent, head = ledger.epsilon(), ledger.head()
+        spent, head = ledger.epsilon(), ledger.chain.head
         assert told
         (tmp_path / 'a.state').unlink(missing_ok=True)
         told.clear()
@@ -93,7 +93,7 @@ def test_each_input_that_is_changed_alone_is_refused_before_a_draw(tmp_path, cha
         assert told == []
         again = train(*set_up(tmp_path, told, ledger=ledger, **as_before), way)
         np.testing.assert_array_equal(again, first)
-        assert (ledger.epsilon(), ledger.head()) == (spent, head)
+        assert (ledger.epsilon(), ledger.chain.head) == (spent, head)
 
 
 def test_another_network_of_as_many_weights_is_refused(tmp_path):
@@ -127,7 +127,7 @@ def test_an_earlier_state_that_is_changed_alone_is_refused_before_a_draw(tmp_pat
         made, start = set_up(tmp_path, told, ledger=ledger, learner=learner)
         state = made.train_on(None, start, 1, stopped=lambda: False)
         second = made.train_on(state, start, 2, stopped=lambda: False)
-        head = ledger.head()
+        head = ledger.chain.head
         told.clear()
         changed, anchor = state, start
         if name == 'steps':
@@ -144,4 +144,4 @@ def test_an_earlier_state_that_is_changed_alone_is_refused_before_a_draw(tmp_pat
         assert told == []
         again = made.train_on(state, start, 2, stopped=lambda: False)
         np.testing.assert_array_equal(again.weights, second.weights)
-        assert ledger.head() == head
+        assert ledger.chain.head == head

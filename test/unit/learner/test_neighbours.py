@@ -197,7 +197,7 @@ def test_private_training_in_numpy_is_refused_before_anything_is_spent(ledger, m
         OnlineTrainer(setup, nobody, OnlineSettings(), Path('no checkpoint'))
     with pytest.raises(PrivacyError, match='not built'):
         SOURCE.gaussian('gradient', 1, 0, 2)
-    assert not ledger.history()
+    assert not ledger.chain.history()
     trainer(ledger, 80, privacy=replace(PRIVACY, noise_multiplier=0.0))  # NOT PRIVATE: it may
 
 

@@ -68,7 +68,7 @@ class Site:
         try:
             return self.trainer.train(start, **options)
         finally:
-            self.head = self.ledger.head().entries, self.ledger.history()
+            self.head = self.ledger.chain.head.entries, self.ledger.chain.history()
             self.ledger.close()
 
 
@@ -77,7 +77,7 @@ def test_each_round_is_charged_with_its_own_sampling_probability(tmp_path):
     seen = []
     site.trainer.train(START, report=lambda told, weights: seen.append(told))
     # Rounds 2 to 6 have 10, 15, ... patients and 5 new ones, so 5 steps, each.
-    assert site.ledger.history() == tuple((2.0, 4 / n, 5, 1) for n in (10, 15, 20, 25, 30))
+    assert site.ledger.chain.history() == tuple((2.0, 4 / n, 5, 1) for n in (10, 15, 20, 25, 30))
     never_the_last = epsilon_pld([(2.0, 4 / 30, 25)], 1e-3)
     assert site.ledger.epsilon() > never_the_last
     assert [(told.round, told.step, told.steps) for told in seen] == [
@@ -94,7 +94,7 @@ def test_transitions_as_units_take_a_step_for_each_new_one(tmp_path):
     with PatientLog(tmp_path / 'a' / 'patients.turns', site.trainer.bound) as log:
         lengths = [turn.records.n_transitions for turn in iter(log.next_stored, None)]
     assert len(lengths) == 6 and sum(lengths) == site.trainer.transitions
-    history = site.ledger.history()
+    history = site.ledger.chain.history()
     assert [each.steps for each in history] == lengths  # already the first round has enough
     assert [each.sampling_probability for each in history] == pytest.approx(4 / np.cumsum(lengths))
     assert {each.group for each in history} == {3}
@@ -170,7 +170,7 @@ def test_kill_9_costs_one_round_changes_nothing_and_charges_once(
         os._exit(1)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
     site, learned = Site(tmp_path / 'b'), learned_rounds(monkeypatch)
-    assert len(site.ledger.history()) == charged
+    assert len(site.ledger.chain.history()) == charged
     np.testing.assert_array_equal(site.train(), undisturbed[0])
     assert learned == [4, 5, 6]
     assert site.head == undisturbed[1]

@@ -79,7 +79,7 @@ def test_spends_what_its_steps_cost_and_reports_no_less_on_the_way(tmp_path):
     assert [(p.step, p.steps) for p in seen] == [(5, 15), (10, 15), (15, 15)]
     assert seen[-1].epsilon >= result.epsilon
     assert result.ledger_entries == 3
-    assert (result.ledger_entries, result.ledger_head) == tuple(ward.ledger.head())
+    assert (result.ledger_entries, result.ledger_head) == tuple(ward.ledger.chain.head)
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_kill_9_between_reserving_and_saving_charges_the_block_once(tmp_path, ow
         os._exit(1)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
     ward = Ward(tmp_path / 'b')
-    assert len(ward.ledger.history()) == 2  # the block that was cut short is paid for
+    assert len(ward.ledger.chain.history()) == 2  # the block that was cut short is paid for
     resumed = ward.train()
     np.testing.assert_array_equal(resumed.weights, undisturbed.weights)
     assert resumed.epsilon == undisturbed.epsilon

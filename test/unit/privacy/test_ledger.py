@@ -50,8 +50,8 @@ def ledger(path):
 
 def test_a_new_ledger_has_spent_nothing(ledger, path):
     assert ledger.epsilon() == ledger.epsilon_rdp() == 0.0
-    assert ledger.history() == ()
-    assert ledger.head().entries == ledger.blocks(1) == 0
+    assert ledger.chain.history() == ()
+    assert ledger.chain.head.entries == ledger.chain.blocks(1) == 0
     ledger.close()
     assert [file.name for file in path.parent.iterdir()] == [path.name]
 
@@ -61,55 +61,56 @@ def test_what_is_reserved_is_charged_and_kept(ledger, path):
     assert reservation.charge == Charge(2.0, 0.128, 20)
     assert reservation.inputs == hashlib.sha256(b'weights and records').digest()
     reserve(ledger, 1, 1, steps=1, group=2)
-    history, head = ledger.history(), ledger.head()
+    history, head = ledger.chain.history(), ledger.chain.head
     ledger.close()
     with Ledger(path, OWNER, seen=head) as again:
-        assert again.history() == history == (Charge(2.0, 0.128, 20), Charge(2.0, 0.128, 1, 2))
+        assert (
+            again.chain.history() == history == (Charge(2.0, 0.128, 20), Charge(2.0, 0.128, 1, 2))
+        )
         assert again.epsilon() == epsilon_pld(history, 1e-4)
         assert again.epsilon_rdp() == epsilon_rdp(history, 1e-4)
-        assert again.head() == head
-        assert again.blocks(1) == 2
+        assert again.chain.head == head
+        assert again.chain.blocks(1) == 2
 
 
 def test_the_chain_is_the_hashes_written_out(ledger):
-    first = ledger.head().digest
+    first = ledger.chain.head.digest
     reserve(ledger, 3, 1)
     numbers = np.array([1, 3, 1], '<i8').tobytes() + np.array([2.0, 0.128], '<f8').tobytes()
     numbers += np.array([20, 1], '<i8').tobytes()
     inputs = hashlib.sha256(b'weights and records').digest()
     link = hashlib.sha256(numbers + inputs).digest()
-    assert ledger.links() == link
-    assert ledger.head() == Head(1, hashlib.sha256(first + link).digest())
+    assert ledger.chain.links() == link
+    assert ledger.chain.head == Head(1, hashlib.sha256(first + link).digest())
 
 
-def test_links_lead_from_every_head_that_there_was_to_the_newest(ledger, monkeypatch):
-    heads = [ledger.head()]
+def test_links_lead_from_every_head_that_there_was_to_the_newest(ledger):
+    heads = [ledger.chain.head]
     for block in range(6):
         reserve(ledger, 1, block, steps=1)
-        heads.append(ledger.head())
-    links = ledger.links()
+        heads.append(ledger.chain.head)
+    links = ledger.chain.links()
     for number, head in enumerate(heads):
         assert list(head.followed(links[32 * number :])) == heads[number:]
-    monkeypatch.setattr('fdrl_ros.privacy.ledger.ledger.MOST_LINKS', 2)
-    assert list(heads[4].followed(ledger.links())) == heads[4:]
+    assert list(heads[4].followed(ledger.chain.links(2))) == heads[4:]
 
 
 def test_asking_again_charges_nothing(ledger, path):
-    first, head = reserve(ledger, 1), ledger.head()
+    first, head = reserve(ledger, 1), ledger.chain.head
     assert reserve(ledger, np.int64(1), steps=np.int64(20)) == first
     ledger.close()
     with Ledger(path, OWNER) as again:
         assert reserve(again, 1) == first
-        assert again.head() == head
+        assert again.chain.head == head
 
 
 @pytest.mark.parametrize('change', [{'inputs': b'x'}, {'noise_multiplier': 1.0}, {'steps': 19}])
 def test_a_block_is_never_reserved_for_something_else(ledger, change):
     reserve(ledger, 1)
-    head = ledger.head()
+    head = ledger.chain.head
     with pytest.raises(PrivacyError, match='release it twice'):
         reserve(ledger, 1, **change)
-    assert ledger.head() == head
+    assert ledger.chain.head == head
 
 
 def test_a_reservation_that_cannot_be_is_refused(ledger):
@@ -118,12 +119,12 @@ def test_a_reservation_that_cannot_be_is_refused(ledger):
         for value in values:
             with pytest.raises(PrivacyError):
                 reserve(ledger, **({'round': 1} | {name: value}))
-    assert ledger.head().entries == 0
+    assert ledger.chain.head.entries == 0
 
 
 def test_what_would_pass_the_budget_is_refused_and_not_written(ledger):
     reserve(ledger, 1)
-    spent, head = ledger.epsilon(), ledger.head()
+    spent, head = ledger.epsilon(), ledger.chain.head
     with pytest.raises(BudgetExceededError) as refusal:
         reserve(ledger, 2, steps=5000)
     assert refusal.value.spent == spent == ledger.epsilon()
@@ -133,7 +134,7 @@ def test_what_would_pass_the_budget_is_refused_and_not_written(ledger):
     ledger.check(Charge(2.0, 0.128, 1))
     with pytest.raises(BudgetExceededError):
         reserve(ledger, 2, noise_multiplier=0.0)
-    assert ledger.head() == head
+    assert ledger.chain.head == head
 
 
 def test_steps_without_noise_need_a_budget_without_limit(path):
@@ -164,7 +165,7 @@ def test_threads_of_one_hospital_share_a_ledger(ledger):
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(ledger.history()) == 6
+    assert len(ledger.chain.history()) == 6
     ledger.verify()
 
 
@@ -218,7 +219,7 @@ def test_a_ledger_that_cannot_be_written_closes_and_charges_nothing(ledger, path
     with pytest.raises(LedgerError, match='closed'):
         reserve(ledger, 1)
     with Ledger(path, OWNER) as again:
-        assert again.head().entries == 0
+        assert again.chain.head.entries == 0
 
 
 def test_a_ledger_that_had_entries_is_not_begun_anew(path):
@@ -274,9 +275,9 @@ def test_a_killed_hospital_keeps_its_reservation_and_its_lock_ends_with_it(path)
     os.kill(hospital, signal.SIGKILL)
     os.waitpid(hospital, 0)
     with Ledger(path, OWNER) as ledger:
-        head = ledger.head()
+        head = ledger.chain.head
         reserve(ledger, 1)
-        assert ledger.head() == head and head.entries == 1
+        assert ledger.chain.head == head and head.entries == 1
     for descriptor in (hold, release, reserved_end, report):
         os.close(descriptor)
 
@@ -295,11 +296,11 @@ def test_each_round_is_found_without_searching(path):
     with Ledger(path, UNLIMITED) as ledger:
         heads = []
         for round, block in ((1, 0), (1, 1), (5, 0), (2, 0), (5, 1)):
-            heads.append(ledger.head())
+            heads.append(ledger.chain.head)
             reserve(ledger, round, block)
-        assert [ledger.blocks(round) for round in (1, 2, 3, 5)] == [2, 1, 0, 2]
-        assert [ledger.head_before(round) for round in (1, 5, 2)] == [heads[0], *heads[2:4]]
-        assert ledger.head_before(7) == ledger.head()
+        assert [ledger.chain.blocks(round) for round in (1, 2, 3, 5)] == [2, 1, 0, 2]
+        assert [ledger.chain.head_before(round) for round in (1, 5, 2)] == [heads[0], *heads[2:4]]
+        assert ledger.chain.head_before(7) == ledger.chain.head
 
 
 def test_the_tight_bound_decides_where_the_quick_one_would_refuse(path):
@@ -331,8 +332,8 @@ def test_a_full_disk_charges_nothing_and_loses_nothing(path):
                     reserve(ledger, round)
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, (before, hard))
-        head = ledger.head()
+        head = ledger.chain.head
     with Ledger(path, UNLIMITED, seen=head) as ledger:
-        assert ledger.head() == head and head.entries > 1
+        assert ledger.chain.head == head and head.entries > 1
         reserve(ledger, 200)
-        assert ledger.head().entries == head.entries + 1
+        assert ledger.chain.head.entries == head.entries + 1

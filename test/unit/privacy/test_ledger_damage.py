@@ -29,7 +29,7 @@ def written(tmp_path_factory):
     with Ledger(path, OWNER) as ledger:
         for round, block in ((1, 0), (1, 1), (2, 0), (2, 1)):
             ledger.reserve(round=round, block=block, charge=CHARGE, inputs=bytes([round, block]))
-        head = ledger.head()
+        head = ledger.chain.head
     return path, head
 
 
