@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
-from fdrl_ros.deployment.external_records import read_records
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.plan import Plan
+from fdrl_ros.deployment.prepare import read_records
 from fdrl_ros.errors import ResourceError, SettingError
 from fdrl_ros.learner.records.records import Records
 from fdrl_ros.resources import resource

@@ -19,9 +19,9 @@ from fdrl_ros.crypto.keys.transaction import reading
 from fdrl_ros.deployment.layout import Layout, ROBOTS
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.policy_file import save_policy
-from fdrl_ros.errors import SettingError, StoreError
+from fdrl_ros.errors import RecordsError, SettingError, StoreError
 from fdrl_ros.learner.pretraining import pretrain
-from fdrl_ros.learner.privacy_cost import check_rounds, RecordCounts
+from fdrl_ros.learner.privacy_cost import ChargedMechanism, check_rounds, RecordCounts
 from fdrl_ros.learner.records.collection import collect_records
 from fdrl_ros.learner.records.records import Records
 from fdrl_ros.learner.tabular_dqn import dqn_for
@@ -39,6 +39,7 @@ Progress = Callable[[str, int, int], None]
 def prepare(
     directory: Path,
     plan: Plan,
+    own: Mapping[str, Records] | None = None,
     *,
     progress: Progress = lambda what, done, count: None,
     stopped: Callable[[], bool] = lambda: False,
@@ -46,6 +47,7 @@ def prepare(
     """
     Make a directory ready for every party: plan, keys, directories, public starting policy.
 
+    :param own: records that hospitals bring along, by the name of the hospital.
     :param progress: told what is made.
     :raises PrivacyError: if the budget of a hospital does not pay for all rounds of this plan, or
         it could not train by it; nothing is made then.
@@ -60,8 +62,9 @@ def prepare(
     passphrase = layout.passphrase
     if layout.keys.exists():
         check_keys(layout)
-    check_plan(plan, layout)
+    check_plan(plan, layout, own)
     make_private_directory(directory)
+    place_records(layout, plan, own or {})
     _keep_plan(layout, plan)
     _make_keys(layout, plan, passphrase)
     for name in (*plan.hospitals, *SERVERS, *ROBOTS):
@@ -191,3 +194,55 @@ def _make_keys(layout: Layout, plan: Plan, passphrase: Passphrase | None) -> Non
     # that came from elsewhere nobody knows.
     sizes = dict.fromkeys(plan.hospitals, plan.collection.patients) | brought
     make_federation(layout.keys, NewFederation(sizes, disjoint_patients=not brought), passphrase)
+
+
+def read_records(plan: Plan, files: Mapping[str, Path]) -> dict[str, Records]:
+    """
+    Read the records of some hospitals and see that the plan can train on them.
+
+    :param files: by the name of the hospital.
+    :raises SettingError: on a hospital that the plan does not have.
+    :raises RecordsError: if a file is missing, damaged, or of another form.
+    :raises PrivacyError: if batch or delta do not suit the number of patients.
+    """
+    found = {}
+    for name, path in files.items():
+        if name not in plan.hospitals:
+            raise SettingError('records', name, 'one of ' + ', '.join(plan.hospitals))
+        records = Records.load(path, plan.shape.states)
+        if records.actions.max() >= plan.shape.actions:
+            raise RecordsError(
+                f'{path}: action {records.actions.max()}: expected 0 to {plan.shape.actions - 1}'
+            )
+        ChargedMechanism.from_settings(records, plan.learner, plan.privacy)
+        found[name] = records
+    return found
+
+
+def place_records(layout: Layout, plan: Plan, found: Mapping[str, Records]) -> None:
+    """
+    Put records where their hospitals look for them; what lies there is never written over.
+
+    :param layout: of a federation that is prepared afterwards: its roster then declares as many
+        patients as the records have.
+    :raises StoreError: if a hospital has other records, or the roster declares another number.
+    """
+    if not found:
+        return
+    make_private_directory(layout.directory)
+    sizes = {}
+    if layout.keys.exists():
+        sizes = {each.name: each.size for each in layout.roster().members}
+    for name, records in found.items():
+        path = layout.records(name)
+        if path.exists():
+            if Records.load(path, plan.shape.states).digest() != records.digest():
+                raise StoreError(f'{path} holds other records: take another directory')
+            continue
+        if sizes.get(name, records.n_patients) != records.n_patients:
+            raise StoreError(
+                f'the roster of {layout.directory} declares {sizes[name]} patients of {name}, '
+                f'the records have {records.n_patients}: take another directory'
+            )
+        make_private_directory(layout.party(name))
+        records.save(path)

@@ -11,10 +11,9 @@ from fdrl_ros.cli.group import SAME_RUN, stopping
 from fdrl_ros.cli.options import plan_from, plan_option, PlanCommand, records_from, records_option
 from fdrl_ros.cli.output import announce, console, show
 from fdrl_ros.cli.progress_bars import ProgressBars
-from fdrl_ros.deployment.external_records import place_records
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.plan import Plan
-from fdrl_ros.deployment.prepare import check_plan
+from fdrl_ros.deployment.prepare import check_plan, place_records
 from fdrl_ros.experiments.run_directory import RunDirectory
 from fdrl_ros.experiments.studies.experiment import run_experiment, run_training
 from fdrl_ros.runtime.progress import Caller

@@ -17,12 +17,11 @@ from fdrl_ros.cli.options import (
     settings_options,
 )
 from fdrl_ros.deployment.bringup import BringupSettings
-from fdrl_ros.deployment.external_records import place_records
 from fdrl_ros.deployment.hosts import export as export_parties
 from fdrl_ros.deployment.hosts import here, host_graph
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.plan import Plan
-from fdrl_ros.deployment.prepare import check_keys, check_plan
+from fdrl_ros.deployment.prepare import check_keys
 from fdrl_ros.deployment.prepare import prepare as prepare_directory
 from fdrl_ros.deployment.runner import Runner
 from fdrl_ros.errors import FdrlError, KeyFileError, StoreError
@@ -53,10 +52,8 @@ def prepare(
     layout = Layout(directory)
     plan = plan_from(flags, plan_file, layout)
     own = records_from(own_records, plan)
-    check_plan(plan, layout, own)
-    place_records(layout, plan, own)
     with stopping() as stopped:
-        prepare_directory(directory, plan, stopped=stopped)
+        prepare_directory(directory, plan, own, stopped=stopped)
     click.echo(f'{directory} is ready for {", ".join(plan.hospitals)}')
 
 
