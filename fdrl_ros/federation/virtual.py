@@ -10,7 +10,7 @@ key, they protect nobody here; what protects the policies is what the learners d
 from collections.abc import Callable, Mapping
 import hashlib
 from pathlib import Path
-from typing import Any, TypedDict, Unpack
+from typing import TypedDict, Unpack
 
 from fdrl_ros.crypto.he.encryption import SecretContext
 from fdrl_ros.crypto.he.schemes import choose_scheme, EncryptionSettings
@@ -114,7 +114,7 @@ class VirtualFederation:
     """
     Real parties of a federation with keys of their own, moved by the in-process driver.
 
-    :param learners: by the hospital's name; three at least. Any
+    :param learners: by the hospital's name; three at least. Each is a
         :class:`fdrl_ros.learner.learner.Learner`: :class:`fdrl_ros.learner.trainer.Trainer`
         trains with differential privacy, :class:`PlainLearner` is any function.
     :param start: public starting weights, shape (n_parameters,).
@@ -136,7 +136,7 @@ class VirtualFederation:
         shape: NetworkShape,
         *,
         directory: Path | None = None,
-        report: Callable[[str, Any], None] = lambda party, progress: None,
+        report: Callable[[str, object], None] = lambda party, progress: None,
         **options: Unpack[VirtualOptions],
     ) -> None:
         if len(learners) < 3:

@@ -335,6 +335,9 @@ class KeyAuthority:
             'bits': encryption.bits,
             'limit': encryption.limit,
         }
+        nobody = protocol.Envelope('', 0, 0, '', 0)
+        announced = protocol.EncryptionKey(nobody, **self._announced)
+        self._terms = Terms.of(self._codec, self._public, announced)
         self._watch = LedgerWatch(store)
         self.state = KeyAuthorityState(store, start)
         """What the key authority keeps of the rounds."""
@@ -399,7 +402,9 @@ class KeyAuthority:
             if message.envelope.round != self.round + 1:
                 raise RoundError(message.sender, f'the next round is {self.round + 1}')
             self.channel.check_roster()
-            checked = self._checked(message) if message.survivors else None
+            base = digest_of(self.state.released.weights)
+            terms = self._terms.digest(base, self.channel.roster)
+            checked = check_request(message, self.channel, terms) if message.survivors else None
         except FdrlError as error:
             return self._verdict(message, False, str(error))
         accepted = self._verdict(message, True, '')
@@ -407,16 +412,9 @@ class KeyAuthority:
             why = 'the round was abandoned'
             return accepted + self._begin(lambda: self._rolled_back(message, why), message)
         if self._summing is None or not self._summing.go_on(checked):
-            base = digest_of(self.state.released.weights)
             watch = self._watch.take
             self._summing = Summing(checked, self.channel, self._public, base, watch)
         return accepted + self._pull(now)
-
-    def _checked(self, request: protocol.DecryptRequest) -> Checked:
-        announced = protocol.EncryptionKey(request.envelope, **self._announced)
-        terms = Terms.of(self._codec, self._public, announced)
-        base = digest_of(self.state.released.weights)
-        return check_request(request, self.channel, terms.digest(base, self.channel.roster))
 
     def _verdict(self, request: protocol.DecryptRequest, accepted: bool, reason: str) -> Effects:
         round, attempt = request.id

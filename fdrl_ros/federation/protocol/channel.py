@@ -5,7 +5,7 @@
 from collections import Counter
 from collections.abc import Callable, Mapping
 import time
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from fdrl_ros.crypto.keys.roster import Member, Roster
 from fdrl_ros.crypto.keys.signing import Identity, verify
@@ -122,7 +122,7 @@ class Channel(Receiver):
         """
         self.roster.check_time(self.clock())
 
-    def sign(self, kind: type[M], round: int, attempt: int, **fields: Any) -> M:
+    def sign(self, kind: type[M], round: int, attempt: int, **fields: object) -> M:
         """Make a signed message of this party."""
         envelope = protocol.Envelope(
             self.roster.federation, round, attempt, self.name, self._store.next_counter()

@@ -205,7 +205,7 @@ def _weights(data: bytes) -> np.ndarray:
     return decode_weights(data, len(data) // 4)
 
 
-_PLAIN: dict[Any, Callable[[Reader], Any]] = {
+_PLAIN: dict[object, Callable[[Reader], object]] = {
     bool: _flag,
     int: lambda reader: reader.tagged(b'i', '<q'),
     float: lambda reader: reader.tagged(b'f', '<d'),
@@ -227,7 +227,7 @@ def _reader(kind: Any) -> Callable[[Reader], Any]:
     if issubclass(kind, IntEnum):
         return lambda reader: _member(kind, reader.read(int))
 
-    def record(reader: Reader) -> Any:
+    def record(reader: Reader) -> object:
         reader.letter(b'm')
         return kind(**reader.fields_of(kind))
 
@@ -235,11 +235,11 @@ def _reader(kind: Any) -> Callable[[Reader], Any]:
 
 
 @cache
-def _fields(kind: type[Any]) -> list[tuple[str, int | None, Callable[[Reader], Any]]]:
+def _fields(kind: type[Any]) -> list[tuple[str, int | None, Callable[[Reader], object]]]:
     """Return name, greatest length and reader of each field of a dataclass."""
     hints = get_type_hints(kind)
 
-    def reads(name: str, flat: bool) -> Callable[[Reader], Any]:
+    def reads(name: str, flat: bool) -> Callable[[Reader], object]:
         part = hints[name]
         return (lambda reader: part(**reader.fields_of(part))) if flat else _reader(part)
 

@@ -89,7 +89,7 @@ def _fields(kind: type[Any]) -> list[tuple[str, Any, int | None]]:
     return [(each.name, hints[each.name], each.metadata.get('most')) for each in fields(kind)]
 
 
-def _item_to_ros(item: Any) -> Any:
+def _item_to_ros(item: object) -> Any:
     """Convert one item of a sequence: a string or a message."""
     if isinstance(item, Message):
         return to_ros(item, getattr(ros, type(item).__name__)())

@@ -97,7 +97,7 @@ class PartyNode(ManagedNode):
         """Name in the roster."""
         return self.executable
 
-    def prepare(self, report: Callable[[Any], None], stopped: Callable[[], bool]) -> Any:
+    def prepare(self, report: Callable[[Any], None], stopped: Callable[[], bool]) -> object:
         """Do on the worker what must be done before there is a party."""
         return None
 
@@ -118,7 +118,7 @@ class PartyNode(ManagedNode):
 
     # The driver.
 
-    def _start(self, prepared: Any) -> None:
+    def _start(self, prepared: object) -> None:
         if isinstance(prepared, Exception):
             raise prepared
         with self.later():
@@ -149,7 +149,7 @@ class PartyNode(ManagedNode):
 
         return take
 
-    def take(self, source: Any, kind: type[Message], **apart: Any) -> MessageError | None:
+    def take(self, source: Any, kind: type[Message], **apart: object) -> MessageError | None:
         """
         Give a ROS message to the party.
 
@@ -193,7 +193,7 @@ class PartyNode(ManagedNode):
             self._run(job)
         return None
 
-    def serve(self, service: type[Any], name: str, kind: type[Message]) -> None:
+    def serve(self, service: type[object], name: str, kind: type[Message]) -> None:
         """
         Make a service whose request is a message of the protocol.
 
@@ -221,7 +221,7 @@ class PartyNode(ManagedNode):
     def _run(self, job: Job) -> None:
         self.job = job.name
 
-        def done(result: Any) -> None:
+        def done(result: object) -> None:
             party = self.party
             if party is None:
                 return

@@ -3,7 +3,6 @@
 """Which message of the protocol travels on which topic, and how."""
 
 from dataclasses import dataclass
-from typing import Any
 
 from fdrl_ros.federation.protocol import message as protocol
 from fdrl_ros.federation.protocol.message import Message
@@ -24,7 +23,7 @@ class ProtocolTopic:
     """
 
     name: str
-    type: type[Any]
+    type: type[object]
     sending: QoSProfile
 
     @property

@@ -14,6 +14,7 @@ from dataclasses import replace
 import hashlib
 from typing import Any, Final
 
+from builtin_interfaces.msg import Time
 from fdrl_ros.federation.protocol.message import GlobalPolicy, HospitalPolicy
 import fdrl_ros.msg as ros
 from fdrl_ros.nodes.common import qos
@@ -59,7 +60,7 @@ class PolicyPublisher:
     """Publishes policies on one topic, and long weights in chunks below it."""
 
     def __init__(
-        self, make: Callable[..., Any], kind: type[Any], topic: str, start: Callable[[], None]
+        self, make: Callable[..., Any], kind: type[object], topic: str, start: Callable[[], None]
     ) -> None:
         """
         Make the publishers.
@@ -74,7 +75,7 @@ class PolicyPublisher:
         self._start = start
         self._rest: Iterator[ros.Piece] = iter(())
 
-    def publish(self, policy: GlobalPolicy | HospitalPolicy, stamp: Any) -> None:
+    def publish(self, policy: GlobalPolicy | HospitalPolicy, stamp: Time) -> None:
         """Publish a policy; chunks of an earlier one that are not out yet are dropped."""
         long = len(policy.weights) > SHORT
         message = to_ros(replace(policy, weights=b'') if long else policy, self._kind())
@@ -109,7 +110,7 @@ class PolicyPublishers:
         self._timer: Any = None
 
     def add(
-        self, kind: type[Any], topic: str, make: Callable[..., Any] | None = None
+        self, kind: type[object], topic: str, make: Callable[..., Any] | None = None
     ) -> PolicyPublisher:
         """
         Make a publisher of policies.
@@ -151,7 +152,7 @@ class PolicyReader:
         self._digest, self._buffer, self._hash = b'', bytearray(), hashlib.sha256()
         self._joined: bytes | None = None
 
-    def subscribe(self, subscribe: Subscribe, kind: type[Any], topic: str) -> None:
+    def subscribe(self, subscribe: Subscribe, kind: type[object], topic: str) -> None:
         """Subscribe to policies, and to chunks if the weights are that long."""
         if self._size > SHORT:
             subscribe(ros.Piece, f'{topic}/{BELOW}', self.take_chunk, qos.CHUNKS)
