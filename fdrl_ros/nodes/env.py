@@ -203,7 +203,7 @@ class EnvNode(ManagedNode):
         self._operation.reset(patient)
         self.operating = self._placed = True
         self._cycle_number, self._peak = 0, 0.0
-        self.arm.place()
+        self.arm.begin_operation()
 
     # Time.
 
@@ -249,7 +249,7 @@ class EnvNode(ManagedNode):
         patient = self._operation.patient
         self.operating = False
         self._next_at = self.now + PAUSE
-        self.arm.leave(PAUSE)
+        self.arm.end_operation(PAUSE)
         outcome = ros.Outcome(
             patient=patient.name,
             procedure=patient.procedure.name,

@@ -80,7 +80,7 @@ def replay(
     selector.lock(rules.locked or None)
     found = recorded(path, robot, _REPLAYED_TOPICS, (OPERATION, PATIENT))
     plausibility = rules.plausibility
-    if not _told_in_time(found, plausibility.clock_tolerance):
+    if not _stamped_when_recorded(found, plausibility.clock_tolerance):
         plausibility = changed(plausibility, clock_tolerance=0.0)
     loop = (
         ControlLoop(selector, Limiter(), plausibility)
@@ -91,8 +91,8 @@ def replay(
     now = 0.0
     for recorded_at, topic, message in found:
         now = 1e-9 * recorded_at
-        chosen += _selected(_play(loop, topic, message, now))
-    return chosen + _selected([loop.run_waiting(now)])
+        chosen += _selections(_feed(loop, topic, message, now))
+    return chosen + _selections([loop.run_waiting(now)])
 
 
 class SelectedAction(Protocol):
@@ -115,7 +115,7 @@ def recorded_actions(path: Path, robot: str | None = None) -> list[SelectedActio
     return [message for _, _, message in found]
 
 
-def _told_in_time(found: list[tuple[int, str, Any]], tolerance: float) -> bool:
+def _stamped_when_recorded(found: list[tuple[int, str, Any]], tolerance: float) -> bool:
     """Tell whether the clock of the stamps is that by which they were recorded."""
     apart = [
         abs(at - nanoseconds(each.header.stamp)) for at, topic, each in found if topic == OPERATION
@@ -137,7 +137,7 @@ class _ReplayLoop(ControlLoop):
         """Tell whether the robot decided in this state, or held as nobody can decide in it."""
         if operation.stamp in self._decided:
             return True
-        vitals = self._vitals(operation) or self._newest_patient
+        vitals = self._vitals_stamped_like(operation) or self._newest_patient
         blind = (
             vitals is None
             or abs(operation.time - vitals.time) > self._timeout
@@ -146,7 +146,7 @@ class _ReplayLoop(ControlLoop):
         return blind and super().is_due(operation)
 
 
-def _play(loop: ControlLoop, topic: str, message: Any, now: float) -> Iterator[Cycle | None]:
+def _feed(loop: ControlLoop, topic: str, message: Any, now: float) -> Iterator[Cycle | None]:
     """Give a recorded message to a control loop."""
     stamp = 1e-9 * nanoseconds(message.header.stamp)
     if topic == _TIP:
@@ -161,7 +161,7 @@ def _play(loop: ControlLoop, topic: str, message: Any, now: float) -> Iterator[C
         yield loop.receive_operation(observation(message, now), now, now)
 
 
-def _selected(cycles: Iterable[Cycle | None]) -> list[Selection]:
+def _selections(cycles: Iterable[Cycle | None]) -> list[Selection]:
     return [each.selection for each in cycles if each and each.selection]
 
 

@@ -166,7 +166,7 @@ class ActionBounds:
         for side, error in zip(self._sides, (now.error_x, now.error_y), strict=True):
             side.update(error, now.grasped, interval > 0.0, decay, soon)
         strayed = self._sides[0].way + self._sides[1].way
-        held = self._rings and self._ringed(2.0 * COARSE_STEP)
+        held = self._rings and self._ring_can_pull(2.0 * COARSE_STEP)
         free = not (held or self._held)  # of rings, since the last state
         self._held = held
         reading = ContactReading(now.force, now.lag, now.error_z, now.grasped)
@@ -190,10 +190,12 @@ class ActionBounds:
         hard = wide.force(seen, possible, _MOVE[action], longer, HARD_STOP)
         usual = other.force(its, own, _MOVE[action], way, now.force_limit)
         if self._rings:
-            hard = self._pulled(hard, longer, COARSE_STEP - dz)
-            usual = self._pulled(usual, way, -dz)
+            hard = self._with_ring_pull(hard, longer, COARSE_STEP - dz)
+            usual = self._with_ring_pull(usual, way, -dz)
         drawn = holding and dz > 0.0  # then it may leave sideways rather than press on
-        leaves = self._leaves(now.error_x, dx, far_x) or self._leaves(now.error_y, dy, far_y)
+        leaves = self._leaves_sideways(now.error_x, dx, far_x) or self._leaves_sideways(
+            now.error_y, dy, far_y
+        )
         if self._leaves_height(dz) or (leaves and not drawn):
             veto = Veto.WORKSPACE
         elif hard > HARD_STOP:
@@ -221,7 +223,7 @@ class ActionBounds:
         other._sides = (copy(self._sides[0]), copy(self._sides[1]))
         return other
 
-    def _ringed(self, down: float) -> bool:
+    def _ring_can_pull(self, down: float) -> bool:
         """Say whether a ring can pull: held or soon grasped, and below its peg then."""
         now = self._now
         down += self.settings.position_error
@@ -231,10 +233,10 @@ class ActionBounds:
         near = abs(now.error_x) < reach and abs(now.error_y) < reach
         return now.grasped > 0.0 or (near and 0.0 < now.jaw <= _CLOSING)
 
-    def _pulled(self, force: float, way: float, down: float) -> float:
+    def _with_ring_pull(self, force: float, way: float, down: float) -> float:
         """Add to a force (N) what a ring can pull after a way sideways and one down, m."""
         now, settings = self._now, self.settings
-        if not self._ringed(max(down, 0.0) + settings.arm_error):
+        if not self._ring_can_pull(max(down, 0.0) + settings.arm_error):
             return force
         off = 2.0 * settings.arm_error  # sideways, on both axes
         held, high = now.grasped > 0.0, now.error_z + now.lag
@@ -245,7 +247,7 @@ class ActionBounds:
             pull = max(pull, _SPRING * (beside + way + off))
         return max(force, now.force + settings.force_error) + pull
 
-    def _leaves(self, error: float, move: float, far: float) -> bool:
+    def _leaves_sideways(self, error: float, move: float, far: float) -> bool:
         """Say whether a move sideways goes further out than the workspace is sure to be."""
         after = abs(error + move)
         return after + far + self._away[self._now.grasped > 0.0] > LATERAL and after > abs(error)

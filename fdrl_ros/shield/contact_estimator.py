@@ -115,7 +115,7 @@ class ContactEstimator:
         sunk: Number = math.nan * now.force
         if last is None:
             self._timing = 0.0 * now.force > 1.0
-            self._due = self._left(now, soon)
+            self._due = self._remaining_move(now, soon)
             self._short = TICK if soon else 0.0
         else:
             before, lag_before = last.force, last.lag
@@ -139,7 +139,7 @@ class ContactEstimator:
                 sunk = choose(steady, last.lag - now.lag + drop, sunk)
         self._last, self._moved = now, 0.0 * now.force
         found = []
-        pending = self._pending()
+        pending = self._pending_move()
         for place, each in enumerate(self._predictions):
             seen = ContactState(
                 now.force,
@@ -147,7 +147,7 @@ class ContactEstimator:
                 now.lag,
                 lag_before,
                 sunk,
-                *self._room(each, now.force, tissue),
+                *self._clearance(each, now.force, tissue),
                 pending if each.bounds.latency > 0.0 else 0 * pending,
                 self.level,
                 self.kinds[place],
@@ -177,7 +177,7 @@ class ContactEstimator:
         other.kinds, other._timed = [*self.kinds], [*self._timed]
         return other
 
-    def _room(
+    def _clearance(
         self, prediction: Prediction, force: Number, tissue: Number
     ) -> tuple[Number, Number]:
         """Return how far the tip is above where the surface can be now, and ever, m."""
@@ -190,7 +190,7 @@ class ContactEstimator:
         now = free if self._rides else ever
         return choose(wrong, nowhere, now), choose(wrong, nowhere, ever)
 
-    def _left(self, now: ContactReading, soon: bool) -> Number:
+    def _remaining_move(self, now: ContactReading, soon: bool) -> Number:
         """Return which way down may still be to come where the last state was no tick before."""
         none, last = 0.0 * now.force, self._last
         if not soon or last is None:
@@ -203,7 +203,7 @@ class ContactEstimator:
             self._maths.greater(self._due + self._moved - went, none), COARSE_STEP + none
         )
 
-    def _pending(self) -> Number:
+    def _pending_move(self) -> Number:
         """Return which move downwards may still be to come: 2 coarse, 1 fine, 0 none."""
         if type(self._due) is float:
             return 2 if self._due > FINE_STEP + _SLACK else int(self._due > _SLACK)

@@ -102,7 +102,7 @@ class Bounds:
             )
 
 
-def followed(time: Array, lag: float, span: float) -> Array:
+def share_followed(time: Array, lag: float, span: float) -> Array:
     """
     Return which share of an even move of its set-point a tip has followed.
 
@@ -118,7 +118,9 @@ def followed(time: Array, lag: float, span: float) -> Array:
     return share
 
 
-def surface(bounds: Bounds, speeds: Array, steps: int, spans: int = 16) -> tuple[Array, Array]:
+def surface_rise(
+    bounds: Bounds, speeds: Array, steps: int, spans: int = 16
+) -> tuple[Array, Array]:
     """
     Return the greatest rise (m) and the greatest speed (m/s) of the surface after each sub-step.
 
@@ -168,7 +170,7 @@ class Motion(NamedTuple):
     back: float = MOVES[-1]
 
 
-def sink(
+def tip_sinking(
     bounds: Bounds,
     time: Array,
     behind: Array,
@@ -199,7 +201,7 @@ def sink(
         parts.append((TICK + JITTER + bounds.latency, -back * ticks, TICK * ticks))
     sunk, fast = np.zeros((2, len(behind), len(time)))
     for begin, way, span in parts:
-        ends = [way * followed(time - begin, lag, span) for lag in lags]
+        ends = [way * share_followed(time - begin, lag, span) for lag in lags]
         sunk += np.maximum(*ends)
         speeds = [np.diff(each, axis=-1, prepend=0.0) / SUBSTEP for each in ends]
         fastest = np.maximum(*speeds)
@@ -244,7 +246,7 @@ class DepthTables:
         bounds = self.bounds
         speeds, behind = self.speeds, self.behind
         time: Array = SUBSTEP * np.arange(1.0, round(_UNTIL / SUBSTEP) + 1.0)
-        rise, rising = surface(bounds, speeds, len(time))
+        rise, rising = surface_rise(bounds, speeds, len(time))
         felt, sinks = np.full_like(self.felt[0], -np.inf), np.full_like(self.sink[0], -np.inf)
         for quick, slow in itertools.pairwise(lags):
             # An arm as quick as this cannot be further behind, nor further ahead.
@@ -252,7 +254,7 @@ class DepthTables:
             rows = np.flatnonzero(np.abs(behind) <= most)
             for pending, move in itertools.product(range(3), range(len(MOVES))):
                 for late in {0.0, bounds.latency}:
-                    sunk, sinking = sink(
+                    sunk, sinking = tip_sinking(
                         bounds,
                         time,
                         behind[rows],

@@ -182,13 +182,13 @@ class Prediction:
         """Return the bounds on the contact now."""
         sinking, _ = self._speeds(seen.lag, seen.level)
         high = np.maximum(seen.force + self.bounds.force_error, _NONE) ** POWER
-        kinds = self._kinds(seen, high)
-        softest, stiffest, slow, speed = self._hull(kinds)
+        kinds = self._tissue_kinds(seen, high)
+        softest, stiffest, slow, speed = self._range_of_kinds(kinds)
         contact = self.greatest_contact(high, slow, sinking)
         fast, far = self.tables.places(speed, seen.lag + self.bounds.position_error)
         return ContactBounds(kinds, softest, stiffest, contact, speed, fast, far, high, sinking)
 
-    def _hull(self, kinds: list[TissueKind]) -> tuple[Number, Number, Number, Number]:
+    def _range_of_kinds(self, kinds: list[TissueKind]) -> tuple[Number, Number, Number, Number]:
         """Return least and greatest kappa, and least and greatest speed, of all kinds."""
         top = self.bounds.speed
         slow, fast = np.array([each[:2] for each in kinds]).swapaxes(0, 1)
@@ -203,7 +203,7 @@ class Prediction:
             np.where(alive, fast, -top).max(axis=0),
         )
 
-    def _kinds(self, seen: ContactState, high: Number) -> list[TissueKind]:
+    def _tissue_kinds(self, seen: ContactState, high: Number) -> list[TissueKind]:
         """
         Return what the surface of each kind of tissue can do now.
 

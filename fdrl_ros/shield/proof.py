@@ -29,8 +29,8 @@ from fdrl_ros.shield.depth_tables import (
     Motion,
     MOVES,
     POWER,
-    sink,
-    surface,
+    surface_rise,
+    tip_sinking,
 )
 from fdrl_ros.shield.prediction import ContactBounds, ContactState, Prediction
 from fdrl_ros.shield.retreat import RISE
@@ -137,7 +137,7 @@ def check_tables(
         raise SettingError('fine', fine, 'at least 1: into so many spans each range is cut')
     truth, tables = world or taken, depth_tables(taken)
     speeds, behind = tables.speeds, tables.behind
-    rise, rising = surface(truth, np.minimum(speeds, truth.speed), _STEPS, 16 * fine)
+    rise, rising = surface_rise(truth, np.minimum(speeds, truth.speed), _STEPS, 16 * fine)
     lags = np.geomspace(truth.quickest, truth.slowest, LEVELS * fine + 1).tolist()
     margins = Margins()
     for done, (quick, slow) in enumerate(itertools.pairwise(lags)):
@@ -148,7 +148,7 @@ def check_tables(
         for place, due, late in itertools.product(
             range(len(MOVES)), range(len(DUE)), {0.0, truth.latency}
         ):
-            sunk, fast = sink(
+            sunk, fast = tip_sinking(
                 truth,
                 _TIME,
                 behind[rows],
@@ -182,7 +182,7 @@ Errors = tuple[Array, Array]
 """Of measured force and height of the tip at each moment, as shares of the greatest there are."""
 
 
-class Contest:
+class ProofCase:
     """
     A shield's prediction for a procedure, and the truth that it is held against.
 
@@ -258,32 +258,32 @@ def check_estimator(
     Histories of two ticks at all corners are looked at with the sensor off to both sides at every
     moment, and longer ones between them with the sensor off by anything.
 
-    :param settings: as :class:`Contest` takes it, and the next three.
+    :param settings: as :class:`ProofCase` takes it, and the next three.
     :param fine: how many times 20,000 histories are drawn between the corners, with intervals
         of their own for each 5,000. With 0 the intervals at corners are ticks too.
     :param sample: how many histories are drawn of those at corners; all of them by default.
     """
-    contest = Contest(settings, procedure, wide, world)
+    proof = ProofCase(settings, procedure, wide, world)
     tried = []
     for intervals, sides in _INTERVALS if fine else _INTERVALS[:1]:
-        some = contest.corners(intervals, sample)
+        some = proof.corners(intervals, sample)
         ways = itertools.product((-1.0, 1.0), repeat=len(some.speeds))
         signs = [np.array(way)[:, None] for way in ways]
         tried.append((some, [(off, side * off) for off in signs for side in sides]))
     margins = Margins()
-    for some, errors in itertools.chain(tried, contest.drawn(4 * fine)):
+    for some, errors in itertools.chain(tried, proof.drawn(4 * fine)):
         for each in errors:
-            for name, margin in _margins(contest, some, each).items():
+            for name, margin in _margins(proof, some, each).items():
                 before = {'speed_before': some.speeds[-2], 'behind': some.behind[-2]}
                 cells = some.cells() | before | {'move': some.moves[-1]}
                 margins.add(margin, f'short of {name}', **cells)
     return margins.finding(f'estimator: {procedure}', 1e-7)
 
 
-def _margins(contest: Contest, some: ContactHistories, errors: Errors) -> dict[str, Array]:
+def _margins(proof: ProofCase, some: ContactHistories, errors: Errors) -> dict[str, Array]:
     """Return by how much each bound of the shield holds the truth, as a share of its size."""
-    seen, possible = contest.estimate(some, errors)
-    prediction, truth = contest.prediction, contest.truth
+    seen, possible = proof.estimate(some, errors)
+    prediction, truth = proof.prediction, proof.truth
     speed, depth, inside = some.speeds[-1], some.depths[-1], np.maximum(some.depths[-1], 0.0)
     # Of the kinds that this tissue can be of, one must allow for what it does.
     kind, contact = np.full((2, len(speed)), -np.inf)
@@ -321,22 +321,22 @@ def check_forces(
     """
     Check that no force is above what the shield says of any move, if it goes up after it.
 
-    :param settings: as :class:`Contest` takes it, and the next two.
+    :param settings: as :class:`ProofCase` takes it, and the next two.
     :param fine: how many times 5,000 histories are drawn between the corners.
     :param sample: how many histories are drawn of those at corners; all of them by default.
     """
-    contest = Contest(settings, procedure, wide)
-    truth = contest.truth
+    proof = ProofCase(settings, procedure, wide)
+    truth = proof.truth
     # The plan is as far below the tissue as it can be: so nothing but its swing is in reserve.
     low = truth.registration - (0.0 if TRAITS[procedure].rides else 0.5 * truth.swing)
     shares = [side * np.array(each)[:, None] for each in _OFF for side in (1.0, -1.0)]
     both = [(off, off) for off in shares] + [(off, -off) for off in shares]
-    corners = contest.corners((TICK, TICK), sample), both
+    corners = proof.corners((TICK, TICK), sample), both
     margins = Margins()
-    for some, errors in itertools.chain([corners], contest.drawn(fine)):
-        views = [contest.estimate(some, each, low) for each in errors]
+    for some, errors in itertools.chain([corners], proof.drawn(fine)):
+        views = [proof.estimate(some, each, low) for each in errors]
         speeds, rows = np.unique(some.speeds[-1], return_inverse=True)
-        rises = surface(truth, speeds, _STEPS)
+        rises = surface_rise(truth, speeds, _STEPS)
         for place, move in enumerate(MOVES):
             true = np.max(
                 [
@@ -346,7 +346,7 @@ def check_forces(
                 axis=0,
             )
             for seen, possible in views:
-                said = contest.prediction.force(seen, possible, place)
+                said = proof.prediction.force(seen, possible, place)
                 margins.add(said - true, 'short', said=said, move=move, **some.cells())
     return margins.finding(f'forces: {procedure}')
 

@@ -95,7 +95,7 @@ def corner_histories(
     ways = [np.array(_SPEEDING)[each.astype(np.intp)].T for each in columns[8:]]
     moves = np.array([np.array(coarse)[first], np.array(last)[second, 0]])
     lates = np.array([np.zeros(len(first)), np.array(last)[second, 1]])
-    return _truths(bounds, columns[:6], np.array(ways), moves, lates, intervals)
+    return _consistent_histories(bounds, columns[:6], np.array(ways), moves, lates, intervals)
 
 
 def random_histories(
@@ -122,10 +122,12 @@ def random_histories(
     ways = rng.choice([-1.0, 0.0, 1.0], (ticks, 2, count)) * rng.random((ticks, 2, count)) ** 0.2
     moves = np.array(MOVES)[rng.integers(0, len(MOVES), (ticks, count))]
     lates = rng.choice([0.0, 1.0], (ticks, count)) * rng.random((ticks, count))
-    return _truths(bounds, columns, ways, moves, lates * bounds.latency / TICK, intervals)
+    return _consistent_histories(
+        bounds, columns, ways, moves, lates * bounds.latency / TICK, intervals
+    )
 
 
-def _truths(
+def _consistent_histories(
     bounds: Bounds,
     columns: list[Array],
     ways: Array,

@@ -18,13 +18,13 @@ STAMP = Header().stamp
 def snapshots(operation: Operation, control: ArmControl, cycles: int) -> list:
     """Let cycles pass as the node does, 2 or 3 sub-steps each."""
     readings, taken = ArmReadings(operation), []
-    readings.take(STAMP)
+    readings.snapshot(STAMP)
     for cycle in range(cycles):
         substeps = (cycle + 1) * SUBSTEPS // 5 - cycle * SUBSTEPS // 5
         control.step(substeps)
         operation.advance(substeps)
         lag = 1.0 - ((cycle + 1) * SUBSTEPS % 5) / 5
-        taken.append(readings.take(STAMP, lag))
+        taken.append(readings.snapshot(STAMP, lag))
     return taken
 
 
@@ -35,7 +35,7 @@ def test_every_cycle_of_a_motion_goes_as_far_and_never_faster_than_allowed(mode,
     operation.reset(public_cohort(0).patient(0))
     control, start = ArmControl(operation), np.array(operation.setpoint)
     control.engage()
-    before = ArmReadings(operation).take(STAMP)
+    before = ArmReadings(operation).snapshot(STAMP)
     goal = start + [0.012, 0.0, 0.010]
     turned = straight_quaternion(goal if command == 'servo_cp' else start)
     getattr(control, command)(goal.tolist(), turned)
@@ -53,7 +53,7 @@ def test_every_cycle_of_a_motion_goes_as_far_and_never_faster_than_allowed(mode,
     assert np.allclose(told[-1], goal, atol=1e-9)
     readings = ArmReadings(operation)
     for lag in (0.6, 0.2):
-        assert np.array_equal(readings.take(STAMP, lag).position, operation.arm.position)
+        assert np.array_equal(readings.snapshot(STAMP, lag).position, operation.arm.position)
     operation.close()
 
 
@@ -62,12 +62,12 @@ def test_what_is_told_is_one_sub_step_behind_and_catches_up_when_time_stops():
     operation.reset(public_cohort(0).patient(0))
     x, y, z = operation.setpoint
     readings, stride = ArmReadings(operation), MAXIMUM_SPEED / 240.0
-    readings.take(STAMP)
+    readings.snapshot(STAMP)
     operation.set_target((x, y, z + 0.02))
     told = []
     for substeps, lag in ((2, 0.6), (2, 0.2), (3, 0.8), (2, 0.4), (3, 1.0), (0, 1.0)):
         operation.advance(substeps)
-        told.append(readings.take(STAMP, lag).setpoint_pose()[0][2] - z)
+        told.append(readings.snapshot(STAMP, lag).setpoint_pose()[0][2] - z)
     assert np.allclose(told, np.array([1.4, 3.8, 6.2, 8.6, 11.0, 12.0]) * stride, atol=1e-7)
 
 
@@ -100,7 +100,7 @@ def test_measured_force_errs_as_the_sensor_does():
         readings, errors = ArmReadings(operation), []
         for _ in range(200):
             operation.advance(2)
-            now = readings.take(STAMP)
+            now = readings.snapshot(STAMP)
             assert bool(operation.load) == pressed
             error = now.force[2] - operation.force[2]
             assert np.isclose(error, operation.measured_force - operation.load)

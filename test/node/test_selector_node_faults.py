@@ -156,11 +156,11 @@ def test_arm_is_not_paused_by_a_gate_that_hears_of_it_no_more(inside, monkeypatc
     monkeypatch.setattr(SelectorNode, 'now', property(lambda self: now[0]))
     monkeypatch.setattr(control, '_state', SimpleNamespace(publish=sent.append))
     process.node.loop.selector.gate.closed = True
-    control.watch()
+    control.run_watchdog()
     assert [each.string for each in sent] == ['pause']
     for _ in range(round(5.0 * IDLE / PERIOD)):
         now[0] += PERIOD
-        control.watch()
+        control.run_watchdog()
     assert len(sent) == 1
 
 
@@ -173,7 +173,7 @@ def test_silence_is_told_within_a_period_of_the_node_s_own_clock(inside, monkeyp
     now = [time.monotonic() + 1.0]
     monkeypatch.setattr(SelectorNode, 'now', property(lambda self: now[0]))
     monkeypatch.setattr(control, 'action', SimpleNamespace(publish=told.append))
-    control.watch()
+    control.run_watchdog()
     begun = arm.room.node.get_clock().now().nanoseconds
     for beat in range(30):  # states again, then none
         now[0] += PERIOD
@@ -181,10 +181,10 @@ def test_silence_is_told_within_a_period_of_the_node_s_own_clock(inside, monkeyp
         patient, operation = arm.halves(stamp(begun + beat * 10_000_000))
         control.receive_patient(patient)
         control.receive_operation(operation)
-        control.watch()
+        control.run_watchdog()
     assert told[-1].policy == 'global', told[-1].reason
     last, count = now[0], len(told)
     while len(told) == count:
         now[0] += PERIOD
-        control.watch()
+        control.run_watchdog()
     assert told[-1].reason == 'stale' and now[0] - last <= TICK + 1e-9

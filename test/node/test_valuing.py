@@ -73,8 +73,10 @@ def spin_a_while(process):
 
 def complaints(policies, monkeypatch):
     """Return a list that gets what is complained of from now on."""
-    told, complain = [], policies.complain
-    monkeypatch.setattr(policies, 'complain', lambda each: complain(told.append(each) or each))
+    told, report_problem = [], policies.report_problem
+    monkeypatch.setattr(
+        policies, 'report_problem', lambda each: report_problem(told.append(each) or each)
+    )
     return told
 
 
@@ -98,7 +100,7 @@ def test_what_cannot_be_valued_is_tried_again_and_others_have_their_turn(
     assert not tried and node.fault is None, 'holding is not valued before there is a policy'
     problems = complaints(policies, monkeypatch)
     known = [
-        policies.registry.take(each, 0.0)
+        policies.registry.receive(each, 0.0)
         for each in (global_policy(directory, 1), own_policy(directory, 'hospital_1', 3))
     ]
     names = {each.policy.digest: each.name for each in known}
@@ -106,7 +108,7 @@ def test_what_cannot_be_valued_is_tried_again_and_others_have_their_turn(
     spin_until(process, lambda: tried.count('global') == 1 and known[0].setback)
     node.reason = 'best'
     assert node.health().level is Level.WARN and node.fault is None
-    told = {each.name: each for each in policies.message().policies}
+    told = {each.name: each for each in policies.policies_message().policies}
     assert told['global'].status == 'valuing' and 'no space left' in told['global'].reason
     spin_until(process, lambda: all(each.ready for each in known))
     assert tried[:4] == [HOLD] * 3 + ['global'] and tried[-1] == 'global'
@@ -133,16 +135,16 @@ def test_what_cannot_ever_be_valued_is_told_once_and_another_version_is_tried(
     assert node.trigger_activate() == TransitionCallbackReturn.SUCCESS
     policies = node.policies
     problems = complaints(policies, monkeypatch)
-    first = policies.registry.take(global_policy(directory, 1), 0.0)
+    first = policies.registry.receive(global_policy(directory, 1), 0.0)
     policies.assess_next()
     spin_until(process, lambda: problems)
     spin_a_while(process)
     assert tried == [HOLD, first.policy.digest] and len(problems) == 1
     assert 'it has 3 layers' in problems[0] and 'not tried again' in problems[0]
-    (told,) = policies.message().policies
+    (told,) = policies.policies_message().policies
     assert told.status == 'refused' and 'it has 3 layers' in told.reason
     assert node.fault is None
-    second = policies.registry.take(global_policy(directory, 2, seed=1), 0.0)
+    second = policies.registry.receive(global_policy(directory, 2, seed=1), 0.0)
     policies.assess_next()
     spin_until(process, lambda: second.ready)
     assert not policies.problem
@@ -205,7 +207,7 @@ def test_lost_value_of_holding_is_found_out_anew_though_every_policy_is_valued(
 def keep_valued(policies, message):
     """Have a good policy on the disk, with all that was found of it; return its files."""
     files, plan = policies.files, policies.plan
-    version = PolicyRegistry(policies.roster, policies.plan.shape).take(message, 0.0)
+    version = PolicyRegistry(policies.roster, policies.plan.shape).receive(message, 0.0)
     report, model = assessment(version.policy, plan)
     files.save(version)
     files.save_report(report)

@@ -98,7 +98,7 @@ def show_all(directory: Path, robot: str, as_json: bool) -> None:
                 each.name,
                 each.round,
                 each.digest[:12],
-                _came(each),
+                _arrival(each),
                 _status(found, each, running),
                 f'{each.report.mean_return:.2f}' if each.report else '',
                 f'{each.report.force_failures:.1%}' if each.report else '',
@@ -133,7 +133,7 @@ def show(name: str, directory: Path, robot: str, as_json: bool) -> None:
     for each in versions:
         safety = each.pop('safety', {})
         for key, value in (each | {f'safety: {key}': x for key, x in safety.items()}).items():
-            table.add_row(key, _shown(value))
+            table.add_row(key, _as_text(value))
         table.add_section()
     console().print(table)
 
@@ -144,7 +144,7 @@ def show(name: str, directory: Path, robot: str, as_json: bool) -> None:
 @_with(*_OPTIONS, *_LIVE)
 def pin(name: str, version: str, directory: Path, robot: str, domain: int, hosts: str) -> None:
     """Have one version stand for NAME, whatever comes."""
-    _tell(directory, robot, (domain, hosts), 'pin', name, version)
+    _order(directory, robot, (domain, hosts), 'pin', name, version)
 
 
 @policies.command()
@@ -152,7 +152,7 @@ def pin(name: str, version: str, directory: Path, robot: str, domain: int, hosts
 @_with(*_OPTIONS, *_LIVE)
 def unpin(name: str, directory: Path, robot: str, domain: int, hosts: str) -> None:
     """Have the newest version stand for NAME again."""
-    _tell(directory, robot, (domain, hosts), 'pin', name, '')
+    _order(directory, robot, (domain, hosts), 'pin', name, '')
 
 
 _ORDERS = {
@@ -172,7 +172,7 @@ def _supervise(
     command: Command, directory: Path, robot: str, domain: int, hosts: str, name: str = ''
 ) -> None:
     """Order something of the selector of a robot, now or for its start."""
-    _tell(directory, robot, (domain, hosts), 'supervise', command, name)
+    _order(directory, robot, (domain, hosts), 'supervise', command, name)
 
 
 for _command, _help in _ORDERS.items():
@@ -182,7 +182,9 @@ for _command, _help in _ORDERS.items():
     )
 
 
-def _tell(directory: Path, robot: str, place: tuple[int, str], function: str, *words: str) -> None:
+def _order(
+    directory: Path, robot: str, place: tuple[int, str], function: str, *words: str
+) -> None:
     """
     Order something of a selector: by a service where it runs, else in writing for its start.
 
@@ -208,11 +210,11 @@ def _status(found: RobotPolicies, version: Version, running: bool) -> str:
     return 'not valued yet' if status is Status.VALUING and not running else str(status)
 
 
-def _came(version: Version) -> str:
+def _arrival(version: Version) -> str:
     return datetime.fromtimestamp(version.came, UTC).strftime('%Y-%m-%d %H:%M:%S')
 
 
-def _shown(value: object) -> str:
+def _as_text(value: object) -> str:
     if isinstance(value, bool):
         return 'yes' if value else 'no'
     return f'{value:.4g}' if isinstance(value, float) else str(value)
@@ -233,7 +235,7 @@ def _document(found: RobotPolicies) -> Json:
                 'sender': each.message.envelope.sender,
                 'round': each.round,
                 'digest': each.digest,
-                'came': _came(each),
+                'came': _arrival(each),
                 'status': str(found.registry.status(each, supervision)),
                 'reason': each.refusal,
                 'pinned': supervision.pinned.get(each.name) == each.digest,

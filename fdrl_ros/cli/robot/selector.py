@@ -70,7 +70,7 @@ def compare(study: PlanStudy, levels: str) -> None:
     summary = summarise(found)
     for each in summary['levels']:
         study.out.print(_table(each, len(study.seeds)))
-        study.show(*_lines(each))
+        study.show(*_sentences(each))
     study.save('selector', summary, draw_returns)
     study.show(f'pictures: {study.directory}/runs/*/pictures')
 
@@ -160,7 +160,7 @@ def _table(at: Json, seeds: int) -> Table:
     )
 
 
-def _lines(at: Json) -> list[str]:
+def _sentences(at: Json) -> list[str]:
     """Return the rest of what came out at one H, in sentences."""
     switching = at['switching']
     dwell = switching['dwell_seconds']

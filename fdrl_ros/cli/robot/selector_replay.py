@@ -102,17 +102,17 @@ def replay_bag(
     }
     if as_json:
         told = {'comparison': asdict(compared)} if compared else {}
-        document |= told | {'selections': [_plain(each) for each in chosen]}
+        document |= told | {'selections': [_as_json(each) for each in chosen]}
         echo_json(document)
         return
     out = console()
     out.print(DISCLAIMER, style='italic')
     start = next((each.stamp for each in chosen if each.stamp is not None), 0)
-    _show(out, document, chosen, start)
+    _print_choices(out, document, chosen, start)
     if compared is None:
         out.print('BAG has no action: nothing to compare with.')
     else:
-        _show_comparison(out, compared, start)
+        _print_comparison(out, compared, start)
         if compared.differ and not follow:
             out.print(_OTHER_STATES, soft_wrap=True)
 
@@ -137,7 +137,7 @@ def _settings(found: RobotPolicies, flags: Json) -> Json:
     return made
 
 
-def _plain(selection: Selection) -> Json:
+def _as_json(selection: Selection) -> Json:
     """Return a selection for JSON, where nothing is NaN."""
     told = selection._asdict() | {'risk': selection.risk and selection.risk.total}
     del told['time']
@@ -147,13 +147,13 @@ def _plain(selection: Selection) -> Json:
     }
 
 
-def _show(out: Console, document: Json, chosen: list[Selection], start: int) -> None:
+def _print_choices(out: Console, document: Json, chosen: list[Selection], start: int) -> None:
     names = ', '.join(
         each['name'] + ('' if each['valued'] else ' (no value model)')
         for each in document['candidates']
     )
     out.print(f'candidates: {names}', soft_wrap=True)
-    runs = _runs(chosen, start)
+    runs = _runs_of_choices(chosen, start)
     rows = [(f'{begin:.2f}', *others) for begin, *others in runs[:_SHOWN]]
     out.print(make_table('choices over time', ('from, s', 'policy', 'reason', 'states'), rows))
     if len(runs) > _SHOWN:
@@ -165,7 +165,7 @@ def _show(out: Console, document: Json, chosen: list[Selection], start: int) -> 
     out.print(f'{document["decisions"]} decisions, {document["switches"]} switches')
 
 
-def _runs(chosen: list[Selection], start: int) -> list[tuple[float, str, str, int]]:
+def _runs_of_choices(chosen: list[Selection], start: int) -> list[tuple[float, str, str, int]]:
     """Return when, from the start on, another policy or hold began, and how long it was."""
     stamped = [(each, each.stamp) for each in chosen if each.stamp is not None]
     runs: list[tuple[float, str, str, int]] = []
@@ -179,7 +179,7 @@ def _runs(chosen: list[Selection], start: int) -> list[tuple[float, str, str, in
     return runs
 
 
-def _show_comparison(out: Console, compared: Comparison, start: int) -> None:
+def _print_comparison(out: Console, compared: Comparison, start: int) -> None:
     count = compared.agree + len(compared.differ)
     out.print(
         f'{compared.agree} of {count} decisions are those recorded; {compared.by_the_clock} '

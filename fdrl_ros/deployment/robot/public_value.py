@@ -28,11 +28,11 @@ from fdrl_ros.selector import (
 )
 from fdrl_ros.selector.value.monte_carlo_reference import (
     alike_states,
+    draw_meeting,
     EXPLORATION,
     handing_over,
     LED,
     LONGEST_LEAD,
-    meet,
 )
 from fdrl_ros.surgery.gym.actions import ACTION_COUNT
 from fdrl_ros.surgery.gym.episode import roll_out, Rollouts
@@ -200,7 +200,7 @@ def public_conformal_error(
             patient = cohort.patient(CHECKED + number, procedure=procedure)
             first = _REDRAWN + _APART * number
             alike = [patient, *matched_patients(patient, cohort, settings.redraws, rng, first)]
-            meeting = meet(alike, lead_in, bool(number % 2), STATES, seed, rng)
+            meeting = draw_meeting(alike, lead_in, bool(number % 2), STATES, seed, rng)
         except RecordsError:  # one in thousands looks like hardly anybody: another one will do
             if number >= 2 * settings.checked:
                 raise

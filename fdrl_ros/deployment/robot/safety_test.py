@@ -18,7 +18,7 @@ from fdrl_ros.errors import RecordsError
 from fdrl_ros.policy import Policy
 from fdrl_ros.runtime.random_streams import Stream
 from fdrl_ros.selector.candidates.safety_limits import FrozenSet, SafetyReport, shares_on
-from fdrl_ros.selector.value.monte_carlo_reference import acting
+from fdrl_ros.selector.value.monte_carlo_reference import chooser_of
 from fdrl_ros.surgery.gym.actions import ACTION_COUNT, ACTIONS, STAY
 from fdrl_ros.surgery.gym.episode import roll_out
 from fdrl_ros.surgery.gym.vector_operation import VectorOperation
@@ -71,7 +71,7 @@ def make_frozen_set(plan: Plan) -> FrozenSet:
     for tick in range(_PACE * plan.safety.snapshots):
         if tick % _PACE == _PACE - 1:
             states.append(batch.states())
-            tried = [_followed(batch, action) for action in range(ACTION_COUNT)]
+            tried = [_consequences_of(batch, action) for action in range(ACTION_COUNT)]
             forces.append(np.stack([force for force, _ in tried], axis=1))
             breaches.append(np.stack([breach for _, breach in tried], axis=1))
         wanted = vector_expert_costs(batch).argmin(axis=1)
@@ -83,13 +83,13 @@ def make_frozen_set(plan: Plan) -> FrozenSet:
             break
         rows = rows[left]
         batch.select(left)
-    hold, _, _ = operate(None, plan)
+    hold, _, _ = run_trial(None, plan)
     return FrozenSet(
         np.concatenate(states), np.concatenate(forces), np.concatenate(breaches), hold
     )
 
 
-def _followed(batch: VectorOperation, action: int) -> tuple[np.ndarray, np.ndarray]:
+def _consequences_of(batch: VectorOperation, action: int) -> tuple[np.ndarray, np.ndarray]:
     """
     Try one action in every operation, then stay.
 
@@ -111,14 +111,14 @@ def _followed(batch: VectorOperation, action: int) -> tuple[np.ndarray, np.ndarr
     return greatest, breached
 
 
-def operate(policy: Policy | None, plan: Plan) -> tuple[float, float, float]:
+def run_trial(policy: Policy | None, plan: Plan) -> tuple[float, float, float]:
     """
     Operate on all public patients of the trial.
 
     :param policy: None holds.
     :returns: mean discounted return, share of successes, share that ended by force.
     """
-    rolled = roll_out(_patients(plan), acting(policy), plan.world, rngs=_sensors(plan, 1))
+    rolled = roll_out(_patients(plan), chooser_of(policy), plan.world, rngs=_sensors(plan, 1))
     count, ticks = len(rolled.patients), rolled.ticks
     discounts = np.cumprod(np.r_[1.0, np.full(ticks.max(), plan.value.discount)])
     returns = np.zeros(count)
@@ -162,7 +162,7 @@ def basis(plan: Plan) -> str:
 def safety_report(policy: Policy, plan: Plan, frozen: FrozenSet) -> SafetyReport:
     """Test one policy on the frozen set and on the public patients."""
     finite, force, workspace, commonest = shares_on(policy, frozen)
-    mean, success, forced = operate(policy, plan) if finite else (0.0, 0.0, 0.0)
+    mean, success, forced = run_trial(policy, plan) if finite else (0.0, 0.0, 0.0)
     return SafetyReport(
         policy=policy.digest.hex(),
         basis=basis(plan),

@@ -78,8 +78,8 @@ class ArmInterface:
 
     def begin(self) -> None:
         """Take commands; while the node is activated, the arm is disabled afterwards."""
-        node, control, orders = self._node, self.control, self._orders
-        node.keep(self._end)
+        node, control, orders = self._node, self.control, self._receiver
+        node.keep(self._disable)
         self._told = None
         control.command('enable')
         for topic, kind, read, obey, profile in (
@@ -91,10 +91,10 @@ class ArmInterface:
             ('jaw/move_jp', JointState, _joints, control.move_jaw, qos.EVENT),
         ):
             node.hear(kind, topic, orders(topic, read, obey), profile)
-        node.hear(StringStamped, 'state_command', self._command, qos.EVENT)
+        node.hear(StringStamped, 'state_command', self._receive_state_command, qos.EVENT)
         node.hear(Empty, 'hold', lambda _: control.hold(), qos.EVENT)
 
-    def place(self) -> None:
+    def begin_operation(self) -> None:
         """Take motion commands for the patient who is on the table now."""
         self.control.engage()
         self._readings.reset()
@@ -102,7 +102,7 @@ class ArmInterface:
         self._since = seconds(self._node.get_clock().now().to_msg())
         self._quiet_until = self._node.now + GRACE
 
-    def leave(self, pause: float) -> None:
+    def end_operation(self, pause: float) -> None:
         """
         Take no more motion commands: the operation is over.
 
@@ -126,15 +126,15 @@ class ArmInterface:
         :param lag: how far behind the arm that is, sub-steps.
         """
         if placed:
-            now = self._readings.take(stamp, lag)
+            now = self._readings.snapshot(stamp, lag)
             for publisher, make in self._publishers:
                 if publisher.get_subscription_count():
                     publisher.publish(make(now))
         else:  # where the arm is drawn until then
             self._joint_states.publish(joint_state(stamp, (*JOINTS, JAW), [*HOME.tolist(), 0.0]))
-        self._tell(again=self._node.now - self._told_at >= STATE_PERIOD)
+        self._publish_state(again=self._node.now - self._told_at >= STATE_PERIOD)
 
-    def _tell(self, *, again: bool = False) -> None:
+    def _publish_state(self, *, again: bool = False) -> None:
         """Publish the operating state if it changed, or once more."""
         state = self.control.operating_state
         told = (str(state.state), state.is_homed, state.is_busy)
@@ -145,7 +145,7 @@ class ArmInterface:
         message = OperatingState(state=name, is_homed=homed, is_busy=busy)
         self._state.publish(self._node.stamped(message))
 
-    def _orders(
+    def _receiver(
         self,
         topic: str,
         read: Callable[[Command], tuple[object, object]],
@@ -174,17 +174,17 @@ class ArmInterface:
                 self._warn(topic, f'refused: {error}')
             else:
                 self.commanded = True
-            self._tell()
+            self._publish_state()
 
         return take
 
-    def _command(self, command: StringStamped) -> None:
+    def _receive_state_command(self, command: StringStamped) -> None:
         try:
             self.control.command(command.string)
         except StateError as error:
             self.control.hold()
             self._node.get_logger().warning(f'refused: {error}')
-        self._tell()
+        self._publish_state()
 
     def _warn(self, topic: str, text: str) -> None:
         """Warn about a topic, unless that was done within the last second."""
@@ -193,8 +193,8 @@ class ArmInterface:
             self._warned[topic] = now
             self._node.get_logger().warning(text)
 
-    def _end(self) -> None:
+    def _disable(self) -> None:
         """Take no more commands, and say so while anybody hears it."""
         self.control.disengage()
         self.control.command('disable')
-        self._tell()
+        self._publish_state()

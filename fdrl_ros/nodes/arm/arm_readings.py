@@ -60,7 +60,7 @@ class ArmReadings:
         self._arm: Readings | None = None
         self._substeps = -1
 
-    def take(self, stamp: Time, lag: float = 0.0) -> Snapshot:
+    def snapshot(self, stamp: Time, lag: float = 0.0) -> Snapshot:
         """
         Read the arm.
 

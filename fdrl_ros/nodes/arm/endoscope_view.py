@@ -78,7 +78,7 @@ class EndoscopeView:
         :param placed: whether there is an operation to look at.
         """
         self._drawing, self.lost = False, ''
-        self._start()
+        self._start_process()
         self._node.keep(lambda: self._endoscope.close())
 
         def look() -> None:
@@ -87,19 +87,19 @@ class EndoscopeView:
             if not (heard and placed()) or self._drawing:
                 return
             if not self.lost:
-                self._look()
+                self._draw()
             elif self._node.now >= self._next_start:
-                self._start()
-                self._look()
+                self._start_process()
+                self._draw()
 
         self._node.every(1.0 / self._camera.fps, look)
 
-    def _start(self) -> None:
+    def _start_process(self) -> None:
         """Start the process that draws; the worker waits until it has come up."""
         self._endoscope = EndoscopeProcess(self._camera)
         self._next_start = self._node.now + RESTART
 
-    def _look(self) -> None:
+    def _draw(self) -> None:
         """Have a picture drawn of how it is now."""
         operation = self._operation
         joints, jaw = operation.arm.joints().tolist(), operation.jaw.angle
@@ -107,10 +107,10 @@ class EndoscopeView:
         self._drawing = True
         self._node.submit(
             lambda report, stopped: self._endoscope.capture(joints, jaw, view),
-            lambda result: self._show(stamp, result),
+            lambda result: self._publish(stamp, result),
         )
 
-    def _show(self, stamp: Time, result: Frame | Exception) -> None:
+    def _publish(self, stamp: Time, result: Frame | Exception) -> None:
         self._drawing = False
         if isinstance(result, FdrlError) and not isinstance(result, ResourceError):
             self._node.get_logger().warning(f'no picture: {result}', throttle_duration_sec=1.0)

@@ -101,7 +101,7 @@ class CandidateUpdates:
         self._assessing = False
         self._failed = Backoff(FIRST_PAUSE, LONGEST_PAUSE)
         self.problem = ''
-        self._lock()
+        self._lock_files()
         self._queue = SupervisionQueue(
             node, self._supervision_file, self._submit, self._supervision_changed
         )
@@ -115,8 +115,8 @@ class CandidateUpdates:
         self._writer = Worker(f'{node.get_name()} writer', node.post, WAITING)
         node.keep(self._end)
         self._active = True
-        self._listen()
-        node.answer(srv.ListPolicies, 'selector/list_policies', self._list)
+        self._subscribe()
+        node.answer(srv.ListPolicies, 'selector/list_policies', self._list_policies)
         node.hear(String, 'supervise', self._receive_command, qos.EVENT)
         self._supervision_changed()
         node.every(1.0, self.assess_next)
@@ -126,15 +126,15 @@ class CandidateUpdates:
         """The supervision in force."""
         return self._queue.supervision
 
-    def _listen(self) -> None:
+    def _subscribe(self) -> None:
         size, hear = 4 * self._start.shape.n_parameters, self._node.hear
-        reader = PolicyReader(size, self._taker(GlobalPolicy))
+        reader = PolicyReader(size, self._policy_receiver(GlobalPolicy))
         reader.subscribe(hear, ros.GlobalPolicy, f'{self._node.settings.federation}/policy')
         for member in self.roster.hospitals:
-            reader = PolicyReader(size, self._taker(HospitalPolicy))
+            reader = PolicyReader(size, self._policy_receiver(HospitalPolicy))
             reader.subscribe(hear, ros.HospitalPolicy, f'/{member.name}/policy')
 
-    def _lock(self) -> None:
+    def _lock_files(self) -> None:
         """Keep others from these files, for as long as anything here may write them."""
         try:
             held = self.files.lock()
@@ -164,21 +164,21 @@ class CandidateUpdates:
 
     # Policies that come.
 
-    def _taker(
+    def _policy_receiver(
         self, kind: type[GlobalPolicy] | type[HospitalPolicy]
     ) -> Callable[[ros.GlobalPolicy, bytes | None], None]:
         def take(source: ros.GlobalPolicy, weights: bytes | None) -> None:
             apart = {} if weights is None else {'weights': weights}
             try:
-                version = self.registry.take(from_ros(source, kind, **apart), time.time())
+                version = self.registry.receive(from_ros(source, kind, **apart), time.time())
             except MessageError as error:
                 self.refused += 1
                 if worth_logging(self.refused):
                     self._node.get_logger().warning(f'refused: {error}')
                 return
             if version is not None:
-                self._write(lambda: self.files.save(version))
-                self._stand()
+                self._write_in_background(lambda: self.files.save(version))
+                self._update_candidates()
                 self.assess_next()
 
         return take
@@ -212,40 +212,40 @@ class CandidateUpdates:
         """
         self._assessing = False
         if isinstance(result, Exception) and not isinstance(result, LastingError):
-            self._put_off(version, result)
+            self._retry_later(version, result)
         else:
             try:
                 if isinstance(result, LastingError):
                     raise result
-                self._take_in(version, *result)
+                self._accept(version, *result)
             except Exception as error:  # whatever it is, the arm must not lose its control loop
-                self._give_up(version, error)
+                self._refuse_for_good(version, error)
         self.assess_next()
 
-    def _put_off(self, version: Version | None, error: Exception) -> None:
+    def _retry_later(self, version: Version | None, error: Exception) -> None:
         """Try once more later: a full disk or a killed process may have been the reason."""
         pause = self._failed.fail(version.digest if version else HOLD, self._node.now)
         words = f'the {version.name} policy' if version else 'holding'
-        self.complain(f'{words} could not be valued: {error}; once more in {pause:g} s')
+        self.report_problem(f'{words} could not be valued: {error}; once more in {pause:g} s')
         if version:
             version.setback = self.problem
-            self.tell()
+            self.publish()
 
-    def _take_in(
+    def _accept(
         self, version: Version | None, report: SafetyReport | None, model: ValueModel | None
     ) -> None:
         self._failed.forget(version.digest if version else HOLD)
         if version is None:
             self.registry.hold = model
-            self._stand()
+            self._update_candidates()
             self.problem = ''
             return
         version.setback = ''
         assert report is not None
-        self.registry.tested(version, report)
+        self.registry.add_report(version, report)
         if model is not None:
-            self.registry.value(version, model)
-        self._stand()
+            self.registry.add_model(version, model)
+        self._update_candidates()
         if version.refusal:
             self.problem = f'the {version.name} policy is refused: {version.refusal}'
             self._node.get_logger().warning(f'{self.problem} (round {version.round})')
@@ -254,27 +254,27 @@ class CandidateUpdates:
             self.problem = waits.setback if waits else ''
             self._node.get_logger().info(f'the {version.name} policy is a candidate')
 
-    def _give_up(self, version: Version | None, error: Exception) -> None:
+    def _refuse_for_good(self, version: Version | None, error: Exception) -> None:
         """Ask no more for what cannot be found out; another version has its turn."""
         if version is None:
             self.registry.hold = None
             self._failed.give_up(HOLD)
-            self.complain(
+            self.report_problem(
                 f'holding cannot be valued: {error}; so no policy can, until the selector is '
                 'activated again'
             )
             return
         version.refusal = str(error)
         words = f'the {version.name} policy of round {version.round}'
-        self.complain(f'{words} cannot stand, and is not tried again: {error}')
-        self.tell()
+        self.report_problem(f'{words} cannot stand, and is not tried again: {error}')
+        self.publish()
 
-    def complain(self, problem: str) -> None:
+    def report_problem(self, problem: str) -> None:
         """Tell of a problem, in the log and in the node's health."""
         self.problem = problem
         self._node.get_logger().error(problem)
 
-    def _stand(self) -> None:
+    def _update_candidates(self) -> None:
         """Hand all candidates over at once, tell of them, and forget the oldest versions."""
         self._loop.selector.set_candidates(self.registry.candidates(self.supervision))
         gone = self.registry.prune(self.supervision)
@@ -282,8 +282,8 @@ class CandidateUpdates:
             left = self.registry.versions
             for each in gone:
                 self._failed.forget(each.digest)
-            self._write(lambda: self.files.remove(gone, left))
-        self.tell()
+            self._write_in_background(lambda: self.files.remove(gone, left))
+        self.publish()
 
     # Supervision.
 
@@ -294,10 +294,10 @@ class CandidateUpdates:
             self._loop.take_over()
         elif not self.supervision.surgeon and self._loop.selector.surgeon:
             self._loop.hand_back()
-        self._stand()
+        self._update_candidates()
         self.assess_next()
 
-    def _order(self, text: str, name: str, answered: Answered) -> None:
+    def _carry_out(self, text: str, name: str, answered: Answered) -> None:
         """
         Carry out a command.
 
@@ -327,7 +327,7 @@ class CandidateUpdates:
         return take
 
     def _supervise(self, request: srv.Supervise.Request, answered: Answered) -> None:
-        self._order(request.command, request.name, answered)
+        self._carry_out(request.command, request.name, answered)
 
     def _pin(self, request: srv.PinPolicy.Request, answered: Answered) -> None:
         name, text = request.name, request.version
@@ -344,16 +344,16 @@ class CandidateUpdates:
         try:
             if (command := command_named(source.data)) not in BY_TOPIC:
                 raise SupervisionError(f'{command} needs the service: a topic gives no answer')
-            self._order(command, '', lambda success, words: None)
+            self._carry_out(command, '', lambda success, words: None)
         except SupervisionError as error:
             self._node.get_logger().warning(f'refused: {error}')
 
     # What is told and written.
 
-    def _write(self, work: Callable[[], None]) -> None:
+    def _write_in_background(self, work: Callable[[], None]) -> None:
         def done(result: object) -> None:
             if isinstance(result, Exception):
-                self.complain(f'not written: {result}')
+                self.report_problem(f'not written: {result}')
 
         self._submit(work, done)
 
@@ -363,18 +363,18 @@ class CandidateUpdates:
         assert self._writer is not None
         self._writer.submit(lambda report, stopped: work(), guarded, guarded)
 
-    def _list(
+    def _list_policies(
         self, request: srv.ListPolicies.Request, response: srv.ListPolicies.Response
     ) -> None:
-        response.policies = self.message()
+        response.policies = self.policies_message()
         response.message = self.supervision.in_words()
         response.success = True
 
-    def tell(self) -> None:
+    def publish(self) -> None:
         """Publish the policies and the supervision."""
-        self._publisher.publish(self.message())
+        self._publisher.publish(self.policies_message())
 
-    def message(self) -> ros.Policies:
+    def policies_message(self) -> ros.Policies:
         """Describe all policies and the supervision."""
         supervision = self.supervision
         message = ros.Policies(

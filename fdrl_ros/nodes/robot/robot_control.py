@@ -101,7 +101,7 @@ class RobotControl:
         node.hear(StringStamped, 'state_command', self._receive_command, qos.EVENT)
         node.hear(ros.PatientState, 'patient_state', self.receive_patient, qos.SENSOR)
         node.hear(ros.OperationState, 'operation_state', self.receive_operation, qos.SENSOR)
-        node.every(PERIOD, self.watch)
+        node.every(PERIOD, self.run_watchdog)
 
     def _receive_tip(self, source: PoseStamped) -> None:
         position = source.pose.position
@@ -147,7 +147,7 @@ class RobotControl:
         """The node's clock, which states and the arm are stamped by, s."""
         return 1e-9 * float(self._node.get_clock().now().nanoseconds)
 
-    def watch(self) -> None:
+    def run_watchdog(self) -> None:
         """Run the watchdog, and pause or resume the arm for the gate."""
         now = self._node.now
         self.publish(self._loop.watchdog(now))
@@ -175,17 +175,17 @@ class RobotControl:
         setpoint, chosen = cycle.setpoint, cycle.selection
         self._retracting = setpoint is not None and setpoint.retracting
         if self._retracting:
-            self._command(setpoint)
+            self._command_arm(setpoint)
         header = None if chosen is None else self._publish_action(chosen)
         if not self._retracting:
-            self._command(setpoint)
+            self._command_arm(setpoint)
         if chosen is not None:
             self._publish_meters(chosen, header)
             self._published += 1
             if self._published % COLLECTING == 0:
                 gc.collect()
 
-    def _command(self, setpoint: SetPoint | None) -> None:
+    def _command_arm(self, setpoint: SetPoint | None) -> None:
         if setpoint is None or not self._armed:
             return
         now = self._node.get_clock().now().to_msg()

@@ -122,7 +122,7 @@ class SupervisionQueue:
             self.supervision = wanted
             self._changed()
 
-    def _resulting(self) -> Supervision:
+    def _supervision_after_first(self) -> Supervision:
         """
         Return the supervision after the first request and all urgent ones that came later.
 
@@ -139,25 +139,25 @@ class SupervisionQueue:
         """Persist the next request unless it is already on the disk."""
         while self._requests:
             try:
-                wanted = self._resulting()
+                wanted = self._supervision_after_first()
             except SupervisionError as error:  # because of another one that was applied meanwhile
                 self._answer(False, str(error))
                 continue
             if wanted != self._written:
-                self._write(partial(self._save, wanted), self._written_or_failed)
+                self._write(partial(self._save, wanted), self._after_write)
                 return
-            self._complete()
+            self._apply_first()
 
     def _save(self, wanted: Supervision) -> None:
         save_supervision(self._path, wanted)
         self._written = wanted
 
-    def _written_or_failed(self, result: object) -> None:
+    def _after_write(self, result: object) -> None:
         """Continue after the request was written, or could not be."""
         if not isinstance(result, Exception):
-            self._complete()
+            self._apply_first()
         elif self._requests[0].urgent:
-            self._apply(self._resulting())
+            self._apply(self._supervision_after_first())
             self._node.get_logger().error(f'{result}; a restart would undo it')
             words = self.supervision.in_words()
             self._answer(False, f'{words}; but a restart would undo it: {result}')
@@ -166,10 +166,10 @@ class SupervisionQueue:
             self._answer(False, f'nothing has changed: {result}')
         self._write_next()
 
-    def _complete(self) -> None:
+    def _apply_first(self) -> None:
         """Apply the request that is on the disk now."""
         try:
-            self._apply(self._resulting())
+            self._apply(self._supervision_after_first())
         except SupervisionError as error:
             self._answer(False, str(error))
             return

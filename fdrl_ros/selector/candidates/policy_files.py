@@ -109,7 +109,7 @@ class PolicyFiles:
                 raise PolicyError(f'safety report of policy {report.policy}: expected {digest}')
             return report
 
-        return _whole(self.report(digest), read, problems)
+        return _read_checked(self.report(digest), read, problems)
 
     def load_model(self, digest: str, problems: Problems | None = None) -> ValueModel | None:
         """
@@ -117,7 +117,7 @@ class PolicyFiles:
 
         :param problems: to which one that cannot be used is added.
         """
-        return _whole(
+        return _read_checked(
             self.model(digest), lambda data: ValueModel.from_bytes(data, digest), problems
         )
 
@@ -135,22 +135,22 @@ class PolicyFiles:
         found: list[tuple[int, Path, float, Released]] = []
         for path in sorted(self.folder.glob('*.policy')):
             try:
-                came, message = _read(path)
+                came, message = _read_policy(path)
                 found.append((message.envelope.round, path, came, message))
             except (OSError, ValueError, FdrlError) as error:
                 problems.append((path, error))
         for _, path, came, message in sorted(found, key=lambda each: each[:2]):
             try:
-                registry.take(message, came)
+                registry.receive(message, came)
             except MessageError as error:
                 problems.append((path, error))
         registry.hold = self.load_model(HOLD, problems)
         for version in registry.versions:
             try:
                 if report := self.load_report(version.digest, problems):
-                    registry.tested(version, report)
+                    registry.add_report(version, report)
                 if model := self.load_model(version.digest, problems):
-                    registry.value(version, model)
+                    registry.add_model(version, model)
             except PolicyError:
                 continue
         if not put_aside:
@@ -181,7 +181,7 @@ class PolicyFiles:
         return f'{path.name} cannot be used, and is in {aside} now: {error}'
 
 
-def _whole(path: Path, read: Callable[[bytes], T], problems: Problems | None) -> T | None:
+def _read_checked(path: Path, read: Callable[[bytes], T], problems: Problems | None) -> T | None:
     """Return what a file holds; None if it is not there, or cannot be used."""
     try:
         return read(path.read_bytes())
@@ -197,7 +197,7 @@ def _file_name(message: Released) -> str:
     return f'{name_of(message)}_{message.digest.hex()[:16]}.policy'
 
 
-def _read(path: Path) -> tuple[float, Released]:
+def _read_policy(path: Path) -> tuple[float, Released]:
     """Read one file, without looking at who signed it."""
     line, data = path.read_bytes().split(b'\n', 1)
     message = message_from_bytes(data)

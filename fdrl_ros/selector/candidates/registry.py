@@ -123,7 +123,7 @@ class PolicyRegistry:
         names = sorted(self._versions, key=lambda name: (name != GLOBAL, name))
         return tuple(version for name in names for version in self._versions[name])
 
-    def take(self, message: Released, came: float) -> Version | None:
+    def receive(self, message: Released, came: float) -> Version | None:
         """
         Check a released policy and keep it if it is new.
 
@@ -206,7 +206,7 @@ class PolicyRegistry:
                 return version
         return None
 
-    def tested(self, version: Version, report: SafetyReport) -> None:
+    def add_report(self, version: Version, report: SafetyReport) -> None:
         """
         Take in what a test found; a version that fails it is refused.
 
@@ -217,7 +217,7 @@ class PolicyRegistry:
         version.report = report
         version.refusal = report.refusal(self._settings)
 
-    def value(self, version: Version, model: ValueModel) -> None:
+    def add_model(self, version: Version, model: ValueModel) -> None:
         """
         Take in an estimate of a version's return.
 

@@ -45,22 +45,22 @@ class CurrentCase:
         """Tell whether a state of the operation is of this case; the first one always is."""
         if self.patient is None:
             return True
-        return self.is_named(operation) and not self._rise(operation) > GAIN
+        return self.is_named(operation) and not self._time_left_rise(operation) > GAIN
 
     def is_named(self, operation: Observation) -> bool:
         """Tell whether a state is of this patient and procedure, whatever its `time_left`."""
         if operation.patient != self.patient:
             return False
-        return self.procedure in ('', operation.procedure) or not self._counts(operation)
+        return self.procedure in ('', operation.procedure) or not self._is_in_order(operation)
 
     def has_time_left(self, operation: Observation) -> bool:
         """Tell whether a state shows at all how far its case has come."""
-        return not math.isnan(self._rise(operation))
+        return not math.isnan(self._time_left_rise(operation))
 
     def include(self, operation: Observation) -> None:
         """Take in a state of this case."""
         self.patient = operation.patient
-        if self._counts(operation):
+        if self._is_in_order(operation):
             self.procedure, self._time = operation.procedure, operation.time
             left = operation.time_left
             if not math.isnan(left):
@@ -72,12 +72,12 @@ class CurrentCase:
         """Continue in another time, to which the stamps so far do not belong."""
         self._time = -math.inf
 
-    def _counts(self, operation: Observation) -> bool:
+    def _is_in_order(self, operation: Observation) -> bool:
         return operation.time > self._time and operation.procedure in _KNOWN
 
-    def _rise(self, operation: Observation) -> float:
+    def _time_left_rise(self, operation: Observation) -> float:
         """Return `time_left` above that of this case; NaN if the state does not show it."""
-        return operation.time_left - self._left if self._counts(operation) else math.nan
+        return operation.time_left - self._left if self._is_in_order(operation) else math.nan
 
 
 class CaseDamage:
@@ -113,7 +113,7 @@ class CaseDamage:
         new, self._new = self._new, False
         return new
 
-    def knows(self, operation: Observation) -> bool:
+    def matches(self, operation: Observation) -> bool:
         """Tell whether a state is of this patient and procedure, whatever its `time_left`."""
         return self._confirmed.is_named(operation)
 
@@ -128,7 +128,7 @@ class CaseDamage:
             self._new = True
         elif self._confirmed.is_of(operation):
             if self._confirmed.has_time_left(operation):
-                self._resume()
+                self._drop_doubt()
         elif self._older is None:
             self._older, self._meter = self._meter, DamageMeter()
             self._doubted = operation.time
@@ -143,11 +143,11 @@ class CaseDamage:
 
     def restart(self) -> None:
         """Continue in another time, to which the stamps so far do not belong."""
-        self._resume()
+        self._drop_doubt()
         self._confirmed.restart()
         self._meter.restart()
 
-    def _resume(self) -> None:
+    def _drop_doubt(self) -> None:
         """Return to the case before the doubt."""
         if self._older is not None:
             self._meter, self._older = self._older, None

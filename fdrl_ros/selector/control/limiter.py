@@ -57,7 +57,7 @@ class Limiter:
         self.settings = settings or LimiterSettings()
         self._longest = self.settings.speed_limit * TICK
         self._ready = False
-        self._stand(_NO_WAY, -math.inf, None)
+        self._stand_still(_NO_WAY, -math.inf, None)
 
     def reset(self, position: np.ndarray | Vector, now: float, jaw: float | None = None) -> None:
         """
@@ -71,10 +71,10 @@ class Limiter:
         if tip.shape != (3,) or not np.all(np.isfinite(tip)):
             raise StateError(f'tip at {position!r}: expected three finite metres')
         x, y, z = tip.tolist()
-        self._stand((x, y, z), now, jaw)
+        self._stand_still((x, y, z), now, jaw)
         self._ready = True
 
-    def _stand(self, tip: Vector, now: float, jaw: float | None) -> None:
+    def _stand_still(self, tip: Vector, now: float, jaw: float | None) -> None:
         """Stand still at a position of the tip, and forget every move."""
         self._start = self._last = tip
         self._move: Vector = _NO_WAY
@@ -142,9 +142,9 @@ class Limiter:
         self._last = self._position(now)
         position = np.array(self._last)
         position.setflags(write=False)
-        return SetPoint(position, self._hold, self._retracting, self._turn(now))
+        return SetPoint(position, self._hold, self._retracting, self._jaw_opening(now))
 
-    def _turn(self, now: float) -> float | None:
+    def _jaw_opening(self, now: float) -> float | None:
         """Return where the jaw has come to, while it is on its way and once at its end."""
         if self._jaw_move is None:
             return None

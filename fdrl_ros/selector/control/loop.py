@@ -124,10 +124,10 @@ class ControlLoop:
             return self._command(now, None)
         if fault is not None:
             return self._refuse(fault, now, observation)
-        if self._paired and self._vitals(observation) is None:
+        if self._paired and self._vitals_stamped_like(observation) is None:
             self._waiting = observation
             return None
-        return self._run(observation, now)
+        return self._run_cycle(observation, now)
 
     def receive_patient(self, observation: Observation, now: float) -> Cycle | None:
         """Take in vital signs; run the control cycle of the state that waits for them, if any."""
@@ -142,7 +142,7 @@ class ControlLoop:
     def run_waiting(self, now: float) -> Cycle | None:
         """Run the control cycle of a state that waits for vital signs, before the next state."""
         waiting = self._waiting
-        return None if waiting is None else self._run(waiting, now)
+        return None if waiting is None else self._run_cycle(waiting, now)
 
     def receive_tip(self, position: Iterable[float], time: float) -> None:
         """
@@ -235,10 +235,10 @@ class ControlLoop:
 
     # One cycle: sensors, decision, command.
 
-    def _run(self, operation: Observation, now: float) -> Cycle:
+    def _run_cycle(self, operation: Observation, now: float) -> Cycle:
         """Run the control cycle of a state whose stamp is in order."""
         self._waiting = None
-        same = self._vitals(operation)
+        same = self._vitals_stamped_like(operation)
         self._paired = same is not None  # or else those vital signs have stamps of their own
         vitals = same or self._newest_patient
         fault = self._sensors.check(operation, vitals, self._tip_before(operation.time))
@@ -250,7 +250,9 @@ class ControlLoop:
         if not self.is_due(operation):
             return self._command(now, None)
         hold = None if self._arm_ready else Reason.PAUSED
-        selection = self.selector.select(operation, vitals, now, hold=hold, away=self._away())
+        selection = self.selector.select(
+            operation, vitals, now, hold=hold, away=self._direction_out()
+        )
         if selection.risk is not None:
             # Without a usable state there was no tick: the next one counts, whenever it comes.
             self._last_decision = operation.time
@@ -261,7 +263,9 @@ class ControlLoop:
         """Limit a selection to the set-point of this cycle."""
         begin = max(now, self._setpoint_time)
         if selection is not None:
-            self.limiter.accept(selection, begin, self._away() if selection.holds else None)
+            self.limiter.accept(
+                selection, begin, self._direction_out() if selection.holds else None
+            )
             self._turn_jaw(selection, begin)
         if len(self.selector.candidates) < 2:
             self._release_arm()  # others may move the arm until there is a policy
@@ -282,7 +286,7 @@ class ControlLoop:
         if now - self._last_hold < TICK - PERIOD / 2:
             return self._command(now, None)
         self._last_hold = now
-        held = self.selector.keep_tip(reason, now, operation, stamp, self._away())
+        held = self.selector.keep_tip(reason, now, operation, stamp, self._direction_out())
         return self._command(now, held)
 
     def _begin_case(self, operation: Observation, same_time: bool) -> None:
@@ -315,7 +319,7 @@ class ControlLoop:
     def _newest_patient(self) -> Observation | None:
         return self._patients[-1] if self._patients else None
 
-    def _vitals(self, operation: Observation) -> Observation | None:
+    def _vitals_stamped_like(self, operation: Observation) -> Observation | None:
         """Return the vital signs with the stamp of a state, if they have come."""
         same = (each for each in reversed(self._patients) if each.time == operation.time)
         return next(same, None)
@@ -324,7 +328,7 @@ class ControlLoop:
         """Return the last set-point that the arm reported before a time."""
         return next((tip for tip in reversed(self._tips) if tip[1] < time), None)
 
-    def _away(self) -> Vector | None:
+    def _direction_out(self) -> Vector | None:
         """Return the direction out of the patient: along the shaft to the trocar, the origin."""
         if not self._tips:
             return None

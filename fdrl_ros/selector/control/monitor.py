@@ -16,7 +16,7 @@ from fdrl_ros.metrics.adaptation import Adaptation, AdaptationMeter
 from fdrl_ros.metrics.means import WINDOW
 from fdrl_ros.metrics.risk import Risk, RiskMeter
 from fdrl_ros.selector.control.current_case import CaseDamage
-from fdrl_ros.selector.control.observation import Observation, readable, UsableState
+from fdrl_ros.selector.control.observation import Observation, operation_values, UsableState
 from fdrl_ros.settings import setting, Settings
 from fdrl_ros.shield.damage import elapsed
 from fdrl_ros.shield.workspace import has_left
@@ -74,9 +74,9 @@ class OperationMonitor:
 
     def add_force(self, operation: Observation | None) -> None:
         """Take in the force of a state that cannot be judged, if it is of the case under way."""
-        if operation is None or not self.damage.knows(operation):
+        if operation is None or not self.damage.matches(operation):
             return
-        values = readable(operation)
+        values = operation_values(operation)
         if values is not None:
             self.damage.add(operation, max(values.item(_FORCE), 0.0))
 

@@ -114,7 +114,7 @@ def _time_left(values: Sequence[float] | np.ndarray) -> float:
     return left if 0.0 <= left <= 1.0 else math.nan
 
 
-def readable(operation: Observation) -> np.ndarray | None:
+def operation_values(operation: Observation) -> np.ndarray | None:
     """Return the values of a state of the operation that is whole by itself, else None."""
     if tuple(operation.names) != _OPERATION_NAMES or operation.procedure not in PROCEDURE_NAMES:
         return None

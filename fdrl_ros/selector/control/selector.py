@@ -18,7 +18,7 @@ from fdrl_ros.selector.control.current_case import CurrentCase
 from fdrl_ros.selector.control.monitor import GateSettings, OperationMonitor, RiskGate
 from fdrl_ros.selector.control.observation import (
     Observation,
-    readable,
+    operation_values,
     Reason,
     StateReader,
     UsableState,
@@ -136,7 +136,7 @@ class Selector:
         :param hold: why to hold whatever the policies answer, if that is so.
         :param away: along the shaft away from the tissue, where a robot that holds is drawn back.
         """
-        state = self._usable(operation, patient, now)
+        state = self._usable_state(operation, patient, now)
         if isinstance(state, Reason):
             self._monitor.add_force(operation)
             # A stamp is of a state that is at fault by itself, not of one that came too late.
@@ -155,7 +155,7 @@ class Selector:
         else:
             proposal = self.hold(hold, now)
         damage = self._monitor.damage.total
-        decision = self._decide(state.values, operation, damage, proposal, away)
+        decision = self._shield_decision(state.values, operation, damage, proposal, away)
         if decision is None:
             proposal, decision = self.hold(Reason.SHIELD_FAILED, self._now), _STILL
         self._monitor.record_action(state, decision.action)
@@ -205,18 +205,18 @@ class Selector:
         held = self.hold(reason, now, stamp)
         if operation is None or not 0.0 <= now - operation.received <= self.settings.state_timeout:
             return held
-        values = readable(operation)
+        values = operation_values(operation)
         if values is None:
             return held
         damage = self._monitor.damage
-        so_far = damage.total if damage.knows(operation) else 0.0
-        decision = self._decide(values, operation, so_far, held, away, branch=True)
+        so_far = damage.total if damage.matches(operation) else 0.0
+        decision = self._shield_decision(values, operation, so_far, held, away, branch=True)
         if decision is None:
             return held
         veto, force = decision.veto, decision.usual_force
         return held._replace(action=decision.action, veto=veto, predicted_force=force)
 
-    def _usable(
+    def _usable_state(
         self, operation: Observation | None, patient: Observation | None, now: float
     ) -> UsableState | Reason:
         """Return the state of both halves, or why there is none to act on."""
@@ -265,12 +265,12 @@ class Selector:
         candidate = chosen.candidates[place]
         action = STAY
         if candidate.policy is not None:
-            answer = self._ask(candidate.name, candidate.policy, state)
+            answer = self._ask_policy(candidate.name, candidate.policy, state)
             if answer is None:
                 self._failed_until[candidate.name] = now + self.settings.failure_pause
                 return self.hold(Reason.POLICY_FAILED, now)
             action = answer
-        mean, std, risk = self._ranking.worth(place, estimates)
+        mean, std, risk = self._ranking.estimate_of(place, estimates)
         return Selection(candidate.name, action, mean, std, reason, now, expected_risk=risk)
 
     def _locked_place(self, name: str, available: list[bool]) -> tuple[int, Reason]:
@@ -282,7 +282,9 @@ class Selector:
         return (place, Reason.LOCKED) if available[place] else (hold, Reason.POLICY_FAILED)
 
     @staticmethod
-    def _ask(name: str, policy: Callable[[np.ndarray], int], state: UsableState) -> int | None:
+    def _ask_policy(
+        name: str, policy: Callable[[np.ndarray], int], state: UsableState
+    ) -> int | None:
         """Return the policy's action, or None if it answers with none."""
         try:
             action = policy(state.scaled)
@@ -292,7 +294,7 @@ class Selector:
             return None
         return int(action)
 
-    def _decide(
+    def _shield_decision(
         self,
         values: np.ndarray,
         operation: Observation,
@@ -355,7 +357,7 @@ class Ranking:
             self._current, self._since = chosen.names[place], now
         return place, reason
 
-    def worth(self, place: int, estimates: Estimates) -> tuple[float, float, float]:
+    def estimate_of(self, place: int, estimates: Estimates) -> tuple[float, float, float]:
         """Return mean, standard deviation and risk to go of a candidate; NaN if unknown."""
         mean = estimates.means.item(place)
         if place == len(estimates.means) - 1 and math.isnan(mean):
@@ -394,7 +396,7 @@ class Ranking:
                 ]
             gain = max(gains)
             best = gains.index(gain)
-        if best != current and self._stays(gain, best == hold, now):
+        if best != current and self._must_stay(gain, best == hold, now):
             return current, Reason.CAUTION if current == hold else Reason.KEPT
         return best, Reason.CAUTION if best == hold else Reason.BEST
 
@@ -414,7 +416,7 @@ class Ranking:
             bounds[-1] -= self._settings.hold_handicap
         return bounds
 
-    def _stays(self, gain: float, to_hold: bool, now: float) -> bool:
+    def _must_stay(self, gain: float, to_hold: bool, now: float) -> bool:
         """
         Decide whether the acting candidate goes on although another would be better.
 

@@ -136,12 +136,14 @@ def fit_value(experience: Experience, settings: ValueSettings | None = None) -> 
     :raises RecordsError: on other shapes, numbers that are not finite, or too few cases.
     """
     settings = settings or ValueSettings()
-    checked = _checked(experience, settings.groups)
+    checked = _validated(experience, settings.groups)
     known = thinned(checked, settings.stride, settings.discount)
     group = known.cases % settings.groups
     there = np.unique(group)  # with few cases some groups are empty: nothing is left out there
     basis = basis_of(known.states.shape[1], settings.features)
-    parts = [_Group.of(known, np.flatnonzero(group == each), basis, settings) for each in there]
+    parts = [
+        _Group.from_rows(known, np.flatnonzero(group == each), basis, settings) for each in there
+    ]
     weights, members = _solve(parts)
     deviations = np.zeros((settings.groups, *weights.shape))
     deviations[there] = members - members.mean(axis=0)
@@ -177,7 +179,7 @@ class _Group:
     square: float
 
     @classmethod
-    def of(
+    def from_rows(
         cls, known: Experience, rows: np.ndarray, basis: Basis, settings: ValueSettings
     ) -> '_Group':
         cases = known.cases[rows]
@@ -235,7 +237,7 @@ def _solve(parts: list[_Group]) -> tuple[np.ndarray, np.ndarray]:
     return best[1], best[2]
 
 
-def _checked(given: Experience, groups: int) -> Experience:
+def _validated(given: Experience, groups: int) -> Experience:
     """Check the arrays, and that cases stand together."""
     states, rewards, risks = (
         np.asarray(x, dtype=np.float64) for x in (given.states, given.rewards, given.risks)

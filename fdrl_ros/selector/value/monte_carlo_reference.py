@@ -100,7 +100,7 @@ EXPLORATION = 0.2
 """Greatest share of random moves of that somebody."""
 
 
-def acting(policy: Policy | None) -> Chooser:
+def chooser_of(policy: Policy | None) -> Chooser:
     """Return a policy, or None for staying, as one that acts for many patients."""
     if policy is None:
         return lambda states, rows, tick: np.full(len(states), STAY)
@@ -120,7 +120,7 @@ def handing_over(
     :param handover: tick of each of n patients, shape (n,).
     :param moves: random moves that replace those of who leads, or LED, shape (ticks, n).
     """
-    own, first = acting(policy), acting(lead)
+    own, first = chooser_of(policy), chooser_of(lead)
 
     def choose(
         states: NDArray[np.float32], rows: NDArray[np.int64], tick: int
@@ -173,7 +173,7 @@ class Alike:
     returns: NDArray[np.float64]
 
 
-def meet(
+def draw_meeting(
     patients: Sequence[Patient],
     start: Policy,
     handed_over: bool,

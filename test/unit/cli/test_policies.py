@@ -29,7 +29,7 @@ def layout(tmp_path):
     made = robot_directory(tmp_path / 'federation', PLAN)
     robot = RobotPolicies(made, 'robot_1')
     for number, forced in ((1, 0.9), (2, 0.1)):
-        version = robot.registry.take(global_policy(made.directory, number, number), 1e9)
+        version = robot.registry.receive(global_policy(made.directory, number, number), 1e9)
         robot.files.save(version)
         report = report_on(version.policy, basis=basis(PLAN), force_failures=forced)
         robot.files.save_report(report)

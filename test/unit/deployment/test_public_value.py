@@ -15,7 +15,7 @@ from fdrl_ros.deployment.robot.public_value import (
 from fdrl_ros.errors import RecordsError, TrainingStopped
 from fdrl_ros.policy import Policy
 from fdrl_ros.selector import fit_value, returns_to_go
-from fdrl_ros.selector.value.monte_carlo_reference import acting
+from fdrl_ros.selector.value.monte_carlo_reference import chooser_of
 from fdrl_ros.surgery.gym.actions import ACTION_COUNT, STAY
 from fdrl_ros.surgery.gym.episode import roll_out, run_episode
 from fdrl_ros.surgery.gym.surgery_env import SurgeryEnv
@@ -41,7 +41,7 @@ def policy(seed):
 def test_a_rollout_is_every_operation_by_itself():
     chosen = policy(3)
     patients = [mixture(3, 1.0, 5).patient(each, 'test') for each in range(12)]
-    rolled = roll_out(patients, acting(chosen))
+    rolled = roll_out(patients, chooser_of(chosen))
     env = SurgeryEnv(settings=WorldSettings(mode='kinematic'))
     for case, patient in enumerate(patients):
         alone = run_episode(env, chosen, patient)
@@ -111,7 +111,7 @@ def test_the_return_of_staying_is_what_it_says():
     mean, _ = model.mean_and_std(known.states[begins])
     assert np.mean(mean) == pytest.approx(np.mean(returns), abs=0.3)
     assert model.caution == 0.0
-    still = acting(None)(known.states[:5], np.arange(5), 0)
+    still = chooser_of(None)(known.states[:5], np.arange(5), 0)
     assert list(still) == [STAY] * 5 and STAY < ACTION_COUNT
 
 
@@ -129,7 +129,7 @@ def test_the_conformal_error_tells_how_far_an_estimate_is_off():
 def test_patients_whom_nobody_looks_like_are_passed_over(monkeypatch):
     known = public_experience(policy(1), PLAN, policy(0))['palpation']
     fitted, met, lonely = fit_value(known, PLAN.value), [], {1, 2}
-    meet = public_value.meet
+    meet = public_value.draw_meeting
 
     def some(patients, *given):
         number = given[3][-1] - public_value.CHECKED
@@ -138,7 +138,7 @@ def test_patients_whom_nobody_looks_like_are_passed_over(monkeypatch):
         met.append(number)
         return meet(patients, *given)
 
-    monkeypatch.setattr(public_value, 'meet', some)
+    monkeypatch.setattr(public_value, 'draw_meeting', some)
     assert public_conformal_error(fitted, 'palpation', policy(1), PLAN, policy(0)) >= 0.0
     assert met == [0, 3] and PLAN.value.checked == 2
     lonely.update(range(100))

@@ -23,7 +23,7 @@ from fdrl_ros.experiments.studies.selector.study import switching_of
 from fdrl_ros.experiments.studies.selector.summary import summarise
 from fdrl_ros.experiments.studies.selector.value_models import value_models
 from fdrl_ros.policy import Policy
-from fdrl_ros.selector.value.monte_carlo_reference import acting
+from fdrl_ros.selector.value.monte_carlo_reference import chooser_of
 from fdrl_ros.surgery.gym.episode import roll_out
 from fdrl_ros.surgery.gym.vector_operation import VectorOperation
 from fdrl_ros.surgery.patient.cohort import mixture
@@ -108,7 +108,7 @@ def test_a_switch_soon_after_a_change_of_state_is_told_from_others():
 def candidates():
     shape = Plan().shape
     policies = [Policy(shape.draw(np.random.default_rng(each)), shape) for each in range(2)]
-    return [acting(each) for each in (*policies, None)]
+    return [chooser_of(each) for each in (*policies, None)]
 
 
 def test_the_oracle_s_true_returns_are_what_the_policies_then_earn(candidates):

@@ -231,14 +231,14 @@ def test_a_policy_or_run_that_is_not_there_is_refused(run, tmp_path, policies):
 
 def test_patients_whom_nobody_looks_like_are_left_out(run, monkeypatch):
     directory, plan = run
-    meet = coverage.meet
+    meet = coverage.draw_meeting
 
     def some(patients, *given):
         if given[3][-1] == 1:
             raise RecordsError('nobody looks like that')
         return meet(patients, *given)
 
-    monkeypatch.setattr(coverage, 'meet', some)
+    monkeypatch.setattr(coverage, 'draw_meeting', some)
     few = CoverageSettings(('hold',), patients=2, states=2, redraws=200)
     for part in run_coverage_study(directory, plan, few):
         assert set(part['policies']['hold']['patient']) == {0}

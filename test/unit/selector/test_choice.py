@@ -189,7 +189,7 @@ def test_the_quick_ranking_chooses_what_the_obvious_one_does(course):
         now += wait
         place, reason = quick.choose(chosen, found, free, now)
         assert (place, reason) == obvious.choose(found, free, now)
-        mean, std, _ = quick.worth(place, found)
+        mean, std, _ = quick.estimate_of(place, found)
         if place == count - 1 and math.isnan(found.means[place]):
             assert (mean, std) == (rules.hold_return, 0.0)
         else:

@@ -34,11 +34,11 @@ def filled(files) -> PolicyRegistry:
     """Return a registry whose two candidates are on the disk with all that was found of them."""
     registry = PolicyRegistry(ROSTER, SHAPE)
     for message in (released(1, 1), released(2, 2), own(3, 'hospital_1')):
-        version = registry.take(message, 12.5)
+        version = registry.receive(message, 12.5)
         files.save(version)
-        registry.tested(version, report_on(version.policy))
+        registry.add_report(version, report_on(version.policy))
         files.save_report(version.report)
-        registry.value(version, model_of(version.policy))
+        registry.add_model(version, model_of(version.policy))
         files.save_model(version.digest, version.model.to_bytes())
     return registry
 
@@ -119,7 +119,7 @@ def test_model_or_test_that_is_damaged_is_put_aside_and_found_out_anew(files):
 
 def test_forgotten_versions_leave_no_file_but_what_others_need(files):
     registry = filled(files)
-    twin = registry.take(own(1, 'hospital_2'), 0.0)
+    twin = registry.receive(own(1, 'hospital_2'), 0.0)
     files.save(twin)
     oldest = next(each for each in registry.versions if (each.name, each.round) == ('global', 1))
     left = [each for each in registry.versions if each is not oldest]

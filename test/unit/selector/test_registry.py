@@ -29,8 +29,8 @@ def registry():
 def pass_all(registry, supervision=NOTHING):
     """Find everything good that is pending."""
     while version := registry.pending(supervision):
-        registry.tested(version, report_on(version.policy))
-        registry.value(version, model_of(version.policy))
+        registry.add_report(version, report_on(version.policy))
+        registry.add_model(version, model_of(version.policy))
 
 
 def statuses(registry, supervision=NOTHING):
@@ -41,64 +41,64 @@ def statuses(registry, supervision=NOTHING):
 
 
 def test_policy_is_a_candidate_once_it_is_tested_and_valued(registry):
-    assert registry.take(own(2, 'hospital_2'), 5.0).name == 'hospital_2'
-    assert registry.take(released(1, 1), 6.0).came == 6.0
+    assert registry.receive(own(2, 'hospital_2'), 5.0).name == 'hospital_2'
+    assert registry.receive(released(1, 1), 6.0).came == 6.0
     assert [each.name for each in registry.candidates(NOTHING)] == ['hold']
     for expected in ('global', 'hospital_2'):
         version = registry.pending(NOTHING)
         assert version.name == expected
-        registry.tested(version, report_on(version.policy))
+        registry.add_report(version, report_on(version.policy))
         assert registry.status(version, NOTHING) is Status.VALUING
-        registry.value(version, model_of(version.policy))
+        registry.add_model(version, model_of(version.policy))
     assert registry.pending(NOTHING) is None
     assert [each.name for each in registry.candidates(NOTHING)] == ['global', 'hospital_2', 'hold']
 
 
 def test_newer_policy_waits_behind_the_older_one_until_it_is_found_good(registry):
-    registry.take(released(1, 1), 0.0)
+    registry.receive(released(1, 1), 0.0)
     older = registry.pending(NOTHING)
     pass_all(registry)
-    registry.take(released(2, 2), 0.0)
+    registry.receive(released(2, 2), 0.0)
     assert registry.candidates(NOTHING)[0].policy is older.policy
     assert statuses(registry) == [('global', 2, 'valuing'), ('global', 1, 'candidate')]
     newer = registry.pending(NOTHING)
     with pytest.raises(PolicyError, match='value model'):
-        registry.value(newer, model_of(older.policy))
+        registry.add_model(newer, model_of(older.policy))
     with pytest.raises(PolicyError, match='safety report'):
-        registry.tested(newer, report_on(older.policy))
+        registry.add_report(newer, report_on(older.policy))
     with pytest.raises(PolicyError, match='another'):
-        registry.tested(newer, report_on(newer.policy, basis='another'))
+        registry.add_report(newer, report_on(newer.policy, basis='another'))
     pass_all(registry)
     assert registry.candidates(NOTHING)[0].policy is newer.policy
     assert statuses(registry) == [('global', 2, 'candidate'), ('global', 1, 'replaced')]
 
 
 def test_policy_that_fails_its_test_leaves_the_one_before_it(registry):
-    registry.take(released(1, 1), 0.0)
+    registry.receive(released(1, 1), 0.0)
     pass_all(registry)
-    version = registry.take(released(2, 2), 0.0)
-    registry.tested(version, report_on(version.policy, force_failures=0.9))
+    version = registry.receive(released(2, 2), 0.0)
+    registry.add_report(version, report_on(version.policy, force_failures=0.9))
     assert registry.pending(NOTHING) is None
     assert statuses(registry) == [('global', 2, 'refused'), ('global', 1, 'candidate')]
     assert 'by force' in version.refusal
 
 
 def test_weights_that_come_back_keep_what_was_found_of_them(registry):
-    registry.take(released(1, 1), 0.0)
+    registry.receive(released(1, 1), 0.0)
     pass_all(registry)
-    registry.take(released(2, 2), 0.0)
+    registry.receive(released(2, 2), 0.0)
     pass_all(registry)
-    version = registry.take(released(1, 3, rolled_back=True), 9.0)
+    version = registry.receive(released(1, 3, rolled_back=True), 9.0)
     assert version.round == 3 and version.ready
     assert statuses(registry) == [('global', 3, 'candidate'), ('global', 2, 'replaced')]
     with pytest.raises(RoundError):
-        registry.take(released(1, 1), 9.0)
+        registry.receive(released(1, 1), 9.0)
 
 
 def test_what_is_not_signed_whole_and_new_is_refused(registry):
     good = released(1, 5)
-    assert registry.take(good, 0.0)
-    assert registry.take(good, 1.0) is None, 'the same of another trainer'
+    assert registry.receive(good, 0.0)
+    assert registry.receive(good, 1.0) is None, 'the same of another trainer'
     for bad, error in (
         (replace(good, weights=encode_weights(weights(9))), SignatureError),
         (released(2, 6, sender='hospital_1'), SignatureError),
@@ -113,17 +113,17 @@ def test_what_is_not_signed_whole_and_new_is_refused(registry):
         ),
     ):
         with pytest.raises(error):
-            registry.take(bad, 0.0)
+            registry.receive(bad, 0.0)
     version = registry.pending(NOTHING)
     assert (version.name, version.policy.digest) == ('global', good.digest)
 
 
 def test_oldest_versions_are_forgotten_but_never_what_stands_or_is_pinned(registry):
-    first = registry.take(released(1, 1), 0.0)
+    first = registry.receive(released(1, 1), 0.0)
     pass_all(registry)
     pinned = NOTHING.with_pin('global', first.digest)
     for number in (2, 3, 4):
-        registry.take(released(number, number), 0.0)
+        registry.receive(released(number, number), 0.0)
         assert first not in registry.prune(NOTHING), 'it stands until another one is good'
     assert [each.round for each in registry.versions] == [4, 3, 1]
     pass_all(registry)
@@ -133,21 +133,21 @@ def test_oldest_versions_are_forgotten_but_never_what_stands_or_is_pinned(regist
 
 def test_pinned_version_stands_and_the_newest_again_when_it_is_unpinned(registry):
     for number in (1, 2):
-        registry.take(released(number, number), 0.0)
+        registry.receive(released(number, number), 0.0)
         pass_all(registry)
     first = registry.to_pin('global', '1')
     assert registry.to_pin('global', first.digest[:12]) is first
     pinned = NOTHING.with_pin('global', first.digest)
     assert registry.candidates(pinned)[0].policy is first.policy
     assert statuses(registry, pinned) == [('global', 2, 'replaced'), ('global', 1, 'candidate')]
-    registry.take(released(3, 3), 0.0)
+    registry.receive(released(3, 3), 0.0)
     assert registry.pending(pinned) is None, 'nobody needs its value now'
     assert registry.candidates(pinned.with_pin('global', ''))[0].policy is not first.policy
 
 
 def test_who_waits_for_another_try_lets_others_go_first(registry):
-    first = registry.take(released(1, 1), 0.0)
-    second = registry.take(own(2, 'hospital_2'), 0.0)
+    first = registry.receive(released(1, 1), 0.0)
+    second = registry.receive(own(2, 'hospital_2'), 0.0)
     assert registry.pending(NOTHING) is first
     assert registry.pending(NOTHING, {first.digest}) is second
     assert registry.pending(NOTHING, {first.digest, second.digest}) is None
@@ -158,7 +158,7 @@ def test_who_waits_for_another_try_lets_others_go_first(registry):
 
 
 def test_what_cannot_stand_cannot_be_pinned(registry):
-    registry.take(released(1, 1), 0.0)
+    registry.receive(released(1, 1), 0.0)
     for text, words in (('1', 'not valued yet'), ('7', 'expected one of the rounds 1'), ('', '1')):
         with pytest.raises(SupervisionError, match=words):
             registry.to_pin('global', text)
@@ -171,8 +171,8 @@ def test_what_cannot_stand_cannot_be_pinned(registry):
 
 
 def test_vetoed_policy_is_no_candidate_until_it_is_allowed(registry):
-    registry.take(released(1, 1), 0.0)
-    registry.take(own(2, 'hospital_2'), 0.0)
+    registry.receive(released(1, 1), 0.0)
+    registry.receive(own(2, 'hospital_2'), 0.0)
     pass_all(registry)
     vetoed = Supervision(vetoed=frozenset({'global'}))
     assert [each.name for each in registry.candidates(vetoed)] == ['hospital_2', 'hold']
@@ -180,11 +180,11 @@ def test_vetoed_policy_is_no_candidate_until_it_is_allowed(registry):
 
 
 def test_pins_that_cannot_be_kept_are_said(registry):
-    version = registry.take(released(1, 1), 0.0)
+    version = registry.receive(released(1, 1), 0.0)
     pinned = NOTHING.with_pin('global', version.digest)
     registry.check_pins(pinned)
     with pytest.raises(PolicyError, match='not here'):
         registry.check_pins(NOTHING.with_pin('hospital_1', version.digest))
-    registry.tested(version, report_on(version.policy, finite=False))
+    registry.add_report(version, report_on(version.policy, finite=False))
     with pytest.raises(PolicyError, match='refused'):
         registry.check_pins(pinned)

@@ -12,7 +12,7 @@ from fdrl_ros.deployment.robot.safety_test import (
     FIRST,
     frozen_set,
     make_frozen_set,
-    operate,
+    run_trial,
     safety_report,
 )
 from fdrl_ros.errors import RecordsError
@@ -111,7 +111,7 @@ def test_refusals_name_the_number_and_the_limit():
 
 def test_trial_is_that_of_single_operations():
     policy = linear({COARSE_DOWN: 1.0}, {('contact', COARSE_UP): 2.0})
-    mean, success, forced = operate(policy, PLAN)
+    mean, success, forced = run_trial(policy, PLAN)
     env = SurgeryEnv(settings=PLAN.world)
     cohort = PLAN.public_cohort(1.0)
     episodes = [run_episode(env, policy, cohort.patient(FIRST + each)) for each in range(16)]

@@ -8,7 +8,7 @@ All corners are in test/nightly/test_shield_proof.py.
 
 from fdrl_ros.errors import SettingError
 from fdrl_ros.shield import prediction
-from fdrl_ros.shield.depth_tables import Motion, sink
+from fdrl_ros.shield.depth_tables import Motion, tip_sinking
 from fdrl_ros.shield.proof import check_estimator, check_forces, check_tables, Margins
 from fdrl_ros.shield.retreat import RISE
 from fdrl_ros.surgery.gym.actions import COARSE_STEP, TICK
@@ -75,14 +75,14 @@ def test_tables_that_are_not_cut_at_all_are_refused():
 
 def test_the_tables_draw_a_tip_back_along_the_most_tilted_shaft():
     time = np.array([0.6 - TICK, 0.6])
-    sunk, _ = sink(USUAL, time, np.zeros(1), (0.02, 0.02), Motion(0.0, 0.0, 0.0))
+    sunk, _ = tip_sinking(USUAL, time, np.zeros(1), (0.02, 0.02), Motion(0.0, 0.0, 0.0))
     assert -np.diff(sunk[0]) == pytest.approx(RISE * COARSE_STEP)
 
 
 @pytest.mark.parametrize('bounds', [WIDE, USUAL], ids=['wide', 'usual'])
 def test_the_tables_wait_for_a_state_that_is_late(bounds):
     late = 1.1 * TICK + bounds.latency
-    sunk, _ = sink(
+    sunk, _ = tip_sinking(
         bounds, late + np.array([0.0, 0.01]), np.zeros(1), (0.02, 0.02), Motion(0.0, 0.0, 0.0)
     )
     assert sunk[0, 0] == 0.0 > sunk[0, 1]

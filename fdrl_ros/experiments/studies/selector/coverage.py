@@ -31,7 +31,12 @@ from fdrl_ros.runtime.progress import Caller, NOBODY
 from fdrl_ros.runtime.random_streams import Stream
 from fdrl_ros.selector import HOLD, reference, StateValue, ValueModel
 from fdrl_ros.selector.value.model import FORMAT
-from fdrl_ros.selector.value.monte_carlo_reference import Alike, alike_states, meet, NEAREST
+from fdrl_ros.selector.value.monte_carlo_reference import (
+    Alike,
+    alike_states,
+    draw_meeting,
+    NEAREST,
+)
 from fdrl_ros.surgery.patient.cohort import Cohort, Mixture
 from fdrl_ros.surgery.patient.matched_patients import matched_patients
 import numpy as np
@@ -175,7 +180,7 @@ def measure(
         try:
             first = FIRST_REDRAWN + APART * index
             alike = [patient, *matched_patients(patient, cohort, settings.redraws, rng, first)]
-            meeting = meet(alike, start, bool(number % 2), settings.states, sensors, rng)
+            meeting = draw_meeting(alike, start, bool(number % 2), settings.states, sensors, rng)
         except RecordsError:  # hardly anybody looks like this one: there is nothing to expect
             left_out = {name: count + 1 + settings.states for name, count in left_out.items()}
             continue

@@ -41,7 +41,7 @@ from fdrl_ros.runtime.progress import Progress
 from fdrl_ros.runtime.random_streams import Stream
 from fdrl_ros.selector import HOLD, Selection
 from fdrl_ros.selector.value.model import FORMAT
-from fdrl_ros.selector.value.monte_carlo_reference import acting
+from fdrl_ros.selector.value.monte_carlo_reference import chooser_of
 from fdrl_ros.surgery.gym.actions import TICK
 from fdrl_ros.surgery.gym.episode import Episode, roll_out, Rollouts
 from fdrl_ros.surgery.gym.state import PROCEDURE_NAMES
@@ -202,7 +202,7 @@ def _public_returns(
     for name in names:
         rolled = roll_out(
             patients,
-            acting(policies.get(name)),
+            chooser_of(policies.get(name)),
             plan.world,
             rngs=[
                 np.random.default_rng([Stream.SELECTOR_STUDY_SENSORS, plan.federation.seed, each])
@@ -269,7 +269,7 @@ def _oracle(
         work.check()
 
     discount = plan.value.discount
-    candidates = [acting(each) for each in (*policies.values(), None)]
+    candidates = [chooser_of(each) for each in (*policies.values(), None)]
     found = {'oracle': oracle_returns(patients, candidates, discount, plan.world, tick)}
     sessions = [selector.begin(each, plan.world) for each in patients]
 
@@ -279,7 +279,7 @@ def _oracle(
         return np.array([sessions[row](state) for row, state in zip(rows, states, strict=True)])
 
     calm = plan.changed({'world': {'force_noise': 0.0}}).world
-    rest = {'selector': choose, 'global': acting(policies['global']), HOLD: acting(None)}
+    rest = {'selector': choose, 'global': chooser_of(policies['global']), HOLD: chooser_of(None)}
     for name, each in rest.items():
         rolled = roll_out(patients, each, calm, tick=tick)
         found[name] = earned(rolled, len(patients), discount)
