@@ -12,7 +12,7 @@ from fdrl_ros.deployment.parties import hospital as hospitals
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.errors import FdrlError, LedgerError
 from fdrl_ros.federation.protocol.ledger_watch import heads_seen
-from fdrl_ros.learner.checkpoint import head_noted
+from fdrl_ros.learner.checkpoint import recorded_ledger_head
 from fdrl_ros.privacy.ledger.chain import Head, Owner
 from fdrl_ros.privacy.ledger.content import LedgerContent, read_content
 
@@ -86,7 +86,7 @@ def _seen(layout: Layout, name: str, plan: Plan) -> tuple[dict[str, Head], tuple
     home = layout.party(name)
     witnesses: dict[str, Callable[[], Head | None]] = {
         'its last update': lambda: hospitals.last_sent(home),
-        'its checkpoint': lambda: head_noted(home / hospitals.CHECKPOINT),
+        'its checkpoint': lambda: recorded_ledger_head(home / hospitals.CHECKPOINT),
         'the aggregator': lambda: heads_seen(layout.state('aggregator')).get(name),
         'the key authority': lambda: heads_seen(layout.state('key_authority')).get(name),
     }

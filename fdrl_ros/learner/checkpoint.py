@@ -22,15 +22,15 @@ from fdrl_ros.runtime.durable import replacing
 import numpy as np
 
 
-def pack(told: Mapping[str, object], arrays: Mapping[str, np.ndarray]) -> bytes:
+def pack(header: Mapping[str, object], arrays: Mapping[str, np.ndarray]) -> bytes:
     """
     Serialise arrays: a line of JSON that describes them, then their numbers in order.
 
-    :param told: further JSON values; the key `arrays` is reserved.
+    :param header: further JSON values; the key `arrays` is reserved.
     """
-    forms = {name: [each.dtype.str, each.shape] for name, each in arrays.items()}
-    line = json.dumps({**told, 'arrays': forms}).encode()
-    return b''.join((line, b'\n', *(each.tobytes() for each in arrays.values())))
+    forms = {name: [array.dtype.str, array.shape] for name, array in arrays.items()}
+    line = json.dumps({**header, 'arrays': forms}).encode()
+    return b''.join((line, b'\n', *(array.tobytes() for array in arrays.values())))
 
 
 def unpack(data: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -42,8 +42,8 @@ def unpack(data: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """
     line, _, rest = data.partition(b'\n')
     try:
-        told = json.loads(line)
-        forms = told.pop('arrays').items()
+        header = json.loads(line)
+        forms = header.pop('arrays').items()
         arrays, at = {}, 0
         for name, (kind, shape) in forms:
             dtype = np.dtype(kind)
@@ -54,8 +54,8 @@ def unpack(data: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     except (AttributeError, KeyError, TypeError) as error:
         raise ValueError(f'no packed arrays: {error}') from error
     if at != len(rest):
-        raise ValueError(f'{len(rest)} bytes of arrays where {at} are told')
-    return told, arrays
+        raise ValueError(f'{len(rest)} bytes of arrays where {at} are described')
+    return header, arrays
 
 
 _KIND = b'fdrl_ros checkpoint '
@@ -92,14 +92,14 @@ class Checkpoint:
 
     def to_bytes(self, ledger: Ledger) -> bytes:
         """Serialise format, state, the ledger's head, and a SHA-256 over all of it."""
-        told = {
+        header = {
             'round': self.round,
             'start': self.start.hex(),
             'blocks': self.blocks,
             'steps': self.steps,
             'ledger': [ledger.owner.digest.hex(), str(ledger.chain.head)],
         }
-        data = _FORM + pack(told, {name: getattr(self, name) for name in _ARRAYS})
+        data = _FORM + pack(header, {name: getattr(self, name) for name in _ARRAYS})
         return data + hashlib.sha256(data).digest()
 
     def save(self, path: Path, ledger: Ledger) -> None:
@@ -119,7 +119,7 @@ class Checkpoint:
         :raises CheckpointError: if it is of another version, or was charged to another ledger.
         :raises LedgerCorruptError: if the ledger is older than the state.
         """
-        found = _parts(path, ledger.owner)
+        found = _read_verified(path, ledger.owner)
         if found is None:
             return None
         values, head = found
@@ -127,18 +127,18 @@ class Checkpoint:
         return cls(**values | {'start': bytes.fromhex(values['start'])})
 
 
-def head_noted(path: Path, owner: Owner | None = None) -> Head | None:
+def recorded_ledger_head(path: Path, owner: Owner | None = None) -> Head | None:
     """
     Return the ledger's head recorded in a checkpoint, or None if there is none.
 
     :param owner: the ledger's required owner, if any.
     :raises CheckpointError: if the state is of another version, or was charged to another ledger.
     """
-    found = _parts(path, owner)
+    found = _read_verified(path, owner)
     return None if found is None else found[1]
 
 
-def _parts(path: Path, owner: Owner | None) -> tuple[dict[str, Any], Head] | None:
+def _read_verified(path: Path, owner: Owner | None) -> tuple[dict[str, Any], Head] | None:
     """Return the state and the ledger's head in a file, None if it is missing or damaged."""
     try:
         data = path.read_bytes()
@@ -154,11 +154,11 @@ def _parts(path: Path, owner: Owner | None) -> tuple[dict[str, Any], Head] | Non
             f'checkpoint {path} was made by another version of this program: go on with that one, '
             'or move it away, and the round is trained again at no cost'
         )
-    told, arrays = unpack(body[len(_FORM) :])
-    charged, head = told.pop('ledger')
+    header, arrays = unpack(body[len(_FORM) :])
+    charged, head = header.pop('ledger')
     if owner is not None and charged != owner.digest.hex():
         raise CheckpointError(
             f'checkpoint {path} was charged to another ledger, which may be of another hospital, '
             'unit, delta, budget or model: move it away, to where it belongs'
         )
-    return told | arrays, Head.parse(head)
+    return header | arrays, Head.parse(head)

@@ -95,15 +95,15 @@ class GymCollector:
         for number in range(first, first + count):
             rng = np.random.default_rng([self._seed, number])
             state, _ = self._env.reset(seed=int(rng.integers(2**31)))
-            over = False
-            while not over:
+            done = False
+            while not done:
                 if rng.random() < exploration:
                     action = int(rng.integers(policy.shape.actions))
                 else:
                     action = policy(state)
-                following, reward, terminated, truncated, _ = self._env.step(action)
-                rows.append((state, action, reward, following, terminated))
-                state, over = following, terminated or truncated
+                next_state, reward, terminated, truncated, _ = self._env.step(action)
+                rows.append((state, action, reward, next_state, terminated))
+                state, done = next_state, terminated or truncated
             starts.append(len(rows))
         patients = np.array([f'patient_{number}' for number in range(first, first + count)])
         states, actions, rewards, next_states, terminals = map(np.array, zip(*rows, strict=True))
@@ -181,9 +181,9 @@ class OnlineTrainer:
         start = current = weights.astype(np.float32)
         self._trainer, self._records = None, self._no_records()
         path = self._directory / 'patients.turns'
-        checkpoints = RoundCheckpoints(self._directory, ledger)
-        with checkpoints as kept, PatientLog(path, self.bound) as log:
-            done = kept.newest.round if kept.newest else 0
+        opened = RoundCheckpoints(self._directory, ledger)
+        with opened as checkpoints, PatientLog(path, self.bound) as log:
+            done = checkpoints.newest.round if checkpoints.newest else 0
             self._check_collected(log, done)
             state: Checkpoint | None = None
             resumed = 0 if anew or done > online.rounds else done
@@ -196,11 +196,11 @@ class OnlineTrainer:
                     continue
                 trainer = self._ready(collected.records)
                 if round == resumed:
-                    state = self._checked(kept.newest, trainer, start)
+                    state = self._checked(checkpoints.newest, trainer, start)
                 elif trainer is not None:
                     state = trainer.train_on(state, start, round, stopped=stopped)
                     if round > done:
-                        kept.save(state)
+                        checkpoints.save(state)
                 if state is not None:
                     current = state.weights.astype(np.float32)
                 if round > resumed:

@@ -66,7 +66,7 @@ class PatientLog(Closeable):
                 content = file.read()
         if not content.startswith(begin):
             self.close()
-            raise RecordsError(_unlike(path, content, bound))
+            raise RecordsError(_mismatch(path, content, bound))
         self._end = len(begin)
         try:
             self._stored = deque(self._read(memoryview(content)))
@@ -87,8 +87,10 @@ class PatientLog(Closeable):
         :raises RecordsError: if it cannot be written.
         """
         data = pack({}, records.arrays())
-        collected = CollectedRound(records, _after(self._digest, data))
-        frame = _HEAD.pack(len(data), _check(self._digest, len(data)), collected.digest) + data
+        collected = CollectedRound(records, _next_digest(self._digest, data))
+        frame = (
+            _HEAD.pack(len(data), _size_check(self._digest, len(data)), collected.digest) + data
+        )
         with os_errors_as(RecordsError, f'cannot write {self._path}'):
             os.ftruncate(self._file, self._end)
             if os.pwrite(self._file, frame, self._end) != len(frame):
@@ -111,15 +113,15 @@ class PatientLog(Closeable):
             size, check, digest = _HEAD.unpack_from(content, self._end)
             begin = self._end + _HEAD.size
             try:
-                if check != _check(self._digest, size):
+                if check != _size_check(self._digest, size):
                     raise ValueError('its head was changed')
                 if begin + size > len(content):
                     return
                 data = bytes(content[begin : begin + size])
-                if digest != _after(self._digest, data):
+                if digest != _next_digest(self._digest, data):
                     raise ValueError('they are not the ones that were collected')
-                told, arrays = unpack(data)
-                records = Records(**arrays, **told)
+                header, arrays = unpack(data)
+                records = Records(**arrays, **header)
             except (RecordsError, TypeError, ValueError) as error:
                 raise RecordsError(
                     f'{self._path}: the patients of round {number}, from byte {self._end} on, are '
@@ -129,15 +131,15 @@ class PatientLog(Closeable):
             yield CollectedRound(records, digest)
 
 
-def _check(digest: bytes, size: int) -> bytes:
+def _size_check(digest: bytes, size: int) -> bytes:
     return hashlib.sha256(digest + size.to_bytes(8, 'little')).digest()[:8]
 
 
-def _after(digest: bytes, data: bytes) -> bytes:
+def _next_digest(digest: bytes, data: bytes) -> bytes:
     return hashlib.sha256(digest + data).digest()
 
 
-def _unlike(path: Path, content: bytes, bound: Mapping[str, object]) -> str:
+def _mismatch(path: Path, content: bytes, bound: Mapping[str, object]) -> str:
     """Describe what a file belongs to instead."""
     found: object = None
     if content.startswith(_FORM):

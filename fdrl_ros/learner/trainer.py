@@ -87,7 +87,7 @@ class Trainer:
         self.ledger, self._inputs = setup.ledger, inputs
         self._source = setup.source.for_ledger(owner.birth)
         self._checkpoint = checkpoint
-        self._settled = hashlib.sha256(
+        self._settings_digest = hashlib.sha256(
             repr((self.shape, self.learner, self.privacy)).encode()
             + self._source.fingerprint
             + (b'' if inputs is None else np.ascontiguousarray(inputs).tobytes())
@@ -117,7 +117,7 @@ class Trainer:
         self._transitions.check_fit(self.shape, self._inputs)
         self.steps_per_block = steps or math.ceil(1.0 / self.mechanism.rate)
         """Steps of a local epoch, which is one block of the ledger."""
-        self._identity = hashlib.sha256(self._settled + records.digest()).digest()
+        self._records_digest = hashlib.sha256(self._settings_digest + records.digest()).digest()
 
     @property
     def n_units(self) -> int:
@@ -187,7 +187,7 @@ class Trainer:
         :raises PolicyError: if the weights do not fit the network, or are not finite.
         """
         check_weights(weights, self.shape)
-        return hashlib.sha256(self._identity + digest_of(weights)).digest()
+        return hashlib.sha256(self._records_digest + digest_of(weights)).digest()
 
     def _fresh(self, weights: np.ndarray, round: int, start: bytes) -> Checkpoint:
         """Return the state at the beginning of a round."""
@@ -241,19 +241,19 @@ class Trainer:
         )
         replay = self.replay(state.priorities)
         weights, target = state.weights.copy(), state.target
-        trained, held = weights[dqn.start :], anchor[dqn.start :]
-        apart = dqn.layered(target)
+        trained, anchored = weights[dqn.start :], anchor[dqn.start :]
+        target_layers = dqn.layered(target)
         end = state.steps + self.steps_per_block
         for step in range(state.steps, end):
             if stopped():
                 raise TrainingStopped(f'round {round} stopped before step {step}')
             current = weights.astype(np.float32)
-            now = dqn.layered(current)
+            layers = dqn.layered(current)
             if step % learner.target_period == 0:
-                target, apart = current, now
-            gradient = self.private_gradient(replay, now, apart, round, step)
+                target, target_layers = current, layers
+            gradient = self.private_gradient(replay, layers, target_layers, round, step)
             if learner.proximal:
-                gradient += learner.proximal * (trained - held)
+                gradient += learner.proximal * (trained - anchored)
             trained += optimizer.step(gradient)
         if not np.isfinite(weights).all():
             # Decided by the weights, which are released, not by any record.

@@ -22,7 +22,7 @@ from fdrl_ros.federation.hospital.hospital import Hospital, HospitalSettings
 from fdrl_ros.federation.hospital.state import LocalUpdate, RoundSeeds, UPDATE
 from fdrl_ros.federation.protocol.ledger_watch import heads_seen
 from fdrl_ros.federation.protocol.store import peek_record, Store
-from fdrl_ros.learner.checkpoint import head_noted
+from fdrl_ros.learner.checkpoint import recorded_ledger_head
 from fdrl_ros.learner.privacy_cost import check_rounds
 from fdrl_ros.learner.records.collection import collect_records
 from fdrl_ros.learner.records.records import Records
@@ -151,7 +151,7 @@ def open_ledger(directory: Path, name: str, plan: Plan) -> Ledger:
     with ExitStack() as unless_whole:
         ledger = unless_whole.enter_context(Ledger(directory / LEDGER, ledger_owner(name, plan)))
         ledger.verify(sent, 'its last update')
-        ledger.verify(head_noted(directory / CHECKPOINT, ledger.owner), 'its checkpoint')
+        ledger.verify(recorded_ledger_head(directory / CHECKPOINT, ledger.owner), 'its checkpoint')
         unless_whole.pop_all()
     return ledger
 
@@ -173,7 +173,7 @@ def check_not_lost(directory: Path, plan: Plan) -> None:
             f'if nothing trained here was ever sent, remove {key.name} too and begin anew'
         )
     sent = last_sent(directory)
-    noted = head_noted(directory / CHECKPOINT)
+    noted = recorded_ledger_head(directory / CHECKPOINT)
     for what, seen in (('an update went out', sent), ('a checkpoint was made', noted)):
         if seen is not None and seen.entries:
             raise LedgerError(
