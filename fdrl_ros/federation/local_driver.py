@@ -5,6 +5,7 @@
 from collections import deque
 from collections.abc import Callable, Mapping
 import logging
+from typing import Any
 
 from fdrl_ros.errors import FdrlError, LateError, MessageError
 from fdrl_ros.federation.protocol import message as protocol

@@ -5,7 +5,7 @@
 from collections import Counter
 from collections.abc import Callable, Mapping
 import time
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from fdrl_ros.crypto.keys.roster import Member, Roster
 from fdrl_ros.crypto.keys.signing import Identity, verify
