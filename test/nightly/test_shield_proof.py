@@ -4,7 +4,9 @@
 
 from dataclasses import replace
 
-from fdrl_ros.experiments.studies.shield.attack import Assault, attack, attack_loop, attack_motors
+from fdrl_ros.experiments.studies.shield.adversary import Assault
+from fdrl_ros.experiments.studies.shield.attack import attack, attack_motors
+from fdrl_ros.experiments.studies.shield.robot_attack import attack_loop
 from fdrl_ros.shield.proof import check_estimator, check_forces, check_tables
 import pytest
 from support.shield_faults import (

@@ -20,11 +20,11 @@ from fdrl_ros.experiments.plots.selector import draw_returns, ROWS
 from fdrl_ros.experiments.reports.text_table import DISCLAIMER, make_table
 from fdrl_ros.experiments.run_directory import RunDirectory
 from fdrl_ros.experiments.studies.selector.coverage import (
-    CONFIDENCES,
     CoverageSettings,
     run_coverage_study,
     summarise_coverage,
 )
+from fdrl_ros.experiments.studies.selector.coverage_estimate import CONFIDENCES
 from fdrl_ros.experiments.studies.selector.study import selector_study
 from fdrl_ros.experiments.studies.selector.summary import ALWAYS, SELECTOR, summarise
 from fdrl_ros.runtime.progress import Caller

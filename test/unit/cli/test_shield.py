@@ -10,7 +10,7 @@ from fdrl_ros.cli.robot import shield
 from fdrl_ros.deployment.policy_file import save_policy
 from fdrl_ros.errors import PolicyError
 from fdrl_ros.experiments.studies.shield import attack
-from fdrl_ros.experiments.studies.shield.attack import Tally
+from fdrl_ros.experiments.studies.shield.adversary import Tally
 from fdrl_ros.experiments.studies.shield.cost import by_expert, cost, newest
 from fdrl_ros.policy import NetworkShape
 from fdrl_ros.selector import ShieldSettings

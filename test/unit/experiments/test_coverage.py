@@ -13,11 +13,10 @@ from fdrl_ros.cli.robot.selector import COLUMNS, coverage_table
 from fdrl_ros.errors import RecordsError, SettingError, TrainingStopped
 from fdrl_ros.experiments.run_directory import RunDirectory
 from fdrl_ros.experiments.studies.experiment import run_training
-from fdrl_ros.experiments.studies.selector import coverage
-from fdrl_ros.experiments.studies.selector.coverage import (
+from fdrl_ros.experiments.studies.selector import coverage, coverage_estimate
+from fdrl_ros.experiments.studies.selector.coverage import CoverageSettings, run_coverage_study
+from fdrl_ros.experiments.studies.selector.coverage_estimate import (
     coverage_of,
-    CoverageSettings,
-    run_coverage_study,
     shares_held,
     widening,
 )
@@ -105,7 +104,7 @@ def test_what_is_too_narrow_is_told_by_how_much(factor):
 
 
 def test_intervals_of_coverage_count_patients_not_states(monkeypatch):
-    monkeypatch.setattr(coverage, 'RESAMPLES', 50)
+    monkeypatch.setattr(coverage_estimate, 'RESAMPLES', 50)
     rng = np.random.default_rng(5)
     patients = np.repeat(np.arange(40), 10)
     shared = np.repeat(rng.normal(size=40), 10)
@@ -192,7 +191,7 @@ def test_an_interrupted_measurement_goes_on_and_ends_the_same(run):
 def test_the_command_tells_and_writes_coverage(run, monkeypatch):
     directory, _ = run
     file = directory.path / 'figures.json'
-    monkeypatch.setattr(coverage, 'RESAMPLES', 20)
+    monkeypatch.setattr(coverage_estimate, 'RESAMPLES', 20)
     words = ('--policies', 'global,hold', '--patients', 2, '--states', 1, '--redraws', 200)
     done = CliRunner().invoke(
         main, [*map(str, ('selector', 'coverage', directory.path, *words, '--json', file))]

@@ -5,14 +5,9 @@
 from dataclasses import replace
 
 from fdrl_ros.errors import SettingError
-from fdrl_ros.experiments.studies.shield.attack import (
-    Assault,
-    attack,
-    attack_loop,
-    attack_motors,
-    ATTACKERS,
-    TICKS,
-)
+from fdrl_ros.experiments.studies.shield.adversary import Assault, ATTACKERS
+from fdrl_ros.experiments.studies.shield.attack import attack, attack_motors, TICKS
+from fdrl_ros.experiments.studies.shield.robot_attack import attack_loop
 from fdrl_ros.selector import ShieldSettings
 from fdrl_ros.selector.control.observation import Reason
 from fdrl_ros.selector.control.selector import Selector

@@ -5,7 +5,7 @@
 import dataclasses
 
 from fdrl_ros.errors import SettingError, StateError
-from fdrl_ros.experiments.studies.shield.attack import patients_of
+from fdrl_ros.experiments.studies.shield.adversary import patients_of
 from fdrl_ros.selector import Shield, ShieldSettings, Veto
 from fdrl_ros.shield.damage import DamageMeter
 from fdrl_ros.shield.depth_tables import depth_tables
