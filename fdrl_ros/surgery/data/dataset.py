@@ -20,8 +20,8 @@ from fdrl_ros.runtime.durable import replacing
 from fdrl_ros.surgery.constants import constants
 from fdrl_ros.surgery.data.json_dataclasses import from_plain, to_plain
 from fdrl_ros.surgery.gym.actions import ACTION_COUNT, ACTIONS
-from fdrl_ros.surgery.gym.episode import Episode
-from fdrl_ros.surgery.gym.state import STATE_FIELDS, STATE_SIZE
+from fdrl_ros.surgery.gym.episode import Episode, PER_STATE, SIGNALS
+from fdrl_ros.surgery.gym.state import STATE_FIELDS
 from fdrl_ros.surgery.patient.patient import Patient
 from fdrl_ros.surgery.settings import WorldSettings
 from fdrl_ros.surgery.tasks.outcome import FAILURES
@@ -31,31 +31,9 @@ FORMAT = 'fdrl_ros dataset 1'
 LARGEST = 2**33
 """Bytes of a file when unpacked; more is refused."""
 
-Layout = dict[str, tuple[str, tuple[int, ...]]]
 Arrays = dict[str, np.ndarray]
 
-PER_STATE: Layout = {
-    'states': ('<f4', (STATE_SIZE,)),
-    'tips': ('<f8', (3,)),
-    'jaws': ('<f8', ()),
-    'news2': ('<i8', ()),
-    'sofa': ('<i8', ()),
-}
-"""Arrays of an episode with a row for each of T + 1 states: type, and shape of a row."""
-
-PER_TICK: Layout = {
-    'actions': ('<i8', ()),
-    'rewards': ('<f4', ()),
-    'forces': ('<f8', ()),
-    'mean_forces': ('<f8', ()),
-    'damages': ('<f8', ()),
-    'pressures': ('<f8', ()),
-    'critical': ('|b1', ()),
-}
-"""Arrays with a row for each of T ticks."""
-
-ARRAYS = {**PER_STATE, **PER_TICK}
-SCALARS = tuple(e.name for e in fields(Episode) if e.name not in ARRAYS and e.name != 'patient')
+SCALARS = tuple(e.name for e in fields(Episode) if e.name not in SIGNALS and e.name != 'patient')
 """What else an episode has: success, failure and the like."""
 
 
@@ -100,7 +78,7 @@ def check_identity(head: object) -> None:
 
 def _check_array(name: str, array: object, rows: int) -> np.ndarray:
     """Return an array of an episode, or of several, that has its type and so many rows."""
-    kind, row = ARRAYS[name]
+    kind, row, _info = SIGNALS[name]
     if isinstance(array, np.ndarray) and (array.shape, array.dtype) == ((rows, *row), kind):
         return array
     came = f'{array.dtype} {array.shape}' if isinstance(array, np.ndarray) else repr(array)
@@ -111,7 +89,7 @@ def _check_episode(episode: Episode) -> None:
     """Refuse an operation that contradicts itself, or that would lose a bit in a file."""
     if episode.length < 1:
         raise RecordsError('no tick')
-    for name in ARRAYS:
+    for name in SIGNALS:
         array = _check_array(name, getattr(episode, name), episode.length + (name in PER_STATE))
         if array.dtype.kind == 'f' and not np.isfinite(array).all():
             raise RecordsError(f'{name} holds a number that is not finite')
@@ -209,8 +187,8 @@ class Dataset:
             raise RecordsError('expected a list of episodes')
         if head.keys() != {*identity(), 'world', 'note', 'episodes'}:
             raise RecordsError(f'came {sorted(head)}')
-        if arrays.keys() != ARRAYS.keys():
-            raise RecordsError(f'arrays {sorted(arrays)}: expected {sorted(ARRAYS)}')
+        if arrays.keys() != SIGNALS.keys():
+            raise RecordsError(f'arrays {sorted(arrays)}: expected {sorted(SIGNALS)}')
         hints = get_type_hints(Episode)
         lengths = [from_plain(int, entry.get('length'), 'length') for entry in listed]
         if any(length < 1 for length in lengths):
@@ -249,7 +227,7 @@ class Dataset:
             name: np.concatenate(
                 [np.empty((0, *row), kind), *(getattr(e, name) for e in self.episodes)]
             )
-            for name, (kind, row) in ARRAYS.items()
+            for name, (kind, row, _info) in SIGNALS.items()
         }
 
 

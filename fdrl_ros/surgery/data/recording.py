@@ -11,9 +11,9 @@ import shutil
 
 from fdrl_ros.errors import errors_named, FdrlError, os_errors_as, RecordsError, SettingError
 from fdrl_ros.runtime.random_streams import Stream
-from fdrl_ros.surgery.data.dataset import ARRAYS, Dataset, PER_STATE, record, SCALARS
+from fdrl_ros.surgery.data.dataset import Dataset, record, SCALARS
 from fdrl_ros.surgery.gym.actions import ACTION_COUNT
-from fdrl_ros.surgery.gym.episode import Choice, Episode, run_episode
+from fdrl_ros.surgery.gym.episode import Choice, Episode, PER_STATE, run_episode, SIGNALS
 from fdrl_ros.surgery.gym.operation import Operation
 from fdrl_ros.surgery.gym.state import STATE_FIELDS
 from fdrl_ros.surgery.gym.surgery_env import SurgeryEnv
@@ -312,7 +312,7 @@ def replay(
 def first_difference(recorded: Episode, found: Episode) -> str:
     """Say what differs first in time between two operations; nothing if no bit does."""
     firsts = []
-    for name in ARRAYS:
+    for name in SIGNALS:
         old, new = getattr(recorded, name), getattr(found, name)
         count = min(len(old), len(new))
         places = np.argwhere(_bits(old[:count]) != _bits(new[:count]))

@@ -5,11 +5,11 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
-from typing import Any
+from typing import NamedTuple
 
 from fdrl_ros.surgery.gym.actions import ACTION_COUNT
 from fdrl_ros.surgery.gym.operation import FORCE_LEVELS
-from fdrl_ros.surgery.gym.state import Info
+from fdrl_ros.surgery.gym.state import Info, STATE_SIZE
 from fdrl_ros.surgery.gym.surgery_env import SurgeryEnv
 from fdrl_ros.surgery.gym.vector_operation import VectorOperation
 from fdrl_ros.surgery.patient.patient import Patient
@@ -20,6 +20,43 @@ from numpy.typing import NDArray
 
 Choice = Callable[[NDArray[np.float32]], int]
 Behaviour = Callable[[NDArray[np.float32], Patient, np.random.Generator], int]
+
+
+class Signal(NamedTuple):
+    """
+    An array of an episode.
+
+    :param kind: its type in files.
+    :param row: shape of a row.
+    :param info: what Gymnasium's `info` calls it; empty where it is not from there.
+    """
+
+    kind: str
+    row: tuple[int, ...] = ()
+    info: str = ''
+
+
+PER_STATE = {
+    'states': Signal('<f4', (STATE_SIZE,)),
+    'tips': Signal('<f8', (3,), 'tip'),
+    'jaws': Signal('<f8', info='jaw'),
+    'news2': Signal('<i8', info='news2'),
+    'sofa': Signal('<i8', info='sofa'),
+}
+"""Arrays of an episode with a row for each of T + 1 states."""
+
+PER_TICK = {
+    'actions': Signal('<i8'),
+    'rewards': Signal('<f4'),
+    'forces': Signal('<f8', info='peak_force'),
+    'mean_forces': Signal('<f8', info='mean_force'),
+    'damages': Signal('<f8', info='damage'),
+    'pressures': Signal('<f8', info='mean_arterial_pressure'),
+    'critical': Signal('|b1', info='critical'),
+}
+"""Arrays with a row for each of T ticks."""
+
+SIGNALS = {**PER_STATE, **PER_TICK}
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,23 +124,17 @@ def run_episode(env: SurgeryEnv, choose: Choice, patient: Patient) -> Episode:
         rewards.append(reward)
         infos.append(info)
 
-    def column(name: str, start: int = 1) -> NDArray[Any]:
-        return np.array([info[name] for info in infos[start:]])
-
+    seen: Info = {
+        name: np.array([info[signal.info] for info in infos[name in PER_TICK :]], signal.kind)
+        for name, signal in SIGNALS.items()
+        if signal.info
+    }
     return Episode(
         patient=patient,
         states=np.array(states),
         actions=np.array(actions, np.int64),
         rewards=np.array(rewards, np.float32),
-        forces=column('peak_force'),
-        mean_forces=column('mean_force'),
-        damages=column('damage'),
-        pressures=column('mean_arterial_pressure'),
-        critical=column('critical'),
-        news2=column('news2', 0),
-        sofa=column('sofa', 0),
-        tips=column('tip', 0),
-        jaws=column('jaw', 0),
+        **seen,
         time_above=dict(zip(FORCE_LEVELS, env.operation.time_above, strict=True)),
         success=info['success'],
         failure=info['failure'],

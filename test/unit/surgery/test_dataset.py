@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 import json
 
 from fdrl_ros.errors import RecordsError, SettingError
-from fdrl_ros.surgery.data.dataset import ARRAYS, Dataset, record, SCALARS, world_digest
+from fdrl_ros.surgery.data.dataset import Dataset, record, SCALARS, world_digest
 from fdrl_ros.surgery.data.recording import (
     demonstrations,
     first_difference,
@@ -16,7 +16,7 @@ from fdrl_ros.surgery.data.recording import (
     RecordingStopped,
     replay,
 )
-from fdrl_ros.surgery.gym.episode import Episode
+from fdrl_ros.surgery.gym.episode import Episode, SIGNALS
 from fdrl_ros.surgery.gym.state import PROCEDURE_NAMES
 from fdrl_ros.surgery.gym.surgery_env import SurgeryEnv
 from fdrl_ros.surgery.patient.cohort import Cohort, mixture
@@ -51,7 +51,7 @@ def noisy():
 
 
 def test_a_file_keeps_every_bit_of_every_field(walks, tmp_path):
-    assert {*ARRAYS, *SCALARS, 'patient'} == {each.name for each in fields(Episode)}
+    assert {*SIGNALS, *SCALARS, 'patient'} == {each.name for each in fields(Episode)}
     walks.save(tmp_path / 'walks.npz')
     loaded = Dataset.load(tmp_path / 'walks.npz', digest=walks.digest)
     assert loaded.digest == walks.digest
@@ -84,7 +84,7 @@ def test_recorded_operations_replay_bit_by_bit_in_any_order(name, request, tmp_p
     assert seen == list(range(found.length + 1))
 
 
-@pytest.mark.parametrize('name', sorted(set(ARRAYS) - {'actions'}))
+@pytest.mark.parametrize('name', sorted(set(SIGNALS) - {'actions'}))
 def test_a_replay_tells_the_first_number_that_differs(walks, name):
     episode = walks.episodes[1]
     array = getattr(episode, name).copy()
@@ -104,7 +104,7 @@ def test_a_replay_tells_the_first_number_that_differs(walks, name):
 
 def test_a_replay_tells_an_operation_that_ended_at_another_time(walks):
     episode = walks.episodes[0]
-    shorter = replace(episode, **{name: getattr(episode, name)[:-1] for name in ARRAYS})
+    shorter = replace(episode, **{name: getattr(episode, name)[:-1] for name in SIGNALS})
     with pytest.raises(RecordsError, match=f'ended after {episode.length - 1} ticks'):
         replay(Dataset(WORLD, (shorter,), (1,)), 0)
     other = 'drop' if episode.failure != 'drop' else 'depth'
