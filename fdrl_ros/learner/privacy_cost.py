@@ -77,12 +77,13 @@ class ChargedMechanism:
         if clips_transitions and not by_transition:
             # The number of a patient's transitions is private: coins must not depend on it.
             counted = patients * max(1, privacy.most_transitions)
-        if privacy.batch > counted:
+        batch = privacy.batch
+        if batch > counted:
             # The number of patients is declared; the number of transitions may be private.
             most = f'{patients}, all patients'
             if clips_transitions:
                 most = 'as many as there are transitions'
-            raise PrivacyError(f'privacy.batch = {privacy.batch}: expected at most {most}')
+            raise PrivacyError(f'privacy.batch = {batch}: expected at most {most}')
         n_units = steps if by_transition else patients
         check_delta(privacy.delta, n_units)
         group, noise = 1, privacy.noise_multiplier
@@ -97,20 +98,11 @@ class ChargedMechanism:
                     f'a patient has more than most_transitions = {group} transitions: clipping '
                     'transitions protects a patient only up to a public limit'
                 )
-        rate = privacy.batch / counted
-        made = cls(
-            clips_transitions,
-            n_units,
-            n_records,
-            privacy.batch,
-            rate,
-            group,
-            learner.replay,
-            noise,
-        )
+        rate, replay = batch / counted, learner.replay
+        made = cls(clips_transitions, n_units, n_records, batch, rate, group, replay, noise)
         if made.charge(1).noise_multiplier == 0.0 and not math.isinf(privacy.budget):
             if noise > 0.0:
-                refuse_unbounded(learner.replay)
+                refuse_unbounded(replay)
             raise PrivacyError(
                 f'without noise there is no privacy: a budget of {privacy.budget:g} cannot be '
                 'kept, only inf'
@@ -171,16 +163,10 @@ def check_rounds(
 
 @dataclass(frozen=True)
 class Calibrated:
-    """
-    Settings that keep an epsilon, with their charge.
-
-    ``rate``: sampling probability q. ``steps``: of all rounds. ``group``: records of one unit.
-    """
+    """Settings that keep an epsilon, and the charge of all their steps."""
 
     privacy: PrivacySettings
-    rate: float
-    steps: int
-    group: int
+    charge: Charge
 
 
 def calibrated(
@@ -217,4 +203,4 @@ def calibrated(
     # Rounded up, so that a printed and retyped value still keeps the epsilon.
     sigma = math.ceil(1e4 * sigma) / 1e4
     kept = replace(privacy, noise_multiplier=sigma, budget=float(epsilon))
-    return Calibrated(kept, charge.sampling_probability, steps, charge.group)
+    return Calibrated(kept, ChargedMechanism.from_settings(size, learner, kept).charge(steps))

@@ -159,9 +159,10 @@ def calibrate(
     found = calibrated(
         plan.learner, plan.privacy, size, epsilon=epsilon, rounds=plan.rounds.rounds
     )
+    charge = found.charge
     click.echo(
-        f'{found.steps} steps, q = {found.rate:.4g}, group {found.group}, delta '
-        f'{found.privacy.delta:g}, unit {found.privacy.unit}\n'
+        f'{charge.steps} steps, q = {charge.sampling_probability:.4g}, group {charge.group}, '
+        f'delta {found.privacy.delta:g}, unit {found.privacy.unit}\n'
         f'--privacy-noise-multiplier {found.privacy.noise_multiplier:g} '
         f'--privacy-budget {epsilon:g}'
     )
