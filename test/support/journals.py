@@ -13,7 +13,7 @@ from fdrl_ros.crypto.keys.keystore import KEY_FILE, load_identity, make_federati
 from fdrl_ros.crypto.keys.signing import Identity
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.federation.journal.journal import FILE, Head, Journal
-from fdrl_ros.federation.journal.reader import JournalReader, Summary
+from fdrl_ros.federation.journal.reader import JournalReader
 from fdrl_ros.federation.key_authority.state import KeyAuthorityState, Released
 from fdrl_ros.federation.protocol.store import Store
 from fdrl_ros.policy import digest_of
@@ -43,12 +43,13 @@ def ledger(name: str, round: int) -> Head:
     return Head(2 * round, digest(name, 'ledger', round))
 
 
-def verify(path: Path, keys: Collection[bytes] | None, **options: Any) -> Summary:
+def verify(path: Path, keys: Collection[bytes] | None, **options: Any) -> JournalReader:
     """Check the whole journal, as comparing it with others does."""
-    walk = JournalReader(path, **options)
-    for _ in walk.entries():
+    journal = JournalReader(path, **options)
+    for _ in journal.entries():
         pass
-    return walk.summary(keys)
+    journal.check_keys(keys)
+    return journal
 
 
 @dataclass

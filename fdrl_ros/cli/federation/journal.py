@@ -190,16 +190,16 @@ def _document(found: Comparison, around: Surroundings, problems: list[str]) -> J
     """Return what was found, as JSON values."""
     parties = {
         name: {
-            'entries': summary.head.entries,
-            'head': str(summary.head),
-            'short_head': f'{summary.head.entries}:{summary.head.digest.hex()[:SHORT]}',
-            'keys': [fingerprint(key) for key in summary.keys],
-            'cut_short': summary.cut_short,
-            'begun': summary.begun,
-            'ended': summary.ended,
+            'entries': journal.head.entries,
+            'head': str(journal.head),
+            'short_head': f'{journal.head.entries}:{journal.head.digest.hex()[:SHORT]}',
+            'keys': [fingerprint(key) for key in journal.keys],
+            'cut_short': journal.cut_short,
+            'begun': journal.times[0],
+            'ended': journal.times[1],
             **asdict(around.beside[name]),
         }
-        for name, summary in found.parties.items()
+        for name, journal in found.parties.items()
     }
     return {
         'parties': parties,

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from fdrl_ros.crypto.keys.roster import Roster
 from fdrl_ros.errors import JournalError
-from fdrl_ros.federation.journal.reader import Entry, JournalReader, Progress, Summary
+from fdrl_ros.federation.journal.reader import Entry, JournalReader, Progress
 from fdrl_ros.privacy.ledger.chain import Head
 
 BAND_ENTRIES = 2**16
@@ -47,7 +47,7 @@ class Comparison:
     :param ledgers: newest heads of each hospital's privacy ledger, by whose journal tells them.
     """
 
-    parties: dict[str, Summary] = field(default_factory=dict)
+    parties: dict[str, JournalReader] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
     released: tuple[int, int] = (0, 0)
@@ -84,13 +84,13 @@ class _Band:
 class _Reader:
     """One journal, read up to a round at a time; what is wrong with it is told."""
 
-    def __init__(self, walk: JournalReader, found: Comparison) -> None:
-        self.walk, self._found = walk, found
+    def __init__(self, journal: JournalReader, found: Comparison) -> None:
+        self.journal, self._found = journal, found
         self.broken = False
         # What is beyond is written while others are read: it may be ahead of them.
-        self.size = walk.path.stat().st_size if walk.path.exists() else 0
+        self.size = journal.path.stat().st_size if journal.path.exists() else 0
         self.next: tuple[Entry, bool] | None = None
-        with closing(walk.entries()) as entries:
+        with closing(journal.entries()) as entries:
             self._advance(entries)
 
     def before(self, round: int) -> Iterator[tuple[Entry, bool]]:
@@ -99,7 +99,7 @@ class _Reader:
 
         :returns: each with whether it was there when the comparison began.
         """
-        with closing(self.walk.entries()) as entries:  # no file is open between two bands
+        with closing(self.journal.entries()) as entries:  # no file is open between two bands
             while self.next is not None and self.next[0].round < round:
                 found = self.next
                 self._advance(entries)
@@ -110,7 +110,7 @@ class _Reader:
         self.next = None
         try:
             if (entry := next(entries, None)) is not None:
-                self.next = entry, self.walk.place.end <= self.size
+                self.next = entry, self.journal.place.end <= self.size
         except JournalError as error:
             self.broken = True
             self._found.add(str(error))
@@ -192,7 +192,7 @@ class _Comparer:
         """Sort an entry into the band, if its party is one that writes such."""
         self._read += 1
         if self._read % _OFTEN == 0:
-            self._progress(sum(each.walk.place.end for each in self._readers.values()))
+            self._progress(sum(each.journal.place.end for each in self._readers.values()))
         fields, at = entry.fields, (entry.round, entry.attempt)
         match self._roles.get(name, 'hospital'), entry.kind:
             case 'key_authority', 'release' if early:
@@ -297,18 +297,18 @@ class _Comparer:
         if name in self._roles:
             keys.add(self._roster.member(name).public)
         try:
-            summary = reader.walk.summary(keys)
+            reader.journal.check_keys(keys)
         except JournalError as error:
             reader.broken = True
             self._found.add(str(error))
             return
-        self._found.parties[name] = summary
-        if summary.keys and (serial := ended.get(summary.keys[-1])):
+        journal = self._found.parties[name] = reader.journal
+        if journal.keys and (serial := ended.get(journal.keys[-1])):
             self._found.remarks.append(
                 f'{name} signs with a key that roster {serial} revoked'
                 + ('; its next start brings in the new one' if name in self._roles else '')
             )
-        if summary.cut_short:
+        if journal.cut_short:
             self._found.remarks.append(
                 f'{name}: a half line after its last entry; it is being written, or was cut short '
                 'and goes with the next start'

@@ -273,25 +273,6 @@ class Place:
     public: bytes = b''
 
 
-@dataclass(frozen=True)
-class Summary:
-    """
-    What a verified journal is.
-
-    :param keys: every key that signed in it, oldest first; the last one covers all before it.
-    :param cut_short: whether a half line follows the last entry: it is being written, or the party
-        was killed; its next start removes it.
-    """
-
-    party: str
-    federation: str
-    head: Head
-    keys: tuple[bytes, ...]
-    cut_short: bool
-    begun: str
-    ended: str
-
-
 class _Signed(NamedTuple):
     number: int
     public: bytes
@@ -317,7 +298,8 @@ class JournalReader:
         will do. What is cut off a journal's end at a line break is found by them alone.
     :param quick: check the last signature of each key alone: it covers all before it.
     :param times: when the first and the last entry were written, by the party's clock.
-    :param cut_short: whether a half line follows the last entry.
+    :param cut_short: whether a half line follows the last entry: it is being written, or the party
+        was killed; its next start removes it.
     :param unended: whether the last entry lacks its line break.
     """
 
@@ -334,6 +316,12 @@ class JournalReader:
 
     def __post_init__(self) -> None:
         self.keys: list[bytes] = [self.place.public] if self.place.public else []
+        """Every key that signed, oldest first; the last one covers all before it."""
+
+    @property
+    def head(self) -> Head:
+        """Head of the journal up to here."""
+        return self.place.head
 
     def entries(self) -> Generator[Entry]:
         """
@@ -362,15 +350,15 @@ class JournalReader:
             raise JournalError(f'journal {self.path}: {error.strerror or error}') from error
         self._check_signatures()
         for who, head in self.seen.items():
-            if head.entries > self.place.head.entries:
+            if head.entries > self.head.entries:
                 raise JournalCutError(
-                    f'journal {self.path} was cut: it ends with entry {self.place.head.entries}, '
+                    f'journal {self.path} was cut: it ends with entry {self.head.entries}, '
                     f'and {who} saw {head}'
                 )
 
-    def summary(self, keys: Collection[bytes] | None) -> Summary:
+    def check_keys(self, keys: Collection[bytes] | None) -> None:
         """
-        Say what the journal is, once :meth:`entries` came to its end.
+        Check who signed, once :meth:`entries` came to its end.
 
         :param keys: public keys that the party has or had; None if nobody knows.
         :raises JournalSignatureError: if another one signed.
@@ -381,18 +369,10 @@ class JournalReader:
                     f'journal {self.path}: signed by {fingerprint(public)}, which never was a key '
                     f'of {self.party}'
                 )
-        return Summary(
-            self.party,
-            self.federation,
-            self.place.head,
-            tuple(self.keys),
-            self.cut_short,
-            *self.times,
-        )
 
     def damaged(self, problem: str) -> JournalDamagedError:
         """Return the error that says what is wrong with the entry that follows."""
-        number = self.place.head.entries + 1
+        number = self.head.entries + 1
         return JournalDamagedError(f'journal {self.path}: entry {number} is damaged: {problem}')
 
     def _take(self, line: bytes, ending: int) -> Entry:
@@ -439,7 +419,7 @@ class JournalReader:
         try:
             parse_line(line)
         except ValueError as error:
-            entries, digest = self.place.head
+            entries, digest = self.head
             expected = f'{{"number":{entries + 1},"previous":"{digest.hex()}",'.encode()
             if not line.startswith(expected[: len(line)]) or begins_whole(line):
                 raise self.damaged(str(error)) from error

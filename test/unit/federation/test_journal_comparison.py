@@ -169,7 +169,7 @@ def test_keys_are_those_of_the_roster_today_or_revoked(federation):
     Journal(federation.path('hospital_2'), new, roster.federation, store).close()
     found = compare(federation.journals(), rotated, seen={})
     assert found.problems == found.remarks == []
-    assert found.parties['hospital_2'].keys == (old, new.public)
+    assert found.parties['hospital_2'].keys == [old, new.public]
     (problem,) = compare(federation.journals(), roster, seen={}).problems
     assert 'which never was a key of hospital_2' in problem
 
