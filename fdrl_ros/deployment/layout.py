@@ -8,8 +8,8 @@ from pathlib import Path
 import time
 
 from fdrl_ros.crypto.keys import keystore
+from fdrl_ros.crypto.keys.key_file import Passphrase
 from fdrl_ros.crypto.keys.roster import remember_roster, Roster, ROSTER_MEMORY
-from fdrl_ros.crypto.keys.sealed_key import Passphrase
 from fdrl_ros.crypto.keys.signing import Identity
 from fdrl_ros.crypto.keys.transaction import reading
 from fdrl_ros.deployment.bringup import PLAN_FILE

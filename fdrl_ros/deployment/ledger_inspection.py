@@ -54,7 +54,7 @@ def inspect_file(path: Path, seen: dict[str, Head], expected: Owner | None = Non
         return Inspection(path.name, None, seen, (str(error),))
     owner, chain = record.chain.owner, record.chain
     found = record.problems()
-    if expected is not None and (difference := owner.unlike(expected)):
+    if expected is not None and (difference := owner.difference_from(expected)):
         found.append(difference)
     for who, head in seen.items():
         if problem := chain.contradiction(head):

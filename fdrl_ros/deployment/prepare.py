@@ -12,9 +12,9 @@ from functools import partial
 from pathlib import Path
 import time
 
+from fdrl_ros.crypto.keys.key_file import Passphrase
 from fdrl_ros.crypto.keys.keystore import check_opens, KEY_FILE, make_federation, NewFederation
 from fdrl_ros.crypto.keys.roster import SERVERS
-from fdrl_ros.crypto.keys.sealed_key import Passphrase
 from fdrl_ros.crypto.keys.transaction import reading
 from fdrl_ros.deployment.layout import Layout, ROBOTS
 from fdrl_ros.deployment.plan import Plan

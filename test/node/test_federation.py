@@ -5,8 +5,8 @@
 import os
 import signal
 
+from fdrl_ros.crypto.keys.key_file import label
 from fdrl_ros.crypto.keys.rotation import private_keys
-from fdrl_ros.crypto.keys.sealed_key import label
 from fdrl_ros.deployment.bringup import federation_graph, hospital_graph
 from fdrl_ros.deployment.events import HospitalProgress, PrivacySpent
 from fdrl_ros.nodes.common import service_call

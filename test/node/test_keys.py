@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Nodes whose keys are encrypted: told where the passphrase lies they run, else they say so."""
 
-from fdrl_ros.crypto.keys.rotation import Succession
+from fdrl_ros.crypto.keys.rotation import RosterChanges
 from fdrl_ros.deployment.bringup import server_graph
 
 
@@ -17,7 +17,7 @@ def test_node_that_is_told_no_passphrase_says_so_and_ends(live, encrypted):
 
 def test_older_roster_ends_every_node_that_has_seen_the_newer(live):
     before = (live.layout.keys / 'roster.json').read_bytes()
-    Succession(live.layout.keys).rotate('operator')
+    RosterChanges(live.layout.keys).rotate('operator')
     servers = server_graph(live.settings)
     live.runner.start(servers)
     live.wait(lambda: live.phase is not None and live.policy(0) is not None, 30.0)

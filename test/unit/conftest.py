@@ -4,7 +4,7 @@
 
 from collections.abc import Iterator
 
-from fdrl_ros.crypto.keys import keystore, sealed_key
+from fdrl_ros.crypto.keys import key_file, keystore
 from fdrl_ros.runtime import kernels
 from hypothesis import settings
 import pytest
@@ -28,5 +28,5 @@ def arithmetic(request: pytest.FixtureRequest) -> Iterator[str]:
 @pytest.fixture
 def quick_scrypt(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let scrypt take 16 MiB, and no passphrase be told from outside."""
-    monkeypatch.setattr(sealed_key.Passphrase.__init__, '__kwdefaults__', {'cost': 14})
+    monkeypatch.setattr(key_file.Passphrase.__init__, '__kwdefaults__', {'cost': 14})
     monkeypatch.delenv(keystore.PASSPHRASE_VARIABLE, raising=False)

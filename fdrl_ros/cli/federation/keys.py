@@ -26,7 +26,7 @@ from fdrl_ros.crypto.keys.keystore import (
     save_identity,
 )
 from fdrl_ros.crypto.keys.roster import Roster
-from fdrl_ros.crypto.keys.rotation import change_passphrase, rotate_he, Succession
+from fdrl_ros.crypto.keys.rotation import change_passphrase, RosterChanges, rotate_he
 from fdrl_ros.crypto.keys.signing import fingerprint, Identity, PUBLIC_KEY_BYTES
 from fdrl_ros.errors import SettingError
 from fdrl_ros.runtime.durable import make_private_directory
@@ -54,9 +54,9 @@ _directory = click.argument(
 _threshold = click.option('--threshold', type=int, help='Hospitals that must agree from now on.')
 
 
-def _root(directory: Path, passphrase_file: Path | None) -> Succession:
+def _root(directory: Path, passphrase_file: Path | None) -> RosterChanges:
     """Return what signs the next roster, with the root's key below a directory."""
-    return Succession(directory, told(passphrase_file, directory))
+    return RosterChanges(directory, told(passphrase_file, directory))
 
 
 @keys.command()
@@ -169,7 +169,7 @@ def rotate(
             f'new key of the homomorphic encryption, sha256 {digest}; the old one is erased'
         )
         return
-    roster = Succession(directory, passphrase).rotate(name, _key(public))
+    roster = RosterChanges(directory, passphrase).rotate(name, _key(public))
     click.echo(f'{name} has a new key, {fingerprint(roster.member(name).public)}')
     _publish(roster, directory)
 

@@ -6,10 +6,10 @@ from pathlib import Path
 import time
 
 import click
+from fdrl_ros.crypto.keys.key_file import Label, label
 from fdrl_ros.crypto.keys.keystore import KEY_FILE, load_root_public, ROOT, ROOT_FILE, ROSTER_FILE
 from fdrl_ros.crypto.keys.roster import check_remembered, Roster, ROSTER_MEMORY, utc
 from fdrl_ros.crypto.keys.rotation import HE_NAME, private_keys
-from fdrl_ros.crypto.keys.sealed_key import Label, label
 from fdrl_ros.crypto.keys.signing import fingerprint
 from fdrl_ros.crypto.keys.transaction import reading
 from fdrl_ros.deployment.layout import Layout

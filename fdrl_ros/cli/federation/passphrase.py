@@ -6,9 +6,9 @@ from pathlib import Path
 import sys
 
 import click
+from fdrl_ros.crypto.keys.key_file import label, Passphrase
 from fdrl_ros.crypto.keys.keystore import load_passphrase, PASSPHRASE_VARIABLE
 from fdrl_ros.crypto.keys.rotation import private_keys
-from fdrl_ros.crypto.keys.sealed_key import label, Passphrase
 from fdrl_ros.runtime.durable import read_secret
 
 FILE = click.Path(dir_okay=False, path_type=Path)

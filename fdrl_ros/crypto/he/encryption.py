@@ -23,7 +23,7 @@ from typing import Final, Self
 
 from fdrl_ros.crypto.he.parameters import DIGEST_BYTES, integers_of, Residues, Slots
 from fdrl_ros.crypto.he.schemes import AnyScheme, SCHEMES
-from fdrl_ros.crypto.he.seal import BACKENDS
+from fdrl_ros.crypto.he.tenseal_backend import BACKENDS
 from fdrl_ros.errors import CryptoError
 import numpy as np
 from numpy.typing import ArrayLike

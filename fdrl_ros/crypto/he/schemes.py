@@ -11,7 +11,7 @@ from fdrl_ros.errors import CryptoError
 from fdrl_ros.settings import setting, Settings
 
 AnyScheme = BfvScheme | CkksScheme
-"""Every scheme; :data:`fdrl_ros.crypto.he.seal.BACKENDS` has the library behind each."""
+"""Every scheme; `BACKENDS` of tenseal_backend.py has the library behind each."""
 
 SCHEMES: Final[dict[str, type[AnyScheme]]] = {kind.kind: kind for kind in get_args(AnyScheme)}
 

@@ -11,7 +11,7 @@ import time
 from typing import Final
 
 from fdrl_ros.crypto.he.encryption import SecretContext
-from fdrl_ros.crypto.keys.sealed_key import Passphrase, seal, unseal
+from fdrl_ros.crypto.keys.key_file import Passphrase, seal, unseal
 from fdrl_ros.errors import CryptoError, KeyFileError
 from fdrl_ros.runtime.durable import read_secret
 

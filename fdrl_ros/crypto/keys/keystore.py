@@ -16,8 +16,8 @@ import time
 from typing import Final
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from fdrl_ros.crypto.keys.key_file import label, Passphrase, seal, unseal
 from fdrl_ros.crypto.keys.roster import default_threshold, Member, Roster
-from fdrl_ros.crypto.keys.sealed_key import label, Passphrase, seal, unseal
 from fdrl_ros.crypto.keys.signing import Identity, PUBLIC_KEY_BYTES
 from fdrl_ros.errors import KeyFileError, os_errors_as, RosterError
 from fdrl_ros.runtime.durable import (

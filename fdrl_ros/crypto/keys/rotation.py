@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from fdrl_ros.crypto.keys.he_key import he_bytes, load_he
+from fdrl_ros.crypto.keys.key_file import label, Passphrase, seal, unseal
 from fdrl_ros.crypto.keys.keystore import (
     HE_FILE,
     identity_bytes,
@@ -35,9 +36,8 @@ from fdrl_ros.crypto.keys.roster import (
     ROSTER_MEMORY,
     SERVERS,
 )
-from fdrl_ros.crypto.keys.sealed_key import label, Passphrase, seal, unseal
 from fdrl_ros.crypto.keys.signing import Identity
-from fdrl_ros.crypto.keys.transaction import Changes, changing
+from fdrl_ros.crypto.keys.transaction import Transaction, transaction
 from fdrl_ros.errors import KeyFileError, RosterError
 from fdrl_ros.runtime.durable import read_secret
 
@@ -45,7 +45,7 @@ HE_NAME: Final = f'key_authority/{HE_FILE}'
 """The secret key of the homomorphic encryption, below the key directory."""
 
 
-class Succession:
+class RosterChanges:
     """
     Changes to a key directory that holds the root's key.
 
@@ -134,14 +134,14 @@ class Succession:
             return sign(not_before=validity[0], expires=validity[1])
 
     @contextmanager
-    def _changing(self) -> Iterator[tuple[Changes, Roster, Callable[..., Roster]]]:
+    def _changing(self) -> Iterator[tuple[Transaction, Roster, Callable[..., Roster]]]:
         """
         Hold the directory; refuse a roster older than the root has signed.
 
         :returns: changes of files, the newest roster, and what signs the next one with other
             fields.
         """
-        with changing(self._directory) as changes:
+        with transaction(self._directory) as changes:
             public = load_root_public(self._directory / ROOT_FILE)
             path = self._directory / ROOT / KEY_FILE
             root = load_identity(path, ROOT, passphrase=self._passphrase)
@@ -158,7 +158,7 @@ class Succession:
 
             yield changes, before, sign
 
-    def _new_key(self, changes: Changes, name: str, public: bytes | None) -> bytes:
+    def _new_key(self, changes: Transaction, name: str, public: bytes | None) -> bytes:
         """Return a party's public key, making the pair unless it was made elsewhere."""
         if public is not None:
             changes.remove(f'{name}/{KEY_FILE}')
@@ -178,7 +178,7 @@ def rotate_he(
     :returns: digest of the new public key.
     :raises KeyFileError: if there is no key yet, or it cannot be read or written.
     """
-    with changing(directory) as changes:
+    with transaction(directory) as changes:
         if not (directory / HE_NAME).exists():
             raise KeyFileError(
                 f'no {HE_NAME}: the key authority draws it when it starts for the first time'
@@ -201,7 +201,7 @@ def change_passphrase(
     :raises PassphraseError: if a key does not open.
     :raises KeyFileError: if there is none, or one cannot be read or written.
     """
-    with changing(directory) as changes:
+    with transaction(directory) as changes:
         names = private_keys(directory)
         if not names:
             raise KeyFileError(f'{directory} holds no private key')

@@ -25,9 +25,9 @@ _COMMITTED: Final = '.decided'
 _LIST: Final = 'list.json'
 
 
-class Changes:
+class Transaction:
     """
-    The staged changes of one transaction; see :func:`changing`.
+    The staged changes of one transaction; see :func:`transaction`.
 
     Names are relative to the directory, as ``hospital_1/identity.key``.
     """
@@ -66,7 +66,7 @@ class Changes:
 
 
 @contextmanager
-def changing(directory: Path) -> Iterator[Changes]:
+def transaction(directory: Path) -> Iterator[Transaction]:
     """
     Hold the exclusive lock of a key directory and commit its changes at the end of the block.
 
@@ -77,7 +77,7 @@ def changing(directory: Path) -> Iterator[Changes]:
     with _locked(directory, fcntl.LOCK_EX):
         with os_errors_as(KeyFileError, f'the keys in {directory} cannot be changed'):
             _finish(directory)
-            changes = Changes(directory)
+            changes = Transaction(directory)
             try:
                 yield changes
             except BaseException:

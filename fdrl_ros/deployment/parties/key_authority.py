@@ -8,7 +8,7 @@ import logging
 from fdrl_ros.crypto.he.encryption import SecretContext
 from fdrl_ros.crypto.he.schemes import AnyScheme, choose_scheme
 from fdrl_ros.crypto.keys.he_key import he_bytes, load_he
-from fdrl_ros.crypto.keys.transaction import changing, reading
+from fdrl_ros.crypto.keys.transaction import reading, transaction
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.parties.channel import open_channel
 from fdrl_ros.deployment.plan import Plan
@@ -85,7 +85,7 @@ def open_secret_context(layout: Layout, scheme: AnyScheme, after_round: int = 0)
         else:
             return secret
     secret = SecretContext.generate(scheme)
-    with changing(layout.keys) as changes:
+    with transaction(layout.keys) as changes:
         name = str(path.relative_to(layout.keys))
         changes.write(name, he_bytes(secret, layout.passphrase, after_round=after_round))
     level = logging.INFO if found is None else logging.WARNING

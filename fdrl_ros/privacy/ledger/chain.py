@@ -110,7 +110,7 @@ class Owner:
         text += struct.pack('<dd', self.delta, self.budget) + self.birth
         return hashlib.sha256(b'fdrl_ros ledger 4 ' + text).digest()
 
-    def unlike(self, other: 'Owner') -> str:
+    def difference_from(self, other: 'Owner') -> str:
         """Describe the first difference from another promise; empty if there is none."""
         for name in _PROMISE:
             mine, theirs = getattr(self, name), getattr(other, name)

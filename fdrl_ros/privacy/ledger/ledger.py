@@ -82,7 +82,7 @@ class Ledger(Closeable):
             self._connection = open_exclusively(path)
             check_form(self._connection, path)
             self.owner = read_owner(self._connection, path)
-            if difference := self.owner.unlike(owner):
+            if difference := self.owner.difference_from(owner):
                 raise LedgerOwnerError(f'ledger {path} {difference}')
             self.chain = read_chain(self._connection, path, self.owner)
             self._state = file_identity(os.fstat(self._file.fileno()))

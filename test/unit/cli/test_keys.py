@@ -14,11 +14,11 @@ import time
 import click
 from click.testing import CliRunner
 from fdrl_ros.cli import main
-from fdrl_ros.crypto.keys import sealed_key
+from fdrl_ros.crypto.keys import key_file
+from fdrl_ros.crypto.keys.key_file import label
 from fdrl_ros.crypto.keys.keystore import KEY_FILE, PASSPHRASE_VARIABLE
 from fdrl_ros.crypto.keys.roster import CLOCK_SKEW
 from fdrl_ros.crypto.keys.rotation import HE_NAME, private_keys
-from fdrl_ros.crypto.keys.sealed_key import label
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.experiments.run_directory import RunDirectory
 from fdrl_ros.learner.records.collection import collect_records, CollectionSettings
@@ -358,9 +358,9 @@ def test_page_on_keys_tells_a_script_that_works(tmp_path, monkeypatch, passphras
 
 def test_page_on_keys_tells_the_numbers_of_the_code():
     words = ' '.join(PAGE.split())
-    assert f'N = 2^{sealed_key.COST}, r = 8, p = 1' in words
-    mebibytes = [128 * 8 * 2**cost // 2**20 for cost in (sealed_key.COST, sealed_key.COSTS[-1])]
+    assert f'N = 2^{key_file.COST}, r = 8, p = 1' in words
+    mebibytes = [128 * 8 * 2**cost // 2**20 for cost in (key_file.COST, key_file.COSTS[-1])]
     assert f'takes {mebibytes[0]} MiB' in words and f'more than {mebibytes[1]} MiB' in words
-    sizes = sealed_key.PASSPHRASE_BYTES
+    sizes = key_file.PASSPHRASE_BYTES
     assert f'key file of {sizes[0]} to {sizes[-1]} bytes' in words
     assert f'{CLOCK_SKEW // 60} minutes off' in words

@@ -7,7 +7,7 @@ import os
 from click.testing import CliRunner
 from fdrl_ros.cli import main
 from fdrl_ros.crypto.keys.keystore import load_passphrase, make_federation, NewFederation
-from fdrl_ros.crypto.keys.rotation import change_passphrase, Succession
+from fdrl_ros.crypto.keys.rotation import change_passphrase, RosterChanges
 from fdrl_ros.runtime.durable import write_secret
 import pytest
 
@@ -49,7 +49,7 @@ def test_without_the_operator_s_key_it_says_where_it_looked(keys):
 
 def test_an_older_roster_or_another_key_is_refused(keys):
     old = (keys / 'operator' / 'identity.key').read_bytes()
-    Succession(keys).rotate('operator')
+    RosterChanges(keys).rotate('operator')
     (keys / 'operator' / 'identity.key').write_bytes(old)
     assert 'roster 2 holds another key of operator' in refused(keys)
 

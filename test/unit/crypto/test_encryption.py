@@ -6,7 +6,7 @@ import math
 
 from fdrl_ros.crypto.he.encryption import PublicContext, SecretContext
 from fdrl_ros.crypto.he.schemes import choose_scheme
-from fdrl_ros.crypto.he.seal import BACKENDS, Bfv
+from fdrl_ros.crypto.he.tenseal_backend import BACKENDS, Bfv
 from fdrl_ros.errors import CryptoError
 from hypothesis import given, settings, strategies
 import numpy as np

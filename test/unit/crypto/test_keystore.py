@@ -6,6 +6,7 @@ import os
 import shutil
 import stat
 
+from fdrl_ros.crypto.keys.key_file import label, Passphrase, seal
 from fdrl_ros.crypto.keys.keystore import (
     check_opens,
     KEY_FILE,
@@ -21,7 +22,6 @@ from fdrl_ros.crypto.keys.keystore import (
     WITHOUT_PATIENTS,
 )
 from fdrl_ros.crypto.keys.roster import Roster
-from fdrl_ros.crypto.keys.sealed_key import label, Passphrase, seal
 from fdrl_ros.crypto.keys.signing import Identity, verify
 from fdrl_ros.errors import KeyFileError, PassphraseError, RosterError
 from fdrl_ros.runtime.durable import make_private_directory, read_secret, write_secret

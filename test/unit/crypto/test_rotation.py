@@ -11,6 +11,7 @@ import stat
 from fdrl_ros.crypto.he.encryption import SecretContext
 from fdrl_ros.crypto.he.schemes import choose_scheme
 from fdrl_ros.crypto.keys.he_key import he_bytes, load_he
+from fdrl_ros.crypto.keys.key_file import label, Passphrase, seal, unseal
 from fdrl_ros.crypto.keys.keystore import (
     check_opens,
     KEY_FILE,
@@ -26,12 +27,11 @@ from fdrl_ros.crypto.keys.rotation import (
     change_passphrase,
     HE_NAME,
     private_keys,
+    RosterChanges,
     rotate_he,
-    Succession,
 )
-from fdrl_ros.crypto.keys.sealed_key import label, Passphrase, seal, unseal
 from fdrl_ros.crypto.keys.signing import Identity
-from fdrl_ros.crypto.keys.transaction import changing, reading
+from fdrl_ros.crypto.keys.transaction import reading, transaction
 from fdrl_ros.errors import KeyFileError, PassphraseError, RosterError, RosterRollbackError
 from fdrl_ros.runtime.durable import read_secret, write_secret
 import pytest
@@ -88,7 +88,7 @@ def leftovers(directory):
 
 def test_rotated_party_has_a_new_key_and_the_old_one_is_revoked(directory):
     before = roster_of(directory)
-    after = Succession(directory).rotate('hospital_2')
+    after = RosterChanges(directory).rotate('hospital_2')
     roster, _ = everybody_starts(directory)
     assert roster == after and roster.serial == 2 and roster.threshold == before.threshold
     old, new = before.member('hospital_2'), after.member('hospital_2')
@@ -116,64 +116,64 @@ def test_rotated_party_has_a_new_key_and_the_old_one_is_revoked(directory):
 def test_changes_that_cannot_be_are_refused_and_change_nothing(directory, change, words):
     before = (directory / ROSTER_FILE).read_bytes()
     with pytest.raises(RosterError, match=words):
-        change(Succession(directory))
+        change(RosterChanges(directory))
     assert (directory / ROSTER_FILE).read_bytes() == before and not leftovers(directory)
     everybody_starts(directory)
 
 
 def test_revoked_member_leaves_and_its_key_is_erased(directory):
-    roster = Succession(directory).revoke('hospital_2')
+    roster = RosterChanges(directory).revoke('hospital_2')
     assert [each.name for each in roster.hospitals] == ['hospital_1', 'hospital_3', 'hospital_4']
     assert roster.threshold == 3 and not (directory / 'hospital_2').exists()
     with pytest.raises(RosterError, match='roster 2 revoked it'):
         roster.member('hospital_2')
-    roster = Succession(directory).revoke('operator')
+    roster = RosterChanges(directory).revoke('operator')
     assert len(roster.hospitals) == 3 and roster.revoked[1].name == 'operator'
     everybody_starts(directory)
     for threshold in (None, 2):
         with pytest.raises(RosterError, match='without hospital_1 2 hospitals are left, and 3'):
-            Succession(directory).revoke('hospital_1', threshold)
+            RosterChanges(directory).revoke('hospital_1', threshold)
     assert everybody_starts(directory)[0].serial == 3
 
 
 def test_admitted_hospital_has_a_key_and_counts_and_comes_back_with_another(directory):
-    roster = Succession(directory).admit('hospital_5', 70)
+    roster = RosterChanges(directory).admit('hospital_5', 70)
     assert roster.threshold == 4 and roster.member('hospital_5').size == 70
     assert [member.name for member in roster.hospitals] == [*NAMES, 'hospital_5']
-    assert Succession(directory).admit('hospital_6', 1, threshold=5).threshold == 5
+    assert RosterChanges(directory).admit('hospital_6', 1, threshold=5).threshold == 5
     old = roster.member('hospital_2')
-    Succession(directory).revoke('hospital_2')
+    RosterChanges(directory).revoke('hospital_2')
     with pytest.raises(RosterError, match='revoked'):
-        Succession(directory).admit('hospital_2', 500, public=old.public)
-    roster = Succession(directory).admit('hospital_2', 500)
+        RosterChanges(directory).admit('hospital_2', 500, public=old.public)
+    roster = RosterChanges(directory).admit('hospital_2', 500)
     assert roster.member('hospital_2').public != old.public
     everybody_starts(directory)
 
 
 def test_key_that_was_made_elsewhere_is_taken_by_its_public_half(directory):
     theirs = Identity.generate('hospital_5')
-    roster = Succession(directory).admit('hospital_5', 70, public=theirs.public)
+    roster = RosterChanges(directory).admit('hospital_5', 70, public=theirs.public)
     assert roster.member('hospital_5').public == theirs.public
     assert not (directory / 'hospital_5').exists()
     newer = Identity.generate('hospital_1')
-    roster = Succession(directory).rotate('hospital_1', newer.public)
+    roster = RosterChanges(directory).rotate('hospital_1', newer.public)
     assert roster.member('hospital_1').public == newer.public
     assert not (directory / 'hospital_1').exists(), 'the revoked key must not stay here'
     for known in (newer.public, roster.revoked[0].public, bytes(5)):
         with pytest.raises(RosterError):
-            Succession(directory).rotate('hospital_2', known)
+            RosterChanges(directory).rotate('hospital_2', known)
 
 
 def test_another_root_or_one_that_has_followed_a_newer_roster_signs_nothing(directory, tmp_path):
     old = (directory / ROSTER_FILE).read_bytes()
-    Succession(directory).rotate('hospital_2')
+    RosterChanges(directory).rotate('hospital_2')
     (directory / ROSTER_FILE).write_bytes(old)
     with pytest.raises(RosterRollbackError, match='older than roster 2'):
-        Succession(directory).revoke('hospital_1')
+        RosterChanges(directory).revoke('hospital_1')
     make_federation(tmp_path / 'other', NewFederation(SIZES))
     shutil.copy(tmp_path / 'other/root' / KEY_FILE, directory / 'root' / KEY_FILE)
     with pytest.raises(KeyFileError, match='not the root that root.pub pins'):
-        Succession(directory).rotate('hospital_1')
+        RosterChanges(directory).rotate('hospital_1')
 
 
 def test_he_key_is_drawn_anew_for_the_same_scheme(directory):
@@ -228,7 +228,7 @@ def test_passphrase_of_all_keys_changes_and_goes(directory):
 
 def test_keys_partly_in_clear_are_all_encrypted_in_the_end(directory):
     change_passphrase(directory, None, PASSPHRASE)
-    Succession(directory, PASSPHRASE).rotate('hospital_1')
+    RosterChanges(directory, PASSPHRASE).rotate('hospital_1')
     assert label((directory / 'hospital_1' / KEY_FILE).read_bytes(), 'x').sealed
     guest = directory / 'guest' / KEY_FILE
     guest.parent.mkdir(mode=0o700)
@@ -241,17 +241,17 @@ def test_erased_keys_are_written_over(directory):
     """A second name of the file, as a backup tool makes it, shows what became of its bytes."""
     for name in (f'hospital_1/{KEY_FILE}', HE_NAME, f'hospital_2/{KEY_FILE}'):
         os.link(directory / name, directory / name.replace('/', '.'))
-    Succession(directory).rotate('hospital_1')
-    Succession(directory).revoke('hospital_2')
+    RosterChanges(directory).rotate('hospital_1')
+    RosterChanges(directory).revoke('hospital_2')
     rotate_he(directory)
     for name in (f'hospital_1.{KEY_FILE}', HE_NAME.replace('/', '.'), f'hospital_2.{KEY_FILE}'):
         assert not any((directory / name).read_bytes())
 
 
 ACTIONS = {
-    'rotate': lambda directory: Succession(directory).rotate('hospital_2'),
-    'revoke': lambda directory: Succession(directory).revoke('hospital_2'),
-    'admit': lambda directory: Succession(directory).admit('hospital_5', 70),
+    'rotate': lambda directory: RosterChanges(directory).rotate('hospital_2'),
+    'revoke': lambda directory: RosterChanges(directory).revoke('hospital_2'),
+    'admit': lambda directory: RosterChanges(directory).admit('hospital_5', 70),
     'rotate_he': rotate_he,
 }
 
@@ -276,7 +276,7 @@ def test_federation_starts_wherever_a_change_of_its_keys_was_killed(made, tmp_pa
             assert not (directory / 'hospital_2').exists()
         assert changed or list_keys(directory) == list_keys(made)
         if step % 4 == 0:  # It can be done, or done again.
-            Succession(directory).rotate('hospital_3')
+            RosterChanges(directory).rotate('hospital_3')
             everybody_starts(directory)
             assert not leftovers(directory)
     assert happened == sorted(happened) and {False, True} == set(happened)
@@ -313,7 +313,7 @@ def test_keys_open_with_the_old_or_the_new_passphrase_wherever_its_change_was_ki
 
 def test_nobody_reads_keys_while_they_change(directory):
     descriptor = os.open(directory, os.O_RDONLY)
-    with changing(directory) as changes:
+    with transaction(directory) as changes:
         changes.write('a', b'x')
         with pytest.raises(BlockingIOError):
             fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -330,7 +330,7 @@ def test_two_changes_at_once_wait_for_each_other(directory):
         running.append(os.fork())
         if not running[-1]:
             with contextlib.suppress(BaseException):
-                Succession(directory).rotate('operator')
+                RosterChanges(directory).rotate('operator')
                 os._exit(0)
             os._exit(1)
     assert [os.waitpid(child, 0)[1] for child in running] == [0, 0]
@@ -340,7 +340,7 @@ def test_two_changes_at_once_wait_for_each_other(directory):
 
 def test_error_in_a_change_leaves_everything_as_it_was(directory):
     before = list_keys(directory)
-    with pytest.raises(ZeroDivisionError), changing(directory) as changes:
+    with pytest.raises(ZeroDivisionError), transaction(directory) as changes:
         changes.write(f'hospital_1/{KEY_FILE}', b'x')
         changes.remove(f'hospital_2/{KEY_FILE}')
         1 / 0  # noqa: B018
@@ -350,7 +350,7 @@ def test_error_in_a_change_leaves_everything_as_it_was(directory):
 def test_directory_that_cannot_be_written_or_holds_no_key_is_our_error(directory, tmp_path):
     (directory / '.staged').write_text('in the way')
     with pytest.raises(KeyFileError, match='cannot be changed'):
-        Succession(directory).rotate('hospital_1')
+        RosterChanges(directory).rotate('hospital_1')
     everybody_starts(directory)
     (tmp_path / 'empty').mkdir()
     for name, words in (('empty', 'holds no private key'), ('missing', 'No such file')):

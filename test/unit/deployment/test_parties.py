@@ -11,8 +11,9 @@ import time
 
 from fdrl_ros.crypto.he.ckks import CkksScheme
 from fdrl_ros.crypto.he.schemes import choose_scheme
-from fdrl_ros.crypto.keys import sealed_key
+from fdrl_ros.crypto.keys import key_file
 from fdrl_ros.crypto.keys.he_key import load_he
+from fdrl_ros.crypto.keys.key_file import label
 from fdrl_ros.crypto.keys.keystore import (
     KEY_FILE,
     make_federation,
@@ -20,8 +21,7 @@ from fdrl_ros.crypto.keys.keystore import (
     PASSPHRASE_VARIABLE,
     ROSTER_FILE,
 )
-from fdrl_ros.crypto.keys.rotation import change_passphrase, rotate_he, Succession
-from fdrl_ros.crypto.keys.sealed_key import label
+from fdrl_ros.crypto.keys.rotation import change_passphrase, RosterChanges, rotate_he
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.parties.channel import open_channel
 from fdrl_ros.deployment.parties.hospital import (
@@ -177,7 +177,7 @@ def bare(tmp_path):
 def test_revoked_party_does_not_start_and_the_older_roster_does_not_help_it(bare):
     old = (bare.keys / ROSTER_FILE).read_bytes()
     key = (bare.keys / NAME / KEY_FILE).read_bytes()
-    Succession(bare.keys).revoke(NAME)
+    RosterChanges(bare.keys).revoke(NAME)
     for name in ('hospital_2', 'robot_1'):
         assert bare.trusted_roster(name).serial == 2
     with pytest.raises(RosterError, match='roster 2 revoked it'):
@@ -197,7 +197,7 @@ def test_revoked_party_does_not_start_and_the_older_roster_does_not_help_it(bare
 def test_old_key_under_the_new_roster_is_refused(bare):
     path = bare.keys / NAME / KEY_FILE
     old = path.read_bytes()
-    Succession(bare.keys).rotate(NAME)
+    RosterChanges(bare.keys).rotate(NAME)
     open_channel(bare, NAME, Store())
     path.write_bytes(old)
     with pytest.raises(KeyFileError, match='roster 2 holds another key of hospital_1'):
@@ -207,7 +207,7 @@ def test_old_key_under_the_new_roster_is_refused(bare):
 def test_roster_out_of_its_time_stops_everybody_before_anything_else(bare):
     now = int(time.time())
     for validity in ((now - 10_000, now - 5_000), (now + 5_000, now + 10_000)):
-        Succession(bare.keys).renew(validity)
+        RosterChanges(bare.keys).renew(validity)
         for refused in (
             lambda: check_keys(bare),
             lambda: open_channel(bare, NAME, Store()),
@@ -215,7 +215,7 @@ def test_roster_out_of_its_time_stops_everybody_before_anything_else(bare):
         ):
             with pytest.raises(RosterTimeError, match='UTC: check the clock'):
                 refused()
-    Succession(bare.keys).renew((now - 10, now + 10))
+    RosterChanges(bare.keys).renew((now - 10, now + 10))
     check_keys(bare)
     open_channel(bare, NAME, Store())
 
@@ -224,9 +224,9 @@ def test_parties_start_with_encrypted_keys_and_pay_for_scrypt_once(bare, tmp_pat
     file = passphrase_file(tmp_path / 'passphrase')
     change_passphrase(bare.keys, None, replace(bare, passphrase_file=file).passphrase)
     told = replace(bare, passphrase_file=file)
-    costs, scrypt = [], sealed_key.Scrypt
+    costs, scrypt = [], key_file.Scrypt
     monkeypatch.setattr(
-        sealed_key, 'Scrypt', lambda **values: costs.append(values['n']) or scrypt(**values)
+        key_file, 'Scrypt', lambda **values: costs.append(values['n']) or scrypt(**values)
     )
     check_keys(told)
     for name in (*HOSPITALS, 'aggregator', 'key_authority'):
@@ -327,8 +327,8 @@ def test_key_of_ckks_is_replaced_when_its_rounds_are_used_up(bare, caplog):
 def test_hospitals_that_take_part_are_those_of_the_roster_that_run_here(bare):
     plan = PLAN.changed({'federation': {'hospitals': 4}})
     assert taking_part(bare, plan) == HOSPITALS
-    Succession(bare.keys).revoke('hospital_2')
-    Succession(bare.keys).admit('hospital_5', 8)
+    RosterChanges(bare.keys).revoke('hospital_2')
+    RosterChanges(bare.keys).admit('hospital_5', 8)
     assert taking_part(bare, plan) == ('hospital_1', 'hospital_3', 'hospital_4')
     make_private_directory(bare.party('hospital_5'))
     Path(bare.records('hospital_5')).touch()

@@ -7,8 +7,8 @@ import json
 import pickle
 
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
-from fdrl_ros.crypto.keys import sealed_key
-from fdrl_ros.crypto.keys.sealed_key import label, Passphrase, seal, unseal
+from fdrl_ros.crypto.keys import key_file
+from fdrl_ros.crypto.keys.key_file import label, Passphrase, seal, unseal
 from fdrl_ros.errors import KeyFileError, PassphraseError
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -94,13 +94,13 @@ def test_passphrase_is_long_enough_and_is_never_shown():
 
 
 def test_one_party_pays_for_scrypt_once(monkeypatch):
-    costs, scrypt = [], sealed_key.Scrypt
+    costs, scrypt = [], key_file.Scrypt
 
     def counted(**values):
         costs.append(values['n'])
         return scrypt(**values)
 
-    monkeypatch.setattr(sealed_key, 'Scrypt', counted)
+    monkeypatch.setattr(key_file, 'Scrypt', counted)
     first = told()
     files = [seal(KEY, HOLDS, ABOUT, first) for _ in range(5)]
     second = told()
@@ -182,7 +182,7 @@ def test_garbage_is_no_key(garbage, summed):
 def test_parameters_are_judged_before_memory_is_taken(monkeypatch, changes):
     fields = header(SEALED)
     fields['seal'] |= changes
-    monkeypatch.setattr(sealed_key, 'Scrypt', None)
+    monkeypatch.setattr(key_file, 'Scrypt', None)
     with pytest.raises(KeyFileError, match='asks for other parameters'):
         unseal(with_header(SEALED, fields), HOLDS, told(), 'x')
 
