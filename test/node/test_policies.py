@@ -21,7 +21,7 @@ import pytest
 from std_msgs.msg import String
 from support.foreign_robot import position, StillRobot
 from support.operating_room import Room
-from support.signed import global_policy, own_policy
+from support.signed_policies import global_policy, own_policy
 
 
 class Theatre:

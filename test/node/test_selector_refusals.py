@@ -16,7 +16,7 @@ from rclpy.lifecycle import TransitionCallbackReturn
 from rclpy.parameter import Parameter
 from support.foreign_robot import reason, StillRobot
 from support.node_process import Process, run
-from support.signed import global_policy
+from support.signed_policies import global_policy
 
 
 def in_plan(old: str, new: str):

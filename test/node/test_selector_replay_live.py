@@ -19,7 +19,7 @@ from geometry_msgs.msg import PoseStamped
 import pytest
 from support.foreign_robot import ForeignRobot, reason, released
 from support.recorder import Recorder
-from support.signed import own_policy
+from support.signed_policies import own_policy
 
 pytest.importorskip('rosbags.rosbag2')
 

@@ -27,8 +27,7 @@ import pytest
 from rclpy.lifecycle import TransitionCallbackReturn
 from support.choices import constant_value
 from support.node_process import Process
-from support.released import report_on
-from support.signed import global_policy, own_policy
+from support.signed_policies import global_policy, own_policy, report_on
 
 
 def assessment(policy, plan):

@@ -14,7 +14,7 @@ from fdrl_ros.surgery.gym.state import OPERATION_FIELDS, PATIENT_FIELDS
 from geometry_msgs.msg import PoseStamped
 import numpy as np
 from support.operating_room import Room
-from support.signed import global_policy
+from support.signed_policies import global_policy
 
 
 def released(directory: Path) -> ros.GlobalPolicy:

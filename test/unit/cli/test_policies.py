@@ -16,8 +16,7 @@ from fdrl_ros.experiments.ros_federation import unvalued
 from fdrl_ros.policy.onnx_model import OnnxPolicy
 from fdrl_ros.selector.candidates.registry import Status
 import pytest
-from support.released import report_on, robot_directory
-from support.signed import global_policy
+from support.signed_policies import global_policy, report_on, robot_directory
 
 WRITTEN = 'robot_1 does not run: written down for its start: '
 PLAN = Plan().changed({'learner': {'hidden': 4}})

@@ -11,7 +11,7 @@ from fdrl_ros.surgery.data.bag import write_bag
 from fdrl_ros.surgery.data.recording import demonstrations
 from fdrl_ros.surgery.settings import WorldSettings
 import pytest
-from support.released import robot_directory
+from support.signed_policies import robot_directory
 
 pytest.importorskip('rosbags.rosbag2')
 

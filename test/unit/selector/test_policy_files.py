@@ -10,7 +10,7 @@ from fdrl_ros.selector.candidates.registry import PolicyRegistry
 from fdrl_ros.selector.candidates.supervision import Supervision
 import pytest
 from support.choices import constant_value
-from support.released import (
+from support.signed_policies import (
     IDENTITIES,
     model_of,
     NAMES,

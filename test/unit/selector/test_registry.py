@@ -16,7 +16,16 @@ from fdrl_ros.selector.candidates.registry import PolicyRegistry, Status
 from fdrl_ros.selector.candidates.supervision import Supervision
 import numpy as np
 import pytest
-from support.released import digest_of, model_of, own, released, report_on, ROSTER, SHAPE, weights
+from support.signed_policies import (
+    digest_of,
+    model_of,
+    own,
+    released,
+    report_on,
+    ROSTER,
+    SHAPE,
+    weights,
+)
 
 NOTHING = Supervision()
 

@@ -1,16 +1,21 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""Policies as their senders sign them, with a roster and keys of the test's own."""
+"""Policies as their senders sign them: with keys of the test's own, or of a directory."""
 
 from pathlib import Path
 from typing import Any
 
-from fdrl_ros.crypto.keys.keystore import make_federation, NewFederation
+from fdrl_ros.crypto.keys.keystore import (
+    KEY_FILE,
+    load_identity,
+    make_federation,
+    NewFederation,
+)
 from fdrl_ros.crypto.keys.roster import Member, Roster
 from fdrl_ros.crypto.keys.signing import Identity
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.plan import Plan
-from fdrl_ros.deployment.policy_file import save_policy
+from fdrl_ros.deployment.policy_file import load_policy, save_policy
 from fdrl_ros.federation.protocol.channel import Channel
 from fdrl_ros.federation.protocol.message import GlobalPolicy, HospitalPolicy
 from fdrl_ros.federation.protocol.store import Store
@@ -45,15 +50,8 @@ def weights(seed: int, shape: NetworkShape = SHAPE) -> np.ndarray:
     return np.random.default_rng(seed).normal(size=shape.n_parameters).astype(np.float32)
 
 
-def released(
-    seed: int,
-    number: int,
-    sender: str = 'key_authority',
-    shape: NetworkShape = SHAPE,
-    **changes: Any,
-) -> GlobalPolicy:
-    """Return a policy of the federation, released after a round."""
-    drawn = weights(seed, shape)
+def sign_global(channel: Channel, number: int, drawn: np.ndarray, **changes: Any) -> GlobalPolicy:
+    """Return the federation's policy of a round."""
     fields = {
         'weights': encode_weights(drawn),
         'digest': digest_of(drawn),
@@ -63,23 +61,70 @@ def released(
         'secure': True,
         'reason': '',
     }
-    channel = Channel(IDENTITIES[sender], ROSTER, Store())
     return channel.sign(GlobalPolicy, number, 1, **(fields | changes))
+
+
+def sign_own(
+    channel: Channel, number: int, drawn: np.ndarray, *, secure: bool = True
+) -> HospitalPolicy:
+    """Return a hospital's own policy."""
+    return channel.sign(
+        HospitalPolicy,
+        number,
+        1,
+        weights=encode_weights(drawn),
+        digest=digest_of(drawn),
+        unit='patient',
+        epsilon=1.0,
+        delta=1e-4,
+        secure=secure,
+    )
+
+
+def released(
+    seed: int,
+    number: int,
+    sender: str = 'key_authority',
+    shape: NetworkShape = SHAPE,
+    **changes: Any,
+) -> GlobalPolicy:
+    """Return a policy of the federation, released after a round."""
+    channel = Channel(IDENTITIES[sender], ROSTER, Store())
+    return sign_global(channel, number, weights(seed, shape), **changes)
 
 
 def own(seed: int, sender: str, number: int = 1) -> HospitalPolicy:
     """Return a hospital's own policy."""
-    return Channel(IDENTITIES[sender], ROSTER, Store()).sign(
-        HospitalPolicy,
-        number,
-        1,
-        weights=encode_weights(weights(seed)),
-        digest=digest_of(weights(seed)),
-        unit='patient',
-        epsilon=1.0,
-        delta=1e-4,
-        secure=True,
-    )
+    return sign_own(Channel(IDENTITIES[sender], ROSTER, Store()), number, weights(seed))
+
+
+# Policies of a prepared directory, with its keys.
+
+
+def channel(directory: Path, name: str) -> Channel:
+    """Return the channel of one of the parties."""
+    layout = Layout(directory)
+    identity = load_identity(layout.keys / name / KEY_FILE, name)
+    return Channel(identity, layout.roster(), Store())
+
+
+def near_start(directory: Path, seed: int) -> np.ndarray:
+    """Return the public start, or with a seed weights that are near it."""
+    start, _ = load_policy(Layout(directory).pretrained)
+    factors = 1.0 + 0.01 * np.random.default_rng(seed).normal(size=start.shape) * bool(seed)
+    near: np.ndarray = (start * factors).astype(np.float32)
+    return near
+
+
+def global_policy(directory: Path, number: int = 0, seed: int = 0) -> GlobalPolicy:
+    """Return the federation's policy of a round."""
+    sender, drawn = channel(directory, 'key_authority'), near_start(directory, seed)
+    return sign_global(sender, number, drawn, secure=False, reason='for a test')
+
+
+def own_policy(directory: Path, name: str, seed: int) -> HospitalPolicy:
+    """Return a hospital's own policy."""
+    return sign_own(channel(directory, name), 1, near_start(directory, seed), secure=False)
 
 
 def model_of(policy: Policy) -> ValueModel:
