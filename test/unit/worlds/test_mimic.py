@@ -127,7 +127,7 @@ def test_other_column_names_levels_and_a_mark_of_order_are_read(tmp_path):
     assert set(table.records.actions) == {16} and table.cuts is None
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(dose=strategies.floats(0.0, 1e4), share=strategies.floats(0.0, 1.0))
 def test_levels_rise_with_the_dose_and_0_is_none(dose, share):
     for name in ('fluid', 'vasopressor'):
@@ -138,7 +138,7 @@ def test_levels_rise_with_the_dose_and_0_is_none(dose, share):
         assert more == sum([dose > 0.0, *(dose > cut for cut in cuts)])
 
 
-@pytest.mark.parametrize('column', ['subject_id', 'bloc', 'mortality_90d', 'HR', 'input_4hourly'])
+@pytest.mark.parametrize('column', ['subject_id', 'HR'])
 def test_missing_columns_are_named(tmp_path, column):
     rows = made_up()
     for row in rows:
@@ -183,6 +183,9 @@ SPELLINGS = ['5', '5.0', '05', ' 5 ', '5.', '+5', '０5', 5, 5.0, np.int64(5)]
 
 
 def test_one_patient_is_one_unit_however_the_number_is_written(tmp_path):
+    assert {canonical_name(each) for each in SPELLINGS} == {'5'}
+    for name in ('p7', 'P7', '12e4', 'a-5', '5a', 'b_5.0'):  # pseudonyms stay as they are
+        assert canonical_name(name) == name
     # 30 patients of two stays each, whose second stay was written by another program.
     stays = []
     for number in range(30):
@@ -194,11 +197,6 @@ def test_one_patient_is_one_unit_however_the_number_is_written(tmp_path):
     assert records.n_patients == 30
     assert list(records.patients) == [str(number) for number in range(30)]
     assert list(np.diff(records.starts)) == [3] * 30 and records.terminals.sum() == 60
-
-
-def test_pseudonyms_stay_as_they_are():
-    for name in ('p7', 'P7', '12e4', 'a-5', '5a', 'b_5.0'):
-        assert canonical_name(name) == name
 
 
 def test_known_patients_may_be_numbers_and_are_never_one_text(tmp_path):
@@ -257,7 +255,7 @@ def test_columns_parted_by_something_else_are_one_clear_error(tmp_path, mark, wo
             read_mimic(path)
 
 
-def test_stays_that_contradict_themselves_are_refused(tmp_path):
+def test_stays_that_contradict_themselves_and_levels_out_of_range_are_refused(tmp_path):
     for line, column, words, change in (
         (4, 'bloc', 'again after line 3', (2, {'bloc': 2})),
         (4, 'bloc', 'gap after line 3', (2, {'bloc': 5})),
@@ -269,17 +267,16 @@ def test_stays_that_contradict_themselves_are_refused(tmp_path):
         refused(tmp_path, rows, line, column, words)
     rows = made_up()
     refused(tmp_path, [*rows, rows[6]], LINES + 2, 'bloc', 'again after line 8')
+    levels = MimicSettings(fluid='f', vasopressor='v', doses='level')
+    for value in (5, 1.5):
+        rows = [row | {'f': 1, 'v': 1} for row in made_up()]
+        rows[2]['v'] = value
+        refused(tmp_path, rows, 4, 'v', '0 to 4', levels)
 
 
 def test_too_short_tables_are_refused(tmp_path):
-    refused(
-        tmp_path,
-        made_up(),
-        None,
-        None,
-        '3 patients, expected at least 4',
-        MimicSettings(minimum_patients=4),
-    )
+    four = MimicSettings(minimum_patients=4)
+    refused(tmp_path, made_up(), None, None, '3 patients, expected at least 4', four)
     path = write(tmp_path, made_up())
     path.write_text(path.read_text().splitlines()[0] + '\n')
     with pytest.raises(TableError, match='0 patients'):
@@ -304,14 +301,6 @@ def test_what_is_no_csv_is_refused(tmp_path):
         path.write_bytes(spoilt)
         with pytest.raises(TableError, match=words):
             read_mimic(path)
-
-
-def test_levels_out_of_range_are_refused(tmp_path):
-    chosen = MimicSettings(fluid='f', vasopressor='v', doses='level')
-    for value in (5, 1.5):
-        rows = [row | {'f': 1, 'v': 1} for row in made_up()]
-        rows[2]['v'] = value
-        refused(tmp_path, rows, 4, 'v', '0 to 4', chosen)
 
 
 def test_settings_and_cuts_that_cannot_be_are_refused():
