@@ -23,5 +23,5 @@ class Forgetful(AuditedTrainer):
         with Ledger(
             f'{self._checkpoint}.{round}',
             Owner(hospital='audit', unit='patient', delta=self.privacy.delta, budget=float('inf')),
-        ) as self._ledger:
+        ) as self.ledger:
             return super().train(weights, round, **told)

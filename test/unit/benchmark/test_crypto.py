@@ -2,9 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`benchmark/crypto.py`: what it promises to measure, and that both sides compute FedAvg."""
 
-import importlib
 import json
-from pathlib import Path
 
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.policy import NetworkShape
@@ -12,20 +10,7 @@ import numpy as np
 import pytest
 from support.sample_size import FULL
 
-LONG = (
-    'members_30_',
-    'members_100_',
-    'members_300_',
-    'members_1000_',
-    'five_million_',
-    'virtual_',
-)
-
-
-@pytest.fixture
-def module(monkeypatch):
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[3] / 'benchmark'))
-    return importlib.import_module
+LONG = (*(f'members_{count}_' for count in (30, 100, 300, 1000)), 'five_million_', 'virtual_')
 
 
 @pytest.fixture

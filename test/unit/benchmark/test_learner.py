@@ -3,26 +3,14 @@
 """`benchmark/learner.py`: what it promises to measure, and that ours holds all that it claims."""
 
 from dataclasses import replace
-import importlib
-from pathlib import Path
 
 from fdrl_ros.privacy.ledger.content import read_content
 import pytest
 
 
 @pytest.fixture
-def benchmark_folder(monkeypatch):
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[3] / 'benchmark'))
-
-
-@pytest.fixture
-def learner(benchmark_folder):
-    return importlib.import_module('learner')
-
-
-@pytest.fixture
-def work(benchmark_folder, monkeypatch):
-    work = importlib.import_module('learner_work')
+def work(module, monkeypatch):
+    work = module('learner_work')
     monkeypatch.setattr(work, 'PATIENTS', 40)
     monkeypatch.setattr(work, 'EPOCHS', 2)
     monkeypatch.setattr(work, 'HOSPITALS', 3)
@@ -58,9 +46,9 @@ def test_cart_pole_is_updated_once_for_each_step_in_the_env(work, tmp_path, monk
     assert len({each.sampling_probability for each in history}) == 4
 
 
-def test_the_peer_s_network_is_ours(work):
+def test_the_peer_s_network_is_ours(module, work):
     pytest.importorskip('torch')
-    peers = importlib.import_module('learner_peers')
+    peers = module('learner_peers')
     for size in (work.SMALL, work.LARGE):
         dueling, plain = (
             sum(each.numel() for each in peers.network(size, kind).parameters())

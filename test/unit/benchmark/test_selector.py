@@ -2,9 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """`benchmark/selector.py`: which answer is of which state, and that losses make figures worse."""
 
-import importlib
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -15,19 +12,14 @@ STEP = 5
 
 
 @pytest.fixture
-def folder(monkeypatch):
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[3] / 'benchmark'))
+def work(module):
+    return module('selector_work')
 
 
 @pytest.fixture
-def work(folder):
-    return importlib.import_module('selector_work')
-
-
-@pytest.fixture
-def answers(folder, work):
+def answers(work):
     """Give 100 states, each with a set-point after 1 ms, every fifth with an action after 2 ms."""
-    made = importlib.import_module('selector_work').Answers()
+    made = work.Answers()
     made.begin = 10
     limit, force = work.INDEX['force_limit'], work.INDEX['force']
     for number in range(100):

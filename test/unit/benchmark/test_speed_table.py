@@ -2,21 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """`benchmark/env.py`: a figure is written with its spread and with how it came."""
 
-import importlib
-from pathlib import Path
-
-import pytest
-
 RUN = {'repeats': 3, 'seconds': 1.0, 'seed': 0, 'machine': 'one', 'software': 'Python'}
 
 
-@pytest.fixture
-def speed(monkeypatch):
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[3] / 'benchmark'))
-    return importlib.import_module('env')
-
-
-def test_every_figure_has_its_spread_and_says_how_it_came(speed, capsys):
+def test_every_figure_has_its_spread_and_says_how_it_came(module, capsys):
+    speed = module('env')
     found = speed.measurements()
     for each in found.values():
         each.samples = [100.0, 400.0, 200.0]
