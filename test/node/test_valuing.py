@@ -225,7 +225,7 @@ def test_what_lasts_is_told_by_the_process_that_computes(directory, tmp_path, mo
     def fit(*rest):
         raise PolicyError('it has 3 layers')
 
-    monkeypatch.setattr(policy_assessment, 'fit_public_value', fit)
+    monkeypatch.setattr(policy_assessment.PublicValuation, 'value_model', fit)
     plan = Plan.load(Layout(directory).plan)
     with pytest.raises(LastingError, match='PolicyError: it has 3 layers'):
         policy_assessment.find_out(None, plan, None, tmp_path, None, True)

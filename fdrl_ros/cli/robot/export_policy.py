@@ -10,7 +10,7 @@ from fdrl_ros.cli.group import stopping
 from fdrl_ros.cli.options import plan_from, plan_option, PlanCommand
 from fdrl_ros.cli.output import console
 from fdrl_ros.deployment.policy_file import load_policy
-from fdrl_ros.deployment.robot.public_value import public_experience
+from fdrl_ros.deployment.robot.public_value import PublicValuation
 from fdrl_ros.deployment.robot.robot_policies import signed_policy
 from fdrl_ros.errors import os_errors_as, PolicyError, StoreError
 from fdrl_ros.experiments.evaluation import make_probe
@@ -49,7 +49,7 @@ def export_policy(
     out = console()
     with stopping() as stopped:
         if int8:
-            known = public_experience(ours, plan, ours, stopped=stopped)
+            known = PublicValuation(plan, ours, stopped).experience(ours)
             met = np.concatenate([each.states for each in known.values()])
             model = quantise(model, as_taken(met))
         states = make_probe(plan).states.states

@@ -8,7 +8,7 @@ may meet; none is of a hospital or drawn as a hospital's are, so the estimate co
 """
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 import hashlib
 
 from fdrl_ros.deployment.plan import Plan
@@ -56,8 +56,6 @@ _APART = 10**5  # numbers kept for what is drawn anew for one patient
 STATES = 3
 """States of each of those operations that are looked at, at most, beside the first."""
 
-Progress = Callable[[int, int], None]
-
 
 def public_patient(index: int, plan: Plan, procedure: str | None = None) -> Patient:
     """Return one of the public patients of all kinds."""
@@ -70,66 +68,6 @@ def fitted_with(plan: Plan, lead_in: Policy) -> str:
     return hashlib.sha256(repr((made_with, lead_in.digest)).encode()).hexdigest()
 
 
-def public_experience(
-    policy: Policy | None,
-    plan: Plan,
-    lead_in: Policy,
-    *,
-    progress: Progress = lambda done, count: None,
-    stopped: Stopped = never,
-) -> dict[str, Experience]:
-    """
-    Operate on public patients with kinematic arms and note what followed from each state.
-
-    On every other patient of each jackknife group another policy, with some random moves,
-    operates at first: a selector hands over in states that the policy alone would not come into.
-    Patients and what happens before the hand-over are the same for every policy.
-
-    :param policy: None stays where it is.
-    :param lead_in: who operates at first, the same for every policy of a plan: the public start.
-    :returns: by procedure; the number of a case is that of its patient.
-    :raises TrainingStopped: as soon as `stopped` says so.
-    """
-    names, count, groups = plan.federation.names, plan.value.patients, plan.value.groups
-    found: dict[str, list[Experience]] = {}
-    for place, name in enumerate(names):
-        for begin in range(0, count, PORTION):
-            cases = np.arange(begin, min(begin + PORTION, count))
-            led = (cases % groups + cases // groups) % 2
-            rng = np.random.default_rng([Stream.VALUATION, plan.federation.seed, place, begin])
-            handover = np.where(led, rng.integers(LONGEST_LEAD, size=len(cases)), 0)
-            often = rng.uniform(0.0, EXPLORATION, len(cases))
-            # Drawn for all, so that what one policy does changes nothing for another.
-            random = [
-                (rng.random(len(cases)) < often, rng.integers(ACTION_COUNT, size=len(cases)))
-                for _ in range(LONGEST_LEAD)
-            ]
-            moves = np.array([np.where(chance, moved, LED) for chance, moved in random])
-            rolled = roll_out(
-                [public_patient(int(each), plan, name) for each in cases],
-                handing_over(policy, lead_in, handover, moves),
-                plan.world,
-                rngs=[
-                    np.random.default_rng(
-                        [Stream.VALUATION_SENSORS, plan.federation.seed, place, int(each)]
-                    )
-                    for each in cases
-                ],
-                tick=lambda left: stop_if(stopped),
-            )
-            found.setdefault(name, []).append(_experience(rolled, handover, begin))
-            progress(place * count + int(cases[-1]) + 1, len(names) * count)
-    return {
-        name: Experience(
-            *(
-                np.concatenate([getattr(each, part) for each in parts])
-                for part in ('states', 'rewards', 'risks', 'cases')
-            )
-        )
-        for name, parts in found.items()
-    }
-
-
 def _experience(rolled: Rollouts, handover: NDArray[np.int64], begin: int) -> Experience:
     """Return what came after the hand-over."""
     limits = np.array([each.procedure.force_limit for each in rolled.patients])
@@ -140,82 +78,130 @@ def _experience(rolled: Rollouts, handover: NDArray[np.int64], begin: int) -> Ex
     )
 
 
-def fit_public_value(
-    policy: Policy | None,
-    plan: Plan,
-    lead_in: Policy,
-    *,
-    progress: Progress = lambda done, count: None,
-    stopped: Stopped = never,
-) -> ValueModel:
+@dataclass(frozen=True)
+class PublicValuation:
     """
-    Fit the estimate of a policy's return and risk from its public operations.
+    Values policies by operations on public patients, with kinematic arms.
 
-    :param policy: None stays where it is: the estimate of hold. It is not doubted more where
-        nobody has been: who stays does nothing new.
-    :param lead_in: as :func:`public_experience` takes it.
-    :raises TrainingStopped: as soon as `stopped` says so.
+    Whatever takes long raises TrainingStopped as soon as `stopped` says so.
+
+    :param lead_in: who operates at first, the same for every policy of a plan: the public start.
+    :param progress: called with how many operations are done, and of how many.
     """
-    known = public_experience(policy, plan, lead_in, progress=progress, stopped=stopped)
-    estimates = {}
-    for name, experience in known.items():
-        fitted = fit_value(experience, plan.value)
-        error = public_conformal_error(fitted, name, policy, plan, lead_in, stopped=stopped)
-        estimates[name] = fitted.with_conformal_error(error)
-    if policy is None:
-        calm = {name: replace(each, caution=0.0) for name, each in estimates.items()}
-        return ValueModel(HOLD, calm)
-    return ValueModel(policy.digest.hex(), estimates)
 
+    plan: Plan
+    lead_in: Policy
+    stopped: Stopped = never
+    progress: Callable[[int, int], None] = lambda done, count: None
 
-def public_conformal_error(
-    fitted: StateValue,
-    procedure: str,
-    policy: Policy | None,
-    plan: Plan,
-    lead_in: Policy,
-    *,
-    stopped: Stopped = never,
-) -> float:
-    """
-    Measure how far an estimate is off E[J given s], on public patients that it was not fitted to.
+    def experience(self, policy: Policy | None) -> dict[str, Experience]:
+        """
+        Operate on public patients and note what followed from each state.
 
-    A patient whom nearly nobody looks like is passed over, as nobody can say what to expect there.
+        On every other patient of each jackknife group another policy, with some random moves,
+        operates at first: a selector hands over in states that the policy alone would not come
+        into. Patients and what happens before the hand-over are the same for every policy.
 
-    :param fitted: the estimate, without conformal error.
-    :param policy: whose it is; None stays where it is.
-    :param lead_in: as :func:`public_experience` takes it.
-    :returns: standard deviation, in returns.
-    :raises TrainingStopped: as soon as `stopped` says so.
-    :raises RecordsError: if most of them are like that.
-    """
-    settings, cohort = plan.value, plan.public_cohort(1.0)
-    place = plan.federation.names.index(procedure)
-    errors, references, stds = [], [], []
-    number = measured = 0
-    while measured < settings.checked:
-        seed = (Stream.VALUATION, plan.federation.seed, place, CHECKED + number)
-        rng = np.random.default_rng(seed)
-        try:
-            patient = cohort.patient(CHECKED + number, procedure=procedure)
-            first = _REDRAWN + _APART * number
-            alike = [patient, *matched_patients(patient, cohort, settings.redraws, rng, first)]
-            meeting = draw_meeting(alike, lead_in, bool(number % 2), STATES, seed, rng)
-        except RecordsError:  # one in thousands looks like hardly anybody: another one will do
-            if number >= 2 * settings.checked:
-                raise
-            continue
-        finally:
-            number += 1
-        measured += 1
-        met = alike_states(
-            meeting, policy, plan.world, settings.discount, lambda left: stop_if(stopped)
-        )
-        for each in met:
-            found = reference(each.state, each.others, each.returns, settings.redraws // 4)
-            if found is not None:
-                mean, std = fitted.mean_and_std(each.state)
-                errors.append(float(mean) - found.mean)
-                references.append(found.error)
-                stds.append(float(std))
-    return measured_conformal_error(np.array(errors), np.array(references), np.array(stds))
+        :param policy: None stays where it is.
+        :returns: by procedure; the number of a case is that of its patient.
+        """
+        plan = self.plan
+        names, count, groups = plan.federation.names, plan.value.patients, plan.value.groups
+        found: dict[str, list[Experience]] = {}
+        for place, name in enumerate(names):
+            for begin in range(0, count, PORTION):
+                cases = np.arange(begin, min(begin + PORTION, count))
+                led = (cases % groups + cases // groups) % 2
+                rng = np.random.default_rng([Stream.VALUATION, plan.federation.seed, place, begin])
+                handover = np.where(led, rng.integers(LONGEST_LEAD, size=len(cases)), 0)
+                often = rng.uniform(0.0, EXPLORATION, len(cases))
+                # Drawn for all, so that what one policy does changes nothing for another.
+                random = [
+                    (rng.random(len(cases)) < often, rng.integers(ACTION_COUNT, size=len(cases)))
+                    for _ in range(LONGEST_LEAD)
+                ]
+                moves = np.array([np.where(chance, moved, LED) for chance, moved in random])
+                rolled = roll_out(
+                    [public_patient(int(each), plan, name) for each in cases],
+                    handing_over(policy, self.lead_in, handover, moves),
+                    plan.world,
+                    rngs=[
+                        np.random.default_rng(
+                            [Stream.VALUATION_SENSORS, plan.federation.seed, place, int(each)]
+                        )
+                        for each in cases
+                    ],
+                    tick=lambda left: stop_if(self.stopped),
+                )
+                found.setdefault(name, []).append(_experience(rolled, handover, begin))
+                self.progress(place * count + int(cases[-1]) + 1, len(names) * count)
+        return {
+            name: Experience(
+                *(
+                    np.concatenate([getattr(each, part) for each in parts])
+                    for part in ('states', 'rewards', 'risks', 'cases')
+                )
+            )
+            for name, parts in found.items()
+        }
+
+    def value_model(self, policy: Policy | None) -> ValueModel:
+        """
+        Fit the estimate of a policy's return and risk from its public operations.
+
+        :param policy: None stays where it is: the estimate of hold. It is not doubted more where
+            nobody has been: who stays does nothing new.
+        """
+        estimates = {}
+        for name, experience in self.experience(policy).items():
+            fitted = fit_value(experience, self.plan.value)
+            error = self.conformal_error(fitted, name, policy)
+            estimates[name] = fitted.with_conformal_error(error)
+        if policy is None:
+            calm = {name: replace(each, caution=0.0) for name, each in estimates.items()}
+            return ValueModel(HOLD, calm)
+        return ValueModel(policy.digest.hex(), estimates)
+
+    def conformal_error(self, fitted: StateValue, procedure: str, policy: Policy | None) -> float:
+        """
+        Measure how far an estimate is off E[J given s], on patients that it was not fitted to.
+
+        A patient whom nearly nobody looks like is passed over, as nobody can say what to expect
+        there.
+
+        :param fitted: the estimate, without conformal error.
+        :param policy: whose it is; None stays where it is.
+        :returns: standard deviation, in returns.
+        :raises RecordsError: if most of them are like that.
+        """
+        plan = self.plan
+        settings, cohort = plan.value, plan.public_cohort(1.0)
+        place = plan.federation.names.index(procedure)
+        errors, references, stds = [], [], []
+        number = measured = 0
+        while measured < settings.checked:
+            seed = (Stream.VALUATION, plan.federation.seed, place, CHECKED + number)
+            rng = np.random.default_rng(seed)
+            try:
+                patient = cohort.patient(CHECKED + number, procedure=procedure)
+                first = _REDRAWN + _APART * number
+                alike = [patient, *matched_patients(patient, cohort, settings.redraws, rng, first)]
+                meeting = draw_meeting(alike, self.lead_in, bool(number % 2), STATES, seed, rng)
+            except RecordsError:  # one in thousands looks like hardly anybody: another one will do
+                if number >= 2 * settings.checked:
+                    raise
+                continue
+            finally:
+                number += 1
+            measured += 1
+            met = alike_states(
+                meeting, policy, plan.world, settings.discount, lambda left: stop_if(self.stopped)
+            )
+            for each in met:
+                found = reference(each.state, each.others, each.returns, settings.redraws // 4)
+                if found is not None:
+                    mean, std = fitted.mean_and_std(each.state)
+                    errors.append(float(mean) - found.mean)
+                    references.append(found.error)
+                    stds.append(float(std))
+        return measured_conformal_error(np.array(errors), np.array(references), np.array(stds))

@@ -11,7 +11,7 @@ from fdrl_ros.deployment.ledger_inspection import inspect_hospital
 from fdrl_ros.deployment.parties.hospital import ledger_epsilon
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.policy_file import load_policy
-from fdrl_ros.deployment.robot.public_value import fit_public_value
+from fdrl_ros.deployment.robot.public_value import PublicValuation
 from fdrl_ros.errors import PolicyError
 from fdrl_ros.experiments.evaluation import (
     Contender,
@@ -246,7 +246,7 @@ def fit_one(
     :param start: the public start.
     """
     told = caller.counter('value', name)
-    return fit_public_value(policy, plan, start, progress=told, stopped=caller.stopped)
+    return PublicValuation(plan, start, caller.stopped, told).value_model(policy)
 
 
 def _learning(

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from fdrl_ros.deployment.plan import Plan
-from fdrl_ros.deployment.robot.public_value import fit_public_value
+from fdrl_ros.deployment.robot.public_value import PublicValuation
 from fdrl_ros.deployment.robot.safety_test import basis, frozen_set, safety_report
 from fdrl_ros.errors import LastingError, PolicyError, RecordsError, SettingError, StateError
 from fdrl_ros.policy import Policy
@@ -34,7 +34,7 @@ def assess(
 
     :param policy: None holds, which needs no test.
     :param lead_in: the public start, as
-        :func:`fdrl_ros.deployment.robot.public_value.public_experience` takes it.
+        :func:`fdrl_ros.deployment.robot.public_value.PublicValuation` takes it.
     :raises TrainingStopped: as soon as `stopped` says so.
     :raises LastingError: if it cannot be found out with this plan, now or later.
     :raises StoreError: if a file cannot be written.
@@ -80,6 +80,6 @@ def find_out(
             report = safety_report(policy, plan, frozen_set(plan, folder))
         if not wanted or _is_refused(report, plan):
             return report, b''
-        return report, fit_public_value(policy, plan, lead_in).to_bytes()
+        return report, PublicValuation(plan, lead_in).value_model(policy).to_bytes()
     except LASTING as error:
         raise LastingError(f'{type(error).__name__}: {error}') from error

@@ -7,11 +7,7 @@ from statistics import NormalDist
 
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.robot import public_value
-from fdrl_ros.deployment.robot.public_value import (
-    fit_public_value,
-    public_conformal_error,
-    public_experience,
-)
+from fdrl_ros.deployment.robot.public_value import PublicValuation
 from fdrl_ros.errors import RecordsError, TrainingStopped
 from fdrl_ros.policy import Policy
 from fdrl_ros.selector import fit_value, returns_to_go
@@ -38,6 +34,9 @@ def policy(seed):
     return Policy(PLAN.shape.draw(np.random.default_rng(seed)), PLAN.shape)
 
 
+VALUATION = PublicValuation(PLAN, policy(0))
+
+
 def test_a_rollout_is_every_operation_by_itself():
     chosen = policy(3)
     patients = [mixture(3, 1.0, 5).patient(each, 'test') for each in range(12)]
@@ -60,7 +59,7 @@ def test_a_rollout_is_every_operation_by_itself():
 
 
 def test_patients_and_hand_over_are_the_same_for_every_policy():
-    one, two = (public_experience(each, PLAN, policy(0)) for each in (policy(1), None))
+    one, two = (VALUATION.experience(each) for each in (policy(1), None))
     assert list(one) == list(two) == list(PLAN.federation.names)
     for name in one:
         first = [np.flatnonzero(each.cases == 3)[0] for each in (one[name], two[name])]
@@ -81,7 +80,7 @@ def test_half_of_every_group_is_handed_over(monkeypatch):
 
     monkeypatch.setattr(public_value, 'handing_over', noted)
     plan = PLAN.changed({'value': {'patients': 24, 'groups': 4}})
-    public_experience(None, plan, policy(0))
+    PublicValuation(plan, policy(0)).experience(None)
     for group in range(4):
         assert np.count_nonzero(led[0][np.arange(24) % 4 == group]) == 3
 
@@ -93,7 +92,7 @@ def test_the_noise_of_sensors_hangs_on_the_federation(monkeypatch):
     )
     noisy = PLAN.changed({'world': {'force_noise': 0.1}})
     known = [
-        public_experience(None, noisy.changed({'federation': {'seed': seed}}), policy(0))
+        PublicValuation(noisy.changed({'federation': {'seed': seed}}), policy(0)).experience(None)
         for seed in (1, 2, 1)
     ]
     one, two, again = (each['palpation'].states[each['palpation'].cases == 0] for each in known)
@@ -102,8 +101,8 @@ def test_the_noise_of_sensors_hangs_on_the_federation(monkeypatch):
 
 
 def test_the_return_of_staying_is_what_it_says():
-    known = public_experience(None, PLAN, policy(0))['palpation']
-    model = fit_public_value(None, PLAN, policy(0)).estimates['palpation']
+    known = VALUATION.experience(None)['palpation']
+    model = VALUATION.value_model(None).estimates['palpation']
     begins = np.flatnonzero(np.r_[True, known.cases[1:] != known.cases[:-1]])
     returns = [
         returns_to_go(part, PLAN.value.discount)[0] for part in np.split(known.rewards, begins[1:])
@@ -116,18 +115,18 @@ def test_the_return_of_staying_is_what_it_says():
 
 
 def test_the_conformal_error_tells_how_far_an_estimate_is_off():
-    known = public_experience(policy(1), PLAN, policy(0))['palpation']
+    known = VALUATION.experience(policy(1))['palpation']
     fitted = fit_value(known, PLAN.value)
     for bias in (20.0, 40.0):
         weights = fitted.weights.copy()
         weights[0, 0] += bias
         wrong = replace(fitted, weights=weights)
-        found = public_conformal_error(wrong, 'palpation', policy(1), PLAN, policy(0))
+        found = VALUATION.conformal_error(wrong, 'palpation', policy(1))
         assert found == pytest.approx(bias / NormalDist().inv_cdf(0.95), rel=0.3)
 
 
 def test_patients_whom_nobody_looks_like_are_passed_over(monkeypatch):
-    known = public_experience(policy(1), PLAN, policy(0))['palpation']
+    known = VALUATION.experience(policy(1))['palpation']
     fitted, met, lonely = fit_value(known, PLAN.value), [], {1, 2}
     meet = public_value.draw_meeting
 
@@ -139,14 +138,14 @@ def test_patients_whom_nobody_looks_like_are_passed_over(monkeypatch):
         return meet(patients, *given)
 
     monkeypatch.setattr(public_value, 'draw_meeting', some)
-    assert public_conformal_error(fitted, 'palpation', policy(1), PLAN, policy(0)) >= 0.0
+    assert VALUATION.conformal_error(fitted, 'palpation', policy(1)) >= 0.0
     assert met == [0, 3] and PLAN.value.checked == 2
     lonely.update(range(100))
     with pytest.raises(RecordsError, match='nobody'):
-        public_conformal_error(fitted, 'palpation', policy(1), PLAN, policy(0))
+        VALUATION.conformal_error(fitted, 'palpation', policy(1))
 
 
 def test_valuing_stops_when_it_is_told_to():
     asked = iter([False, False, True])
     with pytest.raises(TrainingStopped):
-        public_experience(policy(1), PLAN, policy(0), stopped=lambda: next(asked))
+        replace(VALUATION, stopped=lambda: next(asked)).experience(policy(1))

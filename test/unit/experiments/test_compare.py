@@ -7,7 +7,7 @@ import json
 from click.testing import CliRunner
 from fdrl_ros.cli.commands import main
 from fdrl_ros.deployment.plan import Plan
-from fdrl_ros.deployment.robot.public_value import fit_public_value
+from fdrl_ros.deployment.robot.public_value import PublicValuation
 from fdrl_ros.errors import StoreBusyError
 from fdrl_ros.experiments.run_directory import RunDirectory
 from fdrl_ros.experiments.studies.selector.baselines import (
@@ -196,14 +196,10 @@ def test_value_models_are_kept_and_a_damaged_one_is_fitted_anew(tmp_path, monkey
         }
     )
     policy = Policy(plan.shape.draw(np.random.default_rng(1)), plan.shape)
-    both, fitted = {'global': policy, 'hold': None}, []
-
-    def fit(each, *words, **more):
-        fitted.append(each)
-        return fit_public_value(each, *words, **more)
-
-    place = 'fdrl_ros.experiments.studies.selector.value_models.fit_public_value'
-    monkeypatch.setattr(place, fit)
+    both, fitted, fit = {'global': policy, 'hold': None}, [], PublicValuation.value_model
+    monkeypatch.setattr(
+        PublicValuation, 'value_model', lambda own, each: fitted.append(each) or fit(own, each)
+    )
     first = value_models(tmp_path, both, plan, policy)
     assert list(first) == ['global', 'hold'] and fitted == [policy, None]
     again = value_models(tmp_path, both, plan, policy)

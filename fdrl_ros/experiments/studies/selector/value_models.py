@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from fdrl_ros.deployment.plan import Plan
-from fdrl_ros.deployment.robot.public_value import fit_public_value, fitted_with
+from fdrl_ros.deployment.robot.public_value import fitted_with, PublicValuation
 from fdrl_ros.errors import os_errors_as, PolicyError, StoreError
 from fdrl_ros.policy import Policy
 from fdrl_ros.runtime.durable import replacing
@@ -40,7 +40,7 @@ def value_models(
         path = folder / f'{name}_{digest[:16]}_{settings[:16]}.npz'
         model = _read(path, digest)
         if model is None:
-            model = fit_public_value(policy, plan, start, stopped=caller.stopped)
+            model = PublicValuation(plan, start, caller.stopped).value_model(policy)
             _write(path, model)
         found[name] = model
         caller.counter('value', who)(len(found), len(policies))
