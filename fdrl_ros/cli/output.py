@@ -23,7 +23,7 @@ def console() -> Console:
     return made if made.is_terminal else Console(highlight=False, width=WIDTH_OF_A_PIPE)
 
 
-def number(count: int, what: str, several: str = '') -> str:
+def counted(count: int, what: str, several: str = '') -> str:
     """Say how many of something there are."""
     return f'{count} {what if count == 1 else several or what + "s"}'
 

@@ -105,14 +105,14 @@ class BringupSettings(Settings):
             raise SettingError(
                 'discovery_server', self.discovery_server, 'none where hosts is `one`'
             )
-        for node, _ in self.site():
+        for node, _ in self.site_parameters():
             name = node.rpartition('/')[2]
             near = get_close_matches(name, NODES, 1)
             if near and near != [name]:  # others may be of nodes that are not ours
                 expected = f'a node of ours in {node!r}; did you mean {near[0]}?'
                 raise SettingError('parameters', self.parameters, expected)
 
-    def site(self) -> list[tuple[str, dict[str, Any]]]:
+    def site_parameters(self) -> list[tuple[str, dict[str, Any]]]:
         """
         Read the file of ROS parameters.
 
@@ -213,7 +213,9 @@ def robot_graph(
         -1 for no end.
     :raises SettingError: if the parameter file arms a selector that must not be armed.
     """
-    if room.armed == 'false' and any(values.get('armed') for _, values in settings.site()):
+    if room.armed == 'false' and any(
+        values.get('armed') for _, values in settings.site_parameters()
+    ):
         raise SettingError('armed', 'false', f'{settings.parameters} without armed: true')
     env = _node(
         settings,
@@ -304,7 +306,7 @@ def _node(settings: BringupSettings, name: str, namespace: str, **parameters: Va
         'federation': FEDERATION,
         **parameters,
     }
-    for node, values in settings.site():
+    for node, values in settings.site_parameters():
         for key, value in values.items():
             # ROS keeps both values if their types differ, and the node reads ours.
             if key in given and type(value) is not type(given[key]):

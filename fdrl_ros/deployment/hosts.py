@@ -55,7 +55,7 @@ def export(layout: Layout, names: Sequence[str], target: Path) -> None:
         raise StoreError(f'cannot copy {layout.directory} to {target}: {error}') from error
 
 
-def here(layout: Layout) -> tuple[str, ...]:
+def parties_here(layout: Layout) -> tuple[str, ...]:
     """
     Return the parties whose keys lie in the directory: servers, then hospitals.
 

@@ -137,7 +137,7 @@ class EnvNode(ManagedNode):
             if request.procedure:
                 patients = self._mixture((procedure_named(request.procedure).name,))
             patient = patients.patient(request.index, 'test')
-            self._ask(patient)
+            self._bring_next(patient)
             self._place_next()
         except FdrlError as error:
             response.message = str(error)
@@ -149,12 +149,12 @@ class EnvNode(ManagedNode):
         """Abort the operation, if there is one, and have the next patient brought."""
         self._abort()
         patient = self._next_patient()
-        self._ask(patient)
+        self._bring_next(patient)
         wait = max(0.0, self._next_at - self.now)
         response.success, response.message = True, f'{patient.name} in {wait:.1f} s'
         return response
 
-    def _ask(self, patient: Patient) -> None:
+    def _bring_next(self, patient: Patient) -> None:
         """Have a patient come next, instead of one who waits."""
         if self._asked is not None:
             self.get_logger().info(f'{patient.name} comes instead of {self._asked.name}')

@@ -71,25 +71,29 @@ class Observer(Closeable):
         federation = self._join(federation_domain)
         for kind in (protocol.RoundStatus, protocol.GlobalPolicy, protocol.MaskedUpdate):
             entry = PROTOCOL_TOPICS[kind]
-            self._hear_said(
+            self._subscribe_message(
                 federation, kind, f'{FEDERATION}/{entry.name}', entry.type, entry.hearing
             )
         for name in (member.name for member in roster.hospitals):
-            self._hear_said(
+            self._subscribe_message(
                 federation,
                 protocol.HospitalPolicy,
                 f'/{name}/policy',
                 ros.HospitalPolicy,
                 qos.HEARD,
             )
-            self._hear_event(
+            self._subscribe_event(
                 federation, f'/{name}/progress', ros.Progress, HospitalProgress, qos.EVENT
             )
-            self._hear_event(federation, f'/{name}/privacy', ros.Privacy, PrivacySpent, qos.HEARD)
+            self._subscribe_event(
+                federation, f'/{name}/privacy', ros.Privacy, PrivacySpent, qos.HEARD
+            )
         if robot_domain is not None:
             room = self._join(robot_domain)
             for name in robots:
-                self._hear_event(room, f'/{name}/outcome', ros.Outcome, OperationEnded, qos.EVENT)
+                self._subscribe_event(
+                    room, f'/{name}/outcome', ros.Outcome, OperationEnded, qos.EVENT
+                )
 
     @property
     def finished(self) -> bool:
@@ -127,15 +131,17 @@ class Observer(Closeable):
         thread = threading.Thread(target=listen, name=f'observer {domain}', daemon=True)
         self._joined.callback(executor.remove_node, node)
         self._joined.callback(thread.join, 5.0)
-        node.create_subscription(DiagnosticArray, '/diagnostics', self._felt, qos.EVENT)
+        node.create_subscription(
+            DiagnosticArray, '/diagnostics', self._receive_diagnostics, qos.EVENT
+        )
         thread.start()
         return node
 
-    def _put(self, event: Event) -> None:
+    def _queue_event(self, event: Event) -> None:
         with suppress(Full):
             self._events.put_nowait(event)
 
-    def _hear_said(
+    def _subscribe_message(
         self,
         node: Node,
         kind: type[protocol.Message],
@@ -145,7 +151,7 @@ class Observer(Closeable):
     ) -> None:
         """Hear a kind of message of the protocol; long weights on this very thread."""
 
-        def say(source: Any, weights: bytes | None = None) -> None:
+        def receive(source: Any, weights: bytes | None = None) -> None:
             try:
                 apart = {} if weights is None else {'weights': weights}
                 message = from_ros(source, kind, **apart)
@@ -155,16 +161,16 @@ class Observer(Closeable):
             except MessageError as error:
                 self._refused += 1
                 if worth_logging(self._refused):
-                    self._put(RejectedMessage(str(error)))
+                    self._queue_event(RejectedMessage(str(error)))
                 return
-            self._put(ReceivedMessage(message))
+            self._queue_event(ReceivedMessage(message))
 
         if kind in WITH_WEIGHTS:
-            PolicyReader(self._size, say).subscribe(node.create_subscription, type_, topic)
+            PolicyReader(self._size, receive).subscribe(node.create_subscription, type_, topic)
         else:
-            node.create_subscription(type_, topic, say, profile)
+            node.create_subscription(type_, topic, receive, profile)
 
-    def _hear_event(
+    def _subscribe_event(
         self, node: Node, topic: str, type_: type[object], kind: type[Any], profile: QoSProfile
     ) -> None:
         """Hear messages whose fields are those of an event, beside whose topic it is."""
@@ -172,12 +178,12 @@ class Observer(Closeable):
         known = {owner: topic.split('/')[1]}
 
         def copy(source: Any) -> None:
-            self._put(kind(**known, **{name: getattr(source, name) for name in names}))
+            self._queue_event(kind(**known, **{name: getattr(source, name) for name in names}))
 
         node.create_subscription(type_, topic, copy, profile)
 
-    def _felt(self, source: DiagnosticArray) -> None:
+    def _receive_diagnostics(self, source: DiagnosticArray) -> None:
         for status in source.status:
             values = {pair.key: pair.value for pair in status.values}
             node = status.name.partition(': ')[0]
-            self._put(NodeHealth(node, status.level[0], status.message, values))
+            self._queue_event(NodeHealth(node, status.level[0], status.message, values))

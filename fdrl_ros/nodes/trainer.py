@@ -148,7 +148,7 @@ class TrainerNode(PartyNode):
         self._trainer = prepared
         # What is spent is stated once both servers acknowledged the ledger.
         self._stated = self._restored = False
-        self._say('waiting')
+        self._publish_progress('waiting')
         return parties.open_hospital(self.layout, self.member, self.plan(), prepared, store)
 
     def send(self, message: protocol.Message) -> None:
@@ -167,8 +167,8 @@ class TrainerNode(PartyNode):
         if hospital.restored != self._restored or (hospital.acknowledged and not self._stated):
             self._stated, self._restored = True, hospital.restored
             newest = not hospital.restored
-            self._say('waiting', epsilon=ledger.epsilon_rdp())
-            self._say_privacy(ledger.epsilon_stated(newest=newest), ledger.chain.head.entries)
+            self._publish_progress('waiting', epsilon=ledger.epsilon_rdp())
+            self._publish_privacy(ledger.epsilon_stated(newest=newest), ledger.chain.head.entries)
 
     @property
     def _hospital(self) -> Hospital:
@@ -182,18 +182,18 @@ class TrainerNode(PartyNode):
     def reported(self, progress: TrainingProgress | tuple[int, int]) -> None:
         """Publish how far collecting or training is."""
         if isinstance(progress, TrainingProgress):
-            self._say('training', **asdict(progress))
+            self._publish_progress('training', **asdict(progress))
         else:
             done, count = progress
-            self._say('collecting', step=done, steps=count)
+            self._publish_progress('collecting', step=done, steps=count)
 
     def finished(self, job: Job, result: object) -> None:
         """Publish what a round of training cost."""
         if isinstance(result, LocalUpdate):
             spent = result.result
             if not self._restored:
-                self._say_privacy(spent.epsilon, spent.ledger_entries)
-            self._say('sending', round=result.round, epsilon=spent.epsilon)
+                self._publish_privacy(spent.epsilon, spent.ledger_entries)
+            self._publish_progress('sending', round=result.round, epsilon=spent.epsilon)
 
     def health(self) -> Health:
         """Report why the hospital takes no part any more, if it does not."""
@@ -202,7 +202,7 @@ class TrainerNode(PartyNode):
             return health
         return Health(Level.ERROR, self._hospital.problem, health.values)
 
-    def _say(self, stage: str, *, epsilon: float = math.nan, **progress: int) -> None:
+    def _publish_progress(self, stage: str, *, epsilon: float = math.nan, **progress: int) -> None:
         """Publish how far the hospital is, with an epsilon that may be stated."""
         if self._restored:
             epsilon = self._trainer.ledger.epsilon_stated(newest=False)
@@ -212,7 +212,7 @@ class TrainerNode(PartyNode):
         told.hospital = self.member
         self._progress.publish(self.stamped(told))
 
-    def _say_privacy(self, epsilon: float, entries: int) -> None:
+    def _publish_privacy(self, epsilon: float, entries: int) -> None:
         privacy = self.plan().privacy
         told = ros.Privacy(
             hospital=self.member,

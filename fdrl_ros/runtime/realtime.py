@@ -51,18 +51,18 @@ def with_priority(priority: int, complain: Callable[[str], None]) -> _Undo:
     def undo() -> None:
         for thread, held in before.items():
             try:
-                if _has(thread):
+                if is_own_thread(thread):
                     _schedule(thread, *held)
             except OSError as error:
                 complain(f'thread {thread} stays as it is scheduled: {error}')
         try:
-            _call('munlockall')
+            call_libc('munlockall')
         except OSError as error:
             complain(f'memory stays locked: {error}')
 
     try:
-        _call('mlockall', _MCL_CURRENT)
-        for each in _threads():
+        call_libc('mlockall', _MCL_CURRENT)
+        for each in thread_ids():
             with suppress(ProcessLookupError):
                 held = os.sched_getscheduler(each), os.sched_getparam(each)
                 os.sched_setscheduler(each, *chosen)
@@ -103,16 +103,22 @@ def without_sleep(device: str = '/dev/cpu_dma_latency') -> _Undo:
     return lambda: os.close(held)
 
 
-def _threads() -> list[int]:
+def thread_ids() -> list[int]:
+    """Return the threads of this process."""
     return [int(each.name) for each in Path('/proc/self/task').iterdir()]
 
 
-def _has(thread: int) -> bool:
+def is_own_thread(thread: int) -> bool:
     """Tell whether a thread is still this process's: another one may have its number by now."""
     return Path(f'/proc/self/task/{thread}').exists()
 
 
-def _call(name: str, *arguments: int) -> None:
+def call_libc(name: str, *arguments: int) -> None:
+    """
+    Call a function of the C library that returns 0 on success.
+
+    :raises OSError: if it fails.
+    """
     library = ctypes.CDLL(None, use_errno=True)
     if getattr(library, name)(*arguments):
         number = ctypes.get_errno()

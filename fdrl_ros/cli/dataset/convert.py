@@ -6,7 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import click
-from fdrl_ros.cli.dataset.work import report_to, tell, working, world_command, world_from
+from fdrl_ros.cli.dataset.common import (
+    interruptible_work,
+    print_dataset,
+    report_to,
+    world_command,
+    world_from,
+)
 from fdrl_ros.errors import RecordsError
 from fdrl_ros.learner.records.records import Records
 from fdrl_ros.surgery.data.bag import is_recording, read_log, read_recording, STORAGES, write_bag
@@ -47,14 +53,14 @@ def convert(
                 f'{source} is the log of an arm, whose patients are not known: --records makes '
                 'records of it'
             )
-        with working() as work:
+        with interruptible_work() as work:
             progress = report_to(*work, 'replay', str(source))
             found = read_recording(source, robot, progress=progress)
         found.save(target)
-        tell(target, found)
+        print_dataset(target, found)
     else:
         found = Dataset.load(source)
-        with working() as work:
+        with interruptible_work() as work:
             write_bag(
                 found,
                 target,

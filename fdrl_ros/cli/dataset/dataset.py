@@ -8,17 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import click
-from fdrl_ros.cli.dataset.convert import convert
-from fdrl_ros.cli.dataset.show import show
-from fdrl_ros.cli.dataset.work import (
+from fdrl_ros.cli.dataset.common import (
     FILE,
+    interruptible_work,
     operator_from,
+    print_dataset,
     report_to,
-    tell,
-    working,
     world_command,
     world_from,
 )
+from fdrl_ros.cli.dataset.convert import convert
+from fdrl_ros.cli.dataset.show import show
 from fdrl_ros.errors import os_errors_as, RecordsError, SettingError
 from fdrl_ros.surgery.data.dataset import Dataset
 from fdrl_ros.surgery.data.recording import demonstrations, in_words, Operator, record_operations
@@ -93,10 +93,10 @@ def record(
     choice, who = (None, 'expert') if policy is None else operator_from(policy)
     operator = Operator(cohort, world, seed, split, choice, exploration)
     note = f'{who}, exploration {exploration}; {in_words(cohort)}, to {split} with'
-    with working() as work:
+    with interruptible_work() as work:
         progress = report_to(*work, 'collect', str(file))
         made = record_operations(file, operator, count=count, note=note, progress=progress)
-    tell(file, made)
+    print_dataset(file, made)
 
 
 @world_command
@@ -116,7 +116,7 @@ def demonstrate(
     with os_errors_as(RecordsError, f'cannot make {directory}'):
         directory.mkdir(parents=True, exist_ok=True)
     made = {}
-    with working() as work:
+    with interruptible_work() as work:
         for name in names:
             file = directory / f'{name}.npz'
             made[file] = demonstrations(
@@ -128,7 +128,7 @@ def demonstrate(
                 progress=report_to(*work, 'demonstrate', name),
             )
     for file, recorded in made.items():
-        tell(file, recorded)
+        print_dataset(file, recorded)
 
 
 @dataset.command()
@@ -138,7 +138,7 @@ def replay(file: Path, episode: int | None) -> None:
     """Go through the operations of FILE again; exit code 1 at the first bit that differs."""
     found = Dataset.load(file)
     chosen = range(len(found)) if episode is None else [episode]
-    with closing(SurgeryEnv(settings=found.world)) as env, working() as work:
+    with closing(SurgeryEnv(settings=found.world)) as env, interruptible_work() as work:
         report = report_to(*work, 'replay', str(file))
         for done, index in enumerate(chosen, 1):
             replay_bit_by_bit(found, index, env)

@@ -7,7 +7,7 @@ from math import isnan
 from pathlib import Path
 
 import click
-from fdrl_ros.cli.dataset.work import FILE, operator_from, world_in_words
+from fdrl_ros.cli.dataset.common import FILE, operator_from, world_in_words
 from fdrl_ros.cli.output import console
 from fdrl_ros.errors import RecordsError
 from fdrl_ros.experiments.reports.text_table import DISCLAIMER

@@ -18,7 +18,7 @@ from fdrl_ros.cli.options import (
 )
 from fdrl_ros.deployment.bringup import BringupSettings
 from fdrl_ros.deployment.hosts import export as export_parties
-from fdrl_ros.deployment.hosts import here, host_graph
+from fdrl_ros.deployment.hosts import host_graph, parties_here
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.prepare import check_keys
@@ -126,7 +126,7 @@ def join(directory: Path, **places: Any) -> None:
     """
     layout = Layout(directory)
     check_keys(layout)
-    names = here(layout)
+    names = parties_here(layout)
     if not names:
         raise KeyFileError(f'{layout.keys} holds no private key of a party of the roster')
     if missing := missing_ros():

@@ -11,7 +11,7 @@ import re
 
 import click
 from fdrl_ros.cli.options import json_option
-from fdrl_ros.cli.output import console, echo_json, fail_if, number
+from fdrl_ros.cli.output import console, counted, echo_json, fail_if
 from fdrl_ros.crypto.keys.signing import fingerprint
 from fdrl_ros.deployment.journal_check import STATE, Surroundings
 from fdrl_ros.deployment.layout import Layout
@@ -80,7 +80,7 @@ def verify(path: Path, as_json: bool, quick: bool, heads: tuple[str, ...]) -> No
     Write the heads that are printed down elsewhere: --seen finds what was cut off the end later,
     together with the state file.
     """
-    layout, files, names = _find(path)
+    layout, files, names = _find_journals(path)
     seen: dict[str, dict[str, Head]] = {}
     for name, head in map(_seen_head, heads):
         others = seen.setdefault(name, {})
@@ -97,12 +97,12 @@ def verify(path: Path, as_json: bool, quick: bool, heads: tuple[str, ...]) -> No
     around.judge(found)
     problems = around.problems + found.problems
     if found.omitted:
-        problems.append(f'and {number(found.omitted, "problem")} more')
+        problems.append(f'and {counted(found.omitted, "problem")} more')
     document = _document(found, around, problems)
     if as_json:
         echo_json(document)
     else:
-        _print(document, seen)
+        _print_parties(document, seen)
     fail_if(problems)
 
 
@@ -126,7 +126,7 @@ def show(path: Path, party: str | None, of_round: int | None, last: int) -> None
     --round show the entries themselves. The chain of hashes is checked on the way; whose they are,
     `fdrl journal verify` tells.
     """
-    files = {path.name: path} if path.is_file() else _find(path)[1]
+    files = {path.name: path} if path.is_file() else _find_journals(path)[1]
     _check_some(files, path)
     if party is not None and party not in files:
         raise JournalError(f'no journal of {party!r} here: expected one of {", ".join(files)}')
@@ -147,7 +147,7 @@ def show(path: Path, party: str | None, of_round: int | None, last: int) -> None
         click.echo('no such entry')
 
 
-def _find(path: Path) -> tuple[Layout, dict[str, Path], list[str]]:
+def _find_journals(path: Path) -> tuple[Layout, dict[str, Path], list[str]]:
     """Return the federation, its journals by party, and whose there could be."""
     path = path.resolve()
     layout, party = Layout.find(path.parent if path.name == FILE else path)
@@ -211,7 +211,7 @@ def _document(found: Comparison, around: Surroundings, problems: list[str]) -> J
     }
 
 
-def _print(document: Json, seen: dict[str, dict[str, Head]]) -> None:
+def _print_parties(document: Json, seen: dict[str, dict[str, Head]]) -> None:
     for name, party in document['parties'].items():
         saw = [f'the head that {who} saw' for who in seen.get(name, {}) if who != STATE]
         missing = ''.join(
@@ -220,15 +220,15 @@ def _print(document: Json, seen: dict[str, dict[str, Head]]) -> None:
             if party[key]
         )
         click.echo(
-            f'{name}: {number(party["entries"], "entry", "entries")}, whole and signed by '
+            f'{name}: {counted(party["entries"], "entry", "entries")}, whole and signed by '
             f'{party["keys"][-1] if party["keys"] else "nobody yet"}, head {party["short_head"]}; '
             f'compared with {" and ".join(party["compared"] + saw) or "nothing else"}{missing}'
         )
     if document['last_round']:
         click.echo(
             f'rounds {document["first_round"]} to {document["last_round"]} released; '
-            f'{number(document["updates_compared"], "update")} compared with what their hospitals '
-            'noted'
+            f'{counted(document["updates_compared"], "update")} compared with what their '
+            'hospitals noted'
         )
     for remark in document['remarks']:
         click.echo(remark)
@@ -256,7 +256,7 @@ def contributions(out: Console, releases: Iterator[Entry], last: int) -> bool:
         for name, part in parts.items():
             entries, _, _ = part['ledger'].partition(':')
             row = (*first, name, part['size'], part['update'][:_SHORT], entries, outcome)
-            table.add_row(*map(_text, row))
+            table.add_row(*map(_plain_text, row))
             first, outcome = [''] * len(first), ''
         table.add_section()
     return _print_rows(out, table)
@@ -275,9 +275,9 @@ def entries_table(out: Console, entries: Iterator[Entry], last: int) -> bool:
         table.add_column(heading, no_wrap=True)
     table.add_column('what')
     for entry in kept:
-        what = ', '.join(f'{name} {_words(value)}' for name, value in entry.fields.items())
+        what = ', '.join(f'{name} {_in_short(value)}' for name, value in entry.fields.items())
         row = (entry.number, entry.time, entry.round, entry.attempt, entry.kind, what)
-        table.add_row(*map(_text, row))
+        table.add_row(*map(_plain_text, row))
     return _print_rows(out, table)
 
 
@@ -300,7 +300,7 @@ def _print_rows(out: Console, table: Table) -> bool:
     return bool(table.rows)
 
 
-def _words(value: object) -> str:
+def _in_short(value: object) -> str:
     """Write a value in short."""
     if isinstance(value, dict | list):
         return ', '.join(map(str, value)) or 'nobody'
@@ -312,6 +312,6 @@ def _words(value: object) -> str:
     return before + colon + after or '-'
 
 
-def _text(value: object) -> Text:
+def _plain_text(value: object) -> Text:
     """Take it as it is: no markup, and nothing that would move a terminal's cursor."""
     return Text(''.join(mark if mark.isprintable() else '?' for mark in str(value)))

@@ -15,7 +15,12 @@ from fdrl_ros.cli.federation.keys_shown import (
     show_roster,
     warn_of_clear,
 )
-from fdrl_ros.cli.federation.passphrase import asked, FILE, passphrase_option, told
+from fdrl_ros.cli.federation.passphrase import (
+    ask_passphrase,
+    FILE,
+    passphrase_option,
+    read_passphrase,
+)
 from fdrl_ros.cli.options import json_option
 from fdrl_ros.cli.output import echo_json
 from fdrl_ros.crypto.keys.keystore import (
@@ -56,7 +61,7 @@ _threshold = click.option('--threshold', type=int, help='Hospitals that must agr
 
 def _root(directory: Path, passphrase_file: Path | None) -> RosterChanges:
     """Return what signs the next roster, with the root's key below a directory."""
-    return RosterChanges(directory, told(passphrase_file, directory))
+    return RosterChanges(directory, read_passphrase(passphrase_file, directory))
 
 
 @keys.command()
@@ -100,7 +105,9 @@ def init(
     declared = [_declared(hospital) for hospital in hospitals]
     sizes = {name: size for name, size, _ in declared}
     publics = {name: public for name, _, public in declared if public}
-    passphrase = asked('Passphrase', confirm=True) if encrypt else told(passphrase_file)
+    passphrase = (
+        ask_passphrase('Passphrase', confirm=True) if encrypt else read_passphrase(passphrase_file)
+    )
     new = NewFederation(sizes, validity=_validity(valid_days), publics=publics, **terms)
     roster = make_federation(directory, new, passphrase)
     how = 'encrypted' if passphrase else 'in clear'
@@ -122,7 +129,9 @@ def make(directory: Path, name: str, passphrase_file: Path | None) -> None:
     """
     identity = Identity.generate(name)
     make_private_directory(directory / name)
-    save_identity(identity, directory / name / KEY_FILE, passphrase=told(passphrase_file))
+    save_identity(
+        identity, directory / name / KEY_FILE, passphrase=read_passphrase(passphrase_file)
+    )
     click.echo(f'public {identity.public.hex()}\nfingerprint {fingerprint(identity.public)}')
     warn_of_clear(directory)
 
@@ -162,7 +171,7 @@ def rotate(
     """Give party NAME a new signing key, or the key authority one for decryption (--he)."""
     if of_he == (name is not None):
         raise click.UsageError('name a party, or --he')
-    passphrase = told(passphrase_file, directory)
+    passphrase = read_passphrase(passphrase_file, directory)
     if name is None:
         digest = rotate_he(directory, passphrase, after_round=newest_round(directory) or 0)
         click.echo(
@@ -240,11 +249,11 @@ def passphrase(
     """
     if clear and new_passphrase_file is not None:
         raise click.UsageError('either --clear or --new-passphrase-file')
-    before, after = told(passphrase_file, directory), None
+    before, after = read_passphrase(passphrase_file, directory), None
     if new_passphrase_file is not None:
         after = load_passphrase(new_passphrase_file)
     elif not clear:
-        after = asked('New passphrase', confirm=True)
+        after = ask_passphrase('New passphrase', confirm=True)
     names = change_passphrase(directory, before, after)
     how = f'encrypted under the passphrase in {after.source}' if after else 'in clear'
     click.echo(f'{", ".join(names)}: {how}')

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 from fdrl_ros.cli.federation.keys_shown import find_keys
-from fdrl_ros.cli.federation.passphrase import passphrase_option, told
+from fdrl_ros.cli.federation.passphrase import passphrase_option, read_passphrase
 from fdrl_ros.cli.options import settings_options
 from fdrl_ros.crypto.keys import keystore
 from fdrl_ros.crypto.keys.roster import remember_roster, Roster, ROSTER_MEMORY
@@ -75,7 +75,7 @@ _ORDERS = (
 """Action, whom or which round it is about, and its help."""
 
 
-def _give(
+def _send_order(
     action: str, directory: Path, name: str, passphrase_file: Path | None, hosts: str, **rest: Any
 ) -> None:
     """
@@ -97,7 +97,7 @@ def _give(
 
 
 for _action, _about, _help in _ORDERS:
-    _command: Callable[..., None] = partial(_give, _action)
+    _command: Callable[..., None] = partial(_send_order, _action)
     for _add in (*_FLAGS, *_about):
         _command = _add(_command)
     operator.command(_action.replace('_', '-'), help=_help)(_command)
@@ -123,7 +123,9 @@ def _credentials(keys: Path, name: str, passphrase_file: Path | None) -> tuple[I
                 f'{path} is not there: orders are signed with the key of an operator; look for '
                 f'--directory and --name, or make one (`fdrl keys make`, `fdrl keys rotate`)'
             )
-        identity = keystore.load_identity(path, name, passphrase=told(passphrase_file, keys))
+        identity = keystore.load_identity(
+            path, name, passphrase=read_passphrase(passphrase_file, keys)
+        )
         if identity.public != member.public:
             raise KeyFileError(f'roster {roster.serial} holds another key of {name} than {path}')
         remember_roster(keys / name / ROSTER_MEMORY, roster)

@@ -20,7 +20,7 @@ passphrase_option = click.option(
 )
 
 
-def told(file: Path | None, directory: Path | None = None) -> Passphrase | None:
+def read_passphrase(file: Path | None, directory: Path | None = None) -> Passphrase | None:
     """
     Return the passphrase that a file holds, or ask for it where somebody is there to answer.
 
@@ -30,11 +30,11 @@ def told(file: Path | None, directory: Path | None = None) -> Passphrase | None:
     if found is None and directory is not None and sys.stdin.isatty():
         paths = [directory / name for name in private_keys(directory)]
         if any(label(read_secret(path), path).sealed for path in paths):
-            return asked('Passphrase', confirm=False)
+            return ask_passphrase('Passphrase', confirm=False)
     return found
 
 
-def asked(what: str, *, confirm: bool) -> Passphrase:
+def ask_passphrase(what: str, *, confirm: bool) -> Passphrase:
     """Ask for a passphrase at the terminal."""
     typed: str = click.prompt(what, hide_input=True, confirmation_prompt=confirm)
     return Passphrase(typed.encode())

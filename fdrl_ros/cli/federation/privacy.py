@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 from fdrl_ros.cli.options import json_option, plan_from, plan_option, PlanCommand
-from fdrl_ros.cli.output import console, echo_json, fail_if, number
+from fdrl_ros.cli.output import console, counted, echo_json, fail_if
 from fdrl_ros.crypto.keys.roster import SERVERS
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.ledger_inspection import inspect_file, inspect_hospital, Inspection
@@ -86,7 +86,7 @@ def show(path: Path, as_json: bool) -> None:
             ]
             if spent:
                 click.echo(shared_patients(*sum_guarantees(spent, plan.privacy.delta)))
-    _end(found)
+    _fail_on_problems(found)
 
 
 @privacy.command()
@@ -124,13 +124,13 @@ def verify(path: Path, heads: tuple[str, ...]) -> None:
         head = ledger.record.chain.head
         by = ', '.join(f'{who} ({seen.entries})' for who, seen in ledger.seen.items())
         click.echo(
-            f'{ledger.name}: {number(head.entries, "block")}, whole'
+            f'{ledger.name}: {counted(head.entries, "block")}, whole'
             f'{", in use" if ledger.record.in_use else ""}'
             f'{", the last one cut short and not charged" if ledger.record.interrupted else ""}; '
             f'{"goes on from the heads seen by " + by if by else "compared with no head"}; '
             f'head {head}'
         )
-    _end(found)
+    _fail_on_problems(found)
 
 
 @privacy.command(cls=PlanCommand)
@@ -210,7 +210,7 @@ def _inspected(
     return [inspect_hospital(layout, name, plan) for name in plan.hospitals], layout, plan
 
 
-def _end(found: Sequence[Inspection]) -> None:
+def _fail_on_problems(found: Sequence[Inspection]) -> None:
     """Print all problems, and end with exit code 1 if there are any."""
     fail_if(problem for ledger in found for problem in ledger.all_problems)
 
@@ -229,7 +229,7 @@ def _summary(found: Inspection) -> str:
         spent = f'epsilon {tight} or more: state files beside it cannot be read, see below'
     return (
         f'{found.name}: {spent}, of {budget} at delta {owner.delta:g} for a '
-        f'{owner.unit}; {number(chain.head.entries, "block")}\n'
+        f'{owner.unit}; {counted(chain.head.entries, "block")}\n'
         f'{record.path}{", in use" if record.in_use else ""}: {owner.hospital}, '
         f'{owner.model or "no model named"}; head {chain.head}'
     )

@@ -10,7 +10,7 @@ from fdrl_ros.cli.commands import main
 from fdrl_ros.crypto.keys.keystore import make_federation, NewFederation
 from fdrl_ros.crypto.keys.rotation import private_keys
 from fdrl_ros.deployment.bringup import BringupSettings, environment
-from fdrl_ros.deployment.hosts import export, here, host_graph
+from fdrl_ros.deployment.hosts import export, host_graph, parties_here
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.errors import RosterError, SettingError, StoreError
@@ -47,7 +47,7 @@ def test_a_hospital_gets_its_own_secrets_and_what_is_public(layout, tmp_path):
     assert files(tmp_path / 'two') == PUBLIC | own
     made = Layout(tmp_path / 'two')
     assert made.credentials('hospital_2')[0].public == layout.credentials('hospital_2')[0].public
-    assert here(made) == ('hospital_2',)
+    assert parties_here(made) == ('hospital_2',)
     for each in (made.directory, made.keys, made.keys / 'hospital_2', made.party('hospital_2')):
         assert each.stat().st_mode & 0o777 == 0o700
 
@@ -56,14 +56,14 @@ def test_servers_on_one_host_get_no_key_of_a_hospital_or_of_the_root(layout, tmp
     export(layout, ['aggregator', 'key_authority'], tmp_path / 'servers')
     keys = private_keys(tmp_path / 'servers' / 'keys')
     assert {Path(each).parts[0] for each in keys} == {'aggregator', 'key_authority'}
-    assert here(Layout(tmp_path / 'servers')) == ('aggregator', 'key_authority')
+    assert parties_here(Layout(tmp_path / 'servers')) == ('aggregator', 'key_authority')
 
 
 def test_who_keeps_a_key_at_home_gets_the_rest(layout, tmp_path):
     (layout.keys / 'hospital_1' / 'identity.key').unlink()
     export(layout, ['hospital_1'], tmp_path / 'one')
     assert files(tmp_path / 'one') == PUBLIC | {'hospital_1/records.npz'}
-    assert here(Layout(tmp_path / 'one')) == ()
+    assert parties_here(Layout(tmp_path / 'one')) == ()
 
 
 def test_unknown_parties_and_directories_that_are_there_are_refused(layout, tmp_path):
@@ -80,7 +80,7 @@ def test_unknown_parties_and_directories_that_are_there_are_refused(layout, tmp_
 
 def test_every_party_of_a_host_has_its_node(layout):
     names = ('aggregator', 'key_authority', 'hospital_1', 'hospital_2', 'hospital_3')
-    assert here(layout) == names
+    assert parties_here(layout) == names
     labels = [each.label for each in host_graph(SETTINGS, names)]
     assert labels == [
         'federation.aggregator',

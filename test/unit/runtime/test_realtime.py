@@ -39,9 +39,9 @@ class Kernel:
         self.threads, self.limit, self.locked = dict(threads), limit, False
         for name in ('sched_getscheduler', 'sched_getparam', 'sched_setscheduler'):
             monkeypatch.setattr(os, name, getattr(self, name))
-        monkeypatch.setattr(realtime, '_threads', lambda: list(self.threads))
-        monkeypatch.setattr(realtime, '_has', self.threads.__contains__)
-        monkeypatch.setattr(realtime, '_call', self.call)
+        monkeypatch.setattr(realtime, 'thread_ids', lambda: list(self.threads))
+        monkeypatch.setattr(realtime, 'is_own_thread', self.threads.__contains__)
+        monkeypatch.setattr(realtime, 'call_libc', self.call)
 
     def find(self, thread):
         if thread not in self.threads:
@@ -94,7 +94,7 @@ def test_what_cannot_be_given_back_is_told_and_the_rest_is_given_back(monkeypatc
 def test_threads_that_have_ended_are_left_alone(monkeypatch):
     kernel, complaints = Kernel(monkeypatch, dict.fromkeys((6, 7, 8), (OTHER, 0))), []
     undo = with_priority(10, complaints.append)
-    monkeypatch.setattr(realtime, '_has', lambda thread: thread != 7)
+    monkeypatch.setattr(realtime, 'is_own_thread', lambda thread: thread != 7)
     del kernel.threads[6]  # while it is looked at
     kernel.threads[7] = FIFO, 5  # another process's by now
     undo()
@@ -124,7 +124,7 @@ def test_memory_that_cannot_be_locked_leaves_no_thread_with_priority(monkeypatch
         called.append(name)
         raise OSError(errno.ENOMEM, f'{name}: Cannot allocate memory')
 
-    monkeypatch.setattr(realtime, '_call', refuse)
+    monkeypatch.setattr(realtime, 'call_libc', refuse)
     with pytest.raises(OSError, match='mlockall: Cannot allocate'):
         with_priority(50, complaints.append)
     assert kernel.threads[7] in {(OTHER, 0), (OTHER | KEPT, 0)}
@@ -133,7 +133,7 @@ def test_memory_that_cannot_be_locked_leaves_no_thread_with_priority(monkeypatch
 
 def test_thread_that_ends_before_its_turn_keeps_no_other_from_priority(monkeypatch):
     kernel, complaints = Kernel(monkeypatch, {7: (OTHER, 0)}), []
-    monkeypatch.setattr(realtime, '_threads', lambda: [6, 7])
+    monkeypatch.setattr(realtime, 'thread_ids', lambda: [6, 7])
     undo = with_priority(50, complaints.append)
     assert kernel.threads == {7: (FIFO | KEPT, 50)}
     undo()

@@ -76,14 +76,14 @@ def report_to(
     return report
 
 
-def tell(file: Path, made: Dataset) -> None:
+def print_dataset(file: Path, made: Dataset) -> None:
     """Print what a file holds."""
     successes = sum(episode.success for episode in made.episodes)
     click.echo(f'{file}: {len(made)} operations, {successes} successes, digest {made.digest}')
 
 
 @contextmanager
-def working() -> Iterator[tuple[ProgressBars, Stopped]]:
+def interruptible_work() -> Iterator[tuple[ProgressBars, Stopped]]:
     """Show bars and listen to Ctrl-C; what was finished is kept."""
     try:
         with stopping() as stopped, ProgressBars(console()) as bars:
