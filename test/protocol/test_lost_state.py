@@ -90,23 +90,40 @@ def warnings(caplog):
     return [each.getMessage() for each in caplog.records if 'recovery' in each.name]
 
 
-@pytest.mark.parametrize(('phase', 'loss'), LOSSES)
-def test_a_hospital_closes_the_attempts_that_its_journal_tells_of(tmp_path, caplog, phase, loss):
-    bench = Watched(tmp_path, hospitals=4, rounds=3)
-    name = 'hospital_1'
-    bench.run_to(Phase.TRAIN)
-    bench.copy(name)
-    bench.run_to(phase, 2)
-    bench.lose(name, loss)
-    bench.join(name)
-    assert bench.run()
-    bench.check_nothing_is_said_otherwise(name)
-    told = warnings(caplog)
-    assert bool(told) == (loss != 'newest')
-    if told:
-        assert 'the state file of hospital_1 was lost or is an older copy' in told[0]
+@pytest.fixture(params=LOSSES)
+def lost(tmp_path, caplog, request):
+    """Return how to play three rounds in the second of which a party loses its state."""
+    phase, loss = request.param
+
+    def play(name):
+        bench = Watched(tmp_path, hospitals=4, rounds=3)
+        bench.run_to(Phase.TRAIN)
+        bench.copy(name)
+        bench.run_to(phase, 2)
+        bench.lose(name, loss)
+        bench.join(name)
+        assert bench.run()
+        told = warnings(caplog)
+        assert bool(told) == (loss != 'newest')
+        assert all(f'state file of {name} was lost or is an older copy' in each for each in told)
+        return bench
+
+    return play
+
+
+def test_a_hospital_closes_the_attempts_that_its_journal_tells_of(lost):
+    bench = lost('hospital_1')
+    bench.check_nothing_is_said_otherwise('hospital_1')
     (last,) = {m.contributors for m in bench.said if is_policy(m, 3)}
-    assert name in last
+    assert 'hospital_1' in last
+    assert not bench.compared().problems
+
+
+def test_an_aggregator_goes_on_above_all_that_its_journal_tells_of(lost):
+    bench = lost('aggregator')
+    opened = [e for e in read(bench.paths()['aggregator']) if e.kind == 'open']
+    tries = [(e.round, e.attempt) for e in opened]
+    assert tries == sorted(set(tries)) and tries[-1][0] == 3
     assert not bench.compared().problems
 
 
@@ -154,22 +171,6 @@ def test_a_seed_without_state_and_journal_is_never_used_again(tmp_path):
     bench.join(name)
     assert not seed.exists() or seed.read_bytes() != before
     assert bench.run()
-
-
-@pytest.mark.parametrize(('phase', 'loss'), LOSSES)
-def test_an_aggregator_goes_on_above_all_that_its_journal_tells_of(tmp_path, caplog, phase, loss):
-    bench = Watched(tmp_path, hospitals=4, rounds=3)
-    bench.run_to(Phase.TRAIN)
-    bench.copy('aggregator')
-    bench.run_to(phase, 2)
-    bench.lose('aggregator', loss)
-    bench.join('aggregator')
-    assert bench.run()
-    assert bool(warnings(caplog)) == (loss != 'newest')
-    opened = [e for e in read(bench.paths()['aggregator']) if e.kind == 'open']
-    tries = [(e.round, e.attempt) for e in opened]
-    assert tries == sorted(set(tries)) and tries[-1][0] == 3
-    assert not bench.compared().problems
 
 
 @pytest.mark.parametrize('copied', [Phase.SETTLE, Phase.REVEAL])

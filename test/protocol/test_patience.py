@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rounds survive pauses, slow hospitals, power cuts and servers that say two things."""
 
-from dataclasses import replace
 import sqlite3
 
 from fdrl_ros.errors import LateError, RoundError
@@ -12,6 +11,7 @@ from fdrl_ros.federation.protocol.store import Store
 from fdrl_ros.policy import digest_of, encode_weights
 import pytest
 from support.federation_bench import Bench
+from support.interception import resealed
 
 
 def contributors(bench):
@@ -86,18 +86,11 @@ def test_two_policies_of_one_round_are_no_mere_lateness(name):
     bench = Bench(None, 4, 1)
     assert bench.run()
     policy, party = bench.policy, bench.parties[name]
-
-    def said_again(**changed):
-        counter = bench.stores['key_authority'].next_counter()
-        envelope = replace(policy.envelope, counter=counter)
-        again = replace(policy, envelope=envelope, **changed)
-        return again.signed_by(bench.identities['key_authority'])
-
     with pytest.raises(LateError):
-        party.handle(said_again(), 0.0)
+        party.handle(resealed(bench, policy), 0.0)
+    other = {'weights': encode_weights(bench.start), 'digest': digest_of(bench.start)}
     with pytest.raises(RoundError) as caught:
-        other = {'weights': encode_weights(bench.start), 'digest': digest_of(bench.start)}
-        party.handle(said_again(**other), 0.0)
+        party.handle(resealed(bench, policy, **other), 0.0)
     assert not isinstance(caught.value, LateError)
 
 

@@ -125,7 +125,7 @@ def test_with_a_store_a_start_reads_the_end_alone(path):
         verify(path, KEYS)
 
 
-@pytest.mark.parametrize(('noted', 'stride'), [(False, 1), (True, 7)])
+@pytest.mark.parametrize(('noted', 'stride'), [(False, 3), (True, 7)])
 def test_a_kill_at_any_byte_of_a_write_loses_and_forges_nothing(path, noted, stride, unsynced):
     """A kill leaves a beginning of the line, or the line before its head was noted."""
     store = Store()
