@@ -3,7 +3,9 @@
 """Kill an action before each thing that it does to the disk, in a child that is really gone."""
 
 from collections.abc import Callable, Iterator
+import contextlib
 import os
+import signal
 import sys
 from typing import Any
 
@@ -68,3 +70,18 @@ def _run(action: Callable[[], Any], step: int) -> None:
 
 
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
+
+
+def killed(action: Callable[[], Any]) -> bool:
+    """Run an action in a child, and tell whether it was killed (by `die`) before its end."""
+    child = os.fork()
+    if not child:
+        with contextlib.suppress(BaseException):
+            action()
+        os._exit(1)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+
+
+def die(*_: object, **__: object) -> None:
+    """Kill this process, as `kill -9` does."""
+    os.kill(os.getpid(), signal.SIGKILL)

@@ -162,20 +162,10 @@ def test_garbage_is_no_key(garbage, summed):
 @pytest.mark.parametrize(
     'changes',
     [
-        {'log2_n': 13},
-        {'log2_n': 19},
-        {'log2_n': 2**70},
-        {'log2_n': 14.0},
-        {'log2_n': True},
-        {'r': 9},
-        {'p': 2**20},
-        {'salt': ''},
-        {'salt': '00' * 2**10},
-        {'nonce': '00' * 11},
-        {'nonce': 5},
-        {'kdf': 'none'},
-        {'cipher': 'AES'},
-        {'more': 1},
+        *({'log2_n': cost} for cost in (13, 19, 2**70, 14.0, True)),
+        *({'salt': salt} for salt in ('', '00' * 2**10)),
+        *({'nonce': nonce} for nonce in ('00' * 11, 5)),
+        *({'r': 9}, {'p': 2**20}, {'kdf': 'none'}, {'cipher': 'AES'}, {'more': 1}),
     ],
     ids=str,
 )
@@ -187,16 +177,19 @@ def test_parameters_are_judged_before_memory_is_taken(monkeypatch, changes):
         unseal(with_header(SEALED, fields), HOLDS, told(), 'x')
 
 
+FORM = {'holds': HOLDS, 'about': {}, 'seal': None}
+
+
 @pytest.mark.parametrize(
     'fields',
     [
         [],
         {'holds': HOLDS, 'about': {}},
-        {'holds': HOLDS, 'about': [], 'seal': None},
-        {'holds': 5, 'about': {}, 'seal': None},
-        {'holds': HOLDS, 'about': {}, 'seal': 'none'},
-        {'holds': HOLDS, 'about': {}, 'seal': None, 'more': 1},
-        {'holds': HOLDS, 'about': {'x': 'y' * 5000}, 'seal': None},
+        *(
+            FORM | change
+            for change in ({'about': []}, {'holds': 5}, {'seal': 'none'}, {'more': 1})
+        ),
+        FORM | {'about': {'x': 'y' * 5000}},
     ],
     ids=lambda fields: str(fields)[:40],
 )

@@ -84,16 +84,13 @@ def test_bytes_that_do_not_travel_are_counted_as_noise(members):
         ({'coefficient_bits': (60, 50)}, '128-bit security'),
         ({'members': 5}, 'do not fit'),
         ({'plain_modulus': plain_prime(2**44, 4096)}, 'noise margin'),
-        ({'plain_modulus': 2**40}, None),
-        ({'plain_modulus': 2**70}, None),
+        *(({'plain_modulus': modulus}, None) for modulus in (2**40, 2**70)),
         ({'poly_degree': 4000}, None),
         ({'n_parameters': 0}, None),
         ({'members': True}, None),
         ({'bits': 16.0}, None),
         ({'values_per_slot': 0}, None),
-        ({'coefficient_bits': (56,)}, None),
-        ({'coefficient_bits': [56, 53]}, None),
-        ({'coefficient_bits': (56, 19)}, None),
+        *(({'coefficient_bits': bits}, None) for bits in ((56,), [56, 53], (56, 19))),
     ],
 )
 def test_weak_or_impossible_scheme_is_refused(change, words):

@@ -3,7 +3,6 @@
 """The closed form of the clipped gradients is the slope of a loss written out slowly."""
 
 from dataclasses import replace
-import math
 
 from fdrl_ros.errors import PolicyError
 from fdrl_ros.learner.gradient import DoubleDqn
@@ -28,38 +27,26 @@ def two_layered(seed, shape):
 
 
 def slow_q_values(weights, shape, state):
-    """Run the network for one state, unit by unit, as the papers write it."""
-    layers = list(shape.layers())
-
-    def dense(layer, inputs):
-        rows = weights[layer.start : layer.bias_start].reshape(layer.outputs, layer.inputs)
-        biases = weights[layer.bias_start : layer.stop]
-        return [
-            sum(w * x for w, x in zip(r, inputs, strict=True)) + b
-            for r, b in zip(rows, biases, strict=True)
-        ]
-
-    hidden = list(state)
-    for layer in layers[:-2]:
-        hidden = [math.tanh(each) for each in dense(layer, hidden)]
-    (value,) = dense(layers[-2], hidden)
-    advantages = dense(layers[-1], hidden)
-    return [value + each - sum(advantages) / len(advantages) for each in advantages]
+    """Run the network for one state in float64, as the papers write it."""
+    *shared, value, advantage = shape.split(weights)
+    hidden = state.astype(float)
+    for matrix, bias in shared:
+        hidden = np.tanh(matrix @ hidden + bias)
+    (v,), a = (matrix @ hidden + bias for matrix, bias in (value, advantage))
+    return v + a - a.mean()
 
 
 def slow_loss(weights, target_weights, acting, shape, batch, unit, loss, alpha):
     """Mean loss of one unit; targets come from the weights `acting`, which stand still."""
     losses = []
     for i in range(batch.actions.shape[1]):
-        following = slow_q_values(acting, shape, batch.next_states[unit, i])
-        best = following.index(max(following))
+        best = slow_q_values(acting, shape, batch.next_states[unit, i]).argmax()
         value = slow_q_values(target_weights, shape, batch.next_states[unit, i])[best]
-        expected = batch.rewards[unit, i] + batch.discounts[unit, i] * value
         values = slow_q_values(weights, shape, batch.states[unit, i])
         chosen = values[batch.actions[unit, i]]
-        error = abs(chosen - expected)
+        error = abs(chosen - batch.rewards[unit, i] - batch.discounts[unit, i] * value)
         total = 0.5 * error**2 if error < 1.0 or loss == 'squared' else error - 0.5
-        total += alpha * (math.log(sum(math.exp(each) for each in values)) - chosen)
+        total += alpha * (np.log(np.exp(values).sum()) - chosen)
         losses.append(total if batch.weights is None else batch.weights[unit, i] * total)
     return sum(losses) / len(losses)
 

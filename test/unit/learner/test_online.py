@@ -9,7 +9,6 @@ import itertools
 import math
 import os
 import shutil
-import signal
 
 from fdrl_ros.errors import (
     BudgetExceededError,
@@ -31,6 +30,7 @@ from fdrl_ros.privacy.noise import NoiseSource
 import gymnasium
 import numpy as np
 import pytest
+from support.killing import die, killed
 from support.small_hospital import ledger_of
 from support.small_hospital import PRIVACY as SMALL
 
@@ -113,10 +113,6 @@ def test_stopped_anywhere_it_goes_on_to_the_very_same_weights(tmp_path, replay, 
     np.testing.assert_array_equal(Site(tmp_path / 'b', **settings).train(), undisturbed)
 
 
-def die(*_, **__):
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
 def die_at_the_next_draw():
     Replay.draw = die
 
@@ -162,13 +158,9 @@ def test_kill_9_costs_one_round_changes_nothing_and_charges_once(
             kill()
         return original(*given, **named)
 
-    pid = os.fork()
-    if not pid:
-        with contextlib.suppress(BaseException):
-            setattr(owner, method, counted)
-            Site(tmp_path / 'b').train()
-        os._exit(1)
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, method, counted)
+        assert killed(lambda: Site(tmp_path / 'b').train())
     site, learned = Site(tmp_path / 'b'), learned_rounds(monkeypatch)
     assert len(site.ledger.chain.history()) == charged
     np.testing.assert_array_equal(site.train(), undisturbed[0])

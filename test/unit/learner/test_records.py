@@ -43,11 +43,8 @@ def test_terminals_are_the_same_in_every_type(kind):
 @pytest.mark.parametrize(
     'name, value',
     [
-        ('terminals', [0, 0, 2, 0, 1]),
-        ('terminals', [0.0, 0.0, np.nan, 0.0, 1.0]),
-        ('actions', [0.5, 1.0, 0.0, 1.0, 0.0]),
-        ('actions', [0, 1, -1, 1, 0]),
-        ('actions', ['0', '1', '0', '1', '0']),
+        *(('terminals', [0, 0, other, 0, 1]) for other in (2, np.nan)),
+        *(('actions', [0, 1, other, 1, 0]) for other in (0.5, -1, '0')),
         ('actions', np.zeros((5, 1), int)),
         ('rewards', ['a', 'b', 'c', 'd', 'e']),
         ('rewards', [[0.0], [1.0, 2.0], 0.0, 0.0, 0.0]),

@@ -2,12 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The private learner: what it draws, spends and resumes."""
 
-import contextlib
 from dataclasses import replace
 import math
-import os
 from pathlib import Path
-import signal
 
 from fdrl_ros.errors import (
     BudgetExceededError,
@@ -30,6 +27,7 @@ from fdrl_ros.privacy.mechanism import poisson_sample
 from fdrl_ros.privacy.noise import NoiseSource
 import numpy as np
 import pytest
+from support.killing import die, killed
 from support.small_hospital import ledger_of, records_of, trained
 from support.small_hospital import PRIVACY as SMALL
 
@@ -121,23 +119,21 @@ def test_a_round_that_is_asked_for_again_is_the_same_and_costs_nothing(tmp_path,
 
 
 @pytest.mark.parametrize('owner, method', [(Trainer, 'replay'), (Checkpoint, 'save')])
-def test_kill_9_between_reserving_and_saving_charges_the_block_once(tmp_path, owner, method):
+def test_kill_9_between_reserving_and_saving_charges_the_block_once(
+    tmp_path, monkeypatch, owner, method
+):
     undisturbed = Ward(tmp_path / 'a').train()
     reserve = Ledger.reserve
 
     def reserved(self, **named):
         granted = reserve(self, **named)
         if named['block'] == 1:
-            setattr(owner, method, lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+            setattr(owner, method, die)
         return granted
 
-    pid = os.fork()
-    if not pid:
-        with contextlib.suppress(BaseException):
-            Ledger.reserve = reserved
-            Ward(tmp_path / 'b').train()
-        os._exit(1)
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
+    with monkeypatch.context() as patch:
+        patch.setattr(Ledger, 'reserve', reserved)
+        assert killed(lambda: Ward(tmp_path / 'b').train())
     ward = Ward(tmp_path / 'b')
     assert len(ward.ledger.chain.history()) == 2  # the block that was cut short is paid for
     resumed = ward.train()
