@@ -105,10 +105,6 @@ def checked_joints(joints: object) -> Joints:
     return _checked((yaw, pitch, insertion, roll, wrist_pitch, wrist_yaw), 'of these joints')
 
 
-def _dot(a: Point, b: Point) -> float:
-    return a[0] * b[0] + a[1] * b[1] + a[2] * b[2]
-
-
 def forward(joints: Sequence[float]) -> tuple[Point, Axes]:
     """Return tip and axes of six joints, unchecked: the fast path of forward_kinematics."""
     sin, cos = math.sin, math.cos
@@ -137,14 +133,6 @@ def forward(joints: Sequence[float]) -> tuple[Point, Axes]:
     return (x, y, z), ((a, b, c), (d, e, f), (g, h, i))
 
 
-def _array(values: ArrayLike) -> Vector:
-    """Return numbers as an array; an empty one if they are none."""
-    try:
-        return np.asarray(values, np.float64)
-    except (TypeError, ValueError, OverflowError):
-        return np.empty(0)
-
-
 def forward_kinematics(joints: ArrayLike) -> tuple[Vector, Vector]:
     """
     Return where the tool tip is for these joints.
@@ -155,14 +143,11 @@ def forward_kinematics(joints: ArrayLike) -> tuple[Vector, Vector]:
     :raises UnreachableError: if one is further beyond its limits.
     :raises StateError: if there are not six finite numbers.
     """
-    values = _array(joints)
-    if values.shape != (6,) or not np.isfinite(values).all():
-        raise StateError(f'joints {joints!r}: expected six finite numbers')
-    if (values < LOWER - _OVERSHOOT).any() or (values > UPPER + _OVERSHOOT).any():
-        raise UnreachableError(
-            f'joints {values.tolist()}: expected at least {_LOWER} and at most {_UPPER}'
-        )
-    tip, axes = forward(values.tolist())
+    values = _numbers(joints, 6, 'joints')
+    limits = zip(values, _LOWER, _UPPER, strict=True)
+    if not all(low - _OVERSHOOT <= value <= high + _OVERSHOOT for value, low, high in limits):
+        raise UnreachableError(f'joints {values}: expected at least {_LOWER} and at most {_UPPER}')
+    tip, axes = forward(values)
     return np.array(tip), np.array(axes).T
 
 
@@ -226,28 +211,30 @@ def inverse_kinematics(position: ArrayLike, rotation: ArrayLike, near_roll: floa
     :raises UnreachableError: if the pose is outside the joint limits, or in the RCM itself.
     :raises StateError: on numbers that are not finite, or a matrix that is no rotation.
     """
-    tip, matrix = _array(position), _array(rotation)
-    if tip.shape != (3,) or not all(map(math.isfinite, tip.tolist())):
-        raise StateError(f'position {position!r}: expected three finite numbers')
+    tip = checked_point(position)
+    try:
+        matrix = np.asarray(rotation, np.float64)
+    except (TypeError, ValueError, OverflowError):
+        matrix = np.zeros(0)
     if matrix.shape != (3, 3) or not _is_rotation(*matrix.T.tolist()):
         raise StateError(f'rotation {rotation!r}: expected a rotation matrix of finite numbers')
     if not is_within(near_roll, -_MOST_TURN, _MOST_TURN):
         raise StateError(f'near_roll {near_roll!r}: expected a finite angle')
-    x, y, z = tip.tolist()
     u, v, approach = matrix.T.tolist()
-    return np.array(inverse((x, y, z), (u, v, approach), near_roll))
+    return np.array(inverse(tip, (u, v, approach), near_roll))
 
 
 def _is_rotation(x: Point, y: Point, z: Point) -> bool:
+    """Say whether columns have length 1 and right angles, the third being first x second."""
     errors = (
-        _dot(x, x) - 1.0,
-        _dot(y, y) - 1.0,
-        _dot(x, y),
+        x[0] * x[0] + x[1] * x[1] + x[2] * x[2] - 1.0,
+        y[0] * y[0] + y[1] * y[1] + y[2] * y[2] - 1.0,
+        x[0] * y[0] + x[1] * y[1] + x[2] * y[2],
         x[1] * y[2] - x[2] * y[1] - z[0],
         x[2] * y[0] - x[0] * y[2] - z[1],
         x[0] * y[1] - x[1] * y[0] - z[2],
     )
-    return all(abs(number) <= 1e-6 for number in errors)  # false for what is not a number, too
+    return all(abs(error) <= 1e-6 for error in errors)  # false for what is not a number, too
 
 
 def straight_joints(x: float, y: float, z: float) -> Point:
