@@ -17,25 +17,21 @@ _CLOSE = 1e-12
 """Relative difference between two orders of summing a distance."""
 
 
-def state_change(
-    states: np.ndarray, previous: np.ndarray, scales: np.ndarray | float
-) -> np.ndarray:
+def state_change(states: np.ndarray, previous: np.ndarray) -> np.ndarray:
     """
-    Measure d(s_t, s_t-1): Euclidean, after dividing each component by its scale.
+    Measure d(s_t, s_t-1): Euclidean, of scaled states.
 
     :param states: shape (..., S).
     :param previous: the states one step earlier, same shape.
-    :param scales: shape (S,), above 0; 1 for states that are scaled already.
     :returns: shape (...).
     """
-    difference = (np.asarray(states, np.float64) - np.asarray(previous, np.float64)) / scales
+    difference = np.asarray(states, np.float64) - np.asarray(previous, np.float64)
     distance: np.ndarray = np.sqrt(np.square(difference).sum(axis=-1))
     return distance
 
 
 def alpha_adapt(
     cases: Sequence[tuple[np.ndarray, np.ndarray]],
-    scales: np.ndarray | float = 1.0,
     threshold: float = DEFAULT_THRESHOLD,
 ) -> tuple[float, int]:
     """
@@ -54,7 +50,7 @@ def alpha_adapt(
             raise StateError(f'{len(states)} states with {len(actions)} actions: expected as many')
         if len(states) < 2:
             continue
-        changed = state_change(states[1:], states[:-1], scales) > threshold
+        changed = state_change(states[1:], states[:-1]) > threshold
         if changed.any():
             answered = np.asarray(actions)[1:] != np.asarray(actions)[:-1]
             fractions.append(float(np.mean(answered[changed])))
@@ -104,7 +100,6 @@ class AdaptationMeter:
 
     def __init__(
         self,
-        scales: np.ndarray | float = 1.0,
         threshold: float = DEFAULT_THRESHOLD,
         window: int = WINDOW,
     ) -> None:
@@ -113,7 +108,6 @@ class AdaptationMeter:
 
         :param window: newest steps that :attr:`Adaptation.window` averages.
         """
-        self._scales = scales if np.any(np.not_equal(scales, 1.0)) else None
         self._threshold = threshold
         self._answered, self._varied = CaseMeans(), CaseMeans()
         self._newest = CaseMeans(window), CaseMeans(window)
@@ -145,11 +139,9 @@ class AdaptationMeter:
 
     def _distance(self, present: list[float], before: list[float]) -> float:
         """Return d(s_t, s_t-1), near the threshold as the batch computes it: both count alike."""
-        if self._scales is not None:
-            return float(state_change(np.array(present), np.array(before), self._scales))
         change = math.dist(present, before)
         if abs(change - self._threshold) <= _CLOSE * change:
-            return float(state_change(np.array(present), np.array(before), 1.0))
+            return float(state_change(np.array(present), np.array(before)))
         return change
 
     def end_case(self) -> None:

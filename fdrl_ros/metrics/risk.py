@@ -2,13 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Surgical risk D_t and the risk mitigation score R_mit (FDRL Eq. 9 and 10), batch and online."""
 
-from dataclasses import dataclass
 import math
 from typing import NamedTuple, TypeVar
 
-from fdrl_ros.errors import SettingError, StateError
+from fdrl_ros.errors import StateError
 from fdrl_ros.metrics.means import CaseMeans, whole, WINDOW
-from fdrl_ros.settings import setting, Settings
 import numpy as np
 
 FULL_DAMAGE = 300.0
@@ -20,27 +18,13 @@ force-time product of a colon's grasp, 10.1007/s00464-018-6172-6.
 Term = TypeVar('Term', float, np.ndarray)
 
 
-@dataclass(frozen=True)
-class RiskWeights(Settings):
-    """Weights w1, w2, w3 of the terms of D_t (FDRL Eq. 10); they sum to 1."""
-
-    force: float = setting(0.4, 'weight of the force term', limits=(0.0, 1.0))
-    damage: float = setting(0.4, 'weight of the damage term', limits=(0.0, 1.0))
-    critical: float = setting(0.2, 'weight of a critical error', limits=(0.0, 1.0))
-
-    def __post_init__(self) -> None:
-        """Check ranges, then that D_t cannot leave [0, 1]."""
-        super().__post_init__()
-        total = self.force + self.damage + self.critical
-        if not math.isclose(total, 1.0, abs_tol=1e-9):
-            raise SettingError('risk weights', total, 'weights that sum to 1')
-
-    def total(self, force: Term, damage: Term, critical: Term) -> Term:
-        """Return D_t of its terms, numbers or arrays."""
-        return self.force * force + self.damage * damage + self.critical * critical
+FORCE_WEIGHT, DAMAGE_WEIGHT, CRITICAL_WEIGHT = 0.4, 0.4, 0.2
+"""Weights w1, w2, w3 of the terms of D_t (FDRL Eq. 10); they sum to 1, so D_t stays in [0, 1]."""
 
 
-DEFAULT_WEIGHTS = RiskWeights()
+def total_risk(force: Term, damage: Term, critical: Term) -> Term:
+    """Return D_t of its terms, numbers or arrays."""
+    return FORCE_WEIGHT * force + DAMAGE_WEIGHT * damage + CRITICAL_WEIGHT * critical
 
 
 class RiskTerms(NamedTuple):
@@ -57,7 +41,6 @@ def risk_terms(
     damage: np.ndarray,
     critical: np.ndarray,
     force_limit: np.ndarray | float,
-    weights: RiskWeights = DEFAULT_WEIGHTS,
 ) -> RiskTerms:
     """
     Compute the risk of each step and its three terms (FDRL Eq. 10).
@@ -79,7 +62,7 @@ def risk_terms(
     force_term = np.minimum(forces / limits, 1.0)
     damage_term = np.minimum(damages / FULL_DAMAGE, 1.0)
     critical_term = np.asarray(critical).astype(bool).astype(np.float64)
-    total = weights.total(force_term, damage_term, critical_term)
+    total = total_risk(force_term, damage_term, critical_term)
     return RiskTerms(force_term, damage_term, critical_term, total)
 
 
@@ -118,13 +101,12 @@ class Risk(NamedTuple):
 class RiskMeter:
     """R_mit online (FDRL Eq. 9): 1 minus the mean over cases of the mean of D_t."""
 
-    def __init__(self, weights: RiskWeights = DEFAULT_WEIGHTS, window: int = WINDOW) -> None:
+    def __init__(self, window: int = WINDOW) -> None:
         """
         Begin.
 
         :param window: newest steps that :attr:`Risk.window` averages.
         """
-        self._weights = weights
         self._all = CaseMeans()
         self._window = CaseMeans(window)
 
@@ -141,7 +123,7 @@ class RiskMeter:
         force_term = min(force / force_limit, 1.0)
         damage_term = min(damage / FULL_DAMAGE, 1.0)
         critical_term = 1.0 if critical else 0.0
-        total = self._weights.total(force_term, damage_term, critical_term)
+        total = total_risk(force_term, damage_term, critical_term)
         parts, every, window = whole(total), self._all, self._window
         every.add(parts)
         window.add(parts)

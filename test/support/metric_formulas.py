@@ -14,10 +14,10 @@ def r_mit(cases):
     return 1.0 - float(np.mean(means)) if means else math.nan
 
 
-def variation_rate(cases, scales=1.0, threshold=DEFAULT_THRESHOLD):
+def variation_rate(cases, threshold=DEFAULT_THRESHOLD):
     """Return the share of steps whose state changed, averaged over cases (Eq. 4)."""
     rates = [
-        float(np.mean(state_change(states[1:], states[:-1], scales) > threshold))
+        float(np.mean(state_change(states[1:], states[:-1]) > threshold))
         for states in cases
         if len(states) > 1
     ]

@@ -17,15 +17,6 @@ from fdrl_ros.experiments.studies.heterogeneity import CURVES, run_heterogeneity
 from fdrl_ros.experiments.studies.utility import run_utility
 from rich.table import Table
 
-HEADINGS = {
-    'distance': ('distance, spreads', 1.0, '.3f'),
-    'mix': ('mix, %', 100.0, '.1f'),
-    'loss': ('loss, points', 100.0, '.1f'),
-    'home': ('home, %', 100.0, '.1f'),
-    'elsewhere': ('elsewhere, %', 100.0, '.1f'),
-}
-"""Of each curve over H: heading with its unit, factor, form."""
-
 
 @study_command('runs/audit', 5)
 def audit(study: PlanStudy, **flags: object) -> None:
@@ -100,13 +91,13 @@ def heterogeneity(study: PlanStudy) -> None:
     rows = []
     for index, level in enumerate(summary['levels']):
         found = (
-            interval_words(summary['curves'][name]['at'][index], form, factor)
-            for name, (_, factor, form) in HEADINGS.items()
+            interval_words(summary['curves'][name]['at'][index], curve.form, curve.factor)
+            for name, curve in CURVES.items()
         )
         rows.append((f'{level:g}', *found))
     title = f'Over {len(study.seeds)} seeds: mean [95 % interval]'
-    study.out.print(make_table(title, ('H', *(each[0] for each in HEADINGS.values())), rows))
-    study.show(*(f'{name}: {what}' for name, what in CURVES.items()))
+    study.out.print(make_table(title, ('H', *(curve.heading for curve in CURVES.values())), rows))
+    study.show(*(f'{name}: {curve.what}' for name, curve in CURVES.items()))
     study.show(*(verdict(summary, name) for name in ('distance', 'mix', 'loss')))
     study.save('heterogeneity', summary, draw_heterogeneity, table_of(summary))
 

@@ -105,18 +105,17 @@ class Assessment:
             'versions': versions(),
         }
 
-    def differences(self, of: str = 'global') -> dict[str, dict[str, float]]:
+    def differences(self) -> dict[str, dict[str, float]]:
         """
-        Compare one policy with every other on the same patients.
+        Compare the global policy with every other on the same patients.
 
-        :param of: the policy whose lead is wanted.
         :returns: other policy to metric to mean lead; the half width of the 95 % interval over
             the patients of this run beside it.
         """
         return {
-            name: paired_lead(self.evaluations[of], each)
+            name: paired_lead(self.evaluations['global'], each)
             for name, each in self.evaluations.items()
-            if name != of
+            if name != 'global'
         }
 
 

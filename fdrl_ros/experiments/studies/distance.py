@@ -8,8 +8,7 @@ by that quantity's pooled spread at H = 1, so that all quantities have one scale
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields
+from collections.abc import Mapping, Sequence
 from itertools import combinations
 import math
 
@@ -23,47 +22,45 @@ from scipy import stats
 Sample = Mapping[str, NDArray[np.float64]]
 """Values of each quantity, shape (patients,)."""
 
-Quantity = Callable[[Patient], float]
-
-
-def _lab(name: str) -> Quantity:
-    return lambda each: float(getattr(each.labs, name))
-
-
-LEANING: dict[str, Quantity] = {
-    'log stiffness': lambda each: math.log(each.young_modulus),
-    'log breathing amplitude': lambda each: math.log(each.breathing_amplitude),
-    'log breathing rate': lambda each: math.log(each.respiratory_rate),
-    'log servo lag': lambda each: math.log(each.servo_lag),
-    'log force emphasis': lambda each: math.log(each.force_emphasis),
+LEANING = {
+    'log stiffness': 'young_modulus',
+    'log breathing amplitude': 'breathing_amplitude',
+    'log breathing rate': 'respiratory_rate',
+    'log servo lag': 'servo_lag',
+    'log force emphasis': 'force_emphasis',
 }
-"""What hospitals differ in; the emphasis on time is the inverse of that on force."""
+"""
+What hospitals differ in: logarithms of these attributes of patients. The emphasis on time is the
+inverse of that on force.
+"""
 
-OTHERS: dict[str, Quantity] = {
-    'damping': lambda each: each.damping,
-    'friction': lambda each: each.friction,
-    'thickness': lambda each: each.thickness,
-    'registration error': lambda each: each.registration_error,
-    'trocar offset x': lambda each: each.trocar_offset[0],
-    'trocar offset y': lambda each: each.trocar_offset[1],
-    'breathing phase': lambda each: each.breathing_phase,
-    'start x': lambda each: each.start[0] - each.goal[0],
-    'start y': lambda each: each.start[1] - each.goal[1],
-    'start z': lambda each: each.start[2] - each.goal[2],
-    'mean arterial pressure': lambda each: each.mean_arterial_pressure,
-    'heart rate': lambda each: each.heart_rate,
-    'oxygen saturation': lambda each: each.oxygen_saturation,
-    'events': lambda each: float(len(each.events)),
-    **{each.name.replace('_', ' '): _lab(each.name) for each in fields(Labs)},
-}
+_SHARED = (
+    *('damping', 'friction', 'thickness', 'registration_error', 'breathing_phase'),
+    *('mean_arterial_pressure', 'heart_rate', 'oxygen_saturation'),
+)
+OTHERS = (
+    *(name.replace('_', ' ') for name in (*_SHARED, *Labs.__dataclass_fields__)),
+    *('trocar offset x', 'trocar offset y', 'start x', 'start y', 'start z', 'events'),
+)
 """What all hospitals share, whatever H is."""
 
-QUANTITIES = {**LEANING, **OTHERS}
+
+def quantities_of(patient: Patient) -> dict[str, float]:
+    """Return every quantity of a patient."""
+    found = {name: math.log(getattr(patient, each)) for name, each in LEANING.items()}
+    alike = {name: getattr(patient, name) for name in _SHARED} | vars(patient.labs)
+    found |= {name.replace('_', ' '): float(value) for name, value in alike.items()}
+    for axis, offset in zip('xy', patient.trocar_offset, strict=True):
+        found[f'trocar offset {axis}'] = offset
+    for axis, start, goal in zip('xyz', patient.start, patient.goal, strict=True):
+        found[f'start {axis}'] = start - goal
+    return {**found, 'events': float(len(patient.events))}
 
 
 def sample_of(patients: Sequence[Patient]) -> dict[str, NDArray[np.float64]]:
     """Return every quantity of some patients, shape (patients,) each."""
-    return {name: np.array([of(each) for each in patients]) for name, of in QUANTITIES.items()}
+    rows = [quantities_of(each) for each in patients]
+    return {name: np.array([row[name] for row in rows]) for name in rows[0]}
 
 
 def pooled_spread(hospitals: Sequence[Sample]) -> dict[str, float]:

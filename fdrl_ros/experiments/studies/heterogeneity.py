@@ -19,6 +19,7 @@ from dataclasses import replace
 import io
 from itertools import pairwise
 from pathlib import Path
+from typing import NamedTuple
 
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.experiments.intervals import interval, RATIO, SHARE, sign_of, UNBOUNDED
@@ -48,17 +49,37 @@ LEVELS = (0.0, 0.25, 0.5, 0.75, 1.0)
 DRAWN = 400
 """Patients of each hospital that distances are measured on."""
 
-CURVES = {
-    'distance': 'mean Wasserstein-1 distance of what hospitals differ in, spreads at H = 1',
-    'mix': 'total variation of what is done, of all procedures',
-    'loss': 'success at home minus success elsewhere',
-    'home': 'success at home',
-    'elsewhere': 'success elsewhere',
-}
-"""What has a curve over H, and what it is."""
 
-BOUNDS = {'distance': RATIO, 'mix': SHARE, 'loss': (-1.0, 1.0), 'home': SHARE, 'elsewhere': SHARE}
-"""What each can be at all; intervals are cut to it."""
+class Curve(NamedTuple):
+    """
+    What has a curve over H.
+
+    :param what: it is.
+    :param bounds: what it can be at all; intervals are cut to it.
+    :param heading: of its column, with the unit.
+    :param factor: from numbers to that unit.
+    """
+
+    what: str
+    bounds: tuple[float, float]
+    heading: str
+    factor: float = 100.0
+    form: str = '.1f'
+
+
+CURVES = {
+    'distance': Curve(
+        'mean Wasserstein-1 distance of what hospitals differ in, spreads at H = 1',
+        RATIO,
+        'distance, spreads',
+        1.0,
+        '.3f',
+    ),
+    'mix': Curve('total variation of what is done, of all procedures', SHARE, 'mix, %'),
+    'loss': Curve('success at home minus success elsewhere', (-1.0, 1.0), 'loss, points'),
+    'home': Curve('success at home', SHARE, 'home, %'),
+    'elsewhere': Curve('success elsewhere', SHARE, 'elsewhere, %'),
+}
 
 SETTLING = 3
 """One in so many steps of learning, the last ones, is a tenth as long: the policy settles."""
@@ -223,7 +244,10 @@ def summarise(rows: Sequence[Sequence[Json]]) -> Json:
     quantities = [[part['quantities'] for part in row] for row in rows]
     return {
         'levels': list(LEVELS),
-        'curves': {n: {'what': what, **over(curves, n, BOUNDS[n])} for n, what in CURVES.items()},
+        'curves': {
+            name: {'what': curve.what, **over(curves, name, curve.bounds)}
+            for name, curve in CURVES.items()
+        },
         'mix_of_own_procedures': over(rows, 'mix_of_own_procedures', SHARE),
         'quantities': {name: over(quantities, name, RATIO) for name in quantities[0][0]},
         'least_p': [[part['least_p'] for part in row] for row in rows],

@@ -48,7 +48,7 @@ class OperationMonitor:
         :param window: newest steps that the sliding window holds.
         """
         self._risk = RiskMeter(window=window)
-        self._adaptation = AdaptationMeter(1.0, threshold, window)
+        self._adaptation = AdaptationMeter(threshold, window)
         self._low_pressure = 0.0
         self._assessed: float | None = None
         self._unreported: tuple[UsableState, int] | None = None

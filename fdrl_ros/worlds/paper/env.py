@@ -46,6 +46,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from fdrl_ros.errors import SettingError, StateError
+from fdrl_ros.learner.records.records import Records
 from fdrl_ros.runtime.random_streams import PaperStream
 from fdrl_ros.surgery.ranges import check_hospital, check_whole
 from fdrl_ros.worlds.paper.law import (
@@ -83,24 +84,6 @@ STATES.setflags(write=False)
 
 Policy = Callable[[NDArray[np.float32]], NDArray[np.int64]]
 """States, shape (n, 5), to actions, shape (n,)."""
-
-
-@dataclass(frozen=True)
-class Transitions:
-    """
-    Transitions of several patients, those of one patient in one run.
-
-    ``states``, ``next_states``: (transitions, 5), float32. ``actions``: int64, ``rewards``:
-    float32, ``terminals``: bool (no value follows), each (transitions,). ``starts``: first
-    transition of each patient, then the number of transitions: (patients + 1,), int64.
-    """
-
-    states: NDArray[np.float32]
-    actions: NDArray[np.int64]
-    rewards: NDArray[np.float32]
-    next_states: NDArray[np.float32]
-    terminals: NDArray[np.bool_]
-    starts: NDArray[np.int64]
 
 
 class Distance(NamedTuple):
@@ -170,7 +153,7 @@ class PaperHospital:
 
     def rollout(
         self, policy: Policy | None, patients: int, seed: int, steps: int = HORIZON
-    ) -> Transitions:
+    ) -> Records:
         """
         Operate on many patients at once, each until the end or for so many steps.
 
@@ -206,16 +189,19 @@ class PaperHospital:
         columns = [np.concatenate(each) for each in zip(*taken, strict=True)]
         who, now, actions, rewards, after, over = columns
         order = np.argsort(who, kind='stable')
-        return Transitions(
+        return Records(
             states=seen(now[order]),
             actions=actions[order],
             rewards=rewards[order].astype(np.float32),
             next_states=seen(after[order]),
             terminals=over[order],
             starts=np.searchsorted(who[order], np.arange(patients + 1)),
+            patients=np.array(
+                [f'hospital_{self.hospital + 1}_{each}' for each in range(patients)]
+            ),
         )
 
-    def records(self, n: int = RECORDS, seed: int = 0) -> Transitions:
+    def records(self, n: int = RECORDS, seed: int = 0) -> Records:
         """
         Return D_i: n samples (s, a, r, s') of Algorithm 1, line 7, one for each of n patients.
 

@@ -17,9 +17,7 @@ from fdrl_ros.experiments.studies.distance import (
     two_sample_tests,
 )
 from fdrl_ros.experiments.studies.heterogeneity import (
-    BOUNDS,
     curve_of,
-    CURVES,
     LEVELS,
     over_levels,
     verdict,
@@ -117,7 +115,6 @@ def test_intervals_are_cut_to_what_can_be():
     free = over_levels(wide)
     assert free['at'][0]['low'] < 0.0 < 1.0 < free['at'][0]['high']
     assert over_levels(wide, (0.0, 1.0))['rises'] == free['rises']
-    assert BOUNDS.keys() == CURVES.keys()
 
 
 # The measurement.

@@ -18,7 +18,6 @@ cases_strategy = st.lists(
     min_size=1,
     max_size=6,
 )
-SCALES = np.array([1.0, 2.0])
 
 
 def arrays(case):
@@ -32,7 +31,7 @@ def slow_alpha(cases, threshold):
     for states, actions in cases:
         changed = answered = 0
         for t in range(1, len(states)):
-            d = math.dist(states[t] / SCALES, states[t - 1] / SCALES)
+            d = math.dist(states[t], states[t - 1])
             if d > threshold:
                 changed += 1
                 answered += int(actions[t] != actions[t - 1])
@@ -41,8 +40,8 @@ def slow_alpha(cases, threshold):
     return (sum(ratios) / len(ratios), len(ratios)) if ratios else (math.nan, 0)
 
 
-def test_distance_is_euclidean_in_scales():
-    assert state_change(np.array([3.0, 8.0]), np.zeros(2), SCALES) == pytest.approx(5.0)
+def test_distance_is_euclidean():
+    assert state_change(np.array([3.0, 4.0]), np.zeros(2)) == pytest.approx(5.0)
 
 
 STILL = (np.zeros((5, 1)), np.arange(5))
@@ -62,14 +61,14 @@ def test_alpha_is_the_share_of_changes_that_are_answered(cases, expected):
 
 
 @given(cases_strategy, st.floats(0.1, 2))
-def test_online_equals_batch_and_the_slow_count_in_scales(raw, threshold):
+def test_online_equals_batch_and_the_slow_count(raw, threshold):
     cases = [arrays(case) for case in raw]
-    meter, alpha = AdaptationMeter(SCALES, threshold), (math.nan, 0)
+    meter, alpha = AdaptationMeter(threshold), (math.nan, 0)
     for states, actions in cases:
         for state, action in zip(states, actions, strict=True):
             alpha = meter.add(state, int(action)).overall[:2]
         meter.end_case()
-    batch = alpha_adapt(cases, SCALES, threshold)
+    batch = alpha_adapt(cases, threshold)
     assert alpha == pytest.approx(batch, abs=1e-12, nan_ok=True)
     assert batch == pytest.approx(slow_alpha(cases, threshold), abs=1e-12, nan_ok=True)
 

@@ -60,7 +60,7 @@ def close(found, expected):
 @settings(deadline=None)
 @given(cases_strategy, st.integers(1, 12))
 def test_windows_equal_the_batch_over_the_newest_steps_after_every_step(raw, window):
-    risks, adaptations = RiskMeter(window=window), AdaptationMeter(1.0, THRESHOLD, window)
+    risks, adaptations = RiskMeter(window=window), AdaptationMeter(THRESHOLD, window)
     past = []
     for case in raw:
         past.append([])
@@ -86,7 +86,7 @@ def test_windows_equal_the_batch_over_the_newest_steps_after_every_step(raw, win
 @settings(deadline=None)
 @given(cases_strategy)
 def test_the_present_case_and_all_cases_have_their_own_rates_and_counts(raw):
-    risks, adaptations = RiskMeter(), AdaptationMeter(1.0, THRESHOLD)
+    risks, adaptations = RiskMeter(), AdaptationMeter(THRESHOLD)
     past = []
     for case in raw:
         past.append(case)
@@ -106,7 +106,7 @@ def test_the_present_case_and_all_cases_have_their_own_rates_and_counts(raw):
             states = [np.array([[s[0]] for s in each]) for each in [*past[:-1], case[: t + 1]]]
             actions = [np.array([s[1] for s in each]) for each in [*past[:-1], case[: t + 1]]]
             done = [pair for pair in zip(states, actions, strict=True) if len(pair[0])]
-            alpha, count = alpha_adapt(done, 1.0, THRESHOLD)
+            alpha, count = alpha_adapt(done, THRESHOLD)
             assert close(adaptation.overall[:2], (alpha, count))
             assert close(adaptation.overall.variation_rate, variation_rate([s for s, _ in done]))
         risks.end_case()

@@ -4,10 +4,8 @@
 
 import math
 
-from fdrl_ros.errors import SettingError, StateError
-from fdrl_ros.metrics.risk import risk_terms, RiskMeter, RiskWeights
-from hypothesis import given
-from hypothesis import strategies as st
+from fdrl_ros.errors import StateError
+from fdrl_ros.metrics.risk import risk_terms, RiskMeter
 import numpy as np
 import pytest
 from support.sample_size import sampled
@@ -26,20 +24,6 @@ def test_online_does_not_drift_over_a_long_operation():
     for _ in range(sampled(200_000, 30_000)):
         risk = meter.add(0.1, 0.0, False, 3.4)
     assert abs(risk.mitigation - (1.0 - 0.4 * 0.1 / 3.4)) < 1e-14
-
-
-@given(st.floats(0, 1), st.floats(0, 1))
-def test_weights_that_sum_to_one_are_taken(first, share):
-    second = (1 - first) * share
-    third = max(0.0, 1 - first - second)
-    weights = RiskWeights(force=first, damage=second, critical=third)
-    assert 0 <= float(risk_terms(99.0, 999.0, True, 1.0, weights).total) <= 1 + 1e-9
-
-
-@pytest.mark.parametrize('values', [(0.5, 0.5, 0.5), (0.4, 0.4, 0.1), (-0.2, 0.6, 0.6)])
-def test_other_weights_are_refused(values):
-    with pytest.raises(SettingError):
-        RiskWeights(*values)
 
 
 @pytest.mark.parametrize(

@@ -245,7 +245,7 @@ def switching_of(
     dwells: list[int] = []
     for episode, names in zip(episodes, chosen, strict=True):
         states = episode.states[: len(names)]
-        changed = np.r_[False, state_change(states[1:], states[:-1], 1.0) > threshold]
+        changed = np.r_[False, state_change(states[1:], states[:-1]) > threshold]
         soon = np.convolve(changed, np.ones(SOON + 1))[: len(names)] > 0
         at = 1 + np.flatnonzero(np.array(names[1:]) != np.array(names[:-1]))
         counts['steps'] += len(names) - 1
