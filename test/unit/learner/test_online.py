@@ -45,24 +45,12 @@ SOURCE = NoiseSource.seeded(7)
 class Site:
     """A hospital that can be taken down and set up again."""
 
-    def __init__(
-        self,
-        directory,
-        online=ONLINE,
-        learner=LEARNER,
-        privacy=PRIVACY,
-        source=SOURCE,
-        hospital='hospital_1',
-    ) -> None:
+    def __init__(self, directory, online=ONLINE, learner=LEARNER, privacy=PRIVACY, source=SOURCE):
         directory.mkdir(exist_ok=True)
-        self.ledger = ledger_of(directory, hospital, privacy)
+        self.ledger = ledger_of(directory, 'hospital_1', privacy)
         self.collector = GymCollector(gymnasium.make('CartPole-v1'), seed=3)
-        self.trainer = OnlineTrainer(
-            TrainingSetup(SHAPE, learner, privacy, self.ledger, source),
-            self.collector,
-            online,
-            directory,
-        )
+        setup = TrainingSetup(SHAPE, learner, privacy, self.ledger, source)
+        self.trainer = OnlineTrainer(setup, self.collector, online, directory)
 
     def train(self, start=START, **options):
         try:

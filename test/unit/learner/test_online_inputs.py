@@ -59,18 +59,13 @@ def test_the_latest_private_policy_acts_and_explores_as_its_round_says(tmp_path)
 def test_a_round_goes_on_from_the_state_of_the_round_before(tmp_path, replay, optimizer):
     """Rounds of an online learner are single blocks on ever more records, one after another."""
     learner = replace(LEARNER, replay=replay, optimizer=optimizer)
-    made, _ = online(tmp_path, learner)
-    found = made.train(START)
-    source, state = RecordedNoise('a', []), None
-    learner = replace(learner, epochs=1, proximal=0.0)
+    found = online(tmp_path, learner)[0].train(START)
+    learner, state = replace(learner, epochs=1, proximal=0.0), None
     with ledger_of(tmp_path, 'b', PRIVACY) as ledger:
+        setup = TrainingSetup(SHAPE, learner, PRIVACY, ledger, RecordedNoise('a', []))
         parts = [records(5, first) for first in range(0, 30, 5)]
         for round in range(2, 7):
-            whole = joined(parts[:round])
-            place = tmp_path / 'b.state'
-            alone = Trainer(
-                TrainingSetup(SHAPE, learner, PRIVACY, ledger, source), whole, place, steps=5
-            )
+            alone = Trainer(setup, joined(parts[:round]), tmp_path / 'b.state', steps=5)
             state = alone.train_on(state, START, round, stopped=lambda: False)
     np.testing.assert_array_equal(found, state.weights.astype(np.float32))
     assert state.steps == 25

@@ -70,11 +70,6 @@ def train(made: Noting) -> Noting:
     return made
 
 
-def joined(made: Noting, patient: int) -> list[int]:
-    """Return the steps that a patient joined."""
-    return [step for _, step, who, _ in made.noted if patient in who]
-
-
 def test_each_step_of_each_round_draws_other_transitions(tmp_path):
     learner = replace(PRIVATE_REPLAY, replay='poisson', transitions_per_patient=5)
     long = patients([0.5, 0.5, 0.5], length=50)

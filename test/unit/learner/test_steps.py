@@ -104,11 +104,8 @@ def test_a_round_is_its_steps_written_out(tmp_path, changes):
     """Blocks of 2 steps, so that target, moments and priorities are carried from one on."""
     learner = replace(LEARNER, **changes)
     with ledger_of(tmp_path, 'a', PRIVACY) as ledger:
-        made = Trainer(
-            TrainingSetup(SHAPE, learner, PRIVACY, ledger, RecordedNoise('a', [])),
-            records(),
-            tmp_path / 'a.state',
-        )
+        setup = TrainingSetup(SHAPE, learner, PRIVACY, ledger, RecordedNoise('a', []))
+        made = Trainer(setup, records(), tmp_path / 'a.state')
         found = trained(made, START)
         assert made.steps_per_block == 2
         np.testing.assert_allclose(found.weights, slow_round(made, START), atol=1e-5)
