@@ -48,6 +48,7 @@ _SLACK = 1e-9
 _OVERSHOOT = 0.01
 """How far beyond its limit a measured joint may be and still be one of this arm, rad or m."""
 
+_NO_NUMBERS = bool, np.bool_, str, bytes
 _TURN = 2.0 * math.pi
 _MOST_TURN = 1e6
 
@@ -73,7 +74,7 @@ def _numbers(values: object, count: int, what: str) -> list[float]:
     """
     try:
         numbers = [
-            math.nan if isinstance(value, bool | np.bool_ | str | bytes) else float(value)
+            math.nan if isinstance(value, _NO_NUMBERS) else float(value)
             for value in values  # type: ignore[attr-defined]
         ]
     except (TypeError, ValueError, OverflowError):
