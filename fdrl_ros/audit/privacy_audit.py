@@ -15,7 +15,7 @@ from fdrl_ros.errors import PrivacyError
 from fdrl_ros.learner.learner import TrainingProgress
 from fdrl_ros.learner.privacy_cost import ChargedMechanism
 from fdrl_ros.learner.records.records import Records
-from fdrl_ros.learner.records.sampling import Draw
+from fdrl_ros.learner.records.sampling import SampledUnits
 from fdrl_ros.learner.records.transitions import Batch
 from fdrl_ros.learner.settings import LearnerSettings, PrivacySettings
 from fdrl_ros.learner.trainer import Trainer, TrainingSetup
@@ -48,14 +48,14 @@ class AuditedTrainer(Trainer):
         first = self.mechanism.n_records - len(canaries)
         self.dqn = planted(self.shape, self.learner, self._inputs, canaries, first)
 
-    def batch(self, draw: Draw, round: int, step: int) -> Batch:
+    def batch(self, draw: SampledUnits, round: int, step: int) -> Batch:
         """Return the transitions of those who joined; see :class:`Trainer`."""
         self.dqn.units = draw.units
         return super().batch(draw, round, step)
 
-    def noised(self, clipped: np.ndarray, noise: np.ndarray) -> np.ndarray:
+    def add_noise(self, clipped: np.ndarray, noise: np.ndarray) -> np.ndarray:
         """Return the private mean gradient of a step, and show it."""
-        gradient = super().noised(clipped, noise)
+        gradient = super().add_noise(clipped, noise)
         units, self.dqn.units = self.dqn.units, np.empty(0, np.int64)
         known = self.dqn.known if len(units) else np.zeros(self.dqn.size)
         for watch in self.watchers:

@@ -14,9 +14,9 @@ from functools import cached_property
 from typing import Protocol
 
 from fdrl_ros.errors import PrivacyError
-from fdrl_ros.learner.network import Array, flat_gradient, Layered, Slopes
+from fdrl_ros.learner.network import Array, flat_gradient, LayeredWeights, Slopes
 from fdrl_ros.learner.network_kernel import most_layers, NetworkKernel
-from fdrl_ros.learner.records.transitions import Batch, Drawn
+from fdrl_ros.learner.records.transitions import Batch, DrawnBatch
 from fdrl_ros.learner.settings import LearnerSettings
 from fdrl_ros.policy import NetworkShape
 from fdrl_ros.privacy.mechanism import clip_factors
@@ -82,16 +82,16 @@ class DoubleDqn:
                 f'compiled arithmetic takes {most_layers()}'
             )
 
-    def layered(self, weights: Array) -> Layered:
+    def layered(self, weights: Array) -> LayeredWeights:
         """
         Split weights into layers.
 
         :param weights: flat, shape (n_parameters,), float32; must not change afterwards.
         """
-        return Layered(self.shape, weights)
+        return LayeredWeights(self.shape, weights)
 
     def clipped_sum(
-        self, weights: Layered, target: Layered, batch: Batch, clip_norm: float
+        self, weights: LayeredWeights, target: LayeredWeights, batch: Batch, clip_norm: float
     ) -> NDArray[np.float64]:
         """
         Clip each unit's mean gradient to L2 norm C and sum; a gradient that is not finite adds 0.
@@ -102,7 +102,7 @@ class DoubleDqn:
             contribution does not depend on the others.
         """
         kernel = self._kernel if type(self).trace is DoubleDqn.trace else None
-        if kernel is not None and isinstance(batch, Drawn) and batch.index.size:
+        if kernel is not None and isinstance(batch, DrawnBatch) and batch.index.size:
             table = batch.transitions.table
             if table is not None:
                 return kernel.drawn_sum(
@@ -113,7 +113,9 @@ class DoubleDqn:
             made = self.trace(weights, target, batch, 1.0 / transitions)
             return made.clipped_sum(units, transitions, clip_norm)
 
-    def mean(self, weights: Layered, target: Layered, batch: Batch) -> NDArray[np.float64]:
+    def mean(
+        self, weights: LayeredWeights, target: LayeredWeights, batch: Batch
+    ) -> NDArray[np.float64]:
         """
         Return the unclipped mean gradient over all transitions, for public records only.
 
@@ -121,13 +123,15 @@ class DoubleDqn:
         """
         return self.trace(weights, target, batch, 1.0 / batch.actions.size).summed()
 
-    def errors(self, weights: Layered, target: Layered, batch: Batch) -> Array:
+    def errors(self, weights: LayeredWeights, target: LayeredWeights, batch: Batch) -> Array:
         """Return Q(s, a) minus its target, shape (units, transitions)."""
         with np.errstate(over='ignore', invalid='ignore'):
             found = self.trace(weights, target, batch, 1.0).errors
         return found.reshape(batch.actions.shape)
 
-    def trace(self, weights: Layered, target: Layered, batch: Batch, scale: float) -> Trace:
+    def trace(
+        self, weights: LayeredWeights, target: LayeredWeights, batch: Batch, scale: float
+    ) -> Trace:
         """Return every row's gradient, times `scale`."""
         if self._kernel is not None:
             return self._kernel.trace(weights.flat, target.flat, batch, scale)

@@ -11,11 +11,11 @@ from pathlib import Path
 from fdrl_ros.errors import LedgerOwnerError, PolicyError, TrainingStopped
 from fdrl_ros.learner.checkpoint import Checkpoint
 from fdrl_ros.learner.learner import TrainingProgress, TrainingResult
-from fdrl_ros.learner.network import Layered
+from fdrl_ros.learner.network import LayeredWeights
 from fdrl_ros.learner.optimizer import fresh_moments, Optimizer
 from fdrl_ros.learner.privacy_cost import ChargedMechanism
 from fdrl_ros.learner.records.records import Records
-from fdrl_ros.learner.records.sampling import Draw, Replay
+from fdrl_ros.learner.records.sampling import Replay, SampledUnits
 from fdrl_ros.learner.records.transitions import Batch, GrowingRecords, Transitions
 from fdrl_ros.learner.settings import LearnerSettings, PrivacySettings
 from fdrl_ros.learner.tabular_dqn import dqn_for, TabularDqn
@@ -268,7 +268,7 @@ class Trainer:
             priorities=replay.priorities,
         )
 
-    def batch(self, draw: Draw, round: int, step: int) -> Batch:
+    def batch(self, draw: SampledUnits, round: int, step: int) -> Batch:
         """Return the transitions of the units in a step, shape (joined, transitions, ...)."""
         units, weights = draw
         if self.mechanism.clips_transitions:
@@ -276,7 +276,7 @@ class Trainer:
         else:
             size = (len(units), self.learner.transitions_per_patient)
             uniforms = self._source.uniform('transitions', round, step, math.prod(size))
-            index = self._transitions.drawn(units, uniforms.reshape(size))
+            index = self._transitions.draw_rows(units, uniforms.reshape(size))
             if self.learner.expected_transitions:
                 own = self._transitions.lengths(units) / self.learner.expected_transitions
                 weights = np.asarray(own if weights is None else weights * own, np.float32)
@@ -285,7 +285,12 @@ class Trainer:
         )
 
     def private_gradient(
-        self, replay: Replay, weights: Layered, target: Layered, round: int, step: int
+        self,
+        replay: Replay,
+        weights: LayeredWeights,
+        target: LayeredWeights,
+        round: int,
+        step: int,
     ) -> np.ndarray:
         """Return the noised mean gradient of those who join a step, shape (trained weights,)."""
         draw = replay.draw(round, step)
@@ -294,8 +299,8 @@ class Trainer:
             batch = self.batch(draw, round, step)
             clipped = self.dqn.clipped_sum(weights, target, batch, self.privacy.clip_norm)
             if len(replay.priorities):
-                replay.learned(draw.units, self.dqn.errors(weights, target, batch))
-        return self.noised(clipped, self.noise(round, step))
+                replay.update_priorities(draw.units, self.dqn.errors(weights, target, batch))
+        return self.add_noise(clipped, self.noise(round, step))
 
     def noise(self, round: int, step: int) -> np.ndarray:
         """Return the N(0, 1) draws of a step, shape (trained weights,)."""
@@ -303,7 +308,7 @@ class Trainer:
             return np.zeros(self.dqn.size)
         return self._source.gaussian('gradient', round, step, self.dqn.size)
 
-    def noised(self, clipped: np.ndarray, noise: np.ndarray) -> np.ndarray:
+    def add_noise(self, clipped: np.ndarray, noise: np.ndarray) -> np.ndarray:
         """Return the private mean gradient, the only release of a step."""
         return noisy_mean(
             clipped,

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 _LEAST_PRIORITY = 1e-3
 
 
-class Draw(NamedTuple):
+class SampledUnits(NamedTuple):
     """
     The units that join a step.
 
@@ -55,7 +55,7 @@ class Replay:
         self.priorities = np.ones(count) if priorities is None else priorities.copy()
         """The whole state, |error|^alpha of each unit; empty if the scheme has none."""
 
-    def draw(self, round: int, step: int) -> Draw:
+    def draw(self, round: int, step: int) -> SampledUnits:
         """Draw who joins a step; the same round, step and state give the same units."""
         mechanism, source, priorities = self._guarantee, self._source, self.priorities
         importance, batch, count = (
@@ -64,25 +64,25 @@ class Replay:
             mechanism.n_records,
         )
         if self._learner.replay == 'poisson':
-            return Draw(poisson_sample(count, mechanism.rate, source, round, step))
+            return SampledUnits(poisson_sample(count, mechanism.rate, source, round, step))
         if self._learner.replay == 'prioritised_poisson':
             scale = mechanism.rate / self._learner.expected_priority
             probabilities = np.minimum(1.0, scale * priorities)
             units = independent_sample(probabilities, source, round, step)
             weights = np.minimum(1.0, mechanism.rate / probabilities[units]) ** importance
-            return Draw(units, weights.astype(np.float32))
+            return SampledUnits(units, weights.astype(np.float32))
         if self._learner.replay == 'uniform':
             uniforms = source.uniform('uniform replay', round, step, batch)
-            return Draw(np.minimum((uniforms * count).astype(np.int64), count - 1))
+            return SampledUnits(np.minimum((uniforms * count).astype(np.int64), count - 1))
         # One from each equal share of the sum of priorities.
         sums = np.cumsum(priorities)
         shares = np.arange(batch) + source.uniform('prioritised', round, step, batch)
         units = np.searchsorted(sums, shares * (sums[-1] / batch), side='right')
         units = np.minimum(units, count - 1)
         weights = (count * (priorities[units] / sums[-1])) ** -importance
-        return Draw(units, (weights / weights.max()).astype(np.float32))
+        return SampledUnits(units, (weights / weights.max()).astype(np.float32))
 
-    def learned(self, units: NDArray[np.int64], errors: NDArray[np.float32]) -> None:
+    def update_priorities(self, units: NDArray[np.int64], errors: NDArray[np.float32]) -> None:
         """
         Update priorities by the temporal-difference errors of the units that joined.
 

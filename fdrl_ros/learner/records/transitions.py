@@ -48,7 +48,7 @@ class Batch:
 _COLUMNS = ('states', 'actions', 'rewards', 'next_states', 'discounts')
 
 
-class Drawn(Batch):
+class DrawnBatch(Batch):
     """A batch whose columns are copied from all transitions on first access."""
 
     transitions: 'Transitions'
@@ -165,7 +165,7 @@ class Transitions:
         :param index: shape (units, transitions).
         :param weights: of their losses, same shape.
         """
-        return Drawn(self, index, weights)
+        return DrawnBatch(self, index, weights)
 
     def column(self, name: str, index: NDArray[np.int64]) -> np.ndarray:
         """Copy rows of a column; states in the form of the network's input."""
@@ -188,7 +188,9 @@ class Transitions:
         columns = (self.states, self.next_states, self.rewards, self.discounts, self.actions)
         return np.column_stack(columns).astype(np.float32)
 
-    def drawn(self, units: NDArray[np.int64], uniforms: NDArray[np.float64]) -> NDArray[np.int64]:
+    def draw_rows(
+        self, units: NDArray[np.int64], uniforms: NDArray[np.float64]
+    ) -> NDArray[np.int64]:
         """
         Draw transitions of the given units, uniformly with replacement.
 

@@ -13,7 +13,7 @@ from fdrl_ros.audit.privacy_audit import Audit, AuditedTrainer, AuditSettings, w
 from fdrl_ros.errors import BudgetExceededError, PrivacyError, SettingError
 from fdrl_ros.learner import network_kernel, tabular_dqn, trainer
 from fdrl_ros.learner.records.records import Records
-from fdrl_ros.learner.records.sampling import Draw
+from fdrl_ros.learner.records.sampling import SampledUnits
 from fdrl_ros.learner.settings import LearnerSettings, PrivacySettings
 from fdrl_ros.learner.trainer import TrainingSetup
 from fdrl_ros.policy import NetworkShape
@@ -266,7 +266,7 @@ class Shuffling(AuditedTrainer):
         count, batch = self.mechanism.n_records, self.privacy.batch
         epoch, part = divmod(step, count // batch)
         order = np.random.default_rng([9, epoch]).permutation(count)
-        return Draw(np.sort(order[part * batch : (part + 1) * batch]))
+        return SampledUnits(np.sort(order[part * batch : (part + 1) * batch]))
 
 
 class FixedSize(Shuffling):
@@ -274,7 +274,7 @@ class FixedSize(Shuffling):
 
     def draw(self, round, step):
         count, batch = self.mechanism.n_records, self.privacy.batch
-        return Draw(np.sort(np.random.default_rng([9, step]).permutation(count)[:batch]))
+        return SampledUnits(np.sort(np.random.default_rng([9, step]).permutation(count)[:batch]))
 
 
 class Replacing(Shuffling):
@@ -282,7 +282,9 @@ class Replacing(Shuffling):
 
     def draw(self, round, step):
         rng, count = np.random.default_rng([9, step]), self.mechanism.n_records
-        return Draw(np.sort(rng.integers(count, size=rng.binomial(count, self.mechanism.rate))))
+        return SampledUnits(
+            np.sort(rng.integers(count, size=rng.binomial(count, self.mechanism.rate)))
+        )
 
 
 @pytest.mark.parametrize(

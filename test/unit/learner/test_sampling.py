@@ -80,12 +80,12 @@ def test_private_replay_lets_each_unit_join_by_its_own_priority_alone():
 def test_priorities_follow_the_errors_and_go_on_from_a_checkpoint(name):
     replay = scheme(name, priority_exponent=0.5)
     assert (replay.priorities == 1.0).all()
-    replay.learned(np.array([3, 7]), np.array([[0.25, -0.25], [-9.0, 0.0]], np.float32))
+    replay.update_priorities(np.array([3, 7]), np.array([[0.25, -0.25], [-9.0, 0.0]], np.float32))
     assert replay.priorities[3] == pytest.approx(0.5)
     assert replay.priorities[7] == 1.0 and replay.priorities[0] == 1.0
     again = scheme(name, priorities=replay.priorities, priority_exponent=0.5)
     assert np.array_equal(again.draw(1, 5).units, replay.draw(1, 5).units)
-    replay.learned(np.array([0]), np.zeros((1, 1), np.float32))
+    replay.update_priorities(np.array([0]), np.zeros((1, 1), np.float32))
     assert replay.priorities[0] > 0.0  # everybody can still join
     assert again.priorities[0] == 1.0  # and no two share a state
 

@@ -15,7 +15,7 @@ from fdrl_ros.errors import (
 )
 from fdrl_ros.learner.checkpoint import Checkpoint
 from fdrl_ros.learner.gradient import DoubleDqn
-from fdrl_ros.learner.network import Layered
+from fdrl_ros.learner.network import LayeredWeights
 from fdrl_ros.learner.records.records import Records
 from fdrl_ros.learner.records.transitions import Transitions
 from fdrl_ros.learner.settings import LearnerSettings
@@ -35,7 +35,7 @@ SHAPE = NetworkShape(states=4, actions=3, hidden=(6,))
 LEARNER = LearnerSettings(epochs=3, transitions_per_patient=4, target_period=3)
 PRIVACY = replace(SMALL, batch=8, budget=20.0)
 START = SHAPE.draw(np.random.default_rng(0))
-APART = Layered(SHAPE, START)
+APART = LayeredWeights(SHAPE, START)
 WITHIN = PRIVACY.clip_norm * (1.0 - 2.0**-10)  # what clipping leaves room for
 
 
@@ -201,7 +201,7 @@ def test_sampled_transitions_are_the_patient_s_own():
     units = np.array([3, 0, 39])
     uniforms = np.array([[0.0, 0.5, 1.0 - 2**-53]] * 3)
     steps = Transitions.from_records(data, discount=0.9)
-    batch = steps.at(steps.drawn(units, uniforms))
+    batch = steps.at(steps.draw_rows(units, uniforms))
     for row, unit in enumerate(units):
         own = data.states[data.starts[unit] : data.starts[unit + 1]]
         np.testing.assert_array_equal(batch.states[row, 0], own[0])
