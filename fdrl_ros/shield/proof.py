@@ -182,6 +182,10 @@ Errors = tuple[Array, Array]
 """Of measured force and height of the tip at each moment, as shares of the greatest there are."""
 
 
+_OFF = ((1.0, 1.0, 1.0), (-1.0, -1.0, 1.0))
+"""Of the sensors at each moment at corners, as shares of their errors; or the other way round."""
+
+
 class ProofCase:
     """
     A shield's prediction for a procedure, and the truth that it is held against.
@@ -190,14 +194,20 @@ class ProofCase:
     :param procedure: its name.
     :param wide: whether under the wide bounds, or the usual ones.
     :param world: bounds that the truth keeps to; those of the shield by default.
+    :param sample: how many histories are drawn of those at corners; all of them by default.
     """
 
     def __init__(
-        self, settings: ShieldSettings, procedure: str, wide: bool, world: Bounds | None = None
+        self,
+        settings: ShieldSettings,
+        procedure: str,
+        wide: bool,
+        world: Bounds | None = None,
+        sample: int | None = None,
     ) -> None:
         chosen = procedure_named(procedure)
         taken = settings.wide_bounds() if wide else settings.usual_bounds()
-        self.procedure, self.truth = procedure, world or taken
+        self.procedure, self.truth, self._sample = procedure, world or taken, sample
         self.prediction = Prediction(taken, chosen.contact_radius)
         soft, stiff = (
             float(contact_stiffness(end, chosen.contact_radius) ** POWER)
@@ -206,9 +216,9 @@ class ProofCase:
         limit = HARD_STOP if wide else chosen.force_limit
         self._range = self.truth, (soft, stiff), limit
 
-    def corners(self, intervals: tuple[float, ...], sample: int | None) -> ContactHistories:
+    def corners(self, intervals: tuple[float, ...]) -> ContactHistories:
         """Return the histories at all corners, or a sample of them."""
-        return corner_histories(*self._range, intervals).sample(sample)
+        return corner_histories(*self._range, intervals).sample(self._sample)
 
     def drawn(self, seeds: int) -> Iterator[tuple[ContactHistories, list[Errors]]]:
         """Draw 5,000 histories between the corners for each seed, with errors of the sensors."""
@@ -243,112 +253,86 @@ class ProofCase:
                 estimator.record_move(-some.moves[step])
         return seen, possible
 
+    def check_estimator(self, fine: int = 2) -> Finding:
+        """
+        Check that what the shield takes to be possible holds what is true, wherever that can be.
 
-def check_estimator(
-    settings: ShieldSettings,
-    procedure: str,
-    wide: bool,
-    world: Bounds | None = None,
-    fine: int = 2,
-    sample: int | None = None,
-) -> Finding:
-    """
-    Check that what the shield takes to be possible holds what is true, wherever that can be.
+        Histories of two ticks at all corners are looked at with the sensor off to both sides at
+        every moment, and longer ones between them with the sensor off by anything.
 
-    Histories of two ticks at all corners are looked at with the sensor off to both sides at every
-    moment, and longer ones between them with the sensor off by anything.
+        :param fine: how many times 20,000 histories are drawn between the corners, with intervals
+            of their own for each 5,000. With 0 the intervals at corners are ticks too.
+        """
+        tried = []
+        for intervals, sides in _INTERVALS if fine else _INTERVALS[:1]:
+            some = self.corners(intervals)
+            ways = itertools.product((-1.0, 1.0), repeat=len(some.speeds))
+            signs = [np.array(way)[:, None] for way in ways]
+            tried.append((some, [(off, side * off) for off in signs for side in sides]))
+        margins = Margins()
+        for some, errors in itertools.chain(tried, self.drawn(4 * fine)):
+            for each in errors:
+                for name, margin in self._margins(some, each).items():
+                    before = {'speed_before': some.speeds[-2], 'behind': some.behind[-2]}
+                    cells = some.cells() | before | {'move': some.moves[-1]}
+                    margins.add(margin, f'short of {name}', **cells)
+        return margins.finding(f'estimator: {self.procedure}', 1e-7)
 
-    :param settings: as :class:`ProofCase` takes it, and the next three.
-    :param fine: how many times 20,000 histories are drawn between the corners, with intervals
-        of their own for each 5,000. With 0 the intervals at corners are ticks too.
-    :param sample: how many histories are drawn of those at corners; all of them by default.
-    """
-    proof = ProofCase(settings, procedure, wide, world)
-    tried = []
-    for intervals, sides in _INTERVALS if fine else _INTERVALS[:1]:
-        some = proof.corners(intervals, sample)
-        ways = itertools.product((-1.0, 1.0), repeat=len(some.speeds))
-        signs = [np.array(way)[:, None] for way in ways]
-        tried.append((some, [(off, side * off) for off in signs for side in sides]))
-    margins = Margins()
-    for some, errors in itertools.chain(tried, proof.drawn(4 * fine)):
-        for each in errors:
-            for name, margin in _margins(proof, some, each).items():
-                before = {'speed_before': some.speeds[-2], 'behind': some.behind[-2]}
-                cells = some.cells() | before | {'move': some.moves[-1]}
-                margins.add(margin, f'short of {name}', **cells)
-    return margins.finding(f'estimator: {procedure}', 1e-7)
+    def _margins(self, some: ContactHistories, errors: Errors) -> dict[str, Array]:
+        """Return by how much each bound of the shield holds the truth, as a share of its size."""
+        seen, possible = self.estimate(some, errors)
+        prediction, truth = self.prediction, self.truth
+        speed, depth, inside = some.speeds[-1], some.depths[-1], np.maximum(some.depths[-1], 0.0)
+        # Of the kinds that this tissue can be of, one must allow for what it does.
+        kind, contact = np.full((2, len(speed)), -np.inf)
+        for (soft, stiff), (slow, fast, _) in zip(prediction.spans, possible.kinds, strict=True):
+            own = (some.kappa >= soft * (1.0 - 1e-12)) & (some.kappa <= stiff * (1.0 + 1e-12))
+            within = np.minimum(fast - speed, speed - slow) / truth.speed
+            kind = np.where(own, np.maximum(kind, within), kind)
+            most = prediction.greatest_contact(possible.high, slow, possible.sinking)
+            contact = np.where(own, np.maximum(contact, most - some.kappa * inside), contact)
+        slowest = np.array(prediction.tables.levels)[seen.level]
+        return {
+            'stiffest': possible.stiffest / some.kappa - 1.0,
+            'softest': 1.0 - possible.softest / some.kappa,
+            'kind': kind,
+            'contact of its kind': contact,
+            'contact': possible.contact - some.kappa * inside,
+            'speed': (possible.speed - speed) / truth.speed,
+            'lag': slowest / some.lag - 1.0,
+            'room': -depth - seen.room,
+            'due': np.array(DUE)[seen.pending] - some.due[-1] + _DUE_SLACK,
+        }
 
+    def check_forces(self, fine: int = 2) -> Finding:
+        """
+        Check that no force is above what the shield says of any move, if it goes up after it.
 
-def _margins(proof: ProofCase, some: ContactHistories, errors: Errors) -> dict[str, Array]:
-    """Return by how much each bound of the shield holds the truth, as a share of its size."""
-    seen, possible = proof.estimate(some, errors)
-    prediction, truth = proof.prediction, proof.truth
-    speed, depth, inside = some.speeds[-1], some.depths[-1], np.maximum(some.depths[-1], 0.0)
-    # Of the kinds that this tissue can be of, one must allow for what it does.
-    kind, contact = np.full((2, len(speed)), -np.inf)
-    for (soft, stiff), (slow, fast, _) in zip(prediction.spans, possible.kinds, strict=True):
-        own = (some.kappa >= soft * (1.0 - 1e-12)) & (some.kappa <= stiff * (1.0 + 1e-12))
-        within = np.minimum(fast - speed, speed - slow) / truth.speed
-        kind = np.where(own, np.maximum(kind, within), kind)
-        most = prediction.greatest_contact(possible.high, slow, possible.sinking)
-        contact = np.where(own, np.maximum(contact, most - some.kappa * inside), contact)
-    slowest = np.array(prediction.tables.levels)[seen.level]
-    return {
-        'stiffest': possible.stiffest / some.kappa - 1.0,
-        'softest': 1.0 - possible.softest / some.kappa,
-        'kind': kind,
-        'contact of its kind': contact,
-        'contact': possible.contact - some.kappa * inside,
-        'speed': (possible.speed - speed) / truth.speed,
-        'lag': slowest / some.lag - 1.0,
-        'room': -depth - seen.room,
-        'due': np.array(DUE)[seen.pending] - some.due[-1] + _DUE_SLACK,
-    }
-
-
-_OFF = ((1.0, 1.0, 1.0), (-1.0, -1.0, 1.0))
-"""Of the sensors at each moment at corners, as shares of their errors; or the other way round."""
-
-
-def check_forces(
-    settings: ShieldSettings,
-    procedure: str,
-    wide: bool,
-    fine: int = 2,
-    sample: int | None = None,
-) -> Finding:
-    """
-    Check that no force is above what the shield says of any move, if it goes up after it.
-
-    :param settings: as :class:`ProofCase` takes it, and the next two.
-    :param fine: how many times 5,000 histories are drawn between the corners.
-    :param sample: how many histories are drawn of those at corners; all of them by default.
-    """
-    proof = ProofCase(settings, procedure, wide)
-    truth = proof.truth
-    # The plan is as far below the tissue as it can be: so nothing but its swing is in reserve.
-    low = truth.registration - (0.0 if TRAITS[procedure].rides else 0.5 * truth.swing)
-    shares = [side * np.array(each)[:, None] for each in _OFF for side in (1.0, -1.0)]
-    both = [(off, off) for off in shares] + [(off, -off) for off in shares]
-    corners = proof.corners((TICK, TICK), sample), both
-    margins = Margins()
-    for some, errors in itertools.chain([corners], proof.drawn(fine)):
-        views = [proof.estimate(some, each, low) for each in errors]
-        speeds, rows = np.unique(some.speeds[-1], return_inverse=True)
-        rises = surface_rise(truth, speeds, _STEPS)
-        for place, move in enumerate(MOVES):
-            true = np.max(
-                [
-                    greatest_true_forces(some, truth, rises, rows, move, late)
-                    for late in {0.0, truth.latency}
-                ],
-                axis=0,
-            )
-            for seen, possible in views:
-                said = proof.prediction.force(seen, possible, place)
-                margins.add(said - true, 'short', said=said, move=move, **some.cells())
-    return margins.finding(f'forces: {procedure}')
+        :param fine: how many times 5,000 histories are drawn between the corners.
+        """
+        truth = self.truth
+        # The plan is as far below the tissue as it can be: so nothing but its swing is in reserve.
+        low = truth.registration - (0.0 if TRAITS[self.procedure].rides else 0.5 * truth.swing)
+        shares = [side * np.array(each)[:, None] for each in _OFF for side in (1.0, -1.0)]
+        both = [(off, off) for off in shares] + [(off, -off) for off in shares]
+        corners = self.corners((TICK, TICK)), both
+        margins = Margins()
+        for some, errors in itertools.chain([corners], self.drawn(fine)):
+            views = [self.estimate(some, each, low) for each in errors]
+            speeds, rows = np.unique(some.speeds[-1], return_inverse=True)
+            rises = surface_rise(truth, speeds, _STEPS)
+            for place, move in enumerate(MOVES):
+                true = np.max(
+                    [
+                        greatest_true_forces(some, truth, rises, rows, move, late)
+                        for late in {0.0, truth.latency}
+                    ],
+                    axis=0,
+                )
+                for seen, possible in views:
+                    said = self.prediction.force(seen, possible, place)
+                    margins.add(said - true, 'short', said=said, move=move, **some.cells())
+        return margins.finding(f'forces: {self.procedure}')
 
 
 def greatest_true_forces(
@@ -408,5 +392,6 @@ def proofs(
         yield word, 0.0, check_tables(bounds, fine=fine, report=report)
     for name in procedures:
         for word, limit in (('wide', HARD_STOP), ('usual', procedure_named(name).force_limit)):
-            yield word, limit, check_estimator(settings, name, word == 'wide', fine=fine)
-            yield word, limit, check_forces(settings, name, word == 'wide', fine=fine)
+            proof = ProofCase(settings, name, word == 'wide')
+            yield word, limit, proof.check_estimator(fine)
+            yield word, limit, proof.check_forces(fine)

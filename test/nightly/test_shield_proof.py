@@ -7,7 +7,7 @@ from dataclasses import replace
 from fdrl_ros.experiments.studies.shield.adversary import Assault
 from fdrl_ros.experiments.studies.shield.attack import attack, attack_motors
 from fdrl_ros.experiments.studies.shield.robot_attack import attack_loop
-from fdrl_ros.shield.proof import check_estimator, check_forces, check_tables
+from fdrl_ros.shield.proof import check_tables, ProofCase
 import pytest
 from support.shield_faults import (
     ESTIMATOR_FAULTS,
@@ -19,11 +19,11 @@ from support.shield_faults import (
 )
 
 
-@pytest.mark.parametrize('check', [check_estimator, check_forces])
+@pytest.mark.parametrize('check', [ProofCase.check_estimator, ProofCase.check_forces])
 @pytest.mark.parametrize('wide', [True, False], ids=['wide', 'usual'])
 @pytest.mark.parametrize('procedure', ['retraction', 'follow'])
 def test_estimates_and_forces_bound_what_is_true(check, procedure, wide):
-    finding = check(SETTINGS, procedure, wide, fine=1)
+    finding = check(ProofCase(SETTINGS, procedure, wide), fine=1)
     assert finding.holds, finding.failure
     assert finding.cells > 1_000_000
 
@@ -35,7 +35,8 @@ def test_nothing_that_can_happen_leads_beyond_the_tables():
 
 @pytest.mark.parametrize('wide', [True, False], ids=['wide', 'usual'])
 def test_a_shield_that_allows_for_inexact_positions_holds(wide):
-    finding = check_estimator(replace(SETTINGS, position_error=1e-4), 'retraction', wide, fine=0)
+    inexact = replace(SETTINGS, position_error=1e-4)
+    finding = ProofCase(inexact, 'retraction', wide).check_estimator(fine=0)
     assert finding.holds, finding.failure
 
 
@@ -47,7 +48,7 @@ def test_tables_that_allow_for_less_than_can_be_are_found_out(fault):
 
 @pytest.mark.parametrize('fault', ESTIMATOR_FAULTS)
 def test_an_estimator_that_allows_for_less_than_can_be_is_found_out(fault):
-    assert not check_estimator(*ESTIMATOR_FAULTS[fault], fine=0).holds
+    assert not ProofCase(*ESTIMATOR_FAULTS[fault]).check_estimator(fine=0).holds
 
 
 @pytest.mark.parametrize('fault', PATCHED_ESTIMATORS)
@@ -55,14 +56,14 @@ def test_an_estimator_of_wrong_code_is_found_out(fault, monkeypatch):
     spoil, wide, fine = PATCHED_ESTIMATORS[fault]
     spoil(monkeypatch)
     world = WIDE if wide else None
-    assert not check_estimator(SETTINGS, 'retraction', wide, world, fine).holds
+    assert not ProofCase(SETTINGS, 'retraction', wide, world).check_estimator(fine).holds
 
 
 @pytest.mark.parametrize('fault', PATCHED_FORECASTS)
 def test_a_prediction_of_wrong_code_is_found_out(fault, monkeypatch):
     spoil, wide = PATCHED_FORECASTS[fault]
     spoil(monkeypatch)
-    assert not check_forces(SETTINGS, 'retraction', wide, fine=0).holds
+    assert not ProofCase(SETTINGS, 'retraction', wide).check_forces(fine=0).holds
 
 
 @pytest.mark.parametrize('procedure', ['reach', 'retraction'])

@@ -9,7 +9,7 @@ All corners are in test/nightly/test_shield_proof.py.
 from fdrl_ros.errors import SettingError
 from fdrl_ros.shield import prediction
 from fdrl_ros.shield.depth_tables import Motion, tip_sinking
-from fdrl_ros.shield.proof import check_estimator, check_forces, check_tables, Margins
+from fdrl_ros.shield.proof import check_tables, Margins, ProofCase
 from fdrl_ros.shield.retreat import RISE
 from fdrl_ros.surgery.gym.actions import COARSE_STEP, TICK
 import numpy as np
@@ -35,10 +35,10 @@ def test_nothing_that_can_happen_leads_beyond_the_tables(bounds):
     assert finding.cells > 100_000
 
 
-@pytest.mark.parametrize('check', [check_estimator, check_forces])
+@pytest.mark.parametrize('check', [ProofCase.check_estimator, ProofCase.check_forces])
 @pytest.mark.parametrize(('procedure', 'wide'), [('retraction', True), ('follow', False)])
 def test_estimates_and_forces_bound_what_is_true(check, procedure, wide):
-    finding = check(SETTINGS, procedure, wide, fine=0, sample=SAMPLE)
+    finding = check(ProofCase(SETTINGS, procedure, wide, sample=SAMPLE), fine=0)
     assert finding.holds, finding.failure
     assert finding.cells >= 25 * SAMPLE
 
@@ -51,21 +51,23 @@ def test_a_shield_that_stays_where_nothing_is_allowed_is_found_out():
 @pytest.mark.parametrize('fault', ['acceleration', 'noise'])
 def test_an_estimator_that_allows_for_less_than_can_be_is_found_out(fault):
     settings, procedure, wide, world = ESTIMATOR_FAULTS[fault]
-    assert not check_estimator(settings, procedure, wide, world, 0, SAMPLE).holds
+    assert not ProofCase(settings, procedure, wide, world, SAMPLE).check_estimator(0).holds
 
 
 @pytest.mark.parametrize('fault', ['damping'])
 def test_an_estimator_of_wrong_code_is_found_out(fault, monkeypatch):
     spoil, wide, fine = PATCHED_ESTIMATORS[fault]
     spoil(monkeypatch)
-    assert not check_estimator(SETTINGS, 'retraction', wide, WIDE, fine, SAMPLE).holds
+    proof = ProofCase(SETTINGS, 'retraction', wide, WIDE, SAMPLE)
+    assert not proof.check_estimator(fine).holds
 
 
 @pytest.mark.parametrize('fault', ['row of speed', 'moves to come'])
 def test_a_prediction_of_wrong_code_is_found_out(fault, monkeypatch):
     spoil, wide = PATCHED_FORECASTS[fault]
     spoil(monkeypatch)
-    assert not check_forces(SETTINGS, 'retraction', wide, fine=0, sample=SAMPLE).holds
+    proof = ProofCase(SETTINGS, 'retraction', wide, sample=SAMPLE)
+    assert not proof.check_forces(fine=0).holds
 
 
 def test_tables_that_are_not_cut_at_all_are_refused():
