@@ -19,7 +19,7 @@ import math
 
 from fdrl_ros.errors import SettingError
 from fdrl_ros.learner.gradient import DoubleDqn, Trace
-from fdrl_ros.learner.network import LayeredWeights, Slopes
+from fdrl_ros.learner.network import Layers, Slopes
 from fdrl_ros.learner.records.transitions import Batch
 from fdrl_ros.learner.settings import LearnerSettings
 from fdrl_ros.learner.tabular_dqn import dqn_for, TabularDqn
@@ -242,16 +242,14 @@ class PlantedDqn(DoubleDqn):
 
     canaries: Canaries
 
-    def trace(
-        self, weights: LayeredWeights, target: LayeredWeights, batch: Batch, scale: float
-    ) -> Trace:
+    def trace(self, weights: Layers, target: Layers, batch: Batch, scale: float) -> Trace:
         """Return every row's gradient; the canaries' rows have theirs."""
         found = super().trace(weights, target, batch, scale)
         self.canaries.plant(found.layers, *self.places(batch))
         return found
 
     def clipped_sum(
-        self, weights: LayeredWeights, target: LayeredWeights, batch: Batch, clip_norm: float
+        self, weights: Layers, target: Layers, batch: Batch, clip_norm: float
     ) -> NDArray[np.float64]:
         """Clip and sum as ever; see :class:`DoubleDqn`. What patients add is kept too."""
         units, patients = self.units, self.units < self.first

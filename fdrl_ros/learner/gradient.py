@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Protocol
 
 from fdrl_ros.errors import PrivacyError
-from fdrl_ros.learner.network import Array, flat_gradient, LayeredWeights, Slopes
+from fdrl_ros.learner.network import Array, flat_gradient, Layers, Slopes
 from fdrl_ros.learner.network_kernel import most_layers, NetworkKernel
 from fdrl_ros.learner.records.transitions import Batch, DrawnBatch
 from fdrl_ros.learner.settings import LearnerSettings
@@ -82,16 +82,16 @@ class DoubleDqn:
                 f'compiled arithmetic takes {most_layers()}'
             )
 
-    def layered(self, weights: Array) -> LayeredWeights:
+    def layered(self, weights: Array) -> Layers:
         """
         Split weights into layers.
 
         :param weights: flat, shape (n_parameters,), float32; must not change afterwards.
         """
-        return LayeredWeights(self.shape, weights)
+        return Layers(self.shape, weights)
 
     def clipped_sum(
-        self, weights: LayeredWeights, target: LayeredWeights, batch: Batch, clip_norm: float
+        self, weights: Layers, target: Layers, batch: Batch, clip_norm: float
     ) -> NDArray[np.float64]:
         """
         Clip each unit's mean gradient to L2 norm C and sum; a gradient that is not finite adds 0.
@@ -113,9 +113,7 @@ class DoubleDqn:
             made = self.trace(weights, target, batch, 1.0 / transitions)
             return made.clipped_sum(units, transitions, clip_norm)
 
-    def mean(
-        self, weights: LayeredWeights, target: LayeredWeights, batch: Batch
-    ) -> NDArray[np.float64]:
+    def mean(self, weights: Layers, target: Layers, batch: Batch) -> NDArray[np.float64]:
         """
         Return the unclipped mean gradient over all transitions, for public records only.
 
@@ -123,15 +121,13 @@ class DoubleDqn:
         """
         return self.trace(weights, target, batch, 1.0 / batch.actions.size).summed()
 
-    def errors(self, weights: LayeredWeights, target: LayeredWeights, batch: Batch) -> Array:
+    def errors(self, weights: Layers, target: Layers, batch: Batch) -> Array:
         """Return Q(s, a) minus its target, shape (units, transitions)."""
         with np.errstate(over='ignore', invalid='ignore'):
             found = self.trace(weights, target, batch, 1.0).errors
         return found.reshape(batch.actions.shape)
 
-    def trace(
-        self, weights: LayeredWeights, target: LayeredWeights, batch: Batch, scale: float
-    ) -> Trace:
+    def trace(self, weights: Layers, target: Layers, batch: Batch, scale: float) -> Trace:
         """Return every row's gradient, times `scale`."""
         if self._kernel is not None:
             return self._kernel.trace(weights.flat, target.flat, batch, scale)

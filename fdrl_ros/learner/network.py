@@ -25,7 +25,7 @@ class Slopes(NamedTuple):
     outputs: NDArray
 
 
-class LayeredWeights:
+class Layers:
     """Flat weights of a network, split into layers on first access."""
 
     def __init__(self, shape: NetworkShape, flat: Array) -> None:

@@ -9,7 +9,7 @@ Q is then a table and a row touches one line of it, so products with 716 zeros a
 from dataclasses import dataclass
 
 from fdrl_ros.learner.gradient import DoubleDqn, Trace
-from fdrl_ros.learner.network import Array, flat_gradient, head_slopes, LayeredWeights, Slopes
+from fdrl_ros.learner.network import Array, flat_gradient, head_slopes, Layers, Slopes
 from fdrl_ros.learner.records.transitions import Batch
 from fdrl_ros.learner.settings import LearnerSettings
 from fdrl_ros.policy import NetworkShape
@@ -36,9 +36,7 @@ class TabularDqn(DoubleDqn):
         super().__init__(shape, learner)
         self._scales = np.asarray(scales, np.float64)
 
-    def trace(
-        self, weights: LayeredWeights, target: LayeredWeights, batch: Batch, scale: float
-    ) -> Trace:
+    def trace(self, weights: Layers, target: Layers, batch: Batch, scale: float) -> Trace:
         """Return every row's gradient, times `scale`."""
         rows = batch.rows()
         states, following = (x[:, 0].astype(np.int64) for x in (rows.states, rows.next_states))
@@ -49,7 +47,7 @@ class TabularDqn(DoubleDqn):
         heads = head_slopes(self.value_slopes(slopes, errors, rows, scale))
         return TabularTrace(self._scales, [Slopes(states, heads)], errors.astype(np.float32))
 
-    def _table(self, weights: LayeredWeights) -> NDArray[np.float64]:
+    def _table(self, weights: Layers) -> NDArray[np.float64]:
         """Return Q of every state and action, (states, actions)."""
         matrix, bias = weights.head
         return self._scales[:, None] * matrix.T + bias.astype(np.float64)

@@ -11,7 +11,7 @@ from pathlib import Path
 from fdrl_ros.errors import LedgerOwnerError, PolicyError, TrainingStopped
 from fdrl_ros.learner.checkpoint import Checkpoint
 from fdrl_ros.learner.learner import TrainingProgress, TrainingResult
-from fdrl_ros.learner.network import LayeredWeights
+from fdrl_ros.learner.network import Layers
 from fdrl_ros.learner.optimizer import fresh_moments, Optimizer
 from fdrl_ros.learner.privacy_cost import ChargedMechanism
 from fdrl_ros.learner.records.records import Records
@@ -287,8 +287,8 @@ class Trainer:
     def private_gradient(
         self,
         replay: Replay,
-        weights: LayeredWeights,
-        target: LayeredWeights,
+        weights: Layers,
+        target: Layers,
         round: int,
         step: int,
     ) -> np.ndarray:

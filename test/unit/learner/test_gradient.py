@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from fdrl_ros.errors import PolicyError
 from fdrl_ros.learner.gradient import DoubleDqn
-from fdrl_ros.learner.network import LayeredWeights
+from fdrl_ros.learner.network import Layers
 from fdrl_ros.learner.settings import LearnerSettings
 from fdrl_ros.learner.tabular_dqn import dqn_for, TabularDqn
 from fdrl_ros.policy import NetworkShape
@@ -23,7 +23,7 @@ SMALL = strategies.integers(0, 2**20)
 
 def two_layered(seed, shape):
     rng = np.random.default_rng(seed)
-    return [LayeredWeights(shape, shape.draw(rng)) for _ in range(2)]
+    return [Layers(shape, shape.draw(rng)) for _ in range(2)]
 
 
 def slow_q_values(weights, shape, state):

@@ -15,7 +15,7 @@ from fdrl_ros.errors import (
 )
 from fdrl_ros.learner.checkpoint import Checkpoint
 from fdrl_ros.learner.gradient import DoubleDqn
-from fdrl_ros.learner.network import LayeredWeights
+from fdrl_ros.learner.network import Layers
 from fdrl_ros.learner.records.records import Records
 from fdrl_ros.learner.records.transitions import Transitions
 from fdrl_ros.learner.settings import LearnerSettings
@@ -35,7 +35,7 @@ SHAPE = NetworkShape(states=4, actions=3, hidden=(6,))
 LEARNER = LearnerSettings(epochs=3, transitions_per_patient=4, target_period=3)
 PRIVACY = replace(SMALL, batch=8, budget=20.0)
 START = SHAPE.draw(np.random.default_rng(0))
-APART = LayeredWeights(SHAPE, START)
+APART = Layers(SHAPE, START)
 WITHIN = PRIVACY.clip_norm * (1.0 - 2.0**-10)  # what clipping leaves room for
 
 

@@ -6,7 +6,7 @@ import itertools
 import math
 
 from fdrl_ros.errors import PolicyError
-from fdrl_ros.learner.network import LayeredWeights
+from fdrl_ros.learner.network import Layers
 from fdrl_ros.policy import decode_weights, digest_of, encode_weights, NetworkShape, Policy
 from hypothesis import given, settings, strategies
 import numpy as np
@@ -50,7 +50,7 @@ def test_acting_form_values_actions_as_the_training_form_does(seed, states, acti
     weights = weights_of(seed, shape)
     batch = np.random.default_rng(seed).normal(size=(6, states)).astype(np.float32)
     policy = Policy(weights, shape)
-    expected = LayeredWeights(shape, weights).forward(batch)[0]
+    expected = Layers(shape, weights).forward(batch)[0]
     np.testing.assert_allclose(policy.q_values(batch), expected, atol=2e-6)
     assert policy(batch[0]) == int(np.argmax(policy.q_values(batch[0])))
 
