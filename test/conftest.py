@@ -1,9 +1,11 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""Every test run has two ROS domains of its own, and computes on one thread."""
+"""Every test run has two ROS domains of its own, one thread, and its files in memory."""
 
 from collections.abc import Iterator
 import os
+from pathlib import Path
+import shutil
 import socket
 
 from fdrl_ros.deployment.bringup import BringupSettings, middleware
@@ -15,6 +17,11 @@ DOMAINS = range(1, 102)
 FIRST_PORT = 22119
 
 _reservations: list[socket.socket] = []
+
+# Temporary files lie in memory where it has room: tests sync thousands of small files, and a disk
+# takes milliseconds for each.
+MEMORY = Path('/dev/shm')
+ROOM = 2 * 1024**3
 
 
 def _reserve_domain() -> int:
@@ -32,12 +39,23 @@ def _reserve_domain() -> int:
     raise pytest.UsageError('every ROS domain of this machine is taken by another test run')
 
 
+def _can_hold_files(folder: Path) -> bool:
+    """Tell whether tests may write there, load what they compiled, and find room."""
+    return (
+        os.access(folder, os.W_OK)
+        and not os.statvfs(folder).f_flag & os.ST_NOEXEC
+        and shutil.disk_usage(folder).free > ROOM
+    )
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Isolate before any module can import rclpy or numpy."""
     os.environ['ROS_DOMAIN_ID'] = str(_reserve_domain())
     os.environ.setdefault('OMP_NUM_THREADS', '1')
     os.environ.setdefault('OPENBLAS_NUM_THREADS', '1')
     os.environ.update(middleware(BringupSettings()))
+    if _can_hold_files(MEMORY):
+        os.environ.setdefault('PYTEST_DEBUG_TEMPROOT', str(MEMORY))
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
