@@ -36,9 +36,9 @@ import pytest
 
 TINY = (
     *('--hospitals', '3', '--noise', 'seeded', '--rounds', '1', '--learner-hidden', '8'),
-    *('--procedures', 'reach', '--world-mode', 'kinematic', '--world-horizon', '8'),
-    *('--learner-epochs', '1', '--privacy-batch', '4', '--collection-patients', '8'),
-    *('--pretraining-patients', '4', '--pretraining-steps', '20', '--validation-patients', '2'),
+    *('--procedures', 'reach', '--world-mode', 'kinematic', '--world-horizon', '6'),
+    *('--learner-epochs', '1', '--privacy-batch', '4', '--collection-patients', '4'),
+    *('--pretraining-patients', '4', '--pretraining-steps', '4', '--validation-patients', '2'),
     *('--validation-margin', '1', '--value-features', '8', '--value-groups', '4'),
     *('--value-patients', '8', '--value-checked', '2', '--value-redraws', '16'),
     *('--evaluation-patients', '3', '--evaluation-workers', '1'),
@@ -130,7 +130,7 @@ def compared(tmp_path_factory):
     folder = tmp_path_factory.mktemp('compare')
     words = ('selector', 'compare', '--directory', folder, '--seeds', 2, '--levels', '0.5', *TINY)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr('fdrl_ros.experiments.studies.selector.study.TRIED', 8)
+        patch.setattr('fdrl_ros.experiments.studies.selector.study.TRIED', 4)
         patch.setattr(Figure, 'savefig', lambda figure, path, **_: path.touch())
         done = CliRunner().invoke(main, [str(each) for each in words], catch_exceptions=False)
     assert done.exit_code == 0, done.output
