@@ -14,7 +14,7 @@ from typing import TypedDict
 from fdrl_ros.experiments.json_file import Json
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
+from scipy import special
 
 CONFIDENCE = 0.95
 UNBOUNDED = (-math.inf, math.inf)
@@ -49,7 +49,7 @@ def interval(values: Sequence[float | None], bounds: tuple[float, float] = UNBOU
     low = high = None
     if mean is not None and len(known) > 1:
         error = float(known.std(ddof=1)) / math.sqrt(len(known))
-        half = float(stats.t.ppf(0.5 + CONFIDENCE / 2, len(known) - 1)) * error
+        half = float(special.stdtrit(len(known) - 1, 0.5 + CONFIDENCE / 2)) * error
         low, high = max(mean - half, bounds[0]), min(mean + half, bounds[1])
     return {'mean': mean, 'low': low, 'high': high, 'values': list(values)}
 
