@@ -335,7 +335,9 @@ class Aggregator:
 
     def _end_open(self, now: float, in_time: bool) -> Effects:
         if why := self._unpaid():
-            return self._exhaust(now, why)
+            self.exhausted = why  # for good: spent budgets never come back
+            self._note('fail', reason=why)
+            return self._enter(Phase.FINISHED, now, why)
         here, admitted = set(self.state.keys), set(self.orders.admitted)
         names = self._gathered(now, here, admitted, in_time)
         if isinstance(names, Effects):
@@ -374,12 +376,6 @@ class Aggregator:
         others = f' (and {len(spent) - 1} more)' if len(spent) > 1 else ''
         why = f'{first}: {detail}{others}'
         return f'the privacy budget does not pay for round {self.round}: {why}'
-
-    def _exhaust(self, now: float, why: str) -> Effects:
-        """End the federation: spent budgets never come back."""
-        self.exhausted = why
-        self._note('fail', reason=why)
-        return self._enter(Phase.FINISHED, now, why)
 
     # Phase SHARE: gather sealed shares, and deliver to each member what is for it.
 

@@ -24,7 +24,12 @@ from fdrl_ros.federation.protocol.message import AttemptId, Message, Phase
 from fdrl_ros.federation.protocol.orders import forget_orders, StandingOrders
 from fdrl_ros.federation.protocol.recovery import MissedEntries
 from fdrl_ros.federation.protocol.store import Place, Spool, Store
-from fdrl_ros.federation.protocol.update_codec import ChunkRange, ChunkRequests, FIRST, numbers
+from fdrl_ros.federation.protocol.update_codec import (
+    chunk_numbers,
+    ChunkRange,
+    ChunkRequests,
+    FIRST,
+)
 
 AT_ONCE = 2
 """Hospitals whose updates are asked for at the same time; the others wait their turn."""
@@ -92,7 +97,7 @@ class _Progress:
         return len(self.chunks) == self.count
 
 
-class Updates:
+class UpdateSpool:
     """
     The chunks of one attempt's updates on disk, and what to ask of whom next.
 
@@ -194,7 +199,7 @@ class Updates:
         every = len(names) * self._hospitals[names[0]].count
         return tuple(
             self.chunk(names[item % len(names)], item // len(names))
-            for item in numbers(first, count, every)
+            for item in chunk_numbers(first, count, every)
         )
 
     def hashes(self, names: Sequence[str]) -> bytes:
@@ -259,7 +264,7 @@ class AggregatorState:
         self.shares: dict[str, protocol.Shares] = {}
         self.settles: dict[str, protocol.Settle] = {}
         self.reveals: dict[str, protocol.Reveal] = {}
-        self.updates = Updates(self._store, self.record.id, self.record.updates)
+        self.updates = UpdateSpool(self._store, self.record.id, self.record.updates)
         self.__dict__.pop('key_list', None)
         self.__dict__.pop('setup_digest', None)
 

@@ -57,7 +57,7 @@ from fdrl_ros.federation.protocol.channel import Channel, RosterMismatches, Take
 from fdrl_ros.federation.protocol.message import AttemptId, Message, MOST_DETAIL, Phase
 from fdrl_ros.federation.protocol.party import Effects, Job, Party, Report, Stopped
 from fdrl_ros.federation.protocol.store import Store
-from fdrl_ros.federation.protocol.update_codec import FIRST, numbers, open_key, Terms
+from fdrl_ros.federation.protocol.update_codec import chunk_numbers, FIRST, open_key, Terms
 from fdrl_ros.learner.learner import Learner
 from fdrl_ros.policy import decode_weights, digest_of, encode_weights, NetworkShape
 from fdrl_ros.privacy.ledger.chain import Head
@@ -538,7 +538,7 @@ class Hospital(Party):
                     ledger_base_head=result.ledger_base_head,
                     ledger_links=b'' if number else links,
                 )
-                for number in numbers(first, count, len(sent.chunks))
+                for number in chunk_numbers(first, count, len(sent.chunks))
             )
         )
 

@@ -81,7 +81,7 @@ class _Band:
     taken: list[tuple[str, Entry, bool]] = field(default_factory=list)
 
 
-class _Reader:
+class _BandReader:
     """One journal, read up to a round at a time; what is wrong with it is told."""
 
     def __init__(self, journal: JournalReader, found: Comparison) -> None:
@@ -141,7 +141,7 @@ def compare(
     for name in sorted(journals, key=lambda name: name == authority):
         told = seen.get(name, {})
         journal = JournalReader(journals[name], name, federation, seen=told, quick=quick)
-        readers[name] = _Reader(journal, found)
+        readers[name] = _BandReader(journal, found)
     return _Comparer(found, readers, roster, progress).run()
 
 
@@ -149,7 +149,11 @@ class _Comparer:
     """The work of :func:`compare`."""
 
     def __init__(
-        self, found: Comparison, readers: dict[str, _Reader], roster: Roster, progress: Progress
+        self,
+        found: Comparison,
+        readers: dict[str, _BandReader],
+        roster: Roster,
+        progress: Progress,
     ) -> None:
         self._found, self._readers, self._roster = found, readers, roster
         self._progress = progress
@@ -183,7 +187,9 @@ class _Comparer:
         for name, reader in self._readers.items():
             if not reader.broken:
                 self._summarise(name, reader)
-        self._remark()
+        wanted = {name for name, role in self._roles.items() if role != 'operator'}
+        if missing := sorted(wanted - self._readers.keys()):
+            found.remarks.append(f'no journal here of {", ".join(missing)}')
         for (name, who), head in self._heads.items():
             found.ledgers[name][who] = Head.parse(head)
         return found
@@ -290,7 +296,7 @@ class _Comparer:
             elif first <= round <= last:
                 add(f'round {round}: {hospital} took its policy long after, or it is missing')
 
-    def _summarise(self, name: str, reader: _Reader) -> None:
+    def _summarise(self, name: str, reader: _BandReader) -> None:
         """Check whose keys signed, once the whole journal was read."""
         ended = {each.public: each.serial for each in self._roster.revoked if each.name == name}
         keys = set(ended)
@@ -313,9 +319,3 @@ class _Comparer:
                 f'{name}: a half line after its last entry; it is being written, or was cut short '
                 'and goes with the next start'
             )
-
-    def _remark(self) -> None:
-        """Say what there was nothing to compare with."""
-        wanted = {name for name, role in self._roles.items() if role != 'operator'}
-        if missing := sorted(wanted - self._readers.keys()):
-            self._found.remarks.append(f'no journal here of {", ".join(missing)}')

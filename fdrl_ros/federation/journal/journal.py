@@ -39,7 +39,7 @@ from fdrl_ros.federation.journal.reader import (
     FORM,
     JournalReader,
     parse_line,
-    Place,
+    Position,
     read,
     write_line,
 )
@@ -65,7 +65,7 @@ BEHIND = 'journal behind'
 class Note:
     """What a party's store keeps of its journal: where it ends, and the newest round by kind."""
 
-    place: Place = field(default_factory=Place)
+    place: Position = field(default_factory=Position)
     rounds: dict[str, int] = field(default_factory=dict)
 
     def to_bytes(self) -> bytes:
@@ -78,7 +78,7 @@ class Note:
     def from_bytes(cls, data: bytes) -> Self:
         """Read back what :meth:`to_bytes` wrote."""
         head, start, end, public, rounds = json.loads(data)
-        return cls(Place(Head.parse(head), start, end, bytes.fromhex(public)), rounds)
+        return cls(Position(Head.parse(head), start, end, bytes.fromhex(public)), rounds)
 
 
 class Journal(Closeable):
@@ -137,7 +137,7 @@ class Journal(Closeable):
             self.close()
             raise
 
-    def behind(self) -> tuple[Place, int] | None:
+    def behind(self) -> tuple[Position, int] | None:
         """
         Return what the state file had noted when it was found behind, and how many entries exist.
 
@@ -283,7 +283,9 @@ class Journal(Closeable):
         else:
             self._write(self.path, line + b'\n')
         start = self._note.place.end
-        self._note.place = Place(entry.head, start, start + len(line) + 1, self._identity.public)
+        self._note.place = Position(
+            entry.head, start, start + len(line) + 1, self._identity.public
+        )
         self._count(entry)
         if self._store:
             self._store.put(_NOTE, self._note.to_bytes())

@@ -259,7 +259,7 @@ Progress = Callable[[int], None]
 
 
 @dataclass
-class Place:
+class Position:
     """
     Where in a journal one stands: after which head and byte, and whose key signs.
 
@@ -306,7 +306,7 @@ class JournalReader:
     path: Path
     party: str = ''
     federation: str = ''
-    place: Place = field(default_factory=Place)
+    place: Position = field(default_factory=Position)
     seen: Mapping[str, Head] = field(default_factory=dict)
     quick: bool = False
     times: tuple[str, str] = field(default=('', ''), init=False)
@@ -404,7 +404,7 @@ class JournalReader:
         for who, head in self.seen.items():
             if head.entries == entry.number and not entry.digest.startswith(head.digest):
                 raise self.damaged(f'it is another one than {who} saw')
-        self.place = Place(entry.head, place.end, place.end + len(line) + ending, public)
+        self.place = Position(entry.head, place.end, place.end + len(line) + ending, public)
         self.times = (self.times[0] or entry.time, entry.time)
         self.cut_short = self.unended = not ending
         return entry

@@ -79,7 +79,7 @@ class KeyAuthoritySettings:
 
 
 @dataclass(frozen=True)
-class Checked:
+class CheckedRequest:
     """
     A request that may be granted, once the updates that it names have been seen.
 
@@ -98,7 +98,9 @@ class Checked:
     shares: dict[str, dict[str, bytes]]
 
 
-def check_request(request: protocol.DecryptRequest, channel: Channel, terms: bytes) -> Checked:
+def check_request(
+    request: protocol.DecryptRequest, channel: Channel, terms: bytes
+) -> CheckedRequest:
     """
     Refuse a request that does not prove that its sum may be decrypted.
 
@@ -143,10 +145,10 @@ def check_request(request: protocol.DecryptRequest, channel: Channel, terms: byt
     for settle in request.settles:
         if settle.update_hash != hashes[settle.sender]:
             raise RoundError(settle.sender, 'signed another update')
-    return Checked(request, keys, members, setup, hashes, shares)
+    return CheckedRequest(request, keys, members, setup, hashes, shares)
 
 
-class Summing:
+class VerifiedSum:
     """
     Checks and adds the updates that a request is about, in the order in which it asks for them.
 
@@ -155,7 +157,7 @@ class Summing:
 
     def __init__(
         self,
-        checked: Checked,
+        checked: CheckedRequest,
         channel: Channel,
         public: PublicContext,
         base_digest: bytes,
@@ -182,7 +184,7 @@ class Summing:
         """Whether every chunk was added."""
         return len(self.sums) == self._public.scheme.ciphertexts
 
-    def go_on(self, checked: Checked) -> bool:
+    def go_on(self, checked: CheckedRequest) -> bool:
         """Take another request for the very same updates, if it is one; what is here counts."""
         old, new = self.checked, checked
         same = (old.setup, old.request.survivors, old.request.update_hashes)
@@ -242,7 +244,7 @@ class Summing:
             raise MessageError(request.sender, 'its sum is not the sum of the updates')
 
 
-def leftover_of(checked: Checked, codec: UpdateCodec) -> NDArray[np.int64]:
+def leftover_masks(checked: CheckedRequest, codec: UpdateCodec) -> NDArray[np.int64]:
     """
     Put together what masks are left in the sum: self masks, and pair masks with who dropped out.
 
@@ -344,7 +346,7 @@ class KeyAuthority:
         self.state.recover(channel)
         self._busy = False
         self._refused = (0, '')
-        self._summing: Summing | None = None
+        self._summing: VerifiedSum | None = None
 
     @property
     def round(self) -> int:
@@ -413,7 +415,7 @@ class KeyAuthority:
             return accepted + self._begin(lambda: self._rolled_back(message, why), message)
         if self._summing is None or not self._summing.go_on(checked):
             watch = self._watch.take
-            self._summing = Summing(checked, self.channel, self._public, base, watch)
+            self._summing = VerifiedSum(checked, self.channel, self._public, base, watch)
         return accepted + self._pull(now)
 
     def _verdict(self, request: protocol.DecryptRequest, accepted: bool, reason: str) -> Effects:
@@ -474,7 +476,7 @@ class KeyAuthority:
 
         return Effects(jobs=(Job('decrypt', decrypt),))
 
-    def _decrypt(self, summing: Summing) -> Released:
+    def _decrypt(self, summing: VerifiedSum) -> Released:
         """
         Take off the masks, decrypt once, validate.
 
@@ -483,7 +485,7 @@ class KeyAuthority:
         checked, codec, roster = summing.checked, self._codec, self.channel.roster
         request, survivors = checked.request, checked.request.survivors
         round, attempt = request.id
-        leftover = leftover_of(checked, codec)
+        leftover = leftover_masks(checked, codec)
         # One decryption per round, durably decided before it happens: were this process killed
         # here, it would decrypt the very same sum again, and no other.
         digest = self._public.digest

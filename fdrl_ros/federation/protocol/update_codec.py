@@ -173,7 +173,7 @@ ChunkRange = tuple[int, int]
 """First number, and how many."""
 
 
-def numbers(first: int, count: int, of: int) -> range:
+def chunk_numbers(first: int, count: int, of: int) -> range:
     """Return the requested numbers that exist, at most :data:`STEP`."""
     return range(of)[max(0, first) : max(0, first) + max(0, min(count, STEP))]
 

@@ -51,10 +51,10 @@ def from_ros(source: Any, kind: type[M], **apart: Any) -> M:
     :param apart: fields that came beside it.
     :raises MessageError: if it holds a number or a payload that no honest sender would send.
     """
-    return replace(_Reader(source.envelope.sender).read(source, kind), **apart)
+    return replace(_RosReader(source.envelope.sender).read(source, kind), **apart)
 
 
-class _Reader:
+class _RosReader:
     """Reads one message; its payloads share the room that there is."""
 
     def __init__(self, sender: str) -> None:

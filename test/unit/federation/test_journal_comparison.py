@@ -204,7 +204,7 @@ def test_what_is_written_while_others_are_read_is_no_contradiction(federation, m
         name: Journal(path, federation.identity(name), roster.federation)
         for name, path in federation.journals().items()
     }
-    real = comparison._Reader._advance
+    real = comparison._BandReader._advance
 
     def advance(reader, entries):
         for party, kind, round, attempt, fields in later[:3]:
@@ -212,7 +212,7 @@ def test_what_is_written_while_others_are_read_is_no_contradiction(federation, m
         del later[:3]
         real(reader, entries)
 
-    monkeypatch.setattr(comparison._Reader, '_advance', advance)
+    monkeypatch.setattr(comparison._BandReader, '_advance', advance)
     monkeypatch.setattr(comparison, 'BAND_ENTRIES', 1)
     found = compare(federation.journals(), roster, seen={})
     assert not later and found.problems == []
