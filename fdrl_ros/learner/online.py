@@ -121,11 +121,7 @@ class OnlineTrainer:
     """
 
     def __init__(
-        self,
-        setup: TrainingSetup,
-        collector: Collector,
-        online: OnlineSettings,
-        directory: Path,
+        self, setup: TrainingSetup, collector: Collector, online: OnlineSettings, directory: Path
     ) -> None:
         """
         Bind a learner to one hospital.
@@ -182,7 +178,7 @@ class OnlineTrainer:
         self._trainer, self._records = None, self._no_records()
         path = self._directory / 'patients.turns'
         opened = RoundCheckpoints(self._directory, ledger)
-        with opened as checkpoints, PatientLog(path, self.bound) as log:
+        with opened as checkpoints, PatientLog(path, self.identity) as log:
             done = checkpoints.newest.round if checkpoints.newest else 0
             self._check_collected(log, done)
             state: Checkpoint | None = None
@@ -190,13 +186,13 @@ class OnlineTrainer:
             for round in range(1, online.rounds + 1):
                 if stopped():
                     raise TrainingStopped(f'stopped before round {round}')
-                collected = log.next_stored() or log.append(self._collected(current, round))
+                collected = log.next_stored() or log.append(self._collect_round(current, round))
                 self._records.add(*collected)
                 if round < resumed:
                     continue
-                trainer = self._ready(collected.records)
+                trainer = self._trainer_for(collected.records)
                 if round == resumed:
-                    state = self._checked(checkpoints.newest, trainer, start)
+                    state = self._verified(checkpoints.newest, trainer, start)
                 elif trainer is not None:
                     state = trainer.train_on(state, start, round, stopped=stopped)
                     if round > done:
@@ -251,25 +247,27 @@ class OnlineTrainer:
         return max(1, math.ceil(new * self._online.updates))
 
     @property
-    def bound(self) -> dict[str, object]:
+    def identity(self) -> dict[str, object]:
         """The values that identify this training in its :class:`PatientLog`."""
         online = asdict(self._online)
         del online['rounds']  # there may be more
         return {'hospital': self._setup.ledger.owner.hospital, 'states': self._recorded} | online
 
     def _check_collected(self, log: PatientLog, done: int) -> None:
-        """Refuse to collect rounds again that were learned from."""
+        """
+        Refuse to collect rounds again that were learned from.
+
+        :param done: the round of the newest checkpoint.
+        """
         missing = range(log.count + 1, self._online.rounds + 1)
-        charged = (
-            done if done > log.count else next(filter(self._setup.ledger.chain.blocks, missing), 0)
-        )
-        if charged:
+        learned = max([done, *filter(self._setup.ledger.chain.blocks, missing)])
+        if learned > log.count:
             raise RecordsError(
-                f'{self._directory} has the patients of {log.count} rounds, and round {charged} '
+                f'{self._directory} has the patients of {log.count} rounds, and round {learned} '
                 'was learned from already: put back the newest records'
             )
 
-    def _ready(self, new: Records) -> Trainer | None:
+    def _trainer_for(self, new: Records) -> Trainer | None:
         """Return a learner on all records, or None while there are too few."""
         records, privacy = self._records, self._setup.privacy
         if privacy.unit == 'transition':
@@ -288,7 +286,7 @@ class OnlineTrainer:
             self._trainer.use_records(records, steps)
         return self._trainer
 
-    def _checked(
+    def _verified(
         self, state: Checkpoint | None, trainer: Trainer | None, start: NDArray[np.float32]
     ) -> Checkpoint:
         """Return the saved state if these records and settings led to it."""
@@ -299,7 +297,7 @@ class OnlineTrainer:
             )
         return state
 
-    def _collected(self, weights: NDArray[np.float32], round: int) -> Records:
+    def _collect_round(self, weights: NDArray[np.float32], round: int) -> Records:
         """Treat the new patients of a round."""
         online, policy = self._online, Policy(weights, self._setup.shape)
         first = (round - 1) * online.patients

@@ -47,15 +47,15 @@ class PatientLog(Closeable):
     nobody can collect it again.
     """
 
-    def __init__(self, path: Path, bound: Mapping[str, object]) -> None:
+    def __init__(self, path: Path, identity: Mapping[str, object]) -> None:
         """
         Open the file and verify it, or create one.
 
-        :param bound: JSON values that identify the training.
+        :param identity: JSON values that identify the training.
         :raises RecordsError: if the file belongs to another training, or cannot be used.
         """
         self._path = path
-        begin = _FORM + json.dumps(bound).encode() + b'\n'
+        begin = _FORM + json.dumps(identity).encode() + b'\n'
         self._digest = hashlib.sha256(begin).digest()
         with os_errors_as(RecordsError, f'cannot use the records {path}'):
             if not path.exists():
@@ -66,7 +66,7 @@ class PatientLog(Closeable):
                 content = file.read()
         if not content.startswith(begin):
             self.close()
-            raise RecordsError(_mismatch(path, content, bound))
+            raise RecordsError(_mismatch(path, content, identity))
         self._end = len(begin)
         try:
             self._stored = deque(self._read(memoryview(content)))
@@ -139,7 +139,7 @@ def _next_digest(digest: bytes, data: bytes) -> bytes:
     return hashlib.sha256(digest + data).digest()
 
 
-def _mismatch(path: Path, content: bytes, bound: Mapping[str, object]) -> str:
+def _mismatch(path: Path, content: bytes, identity: Mapping[str, object]) -> str:
     """Describe what a file belongs to instead."""
     found: object = None
     if content.startswith(_FORM):
@@ -147,7 +147,7 @@ def _mismatch(path: Path, content: bytes, bound: Mapping[str, object]) -> str:
             found = json.loads(content[len(_FORM) :].split(b'\n', 1)[0])
     if not isinstance(found, dict):
         return f'{path} does not hold the patients of rounds, or is damaged'
-    for name, expected in bound.items():
+    for name, expected in identity.items():
         if found.get(name) != expected:
             return f'{path} was collected for {name} = {found.get(name)!r}, not {expected!r}'
     return f'{path} was collected for other settings'

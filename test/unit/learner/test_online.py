@@ -79,7 +79,7 @@ def test_transitions_as_units_take_a_step_for_each_new_one(tmp_path):
     learner = replace(LEARNER, n_step=3)
     site = Site(tmp_path / 'a', learner=learner, privacy=privacy)
     site.trainer.train(START)
-    with PatientLog(tmp_path / 'a' / 'patients.turns', site.trainer.bound) as log:
+    with PatientLog(tmp_path / 'a' / 'patients.turns', site.trainer.identity) as log:
         lengths = [turn.records.n_transitions for turn in iter(log.next_stored, None)]
     assert len(lengths) == 6 and sum(lengths) == site.trainer.transitions
     history = site.ledger.chain.history()

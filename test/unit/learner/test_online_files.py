@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from support.small_hospital import joined, records_of
 
-HEAD = 8 + 8 + 32  # bytes before the arrays of a turn
-BOUND = {'hospital': 'hospital_1', 'states': 3}
+HEAD = 8 + 8 + 32  # bytes before the arrays of a round
+IDENTITY = {'hospital': 'hospital_1', 'states': 3}
 
 
 def records(first, lengths):
@@ -80,10 +80,10 @@ def test_a_patient_who_comes_twice_and_another_form_are_refused_and_change_nothi
 @settings(max_examples=10, deadline=None)
 def test_what_is_logged_comes_back_and_its_digest_names_all_before(tmp_path_factory, lengths):
     path = tmp_path_factory.mktemp('log') / 'turns'
-    with PatientLog(path, BOUND) as log:
+    with PatientLog(path, IDENTITY) as log:
         written = [log.append(new) for new in parts(lengths)]
         assert log.next_stored() is None and log.count == len(lengths)
-    with PatientLog(path, BOUND) as log:
+    with PatientLog(path, IDENTITY) as log:
         found = list(iter(log.next_stored, None))
     assert [(one.digest, one.records.digest()) for one in found] == [
         (one.digest, one.records.digest()) for one in written
@@ -96,19 +96,19 @@ THREE = [[3, 2], [4], [1, 1]]
 
 @pytest.fixture
 def path(tmp_path):
-    """Three turns."""
-    with PatientLog(tmp_path / 'turns', BOUND) as log:
+    """Three rounds."""
+    with PatientLog(tmp_path / 'turns', IDENTITY) as log:
         for each in parts(THREE):
             log.append(each)
     return tmp_path / 'turns'
 
 
-def test_a_turn_whose_writing_was_cut_short_anywhere_does_not_count(path):
+def test_a_round_whose_writing_was_cut_short_anywhere_does_not_count(path):
     whole, third = path.read_bytes(), parts(THREE)[2]
     begun = len(whole) - len(pack({}, third.arrays())) - HEAD
     for size in range(begun, len(whole), 7):
         path.write_bytes(whole[:size])
-        with PatientLog(path, BOUND) as log:
+        with PatientLog(path, IDENTITY) as log:
             assert log.count == 2
             log.append(third)
         assert path.read_bytes() == whole
@@ -122,23 +122,23 @@ def test_a_changed_bit_is_refused_wherever_it_is(path):
         content[at] ^= 1 << rng.integers(8)
         path.write_bytes(content)
         with pytest.raises(RecordsError):
-            PatientLog(path, BOUND)
+            PatientLog(path, IDENTITY)
         assert path.read_bytes() == content
     path.write_bytes(whole)
-    with PatientLog(path, BOUND) as log:
+    with PatientLog(path, IDENTITY) as log:
         assert log.count == 3
 
 
-def test_turns_of_something_else_are_refused(path, tmp_path):
+def test_rounds_of_something_else_are_refused(path, tmp_path):
     with pytest.raises(RecordsError, match='collected for states = 3, not 4'):
-        PatientLog(path, BOUND | {'states': 4})
+        PatientLog(path, IDENTITY | {'states': 4})
     with pytest.raises(RecordsError, match='other settings'):
         PatientLog(path, {'hospital': 'hospital_1'})
     (tmp_path / 'text').write_text('text')
     with pytest.raises(RecordsError, match='does not hold the patients of rounds'):
-        PatientLog(tmp_path / 'text', BOUND)
+        PatientLog(tmp_path / 'text', IDENTITY)
     with pytest.raises(RecordsError, match='cannot use'):
-        PatientLog(tmp_path / 'missing' / 'turns', BOUND)
+        PatientLog(tmp_path / 'missing' / 'turns', IDENTITY)
 
 
 @pytest.mark.parametrize(
