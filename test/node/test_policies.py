@@ -7,15 +7,9 @@ import subprocess
 import sys
 
 from fdrl_ros.deployment.bringup import robot_graph
-from fdrl_ros.deployment.layout import Layout
 import fdrl_ros.msg as ros
 from fdrl_ros.nodes.common import qos
 from fdrl_ros.nodes.parties.conversion import to_ros
-from fdrl_ros.selector.candidates.supervision import (
-    load_supervision,
-    Supervision,
-    SUPERVISION_FILE,
-)
 from fdrl_ros.srv import ListPolicies, PinPolicy, Supervise
 import pytest
 from std_msgs.msg import String
@@ -180,24 +174,3 @@ def test_locks_vetoes_and_pins_are_obeyed_and_outlive_the_node(theatre, room):
     listed = room.ask(ListPolicies, 'selector/list_policies', ListPolicies.Request())
     assert listed.success and 'hospital_1 is vetoed' in listed.message
     assert len(listed.policies.policies) == 3
-
-
-def test_orders_are_kept_one_after_the_other(theatre, room):
-    theatre.start()
-    client = room.node.create_client(Supervise, 'selector/supervise')
-    assert client.wait_for_service(30.0)
-    futures = [
-        client.call_async(Supervise.Request(command=command, name=name))
-        for command, name in (
-            ('veto', 'hospital_1'),
-            ('take_over', ''),
-            ('lock', 'hold'),
-            ('veto', 'global'),
-            ('unlock', ''),
-            ('allow', 'hospital_1'),
-        )
-    ]
-    room.wait(lambda: all(each.done() for each in futures), 10.0)
-    assert all(each.result().success for each in futures)
-    file = Layout(theatre.directory).party('robot_1') / SUPERVISION_FILE
-    assert load_supervision(file) == Supervision(vetoed=frozenset({'global'}), surgeon=True)

@@ -44,7 +44,6 @@ def supervised(text: str):
     ('spoil', 'parameters', 'words'),
     [
         (in_plan('palpation', 'tonsillectomy'), {}, "federation.procedures = 'tonsillectomy"),
-        (in_plan('selector:', 'selectors:'), {}, 'selectors'),
         (None, {'federation.procedures': 'palpation'}, 'expected one of the parameters'),
         (None, {'selector.dwell': 2.0}, 'selector.dwell = 2.0: expected at most selector.patien'),
         (without_start, {}, 'PolicyError'),

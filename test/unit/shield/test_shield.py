@@ -26,7 +26,7 @@ import pytest
 
 NAMES = [each.name for each in PROCEDURES]
 KINEMATIC = WorldSettings(mode='kinematic')
-DOWN, ROWS, WORKSPACE = 4, 20, FAILURES.index('workspace')
+DOWN, ROWS, WORKSPACE = 4, 12, FAILURES.index('workspace')
 READINGS = (0.0, 0.5, 9.9)
 """What the sensor says once, N; of the second, times the force that there is."""
 
