@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
-import json
 import math
 from pathlib import Path
 import shutil
@@ -24,8 +23,7 @@ from fdrl_ros.resources import resource
 from fdrl_ros.surgery.arm.kinematics import JAW, JOINTS
 from fdrl_ros.surgery.arm.readings import BASE, read, Readings, TIP
 from fdrl_ros.surgery.arm.rotations import to_quaternion
-from fdrl_ros.surgery.data.dataset import check_identity, Dataset, identity
-from fdrl_ros.surgery.data.json_dataclasses import from_plain, to_plain
+from fdrl_ros.surgery.data.dataset import Dataset, from_document, to_document
 from fdrl_ros.surgery.data.log import (
     ACTION,
     LoggedOperation,
@@ -265,7 +263,7 @@ def _episode_document(dataset: Dataset, index: int) -> str:
     """Return as JSON what a replay of an operation needs besides its actions."""
     patient = dataset.episodes[index].patient
     recording = _Recording(dataset.world, dataset.note, dataset.seeds[index], patient)
-    return json.dumps({**identity(), **to_plain(recording)})
+    return to_document(recording)
 
 
 def read_log(
@@ -316,7 +314,7 @@ def read_recording(
     recordings = []
     for index, document in enumerate(documents):
         with errors_named(RecordsError, f'{path}, episode {index}'):
-            recordings.append(_recording(document))
+            recordings.append(from_document(_Recording, document))
     first = recordings[0]
     episodes = []
     with SurgeryEnv(settings=first.world) as env:
@@ -348,16 +346,6 @@ class _Recording:
     note: str
     seed: int | None
     patient: Patient
-
-
-def _recording(text: str) -> _Recording:
-    try:
-        document = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise RecordsError(str(error)) from error
-    check_identity(document)
-    data = {name: value for name, value in document.items() if name not in identity()}
-    return from_plain(_Recording, data, 'document')
 
 
 def _replayed(env: SurgeryEnv, recording: _Recording, log: LoggedOperation) -> Episode:

@@ -7,12 +7,12 @@ A file holds all that is needed to replay every operation bit by bit
 (:func:`fdrl_ros.surgery.data.recording.replay`). Simulated patients only: nothing is encrypted.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 import hashlib
 import json
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, TypeVar
 import zipfile
 
 from fdrl_ros.errors import errors_named, os_errors_as, RecordsError
@@ -32,6 +32,7 @@ LARGEST = 2**33
 """Bytes of a file when unpacked; more is refused."""
 
 Arrays = dict[str, np.ndarray]
+T = TypeVar('T')
 
 SCALARS = tuple(e.name for e in fields(Episode) if e.name not in SIGNALS and e.name != 'patient')
 """What else an episode has: success, failure and the like."""
@@ -74,6 +75,48 @@ def check_identity(head: object) -> None:
             raise RecordsError(
                 f'recorded in another world: its {name} are {came!r}, here {wanted!r}'
             )
+
+
+def to_document(record: object) -> str:
+    """Return as JSON a dataclass and what must agree between a recording and this code."""
+    return json.dumps({**identity(), **to_plain(record)}, allow_nan=False)
+
+
+def from_document(kind: type[T], text: str) -> T:
+    """
+    Return the dataclass that :func:`to_document` wrote; nothing of the text is believed.
+
+    :raises RecordsError: if it is of another version or world, or not of this form.
+    """
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise RecordsError(str(error)) from error
+    check_identity(document)
+    own = {name: value for name, value in document.items() if name not in identity()}
+    return from_plain(kind, own, 'document')
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """What a file's document has of an episode: its ticks, seed, patient and SCALARS."""
+
+    length: int
+    patient: Patient
+    seed: int | None
+    time_above: dict[float, float]
+    success: bool
+    failure: str
+    terminated: bool
+
+
+@dataclass(frozen=True)
+class _Head:
+    """What a file's document has besides its :func:`identity`."""
+
+    world: WorldSettings
+    note: str
+    episodes: tuple[_Entry, ...]
 
 
 def _check_array(name: str, array: object, rows: int) -> np.ndarray:
@@ -170,7 +213,7 @@ class Dataset:
             for wanted in (saved, digest or saved):
                 if found != wanted:
                     raise RecordsError(f'expected the digest {wanted}, came {found}')
-            return cls._from_parts(json.loads(document), arrays)
+            return cls._from_parts(document, arrays)
         except RecordsError as error:
             raise RecordsError(f'{path}: {error}') from error
         except OSError as error:
@@ -179,48 +222,29 @@ class Dataset:
             raise RecordsError(f'{path} is no dataset, or damaged: {error}') from error
 
     @classmethod
-    def _from_parts(cls, head: Any, arrays: Arrays) -> 'Dataset':
+    def _from_parts(cls, document: str, arrays: Arrays) -> 'Dataset':
         """Return the dataset of a document and its arrays, of which nothing is believed."""
-        check_identity(head)
-        listed = head.get('episodes')
-        if not isinstance(listed, list) or not all(isinstance(entry, dict) for entry in listed):
-            raise RecordsError('expected a list of episodes')
-        if head.keys() != {*identity(), 'world', 'note', 'episodes'}:
-            raise RecordsError(f'came {sorted(head)}')
+        head = from_document(_Head, document)
         if arrays.keys() != SIGNALS.keys():
             raise RecordsError(f'arrays {sorted(arrays)}: expected {sorted(SIGNALS)}')
-        hints = get_type_hints(Episode)
-        lengths = [from_plain(int, entry.get('length'), 'length') for entry in listed]
+        lengths = [entry.length for entry in head.episodes]
         if any(length < 1 for length in lengths):
             raise RecordsError('an episode without a tick')
-        pieces = {name: _split(name, array, lengths) for name, array in arrays.items()}
+        pieces = [_split(name, arrays[name], lengths) for name in SIGNALS]
         episodes = []
-        for index, entry in enumerate(listed):
-            where = f'episode {index}'
-            if entry.keys() != {'length', 'patient', 'seed', *SCALARS}:
-                raise RecordsError(f'{where}: came {sorted(entry)}')
-            own: dict[str, Any] = {
-                name: from_plain(hints[name], entry[name], f'{where}: {name}')
-                for name in ('patient', *SCALARS)
-            }
-            own.update((name, next(piece)) for name, piece in pieces.items())
-            episodes.append(Episode(**own))
-        world = from_plain(WorldSettings, head['world'], 'world')
-        seeds = tuple(entry['seed'] for entry in listed)
-        return cls(world, tuple(episodes), seeds, from_plain(str, head['note'], 'note'))
+        for entry, *own in zip(head.episodes, *pieces, strict=True):
+            fields: dict[str, Any] = {name: getattr(entry, name) for name in SCALARS}
+            fields.update(zip(SIGNALS, own, strict=True))
+            episodes.append(Episode(entry.patient, **fields))
+        seeds = tuple(entry.seed for entry in head.episodes)
+        return cls(head.world, tuple(episodes), seeds, head.note)
 
     def _document(self) -> str:
-        episodes = [
-            {
-                'length': episode.length,
-                'patient': to_plain(episode.patient),
-                'seed': seed,
-                **{name: to_plain(getattr(episode, name)) for name in SCALARS},
-            }
-            for episode, seed in zip(self.episodes, self.seeds, strict=True)
-        ]
-        head = {**identity(), 'world': to_plain(self.world), 'note': self.note}
-        return json.dumps({**head, 'episodes': episodes}, allow_nan=False)
+        entries = (
+            _Entry(e.length, e.patient, seed, e.time_above, e.success, e.failure, e.terminated)
+            for e, seed in zip(self.episodes, self.seeds, strict=True)
+        )
+        return to_document(_Head(self.world, self.note, tuple(entries)))
 
     def _arrays(self) -> Arrays:
         return {
@@ -284,7 +308,7 @@ def file_digest(document: str, arrays: Arrays) -> str:
     return sha.hexdigest()
 
 
-def _split(name: str, array: np.ndarray, lengths: Sequence[int]) -> Iterator[np.ndarray]:
+def _split(name: str, array: np.ndarray, lengths: Sequence[int]) -> list[np.ndarray]:
     """Split an array of all episodes into one for each."""
     rows = [length + (name in PER_STATE) for length in lengths]
-    return iter(np.split(_check_array(name, array, sum(rows)), np.cumsum(rows)[:-1]))
+    return np.split(_check_array(name, array, sum(rows)), np.cumsum(rows)[:-1])

@@ -180,7 +180,7 @@ CHANGES = {
     'horizon': lambda head, arrays: head['world'].update(horizon=-1),
     'world: expected': lambda head, arrays: head['world'].pop('mode'),
     'note': lambda head, arrays: head.update(note=3),
-    'a list of episodes': lambda head, arrays: head.update(episodes={}),
+    'expected a list': lambda head, arrays: head.update(episodes={}),
     'without a tick': lambda head, arrays: first(head).update(length=0),
     'length': lambda head, arrays: first(head).update(length=None),
     'expected': lambda head, arrays: first(head).update(length=first(head)['length'] + 1),
