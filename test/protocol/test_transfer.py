@@ -7,8 +7,15 @@ from dataclasses import replace
 import random
 
 from fdrl_ros.federation.aggregator.state import AT_ONCE
-from fdrl_ros.federation.protocol.message import DecryptRequest, MaskedUpdate, Phase, Relay, Wanted
-from fdrl_ros.federation.protocol.update_codec import ChunkRequests, FIRST, PATIENCE, STEP, WINDOW
+from fdrl_ros.federation.protocol.chunk_requests import ChunkRequests, FIRST, PATIENCE, WINDOW
+from fdrl_ros.federation.protocol.message import (
+    DecryptRequest,
+    MaskedUpdate,
+    Phase,
+    Relay,
+    STEP,
+    Wanted,
+)
 from fdrl_ros.policy import digest_of, NetworkShape
 from hypothesis import given, settings, strategies
 import numpy as np

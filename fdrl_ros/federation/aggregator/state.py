@@ -19,17 +19,17 @@ from fdrl_ros.errors import MessageError, StoreError
 from fdrl_ros.federation.protocol import message as protocol
 from fdrl_ros.federation.protocol.attempt import key_list, setup_digest
 from fdrl_ros.federation.protocol.channel import Channel
-from fdrl_ros.federation.protocol.encoding import encode
-from fdrl_ros.federation.protocol.message import AttemptId, Message, Phase
-from fdrl_ros.federation.protocol.orders import forget_orders, StandingOrders
-from fdrl_ros.federation.protocol.recovery import MissedEntries
-from fdrl_ros.federation.protocol.store import Place, Spool, Store
-from fdrl_ros.federation.protocol.update_codec import (
+from fdrl_ros.federation.protocol.chunk_requests import (
     chunk_numbers,
     ChunkRange,
     ChunkRequests,
     FIRST,
 )
+from fdrl_ros.federation.protocol.encoding import encode
+from fdrl_ros.federation.protocol.message import AttemptId, Message, Phase
+from fdrl_ros.federation.protocol.orders import forget_orders, StandingOrders
+from fdrl_ros.federation.protocol.recovery import MissedEntries
+from fdrl_ros.federation.protocol.store import Place, Spool, Store
 
 AT_ONCE = 2
 """Hospitals whose updates are asked for at the same time; the others wait their turn."""

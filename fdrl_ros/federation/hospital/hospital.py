@@ -54,10 +54,11 @@ from fdrl_ros.federation.protocol.attempt import (
     split,
 )
 from fdrl_ros.federation.protocol.channel import Channel, RosterMismatches, Takes
+from fdrl_ros.federation.protocol.chunk_requests import chunk_numbers, FIRST
 from fdrl_ros.federation.protocol.message import AttemptId, Message, MOST_DETAIL, Phase
 from fdrl_ros.federation.protocol.party import Effects, Job, Party, Report, Stopped
 from fdrl_ros.federation.protocol.store import Store
-from fdrl_ros.federation.protocol.update_codec import chunk_numbers, FIRST, open_key, Terms
+from fdrl_ros.federation.protocol.update_codec import open_key, Terms
 from fdrl_ros.learner.learner import Learner
 from fdrl_ros.policy import decode_weights, digest_of, encode_weights, NetworkShape
 from fdrl_ros.privacy.ledger.chain import Head

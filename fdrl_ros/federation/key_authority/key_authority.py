@@ -37,18 +37,13 @@ from fdrl_ros.federation.protocol.attempt import (
     split,
 )
 from fdrl_ros.federation.protocol.channel import Channel, check_signed, Takes
+from fdrl_ros.federation.protocol.chunk_requests import ChunkRange, ChunkRequests
 from fdrl_ros.federation.protocol.ledger_watch import LedgerWatch
 from fdrl_ros.federation.protocol.message import Message
 from fdrl_ros.federation.protocol.orders import note_order, take_order, unnoted
 from fdrl_ros.federation.protocol.party import Effects, Job, Report, Stopped
 from fdrl_ros.federation.protocol.store import Store
-from fdrl_ros.federation.protocol.update_codec import (
-    ChunkRange,
-    ChunkRequests,
-    fed_avg,
-    Terms,
-    UpdateCodec,
-)
+from fdrl_ros.federation.protocol.update_codec import fed_avg, Terms, UpdateCodec
 from fdrl_ros.policy import digest_of, encode_weights, NetworkShape
 from fdrl_ros.privacy.ledger.chain import DIGEST
 import numpy as np

@@ -37,7 +37,7 @@ OPERATING: Final = _profile(10, latched=True)
 
 KEPT: Final = _profile(64, latched=True)
 """To publish chunks of updates, of which half as many at most are on their way
-(federation.protocol.update_codec), so that none is overwritten; a server that was cut off for
+(federation.protocol.chunk_requests), so that none is overwritten; a server that was cut off for
 long gets them when it is back."""
 
 CHUNKS: Final = _profile(1200, latched=True)
