@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Settings as ROS parameters: declared with description and range, read back as they were."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 import sys
 from typing import TypeVar
 
@@ -60,7 +60,7 @@ class NodeParameters:
         :raises SettingError: if a given value cannot be.
         """
         for each in kind.describe():
-            name = f'{group}.{each.name}' if group else each.name
+            name = _full_name(group, each.name)
             default = getattr(defaults, each.name) if defaults else each.default
             value = self._given.pop(name, default)
             try:
@@ -92,16 +92,14 @@ class NodeParameters:
 
         :raises SettingError: if its values contradict each other.
         """
+        values = {
+            each.name: self._node.get_parameter(_full_name(group, each.name)).value
+            for each in kind.describe()
+        }
         try:
-            return kind.from_mapping(self._values(group, kind))
+            return kind.from_mapping(values)
         except SettingError as error:
             raise error.of(group) from None
-
-    def _values(self, group: str, kind: type[Settings]) -> Mapping[str, object]:
-        names = {
-            each.name: f'{group}.{each.name}' if group else each.name for each in kind.describe()
-        }
-        return {short: self._node.get_parameter(name).value for short, name in names.items()}
 
     def _judge(self, parameters: list[Parameter]) -> SetParametersResult:
         """Refuse a change that comes too late or cannot be, and say why."""
@@ -128,14 +126,22 @@ def describe(setting: Setting) -> ParameterDescriptor:
         descriptor.additional_constraints = 'one of ' + ', '.join(map(str, setting.choices))
     if setting.minimum is None and setting.maximum is None:
         return descriptor
-    whole = setting.type is int
-    lowest, highest = (-_INT64, _INT64) if whole else (-sys.float_info.max, sys.float_info.max)
-    low = lowest if setting.minimum is None else setting.minimum
-    high = highest if setting.maximum is None else setting.maximum
-    if whole:
-        limits = IntegerRange(from_value=int(low), to_value=int(high), step=0)
-        descriptor.integer_range = [limits]
+    if setting.type is int:
+        low, high = _limits(setting, _INT64)
+        whole = IntegerRange(from_value=int(low), to_value=int(high), step=0)
+        descriptor.integer_range = [whole]
     elif setting.type is float:
+        low, high = _limits(setting, sys.float_info.max)
         span = FloatingPointRange(from_value=float(low), to_value=float(high), step=0.0)
         descriptor.floating_point_range = [span]
     return descriptor
+
+
+def _limits(setting: Setting, largest: float) -> tuple[float, float]:
+    """Return the range of a setting; ROS knows none that is open at an end."""
+    low, high = setting.minimum, setting.maximum
+    return -largest if low is None else low, largest if high is None else high
+
+
+def _full_name(group: str, name: str) -> str:
+    return f'{group}.{name}' if group else name
