@@ -13,7 +13,7 @@ import click
 from fdrl_ros.cli.options import json_option
 from fdrl_ros.cli.output import console, counted, echo_json, fail_if
 from fdrl_ros.crypto.keys.signing import fingerprint
-from fdrl_ros.deployment.journal_check import STATE, Surroundings
+from fdrl_ros.deployment.journal_inspection import FilesBesideJournals, STATE
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.errors import JournalError
 from fdrl_ros.experiments.json_file import Json
@@ -85,7 +85,7 @@ def verify(path: Path, as_json: bool, quick: bool, heads: tuple[str, ...]) -> No
     for name, head in map(_seen_head, heads):
         others = seen.setdefault(name, {})
         others[f'somebody {len(others) + 1}' if others else 'somebody'] = head
-    around = Surroundings(layout, names)
+    around = FilesBesideJournals(layout, names)
     for name, head in around.noted.items():
         seen.setdefault(name, {})[STATE] = head
     # A journal that somebody saw is looked for, too.
@@ -186,7 +186,7 @@ def _progress(files: dict[str, Path], wanted: bool) -> Iterator[Progress]:
         yield lambda done: bars.update(task, completed=done)
 
 
-def _document(found: Comparison, around: Surroundings, problems: list[str]) -> Json:
+def _document(found: Comparison, around: FilesBesideJournals, problems: list[str]) -> Json:
     """Return what was found, as JSON values."""
     parties = {
         name: {

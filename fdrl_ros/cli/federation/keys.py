@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 import click
-from fdrl_ros.cli.federation.keys_shown import (
+from fdrl_ros.cli.federation.key_listing import (
     find_keys,
     keys_document,
     newest_round,

@@ -10,7 +10,7 @@ import time
 from typing import Any
 
 import click
-from fdrl_ros.cli.federation.keys_shown import find_keys
+from fdrl_ros.cli.federation.key_listing import find_keys
 from fdrl_ros.cli.federation.passphrase import passphrase_option, read_passphrase
 from fdrl_ros.cli.options import settings_options
 from fdrl_ros.crypto.keys import keystore

@@ -21,7 +21,7 @@ _LEDGER = 'its privacy ledger'
 
 
 @dataclass
-class Beside:
+class ComparedFiles:
     """What a party's journal was compared with, and what there was not to compare it with."""
 
     compared: list[str] = field(default_factory=list)
@@ -29,7 +29,7 @@ class Beside:
     unread: list[str] = field(default_factory=list)
 
 
-class Surroundings:
+class FilesBesideJournals:
     """
     What lies beside journals.
 
@@ -41,7 +41,7 @@ class Surroundings:
         """Read the heads that state files note, before the journals are read."""
         self._layout = layout
         self.problems: list[str] = []
-        self.beside: dict[str, Beside] = {}
+        self.beside: dict[str, ComparedFiles] = {}
         self.noted: dict[str, Head] = {}
         """The head that each state file noted, by party."""
         self._unread: set[str] = set()
@@ -58,7 +58,7 @@ class Surroundings:
     def judge(self, found: Comparison) -> None:
         """Compare journals that are whole with all that is here; they may grow meanwhile."""
         for name in found.parties:
-            beside = self.beside[name] = Beside()
+            beside = self.beside[name] = ComparedFiles()
             self._judge_state(name, found, beside)
             self._judge_ledger(name, found, beside)
             if name == found.authority and STATE in beside.compared:
@@ -67,7 +67,7 @@ class Surroundings:
     def _ran_here(self, name: str) -> bool:
         return (self._layout.party(name) / ROSTER_MEMORY).exists()
 
-    def _judge_state(self, name: str, found: Comparison, beside: Beside) -> None:
+    def _judge_state(self, name: str, found: Comparison, beside: ComparedFiles) -> None:
         path, entries = self._layout.state(name), found.parties[name].head.entries
         if name in self._unread:
             beside.unread.append(STATE)
@@ -90,7 +90,7 @@ class Surroundings:
                 'it was lost, or an older copy was put back'
             )
 
-    def _judge_ledger(self, name: str, found: Comparison, beside: Beside) -> None:
+    def _judge_ledger(self, name: str, found: Comparison, beside: ComparedFiles) -> None:
         heads, path = found.ledgers.get(name), self._layout.party(name) / LEDGER
         if not heads:
             return
@@ -103,7 +103,7 @@ class Surroundings:
             who, head = next(iter(heads.items()))
             self.problems.append(f'ledger {path} is missing, and {who} has its head {head}')
 
-    def _judge_policies(self, name: str, found: Comparison, beside: Beside) -> None:
+    def _judge_policies(self, name: str, found: Comparison, beside: ComparedFiles) -> None:
         path, (_, last), newest, count = self._layout.state(name), found.released, 0, 0
         try:
             for row, released in policies_kept(path):
