@@ -28,7 +28,7 @@ from fdrl_ros.settings import setting, Settings
 import numpy as np
 from numpy.typing import NDArray
 
-Watch = Callable[[Release], None]
+ReleaseObserver = Callable[[Release], None]
 """Sees a step."""
 
 
@@ -41,10 +41,10 @@ class AuditedTrainer(Trainer):
     """
 
     dqn: PlantedDqn
-    watchers: tuple[Watch, ...] = ()
+    observers: tuple[ReleaseObserver, ...] = ()
 
     def plant(self, canaries: Canaries) -> None:
-        """Put canaries into the last records, which :func:`with_places` added."""
+        """Put canaries into the last records, which :func:`with_canary_places` added."""
         first = self.mechanism.n_records - len(canaries)
         self.dqn = planted(self.shape, self.learner, self._inputs, canaries, first)
 
@@ -58,12 +58,12 @@ class AuditedTrainer(Trainer):
         gradient = super().add_noise(clipped, noise)
         units, self.dqn.units = self.dqn.units, np.empty(0, np.int64)
         known = self.dqn.known if len(units) else np.zeros(self.dqn.size)
-        for watch in self.watchers:
-            watch(Release(gradient.copy(), clipped, known, units))
+        for observer in self.observers:
+            observer(Release(gradient.copy(), clipped, known, units))
         return gradient
 
 
-def with_places(records: Records, count: int) -> Records:
+def with_canary_places(records: Records, count: int) -> Records:
     """Add places for canaries to the records: patients of one transition of zeros each."""
     columns: dict[str, NDArray[np.generic]] = {}
     for name, before in records.arrays().items():
@@ -153,7 +153,7 @@ class Audit:
         *,
         report: Callable[[TrainingProgress], None] = lambda progress: None,
         stopped: Callable[[], bool] = lambda: False,
-        watchers: tuple[Watch, ...] = (),
+        observers: tuple[ReleaseObserver, ...] = (),
     ) -> Audited:
         """
         Train with canaries among the patients, and bound epsilon.
@@ -164,7 +164,7 @@ class Audit:
         :param directory: empty; ledger and checkpoint are made in it.
         :param source: of the trainer's noise and coins.
         :param rng: of directions and coins of canaries, and of the starting weights.
-        :param watchers: see every step too.
+        :param observers: see every step too.
         :raises PrivacyError: if no finite epsilon is claimed, or a unit owns several records.
         :raises TrainingStopped: as soon as `stopped` says so.
         """
@@ -185,7 +185,7 @@ class Audit:
         ) as ledger:
             audited = self.trainer(
                 TrainingSetup(self.shape, learner, privacy, ledger, source, self.inputs),
-                with_places(self.records, count),
+                with_canary_places(self.records, count),
                 directory / 'checkpoint',
                 steps=math.ceil(1.0 / mechanism.rate),
             )
@@ -197,7 +197,7 @@ class Audit:
             )
             chances = {'delta': privacy.delta, 'failure': settings.failure}
             planned, attainable = plan_guesses([charge], count, rng, **chances)
-            audited.watchers = (adversary, *watchers)
+            audited.observers = (adversary, *observers)
             weights, claimed = self.shape.draw(rng), 0.0
             for number in range(1, self.rounds + 1):
                 result = audited.train(weights, number, report=report, stopped=stopped)

@@ -67,7 +67,7 @@ def missing_ros() -> str:
     return ''
 
 
-def unvalued(operations: Sequence[Json]) -> list[str]:
+def unvalued_policies(operations: Sequence[Json]) -> list[str]:
     """
     List the policies that robots could not yet choose when they operated.
 
@@ -181,7 +181,7 @@ class RosFederation:
                     operations,
                 )
                 write_json(self._run.path / 'operations.json', self._operations)
-                for words in (*self._missed(operations), *unvalued(self._operations)):
+                for words in (*self._missed(operations), *unvalued_policies(self._operations)):
                     self._say(words)
         if not self._recorder.notes:
             raise FdrlError(f'not one round was done; the logs are in {self._layout.log}')

@@ -39,7 +39,7 @@ def run(tmp_path, records, seed, *, canaries, q, sigma, delta, rounds, epochs, k
     """Audit hospital 1 with other noise and sampling than `make run`, but its clipping."""
     directory = tmp_path / f'{seed}'
     directory.mkdir()
-    watchers = more.pop('watchers', ())
+    observers = more.pop('watchers', ())
     whole = Audit(
         records,
         more.pop('shape', PLAN.shape),
@@ -57,7 +57,7 @@ def run(tmp_path, records, seed, *, canaries, q, sigma, delta, rounds, epochs, k
         **more,
     )
     source, rng = NoiseSource.seeded(seed), np.random.default_rng([10, seed])
-    return whole.run(directory, source, rng, watchers=watchers)
+    return whole.run(directory, source, rng, observers=observers)
 
 
 def figure_of(name, found, canaries):
@@ -167,7 +167,7 @@ def test_batches_and_noise_are_as_the_accountant_takes_them(tmp_path, records, f
             rounds=1,
             epochs=5,
             kind=AuditedTrainer,
-            watchers=(seen.append,),
+            observers=(seen.append,),
         )
         units, q = made.patients + 20, made.charge.sampling_probability
         least['inclusion'].append(least_p(inclusion_tests([s.units for s in seen], units, q)))

@@ -26,7 +26,7 @@ from fdrl_ros.experiments.studies.selector.coverage import (
 )
 from fdrl_ros.experiments.studies.selector.coverage_estimate import CONFIDENCES
 from fdrl_ros.experiments.studies.selector.study import selector_study
-from fdrl_ros.experiments.studies.selector.summary import ALWAYS, SELECTOR, summarise
+from fdrl_ros.experiments.studies.selector.summary import GLOBAL, SELECTOR, summarise
 from fdrl_ros.runtime.progress import Caller
 from rich.table import Table
 
@@ -172,7 +172,7 @@ def _sentences(at: Json) -> list[str]:
         interval_words(switching[name], '.1f', 100.0)
         for name in ('per_step_after_a_change', 'per_step_else')
     )
-    own, fixed = (interval_words(at['alpha_adapt'][name], '.2f') for name in (SELECTOR, ALWAYS))
+    own, fixed = (interval_words(at['alpha_adapt'][name], '.2f') for name in (SELECTOR, GLOBAL))
     found = [
         f'(J - J_hold) / (J_oracle - J_hold): {hindsight} of the best policy in hindsight, '
         f'{oracle} of the oracle that sees tissue and future',

@@ -13,7 +13,7 @@ from fdrl_ros.cli.progress_bars import ProgressBars
 from fdrl_ros.experiments.json_file import Json, write_json
 from fdrl_ros.experiments.reports.text_table import make_table
 from fdrl_ros.experiments.studies.shield.attack import attack_study
-from fdrl_ros.experiments.studies.shield.cost import cost_study, CostSettings, newest
+from fdrl_ros.experiments.studies.shield.cost import cost_study, CostSettings, newest_policies
 from fdrl_ros.runtime.progress import Caller, Progress
 from fdrl_ros.shield.proof import proofs
 from fdrl_ros.shield.settings import ShieldSettings
@@ -145,7 +145,7 @@ def cost_it(
     the hospitals. Arms are kinematic. In brackets: how many steps of 100 are vetoed.
     """
     wanted = tuple(levels_from(levels))
-    files = [one for each in paths for one in newest(each)]
+    files = [one for each in paths for one in newest_policies(each)]
     study, parts = cost_study(
         files, procedures_named(procedures), CostSettings(patients, wanted, seed)
     )

@@ -27,7 +27,7 @@ from fdrl_ros.experiments.training import (
 )
 from fdrl_ros.runtime.progress import Caller, NOBODY
 
-TOLD = tuple(name for name, score in SCORES.items() if score.over_seeds or score.compared)
+OVER_SEEDS = tuple(name for name, score in SCORES.items() if score.over_seeds or score.compared)
 
 
 def run_training(
@@ -109,7 +109,7 @@ def combine(results: Sequence[Json], plan: Plan, seeds: Sequence[int]) -> Json:
         'epsilon_of_shared_patients': max(shared, default=None),
         'delta_of_shared_patients': len(summaries[0]['epsilon']) * plan.privacy.delta,
         'unit': plan.privacy.unit,
-        'policies': over_seeds([_chosen(each['policies'], TOLD) for each in summaries]),
+        'policies': over_seeds([_chosen(each['policies'], OVER_SEEDS) for each in summaries]),
         'global_minus': over_seeds([_chosen(each['differences'], COMPARED) for each in results]),
     }
 

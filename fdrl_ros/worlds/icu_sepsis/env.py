@@ -117,7 +117,7 @@ class IcuSepsisEnv(Ward, gymnasium.Env[Observation, np.int64]):
         elif not _numbers(state, PATIENT_STATES):
             raise StateError(f'state {state!r}: expected 0 to {PATIENT_STATES - 1}')
         self._state, self._steps = int(state), 0
-        return self._said()
+        return self._observation_and_info()
 
     def step(self, action: np.int64 | int) -> tuple[Observation, float, bool, bool, Info]:
         """
@@ -136,10 +136,10 @@ class IcuSepsisEnv(Ward, gymnasium.Env[Observation, np.int64]):
         self._state, self._steps = int(reached[0]), self._steps + 1
         over = self._state >= PATIENT_STATES
         truncated = not over and self._steps >= HORIZON
-        seen, info = self._said()
+        seen, info = self._observation_and_info()
         return seen, float(rewards_of(reached)[0]), over, truncated, info
 
-    def _said(self) -> tuple[Observation, Info]:
+    def _observation_and_info(self) -> tuple[Observation, Info]:
         """Return what is seen, and the state with its SOFA score and admissible actions."""
         state = np.array([self._state])
         info = {name: values[0] for name, values in self.info(state).items()}

@@ -297,7 +297,7 @@ class PaperWorldEnv(gymnasium.Env[NDArray[np.float32], np.int64]):
             if ended(levels)[0]:
                 raise StateError(f'state {state!r}: this operation is over')
         self._levels, self._steps = levels, 0
-        return self._said()
+        return self._observation_and_info()
 
     def step(
         self, action: np.int64 | int
@@ -315,10 +315,10 @@ class PaperWorldEnv(gymnasium.Env[NDArray[np.float32], np.int64]):
         self._steps += 1
         over = bool(ended(self._levels)[0])
         reward = float(self.hospital.law.reward(self._levels)[0])
-        state, info = self._said()
+        state, info = self._observation_and_info()
         return state, reward, over, not over and self._steps >= HORIZON, info
 
-    def _said(self) -> tuple[NDArray[np.float32], dict[str, object]]:
+    def _observation_and_info(self) -> tuple[NDArray[np.float32], dict[str, object]]:
         """Return the state, and the terms of the risk D_t (FDRL Eq. 10), each in [0, 1]."""
         assert self._levels is not None
         state = seen(self._levels)[0].copy()

@@ -9,7 +9,7 @@ A flawless trainer fails one of these audits at most once in a thousand seeds; t
 from dataclasses import replace
 
 from fdrl_ros.audit.canary import DenseCanaries
-from fdrl_ros.audit.privacy_audit import Audit, AuditedTrainer, AuditSettings, with_places
+from fdrl_ros.audit.privacy_audit import Audit, AuditedTrainer, AuditSettings, with_canary_places
 from fdrl_ros.errors import BudgetExceededError, PrivacyError, SettingError
 from fdrl_ros.learner import network_kernel, tabular_dqn, trainer
 from fdrl_ros.learner.records.records import Records
@@ -55,10 +55,10 @@ def audited(tmp_path, *, seed=1, rounds=1, learner=LEARNER, privacy=PRIVACY, **m
     """Audit a little hospital; `more` goes to the audit."""
     directory = tmp_path / str(seed)
     directory.mkdir()
-    watchers = more.pop('watchers', ())
+    observers = more.pop('watchers', ())
     whole = Audit(records(), SHAPE, learner, privacy, rounds, **{'settings': SETTINGS, **more})
     source, rng = NoiseSource.seeded(seed), np.random.default_rng(seed)
-    return whole.run(directory, source, rng, watchers=watchers)
+    return whole.run(directory, source, rng, observers=observers)
 
 
 # The real code.
@@ -192,12 +192,12 @@ class Watched:
             canaries = DenseCanaries.draw(SHAPE, 0, 40, 4.0, rng)
             self.trainer = kind(
                 TrainingSetup(SHAPE, learner, privacy, ledger, NoiseSource.seeded(5)),
-                with_places(records(), len(canaries)),
+                with_canary_places(records(), len(canaries)),
                 directory / 'checkpoint.npz',
             )
             self.trainer.plant(canaries)
             self.seen = []
-            self.trainer.watchers = (self.seen.append,)
+            self.trainer.observers = (self.seen.append,)
             self.trainer.train(
                 SHAPE.draw(rng), 1, report=lambda progress: None, stopped=lambda: False
             )

@@ -12,7 +12,7 @@ from fdrl_ros.cli.robot import policies
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.robot.robot_policies import RobotPolicies
 from fdrl_ros.deployment.robot.safety_test import basis
-from fdrl_ros.experiments.ros_federation import unvalued
+from fdrl_ros.experiments.ros_federation import unvalued_policies
 from fdrl_ros.policy.onnx_model import OnnxPolicy
 from fdrl_ros.selector.candidates.registry import Status
 import pytest
@@ -166,8 +166,8 @@ def test_a_run_says_what_its_robot_could_not_choose_yet():
     begun = operation([], ['global', 'hospital_1'])
     later = operation(['global'], ['hospital_1'])
     whole = operation(['global', 'hospital_1'], [])
-    assert unvalued([]) == unvalued([whole]) == []
-    (said,) = unvalued([begun, later, whole])
+    assert unvalued_policies([]) == unvalued_policies([whole]) == []
+    (said,) = unvalued_policies([begun, later, whole])
     assert '2 of 3 operations' in said
     assert 'among hold, global, and not yet hospital_1.' in said
 

@@ -11,7 +11,7 @@ from fdrl_ros.deployment.policy_file import save_policy
 from fdrl_ros.errors import PolicyError
 from fdrl_ros.experiments.studies.shield import attack
 from fdrl_ros.experiments.studies.shield.adversary import Tally
-from fdrl_ros.experiments.studies.shield.cost import by_expert, cost, newest
+from fdrl_ros.experiments.studies.shield.cost import by_expert, cost, newest_policies
 from fdrl_ros.policy import NetworkShape
 from fdrl_ros.selector import ShieldSettings
 from fdrl_ros.shield.proof import Finding
@@ -120,9 +120,9 @@ def test_an_expert_without_the_shield_succeeds_and_is_vetoed_by_a_narrow_one():
 
 
 def test_a_policy_file_is_taken_as_it_is_and_an_empty_directory_is_refused(run, tmp_path):
-    assert newest(run / 'policies/global_2.npz') == [run / 'policies/global_2.npz']
+    assert newest_policies(run / 'policies/global_2.npz') == [run / 'policies/global_2.npz']
     with pytest.raises(PolicyError, match='policies'):
-        newest(tmp_path)
+        newest_policies(tmp_path)
 
 
 @pytest.mark.parametrize('words', [['--levels', 'much'], ['--levels', '2'], ['--patients', 0]])

@@ -23,7 +23,7 @@ from fdrl_ros.experiments.patient_results import (
     wilson_interval,
 )
 from fdrl_ros.experiments.reports.assessment import paired_lead
-from fdrl_ros.experiments.studies.experiment import combine, TOLD
+from fdrl_ros.experiments.studies.experiment import combine, OVER_SEEDS
 from fdrl_ros.learner.pretraining import untrained_weights
 from fdrl_ros.metrics.task import task_accuracy
 from fdrl_ros.policy import Policy
@@ -164,7 +164,7 @@ def test_wilson_interval_has_its_published_value():
 
 def test_combining_seeds_pairs_them():
     def one(value, lead):
-        row = dict.fromkeys(TOLD, value)
+        row = dict.fromkeys(OVER_SEEDS, value)
         return {
             'summary': {'policies': {'global': row, 'pretrained': row}, 'epsilon': {'h': value}},
             'differences': {'pretrained': dict.fromkeys(COMPARED, lead)},

@@ -34,11 +34,11 @@ from fdrl_ros.worlds.icu_sepsis.study.settings import (
     Start,
 )
 from fdrl_ros.worlds.icu_sepsis.study.study import (
+    all_runs,
     measure,
     part_of,
     run_sepsis,
     target_arms,
-    wanted,
 )
 from fdrl_ros.worlds.icu_sepsis.study.summary import fae, summarise
 from fdrl_ros.worlds.icu_sepsis.values import optimum
@@ -176,7 +176,7 @@ def test_a_stopped_experiment_goes_on_and_ends_with_the_same_numbers(tmp_path, t
 
 def test_every_arm_has_a_file_of_its_own():
     settings = SepsisSettings()
-    names = [part_of(settings, arm, seed).name for arm, seed in wanted(settings)]
+    names = [part_of(settings, arm, seed).name for arm, seed in all_runs(settings)]
     assert len(set(names)) == len(names)
     assert len(paper_arms(settings)) == len(EPSILONS) * len(REPLAYS)
     assert not {each.name for each in paper_arms(settings)} & {

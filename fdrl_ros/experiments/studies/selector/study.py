@@ -32,7 +32,7 @@ from fdrl_ros.experiments.studies.selector.baselines import (
     hindsight,
     oracle_returns,
 )
-from fdrl_ros.experiments.studies.selector.summary import ALWAYS, SELECTOR, TIMID
+from fdrl_ros.experiments.studies.selector.summary import GLOBAL, GLOBAL_OR_HOLD, SELECTOR
 from fdrl_ros.experiments.studies.selector.value_models import value_models
 from fdrl_ros.experiments.study import Part, Study, Work
 from fdrl_ros.metrics.adaptation import state_change
@@ -102,12 +102,14 @@ def measure(directory: Path, plan: Plan, work: Work) -> Json:
         name,
         work.caller,
     )
-    only = {each: values[each] for each in (ALWAYS, HOLD)}
+    only = {each: values[each] for each in (GLOBAL, HOLD)}
     selector = SelectorContender(SELECTOR, policies, values, plan.selector, plan.shield)
     contenders = [
         *(PolicyContender(each, policy) for each, policy in policies.items()),
         Contender(HOLD),
-        SelectorContender(TIMID, {ALWAYS: policies[ALWAYS]}, only, plan.selector, plan.shield),
+        SelectorContender(
+            GLOBAL_OR_HOLD, {GLOBAL: policies[GLOBAL]}, only, plan.selector, plan.shield
+        ),
         selector,
     ]
     patients = unseen_patients(plan, plan.evaluation.patients)
@@ -129,7 +131,7 @@ def measure(directory: Path, plan: Plan, work: Work) -> Json:
     for rule, arm_of in arms.items():
         picked = [columns[names[arm]] for arm in arm_of]
         columns[rule] = {
-            key: [own[key][case] for case, own in enumerate(picked)] for key in columns[ALWAYS]
+            key: [own[key][case] for case, own in enumerate(picked)] for key in columns[GLOBAL]
         }
     counts = Counter(name for each in chosen for name in each)
     return {

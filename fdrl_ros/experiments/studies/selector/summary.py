@@ -15,12 +15,12 @@ from fdrl_ros.selector import HOLD
 from fdrl_ros.surgery.gym.actions import TICK
 import numpy as np
 
-SELECTOR, ALWAYS, ORACLE = 'selector', 'global', 'hindsight'
+SELECTOR, GLOBAL, ORACLE = 'selector', 'global', 'hindsight'
 
 METRICS = {'return': 'returns', 'success': 'success', 'risk': 'risk'}
 """What is told of a contender, and the column that it is the mean of."""
 
-TIMID = 'global_or_hold'
+GLOBAL_OR_HOLD = 'global_or_hold'
 """A selector, with its shield, that has nothing to choose from but the global policy and hold."""
 
 
@@ -69,7 +69,7 @@ def _numbers_of(part: Json, names: Sequence[str]) -> Json:
     contenders: Json = {
         name: {key: mean(name, of) for key, of in METRICS.items()} for name in names
     }
-    own, before = contenders[SELECTOR], contenders[ALWAYS]['risk']
+    own, before = contenders[SELECTOR], contenders[GLOBAL]['risk']
     for each in contenders.values():
         each['lead'] = own['return'] - each['return']
     returns = {name: each['return'] for name, each in contenders.items()}
@@ -86,7 +86,7 @@ def _numbers_of(part: Json, names: Sequence[str]) -> Json:
             'per_step_after_a_change': after / max(switching['steps_after'], 1),
             'per_step_else': (switching['switches'] - after) / max(calm, 1),
         },
-        'alpha_adapt': {name: mean(name, 'adaptation') for name in (SELECTOR, ALWAYS)},
+        'alpha_adapt': {name: mean(name, 'adaptation') for name in (SELECTOR, GLOBAL)},
     }
 
 

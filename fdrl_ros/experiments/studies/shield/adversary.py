@@ -144,7 +144,7 @@ class Attacker:
         """
         Begin another round of operations: the search tries something near its best.
 
-        :param foresight: by which one that attacks one robot predicts; see :meth:`ask_one`.
+        :param foresight: by which one that attacks one robot predicts; see :meth:`request_one`.
         """
         self._foresight, self._predicted = foresight, None
         self._tried = self._best + 0.5 * self._rng.standard_normal(self._best.shape)
@@ -154,7 +154,7 @@ class Attacker:
         if peak > self._peak:
             self._best, self._peak = self._tried, peak
 
-    def ask(
+    def request(
         self, states: NDArray[np.float32], predicted: NDArray[np.float64] | None
     ) -> NDArray[np.intp]:
         """
@@ -176,14 +176,14 @@ class Attacker:
             return scores.argmax(axis=1)
         return np.full(count, _DOWN)
 
-    def ask_one(self, state: NDArray[np.float32], values: NDArray[np.float64]) -> int:
+    def request_one(self, state: NDArray[np.float32], values: NDArray[np.float64]) -> int:
         """
         Return an action for one robot; "greedy" predicts with a shield of its own.
 
         :param state: scaled, shape (STATE_SIZE,).
         :param values: the same in units.
         """
-        asked = self.ask(state[None], self._predicted)
+        asked = self.request(state[None], self._predicted)
         if self._kind == 'greedy' and self._foresight is not None:
             self._foresight.review(values[None], asked)
             self._predicted = self._foresight.wide_forces()

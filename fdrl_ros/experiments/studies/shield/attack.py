@@ -69,7 +69,7 @@ def attack(assault: Assault) -> Tally:
         peak = 0.0
         predicted: NDArray[np.float64] | None = None
         for tick in range(TICKS):
-            asked = attacker.ask(states, predicted)
+            asked = attacker.request(states, predicted)
             actions = asked
             if assault.shield is not None or assault.attacker == 'greedy':
                 values = batch.values()
@@ -105,7 +105,7 @@ def attack_motors(assault: Assault) -> Tally:
         def tick() -> bool:
             values = np.array(operation.values())
             values[_LIMIT] = assault.limit
-            action = attacker.ask_one(operation.state(), values)
+            action = attacker.request_one(operation.state(), values)
             if assault.shield is not None:
                 now = operation.ticks * TICK
                 shield.update(values, assault.procedure, now, meter.total)

@@ -56,7 +56,7 @@ class Cost:
     vetoes: int
 
 
-def newest(path: Path) -> list[Path]:
+def newest_policies(path: Path) -> list[Path]:
     """
     Return the policy file that a path is, or those of a run: newest global, every hospital's.
 

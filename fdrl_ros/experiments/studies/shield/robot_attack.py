@@ -66,7 +66,7 @@ class _Robot:
         self._operation, self._settings, self._limit = operation, assault.watch, assault.limit
         selector = Selector(gate=_OPEN, shield=self._settings)
         selector.set_candidates(
-            [Candidate('attacker', lambda s: attacker.ask_one(s, self._values))]
+            [Candidate('attacker', lambda s: attacker.request_one(s, self._values))]
         )
         self._loop = ControlLoop(selector, Limiter())
         self._late, self._rng = int(rng.integers(0, _LATE + 1)), rng

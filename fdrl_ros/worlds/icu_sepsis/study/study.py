@@ -62,7 +62,7 @@ def target_arms(settings: SepsisSettings) -> list[Arm]:
     return [each for each in dict.fromkeys(arms) if each.name not in paper]
 
 
-def wanted(settings: SepsisSettings) -> list[tuple[Arm, int]]:
+def all_runs(settings: SepsisSettings) -> list[tuple[Arm, int]]:
     """Return every run: arm and seed; all arms of a seed before the next seed."""
     paper, targets = paper_arms(settings), target_arms(settings)
     return [
@@ -86,7 +86,7 @@ def run_sepsis(directory: Path, settings: SepsisSettings, caller: Caller = NOBOD
     """
     settings.check()
     study = Study('sepsis', directory / 'parts', measure, _check, settings.workers)
-    parts = [part_of(settings, arm, seed) for arm, seed in wanted(settings)]
+    parts = [part_of(settings, arm, seed) for arm, seed in all_runs(settings)]
     return study.run(parts, caller)
 
 
@@ -115,7 +115,7 @@ def measure(settings: SepsisSettings, arm: Arm, seed: int, work: Work) -> Json:
     """Run an arm once."""
     began = time.perf_counter()
     learned = _plan(arm, seed) if arm.kind == 'plan' else learn(settings, arm, seed, work)
-    final = judged(learned.actions)
+    final = exact_values(learned.actions)
     same = np.array_equal(learned.actions, learned.averaged)
     return {
         'epsilon': finite(learned.epsilon),
@@ -123,12 +123,12 @@ def measure(settings: SepsisSettings, arm: Arm, seed: int, work: Work) -> Json:
         'patients': learned.patients,
         'survival': learned.survival,
         'final': final,
-        'averaged': final if same else judged(learned.averaged),
+        'averaged': final if same else exact_values(learned.averaged),
         'seconds': time.perf_counter() - began,
     }
 
 
-def judged(policy: StatePolicy) -> Json:
+def exact_values(policy: StatePolicy) -> Json:
     """
     Value a policy exactly, in all and by band of severity.
 
@@ -141,7 +141,7 @@ def judged(policy: StatePolicy) -> Json:
     taken = {name: own[band == number].sum(axis=0) for number, name in enumerate(BANDS)}
     return {
         'survival': survival(model, policy),
-        'by_band': survival_by_band(model, policy, _met()),
+        'by_band': survival_by_band(model, policy, _clinicians_visits()),
         'actions': {
             'all': (own.sum(axis=0) / own.sum()).tolist(),
             **{name: (each / each.sum()).tolist() for name, each in taken.items()},
@@ -150,7 +150,7 @@ def judged(policy: StatePolicy) -> Json:
 
 
 @functools.cache
-def _met() -> NDArray[np.float64]:
+def _clinicians_visits() -> NDArray[np.float64]:
     """Return how often the clinicians meet each state, (713,)."""
     model = icu_sepsis()
     met: NDArray[np.float64] = visits(model, model.clinicians).sum(axis=1)

@@ -21,7 +21,7 @@ from fdrl_ros.worlds.icu_sepsis.study.settings import (
     SepsisSettings,
     Start,
 )
-from fdrl_ros.worlds.icu_sepsis.study.study import arm_mapping, finite, judged, target_arms
+from fdrl_ros.worlds.icu_sepsis.study.study import arm_mapping, exact_values, finite, target_arms
 from fdrl_ros.worlds.icu_sepsis.values import BANDS, optimum
 import numpy as np
 from numpy.typing import NDArray
@@ -60,7 +60,7 @@ def heat_map(runs: Sequence[dict[str, list[float]]]) -> Json:
     Return the share of each action by band, and of each level of either drug.
 
     :param runs: of one policy: shares of the 25 actions by band, as
-        :func:`fdrl_ros.worlds.icu_sepsis.study.study.judged` returns them.
+        :func:`fdrl_ros.worlds.icu_sepsis.study.study.exact_values` returns them.
     :returns: by band ``shares`` (25), ``vasopressor`` and ``fluid`` (5 each): mean, and where
         there are several runs low and high, the ends of the 95 % interval over them.
     """
@@ -127,9 +127,9 @@ def summarise(parts: Iterable[Json], settings: SepsisSettings) -> Json:
         'private': False,
         'paper': PAPER,
         'references': {
-            'uniform': judged(uniform_policy()),
-            'clinicians': judged(model.clinicians),
-            'optimum': judged(optimum(model).actions),
+            'uniform': exact_values(uniform_policy()),
+            'clinicians': exact_values(model.clinicians),
+            'optimum': exact_values(optimum(model).actions),
         },
         'arms': [
             paper_row(arm, by_arm[arm.name], settings.phi) for arm in arms if arm.name in by_arm
@@ -227,7 +227,7 @@ def _points_gained(
 
 def heat_maps(by_arm: ByArm, settings: SepsisSettings) -> Json:
     """Return the share of each action by policy and band; see :func:`heat_map`."""
-    found = {'clinicians': heat_map([judged(icu_sepsis().clinicians)['actions']])}
+    found = {'clinicians': heat_map([exact_values(icu_sepsis().clinicians)['actions']])}
     for title, epsilon in (('DQN', math.inf), ('DP-DQN, epsilon 8', 8.0)):
         parts = _runs_of(by_arm, settings, epsilon)
         if parts:
