@@ -3,7 +3,6 @@
 """`fdrl policies export`: a policy as an ONNX model, and how well that agrees with it."""
 
 from pathlib import Path
-from typing import Any
 
 import click
 from fdrl_ros.cli.group import stopping
@@ -29,7 +28,7 @@ from rich.table import Table
 @click.option('--units', is_flag=True, help='The model takes values in units and scales them.')
 @plan_option
 def export_policy(
-    policy: Path, target: Path, int8: bool, units: bool, plan_file: str | None, **flags: Any
+    policy: Path, target: Path, int8: bool, units: bool, plan_file: str | None, **flags: object
 ) -> None:
     """
     Write POLICY, a file such as runs/latest/policies/global_6.npz, as the ONNX model TARGET.

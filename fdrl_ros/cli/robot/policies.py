@@ -5,7 +5,7 @@
 from collections.abc import Callable
 from dataclasses import asdict
 from datetime import datetime, UTC
-from functools import partial
+from functools import partial, reduce
 import importlib
 from pathlib import Path
 from typing import TypeVar
@@ -68,12 +68,7 @@ _LIVE = (
 
 
 def _with(*options: Callable[[Callback], Callback]) -> Callable[[Callback], Callback]:
-    def add(command: Callback) -> Callback:
-        for option in reversed(options):
-            command = option(command)
-        return command
-
-    return add
+    return lambda command: reduce(lambda made, option: option(made), reversed(options), command)
 
 
 @policies.command('list')

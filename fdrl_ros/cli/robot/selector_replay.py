@@ -3,11 +3,11 @@
 """`fdrl selector replay`: what the selector decides on a recorded robot, beside what it did."""
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import asdict
 from dataclasses import replace as changed
 import math
 from pathlib import Path
-from typing import Any
 
 import click
 from fdrl_ros.cli.options import json_option, SettingsCommand
@@ -67,7 +67,7 @@ def replay_bag(
     topics: str | None,
     follow: bool,
     as_json: bool,
-    **flags: Any,
+    **flags: object,
 ) -> None:
     """
     Decide on BAG, a rosbag2 recording of a robot, what the selector's node decides on it.
@@ -117,7 +117,7 @@ def replay_bag(
             out.print(_OTHER_STATES, soft_wrap=True)
 
 
-def _settings(found: RobotPolicies, flags: Json) -> Json:
+def _settings(found: RobotPolicies, flags: Mapping[str, object]) -> Json:
     """
     Return all groups: of the plan where it has them, and changed as the flags say.
 
