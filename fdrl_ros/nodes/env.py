@@ -9,7 +9,6 @@ from fdrl_ros.errors import FdrlError, SettingError, StateError
 import fdrl_ros.msg as ros
 from fdrl_ros.nodes.arm.arm_interface import ArmInterface
 from fdrl_ros.nodes.arm.markers import operation_markers
-from fdrl_ros.nodes.arm.procedure_list import procedure_list
 from fdrl_ros.nodes.arm.robot_messages import states
 from fdrl_ros.nodes.common import qos
 from fdrl_ros.nodes.common.diagnostics import Health, Level
@@ -23,7 +22,7 @@ from fdrl_ros.surgery.gym.operation import Operation
 from fdrl_ros.surgery.patient.cohort import mixture
 from fdrl_ros.surgery.patient.patient import Patient
 from fdrl_ros.surgery.tasks.outcome import HARD_STOP, TickOutcome
-from fdrl_ros.surgery.tasks.procedures import procedure_named
+from fdrl_ros.surgery.tasks.procedures import procedure_named, PROCEDURES, TRAITS
 import numpy as np
 from rosgraph_msgs.msg import Clock
 from std_srvs.srv import Trigger
@@ -284,6 +283,18 @@ class EnvNode(ManagedNode):
             homed = 'homed' if arm.is_homed else 'not homed'
             level, summary = Level.WARN, f'the arm is {arm.state}, {homed}'
         return Health(level, summary, values)
+
+
+def procedure_list() -> str:
+    """Say in a line for each procedure what it is and what ends it."""
+    lines = []
+    for procedure in PROCEDURES:
+        force = f', {procedure.target_force:g} N' if procedure.target_force else ''
+        lines.append(
+            f'{procedure.name}: {TRAITS[procedure.name].purpose}{force}; '
+            f'at most {procedure.force_limit:g} N and {procedure.horizon * TICK:g} s'
+        )
+    return '\n'.join(lines)
 
 
 NODE = EnvNode
