@@ -78,12 +78,14 @@ def test_other_types_are_converted_and_can_be_saved_and_loaded(tmp_path, version
     assert Records.load(path, 1).digest() == made.digest()
 
 
-def test_a_patient_who_is_not_known_is_refused_and_not_named():
+def test_a_patient_who_is_not_known_or_appears_twice_is_refused_and_not_named():
     made = Records(**arrays(patients=np.array(['patient_77'])))
     made.require_known(['patient_1', 'patient_77'])
-    with pytest.raises(RecordsError, match='not known') as told:
+    with pytest.raises(RecordsError, match='not known') as unknown:
         made.require_known(['patient_1'])
-    assert '77' not in str(told.value)
+    with pytest.raises(RecordsError, match='appears twice') as twice:
+        Records(**arrays(starts=[0, 2, 5], patients=['patient_77'] * 2))
+    assert '77' not in str(unknown.value) + str(twice.value)
 
 
 GAMMA = 0.9
