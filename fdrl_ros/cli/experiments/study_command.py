@@ -122,7 +122,8 @@ def study_command(directory: str, seeds: int) -> Callable[[Callable[..., None]],
             plan = plan_from(own, plan_file)
             session, first = StudySession.open(directory), plan.federation.seed
             with session.run.lock():
-                study = PlanStudy(**vars(session), plan=plan, seeds=range(first, first + seeds))
+                every = range(first, first + seeds)
+                study = PlanStudy(session.run, session.directory, session.out, plan, every)
                 function(study, **flags)
 
         return command

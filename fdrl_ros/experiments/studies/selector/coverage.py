@@ -8,7 +8,7 @@ over many public patients whose first state is the same. The model has no part i
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 import hashlib
 import json
 
@@ -152,7 +152,7 @@ def read_policies(
 def _relevant_settings(plan: Plan, settings: CoverageSettings) -> Json:
     """Return what the numbers depend on, as JSON reads it back."""
     kept = chosen_settings(plan, 'federation', 'value', 'world')
-    own = {**vars(settings), 'policies': list(settings.policies)}
+    own = {**asdict(settings), 'policies': list(settings.policies)}
     return {**kept, 'coverage': own, 'model_format': FORMAT}
 
 
