@@ -12,7 +12,7 @@ TINY_PLAN = {
     'collection': {'patients': 8},
     'pretraining': {'patients': 4, 'steps': 20},
     'validation': {'patients': 2, 'margin': 1.0},
-    'world': {'mode': 'kinematic'},
+    'world': {'mode': 'kinematic', 'horizon': 10},
 }
 SMALL_PLAN = Plan().changed(
     {

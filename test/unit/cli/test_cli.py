@@ -44,7 +44,6 @@ TINY = {
     'value': {'features': 8, 'groups': 4, 'patients': 8, 'checked': 2, 'redraws': 16},
     'evaluation': dict.fromkeys(('patients', 'round_patients'), 3)
     | {'state_patients': 2, 'states_per_patient': 4, 'workers': 1},
-    'world': {'mode': 'kinematic', 'horizon': 30},
 }
 SUMMARY = (
     'policies epsilon ledger_problems delta unit disjoint_patients epsilon_of_shared_patients '
