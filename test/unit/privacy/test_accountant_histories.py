@@ -107,14 +107,6 @@ def test_an_ill_chosen_tilt_or_grid_makes_epsilon_loose_and_never_too_small(
         assert found.epsilon <= exact * (1.0 + 2.0 * BLUR)
 
 
-def test_growing_data_are_never_charged_with_the_last_sampling_probability():
-    history = growing(30, every=333)
-    spent = epsilon_pld(history, DELTA)
-    first, last = (each._replace(steps=30) for each in (history[0], history[-1]))
-    assert 1.5 * epsilon_pld([last], DELTA) < spent < epsilon_pld([first], DELTA)
-    assert spent < epsilon_rdp(history, DELTA)
-
-
 def test_an_account_that_grows_tells_what_one_made_at_once_tells():
     account, history = Account(DELTA), []
     for i in range(12):

@@ -178,7 +178,7 @@ def test_a_ledger_belongs_to_one_hospital_unit_delta_budget_and_model(ledger, pa
     Ledger(path, OWNER).close()
 
 
-@pytest.mark.parametrize('change', [{'unit': 'step'}, {'delta': 0.0}, {'budget': math.nan}])
+@pytest.mark.parametrize('change', [{'unit': 'step'}, {'delta': None}, {'budget': math.nan}])
 def test_an_owner_that_cannot_be_begins_nothing(path, change):
     with pytest.raises(PrivacyError):
         Ledger(path, replace(OWNER, **change))

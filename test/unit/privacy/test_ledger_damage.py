@@ -12,7 +12,7 @@ import sqlite3
 
 from fdrl_ros.errors import LedgerCorruptError, LedgerVersionError
 from fdrl_ros.privacy.accountant.accountant import Charge
-from fdrl_ros.privacy.ledger.chain import Owner
+from fdrl_ros.privacy.ledger.chain import Entry, Owner
 from fdrl_ros.privacy.ledger.content import read_content
 from fdrl_ros.privacy.ledger.file import write_entry
 from fdrl_ros.privacy.ledger.ledger import Ledger
@@ -126,10 +126,11 @@ def test_a_ledger_with_more_in_it_is_refused(copied, statement):
         Ledger(copied, OWNER)
 
 
-def test_a_block_is_not_reserved_twice_in_one_chain(written):
+def test_a_chain_takes_no_block_twice_and_leaves_out_no_number(written):
     chain = read_content(written[0]).chain
-    assert not chain.fits(chain.next(1, 0, CHARGE, b'other inputs'))
     assert chain.fits(chain.next(3, 0, CHARGE, b'inputs'))
+    assert not chain.fits(chain.next(1, 0, CHARGE, b'other inputs'))
+    assert not chain.fits(Entry.after(chain.head.digest, 6, 3, 0, CHARGE, b'inputs'))
 
 
 @pytest.mark.parametrize(

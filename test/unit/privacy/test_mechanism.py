@@ -139,14 +139,6 @@ def test_what_is_released_lies_on_a_public_grid_and_one_unit_moves_it_by_c_at_mo
     assert np.linalg.norm(joined - without) * grid <= clip_norm
 
 
-def test_the_low_bits_of_the_noise_are_not_released():
-    """Noise that differs by less than the grid is the same release."""
-    noise = np.rint(NoiseSource.seeded(1).gaussian('gradient', 0, 0, 50) * 2.0**20) * 2.0**-20
-    shifted = noise + grid_of(2.0, 0.5, 50) / 3.0
-    first, second = (noisy_mean(np.ones(50), noise=draws, **NUMBERS) for draws in (noise, shifted))
-    assert np.array_equal(first, second)
-
-
 def test_the_noise_on_the_mean_has_the_papers_std():
     # 100 000 draws, fixed seed; false alarm under another seed: 1e-6.
     numbers = {'noise_multiplier': 1.5, 'clip_norm': 0.8, 'expected_batch': 64.0}
