@@ -9,6 +9,7 @@ Both go on where an interruption left them: nothing is trained or charged twice.
 from contextlib import ExitStack
 import logging
 from pathlib import Path
+from typing import NamedTuple
 
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.parties.channel import open_channel
@@ -25,6 +26,8 @@ from fdrl_ros.deployment.prepare import prepare, taking_part
 from fdrl_ros.errors import BudgetExceededError, FdrlError, TrainingStopped
 from fdrl_ros.experiments.round_recorder import RoundNote, RoundRecorder
 from fdrl_ros.federation.aggregator.aggregator import Aggregator
+from fdrl_ros.federation.hospital.hospital import Hospital
+from fdrl_ros.federation.key_authority.key_authority import KeyAuthority
 from fdrl_ros.federation.key_authority.state import round_released
 from fdrl_ros.federation.local_driver import LocalFederation
 from fdrl_ros.federation.protocol.message import Phase
@@ -76,6 +79,25 @@ def collect_one(layout: Layout, name: str, plan: Plan, caller: Caller) -> None:
     )
 
 
+class _Parties(NamedTuple):
+    """The parties of a federation in this process, and who keeps what they release."""
+
+    federation: LocalFederation
+    aggregator: Aggregator
+    authority: KeyAuthority
+    hospitals: dict[str, Hospital]
+    recorder: RoundRecorder
+
+    def finished(self) -> bool:
+        """Return whether all rounds are done, and every hospital has the last policy."""
+        # What hospitals release of the last round is still on its way until then.
+        return self.aggregator.phase is Phase.FINISHED and all(
+            each.policy is not None and each.policy.envelope.round >= self.authority.round
+            for each in self.hospitals.values()
+            if not each.restored
+        )
+
+
 def train_federation(
     layout: Layout, plan: Plan, policies: Path, caller: Caller = NOBODY
 ) -> list[RoundNote]:
@@ -87,61 +109,14 @@ def train_federation(
     :raises TrainingStopped: as soon as the caller says so.
     :raises FdrlError: if not one round can be done, saying why.
     """
-
-    def tell(name: str, progress: TrainingProgress) -> None:
-        caller.report(training_progress('train', name, progress, plan))
-        if caller.stopped():
-            federation.stop()
-
-    federation = LocalFederation({}, report=tell)
     with ExitStack() as stack:
-
-        def store(name: str) -> Store:
-            opened = Store(layout.state(name))
-            stack.callback(opened.close)
-            return opened
-
-        trainers: dict[str, Trainer] = {}
-        done = round_released(layout.state('key_authority'))
-        for name in taking_part(layout, plan):
-            records = open_records(layout, name, plan)
-            trainers[name] = open_training(layout.party(name), name, plan, records, done=done)
-            stack.callback(trainers[name].ledger.close)
-        start, _ = load_policy(layout.pretrained)
-        validate = federation.stopwatch.timed('validate', PublicValidation(plan, start))
-        kept = store('aggregator')
-        aggregator = Aggregator(open_channel(layout, 'aggregator', kept), plan.rounds, kept)
-        authority = open_key_authority(layout, plan, store('key_authority'), validate=validate)
-        hospitals = {
-            name: open_hospital(layout, name, plan, trainer, store(name))
-            for name, trainer in trainers.items()
-        }
-
-        def epsilon() -> dict[str, float]:
-            return {
-                name: each.ledger.epsilon_stated(newest=not hospitals[name].restored)
-                for name, each in trainers.items()
-            }
-
-        notes = policies.parent / 'rounds.json'
-        recorder = RoundRecorder(
-            layout.roster(), policies, notes, plan.shape, federation.stopwatch, epsilon
-        )
-        federation.join('observer', recorder)
-        federation.join('aggregator', aggregator)
-        federation.join('key_authority', authority)
-        for name, party in hospitals.items():
-            federation.join(name, party)
+        parties = _open_parties(stack, layout, plan, policies, caller)
+        federation, recorder = parties.federation, parties.recorder
 
         def over() -> bool:
             if caller.stopped():
                 federation.stop()
-            # What hospitals release of the last round is still on its way then.
-            return aggregator.phase is Phase.FINISHED and all(
-                each.policy is not None and each.policy.envelope.round >= authority.round
-                for each in hospitals.values()
-                if not each.restored
-            )
+            return parties.finished()
 
         finished = federation.run(over, ticks=_LONGEST_WAIT)
         caller.check()
@@ -149,17 +124,71 @@ def train_federation(
             raise TrainingStopped('stopped by the user')
         total, done = plan.rounds.rounds, recorder.notes[-1].round if recorder.notes else 0
         if not finished or done < total:
-            words = _stuck(federation, aggregator.phase, done, total)
+            words = _stuck(federation, parties.aggregator.phase, done, total)
             if not done:
                 raise FdrlError(words)
             # What was learned until then is a policy all the same.
             caller.report(Progress('train', 'federation', done, total, words))
             if not recorder.notes[-1].ended:
                 recorder.note_end(words)
-        for name, each in hospitals.items():
+        for name, each in parties.hospitals.items():
             if each.restored:
                 log.warning('%s took no part: %s', name, each.problem)
         return recorder.notes
+
+
+def _open_parties(
+    stack: ExitStack, layout: Layout, plan: Plan, policies: Path, caller: Caller
+) -> _Parties:
+    """
+    Open every party with its store and ledger, and join them to one federation.
+
+    :param stack: closes stores and ledgers in the end.
+    """
+
+    def tell(name: str, progress: TrainingProgress) -> None:
+        caller.report(training_progress('train', name, progress, plan))
+        if caller.stopped():
+            federation.stop()
+
+    def store(name: str) -> Store:
+        opened = Store(layout.state(name))
+        stack.callback(opened.close)
+        return opened
+
+    federation = LocalFederation({}, report=tell)
+    trainers: dict[str, Trainer] = {}
+    done = round_released(layout.state('key_authority'))
+    for name in taking_part(layout, plan):
+        records = open_records(layout, name, plan)
+        trainers[name] = open_training(layout.party(name), name, plan, records, done=done)
+        stack.callback(trainers[name].ledger.close)
+    start, _ = load_policy(layout.pretrained)
+    validate = federation.stopwatch.timed('validate', PublicValidation(plan, start))
+    kept = store('aggregator')
+    aggregator = Aggregator(open_channel(layout, 'aggregator', kept), plan.rounds, kept)
+    authority = open_key_authority(layout, plan, store('key_authority'), validate=validate)
+    hospitals = {
+        name: open_hospital(layout, name, plan, trainer, store(name))
+        for name, trainer in trainers.items()
+    }
+
+    def epsilon() -> dict[str, float]:
+        return {
+            name: each.ledger.epsilon_stated(newest=not hospitals[name].restored)
+            for name, each in trainers.items()
+        }
+
+    notes = policies.parent / 'rounds.json'
+    recorder = RoundRecorder(
+        layout.roster(), policies, notes, plan.shape, federation.stopwatch, epsilon
+    )
+    federation.join('observer', recorder)
+    federation.join('aggregator', aggregator)
+    federation.join('key_authority', authority)
+    for name, party in hospitals.items():
+        federation.join(name, party)
+    return _Parties(federation, aggregator, authority, hospitals, recorder)
 
 
 def train_alone(layout: Layout, name: str, plan: Plan, caller: Caller = NOBODY) -> float:
