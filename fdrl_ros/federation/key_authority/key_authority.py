@@ -381,7 +381,7 @@ class KeyAuthority:
         self._busy = False
         if isinstance(result, tuple):
             request, error = result
-            return self._verdict(request, False, str(error))
+            return self._refuse(request, str(error))
         if isinstance(result, Exception):
             raise result
         assert isinstance(result, Released)
@@ -403,8 +403,8 @@ class KeyAuthority:
             terms = self._terms.digest(base, self.channel.roster)
             checked = check_request(message, self.channel, terms) if message.survivors else None
         except FdrlError as error:
-            return self._verdict(message, False, str(error))
-        accepted = self._verdict(message, True, '')
+            return self._refuse(message, str(error))
+        accepted = self.channel.send(protocol.Verdict, message.id, accepted=True, reason='')
         if checked is None:
             why = 'the round was abandoned'
             return accepted + self._begin(lambda: self._rolled_back(message, why), message)
@@ -413,11 +413,9 @@ class KeyAuthority:
             self._summing = VerifiedSum(checked, self.channel, self._public, base, watch)
         return accepted + self._pull(now)
 
-    def _verdict(self, request: protocol.DecryptRequest, accepted: bool, reason: str) -> Effects:
+    def _refuse(self, request: protocol.DecryptRequest, reason: str) -> Effects:
         round, attempt = request.id
-        verdict = self.channel.send(protocol.Verdict, request.id, accepted=accepted, reason=reason)
-        if accepted:
-            return verdict
+        verdict = self.channel.send(protocol.Verdict, request.id, accepted=False, reason=reason)
         if (round, reason) != self._refused:
             # The same again is nothing new, and must not fill the disk.
             self._refused = (round, reason)
@@ -449,7 +447,7 @@ class KeyAuthority:
             summing.take(message)
         except FdrlError as error:
             self._summing = None
-            return self._verdict(summing.checked.request, False, str(error))
+            return self._refuse(summing.checked.request, str(error))
         return self._pull(now)
 
     # 3. Decrypt that sum once, and take off the masks.

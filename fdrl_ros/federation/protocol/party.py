@@ -34,7 +34,7 @@ class Effects:
     notes: tuple[str, ...] = ()
 
     def __add__(self, other: 'Effects') -> 'Effects':
-        """Join two outcomes in order."""
+        """Join effects in order."""
         return Effects(
             self.messages + other.messages, self.jobs + other.jobs, self.notes + other.notes
         )
