@@ -4,6 +4,7 @@
 
 from dataclasses import replace
 
+from fdrl_ros.errors import RecordsError
 from fdrl_ros.learner.online import GymCollector, OnlineSettings, OnlineTrainer
 from fdrl_ros.learner.settings import LearnerSettings
 from fdrl_ros.learner.trainer import Trainer, TrainingSetup
@@ -11,7 +12,16 @@ from fdrl_ros.policy import NetworkShape, Policy
 import gymnasium
 import numpy as np
 import pytest
-from support.small_hospital import joined, ledger_of, PRIVACY, RecordedNoise, records, SHAPE, START
+from support.small_hospital import (
+    joined,
+    ledger_of,
+    PRIVACY,
+    RecordedNoise,
+    records,
+    records_of,
+    SHAPE,
+    START,
+)
 
 ONLINE = OnlineSettings(
     rounds=6, patients=5, warm_up=10, exploration=0.8, final_exploration=0.1, exploration_rounds=3
@@ -96,3 +106,11 @@ def test_an_episode_that_is_cut_off_ends_and_is_not_terminal(longest):
     assert np.flatnonzero(made.ends).tolist() == last.tolist()
     if longest == 4:
         assert np.diff(made.starts).tolist() == [4] * 8
+
+
+def test_states_of_another_width_are_refused_before_they_are_kept(tmp_path):
+    made, asked = online(tmp_path)
+    asked.collect = lambda policy, share, first, count: records_of([3] * count, (5, 2), first)
+    with pytest.raises(RecordsError, match='states of 5 numbers, expected 2'):
+        made.train(START)
+    assert made.transitions == 0

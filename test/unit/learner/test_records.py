@@ -51,7 +51,7 @@ def test_terminals_are_the_same_in_every_type(kind):
         ('states', np.full((5, 1), np.nan)),
         ('next_states', np.full((5, 1), -np.inf)),
         ('states', np.zeros(5)),
-        ('starts', [0.0, 4.5]),
+        *(('starts', starts) for starts in ([0.0, 4.5], [0, 4], [1, 5], [0, 2, 5], [5, 0])),
         ('patients', [7]),
     ],
 )
