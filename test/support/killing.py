@@ -73,7 +73,7 @@ _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 
 
 def killed(action: Callable[[], Any]) -> bool:
-    """Run an action in a child, and tell whether it was killed (by `die`) before its end."""
+    """Run an action in a child process, and tell whether `die` ended it."""
     child = os.fork()
     if not child:
         with contextlib.suppress(BaseException):
