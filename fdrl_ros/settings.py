@@ -11,9 +11,10 @@ A group of settings is a frozen dataclass below :class:`Settings`; each field is
         quorum: int = setting(3, 'fewest members of a round', minimum=3)
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields
 import difflib
+from functools import cache
 import math
 import typing
 from typing import Any, Self, TypedDict, Unpack
@@ -126,12 +127,15 @@ class Settings:
             object.__setattr__(self, each.name, each.check(getattr(self, each.name)))
 
     @classmethod
-    def describe(cls) -> Iterator[Setting]:
-        """Yield every setting of this group, in the order of definition."""
+    @cache
+    def describe(cls) -> tuple[Setting, ...]:
+        """Return every setting of this group, in the order of definition."""
         types = typing.get_type_hints(cls)
+        found = []
         for each in fields(cls):
             default: Any = each.default
-            yield Setting(name=each.name, type=types[each.name], default=default, **each.metadata)
+            found.append(Setting(each.name, types[each.name], default, **each.metadata))
+        return tuple(found)
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, object]) -> Self:

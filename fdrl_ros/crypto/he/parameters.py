@@ -9,7 +9,7 @@ Updates are packed and unpacked whole or ciphertext by ciphertext, so that none 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 import itertools
 import math
 from typing import Any, ClassVar, Final
@@ -34,6 +34,7 @@ def is_prime(number: int) -> bool:
     return True
 
 
+@cache
 def plain_prime(least: int, poly_degree: int) -> int:
     """Return the smallest prime p >= least with p = 1 mod 2N, which batching needs."""
     factor = 2 * poly_degree
@@ -41,6 +42,7 @@ def plain_prime(least: int, poly_degree: int) -> int:
     return next(number for number in itertools.count(start, factor) if is_prime(number))
 
 
+@cache
 def coefficient_primes(bits: tuple[int, ...], poly_degree: int) -> tuple[int, ...]:
     """
     Return the largest distinct primes of the given sizes with p = 1 mod 2N.
