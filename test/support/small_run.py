@@ -12,6 +12,7 @@ TINY_PLAN = {
     'collection': {'patients': 8},
     'pretraining': {'patients': 4, 'steps': 20},
     'validation': {'patients': 2, 'margin': 1.0},
+    'evaluation': {'workers': 1},
     'world': {'mode': 'kinematic', 'horizon': 10},
 }
 SMALL_PLAN = Plan().changed(
@@ -20,7 +21,6 @@ SMALL_PLAN = Plan().changed(
         'federation': {'noise': 'seeded', 'procedures': 'reach, palpation'},
         'rounds': {'rounds': 1},
         'privacy': {'batch': 4},
-        'evaluation': {'workers': 1},
         'world': {'mode': 'kinematic', 'horizon': 12},
     }
 )

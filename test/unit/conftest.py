@@ -4,6 +4,7 @@
 
 from collections.abc import Iterator
 
+from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 from fdrl_ros.crypto.keys import key_file, keystore
 from fdrl_ros.runtime import kernels
 from hypothesis import settings
@@ -27,6 +28,6 @@ def arithmetic(request: pytest.FixtureRequest) -> Iterator[str]:
 
 @pytest.fixture
 def quick_scrypt(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let scrypt take 16 MiB, and no passphrase be told from outside."""
-    monkeypatch.setattr(key_file.Passphrase.__init__, '__kwdefaults__', {'cost': 14})
+    """Let scrypt cost nothing, and no passphrase be told from outside."""
+    monkeypatch.setattr(key_file, 'Scrypt', lambda **sizes: Scrypt(**{**sizes, 'n': 2}))
     monkeypatch.delenv(keystore.PASSPHRASE_VARIABLE, raising=False)

@@ -29,6 +29,7 @@ import pytest
 from support.killing import killed_at_every_step
 from support.sample_size import sampled
 
+pytestmark = pytest.mark.usefixtures('quick_scrypt')
 NAMES = ['hospital_1', 'hospital_2', 'hospital_3']
 SIZES = {'hospital_1': 500, 'hospital_2': 400, 'hospital_3': 300}
 PASSPHRASE = Passphrase(b'correct horse', cost=14)

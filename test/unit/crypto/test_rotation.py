@@ -38,6 +38,7 @@ import pytest
 from support.killing import killed_at_every_step
 from support.sample_size import sampled
 
+pytestmark = pytest.mark.usefixtures('quick_scrypt')
 NAMES = ['hospital_1', 'hospital_2', 'hospital_3', 'hospital_4']
 SIZES = dict.fromkeys(NAMES, 500)
 SCHEME = choose_scheme(100, 4, 16)

@@ -232,7 +232,7 @@ def test_parties_start_with_encrypted_keys_and_pay_for_scrypt_once(bare, tmp_pat
     for name in (*HOSPITALS, 'aggregator', 'key_authority'):
         open_channel(told, name, Store())
     secret = open_secret_context(told, choose_scheme(100, 4, 16))
-    assert label(told.he_key.read_bytes(), 'x').sealed and costs == [2**14]
+    assert label(told.he_key.read_bytes(), 'x').sealed and costs == [2**key_file.COST]
     monkeypatch.setenv(PASSPHRASE_VARIABLE, str(file))
     again = open_secret_context(Layout(bare.directory), choose_scheme(100, 4, 16))
     assert again.public.digest == secret.public.digest

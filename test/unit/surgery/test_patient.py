@@ -277,7 +277,7 @@ POINTS = st.lists(NUMBERS | st.floats(-0.1, 0.1) | st.none(), max_size=4).map(tu
 OPERATION = Operation(WorldSettings(mode='kinematic'))
 
 
-@settings(max_examples=sampled(400, 80), deadline=None)
+@settings(max_examples=sampled(400, 30), deadline=None)
 @given(
     st.sampled_from(PROCEDURE_NAMES),
     st.sampled_from([each.name for each in fields(Patient)]),

@@ -95,8 +95,8 @@ def test_model_is_the_file_read_the_slow_way(model):
     assert np.abs(model.rows[model.row_of] - dense[:, :, : SURVIVAL + 1]).max() < 1e-15
     policy = random_policy(0)
     chances = np.einsum('sa,sat->st', policy, dense)
-    inverse = np.linalg.inv(np.eye(PATIENT_STATES) - chances[:, :PATIENT_STATES])
-    slow = start @ inverse @ chances[:, SURVIVAL]
+    lasting = np.eye(PATIENT_STATES) - chances[:, :PATIENT_STATES]
+    slow = start @ np.linalg.solve(lasting, chances[:, SURVIVAL])
     assert survival(model, policy) == pytest.approx(slow, abs=1e-12)
 
 
