@@ -31,8 +31,8 @@ class FederationSettings(Settings):
     )
     release: bool = setting(
         False,
-        'whether hospitals publish their own policies too: masks then hide nothing of those, '
-        'differential privacy alone protects them',
+        'whether hospitals publish their own policies too: differential privacy alone protects '
+        'those',
     )
 
     @property

@@ -13,8 +13,8 @@ from fdrl_ros.federation.protocol.message import Message
 from fdrl_ros.federation.protocol.party import Effects, Job, Party
 from fdrl_ros.runtime.stopwatch import Stopwatch
 
-# Of all other kinds a late joiner still gets the newest message, as long as its sender runs: as of
-# a latched topic. Of deliveries it gets its own. Updates are asked for.
+# Kinds that a party misses if it joins later. Of every other kind it gets the newest message of
+# each sender that runs, as of a latched topic; of deliveries, its own.
 PASSING = (
     protocol.DecryptRequest,
     protocol.HospitalPolicy,

@@ -18,7 +18,7 @@ class RoundSettings(Settings):
     )
     absent_timeout: float = setting(
         2.0,
-        'wait for round keys when none but those are missing that were missing the last time',
+        'wait for round keys when only those are missing that were absent in the last attempt',
         unit='second',
         minimum=0.1,
     )

@@ -25,8 +25,8 @@ class LearnerSettings(Settings):
     )
     expected_transitions: float = setting(
         0.0,
-        'public guess of the transitions of a patient: each patient weighs as many as it has over '
-        'this, so that every transition weighs the same; 0: every patient weighs the same',
+        'public guess of the transitions of a patient: the weight of a patient is its number of '
+        'transitions divided by this, so every transition weighs the same; 0: every patient does',
         limits=(0.0, 1e6),
         unit='transitions',
     )
@@ -79,7 +79,7 @@ class PrivacySettings(Settings):
     )
     clipped: str = setting(
         'unit',
-        'what is sampled and clipped; transitions of a patient are charged as a group',
+        'what is sampled and clipped; with transition, those of a patient are charged together',
         choices=('unit', 'transition'),
     )
     most_transitions: int = setting(

@@ -76,10 +76,15 @@ def train(evaluated: bool, **flags: Any) -> None:
     """
     run, plan = begin_run(**flags)
     with stopping(SAME_RUN) as stopped, ProgressBars(console()) as bars:
-        if not evaluated:
-            run_training(run.path, plan, Caller(bars, stopped))
+        caller = Caller(bars, stopped)
+        if evaluated:
+            found = run_experiment(run.path, plan, caller)
+            run.save(found)
+        else:
+            run_training(run.path, plan, caller)
             run.point_latest()
-            return
-        found = run_experiment(run.path, plan, Caller(bars, stopped))
-        run.save(found)
-    show(run, found)
+    if evaluated:
+        show(run, found)
+    else:
+        words = f'saved in {run.path}: policies/. To compare them: fdrl evaluate {run.path}'
+        console().print(words, soft_wrap=True)

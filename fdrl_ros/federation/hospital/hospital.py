@@ -65,7 +65,7 @@ from fdrl_ros.privacy.ledger.chain import Head
 import numpy as np
 
 AHEAD = 8
-"""Attempts ahead of the present one of which messages are kept: they may overtake its status."""
+"""Future attempts whose messages are kept: they may arrive before the status that begins one."""
 
 AGGREGATOR = 'aggregator'
 TAKING_PART = (Phase.OPEN, Phase.SHARE, Phase.TRAIN, Phase.SETTLE, Phase.REVEAL)

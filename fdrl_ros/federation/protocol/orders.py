@@ -127,9 +127,9 @@ def _refuse(operator: str, counter: int, channel: Channel, store: Store) -> None
 
 def forget_orders(channel: Channel, store: Store) -> None:
     """
-    Take no order that may have been taken: which were is not known any more.
+    Refuse all orders up to now: the record of which ones were carried out is lost.
 
-    Those are all that were signed before :data:`ORDER_AGE` from now.
+    Those signed until :data:`ORDER_AGE` from now are refused too, since clocks differ.
     """
     mark = int((channel.clock() + ORDER_AGE) * _MICRO)
     for member in channel.roster.members:

@@ -44,8 +44,8 @@ class Party(Protocol):
     """
     A plain object that a driver moves.
 
-    It opens no socket, starts no thread and reads no clock: `now` is the driver's steady clock in
-    seconds.
+    It opens no socket and starts no thread. `now` is the driver's steady clock in seconds; only
+    the channel reads a wall clock, to stamp the journal and to let rosters and orders expire.
     """
 
     @property

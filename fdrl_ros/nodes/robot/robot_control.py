@@ -89,7 +89,7 @@ class RobotControl:
         node.hear(JointState, 'jaw/setpoint_js', self._receive_jaw, qos.SENSOR)
         node.hear(OperatingState, 'operating_state', self._receive_arm, qos.SENSOR)
         # CRTK's arms publish it latched, when it changes: late subscribers have to latch too.
-        # One that latches nothing, and so cannot match, is heard above.
+        # The subscription above receives from an arm that does not latch.
         kept = node.create_subscription(
             OperatingState,
             'operating_state',
@@ -165,10 +165,9 @@ class RobotControl:
 
     def publish(self, cycle: Cycle | None) -> None:
         """
-        Tell the action, command the arm, then tell what the action was judged by.
+        Publish the action, then the arm's set-point, then what the action was judged by.
 
-        Set-points come at each beat, so one that begins a move can wait for what the move is; one
-        that draws the tip back goes first.
+        A set-point that draws the tip back goes first.
         """
         if cycle is None:
             return

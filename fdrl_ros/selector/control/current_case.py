@@ -4,8 +4,8 @@
 Which case a state belongs to, and the damage of that case.
 
 The control loop decides once for each state, at once: the first state of an operation must be
-judged as such. What a single wrong reading must not erase, the damage so far, waits for a second
-state in a row (:class:`CaseDamage`).
+judged as such. Damage is reset only after two states in a row of a new case, so that one wrong
+reading does not erase it (:class:`CaseDamage`).
 """
 
 import math

@@ -199,7 +199,8 @@ class ControlLoop:
         """
         Hold if no usable state has come for too long; call it at 100 Hz.
 
-        A call that comes late shows that messages have been waiting to be received.
+        If this call is late, the process was paused: messages in the queue are older than they
+        look.
 
         :returns: None while all is well.
         """

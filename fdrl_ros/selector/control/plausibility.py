@@ -48,8 +48,8 @@ class PlausibilitySettings(Settings):
     )
     frozen_way: float = setting(
         0.004,
-        'how far the set-point may move while goal error, or in contact force and lag, stand still'
-        '; 0 checks nothing',
+        'how far the set-point may move while goal error (in contact: force and lag) does not '
+        'change; 0 checks nothing',
         limits=(0.0, 0.1),
         unit='m',
     )

@@ -139,7 +139,7 @@ class Selector:
         state = self._usable_state(operation, patient, now)
         if isinstance(state, Reason):
             self._monitor.add_force(operation)
-            # A stamp is of a state that is at fault by itself, not of one that came too late.
+            # Give the stamp only if the state itself is bad, not if it is merely late.
             stamp = operation.stamp if operation and state not in _BY_TIME else None
             return self.keep_tip(state, now, operation, stamp, away)
         assert operation is not None
@@ -324,7 +324,7 @@ _STILL = ShieldDecision(STAY, STAY, Veto.NONE, math.nan, math.nan)
 
 
 _BY_TIME = frozenset({Reason.MISSING, Reason.CLOCK, Reason.STALE})
-"""Reasons that are not in the state itself."""
+"""Reasons that concern when a state came, not its content."""
 
 
 class Ranking:

@@ -188,7 +188,8 @@ def test_without_the_key_authority_s_state_a_run_does_not_go_on(trained, tmp_pat
     assert result.exit_code == 1 and 'put back the newest state file' in result.output
     state = 'federation/key_authority/state.sqlite'
     shutil.copy(trained[0].resolve() / state, run / state)
-    assert fdrl(*words).exit_code == 0
+    result = fdrl(*words)
+    assert result.exit_code == 0 and f'fdrl evaluate {run}' in result.output
     assert (run / 'policies/global_3.npz').exists()
 
 
