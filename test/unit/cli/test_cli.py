@@ -20,6 +20,7 @@ from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.policy_file import load_policy
 from fdrl_ros.deployment.prepare import prepare
 from fdrl_ros.errors import StoreError
+from fdrl_ros.experiments import run_directory
 from fdrl_ros.experiments.reports.assessment import assess
 from fdrl_ros.experiments.reports.run_table import render_text
 from fdrl_ros.experiments.round_recorder import read_rounds
@@ -124,6 +125,12 @@ def test_seeded_noise_is_labelled_where_people_look(trained):
     assert 'NOT PRIVATE' in fdrl('privacy', 'show', run).output
 
 
+@pytest.fixture
+def no_plots(monkeypatch):
+    monkeypatch.setattr(run_directory, 'draw_all', lambda *_: None)
+
+
+@pytest.mark.usefixtures('no_plots')
 def test_evaluated_again_epsilons_add_up_for_patients_of_several_hospitals(trained, tmp_path):
     run, output = trained
     assert json.loads((run / 'summary.json').read_text())['epsilon_of_shared_patients'] is None
@@ -309,6 +316,7 @@ def own_records(path, patients):
     return records
 
 
+@pytest.mark.usefixtures('no_plots')
 def test_a_hospital_trains_on_records_that_are_given_and_releases_nothing(plan_file, tmp_path):
     file, run = tmp_path / 'log.npz', tmp_path / 'run'
     records = own_records(file, 5)

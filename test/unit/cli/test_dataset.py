@@ -220,7 +220,8 @@ def test_the_commands_of_the_page_bring_a_log_into_training(walks, tmp_path, mon
     train[train.index('64')] = '4'  # of six patients, not of the hundreds of a hospital
     tiny = '--rounds 1 --no-evaluate --learner-hidden 8 --learner-epochs 1 --privacy-delta 0.001 '
     tiny += '--collection-patients 6 --pretraining-patients 2 --pretraining-steps 2 '
-    tiny += '--validation-patients 1 --world-mode kinematic --world-horizon 5 --privacy-budget 99'
+    tiny += '--validation-patients 1 --world-mode kinematic --world-horizon 5 --privacy-budget 99 '
+    tiny += '--evaluation-workers 1'
     said = CliRunner().invoke(main, [*train[1:], *tiny.split()])
     assert said.exit_code == 0, said.output
     found = Records.load(Path('runs/latest/federation/hospital_1/records.npz'), STATE_SIZE)

@@ -7,19 +7,19 @@ from pathlib import Path
 import signal
 import subprocess
 import sys
-import threading
 
-from fdrl_ros.errors import FdrlError, PrivacyError, TrainingStopped
-from fdrl_ros.runtime.progress import NOBODY, Progress
+from fdrl_ros.errors import FdrlError, PrivacyError
+from fdrl_ros.runtime.progress import NOBODY
 from fdrl_ros.runtime.worker_processes import run_tasks
 import pytest
+from support.worker_tasks import double
 
 COMMAND = """
 import signal, sys
 from fdrl_ros.errors import TrainingStopped
 from fdrl_ros.runtime.progress import Caller
 from fdrl_ros.runtime.worker_processes import run_tasks
-import test_workers
+from support.worker_tasks import wait_for_the_end
 
 if __name__ == '__main__':
     asked = []
@@ -27,7 +27,7 @@ if __name__ == '__main__':
     print('begins', flush=True)
     try:
         run_tasks(
-            test_workers.wait_for_the_end,
+            wait_for_the_end,
             [(1,), (2,)],
             workers=2,
             caller=Caller(
@@ -40,24 +40,6 @@ if __name__ == '__main__':
 """
 
 
-def wait_for_the_end(number, caller):
-    """Work until it is told to stop, as collecting does; tell of the process first."""
-    caller.report(Progress('test', f'works {number}', os.getpid(), 0))
-    idle = threading.Event()
-    while not caller.stopped():
-        idle.wait(0.01)
-    raise TrainingStopped('stopped')
-
-
-def double(number, caller):
-    """Return twice the number; none has twice 13, and 14 kills."""
-    if number == 13:
-        raise PrivacyError('13 has no double')
-    if number == 14:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return 2 * number
-
-
 def run(work, tasks, workers):
     return run_tasks(work, tasks, workers=workers, caller=NOBODY)
 
@@ -67,8 +49,8 @@ def command(tmp_path):
     """Start a command of two workers in a process group of its own."""
     script = tmp_path / 'command.py'
     script.write_text(COMMAND)
-    here = Path(__file__).parent
-    path = os.pathsep.join([str(here), str(here.parents[2])])
+    tests = Path(__file__).parents[2]
+    path = os.pathsep.join([str(tests), str(tests.parent)])
     with subprocess.Popen(
         [sys.executable, str(script)],
         env={**os.environ, 'PYTHONPATH': path},

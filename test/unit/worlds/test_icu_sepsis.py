@@ -92,7 +92,8 @@ def test_model_is_the_file_read_the_slow_way(model):
         dense = file['tx_mat'][:PATIENT_STATES]
         start = file['d_0'][:PATIENT_STATES]
     assert not dense[:, :, SURVIVAL + 1].any()
-    assert np.abs(model.rows[model.row_of] - dense[:, :, : SURVIVAL + 1]).max() < 1e-15
+    for row_of, chances in zip(model.row_of, dense[:, :, : SURVIVAL + 1], strict=True):
+        assert np.abs(model.rows[row_of] - chances).max() < 1e-15
     policy = random_policy(0)
     chances = np.einsum('sa,sat->st', policy, dense)
     lasting = np.eye(PATIENT_STATES) - chances[:, :PATIENT_STATES]
