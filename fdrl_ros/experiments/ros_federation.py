@@ -142,7 +142,7 @@ class RosFederation:
         with (
             with_variables(middleware(settings)),
             Runner(settings, self._layout.log, restarts=1) as runner,
-            watching.RoundRecorder(
+            watching.Observer(
                 self._roster,
                 settings.federation_domain,
                 ROBOTS,
