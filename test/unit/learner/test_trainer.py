@@ -10,6 +10,7 @@ from fdrl_ros.errors import (
     BudgetExceededError,
     LedgerOwnerError,
     PolicyError,
+    PrivacyError,
     RecordsError,
     TrainingStopped,
 )
@@ -116,6 +117,15 @@ def test_a_round_that_is_asked_for_again_is_the_same_and_costs_nothing(tmp_path,
     again = ward.train()
     np.testing.assert_array_equal(first.weights, again.weights)
     assert again.epsilon == first.epsilon
+
+
+def test_a_checkpoint_of_a_round_from_other_weights_is_not_this_round_s_result(tmp_path):
+    ward = Ward(tmp_path)
+    spent = ward.train().epsilon
+    ward.begin()
+    with pytest.raises(PrivacyError, match='reserved with other inputs'):
+        ward.train(weights=1.01 * START)
+    assert ward.ledger.epsilon() == spent
 
 
 @pytest.mark.parametrize('owner, method', [(Trainer, 'replay'), (Checkpoint, 'save')])
