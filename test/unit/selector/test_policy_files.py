@@ -2,6 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """A robot's policies survive a restart; what was damaged or forged meanwhile is put aside."""
 
+from dataclasses import asdict
+import json
+import math
+
 from fdrl_ros.crypto.keys.signing import Identity
 from fdrl_ros.policy import NetworkShape
 from fdrl_ros.selector import HOLD
@@ -115,6 +119,18 @@ def test_model_or_test_that_is_damaged_is_put_aside_and_found_out_anew(files):
     assert [each.round for each in after.standing(NOTHING)] == [1]
     other, _ = reread(files, basis='another test')
     assert other.standing(NOTHING) == () and other.pending(NOTHING).report is None
+
+
+@pytest.mark.parametrize(
+    'changes',
+    [{'mean_return': math.inf}, {'force_share': math.nan}, {'states': 'many'}, {'finite': None}],
+)
+def test_a_report_of_numbers_that_no_test_finds_counts_for_none(files, changes):
+    report = report_on(filled(files).versions[0].policy)
+    files.report(report.policy).write_text(json.dumps(asdict(report) | changes), 'utf-8')
+    problems = []
+    assert files.load_report(report.policy, problems) is None
+    assert [path for path, _ in problems] == [files.report(report.policy)]
 
 
 def test_forgotten_versions_leave_no_file_but_what_others_need(files):
