@@ -138,6 +138,8 @@ def _finish(directory: Path) -> None:
             if target.parent.exists() and not any(target.parent.iterdir()):
                 target.parent.rmdir()
         sync_folder(directory)
+        for former in folder.glob('*.before'):  # an older version moved former keys here
+            _erase(former)
         (folder / _LIST).unlink()
     shutil.rmtree(folder)
     sync_folder(directory)

@@ -4,6 +4,7 @@
 
 import contextlib
 import fcntl
+import json
 import os
 import shutil
 import stat
@@ -246,6 +247,19 @@ def test_erased_keys_are_written_over(directory):
     RosterChanges(directory).revoke('hospital_2')
     rotate_he(directory)
     for name in (f'hospital_1.{KEY_FILE}', HE_NAME.replace('/', '.'), f'hospital_2.{KEY_FILE}'):
+        assert not any((directory / name).read_bytes())
+
+
+def test_former_keys_of_a_change_that_an_older_version_left_are_written_over(directory):
+    folder = directory / '.decided'
+    folder.mkdir()
+    (folder / 'list.json').write_text(json.dumps({'written': [], 'removed': []}))
+    for name in ('0.before', 'removed_0.before'):
+        (folder / name).write_bytes(b'a former key')
+        os.link(folder / name, directory / name)
+    with reading(directory):
+        assert not folder.exists()
+    for name in ('0.before', 'removed_0.before'):
         assert not any((directory / name).read_bytes())
 
 
