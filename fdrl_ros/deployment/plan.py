@@ -257,7 +257,7 @@ class Plan:
         """
         Read the plan of a prepared directory; values are checked when their group is first read.
 
-        All names are checked now, but no other party's area is imported.
+        All names are checked now; of other parties' areas only procedures' names are imported.
 
         :raises SettingError: if it cannot be read, is no YAML, or has an unknown group, setting or
             procedure.
