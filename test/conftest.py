@@ -3,6 +3,7 @@
 """Every test run has two ROS domains of its own, one thread, and its files in memory."""
 
 from collections.abc import Iterator
+import gc
 import os
 from pathlib import Path
 import shutil
@@ -56,6 +57,12 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ.update(middleware(BringupSettings()))
     if _can_hold_files(MEMORY):
         os.environ.setdefault('PYTEST_DEBUG_TEMPROOT', str(MEMORY))
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Let no garbage collection look at modules again: they stay to the end."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

@@ -20,8 +20,12 @@ def test_skipped_and_nightly_tests_are_listed_with_reasons(tmp_path: Path) -> No
         'import pytest\npytest.importorskip("no_such_module", reason="no torch here")\n'
     )
     results = tmp_path / 'unit.xunit.xml'
-    command = [sys.executable, '-m', 'pytest', '-q', '-p', 'no:cacheprovider', '-p', 'no:xdist']
-    alone = {**os.environ, 'PYTEST_ADDOPTS': ''}  # CTest shares the unit tests among workers
+    command = [sys.executable, '-m', 'pytest', '-q', '-p', 'no:cacheprovider']
+    alone = {
+        **os.environ,
+        'PYTEST_ADDOPTS': '',
+        'PYTEST_DISABLE_PLUGIN_AUTOLOAD': '1',
+    }  # CTest shares the unit tests among workers
     told = subprocess.run(
         [*command, '--junitxml', str(results), str(tmp_path)],
         env=alone,

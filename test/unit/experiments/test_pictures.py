@@ -33,7 +33,7 @@ def patients(procedure, index=0):
 
 def test_expert_is_drawn_still_and_moving(tmp_path):
     still, moving = draw_procedures(
-        tmp_path / 'new', patients('reach'), moving=True, world=replace(KINEMATIC, horizon=10)
+        tmp_path / 'new', patients('reach'), moving=True, world=replace(KINEMATIC, horizon=8)
     )
     with Image.open(still) as image:
         assert image.size == (WIDTH, HEIGHT)

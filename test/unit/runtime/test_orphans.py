@@ -56,10 +56,12 @@ def announced(gate: Path, starter: subprocess.Popen) -> int:
         os.close(ending)
 
 
-@pytest.mark.parametrize('asked', ASKED.values(), ids=ASKED)
-@pytest.mark.parametrize('prefix', [[], ['sh', '-c', '"$0" "$@"; true']], ids=['child', 'shell'])
+@pytest.mark.parametrize(
+    ('asked', 'prefix'),
+    [*((each, []) for each in ASKED), ('does not listen', ['sh', '-c', '"$0" "$@"; true'])],
+)
 def test_process_ends_with_its_launcher(gate, asked, prefix):
-    program = BEGINS.format(gate=str(gate), asked=asked)
+    program = BEGINS.format(gate=str(gate), asked=ASKED[asked])
     launches = LAUNCHES.format(prefix=prefix, program=program)
     with subprocess.Popen([sys.executable, '-c', launches]) as launcher:
         with watched([announced(gate, launcher)]) as orphans:

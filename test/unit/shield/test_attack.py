@@ -40,7 +40,7 @@ def test_no_adversary_gets_above_a_limit_through_the_control_loop():
     """With noise, jitter, latency and lost states."""
     strict = replace(SETTINGS, keep_limit=True)
     shielded, kept, bare, erratic = (
-        attack_loop(Assault('palpation', kind, 300, settings))
+        attack_loop(Assault('palpation', kind, 150, settings))
         for kind, settings in (
             ('down', SETTINGS),
             ('down', strict),

@@ -315,10 +315,10 @@ def compared(patient, driver, seen, **body):
 )
 def test_every_tick_of_whole_episodes_is_as_judged_by_hand(procedure, wanted):
     rng, seen = np.random.default_rng(8), set()
-    drivers = [by_chance(rng, each) for each in (0.0, 0.3, 0.8, 1.0)]
+    drivers = [by_chance(rng, each) for each in (0.0, 0.8)]
     for index, driver in enumerate([*drivers, *map(careless, (0, 3, 4))]):
         compared(patient_for(procedure, index), driver, seen)
-    for index, action in enumerate((1, 4, 13), 7):
+    for index, action in enumerate((1, 4, 13), 5):
         compared(patient_for(procedure, index, young_modulus=35000.0), careless(action), seen)
     assert seen >= wanted, wanted - seen
 
