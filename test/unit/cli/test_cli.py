@@ -484,6 +484,7 @@ def test_ctrl_c_stops_cleanly_and_the_run_goes_on_to_the_policy_of_an_unbroken_o
     assert same_policy(trained[0], tmp_path / 'run')
 
 
+@pytest.mark.usefixtures('no_plots')
 def test_experiment_runs_each_seed_once(plan_file, tmp_path):
     words = ('experiment', '--plan', plan_file, '--seeds', 2, '--rounds', 1)
     words += ('--directory', tmp_path / 'two')

@@ -12,6 +12,7 @@ from fdrl_ros.errors import CryptoError
 from hypothesis import given, settings, strategies
 import numpy as np
 import pytest
+from support.sample_size import sampled
 import tenseal.sealapi as seal
 
 
@@ -103,7 +104,7 @@ def test_integers_of_more_bits_than_any_scheme_holds_are_refused():
         BfvScheme.choose(100, 3, 40)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=sampled(15, 8), deadline=None)
 @given(
     strategies.integers(1, 40_000),
     strategies.sampled_from([(3, 16), (3, 24), (12, 16), (100, 32)]),

@@ -21,6 +21,7 @@ from hypothesis import example, given, settings, strategies
 import numpy as np
 import pytest
 from support.batches import batch_of, part, transitions_of
+from support.sample_size import sampled
 from support.small_hospital import ledger_of, records_of
 
 SHAPE = NetworkShape(25, 15, (64, 64))
@@ -49,7 +50,7 @@ def tied(rng, shape, ties):
     return weights
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=sampled(80, 25), deadline=None)
 @given(
     seed=SEEDS,
     ties=TIES,
@@ -83,7 +84,7 @@ def test_slopes_and_errors_of_a_unit_are_the_same_bits_in_any_company(
             np.testing.assert_array_equal(found, expected)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=sampled(40, 15), deadline=None)
 @given(
     seed=SEEDS,
     ties=TIES,

@@ -270,7 +270,7 @@ def test_costs_are_what_remains_after_the_move_as_the_reward_counts_it(procedure
 @pytest.mark.parametrize('procedure', PROCEDURE_NAMES)
 def test_the_expert_succeeds_in_every_procedure_at_every_heterogeneity(procedure, heterogeneity):
     """A sample; test/nightly holds 1000 patients of each, with the motors too."""
-    patients, count = mixture(3, heterogeneity, 12, (procedure,)), sampled(200, 30)
+    patients, count = mixture(3, heterogeneity, 12, (procedure,)), sampled(200, 15)
     batch = VectorOperation([patients.patient(index) for index in range(count)])
     batch.reset()
     ends = []

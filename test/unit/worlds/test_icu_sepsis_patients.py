@@ -30,6 +30,7 @@ from fdrl_ros.worlds.mimic.columns import MIMIC_FEATURES
 from hypothesis import given, settings, strategies
 import numpy as np
 import pytest
+from support.sample_size import sampled
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGE = (ROOT / 'docs' / 'sepsis.md').read_text('utf-8')
@@ -64,7 +65,7 @@ def test_hospitals_together_admit_everyone(hospitals, heterogeneity, seed):
     assert np.abs(np.mean(mixes, axis=0) - model.start).max() < 1e-15
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=sampled(8, 3), deadline=None)
 @given(hospitals=strategies.integers(2, 8), seed=strategies.integers(0, 2**32))
 def test_mixes_move_from_equal_to_apart_in_a_straight_line(hospitals, seed):
     model = icu_sepsis()
