@@ -144,19 +144,21 @@ def test_of_three_hospitals_one_that_lost_its_state_comes_back_in_the_next_attem
 
 
 def test_a_hospital_never_reveals_for_another_set_though_it_lost_its_state(tmp_path):
-    bench = Watched(tmp_path, hospitals=4, rounds=2)
+    bench = Watched(tmp_path, hospitals=4, rounds=3)
     name = 'hospital_1'
 
     def revealed():
         return [m for m in bench.said if isinstance(m, Reveal) and m.envelope.sender == name]
 
-    assert bench.run(revealed)
+    assert bench.run(lambda: len(revealed()) == 2)
+    record = bench.parties[name].state.record
     bench.lose(name, 'deleted')
     bench.join(name)
     state = bench.parties[name].state
-    assert state.record.of(1).revealed and state.floor == (1, 2)
+    assert state.record.of(2).revealed and state.floor == (2, 2)
+    assert (state.record.of(2), state.record.over) == (record.of(2), 1)
     before = len(revealed())
-    assert bench.run(lambda: bench.aggregator.round == 2)
+    assert bench.run(lambda: bench.aggregator.round == 3)
     assert len(revealed()) == before
 
 

@@ -336,6 +336,12 @@ ASKED = {
     },
     'a reveal twice': lambda bench, asked: {'reveals': (*asked.reveals[:-1], asked.reveals[0])},
     'a signature twice': lambda bench, asked: {'settles': (*asked.settles[:-1], asked.settles[0])},
+    'a signature on another update': lambda bench, asked: {
+        'settles': (
+            resealed(bench, asked.settles[0], update_hash=bytes(32)),
+            *asked.settles[1:],
+        )
+    },
     'too few signatures': lambda bench, asked: {
         'settles': asked.settles[: bench.roster.threshold - 1]
     },

@@ -20,6 +20,7 @@ from fdrl_ros.policy import digest_of, NetworkShape
 from hypothesis import given, settings, strategies
 import numpy as np
 import pytest
+from support.dropouts import CHUNKED
 from support.federation_bench import Bench, SHAPE
 from support.interception import Interception, resealed
 
@@ -91,6 +92,24 @@ def test_a_hospital_that_starts_again_in_the_middle_goes_on(bench):
     assert (
         len({message.ciphertext for message in updates.messages}) == 3 * bench.scheme.ciphertexts
     )
+
+
+def test_a_hospital_that_is_killed_while_it_sends_sends_the_very_same_chunks_again(tmp_path):
+    bench, lives = Bench(tmp_path, rounds=1, shape=CHUNKED), [{}]
+
+    def lose_all_but_its_first(message):
+        if message.envelope.sender != 'hospital_1':
+            return [message]
+        lives[-1][message.id, message.chunk] = message.ciphertext
+        return [message] if message.chunk == 0 or len(lives) > 1 else []
+
+    Interception(bench, MaskedUpdate, change=lose_all_but_its_first)
+    assert bench.run(lambda: len(lives[0]) == 2)
+    lives.append({})
+    bench.restart('hospital_1')
+    assert bench.run(lambda: len(lives[1]) == 2, ticks=60)
+    assert lives[1] == lives[0]
+    ends_exactly(bench)
 
 
 def test_who_has_sent_a_part_by_the_deadline_is_left_out(tmp_path):

@@ -249,6 +249,16 @@ def test_public_and_secret_contexts_are_not_each_other_and_have_one_length(secre
             kind.from_bytes(data)
 
 
+def test_residues_of_a_key_that_are_not_below_their_primes_are_refused(secret):
+    data, scheme = secret.public_bytes(), secret.scheme
+    polynomials = np.frombuffer(data[-2 * 8 * len(scheme.key_moduli) * 4096 :], np.uint64)
+    for row, prime in enumerate(scheme.key_moduli):
+        residues = polynomials.reshape(2, -1, 4096).copy()
+        residues[1, row, 7] = prime
+        with pytest.raises(CryptoError, match='a residue is not below its prime'):
+            PublicContext.from_bytes(data[: -residues.nbytes] + residues.tobytes())
+
+
 class Clear:
     """A library that hides nothing: the message is the second polynomial."""
 

@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import json
 import os
+from pathlib import Path
 import shutil
 import stat
 
@@ -239,15 +240,24 @@ def test_keys_partly_in_clear_are_all_encrypted_in_the_end(directory):
     check_opens(guest, PASSPHRASE)
 
 
-def test_erased_keys_are_written_over(directory):
+def test_erased_keys_are_written_over(directory, monkeypatch):
     """A second name of the file, as a backup tool makes it, shows what became of its bytes."""
+    synced, fsync = {}, os.fsync
+
+    def noted(descriptor):
+        fsync(descriptor)
+        if stat.S_ISREG(os.fstat(descriptor).st_mode):
+            synced[os.fstat(descriptor).st_ino] = Path(f'/proc/self/fd/{descriptor}').read_bytes()
+
+    monkeypatch.setattr(os, 'fsync', noted)
     for name in (f'hospital_1/{KEY_FILE}', HE_NAME, f'hospital_2/{KEY_FILE}'):
         os.link(directory / name, directory / name.replace('/', '.'))
     RosterChanges(directory).rotate('hospital_1')
     RosterChanges(directory).revoke('hospital_2')
     rotate_he(directory)
     for name in (f'hospital_1.{KEY_FILE}', HE_NAME.replace('/', '.'), f'hospital_2.{KEY_FILE}'):
-        assert not any((directory / name).read_bytes())
+        former = directory / name
+        assert synced[former.stat().st_ino] == former.read_bytes() == bytes(former.stat().st_size)
 
 
 def test_former_keys_of_a_change_that_an_older_version_left_are_written_over(directory):

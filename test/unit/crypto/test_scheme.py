@@ -141,7 +141,7 @@ def test_sums_that_members_cannot_have_made_are_refused():
     scheme = BfvScheme.choose(100, 3, 16)
     sums = scheme.pack(np.arange(100))
     for place, value, words in (
-        ((0, 0), scheme.radix**scheme.values_per_slot, 'out of range'),
+        ((0, 0), scheme.radix**scheme.values_per_slot, 'sums out of range'),
         ((0, -scheme.checks - 1), 1, 'padding'),
     ):
         bad = sums.copy()
@@ -149,7 +149,7 @@ def test_sums_that_members_cannot_have_made_are_refused():
         with pytest.raises(CryptoError, match='check slots do not fit'):
             scheme.unpack(bad)
         bad[:, -scheme.checks :] = check_sums(bad[:, : -scheme.checks], scheme.plain_modulus)
-        with pytest.raises(CryptoError, match=words):
+        with pytest.raises(CryptoError, match=rf'^{words}\D*$'):  # no number of the sum
             scheme.unpack(bad)
     with pytest.raises(CryptoError):
         scheme.unpack(sums[:, :-1])

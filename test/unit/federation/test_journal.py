@@ -92,6 +92,15 @@ def test_an_entry_says_who_did_what_when_and_what_came_before(path):
     assert [line[name] for name in entry._fields[:11]] == list(entry[:11])
 
 
+def test_an_entry_is_on_the_disk_when_append_returns(path, monkeypatch):
+    synced = []
+    with opened(path) as journal, monkeypatch.context() as patch:
+        size = lambda descriptor: synced.append(os.fstat(descriptor).st_size)  # noqa: E731
+        patch.setattr(os, 'fdatasync', size)
+        journal.append('sent', round=1, attempt=1, **SENT)
+        assert synced == [path.stat().st_size]
+
+
 def test_a_journal_goes_on_after_a_restart(path):
     filled(path, 3)
     with opened(path) as journal:
