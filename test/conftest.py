@@ -51,6 +51,7 @@ def _can_hold_files(folder: Path) -> bool:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Isolate before any module can import rclpy or numpy."""
+    gc.disable()  # while tests are collected
     os.environ['ROS_DOMAIN_ID'] = str(_reserve_domain())
     os.environ.setdefault('OMP_NUM_THREADS', '1')
     os.environ.setdefault('OPENBLAS_NUM_THREADS', '1')
@@ -61,8 +62,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Let no garbage collection look at modules again: they stay to the end."""
-    gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

@@ -250,7 +250,7 @@ def test_a_noisy_sensor_needs_a_generator_and_its_operations_cannot_be_copied():
 
 @pytest.mark.parametrize('noise', [0.0, 0.15])
 def test_the_vector_env_is_gymnasiums_own_over_single_ones(noise):
-    world = dataclasses.replace(WORLD, force_noise=noise, horizon=30)
+    world = dataclasses.replace(WORLD, force_noise=noise, horizon=20)
     given_both = {'settings': world, 'procedures': 'all', 'heterogeneity': 1.0}
     single = SyncVectorEnv(
         [lambda: SurgeryEnv(**given_both)] * 5, autoreset_mode=AutoresetMode.SAME_STEP
@@ -269,7 +269,7 @@ def test_the_vector_env_is_gymnasiums_own_over_single_ones(noise):
         np.testing.assert_array_equal(found, state)
         unknown = {each.lstrip('_') for each in info.keys() - said.keys()}
         assert unknown == {'patient'}
-        for _ in range(70):
+        for _ in range(45):
             actions = rng.integers(ACTION_COUNT, size=5)
             *step, info = single.step(actions)
             *found, said = many.step(actions)
