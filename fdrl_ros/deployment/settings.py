@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from fdrl_ros.errors import SettingError
 from fdrl_ros.settings import setting, Settings
+from fdrl_ros.surgery.settings import DEFAULT_PROCEDURES
 
 
 @dataclass(frozen=True)
@@ -15,7 +16,7 @@ class FederationSettings(Settings):
     hospitals: int = setting(3, 'hospitals', limits=(3, 1000))
     heterogeneity: float = setting(0.8, 'H: how far the hospitals are apart', limits=(0.0, 1.0))
     procedures: str = setting(
-        'palpation, retraction',
+        ', '.join(DEFAULT_PROCEDURES),
         'what is done: names of procedures or of specialities, separated by commas, or all',
     )
     seed: int = setting(1, 'seed of patients, starting weights and surgeons', minimum=0)

@@ -4,6 +4,7 @@
 
 from copy import copy
 from enum import StrEnum
+from functools import cache
 from typing import NamedTuple, Self
 
 from fdrl_ros.shield.contact_estimator import ContactEstimator, ContactReading
@@ -23,16 +24,12 @@ _DEEPEST = constant('patient.thickness_low')
 _MARGIN = 0.003
 """Further distance to the bounds of the workspace, m, for one move that is still to come."""
 
-_TOP, _PLAY = constant('peg_transfer.peg'), constant('peg_transfer.play')
-_SPRING, _PICK = constant('peg_transfer.spring'), constant('peg_transfer.pick_tolerance')
 _SLACK = 1e-5
 """Tolerance of a set-point, m: messages round their numbers."""
 _HARMING = 8.0 * TICK
 """How long a force that is predicted counts as damage, s: about till the tip is drawn back."""
 _CLOSING = 0.8
 """Opening of the jaw from which two ticks do not close it."""
-_TAUT = _SPRING * (2.0**0.5 * _PICK - _PLAY)
-"""Pull of a ring that was just grasped as far off its peg as it can be, N."""
 
 
 class Veto(StrEnum):
@@ -56,6 +53,36 @@ class StateReadings(NamedTuple):
     force_limit: float
     jaw: float
     grasped: float
+
+
+class Ring(NamedTuple):
+    """
+    A ring on its peg, with the numbers of its procedure.
+
+    :param top: how far a ring must be lifted off its peg, m.
+    :param play: how far it moves on its peg before it pulls at it, m.
+    :param spring: of a ring against its peg, N/m.
+    :param pick: how far off a ring the jaw can be, each axis, when it grasps it, m.
+    :param taut: pull of a ring that was just grasped as far off its peg as it can be, N.
+    """
+
+    top: float
+    play: float
+    spring: float
+    pick: float
+    taut: float
+
+
+@cache
+def _ring_of(procedure: str) -> Ring | None:
+    """Return the ring of a procedure; None if it has none."""
+    traits = TRAITS[procedure]
+    if not traits.pegs:
+        return None
+    top, play, spring, pick = (
+        traits.numbers[name] for name in ('peg', 'play', 'spring', 'pick_tolerance')
+    )
+    return Ring(top, play, spring, pick, spring * (2.0**0.5 * pick - play))
 
 
 class LateralReach:
@@ -143,7 +170,7 @@ class ActionBounds:
         self.estimator = ContactEstimator(predictions, procedure)
         self._warn = chosen.warn_force
         traits = TRAITS[procedure]
-        self._rings, self._rides, self._away = traits.pegs, traits.rides, traits.aside
+        self._ring, self._rides, self._away = _ring_of(procedure), traits.rides, traits.aside
         furthest, still = MAXIMUM_SPEED * settings.slowest, not any(self._away)
         self._sides = (LateralReach(furthest, still), LateralReach(furthest, still))
         self._held = False
@@ -166,7 +193,7 @@ class ActionBounds:
         for side, error in zip(self._sides, (now.error_x, now.error_y), strict=True):
             side.update(error, now.grasped, interval > 0.0, decay, soon)
         strayed = self._sides[0].way + self._sides[1].way
-        held = self._rings and self._ring_can_pull(2.0 * COARSE_STEP)
+        held = self._ring is not None and self._ring_can_pull(self._ring, 2.0 * COARSE_STEP)
         free = not (held or self._held)  # of rings, since the last state
         self._held = held
         reading = ContactReading(now.force, now.lag, now.error_z, now.grasped)
@@ -189,9 +216,10 @@ class ActionBounds:
         (wide, seen, possible), (other, its, own) = self._seen
         hard = wide.force(seen, possible, _MOVE[action], longer, HARD_STOP)
         usual = other.force(its, own, _MOVE[action], way, now.force_limit)
-        if self._rings:
-            hard = self._with_ring_pull(hard, longer, COARSE_STEP - dz)
-            usual = self._with_ring_pull(usual, way, -dz)
+        ring = self._ring
+        if ring is not None:
+            hard = self._with_ring_pull(ring, hard, longer, COARSE_STEP - dz)
+            usual = self._with_ring_pull(ring, usual, way, -dz)
         drawn = holding and dz > 0.0  # then it may leave sideways rather than press on
         leaves = self._leaves_sideways(now.error_x, dx, far_x) or self._leaves_sideways(
             now.error_y, dy, far_y
@@ -223,28 +251,28 @@ class ActionBounds:
         other._sides = (copy(self._sides[0]), copy(self._sides[1]))
         return other
 
-    def _ring_can_pull(self, down: float) -> bool:
+    def _ring_can_pull(self, ring: Ring, down: float) -> bool:
         """Say whether a ring can pull: held or soon grasped, and below its peg then."""
         now = self._now
         down += self.settings.position_error
-        if not min(now.error_z, now.error_z + now.lag) - down < _TOP:
+        if not min(now.error_z, now.error_z + now.lag) - down < ring.top:
             return False
-        reach = _PICK + 2.0 * COARSE_STEP + MAXIMUM_SPEED * self.settings.slowest
+        reach = ring.pick + 2.0 * COARSE_STEP + MAXIMUM_SPEED * self.settings.slowest
         near = abs(now.error_x) < reach and abs(now.error_y) < reach
         return now.grasped > 0.0 or (near and 0.0 < now.jaw <= _CLOSING)
 
-    def _with_ring_pull(self, force: float, way: float, down: float) -> float:
+    def _with_ring_pull(self, ring: Ring, force: float, way: float, down: float) -> float:
         """Add to a force (N) what a ring can pull after a way sideways and one down, m."""
         now, settings = self._now, self.settings
-        if not self._ring_can_pull(max(down, 0.0) + settings.arm_error):
+        if not self._ring_can_pull(ring, max(down, 0.0) + settings.arm_error):
             return force
         off = 2.0 * settings.arm_error  # sideways, on both axes
         held, high = now.grasped > 0.0, now.error_z + now.lag
-        pull = _SPRING * (way + off) + (0.0 if held else _TAUT)
+        pull = ring.spring * (way + off) + (0.0 if held else ring.taut)
         # A ring above its peg pulls at nothing now: lowered beside it, by all that it is off.
-        if held and high > _TOP - settings.arm_error - settings.position_error:
-            beside = (now.error_x * now.error_x + now.error_y * now.error_y) ** 0.5 - _PLAY
-            pull = max(pull, _SPRING * (beside + way + off))
+        if held and high > ring.top - settings.arm_error - settings.position_error:
+            beside = (now.error_x * now.error_x + now.error_y * now.error_y) ** 0.5 - ring.play
+            pull = max(pull, ring.spring * (beside + way + off))
         return max(force, now.force + settings.force_error) + pull
 
     def _leaves_sideways(self, error: float, move: float, far: float) -> bool:

@@ -19,7 +19,7 @@ from fdrl_ros.surgery.patient.cohort import public_cohort
 from fdrl_ros.surgery.patient.patient import Patient, SHORTEST_CUT
 from fdrl_ros.surgery.settings import WorldSettings
 from fdrl_ros.surgery.tasks.outcome import force_terms, Gain, reward_of, RewardWeights
-from fdrl_ros.surgery.tasks.procedures import Procedure, procedure_named, TRAITS
+from fdrl_ros.surgery.tasks.procedures import of_each_kind, Procedure, procedure_named, TRAITS
 from fdrl_ros.surgery.tasks.registry import task_of
 from fdrl_ros.surgery.tasks.task import Prospect
 from fdrl_ros.surgery.tissue.contact import EXPONENT, tissue_of
@@ -90,15 +90,12 @@ def _progress(
     :param before: values of the states in their units, shape (n, STATE_SIZE).
     :raises SettingError: if the waypoint leapt out of the room.
     """
-    task = TRAITS[procedure.name].task
-    if task == 'press':
-        return _pressed(procedure, before, after)
-    if task == 'hover':
-        return _to_waypoint(before) - _to_waypoint(after)
-    return _planned(procedure, before, after, actions)
+    return _PROGRESS[procedure.name](procedure, before, after, actions)
 
 
-def _pressed(procedure: Procedure, before: Values, after: Values) -> Values:
+def _pressed(
+    procedure: Procedure, before: Values, after: Values, actions: NDArray[np.int64]
+) -> Values:
     """Take going down for nearer until a force is felt; from then on the force says what is."""
     aside = np.abs(before[:, _ASIDE]).sum(axis=1) - np.abs(after[:, _ASIDE]).sum(axis=1)
     fall = before[:, _ERROR + 2] - after[:, _ERROR + 2]
@@ -127,13 +124,20 @@ def _to_waypoint(values: Values) -> Values:
     return np.asarray(np.abs(values[:, _PLACE]).sum(axis=1))
 
 
+def _hovered(
+    procedure: Procedure, before: Values, after: Values, actions: NDArray[np.int64]
+) -> Values:
+    """Take the waypoint for what is to be reached."""
+    return _to_waypoint(before) - _to_waypoint(after)
+
+
 def _planned(
     procedure: Procedure, before: Values, after: Values, actions: NDArray[np.int64]
 ) -> Values:
     """Ask the task itself; before a cut has grown its line is not known, only where it begins."""
     patient = _as_logged(procedure, before, after, actions)
     if patient is None:
-        return _to_waypoint(before) - _to_waypoint(after)
+        return _hovered(procedure, before, after, actions)
     return _remaining(patient, before) - _remaining(patient, after)
 
 
@@ -174,3 +178,10 @@ def _remaining(patient: Patient, values: Values) -> Values:
     waypoint = task.waypoint(grasped, done, 0.0, breath)
     x, y, z = (values[:, _ERROR + axis] + waypoint[axis] for axis in range(3))
     return np.asarray(task.remaining(Prospect(x, y, z, breath, 0.0, jaw, told, grasped, done)))
+
+
+_PROGRESS = of_each_kind(
+    {'hover': _hovered, 'press': _pressed, 'incision': _planned, 'transfer': _planned},
+    'data/log_rewards.py',
+)
+"""How progress is derived from a log, by procedure."""

@@ -22,8 +22,8 @@ from fdrl_ros.surgery.patient.events import draw_events
 from fdrl_ros.surgery.patient.labs import draw_labs
 from fdrl_ros.surgery.patient.patient import Patient, Point
 from fdrl_ros.surgery.ranges import check_hospital, check_number, check_whole
+from fdrl_ros.surgery.settings import DEFAULT_PROCEDURES
 from fdrl_ros.surgery.tasks.procedures import (
-    PRESSING,
     procedure_mix,
     procedure_named,
     procedures_named,
@@ -86,7 +86,7 @@ class Cohort:
     heterogeneity: float
     seed: int
     public: bool = False
-    procedures: tuple[str, ...] = PRESSING
+    procedures: tuple[str, ...] = DEFAULT_PROCEDURES
 
     def __post_init__(self) -> None:
         """Refuse what is no hospital."""
@@ -248,7 +248,7 @@ def _destination(procedure: str, goal: Point, uniform: Sequence[float]) -> Point
 
 
 def public_cohort(
-    seed: int, heterogeneity: float = 0.0, procedures: tuple[str, ...] = PRESSING
+    seed: int, heterogeneity: float = 0.0, procedures: tuple[str, ...] = DEFAULT_PROCEDURES
 ) -> Cohort:
     """
     Return made-up patients; no hospital shares one.
@@ -281,7 +281,10 @@ class Mixture:
 
 
 def mixture(
-    hospitals: int, heterogeneity: float, seed: int, procedures: tuple[str, ...] = PRESSING
+    hospitals: int,
+    heterogeneity: float,
+    seed: int,
+    procedures: tuple[str, ...] = DEFAULT_PROCEDURES,
 ) -> Mixture:
     """
     Return the patients of all hospitals in equal shares.
@@ -298,7 +301,6 @@ def mixture(
 
 
 _NUMBERS = 2**31
-_PRESSING = 'palpation, retraction'
 
 
 class Admissions:
@@ -342,7 +344,7 @@ class Admissions:
             )
         self._split = split
         self._cohort = cohort or public_cohort(
-            0, heterogeneity or 0.0, self._done or procedures_named(_PRESSING)
+            0, heterogeneity or 0.0, self._done or DEFAULT_PROCEDURES
         )
 
     def draw(self, rng: np.random.Generator) -> Patient:

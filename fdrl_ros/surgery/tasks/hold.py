@@ -13,8 +13,6 @@ from fdrl_ros.surgery.tasks.procedures import TRAITS
 from fdrl_ros.surgery.tasks.task import held_fraction, Prospect, Reading, Scene, Task, within
 from fdrl_ros.surgery.tissue.contact import Tissue
 
-_RATE = 2.0 * math.pi / constant('follow.circle_time')
-
 
 @dataclass(slots=True)
 class Hover(Task):
@@ -25,6 +23,7 @@ class Hover(Task):
     :param height: of the point above it, m.
     :param tolerance: of each axis, m.
     :param radius: of the circle, m; 0 for a point that rests.
+    :param rate: at which it circles, rad/s; 0 for a point that rests.
     :param rides: 1 if the point rises and falls with the organ, as on a beating heart, and the
         time near it adds up over breaks; 0 if it rests, and a break starts the time again.
     :param phase: of the circle at the start, rad.
@@ -37,6 +36,7 @@ class Hover(Task):
     height: Number
     tolerance: Number
     radius: Number
+    rate: Number
     rides: Number
     phase: Number
     hold_time: Number
@@ -49,8 +49,9 @@ class Hover(Task):
         return cls(
             patient.goal,
             traits.heights[0],
-            constant(f'{procedure.name}.position_tolerance'),
+            traits.numbers['position_tolerance'],
             traits.aside[0],
+            2.0 * math.pi / traits.numbers['circle_time'] if traits.circles else 0.0,
             float(traits.rides),
             patient.breathing_phase,
             procedure.hold_time,
@@ -59,7 +60,7 @@ class Hover(Task):
     def waypoint(self, grasped: Number, done: Number, time: Number, breath: Number) -> Point:
         """Return where the point is at a time."""
         x, y, z = self.goal
-        angle = _RATE * time + self.phase
+        angle = self.rate * time + self.phase
         maths = maths_of(angle)
         return (
             x + self.radius * maths.cosine(angle),

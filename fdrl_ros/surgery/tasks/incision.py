@@ -11,13 +11,11 @@ from dataclasses import dataclass
 import math
 from typing import Self
 
-from fdrl_ros.surgery.constants import Group
 from fdrl_ros.surgery.patient.patient import Patient
 from fdrl_ros.surgery.scalar_or_array import excess, Number, Point
+from fdrl_ros.surgery.tasks.procedures import TRAITS
 from fdrl_ros.surgery.tasks.task import Prospect, Reading, Scene, Task
 from fdrl_ros.surgery.tissue.contact import Tissue
-
-_CUT = Group('incision')
 
 _AHEAD = 0.001
 """How far ahead of the cut the plan has the blade, m."""
@@ -41,6 +39,12 @@ class Incision(Task):
     :param rest: true height of the surface without breathing, m.
     :param length: of the line, m.
     :param along_x: direction of the line, as along_y.
+    :param depth: of the cut below the surface, m.
+    :param depth_tolerance: how far off that the blade still cuts, m.
+    :param depth_limit: deeper than this is a failure, m.
+    :param line_tolerance: how far beside the line the blade still cuts, m.
+    :param bite: longest growth of the cut within one tick, m.
+    :param hover: height above the surface on the way to the cut, m.
     """
 
     loss = 'depth'
@@ -51,6 +55,12 @@ class Incision(Task):
     length: Number
     along_x: Number
     along_y: Number
+    depth: Number
+    depth_tolerance: Number
+    depth_limit: Number
+    line_tolerance: Number
+    bite: Number
+    hover: Number
 
     @classmethod
     def plan(cls, patient: Patient, tissue: Tissue) -> Self:
@@ -58,13 +68,26 @@ class Incision(Task):
         goal, destination = patient.goal, patient.destination
         way_x, way_y = destination[0] - goal[0], destination[1] - goal[1]
         length = math.hypot(way_x, way_y)
-        return cls(goal, tissue.rest, length, way_x / length, way_y / length)
+        own = TRAITS[patient.procedure.name].numbers
+        return cls(
+            goal,
+            tissue.rest,
+            length,
+            way_x / length,
+            way_y / length,
+            own['depth'],
+            own['depth_tolerance'],
+            own['depth_limit'],
+            own['line_tolerance'],
+            own['bite'],
+            own['hover'],
+        )
 
     def waypoint(self, grasped: Number, done: Number, time: Number, breath: Number) -> Point:
         """Return the planned place of the blade a little ahead of the cut."""
         x, y, z = self.goal
         along = done * self.length + _AHEAD
-        return x + along * self.along_x, y + along * self.along_y, z - _CUT.depth
+        return x + along * self.along_x, y + along * self.along_y, z - self.depth
 
     def _place(self, x: Number, y: Number) -> tuple[Number, Number]:
         """Return how far along the line and how far beside it a point is, m."""
@@ -81,24 +104,24 @@ class Incision(Task):
         along, beside = self._place(x, y)
         front = scene.done * self.length
         grows = (
-            (abs(beside) <= _CUT.line_tolerance)
-            & (abs(depth - _CUT.depth) <= _CUT.depth_tolerance)
+            (abs(beside) <= self.line_tolerance)
+            & (abs(depth - self.depth) <= self.depth_tolerance)
             & (front < along)
-            & (along <= front + _CUT.bite)
+            & (along <= front + self.bite)
         )
         reached = along / self.length
         scene.done = grows * (reached - excess(reached, 1.0)) + (1.0 - grows) * scene.done
-        return depth > _CUT.depth_limit
+        return depth > self.depth_limit
 
     def remaining(self, at: Prospect) -> Number:
         """Return what is left of the line, with a price on leaving line, cut and depth."""
         along, beside = self._place(at.x, at.y)
         lead = along - at.done * self.length
         height = at.z - (self.rest + at.breath)
-        near = (abs(beside) <= _CUT.line_tolerance) * (abs(lead) <= _CUT.bite)
+        near = (abs(beside) <= self.line_tolerance) * (abs(lead) <= self.bite)
         # On the way a band of heights is as good; coming near the cut costs nothing by itself.
-        off = near * abs(height + _CUT.depth) + (1.0 - near) * (
-            excess(abs(height - _CUT.hover), _BAND) + _CUT.hover + _CUT.depth + _BAND
+        off = near * abs(height + self.depth) + (1.0 - near) * (
+            excess(abs(height - self.hover), _BAND) + self.hover + self.depth + _BAND
         )
         return (
             excess(self.length + _AHEAD, along)

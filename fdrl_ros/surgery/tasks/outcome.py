@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import math
 from typing import NamedTuple
 
+from fdrl_ros.errors import SettingError
 from fdrl_ros.surgery.constants import constant
 from fdrl_ros.surgery.patient.patient import Patient
 from fdrl_ros.surgery.scalar_or_array import excess, maths_of, Number, Point
@@ -19,14 +20,21 @@ FAILURES = ('force', 'workspace', 'depth', 'drop', 'vitals', 'time')
 NO_FAILURE = -1
 """Code of an operation that goes on or succeeded; a failure's is its place in FAILURES."""
 
+_CODES = {'': NO_FAILURE, **{name: code for code, name in enumerate(FAILURES)}}
 _FORCE, _WORKSPACE, _VITALS, _TIME = (
-    FAILURES.index(name) for name in ('force', 'workspace', 'vitals', 'time')
+    _CODES[name] for name in ('force', 'workspace', 'vitals', 'time')
 )
 
 
 def failure_code(name: str) -> int:
-    """Return the number of a failure, NO_FAILURE for an empty name."""
-    return FAILURES.index(name) if name else NO_FAILURE
+    """
+    Return the number of a failure, NO_FAILURE for an empty name.
+
+    :raises SettingError: if there is no such failure.
+    """
+    if name not in _CODES:
+        raise SettingError('loss', name, 'one of ' + ', '.join(FAILURES))
+    return _CODES[name]
 
 
 class TickOutcome(NamedTuple):

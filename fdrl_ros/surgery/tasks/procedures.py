@@ -7,16 +7,16 @@ What is to be done in each is in :mod:`fdrl_ros.surgery.tasks`; its numbers are 
 config/world.yaml.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 import math
+from typing import NamedTuple, TypeVar
 
 from fdrl_ros.errors import SettingError
 from fdrl_ros.surgery.constants import constant
 from fdrl_ros.surgery.ranges import check_number
 
-TASK_KINDS = ('hover', 'press', 'incision', 'transfer')
-"""What can be done: a class of :mod:`fdrl_ros.surgery.tasks` each, by the same name."""
+OfKind = TypeVar('OfKind')
 
 SPECIALITIES = {
     'cardiac': 'minimally invasive cardiac surgery',
@@ -26,107 +26,209 @@ SPECIALITIES = {
 }
 
 
+class Lengths(NamedTuple):
+    """
+    Where a procedure goes, m.
+
+    :param heights: of the planned waypoint above the planned surface, before and after a grasp.
+    :param aside: greatest sideways distance from goal to waypoint, before and after a grasp.
+    :param destination: least and greatest distance from the goal to where a cut ends or an object
+        goes, and how far that is above the goal; None where nothing is cut or carried.
+    """
+
+    heights: tuple[float, float] = (0.0, 0.0)
+    aside: tuple[float, float] = (0.0, 0.0)
+    destination: tuple[float, float, float] | None = None
+
+
+Numbers = Mapping[str, float]
+"""What a procedure's own block of config/world.yaml says."""
+
+
+def _hover(own: Numbers) -> Lengths:
+    return Lengths((own['height'],) * 2, (own.get('radius', 0.0),) * 2)
+
+
+def _incision(own: Numbers) -> Lengths:
+    low, high = own['length_low'], own['length_high']
+    return Lengths((-own['depth'],) * 2, (high + 0.001,) * 2, (low, high, 0.0))
+
+
+def _transfer(own: Numbers) -> Lengths:
+    low, high, rise = own['way_low'], own['way_high'], own.get('rise')
+    heights = own['height'], own['height'] if rise is None else rise
+    return Lengths(heights, (0.0, high), (low, high, rise or 0.0))
+
+
+@dataclass(frozen=True)
+class Kind:
+    """
+    What all procedures of one kind have in common, and what config/world.yaml must say of each.
+
+    :param lengths: where a procedure goes, by its numbers.
+    :param numbers: that each needs, besides the fields of :class:`Procedure`.
+    :param circling: numbers that one with `circles` needs too; empty if none of the kind can.
+    :param with_pegs: numbers that one with `pegs` needs too; empty if none of the kind can.
+    :param without_pegs: numbers that one without `pegs` needs too.
+    :param presses: a force is held.
+    :param holds: something is held for a time.
+    """
+
+    lengths: Callable[[Numbers], Lengths]
+    numbers: tuple[str, ...] = ()
+    circling: tuple[str, ...] = ()
+    with_pegs: tuple[str, ...] = ()
+    without_pegs: tuple[str, ...] = ()
+    presses: bool = False
+    holds: bool = False
+
+
+TASK_KINDS = {
+    'hover': Kind(
+        _hover,
+        numbers=('height', 'position_tolerance'),
+        circling=('radius', 'circle_time'),
+        holds=True,
+    ),
+    'press': Kind(lambda own: Lengths(), presses=True, holds=True),
+    'incision': Kind(
+        _incision,
+        numbers=(
+            *('depth', 'depth_tolerance', 'depth_limit', 'line_tolerance', 'bite', 'hover'),
+            *('length_low', 'length_high'),
+        ),
+    ),
+    'transfer': Kind(
+        _transfer,
+        numbers=('height', 'pick_tolerance', 'place_tolerance', 'way_low', 'way_high'),
+        with_pegs=('peg', 'clearance', 'play', 'spring'),
+        without_pegs=('rise',),
+    ),
+}
+"""What can be done: a class of :mod:`fdrl_ros.surgery.tasks` each, by the same name."""
+
+
 @dataclass(frozen=True)
 class Traits:
     """
-    What sets a procedure apart, besides its numbers in config/world.yaml.
+    What sets a procedure apart, with the numbers that config/world.yaml has of it alone.
 
+    :param name: of the procedure, and of its block of config/world.yaml.
     :param purpose: in words.
     :param task: one of TASK_KINDS.
     :param shares: of the procedure in what each speciality does.
-    :param heights: of the planned waypoint above the planned surface, before and after a grasp, m.
-    :param aside: how far aside of the goal the waypoint can be, before and after a grasp, m; a
-        point to hover over circles the goal at this distance.
+    :param circles: the point to hover over circles the goal.
     :param rides: the waypoint moves: it rises and falls with the surface, and the time near it
         adds up over breaks.
-    :param destination: least and greatest distance from the goal to where a cut ends or an object
-        goes, and how far that is above the goal, m; None where nothing is cut or carried.
     :param pegs: the object is a ring, carried from one peg to another.
-    :raises SettingError: if these do not fit each other.
+    :param numbers: those that its kind needs, read once.
+    :param heights: as aside and destination, see :class:`Lengths`.
+    :raises SettingError: naming the procedure, if these do not fit each other.
+    :raises ResourceError: naming the procedure, if config/world.yaml lacks a number of it.
     """
 
+    name: str
     purpose: str
     task: str
     shares: dict[str, float]
-    heights: tuple[float, float] = (0.0, 0.0)
-    aside: tuple[float, float] = (0.0, 0.0)
+    circles: bool = False
     rides: bool = False
-    destination: tuple[float, float, float] | None = None
     pegs: bool = False
+    numbers: Numbers = field(init=False)
+    heights: tuple[float, float] = field(init=False)
+    aside: tuple[float, float] = field(init=False)
+    destination: tuple[float, float, float] | None = field(init=False)
 
     def __post_init__(self) -> None:
         """Refuse a row that would leave a fact out: nothing is guessed later."""
-        moves = self.task in ('incision', 'transfer')
-        if self.task not in TASK_KINDS:
-            raise SettingError('task', self.task, 'one of ' + ', '.join(TASK_KINDS))
+        kind = TASK_KINDS.get(self.task)
+        if kind is None:
+            raise SettingError(f'{self.name}.task', self.task, 'one of ' + ', '.join(TASK_KINDS))
         if not self.shares or not self.shares.keys() <= SPECIALITIES.keys():
-            raise SettingError('shares', self.shares, 'some of ' + ', '.join(SPECIALITIES))
-        if moves != (self.destination is not None):
-            expected = 'three lengths' if moves else f'None, as there is none in a {self.task}'
-            raise SettingError('destination', self.destination, expected)
+            expected = 'some of ' + ', '.join(SPECIALITIES)
+            raise SettingError(f'{self.name}.shares', self.shares, expected)
+        needed = kind.numbers
+        for trait, more in (('circles', kind.circling), ('pegs', kind.with_pegs)):
+            if getattr(self, trait):
+                if not more:
+                    expected = f'False: no {self.task} has it'
+                    raise SettingError(f'{self.name}.{trait}', True, expected)
+                needed += more
+        if not self.pegs:
+            needed += kind.without_pegs
+        numbers = {number: constant(f'{self.name}.{number}') for number in needed}
+        for name, value in (('numbers', numbers), *kind.lengths(numbers)._asdict().items()):
+            object.__setattr__(self, name, value)
 
 
-def _distance(procedure: str, name: str, above: float = 0.0) -> tuple[float, float, float]:
-    low, high = (constant(f'{procedure}.{name}_{end}') for end in ('low', 'high'))
-    return low, high, above
-
-
-TRAITS = {
-    'reach': Traits(
+_ROWS = (
+    Traits(
+        'reach',
         'bring the tip to a point above the organ, touch nothing, and stay',
         'hover',
         {'colonoscopy': 0.40},
-        heights=(constant('reach.height'),) * 2,
     ),
-    'palpation': Traits(
+    Traits(
+        'palpation',
         'press gently on the goal until the target force holds',
         'press',
         {'spinal': 0.40, 'colonoscopy': 0.35, 'general': 0.15},
     ),
-    'retraction': Traits(
+    Traits(
+        'retraction',
         'press on the goal with a pad and hold the organ away',
         'press',
         {'spinal': 0.30, 'general': 0.40},
     ),
-    'incision': Traits(
+    Traits(
+        'incision',
         'draw a blade along the planned line at its depth',
         'incision',
         {'cardiac': 0.25, 'spinal': 0.30},
-        heights=(-constant('incision.depth'),) * 2,
-        aside=(constant('incision.length_high') + 0.001,) * 2,
-        destination=_distance('incision', 'length'),
     ),
-    'needle_pass': Traits(
+    Traits(
+        'needle_pass',
         'pick up a needle and hand it to the other instrument',
         'transfer',
         {'cardiac': 0.35, 'general': 0.20},
-        heights=(constant('needle_pass.height'), constant('needle_pass.rise')),
-        aside=(0.0, constant('needle_pass.way_high')),
-        destination=_distance('needle_pass', 'way', constant('needle_pass.rise')),
     ),
-    'peg_transfer': Traits(
+    Traits(
+        'peg_transfer',
         'lift a ring off one peg and put it over another',
         'transfer',
         {'general': 0.25},
-        heights=(constant('peg_transfer.height'),) * 2,
-        aside=(0.0, constant('peg_transfer.way_high')),
-        destination=_distance('peg_transfer', 'way'),
         pegs=True,
     ),
-    'follow': Traits(
+    Traits(
+        'follow',
         'stay with a point that circles and breathes',
         'hover',
         {'cardiac': 0.40, 'colonoscopy': 0.25},
-        heights=(constant('follow.height'),) * 2,
-        aside=(constant('follow.radius'),) * 2,
+        circles=True,
         rides=True,
     ),
-}
+)
+TRAITS = {row.name: row for row in _ROWS}
 """Every procedure. States have one number for each, so a new one makes policies begin anew."""
 
 PROCEDURE_NAMES = tuple(TRAITS)
-PRESSING = tuple(name for name, traits in TRAITS.items() if traits.task == 'press')
-"""The two that hold a force; the shipped federation trains them."""
+if len(PROCEDURE_NAMES) != len(_ROWS):
+    raise SettingError('TRAITS', [row.name for row in _ROWS], 'each procedure once')
+
+
+def of_each_kind(table: Mapping[str, OfKind], place: str) -> dict[str, OfKind]:
+    """
+    Return what each procedure has in a table of task kinds.
+
+    :param place: where the table is, in words.
+    :raises SettingError: naming a procedure whose kind the table lacks.
+    """
+    for name, traits in TRAITS.items():
+        if traits.task not in table:
+            expected = f'a kind that {place} has: ' + ', '.join(table)
+            raise SettingError(f'{name}.task', traits.task, expected)
+    return {name: table[traits.task] for name, traits in TRAITS.items()}
+
 
 SPECIALITY_SHARES = {
     speciality: {
@@ -186,16 +288,16 @@ class Procedure:
         """
         if not isinstance(self.name, str) or self.name not in PROCEDURE_NAMES:
             raise SettingError('procedure', self.name, 'one of ' + ', '.join(PROCEDURE_NAMES))
-        task = TRAITS[self.name].task
-        nothing = {
-            'target_force': task != 'press',
-            'hold_time': task not in ('press', 'hover'),
-        }
-        for name, (low, high) in _RANGES.items():
-            some = not nothing.get(name)
-            check_number(name, getattr(self, name), some * low, some * high)
+        kind = TASK_KINDS[TRAITS[self.name].task]
+        held = {'target_force': kind.presses, 'hold_time': kind.holds}
+        for number, (low, high) in _RANGES.items():
+            name, value = f'{self.name}.{number}', getattr(self, number)
+            if held.get(number, True):
+                check_number(name, value, low, high)
+            elif value != 0.0:
+                raise SettingError(name, value, f'0, as no {TRAITS[self.name].task} holds one')
         if not isinstance(self.horizon, int):
-            raise SettingError('horizon', self.horizon, 'a whole number of ticks')
+            raise SettingError(f'{self.name}.horizon', self.horizon, 'a whole number of ticks')
 
 
 PROCEDURES: tuple[Procedure, ...] = tuple(

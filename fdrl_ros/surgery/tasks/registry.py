@@ -2,11 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is to be done in each procedure: a task knows its way, its end and its remaining cost."""
 
+from fdrl_ros.errors import SettingError
 from fdrl_ros.surgery.patient.patient import Patient
 from fdrl_ros.surgery.tasks.hold import Hover, Press
 from fdrl_ros.surgery.tasks.incision import Incision
 from fdrl_ros.surgery.tasks.outcome import failure_code
-from fdrl_ros.surgery.tasks.procedures import TRAITS
+from fdrl_ros.surgery.tasks.procedures import of_each_kind
 from fdrl_ros.surgery.tasks.task import Task
 from fdrl_ros.surgery.tasks.transfer import Transfer
 from fdrl_ros.surgery.tissue.contact import Tissue
@@ -17,10 +18,13 @@ _CLASSES: dict[str, type[Task]] = {
     'incision': Incision,
     'transfer': Transfer,
 }
-TASKS = {name: _CLASSES[traits.task] for name, traits in TRAITS.items()}
+TASKS = of_each_kind(_CLASSES, 'tasks/registry.py')
 
-for _task in _CLASSES.values():
-    failure_code(_task.loss)  # refuses a task whose loss has no code
+for _kind, _task in _CLASSES.items():
+    try:
+        failure_code(_task.loss)
+    except SettingError as error:
+        raise error.of(_kind) from None
 
 
 def task_of(patient: Patient, tissue: Tissue) -> Task:

@@ -107,7 +107,9 @@ class Task(ABC):
     @abstractmethod
     def waypoint(self, grasped: Number, done: Number, time: Number, breath: Number) -> Point:
         """
-        Return where the plan has the tip go next, m: planned, so not with the true surface.
+        Return where the plan has the tip go next, m.
+
+        It is computed from the planned surface; the true one is unknown.
 
         :param breath: how far breathing has the surface above its rest at the time, m.
         """

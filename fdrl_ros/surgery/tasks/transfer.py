@@ -5,7 +5,6 @@
 from dataclasses import dataclass
 from typing import Self
 
-from fdrl_ros.surgery.constants import constant, Group
 from fdrl_ros.surgery.patient.patient import Patient
 from fdrl_ros.surgery.scalar_or_array import excess, Number, Point, some
 from fdrl_ros.surgery.tasks.procedures import TRAITS
@@ -20,9 +19,6 @@ from fdrl_ros.surgery.tasks.task import (
     within,
 )
 from fdrl_ros.surgery.tissue.contact import Tissue
-
-PLAY = constant('peg_transfer.play')
-"""How far a ring moves on its peg before it pulls at it, m."""
 
 _NEAR = 0.0006
 """Error of an axis from which the set-point counts as being there, m."""
@@ -42,6 +38,7 @@ class Transfer(Task):
     :param pick_tolerance: of each axis, m, as place_tolerance.
     :param pegs: 1 if pegs are in the way, else 0.
     :param spring: of a ring against its peg, N/m.
+    :param play: how far a ring moves on its peg before it pulls at it, m.
     :param top: height to which a ring must be lifted off its peg, m.
     :param clear: height of the way over, m.
     :param onward: what is left to carry when the object is picked, m.
@@ -56,6 +53,7 @@ class Transfer(Task):
     place_tolerance: Number
     pegs: Number
     spring: Number
+    play: Number
     top: Number
     clear: Number
     onward: Number
@@ -63,22 +61,24 @@ class Transfer(Task):
     @classmethod
     def plan(cls, patient: Patient, tissue: Tissue) -> Self:
         """Return what is to be done with a patient."""
-        name = patient.procedure.name
-        own = Group(name)
+        traits = TRAITS[patient.procedure.name]
+        own = traits.numbers
         x, y, z = patient.goal
-        low = z + own.height
+        low = z + own['height']
         place = patient.destination
-        pegs = peg = clearance = spring = 0.0
-        if TRAITS[name].pegs:
+        pegs = peg = clearance = spring = play = 0.0
+        if traits.pegs:
             place = place[0], place[1], low
-            pegs, peg, clearance, spring = 1.0, own.peg, own.clearance, own.spring
+            pegs, peg, clearance = 1.0, own['peg'], own['clearance']
+            spring, play = own['spring'], own['play']
         task = cls(
             (x, y, low),
             place,
-            own.pick_tolerance,
-            own.place_tolerance,
+            own['pick_tolerance'],
+            own['place_tolerance'],
             pegs,
             spring,
+            play,
             low + peg,
             low + peg + clearance,
             0.0,
@@ -170,5 +170,5 @@ class Transfer(Task):
         from_x = x - (nearer * first[0] + (1.0 - nearer) * second[0])
         from_y = y - (nearer * first[1] + (1.0 - nearer) * second[1])
         distance = (from_x * from_x + from_y * from_y) ** 0.5 + 1e-12
-        pull = grasped * (z < self.top) * self.spring * excess(distance, PLAY) / distance
+        pull = grasped * (z < self.top) * self.spring * excess(distance, self.play) / distance
         return -pull * from_x, -pull * from_y

@@ -5,7 +5,7 @@
 import dataclasses
 import math
 
-from fdrl_ros.errors import SettingError, StateError
+from fdrl_ros.errors import StateError
 from fdrl_ros.surgery.constants import constant
 from fdrl_ros.surgery.gym.actions import ACTIONS, CLOSE_JAW, OPEN_JAW, STAY, TICK
 from fdrl_ros.surgery.gym.episode import mixed_behaviour, run_episode
@@ -17,7 +17,6 @@ from fdrl_ros.surgery.patient.cohort import Cohort, mixture
 from fdrl_ros.surgery.patient.events import Event
 from fdrl_ros.surgery.settings import WorldSettings
 from fdrl_ros.surgery.tasks.expert import expert, expert_costs, vector_expert_costs
-from fdrl_ros.surgery.tasks.procedures import TRAITS
 from fdrl_ros.surgery.tasks.registry import task_of
 from fdrl_ros.surgery.tasks.task import Prospect, Reading, Scene
 from fdrl_ros.surgery.tissue.contact import tissue_of
@@ -301,19 +300,3 @@ def test_states_that_are_none_are_refused():
         expert(np.zeros(STATE_SIZE - 1, np.float32), patient)
     with pytest.raises(StateError):
         expert(np.full(STATE_SIZE, np.inf, np.float32), patient)
-
-
-@pytest.mark.parametrize(
-    ('name', 'changes'),
-    [
-        ('reach', {'task': 'suture'}),
-        ('reach', {'shares': {}}),
-        ('reach', {'shares': {'dental': 1.0}}),
-        ('reach', {'destination': (0.01, 0.02, 0.0)}),
-        ('incision', {'destination': None}),
-        ('peg_transfer', {'destination': None}),
-    ],
-)
-def test_a_row_of_traits_that_leaves_out_a_fact_is_refused(name, changes):
-    with pytest.raises(SettingError, match=next(iter(changes))):
-        dataclasses.replace(TRAITS[name], **changes)
