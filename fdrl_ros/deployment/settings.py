@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from fdrl_ros.errors import SettingError
 from fdrl_ros.settings import setting, Settings
-from fdrl_ros.surgery.settings import DEFAULT_PROCEDURES
+from fdrl_ros.surgery.tasks import DEFAULT_PROCEDURES
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,6 @@ from fdrl_ros.settings import setting, Settings
 if TYPE_CHECKING:  # the key authority loads these settings and nothing else of the world
     from fdrl_ros.surgery.patient.patient import Patient
 
-DEFAULT_PROCEDURES = ('palpation', 'retraction')
-"""What is done where nobody says what; the shipped federation trains these two."""
-
 
 @dataclass(frozen=True)
 class WorldSettings(Settings):

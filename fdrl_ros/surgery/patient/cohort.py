@@ -22,7 +22,7 @@ from fdrl_ros.surgery.patient.events import draw_events
 from fdrl_ros.surgery.patient.labs import draw_labs
 from fdrl_ros.surgery.patient.patient import Patient, Point
 from fdrl_ros.surgery.ranges import check_hospital, check_number, check_whole
-from fdrl_ros.surgery.settings import DEFAULT_PROCEDURES
+from fdrl_ros.surgery.tasks import DEFAULT_PROCEDURES
 from fdrl_ros.surgery.tasks.procedures import (
     procedure_mix,
     procedure_named,

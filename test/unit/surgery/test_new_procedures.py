@@ -10,8 +10,7 @@ import sys
 from fdrl_ros.errors import ResourceError, SettingError
 from fdrl_ros.surgery import constants
 from fdrl_ros.surgery.patient.cohort import Cohort, public_cohort
-from fdrl_ros.surgery.settings import DEFAULT_PROCEDURES
-from fdrl_ros.surgery.tasks import procedures
+from fdrl_ros.surgery.tasks import DEFAULT_PROCEDURES, procedures
 from fdrl_ros.surgery.tasks.outcome import failure_code
 from fdrl_ros.surgery.tasks.procedures import of_each_kind, TRAITS, Traits
 import pytest
