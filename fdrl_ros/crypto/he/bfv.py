@@ -102,6 +102,8 @@ class BfvScheme(Parameters):
     values_per_slot: int
 
     kind = 'bfv'
+    summary = 'sums exactly and is smaller'
+    dishonest_warning = ''
     ranges = {
         **Parameters.ranges,
         'plain_modulus': (2, 2**_PLAIN_BITS),

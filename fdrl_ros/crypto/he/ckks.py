@@ -176,6 +176,11 @@ class CkksScheme(Parameters):
     statistical_bits: int
 
     kind = 'ckks'
+    summary = 'floods its sums with noise'
+    dishonest_warning = (
+        'a hospital that makes up its ciphertexts can read the secret key out of a released '
+        'policy; masks still hide updates. Take BFV where hospitals may be dishonest'
+    )
     ranges = {
         **Parameters.ranges,
         'decryptions': (1, 2**40),

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 import itertools
 import math
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, Self
 
 from fdrl_ros.errors import CryptoError
 import numpy as np
@@ -99,6 +99,9 @@ class Parameters(ABC):
     """
     Parameters of every scheme: a secure ring, and the updates that are summed in it.
 
+    A scheme states `kind`, `summary` and `dishonest_warning` in its own class, and has
+    `plain_modulus`, t, as a field or property: slots and masks are integers modulo t.
+
     :param n_parameters: P, integers in one update.
     :param members: most updates in one sum.
     :param bits: bits of one integer.
@@ -115,6 +118,12 @@ class Parameters(ABC):
 
     kind: ClassVar[str]
     """Name of the scheme in settings."""
+
+    summary: ClassVar[str]
+    """What distinguishes the scheme, for the help of the setting."""
+
+    dishonest_warning: ClassVar[str]
+    """What a hospital that departs from the protocol can do; empty if the scheme detects that."""
 
     ranges: ClassVar[dict[str, tuple[int, int]]] = {
         'n_parameters': (1, 10**9),
@@ -138,6 +147,18 @@ class Parameters(ABC):
                 f'{sum(sizes)} bits of modulus at ring degree {self.poly_degree}: at most {most} '
                 f'give 128-bit security'
             )
+
+    @classmethod
+    @abstractmethod
+    def choose(cls, n_parameters: int, members: int, bits: int) -> Self:
+        """
+        Return the scheme with the fewest bytes on the wire that is secure.
+
+        :param n_parameters: P, integers in one update.
+        :param members: most hospitals in one sum.
+        :param bits: bits of one quantised integer.
+        :raises CryptoError: if none fits.
+        """
 
     @property
     def most_rounds(self) -> float:

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The kinds of homomorphic encryption to choose from (FDRL Eq. 6); no library is loaded here."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Final, get_args
 
 from fdrl_ros.crypto.he.bfv import BfvScheme
@@ -13,7 +13,37 @@ from fdrl_ros.settings import setting, Settings
 AnyScheme = BfvScheme | CkksScheme
 """Every scheme; `BACKENDS` of tenseal_backend.py has the library behind each."""
 
-SCHEMES: Final[dict[str, type[AnyScheme]]] = {kind.kind: kind for kind in get_args(AnyScheme)}
+STATED = ('kind', 'summary', 'dishonest_warning')
+"""Texts that each scheme states in its own class: nothing is inherited by mistake."""
+
+
+def register(*schemes: type[AnyScheme]) -> dict[str, type[AnyScheme]]:
+    """
+    Return schemes by kind.
+
+    :raises CryptoError: if one lacks what every scheme has, or two have the same kind.
+    """
+    found: dict[str, type[AnyScheme]] = {}
+    for scheme in schemes:
+        missing = [name for name in STATED if not isinstance(vars(scheme).get(name), str)]
+        missing += sorted(scheme.__abstractmethods__)
+        if 'plain_modulus' not in {*dir(scheme), *(each.name for each in fields(scheme))}:
+            missing.append('plain_modulus')
+        if missing:
+            raise CryptoError(f'scheme {scheme.__name__} lacks {", ".join(missing)}')
+        if scheme.kind in found:
+            names = f'{found[scheme.kind].__name__} and {scheme.__name__}'
+            raise CryptoError(f'schemes {names} have the same kind {scheme.kind!r}')
+        found[scheme.kind] = scheme
+    return found
+
+
+SCHEMES: Final = register(*get_args(AnyScheme))
+
+
+def _help_of(scheme: type[AnyScheme]) -> str:
+    caution = ' (for honest hospitals only)' if scheme.dishonest_warning else ''
+    return f'{scheme.kind} {scheme.summary}{caution}'
 
 
 @dataclass(frozen=True)
@@ -27,7 +57,7 @@ class EncryptionSettings(Settings):
     )
     scheme: str = setting(
         'bfv',
-        'homomorphic encryption: bfv sums exactly and is smaller, ckks floods its sums with noise',
+        'homomorphic encryption: ' + ', '.join(map(_help_of, SCHEMES.values())),
         choices=tuple(SCHEMES),
     )
     bits: int = setting(

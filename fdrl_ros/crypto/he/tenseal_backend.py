@@ -32,6 +32,7 @@ else:
 
 from fdrl_ros.crypto.he.bfv import BfvScheme
 from fdrl_ros.crypto.he.parameters import Message, Parameters, Residues, Slots
+from fdrl_ros.crypto.he.schemes import SCHEMES
 from fdrl_ros.errors import CryptoError
 import numpy as np
 import tenseal.sealapi as seal
@@ -252,7 +253,8 @@ class Bfv(Seal):
 
     @classmethod
     def _complete(cls, parms: SealObject, scheme: Parameters) -> None:
-        assert isinstance(scheme, BfvScheme)
+        if not isinstance(scheme, BfvScheme):
+            raise CryptoError(f"scheme {type(scheme).__name__}: SEAL's BFV expects BfvScheme")
         parms.set_plain_modulus(scheme.plain_modulus)
 
     def encrypt(self, message: Slots) -> Residues:
@@ -320,5 +322,16 @@ class Ckks(Seal):
         return self.read_residues(wrapped)[0], None
 
 
-BACKENDS: Final[dict[str, type[Backend]]] = {'bfv': Bfv, 'ckks': Ckks}
+def one_for_each_scheme(backends: dict[str, type[Backend]]) -> dict[str, type[Backend]]:
+    """
+    Return backends by kind of scheme.
+
+    :raises CryptoError: if a scheme has none, or one has no scheme.
+    """
+    if backends.keys() != SCHEMES.keys():
+        raise CryptoError(f'backends of {[*backends]}: expected one for each of {[*SCHEMES]}')
+    return backends
+
+
+BACKENDS: Final = one_for_each_scheme({'bfv': Bfv, 'ckks': Ckks})
 """The library behind each kind of scheme."""

@@ -40,11 +40,8 @@ def open_key_authority(
     scheme = choose_scheme(
         shape.shared(personal).size, len(channel.roster.hospitals), chosen.bits, chosen.scheme
     )
-    if chosen.scheme == 'ckks':
-        log.warning(
-            'CKKS: a hospital that makes up its ciphertexts can read the secret key out of a '
-            'released policy; masks still hide updates. Take BFV where hospitals may be dishonest'
-        )
+    if scheme.dishonest_warning:
+        log.warning('%s: %s', scheme.kind.upper(), scheme.dishonest_warning)
     return KeyAuthority(
         channel,
         store,

@@ -6,7 +6,7 @@ import math
 
 from fdrl_ros.crypto.he.encryption import PublicContext, SecretContext
 from fdrl_ros.crypto.he.schemes import choose_scheme
-from fdrl_ros.crypto.he.tenseal_backend import BACKENDS, Bfv
+from fdrl_ros.crypto.he.tenseal_backend import BACKENDS, Bfv, one_for_each_scheme
 from fdrl_ros.errors import CryptoError
 from hypothesis import given, settings, strategies
 import numpy as np
@@ -286,6 +286,13 @@ def test_another_library_takes_the_place_of_tenseal(monkeypatch):
     sent = [public.encrypt(scheme.pack(update)[0]) for update in updates]
     sums = scheme.unpack([secret.decrypt(public.add(sent))])
     assert np.array_equal(sums, updates.sum(axis=0))
+
+
+def test_a_scheme_without_its_library_is_refused():
+    with pytest.raises(CryptoError, match='expected one for each of'):
+        one_for_each_scheme({'bfv': Bfv})
+    with pytest.raises(CryptoError, match="CkksScheme: SEAL's BFV expects BfvScheme"):
+        Bfv.generate(choose_scheme(100, 3, 16, 'ckks'))
 
 
 def test_keys_of_two_pairs_do_not_make_one():

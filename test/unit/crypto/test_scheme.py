@@ -7,7 +7,14 @@ import math
 
 from fdrl_ros.crypto.he.bfv import BfvScheme, CANDIDATES, check_sums, checks_for
 from fdrl_ros.crypto.he.ckks import CKKS_CANDIDATES
-from fdrl_ros.crypto.he.parameters import coefficient_primes, is_prime, plain_prime, SECURITY_128
+from fdrl_ros.crypto.he.parameters import (
+    coefficient_primes,
+    is_prime,
+    Parameters,
+    plain_prime,
+    SECURITY_128,
+)
+from fdrl_ros.crypto.he.schemes import register
 from fdrl_ros.errors import CryptoError
 from hypothesis import given, settings, strategies
 import numpy as np
@@ -231,3 +238,29 @@ def test_parts_that_are_no_update_are_refused():
     for sums in (rows[:2], [*rows, rows[0]], rows[:, :-1], rows.astype(float)):
         with pytest.raises(CryptoError):
             list(scheme.unpack_rows(sums))
+
+
+CONTRACT = {
+    'kind': 'lean',
+    'summary': 'sums',
+    'dishonest_warning': '',
+    'plain_modulus': 17,
+    'choose': None,
+    'release': None,
+    '_pack': None,
+    '_unpack': None,
+}
+
+
+@pytest.mark.parametrize('left_out', CONTRACT)
+def test_a_scheme_that_leaves_something_out_is_refused_when_it_is_registered(left_out):
+    assert list(register(BfvScheme, type('Lean', (Parameters,), CONTRACT))) == ['bfv', 'lean']
+    parts = {name: part for name, part in CONTRACT.items() if name != left_out}
+    with pytest.raises(CryptoError, match=f'scheme Lean lacks {left_out}$'):
+        register(BfvScheme, type('Lean', (Parameters,), parts))
+
+
+def test_a_kind_that_is_taken_replaces_no_scheme():
+    other = type('Lean', (Parameters,), {**CONTRACT, 'kind': 'bfv'})
+    with pytest.raises(CryptoError, match='BfvScheme and Lean have the same kind'):
+        register(BfvScheme, other)

@@ -10,7 +10,7 @@ import pickle
 import time
 
 from fdrl_ros.crypto.he.ckks import CkksScheme
-from fdrl_ros.crypto.he.schemes import choose_scheme
+from fdrl_ros.crypto.he.schemes import choose_scheme, SCHEMES
 from fdrl_ros.crypto.keys import key_file
 from fdrl_ros.crypto.keys.he_key import load_he
 from fdrl_ros.crypto.keys.key_file import label
@@ -322,6 +322,18 @@ def test_key_of_ckks_is_replaced_when_its_rounds_are_used_up(bare, caplog):
     assert open_secret_context(bare, scheme, after_round=22).public.digest == first
     assert open_secret_context(bare, scheme, after_round=23).public.digest != first
     assert 'has served 20 rounds' in caplog.text
+
+
+@pytest.mark.parametrize('kind', SCHEMES)
+def test_key_authority_logs_what_its_scheme_says_of_dishonest_hospitals(tmp_path, caplog, kind):
+    plan = PLAN.changed({'encryption': {'scheme': kind}})
+    layout = prepare(tmp_path / 'federation', plan)
+    store = Store(layout.state('key_authority'))
+    open_key_authority(layout, plan, store, validate=lambda weights: Validation(True, 'ok'))
+    store.close()
+    told = [each.getMessage() for each in caplog.records if 'ciphertexts' in each.getMessage()]
+    warning = SCHEMES[kind].dishonest_warning
+    assert told == ([f'{kind.upper()}: {warning}'] if warning else [])
 
 
 def test_hospitals_that_take_part_are_those_of_the_roster_that_run_here(bare):
