@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Slopes of the double DQN loss (DP-DQN Alg. 1) at the outputs of each dense layer of a dueling
-// network, row by row. fdrl_ros/trainer/{network,gradient}.py say what is computed; this file how.
+// network, row by row. fdrl_ros/learner/{network,gradient}.py say what is computed; this file how.
 
 #include "layout.h"
 

@@ -1,9 +1,10 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
 """
-What can be true of tissue, surface and arm over some ticks: the worst corners, and any between.
+What can be true of tissue, surface and arm over some ticks.
 
-Whatever the shield infers has to hold it, see :mod:`fdrl_ros.shield.proof`.
+These are extreme combinations of the bounds, and values between them. Whatever the shield infers
+has to hold it, see :mod:`fdrl_ros.shield.proof`.
 """
 
 from dataclasses import dataclass, fields

@@ -1,10 +1,11 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
 """
-The Monte-Carlo expectation E[J given s]: states that a policy met, and who else was in them.
+The Monte-Carlo expectation E[J given s].
 
-The states are those of operations with what happens in them; the others are many public patients
-whose first state is the same. No model has a part in it.
+It has two sources: states a policy reached, and other patients in the same state. The states are
+those of operations with what happens in them; the others are many public patients whose first
+state is the same. No model has a part in it.
 """
 
 from collections.abc import Callable, Sequence
