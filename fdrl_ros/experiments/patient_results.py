@@ -7,11 +7,12 @@ Numbers are kept for each patient, so that two policies can be compared on the s
 :data:`SCORES` puts a number into ``summary.json``, the tables and the comparisons.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
 import math
 from typing import NamedTuple
 
+from fdrl_ros.errors import SettingError
 from fdrl_ros.experiments.json_file import Json
 from fdrl_ros.metrics.adaptation import alpha_adapt
 from fdrl_ros.metrics.episode import EpisodeMetrics
@@ -107,8 +108,7 @@ class Score:
     :param minor: whether a narrow terminal does without that column.
     :param over_seeds: whether experiments over several seeds tell its mean.
     :param compared: whether these compare two policies by it, too.
-    :param paired: result whose mean over patients it is, up to a constant; a comparison is then
-        paired by patient, with a 95 % interval.
+    :param paired: per-patient column that this score averages; enables paired intervals.
     :param sign: -1 where less of that result is better.
     """
 
@@ -174,6 +174,28 @@ where no case had a changed state) and how many cases it is the mean of; mean pe
 newtons; mean discounted return; patients.
 """
 
+
+def check_scores(scores: Mapping[str, Score]) -> None:
+    """
+    Try every row on one made-up patient, before anything is trained.
+
+    :raises SettingError: naming the row that names no result, or has no format of numbers.
+    """
+    zeros: Json = {
+        each.name: 0.0 if each.type is float else 'none' if each.type is str else False
+        for each in fields(EpisodeMetrics)
+    }
+    results = PatientResults((PatientResult(EpisodeMetrics(**zeros), 0.0, 0.0, 0.0, 1),))
+    accuracy = TaskAccuracy(*(0.0 for _ in fields(TaskAccuracy)))
+    for name, score in scores.items():
+        try:
+            format(score.measure(results, accuracy) or 0.0, score.form)
+            if score.paired:
+                results.column(score.paired).astype(np.float64)
+        except (AttributeError, TypeError, ValueError) as error:
+            raise SettingError(f'score {name}', str(error), 'results and a format') from error
+
+
 COMPARED = tuple(name for name, score in SCORES.items() if score.compared)
 
 
@@ -200,3 +222,6 @@ def wilson_interval(successes: int, count: int) -> tuple[float, float]:
     half = z * math.sqrt(share * (1 - share) / count + z * z / (4 * count * count))
     scale = 1 + z * z / count
     return max(0.0, (centre - half) / scale), min(1.0, (centre + half) / scale)
+
+
+check_scores(SCORES)

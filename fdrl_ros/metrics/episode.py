@@ -56,7 +56,7 @@ class EpisodeMetrics:
     """
     Metrics of one operation; :mod:`fdrl_ros.surgery.gym.episode_metrics` measures them.
 
-    A new one comes last, with the default NaN, so that older code still makes these.
+    Add new metrics at the end with default NaN, so existing calls still work.
     """
 
     patient: str = _metric('', 'pseudonym')

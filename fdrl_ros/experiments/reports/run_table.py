@@ -18,20 +18,26 @@ from rich.text import Text
 PAPER_HE_SECONDS = 0.7
 """Encryption and decryption a round in the FDRL paper, seconds."""
 
+# Characters of a line on which any table fits.
+_UNLIMITED = 10_000
+
 GLOSSARY = 'Terms and units: docs/glossary.md'
 
-FULL_WIDTH = 118
-"""Characters that all columns need; a narrower terminal gets fewer."""
 
-
-def policy_table(policies: Mapping[str, Json], width: int = FULL_WIDTH) -> Table:
+def policy_table(policies: Mapping[str, Json], width: int | None = None) -> Table:
     """
     Make the table with one row a policy.
 
     :param policies: name to columns, as in ``summary.json``.
-    :param width: characters of a line; when they are few, some columns are left out.
+    :param width: characters of a line; if all columns need more, minor ones are left out.
     """
-    first, wide = next(iter(policies.values())), width >= FULL_WIDTH
+    table = _policy_table(policies, wide=True)
+    fits = width is None or Console(width=_UNLIMITED).measure(table).maximum <= width
+    return table if fits else _policy_table(policies, wide=False)
+
+
+def _policy_table(policies: Mapping[str, Json], *, wide: bool) -> Table:
+    first = next(iter(policies.values()))
     shown = {
         name: score
         for name, score in SCORES.items()
@@ -53,11 +59,11 @@ def policy_table(policies: Mapping[str, Json], width: int = FULL_WIDTH) -> Table
     return table
 
 
-def render(found: Assessment, width: int = FULL_WIDTH) -> Group:
+def render(found: Assessment, width: int | None = None) -> Group:
     """
     Put everything together that a user sees at the end.
 
-    :param width: characters of a line.
+    :param width: characters of a line; unlimited unless given.
     """
     summary, plan = found.summary(), found.plan
     parts = _warnings(plan.federation.noise == 'secure', plan.federation.release)

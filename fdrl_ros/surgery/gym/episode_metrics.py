@@ -1,6 +1,6 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""The metrics of an episode, and its own states as what A_task (FDRL Eq. 8) is measured on."""
+"""Metrics of an episode, and the states it visited, on which A_task (FDRL Eq. 8) is measured."""
 
 from fdrl_ros.errors import StateError
 from fdrl_ros.metrics.episode import EpisodeMetrics, log_dimensionless_jerk, path_length

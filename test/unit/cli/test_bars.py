@@ -60,6 +60,9 @@ def test_a_narrow_terminal_gets_fewer_columns():
     row |= {'alpha_adapt': None, 'mean_return': 1.0}
     wide, narrow = policy_table({'global': row}, 140), policy_table({'global': row}, 80)
     assert len(wide.columns) == 10 and len(narrow.columns) == 7
+    needed = Console(width=500).measure(wide).maximum
+    for width, columns in ((needed, 10), (needed - 1, 7)):
+        assert len(policy_table({'global': row}, width).columns) == columns
     out = Console(file=io.StringIO(), width=80)
     out.print(narrow)
     assert all(len(line) <= 80 for line in out.file.getvalue().splitlines())

@@ -3,10 +3,11 @@
 """Numbers of an evaluation: closed forms, pairing, intervals; and what is refused."""
 
 from dataclasses import replace
+import json
 import math
 
 from fdrl_ros.deployment.plan import Plan
-from fdrl_ros.errors import PolicyError
+from fdrl_ros.errors import PolicyError, SettingError
 from fdrl_ros.experiments.evaluation import (
     actions_on,
     evaluate,
@@ -16,10 +17,13 @@ from fdrl_ros.experiments.evaluation import (
     SelectorContender,
     unseen_patients,
 )
+from fdrl_ros.experiments.json_file import write_json
 from fdrl_ros.experiments.patient_results import (
+    check_scores,
     COMPARED,
     PatientResults,
     score_of,
+    SCORES,
     wilson_interval,
 )
 from fdrl_ros.experiments.reports.assessment import paired_lead
@@ -105,6 +109,29 @@ def test_adaptation_without_a_changed_state_is_undefined_and_counted_as_such(pro
     assert math.isnan(cases.column('adaptation')[0])
     score = score_of(cases, task_accuracy(probe.states, probe.states.expert))
     assert score['alpha_adapt'] is None and score['alpha_adapt_cases'] == 0
+
+
+@pytest.mark.parametrize(
+    'changes',
+    [
+        {'measure': lambda results, _: results.column('peak_forse').mean()},
+        {'measure': lambda _, accuracy: accuracy.tolerent},
+        {'measure': lambda results, _: float(results.column('failure').mean())},
+        {'paired': 'risks'},
+        {'paired': 'failure'},
+        {'form': '.3q'},
+    ],
+)
+def test_a_score_of_no_result_is_refused_before_any_training(changes):
+    wrong = replace(SCORES['success'], **changes)
+    with pytest.raises(SettingError, match='score wrong'):
+        check_scores({**SCORES, 'wrong': wrong})
+
+
+def test_a_number_that_json_cannot_hold_is_null(tmp_path):
+    write_json(tmp_path / 'file', {'rows': (1, math.nan, np.float64('nan')), 'most': math.inf})
+    text = (tmp_path / 'file').read_text()
+    assert json.loads(text, parse_constant=pytest.fail) == {'rows': [1, None, None], 'most': None}
 
 
 def test_expert_agrees_with_itself_everywhere(results, probe):
