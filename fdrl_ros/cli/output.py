@@ -3,11 +3,11 @@
 """What commands print."""
 
 from collections.abc import Iterable
-import json
 
 import click
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.errors import FdrlError
+from fdrl_ros.experiments.json_file import json_text
 from fdrl_ros.experiments.reports.assessment import Assessment
 from fdrl_ros.experiments.reports.run_table import render
 from fdrl_ros.experiments.reports.text_table import DISCLAIMER, NOT_PRIVATE, RELEASED
@@ -29,8 +29,8 @@ def counted(count: int, what: str, several: str = '') -> str:
 
 
 def echo_json(value: object) -> None:
-    """Print a value as JSON, in which no number is infinite or undefined."""
-    click.echo(json.dumps(value, indent=1, allow_nan=False))
+    """Print a value as JSON; a number that is infinite or undefined is null."""
+    click.echo(json_text(value, indent=1))
 
 
 def fail_if(problems: Iterable[str]) -> None:

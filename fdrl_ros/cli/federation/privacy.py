@@ -271,10 +271,10 @@ def _document(found: Inspection) -> Json:
         'unit': owner.unit,
         'model': owner.model,
         'delta': owner.delta,
-        'budget': _finite(owner.budget),
-        'epsilon': _finite(chain.epsilon()),
+        'budget': owner.budget,
+        'epsilon': chain.epsilon(),
         'epsilon_is_lower_bound': bool(found.all_problems),
-        'epsilon_rdp': _finite(chain.account.epsilon_rdp()),
+        'epsilon_rdp': chain.account.epsilon_rdp(),
         'head': {'entries': chain.head.entries, 'digest': chain.head.digest.hex()},
         'entries': [
             {
@@ -282,7 +282,7 @@ def _document(found: Inspection) -> Json:
                 'round': entry.round,
                 'block': entry.block,
                 **entry.charge._asdict(),
-                'epsilon_rdp': _finite(epsilon),
+                'epsilon_rdp': epsilon,
                 'inputs': entry.inputs.hex(),
                 'digest': entry.digest.hex(),
             }
@@ -294,7 +294,3 @@ def _document(found: Inspection) -> Json:
 def _epsilon_text(epsilon: float) -> str:
     """Return an epsilon as people read it."""
     return 'infinite' if math.isinf(epsilon) else f'{epsilon:.4f}'
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict
 from dataclasses import replace as changed
-import math
 from pathlib import Path
 
 import click
@@ -138,13 +137,10 @@ def _settings(found: RobotPolicies, flags: Mapping[str, object]) -> Json:
 
 
 def _as_json(selection: Selection) -> Json:
-    """Return a selection for JSON, where nothing is NaN."""
+    """Return a selection for JSON."""
     told = selection._asdict() | {'risk': selection.risk and selection.risk.total}
     del told['time']
-    return {
-        name: None if isinstance(value, float) and math.isnan(value) else value
-        for name, value in told.items()
-    }
+    return told
 
 
 def _print_choices(out: Console, document: Json, chosen: list[Selection], start: int) -> None:
