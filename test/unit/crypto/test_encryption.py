@@ -3,10 +3,13 @@
 """Encryption: the decrypted sum is the sum, and no bytes crash or fool the parties."""
 
 import math
+from pathlib import Path
+import runpy
 
+from fdrl_ros.crypto.he import tenseal_backend
 from fdrl_ros.crypto.he.encryption import PublicContext, SecretContext
 from fdrl_ros.crypto.he.schemes import choose_scheme
-from fdrl_ros.crypto.he.tenseal_backend import BACKENDS, Bfv, one_for_each_scheme
+from fdrl_ros.crypto.he.tenseal_backend import BACKENDS, Bfv
 from fdrl_ros.errors import CryptoError
 from hypothesis import given, settings, strategies
 import numpy as np
@@ -288,9 +291,14 @@ def test_another_library_takes_the_place_of_tenseal(monkeypatch):
     assert np.array_equal(sums, updates.sum(axis=0))
 
 
-def test_a_scheme_without_its_library_is_refused():
+def test_a_scheme_without_its_library_is_refused_at_import(tmp_path):
+    source = Path(tenseal_backend.__file__).read_text('utf-8')
+    (tmp_path / 'one.py').write_text(source.replace(", 'ckks': Ckks}", '}'), 'utf-8')
     with pytest.raises(CryptoError, match='expected one for each of'):
-        one_for_each_scheme({'bfv': Bfv})
+        runpy.run_path(str(tmp_path / 'one.py'))
+
+
+def test_a_library_refuses_a_scheme_of_another():
     with pytest.raises(CryptoError, match="CkksScheme: SEAL's BFV expects BfvScheme"):
         Bfv.generate(choose_scheme(100, 3, 16, 'ckks'))
 

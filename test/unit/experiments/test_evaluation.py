@@ -5,9 +5,12 @@
 from dataclasses import replace
 import json
 import math
+from pathlib import Path
+import runpy
 
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.errors import PolicyError, SettingError
+from fdrl_ros.experiments import patient_results
 from fdrl_ros.experiments.evaluation import (
     actions_on,
     evaluate,
@@ -126,6 +129,13 @@ def test_a_score_of_no_result_is_refused_before_any_training(changes):
     wrong = replace(SCORES['success'], **changes)
     with pytest.raises(SettingError, match='score wrong'):
         check_scores({**SCORES, 'wrong': wrong})
+
+
+def test_scores_are_tried_at_import(tmp_path):
+    source = Path(patient_results.__file__).read_text('utf-8')
+    (tmp_path / 'typo.py').write_text(source.replace("paired='risk'", "paired='risks'"), 'utf-8')
+    with pytest.raises(SettingError, match='score r_mit'):
+        runpy.run_path(str(tmp_path / 'typo.py'))
 
 
 def test_a_number_that_json_cannot_hold_is_null(tmp_path):
