@@ -15,7 +15,8 @@
 PYTHON ?= python3
 ARGS ?=
 # Unit tests that `make test` runs on a sample and `make nightly` in full.
-SAMPLED = $(addprefix test/unit/,benchmark crypto experiments learner metrics policy privacy surgery)
+SAMPLED = $(addprefix test/unit/,audit benchmark crypto experiments federation learner metrics \
+  policy privacy selector shield surgery worlds)
 
 .PHONY: run test nightly paper setup lint docs format clean
 .NOTPARALLEL:

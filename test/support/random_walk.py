@@ -27,6 +27,6 @@ def walk(env: SurgeryEnv, seed: int, steps: int = 30) -> Iterator[bytes]:
 def digest(mode: str) -> str:
     """Return a hash of walks through all procedures."""
     env = SurgeryEnv(settings=WorldSettings(mode=mode), procedures='all', heterogeneity=1.0)
-    said = b''.join(part for seed in range(7) for part in walk(env, seed, 25))
+    said = b''.join(part for seed in range(7) for part in walk(env, seed, 12))
     env.close()
     return hashlib.sha256(said).hexdigest()

@@ -11,7 +11,7 @@ from hypothesis import settings
 import pytest
 from support.sample_size import sampled
 
-settings.register_profile('sampled', max_examples=sampled(100, 20), deadline=None)
+settings.register_profile('sampled', max_examples=sampled(100, 12), deadline=None)
 settings.load_profile('sampled')
 
 

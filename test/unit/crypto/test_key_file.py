@@ -13,6 +13,7 @@ from fdrl_ros.errors import KeyFileError, PassphraseError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 import pytest
+from support.sample_size import sampled
 
 CHEAP = 14
 HOLDS = 'identity of hospital_1'
@@ -150,7 +151,7 @@ def test_who_changes_a_sealed_file_and_its_checksum_is_found(place, mask):
         unseal(data, HOLDS, PASSPHRASE, 'x')
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=sampled(60, 20), deadline=None)
 @given(st.binary(max_size=300), st.booleans())
 def test_garbage_is_no_key(garbage, summed):
     data = b'fdrl_ros key file 1\n' + garbage

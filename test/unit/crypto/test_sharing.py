@@ -22,6 +22,7 @@ from fdrl_ros.crypto.masking.sharing import (
 from fdrl_ros.errors import CryptoError
 from hypothesis import given, settings, strategies
 import pytest
+from support.sample_size import sampled
 
 NAMES = [f'hospital_{number}' for number in range(1, 11)]
 NAMES_SORTED = sorted(NAMES)
@@ -78,7 +79,7 @@ def test_field_is_that_of_the_smallest_prime_above_every_secret():
     assert all(is_composite(number) for number in range(2**256 + 1, PRIME))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=sampled(40, 13), deadline=None)
 @given(strategies.data())
 def test_any_shares_of_at_least_the_threshold_restore_the_secret(data):
     count = data.draw(strategies.integers(2, 12))

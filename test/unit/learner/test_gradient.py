@@ -14,6 +14,7 @@ from hypothesis import given, settings, strategies
 import numpy as np
 import pytest
 from support.batches import batch_of, part
+from support.sample_size import sampled
 
 pytestmark = pytest.mark.usefixtures('arithmetic')
 
@@ -78,7 +79,7 @@ def test_closed_form_is_the_slope_of_each_unit_s_loss(seed, transitions, hidden,
             assert abs((losses[0] - losses[1]) / (2 * step) - found[index]) < 5e-5
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=sampled(40, 13), deadline=None)
 @given(
     SMALL,
     strategies.integers(1, 6),
@@ -102,7 +103,7 @@ def test_clipped_sum_is_the_slow_sum_of_each_unit_clipped(
     np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6 * max(1.0, clip_norm))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=sampled(40, 13), deadline=None)
 @given(
     SMALL,
     strategies.sampled_from([1, 2, 4, 8, 40]),
@@ -172,7 +173,7 @@ def test_a_unit_that_is_not_finite_adds_nothing_and_stops_nobody(transitions, ba
 ONE_HOT = NetworkShape(6, 3, ())
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=sampled(40, 13), deadline=None)
 @given(
     seed=strategies.integers(0, 2**31),
     loss=strategies.sampled_from(('huber', 'squared')),

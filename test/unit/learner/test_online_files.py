@@ -11,6 +11,7 @@ from fdrl_ros.learner.records.transitions import GrowingRecords, Transitions
 from hypothesis import given, settings, strategies
 import numpy as np
 import pytest
+from support.sample_size import sampled
 from support.small_hospital import joined, records_of
 
 HEAD = 8 + 8 + 32  # bytes before the arrays of a round
@@ -40,7 +41,7 @@ LENGTHS = strategies.lists(
     n_step=strategies.integers(1, 4),
     unit=strategies.sampled_from(['patient', 'transition']),
 )
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=sampled(30, 10), deadline=None)
 def test_grown_records_are_what_the_joined_ones_are(lengths, n_step, unit):
     growing = GrowingRecords(discount=0.9, n_step=n_step, unit=unit)
     earlier = []

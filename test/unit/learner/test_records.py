@@ -12,6 +12,7 @@ from fdrl_ros.learner.settings import LearnerSettings, PrivacySettings
 from hypothesis import given, settings, strategies
 import numpy as np
 import pytest
+from support.sample_size import sampled
 from support.small_hospital import records_of
 
 
@@ -91,7 +92,7 @@ def test_a_patient_who_is_not_known_or_appears_twice_is_refused_and_not_named():
 GAMMA = 0.9
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=sampled(80, 26), deadline=None)
 @given(
     lengths=strategies.lists(strategies.integers(1, 6), min_size=1, max_size=5),
     n_step=strategies.integers(1, 7),

@@ -82,7 +82,7 @@ def test_forward_kinematics_is_the_published_dvrk_chain(many):
 
 
 @given(JOINT_SETS)
-@settings(max_examples=sampled(200, 40), deadline=None)
+@settings(max_examples=sampled(200, 20), deadline=None)
 def test_the_checked_inverse_undoes_forward_at_the_limits_too(joints):
     wrist = joints[2] + INSERTION_TO_WRIST
     assume(abs(wrist) > 1e-4)  # the wrist in the remote centre itself has no direction
@@ -93,7 +93,7 @@ def test_the_checked_inverse_undoes_forward_at_the_limits_too(joints):
 
 
 @given(JOINT_SETS)
-@settings(max_examples=sampled(200, 40), deadline=None)
+@settings(max_examples=sampled(200, 20), deadline=None)
 def test_a_bent_wrist_reaches_the_point_asked_for(joints):
     assume(joints[2] > 0.03)
     position, _rotation = forward_kinematics(joints)

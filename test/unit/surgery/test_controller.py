@@ -172,7 +172,7 @@ COORDINATES = strategies.floats(allow_nan=False, allow_infinity=False) | strateg
 DRIVEN = Theatre()
 
 
-@settings(max_examples=sampled(200, 40), deadline=None)
+@settings(max_examples=sampled(200, 20), deadline=None)
 @given(
     strategies.sampled_from(['servo_cp', 'move_cp']),
     strategies.tuples(*[COORDINATES] * 3),

@@ -93,7 +93,7 @@ def test_the_breathing_factor_reaches_its_magnitude_between_the_ramps():
     assert breathing_factor(coughs(short), 0.5) == pytest.approx((3.0, 0.0))
 
 
-@settings(max_examples=sampled(200, 40))
+@settings(max_examples=sampled(200, 20))
 @given(COUGHS, TIMES)
 def test_factor_and_clock_are_the_integrals_of_what_is_returned(events, time):
     step, events = 1e-4, coughs(*events)
@@ -106,7 +106,7 @@ def test_factor_and_clock_are_the_integrals_of_what_is_returned(events, time):
     assert moved == pytest.approx(0.5 * step * (factor + later), abs=1e-9)
 
 
-@settings(max_examples=sampled(200, 40))
+@settings(max_examples=sampled(200, 20))
 @given(COUGHS, TIMES, st.floats(0.0, 6.28))
 def test_the_surface_is_continuous_with_its_speed(events, time, phase):
     step = 1e-5
