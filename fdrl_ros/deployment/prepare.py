@@ -65,7 +65,7 @@ def prepare(
     check_plan(plan, layout, own)
     make_private_directory(directory)
     place_records(layout, plan, own or {})
-    _keep_plan(layout, plan)
+    write_whole(layout.plan, plan.to_yaml().encode())
     _make_keys(layout, plan, passphrase)
     for name in (*plan.hospitals, *SERVERS, *ROBOTS):
         make_private_directory(layout.party(name))
@@ -114,6 +114,7 @@ def check_plan(
     :raises PrivacyError: if the budget of a hospital does not pay for all rounds of this plan, or
         it could not train by it, or the compiled arithmetic is not built.
     :raises SettingError: if the quorum is more than all hospitals.
+    :raises StoreError: if the layout was prepared for another plan.
     """
     if plan.privacy.noise_multiplier:
         dqn_for(plan.shape, plan.learner, None).check_private()
@@ -132,24 +133,24 @@ def check_plan(
         elif 'transition' in (plan.privacy.unit, plan.privacy.clipped):
             continue  # how many transitions there will be, nobody knows yet
         check_rounds(plan.learner, plan.privacy, size, plan.rounds.rounds)
+    if layout and layout.plan.exists():
+        _check_same_settings(layout, plan)
 
 
-def _keep_plan(layout: Layout, plan: Plan) -> None:
-    """Write the plan, or refuse one that contradicts what the directory was prepared for."""
-    if layout.plan.exists():
-        before = Plan.load(layout.plan).to_mapping()
-        changed = [
-            f'{group}.{name}'
-            for group, named in plan.to_mapping().items()
-            for name, value in named.items()
-            if before[group][name] != value and group not in FREE_GROUPS
-        ]
-        if changed:
-            raise StoreError(
-                f'{layout.directory} was prepared with other settings ({", ".join(changed)}): '
-                'take those again, or another directory'
-            )
-    write_whole(layout.plan, plan.to_yaml().encode())
+def _check_same_settings(layout: Layout, plan: Plan) -> None:
+    """Refuse a plan that contradicts what a directory was prepared for."""
+    before = Plan.load(layout.plan).to_mapping()
+    changed = [
+        f'{group}.{name}'
+        for group, named in plan.to_mapping().items()
+        for name, value in named.items()
+        if before[group][name] != value and group not in FREE_GROUPS
+    ]
+    if changed:
+        raise StoreError(
+            f'{layout.directory} was prepared with other settings ({", ".join(changed)}): '
+            'take those again, or another directory'
+        )
 
 
 def check_keys(layout: Layout) -> None:
@@ -225,12 +226,12 @@ def place_records(layout: Layout, plan: Plan, found: Mapping[str, Records]) -> N
 
     :param layout: of a federation that is prepared afterwards: its roster then declares as many
         patients as the records have.
-    :raises StoreError: if a hospital has other records, or the roster declares another number.
+    :raises StoreError: if a hospital has other records, or the roster declares another number;
+        nothing is placed then.
     """
     if not found:
         return
-    make_private_directory(layout.directory)
-    sizes = {}
+    sizes, placed = {}, {}
     if layout.keys.exists():
         sizes = {each.name: each.size for each in layout.roster().members}
     for name, records in found.items():
@@ -244,5 +245,8 @@ def place_records(layout: Layout, plan: Plan, found: Mapping[str, Records]) -> N
                 f'the roster of {layout.directory} declares {sizes[name]} patients of {name}, '
                 f'the records have {records.n_patients}: take another directory'
             )
+        placed[name] = records
+    make_private_directory(layout.directory)
+    for name, records in placed.items():
         make_private_directory(layout.party(name))
-        records.save(path)
+        records.save(layout.records(name))

@@ -498,6 +498,17 @@ def test_experiment_runs_each_seed_once(plan_file, tmp_path):
     assert fdrl(*words, '--rounds', 2).exit_code == 1
 
 
+def test_a_directory_that_was_prepared_for_another_plan_takes_no_records(plan_file, tmp_path):
+    plan, own = Plan.load(plan_file), {'hospital_2': own_records(tmp_path / 'log.npz', 8)}
+    layout = prepare(tmp_path / 'f', plan)
+    before = layout.plan.read_bytes()
+    with pytest.raises(StoreError, match=r'with other settings \(learner.epochs\)'):
+        prepare(layout.directory, plan.changed({'learner': {'epochs': 2}}), own)
+    with pytest.raises(StoreError, match='declares 8 patients of hospital_3'):
+        prepare(layout.directory, plan, own | {'hospital_3': own_records(tmp_path / 'log', 6)})
+    assert not layout.records('hospital_2').exists() and layout.plan.read_bytes() == before
+
+
 def test_preparing_is_repeated_after_an_interruption(plan_file, tmp_path):
     plan = Plan.load(plan_file)
     (tmp_path / 'f/keys.part/root').mkdir(parents=True)
