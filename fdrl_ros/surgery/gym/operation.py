@@ -137,12 +137,13 @@ class Operation:
         for place in (patient.goal, patient.destination):
             straight_joints(*place)
         task = task_of(patient, tissue)
+        scene, rules = task.begin(), rules_of(patient, self.settings)
         self.arm.place(patient.start, patient.servo_lag)  # nothing has changed if this refuses
         self._patient = patient
         self.tissue, self.physiology = tissue, physiology
         self.task: Task = task
-        self.scene: Scene = task.begin()
-        self.rules: Rules = rules_of(patient, self.settings)
+        self.scene: Scene = scene
+        self.rules: Rules = rules
         self._loss = failure_code(task.loss)
         self.jaw = Jaw()
         self.target = self.setpoint = patient.start

@@ -190,6 +190,24 @@ def test_misuse_is_refused_and_leaves_the_target_alone():
         WorldSettings(mode='magic')
 
 
+@pytest.mark.parametrize('refused', ['arm', 'task'])
+def test_a_reset_that_is_refused_lets_the_old_operation_go_on(monkeypatch, refused):
+    operation = begin()
+    press(operation, 0.005, ticks=2)
+    before = (operation.patient, operation.arm.position, operation.scene, operation.substeps)
+    other = dataclasses.replace(STILL, start=(0.4 if refused == 'arm' else 0.0, 0.0, -0.1))
+
+    def unreachable(task):
+        raise UnreachableError('the object is out of reach')
+
+    if refused == 'task':
+        monkeypatch.setattr(type(operation.task), 'begin', unreachable)
+    with pytest.raises(UnreachableError):
+        operation.reset(other)
+    after = (operation.patient, operation.arm.position, operation.scene, operation.substeps)
+    assert after == before
+
+
 def pressing(mode='kinematic', noise=0.0):
     """Return an operation whose bent wrist presses and is still on its way."""
     world = WorldSettings(mode=mode, force_noise=noise)
