@@ -49,7 +49,7 @@ class Replay:
         priorities: NDArray[np.float64] | None = None,
     ) -> None:
         """:param priorities: to continue from, shape (units,)."""
-        self._guarantee, self._learner, self._source = mechanism, learner, source
+        self._mechanism, self._learner, self._source = mechanism, learner, source
         # A unit that never joined has error 1, so that every unit eventually joins.
         count = mechanism.n_records if learner.replay.startswith('prioritised') else 0
         self.priorities = np.ones(count) if priorities is None else priorities.copy()
@@ -57,7 +57,7 @@ class Replay:
 
     def draw(self, round: int, step: int) -> SampledUnits:
         """Draw who joins a step; the same round, step and state give the same units."""
-        mechanism, source, priorities = self._guarantee, self._source, self.priorities
+        mechanism, source, priorities = self._mechanism, self._source, self.priorities
         importance, batch, count = (
             self._learner.importance_exponent,
             mechanism.batch,
