@@ -8,6 +8,6 @@ from fdrl_ros.experiments.reports.versions import versions
 
 @click.command()
 def version() -> None:
-    """Print the versions of this package, Python and the libraries."""
+    """Print the versions of this package and its libraries."""
     for name, value in versions().items():
         click.echo(f'{name} {value}')

@@ -32,7 +32,7 @@ from fdrl_ros.surgery.tasks.procedures import procedures_named
 
 @click.group()
 def dataset() -> None:
-    """Record operations to one file, replay, show and convert them."""
+    """Record operations to one file, replay, show, convert them."""
 
 
 def _option(flag: str, default: object, kind: Any, help: str) -> Callable[..., Any]:

@@ -34,7 +34,11 @@ from fdrl_ros.surgery.tasks.procedures import procedures_named
 def draw(
     directory: Path, procedures: str, heterogeneity: float, seed: int, patient: int, gif: bool
 ) -> None:
-    """Draw the expert operating, one picture for each procedure, into DIRECTORY."""
+    """
+    Draw the expert operating, one picture for each procedure.
+
+    The pictures go into DIRECTORY.
+    """
     with stopping() as stopped, ProgressBars(console()) as bars:
         written = draw_procedures(
             directory,

@@ -44,7 +44,7 @@ def evaluate(
     paths: tuple[Path, ...], plan_file: str | None, episodes: Path | None, **flags: Any
 ) -> None:
     """
-    Evaluate a run directory again, or one or more policy files.
+    Evaluate a run directory again, or files of policies.
 
     PATHS is a directory such as runs/latest, whose table and plots are then written anew, or
     files such as runs/latest/policies/global_6.npz, which are put beside the expert.

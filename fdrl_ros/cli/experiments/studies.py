@@ -21,10 +21,10 @@ from rich.table import Table
 @study_command('runs/audit', 5)
 def audit(study: PlanStudy, **flags: object) -> None:
     """
-    Train one hospital with canaries among its patients, and bound its epsilon from below.
+    Bound epsilon from below, by canaries among the patients.
 
-    Everything but the canaries is the plan's. A proven epsilon above the claimed one ends with
-    exit code 1. Interrupted, it goes on when called again.
+    One hospital trains with them. Everything but the canaries is the plan's. A proven epsilon
+    above the claimed one ends with exit code 1. Interrupted, it goes on when called again.
     """
     own = {name.removeprefix('audit__'): each for name, each in flags.items() if each is not None}
     settings = AuditSettings.from_mapping(own)
@@ -68,10 +68,10 @@ def _audit_table(summary: Json) -> Table:
 @study_command('runs/experiment', 5)
 def experiment(study: PlanStudy) -> None:
     """
-    Repeat training and evaluation with several seeds and compare.
+    Repeat training with several seeds and compare.
 
-    Differences are paired: the same seed and the same unseen patients. Interrupted, it goes on
-    when called again.
+    Each is evaluated too. Differences are paired: the same seed and the same unseen patients.
+    Interrupted, it goes on when called again.
     """
     combined = study.measure(run_seeds, study.run.path, study.plan, study.seeds)
     study.out.print(seeds_table(combined))
@@ -81,11 +81,11 @@ def experiment(study: PlanStudy) -> None:
 @study_command('runs/heterogeneity', 10)
 def heterogeneity(study: PlanStudy) -> None:
     """
-    Measure how far hospitals are apart, and what a policy loses abroad, at H = 0 to 1.
+    Measure how far hospitals are apart, at H = 0 to 1.
 
-    Each hospital learns from its own records without privacy; --collection-patients and
-    --pretraining-steps say from how many and for how long. --heterogeneity does not count.
-    Interrupted, it goes on when called again.
+    It tells what a policy loses at another hospital. Each hospital learns from its own records
+    without privacy; --collection-patients and --pretraining-steps say from how many and for how
+    long. --heterogeneity does not count. Interrupted, it goes on when called again.
     """
     summary = study.measure(run_heterogeneity, study.run.path, study.plan, study.seeds)
     rows = []
@@ -105,10 +105,11 @@ def heterogeneity(study: PlanStudy) -> None:
 @study_command('runs/utility', 5)
 def utility(study: PlanStudy) -> None:
     """
-    Measure what privacy costs: success of one hospital's own policy against epsilon.
+    Measure what privacy costs: success against epsilon.
 
-    Noise is chosen so that all steps together cost each epsilon; --privacy-noise-multiplier and
-    --privacy-budget do not count. Interrupted, it goes on when called again.
+    The success is that of one hospital's own policy. Noise is chosen so that all steps together
+    cost each epsilon; --privacy-noise-multiplier and --privacy-budget do not count. Interrupted,
+    it goes on when called again.
     """
     summary = study.measure(run_utility, study.run.path, study.plan, study.seeds)
     rows = []

@@ -45,7 +45,7 @@ def prepare(
     directory: Path, plan_file: str | None, own_records: tuple[str, ...], **flags: object
 ) -> None:
     """
-    Make DIRECTORY ready: plan, keys, directories, public starting policy.
+    Make a directory ready: plan, keys, starting policy.
 
     What exists is kept. `ros2 launch` does this before it starts the nodes.
     """
@@ -62,11 +62,12 @@ def prepare(
 @click.option('--dry-run', is_flag=True, help='Say what would be done, and change nothing.')
 def migrate(directory: Path, dry_run: bool) -> None:
     """
-    Bring the state files of an older version to this one, so that the rounds go on.
+    Bring the state files of an older version to this one.
 
-    DIRECTORY is that of a run or of a federation, on each host that has one of its parties. Stop
-    the parties first. Keys, rosters, ledgers, journals and records stay as they are. The old state
-    files are kept beside the new ones. It may be repeated, and be interrupted, at any time.
+    The rounds then go on. DIRECTORY is that of a run or of a federation, on each host that has one
+    of its parties. Stop the parties first. Keys, rosters, ledgers, journals and records stay as
+    they are. The old state files are kept beside the new ones. It may be repeated, and be
+    interrupted, at any time.
     """
     layout = Layout.find_whole(directory)
     size = Plan.read(layout.plan).shape.n_parameters
@@ -97,10 +98,10 @@ def migrate(directory: Path, dry_run: bool) -> None:
 )
 def export(directory: Path, parties: tuple[str, ...], target: Path) -> None:
     """
-    Copy out of DIRECTORY what the host of PARTIES needs, and nothing of the others.
+    Copy what the host of some parties needs, and no more.
 
-    PARTIES are aggregator, key_authority, operator and hospitals. Their private keys stay in
-    DIRECTORY too: erase them there when the copy has arrived.
+    The copy is of DIRECTORY. PARTIES are aggregator, key_authority, operator and hospitals.
+    Their private keys stay in DIRECTORY too: erase them there when the copy has arrived.
     """
     export_parties(Layout(directory), parties, target)
     click.echo(f'{target} is for the host of {", ".join(parties)}')
@@ -119,10 +120,11 @@ def export(directory: Path, parties: tuple[str, ...], target: Path) -> None:
 )
 def join(directory: Path, **places: Any) -> None:
     """
-    Run the parties whose keys lie in DIRECTORY, until Ctrl-C; who dies is started again.
+    Run the parties whose keys lie in a directory.
 
-    For each of several hosts that take part in one federation. `ros2 launch fdrl_ros
-    server.launch.py` and hospital.launch.py with hosts:=several do the same.
+    They run until Ctrl-C; who dies is started again. Each of several hosts that take part in one
+    federation runs this. `ros2 launch fdrl_ros server.launch.py` and hospital.launch.py with
+    hosts:=several do the same.
     """
     layout = Layout(directory)
     check_keys(layout)

@@ -37,7 +37,7 @@ _PATH = click.argument('path', metavar='DIRECTORY', type=click.Path(path_type=Pa
 @click.group()
 def journal() -> None:
     """
-    Show and verify the round journals of a federation's parties.
+    Show and verify the round journals of the parties.
 
     Each party keeps one file, journal.jsonl in its directory: a signed line for everything that it
     did in a round, each with the hash of the line before. A hospital notes what it sent, signed

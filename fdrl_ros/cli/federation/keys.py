@@ -42,7 +42,7 @@ DAY = 86400
 @click.group()
 def keys() -> None:
     """
-    Make, show and change the keys and the signed roster of a federation.
+    Make, show and change the keys and the signed roster.
 
     DIRECTORY is that of the keys, of a federation, or of a run. Keys are encrypted under the
     passphrase in the file that --passphrase-file or the variable FDRL_PASSPHRASE_FILE names.

@@ -27,7 +27,7 @@ from fdrl_ros.runtime.environment_variables import with_variables
 @click.group()
 def operator() -> None:
     """
-    Send the servers of a running federation an order, signed with an operator's key.
+    Send running servers an order, signed by an operator.
 
     Aggregator and key authority take orders of the operators in the roster alone, write them into
     their journals and answer at once. An order counts for a minute: keep the clocks right.

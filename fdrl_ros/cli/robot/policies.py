@@ -34,7 +34,7 @@ _PLACE = BringupSettings()
 @click.group()
 def policies() -> None:
     """
-    Show, pin, lock and veto the policies of a robot; export one as a model.
+    Show, pin, lock, veto and export the policies of a robot.
 
     They are read from its directory. What is ordered goes to its selector where that runs, by
     service, and counts from the next cycle on; else it is written down for when it begins.

@@ -39,7 +39,7 @@ COLUMNS = ('error', 'std', 'monte_carlo_error', 'widening')
 
 @click.group()
 def selector() -> None:
-    """Measure the meta-surgical selector, which picks a policy at every tick."""
+    """Measure the selector, which picks a policy at every tick."""
 
 
 selector.add_command(replay_bag)

@@ -23,7 +23,7 @@ from fdrl_ros.surgery.tasks.procedures import procedures_named
 
 @click.group()
 def shield() -> None:
-    """Prove that the shield keeps its limits, try to break it, and say what it costs."""
+    """Prove that the shield keeps its limits; measure its cost."""
     when_stopped(NOTHING_KEPT)
 
 
