@@ -72,13 +72,16 @@ def _numbers(values: object, count: int, what: str) -> list[float]:
 
     :raises StateError: if they are not, or one is not finite.
     """
-    try:
-        numbers = [
-            math.nan if isinstance(value, _NO_NUMBERS) else float(value)
-            for value in values  # type: ignore[attr-defined]
-        ]
-    except (TypeError, ValueError, OverflowError):
-        numbers = []
+    if type(values) is np.ndarray and values.dtype == np.float64 and values.ndim == 1:
+        numbers = values.tolist()  # the fast path
+    else:
+        try:
+            numbers = [
+                math.nan if isinstance(value, _NO_NUMBERS) else float(value)
+                for value in values  # type: ignore[attr-defined]
+            ]
+        except (TypeError, ValueError, OverflowError):
+            numbers = []
     if len(numbers) != count or not all(map(math.isfinite, numbers)):
         words = {3: 'three', 6: 'six'}
         raise StateError(f'{what} {values!r}: expected {words[count]} finite numbers')

@@ -205,7 +205,6 @@ class Physiology(Body):
         self._bleeds = spans(patient.events, 'bleed', pace)
         self._falls = spans(patient.events, 'desaturation', pace)
         self._coughs = spans(patient.events, 'breathing')
-        self._is_plain = pace == 1.0 and not self._coughs
         self._patient = patient
         self.time = self.low_time = self.blood_loss = self.wound = self.pain = 0.0
         self.insufflate(insufflated)
@@ -242,16 +241,16 @@ class Physiology(Body):
                 f'period {period!r} s, force {force!r} N, damage {damage!r} N s: '
                 'expected finite numbers, time and damage at least 0'
             )
-        if self._is_plain and period <= _LONGEST_STEP:
-            self._step(period, abs(force), damage, 1.0)
-            return
-        parts = math.ceil(period / _LONGEST_STEP) or 1
+        force, pace, coughs = abs(force), self._pace, self._coughs
+        parts = 1 if period <= _LONGEST_STEP else math.ceil(period / _LONGEST_STEP)
+        own, damage, cough = period / parts, damage / parts, 1.0
         for _ in range(parts):
-            own, cough = period / parts, 1.0
-            if self._coughs:
-                end = (self.time + own * self._pace) / self._pace
-                cough, _ = breathing_factor(self._coughs, end)
-            self._advance_paced(own, abs(force), damage / parts, cough)
+            if coughs:
+                cough, _ = breathing_factor(coughs, (self.time + own * pace) / pace)
+            if pace == 1.0:
+                self._step(own, force, damage, cough)
+            else:
+                self._advance_paced(own, force, damage, cough)
 
 
 class VectorPhysiology(Body, PerPatient):
