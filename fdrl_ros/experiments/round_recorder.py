@@ -4,14 +4,13 @@
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
-import json
 from pathlib import Path
 import time
 
 from fdrl_ros.crypto.keys.roster import Roster
 from fdrl_ros.deployment.policy_file import save_policy
 from fdrl_ros.errors import MessageError, PolicyError, ReplayError, StoreError
-from fdrl_ros.experiments.json_file import write_json
+from fdrl_ros.experiments.json_file import from_json, write_json
 from fdrl_ros.federation.protocol.channel import MessageVerifier, OBSERVED
 from fdrl_ros.federation.protocol.message import (
     GlobalPolicy,
@@ -67,7 +66,7 @@ def read_rounds(path: Path) -> list[RoundNote]:
     if not path.exists():
         return []
     try:
-        rows = json.loads(path.read_text('utf-8'))
+        rows = from_json(path.read_text('utf-8'))
         return [RoundNote(**{**row, 'contributors': tuple(row['contributors'])}) for row in rows]
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise StoreError(f'{path} cannot be read: {error}') from error

@@ -20,7 +20,7 @@ import time
 
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.errors import os_errors_as, StoreError
-from fdrl_ros.experiments.json_file import Json, json_text, write_json
+from fdrl_ros.experiments.json_file import from_json, Json, json_text, write_json
 from fdrl_ros.experiments.reports.versions import versions
 from fdrl_ros.runtime.progress import Caller, NOBODY, Progress, Report
 from fdrl_ros.runtime.worker_processes import run_tasks
@@ -145,7 +145,7 @@ class Study:
         if not path.exists():
             return None
         try:
-            result: Json = json.loads(path.read_text('utf-8'))
+            result: Json = from_json(path.read_text('utf-8'))
             header = result.pop(HEADER, {'format': 0})
             if header['format'] > PART_FORMAT:
                 raise StoreError(
@@ -229,7 +229,7 @@ def _measure(study: Study, part: Part, caller: Caller) -> Json:
     finally:
         if study.directory is None:
             shutil.rmtree(folder, ignore_errors=True)
-    content: Json = json.loads(json_text({**part.settings, **result}))
+    content: Json = from_json(json_text({**part.settings, **result}))
     if study.directory is not None:
         header = {
             'format': PART_FORMAT,

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Numbers of an evaluation: closed forms, pairing, intervals; and what is refused."""
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 import json
 import math
 from pathlib import Path
@@ -30,6 +30,7 @@ from fdrl_ros.experiments.patient_results import (
     wilson_interval,
 )
 from fdrl_ros.experiments.reports.assessment import paired_lead
+from fdrl_ros.experiments.round_recorder import read_rounds, RoundNote
 from fdrl_ros.experiments.studies.experiment import combine, OVER_SEEDS
 from fdrl_ros.learner.pretraining import untrained_weights
 from fdrl_ros.metrics.task import task_accuracy
@@ -138,10 +139,17 @@ def test_scores_are_tried_at_import(tmp_path):
         runpy.run_path(str(tmp_path / 'typo.py'))
 
 
-def test_a_number_that_json_cannot_hold_is_null(tmp_path):
-    write_json(tmp_path / 'file', {'rows': (1, math.nan, np.float64('nan')), 'most': math.inf})
-    text = (tmp_path / 'file').read_text()
-    assert json.loads(text, parse_constant=pytest.fail) == {'rows': [1, None, None], 'most': None}
+def test_json_has_null_for_nan_and_a_text_for_infinity(tmp_path):
+    numbers = (1, math.nan, np.float64('nan'), np.float64('-inf'))
+    write_json(tmp_path / 'file', {'rows': numbers, 'epsilon': math.inf})
+    found = json.loads((tmp_path / 'file').read_text(), parse_constant=pytest.fail)
+    assert found == {'rows': [1, None, None, '-inf'], 'epsilon': 'inf'}
+
+
+def test_an_infinite_epsilon_of_a_round_is_read_back(tmp_path):
+    note = RoundNote(1, 1.0, 0.0, 0.0, 0.0, 9, {'hospital_1': math.inf}, ('hospital_1',), False)
+    write_json(tmp_path / 'rounds.json', [asdict(note)])
+    assert read_rounds(tmp_path / 'rounds.json') == [note]
 
 
 def test_expert_agrees_with_itself_everywhere(results, probe):

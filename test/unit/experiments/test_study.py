@@ -4,6 +4,7 @@
 
 from dataclasses import replace
 import json
+import math
 
 from fdrl_ros.errors import FdrlError, StoreError, TrainingStopped
 from fdrl_ros.experiments import study
@@ -66,6 +67,12 @@ def test_an_interrupted_study_keeps_what_is_finished_and_its_checkpoints(made):
         made.run([part(3), part(-4), part(5)], Caller(stopped=lambda: next(asked)))
     found = made.run([part(3), part(-4), part(5)])
     assert [each['begun'] for each in found] == [False, True, False]
+
+
+def test_a_part_without_a_budget_is_found_again(made):
+    unlimited = part(3, budget=math.inf)
+    first = made.run([unlimited])
+    assert made.finished([unlimited]) == first and first[0]['plan']['budget'] == math.inf
 
 
 def test_progress_covers_each_part_and_the_whole(made):
