@@ -146,7 +146,7 @@ def test_steps_without_noise_are_shown_as_infinite(tmp_path):
     shown = fdrl('show', path).output
     assert 'epsilon infinite' in shown and 'no budget' in shown
     (found,) = json.loads(fdrl('show', '--json', path).output)['ledgers']
-    assert found['epsilon'] is None and found['entries'][0]['epsilon_rdp'] is None
+    assert found['epsilon'] == found['entries'][0]['epsilon_rdp'] == 'inf'
 
 
 def test_a_ledger_is_read_while_it_is_written_and_not_touched(layout, ledger):
