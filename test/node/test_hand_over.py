@@ -47,7 +47,8 @@ def test_patient_who_came_while_the_surgeon_drove_is_operated_on(
         assert room.ask(Trigger, 'env/reset', Trigger.Request()).success
         last = operate(index)
         room.wait(lambda last=last: len(said(last)) > 10, 20.0)
-        assert {each.reason for each in said(last)} == {'surgeon'}
+        reasons = {each.reason for each in said(last)}
+        assert 'surgeon' in reasons and reasons <= {'surgeon', 'late'}, reasons
         assert np.linalg.norm(np.subtract(position(room.last('setpoint_cp')), left)) > 0.004
     commands = len(room.heard['servo_cp'])
     order('hand_back')
