@@ -7,13 +7,13 @@ Takes some minutes on one core: `make nightly`, or this file alone with
 `--save docs/results/sepsis_binding.json` to keep the figures, which docs/sepsis.md tells.
 """
 
+from fdrl_ros.experiments.studies.sepsis import learning
+from fdrl_ros.experiments.studies.sepsis.learning import learn, planned
+from fdrl_ros.experiments.studies.sepsis.settings import Arm, SepsisSettings, Start
 from fdrl_ros.experiments.study import Work
 from fdrl_ros.runtime.progress import NOBODY
 from fdrl_ros.worlds.icu_sepsis.assets import icu_sepsis
 from fdrl_ros.worlds.icu_sepsis.episodes import clinician_records
-from fdrl_ros.worlds.icu_sepsis.study import learning
-from fdrl_ros.worlds.icu_sepsis.study.learning import learn, planned
-from fdrl_ros.worlds.icu_sepsis.study.settings import Arm, SepsisSettings, Start
 from fdrl_ros.worlds.icu_sepsis.values import survival
 import numpy as np
 import pytest

@@ -10,11 +10,11 @@ from fdrl_ros.cli.experiments.study_command import StudySession
 from fdrl_ros.cli.options import SettingsCommand
 from fdrl_ros.errors import os_errors_as, StoreError
 from fdrl_ros.experiments.reports.text_table import NOT_PRIVATE
-from fdrl_ros.worlds.icu_sepsis.study.plot import draw_sepsis
-from fdrl_ros.worlds.icu_sepsis.study.settings import SepsisSettings
-from fdrl_ros.worlds.icu_sepsis.study.study import run_sepsis
-from fdrl_ros.worlds.icu_sepsis.study.summary import summarise
-from fdrl_ros.worlds.icu_sepsis.study.tables import tables, verdicts
+from fdrl_ros.experiments.studies.sepsis.plot import draw_sepsis
+from fdrl_ros.experiments.studies.sepsis.settings import SepsisSettings
+from fdrl_ros.experiments.studies.sepsis.study import run_sepsis
+from fdrl_ros.experiments.studies.sepsis.summary import summarise
+from fdrl_ros.experiments.studies.sepsis.tables import tables, verdicts
 
 
 @click.command(cls=SettingsCommand, groups={'sepsis': SepsisSettings})

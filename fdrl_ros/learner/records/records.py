@@ -10,12 +10,10 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, fields
 import hashlib
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from fdrl_ros.errors import RecordsError
 from fdrl_ros.runtime.durable import replacing
-from fdrl_ros.surgery.data.log import LoggedOperation
-from fdrl_ros.surgery.gym.episode import Episode
 import numpy as np
 
 _TYPES = {
@@ -30,6 +28,76 @@ _TYPES = {
 }
 """Data type of each array."""
 _REQUIRED = [name for name in _TYPES if name != 'ends']
+
+
+class Named(Protocol):
+    """A patient, known by a pseudonym."""
+
+    @property
+    def name(self) -> str:
+        """Return the pseudonym."""
+
+
+class Episode(Protocol):
+    """
+    What records keep of an episode of T transitions, in any world.
+
+    ``states``: (T + 1, states), float32. ``actions``, ``rewards``: (T,). ``terminated``: the last
+    state has no future; false when the time ran out.
+    """
+
+    @property
+    def patient(self) -> Named:
+        """Return whose episode it is."""
+
+    @property
+    def states(self) -> np.ndarray:
+        """Return the states, with the last one, in which no action was chosen."""
+
+    @property
+    def actions(self) -> np.ndarray:
+        """Return the action chosen in each state but the last."""
+
+    @property
+    def rewards(self) -> np.ndarray:
+        """Return the reward of each action."""
+
+    @property
+    def terminated(self) -> bool:
+        """Return whether the last state has no future."""
+
+
+class LoggedOperation(Protocol):
+    """
+    What records keep of an operation of a live arm, as T transitions.
+
+    ``patient``: pseudonym. ``states``, ``next_states``: (T, states), float32. ``actions``,
+    ``rewards``, ``terminals``: (T,).
+    """
+
+    @property
+    def patient(self) -> str:
+        """Return the pseudonym."""
+
+    @property
+    def states(self) -> np.ndarray:
+        """Return the states in which an action was chosen."""
+
+    @property
+    def actions(self) -> np.ndarray:
+        """Return the actions."""
+
+    @property
+    def rewards(self) -> np.ndarray:
+        """Return the rewards; NaN where unknown."""
+
+    @property
+    def next_states(self) -> np.ndarray:
+        """Return the states one tick later."""
+
+    @property
+    def terminals(self) -> np.ndarray:
+        """Return where no value follows."""
 
 
 @dataclass(frozen=True)

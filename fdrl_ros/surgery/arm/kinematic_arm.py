@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import math
 
 from fdrl_ros.errors import SettingError, StateError
+from fdrl_ros.runtime.ranges import is_within
 from fdrl_ros.surgery.arm.kinematics import (
     bent_joints,
     checked_joints,
@@ -22,7 +23,6 @@ from fdrl_ros.surgery.arm.kinematics import (
 )
 from fdrl_ros.surgery.constants import constant
 from fdrl_ros.surgery.gym.actions import SUBSTEP
-from fdrl_ros.surgery.ranges import is_within
 import numpy as np
 
 WRIST_SPEED = 2.0

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import math
 
 from fdrl_ros.errors import StateError
-from fdrl_ros.surgery.ranges import is_within
+from fdrl_ros.runtime.ranges import is_within
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fdrl_ros.errors import SettingError, StateError
+from fdrl_ros.runtime.ranges import check_whole
 from fdrl_ros.surgery.gym.actions import ACTION_COUNT
 from fdrl_ros.surgery.gym.state import Info, STATE_BOUND, STATE_SIZE
 from fdrl_ros.surgery.gym.vector_operation import VectorOperation
 from fdrl_ros.surgery.patient.cohort import Admissions, PatientSource
 from fdrl_ros.surgery.patient.patient import Patient
-from fdrl_ros.surgery.ranges import check_whole
 from fdrl_ros.surgery.scalar_or_array import Array
 from fdrl_ros.surgery.settings import WorldSettings
 import gymnasium

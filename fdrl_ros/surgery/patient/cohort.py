@@ -17,11 +17,11 @@ from typing import Protocol
 
 from fdrl_ros.errors import SettingError
 from fdrl_ros.runtime.random_streams import PUBLIC_FACTORS, Stream
+from fdrl_ros.runtime.ranges import check_hospital, check_number, check_whole
 from fdrl_ros.surgery.constants import Group
 from fdrl_ros.surgery.patient.events import draw_events
 from fdrl_ros.surgery.patient.labs import draw_labs
 from fdrl_ros.surgery.patient.patient import Patient, Point
-from fdrl_ros.surgery.ranges import check_hospital, check_number, check_whole
 from fdrl_ros.surgery.tasks import DEFAULT_PROCEDURES
 from fdrl_ros.surgery.tasks.procedures import (
     procedure_mix,

@@ -12,8 +12,8 @@ import math
 import sys
 
 from fdrl_ros.errors import SettingError
+from fdrl_ros.runtime.ranges import check_number
 from fdrl_ros.surgery.constants import constant
-from fdrl_ros.surgery.ranges import check_number
 from fdrl_ros.surgery.scalar_or_array import Number
 import numpy as np
 

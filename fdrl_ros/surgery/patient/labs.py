@@ -11,8 +11,8 @@ from dataclasses import dataclass, fields
 import math
 
 from fdrl_ros.errors import SettingError, StateError
+from fdrl_ros.runtime.ranges import is_within
 from fdrl_ros.surgery.constants import constant, Group
-from fdrl_ros.surgery.ranges import is_within
 import numpy as np
 
 ROOM_AIR = constant('scores.room_air')

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import math
 
 from fdrl_ros.errors import SettingError
+from fdrl_ros.runtime.ranges import check_number, is_within
 from fdrl_ros.surgery.patient.events import Event
 from fdrl_ros.surgery.patient.labs import Labs
-from fdrl_ros.surgery.ranges import check_number, is_within
 from fdrl_ros.surgery.tasks.procedures import Procedure, TRAITS
 
 Point = tuple[float, float, float]

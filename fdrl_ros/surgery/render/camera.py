@@ -11,9 +11,9 @@ from functools import cached_property
 import math
 
 from fdrl_ros.errors import SettingError
+from fdrl_ros.runtime.ranges import check_number, check_whole, is_within
 from fdrl_ros.surgery.arm.kinematics import Point, Vector
 from fdrl_ros.surgery.constants import Group
-from fdrl_ros.surgery.ranges import check_number, check_whole, is_within
 import numpy as np
 from numpy.typing import NDArray
 

@@ -13,8 +13,8 @@ import math
 from typing import NamedTuple, TypeVar
 
 from fdrl_ros.errors import SettingError
+from fdrl_ros.runtime.ranges import check_number
 from fdrl_ros.surgery.constants import constant
-from fdrl_ros.surgery.ranges import check_number
 
 OfKind = TypeVar('OfKind')
 

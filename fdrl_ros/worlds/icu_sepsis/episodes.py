@@ -5,7 +5,7 @@
 from dataclasses import dataclass
 
 from fdrl_ros.runtime.random_streams import SepsisStream
-from fdrl_ros.surgery.ranges import check_hospital, check_whole
+from fdrl_ros.runtime.ranges import check_hospital, check_whole
 from fdrl_ros.worlds.icu_sepsis.assets import icu_sepsis
 from fdrl_ros.worlds.icu_sepsis.model import (
     checked_policy,

@@ -48,7 +48,7 @@ from typing import NamedTuple
 from fdrl_ros.errors import SettingError, StateError
 from fdrl_ros.learner.records.records import Records
 from fdrl_ros.runtime.random_streams import PaperStream
-from fdrl_ros.surgery.ranges import check_hospital, check_whole
+from fdrl_ros.runtime.ranges import check_hospital, check_whole
 from fdrl_ros.worlds.paper.law import (
     ACTION_COUNT,
     Array,

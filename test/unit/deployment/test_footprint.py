@@ -30,7 +30,6 @@ FOREIGN = (
 PROCEDURES = {
     'fdrl_ros.surgery',
     'fdrl_ros.surgery.constants',
-    'fdrl_ros.surgery.ranges',
     'fdrl_ros.surgery.tasks',
     'fdrl_ros.surgery.tasks.procedures',
 }

@@ -5,9 +5,9 @@
 import json
 from pathlib import Path
 
-from fdrl_ros.worlds.icu_sepsis.study.plot import draw_actions, draw_fae, draw_mortality
-from fdrl_ros.worlds.icu_sepsis.study.summary import heat_map, most_frequent, spread
-from fdrl_ros.worlds.icu_sepsis.study.tables import (
+from fdrl_ros.experiments.studies.sepsis.plot import draw_actions, draw_fae, draw_mortality
+from fdrl_ros.experiments.studies.sepsis.summary import heat_map, most_frequent, spread
+from fdrl_ros.experiments.studies.sepsis.tables import (
     fae_table,
     FEWEST_RUNS,
     level_words,

@@ -12,6 +12,7 @@ import functools
 from itertools import pairwise
 import math
 
+from fdrl_ros.experiments.studies.sepsis.settings import Arm, SepsisSettings, Start
 from fdrl_ros.experiments.study import Work
 from fdrl_ros.learner.learner import TrainingProgress
 from fdrl_ros.learner.online import OnlineSettings, OnlineTrainer
@@ -36,7 +37,6 @@ from fdrl_ros.worlds.icu_sepsis.model import (
 )
 from fdrl_ros.worlds.icu_sepsis.perturbed import perturbed
 from fdrl_ros.worlds.icu_sepsis.records import sepsis_records
-from fdrl_ros.worlds.icu_sepsis.study.settings import Arm, SepsisSettings, Start
 from fdrl_ros.worlds.icu_sepsis.values import optimum, survival
 import numpy as np
 from numpy.typing import NDArray

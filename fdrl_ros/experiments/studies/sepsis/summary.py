@@ -11,9 +11,7 @@ import math
 
 from fdrl_ros.experiments.intervals import Interval, interval, paired, quartiles, SHARE
 from fdrl_ros.experiments.json_file import Json
-from fdrl_ros.worlds.icu_sepsis.assets import icu_sepsis
-from fdrl_ros.worlds.icu_sepsis.model import LEVELS, uniform_policy
-from fdrl_ros.worlds.icu_sepsis.study.settings import (
+from fdrl_ros.experiments.studies.sepsis.settings import (
     Arm,
     EPSILONS,
     paper_arms,
@@ -21,7 +19,14 @@ from fdrl_ros.worlds.icu_sepsis.study.settings import (
     SepsisSettings,
     Start,
 )
-from fdrl_ros.worlds.icu_sepsis.study.study import arm_mapping, exact_values, finite, target_arms
+from fdrl_ros.experiments.studies.sepsis.study import (
+    arm_mapping,
+    exact_values,
+    finite,
+    target_arms,
+)
+from fdrl_ros.worlds.icu_sepsis.assets import icu_sepsis
+from fdrl_ros.worlds.icu_sepsis.model import LEVELS, uniform_policy
 from fdrl_ros.worlds.icu_sepsis.values import BANDS, optimum
 import numpy as np
 from numpy.typing import NDArray
@@ -60,7 +65,7 @@ def heat_map(runs: Sequence[dict[str, list[float]]]) -> Json:
     Return the share of each action by band, and of each level of either drug.
 
     :param runs: of one policy: shares of the 25 actions by band, as
-        :func:`fdrl_ros.worlds.icu_sepsis.study.study.exact_values` returns them.
+        :func:`fdrl_ros.experiments.studies.sepsis.study.exact_values` returns them.
     :returns: by band ``shares`` (25), ``vasopressor`` and ``fluid`` (5 each): mean, and where
         there are several runs low and high, the ends of the 95 % interval over them.
     """
@@ -111,7 +116,7 @@ def summarise(parts: Iterable[Json], settings: SepsisSettings) -> Json:
     """
     Sum up what is there; arms without a run are left out.
 
-    :param parts: as :func:`fdrl_ros.worlds.icu_sepsis.study.study.measure` makes them.
+    :param parts: as :func:`fdrl_ros.experiments.studies.sepsis.study.measure` makes them.
     """
     by_arm: ByArm = {}
     for part in sorted(parts, key=lambda part: int(part['seed'])):

@@ -7,10 +7,15 @@ from pathlib import Path
 
 from fdrl_ros.experiments.json_file import Json
 from fdrl_ros.experiments.plots.drawing import draw_points, drawing, ends_of
+from fdrl_ros.experiments.studies.sepsis.settings import EPSILONS, REPLAYS, Start
+from fdrl_ros.experiments.studies.sepsis.summary import CURVES, spread
+from fdrl_ros.experiments.studies.sepsis.tables import (
+    epsilon_words,
+    levels_of,
+    not_reached,
+    row_at,
+)
 from fdrl_ros.worlds.icu_sepsis.model import LEVELS
-from fdrl_ros.worlds.icu_sepsis.study.settings import EPSILONS, REPLAYS, Start
-from fdrl_ros.worlds.icu_sepsis.study.summary import CURVES, spread
-from fdrl_ros.worlds.icu_sepsis.study.tables import epsilon_words, levels_of, not_reached, row_at
 from fdrl_ros.worlds.icu_sepsis.values import BANDS
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure

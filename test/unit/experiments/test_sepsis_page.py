@@ -5,9 +5,9 @@
 import json
 from pathlib import Path
 
-from fdrl_ros.worlds.icu_sepsis.study.settings import REPLAYS, Start
-from fdrl_ros.worlds.icu_sepsis.study.summary import most_frequent
-from fdrl_ros.worlds.icu_sepsis.study.tables import KINDS, levels_of, pair_words, row_at
+from fdrl_ros.experiments.studies.sepsis.settings import REPLAYS, Start
+from fdrl_ros.experiments.studies.sepsis.summary import most_frequent
+from fdrl_ros.experiments.studies.sepsis.tables import KINDS, levels_of, pair_words, row_at
 from fdrl_ros.worlds.icu_sepsis.values import BANDS
 import pytest
 

@@ -14,19 +14,19 @@ from pathlib import Path
 import time
 
 from fdrl_ros.experiments.json_file import Json
-from fdrl_ros.experiments.study import Part, Study, Work
-from fdrl_ros.runtime.progress import Caller, NOBODY
-from fdrl_ros.worlds.icu_sepsis.assets import icu_sepsis
-from fdrl_ros.worlds.icu_sepsis.episodes import clinician_records
-from fdrl_ros.worlds.icu_sepsis.model import StatePolicy
-from fdrl_ros.worlds.icu_sepsis.study.learning import learn, Learned, planned
-from fdrl_ros.worlds.icu_sepsis.study.settings import (
+from fdrl_ros.experiments.studies.sepsis.learning import learn, Learned, planned
+from fdrl_ros.experiments.studies.sepsis.settings import (
     Arm,
     LARGEST,
     paper_arms,
     SepsisSettings,
     Start,
 )
+from fdrl_ros.experiments.study import Part, Study, Work
+from fdrl_ros.runtime.progress import Caller, NOBODY
+from fdrl_ros.worlds.icu_sepsis.assets import icu_sepsis
+from fdrl_ros.worlds.icu_sepsis.episodes import clinician_records
+from fdrl_ros.worlds.icu_sepsis.model import StatePolicy
 from fdrl_ros.worlds.icu_sepsis.values import band_of, BANDS, survival, survival_by_band, visits
 import numpy as np
 from numpy.typing import NDArray

@@ -9,13 +9,7 @@ import math
 from click.testing import CliRunner
 from fdrl_ros.cli.commands import main
 from fdrl_ros.errors import TrainingStopped
-from fdrl_ros.experiments.study import Work
-from fdrl_ros.policy import Policy
-from fdrl_ros.privacy.accountant.accountant import epsilon_pld
-from fdrl_ros.runtime.progress import Caller, NOBODY
-from fdrl_ros.worlds.icu_sepsis.assets import icu_sepsis
-from fdrl_ros.worlds.icu_sepsis.perturbed import perturbed
-from fdrl_ros.worlds.icu_sepsis.study.learning import (
+from fdrl_ros.experiments.studies.sepsis.learning import (
     actions_of,
     inputs_of,
     noise_multiplier,
@@ -25,7 +19,7 @@ from fdrl_ros.worlds.icu_sepsis.study.learning import (
     SepsisCollector,
     SHAPE,
 )
-from fdrl_ros.worlds.icu_sepsis.study.settings import (
+from fdrl_ros.experiments.studies.sepsis.settings import (
     Arm,
     EPSILONS,
     paper_arms,
@@ -33,14 +27,20 @@ from fdrl_ros.worlds.icu_sepsis.study.settings import (
     SepsisSettings,
     Start,
 )
-from fdrl_ros.worlds.icu_sepsis.study.study import (
+from fdrl_ros.experiments.studies.sepsis.study import (
     all_runs,
     measure,
     part_of,
     run_sepsis,
     target_arms,
 )
-from fdrl_ros.worlds.icu_sepsis.study.summary import fae, summarise
+from fdrl_ros.experiments.studies.sepsis.summary import fae, summarise
+from fdrl_ros.experiments.study import Work
+from fdrl_ros.policy import Policy
+from fdrl_ros.privacy.accountant.accountant import epsilon_pld
+from fdrl_ros.runtime.progress import Caller, NOBODY
+from fdrl_ros.worlds.icu_sepsis.assets import icu_sepsis
+from fdrl_ros.worlds.icu_sepsis.perturbed import perturbed
 from fdrl_ros.worlds.icu_sepsis.values import optimum
 from matplotlib.figure import Figure
 import numpy as np
@@ -59,7 +59,9 @@ def whole(tmp_path_factory):
     """Run two arms once: where the parts are, and the parts."""
     directory = tmp_path_factory.mktemp('sepsis')
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr('fdrl_ros.worlds.icu_sepsis.study.study.paper_arms', lambda settings: ARMS)
+        patch.setattr(
+            'fdrl_ros.experiments.studies.sepsis.study.paper_arms', lambda settings: ARMS
+        )
         return directory, run_sepsis(directory, SMALL)
 
 
@@ -68,7 +70,7 @@ def two_arms(monkeypatch):
     """Let the experiments consist of two arms."""
     for place in ('study', 'summary'):
         monkeypatch.setattr(
-            f'fdrl_ros.worlds.icu_sepsis.study.{place}.paper_arms', lambda settings: ARMS
+            f'fdrl_ros.experiments.studies.sepsis.{place}.paper_arms', lambda settings: ARMS
         )
 
 

@@ -15,8 +15,8 @@ import math
 from fdrl_ros.experiments.intervals import interval_words, paired, sign_of
 from fdrl_ros.experiments.json_file import Json
 from fdrl_ros.experiments.reports.text_table import make_table
-from fdrl_ros.worlds.icu_sepsis.study.settings import REPLAYS, Start
-from fdrl_ros.worlds.icu_sepsis.study.summary import most_frequent, spread
+from fdrl_ros.experiments.studies.sepsis.settings import REPLAYS, Start
+from fdrl_ros.experiments.studies.sepsis.summary import most_frequent, spread
 from fdrl_ros.worlds.icu_sepsis.values import BANDS
 import numpy as np
 from rich.table import Table
