@@ -112,7 +112,7 @@ def candidates(played: list[Episode], count: int) -> list[Candidate]:
     cases = np.repeat(np.arange(len(played)), [each.length for each in played])
     made = []
     for number in range(count):
-        policy = Policy(shape.draw(rng), shape)
+        policy = shape.policy(shape.draw(rng))
         rewards = states @ rng.normal(size=states.shape[1]) + rng.normal(size=len(states))
         known = Experience(states, 0.03 * rewards, 0.1 + 0.0 * rewards, cases)
         value = dict.fromkeys(Plan().federation.names, fit_value(known))

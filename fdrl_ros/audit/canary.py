@@ -24,7 +24,7 @@ from fdrl_ros.learner.records.transitions import Batch
 from fdrl_ros.learner.settings import LearnerSettings
 from fdrl_ros.learner.tabular_dqn import dqn_for, TabularDqn
 from fdrl_ros.policy import NetworkShape
-from fdrl_ros.policy.shape import Layer
+from fdrl_ros.policy.dueling import Layer
 import numpy as np
 from numpy.typing import NDArray
 

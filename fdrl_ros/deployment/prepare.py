@@ -25,7 +25,6 @@ from fdrl_ros.learner.privacy_cost import ChargedMechanism, check_rounds, Record
 from fdrl_ros.learner.records.collection import collect_records
 from fdrl_ros.learner.records.records import Records
 from fdrl_ros.learner.tabular_dqn import dqn_for
-from fdrl_ros.policy import Policy
 from fdrl_ros.runtime.durable import make_private_directory, write_whole
 import numpy as np
 
@@ -98,7 +97,7 @@ def learn_public_start(
         stopped=stopped,
     )
     rng = np.random.default_rng(plan.federation.seed)
-    start = Policy(plan.shape.draw(rng), plan.shape)
+    start = plan.shape.policy(plan.shape.draw(rng))
     tell = partial(progress, 'pretrain')
     return pretrain(records, start, plan.pretraining, rng, progress=tell, stopped=stopped)
 

@@ -17,6 +17,7 @@ from typing import Protocol
 from fdrl_ros.errors import (
     BudgetExceededError,
     CheckpointError,
+    PolicyError,
     PrivacyError,
     RecordsError,
     TrainingStopped,
@@ -85,8 +86,17 @@ class GymCollector:
     """Collects whole episodes, one to a patient, in an env of Gymnasium."""
 
     def __init__(self, env: gymnasium.Env, seed: int) -> None:
-        """:param seed: of the patients and of exploration; patient i is reset by its own seed."""
+        """
+        Take an env.
+
+        :param seed: of the patients and of exploration; patient i is reset by its own seed.
+        :raises PolicyError: unless its actions are discrete.
+        """
+        space = env.action_space
+        if not isinstance(space, gymnasium.spaces.Discrete):
+            raise PolicyError(f'actions {space}: expected discrete ones')
         self._env = env
+        self._actions = int(space.n)
         self._seed = seed
 
     def collect(self, policy: Policy, exploration: float, first: int, count: int) -> Records:
@@ -98,7 +108,7 @@ class GymCollector:
             done = False
             while not done:
                 if rng.random() < exploration:
-                    action = int(rng.integers(policy.shape.actions))
+                    action = int(rng.integers(self._actions))
                 else:
                     action = policy(state)
                 next_state, reward, terminated, truncated, _ = self._env.step(action)
@@ -299,7 +309,7 @@ class OnlineTrainer:
 
     def _collect_round(self, weights: NDArray[np.float32], round: int) -> Records:
         """Treat the new patients of a round."""
-        online, policy = self._online, Policy(weights, self._setup.shape)
+        online, policy = self._online, self._setup.shape.policy(weights)
         first = (round - 1) * online.patients
         records = self._collector.collect(policy, online.explored(round), first, online.patients)
         if records.states.shape[1] != self._recorded:

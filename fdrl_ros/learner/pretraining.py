@@ -17,7 +17,7 @@ from fdrl_ros.learner.records.collection import Progress
 from fdrl_ros.learner.records.records import Records
 from fdrl_ros.learner.records.transitions import Transitions
 from fdrl_ros.learner.settings import LearnerSettings
-from fdrl_ros.policy import NetworkShape, Policy
+from fdrl_ros.policy import DuelingPolicy, NetworkShape
 from fdrl_ros.settings import setting, Settings
 from fdrl_ros.surgery.gym.actions import ACTION_COUNT
 from fdrl_ros.surgery.gym.state import STATE_SIZE
@@ -57,7 +57,7 @@ def untrained_weights(shape: NetworkShape, seed: int) -> np.ndarray:
 
 def pretrain(
     records: Records,
-    start: Policy,
+    start: DuelingPolicy,
     settings: PretrainingSettings,
     rng: np.random.Generator,
     *,

@@ -186,7 +186,7 @@ class Trainer:
 
         :raises PolicyError: if the weights do not fit the network, or are not finite.
         """
-        check_weights(weights, self.shape)
+        check_weights(weights, self.shape.n_parameters)
         return hashlib.sha256(self._records_digest + digest_of(weights)).digest()
 
     def _fresh(self, weights: np.ndarray, round: int, start: bytes) -> Checkpoint:

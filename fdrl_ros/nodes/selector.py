@@ -13,7 +13,6 @@ from fdrl_ros.nodes.common.diagnostics import Health, Level
 from fdrl_ros.nodes.common.managed_node import ManagedNode, NodeSettings
 from fdrl_ros.nodes.robot.candidate_updates import CandidateUpdates
 from fdrl_ros.nodes.robot.robot_control import RobotControl
-from fdrl_ros.policy import Policy
 from fdrl_ros.runtime import kernels
 from fdrl_ros.runtime.durable import make_private_directory
 from fdrl_ros.runtime.realtime import with_priority, without_garbage, without_sleep
@@ -75,10 +74,10 @@ class SelectorNode(ManagedNode):
         check_limits(self._rules.selector, self._limits, self._rules.shield)
         make_private_directory(self.layout.party(self.place))
         roster = self.layout.trusted_roster(self.place)
-        start, shape = load_policy(self.layout.pretrained)
+        start = load_policy(self.layout.pretrained)
         kept = self.settings.kept_versions
         self.control = RobotControl(self)
-        self.policies = CandidateUpdates(self, self._rules, roster, Policy(start, shape), kept)
+        self.policies = CandidateUpdates(self, self._rules, roster, start, kept)
 
     def begin(self) -> None:
         """Listen to the robot and to who releases policies."""

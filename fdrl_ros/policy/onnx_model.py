@@ -14,7 +14,7 @@ import tempfile
 from typing import Any
 
 from fdrl_ros.errors import PolicyError
-from fdrl_ros.policy.policy import Policy
+from fdrl_ros.policy.dueling import DuelingPolicy
 import numpy as np
 
 OPSET, IR_VERSION = 17, 9
@@ -27,7 +27,7 @@ _BATCH = 64
 
 
 def export(
-    policy: Policy, *, scales: np.ndarray | None = None, bound: float | None = None
+    policy: DuelingPolicy, *, scales: np.ndarray | None = None, bound: float | None = None
 ) -> bytes:
     """
     Write a policy as an ONNX model in 32-bit floating point.

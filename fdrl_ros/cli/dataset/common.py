@@ -60,7 +60,7 @@ def operator_from(path: Path) -> tuple[Policy, str]:
             f'{path} is for {shape.states} state numbers and {shape.actions} actions: '
             f'expected {STATE_SIZE} and {ACTION_COUNT}'
         )
-    return Policy(weights, shape), f'policy {digest_of(weights).hex()}'
+    return shape.policy(weights), f'policy {digest_of(weights).hex()}'
 
 
 def report_to(

@@ -28,7 +28,6 @@ from fdrl_ros.experiments.reports.run_table import policy_table
 from fdrl_ros.experiments.reports.text_table import DISCLAIMER
 from fdrl_ros.experiments.round_recorder import read_rounds
 from fdrl_ros.experiments.run_directory import RunDirectory
-from fdrl_ros.policy import Policy
 from fdrl_ros.runtime.progress import Caller
 
 
@@ -78,7 +77,7 @@ def _evaluate_files(paths: tuple[Path, ...], plan: Plan, episodes: Path | None) 
                 f'{path} is for {shape.states} state numbers and {shape.actions} actions: '
                 f'expected {plan.shape.states} and {plan.shape.actions}'
             )
-        contenders.append(PolicyContender(str(path), Policy(weights, shape)))
+        contenders.append(PolicyContender(str(path), shape.policy(weights)))
     out = console()
     with stopping() as stopped, ProgressBars(out) as bars:
         found = evaluate_contenders(

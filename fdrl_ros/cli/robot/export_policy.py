@@ -14,7 +14,7 @@ from fdrl_ros.deployment.robot.robot_policies import signed_policy
 from fdrl_ros.errors import os_errors_as, PolicyError, StoreError
 from fdrl_ros.experiments.evaluation import make_probe
 from fdrl_ros.experiments.reports.text_table import make_table
-from fdrl_ros.policy import Policy
+from fdrl_ros.policy import DuelingPolicy, Policy
 from fdrl_ros.policy.onnx_model import Agreement, agreement, EDGES, export, OnnxPolicy, quantise
 from fdrl_ros.surgery.gym.state import scale, SCALES, STATE_BOUND, STATE_SIZE, unscale
 import numpy as np
@@ -40,7 +40,9 @@ def export_policy(
     the same action. Its ranges for --int8 come from public patients that the policy operates on.
     """
     plan = plan_from(flags, plan_file)
-    ours = signed_policy(policy) if policy.suffix == '.policy' else Policy(*load_policy(policy))
+    ours = _read(policy)
+    if not isinstance(ours, DuelingPolicy):
+        raise PolicyError(f'{policy} is no dueling network')
     if ours.shape.states != STATE_SIZE:
         raise PolicyError(f'{policy} takes {ours.shape.states} numbers: expected {STATE_SIZE}')
     model = export(ours, scales=SCALES if units else None, bound=STATE_BOUND)
@@ -65,6 +67,13 @@ def export_policy(
         f'{found.loss:.2g} of Q on average',
     )
     out.print(f'saved in {target}: {len(model)} bytes', soft_wrap=True)
+
+
+def _read(path: Path) -> Policy:
+    if path.suffix == '.policy':
+        return signed_policy(path)
+    weights, network = load_policy(path)
+    return network.policy(weights)
 
 
 def agreement_table(found: Agreement) -> Table:

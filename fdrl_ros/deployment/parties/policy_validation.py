@@ -7,7 +7,6 @@ from functools import cached_property
 
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.federation.key_authority.state import Validation
-from fdrl_ros.policy import Policy
 from fdrl_ros.surgery.gym.episode import run_episode
 from fdrl_ros.surgery.gym.surgery_env import SurgeryEnv
 import numpy as np
@@ -40,7 +39,7 @@ class PublicValidation:
 
     def success(self, weights: np.ndarray) -> float:
         """Return the share of public patients on whom a policy succeeds."""
-        policy = Policy(weights, self._plan.shape)
+        policy = self._plan.shape.policy(weights)
         cohort = self._plan.public_cohort()
         env = SurgeryEnv(cohort, self._plan.world)
         env.np_random = np.random.default_rng(self._plan.federation.seed)

@@ -40,7 +40,7 @@ class RobotPolicies:
             )
         self.plan = plan = Plan.load(layout.plan)
         weights, shape = load_policy(layout.pretrained)
-        start = Policy(weights, shape)
+        start = shape.policy(weights)
         self.files = PolicyFiles(home, fitted_with(plan, start))
         self.registry = PolicyRegistry(layout.roster(), shape, plan.safety, basis=basis(plan))
         self.problems = self.files.load(self.registry, put_aside=False)

@@ -159,13 +159,13 @@ def line_up(layout: Layout, plan: Plan, policies: Path) -> tuple[dict[str, Polic
         if (policies / f'{name}.npz').exists():
             files[name] = policies / f'{name}.npz'
             choices.append(name)
-    untrained = Policy(untrained_weights(plan.shape, plan.federation.seed), plan.shape)
+    untrained = plan.shape.policy(untrained_weights(plan.shape, plan.federation.seed))
     loaded = {name: _load(path, plan) for name, path in files.items()}
     return {'untrained': untrained, **loaded}, choices
 
 
 def _load(path: Path, plan: Plan) -> Policy:
-    return Policy(load_policy(path)[0], plan.shape)
+    return plan.shape.policy(load_policy(path)[0])
 
 
 def released_globals(policies: Path) -> list[tuple[int, Path]]:

@@ -202,7 +202,7 @@ def learn_alone(
         return lambda step, _: tell(done + step, f'{home.name} learns')
 
     large, rng = settings.steps - small, np.random.default_rng(seed)
-    policy = Policy(plan.shape.draw(rng), plan.shape)
+    policy = plan.shape.policy(plan.shape.draw(rng))
     for steps, rate, done in ((large, 1.0, before), (small, 0.1, before + large)):
         weights = pretrain(
             records,
@@ -212,7 +212,7 @@ def learn_alone(
             progress=learns_from(done),
             stopped=stopped,
         )
-        policy, rng = Policy(weights, plan.shape), np.random.default_rng(seed + _OTHER)
+        policy, rng = plan.shape.policy(weights), np.random.default_rng(seed + _OTHER)
     return policy
 
 

@@ -24,7 +24,6 @@ from fdrl_ros.learner.records.collection import collect_records
 from fdrl_ros.learner.records.records import Records
 from fdrl_ros.learner.settings import PrivacySettings
 from fdrl_ros.learner.trainer import Trainer, TrainingSetup
-from fdrl_ros.policy import Policy
 from fdrl_ros.privacy.accountant.calibration import noise_multiplier_for
 from fdrl_ros.privacy.ledger.chain import Owner
 from fdrl_ros.privacy.ledger.ledger import Ledger
@@ -154,7 +153,7 @@ def measure(plan: Plan, work: Work) -> Json:
 
 def success_of(weights: np.ndarray, home: Cohort, plan: Plan, work: Work) -> float:
     """Return the share of a hospital's unseen patients that a policy succeeds on."""
-    policy, ends = Policy(weights, plan.shape), []
+    policy, ends = plan.shape.policy(weights), []
     with closing(SurgeryEnv(settings=plan.world)) as env:
         for index in range(plan.evaluation.patients):
             work.check()

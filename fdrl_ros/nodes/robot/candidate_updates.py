@@ -25,7 +25,7 @@ from fdrl_ros.nodes.parties.conversion import from_ros
 from fdrl_ros.nodes.parties.weights_topic import PolicyReader
 from fdrl_ros.nodes.robot.policy_assessment import assess
 from fdrl_ros.nodes.robot.supervision_queue import SupervisionQueue, SupervisionRequest
-from fdrl_ros.policy import Policy
+from fdrl_ros.policy import NetworkShape
 from fdrl_ros.runtime.backoff import Backoff
 from fdrl_ros.runtime.worker_thread import Worker
 from fdrl_ros.selector.candidates.candidate import HOLD
@@ -43,6 +43,8 @@ from fdrl_ros.selector.candidates.supervision import (
 from fdrl_ros.selector.control.loop import ControlLoop
 from fdrl_ros.selector.value.model import ValueModel
 import fdrl_ros.srv as srv
+import numpy as np
+from numpy.typing import NDArray
 from std_msgs.msg import String
 
 Assessment = tuple[SafetyReport | None, ValueModel | None] | Exception
@@ -65,20 +67,26 @@ class CandidateUpdates:
     """
 
     def __init__(
-        self, node: ManagedNode, plan: Plan, roster: Roster, start: Policy, kept: int
+        self,
+        node: ManagedNode,
+        plan: Plan,
+        roster: Roster,
+        start: tuple[NDArray[np.float32], NetworkShape],
+        kept: int,
     ) -> None:
         """
         Make the publisher, while the node is configured.
 
-        :param start: the public start, of the shape of this robot's policies.
+        :param start: weights of the public start, and the network of this robot's policies.
         :param kept: versions of each policy that are kept.
         """
         self._node = node
         self.plan, self.roster = plan, roster
-        self._start = start
+        weights, self._network = start
+        self._start = self._network.policy(weights)
         self._kept = kept
         robot = node.layout.party(node.place)
-        self.files = PolicyFiles(robot, fitted_with(plan, start))
+        self.files = PolicyFiles(robot, fitted_with(plan, self._start))
         self._supervision_file = robot / SUPERVISION_FILE
         self._publisher = node.publisher(ros.Policies, 'policies', qos.LATCHED)
         self._writer: Worker | None = None
@@ -107,7 +115,7 @@ class CandidateUpdates:
         )
         limits, tests = self.plan.safety, basis(self.plan)
         self.registry = PolicyRegistry(
-            self.roster, self._start.shape, limits, kept=self._kept, basis=tests
+            self.roster, self._network, limits, kept=self._kept, basis=tests
         )
         for each in self.files.load(self.registry):
             node.get_logger().warning(each)
@@ -127,7 +135,7 @@ class CandidateUpdates:
         return self._queue.supervision
 
     def _subscribe(self) -> None:
-        size, hear = 4 * self._start.shape.n_parameters, self._node.hear
+        size, hear = 4 * self._start.n_parameters, self._node.hear
         reader = PolicyReader(size, self._policy_receiver(GlobalPolicy))
         reader.subscribe(hear, ros.GlobalPolicy, f'{self._node.settings.federation}/policy')
         for member in self.roster.hospitals:
@@ -417,7 +425,7 @@ def policy_status(version: Version, status: Status, supervision: Supervision) ->
         sender=version.message.envelope.sender,
         round=version.round,
         digest=version.policy.digest,
-        n_parameters=version.policy.shape.n_parameters,
+        n_parameters=version.policy.n_parameters,
         came=Time(sec=int(seconds), nanosec=int(rest * 1e9)),
         status=str(status),
         reason=version.refusal or version.setback,

@@ -140,7 +140,7 @@ class PolicyRegistry:
         if role == 'hospital' and name in (GLOBAL, HOLD):
             raise MessageError(sender, f'{name!r} is no name that a hospital may have here')
         try:
-            policy = Policy(decode_weights(message.weights, self._shape.n_parameters), self._shape)
+            policy = self._shape.policy(decode_weights(message.weights, self._shape.n_parameters))
         except PolicyError as error:
             raise MessageError(sender, str(error)) from error
         if policy.digest != message.digest:

@@ -10,7 +10,7 @@ from fdrl_ros.cli import main
 from fdrl_ros.deployment.policy_file import save_policy
 from fdrl_ros.learner.records.records import Records
 from fdrl_ros.metrics.task import StateSet, task_accuracy
-from fdrl_ros.policy import NetworkShape, Policy
+from fdrl_ros.policy import NetworkShape
 from fdrl_ros.surgery.data.dataset import Dataset
 from fdrl_ros.surgery.gym.actions import ACTION_COUNT
 from fdrl_ros.surgery.gym.episode_metrics import episode_metrics
@@ -49,7 +49,7 @@ def random_policy(path):
     shape = NetworkShape(STATE_SIZE, ACTION_COUNT, (4,))
     weights = np.random.default_rng(1).normal(size=shape.n_parameters).astype(np.float32)
     save_policy(path, weights, shape)
-    return Policy(weights, shape)
+    return shape.policy(weights)
 
 
 def test_a_policy_is_recorded_under_its_digest(tmp_path):

@@ -9,7 +9,6 @@ from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.robot import public_value
 from fdrl_ros.deployment.robot.public_value import PublicValuation
 from fdrl_ros.errors import RecordsError, TrainingStopped
-from fdrl_ros.policy import Policy
 from fdrl_ros.selector import fit_value, returns_to_go
 from fdrl_ros.selector.value.monte_carlo_reference import chooser_of
 from fdrl_ros.surgery.gym.actions import ACTION_COUNT, STAY
@@ -31,7 +30,7 @@ PLAN = Plan().changed(
 
 
 def policy(seed):
-    return Policy(PLAN.shape.draw(np.random.default_rng(seed)), PLAN.shape)
+    return PLAN.shape.policy(PLAN.shape.draw(np.random.default_rng(seed)))
 
 
 VALUATION = PublicValuation(PLAN, policy(0))

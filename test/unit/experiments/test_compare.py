@@ -22,7 +22,6 @@ from fdrl_ros.experiments.studies.selector.baselines import (
 from fdrl_ros.experiments.studies.selector.study import switching_of
 from fdrl_ros.experiments.studies.selector.summary import summarise
 from fdrl_ros.experiments.studies.selector.value_models import value_models
-from fdrl_ros.policy import Policy
 from fdrl_ros.selector.value.monte_carlo_reference import chooser_of
 from fdrl_ros.surgery.gym.episode import roll_out
 from fdrl_ros.surgery.gym.vector_operation import VectorOperation
@@ -107,7 +106,7 @@ def test_a_switch_soon_after_a_change_of_state_is_told_from_others():
 @pytest.fixture(scope='module')
 def candidates():
     shape = Plan().shape
-    policies = [Policy(shape.draw(np.random.default_rng(each)), shape) for each in range(2)]
+    policies = [shape.policy(shape.draw(np.random.default_rng(each))) for each in range(2)]
     return [chooser_of(each) for each in (*policies, None)]
 
 
@@ -195,7 +194,7 @@ def test_value_models_are_kept_and_a_damaged_one_is_fitted_anew(tmp_path, monkey
             'federation': {'procedures': 'reach'},
         }
     )
-    policy = Policy(plan.shape.draw(np.random.default_rng(1)), plan.shape)
+    policy = plan.shape.policy(plan.shape.draw(np.random.default_rng(1)))
     both, fitted, fit = {'global': policy, 'hold': None}, [], PublicValuation.value_model
     monkeypatch.setattr(
         PublicValuation, 'value_model', lambda own, each: fitted.append(each) or fit(own, each)

@@ -34,7 +34,6 @@ from fdrl_ros.experiments.round_recorder import read_rounds, RoundNote
 from fdrl_ros.experiments.studies.experiment import combine, OVER_SEEDS
 from fdrl_ros.learner.pretraining import untrained_weights
 from fdrl_ros.metrics.task import task_accuracy
-from fdrl_ros.policy import Policy
 from fdrl_ros.surgery.gym.episode import run_episode
 from fdrl_ros.surgery.gym.surgery_env import SurgeryEnv
 from fdrl_ros.surgery.tasks.expert import expert
@@ -65,7 +64,7 @@ def probe():
 @pytest.fixture(scope='module')
 def results(probe):
     weights = untrained_weights(PLAN.shape, 1)
-    contenders = [ExpertContender(), PolicyContender('untrained', Policy(weights, PLAN.shape))]
+    contenders = [ExpertContender(), PolicyContender('untrained', PLAN.shape.policy(weights))]
     return evaluate(contenders, unseen_patients(PLAN, 6), probe, PLAN)
 
 
@@ -169,7 +168,7 @@ def test_patients_of_the_frozen_set_are_not_evaluated_on(results, probe):
 
 def test_what_the_selector_chose_is_counted_tick_by_tick(probe):
     weights = untrained_weights(PLAN.shape, 1)
-    policy = Policy(weights, PLAN.shape)
+    policy = PLAN.shape.policy(weights)
     contender = SelectorContender(
         'selector',
         {'global': policy},

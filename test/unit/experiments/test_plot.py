@@ -7,7 +7,6 @@ from fdrl_ros.experiments.evaluation import operate_once, SelectorContender, uns
 from fdrl_ros.experiments.intervals import interval
 from fdrl_ros.experiments.plots.selector import draw_operation, draw_returns, ROWS
 from fdrl_ros.learner.pretraining import untrained_weights
-from fdrl_ros.policy import Policy
 from fdrl_ros.selector import HOLD, Reason
 from fdrl_ros.shield.shield import Veto
 from fdrl_ros.surgery.gym.actions import TICK
@@ -29,7 +28,7 @@ def drawn(monkeypatch):
 
 @pytest.fixture(scope='module')
 def operation():
-    policy = Policy(untrained_weights(PLAN.shape, 1), PLAN.shape)
+    policy = PLAN.shape.policy(untrained_weights(PLAN.shape, 1))
     contender = SelectorContender('selector', {'global': policy}, {}, PLAN.selector)
     env = SurgeryEnv(settings=PLAN.world)
     env.np_random = np.random.default_rng(1)

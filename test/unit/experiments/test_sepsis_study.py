@@ -36,7 +36,6 @@ from fdrl_ros.experiments.studies.sepsis.study import (
 )
 from fdrl_ros.experiments.studies.sepsis.summary import fae, summarise
 from fdrl_ros.experiments.study import Work
-from fdrl_ros.policy import Policy
 from fdrl_ros.privacy.accountant.accountant import epsilon_pld
 from fdrl_ros.runtime.progress import Caller, NOBODY
 from fdrl_ros.worlds.icu_sepsis.assets import icu_sepsis
@@ -91,7 +90,7 @@ def test_the_start_is_the_optimum_of_the_public_guess():
 
 def test_the_hospital_tries_only_what_is_usual():
     inputs = inputs_of(1.0)
-    policy = Policy(public_weights(public_values(Start(), 0), 1.0), SHAPE)
+    policy = SHAPE.policy(public_weights(public_values(Start(), 0), 1.0))
     found = SepsisCollector(inputs, 5).collect(policy, 1.0, 0, 200)
     assert icu_sepsis().admissible[found.states[:, 0].astype(int), found.actions].all()
     assert set(np.unique(found.rewards)) <= {-1.0, 0.0, 1.0}

@@ -8,7 +8,7 @@ from fdrl_ros.learner.records.collection import (
     collect_records,
     CollectionSettings,
 )
-from fdrl_ros.policy import NetworkShape, Policy
+from fdrl_ros.policy import NetworkShape
 from fdrl_ros.surgery.gym.actions import ACTION_COUNT
 from fdrl_ros.surgery.gym.state import STATE_SIZE
 from fdrl_ros.surgery.patient.cohort import Cohort, public_cohort
@@ -80,7 +80,7 @@ def test_progress_is_told_and_a_stop_is_heard(records):
 
 def pretrained(records, settings, seed, shape=SHAPE, **hooks):
     rng = np.random.default_rng(seed)
-    return pretrain(records, Policy(shape.draw(rng), shape), settings, rng, **hooks)
+    return pretrain(records, shape.policy(shape.draw(rng)), settings, rng, **hooks)
 
 
 def test_pretraining_repeats_and_learns(records):

@@ -23,7 +23,7 @@ from fdrl_ros.learner.online_files import PatientLog, RoundCheckpoints
 from fdrl_ros.learner.records.sampling import Replay
 from fdrl_ros.learner.settings import LearnerSettings
 from fdrl_ros.learner.trainer import TrainingSetup
-from fdrl_ros.policy import NetworkShape, Policy
+from fdrl_ros.policy import NetworkShape
 from fdrl_ros.privacy.accountant.accountant import epsilon_pld
 from fdrl_ros.privacy.ledger.ledger import Ledger
 from fdrl_ros.privacy.noise import NoiseSource
@@ -289,7 +289,7 @@ def test_it_stops_before_the_budget_is_passed_and_keeps_what_it_has(tmp_path):
 
 
 def test_the_same_number_is_the_same_patient_whatever_was_before():
-    collector, policy = GymCollector(gymnasium.make('CartPole-v1'), seed=3), Policy(START, SHAPE)
+    collector, policy = GymCollector(gymnasium.make('CartPole-v1'), seed=3), SHAPE.policy(START)
     together = collector.collect(policy, 0.3, 5, 4)
     alone = collector.collect(policy, 0.3, 7, 1)
     own = slice(together.starts[2], together.starts[3])

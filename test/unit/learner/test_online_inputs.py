@@ -8,7 +8,7 @@ from fdrl_ros.errors import RecordsError
 from fdrl_ros.learner.online import GymCollector, OnlineSettings, OnlineTrainer
 from fdrl_ros.learner.settings import LearnerSettings
 from fdrl_ros.learner.trainer import Trainer, TrainingSetup
-from fdrl_ros.policy import NetworkShape, Policy
+from fdrl_ros.policy import NetworkShape
 import gymnasium
 import numpy as np
 import pytest
@@ -84,7 +84,7 @@ def test_a_round_goes_on_from_the_state_of_the_round_before(tmp_path, replay, op
 def test_a_collector_acts_by_the_policy_but_for_the_share_that_it_explores():
     # Longer than a pole stands, so that patients end by themselves.
     collector = GymCollector(gymnasium.make('CartPole-v1'), seed=3)
-    policy = Policy(POLE.draw(np.random.default_rng(1)), POLE)
+    policy = POLE.policy(POLE.draw(np.random.default_rng(1)))
     for share in (0.0, 0.4, 1.0):
         made = collector.collect(policy, share, 0, 60)
         chosen = policy.q_values(made.states).argmax(axis=1)
@@ -98,7 +98,7 @@ def test_a_collector_acts_by_the_policy_but_for_the_share_that_it_explores():
 def test_an_episode_that_is_cut_off_ends_and_is_not_terminal(longest):
     """What is cut off still has a value; what fell has none."""
     env = gymnasium.make('CartPole-v1', max_episode_steps=longest)
-    policy = Policy(POLE.draw(np.random.default_rng(1)), POLE)
+    policy = POLE.policy(POLE.draw(np.random.default_rng(1)))
     made = GymCollector(env, seed=3).collect(policy, 1.0, 0, 8)
     last = made.starts[1:] - 1
     assert made.terminals[last].tolist() == [longest == 500] * 8

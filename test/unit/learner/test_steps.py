@@ -11,7 +11,6 @@ from fdrl_ros.learner.pretraining import pretrain, PretrainingSettings
 from fdrl_ros.learner.records.transitions import Transitions
 from fdrl_ros.learner.settings import LearnerSettings
 from fdrl_ros.learner.trainer import Trainer, TrainingSetup
-from fdrl_ros.policy import Policy
 import numpy as np
 import pytest
 from support.small_hospital import (
@@ -118,7 +117,7 @@ def test_pre_training_is_its_steps_written_out(period):
     settings = PretrainingSettings(
         steps=11, batch=8, learning_rate=0.1, target_period=period, discount=0.9
     )
-    found = pretrain(given, Policy(START, SHAPE), settings, np.random.default_rng(3))
+    found = pretrain(given, SHAPE.policy(START), settings, np.random.default_rng(3))
     rng, wide, target = np.random.default_rng(3), START.astype(np.float64), START
     dqn, transitions = DoubleDqn(SHAPE), Transitions.from_records(given, discount=0.9)
     adam = SlowAdam(len(wide), 0.1)

@@ -7,7 +7,7 @@ from fdrl_ros.cli.commands import main
 from fdrl_ros.cli.robot.export_policy import export_policy
 from fdrl_ros.deployment.policy_file import save_policy
 from fdrl_ros.errors import PolicyError
-from fdrl_ros.policy import NetworkShape, Policy
+from fdrl_ros.policy import NetworkShape
 from fdrl_ros.policy.onnx_model import agreement, EDGES, export, OnnxPolicy, quantise
 from fdrl_ros.surgery.gym.state import scale, SCALES, STATE_BOUND, STATE_SIZE
 import numpy as np
@@ -20,7 +20,7 @@ SHAPE = NetworkShape(STATE_SIZE, 15, (64, 64))
 def policy():
     rng = np.random.default_rng(1)
     weights = SHAPE.draw(rng)
-    return Policy(weights + 0.05 * rng.normal(size=len(weights)).astype(np.float32), SHAPE)
+    return SHAPE.policy(weights + 0.05 * rng.normal(size=len(weights)).astype(np.float32))
 
 
 @pytest.fixture(scope='module')
@@ -59,7 +59,7 @@ def test_values_that_cannot_be_compared_are_refused(shapes):
 @pytest.mark.parametrize('hidden', [(), (8,), (64, 64)])
 def test_the_model_takes_the_actions_of_the_policy(onnx, states, hidden):
     shape = NetworkShape(STATE_SIZE, 15, hidden)
-    policy = Policy(shape.draw(np.random.default_rng(3)), shape)
+    policy = shape.policy(shape.draw(np.random.default_rng(3)))
     model = OnnxPolicy(export(policy))
     found = agreement(policy.q_values(states), model.q_values(states))
     assert not any(found.differing[1:]) and found.largest_error < 1e-5

@@ -47,7 +47,7 @@ def linear(bias: dict[int, float], slope: dict[tuple[str, int], float] | None = 
         weights[advantage.bias_start + action] = value
     for (field, action), value in (slope or {}).items():
         weights[advantage.start + action * STATE_SIZE + INDEX[field]] = value
-    return Policy(weights, LINEAR)
+    return LINEAR.policy(weights)
 
 
 @functools.cache

@@ -90,7 +90,7 @@ def public_weights(values: NDArray[np.float64], scale: float) -> NDArray[np.floa
 
 def actions_of(weights: NDArray[np.floating], inputs: NDArray[np.float32]) -> NDArray[np.int64]:
     """Return the greedy action of each state of a patient, (713,)."""
-    values = Policy(np.asarray(weights, np.float32), SHAPE).q_values(inputs[:PATIENT_STATES])
+    values = SHAPE.policy(np.asarray(weights, np.float32)).q_values(inputs[:PATIENT_STATES])
     return values.argmax(axis=-1)
 
 

@@ -163,7 +163,7 @@ def cost_study(
         weights, shape = load_policy(path)
         if shape.states != STATE_SIZE:
             raise PolicyError(f'{path} is for states of {shape.states}: expected {STATE_SIZE}')
-        actors[str(path)] = Policy(weights, shape)
+        actors[str(path)] = shape.policy(weights)
     parts = []
     for (who, policy), procedure, word in product(actors.items(), procedures, SHIELDS):
         asked = {'who': who, 'procedure': procedure, 'shield': word}
