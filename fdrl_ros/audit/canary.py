@@ -19,7 +19,7 @@ import math
 
 from fdrl_ros.errors import SettingError
 from fdrl_ros.learner.gradient import DoubleDqn, Trace
-from fdrl_ros.learner.network import Layers, Slopes
+from fdrl_ros.learner.network import Array, Layers, Slopes
 from fdrl_ros.learner.records.transitions import Batch
 from fdrl_ros.learner.settings import LearnerSettings
 from fdrl_ros.learner.tabular_dqn import dqn_for, TabularDqn
@@ -249,7 +249,7 @@ class PlantedDqn(DoubleDqn):
         return found
 
     def clipped_sum(
-        self, weights: Layers, target: Layers, batch: Batch, clip_norm: float
+        self, weights: Array, target: Array, batch: Batch, clip_norm: float
     ) -> NDArray[np.float64]:
         """Clip and sum as ever; see :class:`DoubleDqn`. What patients add is kept too."""
         units, patients = self.units, self.units < self.first

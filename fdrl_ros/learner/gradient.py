@@ -48,11 +48,7 @@ class Trace(Protocol):
 
 
 class DoubleDqn:
-    """
-    Gradients of the double DQN loss of a dueling network.
-
-    :meth:`layered` splits flat weights for the other methods.
-    """
+    """Gradients of the double DQN loss of a dueling network."""
 
     def __init__(self, shape: NetworkShape, learner: LearnerSettings | None = None) -> None:
         """
@@ -67,6 +63,7 @@ class DoubleDqn:
         """Index of the first trained weight."""
         self.size = shape.n_parameters - self.start
         """Number of trained weights: the length of a gradient."""
+        self._target: Layers | None = None
 
     def check_private(self) -> None:
         """
@@ -91,41 +88,37 @@ class DoubleDqn:
         return Layers(self.shape, weights)
 
     def clipped_sum(
-        self, weights: Layers, target: Layers, batch: Batch, clip_norm: float
+        self, weights: Array, target: Array, batch: Batch, clip_norm: float
     ) -> NDArray[np.float64]:
-        """
-        Clip each unit's mean gradient to L2 norm C and sum; a gradient that is not finite adds 0.
-
-        :param target: weights of the target network.
-        :param clip_norm: C, > 0.
-        :returns: shape (size,), float64: sums are wider than gradients, so that a unit's
-            contribution does not depend on the others.
-        """
+        """Clip each unit's mean gradient and sum; see :class:`Gradients`."""
         kernel = self._kernel if type(self).trace is DoubleDqn.trace else None
         if kernel is not None and isinstance(batch, DrawnBatch) and batch.index.size:
             table = batch.transitions.table
             if table is not None:
                 return kernel.drawn_sum(
-                    weights.flat, target.flat, table, batch.index, batch.weights, clip_norm
+                    weights, target, table, batch.index, batch.weights, clip_norm
                 )
         units, transitions = batch.actions.shape
         with np.errstate(over='ignore', invalid='ignore'):  # a warning would reveal a record
-            made = self.trace(weights, target, batch, 1.0 / transitions)
+            made = self.trace(*self._both(weights, target), batch, 1.0 / transitions)
             return made.clipped_sum(units, transitions, clip_norm)
 
-    def mean(self, weights: Layers, target: Layers, batch: Batch) -> NDArray[np.float64]:
-        """
-        Return the unclipped mean gradient over all transitions, for public records only.
+    def mean(self, weights: Array, target: Array, batch: Batch) -> NDArray[np.float64]:
+        """Return the mean gradient over all transitions; see :class:`Gradients`."""
+        both = self._both(weights, target)
+        return self.trace(*both, batch, 1.0 / batch.actions.size).summed()
 
-        :returns: shape (size,), float64.
-        """
-        return self.trace(weights, target, batch, 1.0 / batch.actions.size).summed()
-
-    def errors(self, weights: Layers, target: Layers, batch: Batch) -> Array:
+    def errors(self, weights: Array, target: Array, batch: Batch) -> Array:
         """Return Q(s, a) minus its target, shape (units, transitions)."""
         with np.errstate(over='ignore', invalid='ignore'):
-            found = self.trace(weights, target, batch, 1.0).errors
+            found = self.trace(*self._both(weights, target), batch, 1.0).errors
         return found.reshape(batch.actions.shape)
+
+    def _both(self, weights: Array, target: Array) -> tuple[Layers, Layers]:
+        """Split both weights; those of the target are kept, as they serve for many steps."""
+        if self._target is None or self._target.flat is not target:
+            self._target = self.layered(target)
+        return self._target if weights is target else self.layered(weights), self._target
 
     def trace(self, weights: Layers, target: Layers, batch: Batch, scale: float) -> Trace:
         """Return every row's gradient, times `scale`."""

@@ -83,11 +83,10 @@ def pretrain(
     for step in range(settings.steps):
         if stopped():
             raise TrainingStopped(f'pre-training stopped before step {step}')
-        now = learner.layered(current)
         if step % settings.target_period == 0:
-            target = now
+            target = current
         index = rng.integers(count, size=(min(settings.batch, count), 1))
-        wide += optimizer.step(learner.mean(now, target, transitions.at(index)))
+        wide += optimizer.step(learner.mean(current, target, transitions.at(index)))
         current = wide.astype(np.float32)
         if (step + 1) % _REPORT_EVERY == 0 or step + 1 == settings.steps:
             progress(step + 1, settings.steps)

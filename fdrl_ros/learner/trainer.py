@@ -10,8 +10,8 @@ from pathlib import Path
 
 from fdrl_ros.errors import LedgerOwnerError, PolicyError, TrainingStopped
 from fdrl_ros.learner.checkpoint import Checkpoint
+from fdrl_ros.learner.gradients import Gradients
 from fdrl_ros.learner.learner import TrainingProgress, TrainingResult
-from fdrl_ros.learner.network import Layers
 from fdrl_ros.learner.optimizer import fresh_moments, Optimizer
 from fdrl_ros.learner.privacy_cost import ChargedMechanism
 from fdrl_ros.learner.records.records import Records
@@ -81,7 +81,7 @@ class Trainer:
                     f'promise {promised!r}'
                 )
         self.shape, self.learner, self.privacy = setup.shape, setup.learner, setup.privacy
-        self.dqn = dqn_for(self.shape, self.learner, inputs)
+        self.dqn: Gradients = dqn_for(self.shape, self.learner, inputs)
         if self.privacy.noise_multiplier:
             self.dqn.check_private()
         self.ledger, self._inputs = setup.ledger, inputs
@@ -242,16 +242,14 @@ class Trainer:
         replay = self.replay(state.priorities)
         weights, target = state.weights.copy(), state.target
         trained, anchored = weights[dqn.start :], anchor[dqn.start :]
-        target_layers = dqn.layered(target)
         end = state.steps + self.steps_per_block
         for step in range(state.steps, end):
             if stopped():
                 raise TrainingStopped(f'round {round} stopped before step {step}')
             current = weights.astype(np.float32)
-            layers = dqn.layered(current)
             if step % learner.target_period == 0:
-                target, target_layers = current, layers
-            gradient = self.private_gradient(replay, layers, target_layers, round, step)
+                target = current
+            gradient = self.private_gradient(replay, current, target, round, step)
             if learner.proximal:
                 gradient += learner.proximal * (trained - anchored)
             trained += optimizer.step(gradient)
@@ -287,8 +285,8 @@ class Trainer:
     def private_gradient(
         self,
         replay: Replay,
-        weights: Layers,
-        target: Layers,
+        weights: np.ndarray,
+        target: np.ndarray,
         round: int,
         step: int,
     ) -> np.ndarray:

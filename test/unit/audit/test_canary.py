@@ -49,7 +49,7 @@ def planted(frozen=0, norm=5.0, count=None):
 
 def sum_of(dqn, units, transitions=2, clip_norm=1.0):
     rng = np.random.default_rng(2)
-    weights = dqn.layered(SHAPE.draw(rng))
+    weights = SHAPE.draw(rng)
     dqn.units = np.array(units)
     return dqn.clipped_sum(weights, weights, batch_of(rng, len(units), transitions), clip_norm)
 
@@ -86,7 +86,7 @@ def test_linear_networks_have_canaries_too():
     canaries.members[:] = True
     dqn = planted_dqn(shape, LearnerSettings(), None, canaries, 0)
     rng = np.random.default_rng(2)
-    weights = dqn.layered(shape.draw(rng))
+    weights = shape.draw(rng)
     dqn.units = np.arange(len(canaries))
     total = dqn.clipped_sum(weights, weights, batch_of(rng, len(canaries), 2), 1.0)
     np.testing.assert_allclose(canaries.along(total), WITHIN, atol=1e-5)
@@ -103,7 +103,7 @@ def test_patients_add_what_they_would_without_canaries():
     found = sum_of(dqn, [0, 2, 3, 9, 15])
     rng = np.random.default_rng(2)
     plain = DoubleDqn(SHAPE)
-    weights = plain.layered(SHAPE.draw(rng))
+    weights = SHAPE.draw(rng)
     whole = batch_of(rng, 5, 2)
     two = Batch(*(each[:2] for each in vars(whole).values() if each is not None))
     alone = plain.clipped_sum(weights, weights, two, 1.0)
@@ -127,7 +127,7 @@ def table(transitions, clip_norm, units=None):
     inputs = np.diag(SCALES).astype(np.float32)
     dqn = planted_dqn(TABLE, LearnerSettings(), inputs, canaries, 2)
     assert isinstance(dqn, PlantedTabularDqn)
-    weights = dqn.layered(TABLE.draw(rng))
+    weights = TABLE.draw(rng)
     sums = []
     for joined in [units] if units else [[2 + each] for each in range(12)]:
         size = (len(joined), transitions)

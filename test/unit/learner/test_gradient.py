@@ -6,7 +6,6 @@ from dataclasses import replace
 
 from fdrl_ros.errors import PolicyError
 from fdrl_ros.learner.gradient import DoubleDqn
-from fdrl_ros.learner.network import Layers
 from fdrl_ros.learner.settings import LearnerSettings
 from fdrl_ros.learner.tabular_dqn import dqn_for, TabularDqn
 from fdrl_ros.policy import NetworkShape
@@ -22,9 +21,9 @@ UNCLIPPED = 1e9
 SMALL = strategies.integers(0, 2**20)
 
 
-def two_layered(seed, shape):
+def two_weights(seed, shape):
     rng = np.random.default_rng(seed)
-    return [Layers(shape, shape.draw(rng)) for _ in range(2)]
+    return [shape.draw(rng) for _ in range(2)]
 
 
 def slow_q_values(weights, shape, state):
@@ -62,10 +61,10 @@ def slow_loss(weights, target_weights, acting, shape, batch, unit, loss, alpha):
 )
 def test_closed_form_is_the_slope_of_each_unit_s_loss(seed, transitions, hidden, loss, weighted):
     shape, (kind, alpha) = NetworkShape(3, 2, hidden), loss
-    weights, target = two_layered(seed, shape)
+    weights, target = two_weights(seed, shape)
     batch = batch_of(np.random.default_rng(seed), shape, 2, transitions, weighted=weighted)
     dqn = DoubleDqn(shape, LearnerSettings(loss=kind, conservative=alpha))
-    wide, frozen, step = weights.flat.astype(float), target.flat.astype(float), 1e-5
+    wide, frozen, step = weights.astype(float), target.astype(float), 1e-5
     for unit in range(2):
         found = dqn.clipped_sum(weights, target, part(batch, [unit]), UNCLIPPED)
         for index in range(shape.n_parameters):
@@ -92,7 +91,7 @@ def test_clipped_sum_is_the_slow_sum_of_each_unit_clipped(
     seed, units, transitions, hidden, clip_norm, frozen
 ):
     shape = NetworkShape(6, 4, hidden)
-    weights, target = two_layered(seed, shape)
+    weights, target = two_weights(seed, shape)
     batch = batch_of(np.random.default_rng(seed), shape, units, transitions, weighted=seed % 2)
     dqn = DoubleDqn(shape, LearnerSettings(frozen_layers=frozen))
     expected = np.zeros(dqn.size)
@@ -117,7 +116,7 @@ def test_one_unit_moves_the_sum_by_the_clip_norm_at_most(
 ):
     """Also where its rows nearly cancel, which a norm out of products of rows does not see."""
     shape = NetworkShape(6, 4, hidden)
-    weights, target = two_layered(seed, shape)
+    weights, target = two_weights(seed, shape)
     rng = np.random.default_rng(seed)
     batch = batch_of(rng, shape, 9, transitions)
     if cancelling:
@@ -136,7 +135,7 @@ def test_one_unit_moves_the_sum_by_the_clip_norm_at_most(
 
 def test_mean_is_the_mean_over_all_transitions_unclipped():
     shape = NetworkShape(6, 4, (7,))
-    weights, target = two_layered(8, shape)
+    weights, target = two_weights(8, shape)
     batch, dqn = batch_of(np.random.default_rng(8), shape, 6, 1), DoubleDqn(shape)
     expected = dqn.clipped_sum(weights, target, batch, UNCLIPPED) / 6
     np.testing.assert_allclose(dqn.mean(weights, target, batch), expected, atol=1e-6)
@@ -144,7 +143,7 @@ def test_mean_is_the_mean_over_all_transitions_unclipped():
 
 def test_frozen_layers_have_no_gradient_and_the_others_the_same():
     shape = NetworkShape(6, 4, (7, 5))
-    weights, target = two_layered(2, shape)
+    weights, target = two_weights(2, shape)
     batch = batch_of(np.random.default_rng(2), shape, 5, 4)
     whole = DoubleDqn(shape).clipped_sum(weights, target, batch, UNCLIPPED)
     for frozen, layers in ((1, 6 * 7 + 7), (2, 6 * 7 + 7 + 7 * 5 + 5)):
@@ -161,7 +160,7 @@ def test_frozen_layers_have_no_gradient_and_the_others_the_same():
 def test_a_unit_that_is_not_finite_adds_nothing_and_stops_nobody(transitions, bad):
     """To stop because of it would tell, uncharged, that it is there."""
     shape = NetworkShape(6, 4, (7,))
-    weights, target = two_layered(2, shape)
+    weights, target = two_weights(2, shape)
     batch = batch_of(np.random.default_rng(2), shape, 5, transitions)
     dqn = DoubleDqn(shape, LearnerSettings(loss='squared'))
     without = dqn.clipped_sum(weights, target, part(batch, [0, 1, 2, 4]), 1.0)
@@ -188,9 +187,7 @@ def test_a_table_has_the_gradients_of_its_network(seed, loss, conservative, clip
     table = dqn_for(ONE_HOT, learner, inputs)
     network = DoubleDqn(ONE_HOT, learner)
     assert isinstance(table, TabularDqn)
-    now, apart = (
-        network.layered(rng.normal(size=ONE_HOT.n_parameters).astype(np.float32)) for _ in range(2)
-    )
+    now, apart = (rng.normal(size=ONE_HOT.n_parameters).astype(np.float32) for _ in range(2))
     numbers = rng.integers(6, size=(2, 7, 4))
     same = batch_of(rng, ONE_HOT, 7, 4, weighted=weighted)
     same = replace(same, states=inputs[numbers[0]], next_states=inputs[numbers[1]])

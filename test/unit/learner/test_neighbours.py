@@ -67,7 +67,7 @@ def test_slopes_and_errors_of_a_unit_are_the_same_bits_in_any_company(
 ):
     rng, shape = np.random.default_rng(seed), NetworkShape(*sizes, tuple(hidden))
     dqn = DoubleDqn(shape, LearnerSettings(loss=loss, conservative=conservative))
-    now, target = (dqn.layered(tied(rng, shape, ties)) for _ in range(2))
+    now, target = (tied(rng, shape, ties) for _ in range(2))
     batch = batch_of(rng, shape, *size, weighted=seed % 2)
     if bad is not None:
         batch.next_states[0, 0, 0] = bad
@@ -75,7 +75,8 @@ def test_slopes_and_errors_of_a_unit_are_the_same_bits_in_any_company(
     errors = dqn.errors(now, target, batch)
     np.testing.assert_array_equal(dqn.errors(now, target, part(batch, units)), errors[units])
     everyone, some = (
-        dqn.trace(now, target, each, 0.5).layers for each in (batch, part(batch, units))
+        dqn.trace(dqn.layered(now), dqn.layered(target), each, 0.5).layers
+        for each in (batch, part(batch, units))
     )
     for whole, own in zip(everyone, some, strict=True):
         for name in ('inputs', 'outputs'):
@@ -113,21 +114,20 @@ def test_without_one_unit_the_sum_moves_by_the_clip_norm_at_most(
             rng.integers(60, size=(units, transitions)),
         )
         batch, others = everyone.at(index), everyone.at(index[rest])
-    apart = dqn.layered(now), dqn.layered(target)
-    moved = dqn.clipped_sum(*apart, batch, 1.0) - dqn.clipped_sum(*apart, others, 1.0)
-    alone = dqn.clipped_sum(*apart, part(batch, [left % units]), 1.0)
+    moved = dqn.clipped_sum(now, target, batch, 1.0) - dqn.clipped_sum(now, target, others, 1.0)
+    alone = dqn.clipped_sum(now, target, part(batch, [left % units]), 1.0)
     assert np.linalg.norm(moved) <= 1.0
     np.testing.assert_allclose(moved, alone, rtol=0, atol=1e-12)
 
 
 def test_of_actions_that_are_worth_the_same_the_first_is_best():
     dqn, rng = DoubleDqn(SHAPE), np.random.default_rng(4)
-    now = dqn.layered(tied(rng, SHAPE, 'equal actions'))
-    target = dqn.layered(SHAPE.draw(rng))
+    now = tied(rng, SHAPE, 'equal actions')
+    target = SHAPE.draw(rng)
     batch = batch_of(rng, SHAPE, 9, 1)
     rows = batch.rows()
-    first = target.forward(rows.next_states)[0][:, 0]
-    value = now.forward(rows.states)[0][:, 0]
+    first = dqn.layered(target).forward(rows.next_states)[0][:, 0]
+    value = dqn.layered(now).forward(rows.states)[0][:, 0]
     expected = value - rows.rewards - rows.discounts * first
     np.testing.assert_allclose(dqn.errors(now, target, batch)[:, 0], expected, atol=1e-5)
 
@@ -145,7 +145,7 @@ def test_a_table_s_units_are_the_same_in_any_company_too(seed, size, loss, conse
     dqn = TabularDqn(
         shape, rng.uniform(0.5, 3.0, 6), LearnerSettings(loss=loss, conservative=conservative)
     )
-    now, target = (dqn.layered(tied(rng, shape, 'equal actions')) for _ in range(2))
+    now, target = (tied(rng, shape, 'equal actions') for _ in range(2))
     batch = batch_of(rng, shape, *size)
     numbers = rng.integers(6, size=(2, *size, 1)).astype(np.float32)
     batch = replace(batch, states=numbers[0], next_states=numbers[1])
@@ -181,8 +181,7 @@ def test_without_one_patient_the_priorities_of_the_others_are_the_same(ledger):
         privacy = replace(PRIVACY, batch=patients)  # everybody joins
         made = trainer(ledger, patients, privacy=privacy)
         replay = made.replay()
-        weights = (made.dqn.layered(each) for each in (now, target))
-        made.private_gradient(replay, *weights, 1, 0)
+        made.private_gradient(replay, now, target, 1, 0)
         learned.append(replay.priorities)
     assert (learned[0] != 1.0).any()
     np.testing.assert_array_equal(learned[0], learned[1][:80])

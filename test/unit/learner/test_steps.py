@@ -80,9 +80,7 @@ def slow_round(made: Trainer, start: np.ndarray, round: int = 1) -> np.ndarray:
         current = wide.astype(np.float32)
         if step % learner.target_period == 0:
             target = current
-        gradient = made.private_gradient(
-            replay, dqn.layered(current), dqn.layered(target), round, step
-        )
+        gradient = made.private_gradient(replay, current, target, round, step)
         gradient = gradient + learner.proximal * (wide - start)[dqn.start :]
         wide[dqn.start :] += optimizer.step(gradient)
     return wide.astype(np.float32)
@@ -126,5 +124,5 @@ def test_pre_training_is_its_steps_written_out(period):
         if step % period == 0:
             target = current
         batch = transitions.at(rng.integers(30, size=(8, 1)))
-        wide += adam.step(dqn.mean(dqn.layered(current), dqn.layered(target), batch))
+        wide += adam.step(dqn.mean(current, target, batch))
     np.testing.assert_allclose(found, wide.astype(np.float32), atol=1e-5)

@@ -16,7 +16,6 @@ from fdrl_ros.errors import (
 )
 from fdrl_ros.learner.checkpoint import Checkpoint
 from fdrl_ros.learner.gradient import DoubleDqn
-from fdrl_ros.learner.network import Layers
 from fdrl_ros.learner.records.records import Records
 from fdrl_ros.learner.records.transitions import Transitions
 from fdrl_ros.learner.settings import LearnerSettings
@@ -36,7 +35,6 @@ SHAPE = NetworkShape(states=4, actions=3, hidden=(6,))
 LEARNER = LearnerSettings(epochs=3, transitions_per_patient=4, target_period=3)
 PRIVACY = replace(SMALL, batch=8, budget=20.0)
 START = SHAPE.draw(np.random.default_rng(0))
-APART = Layers(SHAPE, START)
 WITHIN = PRIVACY.clip_norm * (1.0 - 2.0**-10)  # what clipping leaves room for
 
 
@@ -63,7 +61,7 @@ class Ward:
 
     def gradient(self, step):
         replay = self.trainer.replay()
-        return self.trainer.private_gradient(replay, APART, APART, 1, step)
+        return self.trainer.private_gradient(replay, START, START, 1, step)
 
     def train(self, round=1, weights=START, stopped=lambda: False, report=lambda progress: None):
         return self.trainer.train(weights, round, report=report, stopped=stopped)
@@ -176,7 +174,7 @@ def test_one_step_is_the_clipped_poisson_mean_plus_the_stated_noise(tmp_path):
     for unit, draws in zip(units, uniforms, strict=True):
         own = np.arange(data.starts[unit], data.starts[unit + 1])
         chosen = own[(draws * len(own)).astype(int)]
-        gradient = dqn.clipped_sum(APART, APART, steps.at(chosen[None]), 1e9)
+        gradient = dqn.clipped_sum(START, START, steps.at(chosen[None]), 1e9)
         total += gradient / max(1.0, np.linalg.norm(gradient) / WITHIN)
     std = PRIVACY.noise_multiplier * PRIVACY.clip_norm
     expected = (total + std * source.gaussian('gradient', 1, 0, len(total))) / 8

@@ -61,11 +61,10 @@ def test_clipped_sums_and_errors_are_those_of_numpy(
 
     def both():
         dqn = DoubleDqn(shape, learner)
-        apart = dqn.layered(weights), dqn.layered(target)
         return (
-            dqn.clipped_sum(*apart, batch, 0.5),
-            dqn.mean(*apart, batch),
-            dqn.errors(*apart, batch),
+            dqn.clipped_sum(weights, target, batch, 0.5),
+            dqn.mean(weights, target, batch),
+            dqn.errors(weights, target, batch),
         )
 
     for found, expected in zip(both(), in_numpy(both), strict=True):
@@ -156,9 +155,7 @@ def test_more_layers_than_are_compiled_for_are_computed_in_numpy():
     shape = NetworkShape(2, 2, (3,) * 20)
     rng, dqn = np.random.default_rng(9), DoubleDqn(shape)
     weights = shape.draw(rng)
-    found = dqn.clipped_sum(
-        dqn.layered(weights), dqn.layered(weights), batch_of(rng, shape, 2, 2), 1.0
-    )
+    found = dqn.clipped_sum(weights, weights, batch_of(rng, shape, 2, 2), 1.0)
     assert found.shape == (shape.n_parameters,)
 
 
@@ -167,7 +164,7 @@ def test_more_layers_than_are_compiled_for_are_computed_in_numpy():
 def test_drawn_transitions_are_summed_as_those_that_were_taken_out(transitions, weighted):
     rng, shape = np.random.default_rng(10), NetworkShape(4, 3, (8, 5))
     everyone, dqn = transitions_of(rng, shape, 50), DoubleDqn(shape)
-    weights, target = dqn.layered(shape.draw(rng)), dqn.layered(shape.draw(rng))
+    weights, target = shape.draw(rng), shape.draw(rng)
     index = rng.integers(50, size=(7, transitions))
     scales = rng.uniform(0.1, 1.0, index.shape).astype(np.float32) if weighted else None
     drawn = everyone.at(index, scales)
