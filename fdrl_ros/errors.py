@@ -60,6 +60,15 @@ class ResourceError(FdrlError):
     """A file that belongs to the installation is missing."""
 
 
+class PluginError(FdrlError):
+    """A task, network or loss that a reference names cannot be loaded."""
+
+    def __init__(self, reference: str, detail: str) -> None:
+        self.reference = reference
+        self.detail = detail
+        super().__init__(f'{reference}: {detail}')
+
+
 class StateError(FdrlError):
     """An action or state handed to an env is not one that it can use."""
 
