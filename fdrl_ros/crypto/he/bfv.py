@@ -132,8 +132,10 @@ class BfvScheme(Parameters):
         :raises CryptoError: if none fits.
         """
         schemes = []
-        for (degree, sizes), values_per_slot in itertools.product(CANDIDATES, (3, 2, 1)):
-            least = (members * (2**bits - 1) + 1) ** values_per_slot
+        radix = members * (2**bits - 1) + 1
+        fit = range(_PLAIN_BITS // (radix.bit_length() - 1), 0, -1)
+        for (degree, sizes), values_per_slot in itertools.product(CANDIDATES, fit):
+            least = radix**values_per_slot
             if least.bit_length() < _PLAIN_BITS:
                 prime = plain_prime(max(least, 2 * degree + 1), degree)
                 with suppress(CryptoError):

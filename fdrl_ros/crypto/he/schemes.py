@@ -61,7 +61,7 @@ class EncryptionSettings(Settings):
         choices=tuple(SCHEMES),
     )
     bits: int = setting(
-        16, 'bits of one quantised value; more are finer and larger', limits=(16, 32)
+        16, 'bits of one quantised value; more are finer and larger', limits=(2, 32)
     )
 
 

@@ -18,8 +18,16 @@ import tenseal as ts
 import tenseal.sealapi as seal
 
 # One prime and two values a slot, without its lowest byte, and without two of them; a larger
-# prime; two primes and three values; two primes at many members.
-SHAPES = [(8192, 10, 16), (8192, 3, 16), (8192, 24, 16), (12288, 10, 16), (8192, 33, 16)]
+# prime; two primes and three values; two primes at many members; a few bits, many values a slot.
+SHAPES = [
+    (8192, 10, 16),
+    (8192, 3, 16),
+    (8192, 24, 16),
+    (12288, 10, 16),
+    (8192, 33, 16),
+    (24_000, 10, 4),
+    (45_000, 3, 2),
+]
 
 
 @pytest.fixture(scope='module')
@@ -59,6 +67,35 @@ def test_noise_of_a_full_sum_stays_within_the_proven_margin(key_authority):
     values, budget = key_authority.backend.decrypt(public.residues(total))
     assert budget >= math.floor(scheme.noise_margin) >= 1
     assert (values == -scheme.members % scheme.plain_modulus).all()
+
+
+@pytest.mark.parametrize('sign', [1, -1])
+def test_a_full_sum_of_the_worst_noise_decrypts_exactly(key_authority, sign):
+    # c0 = round(q m / t) + e - s and c1 = 1: the noise is known to the unit, in every coefficient.
+    scheme, public, t = (
+        key_authority.scheme,
+        key_authority.public,
+        key_authority.scheme.plain_modulus,
+    )
+    q, worst = math.prod(scheme.moduli), int(scheme.fresh_noise) - 1
+    rng = np.random.default_rng(15)
+    updates = rng.integers(0, t, (scheme.members, scheme.poly_degree)).astype(object)
+    updates[:, : scheme.poly_degree // 2] = t - 1
+
+    def sent(update, noise):
+        scaled = (2 * q * update + t) // (2 * t) + noise
+        residues = np.zeros((2, len(scheme.moduli), scheme.poly_degree), dtype=np.uint64)
+        residues[0] = [scaled % prime for prime in scheme.moduli]
+        residues[1, :, 0] = 1
+        return residues
+
+    total = public.add([public.to_wire(sent(update, sign * worst)) for update in updates])
+    expected, _ = key_authority.backend.decrypt(sent(updates.sum(axis=0) % t, 0))
+    assert np.array_equal(key_authority.decrypt(total), expected)
+    # Half a step from one message to the next is too much, so the test measures what it says.
+    spoiled, _ = key_authority.backend.decrypt(sent(updates[0], sign * (q // (2 * t) + 2)))
+    clean, _ = key_authority.backend.decrypt(sent(updates[0], 0))
+    assert not np.array_equal(spoiled, clean)
 
 
 def test_added_residues_are_what_the_library_adds(key_authority):

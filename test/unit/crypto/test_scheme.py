@@ -53,7 +53,7 @@ def test_security_table_is_seals_too(degree):
 
 
 @pytest.mark.parametrize('members', [3, 10, 50, 1000])
-@pytest.mark.parametrize('bits', [16, 20, 24, 32])
+@pytest.mark.parametrize('bits', [2, 8, 16, 20, 24, 32])
 def test_chosen_scheme_is_secure_exact_and_small(members, bits):
     scheme = BfvScheme.choose(26_000, members, bits)
     assert sum(scheme.coefficient_bits) <= SECURITY_128[scheme.poly_degree]
@@ -72,6 +72,16 @@ def test_an_update_takes_the_stated_bytes(n_parameters, members, ciphertexts, ci
     assert (scheme.ciphertexts, scheme.ciphertext_bytes) == (ciphertexts, ciphertext_bytes)
     large = BfvScheme.choose(1_000_000, members, 16)
     assert large.ciphertexts * large.ciphertext_bytes < 7 * 1_000_000
+
+
+@pytest.mark.parametrize(
+    'bits, values_per_slot, most_bytes', [(16, 2, 6.6), (12, 2, 6.1), (8, 5, 4.1), (4, 6, 2.6)]
+)
+def test_fewer_bits_share_a_slot_and_take_fewer_bytes(bits, values_per_slot, most_bytes):
+    scheme = BfvScheme.choose(1_000_000, 10, bits)
+    assert scheme.values_per_slot == values_per_slot
+    assert (10 * (2**bits - 1) + 1) ** values_per_slot <= scheme.plain_modulus
+    assert scheme.ciphertexts * scheme.ciphertext_bytes < most_bytes * 1_000_000
 
 
 @pytest.mark.parametrize('members', [3, 10, 24])
@@ -114,7 +124,7 @@ def test_integers_of_more_bits_than_any_scheme_holds_are_refused():
 @settings(max_examples=sampled(15, 8), deadline=None)
 @given(
     strategies.integers(1, 40_000),
-    strategies.sampled_from([(3, 16), (3, 24), (12, 16), (100, 32)]),
+    strategies.sampled_from([(3, 2), (10, 8), (3, 16), (3, 24), (12, 16), (100, 32)]),
     strategies.integers(0, 2**32),
 )
 def test_unpacked_sum_of_slots_is_the_sum_of_integers(n_parameters, shape, seed):
@@ -128,7 +138,7 @@ def test_unpacked_sum_of_slots_is_the_sum_of_integers(n_parameters, shape, seed)
     assert np.array_equal(scheme.unpack(sums), integers.sum(axis=0))
 
 
-@pytest.mark.parametrize('shape', [(3, 16), (16, 16), (100, 32)])
+@pytest.mark.parametrize('shape', [(3, 2), (1000, 3), (10, 8), (3, 16), (16, 16), (100, 32)])
 def test_all_members_at_the_top_level_do_not_overflow(shape):
     members, bits = shape
     scheme = BfvScheme.choose(20_000, members, bits)
