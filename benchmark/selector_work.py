@@ -20,7 +20,7 @@ from typing import Any
 from benchmarking import has
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.policy import Policy
-from fdrl_ros.policy.onnx_model import export, OnnxPolicy, quantise
+from fdrl_ros.policy.onnx_model import export, OnnxModel, quantise
 from fdrl_ros.selector import (
     Candidate,
     Experience,
@@ -180,7 +180,7 @@ def networks(played: list[Episode], candidate: Candidate) -> dict[str, Choice]:
     made: dict[str, Choice] = {'network': policy}
     if has('onnxruntime') and has('onnx'):
         model = export(policy)
-        made |= {'onnx': OnnxPolicy(model), 'int8': OnnxPolicy(quantise(model, states))}
+        made |= {'onnx': OnnxModel(model), 'int8': OnnxModel(quantise(model, states))}
     return made
 
 

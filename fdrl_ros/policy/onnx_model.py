@@ -7,15 +7,20 @@ Robots of this package run policies in NumPy and do not need it. It requires
 `pip install "fdrl_ros[onnx]"`.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 import math
 from pathlib import Path
 import tempfile
-from typing import Any
+from typing import Any, TYPE_CHECKING
 
 from fdrl_ros.errors import PolicyError
 from fdrl_ros.policy.dueling import DuelingPolicy
 import numpy as np
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+    from onnxruntime import InferenceSession
 
 OPSET, IR_VERSION = 17, 9
 """Versions of ONNX 1.14, which all recent runtimes read."""
@@ -102,7 +107,7 @@ def quantise(model: bytes, states: np.ndarray) -> bytes:
         raise PolicyError('expected finite states to calibrate by')
     from onnxruntime import quantization
 
-    session = OnnxPolicy(model)
+    session = OnnxModel(model)
 
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder) / 'quantised.onnx'
@@ -122,8 +127,8 @@ def quantise(model: bytes, states: np.ndarray) -> bytes:
         return target.read_bytes()
 
 
-class OnnxPolicy:
-    """A policy that runs a model of :func:`export` or :func:`quantise` on one core."""
+class OnnxModel:
+    """Runs a model of :func:`export` or :func:`quantise` on one core."""
 
     def __init__(self, model: bytes) -> None:
         """
@@ -131,16 +136,7 @@ class OnnxPolicy:
 
         :raises PolicyError: if it is not such a model, or onnxruntime is not installed.
         """
-        _, runtime = libraries()
-        options = runtime.SessionOptions()
-        options.intra_op_num_threads = options.inter_op_num_threads = 1
-        options.log_severity_level = 3
-        try:
-            self._session = runtime.InferenceSession(
-                model, options, providers=['CPUExecutionProvider']
-            )
-        except Exception as error:  # the library has no class of errors of its own
-            raise PolicyError(f'no ONNX model: {error}') from error
+        self._session = make_session(model)
         outputs = [each.name for each in self._session.get_outputs()]
         inputs = [each.name for each in self._session.get_inputs()]
         if outputs != [Q_VALUES, ACTION] or inputs not in ([STATE], [VALUES]):
@@ -188,6 +184,43 @@ def libraries() -> tuple[Any, Any]:
             f'ONNX models need two libraries ({error}): pip install "fdrl_ros[onnx]"'
         ) from error
     return onnx, onnxruntime
+
+
+def loaded(model: bytes) -> 'ModelProto':
+    """
+    Parse a model.
+
+    :raises PolicyError: if it is damaged or none, or onnx is not installed.
+    """
+    onnx, _ = libraries()
+    try:
+        found: ModelProto = onnx.load_from_string(model)
+    except Exception as error:  # of protobuf, or of the library
+        raise PolicyError(f'no ONNX model: {error}') from error
+    return found
+
+
+def make_session(
+    model: bytes, tensors: Mapping[str, np.ndarray] | None = None
+) -> 'InferenceSession':
+    """
+    Load a model into the runtime: one thread, and no memory kept between two runs.
+
+    :param tensors: values of the initializers that lie outside of the model, by name.
+    :raises PolicyError: if it cannot be loaded, or onnxruntime is not installed.
+    """
+    _, runtime = libraries()
+    options = runtime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.enable_cpu_mem_arena = options.enable_mem_pattern = False
+    options.log_severity_level = 3
+    try:
+        if tensors:
+            values = [runtime.OrtValue.ortvalue_from_numpy(each) for each in tensors.values()]
+            options.add_external_initializers(list(tensors), values)
+        return runtime.InferenceSession(model, options, providers=['CPUExecutionProvider'])
+    except Exception as error:  # the library has no class of errors of its own
+        raise PolicyError(f'no ONNX model: {error}') from error
 
 
 class _Batches:

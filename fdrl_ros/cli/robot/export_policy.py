@@ -15,7 +15,7 @@ from fdrl_ros.errors import os_errors_as, PolicyError, StoreError
 from fdrl_ros.experiments.evaluation import make_probe
 from fdrl_ros.experiments.reports.text_table import make_table
 from fdrl_ros.policy import DuelingPolicy, Policy
-from fdrl_ros.policy.onnx_model import Agreement, agreement, EDGES, export, OnnxPolicy, quantise
+from fdrl_ros.policy.onnx_model import Agreement, agreement, EDGES, export, OnnxModel, quantise
 from fdrl_ros.surgery.gym.state import scale, SCALES, STATE_BOUND, STATE_SIZE, unscale
 import numpy as np
 from rich.table import Table
@@ -56,7 +56,7 @@ def export_policy(
         states = make_probe(plan).states.states
     # What goes through units and back is rounded: both shall see the same.
     seen = scale(unscale(states)) if units else states
-    found = agreement(ours.q_values(seen), OnnxPolicy(model).q_values(as_taken(states)))
+    found = agreement(ours.q_values(seen), OnnxModel(model).q_values(as_taken(states)))
     with os_errors_as(StoreError, f'cannot write the model {target}'):
         part = target.with_name(target.name + '.part')
         part.write_bytes(model)

@@ -13,7 +13,7 @@ from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.robot.robot_policies import RobotPolicies
 from fdrl_ros.deployment.robot.safety_test import basis
 from fdrl_ros.experiments.ros_federation import unvalued_policies
-from fdrl_ros.policy.onnx_model import OnnxPolicy
+from fdrl_ros.policy.onnx_model import OnnxModel
 from fdrl_ros.selector.candidates.registry import Status
 import pytest
 from support.signed_policies import global_policy, report_on, robot_directory
@@ -186,7 +186,7 @@ def test_a_policy_is_exported_as_its_robot_keeps_it_if_its_signature_holds(layou
         return done.output
 
     assert '100.00% of' in export(kept, 0)
-    assert OnnxPolicy(target.read_bytes()).digest == robot.registry.versions[0].policy.digest
+    assert OnnxModel(target.read_bytes()).digest == robot.registry.versions[0].policy.digest
     content = other.read_bytes()
     other.write_bytes(content.replace(b'for a test', b'for a jest'))
     assert 'cannot be used' in export(other, 1) and 'signature' in export(other, 1)

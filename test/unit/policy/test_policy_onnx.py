@@ -8,7 +8,7 @@ from fdrl_ros.cli.robot.export_policy import export_policy
 from fdrl_ros.deployment.policy_file import save_policy
 from fdrl_ros.errors import PolicyError
 from fdrl_ros.policy import NetworkShape
-from fdrl_ros.policy.onnx_model import agreement, EDGES, export, OnnxPolicy, quantise
+from fdrl_ros.policy.onnx_model import agreement, EDGES, export, OnnxModel, quantise
 from fdrl_ros.surgery.gym.state import scale, SCALES, STATE_BOUND, STATE_SIZE
 import numpy as np
 import pytest
@@ -60,7 +60,7 @@ def test_values_that_cannot_be_compared_are_refused(shapes):
 def test_the_model_takes_the_actions_of_the_policy(onnx, states, hidden):
     shape = NetworkShape(STATE_SIZE, 15, hidden)
     policy = shape.policy(shape.draw(np.random.default_rng(3)))
-    model = OnnxPolicy(export(policy))
+    model = OnnxModel(export(policy))
     found = agreement(policy.q_values(states), model.q_values(states))
     assert not any(found.differing[1:]) and found.largest_error < 1e-5
     assert [model(each) for each in states[:50]] == [policy(each) for each in states[:50]]
@@ -70,7 +70,7 @@ def test_the_model_takes_the_actions_of_the_policy(onnx, states, hidden):
 def test_a_model_with_scales_takes_values_in_units(onnx, policy, states):
     values = states.astype(np.float64) * SCALES
     values[0, :5] = 1e9  # beyond what a policy ever sees
-    model = OnnxPolicy(export(policy, scales=SCALES, bound=STATE_BOUND))
+    model = OnnxModel(export(policy, scales=SCALES, bound=STATE_BOUND))
     assert model.entry == 'values'
     found = agreement(policy.q_values(scale(values)), model.q_values(values))
     assert not any(found.differing[1:]) and found.largest_error < 1e-4
@@ -80,16 +80,16 @@ def test_integers_are_smaller_and_lose_little(onnx, policy, states, caplog):
     whole = export(policy)
     made = quantise(whole, states[:250])
     assert len(made) < 0.5 * len(whole)
-    found = agreement(policy.q_values(states[250:]), OnnxPolicy(made).q_values(states[250:]))
+    found = agreement(policy.q_values(states[250:]), OnnxModel(made).q_values(states[250:]))
     assert 0.8 < found.same < 1.0
     assert 0.0 < found.loss < 0.05
-    assert OnnxPolicy(made).digest == policy.digest
+    assert OnnxModel(made).digest == policy.digest
     assert not caplog.records
 
 
 def test_what_is_no_model_of_a_policy_is_refused(onnx, policy, states):
     with pytest.raises(PolicyError, match='no ONNX model'):
-        OnnxPolicy(b'nothing')
+        OnnxModel(b'nothing')
     with pytest.raises(PolicyError, match='scales'):
         export(policy, scales=np.zeros(STATE_SIZE))
     with pytest.raises(PolicyError, match='calibrate'):
@@ -99,7 +99,7 @@ def test_what_is_no_model_of_a_policy_is_refused(onnx, policy, states):
     graph = helper.make_graph([helper.make_node('Neg', ['a'], ['b'])], 'x', ends[:1], ends[1:])
     other = helper.make_model(graph, ir_version=9, opset_imports=[helper.make_opsetid('', 17)])
     with pytest.raises(PolicyError, match='expected one of a policy'):
-        OnnxPolicy(other.SerializeToString())
+        OnnxModel(other.SerializeToString())
 
 
 def test_without_the_libraries_the_error_says_what_to_install(policy, monkeypatch):
@@ -115,7 +115,7 @@ def test_the_command_writes_a_model_and_says_how_well_it_agrees(onnx, policy, tm
     words = [str(tmp_path / 'policy.npz'), str(target), '--int8', '--units', *few]
     done = CliRunner().invoke(export_policy, [*words, '--world-mode', 'kinematic'])
     assert done.exit_code == 0, done.output
-    assert OnnxPolicy(target.read_bytes()).entry == 'values'
+    assert OnnxModel(target.read_bytes()).entry == 'values'
     assert 'states get the same action' in done.output and 'margin' in done.output
 
 
