@@ -4,7 +4,8 @@
 #   make run     set up what is missing, then run the federation        (ARGS="--rounds 3")
 #               hospitals release their own policies too, for the selector; ARGS=--no-release: not
 #   make test    set up what is missing, then run the tests; says at its end what did not run
-#   make setup   only set up: .venv, the wheels, the colcon build
+#   make setup   only set up: .venv, the wheels, the colcon build, and PyTorch, which `make run`
+#               does without: run this first for a plan with `--learner-kind torch`
 #   make nightly set up what is missing, then the slow tests that back claims (test/nightly), in
 #               hours; ARGS="--save docs/results/expert.json": keeps their figures; alias: paper
 #   make lint    check style, types, commit subjects and the site   make format   repair style
@@ -18,10 +19,10 @@ ARGS ?=
 SAMPLED = $(addprefix test/unit/,audit benchmark crypto experiments federation learner metrics \
   policy privacy selector shield surgery worlds)
 
-.PHONY: run test nightly paper setup lint docs format clean
+.PHONY: run test nightly paper setup workspace lint docs format clean
 .NOTPARALLEL:
 
-run: setup
+run: workspace
 	@tools/in_workspace fdrl run --release $(ARGS)
 
 test: setup
@@ -33,7 +34,10 @@ nightly: setup
 
 paper: nightly
 
-setup:
+setup: workspace
+	@$(PYTHON) tools/setup_torch.py
+
+workspace:
 	@command -v $(PYTHON) > /dev/null || { \
 	  echo 'Python is missing: apt-get install -y python3 python3-venv python3-dev'; exit 1; }
 	@$(PYTHON) tools/setup_workspace.py

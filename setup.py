@@ -29,8 +29,13 @@ class BuildWithSharedFiles(build_py):
 
 
 def requirements(name):
-    lines = (ROOT / 'requirements' / f'{name}.txt').read_text().splitlines()
-    return [line for line in lines if line and not line.startswith('#')]
+    found = []
+    for line in (ROOT / 'requirements' / f'{name}.txt').read_text().splitlines():
+        if line.startswith('-r '):
+            found += requirements(line.removeprefix('-r ').removesuffix('.txt'))
+        elif line and not line.startswith('#'):
+            found.append(line)
+    return found
 
 
 manifest = ElementTree.parse(ROOT / 'package.xml').getroot()
@@ -47,7 +52,9 @@ setup(
     python_requires='>=3.11,<3.13',
     cffi_modules=['native/build.py:ffibuilder'],
     install_requires=requirements('learning'),
-    extras_require={name: requirements(name) for name in ('bags', 'benchmark', 'onnx', 'sepsis')},
+    extras_require={
+        name: requirements(name) for name in ('bags', 'benchmark', 'onnx', 'sepsis', 'torch')
+    },
     entry_points={'console_scripts': ['fdrl = fdrl_ros.cli:main']},
     cmdclass={'build_py': BuildWithSharedFiles},
 )
