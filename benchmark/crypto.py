@@ -40,6 +40,7 @@ from benchmarking import (
     where_time_goes,
     write,
 )
+import crypto_million
 import crypto_party
 import crypto_peers as peers
 import crypto_protocol
@@ -75,6 +76,7 @@ ROWS = (
     Row('masks_and_keys_s', 'masks', None, '', MASKS, False),
     Row('masks_and_keys_per_hospital_s', 'mask', None, '', None, False),
     Row('default_network_round_s', 'default', None, '', HE, False),
+    crypto_million.SECONDS,
     Row('protocol_s', 'protocol', 'training', TRAINING, None, False),
     Row('overhead_fraction', 'protocol', 'training', TRAINING, 0.10, False, 'own/peer'),
     Row('overhead_without_disk', 'memory', 'training', TRAINING, 0.10, False, 'own/peer'),
@@ -85,6 +87,7 @@ BYTES = (
     Row('upload_bytes', '', None, 'NVFlare settings, B', 200_000, False),
     Row('upload_over_plain', '', None, 'FedAvg in the clear, float32 pickled, B', None, False),
     Row('default_network_upload_bytes', '', None, '', 200_000, False),
+    crypto_million.BYTES,
     *(Row(f'members_{each}_upload_bytes', '', None, '', None, False) for each in CURVE),
 )
 VIRTUAL_ROUND = Row('virtual_hospitals_200_round_s', '', None, '', 60.0, False)
@@ -120,6 +123,7 @@ def measurements(folder: Path, quick: bool) -> dict[str, Measurement]:
             lambda: crypto_protocol.hospital(work.parameters(), work.HOSPITALS, shares=False), 's'
         ),
         'default': Measurement(lambda: work.encrypted_rounds(small), 's'),
+        crypto_million.SECONDS.own: crypto_million.measurement(),
         'protocol': Timed(lambda: crypto_protocol.protocol(folder, default, work.HOSPITALS), 's'),
         'memory': Timed(lambda: crypto_protocol.protocol(None, default, work.HOSPITALS), 's'),
         'training': Measurement(lambda: work.training(folder, collected, progress), 's'),
@@ -159,6 +163,7 @@ def uploads(quick: bool) -> dict[str, tuple[float, str, float | None]]:
             'B',
             None,
         ),
+        crypto_million.BYTES.name: (crypto_million.upload(), 'B', None),
     }
     for count in QUICK if quick else CURVE:
         sent = crypto_protocol.member_upload(work.parameters(), count)

@@ -5,6 +5,7 @@
 import json
 
 from fdrl_ros.deployment.plan import Plan
+from fdrl_ros.errors import CryptoError
 from fdrl_ros.policy import NetworkShape
 import numpy as np
 import pytest
@@ -65,6 +66,19 @@ def test_the_peer_s_mean_is_fedavg(module, updates, flat):
 def test_our_mean_is_fedavg_within_the_quantiser(work, updates, masked):
     mean = work.Round(updates).run(work.Attempt(3) if masked else None)
     assert np.abs(mean - updates.mean).max() <= work.Round(updates).error < 1e-4
+
+
+def test_a_large_round_is_timed_only_if_its_sums_are_exact(module, monkeypatch):
+    million = module('crypto_million')
+    rounds = million.exact_rounds(20_000, 3)
+    assert rounds() > 0
+    assert million.upload() < 10_000_000
+    encrypt = module('crypto_work').Round.encrypt
+    monkeypatch.setattr(
+        module('crypto_work').Round, 'encrypt', lambda self, slots: encrypt(self, slots[:, ::-1])
+    )
+    with pytest.raises(CryptoError, match='check slots do not fit'):
+        rounds()
 
 
 def test_a_round_of_the_real_parties_ends_with_fedavg_and_tells_who_did_how_much(module):
