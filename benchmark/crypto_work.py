@@ -17,13 +17,13 @@ import tempfile
 
 from benchmarking import Work
 from fdrl_ros.crypto.he.encryption import PublicContext, SecretContext
-from fdrl_ros.crypto.he.quantisation import Quantisation
-from fdrl_ros.crypto.he.schemes import AnyScheme, choose_scheme, EncryptionSettings
+from fdrl_ros.crypto.he.schemes import AnyScheme, EncryptionSettings
 from fdrl_ros.crypto.masking.masks import leftover_mask, MaskContext, net_mask
 from fdrl_ros.crypto.masking.round_secret import RoundSeed
 from fdrl_ros.crypto.masking.share_sealing import KeyList, MemberKeys
 from fdrl_ros.deployment.parties.hospital import open_training
 from fdrl_ros.deployment.plan import Plan
+from fdrl_ros.federation.protocol.update_codec import UpdateCodec
 from fdrl_ros.learner.records.collection import collect_records
 from fdrl_ros.learner.records.records import Records
 from fdrl_ros.privacy.noise import NoiseSource
@@ -152,8 +152,8 @@ class Round:
     def __init__(self, updates: Updates) -> None:
         hospitals, n_parameters = updates.values.shape
         self.updates = updates
-        self.scheme = choose_scheme(n_parameters, hospitals, SETTINGS.bits)
-        self.quantisation = Quantisation(SETTINGS.limit, SETTINGS.bits, hospitals)
+        self.codec = UpdateCodec.agree(n_parameters, hospitals, SETTINGS.bits, SETTINGS.limit)
+        self.scheme, self.quantisation = self.codec.scheme, self.codec.quantisation
         self.secret = SecretContext.generate(self.scheme)
         self.public = PublicContext.from_bytes(self.secret.public_bytes())
         self._source = NoiseSource.seeded(SEED)
@@ -162,8 +162,8 @@ class Round:
         """Scale, quantise and pack an update."""
         sizes, values = self.updates.sizes, self.updates.values[hospital]
         uniforms = self._source.uniform('rounding', 1, hospital, values.size)
-        weighted = sizes[hospital] / max(sizes) * values.astype(np.float64)
-        return self.scheme.pack(self.quantisation.quantise(weighted, uniforms))
+        share, base = sizes[hospital] / max(sizes), np.zeros_like(values)
+        return np.stack(list(self.codec.encode(values, base, share, uniforms)))
 
     def masked(self, slots: NDArray[np.int64], mask: NDArray[np.int64]) -> NDArray[np.int64]:
         """Add a mask."""

@@ -206,7 +206,7 @@ class Hospital(Party):
         if isinstance(result, Exception):
             raise result
         if isinstance(result, LocalUpdate):
-            self.state.keep_update(result)
+            self.state.update = result
             self.problem = ''
             note = f'trained round {result.round}: epsilon {result.result.epsilon:.3f} spent'
             return Effects(notes=(note,)) + self._advance()
@@ -474,7 +474,9 @@ class Hospital(Party):
 
         def train(report: Report, stopped: Stopped) -> LocalUpdate:
             result = self._learner.train(weights, round, report=report, stopped=stopped)
-            return LocalUpdate(round, base, result)
+            update = LocalUpdate(round, base, result)
+            self.state.keep_update(update)
+            return update
 
         return Job('train', train)
 
@@ -484,22 +486,23 @@ class Hospital(Party):
         update, attempt, shared = self.state.update, received.attempt, self._shared
         size = self._roster.member(self._name).size
         base, share = self._weights, size / self._roster.n_max
-        uniforms = self._learner.rounding(attempt[0], codec.n_parameters)
+        learner = self._learner
         secrets, keys = self._secrets(received), received.keys
         others = {name: keys[name].mask_key for name in setup.members if name != self._name}
 
         def encrypt(report: Report, stopped: Stopped) -> Sent:
+            uniforms = learner.rounding(attempt[0], codec.n_parameters)
             weights = update.result.weights[shared]
             slots = codec.encode(weights, base[shared], share, uniforms)
             # The pair masks with all other members plus the self mask (FDRL Eq. 6).
             mask = net_mask(
                 secrets,
                 others,
-                count=slots.size,
+                count=codec.slots,
                 modulus=codec.scheme.plain_modulus,
                 setup=setup.digest,
             )
-            chunks = codec.encrypt(slots, mask.reshape(slots.shape), public)
+            chunks = codec.encrypt(slots, mask, public)
             return self.state.write_chunks(attempt, setup.digest, chunks)
 
         return Job('encrypt', encrypt)

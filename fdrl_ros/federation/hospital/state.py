@@ -240,6 +240,7 @@ class HospitalState:
         self._writing = ''
         self.record = store.load(RECORD, HospitalRecord) or HospitalRecord()
         self.update = store.load(UPDATE, LocalUpdate)
+        """The newest result of local training."""
         if self.update and self.update.result.weights.size != n_parameters:
             raise StoreError(f'the state file {store.path} is damaged: not {n_parameters} weights')
 
@@ -274,9 +275,12 @@ class HospitalState:
         return [protocol.message_from_bytes(each) for each in self.record.received]
 
     def keep_update(self, update: LocalUpdate) -> None:
-        """Keep the result of local training, before anything of it is sent."""
+        """
+        Keep the result of local training, before anything of it is sent, on whatever thread.
+
+        Large weights take the disk half a second; :attr:`update` changes when the job is over.
+        """
         self._store.put(UPDATE, encode(update))
-        self.update = update
 
     def write_chunks(self, attempt: AttemptId, setup: bytes, chunks: Iterable[bytes]) -> Sent:
         """

@@ -270,14 +270,14 @@ def leftover_masks(checked: CheckedRequest, codec: UpdateCodec) -> NDArray[np.in
         if not hmac.compare_digest(protocol.hash_of_seed(seed), published[name].seed_hash):
             raise WrongSecretError(name)
     dropped = [name for name in checked.members if name not in seeds]
-    envelope, scheme = checked.request.envelope, codec.scheme
+    envelope = checked.request.envelope
     return leftover_mask(
         MaskContext(envelope.federation, *checked.request.id, checked.members, checked.setup),
         {name: published[name].mask_key for name in checked.members},
         self_seeds=seeds,
         mask_secrets={name: restored(name) for name in dropped},
-        count=scheme.ciphertexts * scheme.slots,
-        modulus=scheme.plain_modulus,
+        count=codec.slots,
+        modulus=codec.scheme.plain_modulus,
     )
 
 

@@ -7,7 +7,7 @@ What travels is the quantised (n_i / n_max) (theta_i - theta); the sum is applie
 theta + (n_max / sum n_i) sum (FDRL Eq. 2 and 6).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
 import hashlib
 
@@ -48,27 +48,43 @@ class UpdateCodec:
         """Name the scheme as the settings do."""
         return self.scheme.kind
 
+    @property
+    def slots(self) -> int:
+        """Return how many integers mask an update: one for each slot of each ciphertext."""
+        return self.scheme.ciphertexts * self.scheme.slots
+
     def encode(
         self, weights: np.ndarray, base: np.ndarray, share: float, uniforms: np.ndarray
-    ) -> np.ndarray:
+    ) -> Iterator[np.ndarray]:
         """
-        Quantise and pack an update.
+        Quantise and pack an update, ciphertext by ciphertext.
 
         :param weights: after training, shape (n_parameters,).
         :param base: the policy that training started from, same shape.
         :param share: n_i / n_max, in (0, 1].
         :param uniforms: for stochastic rounding, same shape, in (0, 1).
-        :returns: slots, shape (ciphertexts, slots), int64.
+        :returns: rows of slots, shape (slots,), int64, one for each ciphertext.
         """
-        delta = share * (weights.astype(np.float64) - base.astype(np.float64))
-        return self.scheme.pack(self.quantisation.quantise(delta, uniforms))
+        size = self.scheme.integers_per_ciphertext
+
+        def integers(start: int) -> np.ndarray:
+            part = slice(start, start + size)
+            delta = share * (weights[part].astype(np.float64) - base[part])
+            return self.quantisation.quantise(delta, uniforms[part])
+
+        return self.scheme.pack_rows(map(integers, range(0, self.n_parameters, size)))
 
     def encrypt(
-        self, slots: np.ndarray, mask: np.ndarray, public: PublicContext
+        self, slots: Iterable[np.ndarray], mask: np.ndarray, public: PublicContext
     ) -> Iterator[bytes]:
-        """Mask packed slots modulo the plaintext modulus and encrypt row by row."""
+        """
+        Mask packed slots modulo the plaintext modulus and encrypt row by row.
+
+        :param slots: of :meth:`encode`.
+        :param mask: shape (:attr:`slots`,).
+        """
         modulus = self.scheme.plain_modulus
-        pairs = zip(slots, mask, strict=True)
+        pairs = zip(slots, mask.reshape(-1, self.scheme.slots), strict=True)
         return (public.encrypt((row + own) % modulus) for row, own in pairs)
 
     def unmask(self, sums: np.ndarray, leftover: np.ndarray) -> np.ndarray:
