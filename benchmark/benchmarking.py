@@ -365,13 +365,11 @@ def peak() -> float:
 
     :raises Skipped: where the system does not say.
     """
-    status = Path('/proc/self/status')
-    if not status.exists():
-        raise Skipped('this system has no /proc/self/status')
-    for line in status.read_text('ascii').splitlines():
-        if line.startswith('VmHWM:'):
-            return int(line.split()[1]) * 1024 / 1e6
-    raise Skipped('this system does not tell the most memory of a process')
+    from fdrl_ros.runtime.stopwatch import peak_memory
+
+    if (held := peak_memory()) is None:
+        raise Skipped('this system does not tell the most memory of a process')
+    return held
 
 
 def memory_growth(given: Work, drawn: Work, count: int, progress: Callable[[str], None]) -> float:

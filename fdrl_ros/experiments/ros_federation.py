@@ -37,7 +37,7 @@ from fdrl_ros.deployment.robot.robot_policies import RobotPolicies
 from fdrl_ros.deployment.runner import Runner
 from fdrl_ros.errors import FdrlError, MessageError
 from fdrl_ros.experiments.json_file import Json, write_json
-from fdrl_ros.experiments.round_recorder import RoundNote, RoundRecorder
+from fdrl_ros.experiments.round_recorder import Meters, RoundNote, RoundRecorder
 from fdrl_ros.experiments.run_directory import RunDirectory
 from fdrl_ros.experiments.training import prepare_run, training_progress
 from fdrl_ros.federation.protocol.message import Phase, RoundStatus
@@ -112,6 +112,7 @@ class RosFederation:
         )
         self._epsilon: dict[str, float] = {}
         self._seconds: dict[str, dict[str, float]] = {}
+        self._memory: dict[str, float] = {}
         self._left_out: list[str] = []
         self._operations: list[Json] = []
         self._roster = self._layout.roster()
@@ -120,8 +121,7 @@ class RosFederation:
             run.policies,
             run.path / 'rounds.json',
             plan.shape,
-            Stopwatch(),
-            lambda: dict(self._epsilon),
+            Meters(Stopwatch(), lambda: dict(self._epsilon), self._peak_memory),
         )
         self._heard = time.monotonic()
         self._phase = Phase.WAITING
@@ -265,6 +265,8 @@ class RosFederation:
         with contextlib.suppress(ValueError):
             spent = {name: float(value) for name, value in named('seconds ').items()}
             self._seconds |= {node: spent} if spent else {}
+            if held := values.get('peak memory'):
+                self._memory[node] = float(held)
             if node == f'{FEDERATION}/aggregator':
                 self._left_out = [f'{name}: {why}' for name, why in named('left out ').items()]
 
@@ -291,7 +293,11 @@ class RosFederation:
                 sum_seconds=total('sum'),
                 decrypt_seconds=max(0.0, total('decrypt') - total('validate')),
             )
+        notes[-1] = replace(notes[-1], peak_memory=self._peak_memory())
         self._recorder.save()
+
+    def _peak_memory(self) -> float | None:
+        return max(self._memory.values(), default=None)
 
     def _missed(self, operations: int) -> list[str]:
         """List robots that did not operate, and the policies that they had."""

@@ -22,7 +22,7 @@ from fdrl_ros.federation.protocol.message import (
 )
 from fdrl_ros.federation.protocol.party import Effects, Job
 from fdrl_ros.policy import decode_weights, digest_of, NetworkShape
-from fdrl_ros.runtime.stopwatch import Stopwatch
+from fdrl_ros.runtime.stopwatch import peak_memory, Stopwatch
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,8 @@ class RoundNote:
     :param update_bytes: ciphertext bytes that one hospital sent.
     :param epsilon: spent so far, by hospital, by the tight accountant.
     :param ended: why the federation ended after this round; empty if it went on.
+    :param peak_memory: the most memory that the process of any party has held so far, MB; None
+        where no system states it. In one process that is the process of all parties.
     """
 
     round: int
@@ -50,6 +52,7 @@ class RoundNote:
     contributors: tuple[str, ...]
     rolled_back: bool
     ended: str = ''
+    peak_memory: float | None = None
 
     @property
     def he_seconds(self) -> float:
@@ -72,6 +75,21 @@ def read_rounds(path: Path) -> list[RoundNote]:
         raise StoreError(f'{path} cannot be read: {error}') from error
 
 
+@dataclass(frozen=True)
+class Meters:
+    """
+    What the notes of a round are read from.
+
+    :param stopwatch: seconds of the parties' jobs.
+    :param epsilon: returns what each hospital has spent.
+    :param peak_memory: returns the most memory of a party's process, MB; None if unknown.
+    """
+
+    stopwatch: Stopwatch
+    epsilon: Callable[[], dict[str, float]]
+    peak_memory: Callable[[], float | None] = peak_memory
+
+
 class RoundRecorder:
     """
     A party that only listens: keeps every released policy and the notes of its round.
@@ -81,7 +99,6 @@ class RoundRecorder:
     :param roster: of the federation.
     :param directory: of the released policies.
     :param rounds: file of the notes.
-    :param epsilon: tells what each hospital has spent.
     """
 
     takes = OBSERVED
@@ -92,16 +109,14 @@ class RoundRecorder:
         directory: Path,
         rounds: Path,
         shape: NetworkShape,
-        stopwatch: Stopwatch,
-        epsilon: Callable[[], dict[str, float]],
+        meters: Meters,
     ) -> None:
         self.notes = read_rounds(rounds)
         self._verifier = MessageVerifier(roster)
         self._directory = directory
         self._rounds = rounds
         self._shape = shape
-        self._stopwatch = stopwatch
-        self._epsilon = epsilon
+        self._meters = meters
         self._sent: dict[str, int] = {}
         self._began: tuple[int, float] = (0, time.perf_counter())
 
@@ -154,7 +169,7 @@ class RoundRecorder:
     def _end_round(self, message: GlobalPolicy) -> None:
         round = message.envelope.round
         self._save_policy(f'global_{round}', message)
-        spent = self._stopwatch.take()
+        spent = self._meters.stopwatch.take()
         seconds = time.perf_counter() - self._began[1]
         sent, self._sent = self._sent, {}
         if round == 0 or any(note.round >= round for note in self.notes):
@@ -167,9 +182,10 @@ class RoundRecorder:
                 sum_seconds=spent.get('sum', 0.0),
                 decrypt_seconds=spent.get('decrypt', 0.0) - spent.get('validate', 0.0),
                 update_bytes=max(sent.values(), default=0),
-                epsilon=self._epsilon(),
+                epsilon=self._meters.epsilon(),
                 contributors=message.contributors,
                 rolled_back=message.rolled_back,
+                peak_memory=self._meters.peak_memory(),
             )
         )
         self.save()

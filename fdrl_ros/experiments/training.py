@@ -24,7 +24,7 @@ from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.policy_file import load_policy, save_policy
 from fdrl_ros.deployment.prepare import prepare, taking_part
 from fdrl_ros.errors import BudgetExceededError, FdrlError, TrainingStopped
-from fdrl_ros.experiments.round_recorder import RoundNote, RoundRecorder
+from fdrl_ros.experiments.round_recorder import Meters, RoundNote, RoundRecorder
 from fdrl_ros.federation.aggregator.aggregator import Aggregator
 from fdrl_ros.federation.hospital.hospital import Hospital
 from fdrl_ros.federation.key_authority.key_authority import KeyAuthority
@@ -180,9 +180,8 @@ def _open_parties(
         }
 
     notes = policies.parent / 'rounds.json'
-    recorder = RoundRecorder(
-        layout.roster(), policies, notes, plan.shape, federation.stopwatch, epsilon
-    )
+    meters = Meters(federation.stopwatch, epsilon)
+    recorder = RoundRecorder(layout.roster(), policies, notes, plan.shape, meters)
     federation.join('observer', recorder)
     federation.join('aggregator', aggregator)
     federation.join('key_authority', authority)

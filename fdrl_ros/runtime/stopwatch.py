@@ -1,13 +1,23 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""Where the time of a party goes: seconds by the name of the work."""
+"""What a party's work takes: seconds by the name of the work, and memory of its process."""
 
 from collections.abc import Callable
+from pathlib import Path
 import time
 from typing import ParamSpec, TypeVar
 
 P = ParamSpec('P')
 R = TypeVar('R')
+
+
+def peak_memory() -> float | None:
+    """Return the most memory that this process ever held, MB; None where no system states it."""
+    status = Path('/proc/self/status')
+    # Not getrusage: after exec that counts the memory of the parent too.
+    lines = status.read_text('ascii').splitlines() if status.exists() else []
+    held = [int(line.split()[1]) * 1024 / 1e6 for line in lines if line.startswith('VmHWM:')]
+    return held[0] if held else None
 
 
 class Stopwatch:

@@ -100,6 +100,10 @@ class Assessment:
             'round_seconds': sum(each.seconds for each in self.rounds) / count,
             'he_seconds': sum(each.he_seconds for each in self.rounds) / count,
             'update_bytes': max((each.update_bytes for each in self.rounds), default=0),
+            'peak_memory': max(
+                (each.peak_memory for each in self.rounds if each.peak_memory is not None),
+                default=None,
+            ),
             'n_parameters': self.plan.shape.n_parameters,
             'seed': self.plan.federation.seed,
             'versions': versions(),

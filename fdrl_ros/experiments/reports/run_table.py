@@ -97,6 +97,7 @@ def render(found: Assessment, width: int | None = None) -> Group:
             f'{summary["he_seconds"]:.3f} s encrypting, summing and decrypting '
             f'{summary["n_parameters"]} parameters (paper: {PAPER_HE_SECONDS} s); '
             f'{summary["update_bytes"] / 1000:.1f} kB sent by each hospital a round'
+            + _memory(summary)
         ),
         Text(GLOSSARY),
         Text(DISCLAIMER, style='italic'),
@@ -163,6 +164,11 @@ def _shared_words(summary: Json) -> str:
     if epsilon is None:
         return ''
     return '\n' + shared_patients(epsilon, summary['delta_of_shared_patients'])
+
+
+def _memory(summary: Json) -> str:
+    held = summary.get('peak_memory')
+    return '' if held is None else f'; at most {held:.0f} MB held by a process'
 
 
 def _cell(value: float | None, form: str) -> str:

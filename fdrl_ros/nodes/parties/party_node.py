@@ -19,7 +19,7 @@ from fdrl_ros.nodes.common.managed_node import ManagedNode, NodeSettings
 from fdrl_ros.nodes.parties.conversion import from_ros, to_ros
 from fdrl_ros.nodes.parties.topics import ADDRESSED, PROTOCOL_TOPICS, ProtocolTopic, WITH_WEIGHTS
 from fdrl_ros.nodes.parties.weights_topic import PolicyPublishers, PolicyReader
-from fdrl_ros.runtime.stopwatch import Stopwatch
+from fdrl_ros.runtime.stopwatch import peak_memory, Stopwatch
 from fdrl_ros.runtime.worker_thread import Post
 from fdrl_ros.settings import setting
 
@@ -247,6 +247,7 @@ class PartyNode(ManagedNode):
             'job': self.job,
             'refused': sum(self.refused.values()),
             **{f'seconds {name}': f'{each:.6f}' for name, each in self.stopwatch.seconds.items()},
+            'peak memory': '' if (held := peak_memory()) is None else f'{held:.1f}',
             **{f'refused {reason}': count for reason, count in sorted(self.refused.items())},
         }
         return Health(Level.OK, self.state_name, values)

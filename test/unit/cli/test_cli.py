@@ -49,7 +49,7 @@ TINY = {
 SUMMARY = (
     'policies epsilon ledger_problems delta unit disjoint_patients epsilon_of_shared_patients '
     'delta_of_shared_patients sigma_m s epsilon_paper release rounds rounds_planned ended '
-    'round_seconds he_seconds update_bytes n_parameters seed versions'
+    'round_seconds he_seconds update_bytes peak_memory n_parameters seed versions'
 )
 
 
@@ -113,6 +113,7 @@ def test_a_run_writes_its_summary_table_and_plots(trained):
     assert set(summary['epsilon']) == {'hospital_1', 'hospital_2', 'hospital_3'}
     assert all(0.0 < each < 8.0 for each in summary['epsilon'].values())
     assert summary['update_bytes'] > 0 and 0.0 < summary['he_seconds'] < 5.0
+    assert 30.0 < summary['peak_memory'] < 30_000.0
     for name in ('success', 'learning', 'epsilon', 'force', 'selection'):
         assert (run / 'plots' / f'{name}.png').read_bytes().startswith(b'\x89PNG')
 

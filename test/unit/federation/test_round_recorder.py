@@ -8,17 +8,19 @@ from fdrl_ros.crypto.keys.roster import Member, Roster
 from fdrl_ros.crypto.keys.signing import Identity
 from fdrl_ros.deployment.policy_file import load_policy
 from fdrl_ros.errors import MessageError, ReplayError, RoundError, SignatureError
-from fdrl_ros.experiments.round_recorder import RoundRecorder
+from fdrl_ros.experiments.json_file import from_json, write_json
+from fdrl_ros.experiments.round_recorder import Meters, read_rounds, RoundRecorder
 from fdrl_ros.federation.protocol.channel import MessageVerifier
 from fdrl_ros.federation.protocol.message import (
     Envelope,
+    GlobalPolicy,
     HospitalPolicy,
     Phase,
     RoundKey,
     RoundStatus,
 )
 from fdrl_ros.policy import digest_of, encode_weights, NetworkShape
-from fdrl_ros.runtime.stopwatch import Stopwatch
+from fdrl_ros.runtime.stopwatch import peak_memory, Stopwatch
 import numpy as np
 import pytest
 
@@ -54,8 +56,39 @@ def policy(sender='hospital_1', value=1.0, counter=1, key=None, **changes):
 def observer(tmp_path):
     (tmp_path / 'policies').mkdir()
     return RoundRecorder(
-        ROSTER, tmp_path / 'policies', tmp_path / 'rounds.json', SHAPE, Stopwatch(), dict
+        ROSTER, tmp_path / 'policies', tmp_path / 'rounds.json', SHAPE, Meters(Stopwatch(), dict)
     )
+
+
+def released(round):
+    weights = np.zeros(SHAPE.n_parameters, np.float32)
+    envelope = Envelope('trial', round, 1, 'key_authority', round)
+    content = encode_weights(weights), digest_of(weights), ('hospital_1',), bytes(32)
+    policy = GlobalPolicy(envelope, *content, rolled_back=False, secure=True, reason='')
+    return policy.signed_by(KEYS['key_authority'])
+
+
+def test_notes_of_a_round_hold_the_peak_memory_and_older_ones_none(tmp_path):
+    (tmp_path / 'policies').mkdir()
+    peaks = iter((12.5, None))
+    meters = Meters(Stopwatch(), dict, lambda: next(peaks))
+    path = tmp_path / 'rounds.json'
+    recorder = RoundRecorder(ROSTER, tmp_path / 'policies', path, SHAPE, meters)
+    for round in (1, 2):
+        recorder.handle(released(round), 0.0)
+    assert [note.peak_memory for note in read_rounds(path)] == [12.5, None]
+    rows = from_json(path.read_text('utf-8'))
+    write_json(path, [{k: v for k, v in row.items() if k != 'peak_memory'} for row in rows])
+    assert [note.peak_memory for note in read_rounds(path)] == [None, None]
+
+
+def test_peak_memory_is_that_of_this_process():
+    before = peak_memory()
+    if before is None:
+        pytest.skip('this system does not state it')
+    held = np.ones(int(before * 1e6), dtype=np.uint8)
+    assert peak_memory() > before + 1
+    assert held.size
 
 
 def test_forged_or_old_end_ends_nothing():
