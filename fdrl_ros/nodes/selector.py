@@ -163,6 +163,7 @@ class SelectorNode(ManagedNode):
             'candidates': ', '.join(names),
             'refused': policies.refused,
             'reason': reason,
+            'decision': self._decision_in_words(),
             'arm': self.control.arm,
             'armed': self.settings.armed,
             'risk gate': 'closed' if self.loop.selector.gate.closed else 'open',
@@ -173,6 +174,11 @@ class SelectorNode(ManagedNode):
         if policies.problem:
             return Health(Level.WARN, policies.problem, values)
         return Health(Level.OK, reason if self.settings.armed else f'{reason}, not armed', values)
+
+    def _decision_in_words(self) -> str:
+        """Say how long decisions take, beside the time after which one is late."""
+        found = self.control.decision
+        return found.words(self._rules.selector.answer_timeout) if found else ''
 
 
 _WELL = frozenset(

@@ -3,6 +3,7 @@
 """What cannot be valued now is tried again, and the control loop goes on meanwhile."""
 
 from collections import Counter
+import math
 import os
 from pathlib import Path
 import signal
@@ -22,6 +23,7 @@ from fdrl_ros.nodes.parties.conversion import to_ros
 from fdrl_ros.nodes.robot import candidate_updates, policy_assessment
 from fdrl_ros.runtime.subprocess_runner import run_elsewhere
 from fdrl_ros.selector import HOLD
+from fdrl_ros.selector.candidates.decision_time import DecisionTime
 from fdrl_ros.selector.candidates.registry import PolicyRegistry
 import pytest
 from rclpy.lifecycle import TransitionCallbackReturn
@@ -147,6 +149,43 @@ def test_what_cannot_ever_be_valued_is_told_once_and_another_version_is_tried(
     policies.assess_next()
     spin_until(process, lambda: second.ready)
     assert not policies.problem
+
+
+@pytest.mark.parametrize('restarted', [False, True])
+def test_a_policy_that_is_too_slow_is_refused_and_another_stands(
+    configured, directory, monkeypatch, restarted
+):
+    process = configured(lambda policy, plan, *rest: assessment(policy, plan))
+    node = process.node
+    assert node.trigger_activate() == TransitionCallbackReturn.SUCCESS
+    slow = global_policy(directory, 1)
+
+    def time_of(policy):
+        late = policy.digest == slow.digest
+        return DecisionTime(0.4, 0.5) if late else DecisionTime(1e-5, 2e-5)
+
+    if not restarted:
+        monkeypatch.setattr(candidate_updates, 'decision_time', time_of)
+    policies = node.policies
+    for message in (slow, own_policy(directory, 'hospital_1', 2)):
+        version = policies.registry.receive(message, 0.0)
+        policies.files.save(version)
+    policies.assess_next()
+    versions = policies.registry.versions
+    spin_until(process, lambda: all(each.ready or each.refusal for each in versions))
+    if restarted:
+        for each in versions:
+            policies.files.save_report(each.report)
+            policies.files.save_model(each.digest, each.model.to_bytes())
+        monkeypatch.setattr(candidate_updates, 'decision_time', time_of)
+        assert node.trigger_deactivate() == TransitionCallbackReturn.SUCCESS
+        assert node.trigger_activate() == TransitionCallbackReturn.SUCCESS
+    assert [each.name for each in node.loop.selector.candidates] == ['hospital_1', HOLD]
+    refused, good = policies.policies_message().policies
+    assert (refused.status, good.status) == ('refused', 'candidate')
+    assert 'an action takes 400 ms here' in refused.reason
+    assert good.decision_time == 2e-5 and math.isnan(refused.decision_time)
+    assert node.fault is None
 
 
 def cannot_be():

@@ -14,7 +14,13 @@ from fdrl_ros.crypto.keys.roster import Roster
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.robot.public_value import fitted_with
 from fdrl_ros.deployment.robot.safety_test import basis
-from fdrl_ros.errors import LastingError, MessageError, StoreBusyError, SupervisionError
+from fdrl_ros.errors import (
+    LastingError,
+    MessageError,
+    PolicyError,
+    StoreBusyError,
+    SupervisionError,
+)
 from fdrl_ros.federation.protocol.message import GlobalPolicy, HospitalPolicy
 from fdrl_ros.federation.protocol.party import worth_logging
 import fdrl_ros.msg as ros
@@ -25,10 +31,11 @@ from fdrl_ros.nodes.parties.conversion import from_ros
 from fdrl_ros.nodes.parties.weights_topic import PolicyReader
 from fdrl_ros.nodes.robot.policy_assessment import assess
 from fdrl_ros.nodes.robot.supervision_queue import SupervisionQueue, SupervisionRequest
-from fdrl_ros.policy import NetworkShape
+from fdrl_ros.policy import NetworkShape, Policy
 from fdrl_ros.runtime.backoff import Backoff
 from fdrl_ros.runtime.worker_thread import Worker
 from fdrl_ros.selector.candidates.candidate import HOLD
+from fdrl_ros.selector.candidates.decision_time import decision_time, DecisionTime
 from fdrl_ros.selector.candidates.policy_files import PolicyFiles
 from fdrl_ros.selector.candidates.registry import PolicyRegistry, Status, Version
 from fdrl_ros.selector.candidates.safety_limits import SafetyReport
@@ -47,8 +54,8 @@ import numpy as np
 from numpy.typing import NDArray
 from std_msgs.msg import String
 
-Assessment = tuple[SafetyReport | None, ValueModel | None] | Exception
-"""What the test and the valuation of a policy found, or why they found nothing."""
+Findings = tuple[SafetyReport | None, ValueModel | None, DecisionTime | None]
+"""What the test and the valuation of a policy found, and how long it takes for an action."""
 
 Request = TypeVar('Request')
 
@@ -119,6 +126,7 @@ class CandidateUpdates:
         )
         for each in self.files.load(self.registry):
             node.get_logger().warning(each)
+        self._time_valued()
         self.registry.check_pins(self.supervision)
         self._writer = Worker(f'{node.get_name()} writer', node.post, WAITING)
         node.keep(self._end)
@@ -207,12 +215,36 @@ class CandidateUpdates:
         self._assessing = True
         plan, start, files = self.plan, self._start, self.files
         policy = version.policy if version else None
-        self._node.submit(
-            lambda report, stopped: assess(policy, plan, start, files, stopped),
-            partial(self._assessed, version),
-        )
 
-    def _assessed(self, version: Version | None, result: Assessment) -> None:
+        def find_out(report: object, stopped: Callable[[], bool]) -> Findings:
+            found, model = assess(policy, plan, start, files, stopped)
+            return found, model, self._timed(policy) if policy and model else None
+
+        self._node.submit(find_out, partial(self._assessed, version))
+
+    def _timed(self, policy: Policy) -> DecisionTime:
+        """
+        Return how long a policy takes for an action; it has loaded then what it needs.
+
+        :raises LastingError: if it is too slow, or answers with no action.
+        """
+        try:
+            found = decision_time(policy)
+            found.check(self.plan.selector.answer_timeout)
+        except PolicyError as error:
+            raise LastingError(str(error)) from error
+        return found
+
+    def _time_valued(self) -> None:
+        """Time all that may stand, before the control loop begins."""
+        for version in self.registry.versions:
+            try:
+                if version.ready:
+                    version.decision = self._timed(version.policy)
+            except LastingError as error:
+                self._refuse_for_good(version, error)
+
+    def _assessed(self, version: Version | None, result: Findings | Exception) -> None:
         """
         Take in what was found; without it the robot goes on with the candidates it has.
 
@@ -240,7 +272,11 @@ class CandidateUpdates:
             self.publish()
 
     def _accept(
-        self, version: Version | None, report: SafetyReport | None, model: ValueModel | None
+        self,
+        version: Version | None,
+        report: SafetyReport | None,
+        model: ValueModel | None,
+        decision: DecisionTime | None,
     ) -> None:
         self._failed.forget(version.digest if version else HOLD)
         if version is None:
@@ -253,6 +289,7 @@ class CandidateUpdates:
         self.registry.add_report(version, report)
         if model is not None:
             self.registry.add_model(version, model)
+        version.decision = decision
         self._update_candidates()
         if version.refusal:
             self.problem = f'the {version.name} policy is refused: {version.refusal}'
@@ -260,7 +297,9 @@ class CandidateUpdates:
         else:
             waits = self.registry.pending(self.supervision)
             self.problem = waits.setback if waits else ''
-            self._node.get_logger().info(f'the {version.name} policy is a candidate')
+            limit = self.plan.selector.answer_timeout
+            words = f'; its action takes {decision.words(limit)}' if decision else ''
+            self._node.get_logger().info(f'the {version.name} policy is a candidate{words}')
 
     def _refuse_for_good(self, version: Version | None, error: Exception) -> None:
         """Ask no more for what cannot be found out; another version has its turn."""
@@ -433,5 +472,6 @@ def policy_status(version: Version, status: Status, supervision: Supervision) ->
         locked=supervision.locked == version.name,
         value_misfit=max((each.conformal_error for each in estimates), default=math.nan),
         value_noise=max((each.noise for each in estimates), default=math.nan),
+        decision_time=version.decision.p99 if version.decision else math.nan,
         **numbers,
     )

@@ -18,6 +18,7 @@ from fdrl_ros.nodes.arm.robot_messages import (
 from fdrl_ros.nodes.common import qos
 from fdrl_ros.nodes.common.managed_node import ManagedNode
 from fdrl_ros.selector import PauseCommands, Selection
+from fdrl_ros.selector.candidates.decision_time import DecisionTime
 from fdrl_ros.selector.control.limiter import SetPoint
 from fdrl_ros.selector.control.loop import ControlLoop, Cycle, PERIOD
 from fdrl_ros.selector.control.observation import (
@@ -36,6 +37,9 @@ from std_msgs.msg import Header
 
 COLLECTING = 100
 """Decisions after which garbage is collected, right behind the last of them."""
+
+REMEMBERED = 1000
+"""Newest decisions whose time is remembered."""
 
 _FAULTY = frozenset({Reason.MISMATCH, Reason.NOT_FINITE, Reason.OUT_OF_RANGE})
 """Reasons for which the two halves of a state are at fault."""
@@ -85,6 +89,7 @@ class RobotControl:
         self._ordered: deque[int] = deque(maxlen=8)
         self._retracting = False
         self._published = 0
+        self._decided: deque[float] = deque(maxlen=REMEMBERED)
         node.hear(PoseStamped, 'setpoint_cp', self._receive_tip, qos.SENSOR)
         node.hear(JointState, 'jaw/setpoint_js', self._receive_jaw, qos.SENSOR)
         node.hear(OperatingState, 'operating_state', self._receive_arm, qos.SENSOR)
@@ -133,7 +138,15 @@ class RobotControl:
         now = self._node.now
         self.publish(self._loop.run_waiting(now))
         self._operation = observation(source, now)
-        self.publish(self._loop.receive_operation(self._operation, now, self._clock))
+        cycle = self._loop.receive_operation(self._operation, now, self._clock)
+        if cycle is not None and cycle.selection is not None:
+            self._decided.append(self._node.now - now)
+        self.publish(cycle)
+
+    @property
+    def decision(self) -> DecisionTime | None:
+        """How long the newest decisions took, each from its state to its action."""
+        return DecisionTime.of(self._decided) if self._decided else None
 
     @property
     def fault(self) -> str:

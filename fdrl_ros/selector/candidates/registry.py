@@ -12,6 +12,7 @@ from fdrl_ros.federation.protocol.channel import check_signed
 from fdrl_ros.federation.protocol.message import GlobalPolicy, HospitalPolicy
 from fdrl_ros.policy import decode_weights, NetworkShape, Policy
 from fdrl_ros.selector.candidates.candidate import Candidate, HOLD
+from fdrl_ros.selector.candidates.decision_time import DecisionTime
 from fdrl_ros.selector.candidates.safety_limits import SafetyReport, SafetySettings
 from fdrl_ros.selector.candidates.supervision import Supervision
 from fdrl_ros.selector.value.model import ValueModel
@@ -48,6 +49,7 @@ class Version:
     :param name: global, or the hospital's.
     :param came: when it came here, second since 1970.
     :param refusal: why it must not act; nothing if it may, or nobody knows yet.
+    :param decision: how long it takes to choose an action on this machine.
     :param setback: why nobody knows yet though it was tried; it will be once more.
     """
 
@@ -57,6 +59,7 @@ class Version:
     came: float
     report: SafetyReport | None = None
     model: ValueModel | None = None
+    decision: DecisionTime | None = None
     refusal: str = ''
     setback: str = ''
 
