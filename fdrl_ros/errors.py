@@ -193,6 +193,10 @@ class CryptoError(FdrlError):
     """Encryption, masking or keys: a parameter, range or context that cannot be used."""
 
 
+class ModelSizeError(CryptoError):
+    """A model has more weights than messages or encryption hold; nothing was drawn or spent."""
+
+
 class KeyFileError(CryptoError):
     """A key file is missing, unreadable by its owner, readable by others, or damaged."""
 

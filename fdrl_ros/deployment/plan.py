@@ -230,17 +230,22 @@ class Plan:
 
         :raises SettingError: on an unknown name, a bad value, a procedure that does not exist, or
             personal layers that the network does not have or that are all of it.
+        :raises CryptoError: if the network is too large, or no scheme sums its updates.
         """
-        chosen = self.federation
+        from fdrl_ros.crypto.he.schemes import check_size, choose_scheme
+
+        chosen, encryption = self.federation, self.encryption
         _ = chosen.names
         for group in _GROUPS.values():
             self.group(group)
         try:
-            self.shape.shared(chosen.personal_layers)
+            shared = self.shape.shared(chosen.personal_layers)
         except PolicyError as error:
             names = ', '.join(each.name for each in self.shape.layers())
             expected = f'some of the layers {names}, but not all ({error})'
             raise SettingError('federation.personal', chosen.personal, expected) from error
+        check_size(self.shape.n_parameters)
+        choose_scheme(shared.size, chosen.hospitals, encryption.bits, encryption.scheme)
         return self
 
     @classmethod

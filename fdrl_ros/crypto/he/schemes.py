@@ -7,7 +7,7 @@ from typing import Final, get_args
 
 from fdrl_ros.crypto.he.bfv import BfvScheme
 from fdrl_ros.crypto.he.ckks import CkksScheme
-from fdrl_ros.errors import CryptoError
+from fdrl_ros.errors import CryptoError, ModelSizeError
 from fdrl_ros.settings import setting, Settings
 
 AnyScheme = BfvScheme | CkksScheme
@@ -40,6 +40,9 @@ def register(*schemes: type[AnyScheme]) -> dict[str, type[AnyScheme]]:
 
 SCHEMES: Final = register(*get_args(AnyScheme))
 
+MOST_PARAMETERS: Final = 2**26 - 2**18
+"""Most weights of a policy: with 4 bytes each they leave 1 MiB of the longest message free."""
+
 
 def _help_of(scheme: type[AnyScheme]) -> str:
     caution = ' (for honest hospitals only)' if scheme.dishonest_warning else ''
@@ -65,6 +68,20 @@ class EncryptionSettings(Settings):
     )
 
 
+def check_size(n_parameters: int) -> None:
+    """
+    Refuse a model whose policies do not fit in a message.
+
+    :param n_parameters: weights of the whole policy, also those that are not shared.
+    :raises ModelSizeError: if there are too many.
+    """
+    if n_parameters > MOST_PARAMETERS:
+        raise ModelSizeError(
+            f'a model of {n_parameters} weights: expected at most {MOST_PARAMETERS}; federate '
+            'adapters or a smaller network'
+        )
+
+
 def choose_scheme(n_parameters: int, members: int, bits: int, kind: str = 'bfv') -> AnyScheme:
     """
     Return the smallest scheme of a kind that is secure and exact, or, for CKKS, exact enough.
@@ -73,8 +90,10 @@ def choose_scheme(n_parameters: int, members: int, bits: int, kind: str = 'bfv')
     :param members: most hospitals in one sum.
     :param bits: bits of one quantised integer.
     :param kind: one of :data:`SCHEMES`.
+    :raises ModelSizeError: if there are more integers than any message holds.
     :raises CryptoError: if none fits.
     """
+    check_size(n_parameters)
     if kind not in SCHEMES:
         raise CryptoError(f'encryption {kind!r}: expected one of {[*SCHEMES]}')
     return SCHEMES[kind].choose(n_parameters, members, bits)

@@ -13,6 +13,7 @@ import stat
 from click.testing import CliRunner
 from fdrl_ros.cli import main
 from fdrl_ros.cli.options import flag_of
+from fdrl_ros.crypto.he import schemes
 from fdrl_ros.crypto.keys.keystore import KEY_FILE, load_identity, ROSTER_FILE
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.parties.hospital import ledger_epsilon
@@ -299,6 +300,16 @@ def test_personal_layers_that_are_none_leave_nothing_behind(tmp_path, command, l
     result = fdrl(command, *place, '--personal', layers)
     assert result.exit_code == 1 and result.stderr.count('\n') == 1
     assert "layer 'nosuch': expected one of shared.0" in result.stderr
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize('command', ['train', 'run', 'prepare'])
+def test_a_model_too_large_for_a_message_leaves_nothing_behind(tmp_path, monkeypatch, command):
+    monkeypatch.setattr(schemes, 'MOST_PARAMETERS', 6000)
+    place = (tmp_path / 'run',) if command == 'prepare' else ('--directory', tmp_path / 'run')
+    result = fdrl(command, *place)
+    assert result.exit_code == 1 and result.stderr.count('\n') == 1
+    assert 'a model of 6928 weights: expected at most 6000' in result.stderr
     assert not list(tmp_path.iterdir())
 
 
