@@ -44,7 +44,7 @@ from fdrl_ros.federation.protocol.orders import note_order, take_order, unnoted
 from fdrl_ros.federation.protocol.party import Effects, Job, Report, Stopped
 from fdrl_ros.federation.protocol.store import Store
 from fdrl_ros.federation.protocol.update_codec import fed_avg, Terms, UpdateCodec
-from fdrl_ros.policy import digest_of, encode_weights, NetworkShape
+from fdrl_ros.policy import encode_weights, NetworkShape
 from fdrl_ros.privacy.ledger.chain import DIGEST
 import numpy as np
 from numpy.typing import NDArray
@@ -353,7 +353,9 @@ class KeyAuthority:
         key = self.channel.send(protocol.EncryptionKey, (0, 0), **self._announced)
         note_order(self.channel, self._store)
         if (self.channel.journal.newest_round('release') or 0) < self.round:
-            self._note_release()  # killed between the two
+            before = self.state.policy(self.round - 1)
+            assert before is not None
+            self._note_release(before)  # killed between the two
         self.channel.journal.append('key', digest=bytes.fromhex(self._public.digest))
         begun = key + self._acknowledge() + self._publish_policy()
         if (summed := self.state.summed()) is None:
@@ -399,7 +401,7 @@ class KeyAuthority:
             if message.envelope.round != self.round + 1:
                 raise RoundError(message.sender, f'the next round is {self.round + 1}')
             self.channel.check_roster()
-            base = digest_of(self.state.released.weights)
+            base = self.state.released.digest
             terms = self._terms.digest(base, self.channel.roster)
             checked = check_request(message, self.channel, terms) if message.survivors else None
         except FdrlError as error:
@@ -460,7 +462,9 @@ class KeyAuthority:
             report: Report, stopped: Stopped
         ) -> Released | tuple[protocol.DecryptRequest, FdrlError]:
             try:
-                return work()
+                released = work()
+                _ = released.digest
+                return released
             except FdrlError as error:
                 # Once the sum is kept, a refusal would lose it: a restart validates it again.
                 if self.state.summed() is not None:
@@ -522,10 +526,11 @@ class KeyAuthority:
 
     def _release(self, released: Released, used: dict[str, bytes] | None = None) -> Effects:
         """Keep and publish the effects of a round, in one step with the order that it obeys."""
+        before = self.state.released
         self.state.release(released, used or {})
         self._summing = None
         note_order(self.channel, self._store)
-        self._note_release()
+        self._note_release(before)
         note = f'released the policy of round {released.round}: {released.reason}'
         # First the heads: hospitals release their own policies on acknowledged ones alone.
         return self._acknowledge() + self._publish_policy() + Effects(notes=(note,))
@@ -540,7 +545,7 @@ class KeyAuthority:
             protocol.GlobalPolicy,
             (released.round, released.attempt),
             weights=encode_weights(released.weights),
-            digest=digest_of(released.weights),
+            digest=released.digest,
             contributors=released.contributors,
             update_hashes=released.update_hashes,
             rolled_back=released.rolled_back,
@@ -548,11 +553,9 @@ class KeyAuthority:
             reason=released.reason,
         )
 
-    def _note_release(self) -> None:
-        """Write into the journal whose updates made the newest policy."""
+    def _note_release(self, before: Released) -> None:
+        """Write into the journal whose updates made the newest policy, after which one."""
         released = self.state.released
-        before = self.state.policy(released.round - 1)
-        assert before is not None
         names, data = released.contributors, released.update_hashes
         updates = split(data, DIGEST, names, self.channel.name, 'update hashes')
         contributors = {
@@ -564,8 +567,8 @@ class KeyAuthority:
             round=released.round,
             attempt=released.attempt,
             contributors=contributors,
-            before=digest_of(before.weights),
-            policy=digest_of(released.weights),
+            before=before.digest,
+            policy=released.digest,
             rolled_back=released.rolled_back,
             reason=released.reason,
         )

@@ -4,6 +4,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 from fdrl_ros.errors import CryptoError, StateLostError, StoreError
@@ -13,6 +14,7 @@ from fdrl_ros.federation.protocol.message import Phase
 from fdrl_ros.federation.protocol.orders import forget_orders
 from fdrl_ros.federation.protocol.recovery import MissedEntries
 from fdrl_ros.federation.protocol.store import peek, peek_record, Store
+from fdrl_ros.policy import digest_of
 import numpy as np
 from numpy.typing import NDArray
 
@@ -48,6 +50,11 @@ class Released:
     rolled_back: bool
     reason: str
     sizes: tuple[int, ...] = ()
+
+    @cached_property
+    def digest(self) -> bytes:
+        """Digest of the weights; of millions it takes a while, so jobs compute it."""
+        return digest_of(self.weights)
 
 
 @dataclass(frozen=True)
