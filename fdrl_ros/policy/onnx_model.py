@@ -12,14 +12,15 @@ from dataclasses import dataclass
 import math
 from pathlib import Path
 import tempfile
-from typing import Any, TYPE_CHECKING
+from typing import Any, Protocol, runtime_checkable, TYPE_CHECKING
 
 from fdrl_ros.errors import PolicyError
 from fdrl_ros.policy.dueling import DuelingPolicy
+from fdrl_ros.policy.policy import Policy
 import numpy as np
 
 if TYPE_CHECKING:
-    from onnx import ModelProto
+    from onnx import GraphProto, ModelProto
     from onnxruntime import InferenceSession
 
 OPSET, IR_VERSION = 17, 9
@@ -31,69 +32,112 @@ STATE, VALUES, Q_VALUES, ACTION = 'state', 'values', 'q_values', 'action'
 _BATCH = 64
 
 
+@runtime_checkable
+class OnnxSource(Protocol):
+    """A policy that has a form as an ONNX model."""
+
+    def onnx(self) -> bytes:
+        """Return a model from `state` to `q_values` or, of a continuous policy, `action`."""
+        ...
+
+
 def export(
-    policy: DuelingPolicy, *, scales: np.ndarray | None = None, bound: float | None = None
+    policy: Policy, *, scales: np.ndarray | None = None, bound: float | None = None
 ) -> bytes:
     """
     Write a policy as an ONNX model in 32-bit floating point.
 
     :param scales: if given, the input is `values` in units, float64, divided by these scales,
-        shape (states,), above 0; otherwise it is the scaled `state`, float32.
+        shape (states,), above 0; otherwise it is the scaled `state`.
     :param bound: limit of scaled values.
-    :raises PolicyError: if the scales do not fit, or onnx is not installed.
+    :raises PolicyError: if the scales do not fit, the policy has no such form, or onnx is not
+        installed.
     """
     onnx, _ = libraries()
     helper, kinds = onnx.helper, onnx.TensorProto
-    states, nodes, constants = policy.shape.states, [], []
-
-    def constant(value: np.ndarray, name: str) -> str:
-        constants.append(onnx.numpy_helper.from_array(value, name))
-        return name
-
-    def node(kind: str, inputs: list[str], output: str, **options: int) -> str:
-        nodes.append(helper.make_node(kind, inputs, [output], **options))
-        return output
-
-    entry, entry_type, last = STATE, kinds.FLOAT, STATE
+    if isinstance(policy, DuelingPolicy):
+        model = _dueling_model(policy)
+    elif isinstance(policy, OnnxSource):
+        model = loaded(policy.onnx())
+    else:
+        raise PolicyError(f'a {type(policy).__name__} has no form as an ONNX model')
+    graph = model.graph
     if scales is not None:
-        divisors = np.asarray(scales, dtype=np.float64)
-        if divisors.shape != (states,) or not np.all(np.isfinite(divisors) & (divisors > 0)):
-            raise PolicyError(f'scales: expected {states} finite numbers above 0')
-        entry, entry_type = VALUES, kinds.DOUBLE
-        last = node('Mul', [VALUES, constant(1.0 / divisors, 'factors')], 'scaled')
-        if bound is not None:
-            ends = [constant(np.array(end), f'{end:g}') for end in (-bound, bound)]
-            last = node('Clip', [last, *ends], 'cut')
-        last = node('Cast', [last], STATE, to=kinds.FLOAT)
-    *shared, head = policy.layers()
-    for number, (matrix, bias) in enumerate((*shared, head)):
-        name, final = f'layer_{number}', number == len(shared)
-        last = node('MatMul', [last, constant(matrix, f'{name}.weight')], f'{name}.product')
-        added = Q_VALUES if final else f'{name}.sum'
-        last = node('Add', [last, constant(bias, f'{name}.bias')], added)
-        last = last if final else node('Tanh', [last], name)
-    node('ArgMax', [Q_VALUES], ACTION, axis=1, keepdims=0)
-    describe = helper.make_tensor_value_info
-    outputs = [
-        describe(Q_VALUES, kinds.FLOAT, ['n', policy.shape.actions]),
-        describe(ACTION, kinds.INT64, ['n']),
-    ]
-    inputs = [describe(entry, entry_type, ['n', states])]
-    model = helper.make_model(
-        helper.make_graph(nodes, 'policy', inputs, outputs, constants),
-        opset_imports=[helper.make_opsetid('', OPSET)],
-        ir_version=IR_VERSION,
-        producer_name='fdrl_ros',
-    )
+        _put_scales(graph, np.asarray(scales, dtype=np.float64), bound)
+    if graph.output[0].name == Q_VALUES:
+        graph.node.append(helper.make_node('ArgMax', [Q_VALUES], [ACTION], axis=1, keepdims=0))
+        axes = graph.output[0].type.tensor_type.shape.dim
+        chosen = ['n', *(each.dim_value for each in axes[2:])]
+        graph.output.append(helper.make_tensor_value_info(ACTION, kinds.INT64, chosen))
     helper.set_model_props(model, {'policy': policy.digest.hex()})
     onnx.checker.check_model(model, full_check=True)
     made: bytes = model.SerializeToString()
     return made
 
 
+def _dueling_model(policy: DuelingPolicy) -> 'ModelProto':
+    """Write a model of a dueling policy, whose value and advantage are one matrix."""
+    onnx, _ = libraries()
+    helper, kinds = onnx.helper, onnx.TensorProto
+    nodes, constants = [], []
+
+    def node(kind: str, inputs: list[str], output: str) -> str:
+        nodes.append(helper.make_node(kind, inputs, [output]))
+        return output
+
+    last, (*shared, head) = STATE, policy.layers()
+    for number, (matrix, bias) in enumerate((*shared, head)):
+        name, final = f'layer_{number}', number == len(shared)
+        for part, values in (('weight', matrix), ('bias', bias)):
+            constants.append(onnx.numpy_helper.from_array(values, f'{name}.{part}'))
+        last = node('MatMul', [last, f'{name}.weight'], f'{name}.product')
+        added = Q_VALUES if final else f'{name}.sum'
+        last = node('Add', [last, f'{name}.bias'], added)
+        last = last if final else node('Tanh', [last], name)
+    describe = helper.make_tensor_value_info
+    inputs = [describe(STATE, kinds.FLOAT, ['n', policy.shape.states])]
+    outputs = [describe(Q_VALUES, kinds.FLOAT, ['n', policy.shape.actions])]
+    return helper.make_model(
+        helper.make_graph(nodes, 'policy', inputs, outputs, constants),
+        opset_imports=[helper.make_opsetid('', OPSET)],
+        ir_version=IR_VERSION,
+        producer_name='fdrl_ros',
+    )
+
+
+def _put_scales(graph: 'GraphProto', scales: np.ndarray, bound: float | None) -> None:
+    """
+    Have a graph take values in units.
+
+    :raises PolicyError: if the scales do not fit its states, or these are pixels.
+    """
+    onnx, _ = libraries()
+    helper, kinds = onnx.helper, onnx.TensorProto
+    kind = graph.input[0].type.tensor_type
+    states = kind.shape.dim[1].dim_value
+    if kind.elem_type != kinds.FLOAT:
+        raise PolicyError('scales: the states of this policy are pixels')
+    if scales.shape != (states,) or not np.all(np.isfinite(scales) & (scales > 0)):
+        raise PolicyError(f'scales: expected {states} finite numbers above 0')
+    constants = {'factors': 1.0 / scales}
+    nodes, last = [helper.make_node('Mul', [VALUES, 'factors'], ['scaled'])], 'scaled'
+    if bound is not None:
+        constants |= {'lowest': np.array(-bound), 'highest': np.array(bound)}
+        nodes.append(helper.make_node('Clip', [last, 'lowest', 'highest'], ['cut']))
+        last = 'cut'
+    nodes.append(helper.make_node('Cast', [last], [STATE], to=kinds.FLOAT))
+    for place, each in enumerate(nodes):
+        graph.node.insert(place, each)
+    graph.initializer.extend(
+        onnx.numpy_helper.from_array(each, name) for name, each in constants.items()
+    )
+    taken = helper.make_tensor_value_info(VALUES, kinds.DOUBLE, ['n', states])
+    graph.input[0].CopyFrom(taken)
+
+
 def quantise(model: bytes, states: np.ndarray) -> bytes:
     """
-    Quantise the matrix products of a model to 8-bit integers.
+    Quantise matrix products and convolutions of a model to 8-bit integers.
 
     Ranges come from states that the policy visits (static quantisation, one scale for each column
     of a matrix); biases, tanh and the scaling of a state stay in floating point.
@@ -119,7 +163,7 @@ def quantise(model: bytes, states: np.ndarray) -> bytes:
             str(target),
             _Batches(session.entry, session.as_input(states)),
             quant_format=quantization.QuantFormat.QDQ,
-            op_types_to_quantize=['MatMul'],
+            op_types_to_quantize=['Conv', 'Gemm', 'MatMul'],
             per_channel=True,
             activation_type=quantization.QuantType.QUInt8,
             weight_type=quantization.QuantType.QInt8,

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 
 from fdrl_ros.errors import PolicyError
 from fdrl_ros.policy.layout import Tensor, TensorLayout
-from fdrl_ros.policy.onnx_model import libraries, loaded, make_session, Q_VALUES, STATE
-from fdrl_ros.policy.policy import check_weights, digest_of
+from fdrl_ros.policy.onnx_model import ACTION, libraries, loaded, make_session, Q_VALUES, STATE
+from fdrl_ros.policy.policy import Action, check_weights, digest_of
 import numpy as np
 from numpy.typing import NDArray
 
@@ -42,7 +42,8 @@ def without_weights(model: bytes, layout: TensorLayout) -> bytes:
 
     A tensor that the model does not need may be missing in it.
 
-    :param model: from `state` (n, states) to `q_values` (n, actions).
+    :param model: from `state` (n, states) to `q_values` (n, actions), or to a continuous `action`
+        (n, actions).
     :raises PolicyError: if the model does not fit the layout, or onnx is not installed.
     """
     found = loaded(model)
@@ -84,16 +85,19 @@ class OnnxNetwork:
             raise PolicyError('ONNX model without the layout of its weights')
         self.layout = TensorLayout.from_json(texts[0])
         self._outside = dict(_outside(model, self.layout))
-        (self.dtype, self.states), (kind, self.actions) = (
-            _end(ends, name)
-            for ends, name in ((model.graph.input, STATE), (model.graph.output, Q_VALUES))
-        )
-        if self.dtype not in (np.float32, np.uint8) or kind != np.float32:
+        _, self.dtype, (self.states, *more) = _end(model.graph.input, STATE)
+        self.output, kind, (self.actions, *_) = _end(model.graph.output, Q_VALUES, ACTION)
+        if self.dtype not in (np.float32, np.uint8) or kind != np.float32 or more:
             raise PolicyError(f'ONNX graph from {self.dtype} to {kind}: expected float32')
         trial = OnnxPolicy(np.zeros(self.n_parameters, dtype=np.float32), self)
         values = trial.q_values(np.zeros((2, self.states), dtype=self.dtype))
-        if values.shape != (2, self.actions):
+        if values.shape[:2] != (2, self.actions):
             raise PolicyError(f'ONNX graph: values {values.shape}: expected {(2, self.actions)}')
+
+    @property
+    def continuous(self) -> bool:
+        """Whether it gives an action itself, in place of a value of each."""
+        return self.output == ACTION
 
     def __reduce__(self) -> tuple[type['OnnxNetwork'], tuple[bytes]]:
         """Pickle the graph alone."""
@@ -182,12 +186,16 @@ class OnnxPolicy:
         """Number of weights."""
         return len(self.weights)
 
+    def onnx(self) -> bytes:
+        """Return the whole model, with its weights."""
+        return self.network.model(self.weights)
+
     def q_values(self, states: np.ndarray) -> NDArray[np.float32]:
         """
         Value every action.
 
         :param states: scaled, shape (..., states).
-        :returns: shape (..., actions), float32.
+        :returns: shape (..., actions), float32; of a continuous policy the action itself.
         :raises PolicyError: if the model cannot take them.
         """
         network = self.network
@@ -195,30 +203,39 @@ class OnnxPolicy:
             raise PolicyError(f'states {np.shape(states)}: expected {network.states} numbers each')
         given = np.ascontiguousarray(states, dtype=network.dtype).reshape(-1, network.states)
         values = self._run(given)
-        return values.reshape(*np.shape(states)[:-1], values.shape[-1])
+        return values.reshape(*np.shape(states)[:-1], *values.shape[1:])
 
-    def __call__(self, state: np.ndarray) -> int:
+    def __call__(self, state: np.ndarray) -> Action:
         """
-        Choose the action of highest value; ties go to the lowest number.
+        Choose an action; of those of the highest value the one of the lowest number.
 
         :param state: scaled, shape (states,).
+        :returns: its number; of a continuous policy numbers in [-1, 1]; where the network values
+            classes at several places, the class at each.
         :raises PolicyError: if the model cannot take it, or a value is not finite.
         """
         given = np.ascontiguousarray(state, dtype=self.network.dtype)
         values = self._run(given[None])[0]
-        best = int(values.argmax())
-        if not math.isfinite(values[best]):  # argmax takes a NaN for the highest
-            raise PolicyError(f'value {values[best]} of action {best}: expected a finite number')
-        return best
+        if values.ndim == 1 and not self.network.continuous:
+            best = int(values.argmax())
+            if not math.isfinite(values[best]):  # argmax takes a NaN for the highest
+                raise PolicyError(f'value {values[best]} of action {best}: expected a finite one')
+            return best
+        if not np.isfinite(values).all():
+            raise PolicyError(f'{self.network.output} {values}: expected finite numbers')
+        if self.network.continuous:
+            return np.clip(values, -1.0, 1.0)
+        return values.argmax(axis=0)
 
     def _run(self, states: np.ndarray) -> NDArray[np.float32]:
         try:
-            found: NDArray[np.float32] = self._session.run([Q_VALUES], {STATE: states})[0]
+            (found,) = self._session.run([self.network.output], {STATE: states})
         except PolicyError:
             raise
         except Exception as error:  # the library has no class of errors of its own
             raise PolicyError(f'the ONNX model fails at {states.shape}: {error}') from error
-        return found
+        values: NDArray[np.float32] = found
+        return values
 
     @cached_property
     def _session(self) -> 'InferenceSession':
@@ -259,18 +276,18 @@ def _check_tensor(tensor: Tensor, data_type: int, shape: tuple[int, ...]) -> Non
         )
 
 
-def _end(ends: 'Sequence[ValueInfoProto]', name: str) -> tuple[np.dtype, int]:
+def _end(ends: 'Sequence[ValueInfoProto]', *names: str) -> tuple[str, np.dtype, list[int]]:
     """
-    Return the type and the width of the input or output of a graph.
+    Return the name, the type and the width of the input or output of a graph, and further axes.
 
-    :raises PolicyError: unless it is the only one, of this name and shape (n, width).
+    :raises PolicyError: unless it is the only one, of one of these names and of shape (n, width).
     """
     onnx, _ = libraries()
-    names = [each.name for each in ends]
-    if names != [name]:
-        raise PolicyError(f'ONNX graph with {names}: expected {name!r} alone')
+    given = [each.name for each in ends]
+    if len(given) != 1 or given[0] not in names:
+        raise PolicyError(f'ONNX graph with {given}: expected {" or ".join(names)} alone')
     kind = ends[0].type.tensor_type
     sizes = [each.dim_value for each in kind.shape.dim]
-    if len(sizes) != 2 or sizes[0] != 0 or sizes[1] < 1:
-        raise PolicyError(f'ONNX graph: {name!r} has shape {sizes}: expected (n, width)')
-    return onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type), sizes[1]
+    if len(sizes) < 2 or sizes[0] != 0 or sizes[1] < 1:
+        raise PolicyError(f'ONNX graph: {given[0]} has shape {sizes}: expected (n, width)')
+    return given[0], onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type), sizes[1:]

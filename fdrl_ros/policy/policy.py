@@ -11,6 +11,10 @@ from typing import Protocol
 
 from fdrl_ros.errors import PolicyError
 import numpy as np
+from numpy.typing import NDArray
+
+Action = int | NDArray[np.float32]
+"""Number of a discrete action, or a continuous one, shape (actions,)."""
 
 
 class Policy(Protocol):
@@ -37,7 +41,7 @@ class Policy(Protocol):
 
     def q_values(self, states: np.ndarray) -> np.ndarray:
         """
-        Value every action.
+        Value every action; a continuous policy gives its action instead.
 
         :param states: scaled, shape (N, states).
         :returns: shape (N, actions), float32.
@@ -49,6 +53,7 @@ class Policy(Protocol):
         Choose the action of highest value; ties go to the lowest number.
 
         :param state: scaled, shape (states,).
+        :returns: number of a discrete action, or a continuous one in [-1, 1].
         """
         ...
 

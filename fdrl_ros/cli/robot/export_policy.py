@@ -14,7 +14,7 @@ from fdrl_ros.deployment.robot.robot_policies import signed_policy
 from fdrl_ros.errors import os_errors_as, PolicyError, StoreError
 from fdrl_ros.experiments.evaluation import make_probe
 from fdrl_ros.experiments.reports.text_table import make_table
-from fdrl_ros.policy import DuelingPolicy, Policy
+from fdrl_ros.policy import Policy
 from fdrl_ros.policy.onnx_model import Agreement, agreement, EDGES, export, OnnxModel, quantise
 from fdrl_ros.surgery.gym.state import scale, SCALES, STATE_BOUND, STATE_SIZE, unscale
 import numpy as np
@@ -41,10 +41,10 @@ def export_policy(
     """
     plan = plan_from(flags, plan_file)
     ours = _read(policy)
-    if not isinstance(ours, DuelingPolicy):
-        raise PolicyError(f'{policy} is no dueling network')
-    if ours.shape.states != STATE_SIZE:
-        raise PolicyError(f'{policy} takes {ours.shape.states} numbers: expected {STATE_SIZE}')
+    try:
+        ours(np.zeros(STATE_SIZE, np.float32))
+    except (PolicyError, ValueError) as error:
+        raise PolicyError(f'{policy} takes no {STATE_SIZE} numbers: {error}') from error
     model = export(ours, scales=SCALES if units else None, bound=STATE_BOUND)
     as_taken = unscale if units else np.asarray
     out = console()

@@ -76,6 +76,31 @@ def test_a_model_with_scales_takes_values_in_units(onnx, policy, states):
     assert not any(found.differing[1:]) and found.largest_error < 1e-4
 
 
+@pytest.mark.parametrize('units', [False, True])
+def test_a_policy_of_a_graph_is_exported_with_its_weights(onnx, policy, states, units):
+    from support.onnx_graphs import onnx_network
+
+    ours = onnx_network(SHAPE).policy(policy.weights)
+    made = export(ours, **({'scales': SCALES, 'bound': STATE_BOUND} if units else {}))
+    model = OnnxModel(made)
+    given = states.astype(np.float64) * SCALES if units else states
+    np.testing.assert_allclose(model.q_values(given), policy.q_values(states), atol=1e-4)
+    assert [model(each) for each in given[:50]] == [ours(each) for each in states[:50]]
+    assert model.digest == policy.digest
+    small = quantise(made, given[:250])
+    assert len(small) < 0.6 * len(made)
+    found = agreement(policy.q_values(states[250:]), OnnxModel(small).q_values(given[250:]))
+    assert 0.8 < found.same < 1.0
+
+
+def test_a_policy_without_a_form_in_onnx_is_refused(onnx):
+    class Lookup:
+        digest = b''
+
+    with pytest.raises(PolicyError, match='a Lookup has no form'):
+        export(Lookup())
+
+
 def test_integers_are_smaller_and_lose_little(onnx, policy, states, caplog):
     whole = export(policy)
     made = quantise(whole, states[:250])

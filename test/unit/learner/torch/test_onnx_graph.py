@@ -24,6 +24,8 @@ class Dueling(nn.Module):
         super().__init__()
         self.shared = nn.ModuleList([nn.Linear(26, 64), nn.Linear(64, 64)])
         self.value, self.advantage = nn.Linear(64, 1), nn.Linear(64, 15)
+        for layer in self.shared:
+            nn.init.zeros_(layer.bias)  # two equal tensors
 
     def forward(self, states):
         """Value every action."""
@@ -77,6 +79,18 @@ class Actor(nn.Module):
         return self.actor(states)
 
 
+class Places(nn.Module):
+    """Classes at four places."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = nn.Linear(6, 12)
+
+    def forward(self, states):
+        """Score 3 classes at 4 places."""
+        return self.head(states).reshape(-1, 3, 4)
+
+
 class Branching(Actor):
     """What it computes depends on the values of the states."""
 
@@ -127,6 +141,29 @@ def test_values_on_the_robot_are_those_of_the_module(kind, states, dtype):
     np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5 * abs(wanted).max())
 
 
+def test_a_continuous_policy_gives_its_action_within_its_limits():
+    module = Actor()
+    graph = onnx_graph(module, layout_of(module), 6, continuous=True)
+    weights = np.random.default_rng(1).normal(size=36).astype(np.float32)
+    policy = OnnxNetwork(graph).policy(weights)
+    states = np.random.default_rng(2).normal(size=(20, 6)).astype(np.float32)
+    values = policy.q_values(states)
+    np.testing.assert_allclose([policy(x) for x in states], np.clip(values, -1, 1), atol=1e-6)
+    assert abs(values).max() > 1.0 and policy.network.continuous
+    with pytest.raises(PolicyError, match='finite'):
+        policy(np.full(6, np.nan, np.float32))
+
+
+def test_where_classes_are_scored_at_places_each_place_gets_its_own():
+    module = Places()
+    policy = OnnxNetwork(onnx_graph(module, layout_of(module), 6)).policy(
+        np.random.default_rng(1).normal(size=84).astype(np.float32)
+    )
+    states = np.ones((2, 6), np.float32)
+    assert policy.q_values(states).shape == (2, 3, 4)
+    np.testing.assert_array_equal(policy(states[0]), policy.q_values(states)[0].argmax(axis=0))
+
+
 @pytest.mark.parametrize(
     ('kind', 'words'),
     [(Branching, 'branches'), (Counting, 'branches'), (Unknown, 'has no ONNX graph')],
@@ -138,5 +175,5 @@ def test_a_module_that_a_graph_cannot_express_is_refused(kind, words):
 
 
 def test_a_layout_of_another_module_is_refused():
-    with pytest.raises(PolicyError, match=r'actor.weight.*expected'):
+    with pytest.raises(PolicyError, match=r'actor.weight.*the module has \(4, 6\)'):
         onnx_graph(Actor(), TensorLayout((Tensor('actor.weight', (4, 7)),)), 6)
