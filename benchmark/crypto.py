@@ -109,7 +109,7 @@ def measurements(folder: Path, quick: bool) -> dict[str, Measurement]:
     :param quick: whether to leave out what takes long.
     """
     updates = work.Updates.draw(work.parameters(), work.HOSPITALS)
-    default = Plan().shape
+    default = Plan().network
     small = work.Updates.draw(default.n_parameters, work.HOSPITALS)
     collected = COLLECTED if quick else 0
     found = {
@@ -159,7 +159,7 @@ def uploads(quick: bool) -> dict[str, tuple[float, str, float | None]]:
         'upload_bytes': (ours, 'B', theirs),
         'upload_over_plain': (ours / plain, '1', plain),
         'default_network_upload_bytes': (
-            crypto_protocol.upload(Plan().shape, work.HOSPITALS),
+            crypto_protocol.upload(Plan().network, work.HOSPITALS),
             'B',
             None,
         ),
@@ -199,7 +199,7 @@ def measure_once(folder: Path, quick: bool) -> Once:
         (folder / 'large').mkdir()
         once.large = crypto_party.large_round(folder / 'large', LARGE, work.HOSPITALS, progress)
         progress(f'a round of {VIRTUAL} hospitals')
-        once.virtual = crypto_protocol.virtual_round(folder, Plan().shape, VIRTUAL)
+        once.virtual = crypto_protocol.virtual_round(folder, Plan().network, VIRTUAL)
     return once
 
 
@@ -236,7 +236,7 @@ def splits(folder: Path, seconds: float) -> dict[str, list[tuple[str, float]]]:
         'the encrypted round': work.encrypted_rounds(updates),
         'masks and keys': work.masks_and_keys(updates),
         'a whole round of ten hospitals': crypto_protocol.protocol(
-            folder, Plan().shape, work.HOSPITALS
+            folder, Plan().network, work.HOSPITALS
         ),
     }
     shares = {}

@@ -154,7 +154,7 @@ class Federation(VirtualFederation):
         super().__init__(
             {f'hospital_{each:03d}': KnownStep(each, shape) for each in range(hospitals)},
             shape.draw(np.random.default_rng(SEED)),
-            shape,
+            shape.layout,
             directory=folder and Path(tempfile.mkdtemp(dir=folder)),
         )
         self.driver.run(lambda: self.policy is not None)

@@ -24,7 +24,7 @@ from fdrl_ros.crypto.masking.share_sealing import KeyList, MemberKeys
 from fdrl_ros.deployment.parties.hospital import open_training
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.federation.protocol.update_codec import UpdateCodec
-from fdrl_ros.learner.records.collection import collect_records
+from fdrl_ros.learner.records.collection import HospitalSimulator
 from fdrl_ros.learner.records.records import Records
 from fdrl_ros.privacy.noise import NoiseSource
 import numpy as np
@@ -275,17 +275,15 @@ def training(folder: Path, collected: int, report: Callable[[str], None]) -> Wor
     used = plan()
     patients = used.collection.patients
     fewer = used.changed({'collection': {'patients': collected or patients}})
-    records = collect_records(
-        used.cohorts[0],
-        fewer.collection,
-        used.world,
+    records = HospitalSimulator(used.task, used.world, fewer.collection).collect(
+        used.population(0),
         progress=lambda done, count: (
             report(f'operating on patient {done} of {count}') if done % 50 == 0 else None
         ),
     )
     home = Path(tempfile.mkdtemp(dir=folder))
     trainer = open_training(home, used.hospitals[0], used, repeated(records, patients))
-    weights, rounds = used.shape.draw(np.random.default_rng(SEED)), itertools.count(1)
+    weights, rounds = used.network.draw(np.random.default_rng(SEED)), itertools.count(1)
 
     def work() -> int:
         trainer.train(weights, next(rounds), report=lambda told: None, stopped=lambda: False)

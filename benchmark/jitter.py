@@ -94,7 +94,7 @@ def federation(folder: Path, cores: Sequence[int]) -> Iterator[Load]:
         with (
             with_variables(middleware(settings)),
             Observer(
-                layout.roster(), federation_domain, n_parameters=PLAN.shape.n_parameters
+                layout.roster(), federation_domain, n_parameters=PLAN.network.n_parameters
             ) as watch,
         ):
             end = time.monotonic() + LONGEST

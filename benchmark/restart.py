@@ -121,7 +121,7 @@ def found_by(given: argparse.Namespace, folder: Path) -> dict[str, Measurement]:
     with (
         with_variables(middleware(settings)),
         Observer(
-            layout.roster(), settings.federation_domain, n_parameters=PLAN.shape.n_parameters
+            layout.roster(), settings.federation_domain, n_parameters=PLAN.network.n_parameters
         ) as watch,
         Runner(settings, layout.log, restarts=1000) as runner,
     ):

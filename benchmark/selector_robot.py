@@ -66,7 +66,7 @@ class Release:
 
     def __init__(self, room: Room, layout: Layout, hospitals: tuple[str, ...]) -> None:
         """Sign and publish them; they are there for as long as this lives."""
-        weights, _ = load_policy(layout.pretrained)
+        weights = load_policy(layout.pretrained).weights
         rng = np.random.default_rng(SEED)
         publish = room.node.create_publisher
         self._publishers = [publish(ros.GlobalPolicy, f'{FEDERATION}/policy', qos.LATCHED)]

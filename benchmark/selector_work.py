@@ -107,7 +107,7 @@ def beats(played: list[Episode], rate: float) -> Iterator[Beat]:
 def candidates(played: list[Episode], count: int) -> list[Candidate]:
     """Make up policies, and value them by made-up rewards."""
     rng = np.random.default_rng(SEED)
-    shape = Plan().shape
+    shape = Plan().network
     states = np.concatenate([each.states[:-1] for each in played])
     cases = np.repeat(np.arange(len(played)), [each.length for each in played])
     made = []

@@ -78,6 +78,10 @@ class StateError(FdrlError):
         return cls(f'the {what} is closed: make another')
 
 
+class TaskError(FdrlError):
+    """A task cannot be loaded or contradicts itself, or a file belongs to another task."""
+
+
 class PolicyError(FdrlError):
     """Weights that do not fit a network, or a digest that does not match."""
 

@@ -25,6 +25,7 @@ from fdrl_ros.learner.settings import LearnerSettings
 from fdrl_ros.learner.tabular_dqn import dqn_for, TabularDqn
 from fdrl_ros.policy import NetworkShape
 from fdrl_ros.policy.dueling import Layer
+from fdrl_ros.policy.network import Network
 import numpy as np
 from numpy.typing import NDArray
 
@@ -270,6 +271,17 @@ class PlantedDqn(DoubleDqn):
 
 class PlantedTabularDqn(PlantedDqn, TabularDqn):
     """Gradients of patients and canaries where Q is a table."""
+
+
+def compiled(network: Network) -> NetworkShape:
+    """
+    Return a network of the compiled learner, whose arithmetic canaries are planted in.
+
+    :raises SettingError: if it is of another learner.
+    """
+    if not isinstance(network, NetworkShape):
+        raise SettingError('learner.kind', network.name, "'dqn': no other learner is audited")
+    return network
 
 
 def draw_canaries(

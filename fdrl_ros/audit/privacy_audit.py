@@ -10,7 +10,7 @@ import time
 
 from fdrl_ros.audit.attack import Adversary, plan_guesses, Proof, prove, Release
 from fdrl_ros.audit.bound import gaussian_lower_bound
-from fdrl_ros.audit.canary import Canaries, draw_canaries, planted, PlantedDqn
+from fdrl_ros.audit.canary import Canaries, compiled, draw_canaries, planted, PlantedDqn
 from fdrl_ros.errors import PrivacyError
 from fdrl_ros.learner.learner import TrainingProgress
 from fdrl_ros.learner.privacy_cost import ChargedMechanism
@@ -46,7 +46,7 @@ class AuditedTrainer(Trainer):
     def plant(self, canaries: Canaries) -> None:
         """Put canaries into the last records, which :func:`with_canary_places` added."""
         first = self.mechanism.n_records - len(canaries)
-        self.dqn = planted(self.shape, self.learner, self._inputs, canaries, first)
+        self.dqn = planted(compiled(self.network), self.learner, self._inputs, canaries, first)
 
     def batch(self, draw: SampledUnits, round: int, step: int) -> Batch:
         """Return the transitions of those who joined; see :class:`Trainer`."""
@@ -72,7 +72,7 @@ def with_canary_places(records: Records, count: int) -> Records:
     columns['starts'] = np.append(records.starts, records.starts[-1] + 1 + np.arange(count))
     names = [f'canary {number}' for number in range(count)]
     columns['patients'] = np.concatenate((records.patients, names))
-    return Records(**columns)
+    return Records.from_arrays(columns)
 
 
 @dataclass(frozen=True)

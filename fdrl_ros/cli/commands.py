@@ -32,6 +32,7 @@ COMMANDS: Final = {
     'selector': ('robot.selector', 'Measure the selector, which picks a policy at every tick.'),
     'sepsis': ('experiments.sepsis', 'Reproduce the results of the DP-DQN paper on ICU-Sepsis.'),
     'shield': ('robot.shield', 'Prove that the shield keeps its limits; measure its cost.'),
+    'tasks': ('experiments.tasks', 'List the tasks and learners that are registered.'),
     'train': ('experiments.train', 'Train a federation in this process, without ROS.'),
     'utility': ('experiments.studies', 'Measure what privacy costs: success against epsilon.'),
     'version': ('version', 'Print the versions of this package and its libraries.'),

@@ -2,13 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Flags made out of settings: name, type, description, unit, range and default come from there."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 from fdrl_ros.deployment.layout import Layout
-from fdrl_ros.deployment.plan import Plan
+from fdrl_ros.deployment.plan import Plan, SURGERY
 from fdrl_ros.deployment.prepare import read_records
 from fdrl_ros.errors import ResourceError, SettingError
 from fdrl_ros.learner.records.records import Records
@@ -18,10 +18,19 @@ from fdrl_ros.settings import Setting, Settings
 PLAIN = ('federation', 'rounds', 'sepsis')
 """Groups whose flags go without the group's name in front."""
 
-ESSENTIAL = ('hospitals', 'procedures', 'heterogeneity', 'rounds', 'noise_multiplier', 'budget')
+ESSENTIAL = (
+    'task',
+    'hospitals',
+    'procedures',
+    'heterogeneity',
+    'rounds',
+    'noise_multiplier',
+    'budget',
+)
 """Settings of the first section of a plan's help: who trains what for how long, at which cost."""
 
 _BETWEEN = '__'  # group and name in the parameters of a command
+_WORLD = f'world{_BETWEEN}'
 
 
 C = TypeVar('C', bound=Callable[..., object])
@@ -72,10 +81,36 @@ class SettingsCommand(click.Command):
 
 
 class PlanCommand(SettingsCommand):
-    """A command with flags for a whole plan."""
+    """A command with flags for a whole plan; those of the world are the settings of its task."""
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, groups=Plan.groups(), **named)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Take the flags of the world of the task that the command line or its plan names."""
+        task = task_of(args)
+        if task != SURGERY:
+            others = [each for each in self.params if not (each.name or '').startswith(_WORLD)]
+            settings = Plan.groups(task)['world'].describe()
+            self.params = others + [SettingOption('world', setting) for setting in settings]
+        return super().parse_args(ctx, args)
+
+
+def task_of(args: Sequence[str]) -> str:
+    """Return the task that a command line names: by --task, --plan, or the plan of --directory."""
+    named = {}
+    for place, word in enumerate(args):
+        flag, equals, value = word.partition('=')
+        if flag in ('--task', '--plan', '--directory'):
+            named[flag] = value if equals else ''.join(args[place + 1 : place + 2])
+    if '--task' in named:
+        return named['--task']
+    if '--plan' in named:
+        return Plan.read(find_plan(named['--plan'])).federation.task
+    layout = Layout(Path(named.get('--directory', '')) / 'federation')
+    if '--directory' in named and layout.plan.exists():
+        return Plan.read(layout.plan).federation.task
+    return SURGERY
 
 
 plan_option = click.option(
@@ -160,9 +195,9 @@ def plan_from(
     """
     plan = Plan()
     if plan_file is not None:
-        plan = Plan.load(find_plan(plan_file))
+        plan = Plan.read(find_plan(plan_file))
     elif layout is not None and layout.plan.exists():
-        plan = Plan.load(layout.plan)
+        plan = Plan.read(layout.plan)
     changes: dict[str, dict[str, object]] = {}
     for parameter, value in values.items():
         group, between, name = parameter.partition(_BETWEEN)

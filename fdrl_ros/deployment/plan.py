@@ -30,11 +30,16 @@ if TYPE_CHECKING:
     from fdrl_ros.federation.settings import RoundSettings
     from fdrl_ros.learner.pretraining import PretrainingSettings
     from fdrl_ros.learner.records.collection import CollectionSettings
+    from fdrl_ros.learner.records.records import Records
     from fdrl_ros.learner.settings import LearnerSettings, PrivacySettings
-    from fdrl_ros.policy import NetworkShape
+    from fdrl_ros.policy.network import Network
+    from fdrl_ros.policy.task_identity import TaskIdentity
     from fdrl_ros.selector import SafetySettings, SelectorSettings, ShieldSettings, ValueSettings
     from fdrl_ros.surgery.patient.cohort import Cohort
     from fdrl_ros.surgery.settings import WorldSettings
+    from fdrl_ros.tasks import Population, Task, TaskSpec
+
+SURGERY = 'surgery'
 
 G = TypeVar('G', bound=Settings)
 
@@ -93,7 +98,7 @@ class Plan:
 
     federation: 'Group[FederationSettings]' = Group(
         'fdrl_ros.deployment.settings:FederationSettings',
-        'hospitals heterogeneity procedures seed noise personal release',
+        'hospitals heterogeneity task procedures seed noise personal release',
     )
     rounds: 'Group[RoundSettings]' = Group(
         'fdrl_ros.federation.settings:RoundSettings',
@@ -102,9 +107,9 @@ class Plan:
     )
     learner: 'Group[LearnerSettings]' = Group(
         'fdrl_ros.learner.settings:LearnerSettings',
-        'hidden discount learning_rate epochs transitions_per_patient expected_transitions '
-        'target_period proximal n_step frame_stack loss conservative optimizer frozen_layers '
-        'replay priority_exponent importance_exponent expected_priority',
+        'kind network hidden discount learning_rate epochs transitions_per_patient '
+        'expected_transitions target_period proximal n_step frame_stack loss conservative '
+        'optimizer frozen_layers replay priority_exponent importance_exponent expected_priority',
     )
     privacy: 'Group[PrivacySettings]' = Group(
         'fdrl_ros.learner.settings:PrivacySettings',
@@ -186,8 +191,11 @@ class Plan:
         """
         made = self._made.get(which.name)
         if made is None:
+            kind: type[Settings] = which.kind
+            if which.name == 'world' and self.federation.task != SURGERY:
+                kind = self.task.world
             try:
-                made = which.kind.from_mapping(self._values.get(which.name, {}))
+                made = kind.from_mapping(self._values.get(which.name, {}))
             except SettingError as error:
                 raise error.of(which.name) from None
             self._made[which.name] = made
@@ -195,13 +203,19 @@ class Plan:
 
     @classmethod
     def kind(cls, group: str) -> type[Settings]:
-        """Return the class of one group."""
+        """Return the class of one group; of the world, that of surgery."""
         return _GROUPS[group].kind
 
     @classmethod
-    def groups(cls) -> dict[str, type[Settings]]:
-        """Return the groups by name, in the order in which people should read them."""
-        return {name: group.kind for name, group in _GROUPS.items()}
+    def groups(cls, task: str = SURGERY) -> dict[str, type[Settings]]:
+        """
+        Return the groups by name, in the order in which people should read them.
+
+        :param task: whose settings the group `world` has.
+        :raises TaskError: if the task cannot be loaded.
+        """
+        kinds = {name: group.kind for name, group in _GROUPS.items()}
+        return kinds if task == SURGERY else {**kinds, 'world': _task_named(task).world}
 
     def changed(self, values: Values) -> Self:
         """
@@ -226,27 +240,37 @@ class Plan:
 
     def checked(self) -> Self:
         """
-        Return this plan after a check of every setting, and of one against the other.
+        Return this plan with the defaults of its task, after a check of every setting.
 
         :raises SettingError: on an unknown name, a bad value, a procedure that does not exist, or
-            personal layers that the network does not have or that are all of it.
+            personal tensors that the network does not have or that are all of it.
+        :raises TaskError: if the task or the learner cannot be loaded.
         :raises CryptoError: if the network is too large, or no scheme sums its updates.
         """
         from fdrl_ros.crypto.he.schemes import check_size, choose_scheme
 
-        chosen, encryption = self.federation, self.encryption
-        _ = chosen.names
-        for group in _GROUPS.values():
-            self.group(group)
+        values: dict[str, dict[str, object]] = {
+            name: dict(named) for name, named in self.task.defaults.items()
+        }
+        for name, named in self._values.items():
+            values[name] = {**values.get(name, {}), **named}
+        plan = type(self)(values)
+        chosen, encryption = plan.federation, plan.encryption
         try:
-            shared = self.shape.shared(chosen.personal_layers)
+            plan.task.check(chosen)
+        except SettingError as error:
+            raise error.of('federation') from None
+        for group in _GROUPS.values():
+            plan.group(group)
+        layout = plan.network.layout
+        try:
+            shared = layout.shared(chosen.personal_layers)
         except PolicyError as error:
-            names = ', '.join(each.name for each in self.shape.layers())
-            expected = f'some of the layers {names}, but not all ({error})'
+            expected = f'some tensors or modules of the network, but not all ({error})'
             raise SettingError('federation.personal', chosen.personal, expected) from error
-        check_size(self.shape.n_parameters)
+        check_size(layout.n_parameters)
         choose_scheme(shared.size, chosen.hospitals, encryption.bits, encryption.scheme)
-        return self
+        return plan
 
     @classmethod
     def load(cls, path: Path) -> Self:
@@ -262,10 +286,9 @@ class Plan:
         """
         Read the plan of a prepared directory; values are checked when their group is first read.
 
-        All names are checked now; of other parties' areas only procedures' names are imported.
+        All names are checked now, but those of the world of another task than surgery.
 
-        :raises SettingError: if it cannot be read, is no YAML, or has an unknown group, setting or
-            procedure.
+        :raises SettingError: if it cannot be read, is no YAML, or has an unknown group or setting.
         """
         try:
             values = parse_yaml(path.read_text('utf-8')) or {}
@@ -276,11 +299,12 @@ class Plan:
             raise SettingError('plan', str(path), 'groups of settings')
         plan = cls().replaced(values)
         for group, named in plan._values.items():
+            if group == 'world' and plan.federation.task != SURGERY:
+                continue
             settings = _GROUPS[group].names
             for name in named.keys() - set(settings):
                 expected = named_among(name, 'settings', settings)
                 raise SettingError(f'{group}.{name}', named[name], expected)
-        _ = plan.federation.names
         return plan
 
     def to_mapping(self) -> dict[str, dict[str, Any]]:
@@ -295,11 +319,57 @@ class Plan:
     # What follows loads the learner or the world.
 
     @property
-    def shape(self) -> 'NetworkShape':
-        """The network that the policies of this plan are of."""
-        from fdrl_ros.learner.pretraining import network_shape
+    def task(self) -> 'Task[Any, Any]':
+        """
+        The world to learn in.
 
-        return network_shape(self.learner)
+        :raises SettingError: if no task has this name.
+        :raises FdrlError: if it cannot be loaded.
+        """
+        return _task_named(self.federation.task)
+
+    @cached_property
+    def spec(self) -> 'TaskSpec':
+        """What policies see and do."""
+        return self.task.spec(self.world)
+
+    @cached_property
+    def identity(self) -> 'TaskIdentity':
+        """What records, policies and results of this plan carry."""
+        return self.task.identity(self.world)
+
+    @cached_property
+    def network(self) -> 'Network':
+        """
+        The network that the policies of this plan are of.
+
+        :raises SettingError: if no learner has this name, or it cannot learn this task.
+        :raises FdrlError: if it cannot be loaded.
+        """
+        from fdrl_ros.deployment.registry import learner_named
+
+        return learner_named(self.learner.kind)(self.spec, self.learner)
+
+    def population(self, hospital: int | None) -> 'Population[Any]':
+        """
+        Return the patients of a hospital.
+
+        :param hospital: number from 0; None for public patients at H = 0.
+        """
+        return self.task.population(self.federation, hospital)
+
+    def load_records(self, path: Path) -> 'Records':
+        """
+        Read records that this plan can train on.
+
+        :raises RecordsError: if the file is missing, damaged, or of another form.
+        :raises TaskError: if they are of another task.
+        """
+        from fdrl_ros.learner.records.records import Records
+
+        records = Records.load(path, self.spec.size)
+        self.identity.check(records.task, path)
+        return records
 
     @property
     def hospitals(self) -> tuple[str, ...]:
@@ -323,6 +393,12 @@ class Plan:
 
         chosen = self.federation
         return public_cohort(chosen.seed, heterogeneity, chosen.names)
+
+
+def _task_named(name: str) -> 'Task[Any, Any]':
+    from fdrl_ros.deployment.registry import task_named  # loads the world
+
+    return task_named(name)
 
 
 _GROUPS: dict[str, Group[Settings]] = {

@@ -1,20 +1,57 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""Files of policies: weights with the shape of their network, as npz."""
+"""Files of policies as npz: weights, their layout, the task, and the learner's settings."""
 
+from dataclasses import asdict, dataclass
+import json
 import os
 from pathlib import Path
 from zipfile import BadZipFile
 
-from fdrl_ros.errors import os_errors_as, PolicyError, StoreError
-from fdrl_ros.policy import decode_weights, encode_weights, NetworkShape
+from fdrl_ros.deployment.plan import Plan
+from fdrl_ros.errors import os_errors_as, PolicyError, SettingError, StoreError
+from fdrl_ros.policy import decode_weights, encode_weights, Policy
+from fdrl_ros.policy.layout import TensorLayout
+from fdrl_ros.policy.task_identity import TaskIdentity
 import numpy as np
 from numpy.typing import NDArray
 
 
-def save_policy(path: Path, weights: NDArray[np.float32], shape: NetworkShape) -> None:
+@dataclass(frozen=True, eq=False)
+class SavedPolicy:
     """
-    Write weights and the shape of their network atomically, as npz.
+    What a file of a policy holds.
+
+    ``weights``: shape (n_parameters,), float32. ``task``: None in a file of a version before 0.2.
+    ``learner``: settings of the group `learner`, which name the network.
+    """
+
+    path: Path
+    weights: NDArray[np.float32]
+    layout: TensorLayout
+    task: TaskIdentity | None
+    learner: dict[str, object]
+
+    def policy(self, plan: Plan) -> Policy:
+        """
+        Return the policy, of the network that the file names.
+
+        :raises TaskError: if it is of another task than the plan.
+        :raises PolicyError: if the network that the file names has other tensors.
+        """
+        plan.identity.check(self.task, self.path)
+        try:
+            network = plan.replaced({'learner': self.learner}).network
+        except SettingError as error:
+            raise PolicyError(f'{self.path}: {error}') from error
+        if network.layout != self.layout:
+            raise PolicyError(f'{self.path} has other tensors than its {network.name}')
+        return network.policy(self.weights)
+
+
+def save_policy(path: Path, weights: NDArray[np.float32], plan: Plan) -> None:
+    """
+    Write weights of the network of a plan atomically.
 
     :raises StoreError: if the file cannot be written.
     """
@@ -24,28 +61,31 @@ def save_policy(path: Path, weights: NDArray[np.float32], shape: NetworkShape) -
             np.savez(
                 file,
                 weights=np.frombuffer(encode_weights(weights), '<f4'),
-                states=np.int64(shape.states),
-                actions=np.int64(shape.actions),
-                hidden=np.array(shape.hidden, dtype=np.int64),
+                layout=np.array(plan.network.layout.to_json()),
+                task=np.array(plan.identity.to_json()),
+                learner=np.array(json.dumps(asdict(plan.learner))),
             )
             file.flush()
             os.fsync(file.fileno())
         part.replace(path)
 
 
-def load_policy(path: Path) -> tuple[NDArray[np.float32], NetworkShape]:
+def load_policy(path: Path) -> SavedPolicy:
     """
     Read what :func:`save_policy` wrote.
 
-    :returns: weights, shape (n_parameters,), float32, and the network.
-    :raises PolicyError: if the file is missing, damaged, or contradicts itself.
+    :raises PolicyError: if the file is missing, damaged, contradicts itself, or is of a version
+        before tasks had names.
     """
     try:
         with np.load(path, allow_pickle=False) as file:
-            shape = NetworkShape(
-                int(file['states']), int(file['actions']), tuple(map(int, file['hidden']))
-            )
+            if 'hidden' in file:
+                raise PolicyError(
+                    f'{path} is of an older version: `fdrl migrate` brings it to this one'
+                )
+            layout, task, learner = (str(file[name]) for name in ('layout', 'task', 'learner'))
             data = file['weights'].astype('<f4').tobytes()
+            settings = dict(json.loads(learner))
     except OSError as error:
         raise PolicyError(f'cannot read the policy {path}: {error.strerror or error}') from error
     except (KeyError, ValueError, TypeError, EOFError, BadZipFile) as error:
@@ -53,4 +93,6 @@ def load_policy(path: Path) -> tuple[NDArray[np.float32], NetworkShape]:
             f'{path} is no policy file, or damaged: expected one such as policies/global_6.npz '
             'of a run'
         ) from error
-    return decode_weights(data, shape.n_parameters), shape
+    tensors = TensorLayout.from_json(layout)
+    weights = decode_weights(data, tensors.n_parameters)
+    return SavedPolicy(path, weights, tensors, TaskIdentity.from_json(task), settings)

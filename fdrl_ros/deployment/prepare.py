@@ -19,12 +19,13 @@ from fdrl_ros.crypto.keys.transaction import reading
 from fdrl_ros.deployment.layout import Layout, ROBOTS
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.policy_file import save_policy
-from fdrl_ros.errors import RecordsError, SettingError, StoreError
-from fdrl_ros.learner.pretraining import pretrain
+from fdrl_ros.errors import errors_named, RecordsError, SettingError, StoreError
+from fdrl_ros.learner.pretraining import pretrain, Start
 from fdrl_ros.learner.privacy_cost import ChargedMechanism, check_rounds, RecordCounts
-from fdrl_ros.learner.records.collection import collect_records
+from fdrl_ros.learner.records.collection import HospitalSimulator
 from fdrl_ros.learner.records.records import Records
-from fdrl_ros.learner.tabular_dqn import dqn_for
+from fdrl_ros.learner.records.transitions import check_actions
+from fdrl_ros.learner.tabular_dqn import gradients_for
 from fdrl_ros.runtime.durable import make_private_directory, write_whole
 import numpy as np
 
@@ -71,7 +72,7 @@ def prepare(
     make_private_directory(layout.log)
     if not layout.pretrained.exists():
         start = learn_public_start(plan, progress, stopped)
-        save_policy(layout.pretrained, start, plan.shape)
+        save_policy(layout.pretrained, start, plan)
     return layout
 
 
@@ -89,15 +90,12 @@ def learn_public_start(
     :returns: weights, shape (n_parameters,), float32.
     :raises TrainingStopped: as soon as `stopped` says so.
     """
-    records = collect_records(
-        plan.public_cohort(),
-        replace(plan.collection, patients=plan.pretraining.patients, guide='expert'),
-        plan.world,
-        progress=partial(progress, 'collect'),
-        stopped=stopped,
+    settings = replace(plan.collection, patients=plan.pretraining.patients, guide='expert')
+    records = HospitalSimulator(plan.task, plan.world, settings).collect(
+        plan.population(None), progress=partial(progress, 'collect'), stopped=stopped
     )
     rng = np.random.default_rng(plan.federation.seed)
-    start = plan.shape.policy(plan.shape.draw(rng))
+    start = Start(plan.network.draw(rng), plan.network, plan.learner)
     tell = partial(progress, 'pretrain')
     return pretrain(records, start, plan.pretraining, rng, progress=tell, stopped=stopped)
 
@@ -116,7 +114,7 @@ def check_plan(
     :raises StoreError: if the layout was prepared for another plan.
     """
     if plan.privacy.noise_multiplier:
-        dqn_for(plan.shape, plan.learner, None).check_private()
+        gradients_for(plan.network, plan.learner).check_private()
     known = layout is not None and layout.keys.exists()
     count = len(layout.roster().hospitals if layout and known else plan.hospitals)
     if plan.rounds.quorum > count:
@@ -128,7 +126,7 @@ def check_plan(
         if own and name in own:
             size = own[name]
         elif layout and layout.records(name).exists():
-            size = Records.load(layout.records(name), plan.shape.states)
+            size = plan.load_records(layout.records(name))
         elif 'transition' in (plan.privacy.unit, plan.privacy.clipped):
             continue  # how many transitions there will be, nobody knows yet
         check_rounds(plan.learner, plan.privacy, size, plan.rounds.rounds)
@@ -186,7 +184,7 @@ def _make_keys(layout: Layout, plan: Plan, passphrase: Passphrase | None) -> Non
     if layout.keys.exists():
         return
     brought = {
-        name: Records.load(layout.records(name), plan.shape.states).n_patients
+        name: plan.load_records(layout.records(name)).n_patients
         for name in plan.hospitals
         if layout.records(name).exists()
     }
@@ -209,11 +207,9 @@ def read_records(plan: Plan, files: Mapping[str, Path]) -> dict[str, Records]:
     for name, path in files.items():
         if name not in plan.hospitals:
             raise SettingError('records', name, 'one of ' + ', '.join(plan.hospitals))
-        records = Records.load(path, plan.shape.states)
-        if records.actions.max() >= plan.shape.actions:
-            raise RecordsError(
-                f'{path}: action {records.actions.max()}: expected 0 to {plan.shape.actions - 1}'
-            )
+        records = plan.load_records(path)
+        with errors_named(RecordsError, str(path)):
+            check_actions(records.actions, plan.network.actions)
         ChargedMechanism.from_settings(records, plan.learner, plan.privacy)
         found[name] = records
     return found
@@ -236,7 +232,7 @@ def place_records(layout: Layout, plan: Plan, found: Mapping[str, Records]) -> N
     for name, records in found.items():
         path = layout.records(name)
         if path.exists():
-            if Records.load(path, plan.shape.states).digest() != records.digest():
+            if plan.load_records(path).digest() != records.digest():
                 raise StoreError(f'{path} holds other records: take another directory')
             continue
         if sizes.get(name, records.n_patients) != records.n_patients:

@@ -15,9 +15,13 @@ class FederationSettings(Settings):
 
     hospitals: int = setting(3, 'hospitals', limits=(3, 1000))
     heterogeneity: float = setting(0.8, 'H: how far the hospitals are apart', limits=(0.0, 1.0))
+    task: str = setting(
+        'surgery', 'the world to learn in: a name that `fdrl tasks` lists, or FILE.py:CLASS'
+    )
     procedures: str = setting(
-        ', '.join(DEFAULT_PROCEDURES),
-        'what is done: names of procedures or of specialities, separated by commas, or all',
+        '',
+        'what is done in surgery: names of procedures or of specialities, separated by commas, '
+        "or all; empty: the task's own",
     )
     seed: int = setting(1, 'seed of patients, starting weights and surgeons', minimum=0)
     noise: str = setting(
@@ -47,7 +51,7 @@ class FederationSettings(Settings):
         from fdrl_ros.surgery.tasks.procedures import procedures_named
 
         try:
-            return procedures_named(self.procedures)
+            return procedures_named(self.procedures or ', '.join(DEFAULT_PROCEDURES))
         except SettingError as error:
             raise error.of('federation') from None
 

@@ -120,7 +120,7 @@ class RosFederation:
             self._roster,
             run.policies,
             run.path / 'rounds.json',
-            plan.shape,
+            plan,
             Meters(Stopwatch(), lambda: dict(self._epsilon), self._peak_memory),
         )
         self._heard = time.monotonic()
@@ -147,7 +147,7 @@ class RosFederation:
                 settings.federation_domain,
                 ROBOTS,
                 settings.robot_domain,
-                n_parameters=self._plan.shape.n_parameters,
+                n_parameters=self._plan.network.layout.n_parameters,
             ) as watch,
         ):
             self._say(

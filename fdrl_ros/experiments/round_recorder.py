@@ -8,6 +8,7 @@ from pathlib import Path
 import time
 
 from fdrl_ros.crypto.keys.roster import Roster
+from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.policy_file import save_policy
 from fdrl_ros.errors import MessageError, PolicyError, ReplayError, StoreError
 from fdrl_ros.experiments.json_file import from_json, write_json
@@ -21,7 +22,7 @@ from fdrl_ros.federation.protocol.message import (
     RoundStatus,
 )
 from fdrl_ros.federation.protocol.party import Effects, Job
-from fdrl_ros.policy import decode_weights, digest_of, NetworkShape
+from fdrl_ros.policy import decode_weights, digest_of
 from fdrl_ros.runtime.stopwatch import peak_memory, Stopwatch
 
 
@@ -108,14 +109,14 @@ class RoundRecorder:
         roster: Roster,
         directory: Path,
         rounds: Path,
-        shape: NetworkShape,
+        plan: Plan,
         meters: Meters,
     ) -> None:
         self.notes = read_rounds(rounds)
         self._verifier = MessageVerifier(roster)
         self._directory = directory
         self._rounds = rounds
-        self._shape = shape
+        self._plan = plan
         self._meters = meters
         self._sent: dict[str, int] = {}
         self._began: tuple[int, float] = (0, time.perf_counter())
@@ -159,12 +160,12 @@ class RoundRecorder:
 
     def _save_policy(self, name: str, message: GlobalPolicy | HospitalPolicy) -> None:
         try:
-            weights = decode_weights(message.weights, self._shape.n_parameters)
+            weights = decode_weights(message.weights, self._plan.network.layout.n_parameters)
         except PolicyError as error:
             raise MessageError(message.envelope.sender, str(error)) from error
         if digest_of(weights) != message.digest:
             raise MessageError(message.envelope.sender, 'the digest is not that of the weights')
-        save_policy(self._directory / f'{name}.npz', weights, self._shape)
+        save_policy(self._directory / f'{name}.npz', weights, self._plan)
 
     def _end_round(self, message: GlobalPolicy) -> None:
         round = message.envelope.round

@@ -163,7 +163,7 @@ def _open_parties(
         records = open_records(layout, name, plan)
         trainers[name] = open_training(layout.party(name), name, plan, records, done=done)
         stack.callback(trainers[name].ledger.close)
-    start, _ = load_policy(layout.pretrained)
+    start = load_policy(layout.pretrained).weights
     validate = federation.stopwatch.timed('validate', PublicValidation(plan, start))
     kept = store('aggregator')
     aggregator = Aggregator(open_channel(layout, 'aggregator', kept), plan.rounds, kept)
@@ -181,7 +181,7 @@ def _open_parties(
 
     notes = policies.parent / 'rounds.json'
     meters = Meters(federation.stopwatch, epsilon)
-    recorder = RoundRecorder(layout.roster(), policies, notes, plan.shape, meters)
+    recorder = RoundRecorder(layout.roster(), policies, notes, plan, meters)
     federation.join('observer', recorder)
     federation.join('aggregator', aggregator)
     federation.join('key_authority', authority)
@@ -206,11 +206,11 @@ def train_alone(layout: Layout, name: str, plan: Plan, caller: Caller = NOBODY) 
         directory, name, plan, open_records(layout, name, plan), purpose='alone'
     )
     try:
-        weights, shape = load_policy(layout.pretrained)
+        weights = load_policy(layout.pretrained).weights
         saved, first = store.get('weights'), 1
         if saved is not None:
             first = int.from_bytes(saved[:8], 'little') + 1
-            weights = decode_weights(saved[8:], shape.n_parameters)
+            weights = decode_weights(saved[8:], len(weights))
         for round in range(first, plan.rounds.rounds + 1):
             try:
                 trainer.check_affordable(round)
@@ -226,7 +226,7 @@ def train_alone(layout: Layout, name: str, plan: Plan, caller: Caller = NOBODY) 
                 break
             weights = result.weights
             store.put('weights', round.to_bytes(8, 'little') + encode_weights(weights))
-        save_policy(alone_path(layout, name), weights, shape)
+        save_policy(alone_path(layout, name), weights, plan)
         return trainer.ledger.epsilon()
     finally:
         trainer.ledger.close()

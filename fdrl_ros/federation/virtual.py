@@ -35,7 +35,8 @@ from fdrl_ros.federation.protocol.store import Store
 from fdrl_ros.federation.protocol.update_codec import fed_avg
 from fdrl_ros.federation.settings import RoundSettings
 from fdrl_ros.learner.learner import Learner, TrainingProgress, TrainingResult
-from fdrl_ros.policy import decode_weights, NetworkShape
+from fdrl_ros.policy import decode_weights
+from fdrl_ros.policy.layout import TensorLayout
 from fdrl_ros.privacy.ledger.chain import DIGEST, Head, MOST_LINKS
 import numpy as np
 
@@ -118,7 +119,7 @@ class VirtualFederation:
         :class:`fdrl_ros.learner.learner.Learner`: :class:`fdrl_ros.learner.trainer.Trainer`
         trains with differential privacy, :class:`PlainLearner` is any function.
     :param start: public starting weights, shape (n_parameters,).
-    :param shape: of the network.
+    :param layout: of the weights.
     :param directory: where the parties keep their state, new or empty: the keys live as long as
         this object, so another one cannot go on from there. In memory unless given.
     :param report: called with a hospital's name and the progress of its training.
@@ -133,7 +134,7 @@ class VirtualFederation:
         self,
         learners: Mapping[str, Learner],
         start: np.ndarray,
-        shape: NetworkShape,
+        layout: TensorLayout,
         *,
         directory: Path | None = None,
         report: Callable[[str, object], None] = lambda party, progress: None,
@@ -142,9 +143,9 @@ class VirtualFederation:
         if len(learners) < 3:
             raise SettingError('learners', len(learners), 'three hospitals or more')
         start = np.asarray(start, dtype=np.float32)
-        if start.shape != (shape.n_parameters,):
-            raise SettingError('start', start.shape, f'weights of shape ({shape.n_parameters},)')
-        self.learners, self.start, self.shape = learners, start, shape
+        if start.shape != (layout.n_parameters,):
+            raise SettingError('start', start.shape, f'weights of shape ({layout.n_parameters},)')
+        self.learners, self.start, self.layout = learners, start, layout
         self.directory = directory
         self.settings = options.get('rounds', RoundSettings(rounds=100_000))
         encryption = options.get('encryption', EncryptionSettings())
@@ -169,7 +170,7 @@ class VirtualFederation:
         )
         agreeing = options.get('threshold') or default_threshold(len(names))
         self.roster = Roster(self.federation, agreeing, members, disjoint_patients=True)
-        n_shared = shape.shared(personal).size
+        n_shared = layout.shared(personal).size
         scheme = choose_scheme(n_shared, len(names), encryption.bits, encryption.scheme)
         self.secret = options.get('secret') or SecretContext.generate(scheme)
         self.stores: dict[str, Store] = {}
@@ -251,11 +252,11 @@ class VirtualFederation:
             return Aggregator(channel, self.settings, store)
         if name == 'key_authority':
             terms = self.secret, self.authority_settings
-            return KeyAuthority(channel, store, self.shape, self.start, *terms)
+            return KeyAuthority(channel, store, self.layout, self.start, *terms)
         if name not in self.seeds:
             self.seeds[name] = self.open_seeds(name)
         kept = store, self.seeds[name]
-        return Hospital(channel, self.learners[name], self.shape, *kept, self.hospital_settings)
+        return Hospital(channel, self.learners[name], self.layout, *kept, self.hospital_settings)
 
     def channel(self, name: str, store: Store) -> Channel:
         """Return what a party signs and verifies messages with."""

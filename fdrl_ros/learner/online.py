@@ -28,7 +28,7 @@ from fdrl_ros.learner.online_files import PatientLog, RoundCheckpoints
 from fdrl_ros.learner.privacy_cost import ChargedMechanism, RecordCounts
 from fdrl_ros.learner.records.records import Records
 from fdrl_ros.learner.records.transitions import GrowingRecords
-from fdrl_ros.learner.tabular_dqn import dqn_for
+from fdrl_ros.learner.tabular_dqn import gradients_for
 from fdrl_ros.learner.trainer import Trainer, TrainingSetup
 from fdrl_ros.policy import Policy
 from fdrl_ros.privacy.accountant.accountant import Account, check_delta
@@ -141,10 +141,10 @@ class OnlineTrainer:
         :raises PrivacyError: without the compiled arithmetic, as :class:`Trainer`.
         """
         if setup.privacy.noise_multiplier:
-            dqn_for(setup.shape, setup.learner, setup.inputs).check_private()
+            gradients_for(setup.network, setup.learner, setup.inputs).check_private()
         self._setup = replace(setup, learner=replace(setup.learner, epochs=1, proximal=0.0))
         self._collector, self._online, self._directory = collector, online, directory
-        self._recorded = setup.shape.states if setup.inputs is None else 1
+        self._recorded = setup.network.states if setup.inputs is None else 1
         privacy = setup.privacy
         by_transition = 'transition' in (privacy.unit, privacy.clipped)
         self._unit = 'transition' if by_transition else 'patient'
@@ -309,7 +309,7 @@ class OnlineTrainer:
 
     def _collect_round(self, weights: NDArray[np.float32], round: int) -> Records:
         """Treat the new patients of a round."""
-        online, policy = self._online, self._setup.shape.policy(weights)
+        online, policy = self._online, self._setup.network.policy(weights)
         first = (round - 1) * online.patients
         records = self._collector.collect(policy, online.explored(round), first, online.patients)
         if records.states.shape[1] != self._recorded:

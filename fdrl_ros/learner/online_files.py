@@ -120,8 +120,7 @@ class PatientLog(Closeable):
                 data = bytes(content[begin : begin + size])
                 if digest != _next_digest(self._digest, data):
                     raise ValueError('they are not the ones that were collected')
-                header, arrays = unpack(data)
-                records = Records(**arrays, **header)
+                records = Records.from_arrays(unpack(data)[1])
             except (RecordsError, TypeError, ValueError) as error:
                 raise RecordsError(
                     f'{self._path}: the patients of round {number}, from byte {self._end} on, are '

@@ -1,7 +1,7 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
 """
-Public pre-training: dueling double DQN on simulated patients at H = 0, which costs no epsilon.
+Public pre-training: the learner on simulated patients at H = 0, which costs no epsilon.
 
 These patients come from a random stream that no hospital uses, so the starting
 weights contain nothing about any hospital's patient.
@@ -9,21 +9,33 @@ weights contain nothing about any hospital's patient.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from fdrl_ros.errors import TrainingStopped
-from fdrl_ros.learner.gradient import DoubleDqn
 from fdrl_ros.learner.optimizer import fresh_moments, Optimizer
 from fdrl_ros.learner.records.collection import Progress
 from fdrl_ros.learner.records.records import Records
 from fdrl_ros.learner.records.transitions import Transitions
 from fdrl_ros.learner.settings import LearnerSettings
-from fdrl_ros.policy import DuelingPolicy, NetworkShape
+from fdrl_ros.learner.tabular_dqn import gradients_for
+from fdrl_ros.policy.network import Network
 from fdrl_ros.settings import setting, Settings
-from fdrl_ros.surgery.gym.actions import ACTION_COUNT
-from fdrl_ros.surgery.gym.state import STATE_SIZE
 import numpy as np
+from numpy.typing import NDArray
 
 _REPORT_EVERY = 50
+
+
+class Start(NamedTuple):
+    """
+    What pre-training begins with: first weights, shape (n_parameters,), and whose loss it is.
+
+    Discount and steps are those of :class:`PretrainingSettings`.
+    """
+
+    weights: NDArray[np.float32]
+    network: Network
+    learner: LearnerSettings
 
 
 @dataclass(frozen=True)
@@ -45,19 +57,9 @@ class PretrainingSettings(Settings):
     discount: float = setting(0.4, 'gamma of the learner', limits=(0.0, 1.0))
 
 
-def network_shape(learner: LearnerSettings) -> NetworkShape:
-    """Return the network of the settings, from a state to the value of every action."""
-    return NetworkShape(STATE_SIZE, ACTION_COUNT, (learner.hidden, learner.hidden))
-
-
-def untrained_weights(shape: NetworkShape, seed: int) -> np.ndarray:
-    """Return random starting weights, shape (n_parameters,), float32."""
-    return shape.draw(np.random.default_rng(seed))
-
-
 def pretrain(
     records: Records,
-    start: DuelingPolicy,
+    start: Start,
     settings: PretrainingSettings,
     rng: np.random.Generator,
     *,
@@ -65,7 +67,7 @@ def pretrain(
     stopped: Callable[[], bool] = lambda: False,
 ) -> np.ndarray:
     """
-    Learn from public records without privacy: double DQN, Huber loss, minibatches, Adam.
+    Learn from public records without privacy: the learner's loss, minibatches, Adam.
 
     :param records: of public patients only.
     :param rng: of the minibatches.
@@ -75,10 +77,12 @@ def pretrain(
     :raises TrainingStopped: as soon as `stopped` says so.
     """
     transitions = Transitions.from_records(records, discount=settings.discount)
-    transitions.check_fit(start.shape)
-    wide, current = start.weights.astype(np.float64), start.weights
-    optimizer = Optimizer('adam', settings.learning_rate, fresh_moments('adam', len(wide)))
-    learner = DoubleDqn(start.shape)
+    transitions.check_fit(start.network)
+    learner = gradients_for(start.network, start.learner, public=True)
+    current = start.weights
+    wide = current.astype(np.float64)
+    trained = wide[learner.start :]
+    optimizer = Optimizer('adam', settings.learning_rate, fresh_moments('adam', len(trained)))
     count = len(records.actions)
     for step in range(settings.steps):
         if stopped():
@@ -86,7 +90,7 @@ def pretrain(
         if step % settings.target_period == 0:
             target = current
         index = rng.integers(count, size=(min(settings.batch, count), 1))
-        wide += optimizer.step(learner.mean(current, target, transitions.at(index)))
+        trained += optimizer.step(learner.mean(current, target, transitions.at(index)))
         current = wide.astype(np.float32)
         if (step + 1) % _REPORT_EVERY == 0 or step + 1 == settings.steps:
             progress(step + 1, settings.steps)

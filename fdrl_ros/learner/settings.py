@@ -12,6 +12,15 @@ from fdrl_ros.settings import setting, Settings
 class LearnerSettings(Settings):
     """How a hospital learns."""
 
+    kind: str = setting(
+        'dqn',
+        'who trains: dqn (compiled), torch, or another registered learner; see `fdrl tasks`',
+    )
+    network: str = setting(
+        '',
+        'module that a learner of kind torch trains: mlp, cnn, gru or FILE.py:CLASS; empty: mlp, '
+        'or cnn for images',
+    )
     hidden: int = setting(64, 'units of each of the two shared layers', limits=(1, 4096))
     discount: float = setting(
         0.4,

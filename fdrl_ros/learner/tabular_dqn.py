@@ -8,12 +8,16 @@ Q is then a table and a row touches one line of it, so products with 716 zeros a
 
 from dataclasses import dataclass
 
+from fdrl_ros.errors import PolicyError, SettingError
 from fdrl_ros.learner.gradient import DoubleDqn, Trace
+from fdrl_ros.learner.gradients import Gradients
 from fdrl_ros.learner.network import Array, flat_gradient, head_slopes, Layers, Slopes
 from fdrl_ros.learner.records.transitions import Batch
 from fdrl_ros.learner.settings import LearnerSettings
 from fdrl_ros.policy import NetworkShape
+from fdrl_ros.policy.network import Network
 from fdrl_ros.privacy.mechanism import clip_factors
+from fdrl_ros.tasks.spec import TaskSpec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -100,6 +104,44 @@ class TabularTrace:
         sizes = np.sqrt(np.square(by_unit).sum(axis=2) * (squares + 1.0)).sum(axis=1)
         hidden = transitions * np.finfo(np.float64).eps * np.square(sizes)
         return np.sqrt(np.maximum(products.sum(axis=(1, 2)), 0.0) + hidden)
+
+
+def dueling_network(spec: TaskSpec, learner: LearnerSettings) -> NetworkShape:
+    """
+    Return the network of the compiled learner for a task.
+
+    :raises SettingError: if the task has images or continuous actions, or settings name a module.
+    """
+    if spec.continuous or spec.dtype != 'float32':
+        what = 'continuous actions' if spec.continuous else 'images'
+        raise SettingError('learner.kind', 'dqn', f"'torch': this task has {what}")
+    if learner.network:
+        raise SettingError('learner.network', learner.network, "nothing, or learner.kind 'torch'")
+    return NetworkShape(spec.size, spec.n_actions, (learner.hidden, learner.hidden))
+
+
+def gradients_for(
+    network: Network,
+    learner: LearnerSettings,
+    inputs: NDArray[np.floating] | None = None,
+    *,
+    public: bool = False,
+) -> Gradients:
+    """
+    Make what computes the gradients of a network.
+
+    :param inputs: public table of the network's input for each state number, or None.
+    :param public: whether the records are public: all weights are trained then, and double DQN has
+        no conservative term.
+    :raises PolicyError: if the network brings no gradients.
+    """
+    if isinstance(network, NetworkShape):
+        return dqn_for(network, LearnerSettings() if public else learner, inputs)
+    make = getattr(network, 'gradients', None)
+    if make is None or inputs is not None:
+        raise PolicyError(f'no learner trains a {network.name}')
+    made: Gradients = make(learner, public=public)
+    return made
 
 
 def dqn_for(

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from fdrl_ros.errors import LedgerOwnerError, PolicyError, TrainingStopped
 from fdrl_ros.learner.checkpoint import Checkpoint
-from fdrl_ros.learner.gradients import Gradients
 from fdrl_ros.learner.learner import TrainingProgress, TrainingResult
 from fdrl_ros.learner.optimizer import fresh_moments, Optimizer
 from fdrl_ros.learner.privacy_cost import ChargedMechanism
@@ -18,9 +17,11 @@ from fdrl_ros.learner.records.records import Records
 from fdrl_ros.learner.records.sampling import Replay, SampledUnits
 from fdrl_ros.learner.records.transitions import Batch, GrowingRecords, Transitions
 from fdrl_ros.learner.settings import LearnerSettings, PrivacySettings
-from fdrl_ros.learner.tabular_dqn import dqn_for, TabularDqn
-from fdrl_ros.policy import digest_of, NetworkShape
+from fdrl_ros.learner.tabular_dqn import gradients_for, TabularDqn
+from fdrl_ros.policy import digest_of
+from fdrl_ros.policy.network import Network
 from fdrl_ros.policy.policy import check_weights
+from fdrl_ros.policy.task_identity import TaskIdentity
 from fdrl_ros.privacy.ledger.chain import Head
 from fdrl_ros.privacy.ledger.ledger import Ledger
 from fdrl_ros.privacy.mechanism import noisy_mean
@@ -34,15 +35,16 @@ class TrainingSetup:
     How a hospital learns, and where its spending and its randomness come from.
 
     ``inputs``: public table of the network's input for each state number, if records hold numbers,
-    shape (numbers, states).
+    shape (numbers, states). ``task``: whose records are trained on; checkpoints carry it.
     """
 
-    shape: NetworkShape
+    network: Network
     learner: LearnerSettings
     privacy: PrivacySettings
     ledger: Ledger
     source: NoiseSource
     inputs: np.ndarray | None = None
+    task: TaskIdentity | None = None
 
 
 class Trainer:
@@ -80,15 +82,17 @@ class Trainer:
                     f'the ledger of {owner.hospital} counts for {name} {counted!r}, the settings '
                     f'promise {promised!r}'
                 )
-        self.shape, self.learner, self.privacy = setup.shape, setup.learner, setup.privacy
-        self.dqn: Gradients = dqn_for(self.shape, self.learner, inputs)
+        self.network, self.learner, self.privacy = setup.network, setup.learner, setup.privacy
+        self.task = setup.task
+        self.dqn = gradients_for(self.network, self.learner, inputs)
         if self.privacy.noise_multiplier:
             self.dqn.check_private()
         self.ledger, self._inputs = setup.ledger, inputs
         self._source = setup.source.for_ledger(owner.birth)
         self._checkpoint = checkpoint
         self._settings_digest = hashlib.sha256(
-            repr((self.shape, self.learner, self.privacy)).encode()
+            repr((self.network.name, self.learner, self.privacy, self.task)).encode()
+            + self.network.layout.digest()
             + self._source.fingerprint
             + (b'' if inputs is None else np.ascontiguousarray(inputs).tobytes())
         ).digest()
@@ -114,7 +118,7 @@ class Trainer:
                 unit='transition' if self.mechanism.clips_transitions else 'patient',
                 inputs=inputs,
             )
-        self._transitions.check_fit(self.shape, self._inputs)
+        self._transitions.check_fit(self.network, self._inputs)
         self.steps_per_block = steps or math.ceil(1.0 / self.mechanism.rate)
         """Steps of a local epoch, which is one block of the ledger."""
         self._records_digest = hashlib.sha256(self._settings_digest + records.digest()).digest()
@@ -186,7 +190,7 @@ class Trainer:
 
         :raises PolicyError: if the weights do not fit the network, or are not finite.
         """
-        check_weights(weights, self.shape.n_parameters)
+        check_weights(weights, self.network.layout.n_parameters)
         return hashlib.sha256(self._records_digest + digest_of(weights)).digest()
 
     def _fresh(self, weights: np.ndarray, round: int, start: bytes) -> Checkpoint:

@@ -42,7 +42,7 @@ class KeyAuthorityNode(PartyNode):
     def make_party(self, prepared: object, store: Store) -> KeyAuthority:
         """Put the key authority together."""
         plan = self.plan()
-        start, _ = load_policy(self.layout.pretrained)
+        start = load_policy(self.layout.pretrained).weights
         # In a process of its own: this one holds the secret key and loads nothing of the world.
         validation = SeparateObject(VALIDATION, plan, start)
         self.keep(validation.close)

@@ -74,7 +74,7 @@ class SelectorNode(ManagedNode):
         check_limits(self._rules.selector, self._limits, self._rules.shield)
         make_private_directory(self.layout.party(self.place))
         roster = self.layout.trusted_roster(self.place)
-        start = load_policy(self.layout.pretrained)
+        start = load_policy(self.layout.pretrained).policy(self._rules)
         kept = self.settings.kept_versions
         self.control = RobotControl(self)
         self.policies = CandidateUpdates(self, self._rules, roster, start, kept)

@@ -111,6 +111,11 @@ class NetworkShape:
         """Length of the flat weight vector."""
         return list(self.layers())[-1].stop
 
+    @property
+    def name(self) -> str:
+        """Kind and sizes, as a ledger names its model."""
+        return f'dueling network {"-".join(map(str, (self.states, *self.hidden, self.actions)))}'
+
     @cached_property
     def layout(self) -> TensorLayout:
         """Names and shapes of the tensors in the flat weight vector."""

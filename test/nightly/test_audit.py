@@ -12,7 +12,7 @@ from dataclasses import replace
 from fdrl_ros.audit.privacy_audit import Audit, AuditedTrainer, AuditSettings
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.learner import network_kernel
-from fdrl_ros.learner.records.collection import collect_records
+from fdrl_ros.learner.records.collection import HospitalSimulator
 from fdrl_ros.policy import NetworkShape
 from fdrl_ros.privacy import mechanism
 from fdrl_ros.privacy.noise import NoiseSource
@@ -23,7 +23,7 @@ from support.distribution import inclusion_tests, least_p, noise_tests
 
 PLAN = Plan()
 SETTINGS = {'patients': PLAN.collection.patients, 'failure': 0.001, 'seeds': [1, 2, 3, 4, 5]}
-WIDE = NetworkShape(PLAN.shape.states, PLAN.shape.actions, (128, 128))
+WIDE = NetworkShape(PLAN.network.states, PLAN.network.actions, (128, 128))
 """A network with room for 20,000 canaries."""
 
 pytestmark = pytest.mark.slow
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope='module')
 def records():
     """Return the records of the first hospital of `make run`."""
-    return collect_records(PLAN.cohorts[0], PLAN.collection, PLAN.world)
+    return HospitalSimulator(PLAN.task, PLAN.world, PLAN.collection).collect(PLAN.population(0))
 
 
 def run(tmp_path, records, seed, *, canaries, q, sigma, delta, rounds, epochs, kind, **more):
@@ -42,7 +42,7 @@ def run(tmp_path, records, seed, *, canaries, q, sigma, delta, rounds, epochs, k
     observers = more.pop('watchers', ())
     whole = Audit(
         records,
-        more.pop('shape', PLAN.shape),
+        more.pop('shape', PLAN.network),
         replace(PLAN.learner, epochs=epochs, transitions_per_patient=more.pop('transitions', 8)),
         replace(
             PLAN.privacy,
@@ -92,7 +92,7 @@ def test_the_claim_stands_and_bounds_are_those_of_a_flawless_mechanism(
     tmp_path, records, name, canaries, figures
 ):
     """A false alarm in one of the 60 runs: at most 60 * 2 * 0.001; the seeds are fixed."""
-    wide = canaries > PLAN.shape.n_parameters
+    wide = canaries > PLAN.network.n_parameters
     found = [
         run(
             tmp_path,
@@ -101,7 +101,7 @@ def test_the_claim_stands_and_bounds_are_those_of_a_flawless_mechanism(
             canaries=canaries,
             delta=1e-5,
             kind=AuditedTrainer,
-            shape=WIDE if wide else PLAN.shape,
+            shape=WIDE if wide else PLAN.network,
             transitions=2 if wide else 8,
             **REAL[name],
         )
@@ -120,7 +120,7 @@ def test_the_claim_of_make_run_stands(tmp_path, records, figures):
     for seed in SETTINGS['seeds']:
         directory = tmp_path / f'{seed}'
         directory.mkdir()
-        whole = Audit(records, PLAN.shape, PLAN.learner, PLAN.privacy, PLAN.rounds.rounds)
+        whole = Audit(records, PLAN.network, PLAN.learner, PLAN.privacy, PLAN.rounds.rounds)
         source, rng = NoiseSource.seeded(seed), np.random.default_rng([10, seed])
         found.append(whole.run(directory, source, rng))
     figures.append(figure_of('make run', found, AuditSettings().canaries))

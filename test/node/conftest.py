@@ -82,7 +82,7 @@ def play(layout: Layout, plan: Plan = PLAN) -> bytes:
     policies = layout.directory / 'policies'
     policies.mkdir(exist_ok=True)
     train_federation(layout, plan, policies)
-    return digest_of(load_policy(policies / f'global_{plan.rounds.rounds}.npz')[0])
+    return digest_of(load_policy(policies / f'global_{plan.rounds.rounds}.npz').weights)
 
 
 class Live:
@@ -189,7 +189,7 @@ def live(settings: BringupSettings) -> Iterator[Live]:
             settings.federation_domain,
             ('robot_1',),
             settings.robot_domain,
-            n_parameters=PLAN.shape.n_parameters,
+            n_parameters=PLAN.network.n_parameters,
         ) as watch,
         Runner(settings, log, restarts=1) as runner,
     ):

@@ -245,7 +245,7 @@ def test_lost_value_of_holding_is_found_out_anew_though_every_policy_is_valued(
 def keep_valued(policies, message):
     """Have a good policy on the disk, with all that was found of it; return its files."""
     files, plan = policies.files, policies.plan
-    version = PolicyRegistry(policies.roster, policies.plan.shape).receive(message, 0.0)
+    version = PolicyRegistry(policies.roster, policies.plan.network).receive(message, 0.0)
     report, model = assessment(version.policy, plan)
     files.save(version)
     files.save_report(report)

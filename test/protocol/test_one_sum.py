@@ -46,7 +46,7 @@ def test_hospitals_refuse_a_quantisation_that_they_did_not_agree_to():
 def test_hospitals_that_start_from_different_policies_are_never_summed():
     """Weights of 1e10 swallow every step of float32: who has them adds nothing."""
     bench = Bench(hospitals=5, rounds=1)
-    huge = np.full(bench.shape.n_parameters, 1e10, dtype=np.float32)
+    huge = np.full(bench.layout.n_parameters, 1e10, dtype=np.float32)
     fields = {'weights': encode_weights(huge), 'digest': digest_of(huge)}
     tell_others(bench, GlobalPolicy, lambda message: resealed(bench, message, **fields))
     tell_others(

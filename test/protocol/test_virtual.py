@@ -23,7 +23,7 @@ def federation(**more) -> VirtualFederation:
         name: PlainLearner(lambda w, r, name=name: w + delta(name, r), n_units=size)
         for name, size in SIZES.items()
     }
-    return VirtualFederation(learners, np.zeros(SHAPE.n_parameters), SHAPE, **more)
+    return VirtualFederation(learners, np.zeros(SHAPE.n_parameters), SHAPE.layout, **more)
 
 
 def average(round: int, names=tuple(SIZES)) -> np.ndarray:
@@ -83,10 +83,10 @@ def test_what_cannot_be_is_told(tmp_path):
         with pytest.raises(RoundError, match='no hospital'):
             made.leave(name)
     with pytest.raises(SettingError, match='start'):
-        VirtualFederation(made.learners, np.zeros(3), SHAPE)
+        VirtualFederation(made.learners, np.zeros(3), SHAPE.layout)
     two = dict(list(made.learners.items())[:2])
     with pytest.raises(SettingError, match='three'):
-        VirtualFederation(two, made.start, SHAPE)
+        VirtualFederation(two, made.start, SHAPE.layout)
     learner = PlainLearner(lambda weights, _: weights[:3], n_units=1)
     with pytest.raises(PolicyError, match=r'\(3,\)'):
         learner.train(made.start, 1, report=print, stopped=lambda: False)

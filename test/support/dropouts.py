@@ -206,7 +206,7 @@ def check_ending(bench: DroppingBench) -> None:
     assert len(bench.decrypted) == bench.scheme.ciphertexts
     policy = next(p.policy for p in driver.parties.values() if isinstance(p, Hospital))
     assert policy is not None and policy.envelope.round == 1 and not policy.rolled_back
-    weights = decode_weights(policy.weights, bench.shape.n_parameters)
+    weights = decode_weights(policy.weights, bench.layout.n_parameters)
     np.testing.assert_array_equal(weights, bench.exact(contributors(bench)))
     # Nobody revealed for two sets, or trained twice.
     sets: dict[str, set[bytes]] = {}

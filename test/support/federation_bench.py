@@ -174,7 +174,7 @@ class Bench(VirtualFederation):
             'validate': lambda weights: self.validate(weights),
             **options,
         }
-        super().__init__(learners, start_of(shape), shape, directory=directory, **options)
+        super().__init__(learners, start_of(shape), shape.layout, directory=directory, **options)
         self.parties = self.driver.parties
         self.encryption, self.scheme = encryption, scheme
 

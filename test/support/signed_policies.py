@@ -110,7 +110,7 @@ def channel(directory: Path, name: str) -> Channel:
 
 def near_start(directory: Path, seed: int) -> np.ndarray:
     """Return the public start, or with a seed weights that are near it."""
-    start, _ = load_policy(Layout(directory).pretrained)
+    start = load_policy(Layout(directory).pretrained).weights
     factors = 1.0 + 0.01 * np.random.default_rng(seed).normal(size=start.shape) * bool(seed)
     near: np.ndarray = (start * factors).astype(np.float32)
     return near
@@ -161,6 +161,6 @@ def robot_directory(directory: Path, plan: Plan) -> Layout:
     make_private_directory(layout.directory)
     layout.plan.write_text(plan.to_yaml())
     make_federation(layout.keys, NewFederation(dict.fromkeys(plan.hospitals, 10)))
-    save_policy(layout.pretrained, weights(0, plan.shape), plan.shape)
+    save_policy(layout.pretrained, weights(0, plan.network), plan)
     make_private_directory(layout.party('robot_1'))
     return layout

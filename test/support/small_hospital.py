@@ -3,7 +3,6 @@
 """A small hospital to train: records, a ledger, and noise that records every draw."""
 
 from collections.abc import Sequence
-from dataclasses import fields
 from pathlib import Path
 
 from fdrl_ros.learner.learner import TrainingResult
@@ -78,8 +77,7 @@ def joined(parts: Sequence[Records]) -> Records:
     """Put the records of different patients together."""
     counts = np.cumsum([0, *(each.n_transitions for each in parts)])
     arrays = {
-        each.name: np.concatenate([getattr(part, each.name) for part in parts])
-        for each in fields(Records)
+        name: np.concatenate([part.arrays()[name] for part in parts]) for name in parts[0].arrays()
     }
     starts = [each.starts[:-1] + count for each, count in zip(parts, counts[:-1], strict=True)]
     return Records(**{**arrays, 'starts': np.concatenate((*starts, counts[-1:]))})

@@ -32,7 +32,7 @@ def test_a_name_like_no_other_gets_no_long_list():
     ('text', 'expected'),
     [
         ('safety: {retrun_margin: 1.0}', 'did you mean return_margin'),
-        ('federation: {procedures: "reach, sewing"}', 'names out of all, cardiac'),
+        ('federation: {prosedures: reach}', 'did you mean procedures'),
     ],
 )
 def test_a_prepared_plan_is_refused_for_a_name_of_any_group(tmp_path, text, expected):

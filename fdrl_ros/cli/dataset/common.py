@@ -12,14 +12,12 @@ from fdrl_ros.cli.group import INTERRUPTED, SAME_COMMAND, stopping
 from fdrl_ros.cli.options import SettingsCommand
 from fdrl_ros.cli.output import console
 from fdrl_ros.cli.progress_bars import ProgressBars
+from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.policy_file import load_policy
-from fdrl_ros.errors import PolicyError
-from fdrl_ros.policy import digest_of, Policy
+from fdrl_ros.policy import Policy
 from fdrl_ros.runtime.progress import Progress, Stopped
 from fdrl_ros.surgery.data.dataset import Dataset
 from fdrl_ros.surgery.data.recording import RecordingStopped
-from fdrl_ros.surgery.gym.actions import ACTION_COUNT
-from fdrl_ros.surgery.gym.state import STATE_SIZE
 from fdrl_ros.surgery.settings import WorldSettings
 
 FILE = click.Path(dir_okay=False, path_type=Path)
@@ -52,15 +50,10 @@ def operator_from(path: Path) -> tuple[Policy, str]:
     Read the file of a policy that operates.
 
     :returns: the policy, and what notes call it.
-    :raises PolicyError: if it is none of the surgical world.
+    :raises FdrlError: if it is none of the surgical world.
     """
-    weights, shape = load_policy(path)
-    if (shape.states, shape.actions) != (STATE_SIZE, ACTION_COUNT):
-        raise PolicyError(
-            f'{path} is for {shape.states} state numbers and {shape.actions} actions: '
-            f'expected {STATE_SIZE} and {ACTION_COUNT}'
-        )
-    return shape.policy(weights), f'policy {digest_of(weights).hex()}'
+    policy = load_policy(path).policy(Plan())
+    return policy, f'policy {policy.digest.hex()}'
 
 
 def report_to(

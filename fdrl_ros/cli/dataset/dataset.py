@@ -4,6 +4,7 @@
 
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from fdrl_ros.surgery.data.recording import demonstrations, in_words, Operator, 
 from fdrl_ros.surgery.data.recording import replay as replay_bit_by_bit
 from fdrl_ros.surgery.gym.surgery_env import SurgeryEnv
 from fdrl_ros.surgery.patient.cohort import Cohort, public_cohort
+from fdrl_ros.surgery.task import SurgeryTask
 from fdrl_ros.surgery.tasks.procedures import procedures_named
 
 
@@ -208,12 +210,13 @@ def _write_records(
 ) -> None:
     """Make records out of a bag of a live arm, with rewards derived from what was measured."""
     world = world_from(flags)
-    made = Records.from_logs(
+    logged = Records.from_logs(
         [
             with_rewards(log, world, force_emphasis=force_emphasis, time_emphasis=time_emphasis)
             for log in read_log(source, robot, partial=partial)
         ]
     )
+    made = replace(logged, task=SurgeryTask().identity(world))
     made.save(target)
     click.echo(
         f'{target}: {len(made.actions)} transitions of {made.n_patients} patients; '

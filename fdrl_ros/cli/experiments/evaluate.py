@@ -12,7 +12,7 @@ from fdrl_ros.cli.output import announce, console, show
 from fdrl_ros.cli.progress_bars import ProgressBars
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.policy_file import load_policy
-from fdrl_ros.errors import PolicyError, SettingError, StoreError
+from fdrl_ros.errors import SettingError, StoreError
 from fdrl_ros.experiments.evaluation import (
     Contender,
     ExpertContender,
@@ -71,13 +71,7 @@ def _evaluate_run(run: RunDirectory, plan_file: str | None, flags: Json) -> None
 def _evaluate_files(paths: tuple[Path, ...], plan: Plan, episodes: Path | None) -> None:
     contenders: list[Contender] = [ExpertContender()]
     for path in paths:
-        weights, shape = load_policy(path)
-        if (shape.states, shape.actions) != (plan.shape.states, plan.shape.actions):
-            raise PolicyError(
-                f'{path} is for {shape.states} state numbers and {shape.actions} actions: '
-                f'expected {plan.shape.states} and {plan.shape.actions}'
-            )
-        contenders.append(PolicyContender(str(path), shape.policy(weights)))
+        contenders.append(PolicyContender(str(path), load_policy(path).policy(plan)))
     out = console()
     with stopping() as stopped, ProgressBars(out) as bars:
         found = evaluate_contenders(

@@ -20,6 +20,7 @@ from fdrl_ros.deployment.bringup import BringupSettings
 from fdrl_ros.deployment.hosts import export as export_parties
 from fdrl_ros.deployment.hosts import host_graph, parties_here
 from fdrl_ros.deployment.layout import Layout
+from fdrl_ros.deployment.marking import files_to_mark, mark
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.prepare import check_keys
 from fdrl_ros.deployment.prepare import prepare as prepare_directory
@@ -65,12 +66,13 @@ def migrate(directory: Path, dry_run: bool) -> None:
     Bring the state files of an older version to this one.
 
     The rounds then go on. DIRECTORY is that of a run or of a federation, on each host that has one
-    of its parties. Stop the parties first. Keys, rosters, ledgers, journals and records stay as
-    they are. The old state files are kept beside the new ones. It may be repeated, and be
-    interrupted, at any time.
+    of its parties. Stop the parties first. Keys, rosters, ledgers and journals stay as they are.
+    Records and policies are marked with their task. The old state files are kept beside the new
+    ones. It may be repeated, and be interrupted, at any time.
     """
     layout = Layout.find_whole(directory)
-    size = Plan.read(layout.plan).shape.n_parameters
+    plan = Plan.load(layout.plan)
+    size = plan.network.layout.n_parameters
     paths = sorted(layout.directory.glob('*/state.sqlite'))
     paths += sorted(layout.directory.glob('alone/*/state.sqlite'))
     if not paths:
@@ -78,12 +80,15 @@ def migrate(directory: Path, dry_run: bool) -> None:
     changed = [
         path for path in paths if migrate_file(path, path.parent.name, size, dry_run=dry_run)
     ]
-    for path in changed:
+    marked = [
+        path for path in files_to_mark(layout.directory) if mark(path, plan, dry_run=dry_run)
+    ]
+    for path in (*changed, *marked):
         click.echo(f'{"would migrate" if dry_run else "migrated"} {path}')
-    if not changed:
+    if not changed and not marked:
         click.echo(f'{len(paths)} state files: all are of this version')
-    elif not dry_run:
-        click.echo(f'the old files are kept beside them, with the ending {BACKUP}')
+    elif changed and not dry_run:
+        click.echo(f'the old state files are kept beside them, with the ending {BACKUP}')
 
 
 @click.command()

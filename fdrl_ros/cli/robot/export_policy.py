@@ -8,6 +8,7 @@ import click
 from fdrl_ros.cli.group import stopping
 from fdrl_ros.cli.options import plan_from, plan_option, PlanCommand
 from fdrl_ros.cli.output import console
+from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.policy_file import load_policy
 from fdrl_ros.deployment.robot.public_value import PublicValuation
 from fdrl_ros.deployment.robot.robot_policies import signed_policy
@@ -72,8 +73,7 @@ def export_policy(
 def _read(path: Path) -> Policy:
     if path.suffix == '.policy':
         return signed_policy(path)
-    weights, network = load_policy(path)
-    return network.policy(weights)
+    return load_policy(path).policy(Plan())
 
 
 def agreement_table(found: Agreement) -> Table:

@@ -24,7 +24,7 @@ from fdrl_ros.federation.protocol.ledger_watch import heads_seen
 from fdrl_ros.federation.protocol.store import peek_record, Store
 from fdrl_ros.learner.checkpoint import recorded_ledger_head
 from fdrl_ros.learner.privacy_cost import check_rounds
-from fdrl_ros.learner.records.collection import collect_records
+from fdrl_ros.learner.records.collection import HospitalSimulator
 from fdrl_ros.learner.records.records import Records
 from fdrl_ros.learner.trainer import Trainer, TrainingSetup
 from fdrl_ros.privacy.ledger.chain import Head, Owner
@@ -72,13 +72,12 @@ def open_records(
     """
     path = layout.records(name)
     if path.exists():
-        return Records.load(path, plan.shape.states)
+        return plan.load_records(path)
     if name not in plan.hospitals:
         raise RecordsError(f'{name} is none of the hospitals {", ".join(plan.hospitals)}')
-    cohort = plan.cohorts[plan.hospitals.index(name)]
-    records = collect_records(
-        cohort, plan.collection, plan.world, progress=progress, stopped=stopped
-    )
+    population = plan.population(plan.hospitals.index(name))
+    collector = HospitalSimulator(plan.task, plan.world, plan.collection)
+    records = collector.collect(population, progress=progress, stopped=stopped)
     records.save(path)
     return records
 
@@ -119,7 +118,9 @@ def open_training(
     with ExitStack() as unless_opened:
         ledger = unless_opened.enter_context(open_ledger(directory, name, plan))
         noise = noise_source(directory, f'{name} {purpose}'.strip(), plan)
-        setup = TrainingSetup(plan.shape, plan.learner, plan.privacy, ledger, noise)
+        setup = TrainingSetup(
+            plan.network, plan.learner, plan.privacy, ledger, noise, task=plan.identity
+        )
         trainer = Trainer(setup, records, directory / CHECKPOINT)
         if not ledger.chain.head.entries:
             left = max(1, plan.rounds.rounds - done)
@@ -130,10 +131,8 @@ def open_training(
 
 def ledger_owner(name: str, plan: Plan) -> Owner:
     """Return whose ledger a plan asks for, and what it must promise."""
-    shape, chosen = plan.shape, plan.privacy
-    sizes = '-'.join(map(str, (shape.states, *shape.hidden, shape.actions)))
-    model = f'dueling network {sizes}'
-    return Owner(name, chosen.unit, chosen.delta, chosen.budget, model)
+    chosen = plan.privacy
+    return Owner(name, chosen.unit, chosen.delta, chosen.budget, plan.network.name)
 
 
 def open_ledger(directory: Path, name: str, plan: Plan) -> Ledger:
@@ -216,7 +215,7 @@ def open_hospital(
     return Hospital(
         channel,
         trainer,
-        plan.shape,
+        plan.network.layout,
         store,
         RoundSeeds(layout.party(name), federation=channel.roster.federation, name=name),
         HospitalSettings(

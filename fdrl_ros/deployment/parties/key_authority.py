@@ -34,18 +34,22 @@ def open_key_authority(
     :param validate: test of a new policy, such as
         :class:`fdrl_ros.deployment.parties.policy_validation.PublicValidation`.
     """
-    start, shape = load_policy(layout.pretrained)
+    saved = load_policy(layout.pretrained)
+    start = saved.weights
     channel = open_channel(layout, 'key_authority', store)
     personal, chosen = plan.federation.personal_layers, plan.encryption
     scheme = choose_scheme(
-        shape.shared(personal).size, len(channel.roster.hospitals), chosen.bits, chosen.scheme
+        saved.layout.shared(personal).size,
+        len(channel.roster.hospitals),
+        chosen.bits,
+        chosen.scheme,
     )
     if scheme.dishonest_warning:
         log.warning('%s: %s', scheme.kind.upper(), scheme.dishonest_warning)
     return KeyAuthority(
         channel,
         store,
-        shape,
+        saved.layout,
         start,
         open_secret_context(layout, scheme, KeyAuthorityState(store, start).record.round),
         KeyAuthoritySettings(

@@ -7,8 +7,6 @@ from functools import cached_property
 
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.federation.key_authority.state import Validation
-from fdrl_ros.surgery.gym.episode import run_episode
-from fdrl_ros.surgery.gym.surgery_env import SurgeryEnv
 import numpy as np
 
 
@@ -39,13 +37,14 @@ class PublicValidation:
 
     def success(self, weights: np.ndarray) -> float:
         """Return the share of public patients on whom a policy succeeds."""
-        policy = self._plan.shape.policy(weights)
-        cohort = self._plan.public_cohort()
-        env = SurgeryEnv(cohort, self._plan.world)
-        env.np_random = np.random.default_rng(self._plan.federation.seed)
-        with closing(env):
-            patients = [cohort.patient(i, 'test') for i in range(self._plan.validation.patients)]
-            successes = [run_episode(env, policy, patient).success for patient in patients]
+        plan, task = self._plan, self._plan.task
+        policy, public = plan.network.policy(weights), plan.population(None)
+        rng = np.random.default_rng(plan.federation.seed)
+        with closing(task.make_env(plan.world)) as env:
+            successes = [
+                task.operate(env, policy, public.patient(index, 'test'), rng).success
+                for index in range(plan.validation.patients)
+            ]
         return float(np.mean(successes))
 
     @cached_property

@@ -39,10 +39,11 @@ class RobotPolicies:
                 f'{home} is not there: look for --directory and --robot (`make run` makes one)'
             )
         self.plan = plan = Plan.load(layout.plan)
-        weights, shape = load_policy(layout.pretrained)
-        start = shape.policy(weights)
+        start = load_policy(layout.pretrained).policy(plan)
         self.files = PolicyFiles(home, fitted_with(plan, start))
-        self.registry = PolicyRegistry(layout.roster(), shape, plan.safety, basis=basis(plan))
+        self.registry = PolicyRegistry(
+            layout.roster(), plan.network, plan.safety, basis=basis(plan)
+        )
         self.problems = self.files.load(self.registry, put_aside=False)
         self._supervision_file: Path = home / SUPERVISION_FILE
         self.supervision: Supervision = load_supervision(self._supervision_file)

@@ -30,7 +30,6 @@ from fdrl_ros.experiments.patient_results import COMPARED, NORMAL_95, SCORES
 from fdrl_ros.experiments.reports.versions import versions
 from fdrl_ros.experiments.round_recorder import RoundNote
 from fdrl_ros.experiments.training import alone_path
-from fdrl_ros.learner.pretraining import untrained_weights
 from fdrl_ros.policy import Policy
 from fdrl_ros.privacy.accountant.accountant import epsilon_paper, PAPER_ORDER, sum_guarantees
 from fdrl_ros.privacy.mechanism import mean_noise_std
@@ -104,7 +103,7 @@ class Assessment:
                 (each.peak_memory for each in self.rounds if each.peak_memory is not None),
                 default=None,
             ),
-            'n_parameters': self.plan.shape.n_parameters,
+            'n_parameters': self.plan.network.layout.n_parameters,
             'seed': self.plan.federation.seed,
             'versions': versions(),
         }
@@ -163,13 +162,13 @@ def line_up(layout: Layout, plan: Plan, policies: Path) -> tuple[dict[str, Polic
         if (policies / f'{name}.npz').exists():
             files[name] = policies / f'{name}.npz'
             choices.append(name)
-    untrained = plan.shape.policy(untrained_weights(plan.shape, plan.federation.seed))
+    untrained = plan.network.policy(plan.network.draw(np.random.default_rng(plan.federation.seed)))
     loaded = {name: _load(path, plan) for name, path in files.items()}
     return {'untrained': untrained, **loaded}, choices
 
 
 def _load(path: Path, plan: Plan) -> Policy:
-    return plan.shape.policy(load_policy(path)[0])
+    return load_policy(path).policy(plan)
 
 
 def released_globals(policies: Path) -> list[tuple[int, Path]]:

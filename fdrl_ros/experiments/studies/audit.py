@@ -7,14 +7,14 @@ from dataclasses import asdict
 from pathlib import Path
 import shutil
 
+from fdrl_ros.audit.canary import compiled
 from fdrl_ros.audit.privacy_audit import Audit, Audited, AuditSettings
 from fdrl_ros.deployment.parties.hospital import noise_source
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.experiments.json_file import Json
 from fdrl_ros.experiments.study import chosen_settings, digest_of, Part, Study, Work
 from fdrl_ros.learner.learner import TrainingProgress
-from fdrl_ros.learner.records.collection import collect_records
-from fdrl_ros.learner.records.records import Records
+from fdrl_ros.learner.records.collection import HospitalSimulator
 from fdrl_ros.runtime.progress import Caller, NOBODY
 from fdrl_ros.runtime.random_streams import Stream
 import numpy as np
@@ -68,8 +68,8 @@ def measure(plan: Plan, settings: AuditSettings, seed: int, records: Path, work:
         work.tell(done, rounds * progress.steps, f'epsilon {progress.epsilon:.3f}')
 
     whole = Audit(
-        Records.load(records, plan.shape.states),
-        plan.shape,
+        plan.load_records(records),
+        compiled(plan.network),
         plan.learner,
         plan.privacy,
         rounds,
@@ -126,10 +126,8 @@ def _keep_records(path: Path, plan: Plan, caller: Caller) -> None:
     """Collect the patients' records, unless they are there."""
     path.parent.mkdir(parents=True, exist_ok=True)
     if not path.exists():
-        collect_records(
-            plan.cohorts[0],
-            plan.collection,
-            plan.world,
+        HospitalSimulator(plan.task, plan.world, plan.collection).collect(
+            plan.population(0),
             progress=caller.counter('collect', 'patients'),
             stopped=caller.stopped,
         ).save(path)

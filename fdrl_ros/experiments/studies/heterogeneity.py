@@ -33,8 +33,8 @@ from fdrl_ros.experiments.studies.distance import (
     two_sample_tests,
 )
 from fdrl_ros.experiments.study import chosen_settings, Part, Study, Work
-from fdrl_ros.learner.pretraining import pretrain
-from fdrl_ros.learner.records.collection import collect_records
+from fdrl_ros.learner.pretraining import pretrain, Start
+from fdrl_ros.learner.records.collection import HospitalSimulator
 from fdrl_ros.policy import Policy
 from fdrl_ros.runtime.progress import Caller, NOBODY, Stopped
 from fdrl_ros.surgery.gym.episode import run_episode
@@ -189,10 +189,8 @@ def learn_alone(
 ) -> Policy:
     """Learn from one hospital's records alone, without privacy; the last steps are small ones."""
     settings, seed = plan.pretraining, plan.federation.seed
-    records = collect_records(
+    records = HospitalSimulator(plan.task, plan.world, plan.collection).collect(
         home,
-        plan.collection,
-        plan.world,
         progress=lambda done, _: tell(done, f'{home.name} collects'),
         stopped=stopped,
     )
@@ -202,18 +200,18 @@ def learn_alone(
         return lambda step, _: tell(done + step, f'{home.name} learns')
 
     large, rng = settings.steps - small, np.random.default_rng(seed)
-    policy = plan.shape.policy(plan.shape.draw(rng))
+    weights = plan.network.draw(rng)
     for steps, rate, done in ((large, 1.0, before), (small, 0.1, before + large)):
         weights = pretrain(
             records,
-            policy,
+            Start(weights, plan.network, plan.learner),
             replace(settings, steps=steps, learning_rate=rate * settings.learning_rate),
             rng,
             progress=learns_from(done),
             stopped=stopped,
         )
-        policy, rng = plan.shape.policy(weights), np.random.default_rng(seed + _OTHER)
-    return policy
+        rng = np.random.default_rng(seed + _OTHER)
+    return plan.network.policy(weights)
 
 
 def curve_of(part: Json) -> dict[str, float]:

@@ -19,8 +19,7 @@ from fdrl_ros.deployment.prepare import learn_public_start
 from fdrl_ros.experiments.intervals import interval, over_seeds, RATIO, SHARE
 from fdrl_ros.experiments.json_file import Json
 from fdrl_ros.experiments.study import chosen_settings, Part, Study, Work
-from fdrl_ros.learner.pretraining import untrained_weights
-from fdrl_ros.learner.records.collection import collect_records
+from fdrl_ros.learner.records.collection import HospitalSimulator
 from fdrl_ros.learner.records.records import Records
 from fdrl_ros.learner.settings import PrivacySettings
 from fdrl_ros.learner.trainer import Trainer, TrainingSetup
@@ -111,17 +110,16 @@ def measure(plan: Plan, work: Work) -> Json:
     home = plan.cohorts[0]
     patients = plan.collection.patients
     work.tell(0, total, 'collects')
-    records = collect_records(
+    records = HospitalSimulator(plan.task, plan.world, plan.collection).collect(
         home,
-        plan.collection,
-        plan.world,
         progress=lambda done, _: work.tell(done, total, 'collects'),
         stopped=work.caller.stopped,
     )
     public = learn_public_start(
         plan, lambda what, done, count: work.tell(patients, total, what), work.caller.stopped
     )
-    starts = {'public': public, 'random': untrained_weights(plan.shape, plan.federation.seed)}
+    rng = np.random.default_rng(plan.federation.seed)
+    starts = {'public': public, 'random': plan.network.draw(rng)}
     part: Json = {
         'success': {start: {} for start in STARTS},
         'start': {},
@@ -153,7 +151,7 @@ def measure(plan: Plan, work: Work) -> Json:
 
 def success_of(weights: np.ndarray, home: Cohort, plan: Plan, work: Work) -> float:
     """Return the share of a hospital's unseen patients that a policy succeeds on."""
-    policy, ends = plan.shape.policy(weights), []
+    policy, ends = plan.network.policy(weights), []
     with closing(SurgeryEnv(settings=plan.world)) as env:
         for index in range(plan.evaluation.patients):
             work.check()
@@ -211,7 +209,7 @@ def _learn(
         ),
     ) as ledger:
         source = noise_source(directory, f'utility {name}', plan)
-        setup = TrainingSetup(plan.shape, plan.learner, privacy, ledger, source)
+        setup = TrainingSetup(plan.network, plan.learner, privacy, ledger, source)
         trainer = Trainer(setup, records, directory / 'checkpoint')
         for round in range(1, plan.rounds.rounds + 1):
             result = trainer.train(

@@ -60,7 +60,8 @@ from fdrl_ros.federation.protocol.party import Effects, Job, Party, Report, Stop
 from fdrl_ros.federation.protocol.store import Store
 from fdrl_ros.federation.protocol.update_codec import open_key, Terms
 from fdrl_ros.learner.learner import Learner
-from fdrl_ros.policy import decode_weights, digest_of, encode_weights, NetworkShape
+from fdrl_ros.policy import decode_weights, digest_of, encode_weights
+from fdrl_ros.policy.layout import TensorLayout
 from fdrl_ros.privacy.ledger.chain import Head
 import numpy as np
 
@@ -111,7 +112,7 @@ class Hospital(Party):
         self,
         channel: Channel,
         learner: Learner,
-        shape: NetworkShape,
+        layout: TensorLayout,
         store: Store,
         seeds: RoundSeeds,
         settings: HospitalSettings,
@@ -125,15 +126,15 @@ class Hospital(Party):
         self._roster = channel.roster
         self._name = channel.name
         self._learner = learner
-        self._shape = shape
+        self._layout = layout
         self.seeds = seeds
         self._settings = settings
         self._quorum = max(settings.quorum, channel.roster.quorum)
-        self._shared = shape.shared(settings.personal)
+        self._shared = layout.shared(settings.personal)
         self.terms: Terms | None = None
         self.policy: protocol.GlobalPolicy | None = None
         """The newest global policy that was checked."""
-        self._weights = np.zeros(shape.n_parameters, dtype=np.float32)
+        self._weights = np.zeros(layout.n_parameters, dtype=np.float32)
         self.status: protocol.RoundStatus | None = None
         self.attempts: dict[AttemptId, Received] = {}
         """What was received, by attempt."""
@@ -147,7 +148,7 @@ class Hospital(Party):
         self.restored = False
         """Whether a server saw entries that the ledger lacks: its epsilon is then too low."""
         self._mismatches = RosterMismatches(channel)
-        self.state = HospitalState(store, shape.n_parameters)
+        self.state = HospitalState(store, layout.n_parameters)
         """What this hospital keeps of the round."""
         self.state.recover(channel, seeds)
 
@@ -620,7 +621,7 @@ class Hospital(Party):
             other = self.policy and round == newest and message.digest != self.policy.digest
             raise (RoundError if other else LateError)(sender, f'policy of {round} is not newer')
         try:
-            weights = decode_weights(message.weights, self._shape.n_parameters)
+            weights = decode_weights(message.weights, self._layout.n_parameters)
         except PolicyError as error:
             raise MessageError(sender, str(error)) from error
         if digest_of(weights) != message.digest:

@@ -44,7 +44,8 @@ from fdrl_ros.federation.protocol.orders import note_order, take_order, unnoted
 from fdrl_ros.federation.protocol.party import Effects, Job, Report, Stopped
 from fdrl_ros.federation.protocol.store import Store
 from fdrl_ros.federation.protocol.update_codec import fed_avg, Terms, UpdateCodec
-from fdrl_ros.policy import encode_weights, NetworkShape
+from fdrl_ros.policy import encode_weights
+from fdrl_ros.policy.layout import TensorLayout
 from fdrl_ros.privacy.ledger.chain import DIGEST
 import numpy as np
 from numpy.typing import NDArray
@@ -301,7 +302,7 @@ class KeyAuthority:
         self,
         channel: Channel,
         store: Store,
-        shape: NetworkShape,
+        layout: TensorLayout,
         start: Weights,
         secret: SecretContext,
         settings: KeyAuthoritySettings,
@@ -315,7 +316,7 @@ class KeyAuthority:
         self.channel = channel
         self._store = store
         self._settings = settings
-        self._shared = shape.shared(settings.personal)
+        self._shared = layout.shared(settings.personal)
         encryption, members = settings.encryption, len(channel.roster.hospitals)
         self._codec = UpdateCodec.agree(
             self._shared.size, members, encryption.bits, encryption.limit, encryption.scheme

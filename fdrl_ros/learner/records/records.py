@@ -6,65 +6,31 @@ A hospital's records D_i: transitions grouped by patient, and the file that hold
 Logs of a live arm as a hospital's records D_i: all operations of a pseudonym are one unit.
 """
 
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 import hashlib
 from pathlib import Path
 from typing import Any, Protocol
 
-from fdrl_ros.errors import RecordsError
+from fdrl_ros.errors import RecordsError, TaskError
+from fdrl_ros.policy.task_identity import TaskIdentity
 from fdrl_ros.runtime.durable import replacing
+from fdrl_ros.tasks.task import Episode, P
 import numpy as np
 
-_TYPES = {
-    'states': np.float32,
-    'actions': np.int64,
-    'rewards': np.float32,
-    'next_states': np.float32,
-    'terminals': np.bool_,
-    'starts': np.int64,
-    'patients': np.str_,
-    'ends': np.bool_,
+_TYPES: dict[str, tuple[type[np.generic], ...]] = {
+    'states': (np.float32, np.uint8),
+    'actions': (np.int64, np.float32),
+    'rewards': (np.float32,),
+    'next_states': (np.float32, np.uint8),
+    'terminals': (np.bool_,),
+    'starts': (np.int64,),
+    'patients': (np.str_,),
+    'ends': (np.bool_,),
 }
-"""Data type of each array."""
+"""Data types of each array; others are converted to the first."""
+_TASK = 'task'
 _REQUIRED = [name for name in _TYPES if name != 'ends']
-
-
-class Named(Protocol):
-    """A patient, known by a pseudonym."""
-
-    @property
-    def name(self) -> str:
-        """Return the pseudonym."""
-
-
-class Episode(Protocol):
-    """
-    What records keep of an episode of T transitions, in any world.
-
-    ``states``: (T + 1, states), float32. ``actions``, ``rewards``: (T,). ``terminated``: the last
-    state has no future; false when the time ran out.
-    """
-
-    @property
-    def patient(self) -> Named:
-        """Return whose episode it is."""
-
-    @property
-    def states(self) -> np.ndarray:
-        """Return the states, with the last one, in which no action was chosen."""
-
-    @property
-    def actions(self) -> np.ndarray:
-        """Return the action chosen in each state but the last."""
-
-    @property
-    def rewards(self) -> np.ndarray:
-        """Return the reward of each action."""
-
-    @property
-    def terminated(self) -> bool:
-        """Return whether the last state has no future."""
 
 
 class LoggedOperation(Protocol):
@@ -105,13 +71,16 @@ class Records:
     """
     Transitions of all patients of a hospital, grouped by patient and in order of time.
 
-    ``states``, ``next_states``: (transitions, states), float32. ``actions``: int64, ``rewards``:
-    float32, ``terminals`` (no value follows): bool, each (transitions,). ``starts``: first
+    ``states``, ``next_states``: (transitions, states), float32, or uint8 for images. ``actions``:
+    numbers of discrete actions, (transitions,), int64, or continuous ones, (transitions, n),
+    float32. ``rewards``: float32, ``terminals`` (no value follows): bool, each (transitions,).
+    ``starts``: first
     transition of each patient, then the number of transitions: (patients + 1,), int64.
     ``patients``: their pseudonyms, (patients,). ``ends``: whether a transition is the last of its
     episode, terminal or cut off, bool, (transitions,); without them it is one after which the
     next row begins in another state. A terminal transition and a patient's last one always are.
     Other number types are converted if nothing is lost, terminals also from 0 and 1.
+    ``task``: whose states and actions they are; a file must say it.
     """
 
     states: np.ndarray
@@ -122,18 +91,23 @@ class Records:
     starts: np.ndarray
     patients: np.ndarray
     ends: np.ndarray = None  # type: ignore[assignment]  # an array once it is made
+    task: TaskIdentity | None = None
 
     def __post_init__(self) -> None:
         """Refuse arrays that contradict each other or hold values that are not finite."""
-        for name, kind in _TYPES.items():
+        for name, kinds in _TYPES.items():
             value = getattr(self, name)
             if value is not None:
-                object.__setattr__(self, name, _converted(name, value, kind))
+                object.__setattr__(self, name, _converted(name, value, kinds))
         count, starts, patients = len(self.states), self.starts, self.patients.tolist()
-        flat = (self.actions, self.rewards, self.terminals, self.ends)
+        flat = (self.rewards, self.terminals, self.ends)
+        discrete = self.actions.dtype == np.int64
         if (
             self.states.ndim != 2
             or self.next_states.shape != self.states.shape
+            or self.next_states.dtype != self.states.dtype
+            or self.actions.shape[:1] != (count,)
+            or self.actions.ndim != (1 if discrete else 2)
             or any(column is not None and column.shape != (count,) for column in flat)
         ):
             raise RecordsError('the arrays of the records differ in length or shape')
@@ -146,10 +120,10 @@ class Records:
             raise RecordsError('the patients of the records do not cover the transitions')
         if len(set(patients)) < len(patients):
             raise RecordsError('a patient appears twice: one patient is one privacy unit')
-        for name in ('states', 'rewards', 'next_states'):
+        for name in ('states', 'actions', 'rewards', 'next_states'):
             if not np.isfinite(getattr(self, name)).all():
                 raise RecordsError(f'{name} of the records are not all finite')
-        if np.any(self.actions < 0):
+        if discrete and np.any(self.actions < 0):
             raise RecordsError('an action of the records is negative')
         if self.ends is None:
             ends = np.ones(count, np.bool_)
@@ -186,7 +160,7 @@ class Records:
             raise RecordsError('the records hold a patient who is not known here')
 
     @classmethod
-    def from_episodes(cls, episodes: Sequence[Episode]) -> 'Records':
+    def from_episodes(cls, episodes: Sequence[Episode[P]]) -> 'Records':
         """
         Group episodes by patient: all of one patient are one unit, whatever the procedure.
 
@@ -241,8 +215,21 @@ class Records:
         return cls(states, actions, rewards, next_states, terminals, starts, patients, ends)
 
     def arrays(self) -> dict[str, Any]:
-        """Return the fields alone: a cached property must change neither digest nor file."""
-        return {each.name: getattr(self, each.name) for each in fields(self)}
+        """Return the arrays by name."""
+        return {name: getattr(self, name) for name in _TYPES}
+
+    @classmethod
+    def from_arrays(
+        cls, arrays: Mapping[str, np.ndarray], task: TaskIdentity | None = None
+    ) -> 'Records':
+        """
+        Make records of what :meth:`arrays` returned.
+
+        :raises RecordsError: if they contradict each other.
+        :raises TypeError: if one is missing or unknown.
+        """
+        columns: Any = dict(arrays)
+        return cls(**columns, task=task)
 
     def digest(self) -> bytes:
         """Return the SHA-256 over all arrays, 32 bytes."""
@@ -255,7 +242,10 @@ class Records:
     def save(self, path: Path) -> None:
         """Write the records atomically, readable by the owner alone."""
         with replacing(path) as file:
-            np.savez(file, **self.arrays())
+            arrays = self.arrays()
+            if self.task is not None:
+                arrays[_TASK] = np.array(self.task.to_json())
+            np.savez(file, **arrays)
 
     @classmethod
     def load(cls, path: Path, n_states: int) -> 'Records':
@@ -268,9 +258,10 @@ class Records:
         try:
             with np.load(path, allow_pickle=False) as file:
                 # Files of earlier versions have no ends of episodes.
-                names = [each.name for each in fields(cls) if each.name in (*file, *_REQUIRED)]
-                records = cls(**{name: file[name] for name in names})
-        except RecordsError:
+                names = [name for name in _TYPES if name in (*file, *_REQUIRED)]
+                task = TaskIdentity.from_json(str(file[_TASK])) if _TASK in file else None
+                records = cls.from_arrays({name: file[name] for name in names}, task)
+        except (RecordsError, TaskError):
             raise
         except Exception as error:  # numpy raises half a dozen kinds on a damaged archive
             raise RecordsError(f'cannot read the records {path}: {error}') from error
@@ -280,12 +271,13 @@ class Records:
         return records
 
 
-def _converted(name: str, value: object, kind: type[np.generic]) -> np.ndarray:
-    """Convert a value to a data type if nothing is lost."""
+def _converted(name: str, value: object, kinds: tuple[type[np.generic], ...]) -> np.ndarray:
+    """Convert a value to the first of some data types, unless it has one, if nothing is lost."""
     try:
         array = np.asarray(value)
-        if array.dtype == kind:
+        if array.dtype in kinds:
             return array
+        kind = kinds[-1] if name == 'actions' and array.ndim == 2 else kinds[0]
         made = array.astype(kind, copy=False)
         if kind is np.str_:
             lossless = all(isinstance(each, str) for each in array.reshape(-1).tolist())

@@ -13,9 +13,23 @@ import math
 
 from fdrl_ros.errors import RecordsError
 from fdrl_ros.learner.records.records import Records
-from fdrl_ros.policy import NetworkShape
+from fdrl_ros.policy.network import Network
 import numpy as np
 from numpy.typing import NDArray
+
+
+def check_actions(actions: np.ndarray, count: int) -> None:
+    """
+    Refuse recorded actions that a network does not have.
+
+    :param actions: discrete, (transitions,), or continuous, (transitions, n).
+    :param count: discrete actions of the network, or numbers of its continuous ones.
+    :raises RecordsError: if there are others.
+    """
+    if actions.ndim == 2 and actions.shape[1] != count:
+        raise RecordsError(f'actions of {actions.shape[1]} numbers: the network gives {count}')
+    if actions.ndim == 1 and actions.max() >= count:
+        raise RecordsError(f'an action beyond the {count} of the network')
 
 
 @dataclass(frozen=True)
@@ -136,7 +150,7 @@ class Transitions:
             inputs,
         )
 
-    def check_fit(self, shape: NetworkShape, inputs: np.ndarray | None = None) -> None:
+    def check_fit(self, network: Network, inputs: np.ndarray | None = None) -> None:
         """
         Refuse states and actions that do not fit a network.
 
@@ -145,14 +159,13 @@ class Transitions:
         """
         seen, both = self.states.shape[-1], (self.states, self.next_states)
         if inputs is None:
-            if seen != shape.states:
-                raise RecordsError(f'states of {seen} numbers: the network takes {shape.states}')
-        elif seen != 1 or inputs.ndim != 2 or inputs.shape[1] != shape.states:
-            raise RecordsError(f'inputs must turn the number of a state into {shape.states}')
+            if seen != network.states:
+                raise RecordsError(f'states of {seen} numbers: the network takes {network.states}')
+        elif seen != 1 or inputs.ndim != 2 or inputs.shape[1] != network.states:
+            raise RecordsError(f'inputs must turn the number of a state into {network.states}')
         elif any(each.min() < 0 or each.max() >= len(inputs) for each in both):
             raise RecordsError(f'a state beyond the {len(inputs)} of the inputs')
-        if self.actions.max() >= shape.actions:
-            raise RecordsError(f'an action beyond the {shape.actions} of the network')
+        check_actions(self.actions, network.actions)
 
     def lengths(self, units: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return how many transitions the given units have, same shape."""

@@ -16,7 +16,7 @@ from types import FrameType
 from typing import Any, ClassVar
 
 from fdrl_ros.deployment.layout import Layout
-from fdrl_ros.deployment.plan import Plan
+from fdrl_ros.deployment.plan import Plan, SURGERY
 from fdrl_ros.errors import FdrlError, SettingError
 from fdrl_ros.nodes.common.diagnostics import Diagnostics, Health, Level
 from fdrl_ros.nodes.common.parameters import NodeParameters
@@ -104,7 +104,10 @@ class ManagedNode(LifecycleNode):
             expected = 'one that `fdrl prepare` or `fdrl run` made'
             raise SettingError('directory', directory, expected)
         plan = self._prepared_plan()
-        for group in self.groups:
+        # Parameters have the settings of surgery's world only; a plan has those of every world.
+        surgery = plan.federation.task == SURGERY
+        self._groups = [each for each in self.groups if surgery or each != 'world']
+        for group in self._groups:
             parameters.declare(group, Plan.kind(group), getattr(plan, group))
         for group, kind in self.further.items():
             parameters.declare(group, kind)
@@ -132,7 +135,9 @@ class ManagedNode(LifecycleNode):
 
     def plan(self) -> Plan:
         """Return the plan of the directory, with this node's parameters."""
-        chosen = {name: asdict(self._declared.read(name, Plan.kind(name))) for name in self.groups}
+        chosen = {
+            name: asdict(self._declared.read(name, Plan.kind(name))) for name in self._groups
+        }
         return self._prepared_plan().replaced(chosen)
 
     def _prepared_plan(self) -> Plan:

@@ -139,8 +139,8 @@ class PartyNode(ManagedNode):
         if kind not in WITH_WEIGHTS:
             self.hear(entry.type, topic, self._taker(kind), entry.hearing)
             return
-        _, shape = load_policy(self.layout.pretrained)
-        reader = PolicyReader(4 * shape.n_parameters, self._taker(kind))
+        size = 4 * load_policy(self.layout.pretrained).layout.n_parameters
+        reader = PolicyReader(size, self._taker(kind))
         reader.subscribe(self.hear, entry.type, topic)
 
     def _taker(self, kind: type[Message]) -> Callable[..., None]:

@@ -31,7 +31,7 @@ from fdrl_ros.nodes.parties.conversion import from_ros
 from fdrl_ros.nodes.parties.weights_topic import PolicyReader
 from fdrl_ros.nodes.robot.policy_assessment import assess
 from fdrl_ros.nodes.robot.supervision_queue import SupervisionQueue, SupervisionRequest
-from fdrl_ros.policy import NetworkShape, Policy
+from fdrl_ros.policy import Policy
 from fdrl_ros.runtime.backoff import Backoff
 from fdrl_ros.runtime.worker_thread import Worker
 from fdrl_ros.selector.candidates.candidate import HOLD
@@ -50,8 +50,6 @@ from fdrl_ros.selector.candidates.supervision import (
 from fdrl_ros.selector.control.loop import ControlLoop
 from fdrl_ros.selector.value.model import ValueModel
 import fdrl_ros.srv as srv
-import numpy as np
-from numpy.typing import NDArray
 from std_msgs.msg import String
 
 Findings = tuple[SafetyReport | None, ValueModel | None, DecisionTime | None]
@@ -78,19 +76,18 @@ class CandidateUpdates:
         node: ManagedNode,
         plan: Plan,
         roster: Roster,
-        start: tuple[NDArray[np.float32], NetworkShape],
+        start: Policy,
         kept: int,
     ) -> None:
         """
         Make the publisher, while the node is configured.
 
-        :param start: weights of the public start, and the network of this robot's policies.
+        :param start: the public start.
         :param kept: versions of each policy that are kept.
         """
         self._node = node
         self.plan, self.roster = plan, roster
-        weights, self._network = start
-        self._start = self._network.policy(weights)
+        self._network, self._start = plan.network, start
         self._kept = kept
         robot = node.layout.party(node.place)
         self.files = PolicyFiles(robot, fitted_with(plan, self._start))

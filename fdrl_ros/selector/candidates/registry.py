@@ -10,7 +10,8 @@ from fdrl_ros.crypto.keys.roster import Roster
 from fdrl_ros.errors import MessageError, PolicyError, RoundError, SupervisionError
 from fdrl_ros.federation.protocol.channel import check_signed
 from fdrl_ros.federation.protocol.message import GlobalPolicy, HospitalPolicy
-from fdrl_ros.policy import decode_weights, NetworkShape, Policy
+from fdrl_ros.policy import decode_weights, Policy
+from fdrl_ros.policy.network import Network
 from fdrl_ros.selector.candidates.candidate import Candidate, HOLD
 from fdrl_ros.selector.candidates.decision_time import DecisionTime
 from fdrl_ros.selector.candidates.safety_limits import SafetyReport, SafetySettings
@@ -91,7 +92,7 @@ class PolicyRegistry:
     def __init__(
         self,
         roster: Roster,
-        shape: NetworkShape,
+        network: Network,
         settings: SafetySettings | None = None,
         *,
         kept: int = KEPT_VERSIONS,
@@ -101,13 +102,13 @@ class PolicyRegistry:
         Begin with nothing.
 
         :param roster: who may release policies.
-        :param shape: of the network that this robot runs.
+        :param network: of the policies that this robot runs.
         :param settings: what is let pass.
         :param kept: versions of each name that are kept.
         :param basis: of the tests that count; tests of another one are done again.
         """
         self._roster = roster
-        self._shape = shape
+        self._network = network
         self._settings = settings or SafetySettings()
         self._kept = kept
         self._basis = basis
@@ -143,7 +144,9 @@ class PolicyRegistry:
         if role == 'hospital' and name in (GLOBAL, HOLD):
             raise MessageError(sender, f'{name!r} is no name that a hospital may have here')
         try:
-            policy = self._shape.policy(decode_weights(message.weights, self._shape.n_parameters))
+            policy = self._network.policy(
+                decode_weights(message.weights, self._network.layout.n_parameters)
+            )
         except PolicyError as error:
             raise MessageError(sender, str(error)) from error
         if policy.digest != message.digest:
@@ -229,8 +232,8 @@ class PolicyRegistry:
         if model.policy != version.digest:
             raise PolicyError(f'value model of {model.policy}: expected {version.digest}')
         size, _, _ = model.form
-        if size != self._shape.states:
-            raise PolicyError(f'value model of {size} numbers: expected {self._shape.states}')
+        if size != self._network.states:
+            raise PolicyError(f'value model of {size} numbers: expected {self._network.states}')
         version.model = model
 
     def standing(self, supervision: Supervision) -> tuple[Version, ...]:

@@ -27,7 +27,7 @@ from fdrl_ros.experiments.reports.run_table import render_text
 from fdrl_ros.experiments.round_recorder import read_rounds
 from fdrl_ros.experiments.run_directory import RunDirectory
 from fdrl_ros.experiments.training import train_federation
-from fdrl_ros.learner.records.collection import collect_records, CollectionSettings
+from fdrl_ros.learner.records.collection import CollectionSettings, HospitalSimulator
 from fdrl_ros.learner.records.records import Records
 from fdrl_ros.resources import resource
 from fdrl_ros.runtime import kernels
@@ -35,6 +35,7 @@ from fdrl_ros.runtime.progress import Caller
 from fdrl_ros.surgery.gym.state import STATE_SIZE
 from fdrl_ros.surgery.patient.cohort import Cohort
 from fdrl_ros.surgery.settings import WorldSettings
+from fdrl_ros.surgery.task import SurgeryTask
 import numpy as np
 import pytest
 from support.metrics_files import read_csv, read_json
@@ -59,7 +60,7 @@ def fdrl(*words):
 
 
 def same_policy(one, other):
-    first, second = (load_policy(each / 'policies/global_2.npz')[0] for each in (one, other))
+    first, second = (load_policy(each / 'policies/global_2.npz').weights for each in (one, other))
     return (first == second).all()
 
 
@@ -109,7 +110,7 @@ def test_a_run_writes_its_summary_table_and_plots(trained):
     assert (
         summary['rounds'] == 2
         and summary['n_parameters']
-        == load_policy(run / 'policies' / 'global_2.npz')[1].n_parameters
+        == load_policy(run / 'policies' / 'global_2.npz').layout.n_parameters
     )
     assert set(summary['epsilon']) == {'hospital_1', 'hospital_2', 'hospital_3'}
     assert all(0.0 < each < 8.0 for each in summary['epsilon'].values())
@@ -299,7 +300,7 @@ def test_personal_layers_that_are_none_leave_nothing_behind(tmp_path, command, l
     place = (tmp_path / 'run',) if command == 'prepare' else ('--directory', tmp_path / 'run')
     result = fdrl(command, *place, '--personal', layers)
     assert result.exit_code == 1 and result.stderr.count('\n') == 1
-    assert "layer 'nosuch': expected one of shared.0" in result.stderr
+    assert "no tensor or module 'nosuch': expected some of shared.0" in result.stderr
     assert not list(tmp_path.iterdir())
 
 
@@ -323,7 +324,8 @@ def own_records(path, patients):
     """Save records of some patients of a hospital that is none of the plan."""
     cohort = Cohort(0, 1, 0.5, 99, procedures=('palpation',))
     settings = CollectionSettings(patients=patients)
-    records = collect_records(cohort, settings, WorldSettings(mode='kinematic', horizon=6))
+    world = WorldSettings(mode='kinematic', horizon=6)
+    records = HospitalSimulator(SurgeryTask(), world, settings).collect(cohort)
     records.save(path)
     return records
 
@@ -486,9 +488,9 @@ def test_ctrl_c_stops_cleanly_and_the_run_goes_on_to_the_policy_of_an_unbroken_o
     assert result.exit_code == 130
     assert '--directory with the run named above goes on from here' in result.stderr
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    first, _ = load_policy(tmp_path / 'run/policies/global_1.npz')
+    first = load_policy(tmp_path / 'run/policies/global_1.npz').weights
     assert fdrl(*words).exit_code == 0
-    same, _ = load_policy(tmp_path / 'run/policies/global_1.npz')
+    same = load_policy(tmp_path / 'run/policies/global_1.npz').weights
     assert (first == same).all()
     notes = json.loads((tmp_path / 'run/rounds.json').read_text())
     assert [each['round'] for each in notes] == [1, 2]

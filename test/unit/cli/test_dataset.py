@@ -7,10 +7,10 @@ import signal
 
 from click.testing import CliRunner
 from fdrl_ros.cli import main
+from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.policy_file import save_policy
 from fdrl_ros.learner.records.records import Records
 from fdrl_ros.metrics.task import StateSet, task_accuracy
-from fdrl_ros.policy import NetworkShape
 from fdrl_ros.surgery.data.dataset import Dataset
 from fdrl_ros.surgery.gym.actions import ACTION_COUNT
 from fdrl_ros.surgery.gym.episode_metrics import episode_metrics
@@ -46,10 +46,11 @@ def test_what_is_recorded_replays(walks):
 
 
 def random_policy(path):
-    shape = NetworkShape(STATE_SIZE, ACTION_COUNT, (4,))
-    weights = np.random.default_rng(1).normal(size=shape.n_parameters).astype(np.float32)
-    save_policy(path, weights, shape)
-    return shape.policy(weights)
+    plan = Plan({'learner': {'hidden': 4}})
+    size = plan.network.layout.n_parameters
+    weights = np.random.default_rng(1).normal(size=size).astype(np.float32)
+    save_policy(path, weights, plan)
+    return plan.network.policy(weights)
 
 
 def test_a_policy_is_recorded_under_its_digest(tmp_path):
@@ -58,10 +59,12 @@ def test_a_policy_is_recorded_under_its_digest(tmp_path):
     said = fdrl('record', tmp_path / 'file', *words)
     assert said.exit_code == 0, said.output
     assert Dataset.load(tmp_path / 'file').note.startswith('policy ')
-    small = NetworkShape(3, 2, (4,))
-    save_policy(tmp_path / 'small.npz', np.zeros(small.n_parameters, np.float32), small)
-    said = fdrl('record', tmp_path / 'other', '--policy', tmp_path / 'small.npz', *FAST)
-    assert (said.exit_code, 'is for 3 state numbers' in said.output) == (1, True)
+    with np.load(tmp_path / 'policy.npz') as file:
+        arrays = dict(file)
+    other = arrays | {'task': np.array('{"name": "cartpole", "version": 1, "world_hash": "1"}')}
+    np.savez(tmp_path / 'other.npz', **other)
+    said = fdrl('record', tmp_path / 'other', '--policy', tmp_path / 'other.npz', *FAST)
+    assert (said.exit_code, 'is of task cartpole 1' in said.output) == (1, True)
 
 
 def test_demonstrations_of_every_procedure_lie_in_files_of_their_own(tmp_path):

@@ -21,10 +21,11 @@ from fdrl_ros.crypto.keys.roster import CLOCK_SKEW
 from fdrl_ros.crypto.keys.rotation import HE_NAME, private_keys
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.experiments.run_directory import RunDirectory
-from fdrl_ros.learner.records.collection import collect_records, CollectionSettings
+from fdrl_ros.learner.records.collection import CollectionSettings, HospitalSimulator
 from fdrl_ros.runtime.durable import write_secret
 from fdrl_ros.surgery.patient.cohort import Cohort
 from fdrl_ros.surgery.settings import WorldSettings
+from fdrl_ros.surgery.task import SurgeryTask
 import pytest
 from support.small_run import TINY_PLAN
 import yaml
@@ -311,9 +312,8 @@ def test_a_run_goes_on_through_every_change_of_its_keys(
 
     done('keys', 'admit', run, 'hospital_9=5')
     cohort = Cohort(0, 1, 0.5, 99, procedures=('palpation',))
-    records = collect_records(
-        cohort, CollectionSettings(patients=5), WorldSettings(mode='kinematic', horizon=6)
-    )
+    world, settings = WorldSettings(mode='kinematic', horizon=6), CollectionSettings(patients=5)
+    records = HospitalSimulator(SurgeryTask(), world, settings).collect(cohort)
     layout.party('hospital_9').mkdir(mode=0o700)
     records.save(layout.records('hospital_9'))
     assert trained(run, '--rounds', 4) == (4, (*left, 'hospital_9'))

@@ -54,9 +54,9 @@ def spend(layout, name, round, *servers):
         for block in (0, 1):
             ledger.reserve(round=round, block=block, charge=CHARGE, inputs=b'weights')
         ledgers = (*ledger.chain.head, *ledger.chain.head_before(round), ledger.chain.links())
-    weights = np.zeros(PLAN.shape.n_parameters, np.float32)
+    weights = np.zeros(PLAN.network.n_parameters, np.float32)
     store = Store(layout.state(name))
-    state = HospitalState(store, PLAN.shape.n_parameters)
+    state = HospitalState(store, PLAN.network.n_parameters)
     state.keep_update(LocalUpdate(round, b'', TrainingResult(weights, 1.0, *ledgers)))
     store.close()
     for server in servers:

@@ -7,15 +7,14 @@ import json
 from click.testing import CliRunner
 from fdrl_ros.cli import main
 from fdrl_ros.cli.robot import shield
+from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.policy_file import save_policy
 from fdrl_ros.errors import PolicyError
 from fdrl_ros.experiments.studies.shield import attack
 from fdrl_ros.experiments.studies.shield.adversary import Tally
 from fdrl_ros.experiments.studies.shield.cost import by_expert, cost, newest_policies
-from fdrl_ros.policy import NetworkShape
 from fdrl_ros.selector import ShieldSettings
 from fdrl_ros.shield.proof import Finding
-from fdrl_ros.surgery.gym.state import STATE_SIZE
 import numpy as np
 import pytest
 
@@ -35,10 +34,10 @@ def run(tmp_path_factory):
     """Return a run with two global policies and that of a hospital."""
     path = tmp_path_factory.mktemp('run')
     (path / 'policies').mkdir()
-    shape, rng = NetworkShape(STATE_SIZE, 15, (4,)), np.random.default_rng(0)
+    plan, rng = Plan({'learner': {'hidden': 4}}), np.random.default_rng(0)
     for name in ('global_2', 'global_10', 'hospital_1'):
-        weights = rng.standard_normal(shape.n_parameters).astype(np.float32)
-        save_policy(path / f'policies/{name}.npz', weights, shape)
+        weights = rng.standard_normal(plan.network.layout.n_parameters).astype(np.float32)
+        save_policy(path / f'policies/{name}.npz', weights, plan)
     return path
 
 

@@ -100,7 +100,7 @@ def test_quantisation_that_cannot_be_exact_is_refused(limit, bits, members):
         Quantisation(limit, bits, members)
 
 
-def test_settings_refuse_fewer_than_16_bits():
+def test_settings_refuse_fewer_than_2_bits():
     assert EncryptionSettings().bits >= 16
     with pytest.raises(SettingError):
-        EncryptionSettings(bits=8)
+        EncryptionSettings(bits=1)

@@ -26,13 +26,8 @@ FOREIGN = (
     'torch',
 )
 
-# A plan checks the names of its procedures.
-PROCEDURES = {
-    'fdrl_ros.surgery',
-    'fdrl_ros.surgery.constants',
-    'fdrl_ros.surgery.tasks',
-    'fdrl_ros.surgery.tasks.procedures',
-}
+# Where the names of the default procedures are.
+PROCEDURES = {'fdrl_ros.surgery', 'fdrl_ros.surgery.tasks'}
 
 LOOK = """
 from fdrl_ros.deployment.plan import Plan

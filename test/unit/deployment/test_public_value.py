@@ -30,7 +30,7 @@ PLAN = Plan().changed(
 
 
 def policy(seed):
-    return PLAN.shape.policy(PLAN.shape.draw(np.random.default_rng(seed)))
+    return PLAN.network.policy(PLAN.network.draw(np.random.default_rng(seed)))
 
 
 VALUATION = PublicValuation(PLAN, policy(0))

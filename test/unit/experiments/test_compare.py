@@ -105,7 +105,7 @@ def test_a_switch_soon_after_a_change_of_state_is_told_from_others():
 
 @pytest.fixture(scope='module')
 def candidates():
-    shape = Plan().shape
+    shape = Plan().network
     policies = [shape.policy(shape.draw(np.random.default_rng(each))) for each in range(2)]
     return [chooser_of(each) for each in (*policies, None)]
 
@@ -194,7 +194,7 @@ def test_value_models_are_kept_and_a_damaged_one_is_fitted_anew(tmp_path, monkey
             'federation': {'procedures': 'reach'},
         }
     )
-    policy = plan.shape.policy(plan.shape.draw(np.random.default_rng(1)))
+    policy = plan.network.policy(plan.network.draw(np.random.default_rng(1)))
     both, fitted, fit = {'global': policy, 'hold': None}, [], PublicValuation.value_model
     monkeypatch.setattr(
         PublicValuation, 'value_model', lambda own, each: fitted.append(each) or fit(own, each)

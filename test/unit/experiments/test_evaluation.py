@@ -32,7 +32,6 @@ from fdrl_ros.experiments.patient_results import (
 from fdrl_ros.experiments.reports.assessment import paired_lead
 from fdrl_ros.experiments.round_recorder import read_rounds, RoundNote
 from fdrl_ros.experiments.studies.experiment import combine, OVER_SEEDS
-from fdrl_ros.learner.pretraining import untrained_weights
 from fdrl_ros.metrics.task import task_accuracy
 from fdrl_ros.surgery.gym.episode import run_episode
 from fdrl_ros.surgery.gym.surgery_env import SurgeryEnv
@@ -63,8 +62,8 @@ def probe():
 
 @pytest.fixture(scope='module')
 def results(probe):
-    weights = untrained_weights(PLAN.shape, 1)
-    contenders = [ExpertContender(), PolicyContender('untrained', PLAN.shape.policy(weights))]
+    weights = PLAN.network.draw(np.random.default_rng(1))
+    contenders = [ExpertContender(), PolicyContender('untrained', PLAN.network.policy(weights))]
     return evaluate(contenders, unseen_patients(PLAN, 6), probe, PLAN)
 
 
@@ -167,8 +166,8 @@ def test_patients_of_the_frozen_set_are_not_evaluated_on(results, probe):
 
 
 def test_what_the_selector_chose_is_counted_tick_by_tick(probe):
-    weights = untrained_weights(PLAN.shape, 1)
-    policy = PLAN.shape.policy(weights)
+    weights = PLAN.network.draw(np.random.default_rng(1))
+    policy = PLAN.network.policy(weights)
     contender = SelectorContender(
         'selector',
         {'global': policy},

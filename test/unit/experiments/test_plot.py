@@ -6,7 +6,6 @@ from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.experiments.evaluation import operate_once, SelectorContender, unseen_patients
 from fdrl_ros.experiments.intervals import interval
 from fdrl_ros.experiments.plots.selector import draw_operation, draw_returns, ROWS
-from fdrl_ros.learner.pretraining import untrained_weights
 from fdrl_ros.selector import HOLD, Reason
 from fdrl_ros.shield.shield import Veto
 from fdrl_ros.surgery.gym.actions import TICK
@@ -28,7 +27,7 @@ def drawn(monkeypatch):
 
 @pytest.fixture(scope='module')
 def operation():
-    policy = PLAN.shape.policy(untrained_weights(PLAN.shape, 1))
+    policy = PLAN.network.policy(PLAN.network.draw(np.random.default_rng(1)))
     contender = SelectorContender('selector', {'global': policy}, {}, PLAN.selector)
     env = SurgeryEnv(settings=PLAN.world)
     env.np_random = np.random.default_rng(1)

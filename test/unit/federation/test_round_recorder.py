@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from fdrl_ros.crypto.keys.roster import Member, Roster
 from fdrl_ros.crypto.keys.signing import Identity
+from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.policy_file import load_policy
 from fdrl_ros.errors import MessageError, ReplayError, RoundError, SignatureError
 from fdrl_ros.experiments.json_file import from_json, write_json
@@ -19,7 +20,7 @@ from fdrl_ros.federation.protocol.message import (
     RoundKey,
     RoundStatus,
 )
-from fdrl_ros.policy import digest_of, encode_weights, NetworkShape
+from fdrl_ros.policy import digest_of, encode_weights
 from fdrl_ros.runtime.stopwatch import peak_memory, Stopwatch
 import numpy as np
 import pytest
@@ -35,7 +36,7 @@ ROSTER = Roster(
     ),
     True,
 )
-SHAPE = NetworkShape(states=4, actions=3, hidden=(5,))
+PLAN = Plan({'learner': {'hidden': 4}})
 
 
 def said(sender='aggregator', counter=1, key=None, federation='trial', phase=Phase.FINISHED):
@@ -45,7 +46,7 @@ def said(sender='aggregator', counter=1, key=None, federation='trial', phase=Pha
 
 
 def policy(sender='hospital_1', value=1.0, counter=1, key=None, **changes):
-    weights = np.full(SHAPE.n_parameters, value, np.float32)
+    weights = np.full(PLAN.network.layout.n_parameters, value, np.float32)
     fields = {'weights': encode_weights(weights), 'digest': digest_of(weights), **changes}
     envelope = Envelope('trial', 1, 0, sender, counter)
     made = HospitalPolicy(envelope, **fields, unit='patient', epsilon=1.0, delta=1e-4, secure=True)
@@ -56,12 +57,12 @@ def policy(sender='hospital_1', value=1.0, counter=1, key=None, **changes):
 def observer(tmp_path):
     (tmp_path / 'policies').mkdir()
     return RoundRecorder(
-        ROSTER, tmp_path / 'policies', tmp_path / 'rounds.json', SHAPE, Meters(Stopwatch(), dict)
+        ROSTER, tmp_path / 'policies', tmp_path / 'rounds.json', PLAN, Meters(Stopwatch(), dict)
     )
 
 
 def released(round):
-    weights = np.zeros(SHAPE.n_parameters, np.float32)
+    weights = np.zeros(PLAN.network.layout.n_parameters, np.float32)
     envelope = Envelope('trial', round, 1, 'key_authority', round)
     content = encode_weights(weights), digest_of(weights), ('hospital_1',), bytes(32)
     policy = GlobalPolicy(envelope, *content, rolled_back=False, secure=True, reason='')
@@ -73,7 +74,7 @@ def test_notes_of_a_round_hold_the_peak_memory_and_older_ones_none(tmp_path):
     peaks = iter((12.5, None))
     meters = Meters(Stopwatch(), dict, lambda: next(peaks))
     path = tmp_path / 'rounds.json'
-    recorder = RoundRecorder(ROSTER, tmp_path / 'policies', path, SHAPE, meters)
+    recorder = RoundRecorder(ROSTER, tmp_path / 'policies', path, PLAN, meters)
     for round in (1, 2):
         recorder.handle(released(round), 0.0)
     assert [note.peak_memory for note in read_rounds(path)] == [12.5, None]
@@ -127,7 +128,7 @@ def test_true_policy_is_kept_and_an_older_one_does_not_replace_it(observer, tmp_
     observer.handle(policy(counter=4, value=2.0), 0.0)
     with pytest.raises(SignatureError):
         observer.handle(policy(counter=6, value=3.0, key=KEYS['hospital_2']), 0.0)
-    assert set(load_policy(path)[0]) == {1.0}
+    assert set(load_policy(path).weights) == {1.0}
 
 
 def test_signed_policy_that_fits_no_network_is_a_refused_message(observer, tmp_path):

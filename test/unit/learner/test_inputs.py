@@ -52,7 +52,7 @@ CHANGES = {
     'target period': {'learner': replace(LEARNER, target_period=7)},
     'clip norm': {'privacy': replace(PRIVACY, clip_norm=1.5)},
     'start': {'start': START + np.float32(1e-3)},
-    'network of as many weights': {'shape': OTHER_SHAPE},
+    'network of as many weights': {'network': OTHER_SHAPE},
     'patients': {'given': OTHERS},
     **{
         name: {'given': changed(records(), name)}
@@ -66,7 +66,7 @@ CHANGES = {
 
 def set_up(home, told, *, ledger, given=None, key='a', start=START, **settings):
     """Return a learner whose draws are told of, and the weights that it begins with."""
-    chosen = {'shape': SHAPE, 'learner': LEARNER, 'privacy': PRIVACY} | settings
+    chosen = {'network': SHAPE, 'learner': LEARNER, 'privacy': PRIVACY} | settings
     setup = TrainingSetup(**chosen, ledger=ledger, source=RecordedNoise(key, told))
     return Trainer(setup, given or records(), home / 'a.state'), start
 

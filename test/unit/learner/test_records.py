@@ -124,7 +124,7 @@ def test_removing_a_step_moves_a_sum_by_less_than_the_charge_allows(n_step):
     """Each sample is a unit vector of its own: the worst that clipped gradients can do."""
     with_it = records_of([9], terminals=np.arange(9) == 8)
     rows = np.delete(np.arange(9), 6)
-    arrays = {n: v[rows] for n, v in vars(with_it).items() if n not in ('starts', 'patients')}
+    arrays = {n: v[rows] for n, v in with_it.arrays().items() if n not in ('starts', 'patients')}
     without = Records(**arrays, starts=np.array([0, 8]), patients=with_it.patients)
     samples = [
         {

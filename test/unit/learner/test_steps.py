@@ -7,7 +7,7 @@ import math
 
 from fdrl_ros.learner.gradient import DoubleDqn
 from fdrl_ros.learner.optimizer import fresh_moments, Optimizer
-from fdrl_ros.learner.pretraining import pretrain, PretrainingSettings
+from fdrl_ros.learner.pretraining import pretrain, PretrainingSettings, Start
 from fdrl_ros.learner.records.transitions import Transitions
 from fdrl_ros.learner.settings import LearnerSettings
 from fdrl_ros.learner.trainer import Trainer, TrainingSetup
@@ -115,7 +115,9 @@ def test_pre_training_is_its_steps_written_out(period):
     settings = PretrainingSettings(
         steps=11, batch=8, learning_rate=0.1, target_period=period, discount=0.9
     )
-    found = pretrain(given, SHAPE.policy(START), settings, np.random.default_rng(3))
+    found = pretrain(
+        given, Start(START, SHAPE, LearnerSettings()), settings, np.random.default_rng(3)
+    )
     rng, wide, target = np.random.default_rng(3), START.astype(np.float64), START
     dqn, transitions = DoubleDqn(SHAPE), Transitions.from_records(given, discount=0.9)
     adam = SlowAdam(len(wide), 0.1)

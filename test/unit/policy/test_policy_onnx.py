@@ -5,6 +5,7 @@
 from click.testing import CliRunner
 from fdrl_ros.cli.commands import main
 from fdrl_ros.cli.robot.export_policy import export_policy
+from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.policy_file import save_policy
 from fdrl_ros.errors import PolicyError
 from fdrl_ros.policy import NetworkShape
@@ -13,6 +14,7 @@ from fdrl_ros.surgery.gym.state import scale, SCALES, STATE_BOUND, STATE_SIZE
 import numpy as np
 import pytest
 
+PLAN = Plan()
 SHAPE = NetworkShape(STATE_SIZE, 15, (64, 64))
 
 
@@ -134,7 +136,7 @@ def test_without_the_libraries_the_error_says_what_to_install(policy, monkeypatc
 
 
 def test_the_command_writes_a_model_and_says_how_well_it_agrees(onnx, policy, tmp_path):
-    save_policy(tmp_path / 'policy.npz', policy.weights, SHAPE)
+    save_policy(tmp_path / 'policy.npz', policy.weights, PLAN)
     target = tmp_path / 'policy.onnx'
     few = ['--evaluation-state-patients', '3', '--value-patients', '4']
     words = [str(tmp_path / 'policy.npz'), str(target), '--int8', '--units', *few]

@@ -7,15 +7,15 @@ from dataclasses import asdict, dataclass
 from itertools import product
 from pathlib import Path
 
+from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.policy_file import load_policy
-from fdrl_ros.errors import PolicyError, SettingError
+from fdrl_ros.errors import SettingError
 from fdrl_ros.experiments.json_file import Json
 from fdrl_ros.experiments.reports.assessment import released_globals
 from fdrl_ros.experiments.study import Part, Study, Work
 from fdrl_ros.policy import Policy
 from fdrl_ros.shield.settings import ShieldSettings
 from fdrl_ros.shield.shield import BatchShield
-from fdrl_ros.surgery.gym.state import STATE_SIZE
 from fdrl_ros.surgery.gym.vector_operation import VectorOperation
 from fdrl_ros.surgery.patient.cohort import public_cohort
 from fdrl_ros.surgery.tasks.expert import vector_expert_costs
@@ -153,17 +153,14 @@ def cost_study(
     Return a study that keeps nothing, and its parts: everyone in every procedure and shield.
 
     :param files: of policies, which act beside the expert.
-    :raises PolicyError: if one of them is for other states.
+    :raises FdrlError: if one of them cannot be read, or is of another task.
     :raises SettingError: if there are no patients.
     """
     if not settings.patients >= 1:
         raise SettingError('patients', settings.patients, 'at least 1')
     actors: dict[str, Policy | None] = {'expert': None}
     for path in files:
-        weights, shape = load_policy(path)
-        if shape.states != STATE_SIZE:
-            raise PolicyError(f'{path} is for states of {shape.states}: expected {STATE_SIZE}')
-        actors[str(path)] = shape.policy(weights)
+        actors[str(path)] = load_policy(path).policy(Plan())
     parts = []
     for (who, policy), procedure, word in product(actors.items(), procedures, SHIELDS):
         asked = {'who': who, 'procedure': procedure, 'shield': word}

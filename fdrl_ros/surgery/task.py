@@ -1,0 +1,78 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""Surgery with a simulated arm on simulated patients, as a task."""
+
+from fdrl_ros.resources import resource
+from fdrl_ros.surgery.gym.actions import ACTIONS
+from fdrl_ros.surgery.gym.episode import Episode, run_episode
+from fdrl_ros.surgery.gym.state import STATE_FIELDS
+from fdrl_ros.surgery.gym.surgery_env import SurgeryEnv
+from fdrl_ros.surgery.patient.cohort import Cohort, public_cohort
+from fdrl_ros.surgery.patient.patient import Patient
+from fdrl_ros.surgery.settings import WorldSettings
+from fdrl_ros.surgery.tasks import DEFAULT_PROCEDURES
+from fdrl_ros.surgery.tasks.expert import expert
+from fdrl_ros.surgery.tasks.procedures import procedures_named
+from fdrl_ros.tasks import Choice, Field, Hospitals, Task, TaskSpec
+import gymnasium
+import numpy as np
+
+
+class SurgeryTask(Task[Patient, WorldSettings]):
+    """The procedures of :mod:`fdrl_ros.surgery.tasks`, by 15 discrete moves of the arm."""
+
+    name = 'surgery'
+    summary = 'procedures of a surgical arm on breathing tissue; robots run it'
+    world = WorldSettings
+    defaults = {'federation': {'procedures': ', '.join(DEFAULT_PROCEDURES)}}
+
+    def spec(self, world: WorldSettings) -> TaskSpec:
+        """Return the 26 numbers of the state and the 15 actions."""
+        return TaskSpec(
+            (len(STATE_FIELDS),),
+            fields=tuple(
+                Field(field.name, field.unit, field.scale, field.description)
+                for field in STATE_FIELDS
+            ),
+            actions=tuple(action.name for action in ACTIONS),
+        )
+
+    def make_env(self, world: WorldSettings) -> SurgeryEnv:
+        """Return a new env; :meth:`operate` names the patients."""
+        return SurgeryEnv(settings=world)
+
+    def population(
+        self, chosen: Hospitals, hospital: int | None, heterogeneity: float | None = None
+    ) -> Cohort:
+        """Return the cohort of a hospital, or the public one."""
+        names = _procedures(chosen)
+        if hospital is None:
+            return public_cohort(chosen.seed, heterogeneity or 0.0, names)
+        numbers = chosen.hospitals, chosen.heterogeneity, chosen.seed
+        return Cohort(hospital, *numbers, procedures=names)
+
+    def operate(
+        self, env: gymnasium.Env, choose: Choice, patient: Patient, rng: np.random.Generator
+    ) -> Episode:
+        """Operate on one patient."""
+        if not isinstance(env, SurgeryEnv):
+            raise TypeError(f'{env}: expected a SurgeryEnv')
+        env.np_random = rng
+        return run_episode(env, lambda state: int(choose(state)), patient)
+
+    def guide(self, patient: Patient, world: WorldSettings) -> Choice:
+        """Return the expert, which knows the patient's tissue."""
+        return lambda state: expert(state, patient, world)[0]
+
+    def check(self, chosen: Hospitals) -> None:
+        """Refuse procedures that do not exist."""
+        _procedures(chosen)
+
+    def constants(self) -> bytes:
+        """Return config/world.yaml: every number of the world."""
+        return resource('config/world.yaml').read_bytes()
+
+
+def _procedures(chosen: Hospitals) -> tuple[str, ...]:
+    """Return the procedures of a federation by name."""
+    return procedures_named(chosen.procedures) if chosen.procedures else DEFAULT_PROCEDURES
