@@ -17,6 +17,7 @@ from typing import Any, Generic, NoReturn, overload, Self, TYPE_CHECKING, TypeVa
 from fdrl_ros.deployment.settings import hospital_names
 from fdrl_ros.errors import PolicyError, SettingError
 from fdrl_ros.resources import parse_yaml
+from fdrl_ros.runtime.references import absolute_reference
 from fdrl_ros.settings import named_among, Settings
 import yaml
 
@@ -254,6 +255,10 @@ class Plan:
         }
         for name, named in self._values.items():
             values[name] = {**values.get(name, {}), **named}
+        for owner, name in (('federation', 'task'), ('learner', 'network')):
+            named = values.get(owner, {})
+            if isinstance(named.get(name), str):
+                named[name] = absolute_reference(str(named[name]))
         plan = type(self)(values)
         chosen, encryption = plan.federation, plan.encryption
         try:

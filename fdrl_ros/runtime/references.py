@@ -37,6 +37,12 @@ def load_reference(text: str) -> object:
     return found
 
 
+def absolute_reference(text: str) -> str:
+    """Return a reference to a file with the file's whole path; others as they are."""
+    place, colon, name = text.rpartition(':')
+    return f'{Path(place).absolute()}:{name}' if colon and place.endswith('.py') else text
+
+
 def reference_digest(text: str) -> bytes:
     """
     Return the SHA-256 of the file that a reference names, 32 bytes; b'' for a module's.
