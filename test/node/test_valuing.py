@@ -3,11 +3,13 @@
 """What cannot be valued now is tried again, and the control loop goes on meanwhile."""
 
 from collections import Counter
+from dataclasses import replace
 import math
 import os
 from pathlib import Path
 import signal
 import subprocess
+import threading
 import time
 
 from fdrl_ros.deployment.bringup import environment, robot_graph
@@ -16,6 +18,7 @@ from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.robot.safety_test import basis
 from fdrl_ros.deployment.runner import command
 from fdrl_ros.errors import LastingError, PolicyError
+from fdrl_ros.federation.protocol.message import GlobalPolicy
 import fdrl_ros.msg as ros
 from fdrl_ros.nodes.common import qos
 from fdrl_ros.nodes.common.diagnostics import Level
@@ -149,6 +152,36 @@ def test_what_cannot_ever_be_valued_is_told_once_and_another_version_is_tried(
     policies.assess_next()
     spin_until(process, lambda: second.ready)
     assert not policies.problem
+
+
+def test_policies_are_checked_beside_the_control_loop_and_only_so_many_wait(
+    configured, directory, monkeypatch
+):
+    process = configured(lambda policy, plan, *rest: assessment(policy, plan))
+    node = process.node
+    assert node.trigger_activate() == TransitionCallbackReturn.SUCCESS
+    policies, threads, go_on = node.policies, [], threading.Event()
+    registry = policies.registry
+    check = registry.check
+
+    def wait_and_check(message):
+        threads.append(threading.current_thread())
+        assert go_on.wait(20.0)
+        return check(message)
+
+    monkeypatch.setattr(registry, 'check', wait_and_check)
+    take = policies._policy_receiver(GlobalPolicy)
+    for number in range(1, candidate_updates.CHECKED + 2):
+        take(to_ros(global_policy(directory, number), ros.GlobalPolicy()), None)
+    assert policies.refused == 1 and not registry.versions
+    go_on.set()
+    spin_until(process, lambda: len(threads) == candidate_updates.CHECKED)
+    spin_until(process, lambda: registry.versions[0].round == candidate_updates.CHECKED)
+    assert threading.current_thread() not in threads
+    forged = replace(global_policy(directory, 99), digest=bytes(32))
+    take(to_ros(forged, ros.GlobalPolicy()), None)
+    spin_until(process, lambda: policies.refused == 2)
+    assert node.fault is None
 
 
 @pytest.mark.parametrize('restarted', [False, True])

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from functools import partial
 import math
 import time
-from typing import TypeVar
+from typing import cast, TypeVar
 
 from builtin_interfaces.msg import Time
 from fdrl_ros.crypto.keys.roster import Roster
@@ -37,7 +37,7 @@ from fdrl_ros.runtime.worker_thread import Worker
 from fdrl_ros.selector.candidates.candidate import HOLD
 from fdrl_ros.selector.candidates.decision_time import decision_time, DecisionTime
 from fdrl_ros.selector.candidates.policy_files import PolicyFiles
-from fdrl_ros.selector.candidates.registry import PolicyRegistry, Status, Version
+from fdrl_ros.selector.candidates.registry import PolicyRegistry, Released, Status, Version
 from fdrl_ros.selector.candidates.safety_limits import SafetyReport
 from fdrl_ros.selector.candidates.supervision import (
     BY_TOPIC,
@@ -56,6 +56,9 @@ Findings = tuple[SafetyReport | None, ValueModel | None, DecisionTime | None]
 """What the test and the valuation of a policy found, and how long it takes for an action."""
 
 Request = TypeVar('Request')
+
+CHECKED = 16
+"""Policies that may wait for the check of their signatures."""
 
 WAITING = 1000
 """Things that may wait to be written."""
@@ -111,6 +114,7 @@ class CandidateUpdates:
         node = self._node
         self._loop = loop
         self._assessing = False
+        self._checking = 0
         self._failed = Backoff(FIRST_PAUSE, LONGEST_PAUSE)
         self.problem = ''
         self._lock_files()
@@ -182,19 +186,44 @@ class CandidateUpdates:
     ) -> Callable[[ros.GlobalPolicy, bytes | None], None]:
         def take(source: ros.GlobalPolicy, weights: bytes | None) -> None:
             apart = {} if weights is None else {'weights': weights}
-            try:
-                version = self.registry.receive(from_ros(source, kind, **apart), time.time())
-            except MessageError as error:
-                self.refused += 1
-                if worth_logging(self.refused):
-                    self._node.get_logger().warning(f'refused: {error}')
+
+            def check() -> tuple[Released, Policy]:
+                message: Released = from_ros(source, kind, **apart)
+                return message, self.registry.check(message)
+
+            if self._checking == CHECKED:
+                self._refuse(f'{CHECKED} policies wait for their check already')
                 return
-            if version is not None:
-                self._write_in_background(lambda: self.files.save(version))
-                self._update_candidates()
-                self.assess_next()
+            self._checking += 1
+            # Five million weights take 0.1 s, in which the control loop goes on.
+            self._submit(check, partial(self._checked, time.time()))
 
         return take
+
+    def _checked(self, came: float, found: object) -> None:
+        """
+        Keep a policy that was checked.
+
+        :param found: its message and the policy, or why it is refused.
+        """
+        self._checking -= 1
+        try:
+            if isinstance(found, Exception):
+                raise found
+            message, policy = cast('tuple[Released, Policy]', found)
+            version = self.registry.add(message, policy, came)
+        except MessageError as error:
+            self._refuse(str(error))
+            return
+        if version is not None:
+            self._write_in_background(lambda: self.files.save(version))
+            self._update_candidates()
+            self.assess_next()
+
+    def _refuse(self, reason: str) -> None:
+        self.refused += 1
+        if worth_logging(self.refused):
+            self._node.get_logger().warning(f'refused: {reason}')
 
     def assess_next(self) -> None:
         """Test and value the next policy on the worker, one at a time."""
@@ -401,7 +430,7 @@ class CandidateUpdates:
 
         self._submit(work, done)
 
-    def _submit(self, work: Callable[[], None], done: Callable[[object], None]) -> None:
+    def _submit(self, work: Callable[[], object], done: Callable[[object], None]) -> None:
         """Have the writer do something; its result, or exception, comes back to this thread."""
         guarded = self._node.guarded(done)
         assert self._writer is not None

@@ -131,14 +131,19 @@ class PolicyRegistry:
         """
         Check a released policy and keep it if it is new.
 
-        Weights that are known already, as after a roll-back, keep what was found of them.
-
         :param came: second since 1970.
         :returns: the version that is now the newest of its name, or None if nothing is new.
         :raises MessageError: unless its sender signed it, it fits, and it is no older.
         """
-        sender, number = message.envelope.sender, message.envelope.round
-        name = name_of(message)
+        return self.add(message, self.check(message), came)
+
+    def check(self, message: Released) -> Policy:
+        """
+        Check who signed a released policy, and that it fits; any thread may.
+
+        :raises MessageError: unless its sender signed it, and it fits.
+        """
+        sender, name = message.envelope.sender, name_of(message)
         role = 'key_authority' if isinstance(message, GlobalPolicy) else 'hospital'
         check_signed(self._roster, message, role)
         if role == 'hospital' and name in (GLOBAL, HOLD):
@@ -151,13 +156,28 @@ class PolicyRegistry:
             raise MessageError(sender, str(error)) from error
         if policy.digest != message.digest:
             raise MessageError(sender, 'the digest is not that of the weights')
+        return policy
+
+    def add(self, message: Released, policy: Policy, came: float) -> Version | None:
+        """
+        Keep a released policy if it is new.
+
+        Weights that are known already, as after a roll-back, keep what was found of them.
+
+        :param policy: of :meth:`check`.
+        :param came: second since 1970.
+        :returns: the version that is now the newest of its name, or None if nothing is new.
+        :raises RoundError: if a newer one is known.
+        """
+        name, number = name_of(message), message.envelope.round
         known = self._versions.setdefault(name, [])
         same = next((each for each in known if each.policy.digest == policy.digest), None)
         if known:
             newest = known[0]
             if number < newest.round or (number == newest.round and same is not newest):
                 raise RoundError(
-                    sender, f'policy of round {number}, round {newest.round} is known'
+                    message.envelope.sender,
+                    f'policy of round {number}, round {newest.round} is known',
                 )
             if same is newest and number == newest.round:
                 return None
