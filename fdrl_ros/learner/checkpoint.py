@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from fdrl_ros.errors import CheckpointError
+from fdrl_ros.policy.task_identity import TaskIdentity
 from fdrl_ros.privacy.ledger.chain import Head, Owner
 from fdrl_ros.privacy.ledger.ledger import Ledger
 from fdrl_ros.runtime.durable import replacing
@@ -71,7 +72,7 @@ class Checkpoint:
 
     ``start``: digest of everything that the round started from. ``weights``: (n_parameters,),
     float64. ``target``: the same, float32. ``moments``: of the optimizer; ``priorities``: of the
-    replay.
+    replay. ``task``: that the records are of; None in files of a version before 0.2.
     """
 
     round: int
@@ -82,6 +83,7 @@ class Checkpoint:
     target: np.ndarray
     moments: np.ndarray
     priorities: np.ndarray
+    task: TaskIdentity | None = None
 
     def digest(self) -> bytes:
         """Return the SHA-256 of the whole state, which are the inputs of the next block."""
@@ -98,6 +100,7 @@ class Checkpoint:
             'blocks': self.blocks,
             'steps': self.steps,
             'ledger': [ledger.owner.digest.hex(), str(ledger.chain.head)],
+            'task': None if self.task is None else self.task.to_json(),
         }
         data = _FORM + pack(header, {name: getattr(self, name) for name in _ARRAYS})
         return data + hashlib.sha256(data).digest()
@@ -124,7 +127,9 @@ class Checkpoint:
             return None
         values, head = found
         ledger.verify(head, f'the checkpoint {path}')
-        return cls(**values | {'start': bytes.fromhex(values['start'])})
+        task = values.pop('task', None)
+        known = None if task is None else TaskIdentity.from_json(task)
+        return cls(**values | {'start': bytes.fromhex(values['start']), 'task': known})
 
 
 def recorded_ledger_head(path: Path, owner: Owner | None = None) -> Head | None:

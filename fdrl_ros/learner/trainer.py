@@ -166,9 +166,12 @@ class Trainer:
         Run E local epochs of DP-SGD from the global weights; see :class:`Learner`.
 
         :raises BudgetExceededError: when the next block would pass the budget.
+        :raises TaskError: if the checkpoint is of another task.
         """
         start = self.start_digest(weights)
         state = Checkpoint.read(self._checkpoint, self.ledger)
+        if state is not None and state.task is not None and self.task is not None:
+            self.task.check(state.task, self._checkpoint)
         if state is None or (state.round, state.start) != (round, start):
             state = self._fresh(weights, round, start)
         steps = self.learner.epochs * self.steps_per_block
@@ -198,7 +201,7 @@ class Trainer:
         moments = fresh_moments(self.learner.optimizer, self.dqn.size)
         wide, narrow = weights.astype(np.float64), weights.astype(np.float32)
         priorities = self.replay().priorities
-        return Checkpoint(round, start, 0, 0, wide, narrow, moments, priorities)
+        return Checkpoint(round, start, 0, 0, wide, narrow, moments, priorities, self.task)
 
     def train_on(
         self,

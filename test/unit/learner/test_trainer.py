@@ -12,6 +12,7 @@ from fdrl_ros.errors import (
     PolicyError,
     PrivacyError,
     RecordsError,
+    TaskError,
     TrainingStopped,
 )
 from fdrl_ros.learner.checkpoint import Checkpoint
@@ -21,6 +22,7 @@ from fdrl_ros.learner.records.transitions import Transitions
 from fdrl_ros.learner.settings import LearnerSettings
 from fdrl_ros.learner.trainer import Trainer, TrainingSetup
 from fdrl_ros.policy import NetworkShape
+from fdrl_ros.policy.task_identity import TaskIdentity
 from fdrl_ros.privacy.accountant.accountant import epsilon_pld
 from fdrl_ros.privacy.ledger.ledger import Ledger
 from fdrl_ros.privacy.mechanism import poisson_sample
@@ -45,9 +47,10 @@ def records(**changes) -> Records:
 class Ward:
     """A hospital's directory, with a trainer that can be taken down and set up again."""
 
-    def __init__(self, directory: Path, privacy=PRIVACY, learner=LEARNER) -> None:
+    def __init__(self, directory: Path, privacy=PRIVACY, learner=LEARNER, task=None) -> None:
         directory.mkdir(exist_ok=True)
         self.directory, self.privacy, self.learner = directory, privacy, learner
+        self.task = task
         self.ledger: Ledger | None = None
         self.begin()
 
@@ -56,7 +59,9 @@ class Ward:
             self.ledger.close()
         self.ledger = ledger_of(self.directory, 'hospital_1', self.privacy)
         source = NoiseSource.seeded(7)
-        setup = TrainingSetup(SHAPE, self.learner, self.privacy, self.ledger, source)
+        setup = TrainingSetup(
+            SHAPE, self.learner, self.privacy, self.ledger, source, task=self.task
+        )
         self.trainer = Trainer(setup, records(), self.directory / 'checkpoint')
 
     def gradient(self, step):
@@ -115,6 +120,20 @@ def test_a_round_that_is_asked_for_again_is_the_same_and_costs_nothing(tmp_path,
     again = ward.train()
     np.testing.assert_array_equal(first.weights, again.weights)
     assert again.epsilon == first.epsilon
+
+
+def test_a_checkpoint_of_another_task_is_refused_before_anything_is_spent(tmp_path):
+    ward = Ward(tmp_path, task=TaskIdentity('pole', 1, 'aa'))
+    ward.train()
+    spent = ward.ledger.chain.head
+    ward.task = TaskIdentity('pole', 1, 'bb')
+    ward.begin()
+    with pytest.raises(TaskError, match='checkpoint is of task pole 1'):
+        ward.train(2)
+    assert ward.ledger.chain.head == spent
+    ward.task = TaskIdentity('pole', 1, 'aa')
+    ward.begin()
+    ward.train(2)
 
 
 def test_a_checkpoint_of_a_round_from_other_weights_is_not_this_round_s_result(tmp_path):
