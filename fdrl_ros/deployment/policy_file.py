@@ -22,14 +22,14 @@ class SavedPolicy:
     """
     What a file of a policy holds.
 
-    ``weights``: shape (n_parameters,), float32. ``task``: None in a file of a version before 0.2.
+    ``weights``: shape (n_parameters,), float32. ``task``: that it acts in.
     ``learner``: settings of the group `learner`, which name the network.
     """
 
     path: Path
     weights: NDArray[np.float32]
     layout: TensorLayout
-    task: TaskIdentity | None
+    task: TaskIdentity
     learner: dict[str, object]
 
     def policy(self, plan: Plan) -> Policy:

@@ -72,7 +72,7 @@ class Checkpoint:
 
     ``start``: digest of everything that the round started from. ``weights``: (n_parameters,),
     float64. ``target``: the same, float32. ``moments``: of the optimizer; ``priorities``: of the
-    replay. ``task``: that the records are of; None in files of a version before 0.2.
+    replay. ``task``: that the records are of; None in older files.
     """
 
     round: int

@@ -21,6 +21,7 @@ from fdrl_ros.cli import main
 from fdrl_ros.crypto.keys.signing import Identity
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.plan import Plan
+from fdrl_ros.deployment.policy_file import load_policy
 from fdrl_ros.errors import StoreError
 from fdrl_ros.federation.aggregator.state import AggregatorState
 from fdrl_ros.federation.hospital.state import HospitalState
@@ -28,6 +29,7 @@ from fdrl_ros.federation.key_authority.state import KeyAuthorityState
 from fdrl_ros.federation.migration import BACKUP, converted_rows, migrate_file
 from fdrl_ros.federation.protocol.message import Phase
 from fdrl_ros.federation.protocol.store import peek, Store
+import numpy as np
 import pytest
 from support.federation_bench import SHAPE, start_of
 from support.journaled_federation import Journaled
@@ -175,14 +177,21 @@ def test_fdrl_migrate_finds_every_state_file_of_a_run(old):
         (old / 'train' / f'{name}.sqlite').rename(federation / name / 'state.sqlite')
     Layout(federation).plan.write_text(yaml.safe_dump(Plan().to_mapping()))
     Layout(old / 'run').plan.write_text('')  # as an evaluation leaves a copy of its plan
+    network = Plan().network
+    start = network.draw(np.random.default_rng(1))
+    for path in (Layout(federation).pretrained, old / 'run' / 'policies' / 'global_1.npz'):
+        path.parent.mkdir(exist_ok=True)
+        np.savez(path, weights=start, states=26, actions=15, hidden=np.array([64, 64]))
 
     def fdrl(*words):
         return CliRunner().invoke(main, ['migrate', *words])
 
     planned = fdrl(str(old / 'run'), '--dry-run')
-    assert planned.exit_code == 0 and planned.stdout.count('would migrate') == 2
+    assert planned.exit_code == 0 and planned.stdout.count('would migrate') == 4
     done = fdrl(str(federation))
-    assert done.exit_code == 0 and done.stdout.count('migrated') == 2 and BACKUP in done.stdout
+    assert done.exit_code == 0 and done.stdout.count('migrated') == 4 and BACKUP in done.stdout
+    found = load_policy(old / 'run' / 'policies' / 'global_1.npz').policy(Plan())
+    np.testing.assert_array_equal(found.weights, start)
     again = fdrl(str(old / 'run'))
     assert again.exit_code == 0 and '2 state files: all are of this version' in again.stdout
     Layout(old / 'empty').plan.parent.mkdir()
