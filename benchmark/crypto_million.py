@@ -4,8 +4,8 @@
 Encrypt, sum and decrypt a million weights of ten hospitals, and check that the sum is exact.
 
 All parties' work is added up: quantise, pack and encrypt at ten hospitals, add at the aggregator
-and again at the key authority, decrypt, unpack. `benchmark/crypto.py` counts masks apart. The work is
-serial: its time is that of one core, without the time that the core worked for others.
+and again at the key authority, decrypt, unpack. `benchmark/crypto.py` counts masks apart. The work
+is serial: its time is that of one core, without the time that the core worked for others.
 """
 
 import time
@@ -30,9 +30,9 @@ def upload(n_parameters: int = PARAMETERS, hospitals: int = work.HOSPITALS) -> i
 
 def exact_rounds(n_parameters: int = PARAMETERS, hospitals: int = work.HOSPITALS) -> Work:
     """
-    Return work that times one round, s of processor time, and compares its sums with those of the integers.
+    Return work that times one round, s of one core, and checks that its sums are exact.
 
-    The comparison is not timed.
+    The check is not timed.
 
     :raises RuntimeError: in the work, if a sum is off or an upload has not the stated bytes.
     """

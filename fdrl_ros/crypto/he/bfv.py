@@ -195,8 +195,11 @@ class BfvScheme(Parameters):
         return message
 
     def _pack(self, row: Slots) -> Slots:
-        powers = self.radix ** np.arange(self.values_per_slot, dtype=np.int64)
-        slots = row.reshape(-1, self.values_per_slot) @ powers
+        values = row.reshape(-1, self.values_per_slot)
+        slots = values[:, -1].copy()
+        for place in reversed(range(self.values_per_slot - 1)):
+            slots *= self.radix
+            slots += values[:, place]
         return np.append(slots, check_sums(slots[None], self.plain_modulus))
 
     def _unpack(self, row: Slots, length: int, count: int) -> Slots:
