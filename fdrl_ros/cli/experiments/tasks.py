@@ -13,6 +13,8 @@ from fdrl_ros.deployment.registry import LEARNERS_GROUP, registered, TASKS_GROUP
 from fdrl_ros.errors import FdrlError
 from fdrl_ros.experiments.json_file import Json, json_text
 from fdrl_ros.experiments.reports.text_table import make_table
+from fdrl_ros.tasks.trial import try_task
+import numpy as np
 
 COLUMNS = ('task', 'version', 'observation', 'actions', 'world_hash', 'summary')
 
@@ -70,3 +72,48 @@ def mark(files: tuple[Path, ...], task: str) -> None:
     for path in files:
         changed = mark_file(path, plan)
         click.echo(f'{path} {"is now" if changed else "was already"} of {plan.identity}')
+
+
+@tasks.command('try')
+@click.argument('task')
+@click.option(
+    '--patients',
+    type=click.IntRange(min=1),
+    default=20,
+    show_default=True,
+    help='Public patients, for the controller and for random actions.',
+)
+def try_(task: str, patients: int) -> None:
+    """
+    Try TASK, a name or FILE.py:CLASS, on a few public patients, before anything is trained.
+
+    Prints what a policy sees and does, how often the controller of the records and random actions
+    succeed, and what would keep a policy from learning.
+    """
+    plan = Plan({'federation': {'task': task}}).checked()
+    found = try_task(plan.task, plan.world, plan.federation, patients)
+    out, spec, states = console(), found.spec, found.states
+    out.print(f'{plan.identity}', soft_wrap=True)
+    if spec.fields:
+        low, high = (f(states, axis=0) for f in (np.min, np.max))
+        cells = [
+            (each.name, each.unit, f'{each.scale:g}', f'{low[i]:.3g} to {high[i]:.3g}')
+            for i, each in enumerate(spec.fields)
+        ]
+        headings = ('observation', 'unit', 'scale', 'a policy sees')
+        out.print(make_table(f'{spec.size} numbers', headings, cells))
+    else:
+        out.print(f'observations: {" x ".join(map(str, spec.shape))} {spec.dtype}')
+    limits = zip(spec.low, spec.high, strict=True)
+    named = spec.actions or [f'{each[0]:g} to {each[1]:g}' for each in limits]
+    out.print(f'actions: {", ".join(named)}', soft_wrap=True)
+    for who, episodes in (('controller', found.guided), ('random', found.random)):
+        if episodes:
+            success = np.mean([each.success for each in episodes])
+            total = np.mean([each.rewards.sum() for each in episodes])
+            steps = np.mean([len(each.actions) for each in episodes])
+            out.print(f'{who}: success {success:.0%}, return {total:.3g}, {steps:.3g} steps')
+        else:
+            out.print(f'{who}: none, so actions in the simulated records are random')
+    for words in found.warnings():
+        out.print(f'Mend this: {words}.', style='bold red', soft_wrap=True)
