@@ -19,8 +19,10 @@ from fdrl_ros.cli.dataset.common import (
     world_from,
 )
 from fdrl_ros.cli.dataset.show import show
+from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.errors import os_errors_as, RecordsError, SettingError
 from fdrl_ros.learner.records.records import Records
+from fdrl_ros.learner.records.visits import read_visits
 from fdrl_ros.surgery.data.bag import is_recording, read_log, read_recording, STORAGES, write_bag
 from fdrl_ros.surgery.data.dataset import Dataset
 from fdrl_ros.surgery.data.log_rewards import with_rewards
@@ -197,6 +199,34 @@ def convert(
                 progress=report_to(*work, 'replay', str(source)),
             )
         click.echo(f'{target}: {len(found)} operations; ros2 bag play shows them')
+
+
+@dataset.command('from-csv')
+@click.argument('source', type=FILE)
+@click.argument('target', type=FILE)
+@click.option('--task', required=True, help='Whose fields the columns are: NAME or FILE.py:CLASS.')
+@click.option('--known', type=FILE, help='Pseudonyms of consenting patients, one a line.')
+def from_csv(source: Path, target: Path, task: str, known: Path | None) -> None:
+    """
+    Make the records of a hospital out of SOURCE, a table of visits with a line each.
+
+    Columns: patient (a pseudonym), time, each field of the task by its name and in its unit,
+    action (what was then done), reward (what came of it until the next visit); if need be stay
+    (which of a patient's stays) and end (1: treatment ended, nothing follows).
+    `fdrl train --task ... --records hospital_1=TARGET` trains on them.
+    """
+    if target.exists():
+        raise RecordsError(f'{target} exists already and is not written over')
+    plan = Plan({'federation': {'task': task}}).checked()
+    made = read_visits(source, plan.spec, plan.identity)
+    if known is not None:
+        with os_errors_as(RecordsError, f'cannot read {known}'):
+            made.require_known({line.strip() for line in known.read_text('utf-8').splitlines()})
+    made.save(target)
+    click.echo(
+        f'{target}: {made.n_transitions} transitions of {made.n_patients} patients, '
+        f'of {plan.identity}'
+    )
 
 
 def _write_records(

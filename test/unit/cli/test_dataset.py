@@ -17,6 +17,7 @@ from fdrl_ros.surgery.gym.episode_metrics import episode_metrics
 from fdrl_ros.surgery.gym.state import PROCEDURE_NAMES, STATE_SIZE
 import numpy as np
 import pytest
+from support import pole
 from support.metrics_files import read_csv, read_json
 
 FAST = ('--world-mode', 'kinematic')
@@ -256,3 +257,23 @@ def test_what_is_no_dataset_ends_in_one_line(tmp_path):
         assert said.exit_code == 1, said.output
         assert len(said.output.strip().splitlines()) == 1, said.output
     assert not (tmp_path / 'out').exists()
+
+
+def test_a_table_of_visits_becomes_records_of_consenting_patients(tmp_path):
+    source, target, known = (tmp_path / each for each in ('visits.csv', 'own.npz', 'known.txt'))
+    names = 'position,velocity,angle,angular velocity'
+    source.write_text(
+        f'patient,time,{names},action,reward,end\np1,0,0,0,0.1,0,left,1,\np1,1,0.24,0,0,0,,,\n'
+    )
+    task = f'{pole.__file__}:Pole'
+    words = ['dataset', 'from-csv', str(source), str(target), '--task', task]
+    known.write_text('p2\n')
+    refused = CliRunner().invoke(main, [*words, '--known', str(known)])
+    assert refused.exit_code == 1 and 'not known' in refused.stderr and not target.exists()
+    known.write_text('p2\np1\n')
+    done = CliRunner().invoke(main, [*words, '--known', str(known)])
+    assert done.exit_code == 0 and '1 transitions of 1 patients, of task pole' in done.output
+    found = Plan({'federation': {'task': task}}).checked().load_records(target)
+    np.testing.assert_allclose(found.next_states, [[0.1, 0.0, 0.0, 0.0]])
+    again = CliRunner().invoke(main, words)
+    assert again.exit_code == 1 and 'not written over' in again.stderr
