@@ -152,7 +152,7 @@ class SecretContext:
         self.public = PublicContext(scheme, public_key)
         self.secret_key = secret_key
         self.backend = BACKENDS[scheme.kind](scheme, public_key=public_key, secret_key=secret_key)
-        trial = np.arange(scheme.slots, dtype=np.int64)
+        trial = np.arange(scheme.slots, dtype=np.int64) % scheme.plain_modulus
         message, _ = self.backend.decrypt(self.backend.encrypt(scheme.encode(trial)))
         if not np.array_equal(scheme.decode(message), trial):
             raise CryptoError('the secret key does not belong to the public key')

@@ -468,7 +468,7 @@ class Hospital(Party):
     def _training_job(self, round: int) -> Job:
         assert self.policy
         weights, base = self._weights.copy(), self.policy.digest
-        if self.state.update is not None:
+        if self.state.update is not None and self._shared.size < weights.size:
             personal = np.ones(weights.size, dtype=bool)
             personal[self._shared] = False
             weights[personal] = self.state.update.result.weights[personal]

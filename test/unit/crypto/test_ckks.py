@@ -90,13 +90,15 @@ def test_decrypting_again_shows_the_same_noise_and_another_sum_shows_other(secre
     assert abs(np.corrcoef(errors)[0, 1]) < 0.1
 
 
-@pytest.mark.parametrize('shape', [(18_180, 10, 16), (18_180, 3, 16), (20_000, 50, 16)])
+@pytest.mark.parametrize(
+    'shape', [(18_180, 10, 16), (18_180, 3, 16), (20_000, 50, 16), (18_180, 10, 4)]
+)
 def test_released_sums_are_as_precise_as_stated(shape):
     key_authority = SecretContext.generate(choose_scheme(*shape, 'ckks'))
     scheme, public = key_authority.scheme, key_authority.public
     rng, n_parameters = np.random.default_rng(4), scheme.n_parameters
     # Not so low that noise takes a sum below zero, which is t before it is unpacked.
-    updates = rng.integers(scheme.slack, 2**15, (scheme.members, n_parameters))
+    updates = rng.integers(scheme.slack, 2 ** (scheme.bits - 1), (scheme.members, n_parameters))
     rows = [scheme.pack(update)[0] for update in updates]
     shown = key_authority.decrypt(public.add(map(public.encrypt, rows)))
     size = scheme.integers_per_ciphertext
