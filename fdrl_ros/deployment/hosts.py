@@ -39,7 +39,8 @@ def export(layout: Layout, names: Sequence[str], target: Path) -> None:
         for directory in (part, made.keys, made.log):
             make_private_directory(directory)
         with reading(layout.keys):
-            for file in (layout.plan, layout.pretrained):
+            graph = (layout.graph,) if layout.graph.exists() else ()
+            for file in (layout.plan, layout.pretrained, *graph):
                 shutil.copy2(file, part)
             for public in (ROSTER_FILE, ROOT_FILE):
                 shutil.copy2(layout.keys / public, made.keys)

@@ -85,6 +85,11 @@ class Layout:
         return self.directory / 'pretrained.npz'
 
     @property
+    def graph(self) -> Path:
+        """The ONNX graph of the network, without weights, where robots may run one."""
+        return self.directory / 'network.onnx'
+
+    @property
     def log(self) -> Path:
         """Log files, one a node."""
         return self.directory / 'log'

@@ -19,6 +19,7 @@ from fdrl_ros.crypto.keys.transaction import reading
 from fdrl_ros.deployment.layout import Layout, ROBOTS
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.policy_file import save_policy
+from fdrl_ros.deployment.robot.robot_network import save_graph
 from fdrl_ros.errors import errors_named, RecordsError, SettingError, StoreError
 from fdrl_ros.learner.pretraining import pretrain, Start
 from fdrl_ros.learner.privacy_cost import ChargedMechanism, check_rounds, RecordCounts
@@ -73,6 +74,7 @@ def prepare(
     if not layout.pretrained.exists():
         start = learn_public_start(plan, progress, stopped)
         save_policy(layout.pretrained, start, plan)
+    save_graph(layout, plan)
     return layout
 
 

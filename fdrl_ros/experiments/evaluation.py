@@ -30,7 +30,7 @@ from fdrl_ros.selector import (
     ValueModel,
 )
 from fdrl_ros.surgery.gym.actions import STAY, TICK
-from fdrl_ros.surgery.gym.episode import Choice, Episode, mixed_behaviour, run_episode
+from fdrl_ros.surgery.gym.episode import Action, Choice, Episode, mixed_behaviour, run_episode
 from fdrl_ros.surgery.gym.state import (
     Field,
     OPERATION_FIELDS,
@@ -197,7 +197,7 @@ def make_probe(plan: Plan) -> Probe:
 
             def choose(
                 state: np.ndarray, patient: Patient = patient, rng: np.random.Generator = rng
-            ) -> int:
+            ) -> Action:
                 return behave(state, patient, rng)
 
             met = run_episode(env, choose, patient).states[:-1]

@@ -31,6 +31,7 @@ from fdrl_ros.learner.records.transitions import GrowingRecords
 from fdrl_ros.learner.tabular_dqn import gradients_for
 from fdrl_ros.learner.trainer import Trainer, TrainingSetup
 from fdrl_ros.policy import Policy
+from fdrl_ros.policy.policy import Action
 from fdrl_ros.privacy.accountant.accountant import Account, check_delta
 from fdrl_ros.settings import setting, Settings
 import gymnasium
@@ -108,7 +109,7 @@ class GymCollector:
             done = False
             while not done:
                 if rng.random() < exploration:
-                    action = int(rng.integers(self._actions))
+                    action: Action = int(rng.integers(self._actions))
                 else:
                     action = policy(state)
                 next_state, reward, terminated, truncated, _ = self._env.step(action)

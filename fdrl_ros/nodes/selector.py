@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import time
 
 from fdrl_ros.crypto.keys.roster import SERVERS
-from fdrl_ros.deployment.policy_file import load_policy
+from fdrl_ros.deployment.robot.robot_network import public_start, robot_network
 from fdrl_ros.errors import SettingError
 from fdrl_ros.nodes.common.diagnostics import Health, Level
 from fdrl_ros.nodes.common.managed_node import ManagedNode, NodeSettings
@@ -74,10 +74,12 @@ class SelectorNode(ManagedNode):
         check_limits(self._rules.selector, self._limits, self._rules.shield)
         make_private_directory(self.layout.party(self.place))
         roster = self.layout.trusted_roster(self.place)
-        start = load_policy(self.layout.pretrained).policy(self._rules)
+        network = robot_network(self.layout, self._rules)
+        start = public_start(self.layout, self._rules, network)
+        self.get_logger().info(f'policies of {network.name}')
         kept = self.settings.kept_versions
         self.control = RobotControl(self)
-        self.policies = CandidateUpdates(self, self._rules, roster, start, kept)
+        self.policies = CandidateUpdates(self, self._rules, roster, (network, start), kept)
 
     def begin(self) -> None:
         """Listen to the robot and to who releases policies."""

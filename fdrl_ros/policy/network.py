@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the stack asks of a network: its tensors, its first weights, and the policy of weights."""
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from fdrl_ros.policy.layout import TensorLayout
 from fdrl_ros.policy.policy import Policy
@@ -43,5 +43,18 @@ class Network(Protocol):
 
         :param weights: shape (n_parameters,), finite.
         :raises PolicyError: if they do not fit.
+        """
+        ...
+
+
+@runtime_checkable
+class TracedNetwork(Protocol):
+    """A network that has a form for robots without its learner's library."""
+
+    def onnx_graph(self) -> bytes:
+        """
+        Return its graph, as :class:`fdrl_ros.policy.onnx_network.OnnxNetwork` takes it.
+
+        :raises PolicyError: if it has none, or onnx is not installed.
         """
         ...

@@ -48,7 +48,7 @@ class Policy(Protocol):
         """
         ...
 
-    def __call__(self, state: np.ndarray) -> int:
+    def __call__(self, state: np.ndarray) -> Action:
         """
         Choose the action of highest value; ties go to the lowest number.
 

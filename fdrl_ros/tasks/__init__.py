@@ -7,10 +7,11 @@ A task is one object: observations and actions, how to make the env, who the pat
 in the records, when a policy succeeds. To bring your own, see docs/tutorials/own_env.md.
 """
 
+from fdrl_ros.policy.policy import Action
 from fdrl_ros.policy.task_identity import TaskIdentity
 from fdrl_ros.tasks.gym_task import GymTask
 from fdrl_ros.tasks.spec import Field, TaskSpec
-from fdrl_ros.tasks.task import Action, Choice, Episode, Hospitals, Patient, Population, Task
+from fdrl_ros.tasks.task import Choice, Episode, Hospitals, Patient, Population, Task
 
 __all__ = [
     'Action',

@@ -9,10 +9,11 @@ import json
 from typing import Any, ClassVar
 
 from fdrl_ros.errors import SettingError, TaskError
+from fdrl_ros.policy.policy import Action
 from fdrl_ros.runtime.random_streams import Stream
 from fdrl_ros.settings import Settings
 from fdrl_ros.tasks.spec import Field, Observation, TaskSpec
-from fdrl_ros.tasks.task import Action, Choice, Hospitals, SimpleEpisode, Task
+from fdrl_ros.tasks.task import Choice, Hospitals, SimpleEpisode, Task
 import gymnasium
 import numpy as np
 

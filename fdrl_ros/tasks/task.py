@@ -8,15 +8,13 @@ from dataclasses import dataclass
 import hashlib
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
+from fdrl_ros.policy.policy import Action
 from fdrl_ros.policy.task_identity import TaskIdentity
 from fdrl_ros.settings import Settings, Value
 from fdrl_ros.tasks.spec import TaskSpec
 import gymnasium
 import numpy as np
 from numpy.typing import NDArray
-
-Action = int | NDArray[np.float32]
-"""Number of a discrete action, or a continuous one, shape (n_actions,)."""
 
 Choice = Callable[[Any], Action]
 """Who acts: the flat observation of a state to the action in it."""

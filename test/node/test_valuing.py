@@ -24,6 +24,7 @@ from fdrl_ros.nodes.common import qos
 from fdrl_ros.nodes.common.diagnostics import Level
 from fdrl_ros.nodes.parties.conversion import to_ros
 from fdrl_ros.nodes.robot import candidate_updates, policy_assessment
+from fdrl_ros.policy.onnx_network import OnnxPolicy
 from fdrl_ros.runtime.subprocess_runner import run_elsewhere
 from fdrl_ros.selector import HOLD
 from fdrl_ros.selector.candidates.decision_time import DecisionTime
@@ -182,6 +183,25 @@ def test_policies_are_checked_beside_the_control_loop_and_only_so_many_wait(
     take(to_ros(forged, ros.GlobalPolicy()), None)
     spin_until(process, lambda: policies.refused == 2)
     assert node.fault is None
+
+
+def test_a_robot_tests_values_and_runs_policies_in_onnx(configured, directory):
+    pytest.importorskip('onnxruntime', reason='the extra fdrl_ros[onnx] is not installed')
+    from support.onnx_graphs import dueling_graph
+
+    layout = Layout(directory)
+    layout.graph.write_bytes(dueling_graph(Plan.read(layout.plan).network))
+    process = configured(policy_assessment.assess)  # in a process of its own
+    node = process.node
+    assert node.trigger_activate() == TransitionCallbackReturn.SUCCESS
+    version = node.policies.registry.receive(global_policy(directory, 1), 0.0)
+    node.policies.assess_next()
+    spin_until(process, lambda: version.ready or version.refusal or node.policies.problem)
+    assert not version.refusal and not node.policies.problem
+    chosen, _ = node.loop.selector.candidates
+    assert chosen.name == 'global' and isinstance(chosen.policy, OnnxPolicy)
+    assert 0.0 < version.decision.median < 0.01
+    assert version.report.finite and version.model.policy == version.digest
 
 
 @pytest.mark.parametrize('restarted', [False, True])

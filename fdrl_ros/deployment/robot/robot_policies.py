@@ -7,8 +7,8 @@ from typing import Self
 
 from fdrl_ros.deployment.layout import Layout, ROBOTS
 from fdrl_ros.deployment.plan import Plan
-from fdrl_ros.deployment.policy_file import load_policy
 from fdrl_ros.deployment.robot.public_value import fitted_with
+from fdrl_ros.deployment.robot.robot_network import public_start, robot_network
 from fdrl_ros.deployment.robot.safety_test import basis
 from fdrl_ros.errors import PolicyError, StoreBusyError, SupervisionError
 from fdrl_ros.policy import Policy
@@ -38,12 +38,11 @@ class RobotPolicies:
             raise SupervisionError(
                 f'{home} is not there: look for --directory and --robot (`make run` makes one)'
             )
-        self.plan = plan = Plan.load(layout.plan)
-        start = load_policy(layout.pretrained).policy(plan)
+        self.plan = plan = Plan.read(layout.plan)
+        network = robot_network(layout, plan)
+        start = public_start(layout, plan, network)
         self.files = PolicyFiles(home, fitted_with(plan, start))
-        self.registry = PolicyRegistry(
-            layout.roster(), plan.network, plan.safety, basis=basis(plan)
-        )
+        self.registry = PolicyRegistry(layout.roster(), network, plan.safety, basis=basis(plan))
         self.problems = self.files.load(self.registry, put_aside=False)
         self._supervision_file: Path = home / SUPERVISION_FILE
         self.supervision: Supervision = load_supervision(self._supervision_file)

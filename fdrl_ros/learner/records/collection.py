@@ -14,10 +14,11 @@ from typing import Generic
 
 from fdrl_ros.errors import SettingError, TrainingStopped
 from fdrl_ros.learner.records.records import Records
+from fdrl_ros.policy.policy import Action
 from fdrl_ros.runtime.random_streams import Stream
 from fdrl_ros.settings import setting, Settings
 from fdrl_ros.tasks.spec import Observation
-from fdrl_ros.tasks.task import Action, Choice, P, Population, Task, W
+from fdrl_ros.tasks.task import Choice, P, Population, Task, W
 import numpy as np
 
 Progress = Callable[[int, int], None]

@@ -16,9 +16,10 @@ from typing import NamedTuple
 
 from fdrl_ros.errors import RecordsError
 from fdrl_ros.learner.records.records import Records
+from fdrl_ros.policy.policy import Action
 from fdrl_ros.policy.task_identity import TaskIdentity
 from fdrl_ros.tasks.spec import TaskSpec
-from fdrl_ros.tasks.task import Action, SimpleEpisode
+from fdrl_ros.tasks.task import SimpleEpisode
 import numpy as np
 
 PATIENT, STAY, TIME, ACTION, REWARD, END = 'patient', 'stay', 'time', 'action', 'reward', 'end'

@@ -32,6 +32,7 @@ from fdrl_ros.nodes.parties.weights_topic import PolicyReader
 from fdrl_ros.nodes.robot.policy_assessment import assess
 from fdrl_ros.nodes.robot.supervision_queue import SupervisionQueue, SupervisionRequest
 from fdrl_ros.policy import Policy
+from fdrl_ros.policy.network import Network
 from fdrl_ros.runtime.backoff import Backoff
 from fdrl_ros.runtime.worker_thread import Worker
 from fdrl_ros.selector.candidates.candidate import HOLD
@@ -79,18 +80,18 @@ class CandidateUpdates:
         node: ManagedNode,
         plan: Plan,
         roster: Roster,
-        start: Policy,
+        start: tuple[Network, Policy],
         kept: int,
     ) -> None:
         """
         Make the publisher, while the node is configured.
 
-        :param start: the public start.
+        :param start: the network of this robot's policies, and the public start.
         :param kept: versions of each policy that are kept.
         """
         self._node = node
         self.plan, self.roster = plan, roster
-        self._network, self._start = plan.network, start
+        self._network, self._start = start
         self._kept = kept
         robot = node.layout.party(node.place)
         self.files = PolicyFiles(robot, fitted_with(plan, self._start))

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from fdrl_ros.errors import PolicyError
 from fdrl_ros.metrics.risk import Risk
+from fdrl_ros.policy.policy import Action
 from fdrl_ros.selector.control.observation import Reason
 from fdrl_ros.selector.value.bank import ValueBank
 from fdrl_ros.selector.value.model import ValueModel
@@ -34,7 +35,7 @@ class Candidate:
     """
 
     name: str
-    policy: Callable[[np.ndarray], int] | None
+    policy: Callable[[np.ndarray], Action] | None
     value: ValueModel | None = None
     digest: bytes = b''
 

@@ -13,6 +13,7 @@ import math
 from statistics import NormalDist
 
 from fdrl_ros.metrics.adaptation import Adaptation
+from fdrl_ros.policy.policy import Action
 from fdrl_ros.selector.candidates.candidate import Candidate, CandidateSet, HOLD, Selection
 from fdrl_ros.selector.control.current_case import CurrentCase
 from fdrl_ros.selector.control.monitor import GateSettings, OperationMonitor, RiskGate
@@ -288,7 +289,7 @@ class Selector:
 
     @staticmethod
     def _ask_policy(
-        name: str, policy: Callable[[np.ndarray], int], state: UsableState
+        name: str, policy: Callable[[np.ndarray], Action], state: UsableState
     ) -> int | None:
         """Return the policy's action, or None if it answers with none."""
         try:

@@ -13,7 +13,7 @@ from fdrl_ros.errors import errors_named, FdrlError, os_errors_as, RecordsError,
 from fdrl_ros.runtime.random_streams import Stream
 from fdrl_ros.surgery.data.dataset import Dataset, record, SCALARS
 from fdrl_ros.surgery.gym.actions import ACTION_COUNT
-from fdrl_ros.surgery.gym.episode import Choice, Episode, PER_STATE, run_episode, SIGNALS
+from fdrl_ros.surgery.gym.episode import Action, Choice, Episode, PER_STATE, run_episode, SIGNALS
 from fdrl_ros.surgery.gym.operation import Operation
 from fdrl_ros.surgery.gym.state import STATE_FIELDS
 from fdrl_ros.surgery.gym.surgery_env import SurgeryEnv
@@ -89,7 +89,7 @@ class Operator:
             raise SettingError('patients', patient.procedure.name, f'all of {self.procedure}')
         moves = np.random.default_rng([Stream.RECORDING_MOVES, self.seed, index])
 
-        def choose(state: np.ndarray) -> int:
+        def choose(state: np.ndarray) -> Action:
             if self.exploration > 0.0 and moves.random() < self.exploration:
                 return int(moves.integers(ACTION_COUNT))
             if self.choice is not None:

@@ -18,8 +18,11 @@ from fdrl_ros.surgery.tasks.expert import expert
 import numpy as np
 from numpy.typing import NDArray
 
-Choice = Callable[[NDArray[np.float32]], int]
-Behaviour = Callable[[NDArray[np.float32], Patient, np.random.Generator], int]
+Action = int | NDArray[np.float32]
+"""What who operates answers; the env refuses all but the number of an action."""
+
+Choice = Callable[[NDArray[np.float32]], Action]
+Behaviour = Callable[[NDArray[np.float32], Patient, np.random.Generator], Action]
 
 
 class Signal(NamedTuple):
