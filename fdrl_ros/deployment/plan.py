@@ -108,7 +108,8 @@ class Plan:
     )
     learner: 'Group[LearnerSettings]' = Group(
         'fdrl_ros.learner.settings:LearnerSettings',
-        'kind network hidden discount learning_rate epochs transitions_per_patient '
+        'kind network algorithm adapter_rank frozen device hidden discount learning_rate epochs '
+        'transitions_per_patient '
         'expected_transitions target_period proximal n_step frame_stack loss conservative '
         'optimizer frozen_layers replay priority_exponent importance_exponent expected_priority',
     )

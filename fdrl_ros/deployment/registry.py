@@ -29,6 +29,7 @@ TASKS = {
 }
 
 LEARNERS = {
+    'torch': 'fdrl_ros.learner.torch.learner:torch_network',
     'dqn': 'fdrl_ros.learner.tabular_dqn:dueling_network',
 }
 

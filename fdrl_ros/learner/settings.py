@@ -18,8 +18,30 @@ class LearnerSettings(Settings):
     )
     network: str = setting(
         '',
-        'module that a learner of kind torch trains: mlp, cnn, gru or FILE.py:CLASS; empty: mlp, '
-        'or cnn for images',
+        'module that a learner of kind torch trains: mlp, plain_mlp, cnn, gru or FILE.py:CLASS; '
+        'empty: mlp, plain_mlp for continuous actions, cnn for images',
+    )
+    algorithm: str = setting(
+        '',
+        'what a learner of kind torch learns: double_dqn, behaviour_cloning, implicit_q, '
+        'actor_critic, supervised or FILE.py:CLASS; empty: double_dqn, or behaviour_cloning for '
+        'continuous actions',
+    )
+    adapter_rank: int = setting(
+        0,
+        'rank of low-rank updates of dense layers, which alone a learner of kind torch then '
+        'trains; 0: it trains all weights',
+        limits=(0, 4096),
+    )
+    frozen: str = setting(
+        '',
+        'tensors or submodules that a learner of kind torch leaves as the public start has them, '
+        'separated by commas',
+    )
+    device: str = setting(
+        'auto',
+        'where a learner of kind torch computes; auto: on a GPU if there is one',
+        choices=('auto', 'cpu', 'cuda'),
     )
     hidden: int = setting(64, 'units of each of the two shared layers', limits=(1, 4096))
     discount: float = setting(
@@ -77,6 +99,11 @@ class LearnerSettings(Settings):
     expected_priority: float = setting(
         0.3, 'public guess of the mean priority, for prioritised_poisson', limits=(1e-3, 1.0)
     )
+
+    @property
+    def frozen_tensors(self) -> tuple[str, ...]:
+        """Names of the tensors and submodules that stay as the public start has them."""
+        return tuple(name.strip() for name in self.frozen.split(',') if name.strip())
 
 
 @dataclass(frozen=True)

@@ -115,8 +115,10 @@ def dueling_network(spec: TaskSpec, learner: LearnerSettings) -> NetworkShape:
     if spec.continuous or spec.dtype != 'float32':
         what = 'continuous actions' if spec.continuous else 'images'
         raise SettingError('learner.kind', 'dqn', f"'torch': this task has {what}")
-    if learner.network:
-        raise SettingError('learner.network', learner.network, "nothing, or learner.kind 'torch'")
+    for name in ('network', 'algorithm', 'frozen', 'adapter_rank'):
+        if getattr(learner, name):
+            value = getattr(learner, name)
+            raise SettingError(f'learner.{name}', value, "nothing, or learner.kind 'torch'")
     return NetworkShape(spec.size, spec.n_actions, (learner.hidden, learner.hidden))
 
 

@@ -1,0 +1,336 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""
+Gradients of any PyTorch module and loss, clipped per privacy unit (DP-DQN Alg. 1).
+
+A unit's gradient must depend on no other unit, down to the last bit: otherwise removing one
+changes what others add to the sum, and clipping does not bound that. Two ways hold it. Many
+units take one pass of a fixed number of places (:mod:`fdrl_ros.learner.torch.per_unit`), where a
+trial on made-up data shows the same bits at every place and in every company. All else runs one
+unit at a time.
+"""
+
+from collections.abc import Callable, Iterator
+import copy
+import math
+
+from fdrl_ros.errors import PolicyError, PrivacyError
+from fdrl_ros.learner.records.transitions import Batch
+from fdrl_ros.learner.settings import LearnerSettings
+from fdrl_ros.learner.torch.losses import Applied, Networks, Tensors
+from fdrl_ros.learner.torch.network import as_observations, TorchNetwork
+from fdrl_ros.learner.torch.per_unit import Gradients, Held, Rows, Together, Watched
+from fdrl_ros.privacy.mechanism import clip_factors
+import numpy as np
+from numpy.typing import NDArray
+from opacus.validators import ModuleValidator
+import torch
+from torch import nn
+
+Array = NDArray[np.float32]
+
+Way = Callable[[Tensors], Iterator[Gradients]]
+"""From a batch to the gradients of its units, some units after the other."""
+
+FEWEST, MOST = 16, 128
+"""Units of one pass; a power of two between them."""
+
+_WORK = 2**24
+"""Weights times transitions of a pass that is large enough to be efficient."""
+
+_MOST_NUMBERS = 2**27
+"""Most numbers in the gradients of one pass, 512 MB."""
+
+LEADING = (nn.Linear, nn.LayerNorm, nn.Embedding)
+"""Layers with weights that take any number of leading axes."""
+
+
+class TorchGradients:
+    """Gradients of a module's loss; weights are flat, in the order of the network's layout."""
+
+    def __init__(
+        self, network: TorchNetwork, learner: LearnerSettings, *, public: bool = False
+    ) -> None:
+        """
+        Choose module, loss and device.
+
+        PyTorch runs on one thread from then on: hospitals are processes side by side, and the
+        bits of a result do not depend on the number of processors.
+
+        :param public: whether frozen weights are trained too, on public records.
+        :raises PolicyError: if there is no such device.
+        """
+        torch.set_num_threads(1)
+        self.network, self.learner = network, learner
+        self.device = device_named(learner.device)
+        self.algorithm = network.algorithm_of(learner)
+        module = network.build(np.random.default_rng(0)).to(self.device)
+        self._frozen = 0 if public else network.layout.frozen
+        self.trained = Held(module.train(), network.layout, self._frozen)
+        self._still, self._target = (
+            Held(copy.deepcopy(module).eval(), network.layout) for _ in range(2)
+        )
+        self.start = 0 if public else network.layout.start
+        """Index of the first trained weight."""
+        self.size = network.n_parameters - self.start
+        """Number of trained weights: the length of a gradient."""
+        self._ways: dict[int, Way] = {}
+        self._watched: list[Watched] = []
+        self._shapes = self._places_of_actions()
+
+    def check_private(self) -> None:
+        """
+        Refuse a module in which one unit could change what another adds to the sum.
+
+        :raises PrivacyError: if a layer mixes units, keeps statistics of them, or draws numbers;
+            the message names what to take instead.
+        :raises PolicyError: if the loss cannot be computed, or is not finite, on made-up data.
+        """
+        for fault in ModuleValidator.validate(self.trained.module, strict=False):
+            if 'BatchNorm' in str(fault) or 'running stats' in str(fault):
+                raise PrivacyError(
+                    'the module cannot be private: a layer normalises over patients or keeps '
+                    f'statistics of them; take nn.GroupNorm or nn.LayerNorm instead ({fault})'
+                )
+        transitions = self.learner.transitions_per_patient
+        made = self._tried(2, transitions)
+        before = [each.clone() for each in self.trained.module.buffers()]
+        first, second = (_formed(self._one_by_one(made)) for _ in range(2))
+        if not torch.isfinite(first).all():
+            raise PolicyError(
+                f'{self.network.algorithm} of module {self.network.module}: the loss or its '
+                'gradient is not finite on made-up transitions'
+            )
+        if not torch.equal(first, second):
+            raise PrivacyError(
+                'the module cannot be private: the same transitions give two gradients; leave out '
+                'nn.Dropout and whatever else draws numbers'
+            )
+        for old, new in zip(before, self.trained.module.buffers(), strict=True):
+            if not torch.equal(old, new):
+                raise PrivacyError(
+                    'the module cannot be private: a buffer changes with the data; take '
+                    'nn.GroupNorm or nn.LayerNorm instead of layers that keep statistics'
+                )
+        rows = made.observations.flatten(0, 1)[:4]
+        with torch.no_grad():
+            together = self.algorithm.scores(self._still.module, rows)
+            alone = [self.algorithm.scores(self._still.module, row[None]) for row in rows]
+        if not torch.allclose(together, torch.cat(alone), rtol=1e-3, atol=1e-4):
+            raise PrivacyError(
+                'the module cannot be private: what it gives for one observation depends on the '
+                'others beside it; normalise over the axes of one observation'
+            )
+        self.way(transitions)
+
+    def clipped_sum(
+        self, weights: Array, target: Array, batch: Batch, clip_norm: float
+    ) -> NDArray[np.float64]:
+        """Clip each unit's mean gradient and sum; see :mod:`fdrl_ros.learner.gradients`."""
+        way = self.way(batch.actions.shape[1])
+        self._load(weights, target)
+        total = torch.zeros(self.size, dtype=torch.float64, device=self.device)
+        places = total.split([each.numel() for each in self.trained.trained])
+        for made in way(self._tensors(batch)):
+            squares = torch.stack([each.squares() for each in made]).sum(dim=0)
+            factors = clip_factors(squares.sqrt().cpu().numpy(), clip_norm)
+            kept = torch.from_numpy(np.flatnonzero(factors)).to(self.device)
+            if len(kept) < len(factors):  # 0 times what is not finite is not 0
+                made = [each.of(kept) for each in made]
+            scales = torch.from_numpy(factors[factors > 0.0]).to(self.device)
+            for place, gradient in zip(places, made, strict=True):
+                gradient.add_to(place, scales)
+        found: NDArray[np.float64] = total.cpu().numpy()
+        return found
+
+    def mean(self, weights: Array, target: Array, batch: Batch) -> NDArray[np.float64]:
+        """Return the mean gradient over all transitions; see :mod:`fdrl_ros.learner.gradients`."""
+        self._load(weights, target)
+        tensors = self._tensors(batch)
+        found: NDArray[np.float64] = torch.cat(self._gradient(tensors)).double().cpu().numpy()
+        return found
+
+    def errors(self, weights: Array, target: Array, batch: Batch) -> Array:
+        """Return what a unit's priority comes from; see :mod:`fdrl_ros.learner.gradients`."""
+        self._load(weights, target)
+        networks = self.networks(self.trained.module, flat=True)
+        with torch.no_grad():
+            found = [self.algorithm.errors(networks, own) for own in _units(self._tensors(batch))]
+        errors: Array = torch.cat(found).cpu().numpy()
+        return errors
+
+    def networks(self, module: nn.Module, flat: bool) -> Networks:
+        """Return what a loss is computed with, see :class:`Networks`."""
+        modules = module, self._still.module, self._target.module
+        return Networks(*(Applied(each, flat) for each in modules))
+
+    def losses(self, networks: Networks, batch: Tensors) -> torch.Tensor:
+        """
+        Return the weighted loss of each transition, (units, transitions).
+
+        :raises PolicyError: if the algorithm gives anything else.
+        """
+        found = self.algorithm.losses(networks, batch)
+        if found.shape != batch.rewards.shape:
+            raise PolicyError(
+                f'{self.network.algorithm} gives losses of shape {tuple(found.shape)}: expected '
+                f'one for each transition, {tuple(batch.rewards.shape)}'
+            )
+        return found * batch.weights
+
+    def way(self, transitions: int) -> Way:
+        """
+        Return how gradients of units with so many transitions are computed.
+
+        The trial, at the first use, sees made-up data alone: the choice reveals nothing.
+        """
+        if transitions not in self._ways:
+            self._ways[transitions] = self._together(transitions) or self._one_by_one
+        return self._ways[transitions]
+
+    def _together(self, transitions: int) -> 'Together | None':
+        """Return the fast way if it is exact here, and blind to company."""
+        work = self.size * transitions
+        places = max(FEWEST, min(MOST, 2 ** math.ceil(math.log2(_WORK / work)) if work else MOST))
+        places = min(places, _MOST_NUMBERS // self.size)
+        leading = all(
+            isinstance(each, LEADING) or not list(each.parameters(recurse=False))
+            for each in self.trained.module.modules()
+        )
+        flat = transitions == 1
+        if places < 2 or not (flat or leading):
+            return None
+        networks = self.networks(self.trained.module, flat=flat)
+        watched = Watched(self.trained.module, self.network.layout, self._frozen)
+        way = Together(watched, networks, self.losses, flat=flat, places=places)
+        self._watched.append(watched)
+        made = self._tried(places, transitions)
+        try:
+            everyone = _factors(way(made))
+            turned = [each.flip(0) for each in _factors(way(made.turned()))]
+            few = _factors(way(made.of(slice(None, None, 3))))
+            formed = _formed(way(made.of(slice(2))))
+        except (RuntimeError, NotImplementedError, IndexError, ValueError, AttributeError):
+            self._watched.pop()
+            return None  # a module that the rules for layers do not fit
+        slow = _formed(self._one_by_one(made.of(slice(2))))
+        near = 1e-5 * float(slow.abs().max())
+        exact = torch.allclose(formed, slow, rtol=1e-3, atol=near)
+        blind = all(
+            torch.equal(all_, back) and torch.equal(all_[::3], some)
+            for all_, back, some in zip(everyone, turned, few, strict=True)
+        )
+        if exact and blind:
+            return way
+        self._watched.pop()
+        return None
+
+    def _one_by_one(self, batch: Tensors) -> Iterator[Gradients]:
+        """Yield the gradients of one unit after the other."""
+        for own in _units(batch):
+            yield [Rows(each[None]) for each in self._gradient(own)]
+
+    def _gradient(self, batch: Tensors) -> list[torch.Tensor]:
+        """Return the gradient of the mean loss, (n,) for each trained tensor."""
+        loss = self.losses(self.networks(self.trained.module, flat=True), batch).mean()
+        weights = self.trained.trained
+        parts = torch.autograd.grad(loss, weights, allow_unused=True)
+        pairs = zip(parts, weights, strict=True)
+        return [(torch.zeros_like(w) if x is None else x).reshape(-1) for x, w in pairs]
+
+    def _load(self, weights: Array, target: Array) -> None:
+        """Put flat weights into all modules."""
+        self.trained.load(weights)
+        self._still.load(weights)
+        self._target.load(target)
+        for each in self._watched:
+            each.held.load(weights)
+
+    def _tensors(self, batch: Batch) -> Tensors:
+        """Copy a batch to the device."""
+        spec = self.network.spec
+
+        def moved(array: np.ndarray) -> torch.Tensor:
+            return torch.from_numpy(np.ascontiguousarray(array)).to(self.device)
+
+        scales = np.ones_like(batch.rewards) if batch.weights is None else batch.weights
+        now, after = (as_observations(moved(x), spec) for x in (batch.states, batch.next_states))
+        columns = (batch.actions, batch.rewards, batch.discounts, scales)
+        actions, rewards, discounts, weights = map(moved, columns)
+        if spec.continuous:
+            low, high = (actions.new_tensor(each) for each in (spec.low, spec.high))
+            actions = (actions - low) * (2.0 / (high - low)) - 1.0
+        return Tensors(now, actions, rewards, after, discounts, weights)
+
+    def _tried(self, units: int, transitions: int) -> Tensors:
+        """Load drawn weights, and draw transitions that nobody made."""
+        rng, spec, size = np.random.default_rng(3), self.network.spec, (units, transitions)
+        self._load(self.network.draw(rng), self.network.draw(rng))
+
+        def states() -> np.ndarray:
+            if spec.dtype == 'uint8':
+                return rng.integers(0, 256, (*size, spec.size)).astype(np.uint8)
+            return rng.normal(size=(*size, spec.size)).astype(np.float32)
+
+        actions: np.ndarray = rng.integers(spec.n_actions, size=(*size, *self._shapes))
+        if spec.continuous:
+            actions = rng.uniform(spec.low, spec.high, (*size, spec.n_actions)).astype(np.float32)
+        rewards = rng.normal(size=size).astype(np.float32)
+        discounts = rng.choice(np.array([0.0, 0.9], np.float32), size)
+        return self._tensors(Batch(states(), actions, rewards, states(), discounts))
+
+    def _places_of_actions(self) -> tuple[int, ...]:
+        """Return () where an observation has one action, (places,) where it has one at each."""
+        shape = self.network.spec.shape
+        with torch.no_grad():
+            found = self.algorithm.scores(
+                self._still.module, torch.zeros((1, *shape), device=self.device)
+            )
+        return (math.prod(found.shape[2:]),) if found.dim() > 2 else ()
+
+
+class TrainableNetwork(TorchNetwork):
+    """A network that brings its own gradients, see :func:`gradients_for`."""
+
+    def gradients(self, learner: LearnerSettings, *, public: bool = False) -> TorchGradients:
+        """
+        Return what computes this network's gradients.
+
+        :param public: whether the records are public: all weights are trained then.
+        """
+        return TorchGradients(self, learner, public=public)
+
+
+def device_named(name: str) -> torch.device:
+    """
+    Return a device; on a GPU PyTorch is set to repeat its results.
+
+    :param name: 'cpu', 'cuda', or 'auto', which takes a GPU if there is one.
+    :raises PolicyError: if there is no GPU.
+    """
+    there = torch.cuda.is_available()
+    if name == 'cuda' and not there:
+        raise PolicyError('device cuda: PyTorch finds no GPU here; take auto or cpu')
+    if name == 'cpu' or not there:
+        return torch.device('cpu')
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    torch.backends.cudnn.benchmark = False
+    torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
+    return torch.device('cuda')
+
+
+def _units(batch: Tensors) -> Iterator[Tensors]:
+    """Yield each unit as a batch of its own."""
+    for unit in range(len(batch.actions)):
+        yield batch.of(slice(unit, unit + 1))
+
+
+def _factors(gradients: Iterator[Gradients]) -> list[torch.Tensor]:
+    """Return what determines the gradients of all units, each tensor with units first."""
+    passes = [[x for each in made for x in each.factors()] for made in gradients]
+    return [torch.cat(each) for each in zip(*passes, strict=True)]
+
+
+def _formed(gradients: Iterator[Gradients]) -> torch.Tensor:
+    """Return gradients as rows, (units, size)."""
+    return torch.cat([torch.cat([x.formed() for x in each], dim=1) for each in gradients])
