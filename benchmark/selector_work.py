@@ -19,7 +19,7 @@ from typing import Any
 
 from benchmarking import has
 from fdrl_ros.deployment.plan import Plan
-from fdrl_ros.policy import Policy
+from fdrl_ros.policy import DuelingPolicy
 from fdrl_ros.policy.onnx_model import export, OnnxModel, quantise
 from fdrl_ros.selector import (
     Candidate,
@@ -176,7 +176,7 @@ def networks(played: list[Episode], candidate: Candidate) -> dict[str, Choice]:
     :returns: what takes a scaled state and returns the number of an action, by name.
     """
     policy, states = candidate.policy, np.concatenate([each.states for each in played])
-    assert isinstance(policy, Policy)
+    assert isinstance(policy, DuelingPolicy)
     made: dict[str, Choice] = {'network': policy}
     if has('onnxruntime') and has('onnx'):
         model = export(policy)

@@ -69,13 +69,13 @@ def test_millions_of_weights_over_ros_end_with_the_policy_of_one_process(
         for policies in (run.policies, tmp_path / 'policies')
     )
     assert ours == theirs
-    scheme = choose_scheme(plan.shape.n_parameters, 3, bits)
+    scheme = choose_scheme(plan.network.layout.n_parameters, 3, bits)
     stated = scheme.ciphertexts * scheme.ciphertext_bytes
     assert {each.update_bytes for each in notes} == {stated}
-    assert 50 < notes[-1].peak_memory < 300 * plan.shape.n_parameters / 1e6 + 400
+    assert 50 < notes[-1].peak_memory < 300 * plan.network.layout.n_parameters / 1e6 + 400
     figures.append(
         {
-            'n_parameters': plan.shape.n_parameters,
+            'n_parameters': plan.network.layout.n_parameters,
             'bits': bits,
             'update_bytes': stated,
             'round_seconds': notes[-1].seconds,

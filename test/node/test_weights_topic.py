@@ -177,7 +177,7 @@ LARGE = Plan().changed(
 def test_a_large_model_ends_with_the_policy_of_the_in_process_driver(
     tmp_path, federation_domain, robot_domain
 ):
-    assert 4 * LARGE.shape.n_parameters > SHORT
+    assert 4 * LARGE.network.layout.n_parameters > SHORT
     directory, played = tmp_path / 'federation', tmp_path / 'played'
     layout = prepare(directory, LARGE)
     for name in LARGE.hospitals:
@@ -189,7 +189,7 @@ def test_a_large_model_ends_with_the_policy_of_the_in_process_driver(
     )
     with (
         Observer(
-            layout.roster(), federation_domain, n_parameters=LARGE.shape.n_parameters
+            layout.roster(), federation_domain, n_parameters=LARGE.network.layout.n_parameters
         ) as watch,
         Runner(settings, layout.log) as runner,
     ):
