@@ -210,8 +210,8 @@ class OnnxPolicy:
         Choose an action; of those of the highest value the one of the lowest number.
 
         :param state: scaled, shape (states,).
-        :returns: its number; of a continuous policy numbers in [-1, 1]; where the network values
-            classes at several places, the class at each.
+        :returns: its number; of a continuous policy numbers within the task's limits, which the
+            graph keeps; where the network values classes at several places, the class at each.
         :raises PolicyError: if the model cannot take it, or a value is not finite.
         """
         given = np.ascontiguousarray(state, dtype=self.network.dtype)
@@ -223,9 +223,7 @@ class OnnxPolicy:
             return best
         if not np.isfinite(values).all():
             raise PolicyError(f'{self.network.output} {values}: expected finite numbers')
-        if self.network.continuous:
-            return np.clip(values, -1.0, 1.0)
-        return values.argmax(axis=0)
+        return values if self.network.continuous else values.argmax(axis=0)
 
     def _run(self, states: np.ndarray) -> NDArray[np.float32]:
         try:

@@ -53,7 +53,7 @@ class Policy(Protocol):
         Choose the action of highest value; ties go to the lowest number.
 
         :param state: scaled, shape (states,).
-        :returns: number of a discrete action, or a continuous one in [-1, 1].
+        :returns: number of a discrete action, or a continuous one within the task's limits.
         """
         ...
 

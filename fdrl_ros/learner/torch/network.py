@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Any PyTorch module as the network of a federation: its layout, its start and its policies."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from functools import cached_property, partial
@@ -12,9 +12,11 @@ from fdrl_ros.errors import FdrlError, PluginError, PolicyError
 from fdrl_ros.learner.settings import LearnerSettings
 from fdrl_ros.learner.torch.losses import Algorithm, ALGORITHMS
 from fdrl_ros.learner.torch.modules import adapted, BUILT_IN, Make
+from fdrl_ros.learner.torch.onnx_graph import onnx_graph
 from fdrl_ros.policy.layout import Tensor, TensorLayout
 from fdrl_ros.policy.policy import Action, check_weights, digest_of
 from fdrl_ros.runtime.references import load_reference, reference_digest
+from fdrl_ros.settings import named_among
 from fdrl_ros.tasks.spec import TaskSpec
 import numpy as np
 from numpy.typing import NDArray
@@ -61,7 +63,7 @@ class TorchNetwork:
         files = [
             reference_digest(reference).hex()
             for reference, known in ((module, BUILT_IN), (algorithm, ALGORITHMS))
-            if reference not in known
+            if reference not in known and ':' in reference
         ]
         made = cls(
             spec,
@@ -104,6 +106,7 @@ class TorchNetwork:
         if kind is not None and kind != self.spec.continuous:
             wanted = 'continuous' if kind else 'discrete'
             raise PolicyError(f'algorithm {self.algorithm}: it is for {wanted} actions')
+        self.layout.digest()  # refuses names of frozen tensors that do not fit
         acting = Acting(self, self.build(np.random.default_rng(0)))
         given = torch.zeros((2, self.states))
         with torch.no_grad(), self._own_code():
@@ -120,7 +123,7 @@ class TorchNetwork:
 
         :raises PluginError: if the reference is not one of a class of :class:`Algorithm`.
         """
-        kind = ALGORITHMS.get(self.algorithm) or load_reference(self.algorithm)
+        kind = ALGORITHMS.get(self.algorithm) or _loaded(self.algorithm, 'algorithms', ALGORITHMS)
         if not (isinstance(kind, type) and issubclass(kind, Algorithm)):
             raise PluginError(self.algorithm, f'{kind!r}: expected a class of Algorithm')
         return kind(learner)
@@ -150,7 +153,7 @@ class TorchNetwork:
         if self.module in BUILT_IN:
             hidden = (self.hidden, self.hidden) if self.module.endswith('mlp') else self.hidden
             return partial(BUILT_IN[self.module], hidden=hidden)
-        found = load_reference(self.module)
+        found = _loaded(self.module, 'modules', BUILT_IN)
         if not callable(found):
             raise PluginError(self.module, f'{found!r}: expected a class of torch.nn.Module')
         make: Make = found
@@ -213,9 +216,31 @@ class TorchNetwork:
         """
         return TorchPolicy(self, weights)
 
+    def onnx_graph(self) -> bytes:
+        """
+        Return the graph that robots run without PyTorch.
+
+        :raises PolicyError: if the module cannot be traced, or onnx is not installed.
+        """
+        acting = Acting(self, self.build(np.random.default_rng(0)))
+        kind = np.dtype(self.spec.dtype)
+        return onnx_graph(acting, self.layout, self.states, kind, continuous=self.spec.continuous)
+
     def __reduce__(self) -> tuple[object, ...]:
         """Copy the fields alone: modules of a user's file cannot be pickled."""
         return type(self), tuple(getattr(self, each.name) for each in fields(self))
+
+
+def _loaded(name: str, what: str, known: Collection[str]) -> object:
+    """
+    Load what a reference names.
+
+    :param what: names that ship, in the plural.
+    :raises PluginError: if it is neither one of those nor a reference that can be loaded.
+    """
+    if ':' not in name:
+        raise PluginError(name, f'expected {named_among(name, what, known)}, or FILE.py:CLASS')
+    return load_reference(name)
 
 
 def _check_module(module: object) -> None:
