@@ -36,7 +36,7 @@ class RoundNote:
     :param sum_seconds: the aggregator adding.
     :param decrypt_seconds: the key authority re-adding and decrypting, without its test of the
         policy.
-    :param update_bytes: ciphertext bytes that one hospital sent.
+    :param update_bytes: ciphertext bytes that one hospital sent, in all attempts.
     :param epsilon: spent so far, by hospital, by the tight accountant.
     :param ended: why the federation ended after this round; empty if it went on.
     :param peak_memory: the most memory that the process of any party has held so far, MB; None
@@ -118,7 +118,7 @@ class RoundRecorder:
         self._rounds = rounds
         self._plan = plan
         self._meters = meters
-        self._sent: dict[str, int] = {}
+        self._sent: dict[str, dict[int, int]] = {}
         self._began: tuple[int, float] = (0, time.perf_counter())
 
     def start(self, now: float) -> Effects:
@@ -145,8 +145,9 @@ class RoundRecorder:
             return Effects()  # it was taken before
         match message:
             case MaskedUpdate():
-                sent = self._sent.get(message.sender, 0) + len(message.ciphertext)
-                self._sent[message.sender] = sent
+                # All chunks have one size. An observer may miss some, and some come twice.
+                attempts = self._sent.setdefault(message.sender, {})
+                attempts[message.envelope.attempt] = message.chunks * len(message.ciphertext)
             case HospitalPolicy():
                 self._save_policy(message.sender, message)
             case GlobalPolicy():
@@ -182,7 +183,7 @@ class RoundRecorder:
                 encrypt_seconds=spent.get('encrypt', 0.0),
                 sum_seconds=spent.get('sum', 0.0),
                 decrypt_seconds=spent.get('decrypt', 0.0) - spent.get('validate', 0.0),
-                update_bytes=max(sent.values(), default=0),
+                update_bytes=max((sum(each.values()) for each in sent.values()), default=0),
                 epsilon=self._meters.epsilon(),
                 contributors=message.contributors,
                 rolled_back=message.rolled_back,

@@ -65,7 +65,7 @@ def test_millions_of_weights_over_ros_end_with_the_policy_of_one_process(
     notes = RosFederation(run, plan, NOBODY, said.append).operate(0)
     assert [(each.round, len(each.contributors)) for each in notes] == [(1, 3), (2, 3)], said
     ours, theirs = (
-        digest_of(load_policy(policies / 'global_2.npz')[0])
+        digest_of(load_policy(policies / 'global_2.npz').weights)
         for policies in (run.policies, tmp_path / 'policies')
     )
     assert ours == theirs

@@ -16,11 +16,13 @@ from fdrl_ros.federation.protocol.message import (
     Envelope,
     GlobalPolicy,
     HospitalPolicy,
+    MaskedUpdate,
     Phase,
     RoundKey,
     RoundStatus,
 )
 from fdrl_ros.policy import digest_of, encode_weights
+from fdrl_ros.privacy.ledger.chain import Head
 from fdrl_ros.runtime.stopwatch import peak_memory, Stopwatch
 import numpy as np
 import pytest
@@ -81,6 +83,25 @@ def test_notes_of_a_round_hold_the_peak_memory_and_older_ones_none(tmp_path):
     rows = from_json(path.read_text('utf-8'))
     write_json(path, [{k: v for k, v in row.items() if k != 'peak_memory'} for row in rows])
     assert [note.peak_memory for note in read_rounds(path)] == [None, None]
+
+
+def chunk(number, counter, attempt=0, sender='hospital_1'):
+    head = Head(0, bytes(32))
+    update = MaskedUpdate(
+        Envelope('trial', 1, attempt, sender, counter),
+        *(number, 5, bytes(32), bytes(32), bytes(100)),
+        *(*head, *head, b''),
+    )
+    return update.signed_by(KEYS[sender])
+
+
+def test_bytes_are_of_whole_updates_though_chunks_are_missed_or_come_twice(observer, tmp_path):
+    observer.handle(chunk(4, 1, sender='hospital_2'), 0.0)
+    for counter, number in enumerate((0, 1, 1, 3), 1):
+        observer.handle(chunk(number, counter), 0.0)
+    observer.handle(chunk(0, 9, attempt=1), 0.0)
+    observer.handle(released(1), 0.0)
+    assert [note.update_bytes for note in read_rounds(tmp_path / 'rounds.json')] == [1000]
 
 
 def test_peak_memory_is_that_of_this_process():
