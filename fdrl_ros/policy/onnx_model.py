@@ -16,7 +16,7 @@ from typing import Any, Protocol, runtime_checkable, TYPE_CHECKING
 
 from fdrl_ros.errors import PolicyError
 from fdrl_ros.policy.dueling import DuelingPolicy
-from fdrl_ros.policy.policy import Policy
+from fdrl_ros.policy.policy import Action, Policy
 import numpy as np
 
 if TYPE_CHECKING:
@@ -30,6 +30,8 @@ STATE, VALUES, Q_VALUES, ACTION = 'state', 'values', 'q_values', 'action'
 """Inputs, of which a model has one, and outputs; the first dimension is the number of states."""
 
 _BATCH = 64
+
+_TYPES = {'tensor(float)': np.float32, 'tensor(double)': np.float64, 'tensor(uint8)': np.uint8}
 
 
 @runtime_checkable
@@ -183,13 +185,14 @@ class OnnxModel:
         self._session = make_session(model)
         outputs = [each.name for each in self._session.get_outputs()]
         inputs = [each.name for each in self._session.get_inputs()]
-        if outputs != [Q_VALUES, ACTION] or inputs not in ([STATE], [VALUES]):
+        if outputs not in ([Q_VALUES, ACTION], [ACTION]) or inputs not in ([STATE], [VALUES]):
             raise PolicyError(f'ONNX model from {inputs} to {outputs}: expected one of a policy')
         self.entry = inputs[0]
         self.digest = bytes.fromhex(
             self._session.get_modelmeta().custom_metadata_map.get('policy', '')
         )
-        self._type = np.float32 if self.entry == STATE else np.float64
+        self._scores = outputs[0]
+        self._type = _TYPES[self._session.get_inputs()[0].type]
 
     def as_input(self, states: np.ndarray) -> np.ndarray:
         """Convert states to the type of the model's input."""
@@ -197,21 +200,23 @@ class OnnxModel:
 
     def q_values(self, states: np.ndarray) -> np.ndarray:
         """
-        Value every action.
+        Value every action; a continuous policy gives its action instead.
 
         :param states: scaled, or in units if the model scales them, shape (N, states).
         :returns: shape (N, actions), float32.
         """
-        found: np.ndarray = self._session.run([Q_VALUES], {self.entry: self.as_input(states)})[0]
-        return found
+        (found,) = self._session.run([self._scores], {self.entry: self.as_input(states)})
+        values: np.ndarray = found
+        return values
 
-    def __call__(self, state: np.ndarray) -> int:
+    def __call__(self, state: np.ndarray) -> Action:
         """
         Choose the action of highest value; ties go to the lowest number.
 
         :param state: scaled, or in units if the model scales it, shape (states,).
         """
-        return int(self._session.run([ACTION], {self.entry: self.as_input(state)[None]})[0][0])
+        found = self._session.run([ACTION], {self.entry: self.as_input(state)[None]})[0][0]
+        return int(found) if np.ndim(found) == 0 else found
 
 
 def libraries() -> tuple[Any, Any]:

@@ -14,6 +14,7 @@ from fdrl_ros.learner.torch.losses import Algorithm, ALGORITHMS
 from fdrl_ros.learner.torch.modules import adapted, BUILT_IN, Make
 from fdrl_ros.learner.torch.onnx_graph import onnx_graph
 from fdrl_ros.policy.layout import Tensor, TensorLayout
+from fdrl_ros.policy.onnx_network import OnnxNetwork
 from fdrl_ros.policy.policy import Action, check_weights, digest_of
 from fdrl_ros.runtime.references import load_reference, reference_digest
 from fdrl_ros.settings import named_among
@@ -321,6 +322,14 @@ class TorchPolicy:
     def n_parameters(self) -> int:
         """Number of weights."""
         return len(self.weights)
+
+    def onnx(self) -> bytes:
+        """
+        Return the whole policy as an ONNX model.
+
+        :raises PolicyError: if the module has no graph, or onnx is not installed.
+        """
+        return OnnxNetwork(self.network.onnx_graph()).model(self.weights)
 
     def q_values(self, states: np.ndarray) -> np.ndarray:
         """
