@@ -185,6 +185,10 @@ class Plan:
         """Go by all settings."""
         return hash(self.to_yaml())
 
+    def __reduce__(self) -> tuple[type[Self], tuple[Values]]:
+        """Pickle the values alone: a task's own classes are loaded by name where they arrive."""
+        return type(self), (self._values,)
+
     def group(self, which: Group[G]) -> G:
         """
         Return a group, as its attribute does.

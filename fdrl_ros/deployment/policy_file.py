@@ -32,14 +32,17 @@ class SavedPolicy:
     task: TaskIdentity
     learner: dict[str, object]
 
-    def policy(self, plan: Plan) -> Policy:
+    def policy(self, plan: Plan, *, any_world: bool = False) -> Policy:
         """
         Return the policy, of the network that the file names.
 
+        :param any_world: whether another version of the same task is fine, so that a policy can be
+            tried in a world that has changed.
         :raises TaskError: if it is of another task than the plan.
         :raises PolicyError: if the network that the file names has other tensors.
         """
-        plan.identity.check(self.task, self.path)
+        if not (any_world and self.task and self.task.name == plan.identity.name):
+            plan.identity.check(self.task, self.path)
         try:
             network = plan.replaced({'learner': self.learner}).network
         except SettingError as error:

@@ -136,15 +136,20 @@ def check_plan(
         _check_same_settings(layout, plan)
 
 
-def _check_same_settings(layout: Layout, plan: Plan) -> None:
-    """Refuse a plan that contradicts what a directory was prepared for."""
+def changed_settings(layout: Layout, plan: Plan) -> list[str]:
+    """Return the settings that a directory was prepared with other values of, such as `a.b`."""
     before = Plan.load(layout.plan).to_mapping()
-    changed = [
+    return [
         f'{group}.{name}'
         for group, named in plan.to_mapping().items()
         for name, value in named.items()
-        if before[group][name] != value and group not in FREE_GROUPS
+        if group not in FREE_GROUPS and before[group].get(name) != value
     ]
+
+
+def _check_same_settings(layout: Layout, plan: Plan) -> None:
+    """Refuse a plan that contradicts what a directory was prepared for."""
+    changed = changed_settings(layout, plan)
     if changed:
         raise StoreError(
             f'{layout.directory} was prepared with other settings ({", ".join(changed)}): '

@@ -1,75 +1,89 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""Contenders, and their evaluation on unseen patients and frozen states, in worker processes."""
+"""Contenders of any task, and their evaluation on unseen patients, in worker processes."""
 
+from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
-import functools
+import csv
+from dataclasses import dataclass, field, replace
+import hashlib
 from pathlib import Path
+from typing import Any
 
+from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.plan import Plan
-from fdrl_ros.errors import os_errors_as, RecordsError
+from fdrl_ros.errors import os_errors_as, RecordsError, TaskError
 from fdrl_ros.experiments.json_file import Json
-from fdrl_ros.experiments.patient_results import PatientResults, score_of
-from fdrl_ros.metrics.episode import write_csv, write_json
-from fdrl_ros.metrics.task import StateSet, task_accuracy
+from fdrl_ros.experiments.patient_results import (
+    PatientResults,
+    plain_scores,
+    score_of,
+    Scores,
+)
 from fdrl_ros.policy import Policy
 from fdrl_ros.runtime.progress import Caller, NOBODY, Progress
 from fdrl_ros.runtime.random_streams import Stream
 from fdrl_ros.runtime.worker_processes import run_tasks
-from fdrl_ros.selector import (
-    Candidate,
-    HOLD,
-    Observation,
-    Selection,
-    Selector,
-    SelectorSettings,
-    ShieldSettings,
-    ValueModel,
-)
-from fdrl_ros.surgery.gym.actions import STAY, TICK
-from fdrl_ros.surgery.gym.episode import Action, Choice, Episode, mixed_behaviour, run_episode
-from fdrl_ros.surgery.gym.state import (
-    Field,
-    OPERATION_FIELDS,
-    OPERATION_SIZE,
-    PATIENT_FIELDS,
-    unscale,
-)
-from fdrl_ros.surgery.gym.surgery_env import SurgeryEnv
-from fdrl_ros.surgery.patient.cohort import Mixture
-from fdrl_ros.surgery.patient.patient import Patient
-from fdrl_ros.surgery.settings import WorldSettings
-from fdrl_ros.surgery.tasks.expert import expert, expert_costs
+from fdrl_ros.tasks import Choice, Patient
+from matplotlib.axes import Axes
 import numpy as np
 
 
 @dataclass(frozen=True, eq=False)
-class Contender:
+class Contender(ABC):
     """
-    Anything that can operate; it travels to worker processes. This one holds still.
+    Anything that can act; it travels to worker processes.
 
     :param name: of its row in the table.
     """
 
     name: str
 
-    def begin(self, patient: Patient, world: WorldSettings) -> Choice:
+    @abstractmethod
+    def begin(self, patient: Patient, plan: Plan) -> Choice:
         """Return the function that chooses actions for this patient."""
-        return lambda state: STAY
+
+    def chosen(self, choose: Choice) -> Sequence[str]:
+        """
+        Return which policy a selector took at each step; nothing for others.
+
+        :param choose: what :meth:`begin` returned, after the patient.
+        """
+        return ()
 
 
 @dataclass(frozen=True, eq=False)
-class ExpertContender(Contender):
-    """The expert, which reads the tissue that no policy sees."""
+class GuideContender(Contender):
+    """The guide of the task, which may see more than a policy does."""
 
     name: str = 'expert'
 
-    def begin(self, patient: Patient, world: WorldSettings) -> Choice:
-        """Return the expert for this patient."""
-        return lambda state: expert(state, patient, world)[0]
+    def begin(self, patient: Patient, plan: Plan) -> Choice:
+        """
+        Return the guide for this patient.
+
+        :raises TaskError: if there is none.
+        """
+        guide = plan.task.guide(patient, plan.world)
+        if guide is None:
+            raise TaskError(f'task {plan.task.name} has no guide for {patient.name}')
+        return guide
+
+
+@dataclass(frozen=True, eq=False)
+class RandomContender(Contender):
+    """Actions drawn at random, the same ones for a patient each time."""
+
+    name: str = 'random'
+
+    def begin(self, patient: Patient, plan: Plan) -> Choice:
+        """Return a source of actions, seeded by the patient's name."""
+        words = np.frombuffer(hashlib.sha256(patient.name.encode()).digest(), np.uint32)
+        seed = Stream.RANDOM_CONTENDER, plan.federation.seed, *words.tolist()
+        rng, spec = np.random.default_rng(seed), plan.spec
+        return lambda state: spec.draw_action(rng)
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,77 +93,13 @@ class PolicyContender(Contender):
     name: str
     policy: Policy
 
-    def begin(self, patient: Patient, world: WorldSettings) -> Choice:
+    def begin(self, patient: Patient, plan: Plan) -> Choice:
         """Return the policy."""
         return self.policy
 
 
-@dataclass(frozen=True, eq=False)
-class SelectorContender(Contender):
-    """
-    The selector over candidates, as the robot runs it (FDRL Eq. 7).
-
-    :param policies: by the candidate's name.
-    :param values: candidate's name to the estimate of its return; that of hold too, if there.
-    """
-
-    name: str
-    policies: Mapping[str, Policy]
-    values: Mapping[str, ValueModel]
-    settings: SelectorSettings
-    shield: ShieldSettings = ShieldSettings()
-
-    def begin(self, patient: Patient, world: WorldSettings) -> 'SelectorSession':
-        """Return a fresh selector for this patient."""
-        selector = Selector(self.settings, shield=self.shield)
-        candidates = [
-            Candidate(name, policy, self.values.get(name), policy.digest)
-            for name, policy in self.policies.items()
-        ]
-        selector.set_candidates([*candidates, Candidate(HOLD, None, self.values.get(HOLD))])
-        return SelectorSession(selector, patient)
-
-
-class SelectorSession:
-    """
-    A selector that operates on one patient, with states as the two topics deliver them.
-
-    ``selections`` holds what was chosen at each tick, and why.
-    """
-
-    def __init__(self, selector: Selector, patient: Patient) -> None:
-        self.selections: list[Selection] = []
-        self._selector = selector
-        self._patient = patient
-
-    def __call__(self, state: np.ndarray) -> int:
-        """Select a policy and return its action; to hold is to stay, if the shield lets it."""
-        now, values = len(self.selections) * TICK, unscale(state)
-        operation = observe(OPERATION_FIELDS, values[:OPERATION_SIZE], now, self._patient)
-        vitals = observe(PATIENT_FIELDS, values[OPERATION_SIZE:], now, self._patient)
-        self.selections.append(self._selector.select(operation, vitals, now))
-        return self.selections[-1].action
-
-
-@functools.cache
-def _named(fields: tuple[Field, ...]) -> tuple[tuple[str, ...], np.ndarray]:
-    """Return names and scales of some fields of the state."""
-    return tuple(each.name for each in fields), np.array([each.scale for each in fields])
-
-
-def observe(
-    fields: tuple[Field, ...], values: np.ndarray, now: float, patient: Patient
-) -> Observation:
-    """Return what one of the two state topics tells of a patient."""
-    names, scales = _named(fields)
-    return Observation(patient.name, names, values, scales, now, patient.procedure.name)
-
-
 PORTION = 40
 """Patients that one piece of work operates on."""
-
-FIRST_OF_STATES = 10**6
-"""Number of the first patient of the frozen set: nobody is evaluated on it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,134 +116,166 @@ class Evaluation:
     chosen: dict[str, int]
 
 
-@dataclass(frozen=True, eq=False)
-class Probe:
-    """The frozen set of states for A_task, with the patient of each case."""
+@dataclass(frozen=True)
+class Extras:
+    """
+    What a run of one task shows beside the results of any task.
 
-    states: StateSet
-    patients: tuple[Patient, ...]
+    :param lines: below the table.
+    :param details: of ``details.json``.
+    :param plots: what draws each plot, by name.
+    """
+
+    lines: tuple[str, ...] = ()
+    details: Json = field(default_factory=dict)
+    plots: Mapping[str, Callable[[Axes], None]] = field(default_factory=dict)
 
 
-def unseen_patients(plan: Plan, count: int, first: int = 0) -> list[Patient]:
+def unseen_patients(plan: Plan, count: int, first: int = 0) -> list[Any]:
     """Return test patients of all hospitals in turn."""
-    everyone = Mixture(plan.cohorts)
-    return [everyone.patient(each, 'test') for each in range(first, first + count)]
+    hospitals = [plan.population(each) for each in range(plan.federation.hospitals)]
+    numbers = (divmod(each, len(hospitals)) for each in range(first, first + count))
+    return [hospitals[hospital].patient(number, 'test') for number, hospital in numbers]
 
 
-def make_probe(plan: Plan) -> Probe:
-    """
-    Make the frozen set: states met by surgeons of the plan's skill on further test patients.
+class Evaluator:
+    """How policies of a task are compared. This one serves every task."""
 
-    It depends on nothing that was learned; the same plan gives the same digest.
-    """
-    chosen = plan.evaluation
-    patients = unseen_patients(plan, chosen.state_patients, FIRST_OF_STATES)
-    behave = mixed_behaviour(1.0 - plan.collection.exploration, plan.world)
-    states, costs, cases = [], [], []
-    with closing(SurgeryEnv(settings=plan.world)) as env:
-        for case, patient in enumerate(patients):
-            rng = np.random.default_rng([Stream.EVALUATION, plan.federation.seed, case])
-            env.np_random = rng
+    grouped: tuple[str, ...] = ('hospital', 'procedure')
+    """Columns of texts: results are also told for each value of one that a task has."""
 
-            def choose(
-                state: np.ndarray, patient: Patient = patient, rng: np.random.Generator = rng
-            ) -> Action:
-                return behave(state, patient, rng)
+    learned: tuple[str, ...] = ('success', 'mean_total')
+    """Scores with intervals, of the global policy after each round and of its leads."""
 
-            met = run_episode(env, choose, patient).states[:-1]
-            count = min(len(met), chosen.states_per_patient)
-            kept = met[np.linspace(0, len(met) - 1, count).astype(int)]
-            states.append(kept)
-            costs.append(expert_costs(kept, patient, plan.world))
-            cases.append(np.full(count, case))
-    table = np.concatenate(costs)
-    frozen = StateSet(np.concatenate(states), table, table.argmin(axis=1), np.concatenate(cases))
-    return Probe(frozen, tuple(patients))
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
 
+    @property
+    def scores(self) -> Scores:
+        """The numbers of a policy."""
+        return plain_scores(self.plan.task.measures)
 
-def actions_on(contender: Contender, probe: Probe, world: WorldSettings) -> np.ndarray:
-    """Return what a contender does in each state of the set, case by case, shape (M,)."""
-    actions = np.zeros(len(probe.states.cases), dtype=np.int64)
-    for case, patient in enumerate(probe.patients):
-        choose = contender.begin(patient, world)
-        for index in np.flatnonzero(probe.states.cases == case):
-            actions[index] = choose(probe.states.states[index])
-    return actions
+    def rivals(self) -> tuple[str, ...]:
+        """Return the rows over which the report tells the global policy's lead."""
+        alone = (f'local_{each}' for each in self.plan.hospitals)
+        return ('pretrained', 'random', *alone, 'expert')
 
+    def baselines(self) -> list[Contender]:
+        """Return who learned nothing: the guide, where the task has one, and chance."""
+        plan = self.plan
+        patient = plan.population(0).patient(0, 'test')
+        guided = plan.task.guide(patient, plan.world) is not None
+        return [*([GuideContender()] if guided else []), RandomContender()]
 
-def evaluate(
-    contenders: Sequence[Contender],
-    patients: Sequence[Patient],
-    probe: Probe,
-    plan: Plan,
-    caller: Caller = NOBODY,
-) -> dict[str, Evaluation]:
-    """
-    Let every contender operate on the same patients.
+    def contenders(
+        self, policies: Mapping[str, Policy], choices: Sequence[str], caller: Caller = NOBODY
+    ) -> list[Contender]:
+        """
+        Return all rows of a run's table.
 
-    :returns: results by the contender's name, in the order given.
-    :raises TrainingStopped: as soon as the caller says so.
-    """
-    portions = [patients[at : at + PORTION] for at in range(0, len(patients), PORTION)]
-    tasks = [(each, part, plan) for each in contenders for part in portions]
-    done = dict.fromkeys((each.name for each in contenders), 0)
+        :param policies: of the run, by row.
+        :param choices: those among which a selector may choose.
+        """
+        return [
+            *self.baselines(),
+            *(PolicyContender(name, policy) for name, policy in policies.items()),
+        ]
 
-    def count(progress: Progress) -> None:
-        done[progress.who] += 1
-        caller.report(Progress('evaluate', progress.who, done[progress.who], len(patients)))
+    def figures(self, contender: Contender) -> dict[str, float]:
+        """Return what is measured of a contender beside patients."""
+        return {}
 
-    workers = plan.evaluation.workers
-    counted = replace(caller, report=count)
-    parts = iter(run_tasks(operate, tasks, workers=workers, caller=counted))
-    results = {}
-    for contender in contenders:
-        mine = [next(parts) for _ in portions]
-        of_all = PatientResults(tuple(row for part, _ in mine for row in part.rows))
-        chosen = sum((counts for _, counts in mine), Counter[str]())
-        accuracy = task_accuracy(probe.states, actions_on(contender, probe, plan.world))
-        score = score_of(of_all, accuracy)
-        results[contender.name] = Evaluation(contender.name, of_all, score, dict(chosen))
-    return results
+    def extras(
+        self, contenders: Sequence[Contender], evaluations: Mapping[str, Evaluation]
+    ) -> Extras:
+        """Return what else the report of a run shows."""
+        plan = self.plan
+        words = f'{plan.identity}; learner {plan.learner.kind}: {plan.network.name}'
+        return Extras(lines=(words,))
+
+    def keep(self, layout: Layout) -> None:
+        """Keep in a run's directory what another evaluation is compared by."""
+
+    def evaluate(
+        self,
+        contenders: Sequence[Contender],
+        count: int,
+        caller: Caller = NOBODY,
+        *,
+        first: int = 0,
+    ) -> dict[str, Evaluation]:
+        """
+        Let every contender act on the same unseen patients.
+
+        :param count: of patients, from number `first` on.
+        :returns: results by the contender's name, in the order given.
+        :raises TrainingStopped: as soon as the caller says so.
+        """
+        numbers = range(first, first + count)
+        portions = [numbers[at : at + PORTION] for at in range(0, count, PORTION)]
+        tasks = [(each, part, self.plan) for each in contenders for part in portions]
+        done = dict.fromkeys((each.name for each in contenders), 0)
+
+        def tell(progress: Progress) -> None:
+            done[progress.who] += 1
+            caller.report(Progress('evaluate', progress.who, done[progress.who], count))
+
+        workers = self.plan.evaluation.workers
+        parts = iter(
+            run_tasks(operate, tasks, workers=workers, caller=replace(caller, report=tell))
+        )
+        found = {}
+        for contender in contenders:
+            mine = [next(parts) for _ in portions]
+            figures = self.figures(contender)
+            results = PatientResults.joined([part for part, _ in mine], figures)
+            chosen = sum((counts for _, counts in mine), Counter[str]())
+            score = score_of(results, self.scores)
+            found[contender.name] = Evaluation(contender.name, results, score, dict(chosen))
+        return found
+
+    def save_episodes(self, directory: Path, evaluations: Mapping[str, Evaluation]) -> None:
+        """
+        Write what was measured of every patient, in files for each policy.
+
+        :raises RecordsError: if a file cannot be written.
+        """
+        with os_errors_as(RecordsError, f'cannot write into {directory}'):
+            directory.mkdir(parents=True, exist_ok=True)
+            for name, each in evaluations.items():
+                self.write_episodes(directory / name.replace('/', '_'), each.results)
+
+    def write_episodes(self, stem: Path, results: PatientResults) -> None:
+        """
+        Write a CSV file with a row for each patient.
+
+        :param stem: path without a suffix.
+        """
+        names = ('patient', 'hospital', *sorted({*results.columns} - {'patient', 'hospital'}))
+        rows = zip(*(results.columns[name].tolist() for name in names), strict=True)
+        with stem.with_name(f'{stem.name}.csv').open('w', encoding='utf-8', newline='') as file:
+            writer = csv.writer(file, lineterminator='\n')
+            writer.writerow(names)
+            writer.writerows(rows)
 
 
 def operate(
-    contender: Contender, patients: Sequence[Patient], plan: Plan, caller: Caller
+    contender: Contender, numbers: range, plan: Plan, caller: Caller
 ) -> tuple[PatientResults, Counter[str]]:
     """
-    Operate on some patients; a piece of work for a worker process.
+    Act on some unseen patients; a piece of work for a worker process.
 
     :returns: what happened, and how often the selector chose each policy.
     """
-    episodes, chosen = [], Counter[str]()
-    with closing(SurgeryEnv(settings=plan.world)) as env:
-        env.np_random = np.random.default_rng([Stream.EVALUATION, plan.federation.seed])
+    episodes, chosen, task = [], Counter[str](), plan.task
+    patients = unseen_patients(plan, len(numbers), numbers.start)
+    with closing(task.make_env(plan.world)) as env:
+        rng = np.random.default_rng([Stream.EVALUATION, plan.federation.seed])
         for patient in patients:
             caller.check()
-            episode, selections = operate_once(env, contender, patient, plan.world)
-            episodes.append(episode)
-            chosen.update(each.policy for each in selections)
+            choose = contender.begin(patient, plan)
+            episodes.append(task.operate(env, choose, patient, rng))
+            chosen.update(contender.chosen(choose))
             caller.report(Progress('evaluate', contender.name, 1, 1))
-    return PatientResults.of(episodes, plan.world, plan.value.discount), chosen
-
-
-def operate_once(
-    env: SurgeryEnv, contender: Contender, patient: Patient, world: WorldSettings
-) -> tuple[Episode, list[Selection]]:
-    """Return one operation, and what the selector chose at each tick, if it is one."""
-    choose = contender.begin(patient, world)
-    episode = run_episode(env, choose, patient)
-    return episode, choose.selections if isinstance(choose, SelectorSession) else []
-
-
-def save_episodes(directory: Path, evaluations: Mapping[str, Evaluation]) -> None:
-    """
-    Write the metrics of every operation, a CSV and a JSON file for each policy.
-
-    :raises RecordsError: if a file cannot be written.
-    """
-    with os_errors_as(RecordsError, f'cannot make {directory}'):
-        directory.mkdir(parents=True, exist_ok=True)
-    for name, each in evaluations.items():
-        stem = name.replace('/', '_')
-        write_csv(directory / f'{stem}.csv', each.results.episodes)
-        write_json(directory / f'{stem}.json', each.results.episodes)
+    hospitals = [plan.hospitals[each % len(plan.hospitals)] for each in numbers]
+    return PatientResults.of(episodes, plan, hospitals), chosen

@@ -1,100 +1,108 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
 """
-Results of one policy, patient by patient, and its scores: the numbers of a run (FDRL Eq. 8-11).
+Results of one policy, patient by patient, and its scores: the numbers of a run in any task.
 
-Numbers are kept for each patient, so that two policies can be compared on the same ones. A row of
-:data:`SCORES` puts a number into ``summary.json``, the tables and the comparisons.
+Numbers are kept for each patient, so that two policies can be compared on the same ones. A
+:class:`Score` puts a number into ``summary.json``, the tables and the comparisons.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field
 import math
-from typing import NamedTuple
+from typing import Any
 
-from fdrl_ros.errors import SettingError
+from fdrl_ros.deployment.plan import Plan
+from fdrl_ros.errors import SettingError, TaskError
 from fdrl_ros.experiments.json_file import Json
-from fdrl_ros.metrics.adaptation import alpha_adapt
-from fdrl_ros.metrics.episode import EpisodeMetrics
-from fdrl_ros.metrics.risk import risk_terms
-from fdrl_ros.metrics.task import TaskAccuracy
 from fdrl_ros.selector import returns_to_go
-from fdrl_ros.surgery.gym.episode import Episode
-from fdrl_ros.surgery.gym.episode_metrics import episode_metrics, states_met
-from fdrl_ros.surgery.settings import WorldSettings
+from fdrl_ros.tasks import Episode
 import numpy as np
-
-KEPT = ('patient', 'success', 'failure', 'peak_force', 'task_tolerant', 'task_exact')
-"""Metrics of episodes that are kept beside returns and risks."""
+from numpy.typing import NDArray
 
 NORMAL_95 = 1.959963984540054
 """Two-sided 95 % quantile of the normal distribution."""
 
 
-class PatientResult(NamedTuple):
-    """
-    What happened to one patient under one policy.
-
-    :param episode: what was measured of the operation.
-    :param returns: discounted return J (FDRL Eq. 1).
-    :param risk: mean of D_t over the ticks (FDRL Eq. 10), in [0, 1].
-    :param adaptation: alpha_adapt of the case; NaN where no state changed.
-    :param length: ticks.
-    """
-
-    episode: EpisodeMetrics
-    returns: float
-    risk: float
-    adaptation: float
-    length: int
-
-    @classmethod
-    def of(cls, episode: Episode, world: WorldSettings, discount: float) -> 'PatientResult':
-        """
-        Measure an episode.
-
-        :param discount: gamma of the return.
-        """
-        limit = episode.patient.procedure.force_limit
-        risk = risk_terms(episode.forces, episode.damages, episode.critical, limit)
-        return cls(
-            episode_metrics(episode, states_met(episode, world), episode.actions),
-            returns_to_go(episode.rewards, discount)[0],
-            risk.total.mean(),
-            alpha_adapt([(episode.states[:-1], episode.actions)])[0],
-            len(episode.actions),
-        )
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class PatientResults:
-    """What happened to n patients under one policy."""
+    """
+    What happened to n patients under one policy.
 
-    rows: tuple[PatientResult, ...]
+    :param columns: by name, each of shape (n,): ``patient``, ``hospital``, ``success``, ``total``
+        (sum of the rewards), ``returns`` (discounted return J, FDRL Eq. 1), ``length`` (steps),
+        and what the task measures.
+    :param figures: what was measured of the policy beside these patients.
+    """
+
+    columns: Mapping[str, NDArray[Any]]
+    figures: Mapping[str, float] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        """Return n."""
+        return len(self.columns['patient'])
 
     @classmethod
     def of(
-        cls, episodes: Sequence[Episode], world: WorldSettings, discount: float
+        cls, episodes: Sequence[Episode[Any]], plan: Plan, hospitals: Sequence[str] = ()
     ) -> 'PatientResults':
-        """Measure episodes; see :meth:`PatientResult.of`."""
-        return cls(tuple(PatientResult.of(each, world, discount) for each in episodes))
+        """
+        Measure episodes.
 
-    @property
-    def episodes(self) -> list[EpisodeMetrics]:
-        """Return what was measured of each operation."""
-        return [row.episode for row in self.rows]
+        :param hospitals: of their patients; unknown unless given.
+        :raises TaskError: if the task measures something else of each.
+        """
+        task = plan.task
+        rows: list[Json] = []
+        for number, episode in enumerate(episodes):
+            measured = task.measure(episode, plan.world)
+            if missing := task.measures.keys() - measured.keys():
+                raise TaskError(f'task {task.name} does not measure {", ".join(sorted(missing))}')
+            row = {
+                **measured,
+                'patient': episode.patient.name,
+                'hospital': hospitals[number] if hospitals else '',
+                'success': bool(episode.success),
+                'total': float(np.sum(episode.rewards, dtype=np.float64)),
+                'returns': returns_to_go(episode.rewards, plan.value.discount)[0],
+                'length': len(episode.actions),
+            }
+            if rows and row.keys() != rows[0].keys():
+                raise TaskError(f'task {task.name} measures {set(row) ^ set(rows[0])} sometimes')
+            rows.append(row)
+        return cls({name: np.array([row[name] for row in rows]) for name in rows[0]})
 
-    def column(self, name: str) -> np.ndarray:
-        """Return one of the results, or of the metrics of the episodes, shape (n,)."""
-        rows = self.rows if name in PatientResult._fields else self.episodes
-        return np.array([getattr(row, name) for row in rows])
+    @classmethod
+    def joined(
+        cls, parts: Sequence['PatientResults'], figures: Mapping[str, float]
+    ) -> 'PatientResults':
+        """Put results of several groups of patients one after the other."""
+        names = parts[0].columns
+        columns = {name: np.concatenate([each.columns[name] for each in parts]) for name in names}
+        return cls(columns, figures)
 
-    def arrays(self) -> dict[str, np.ndarray]:
-        """Return by name what is kept of every patient, each of shape (n,)."""
-        return {name: self.column(name) for name in (*KEPT, *PatientResult._fields[1:])}
+    def column(self, name: str) -> NDArray[Any]:
+        """
+        Return one of the results, shape (n,).
+
+        :raises AttributeError: if there is none of that name.
+        """
+        if name not in self.columns:
+            raise AttributeError(f'results have no {name!r}')
+        return self.columns[name]
+
+    def groups(self, name: str) -> dict[str, 'PatientResults']:
+        """Return the results of patients with each value of a column, without figures."""
+        column = self.columns[name]
+        return {
+            str(value): PatientResults(
+                {each: found[column == value] for each, found in self.columns.items()}
+            )
+            for value in dict.fromkeys(column.tolist())
+        }
 
 
-Measure = Callable[[PatientResults, TaskAccuracy], float | None]
+Measure = Callable[[PatientResults], float | None]
 
 
 @dataclass(frozen=True)
@@ -102,7 +110,7 @@ class Score:
     """
     One number of a policy.
 
-    :param measure: computes it of the results, and of A_task on the frozen set of states.
+    :param measure: computes it of the results.
     :param heading: of its column in the table of a run; without one it has none.
     :param form: of the cells.
     :param minor: whether a narrow terminal does without that column.
@@ -122,90 +130,97 @@ class Score:
     sign: float = 1.0
 
 
-def _mean(name: str) -> Measure:
-    return lambda results, accuracy: float(results.column(name).mean())
+Scores = Mapping[str, Score]
+"""By name in ``summary.json``; the ends of the interval of `x` are `x_low` and `x_high`."""
+
+
+def mean_of(name: str) -> Measure:
+    """Return what averages a column over the patients; None where no value is defined."""
+
+    def measure(results: PatientResults) -> float | None:
+        values = np.asarray(results.column(name), np.float64)
+        known = values[~np.isnan(values)]
+        return float(known.mean()) if len(known) else None
+
+    return measure
+
+
+def _end_of_mean(name: str, side: float) -> Measure:
+    def measure(results: PatientResults) -> float:
+        values = results.column(name).astype(np.float64)
+        spread = float(values.std(ddof=1)) if len(values) > 1 else math.nan
+        return float(values.mean()) + side * NORMAL_95 * spread / math.sqrt(len(values))
+
+    return measure
 
 
 def _end_of_success(which: int) -> Measure:
-    def measure(results: PatientResults, accuracy: TaskAccuracy) -> float:
+    def measure(results: PatientResults) -> float:
         success = results.column('success')
         return wilson_interval(int(success.sum()), len(success))[which]
 
     return measure
 
 
-def _known(results: PatientResults) -> np.ndarray:
-    adaptation = results.column('adaptation')
-    return adaptation[~np.isnan(adaptation)]
-
-
-SCORES = {
-    'success': Score(_mean('success'), 'success', '.1%', compared=True, paired='success'),
+SUCCESS: Scores = {
+    'success': Score(mean_of('success'), 'success', '.1%', compared=True, paired='success'),
     'success_low': Score(_end_of_success(0)),
     'success_high': Score(_end_of_success(1)),
-    'a_task': Score(lambda _, accuracy: accuracy.tolerant, 'A_task', compared=True),
-    'a_task_exact': Score(lambda _, accuracy: accuracy.exact, 'exact'),
-    'a_task_chance': Score(lambda _, accuracy: accuracy.chance_tolerant),
-    'a_task_ceiling': Score(lambda _, accuracy: accuracy.ceiling_tolerant),
-    'a_task_on_policy': Score(_mean('task_tolerant'), 'on policy', minor=True),
-    'a_task_on_policy_exact': Score(_mean('task_exact')),
-    'r_mit': Score(
-        lambda results, _: 1.0 - float(results.column('risk').mean()),
-        'R_mit',
-        compared=True,
-        paired='risk',
-        sign=-1.0,
-    ),
-    'alpha_adapt': Score(
-        lambda results, _: float(known.mean()) if len(known := _known(results)) else None,
-        'alpha_adapt',
-        over_seeds=True,
-    ),
-    'alpha_adapt_cases': Score(lambda results, _: len(_known(results))),
-    'peak_force': Score(_mean('peak_force'), 'peak N', '.2f', over_seeds=True),
-    'mean_return': Score(_mean('returns'), 'return', minor=True, compared=True, paired='returns'),
-    'patients': Score(lambda results, _: len(results.rows)),
 }
-"""
-By name in ``summary.json``: ``success`` with its 95 % interval (Wilson); ``a_task`` tie-tolerant
-and exact on the frozen set of states, with what random actions and the best function of the state
-would reach, and on the states that the policy itself came into; ``r_mit``; ``alpha_adapt`` (None
-where no case had a changed state) and how many cases it is the mean of; mean peak force in
-newtons; mean discounted return; patients.
-"""
+TOTAL: Scores = {
+    'mean_total': Score(mean_of('total'), 'total reward', '.2f', compared=True, paired='total'),
+    'mean_total_low': Score(_end_of_mean('total', -1.0)),
+    'mean_total_high': Score(_end_of_mean('total', 1.0)),
+}
+RETURN: Scores = {
+    'mean_return': Score(mean_of('returns'), 'return', minor=True, compared=True, paired='returns')
+}
+PATIENTS: Scores = {'patients': Score(len)}
+
+BY_GROUP: Scores = {**SUCCESS, **TOTAL, **PATIENTS}
+"""What is told of the patients of each hospital."""
 
 
-def check_scores(scores: Mapping[str, Score]) -> None:
+def plain_scores(measures: Mapping[str, str]) -> Scores:
     """
-    Try every row on one made-up patient, before anything is trained.
+    Return the scores of any task.
+
+    Success with its 95 % interval (Wilson), mean sum of the rewards with its own (normal), mean
+    discounted return and length, and the means of what the task measures.
+
+    :param measures: heading of each measure, by name.
+    """
+    own = {
+        name: Score(mean_of(name), heading, compared=True, paired=name)
+        for name, heading in measures.items()
+    }
+    length = Score(mean_of('length'), 'length', '.1f', minor=True, over_seeds=True)
+    return {**SUCCESS, **TOTAL, **RETURN, 'mean_length': length, **own, **PATIENTS}
+
+
+def compared(scores: Scores) -> tuple[str, ...]:
+    """Return the names of the scores by which two policies are compared."""
+    return tuple(name for name, score in scores.items() if score.compared)
+
+
+def check_scores(scores: Scores, results: PatientResults) -> None:
+    """
+    Try every row on made-up results, before anything is trained.
 
     :raises SettingError: naming the row that names no result, or has no format of numbers.
     """
-    zeros: Json = {
-        each.name: 0.0 if each.type is float else 'none' if each.type is str else False
-        for each in fields(EpisodeMetrics)
-    }
-    results = PatientResults((PatientResult(EpisodeMetrics(**zeros), 0.0, 0.0, 0.0, 1),))
-    accuracy = TaskAccuracy(*(0.0 for _ in fields(TaskAccuracy)))
     for name, score in scores.items():
         try:
-            format(score.measure(results, accuracy) or 0.0, score.form)
+            format(score.measure(results) or 0.0, score.form)
             if score.paired:
                 results.column(score.paired).astype(np.float64)
-        except (AttributeError, TypeError, ValueError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise SettingError(f'score {name}', str(error), 'results and a format') from error
 
 
-COMPARED = tuple(name for name, score in SCORES.items() if score.compared)
-
-
-def score_of(results: PatientResults, accuracy: TaskAccuracy) -> Json:
-    """
-    Return all scores of a policy, by name.
-
-    :param accuracy: of the policy on the frozen set of states.
-    """
-    return {name: score.measure(results, accuracy) for name, score in SCORES.items()}
+def score_of(results: PatientResults, scores: Scores) -> Json:
+    """Return all scores of a policy, by name."""
+    return {name: score.measure(results) for name, score in scores.items()}
 
 
 def wilson_interval(successes: int, count: int) -> tuple[float, float]:
@@ -222,6 +237,3 @@ def wilson_interval(successes: int, count: int) -> tuple[float, float]:
     half = z * math.sqrt(share * (1 - share) / count + z * z / (4 * count * count))
     scale = 1 + z * z / count
     return max(0.0, (centre - half) / scale), min(1.0, (centre + half) / scale)
-
-
-check_scores(SCORES)

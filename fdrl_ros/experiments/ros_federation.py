@@ -136,6 +136,9 @@ class RosFederation:
         :raises TrainingStopped: as soon as asked to stop; all nodes have ended then.
         :raises FdrlError: if a node died for good before the first round was done.
         """
+        if operations and not self._plan.task.robot:
+            self._say(f'No robot can act in task {self._plan.task.name}: nobody operates.')
+            operations = 0
         watching = importlib.import_module('fdrl_ros.nodes.observer')
         before = len(self._recorder.notes)
         settings = self._settings
@@ -172,7 +175,7 @@ class RosFederation:
                 )
                 for robot in ROBOTS:
                     runner.start(robot_graph(settings, robot, operations))
-                each = self._plan.world.horizon * TICK + 5.0
+                each = self._plan.world.horizon * TICK + 5.0  # robots act in surgery
                 self._follow(
                     runner,
                     watch.poll,

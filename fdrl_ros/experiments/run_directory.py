@@ -11,7 +11,6 @@ import time
 
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.errors import os_errors_as, StoreError
-from fdrl_ros.experiments.evaluation import save_episodes
 from fdrl_ros.experiments.json_file import Json, write_json
 from fdrl_ros.experiments.plots.run import draw_all
 from fdrl_ros.experiments.reports.assessment import Assessment
@@ -115,20 +114,19 @@ class RunDirectory:
             arrays: Json = {
                 f'{name}/{column}': values
                 for name, each in found.evaluations.items()
-                for column, values in each.results.arrays().items()
+                for column, values in each.results.columns.items()
             }
             with (self.path / 'patients.npz').open('wb') as file:
                 np.savez_compressed(file, **arrays)  # every number of every patient
-            save_episodes(self.path / 'episodes', found.evaluations)
+            found.evaluator.save_episodes(self.path / 'episodes', found.evaluations)
             draw_all(found, self.path / 'plots')
         write_json(
             self.path / 'details.json',
             {
                 'private': found.plan.federation.noise == 'secure',
-                'state_set': found.probe_digest,
                 'differences': found.differences(),
                 'learning': found.learning,
-                'chosen': {n: e.chosen for n, e in found.evaluations.items() if e.chosen},
+                **found.extras.details,
             },
         )
         write_json(self.summary, found.summary())

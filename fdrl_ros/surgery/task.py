@@ -2,9 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Surgery with a simulated arm on simulated patients, as a task."""
 
+from collections.abc import Mapping
+
+from fdrl_ros.metrics.adaptation import alpha_adapt
+from fdrl_ros.metrics.risk import risk_terms
 from fdrl_ros.resources import resource
 from fdrl_ros.surgery.gym.actions import ACTIONS
 from fdrl_ros.surgery.gym.episode import Episode, run_episode
+from fdrl_ros.surgery.gym.episode_metrics import episode_metrics, states_met
 from fdrl_ros.surgery.gym.state import STATE_FIELDS
 from fdrl_ros.surgery.gym.surgery_env import SurgeryEnv
 from fdrl_ros.surgery.patient.cohort import Cohort, public_cohort
@@ -14,6 +19,7 @@ from fdrl_ros.surgery.tasks import DEFAULT_PROCEDURES
 from fdrl_ros.surgery.tasks.expert import expert
 from fdrl_ros.surgery.tasks.procedures import procedures_named
 from fdrl_ros.tasks import Choice, Field, Hospitals, Task, TaskSpec
+from fdrl_ros.tasks import Episode as AnyEpisode
 import gymnasium
 import numpy as np
 
@@ -25,6 +31,7 @@ class SurgeryTask(Task[Patient, WorldSettings]):
     summary = 'procedures of a surgical arm on breathing tissue; robots run it'
     world = WorldSettings
     defaults = {'federation': {'procedures': ', '.join(DEFAULT_PROCEDURES)}}
+    robot = True
 
     def spec(self, world: WorldSettings) -> TaskSpec:
         """Return the 26 numbers of the state and the 15 actions."""
@@ -63,6 +70,23 @@ class SurgeryTask(Task[Patient, WorldSettings]):
     def guide(self, patient: Patient, world: WorldSettings) -> Choice:
         """Return the expert, which knows the patient's tissue."""
         return lambda state: expert(state, patient, world)[0]
+
+    def measure(
+        self, episode: AnyEpisode[Patient], world: WorldSettings
+    ) -> Mapping[str, float | str]:
+        """
+        Return the metrics of the operation, and for FDRL Eq. 9 to 11 of one case two more.
+
+        `risk` is the mean of D_t over the ticks, in [0, 1], and `adaptation` alpha_adapt, NaN
+        where no state changed.
+        """
+        if not isinstance(episode, Episode):
+            raise TypeError(f'{episode}: expected an operation')
+        limit = episode.patient.procedure.force_limit
+        risk = risk_terms(episode.forces, episode.damages, episode.critical, limit)
+        metrics = episode_metrics(episode, states_met(episode, world), episode.actions)
+        adaptation, _ = alpha_adapt([(episode.states[:-1], episode.actions)])
+        return {**vars(metrics), 'risk': float(risk.total.mean()), 'adaptation': adaptation}
 
     def check(self, chosen: Hospitals) -> None:
         """Refuse procedures that do not exist."""

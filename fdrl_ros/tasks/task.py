@@ -148,6 +148,12 @@ class Task(ABC, Generic[P, W]):
     defaults: ClassVar[Mapping[str, Mapping[str, Value]]] = {}
     """Settings of a plan that suit this task, by group; a plan's file and flags go first."""
 
+    measures: ClassVar[Mapping[str, str]] = {}
+    """Numbers of :meth:`measure` that tables show and compare: the heading of each, by name."""
+
+    robot: ClassVar[bool] = False
+    """Whether the nodes of a robot can act in this world."""
+
     source: bytes = b''
     """SHA-256 of the file that defines the task, where it is outside of any package."""
 
@@ -184,6 +190,15 @@ class Task(ABC, Generic[P, W]):
     def guide(self, patient: P, world: W) -> Choice | None:
         """Return who acts in simulated records and is the baseline 'expert'; None: nobody."""
         return None
+
+    def measure(self, episode: Episode[P], world: W) -> Mapping[str, float | str]:
+        """
+        Measure an episode, beside success, rewards and length.
+
+        :returns: by name, always the same names; NaN is undefined. Results are also given for each
+            value of the text 'procedure', if there is one.
+        """
+        return {}
 
     def check(self, chosen: Hospitals) -> None:
         """

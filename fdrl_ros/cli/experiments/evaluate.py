@@ -12,18 +12,11 @@ from fdrl_ros.cli.output import announce, console, show
 from fdrl_ros.cli.progress_bars import ProgressBars
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.policy_file import load_policy
-from fdrl_ros.errors import SettingError, StoreError
-from fdrl_ros.experiments.evaluation import (
-    Contender,
-    ExpertContender,
-    make_probe,
-    PolicyContender,
-    save_episodes,
-    unseen_patients,
-)
-from fdrl_ros.experiments.evaluation import evaluate as evaluate_contenders
+from fdrl_ros.deployment.prepare import changed_settings
+from fdrl_ros.errors import SettingError, StoreError, TaskError
+from fdrl_ros.experiments.evaluation import PolicyContender
 from fdrl_ros.experiments.json_file import Json
-from fdrl_ros.experiments.reports.assessment import assess
+from fdrl_ros.experiments.reports.assessment import assess, evaluator_of
 from fdrl_ros.experiments.reports.run_table import policy_table
 from fdrl_ros.experiments.reports.text_table import DISCLAIMER
 from fdrl_ros.experiments.round_recorder import read_rounds
@@ -46,7 +39,8 @@ def evaluate(
     Evaluate a run directory again, or files of policies.
 
     PATHS is a directory such as runs/latest, whose table and plots are then written anew, or
-    files such as runs/latest/policies/global_6.npz, which are put beside the expert.
+    files such as runs/latest/policies/global_6.npz, which are put beside the expert. Results of
+    another world or of other settings are not written over.
     """
     if len(paths) == 1 and paths[0].is_dir():
         if episodes is not None:
@@ -60,6 +54,7 @@ def _evaluate_run(run: RunDirectory, plan_file: str | None, flags: Json) -> None
     if not run.layout.plan.exists():
         raise StoreError(f'{run.path} is no run: it has no federation/plan.yaml')
     plan = plan_from(flags, plan_file, run.layout)
+    check_results(run, plan)
     announce(run, plan)
     rounds = read_rounds(run.path / 'rounds.json')
     with stopping() as stopped, ProgressBars(console()) as bars:
@@ -68,22 +63,40 @@ def _evaluate_run(run: RunDirectory, plan_file: str | None, flags: Json) -> None
     show(run, found)
 
 
-def _evaluate_files(paths: tuple[Path, ...], plan: Plan, episodes: Path | None) -> None:
-    contenders: list[Contender] = [ExpertContender()]
-    for path in paths:
-        contenders.append(PolicyContender(str(path), load_policy(path).policy(plan)))
-    out = console()
-    with stopping() as stopped, ProgressBars(out) as bars:
-        found = evaluate_contenders(
-            contenders,
-            unseen_patients(plan, plan.evaluation.patients),
-            make_probe(plan),
-            plan,
-            Caller(bars, stopped),
+def check_results(run: RunDirectory, plan: Plan) -> None:
+    """
+    Refuse to write over results of another world or other settings.
+
+    :raises TaskError: if the policies of the run are of another task or world.
+    :raises StoreError: if a setting differs that the results depend on.
+    """
+    files = f'or evaluate its files, such as {run.path}/policies/global_1.npz, which keeps them'
+    found = load_policy(run.layout.pretrained).task
+    if found != plan.identity:
+        raise TaskError(
+            f'{run.path} has results of {found}, and this is {plan.identity}: put back the '
+            f'version that made them, {files}'
         )
+    if changed := changed_settings(run.layout, plan):
+        raise StoreError(
+            f'{run.path} has results of other settings ({", ".join(changed)}): take those again, '
+            f'{files}'
+        )
+
+
+def _evaluate_files(paths: tuple[Path, ...], plan: Plan, episodes: Path | None) -> None:
+    out, evaluator = console(), evaluator_of(plan)
+    contenders = evaluator.baselines()
+    for path in paths:
+        saved = load_policy(path)
+        contenders.append(PolicyContender(str(path), saved.policy(plan, any_world=True)))
+        if saved.task != plan.identity:
+            out.print(f'{path} is of {saved.task}, evaluated in {plan.identity}', soft_wrap=True)
+    with stopping() as stopped, ProgressBars(out) as bars:
+        found = evaluator.evaluate(contenders, plan.evaluation.patients, Caller(bars, stopped))
     rows = {name: each.score for name, each in found.items()}
-    out.print(policy_table(rows, out.width))
+    out.print(policy_table(rows, evaluator.scores, out.width))
     out.print(DISCLAIMER, style='italic')
     if episodes is not None:
-        save_episodes(episodes, found)
+        evaluator.save_episodes(episodes, found)
         out.print(f'saved in {episodes}', highlight=False, soft_wrap=True)

@@ -9,6 +9,7 @@ from fdrl_ros.errors import PrivacyError
 from fdrl_ros.experiments.intervals import interval_words, share_words
 from fdrl_ros.experiments.json_file import Json
 from fdrl_ros.experiments.plots.studies import draw_audit, draw_heterogeneity, draw_utility
+from fdrl_ros.experiments.reports.assessment import evaluator_of
 from fdrl_ros.experiments.reports.run_table import seeds_table
 from fdrl_ros.experiments.reports.text_table import make_table
 from fdrl_ros.experiments.studies.audit import run_audit
@@ -74,7 +75,7 @@ def experiment(study: PlanStudy) -> None:
     Interrupted, it goes on when called again.
     """
     combined = study.measure(run_seeds, study.run.path, study.plan, study.seeds)
-    study.out.print(seeds_table(combined))
+    study.out.print(seeds_table(combined, evaluator_of(study.plan).scores))
     study.show(f'saved in {study.directory / "experiment.json"}')
 
 

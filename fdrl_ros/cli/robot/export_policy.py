@@ -13,8 +13,8 @@ from fdrl_ros.deployment.policy_file import load_policy
 from fdrl_ros.deployment.robot.public_value import PublicValuation
 from fdrl_ros.deployment.robot.robot_policies import signed_policy
 from fdrl_ros.errors import os_errors_as, PolicyError, StoreError
-from fdrl_ros.experiments.evaluation import make_probe
 from fdrl_ros.experiments.reports.text_table import make_table
+from fdrl_ros.experiments.surgery_evaluation import make_probe
 from fdrl_ros.policy import Policy
 from fdrl_ros.policy.onnx_model import Agreement, agreement, EDGES, export, OnnxModel, quantise
 from fdrl_ros.surgery.gym.state import scale, SCALES, STATE_BOUND, STATE_SIZE, unscale

@@ -1,15 +1,17 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""Plots of a run as PNG: success, learning, epsilon, force on one patient, what was selected."""
+"""Plots of a run as PNG: success, learning, returns by hospital, epsilon, and the task's own."""
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from fdrl_ros.experiments.intervals import Interval
-from fdrl_ros.experiments.plots.drawing import draw_curve, drawing
+from fdrl_ros.experiments.plots.drawing import draw_curve, draw_points, drawing
 from fdrl_ros.experiments.reports.assessment import Assessment
 from fdrl_ros.experiments.reports.text_table import NOT_PRIVATE
-from fdrl_ros.surgery.gym.actions import TICK
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 import numpy as np
 
@@ -24,18 +26,25 @@ def draw_all(found: Assessment, directory: Path) -> list[Path]:
     :raises OSError: if a file cannot be written.
     """
     directory.mkdir(exist_ok=True)
-    plots = {'success': success, 'force': force}
+    plots: dict[str, Callable[[Figure], None]] = {
+        'success': lambda figure: success(found, figure.subplots()),
+        **{name: partial(_alone, draw) for name, draw in found.extras.plots.items()},
+    }
     if found.learning:
-        plots['learning'] = learning
+        plots['learning'] = partial(learning, found)
     if found.rounds:
-        plots['epsilon'] = epsilon
-    if any(each.chosen for each in found.evaluations.values()):
-        plots['selection'] = selection
+        plots['epsilon'] = lambda figure: epsilon(found, figure.subplots())
+    if 'hospital' in found.groups():
+        plots['hospitals'] = lambda figure: hospitals(found, figure.subplots())
     words = '' if found.plan.federation.noise == 'secure' else NOT_PRIVATE
     for name, draw in plots.items():
         with drawing(directory / f'{name}.png', SIZE, words) as figure:
-            draw(found, figure.subplots())
+            draw(figure)
     return [directory / f'{name}.png' for name in plots]
+
+
+def _alone(draw: Callable[[Axes], None], figure: Figure) -> None:
+    draw(figure.subplots())
 
 
 def success(found: Assessment, axes: Axes) -> None:
@@ -53,21 +62,52 @@ def success(found: Assessment, axes: Axes) -> None:
     axes.set_title(f'{scores[0]["patients"]} unseen patients of all hospitals')
 
 
-def learning(found: Assessment, axes: Axes) -> None:
-    """Draw the success of the global policy after each round."""
+def learning(found: Assessment, figure: Figure) -> None:
+    """Draw each learned score of the global policy after each round, in a panel of its own."""
+    names, scores = found.evaluator.learned, found.evaluator.scores
     rounds = [each[0] for each in found.learning]
-    points: list[Interval] = [
-        {'mean': mean, 'low': low, 'high': high, 'values': []}
-        for _, mean, low, high in found.learning
-    ]
-    draw_curve(axes, rounds, points, 'tab:blue', 'global policy with 95 % interval')
-    axes.set_xlabel('round; 0 is the public start')
-    axes.set_ylabel('success')
-    axes.set_ylim(0.0, 1.05)
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     count = found.plan.evaluation.round_patients
-    axes.set_title(f'Learning, on {count} unseen patients of all hospitals')
-    axes.legend(loc='lower right')
+    panels = figure.subplots(1, len(names), squeeze=False)[0]
+    for place, (name, axes) in enumerate(zip(names, panels, strict=True)):
+        points: list[Interval] = [
+            {'mean': mean, 'low': low, 'high': high, 'values': []}
+            for mean, low, high in (row[1 + 3 * place : 4 + 3 * place] for row in found.learning)
+        ]
+        draw_curve(axes, rounds, points, 'tab:blue', 'global policy with 95 % interval')
+        axes.set_xlabel('round; 0 is the public start')
+        axes.set_ylabel(scores[name].heading)
+        if name == 'success':
+            axes.set_ylim(0.0, 1.05)
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.legend(loc='lower right' if len(names) == 1 else 'best')
+    title = f'Learning, on {count} unseen patients of all hospitals'
+    panels[0].set_title(title) if len(names) == 1 else figure.suptitle(title)
+
+
+def hospitals(found: Assessment, axes: Axes) -> None:
+    """Draw the mean total reward of each policy in each hospital, with its 95 % interval."""
+    groups = found.groups()['hospital']
+    places, rows = np.arange(len(groups)), found.compared_rows(of_hospital=True)
+    for number, name in enumerate(rows):
+        points: list[Interval] = [
+            {
+                'mean': row[own]['mean_total'],
+                'low': row[own]['mean_total_low'],
+                'high': row[own]['mean_total_high'],
+                'values': [],
+            }
+            for hospital, row in groups.items()
+            for own in [name.format(hospital)]
+        ]
+        shift = 0.6 * ((number + 0.5) / len(rows) - 0.5)
+        label = name.format('own')
+        draw_points(
+            axes, places + shift, points, fmt='os^v<>D'[number % 7], capsize=3, label=label
+        )
+    axes.set_xticks(places, list(groups))
+    axes.set_ylabel('total reward with 95 % interval')
+    axes.set_title('Unseen patients of each hospital')
+    axes.legend()
 
 
 def epsilon(found: Assessment, axes: Axes) -> None:
@@ -84,24 +124,3 @@ def epsilon(found: Assessment, axes: Axes) -> None:
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_title('Privacy spent')
     axes.legend()
-
-
-def force(found: Assessment, axes: Axes) -> None:
-    """Draw the force on one patient under several policies."""
-    for name, forces in found.profile.items():
-        axes.plot(np.arange(1, len(forces) + 1) * TICK, forces, label=name)
-    name, limit = found.profiled
-    axes.axhline(limit, color='tab:red', linestyle='--', label='force limit')
-    axes.set_xlabel('time, s')
-    axes.set_ylabel('greatest normal force in a tick, N')
-    axes.set_title(f'Force on patient {name}')
-    axes.legend()
-
-
-def selection(found: Assessment, axes: Axes) -> None:
-    """Draw how often the selector took each policy."""
-    chosen = next(each.chosen for each in found.evaluations.values() if each.chosen)
-    names, total = sorted(chosen, key=lambda name: chosen[name]), sum(chosen.values())
-    axes.barh(names, [chosen[name] / total for name in names], color='tab:green')
-    axes.set_xlabel('share of ticks')
-    axes.set_title('What the selector chose')

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Assess a run: collect its policies, value and evaluate them, and sum up."""
 
-from contextlib import closing
 from dataclasses import dataclass
+import math
 from pathlib import Path
 
 from fdrl_ros.deployment.layout import Layout
@@ -11,36 +11,26 @@ from fdrl_ros.deployment.ledger_inspection import inspect_hospital
 from fdrl_ros.deployment.parties.hospital import ledger_epsilon
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.policy_file import load_policy
-from fdrl_ros.deployment.robot.public_value import PublicValuation
 from fdrl_ros.errors import PolicyError
-from fdrl_ros.experiments.evaluation import (
-    Contender,
-    evaluate,
-    Evaluation,
-    ExpertContender,
-    make_probe,
-    operate_once,
-    PolicyContender,
-    Probe,
-    SelectorContender,
-    unseen_patients,
-)
+from fdrl_ros.experiments.evaluation import Evaluation, Evaluator, Extras, PolicyContender
 from fdrl_ros.experiments.json_file import Json
-from fdrl_ros.experiments.patient_results import COMPARED, NORMAL_95, SCORES
-from fdrl_ros.experiments.reports.versions import versions
+from fdrl_ros.experiments.patient_results import BY_GROUP, NORMAL_95, score_of, Scores
+from fdrl_ros.experiments.reports.versions import commit, versions
 from fdrl_ros.experiments.round_recorder import RoundNote
+from fdrl_ros.experiments.surgery_evaluation import SurgeryEvaluator
 from fdrl_ros.experiments.training import alone_path
 from fdrl_ros.policy import Policy
 from fdrl_ros.privacy.accountant.accountant import epsilon_paper, PAPER_ORDER, sum_guarantees
 from fdrl_ros.privacy.mechanism import mean_noise_std
 from fdrl_ros.runtime.progress import Caller, NOBODY
-from fdrl_ros.runtime.worker_processes import run_tasks
-from fdrl_ros.selector import HOLD, ValueModel
-from fdrl_ros.surgery.gym.surgery_env import SurgeryEnv
+from fdrl_ros.surgery.task import SurgeryTask
 import numpy as np
 
-PROFILED = ('expert', 'pretrained', 'global', 'selector')
-"""Whose force on one patient is drawn."""
+
+def evaluator_of(plan: Plan) -> Evaluator:
+    """Return what compares the policies of a plan's task."""
+    kind = SurgeryEvaluator if isinstance(plan.task, SurgeryTask) else Evaluator
+    return kind(plan)
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,35 +39,42 @@ class Assessment:
     Everything that is known of a run at its end.
 
     :param evaluations: by row of the table.
-    :param learning: success of the global policy after each round with its 95 % interval, rounds
-        from 0 on, rows (round, success, low, high).
+    :param learning: the global policy after each round, rounds from 0 on: rows of the round, then
+        each of the evaluator's `learned` scores with the ends of its 95 % interval.
     :param ledger_problems: what is wrong with a hospital's ledger, by hospital; its epsilon is
         then the whole budget.
     :param disjoint: whether the roster says that no patient is in two hospitals.
-    :param profile: normal force of each tick on one patient, by row of the table, N.
-    :param profiled: name of that patient, and the force limit of its procedure in N.
     """
 
-    plan: Plan
+    evaluator: Evaluator
     evaluations: dict[str, Evaluation]
     rounds: list[RoundNote]
-    learning: list[tuple[int, float, float, float]]
-    profile: dict[str, np.ndarray]
-    profiled: tuple[str, float]
+    learning: list[tuple[float, ...]]
+    extras: Extras
     epsilon: dict[str, float]
     ledger_problems: dict[str, str]
-    probe_digest: str
     disjoint: bool
+
+    @property
+    def plan(self) -> Plan:
+        """The settings of the run."""
+        return self.evaluator.plan
 
     def summary(self) -> Json:
         """Return what ``summary.json`` holds."""
         count = max(len(self.rounds), 1)
-        privacy = self.plan.privacy
+        plan = self.plan
+        privacy = plan.privacy
         shared: tuple[float | None, float | None] = (None, None)
         if not self.disjoint:
             shared = sum_guarantees(self.epsilon.values(), privacy.delta)
         return {
+            'task': {'name': plan.identity.name, 'version': plan.identity.version},
+            'learner': {'kind': plan.learner.kind, 'network': plan.network.name},
+            'world_hash': plan.identity.world_hash,
+            'commit': commit(),
             'policies': {name: each.score for name, each in self.evaluations.items()},
+            **{f'by_{column}': found for column, found in self.groups().items()},
             'epsilon': self.epsilon,
             'ledger_problems': self.ledger_problems,
             'delta': privacy.delta,
@@ -92,9 +89,9 @@ class Assessment:
                 expected_batch=privacy.batch,
             ),
             'epsilon_paper': epsilon_paper(PAPER_ORDER, privacy.noise_multiplier),
-            'release': self.plan.federation.release,
+            'release': plan.federation.release,
             'rounds': len(self.rounds),
-            'rounds_planned': self.plan.rounds.rounds,
+            'rounds_planned': plan.rounds.rounds,
             'ended': self.rounds[-1].ended if self.rounds else '',
             'round_seconds': sum(each.seconds for each in self.rounds) / count,
             'he_seconds': sum(each.he_seconds for each in self.rounds) / count,
@@ -103,8 +100,8 @@ class Assessment:
                 (each.peak_memory for each in self.rounds if each.peak_memory is not None),
                 default=None,
             ),
-            'n_parameters': self.plan.network.layout.n_parameters,
-            'seed': self.plan.federation.seed,
+            'n_parameters': plan.network.layout.n_parameters,
+            'seed': plan.federation.seed,
             'versions': versions(),
         }
 
@@ -116,13 +113,39 @@ class Assessment:
             the patients of this run beside it.
         """
         return {
-            name: paired_lead(self.evaluations['global'], each)
+            name: paired_lead(self.evaluations['global'], each, self.evaluator.scores)
             for name, each in self.evaluations.items()
             if name != 'global'
         }
 
+    def groups(self) -> dict[str, Json]:
+        """
+        Return the results of each group of patients.
 
-def paired_lead(one: Evaluation, other: Evaluation) -> dict[str, float]:
+        :returns: column to group to policy to scores; columns that the task does not have are
+            left out.
+        """
+        found: dict[str, Json] = {}
+        for column in self.evaluator.grouped:
+            for name, each in self.evaluations.items():
+                if column in each.results.columns:
+                    for group, results in each.results.groups(column).items():
+                        row = found.setdefault(column, {}).setdefault(group, {})
+                        row[name] = score_of(results, BY_GROUP)
+        return found
+
+    def compared_rows(self, *, of_hospital: bool) -> list[str]:
+        """
+        Return the policies that groups of patients are compared by.
+
+        :param of_hospital: whether a hospital's own is one; `{}` in its row is that hospital.
+        """
+        first = self.plan.hospitals[0]
+        rows = ['expert', 'random', 'pretrained', *(['local_{}'] if of_hospital else []), 'global']
+        return [each for each in rows if each.format(first) in self.evaluations]
+
+
+def paired_lead(one: Evaluation, other: Evaluation, scores: Scores) -> dict[str, float]:
     """
     Return how far one policy is ahead of another, patient by patient.
 
@@ -131,17 +154,18 @@ def paired_lead(one: Evaluation, other: Evaluation) -> dict[str, float]:
     if not np.array_equal(one.results.column('patient'), other.results.column('patient')):
         raise PolicyError(f'{one.name} and {other.name} were evaluated on different patients')
     lead: dict[str, float] = {}
-    for name in COMPARED:
-        lead[name] = one.score[name] - other.score[name]
-        paired, sign = SCORES[name].paired, SCORES[name].sign
-        if paired:
+    for name, score in scores.items():
+        if score.compared and score.paired:
             ours, theirs = (
-                each.results.column(paired).astype(np.float64) for each in (one, other)
+                each.results.column(score.paired).astype(np.float64) for each in (one, other)
             )
-            gap = sign * (ours - theirs)
-            lead[name] = float(gap.mean())
+            gap = score.sign * (ours - theirs)
+            gap = gap[~np.isnan(gap)]
+            lead[name] = float(gap.mean()) if len(gap) else math.nan
             spread = float(gap.std(ddof=1)) if len(gap) > 1 else 0.0
-            lead[f'{name}_half_width'] = NORMAL_95 * spread / len(gap) ** 0.5
+            lead[f'{name}_half_width'] = NORMAL_95 * spread / max(len(gap), 1) ** 0.5
+        elif score.compared:
+            lead[name] = one.score[name] - other.score[name]
     return lead
 
 
@@ -195,74 +219,38 @@ def assess(
     :param policies: directory of what was released.
     :raises TrainingStopped: as soon as the caller says so.
     """
+    evaluator = evaluator_of(plan)
     rows, choices = line_up(layout, plan, policies)
-    candidates = {name: rows[name] for name in choices}
-    valued = {**candidates, HOLD: None}
-    tasks = [(name, policy, rows['pretrained'], plan) for name, policy in valued.items()]
-    workers = plan.evaluation.workers
-    models = run_tasks(fit_one, tasks, workers=workers, caller=caller)
-    values = dict(zip(valued, models, strict=True))
-    contenders: list[Contender] = [
-        ExpertContender(),
-        *(PolicyContender(name, policy) for name, policy in rows.items()),
-        SelectorContender('selector', candidates, values, plan.selector, plan.shield),
-    ]
-    probe = make_probe(plan)
-    probe.states.save(layout.directory / 'state_set.npz')
-    patients = unseen_patients(plan, plan.evaluation.patients)
-    evaluations = evaluate(contenders, patients, probe, plan, caller=caller)
-    learning = _learning(plan, policies, probe, caller)
-    stiffest = patients[plan.federation.hospitals - 1]
-    with closing(SurgeryEnv(settings=plan.world)) as env:
-        env.np_random = np.random.default_rng(plan.federation.seed)
-        profile = {
-            each.name: operate_once(env, each, stiffest, plan.world)[0].forces
-            for each in contenders
-            if each.name in PROFILED
-        }
+    contenders = evaluator.contenders(rows, choices, caller)
+    evaluator.keep(layout)
+    evaluations = evaluator.evaluate(contenders, plan.evaluation.patients, caller)
+    learning = _learning(evaluator, policies, caller)
     return Assessment(
-        plan=plan,
+        evaluator=evaluator,
         evaluations=evaluations,
         rounds=rounds,
         learning=learning,
-        profile=profile,
-        profiled=(stiffest.name, stiffest.procedure.force_limit),
+        extras=evaluator.extras(contenders, evaluations),
         epsilon={name: ledger_epsilon(layout, name, plan) for name in plan.hospitals},
         ledger_problems={
             name: found.problems[0]
             for name in plan.hospitals
             if (found := inspect_hospital(layout, name, plan)).problems
         },
-        probe_digest=probe.states.digest,
         disjoint=layout.roster().disjoint_patients,
     )
 
 
-def fit_one(
-    name: str, policy: Policy | None, start: Policy, plan: Plan, caller: Caller
-) -> ValueModel:
-    """
-    Value one candidate on public patients; a piece of work for a worker process.
-
-    :param policy: None holds.
-    :param start: the public start.
-    """
-    told = caller.counter('value', name)
-    return PublicValuation(plan, start, caller.stopped, told).value_model(policy)
-
-
-def _learning(
-    plan: Plan, policies: Path, probe: Probe, caller: Caller
-) -> list[tuple[int, float, float, float]]:
+def _learning(evaluator: Evaluator, policies: Path, caller: Caller) -> list[tuple[float, ...]]:
     """Evaluate the global policy of each round on the first of the unseen patients."""
+    plan = evaluator.plan
     contenders = [
         PolicyContender(f'round {number}', _load(path, plan))
         for number, path in released_globals(policies)
     ]
-    patients = unseen_patients(plan, plan.evaluation.round_patients)
-    scores = evaluate(contenders, patients, probe, plan, caller=caller)
-    columns = ('success', 'success_low', 'success_high')
+    found = evaluator.evaluate(contenders, plan.evaluation.round_patients, caller)
+    columns = [f'{name}{end}' for name in evaluator.learned for end in ('', '_low', '_high')]
     return [
         (int(name.split()[1]), *(each.score[column] for column in columns))
-        for name, each in scores.items()
+        for name, each in found.items()
     ]

@@ -5,9 +5,10 @@
 from collections.abc import Mapping
 import io
 
+from fdrl_ros.experiments.evaluation import Evaluator
 from fdrl_ros.experiments.intervals import interval_words
 from fdrl_ros.experiments.json_file import Json
-from fdrl_ros.experiments.patient_results import COMPARED, SCORES
+from fdrl_ros.experiments.patient_results import compared, Scores
 from fdrl_ros.experiments.reports.assessment import Assessment
 from fdrl_ros.experiments.reports.text_table import DISCLAIMER, make_table, NOT_PRIVATE, RELEASED
 from fdrl_ros.privacy.accountant.accountant import PAPER_ORDER
@@ -24,39 +25,67 @@ _UNLIMITED = 10_000
 GLOSSARY = 'Terms and units: docs/glossary.md'
 
 
-def policy_table(policies: Mapping[str, Json], width: int | None = None) -> Table:
+def policy_table(policies: Mapping[str, Json], scores: Scores, width: int | None = None) -> Table:
     """
     Make the table with one row a policy.
 
     :param policies: name to columns, as in ``summary.json``.
+    :param scores: of the task.
     :param width: characters of a line; if all columns need more, minor ones are left out.
     """
-    table = _policy_table(policies, wide=True)
+    table = _policy_table(policies, scores)
     fits = width is None or Console(width=_UNLIMITED).measure(table).maximum <= width
-    return table if fits else _policy_table(policies, wide=False)
+    if fits:
+        return table
+    return _policy_table(policies, scores, wide=False)
 
 
-def _policy_table(policies: Mapping[str, Json], *, wide: bool) -> Table:
+def _policy_table(policies: Mapping[str, Json], scores: Scores, *, wide: bool = True) -> Table:
     first = next(iter(policies.values()))
-    shown = {
-        name: score
-        for name, score in SCORES.items()
-        if score.heading and (wide or not score.minor)
-    }
-    headings = [score.heading for score in shown.values()]
-    cells = [
-        [name, *(_cell(row[key], score.form) for key, score in shown.items())]
-        for name, row in policies.items()
-    ]
-    if wide:
-        headings.insert(1, '95 %')
-        for line, found in zip(cells, policies.values(), strict=True):
-            line.insert(2, f'{found["success_low"]:.1%} .. {found["success_high"]:.1%}')
+    headings, rows = ['policy'], [[name] for name in policies]
+    for name, score in scores.items():
+        if not score.heading or (score.minor and not wide):
+            continue
+        headings.append(score.heading)
+        ends = wide and f'{name}_low' in scores
+        if ends:
+            headings.append('95 %')
+        for cells, row in zip(rows, policies.values(), strict=True):
+            cells.append(_cell(row[name], score.form))
+            if ends:
+                low, high = (_cell(row[f'{name}_{end}'], score.form) for end in ('low', 'high'))
+                cells.append(f'{low} .. {high}')
     title = f'{first["patients"]} unseen patients of all hospitals'
-    table = make_table(title, ('policy', *headings), cells, numbers='right')
-    for row, name in zip(table.rows, policies, strict=True):
-        row.style = 'bold' if name in ('global', 'selector') else ''
+    table = make_table(title, headings, rows, numbers='right')
+    for line, name in zip(table.rows, policies, strict=True):
+        line.style = 'bold' if name in ('global', 'selector') else ''
     return table
+
+
+def group_tables(found: Assessment) -> list[Table]:
+    """Make the tables of the results in each hospital, and of each procedure."""
+    tables = []
+    for column, groups in found.groups().items():
+        names = found.compared_rows(of_hospital=column == 'hospital')
+        rows = [
+            [group, *(_both(row, name.format(group)) for name in names)]
+            for group, row in groups.items()
+        ]
+        headings = (column, *(name.format('own') for name in names))
+        title = f'Success and total reward by {column}, with 95 % intervals'
+        tables.append(make_table(title, headings, rows, numbers='right'))
+    return tables
+
+
+def _both(row: Json, name: str) -> str:
+    one = row.get(name)
+    if one is None:
+        return ''
+    half = one['mean_total_high'] - one['mean_total']
+    return (
+        f'{one["success"]:.0%} ({one["success_low"]:.0%} .. {one["success_high"]:.0%})\n'
+        f'{one["mean_total"]:.2f} +- {half:.2f}'
+    )
 
 
 def render(found: Assessment, width: int | None = None) -> Group:
@@ -67,19 +96,12 @@ def render(found: Assessment, width: int | None = None) -> Group:
     """
     summary, plan = found.summary(), found.plan
     parts = _warnings(plan.federation.noise == 'secure', plan.federation.release)
-    parts.append(policy_table(summary['policies'], width))
-    first = next(iter(summary['policies'].values()))
-    lines = [
-        f'A_task tie-tolerant on the frozen set {found.probe_digest[:12]}: chance '
-        f'{first["a_task_chance"]:.3f}, ceiling {first["a_task_ceiling"]:.3f}'
-    ]
+    evaluator = found.evaluator
+    parts.append(policy_table(summary['policies'], evaluator.scores, width))
+    parts += group_tables(found)
     leads = found.differences()
-    lines += [
-        f'global minus {name}: success {leads[name]["success"]:+.3f} +- '
-        f'{leads[name]["success_half_width"]:.3f} (95 %, these patients, one seed)'
-        for name in ('pretrained', *(f'local_{each}' for each in plan.hospitals))
-        if name in leads
-    ]
+    rivals = [name for name in evaluator.rivals() if name in leads]
+    lines = [*found.extras.lines, *(_lead(evaluator, name, leads[name]) for name in rivals)]
     parts += map(Text, lines)
     if summary['rounds'] < summary['rounds_planned']:
         words = f'only {summary["rounds"]} of {summary["rounds_planned"]} rounds were done'
@@ -112,8 +134,17 @@ def render_text(found: Assessment) -> str:
     return file.getvalue()
 
 
-def seeds_table(combined: Json) -> Group:
+def _lead(evaluator: Evaluator, name: str, lead: Mapping[str, float]) -> str:
+    words = ', '.join(
+        f'{evaluator.scores[each].heading} {lead[each]:+.3f} +- {lead[f"{each}_half_width"]:.3f}'
+        for each in evaluator.learned
+    )
+    return f'global minus {name}: {words} (95 %, these patients, one seed)'
+
+
+def seeds_table(combined: Json, scores: Scores) -> Group:
     """Make the tables of an experiment over several seeds."""
+    names = compared(scores)
     parts = _warnings(combined['private'], combined['plan']['federation']['release'])
     count = len(combined['seeds'])
     for title, heading, key in (
@@ -121,10 +152,10 @@ def seeds_table(combined: Json) -> Group:
         ('Global minus other, paired by seed and patient', 'other', 'global_minus'),
     ):
         rows = (
-            [name, *(interval_words(row[metric], '.3f') for metric in COMPARED)]
+            [name, *(interval_words(row[metric], '.3f') for metric in names)]
             for name, row in combined[key].items()
         )
-        parts.append(make_table(title, (heading, *COMPARED), rows, numbers='right'))
+        parts.append(make_table(title, (heading, *names), rows, numbers='right'))
     worst = max(combined['epsilon'].values())
     words = (
         f'epsilon at most {worst:.2f} a hospital at delta {combined["delta"]:g}, '

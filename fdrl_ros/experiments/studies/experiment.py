@@ -14,8 +14,8 @@ from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.experiments.intervals import over_seeds
 from fdrl_ros.experiments.json_file import Json, write_json
-from fdrl_ros.experiments.patient_results import COMPARED, SCORES
-from fdrl_ros.experiments.reports.assessment import assess, Assessment
+from fdrl_ros.experiments.patient_results import compared
+from fdrl_ros.experiments.reports.assessment import assess, Assessment, evaluator_of
 from fdrl_ros.experiments.round_recorder import RoundNote
 from fdrl_ros.experiments.run_directory import RunDirectory
 from fdrl_ros.experiments.study import Part, Study, Work
@@ -26,8 +26,6 @@ from fdrl_ros.experiments.training import (
     train_federation,
 )
 from fdrl_ros.runtime.progress import Caller, NOBODY
-
-OVER_SEEDS = tuple(name for name, score in SCORES.items() if score.over_seeds or score.compared)
 
 
 def run_training(
@@ -84,7 +82,7 @@ def measure(directory: Path, plan: Plan, work: Work) -> Json:
         'summary': found.summary(),
         'differences': found.differences(),
         'learning': found.learning,
-        'state_set': found.probe_digest,
+        **found.extras.details,
     }
 
 
@@ -95,6 +93,9 @@ def combine(results: Sequence[Json], plan: Plan, seeds: Sequence[int]) -> Json:
     :param results: what :func:`run_seeds` keeps of each seed.
     """
     summaries = [each['summary'] for each in results]
+    scores = evaluator_of(plan).scores
+    leads = compared(scores)
+    means = [name for name, score in scores.items() if score.over_seeds or name in leads]
     every = [each.get('epsilon_of_shared_patients') for each in summaries]
     shared = [each for each in every if each is not None]
     return {
@@ -109,8 +110,8 @@ def combine(results: Sequence[Json], plan: Plan, seeds: Sequence[int]) -> Json:
         'epsilon_of_shared_patients': max(shared, default=None),
         'delta_of_shared_patients': len(summaries[0]['epsilon']) * plan.privacy.delta,
         'unit': plan.privacy.unit,
-        'policies': over_seeds([_chosen(each['policies'], OVER_SEEDS) for each in summaries]),
-        'global_minus': over_seeds([_chosen(each['differences'], COMPARED) for each in results]),
+        'policies': over_seeds([_chosen(each['policies'], means) for each in summaries]),
+        'global_minus': over_seeds([_chosen(each['differences'], leads) for each in results]),
     }
 
 

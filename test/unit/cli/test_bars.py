@@ -6,6 +6,7 @@ import io
 
 from fdrl_ros.cli.progress_bars import ProgressBars
 from fdrl_ros.experiments.reports.run_table import policy_table
+from fdrl_ros.experiments.surgery_evaluation import SCORES
 from fdrl_ros.runtime.progress import Progress
 import pytest
 from rich.console import Console
@@ -58,11 +59,11 @@ def test_a_narrow_terminal_gets_fewer_columns():
     for name in ('a_task', 'a_task_exact', 'a_task_on_policy', 'r_mit', 'peak_force'):
         row[name] = 0.5
     row |= {'alpha_adapt': None, 'mean_return': 1.0}
-    wide, narrow = policy_table({'global': row}, 140), policy_table({'global': row}, 80)
+    wide, narrow = (policy_table({'global': row}, SCORES, each) for each in (140, 80))
     assert len(wide.columns) == 10 and len(narrow.columns) == 7
     needed = Console(width=500).measure(wide).maximum
     for width, columns in ((needed, 10), (needed - 1, 7)):
-        assert len(policy_table({'global': row}, width).columns) == columns
+        assert len(policy_table({'global': row}, SCORES, width).columns) == columns
     out = Console(file=io.StringIO(), width=80)
     out.print(narrow)
     assert all(len(line) <= 80 for line in out.file.getvalue().splitlines())

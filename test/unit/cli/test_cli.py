@@ -49,7 +49,8 @@ TINY = {
     | {'state_patients': 2, 'states_per_patient': 4, 'workers': 1},
 }
 SUMMARY = (
-    'policies epsilon ledger_problems delta unit disjoint_patients epsilon_of_shared_patients '
+    'task learner world_hash commit policies epsilon ledger_problems delta unit '
+    'disjoint_patients epsilon_of_shared_patients '
     'delta_of_shared_patients sigma_m s epsilon_paper release rounds rounds_planned ended '
     'round_seconds he_seconds update_bytes peak_memory n_parameters seed versions'
 )

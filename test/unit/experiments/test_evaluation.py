@@ -10,29 +10,26 @@ import runpy
 
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.errors import PolicyError, SettingError
-from fdrl_ros.experiments import patient_results
-from fdrl_ros.experiments.evaluation import (
-    actions_on,
-    evaluate,
-    ExpertContender,
-    make_probe,
-    PolicyContender,
-    SelectorContender,
-    unseen_patients,
-)
+from fdrl_ros.experiments import surgery_evaluation
+from fdrl_ros.experiments.evaluation import GuideContender, PolicyContender, unseen_patients
 from fdrl_ros.experiments.json_file import write_json
 from fdrl_ros.experiments.patient_results import (
     check_scores,
-    COMPARED,
+    compared,
     PatientResults,
     score_of,
-    SCORES,
     wilson_interval,
 )
 from fdrl_ros.experiments.reports.assessment import paired_lead
 from fdrl_ros.experiments.round_recorder import read_rounds, RoundNote
-from fdrl_ros.experiments.studies.experiment import combine, OVER_SEEDS
-from fdrl_ros.metrics.task import task_accuracy
+from fdrl_ros.experiments.studies.experiment import combine
+from fdrl_ros.experiments.surgery_evaluation import (
+    actions_on,
+    made_up_results,
+    SCORES,
+    SelectorContender,
+    SurgeryEvaluator,
+)
 from fdrl_ros.surgery.gym.episode import run_episode
 from fdrl_ros.surgery.gym.surgery_env import SurgeryEnv
 from fdrl_ros.surgery.tasks.expert import expert
@@ -42,7 +39,8 @@ import pytest
 PLAN = Plan().changed(
     {
         'federation': {'procedures': 'reach, palpation'},
-        'learner': {'hidden': 8, 'discount': 0.5},
+        'learner': {'hidden': 8},
+        'value': {'discount': 0.5},
         'world': {'mode': 'kinematic'},
         'evaluation': {
             'patients': 6,
@@ -56,15 +54,15 @@ PLAN = Plan().changed(
 
 
 @pytest.fixture(scope='module')
-def probe():
-    return make_probe(PLAN)
+def evaluator():
+    return SurgeryEvaluator(PLAN)
 
 
 @pytest.fixture(scope='module')
-def results(probe):
+def results(evaluator):
     weights = PLAN.network.draw(np.random.default_rng(1))
-    contenders = [ExpertContender(), PolicyContender('untrained', PLAN.network.policy(weights))]
-    return evaluate(contenders, unseen_patients(PLAN, 6), probe, PLAN)
+    contenders = [GuideContender(), PolicyContender('untrained', PLAN.network.policy(weights))]
+    return evaluator.evaluate(contenders, 6)
 
 
 def made_episode(**changes):
@@ -94,7 +92,7 @@ def made_episode(**changes):
 def test_numbers_of_a_made_up_case_by_hand():
     episode = made_episode()
     limit = episode.patient.procedure.force_limit
-    cases = PatientResults.of([episode], PLAN.world, 0.5)
+    cases = PatientResults.of([episode], PLAN)
     assert cases.column('returns')[0] == pytest.approx(1.0 + 0.5 * 4.0)
     assert cases.column('peak_force')[0] == limit
     # D = 0.4 F + 0.4 Td + 0.2 C: 0.2, then 0.4 + 0.2 + 0.2.
@@ -105,20 +103,21 @@ def test_numbers_of_a_made_up_case_by_hand():
     assert cases.column('damage')[0] == 150.0
 
 
-def test_adaptation_without_a_changed_state_is_undefined_and_counted_as_such(probe):
+def test_adaptation_without_a_changed_state_is_undefined_and_counted_as_such(evaluator):
+    figures = evaluator.figures(GuideContender())
     still = made_episode(states=np.repeat(made_episode().states[:1], 3, axis=0))
-    cases = PatientResults.of([still], PLAN.world, 0.5)
+    cases = replace(PatientResults.of([still], PLAN), figures=figures)
     assert math.isnan(cases.column('adaptation')[0])
-    score = score_of(cases, task_accuracy(probe.states, probe.states.expert))
+    score = score_of(cases, SCORES)
     assert score['alpha_adapt'] is None and score['alpha_adapt_cases'] == 0
 
 
 @pytest.mark.parametrize(
     'changes',
     [
-        {'measure': lambda results, _: results.column('peak_forse').mean()},
-        {'measure': lambda _, accuracy: accuracy.tolerent},
-        {'measure': lambda results, _: float(results.column('failure').mean())},
+        {'measure': lambda results: results.column('peak_forse').mean()},
+        {'measure': lambda results: results.figures['tolerent']},
+        {'measure': lambda results: float(results.column('failure').mean())},
         {'paired': 'risks'},
         {'paired': 'failure'},
         {'form': '.3q'},
@@ -127,11 +126,11 @@ def test_adaptation_without_a_changed_state_is_undefined_and_counted_as_such(pro
 def test_a_score_of_no_result_is_refused_before_any_training(changes):
     wrong = replace(SCORES['success'], **changes)
     with pytest.raises(SettingError, match='score wrong'):
-        check_scores({**SCORES, 'wrong': wrong})
+        check_scores({**SCORES, 'wrong': wrong}, made_up_results())
 
 
 def test_scores_are_tried_at_import(tmp_path):
-    source = Path(patient_results.__file__).read_text('utf-8')
+    source = Path(surgery_evaluation.__file__).read_text('utf-8')
     (tmp_path / 'typo.py').write_text(source.replace("paired='risk'", "paired='risks'"), 'utf-8')
     with pytest.raises(SettingError, match='score r_mit'):
         runpy.run_path(str(tmp_path / 'typo.py'))
@@ -150,22 +149,21 @@ def test_an_infinite_epsilon_of_a_round_is_read_back(tmp_path):
     assert read_rounds(tmp_path / 'rounds.json') == [note]
 
 
-def test_expert_agrees_with_itself_everywhere(results, probe):
+def test_expert_agrees_with_itself_everywhere(results, evaluator):
     score = results['expert'].score
     assert score['success'] == 1.0
     for name in ('a_task', 'a_task_exact', 'a_task_on_policy'):
         assert score[name] == pytest.approx(1.0)
-    np.testing.assert_array_equal(
-        actions_on(ExpertContender(), probe, PLAN.world), probe.states.expert
-    )
+    probe = evaluator.probe
+    np.testing.assert_array_equal(actions_on(GuideContender(), probe, PLAN), probe.states.expert)
 
 
-def test_patients_of_the_frozen_set_are_not_evaluated_on(results, probe):
+def test_patients_of_the_frozen_set_are_not_evaluated_on(results, evaluator):
     operated_on = set(results['expert'].results.column('patient'))
-    assert not {each.name for each in probe.patients} & operated_on
+    assert not {each.name for each in evaluator.probe.patients} & operated_on
 
 
-def test_what_the_selector_chose_is_counted_tick_by_tick(probe):
+def test_what_the_selector_chose_is_counted_tick_by_tick(evaluator):
     weights = PLAN.network.draw(np.random.default_rng(1))
     policy = PLAN.network.policy(weights)
     contender = SelectorContender(
@@ -174,26 +172,26 @@ def test_what_the_selector_chose_is_counted_tick_by_tick(probe):
         {},
         PLAN.selector,
     )
-    found = evaluate([contender], unseen_patients(PLAN, 2), probe, PLAN)['selector']
+    found = evaluator.evaluate([contender], 2)['selector']
     assert set(found.chosen) <= {'global', 'hold'}
     assert sum(found.chosen.values()) == found.results.column('length').sum()
 
 
 def test_lead_over_the_untrained_policy_is_the_mean_of_the_paired_differences(results):
-    lead = paired_lead(results['expert'], results['untrained'])
+    lead = paired_lead(results['expert'], results['untrained'], SCORES)
     gap = results['expert'].results.column('returns') - results['untrained'].results.column(
         'returns'
     )
     assert lead['mean_return'] == pytest.approx(gap.mean())
     half = 1.959963984540054 * gap.std(ddof=1) / math.sqrt(6)
     assert lead['mean_return_half_width'] == pytest.approx(half)
-    assert paired_lead(results['expert'], results['expert'])['success'] == 0.0
+    assert paired_lead(results['expert'], results['expert'], SCORES)['success'] == 0.0
 
 
-def test_policies_of_different_patients_are_not_compared(results, probe):
-    others = evaluate([ExpertContender()], unseen_patients(PLAN, 6, 6), probe, PLAN)
+def test_policies_of_different_patients_are_not_compared(results, evaluator):
+    others = evaluator.evaluate([GuideContender()], 6, first=6)
     with pytest.raises(PolicyError):
-        paired_lead(results['expert'], others['expert'])
+        paired_lead(results['expert'], others['expert'], SCORES)
 
 
 def test_wilson_interval_has_its_published_value():
@@ -207,10 +205,10 @@ def test_wilson_interval_has_its_published_value():
 
 def test_combining_seeds_pairs_them():
     def one(value, lead):
-        row = dict.fromkeys(OVER_SEEDS, value)
+        row = dict.fromkeys(SCORES, value)
         return {
             'summary': {'policies': {'global': row, 'pretrained': row}, 'epsilon': {'h': value}},
-            'differences': {'pretrained': dict.fromkeys(COMPARED, lead)},
+            'differences': {'pretrained': dict.fromkeys(compared(SCORES), lead)},
         }
 
     found = combine([one(0.5, 0.1), one(0.9, 0.3)], PLAN, [1, 2])

@@ -3,9 +3,10 @@
 """What the pictures of the selector show."""
 
 from fdrl_ros.deployment.plan import Plan
-from fdrl_ros.experiments.evaluation import operate_once, SelectorContender, unseen_patients
+from fdrl_ros.experiments.evaluation import unseen_patients
 from fdrl_ros.experiments.intervals import interval
 from fdrl_ros.experiments.plots.selector import draw_operation, draw_returns, ROWS
+from fdrl_ros.experiments.surgery_evaluation import operate_once, SelectorContender
 from fdrl_ros.selector import HOLD, Reason
 from fdrl_ros.shield.shield import Veto
 from fdrl_ros.surgery.gym.actions import TICK
@@ -32,7 +33,7 @@ def operation():
     env = SurgeryEnv(settings=PLAN.world)
     env.np_random = np.random.default_rng(1)
     try:
-        return operate_once(env, contender, unseen_patients(PLAN, 1)[0], PLAN.world)
+        return operate_once(env, contender, unseen_patients(PLAN, 1)[0], PLAN)
     finally:
         env.close()
 

@@ -14,13 +14,7 @@ from pathlib import Path
 
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.robot.public_value import public_patient
-from fdrl_ros.experiments.evaluation import (
-    Contender,
-    operate_once,
-    PolicyContender,
-    SelectorContender,
-    unseen_patients,
-)
+from fdrl_ros.experiments.evaluation import Contender, PolicyContender, unseen_patients
 from fdrl_ros.experiments.json_file import Json
 from fdrl_ros.experiments.patient_results import PatientResults
 from fdrl_ros.experiments.plots.selector import draw_operation
@@ -35,6 +29,7 @@ from fdrl_ros.experiments.studies.selector.baselines import (
 from fdrl_ros.experiments.studies.selector.summary import GLOBAL, GLOBAL_OR_HOLD, SELECTOR
 from fdrl_ros.experiments.studies.selector.value_models import value_models
 from fdrl_ros.experiments.study import Part, Study, Work
+from fdrl_ros.experiments.surgery_evaluation import HoldContender, operate_once, SelectorContender
 from fdrl_ros.metrics.adaptation import state_change
 from fdrl_ros.policy import Policy
 from fdrl_ros.runtime.progress import Progress
@@ -106,7 +101,7 @@ def measure(directory: Path, plan: Plan, work: Work) -> Json:
     selector = SelectorContender(SELECTOR, policies, values, plan.selector, plan.shield)
     contenders = [
         *(PolicyContender(each, policy) for each, policy in policies.items()),
-        Contender(HOLD),
+        HoldContender(),
         SelectorContender(
             GLOBAL_OR_HOLD, {GLOBAL: policies[GLOBAL]}, only, plan.selector, plan.shield
         ),
@@ -156,13 +151,13 @@ def _operate_all(
             met, selections = [], []
             for patient in patients:
                 work.check()
-                episode, ticks = operate_once(env, each, patient, plan.world)
+                episode, ticks = operate_once(env, each, patient, plan)
                 met.append(episode)
                 selections.append(ticks)
                 done += 1
                 if done % 20 == 0 or done == total:
                     work.caller.report(Progress('operate', name, done, total, each.name))
-            found[each.name] = PatientResults.of(met, plan.world, plan.value.discount)
+            found[each.name] = PatientResults.of(met, plan)
     return found, selections, met
 
 
@@ -273,7 +268,7 @@ def _oracle(
     discount = plan.value.discount
     candidates = [chooser_of(each) for each in (*policies.values(), None)]
     found = {'oracle': oracle_returns(patients, candidates, discount, plan.world, tick)}
-    sessions = [selector.begin(each, plan.world) for each in patients]
+    sessions = [selector.begin(each, plan) for each in patients]
 
     def choose(
         states: NDArray[np.float32], rows: NDArray[np.int64], now: int

@@ -11,8 +11,8 @@ numbers.
 
 from collections import deque
 
-from fdrl_ros.experiments.evaluation import observe
 from fdrl_ros.experiments.studies.shield.adversary import Assault, attack_each, Attacker, Tally
+from fdrl_ros.experiments.surgery_evaluation import observe
 from fdrl_ros.selector.candidates.candidate import Candidate
 from fdrl_ros.selector.control.limiter import Limiter
 from fdrl_ros.selector.control.loop import ControlLoop, Cycle
