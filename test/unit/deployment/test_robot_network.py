@@ -3,6 +3,7 @@
 """A robot runs the ONNX graph of its federation if it can, and refuses one that does not fit."""
 
 from dataclasses import dataclass
+import subprocess
 import sys
 
 from fdrl_ros.deployment.hosts import export
@@ -108,6 +109,39 @@ def test_a_federation_saves_the_graph_of_its_network_once(layout, caplog):
     saved = layout.graph.read_bytes()
     save_graph(layout, PlanOf(Traced(2, 4)))
     assert layout.graph.read_bytes() == saved and OnnxNetwork(saved).actions == 3
+
+
+ROBOT = """
+import sys
+for name in ('torch', 'opacus'):
+    sys.modules[name] = None
+from pathlib import Path
+from fdrl_ros.deployment.layout import Layout
+from fdrl_ros.deployment.robot.robot_policies import RobotPolicies
+from fdrl_ros.selector.candidates.decision_time import decision_time
+import numpy as np
+robot = RobotPolicies(Layout(Path(sys.argv[1])), 'robot_1')
+(version,) = robot.registry.versions
+decision_time(version.policy)
+np.save(sys.argv[2], version.policy.q_values(np.load(sys.argv[3])))
+"""
+
+
+def test_a_robot_without_pytorch_runs_the_policies_of_a_torch_learner(tmp_path):
+    pytest.importorskip('torch', reason='the extra fdrl_ros[torch] is not installed')
+    plan = Plan().changed({'learner': {'kind': 'torch', 'hidden': 16}})
+    layout = robot_directory(tmp_path / 'federation', plan)
+    save_graph(layout, plan)
+    robot = RobotPolicies(layout, 'robot_1')
+    version = robot.registry.receive(global_policy(layout.directory, 1, 1), 0.0)
+    robot.files.save(version)
+    states = np.random.default_rng(1).normal(size=(20, plan.spec.size)).astype(np.float32)
+    given, found = tmp_path / 'states.npy', tmp_path / 'values.npy'
+    np.save(given, states)
+    words = [sys.executable, '-c', ROBOT, str(layout.directory), str(found), str(given)]
+    subprocess.run(words, check=True, timeout=60)
+    expected = plan.network.policy(version.policy.weights).q_values(states)
+    np.testing.assert_allclose(np.load(found), expected, atol=1e-5)
 
 
 def test_the_graph_goes_to_other_hosts(with_graph, tmp_path):
