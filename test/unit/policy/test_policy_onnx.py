@@ -13,6 +13,7 @@ from fdrl_ros.policy.onnx_model import agreement, EDGES, export, OnnxModel, quan
 from fdrl_ros.surgery.gym.state import scale, SCALES, STATE_BOUND, STATE_SIZE
 import numpy as np
 import pytest
+from support import pole
 
 PLAN = Plan()
 SHAPE = NetworkShape(STATE_SIZE, 15, (64, 64))
@@ -144,6 +145,25 @@ def test_the_command_writes_a_model_and_says_how_well_it_agrees(onnx, policy, tm
     assert done.exit_code == 0, done.output
     assert OnnxModel(target.read_bytes()).entry == 'values'
     assert 'states get the same action' in done.output and 'margin' in done.output
+
+
+@pytest.mark.parametrize('words', [[], ['--units', '--int8']])
+def test_a_policy_of_another_task_is_exported_with_its_own_states(onnx, tmp_path, words):
+    task = f'{pole.__file__}:Pole'
+    plan = Plan({'federation': {'task': task}}).checked()
+    weights = plan.network.draw(np.random.default_rng(1))
+    path, target = tmp_path / 'policy.npz', tmp_path / 'policy.onnx'
+    save_policy(path, weights, plan)
+    few = ['--task', task, '--evaluation-state-patients', '4', *words]
+    done = CliRunner().invoke(export_policy, [str(path), str(target), *few])
+    assert done.exit_code == 0, (done.output, done.exception)
+    assert 'states get the same action' in done.output
+    model, state = OnnxModel(target.read_bytes()), np.array([0.1, -0.2, 0.3, 0.4])
+    given = state * np.array([x.scale for x in plan.spec.fields]) if words else state
+    expected = plan.network.policy(weights).q_values(state)
+    np.testing.assert_allclose(
+        model.q_values(given[None])[0], expected, atol=0.1 if words else 1e-5
+    )
 
 
 def test_what_is_no_policy_is_refused_in_our_own_words(tmp_path):
