@@ -85,10 +85,11 @@ class PlanCommand(SettingsCommand):
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, groups=Plan.groups(), **named)
+        self._with_surgery = self.params
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Take the flags of the world of the task that the command line or its plan names."""
-        task = task_of(args)
+        task, self.params = task_of(args), self._with_surgery
         if task != SURGERY:
             others = [each for each in self.params if not (each.name or '').startswith(_WORLD)]
             settings = Plan.groups(task)['world'].describe()
