@@ -26,6 +26,9 @@ TASKS_GROUP, LEARNERS_GROUP = 'fdrl_ros.tasks', 'fdrl_ros.learners'
 
 TASKS = {
     'surgery': 'fdrl_ros.surgery.task:SurgeryTask',
+    'cartpole': 'fdrl_ros.worlds.cartpole:CartPoleTask',
+    'icu_sepsis': 'fdrl_ros.worlds.icu_sepsis.task:IcuSepsisTask',
+    'paper': 'fdrl_ros.worlds.paper.task:PaperTask',
 }
 
 LEARNERS = {

@@ -62,6 +62,7 @@ class SepsisStream(IntEnum):
     GUESS = 4
     HOSPITALS = 5
     STAYS = 6
+    PATIENTS = 7
 
 
 @unique
@@ -70,3 +71,4 @@ class PaperStream(IntEnum):
 
     LEANS = 1
     RECORDS = 2
+    PATIENTS = 3

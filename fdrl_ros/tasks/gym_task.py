@@ -13,11 +13,9 @@ from fdrl_ros.policy.policy import Action
 from fdrl_ros.runtime.random_streams import Stream
 from fdrl_ros.settings import Settings
 from fdrl_ros.tasks.spec import Field, Observation, TaskSpec
-from fdrl_ros.tasks.task import Choice, Hospitals, SimpleEpisode, Task
+from fdrl_ros.tasks.task import Choice, Hospitals, SimpleEpisode, SPLITS, Task
 import gymnasium
 import numpy as np
-
-SPLITS = ('train', 'test')
 
 
 @dataclass(frozen=True)

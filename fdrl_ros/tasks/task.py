@@ -16,6 +16,9 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
+SPLITS = ('train', 'test')
+"""Patients of one are never those of the other."""
+
 Choice = Callable[[Any], Action]
 """Who acts: the flat observation of a state to the action in it."""
 
