@@ -33,6 +33,10 @@ def without_start(directory: Path) -> None:
     Layout(directory).pretrained.write_bytes(b'no policy')
 
 
+def with_damaged_graph(directory: Path) -> None:
+    Layout(directory).graph.write_bytes(b'damaged')
+
+
 def supervised(text: str):
     def spoil(directory: Path) -> None:
         (Layout(directory).party('robot_1') / SUPERVISION_FILE).write_text(text)
@@ -47,6 +51,7 @@ def supervised(text: str):
         (None, {'federation.procedures': 'palpation'}, 'expected one of the parameters'),
         (None, {'selector.dwell': 2.0}, 'selector.dwell = 2.0: expected at most selector.patien'),
         (without_start, {}, 'PolicyError'),
+        (with_damaged_graph, {}, 'network.onnx: '),
         (supervised('{'), {}, 'it holds what the surgeon vetoed, locked and took over'),
         (
             supervised(Supervision().with_pin('global', 'ab' * 32).to_json()),
