@@ -33,7 +33,7 @@ Way = Callable[[Tensors], Iterator[Gradients]]
 """From a batch to the gradients of its units, some units after the other."""
 
 FEWEST, MOST = 16, 128
-"""Units of one pass; a power of two between them."""
+"""Units of a whole pass; a power of two between them."""
 
 _WORK = 2**24
 """Weights times transitions of a pass that is large enough to be efficient."""
@@ -202,28 +202,36 @@ class TorchGradients:
             return None
         networks = self.networks(self.trained.module, flat=flat)
         watched = Watched(self.trained.module, self.network.layout, self._frozen)
-        way = Together(watched, networks, self.losses, flat=flat, places=places)
+        sizes = [size for size in (places, places // 2, places // 4, places // 8) if size > 1]
+        way = Together(watched, networks, self.losses, flat=flat, places=sizes)
         self._watched.append(watched)
-        made = self._tried(places, transitions)
         try:
-            everyone = _factors(way(made))
-            turned = [each.flip(0) for each in _factors(way(made.turned()))]
-            few = _factors(way(made.of(slice(None, None, 3))))
-            formed = _formed(way(made.of(slice(2))))
+            if self._holds(way, self._tried(places, transitions)):
+                return way
         except (RuntimeError, NotImplementedError, IndexError, ValueError, AttributeError):
-            self._watched.pop()
-            return None  # a module that the rules for layers do not fit
-        slow = _formed(self._one_by_one(made.of(slice(2))))
-        near = 1e-5 * float(slow.abs().max())
-        exact = torch.allclose(formed, slow, rtol=1e-3, atol=near)
-        blind = all(
-            torch.equal(all_, back) and torch.equal(all_[::3], some)
-            for all_, back, some in zip(everyone, turned, few, strict=True)
-        )
-        if exact and blind:
-            return way
+            pass  # a module that the rules for layers do not fit
         self._watched.pop()
         return None
+
+    def _holds(self, way: 'Together', made: Tensors) -> bool:
+        """
+        Try whether a way is exact, and blind to company; keep the sizes of a pass that are.
+
+        :param made: as many units as have a place.
+        """
+        sizes, way.places = way.places, way.places[:1]
+        everyone = _factors(way(made))
+        turned = [each.flip(0) for each in _factors(way(made.turned()))]
+        some = _factors(way(made.of(slice(None, None, 3))))
+        blind = _equal(everyone, turned) and _equal([each[::3] for each in everyone], some)
+        way.places = sizes
+        for size in sizes[1:]:
+            few = _factors(way(made.of(slice(size - 1))))
+            if not _equal([each[: size - 1] for each in everyone], few):
+                way.places = sizes[:1]
+        fast, slow = (_formed(each(made.of(slice(2)))) for each in (way, self._one_by_one))
+        near = 1e-5 * float(slow.abs().max())
+        return blind and torch.allclose(fast, slow, rtol=1e-3, atol=near)
 
     def _one_by_one(self, batch: Tensors) -> Iterator[Gradients]:
         """Yield the gradients of one unit after the other."""
@@ -323,6 +331,11 @@ def _units(batch: Tensors) -> Iterator[Tensors]:
     """Yield each unit as a batch of its own."""
     for unit in range(len(batch.actions)):
         yield batch.of(slice(unit, unit + 1))
+
+
+def _equal(first: list[torch.Tensor], second: list[torch.Tensor]) -> bool:
+    """Tell whether tensors are the same, bit for bit."""
+    return all(torch.equal(one, two) for one, two in zip(first, second, strict=True))
 
 
 def _factors(gradients: Iterator[Gradients]) -> list[torch.Tensor]:

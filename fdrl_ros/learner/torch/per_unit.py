@@ -225,39 +225,49 @@ class Together:
     """
     Gradients of many units in one pass.
 
-    A pass has a fixed number of places; those without a unit hold zeros.
+    A pass has a fixed number of places; those without a unit hold zeros. The last pass has the
+    fewest places that are enough.
     """
 
     def __init__(
-        self, watched: Watched, networks: Networks, loss: 'Loss', *, flat: bool, places: int
+        self,
+        watched: Watched,
+        networks: Networks,
+        loss: 'Loss',
+        *,
+        flat: bool,
+        places: Sequence[int],
     ) -> None:
         """
         Put the watched module in the place of the trained one.
 
         :param loss: the weighted loss of each transition, (units, transitions).
         :param flat: whether the module takes one leading axis only.
+        :param places: numbers of places that a pass may have, falling.
         """
-        self._watched, self._loss, self._places = watched, loss, places
+        self._watched, self._loss, self.places = watched, loss, places
         others = (Applied(each.module, flat) for each in (networks.still, networks.target))
         self._networks = Networks(Applied(watched.held.module, flat), *others)
 
     def __call__(self, batch: Tensors) -> Iterator[Gradients]:
         """Yield the mean gradients of some units after the other."""
-        for first in range(0, len(batch.actions), self._places):
-            own = batch.of(slice(first, first + self._places))
+        for first in range(0, len(batch.actions), self.places[0]):
+            own = batch.of(slice(first, first + self.places[0]))
             joined = len(own.actions)
-            if joined < self._places:
-                own = Tensors(*(self._padded(each) for each in own))
+            places = min(each for each in self.places if each >= joined)
+            if joined < places:
+                own = Tensors(*(_padded(each, places) for each in own))
             self._watched.forget()
             losses = self._loss(self._networks, own)
             made = self._watched.gradients(losses.mean(dim=1).sum())
-            yield made if joined == self._places else [each.of(slice(joined)) for each in made]
+            yield made if joined == places else [each.of(slice(joined)) for each in made]
 
-    def _padded(self, values: torch.Tensor) -> torch.Tensor:
-        """Fill up with zeros."""
-        room = values.new_zeros((self._places, *values.shape[1:]))
-        room[: len(values)] = values
-        return room
+
+def _padded(values: torch.Tensor, places: int) -> torch.Tensor:
+    """Fill up with zeros."""
+    room = values.new_zeros((places, *values.shape[1:]))
+    room[: len(values)] = values
+    return room
 
 
 class Loss(Protocol):
