@@ -69,6 +69,22 @@ def test_a_ckks_round_is_exact_about_who_dropped_out():
     np.testing.assert_allclose(bench.weights, bench.expected(1, three), atol=1e-3)
 
 
+@pytest.mark.parametrize('bits', [2, 8])
+@pytest.mark.parametrize('scheme', ['bfv', 'ckks'])
+def test_rounds_of_few_bits_end_within_their_steps_of_fedavg(scheme, bits):
+    encryption = EncryptionSettings(limit=0.5, bits=bits, scheme=scheme)
+    bench = Bench(hospitals=4, rounds=1, encryption=encryption)
+    bench.run_to(Phase.TRAIN)
+    bench.kill('hospital_3')
+    assert bench.run() and not bench.policy.rolled_back
+    three = ['hospital_1', 'hospital_2', 'hospital_4']
+    # Each hospital's value is off by less than a step, a CKKS sum by its slack besides.
+    steps = len(three) + (bench.scheme.slack if scheme == 'ckks' else 0)
+    largest = bench.roster.n_max / sum(bench.roster.member(name).size for name in three)
+    errors = np.abs(bench.weights - bench.expected(1, three))
+    assert 0 < errors.max() <= steps * largest * 2 * 0.5 / (2**bits - 1) + 1e-6
+
+
 def test_a_key_that_served_all_rounds_of_its_flooding_decrypts_no_more():
     bench = Bench(rounds=2, encryption=CKKS)
     state = bench.key_authority.state
