@@ -136,8 +136,9 @@ class RosFederation:
         :raises TrainingStopped: as soon as asked to stop; all nodes have ended then.
         :raises FdrlError: if a node died for good before the first round was done.
         """
-        if operations and not self._plan.task.robot:
-            self._say(f'No robot can act in task {self._plan.task.name}: nobody operates.')
+        robot = self._plan.task.robot
+        if operations and not robot:
+            self._say(f'No robot acts in task {self._plan.task.name}: its policies are evaluated.')
             operations = 0
         watching = importlib.import_module('fdrl_ros.nodes.observer')
         before = len(self._recorder.notes)
@@ -154,8 +155,8 @@ class RosFederation:
             ) as watch,
         ):
             self._say(
-                f'To look on: ROS_DOMAIN_ID={settings.federation_domain} is the federation, '
-                f'ROS_DOMAIN_ID={settings.robot_domain} the robot.'
+                f'To look on: ROS_DOMAIN_ID={settings.federation_domain} is the federation'
+                + (f', ROS_DOMAIN_ID={settings.robot_domain} the robot.' if robot else '.')
             )
             here = taking_part(self._layout, self._plan)
             runner.start(federation_graph(settings, here))
@@ -175,7 +176,7 @@ class RosFederation:
                 )
                 for robot in ROBOTS:
                     runner.start(robot_graph(settings, robot, operations))
-                each = self._plan.world.horizon * TICK + 5.0  # robots act in surgery
+                each = self._plan.world.horizon * TICK + 5.0
                 self._follow(
                     runner,
                     watch.poll,
