@@ -55,8 +55,9 @@ def announce(run: RunDirectory, plan: Plan) -> None:
     if chosen.release:
         out.print(RELEASED, soft_wrap=True)
     out.print(
-        f'{chosen.hospitals} hospitals of {plan.collection.patients} patients, H = '
-        f'{chosen.heterogeneity:g}, {plan.rounds.rounds} rounds, seed {chosen.seed}; in '
+        f'Task {plan.identity.name}: {chosen.hospitals} hospitals of '
+        f'{plan.collection.patients} patients, H = {chosen.heterogeneity:g}, '
+        f'{plan.rounds.rounds} rounds, seed {chosen.seed}; in '
         f'{run.path}',
         soft_wrap=True,
     )

@@ -136,8 +136,8 @@ class RosFederation:
         :raises TrainingStopped: as soon as asked to stop; all nodes have ended then.
         :raises FdrlError: if a node died for good before the first round was done.
         """
-        robot = self._plan.task.robot
-        if operations and not robot:
+        with_robot = self._plan.task.robot
+        if operations and not with_robot:
             self._say(f'No robot acts in task {self._plan.task.name}: its policies are evaluated.')
             operations = 0
         watching = importlib.import_module('fdrl_ros.nodes.observer')
@@ -156,7 +156,7 @@ class RosFederation:
         ):
             self._say(
                 f'To look on: ROS_DOMAIN_ID={settings.federation_domain} is the federation'
-                + (f', ROS_DOMAIN_ID={settings.robot_domain} the robot.' if robot else '.')
+                + (f', ROS_DOMAIN_ID={settings.robot_domain} the robot.' if with_robot else '.')
             )
             here = taking_part(self._layout, self._plan)
             runner.start(federation_graph(settings, here))

@@ -15,6 +15,7 @@ from pathlib import Path
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.robot.public_value import PublicValuation
+from fdrl_ros.errors import SettingError
 from fdrl_ros.experiments.evaluation import (
     Contender,
     Evaluation,
@@ -62,6 +63,7 @@ from fdrl_ros.surgery.gym.state import (
 )
 from fdrl_ros.surgery.gym.surgery_env import SurgeryEnv
 from fdrl_ros.surgery.patient.patient import Patient
+from fdrl_ros.surgery.task import SurgeryTask
 from fdrl_ros.surgery.tasks.expert import expert_costs
 from fdrl_ros.tasks import Choice
 from fdrl_ros.tasks import Patient as AnyPatient
@@ -264,6 +266,16 @@ def made_up_results() -> PatientResults:
 
 
 check_scores(SCORES, made_up_results())
+
+
+def require_surgery(plan: Plan) -> None:
+    """
+    Refuse a plan of another world, for studies of surgery.
+
+    :raises SettingError: naming the task.
+    """
+    if not isinstance(plan.task, SurgeryTask):
+        raise SettingError('federation.task', plan.federation.task, 'surgery: what this is about')
 
 
 class SurgeryEvaluator(Evaluator):

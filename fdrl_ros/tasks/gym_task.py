@@ -156,9 +156,7 @@ class GymTask(Task[GymPatient, Settings]):
     def check(self, chosen: Hospitals) -> None:
         """Refuse procedures: this task has none."""
         if chosen.procedures:
-            raise SettingError(
-                'federation.procedures', chosen.procedures, f'none: task {self.name} has none'
-            )
+            raise SettingError('procedures', chosen.procedures, f'none: task {self.name} has none')
 
     def operate(
         self, env: gymnasium.Env, choose: Choice, patient: GymPatient, rng: np.random.Generator

@@ -22,6 +22,7 @@ from fdrl_ros.experiments.reports.text_table import DISCLAIMER
 from fdrl_ros.experiments.round_recorder import read_rounds
 from fdrl_ros.experiments.run_directory import RunDirectory
 from fdrl_ros.runtime.progress import Caller
+from fdrl_ros.runtime.references import absolute_reference
 
 
 @click.command(cls=PlanCommand)
@@ -53,6 +54,10 @@ def evaluate(
 def _evaluate_run(run: RunDirectory, plan_file: str | None, flags: Json) -> None:
     if not run.layout.plan.exists():
         raise StoreError(f'{run.path} is no run: it has no federation/plan.yaml')
+    own = Plan.read(run.layout.plan).federation.task
+    named = flags.get('federation__task') or own
+    if absolute_reference(named) != own:
+        raise TaskError(f'{run.path} has results of task {own}, not of {named}')
     plan = plan_from(flags, plan_file, run.layout)
     check_results(run, plan)
     announce(run, plan)
@@ -89,6 +94,10 @@ def _evaluate_files(paths: tuple[Path, ...], plan: Plan, episodes: Path | None) 
     contenders = evaluator.baselines()
     for path in paths:
         saved = load_policy(path)
+        if saved.task and saved.task.name != plan.identity.name:
+            raise TaskError(
+                f'{path} is of {saved.task}, not of {plan.identity}: --task names its task'
+            )
         contenders.append(PolicyContender(str(path), saved.policy(plan, any_world=True)))
         if saved.task != plan.identity:
             out.print(f'{path} is of {saved.task}, evaluated in {plan.identity}', soft_wrap=True)

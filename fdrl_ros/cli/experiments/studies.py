@@ -79,7 +79,7 @@ def experiment(study: PlanStudy) -> None:
     study.show(f'saved in {study.directory / "experiment.json"}')
 
 
-@study_command('runs/heterogeneity', 10)
+@study_command('runs/heterogeneity', 10, of_surgery=True)
 def heterogeneity(study: PlanStudy) -> None:
     """
     Measure how far hospitals are apart, at H = 0 to 1.
@@ -103,7 +103,7 @@ def heterogeneity(study: PlanStudy) -> None:
     study.save('heterogeneity', summary, draw_heterogeneity, table_of(summary))
 
 
-@study_command('runs/utility', 5)
+@study_command('runs/utility', 5, of_surgery=True)
 def utility(study: PlanStudy) -> None:
     """
     Measure what privacy costs: success against epsilon.

@@ -18,6 +18,7 @@ from fdrl_ros.errors import os_errors_as, SettingError, StoreError
 from fdrl_ros.experiments.json_file import Json, write_json
 from fdrl_ros.experiments.reports.text_table import DISCLAIMER
 from fdrl_ros.experiments.run_directory import RunDirectory
+from fdrl_ros.experiments.surgery_evaluation import require_surgery
 from fdrl_ros.runtime.progress import Caller
 from rich.console import Console
 
@@ -88,7 +89,9 @@ class PlanStudy(StudySession):
     seeds: range = range(1, 2)
 
 
-def study_command(directory: str, seeds: int) -> Callable[[Callable[..., None]], click.Command]:
+def study_command(
+    directory: str, seeds: int, *, of_surgery: bool = False
+) -> Callable[[Callable[..., None]], click.Command]:
     """
     Make a command of a function that runs a study: its flags are a plan's, --seeds, --directory.
 
@@ -96,6 +99,7 @@ def study_command(directory: str, seeds: int) -> Callable[[Callable[..., None]],
 
     :param directory: where results are kept by default.
     :param seeds: how many by default.
+    :param of_surgery: whether other tasks are refused.
     """
 
     def make(function: Callable[..., None]) -> click.Command:
@@ -120,6 +124,8 @@ def study_command(directory: str, seeds: int) -> Callable[[Callable[..., None]],
             groups = Plan.groups()
             own = {name: flags.pop(name) for name in list(flags) if name.split('__')[0] in groups}
             plan = plan_from(own, plan_file)
+            if of_surgery:
+                require_surgery(plan)
             session, first = StudySession.open(directory), plan.federation.seed
             with session.run.lock():
                 every = range(first, first + seeds)

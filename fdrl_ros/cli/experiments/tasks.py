@@ -15,6 +15,9 @@ from fdrl_ros.experiments.json_file import Json, json_text
 from fdrl_ros.experiments.reports.text_table import make_table
 from fdrl_ros.tasks.trial import try_task
 import numpy as np
+from rich.console import Console
+
+_UNLIMITED = 10_000  # characters of a line on which any table fits
 
 COLUMNS = ('task', 'version', 'observation', 'actions', 'world_hash', 'summary')
 
@@ -37,8 +40,15 @@ def tasks(ctx: click.Context, as_json: bool) -> None:
         click.echo(json_text({'tasks': rows, 'learners': learners}))
         return
     out = console()
-    cells = [tuple(str(row[name]) for name in COLUMNS) for row in rows]
-    out.print(make_table('Tasks', COLUMNS, cells))
+    for columns in (COLUMNS, COLUMNS[:-1], ('task', 'observation', 'actions')):
+        cells = [tuple(str(row[name]) for name in columns) for row in rows]
+        table = make_table('Tasks', columns, cells)
+        if Console(width=_UNLIMITED).measure(table).maximum <= out.width:
+            break
+    out.print(table)
+    if columns != COLUMNS:  # what does not fit into a narrow table
+        for row in rows:
+            out.print(f'{row["task"]}: {row["summary"]}', markup=False)
     out.print(f'learners (--learner-kind): {", ".join(learners)}')
 
 

@@ -27,6 +27,7 @@ from fdrl_ros.experiments.studies.selector.coverage import (
 from fdrl_ros.experiments.studies.selector.coverage_estimate import CONFIDENCES
 from fdrl_ros.experiments.studies.selector.study import selector_study
 from fdrl_ros.experiments.studies.selector.summary import GLOBAL, SELECTOR, summarise
+from fdrl_ros.experiments.surgery_evaluation import require_surgery
 from fdrl_ros.runtime.progress import Caller
 from rich.table import Table
 
@@ -45,7 +46,7 @@ def selector() -> None:
 selector.add_command(replay_bag)
 
 
-@study_command('runs/selector', 5)
+@study_command('runs/selector', 5, of_surgery=True)
 @click.option('--levels', default=LEVELS, show_default=True, help='The H that are compared.')
 def compare(study: PlanStudy, levels: str) -> None:
     """
@@ -106,6 +107,7 @@ def coverage(
     if not directory.layout.plan.exists():
         raise StoreError(f'{run} is no run: it has no federation/plan.yaml')
     plan = plan_from(flags, plan_file, directory.layout)
+    require_surgery(plan)
     names = tuple(name.strip() for name in policies.split(','))
     own = {each.name: flags[each.name] for each in fields(CoverageSettings) if each.name in flags}
     settings = CoverageSettings(names, **own)

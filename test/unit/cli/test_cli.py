@@ -38,6 +38,7 @@ from fdrl_ros.surgery.settings import WorldSettings
 from fdrl_ros.surgery.task import SurgeryTask
 import numpy as np
 import pytest
+from support import pole
 from support.metrics_files import read_csv, read_json
 from support.small_run import TINY_PLAN
 import yaml
@@ -429,6 +430,39 @@ def test_a_policy_file_is_put_beside_the_expert(trained, plan_file, tmp_path):
     assert len(list(target.glob('*.csv'))) == len(list(target.glob('*.json'))) == 2
     refused = fdrl('evaluate', trained[0], '--episodes', target)
     assert refused.exit_code == 1 and 'episodes' in refused.stderr
+
+
+def test_results_of_another_world_or_of_other_settings_are_not_written_over(
+    trained, plan_file, monkeypatch
+):
+    run = trained[0].resolve()
+    files = [each for each in run.rglob('*') if each.is_file()]
+    before = {each: each.read_bytes() for each in files}
+    found = fdrl('evaluate', run, '--world-horizon', 20, '--learner-epochs', 2)
+    assert found.exit_code == 1 and 'global_1.npz' in found.stderr
+    assert 'other settings (learner.epochs, world.horizon)' in found.stderr
+    policy, was = run / 'policies/global_2.npz', Plan.load(plan_file).identity.world_hash
+    monkeypatch.setattr(SurgeryTask, 'constants', lambda self: b'another world')
+    now = Plan.load(plan_file).identity.world_hash
+    found = fdrl('evaluate', run)
+    assert (found.exit_code, found.stderr.count('\n')) == (1, 1), found.stderr
+    for words in (was[:12], now[:12], 'put back the version', 'evaluate its files'):
+        assert words in found.stderr
+    assert {each: each.read_bytes() for each in files} == before
+    found = fdrl('evaluate', policy, '--plan', plan_file)
+    assert found.exit_code == 0, found.output
+    assert was[:12] in found.output and f'evaluated in task surgery 1 (world {now[:12]})' in (
+        ' '.join(found.output.split())
+    )
+
+
+def test_policies_and_runs_of_another_task_are_refused_by_its_name(trained, plan_file):
+    task = ('--task', f'{pole.__file__}:Pole')
+    found = fdrl('evaluate', trained[0] / 'policies/global_2.npz', *task)
+    assert found.exit_code == 1 and found.stderr.count('\n') == 1
+    assert 'is of task surgery 1' in found.stderr and 'not of task pole 1' in found.stderr
+    found = fdrl('evaluate', trained[0], *task)
+    assert found.exit_code == 1 and 'has results of task surgery, not of' in found.stderr
 
 
 def test_what_is_no_policy_is_refused(tmp_path):

@@ -14,7 +14,8 @@ from fdrl_ros.experiments.evaluation import Evaluator, PolicyContender, unseen_p
 from fdrl_ros.experiments.patient_results import NORMAL_95, PatientResults, plain_scores
 from fdrl_ros.experiments.plots.run import draw_all
 from fdrl_ros.experiments.reports.assessment import Assessment, evaluator_of, paired_lead
-from fdrl_ros.experiments.reports.run_table import policy_table, render_text
+from fdrl_ros.experiments.reports.run_table import policy_table, render_text, seeds_table
+from fdrl_ros.experiments.studies.experiment import combine
 from fdrl_ros.experiments.surgery_evaluation import SurgeryEvaluator
 from fdrl_ros.tasks.task import SimpleEpisode
 import numpy as np
@@ -137,6 +138,18 @@ def test_measures_of_a_task_are_averaged_compared_and_grouped(tmp_path):
         own.plan.hospitals, 2
     )
     assert 'way, m' in render_text(own) and 'by procedure' in render_text(own)
+
+
+def test_seeds_of_any_task_are_combined_and_shown(found):
+    own = assessment(*found)
+    results = [{'summary': own.summary(), 'differences': own.differences()}] * 2
+    combined = combine(results, own.plan, [1, 2])
+    lead = own.differences()['random']['mean_total']
+    assert combined['global_minus']['random']['mean_total']['values'] == [lead, lead]
+    assert combined['policies']['expert']['mean_length']['mean'] == 60.0
+    out = Console(file=io.StringIO(), width=200)
+    out.print(seeds_table(combined, own.evaluator.scores))
+    assert 'mean_total' in out.file.getvalue()
 
 
 def test_an_undefined_measure_is_left_out_of_means():
