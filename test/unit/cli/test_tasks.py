@@ -118,7 +118,7 @@ def test_studies_of_surgery_refuse_other_tasks(command, tmp_path):
     assert 'federation.task' in found.stderr and not (tmp_path / 'study').exists()
 
 
-@pytest.mark.parametrize('width', [40, 60, 80, 140])
+@pytest.mark.parametrize('width', [48, 60, 80, 140])
 def test_the_table_of_tasks_is_whole_on_any_terminal(width, monkeypatch):
     monkeypatch.setattr(
         registry,
