@@ -230,7 +230,7 @@ BLOCKS = [
     (page.name, block)
     for page in (
         LIBRARY,
-        *(ROOT / 'docs' / f'{each}.md' for each in ('world', 'learner')),
+        *(ROOT / 'docs' / f'{each}.md' for each in ('world', 'learner', 'torch')),
         README,
     )
     for block in re.findall(r'```python\n(.*?)```', page.read_text('utf-8'), re.DOTALL)

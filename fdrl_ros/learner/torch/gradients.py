@@ -38,8 +38,8 @@ FEWEST, MOST = 16, 128
 _WORK = 2**24
 """Weights times transitions of a pass that is large enough to be efficient."""
 
-_MOST_NUMBERS = 2**27
-"""Most numbers in the gradients of one pass, 512 MB."""
+_MOST_NUMBERS = 2**26
+"""Most numbers in the gradients of one pass, 256 MB."""
 
 LEADING = (nn.Linear, nn.LayerNorm, nn.Embedding)
 """Layers with weights that take any number of leading axes."""
