@@ -18,7 +18,7 @@ from fdrl_ros.errors import PolicyError, PrivacyError
 from fdrl_ros.learner.records.transitions import Batch
 from fdrl_ros.learner.settings import LearnerSettings
 from fdrl_ros.learner.torch.losses import Applied, Networks, Tensors
-from fdrl_ros.learner.torch.network import as_observations, TorchNetwork
+from fdrl_ros.learner.torch.network import TorchNetwork
 from fdrl_ros.learner.torch.per_unit import Gradients, Held, Rows, Together, Watched
 from fdrl_ros.privacy.mechanism import clip_factors
 import numpy as np
@@ -262,7 +262,8 @@ class TorchGradients:
             return torch.from_numpy(np.ascontiguousarray(array)).to(self.device)
 
         scales = np.ones_like(batch.rewards) if batch.weights is None else batch.weights
-        now, after = (as_observations(moved(x), spec) for x in (batch.states, batch.next_states))
+        states = batch.states, batch.next_states
+        now, after = (self.network.observations(moved(each)) for each in states)
         columns = (batch.actions, batch.rewards, batch.discounts, scales)
         actions, rewards, discounts, weights = map(moved, columns)
         if spec.continuous:
@@ -289,7 +290,7 @@ class TorchGradients:
 
     def _places_of_actions(self) -> tuple[int, ...]:
         """Return () where an observation has one action, (places,) where it has one at each."""
-        shape = self.network.spec.shape
+        shape = self.network.shape
         with torch.no_grad():
             found = self.algorithm.scores(
                 self._still.module, torch.zeros((1, *shape), device=self.device)

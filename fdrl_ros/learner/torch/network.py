@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from functools import cached_property, partial
 from typing import Self
 
-from fdrl_ros.errors import FdrlError, PluginError, PolicyError
+from fdrl_ros.errors import FdrlError, PluginError, PolicyError, SettingError
 from fdrl_ros.learner.settings import LearnerSettings
 from fdrl_ros.learner.torch.losses import Algorithm, ALGORITHMS
 from fdrl_ros.learner.torch.modules import adapted, BUILT_IN, Make
@@ -39,6 +39,7 @@ class TorchNetwork:
     :param frozen: names of tensors or of submodules that keep the public start's values.
     :param adapter_rank: if above 0, only low-rank updates of this rank are trained.
     :param files: SHA-256 of the two references' files, in hex.
+    :param frames: successive observations that a flat vector holds, the oldest first.
     """
 
     spec: TaskSpec
@@ -48,6 +49,7 @@ class TorchNetwork:
     frozen: tuple[str, ...] = ()
     adapter_rank: int = 0
     files: tuple[str, ...] = ()
+    frames: int = 1
 
     @classmethod
     def from_settings(cls, spec: TaskSpec, learner: LearnerSettings) -> Self:
@@ -56,7 +58,11 @@ class TorchNetwork:
 
         :raises PluginError: if a reference cannot be loaded.
         :raises PolicyError: if module, task and algorithm do not fit each other.
+        :raises SettingError: if layers are frozen by number.
         """
+        if learner.frozen_layers:
+            expected = '0 for a learner of kind torch: name tensors in learner.frozen'
+            raise SettingError('learner.frozen_layers', learner.frozen_layers, expected)
         vector = 'plain_mlp' if spec.continuous else 'mlp'
         module = learner.network or ('cnn' if spec.dtype == 'uint8' else vector)
         usual = 'behaviour_cloning' if spec.continuous else 'double_dqn'
@@ -74,6 +80,7 @@ class TorchNetwork:
             learner.frozen_tensors,
             learner.adapter_rank,
             tuple(files),
+            learner.frame_stack,
         )
         made.check()
         return made
@@ -81,9 +88,25 @@ class TorchNetwork:
     @property
     def name(self) -> str:
         """What it is: module, algorithm, sizes, and the content of a user's files."""
-        shape = 'x'.join(map(str, self.spec.shape))
+        shape = 'x'.join(map(str, self.shape))
         parts = ['torch', self.module, self.algorithm, shape, str(self.actions), str(self.hidden)]
         return ' '.join((*parts, *(each[:16] for each in self.files)))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """
+        Shape of what the module takes: an observation, or (frames, numbers) of a burst.
+
+        :raises PolicyError: if a vector does not hold so many frames.
+        """
+        if self.frames == 1 or len(self.spec.shape) > 1:
+            return self.spec.shape
+        if self.spec.size % self.frames:
+            raise PolicyError(
+                f'observations of {self.spec.size} numbers do not hold {self.frames} frames: '
+                'set learner.frame_stack to as many as the task stacks'
+            )
+        return self.frames, self.spec.size // self.frames
 
     @property
     def states(self) -> int:
@@ -114,7 +137,7 @@ class TorchNetwork:
             found = acting(given)
         if found.shape[:2] != (2, self.actions):
             raise PolicyError(
-                f'module {self.module}: 2 observations of shape {self.spec.shape} give '
+                f'module {self.module}: 2 observations of shape {self.shape} give '
                 f'{tuple(found.shape)}, expected (2, {self.actions})'
             )
 
@@ -128,6 +151,13 @@ class TorchNetwork:
         if not (isinstance(kind, type) and issubclass(kind, Algorithm)):
             raise PluginError(self.algorithm, f'{kind!r}: expected a class of Algorithm')
         return kind(learner)
+
+    def observations(self, states: torch.Tensor) -> torch.Tensor:
+        """Turn flat states, (..., states), into what the module takes, (..., *shape), float32."""
+        values = states.to(torch.float32)
+        if self.spec.dtype == 'uint8':
+            values = values / 255.0
+        return values.reshape(*states.shape[:-1], *self.shape)
 
     def build(self, rng: np.random.Generator) -> nn.Module:
         """
@@ -145,7 +175,7 @@ class TorchNetwork:
         algorithm = self.algorithm_of(LearnerSettings())
         with torch.random.fork_rng(devices=[]), self._own_code():
             torch.set_rng_state(draws.get_state())
-            module = algorithm.module(self._make(), self.spec.shape, self.actions)
+            module = algorithm.module(self._make(), self.shape, self.actions)
             _check_module(module)
             return adapted(module, self.adapter_rank) if self.adapter_rank else (module, [])
 
@@ -170,7 +200,7 @@ class TorchNetwork:
         except Exception as error:  # whatever a user's module raises
             raise PluginError(
                 self.module,
-                f'with observations of shape {self.spec.shape} and {self.actions} '
+                f'with observations of shape {self.shape} and {self.actions} '
                 f'outputs it raises {type(error).__name__}: {error}',
             ) from error
 
@@ -275,24 +305,16 @@ class Acting(nn.Module):
         self._modules, self._parameters = module._modules, module._parameters
         self._buffers = module._buffers
         self.__dict__['inner'] = module
-        self._spec = network.spec
+        self._spec, self._observations = network.spec, network.observations
         self._scores = network.algorithm_of(LearnerSettings()).scores
 
     def forward(self, states: torch.Tensor) -> torch.Tensor:
         """Score flat states."""
-        found = self._scores(self.__dict__['inner'], as_observations(states, self._spec))
+        found = self._scores(self.__dict__['inner'], self._observations(states))
         if not self._spec.continuous:
             return found
         low, high = (found.new_tensor(each) for each in (self._spec.low, self._spec.high))
         return low + (found.clamp(-1.0, 1.0) + 1.0) * ((high - low) / 2.0)
-
-
-def as_observations(states: torch.Tensor, spec: TaskSpec) -> torch.Tensor:
-    """Turn flat states, (..., states), into what a module takes, (..., *shape), float32."""
-    values = states.to(torch.float32)
-    if spec.dtype == 'uint8':
-        values = values / 255.0
-    return values.reshape(*states.shape[:-1], *spec.shape)
 
 
 class TorchPolicy:

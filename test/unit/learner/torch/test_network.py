@@ -21,6 +21,7 @@ import torch
 PLAIN = TaskSpec((5,), actions=('a', 'b', 'c'))
 IMAGE = TaskSpec((9, 9, 1), 'uint8', actions=('a', 'b', 'c'))
 BURST = TaskSpec((4, 3), actions=('a', 'b'))
+STACKED = TaskSpec((12,), actions=('a', 'b'))
 VECTOR = TaskSpec((5,), low=(-2.0, 0.0), high=(2.0, 5.0))
 TORCH = LearnerSettings(kind='torch', hidden=16, device='cpu')
 
@@ -65,6 +66,7 @@ def test_first_weights_come_of_the_generator_alone():
         (IMAGE, {}),
         (IMAGE, {'frozen': 'convolutions'}),
         (BURST, {'network': 'gru'}),
+        (STACKED, {'network': 'gru', 'frame_stack': 4}),
         (VECTOR, {}),
         (VECTOR, {'algorithm': 'actor_critic'}),
     ],
@@ -86,6 +88,15 @@ def test_a_robot_s_graph_acts_as_the_module_does(spec, changes):
     copied = pickle.loads(pickle.dumps(policy))
     np.testing.assert_array_equal(copied.q_values(states), policy.q_values(states))
     assert copied.digest == policy.digest
+
+
+def test_a_stacked_vector_is_a_burst_of_its_frames():
+    stacked, burst = made(STACKED, network='gru', frame_stack=4), made(BURST, network='gru')
+    weights = burst.draw(np.random.default_rng(0))
+    states = states_of(BURST, 3)
+    np.testing.assert_array_equal(
+        stacked.policy(weights).q_values(states), burst.policy(weights).q_values(states)
+    )
 
 
 def test_pixels_become_numbers_up_to_1_for_the_module():
@@ -170,6 +181,8 @@ def test_a_module_that_does_not_fit_is_refused(tmp_path, changes, error, said):
         (PLAIN, {'algorithm': 'actor_critic'}, PolicyError, 'it is for continuous actions'),
         (PLAIN, {'network': 'cnn'}, PolicyError, 'takes an image'),
         (PLAIN, {'network': 'gru'}, PolicyError, 'takes bursts'),
+        (PLAIN, {'frame_stack': 2}, PolicyError, 'do not hold 2 frames'),
+        (PLAIN, {'frozen_layers': 1}, SettingError, 'name tensors in learner.frozen'),
         (PLAIN, {'network': 'collections:OrderedDict'}, PluginError, 'OrderedDict'),
         (PLAIN, {'algorithm': 'collections:OrderedDict'}, PluginError, 'a class of Algorithm'),
         (PLAIN, {'network': 'mpl'}, PluginError, 'did you mean mlp'),
