@@ -33,6 +33,7 @@ import pytest
 from rclpy.lifecycle import TransitionCallbackReturn
 from support.choices import constant_value
 from support.node_process import Process
+from support.onnx_graphs import dueling_graph
 from support.signed_policies import global_policy, own_policy, report_on
 
 
@@ -186,9 +187,6 @@ def test_policies_are_checked_beside_the_control_loop_and_only_so_many_wait(
 
 
 def test_a_robot_tests_values_and_runs_policies_in_onnx(configured, directory):
-    pytest.importorskip('onnxruntime', reason='the extra fdrl_ros[onnx] is not installed')
-    from support.onnx_graphs import dueling_graph
-
     layout = Layout(directory)
     layout.graph.write_bytes(dueling_graph(Plan.read(layout.plan).network))
     process = configured(policy_assessment.assess)  # in a process of its own

@@ -360,7 +360,7 @@ class TorchPolicy:
         :param states: flat, shape (..., states).
         :returns: shape (..., outputs), float32; of a continuous policy the action itself.
         """
-        given = np.ascontiguousarray(states)
+        given = np.array(states)  # PyTorch takes no array that is read-only
         with torch.inference_mode():
             rows = self._acting(torch.from_numpy(given.reshape(-1, given.shape[-1])))
         found: np.ndarray = rows.numpy()

@@ -2,11 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """`benchmark/onnx_decisions.py`: what is timed are valued policies of 100,000 weights each."""
 
-import pytest
-
-pytest.importorskip('onnxruntime', reason='the extra fdrl_ros[onnx] is not installed')
-pytest.importorskip('torch', reason='the extra fdrl_ros[torch] is not installed')
-
 
 def test_policies_have_100_000_weights_of_their_own_and_a_value(module):
     work = module('onnx_decisions')

@@ -16,10 +16,8 @@ from fdrl_ros.policy import NetworkShape
 from fdrl_ros.policy.onnx_network import OnnxNetwork, OnnxPolicy
 import numpy as np
 import pytest
+from support.onnx_graphs import dueling_graph
 from support.signed_policies import global_policy, robot_directory
-
-pytest.importorskip('onnxruntime', reason='the extra fdrl_ros[onnx] is not installed')
-from support.onnx_graphs import dueling_graph  # noqa: E402
 
 PLAN = Plan().changed({'learner': {'hidden': 4}})
 
@@ -128,7 +126,6 @@ np.save(sys.argv[2], version.policy.q_values(np.load(sys.argv[3])))
 
 
 def test_a_robot_without_pytorch_runs_the_policies_of_a_torch_learner(tmp_path):
-    pytest.importorskip('torch', reason='the extra fdrl_ros[torch] is not installed')
     plan = Plan().changed({'learner': {'kind': 'torch', 'hidden': 16}})
     layout = robot_directory(tmp_path / 'federation', plan)
     save_graph(layout, plan)

@@ -9,15 +9,13 @@ import sys
 from fdrl_ros.errors import PolicyError
 from fdrl_ros.policy import encode_weights, NetworkShape
 from fdrl_ros.policy.layout import TensorLayout
+from fdrl_ros.policy.onnx_network import OnnxNetwork, without_weights
 from hypothesis import given, settings, strategies
 import numpy as np
+import onnx
+import onnxruntime
 import pytest
-
-onnx = pytest.importorskip('onnx', reason='the extra fdrl_ros[onnx] is not installed')
-runtime = pytest.importorskip('onnxruntime', reason='the extra fdrl_ros[onnx] is not installed')
-
-from fdrl_ros.policy.onnx_network import OnnxNetwork, without_weights  # noqa: E402
-from support.onnx_graphs import dueling_graph, dueling_model, onnx_network  # noqa: E402
+from support.onnx_graphs import dueling_graph, dueling_model, onnx_network
 
 SHAPE = NetworkShape(5, 3, (8, 6))
 WEIGHTS = SHAPE.draw(np.random.default_rng(1))
@@ -71,7 +69,7 @@ def test_a_graph_beside_the_encoded_weights_is_a_model_by_onnx_own_rules(network
     states = np.random.default_rng(2).normal(size=(4, 5)).astype(np.float32)
     values = network.policy(WEIGHTS).q_values(states)
     for source in (str(tmp_path / 'network.onnx'), network.model(WEIGHTS)):
-        session = runtime.InferenceSession(source, providers=['CPUExecutionProvider'])
+        session = onnxruntime.InferenceSession(source, providers=['CPUExecutionProvider'])
         np.testing.assert_allclose(session.run(None, {'state': states})[0], values, atol=1e-6)
     onnx.checker.check_model(str(tmp_path / 'network.onnx'), full_check=True)
 

@@ -12,6 +12,7 @@ from fdrl_ros.errors import PluginError, PolicyError, SettingError
 from fdrl_ros.learner.settings import LearnerSettings
 from fdrl_ros.learner.torch.network import TorchNetwork
 from fdrl_ros.policy import NetworkShape
+from fdrl_ros.policy.onnx_model import export, OnnxModel
 from fdrl_ros.policy.onnx_network import OnnxNetwork
 from fdrl_ros.tasks.spec import TaskSpec
 import numpy as np
@@ -57,6 +58,7 @@ def test_first_weights_come_of_the_generator_alone():
     assert torch.equal(torch.get_rng_state(), before)
 
 
+@pytest.mark.filterwarnings('error:The given NumPy array is not writable')
 @pytest.mark.parametrize(
     ('spec', 'changes'),
     [
@@ -75,6 +77,7 @@ def test_a_robot_s_graph_acts_as_the_module_does(spec, changes):
     network = made(spec, **changes)
     weights = network.draw(np.random.default_rng(3)) * 3.0
     policy, states = network.policy(weights), states_of(spec, 20)
+    states.flags.writeable = False  # as the robot gives them
     robot = OnnxNetwork(network.onnx_graph()).policy(weights)
     np.testing.assert_allclose(
         robot.q_values(states), policy.q_values(states), rtol=1e-4, atol=1e-5
@@ -85,6 +88,8 @@ def test_a_robot_s_graph_acts_as_the_module_does(spec, changes):
         np.testing.assert_allclose([robot(state) for state in states], actions, atol=1e-5)
     else:
         assert [robot(state) for state in states] == [policy(state) for state in states]
+    exported = OnnxModel(export(policy))
+    np.testing.assert_allclose(exported.q_values(states), policy.q_values(states), atol=1e-4)
     copied = pickle.loads(pickle.dumps(policy))
     np.testing.assert_array_equal(copied.q_values(states), policy.q_values(states))
     assert copied.digest == policy.digest

@@ -3,20 +3,13 @@
 """What a robot runs in ONNX gives the values of the module in PyTorch, or is refused."""
 
 from fdrl_ros.errors import PolicyError
+from fdrl_ros.learner.torch.onnx_graph import onnx_graph
 from fdrl_ros.policy.layout import Tensor, TensorLayout
+from fdrl_ros.policy.onnx_network import OnnxNetwork
 import numpy as np
 import pytest
-
-torch = pytest.importorskip('torch', reason='the extra fdrl_ros[torch] is not installed')
-pytest.importorskip('onnxruntime', reason='the extra fdrl_ros[onnx] is not installed')
-
-from fdrl_ros.learner.settings import LearnerSettings  # noqa: E402
-from fdrl_ros.learner.torch.network import TorchNetwork  # noqa: E402
-from fdrl_ros.learner.torch.onnx_graph import onnx_graph  # noqa: E402
-from fdrl_ros.policy.onnx_model import export, OnnxModel  # noqa: E402
-from fdrl_ros.policy.onnx_network import OnnxNetwork  # noqa: E402
-from fdrl_ros.tasks.spec import TaskSpec  # noqa: E402
-from torch import nn  # noqa: E402
+import torch
+from torch import nn
 
 torch.set_num_threads(1)
 
@@ -181,38 +174,3 @@ def test_a_module_that_a_graph_cannot_express_is_refused(kind, words):
 def test_a_layout_of_another_module_is_refused():
     with pytest.raises(PolicyError, match=r'actor.weight.*the module has \(4, 6\)'):
         onnx_graph(Actor(), TensorLayout((Tensor('actor.weight', (4, 7)),)), 6)
-
-
-VECTOR = TaskSpec((6,), 'float32', (), tuple('abc'))
-BURST = TaskSpec((4, 6), 'float32', (), tuple('abc'))
-IMAGE = TaskSpec((12, 12, 1), 'uint8', (), tuple('abc'))
-REACH = TaskSpec((6,), 'float32', (), (), (-2.0, 0.0), (2.0, 1.0))
-
-
-@pytest.mark.parametrize(
-    ('spec', 'settings'),
-    [
-        (VECTOR, {}),
-        (BURST, {'network': 'gru'}),
-        (VECTOR, {'algorithm': 'implicit_q'}),
-        (VECTOR, {'adapter_rank': 2}),
-        (IMAGE, {}),
-        (REACH, {}),
-        (REACH, {'algorithm': 'actor_critic'}),
-    ],
-)
-def test_every_learner_s_policy_is_the_same_in_onnx(spec, settings):
-    network = TorchNetwork.from_settings(spec, LearnerSettings(hidden=16, **settings))
-    weights = network.draw(np.random.default_rng(1))
-    states = np.random.default_rng(2).integers(0, 256, (20, spec.size)).astype(spec.dtype)
-    if spec.dtype == 'float32':
-        states = states / np.float32(128.0) - np.float32(1.0)
-    ours = network.policy(weights)
-    theirs = OnnxNetwork(network.onnx_graph()).policy(weights)
-    assert theirs.digest == ours.digest
-    np.testing.assert_allclose(theirs.q_values(states), ours.q_values(states), atol=1e-5)
-    np.testing.assert_allclose(
-        np.array([theirs(x) for x in states]), np.array([ours(x) for x in states]), atol=1e-5
-    )
-    whole = OnnxModel(export(ours))
-    np.testing.assert_allclose(whole.q_values(states), ours.q_values(states), atol=1e-5)
