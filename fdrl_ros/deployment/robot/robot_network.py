@@ -7,14 +7,19 @@ import logging
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.policy_file import load_policy
-from fdrl_ros.errors import errors_named, FdrlError, os_errors_as, PolicyError
+from fdrl_ros.errors import errors_named, FdrlError, os_errors_as, PolicyError, TaskError
 from fdrl_ros.policy import Policy
 from fdrl_ros.policy.network import Network, TracedNetwork
 from fdrl_ros.policy.onnx_model import libraries
 from fdrl_ros.policy.onnx_network import OnnxNetwork
 from fdrl_ros.runtime.durable import write_whole
+from fdrl_ros.surgery.gym.actions import ACTION_COUNT
+from fdrl_ros.surgery.gym.state import STATE_SIZE
 
 logger = logging.getLogger(__name__)
+
+_ARM = (STATE_SIZE, 'float32', ACTION_COUNT, False)
+"""Numbers of a state and their type, number of actions, and whether these are continuous."""
 
 
 def save_graph(layout: Layout, plan: Plan) -> None:
@@ -38,10 +43,18 @@ def robot_network(layout: Layout, plan: Plan) -> Network:
     """
     Return the network that a robot runs.
 
+    :raises TaskError: if a policy of the task cannot move the arm.
     :raises PolicyError: if the graph is damaged or does not fit the task, or neither onnxruntime
         nor the learner's library is installed.
     :raises FdrlError: if there is no graph and the learner cannot be loaded.
     """
+    spec = plan.spec
+    wanted = (spec.size, spec.dtype, spec.n_actions, spec.continuous)
+    if wanted != _ARM:
+        raise TaskError(
+            f'a policy of task {plan.identity.name} maps {_in_words(*wanted)}: robots take '
+            f'{_in_words(*_ARM)}'
+        )
     if not layout.graph.exists():
         return plan.network
     try:
@@ -54,9 +67,8 @@ def robot_network(layout: Layout, plan: Plan) -> Network:
     with os_errors_as(PolicyError, f'cannot read {layout.graph}'):
         graph = layout.graph.read_bytes()
     with errors_named(PolicyError, str(layout.graph)):
-        network, spec = OnnxNetwork(graph), plan.spec
+        network = OnnxNetwork(graph)
         found = (network.states, str(network.dtype), network.actions, network.continuous)
-        wanted = (spec.size, spec.dtype, spec.n_actions, spec.continuous)
         if found != wanted:
             raise PolicyError(f'{_in_words(*found)}: expected {_in_words(*wanted)}')
     return network

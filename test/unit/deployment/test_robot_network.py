@@ -11,11 +11,12 @@ from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.policy_file import load_policy
 from fdrl_ros.deployment.robot.robot_network import public_start, robot_network, save_graph
 from fdrl_ros.deployment.robot.robot_policies import RobotPolicies
-from fdrl_ros.errors import PolicyError, SettingError
+from fdrl_ros.errors import PolicyError, SettingError, TaskError
 from fdrl_ros.policy import NetworkShape
 from fdrl_ros.policy.onnx_network import OnnxNetwork, OnnxPolicy
 import numpy as np
 import pytest
+from support import pole
 from support.onnx_graphs import dueling_graph
 from support.signed_policies import global_policy, robot_directory
 
@@ -79,11 +80,19 @@ def test_a_graph_that_does_not_fit_the_task_is_refused_with_its_name(layout):
         public_start(layout, PLAN, robot_network(layout, PLAN))
 
 
+def test_a_robot_refuses_a_task_that_its_arm_does_not_do(layout):
+    plan = Plan({'federation': {'task': f'{pole.__file__}:Pole'}}).checked()
+    with pytest.raises(TaskError, match=r'task pole maps 4 numbers .* robots take 26 numbers'):
+        robot_network(layout, plan)
+
+
 def test_without_onnxruntime_the_learner_runs_it_or_the_error_names_both(with_graph, monkeypatch):
     monkeypatch.setitem(sys.modules, 'onnxruntime', None)
     assert robot_network(with_graph, PLAN) is PLAN.network
 
     class Lacking:
+        spec = PLAN.spec
+
         @property
         def network(self):
             raise SettingError('learner.kind', 'torch', 'pip install "fdrl_ros[torch]"')
