@@ -8,12 +8,15 @@ from pathlib import Path
 import re
 from statistics import fmean
 
+from fdrl_ros.deployment.plan import Plan
+from fdrl_ros.deployment.registry import LEARNERS, TASKS
 from fdrl_ros.metrics.episode import EpisodeMetrics
 from fdrl_ros.surgery.constants import constant
 from fdrl_ros.surgery.gym.actions import ACTIONS
 from fdrl_ros.surgery.gym.state import STATE_FIELDS
 import fdrl_ros.surgery.gym.surgery_env  # noqa: F401
 from fdrl_ros.surgery.tasks.procedures import PROCEDURES, SPECIALITY_SHARES
+from fdrl_ros.tasks import Task
 import gymnasium
 import pytest
 
@@ -121,6 +124,22 @@ def test_speeds_are_those_of_their_result_file():
             assert peer == pytest.approx(entry['peer_value'], rel=0.01)
     growth = found['memory_growth_mb']['value']
     assert f'Memory grew by {growth:.2g} MB over 100,000 resets' in page
+
+
+def test_tasks_and_learners_that_ship_are_listed():
+    page = (ROOT / 'docs' / 'tasks.md').read_text('utf-8')
+    found = {row[0].strip('`'): row[1:3] for row in rows('task', page)}
+    expected = {}
+    for name in TASKS:
+        spec = Plan({'federation': {'task': name}}).spec
+        kind = 'continuous' if spec.continuous else 'discrete'
+        shape = ' x '.join(map(str, spec.shape))
+        expected[name] = [f'{shape} {spec.dtype}', f'{spec.n_actions} {kind}']
+    assert found == expected
+    kinds = {row[0].split('`')[1] for row in rows('`--learner-kind`', page) if '`' in row[0]}
+    assert kinds == LEARNERS.keys()
+    members = [each for row in rows('member', page) for each in re.findall(r'`(\w+)', row[0])]
+    assert all(hasattr(Task, each) or each in Task.__annotations__ for each in members)
 
 
 def test_metrics_are_documented_one_by_one():
