@@ -22,7 +22,8 @@ BLOCK = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', re.DOTALL | re
 SMALL = (
     '--collection-patients 32 --privacy-batch 8 --rounds 1 --learner-epochs 2 '
     '--pretraining-patients 8 --pretraining-steps 20 --validation-patients 2 '
-    '--validation-margin 1 --evaluation-patients 6 --evaluation-round-patients 3 --evaluation-workers 1'
+    '--validation-margin 1 --evaluation-patients 6 --evaluation-round-patients 3 '
+    '--evaluation-workers 1'
 )
 NEEDED = {
     'tutorials/own_network': 'tutorials/own_env',
