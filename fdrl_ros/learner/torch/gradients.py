@@ -18,6 +18,7 @@ from fdrl_ros.errors import PolicyError, PrivacyError
 from fdrl_ros.learner.records.transitions import Batch
 from fdrl_ros.learner.settings import LearnerSettings
 from fdrl_ros.learner.torch.losses import Applied, Networks, Tensors
+from fdrl_ros.learner.torch.modules import BUILT_IN
 from fdrl_ros.learner.torch.network import TorchNetwork
 from fdrl_ros.learner.torch.per_unit import Gradients, Held, Rows, Together, Watched
 from fdrl_ros.privacy.mechanism import clip_factors
@@ -26,6 +27,7 @@ from numpy.typing import NDArray
 from opacus.validators import ModuleValidator
 import torch
 from torch import nn
+import torch.fx
 
 Array = NDArray[np.float32]
 
@@ -192,15 +194,17 @@ class TorchGradients:
 
     def _together(self, transitions: int) -> 'Together | None':
         """Return the fast way if it is exact here, and blind to company."""
-        work = self.size * transitions
-        places = max(FEWEST, min(MOST, 2 ** math.ceil(math.log2(_WORK / work)) if work else MOST))
-        places = min(places, _MOST_NUMBERS // self.size)
+        enough = _WORK / (self.size * transitions)
+        places = min(max(FEWEST, min(MOST, enough)), _MOST_NUMBERS / self.size)
+        places = 2 ** math.floor(math.log2(max(1.0, places)))
         leading = all(
             isinstance(each, LEADING) or not list(each.parameters(recurse=False))
             for each in self.trained.module.modules()
         )
         flat = transitions == 1
         if places < 2 or not (flat or leading):
+            return None
+        if self.network.module not in BUILT_IN and branches(self.trained.module):
             return None
         networks = self.networks(self.trained.module, flat=flat)
         watched = Watched(self.trained.module, self.network.layout, self._frozen)
@@ -310,6 +314,19 @@ class TrainableNetwork(TorchNetwork):
         :param public: whether the records are public: all weights are trained then.
         """
         return TorchGradients(self, learner, public=public)
+
+
+def branches(module: nn.Module) -> bool:
+    """
+    Tell whether what a module computes may depend on values of the whole batch, as in an `if`.
+
+    A trial on made-up data would not show that; PyTorch's symbolic tracer refuses such code.
+    """
+    try:
+        torch.fx.symbolic_trace(copy.deepcopy(module))
+    except Exception:  # whatever a user's code raises when it is traced
+        return True
+    return False
 
 
 def device_named(name: str) -> torch.device:

@@ -266,6 +266,34 @@ def test_a_gpu_that_is_not_there_is_refused(monkeypatch):
         made(device='cuda')
 
 
+BRANCH = """
+from torch import nn, tanh
+class Net(nn.Module):
+    def __init__(self, shape, outputs):
+        super().__init__()
+        self.layer, self.head = nn.Linear(*shape, 16), nn.Linear(16, outputs)
+    def forward(self, x):
+        if x.abs().max() > 50.0:
+            x = x - x.mean(0)
+        return self.head(tanh(self.layer(x)))
+"""
+
+
+def test_a_module_that_branches_on_values_of_the_batch_sees_one_unit_at_a_time(tmp_path):
+    """Made-up data take the other branch, so no trial shows it."""
+    file = tmp_path / 'net.py'
+    file.write_text(BRANCH)
+    gradients = made(network=f'{file}:Net')
+    gradients.check_private()
+    weights, target, batch = draw(gradients, 5, 1)
+    batch.states[2] = 90.0
+    everyone = gradients.clipped_sum(weights, target, batch, 1.0)
+    without = gradients.clipped_sum(weights, target, part(batch, [0, 1, 3, 4]), 1.0)
+    assert np.linalg.norm(everyone - without) <= 1.0
+    alone = gradients.clipped_sum(weights, target, part(batch, [2]), 1.0)
+    np.testing.assert_allclose(everyone - without, alone, atol=1e-12)
+
+
 TWICE = """
 from torch import nn, tanh
 class Net(nn.Module):
