@@ -295,12 +295,13 @@ class SurgeryEvaluator(Evaluator):
         return make_probe(self.plan)
 
     def rivals(self) -> tuple[str, ...]:
-        """Return the public start and each hospital alone."""
-        return ('pretrained', *(f'local_{each}' for each in self.plan.hospitals))
+        """Return the public start and each hospital alone; of a user's variant chance too."""
+        without = ('random', 'expert') if type(self.plan.task) is SurgeryTask else ('expert',)
+        return tuple(each for each in super().rivals() if each not in without)
 
     def baselines(self) -> list[Contender]:
-        """Return the expert."""
-        return [GuideContender()]
+        """Return the expert; of a user's variant of surgery chance too."""
+        return [GuideContender()] if type(self.plan.task) is SurgeryTask else super().baselines()
 
     def contenders(
         self, policies: Mapping[str, Policy], choices: Sequence[str], caller: Caller = NOBODY

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The table at the end of a run, for people, and that of several seeds."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 import io
 
 from fdrl_ros.experiments.evaluation import Evaluator
@@ -34,10 +34,8 @@ def policy_table(policies: Mapping[str, Json], scores: Scores, width: int | None
     :param width: characters of a line; if all columns need more, minor ones are left out.
     """
     table = _policy_table(policies, scores)
-    fits = width is None or Console(width=_UNLIMITED).measure(table).maximum <= width
-    if fits:
-        return table
-    return _policy_table(policies, scores, wide=False)
+    fits = width is None or _breadth(table) <= width
+    return table if fits else _policy_table(policies, scores, wide=False)
 
 
 def _policy_table(policies: Mapping[str, Json], scores: Scores, *, wide: bool = True) -> Table:
@@ -62,19 +60,36 @@ def _policy_table(policies: Mapping[str, Json], scores: Scores, *, wide: bool = 
     return table
 
 
-def group_tables(found: Assessment) -> list[Table]:
-    """Make the tables of the results in each hospital, and of each procedure."""
+def group_tables(found: Assessment, width: int | None = None) -> list[Table]:
+    """
+    Make the tables of the results in each hospital, and of each procedure.
+
+    :param width: characters of a line; if all policies need more, the first ones are left out.
+    """
     tables = []
     for column, groups in found.groups().items():
         names = found.compared_rows(of_hospital=column == 'hospital')
-        rows = [
-            [group, *(_both(row, name.format(group)) for name in names)]
-            for group, row in groups.items()
-        ]
-        headings = (column, *(name.format('own') for name in names))
-        title = f'Success and total reward by {column}, with 95 % intervals'
-        tables.append(make_table(title, headings, rows, numbers='right'))
+        while True:
+            table = _group_table(column, groups, names)
+            if width is None or len(names) == 1 or _breadth(table) <= width:
+                break
+            names = names[1:]
+        tables.append(table)
     return tables
+
+
+def _group_table(column: str, groups: Mapping[str, Json], names: Sequence[str]) -> Table:
+    rows = [
+        [group, *(_both(row, name.format(group)) for name in names)]
+        for group, row in groups.items()
+    ]
+    headings = (column, *(name.format('own') for name in names))
+    title = f'Success and total reward by {column}, with 95 % intervals'
+    return make_table(title, headings, rows, numbers='right')
+
+
+def _breadth(table: Table) -> int:
+    return Console(width=_UNLIMITED).measure(table).maximum
 
 
 def _both(row: Json, name: str) -> str:
@@ -98,7 +113,7 @@ def render(found: Assessment, width: int | None = None) -> Group:
     parts = _warnings(plan.federation.noise == 'secure', plan.federation.release)
     evaluator = found.evaluator
     parts.append(policy_table(summary['policies'], evaluator.scores, width))
-    parts += group_tables(found)
+    parts += group_tables(found, width)
     leads = found.differences()
     rivals = [name for name in evaluator.rivals() if name in leads]
     lines = [*found.extras.lines, *(_lead(evaluator, name, leads[name]) for name in rivals)]

@@ -14,7 +14,12 @@ from fdrl_ros.experiments.evaluation import Evaluator, PolicyContender, unseen_p
 from fdrl_ros.experiments.patient_results import NORMAL_95, PatientResults, plain_scores
 from fdrl_ros.experiments.plots.run import draw_all
 from fdrl_ros.experiments.reports.assessment import Assessment, evaluator_of, paired_lead
-from fdrl_ros.experiments.reports.run_table import policy_table, render_text, seeds_table
+from fdrl_ros.experiments.reports.run_table import (
+    group_tables,
+    policy_table,
+    render_text,
+    seeds_table,
+)
 from fdrl_ros.experiments.studies.experiment import combine
 from fdrl_ros.experiments.surgery_evaluation import SurgeryEvaluator
 from fdrl_ros.tasks.task import SimpleEpisode
@@ -112,6 +117,10 @@ def test_the_report_has_hospitals_leads_and_what_was_learned_in(found, tmp_path)
         mean = np.mean([one['mean_total'] for one in by_hospital])
         assert each.score['mean_total'] == pytest.approx(mean)
     assert 'by_procedure' not in summary
+    for width, names in ((140, 3), (60, 2), (40, 1)):
+        shown = list(own.groups()['hospital'].values())
+        table = group_tables(own, width)[0]
+        assert len(table.columns) == 1 + names and len(table.rows) == len(shown)
     for expected in ('task pole 1', 'global minus random', 'by hospital', 'total reward'):
         assert expected in words
     drawn = {each.stem for each in draw_all(own, tmp_path)}
