@@ -37,7 +37,7 @@ Way = Callable[[Tensors], Iterator[Gradients]]
 FEWEST, MOST = 16, 128
 """Units of a whole pass; a power of two between them."""
 
-_WORK = 2**24
+_WORK = 2**25
 """Weights times transitions of a pass that is large enough to be efficient."""
 
 _MOST_NUMBERS = 2**26

@@ -3,8 +3,9 @@
 """Gradients of PyTorch modules: those of the compiled learner, and blind to company."""
 
 from dataclasses import replace
+import itertools
 
-from fdrl_ros.errors import PolicyError, PrivacyError
+from fdrl_ros.errors import PolicyError, PrivacyError, TrainingStopped
 from fdrl_ros.learner.gradient import DoubleDqn
 from fdrl_ros.learner.settings import LearnerSettings
 from fdrl_ros.learner.torch.gradients import TorchGradients
@@ -96,6 +97,36 @@ def test_a_seeded_private_run_ends_where_the_compiled_learner_s_does(tmp_path):
     assert np.abs(ends[0][0] - start).max() > 1e-3
     np.testing.assert_allclose(ends[1][0], ends[0][0], atol=1e-5)
     assert ends[0][1:] == ends[1][1:]
+
+
+def test_an_interrupted_round_ends_with_the_same_bits_and_is_charged_once(tmp_path):
+    learner = LearnerSettings(
+        kind='torch', hidden=16, epochs=3, transitions_per_patient=2, device='cpu'
+    )
+    data = records_of(np.random.default_rng(0).integers(1, 9, size=30), (5, 4))
+    ends = []
+    for name, limits in (('whole', [10**6]), ('stopped', [2, 9, 10**6])):
+        home = tmp_path / name
+        home.mkdir()
+        for limit in limits:
+            ledger = ledger_of(home, 'h', PRIVACY)
+            network = torch_network(PLAIN, learner)  # as a new process makes it
+            setup = TrainingSetup(network, learner, PRIVACY, ledger, NoiseSource.seeded(3))
+            trainer, seen = Trainer(setup, data, home / 'checkpoint'), itertools.count()
+            try:
+                found = trainer.train(
+                    network.draw(np.random.default_rng(1)),
+                    1,
+                    report=lambda told: None,
+                    stopped=lambda seen=seen, limit=limit: next(seen) >= limit,
+                )
+            except TrainingStopped:
+                continue
+            finally:
+                ledger.close()
+        ends.append(found)
+    np.testing.assert_array_equal(ends[0].weights, ends[1].weights)
+    assert ends[0].epsilon == ends[1].epsilon and ends[1].ledger_entries == 3
 
 
 @pytest.mark.parametrize(
