@@ -53,6 +53,7 @@ class SpleenTask(SurgeryTask):
 
     name = 'spleen'
     summary = 'palpation of a spleen, a procedure of a user'
+    robot = False  # the robot's own world has no spleens
     defaults = {
         'federation': {'procedures': 'palpation'},
         'world': {'mode': 'kinematic'},

@@ -306,15 +306,17 @@ class SurgeryEvaluator(Evaluator):
     def contenders(
         self, policies: Mapping[str, Policy], choices: Sequence[str], caller: Caller = NOBODY
     ) -> list[Contender]:
-        """Return the policies between the expert and the selector, whose choices are valued."""
-        plan = self.plan
+        """Return all rows; where robots act the selector too, whose choices are valued now."""
+        plan, alone = self.plan, super().contenders(policies, choices, caller)
+        if not plan.task.robot:
+            return alone
         candidates = {name: policies[name] for name in choices}
         valued = {**candidates, HOLD: None}
         tasks = [(name, each, policies['pretrained'], plan) for name, each in valued.items()]
         models = run_tasks(fit_one, tasks, workers=plan.evaluation.workers, caller=caller)
         values = dict(zip(valued, models, strict=True))
         return [
-            *super().contenders(policies, choices, caller),
+            *alone,
             SelectorContender('selector', candidates, values, plan.selector, plan.shield),
         ]
 

@@ -155,7 +155,7 @@ class Task(ABC, Generic[P, W]):
     """Numbers of :meth:`measure` that tables show and compare: the heading of each, by name."""
 
     robot: ClassVar[bool] = False
-    """Whether the nodes of a robot can act in this world."""
+    """Whether the nodes of a robot act in this world, on patients of its population."""
 
     source: bytes = b''
     """SHA-256 of the file that defines the task, where it is outside of any package."""

@@ -17,6 +17,7 @@ from fdrl_ros.surgery.gym.state import STATE_FIELDS
 import fdrl_ros.surgery.gym.surgery_env  # noqa: F401
 from fdrl_ros.surgery.tasks.procedures import PROCEDURES, SPECIALITY_SHARES
 from fdrl_ros.tasks import Task
+import fdrl_ros.worlds  # noqa: F401
 import gymnasium
 import pytest
 

@@ -6,6 +6,7 @@ import csv
 import hashlib
 import io
 import math
+from pathlib import Path
 import pickle
 
 from fdrl_ros.deployment.plan import Plan
@@ -147,6 +148,18 @@ def test_measures_of_a_task_are_averaged_compared_and_grouped(tmp_path):
         own.plan.hospitals, 2
     )
     assert 'way, m' in render_text(own) and 'by procedure' in render_text(own)
+
+
+def test_a_users_surgery_is_compared_with_chance_and_has_no_selector_without_a_robot():
+    tutorials = Path(__file__).parents[3] / 'docs/tutorials'
+    evaluator = evaluator_of(plan_of(tutorials / 'spleen.py:SpleenTask'))
+    assert type(evaluator) is SurgeryEvaluator
+    network = evaluator.plan.network
+    policy = network.policy(network.draw(np.random.default_rng(1)))
+    rows = {'pretrained': policy, 'global': policy}
+    names = [each.name for each in evaluator.contenders(rows, ['global'])]
+    assert names == ['expert', 'random', 'pretrained', 'global']
+    assert evaluator.rivals()[:2] == ('pretrained', 'random')
 
 
 def test_seeds_of_any_task_are_combined_and_shown(found):
