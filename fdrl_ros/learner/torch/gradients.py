@@ -17,7 +17,7 @@ import math
 from fdrl_ros.errors import PolicyError, PrivacyError
 from fdrl_ros.learner.records.transitions import Batch
 from fdrl_ros.learner.settings import LearnerSettings
-from fdrl_ros.learner.torch.losses import Applied, Networks, Tensors
+from fdrl_ros.learner.torch.losses import Applied, Heads, Networks, Tensors
 from fdrl_ros.learner.torch.modules import BUILT_IN
 from fdrl_ros.learner.torch.network import TorchNetwork
 from fdrl_ros.learner.torch.per_unit import Gradients, Held, Rows, Together, Watched
@@ -78,7 +78,7 @@ class TorchGradients:
         """Number of trained weights: the length of a gradient."""
         self._ways: dict[int, Way] = {}
         self._watched: list[Watched] = []
-        self._shapes = self._places_of_actions()
+        self._action_places = self._places_of_actions()
 
     def check_private(self) -> None:
         """
@@ -287,7 +287,7 @@ class TorchGradients:
                 return rng.integers(0, 256, (*size, spec.size)).astype(np.uint8)
             return rng.normal(size=(*size, spec.size)).astype(np.float32)
 
-        actions: np.ndarray = rng.integers(spec.n_actions, size=(*size, *self._shapes))
+        actions: np.ndarray = rng.integers(spec.n_actions, size=(*size, *self._action_places))
         if spec.continuous:
             actions = rng.uniform(spec.low, spec.high, (*size, spec.n_actions)).astype(np.float32)
         rewards = rng.normal(size=size).astype(np.float32)
@@ -323,7 +323,8 @@ def branches(module: nn.Module) -> bool:
     A trial on made-up data would not show that; PyTorch's symbolic tracer refuses such code.
     """
     try:
-        torch.fx.symbolic_trace(copy.deepcopy(module))
+        for each in module.values() if isinstance(module, Heads) else [module]:
+            torch.fx.symbolic_trace(copy.deepcopy(each))
     except Exception:  # whatever a user's code raises when it is traced
         return True
     return False

@@ -339,6 +339,7 @@ class Net(nn.Module):
 def test_a_gradient_of_a_module_that_uses_a_layer_twice_is_whole(tmp_path):
     file = tmp_path / 'net.py'
     file.write_text(TWICE)
+    assert isinstance(made(network=f'{file}:Net', algorithm='implicit_q').way(1), Together)
     gradients = made(network=f'{file}:Net')
     weights, target, batch = draw(gradients, 5, 1)
     assert isinstance(gradients.way(1), Together)
