@@ -4,6 +4,7 @@
 
 from collections.abc import Mapping, Sequence
 import io
+import math
 
 from fdrl_ros.experiments.evaluation import Evaluator
 from fdrl_ros.experiments.intervals import interval_words
@@ -99,7 +100,7 @@ def _both(row: Json, name: str) -> str:
     half = one['mean_total_high'] - one['mean_total']
     return (
         f'{one["success"]:.0%} ({one["success_low"]:.0%} .. {one["success_high"]:.0%})\n'
-        f'{one["mean_total"]:.2f} +- {half:.2f}'
+        f'{one["mean_total"]:.2f} +- {_cell(half, ".2f")}'
     )
 
 
@@ -218,4 +219,4 @@ def _memory(summary: Json) -> str:
 
 
 def _cell(value: float | None, form: str) -> str:
-    return 'undefined' if value is None else format(value, form)
+    return 'undefined' if value is None or math.isnan(value) else format(value, form)

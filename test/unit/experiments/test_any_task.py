@@ -8,12 +8,14 @@ import io
 import math
 from pathlib import Path
 import pickle
+import subprocess
 
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.errors import TaskError
 from fdrl_ros.experiments.evaluation import Evaluator, PolicyContender, unseen_patients
 from fdrl_ros.experiments.patient_results import NORMAL_95, PatientResults, plain_scores
 from fdrl_ros.experiments.plots.run import draw_all
+from fdrl_ros.experiments.reports import versions
 from fdrl_ros.experiments.reports.assessment import Assessment, evaluator_of, paired_lead
 from fdrl_ros.experiments.reports.run_table import (
     group_tables,
@@ -132,6 +134,14 @@ def test_the_report_has_hospitals_leads_and_what_was_learned_in(found, tmp_path)
     assert len(rows) == 9 and {each['total'] for each in rows} == {'60.0'}
 
 
+def test_one_patient_of_a_hospital_has_a_mean_without_ends(found):
+    evaluator, _ = found
+    own = assessment(evaluator, evaluator.evaluate(evaluator.baselines(), 3))
+    tables = Console(file=io.StringIO(), width=140)
+    tables.print(*group_tables(own))
+    assert 'nan' not in tables.file.getvalue() and 'undefined' in tables.file.getvalue()
+
+
 def test_measures_of_a_task_are_averaged_compared_and_grouped(tmp_path):
     (tmp_path / 'measured.py').write_text(MEASURED)
     evaluator = evaluator_of(plan_of(f'{tmp_path}/measured.py:Measured'))
@@ -201,6 +211,20 @@ def test_a_plan_is_pickled_without_the_classes_of_its_task(plan):
     assert plan.spec.size == 4 and plan.network and plan.world is not None
     assert b'fdrl_ros_reference' not in pickle.dumps(plan)
     assert pickle.loads(pickle.dumps(plan)) == plan
+
+
+def test_the_commit_is_that_of_the_checkout_or_else_the_version(monkeypatch):
+    root = Path(versions.__file__).resolve().parents[3]
+    if (root / '.git').exists():
+        git = ('git', '-c', f'safe.directory={root}', '-C', root, 'rev-parse', 'HEAD')
+        head = subprocess.run(git, capture_output=True, text=True, check=True).stdout.strip()
+        assert versions.commit().removesuffix('-dirty') == head
+
+    def no_git(*arguments, **named):
+        raise FileNotFoundError('git')
+
+    monkeypatch.setattr(versions.subprocess, 'run', no_git)
+    assert versions.commit() == versions.package_version()
 
 
 def digest(text):
