@@ -103,6 +103,8 @@ def test_without_onnxruntime_the_learner_runs_it_or_the_error_names_both(with_gr
 
 def test_a_federation_saves_the_graph_of_its_network_once(layout, caplog):
     class Traced(NetworkShape):
+        """A compiled network with a graph."""
+
         def onnx_graph(self):
             if self.actions == 1:
                 raise PolicyError('no operator')

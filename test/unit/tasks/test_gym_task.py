@@ -76,10 +76,14 @@ def test_what_a_user_can_get_wrong_is_said():
         success_return = None
 
     class Strange(Pole):
+        """Its env has no such number."""
+
         def draw_patient(self, lean, rng):
             return {'lenght': 1.0}
 
     class Absent(Pole):
+        """Nobody acts."""
+
         def controller(self, observation, patient):
             return None
 

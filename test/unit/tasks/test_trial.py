@@ -61,6 +61,8 @@ def test_what_keeps_a_policy_from_learning_is_said():
 
 def test_a_state_that_is_no_number_is_refused():
     class Broken(Pole):
+        """Its rewards are no numbers."""
+
         def operate(self, env, choose, patient, rng):
             found = super().operate(env, choose, patient, rng)
             found.rewards[0] = np.nan
