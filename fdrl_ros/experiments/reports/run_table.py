@@ -123,6 +123,10 @@ def render(found: Assessment, width: int | None = None) -> Group:
         words = f'only {summary["rounds"]} of {summary["rounds_planned"]} rounds were done'
         why = summary['ended']
         parts.append(Text(f'{words}: {why}' if why else words, style='bold red'))
+    rolled_back = sum(each.rolled_back for each in found.rounds)
+    if rolled_back:
+        words = f'{rolled_back} of {summary["rounds"]} rounds were rolled back: the new policy '
+        parts.append(Text(words + 'did worse than the start on public patients', style='bold red'))
     parts += [
         Text(_privacy(summary, plan.privacy.budget)),
         Text(

@@ -3,6 +3,7 @@
 """Evaluation of any task: rows, groups, leads, own measures, files; and surgery's own numbers."""
 
 import csv
+from dataclasses import replace
 import hashlib
 import io
 import math
@@ -23,6 +24,7 @@ from fdrl_ros.experiments.reports.run_table import (
     render_text,
     seeds_table,
 )
+from fdrl_ros.experiments.round_recorder import RoundNote
 from fdrl_ros.experiments.studies.experiment import combine
 from fdrl_ros.experiments.surgery_evaluation import SurgeryEvaluator
 from fdrl_ros.tasks.task import SimpleEpisode
@@ -247,3 +249,14 @@ def test_numbers_and_table_of_surgery_are_those_of_before_tasks():
     out = Console(file=io.StringIO(), width=140)
     out.print(policy_table(score, evaluator.scores, 140))
     assert digest(out.file.getvalue()) == 'f79fe0d5e046b7b8'
+
+
+def test_rounds_that_were_rolled_back_are_in_the_report(found):
+    own = assessment(*found)
+    assert 'rolled back' not in render_text(own)
+    notes = [
+        RoundNote(each, 1.0, 0.0, 0.0, 0.0, 9, {'hospital_1': 1.0}, ('hospital_1',), each > 1)
+        for each in (1, 2, 3)
+    ]
+    words = render_text(replace(own, rounds=notes))
+    assert '2 of 3 rounds were rolled back' in words
