@@ -20,7 +20,7 @@ from fdrl_ros.learner.settings import LearnerSettings
 from fdrl_ros.learner.torch.losses import Applied, Heads, Networks, Tensors
 from fdrl_ros.learner.torch.modules import BUILT_IN
 from fdrl_ros.learner.torch.network import TorchNetwork
-from fdrl_ros.learner.torch.per_unit import Gradients, Held, Rows, Together, Watched
+from fdrl_ros.learner.torch.per_unit import aligned, Gradients, Held, Rows, Together, Watched
 from fdrl_ros.privacy.mechanism import clip_factors
 import numpy as np
 from numpy.typing import NDArray
@@ -349,9 +349,9 @@ def device_named(name: str) -> torch.device:
 
 
 def _units(batch: Tensors) -> Iterator[Tensors]:
-    """Yield each unit as a batch of its own."""
+    """Yield each unit as a batch of its own, in memory of its own, see :func:`aligned`."""
     for unit in range(len(batch.actions)):
-        yield batch.of(slice(unit, unit + 1))
+        yield Tensors(*map(aligned, batch.of(slice(unit, unit + 1))))
 
 
 def _equal(first: list[torch.Tensor], second: list[torch.Tensor]) -> bool:

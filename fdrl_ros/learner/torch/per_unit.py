@@ -255,17 +255,22 @@ class Together:
             own = batch.of(slice(first, first + self.places[0]))
             joined = len(own.actions)
             places = min(each for each in self.places if each >= joined)
-            if joined < places:
-                own = Tensors(*(_padded(each, places) for each in own))
+            own = Tensors(*(aligned(each, places) for each in own))
             self._watched.forget()
             losses = self._loss(self._networks, own)
             made = self._watched.gradients(losses.mean(dim=1).sum())
             yield made if joined == places else [each.of(slice(joined)) for each in made]
 
 
-def _padded(values: torch.Tensor, places: int) -> torch.Tensor:
-    """Fill up with zeros."""
-    room = values.new_zeros((places, *values.shape[1:]))
+def aligned(values: torch.Tensor, places: int | None = None) -> torch.Tensor:
+    """
+    Copy to where PyTorch aligns memory, filled up with zeros to a number of places.
+
+    Kernels round differently where memory is aligned differently, as in a slice or in an array of
+    NumPy: the place of a unit among the others would change its gradient, and which of two equal
+    actions is best.
+    """
+    room = values.new_zeros((len(values) if places is None else places, *values.shape[1:]))
     room[: len(values)] = values
     return room
 

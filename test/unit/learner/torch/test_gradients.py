@@ -8,7 +8,7 @@ import itertools
 from fdrl_ros.errors import PolicyError, PrivacyError, TrainingStopped
 from fdrl_ros.learner.gradient import DoubleDqn
 from fdrl_ros.learner.settings import LearnerSettings
-from fdrl_ros.learner.torch.gradients import TorchGradients
+from fdrl_ros.learner.torch.gradients import _formed, TorchGradients
 from fdrl_ros.learner.torch.learner import torch_network
 from fdrl_ros.learner.torch.network import TorchNetwork
 from fdrl_ros.learner.torch.per_unit import Together
@@ -164,6 +164,25 @@ def test_without_one_unit_the_sum_moves_by_what_it_added(spec, changes, transiti
     assert 0.0 < np.linalg.norm(moved) <= 1.0
     assert np.linalg.norm(alone) <= WITHIN * (1.0 + 1e-6)
     np.testing.assert_allclose(moved, alone, rtol=0, atol=units * 2.0**-52)
+
+
+@pytest.mark.parametrize('transitions', [1, 3])
+@pytest.mark.parametrize('together', [True, False])
+def test_a_unit_has_the_same_bits_wherever_its_memory_is(transitions, together):
+    """Kernels round differently in slices and in arrays of NumPy, which are aligned otherwise."""
+    for states, hidden in itertools.product((5, 33, 47), (5, 16)):
+        spec = replace(PLAIN, shape=(states,))
+        gradients = made(spec, hidden=hidden)
+        weights, target, batch = draw(gradients, 140, transitions)
+        same = part(batch, [0] * 140)
+        room = np.empty(same.states.size + 16, np.float32)
+        shift = next(x for x in range(16) if (room.ctypes.data // 4 + x) % 16 == 3)
+        apart = room[shift : shift + same.states.size].reshape(same.states.shape)
+        apart[...] = same.states
+        way = gradients.way(transitions) if together else gradients._one_by_one
+        gradients._load(weights, target)
+        found = _formed(way(gradients._tensors(replace(same, states=apart))))
+        assert torch.equal(found, found[:1].expand_as(found))
 
 
 def test_gradients_of_units_are_those_of_autograd_one_by_one():
