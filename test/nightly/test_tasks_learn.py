@@ -27,12 +27,12 @@ TASKS = {
     'endoscope': f'{TUTORIALS}/endoscope.py:Endoscope',
     'spleen': f'{TUTORIALS}/spleen.py:SpleenTask',
 }
-SEEDS = (1, 2, 3)
+SETTINGS = {'seeds': [1, 2, 3]}
 
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.parametrize('seed', SEEDS)
+@pytest.mark.parametrize('seed', SETTINGS['seeds'])
 @pytest.mark.parametrize('name', TASKS)
 def test_a_task_is_learned_beyond_its_start_and_chance(name, seed, tmp_path, figures):
     begun = time.monotonic()
