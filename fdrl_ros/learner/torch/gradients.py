@@ -4,30 +4,40 @@
 Gradients of any PyTorch module and loss, clipped per privacy unit (DP-DQN Alg. 1).
 
 A unit's gradient must depend on no other unit, down to the last bit: otherwise removing one
-changes what others add to the sum, and clipping does not bound that. Two ways hold it. Many
+changes what others add to the sum, and clipping does not bound that. Three ways hold it. Many
 units take one pass of a fixed number of places (:mod:`fdrl_ros.learner.torch.per_unit`), where a
-trial on made-up data shows the same bits at every place and in every company. All else runs one
-unit at a time.
+trial on made-up data shows the same bits at every place and in every company: one backward pass
+for modules and losses that ship, a map over units that hides each from the others for code of a
+user. All else runs one unit at a time.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 import copy
 import math
+import warnings
 
 from fdrl_ros.errors import PolicyError, PrivacyError
 from fdrl_ros.learner.records.transitions import Batch
 from fdrl_ros.learner.settings import LearnerSettings
-from fdrl_ros.learner.torch.losses import Applied, Heads, Networks, Tensors
+from fdrl_ros.learner.torch.losses import ALGORITHMS, Applied, Networks, Tensors
 from fdrl_ros.learner.torch.modules import BUILT_IN
 from fdrl_ros.learner.torch.network import TorchNetwork
-from fdrl_ros.learner.torch.per_unit import aligned, Gradients, Held, Rows, Together, Watched
+from fdrl_ros.learner.torch.per_unit import (
+    aligned,
+    Gradients,
+    Held,
+    Mapped,
+    Passes,
+    Rows,
+    Together,
+    Watched,
+)
 from fdrl_ros.privacy.mechanism import clip_factors
 import numpy as np
 from numpy.typing import NDArray
 from opacus.validators import ModuleValidator
 import torch
 from torch import nn
-import torch.fx
 
 Array = NDArray[np.float32]
 
@@ -99,13 +109,16 @@ class TorchGradients:
         transitions = self.learner.transitions_per_patient
         made = self._tried(2, transitions)
         before = [each.clone() for each in self.trained.module.buffers()]
-        first, second = (_formed(self._one_by_one(made)) for _ in range(2))
+        drawn = self._random_state()
+        first, second, _, third = (
+            _formed(self._one_by_one(each)) for each in (made, made, _larger(made), made)
+        )
         if not torch.isfinite(first).all():
             raise PolicyError(
                 f'{self.network.algorithm} of module {self.network.module}: the loss or its '
                 'gradient is not finite on made-up transitions'
             )
-        if not torch.equal(first, second):
+        if not (torch.equal(first, second) and torch.equal(drawn, self._random_state())):
             raise PrivacyError(
                 'the module cannot be private: the same transitions give two gradients; leave out '
                 'nn.Dropout and whatever else draws numbers'
@@ -116,6 +129,11 @@ class TorchGradients:
                     'the module cannot be private: a buffer changes with the data; take '
                     'nn.GroupNorm or nn.LayerNorm instead of layers that keep statistics'
                 )
+        if not torch.equal(first, third):
+            raise PrivacyError(
+                'the module cannot be private: module or loss remembers the transitions that it '
+                'saw, as a running maximum does; scale by constants of the task instead'
+            )
         rows = made.observations.flatten(0, 1)[:4]
         with torch.no_grad():
             together = self.algorithm.scores(self._still.module, rows)
@@ -189,37 +207,55 @@ class TorchGradients:
         The trial, at the first use, sees made-up data alone: the choice reveals nothing.
         """
         if transitions not in self._ways:
-            self._ways[transitions] = self._together(transitions) or self._one_by_one
+            self._ways[transitions] = self._fast(transitions) or self._one_by_one
         return self._ways[transitions]
 
-    def _together(self, transitions: int) -> 'Together | None':
-        """Return the fast way if it is exact here, and blind to company."""
+    def _fast(self, transitions: int) -> Passes | None:
+        """Return the fastest way that is exact here, and blind to company; None: there is none."""
         enough = _WORK / (self.size * transitions)
         places = min(max(FEWEST, min(MOST, enough)), _MOST_NUMBERS / self.size)
         places = 2 ** math.floor(math.log2(max(1.0, places)))
+        sizes = [size for size in (places, places // 2, places // 4, places // 8) if size > 1]
+        if not sizes:
+            return None
+        for form in (self._together, self._mapped):
+            before = list(self._watched)
+            try:
+                way = form(transitions, sizes)
+                with warnings.catch_warnings():
+                    warnings.simplefilter('ignore')  # that vmap is slow for some layers
+                    if way and self._holds(way, self._tried(places, transitions)):
+                        return way
+            except Exception:  # whatever a module raises that does not fit the way
+                pass
+            self._watched = before
+        return None
+
+    def _together(self, transitions: int, sizes: Sequence[int]) -> Passes | None:
+        """
+        Return one backward pass for many units, if this code is known to treat units alike.
+
+        Of code of a user no trial would show it: it may depend on values that made-up data lack.
+        """
+        flat = transitions == 1
         leading = all(
             isinstance(each, LEADING) or not list(each.parameters(recurse=False))
             for each in self.trained.module.modules()
         )
-        flat = transitions == 1
-        if places < 2 or not (flat or leading):
-            return None
-        if self.network.module not in BUILT_IN and branches(self.trained.module):
+        known = self.network.module in BUILT_IN and self.network.algorithm in ALGORITHMS
+        if not known or not (flat or leading):
             return None
         networks = self.networks(self.trained.module, flat=flat)
         watched = Watched(self.trained.module, self.network.layout, self._frozen)
-        sizes = [size for size in (places, places // 2, places // 4, places // 8) if size > 1]
-        way = Together(watched, networks, self.losses, flat=flat, places=sizes)
         self._watched.append(watched)
-        try:
-            if self._holds(way, self._tried(places, transitions)):
-                return way
-        except (RuntimeError, NotImplementedError, IndexError, ValueError, AttributeError):
-            pass  # a module that the rules for layers do not fit
-        self._watched.pop()
-        return None
+        return Together(watched, networks, self.losses, flat=flat, places=sizes)
 
-    def _holds(self, way: 'Together', made: Tensors) -> bool:
+    def _mapped(self, transitions: int, sizes: Sequence[int]) -> Passes:
+        """Return one run of the code that is mapped over units."""
+        networks = self.networks(self.trained.module, flat=True)
+        return Mapped(self.trained, networks, self.losses, sizes)
+
+    def _holds(self, way: Passes, made: Tensors) -> bool:
         """
         Try whether a way is exact, and blind to company; keep the sizes of a pass that are.
 
@@ -294,6 +330,11 @@ class TorchGradients:
         discounts = rng.choice(np.array([0.0, 0.9], np.float32), size)
         return self._tensors(Batch(states(), actions, rewards, states(), discounts))
 
+    def _random_state(self) -> torch.Tensor:
+        """Return the state of PyTorch's generator, which moves with each number drawn."""
+        cuda = self.device.type == 'cuda'
+        return torch.cuda.get_rng_state(self.device) if cuda else torch.get_rng_state()
+
     def _places_of_actions(self) -> tuple[int, ...]:
         """Return () where an observation has one action, (places,) where it has one at each."""
         shape = self.network.shape
@@ -314,20 +355,6 @@ class TrainableNetwork(TorchNetwork):
         :param public: whether the records are public: all weights are trained then.
         """
         return TorchGradients(self, learner, public=public)
-
-
-def branches(module: nn.Module) -> bool:
-    """
-    Tell whether what a module computes may depend on values of the whole batch, as in an `if`.
-
-    A trial on made-up data would not show that; PyTorch's symbolic tracer refuses such code.
-    """
-    try:
-        for each in module.values() if isinstance(module, Heads) else [module]:
-            torch.fx.symbolic_trace(copy.deepcopy(each))
-    except Exception:  # whatever a user's code raises when it is traced
-        return True
-    return False
 
 
 def device_named(name: str) -> torch.device:
@@ -352,6 +379,12 @@ def _units(batch: Tensors) -> Iterator[Tensors]:
     """Yield each unit as a batch of its own, in memory of its own, see :func:`aligned`."""
     for unit in range(len(batch.actions)):
         yield Tensors(*map(aligned, batch.of(slice(unit, unit + 1))))
+
+
+def _larger(batch: Tensors) -> Tensors:
+    """Return transitions with far larger observations and rewards."""
+    now, after = batch.observations * 1e4, batch.next_observations * 1e4
+    return batch._replace(observations=now, rewards=batch.rewards * 1e4, next_observations=after)
 
 
 def _equal(first: list[torch.Tensor], second: list[torch.Tensor]) -> bool:

@@ -8,6 +8,7 @@ gradient, which is clipped and summed without being formed (Goodfellow 2015; gho
 al. 2022). All other gradients are formed, a row for each unit.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 import copy
 from typing import NamedTuple, Protocol
@@ -20,6 +21,7 @@ from opacus.grad_sample import GradSampleModule
 from opacus.grad_sample.functorch import ft_compute_per_sample_gradient
 import torch
 from torch import nn
+import torch.func
 
 _COLUMNS = 2**13
 """
@@ -221,13 +223,35 @@ def _of_call(call: Call, slopes: torch.Tensor) -> Mapping[int, Gradient]:
     return {id(each): Rows(part.flatten(1)) for each, part in made.items()}
 
 
-class Together:
+class Passes(ABC):
     """
-    Gradients of many units in one pass.
+    Gradients of many units, so many at a time.
 
     A pass has a fixed number of places; those without a unit hold zeros. The last pass has the
     fewest places that are enough.
     """
+
+    def __init__(self, places: Sequence[int]) -> None:
+        """:param places: numbers of places that a pass may have, falling."""
+        self.places = places
+
+    @abstractmethod
+    def gradients(self, own: Tensors) -> Gradients:
+        """Return the gradients of the units of one pass."""
+
+    def __call__(self, batch: Tensors) -> Iterator[Gradients]:
+        """Yield the mean gradients of some units after the other."""
+        for first in range(0, len(batch.actions), self.places[0]):
+            own = batch.of(slice(first, first + self.places[0]))
+            joined = len(own.actions)
+            places = min(each for each in self.places if each >= joined)
+            own = Tensors(*(aligned(each, places) for each in own))
+            made = self.gradients(own)
+            yield made if joined == places else [each.of(slice(joined)) for each in made]
+
+
+class Together(Passes):
+    """Gradients from one backward pass; the module and its loss must treat units alike."""
 
     def __init__(
         self,
@@ -243,23 +267,61 @@ class Together:
 
         :param loss: the weighted loss of each transition, (units, transitions).
         :param flat: whether the module takes one leading axis only.
-        :param places: numbers of places that a pass may have, falling.
         """
-        self._watched, self._loss, self.places = watched, loss, places
+        super().__init__(places)
+        self._watched, self._loss = watched, loss
         others = (Applied(each.module, flat) for each in (networks.still, networks.target))
         self._networks = Networks(Applied(watched.held.module, flat), *others)
 
-    def __call__(self, batch: Tensors) -> Iterator[Gradients]:
-        """Yield the mean gradients of some units after the other."""
-        for first in range(0, len(batch.actions), self.places[0]):
-            own = batch.of(slice(first, first + self.places[0]))
-            joined = len(own.actions)
-            places = min(each for each in self.places if each >= joined)
-            own = Tensors(*(aligned(each, places) for each in own))
-            self._watched.forget()
-            losses = self._loss(self._networks, own)
-            made = self._watched.gradients(losses.mean(dim=1).sum())
-            yield made if joined == places else [each.of(slice(joined)) for each in made]
+    def gradients(self, own: Tensors) -> Gradients:
+        """Return the gradients of the units of one pass."""
+        self._watched.forget()
+        losses = self._loss(self._networks, own)
+        return self._watched.gradients(losses.mean(dim=1).sum())
+
+
+class Mapped(Passes):
+    """
+    Gradients of each unit's own loss, by `torch.func.vmap`.
+
+    The code of a loss and its modules is run for one unit, which has no other in sight: what it
+    computes cannot depend on them, whatever the code is. PyTorch refuses what `vmap` cannot run:
+    an `if` on values, random numbers, and changes of a buffer.
+    """
+
+    def __init__(self, held: Held, networks: Networks, loss: 'Loss', places: Sequence[int]):
+        """:param loss: the weighted loss of each transition, (units, transitions)."""
+        super().__init__(places)
+        self._module = _LossOfUnit(held.module, networks, loss)
+        names = {id(each): name for name, each in self._module.named_parameters()}
+        self._weights = {names[id(each)]: each.detach() for each in held.trained}
+        self._all = torch.func.vmap(
+            torch.func.grad(self._loss_of), (None, *(0 for _ in Tensors._fields))
+        )
+
+    def _loss_of(self, weights: dict[str, torch.Tensor], *columns: torch.Tensor) -> torch.Tensor:
+        own = Tensors(*(each[None] for each in columns))
+        found: torch.Tensor = torch.func.functional_call(self._module, weights, (own,))
+        return found
+
+    def gradients(self, own: Tensors) -> Gradients:
+        """Return the gradients of the units of one pass."""
+        made = self._all(self._weights, *own)
+        return [Rows(made[name].flatten(1)) for name in self._weights]
+
+
+class _LossOfUnit(nn.Module):
+    """The mean loss of one unit, as a module whose weights can be replaced."""
+
+    def __init__(self, module: nn.Module, networks: Networks, loss: 'Loss') -> None:
+        super().__init__()
+        self.module = module
+        self.__dict__['loss'] = lambda own: loss(networks, own).mean()
+
+    def forward(self, own: Tensors) -> torch.Tensor:
+        """Compute it."""
+        found: torch.Tensor = self.__dict__['loss'](own)
+        return found
 
 
 def aligned(values: torch.Tensor, places: int | None = None) -> torch.Tensor:

@@ -11,7 +11,7 @@ from fdrl_ros.learner.settings import LearnerSettings
 from fdrl_ros.learner.torch.gradients import _formed, TorchGradients
 from fdrl_ros.learner.torch.learner import torch_network
 from fdrl_ros.learner.torch.network import TorchNetwork
-from fdrl_ros.learner.torch.per_unit import Together
+from fdrl_ros.learner.torch.per_unit import Mapped, Together
 from fdrl_ros.learner.trainer import Trainer, TrainingSetup
 from fdrl_ros.policy import NetworkShape
 from fdrl_ros.privacy.noise import NoiseSource
@@ -130,21 +130,21 @@ def test_an_interrupted_round_ends_with_the_same_bits_and_is_charged_once(tmp_pa
 
 
 @pytest.mark.parametrize(
-    ('spec', 'changes', 'transitions', 'together'),
+    ('spec', 'changes', 'transitions', 'form'),
     [
-        (None, {}, 3, True),
-        (None, {}, 1, True),
-        (None, {'adapter_rank': 2}, 3, True),
-        (None, {'frozen': 'shared.0'}, 3, True),
-        (None, {'algorithm': 'implicit_q'}, 3, True),
-        (VECTOR, {'algorithm': 'actor_critic'}, 3, True),
-        (VECTOR, {'algorithm': 'behaviour_cloning', 'network': 'plain_mlp'}, 3, True),
-        (BURST, {'network': 'gru'}, 3, True),
-        (IMAGE, {'network': 'cnn'}, 1, True),
-        (IMAGE, {'network': 'cnn'}, 3, False),
+        (None, {}, 3, Together),
+        (None, {}, 1, Together),
+        (None, {'adapter_rank': 2}, 3, Together),
+        (None, {'frozen': 'shared.0'}, 3, Together),
+        (None, {'algorithm': 'implicit_q'}, 3, Together),
+        (VECTOR, {'algorithm': 'actor_critic'}, 3, Together),
+        (VECTOR, {'algorithm': 'behaviour_cloning', 'network': 'plain_mlp'}, 3, Together),
+        (BURST, {'network': 'gru'}, 3, Together),
+        (IMAGE, {'network': 'cnn'}, 1, Together),
+        (IMAGE, {'network': 'cnn'}, 3, Mapped),
     ],
 )
-def test_without_one_unit_the_sum_moves_by_what_it_added(spec, changes, transitions, together):
+def test_without_one_unit_the_sum_moves_by_what_it_added(spec, changes, transitions, form):
     """
     The others add the same bits, so what is left is the rounding of a float64 sum.
 
@@ -152,7 +152,7 @@ def test_without_one_unit_the_sum_moves_by_what_it_added(spec, changes, transiti
     """
     gradients = made(spec, **changes)
     gradients.check_private()
-    assert isinstance(gradients.way(transitions), Together) == together
+    assert isinstance(gradients.way(transitions), form)
     several = 20 if spec is IMAGE else 140  # more than fit in one pass, but for images
     weights, target, batch = draw(gradients, several, transitions)
     units = len(batch.actions)
@@ -247,6 +247,15 @@ class Net(nn.Module):
             PrivacyError,
             'a buffer changes',
         ),
+        (BATCH_NORM.format(layer='nn.Dropout(0.0005)'), PrivacyError, 'leave out nn.Dropout'),
+        (
+            OWN.format(
+                body='self.most = max(getattr(self, "most", 50.0), float(x.abs().max())); '
+                'return self.layer(x / self.most)'
+            ),
+            PrivacyError,
+            'remembers the transitions',
+        ),
         (OWN.format(body='return self.layer(x - x.mean(0))'), PrivacyError, 'depends on the oth'),
         (OWN.format(body='return self.layer(x) * float("nan")'), PolicyError, 'not finite'),
     ],
@@ -316,27 +325,45 @@ def test_a_gpu_that_is_not_there_is_refused(monkeypatch):
         made(device='cuda')
 
 
-BRANCH = """
+NET = """
+import torch
 from torch import nn, tanh
 class Net(nn.Module):
     def __init__(self, shape, outputs):
         super().__init__()
         self.layer, self.head = nn.Linear(*shape, 16), nn.Linear(16, outputs)
     def forward(self, x):
-        if x.abs().max() > 50.0:
-            x = x - x.mean(0)
+        {body}
         return self.head(tanh(self.layer(x)))
+"""
+LOSS = """
+from fdrl_ros.learner.torch.losses import DoubleDqn
+class Mine(DoubleDqn):
+    def losses(self, networks, batch):
+        found = super().losses(networks, batch)
+        most = found.detach().abs().max()
+        return found * (90.0 / most) if most > 90.0 else found
 """
 
 
-def test_a_module_that_branches_on_values_of_the_batch_sees_one_unit_at_a_time(tmp_path):
-    """Made-up data take the other branch, so no trial shows it."""
-    file = tmp_path / 'net.py'
-    file.write_text(BRANCH)
-    gradients = made(network=f'{file}:Net')
+@pytest.mark.parametrize('transitions', [1, 3])
+@pytest.mark.parametrize(
+    ('name', 'source'),
+    [
+        ('Net', NET.format(body='if x.abs().max() > 50.0: x = x - x.mean(0)')),
+        ('Net', NET.format(body='x = torch.where(x.abs().max() > 50.0, x - x.mean(0), x)')),
+        ('Net', NET.format(body='x = x / x.abs().max().clamp(min=50.0)')),
+        ('Mine', LOSS),
+    ],
+)
+def test_code_of_a_user_sees_no_other_unit(tmp_path, name, source, transitions):
+    """What mixes units for some values only: made-up data lack them, so no trial shows it."""
+    file = tmp_path / 'own.py'
+    file.write_text(source)
+    gradients = made(**{'network' if name == 'Net' else 'algorithm': f'{file}:{name}'})
     gradients.check_private()
-    weights, target, batch = draw(gradients, 5, 1)
-    batch.states[2] = 90.0
+    weights, target, batch = draw(gradients, 5, transitions)
+    batch.states[2] = batch.rewards[2] = 900.0
     everyone = gradients.clipped_sum(weights, target, batch, 1.0)
     without = gradients.clipped_sum(weights, target, part(batch, [0, 1, 3, 4]), 1.0)
     assert np.linalg.norm(everyone - without) <= 1.0
@@ -358,10 +385,10 @@ class Net(nn.Module):
 def test_a_gradient_of_a_module_that_uses_a_layer_twice_is_whole(tmp_path):
     file = tmp_path / 'net.py'
     file.write_text(TWICE)
-    assert isinstance(made(network=f'{file}:Net', algorithm='implicit_q').way(1), Together)
+    assert isinstance(made(network=f'{file}:Net', algorithm='implicit_q').way(1), Mapped)
     gradients = made(network=f'{file}:Net')
     weights, target, batch = draw(gradients, 5, 1)
-    assert isinstance(gradients.way(1), Together)
+    assert isinstance(gradients.way(1), Mapped)
     fast = gradients.clipped_sum(weights, target, batch, 1e6)
     np.testing.assert_allclose(
         fast / 5, gradients.mean(weights, target, batch), atol=1e-5 * np.abs(fast).max()
