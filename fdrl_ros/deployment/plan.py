@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Generic, NoReturn, overload, Self, TYPE_CHECKING, TypeVar
 
 from fdrl_ros.deployment.settings import hospital_names
-from fdrl_ros.errors import PolicyError, SettingError
+from fdrl_ros.errors import PolicyError, SettingError, TaskError
 from fdrl_ros.resources import parse_yaml
 from fdrl_ros.runtime.references import absolute_reference
 from fdrl_ros.settings import named_among, Settings
@@ -250,7 +250,8 @@ class Plan:
 
         :raises SettingError: on an unknown name, a bad value, a procedure that does not exist, or
             personal tensors that the network does not have or that are all of it.
-        :raises TaskError: if the task or the learner cannot be loaded.
+        :raises TaskError: if the task or the learner cannot be loaded, or the task sets what
+            hospitals promise their patients.
         :raises CryptoError: if the network is too large, or no scheme sums its updates.
         """
         from fdrl_ros.crypto.he.schemes import check_size, choose_scheme
@@ -272,6 +273,7 @@ class Plan:
             raise error.of('federation') from None
         for group in _GROUPS.values():
             plan.group(group)
+        plan._check_promise()
         layout = plan.network.layout
         try:
             shared = layout.shared(chosen.personal_layers)
@@ -281,6 +283,25 @@ class Plan:
         check_size(layout.n_parameters)
         choose_scheme(shared.size, chosen.hospitals, encryption.bits, encryption.scheme)
         return plan
+
+    def _check_promise(self) -> None:
+        """Refuse a task by which patients would be protected less than the plan says."""
+        for name in ('unit', 'budget'):
+            if name in self.task.defaults.get('privacy', {}):
+                raise TaskError(
+                    f'task {self.federation.task} sets privacy.{name}, which hospitals promise '
+                    'their patients: leave it out of its defaults, and set it in the plan'
+                )
+        frames = self.task.frames(self.world)
+        if self.learner.network == 'gru' and len(self.spec.shape) == 2:
+            frames = max(frames, self.spec.shape[0])
+        if self.privacy.unit == 'transition' and self.learner.frame_stack < frames:
+            raise SettingError(
+                'learner.frame_stack',
+                self.learner.frame_stack,
+                f'at least {frames}, since a state holds so many steps of a patient and each '
+                'step is a privacy unit',
+            )
 
     @classmethod
     def load(cls, path: Path) -> Self:

@@ -3,6 +3,7 @@
 """Any Gymnasium env as a task."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 import hashlib
 import json
@@ -15,6 +16,7 @@ from fdrl_ros.settings import Settings
 from fdrl_ros.tasks.spec import Field, Observation, TaskSpec
 from fdrl_ros.tasks.task import Choice, Hospitals, SimpleEpisode, SPLITS, Task
 import gymnasium
+from gymnasium.wrappers import FrameStackObservation
 import numpy as np
 
 
@@ -116,6 +118,16 @@ class GymTask(Task[GymPatient, Settings]):
             )
         finally:
             env.close()
+
+    def frames(self, world: Settings) -> int:
+        """Count what Gymnasium's `FrameStackObservation` stacks; override it for others."""
+        env, found = self.make_env(world), 1
+        with closing(env):
+            while isinstance(env, gymnasium.Wrapper):
+                if isinstance(env, FrameStackObservation):
+                    found += env.stack_size - 1
+                env = env.env
+        return found
 
     def draw_patient(self, lean: float, rng: np.random.Generator) -> Mapping[str, float]:
         """

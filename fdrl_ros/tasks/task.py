@@ -149,7 +149,11 @@ class Task(ABC, Generic[P, W]):
     """Settings of the world: the group `world` of a plan."""
 
     defaults: ClassVar[Mapping[str, Mapping[str, Value]]] = {}
-    """Settings of a plan that suit this task, by group; a plan's file and flags go first."""
+    """
+    Settings of a plan that suit this task, by group; a plan's file and flags go first.
+
+    Privacy unit and budget are not among them: hospitals promise them.
+    """
 
     measures: ClassVar[Mapping[str, str]] = {}
     """Numbers of :meth:`measure` that tables show and compare: the heading of each, by name."""
@@ -163,6 +167,10 @@ class Task(ABC, Generic[P, W]):
     @abstractmethod
     def spec(self, world: W) -> TaskSpec:
         """Return what policies see and do."""
+
+    def frames(self, world: W) -> int:
+        """Return how many successive steps an observation holds, such as stacked images."""
+        return 1
 
     @abstractmethod
     def make_env(self, world: W) -> gymnasium.Env:

@@ -77,6 +77,36 @@ def test_a_plan_has_the_defaults_of_its_task_below_its_own_settings(tmp_path):
         plan.changed({'world': {'horizon': 5}})
 
 
+STACKED = """
+import gymnasium
+from fdrl_ros.tasks import GymTask
+class Stacked(GymTask):
+    name, env_id, success_return = 'stacked', 'CartPole-v1', 60.0
+    def make_env(self, world):
+        made = gymnasium.wrappers.FrameStackObservation(super().make_env(world), 3)
+        return gymnasium.wrappers.FlattenObservation(made)
+class Careless(GymTask):
+    name, env_id, success_return = 'careless', 'CartPole-v1', 60.0
+    defaults = {'privacy': {'noise_multiplier': 0.0, 'budget': float('inf')}}
+"""
+
+
+def test_a_task_s_stacked_steps_are_charged_where_a_step_is_the_unit(tmp_path):
+    file = tmp_path / 'stacked.py'
+    file.write_text(STACKED)
+    plan = Plan({'federation': {'task': f'{file}:Stacked'}}).checked()
+    with pytest.raises(SettingError, match=r'learner.frame_stack = 1: expected at least 3'):
+        plan.changed({'privacy': {'unit': 'transition'}})
+    plan.changed({'privacy': {'unit': 'transition'}, 'learner': {'frame_stack': 3}})
+
+
+def test_a_task_sets_no_budget(tmp_path):
+    file = tmp_path / 'stacked.py'
+    file.write_text(STACKED)
+    with pytest.raises(TaskError, match=r'sets privacy.budget, which hospitals promise'):
+        Plan({'federation': {'task': f'{file}:Careless'}}).checked()
+
+
 def test_a_path_becomes_whole_so_that_nodes_elsewhere_find_the_file(monkeypatch):
     monkeypatch.chdir(FILE.parent)
     assert Plan({'federation': {'task': 'pole.py:Pole'}}).checked().federation.task == POLE
