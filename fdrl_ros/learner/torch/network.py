@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from functools import cached_property, partial
+from pathlib import Path
 from typing import Self
 
 from fdrl_ros.errors import FdrlError, PluginError, PolicyError, SettingError
@@ -87,9 +88,10 @@ class TorchNetwork:
 
     @property
     def name(self) -> str:
-        """What it is: module, algorithm, sizes, and the content of a user's files."""
+        """What it is: module, algorithm, sizes, and what a user's files hold, not where they lie."""
         shape = 'x'.join(map(str, self.shape))
-        parts = ['torch', self.module, self.algorithm, shape, str(self.actions), str(self.hidden)]
+        module, algorithm = (Path(each).name for each in (self.module, self.algorithm))
+        parts = ['torch', module, algorithm, shape, str(self.actions), str(self.hidden)]
         return ' '.join((*parts, *(each[:16] for each in self.files)))
 
     @property

@@ -158,6 +158,8 @@ def test_a_module_of_a_user_s_file_travels_with_the_file_s_digest(tmp_path):
     assert (again.name, again.layout) == (first.name, first.layout)
     other = made(network=own(tmp_path, give='torch.tanh(self.l(x))'))
     assert other.name != first.name and other.layout == first.layout
+    (tmp_path / 'elsewhere').mkdir()
+    assert made(network=own(tmp_path / 'elsewhere')).name == first.name
 
 
 @pytest.mark.parametrize(
