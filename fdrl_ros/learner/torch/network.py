@@ -88,7 +88,7 @@ class TorchNetwork:
 
     @property
     def name(self) -> str:
-        """What it is: module, algorithm, sizes, and what a user's files hold, not where they lie."""
+        """What it is: module, algorithm, sizes, and what a user's files hold, at any place."""
         shape = 'x'.join(map(str, self.shape))
         module, algorithm = (Path(each).name for each in (self.module, self.algorithm))
         parts = ['torch', module, algorithm, shape, str(self.actions), str(self.hidden)]
