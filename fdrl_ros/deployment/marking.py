@@ -59,7 +59,7 @@ def _mark_records(path: Path, plan: Plan, dry_run: bool) -> bool:
         return False
     if records.actions.ndim != (2 if plan.spec.continuous else 1):
         raise SettingError('task', plan.task.name, f'a task with the actions of {path}')
-    check_actions(records.actions, plan.spec.n_actions)
+    check_actions(records.actions, plan.spec.n_actions, continuous=plan.spec.continuous)
     if not dry_run:
         replace(records, task=plan.identity).save(path)
     return True

@@ -216,7 +216,9 @@ def read_records(plan: Plan, files: Mapping[str, Path]) -> dict[str, Records]:
             raise SettingError('records', name, 'one of ' + ', '.join(plan.hospitals))
         records = plan.load_records(path)
         with errors_named(RecordsError, str(path)):
-            check_actions(records.actions, plan.network.actions)
+            check_actions(
+                records.actions, plan.network.actions, continuous=plan.network.continuous
+            )
         ChargedMechanism.from_settings(records, plan.learner, plan.privacy)
         found[name] = records
     return found

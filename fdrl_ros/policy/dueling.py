@@ -52,6 +52,11 @@ class NetworkShape:
         if self.states < 1 or self.actions < 1 or min(self.hidden, default=1) < 1:
             raise PolicyError(f'not the shape of a network: {self}')
 
+    @property
+    def continuous(self) -> bool:
+        """Whether an action is a vector of numbers: it is one of a list."""
+        return False
+
     def layers(self) -> Iterator[Layer]:
         """Yield the layers in module order: shared, then value, then advantage."""
         start = 0

@@ -29,6 +29,11 @@ class Network(Protocol):
         ...
 
     @property
+    def continuous(self) -> bool:
+        """Whether an action is a vector of numbers."""
+        ...
+
+    @property
     def layout(self) -> TensorLayout:
         """Names and shapes of the weights, in their order."""
         ...

@@ -18,14 +18,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-def check_actions(actions: np.ndarray, count: int) -> None:
+def check_actions(actions: np.ndarray, count: int, *, continuous: bool = False) -> None:
     """
     Refuse recorded actions that a network does not have.
 
     :param actions: discrete, (transitions,), or continuous, (transitions, n).
     :param count: discrete actions of the network, or numbers of its continuous ones.
+    :param continuous: whether the network's actions are.
     :raises RecordsError: if there are others.
     """
+    if continuous != (actions.ndim == 2):
+        found, wanted = ('continuous', 'discrete')[:: -1 if continuous else 1]
+        raise RecordsError(f'{found} actions: those of the network are {wanted}')
     if actions.ndim == 2 and actions.shape[1] != count:
         raise RecordsError(f'actions of {actions.shape[1]} numbers: the network gives {count}')
     if actions.ndim == 1 and actions.max() >= count:
@@ -165,7 +169,7 @@ class Transitions:
             raise RecordsError(f'inputs must turn the number of a state into {network.states}')
         elif any(each.min() < 0 or each.max() >= len(inputs) for each in both):
             raise RecordsError(f'a state beyond the {len(inputs)} of the inputs')
-        check_actions(self.actions, network.actions)
+        check_actions(self.actions, network.actions, continuous=network.continuous)
 
     def lengths(self, units: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return how many transitions the given units have, same shape."""

@@ -120,6 +120,11 @@ class TorchNetwork:
         """Number of discrete actions, or numbers of a continuous one."""
         return self.spec.n_actions
 
+    @property
+    def continuous(self) -> bool:
+        """Whether an action is a vector of numbers."""
+        return self.spec.continuous
+
     def check(self) -> None:
         """
         Refuse a module that does not fit, before anything is spent.

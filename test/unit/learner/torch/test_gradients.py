@@ -5,7 +5,7 @@
 from dataclasses import replace
 import itertools
 
-from fdrl_ros.errors import PolicyError, PrivacyError, TrainingStopped
+from fdrl_ros.errors import PolicyError, PrivacyError, RecordsError, TrainingStopped
 from fdrl_ros.learner.gradient import DoubleDqn
 from fdrl_ros.learner.settings import LearnerSettings
 from fdrl_ros.learner.torch.gradients import _formed, TorchGradients
@@ -127,6 +127,27 @@ def test_an_interrupted_round_ends_with_the_same_bits_and_is_charged_once(tmp_pa
         ends.append(found)
     np.testing.assert_array_equal(ends[0].weights, ends[1].weights)
     assert ends[0].epsilon == ends[1].epsilon and ends[1].ledger_entries == 3
+
+
+@pytest.mark.parametrize(
+    ('spec', 'algorithm', 'size', 'actions', 'words'),
+    [
+        (PLAIN, 'double_dqn', (5, 4), np.zeros((6, 4), np.float32), 'continuous actions: those'),
+        (VECTOR, 'behaviour_cloning', (5, 2), np.zeros(6, np.int64), 'discrete actions: those'),
+    ],
+)
+def test_actions_of_the_other_kind_are_refused_before_anything_is_spent(
+    tmp_path, spec, algorithm, size, actions, words
+):
+    learner = LearnerSettings(kind='torch', hidden=16, algorithm=algorithm, device='cpu')
+    ledger = ledger_of(tmp_path, 'h', PRIVACY)
+    setup = TrainingSetup(
+        torch_network(spec, learner), learner, PRIVACY, ledger, NoiseSource.seeded(3)
+    )
+    with pytest.raises(RecordsError, match=words):
+        Trainer(setup, records_of([1] * 6, size, actions=actions), tmp_path / 'checkpoint')
+    assert ledger.chain.blocks(1) == 0
+    ledger.close()
 
 
 @pytest.mark.parametrize(
