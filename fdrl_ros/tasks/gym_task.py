@@ -220,6 +220,16 @@ class GymTask(Task[GymPatient, Settings]):
         return bool(info['success'])
 
     def constants(self) -> bytes:
-        """Return id and arguments of the env, and the version of Gymnasium's spec of it."""
+        """
+        Return id, with its version, and arguments of the env.
+
+        :raises TaskError: if an argument is an object that every process sees as another one.
+        """
         found = [self.env_id, dict(self.env_arguments), self.success_return]
-        return hashlib.sha256(json.dumps(found, default=repr).encode()).digest()
+        text = json.dumps(found, default=repr)
+        if ' at 0x' in text:
+            raise TaskError(
+                f'task {self.name}: env_arguments {text} hold an object without a text that is '
+                'the same in every process: make it in make_env, and override constants'
+            )
+        return hashlib.sha256(text.encode()).digest()

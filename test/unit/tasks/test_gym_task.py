@@ -3,6 +3,7 @@
 """Any Gymnasium env as a task: patients by number, episodes that repeat, refusals."""
 
 from types import SimpleNamespace
+from typing import ClassVar
 
 from fdrl_ros.errors import SettingError, TaskError
 from fdrl_ros.tasks import GymTask
@@ -100,3 +101,11 @@ def test_what_a_user_can_get_wrong_is_said():
     with pytest.raises(SettingError, match='has none'):
         POLE.check(SimpleNamespace(procedures='reach'))
     assert GymTask.guide(type('Plain', (GymTask,), {'name': 'plain'})(), patient, WORLD) is None
+
+
+def test_an_argument_that_each_process_sees_as_another_is_refused():
+    class Odd(Pole):
+        env_arguments: ClassVar = {'thing': object()}
+
+    with pytest.raises(TaskError, match='same in every process'):
+        Odd().constants()
