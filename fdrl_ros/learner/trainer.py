@@ -8,7 +8,7 @@ import hashlib
 import math
 from pathlib import Path
 
-from fdrl_ros.errors import LedgerOwnerError, PolicyError, TrainingStopped
+from fdrl_ros.errors import LedgerOwnerError, PolicyError, PrivacyError, TrainingStopped
 from fdrl_ros.learner.checkpoint import Checkpoint
 from fdrl_ros.learner.learner import TrainingProgress, TrainingResult
 from fdrl_ros.learner.optimizer import fresh_moments, Optimizer
@@ -297,12 +297,22 @@ class Trainer:
         round: int,
         step: int,
     ) -> np.ndarray:
-        """Return the noised mean gradient of those who join a step, shape (trained weights,)."""
+        """
+        Return the noised mean gradient of those who join a step, shape (trained weights,).
+
+        :raises PrivacyError: if a learner of another package does not clip; nothing is released.
+        """
         draw = replay.draw(round, step)
         clipped = np.zeros(self.dqn.size)
         if len(draw.units):
             batch = self.batch(draw, round, step)
-            clipped = self.dqn.clipped_sum(weights, target, batch, self.privacy.clip_norm)
+            clip_norm = self.privacy.clip_norm
+            clipped = self.dqn.clipped_sum(weights, target, batch, clip_norm)
+            if not np.linalg.norm(clipped) <= len(draw.units) * clip_norm:  # also if it is NaN
+                raise PrivacyError(
+                    f'{self.network.name}: its learner gives a sum longer than clipped gradients '
+                    'can have; clip each privacy unit to privacy.clip_norm'
+                )
             if len(replay.priorities):
                 replay.update_priorities(draw.units, self.dqn.errors(weights, target, batch))
         return self.add_noise(clipped, self.noise(round, step))

@@ -129,6 +129,25 @@ def test_an_interrupted_round_ends_with_the_same_bits_and_is_charged_once(tmp_pa
     assert ends[0].epsilon == ends[1].epsilon and ends[1].ledger_entries == 3
 
 
+@pytest.mark.parametrize('factor', [1e3, np.nan])
+def test_a_learner_that_does_not_clip_is_refused(tmp_path, monkeypatch, factor):
+    learner = LearnerSettings(kind='torch', hidden=16, epochs=1, device='cpu')
+    network = torch_network(PLAIN, learner)
+    ledger = ledger_of(tmp_path, 'h', PRIVACY)
+    setup = TrainingSetup(network, learner, PRIVACY, ledger, NoiseSource.seeded(3))
+    trainer = Trainer(setup, records_of([3] * 30, (5, 4)), tmp_path / 'checkpoint')
+    clipped = trainer.dqn.clipped_sum
+    monkeypatch.setattr(trainer.dqn, 'clipped_sum', lambda *given: factor * clipped(*given))
+    with pytest.raises(PrivacyError, match='clip each privacy unit'):
+        trainer.train(
+            network.draw(np.random.default_rng(1)),
+            1,
+            report=lambda told: None,
+            stopped=lambda: False,
+        )
+    ledger.close()
+
+
 @pytest.mark.parametrize(
     ('spec', 'algorithm', 'size', 'actions', 'words'),
     [
