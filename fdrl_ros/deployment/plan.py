@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Generic, NoReturn, overload, Self, TYPE_CHECKING, TypeVar
 
 from fdrl_ros.deployment.settings import hospital_names
-from fdrl_ros.errors import PolicyError, SettingError, TaskError
+from fdrl_ros.errors import PolicyError, RecordsError, SettingError, TaskError
 from fdrl_ros.resources import parse_yaml
 from fdrl_ros.runtime.references import absolute_reference
 from fdrl_ros.settings import named_among, Settings
@@ -400,6 +400,10 @@ class Plan:
 
         records = Records.load(path, self.spec.size)
         self.identity.check(records.task, path)
+        if records.states.dtype != self.spec.dtype:
+            raise RecordsError(
+                f'{path}: states are {records.states.dtype}, the task has {self.spec.dtype}'
+            )
         return records
 
     @property

@@ -14,6 +14,7 @@ user. All else runs one unit at a time.
 from collections.abc import Callable, Iterator, Sequence
 import copy
 import math
+import os
 import warnings
 
 from fdrl_ros.errors import PolicyError, PrivacyError
@@ -108,6 +109,8 @@ class TorchGradients:
                 )
         transitions = self.learner.transitions_per_patient
         made = self._tried(2, transitions)
+        if self.device.type != 'cpu':
+            self._check_repeatable(made)
         before = [each.clone() for each in self.trained.module.buffers()]
         drawn = self._random_state()
         first, second, _, third = (
@@ -144,6 +147,18 @@ class TorchGradients:
                 'others beside it; normalise over the axes of one observation'
             )
         self.way(transitions)
+
+    def _check_repeatable(self, made: Tensors) -> None:
+        """Refuse a module whose operations a GPU cannot repeat bit for bit."""
+        try:
+            for _ in self._one_by_one(made):
+                pass
+        except RuntimeError as error:
+            if 'deterministic' not in str(error):
+                raise
+            raise PrivacyError(
+                f'the module cannot be private on a GPU, take learner.device cpu: {error}'
+            ) from error
 
     def clipped_sum(
         self, weights: Array, target: Array, batch: Batch, clip_norm: float
@@ -369,7 +384,9 @@ def device_named(name: str) -> torch.device:
         raise PolicyError('device cuda: PyTorch finds no GPU here; take auto or cpu')
     if name == 'cpu' or not there:
         return torch.device('cpu')
-    torch.use_deterministic_algorithms(True, warn_only=True)
+    # What cannot be repeated bit for bit is refused: a repeated block must be the same release.
+    os.environ.setdefault('CUBLAS_WORKSPACE_CONFIG', ':4096:8')
+    torch.use_deterministic_algorithms(True)
     torch.backends.cudnn.benchmark = False
     torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
     return torch.device('cuda')

@@ -131,6 +131,13 @@ def test_records_say_their_task_and_others_are_refused(plan, tmp_path):
     Records.from_arrays(wide, plan.identity).save(tmp_path / 'wide.npz')
     with pytest.raises(TaskError, match=r'wide\.npz is of task pole 1'):
         Plan().load_records(tmp_path / 'wide.npz')
+    bytes_ = {
+        name: array.astype(np.uint8) if name.endswith('states') else array
+        for name, array in records.arrays().items()
+    }
+    Records.from_arrays(bytes_, plan.identity).save(tmp_path / 'bytes.npz')
+    with pytest.raises(RecordsError, match='states are uint8, the task has float32'):
+        plan.load_records(tmp_path / 'bytes.npz')
     Records.from_arrays(wide).save(tmp_path / 'nameless.npz')
     with pytest.raises(TaskError, match='does not say which task'):
         Plan().load_records(tmp_path / 'nameless.npz')
