@@ -9,10 +9,13 @@ An installed package registers its own under the entry points `fdrl_ros.tasks` a
 
 from collections.abc import Callable, Mapping
 from functools import cache
+import hashlib
 from importlib.metadata import entry_points
+import inspect
+from pathlib import Path
 from typing import Any
 
-from fdrl_ros.errors import FdrlError, SettingError, TaskError
+from fdrl_ros.errors import FdrlError, PluginError, SettingError, TaskError
 from fdrl_ros.learner.settings import LearnerSettings
 from fdrl_ros.policy.network import Network
 from fdrl_ros.runtime.references import load_reference, reference_digest
@@ -70,8 +73,18 @@ def task_named(name: str) -> Task[Any, Any]:
     for what in ('name', 'version'):
         if not hasattr(task, what):
             raise TaskError(f'task {name} has no {what}')
-    task.source = reference_digest(name)
+    task.source = reference_digest(name) or _module_digest(type(task))
     return task
+
+
+def _module_digest(kind: type) -> bytes:
+    """Return the SHA-256 of the module that defines a class, b'' for one of this package."""
+    if kind.__module__.startswith('fdrl_ros.'):
+        return b''
+    try:
+        return hashlib.sha256(Path(inspect.getfile(kind)).read_bytes()).digest()
+    except (OSError, TypeError) as error:
+        raise PluginError(kind.__name__, f'its source cannot be read: {error}') from error
 
 
 @cache

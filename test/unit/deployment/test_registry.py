@@ -41,6 +41,7 @@ def package(tmp_path, monkeypatch):
 def test_a_package_registers_tasks_and_takes_no_name_of_ours():
     assert {'surgery', 'theirs', 'broken'} <= registered(TASKS_GROUP).keys()
     assert task_named('theirs').name == 'theirs'
+    assert task_named('theirs').source and not task_named('surgery').source
     assert type(task_named('surgery')).__name__ == 'SurgeryTask'
     with pytest.raises(PluginError, match='no_such_module'):
         task_named('broken')
