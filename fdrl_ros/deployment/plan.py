@@ -398,12 +398,12 @@ class Plan:
         """
         from fdrl_ros.learner.records.records import Records
 
-        records = Records.load(path, self.spec.size)
+        records, spec = Records.load(path), self.spec
         self.identity.check(records.task, path)
-        if records.states.dtype != self.spec.dtype:
-            raise RecordsError(
-                f'{path}: states are {records.states.dtype}, the task has {self.spec.dtype}'
-            )
+        size, kind = records.states.shape[1], records.states.dtype.name
+        if (size, kind) != (spec.size, spec.dtype):
+            expected = f'expected {spec.size}, {spec.dtype}'
+            raise RecordsError(f'{path}: states of {size} numbers, {kind}: {expected}')
         return records
 
     @property

@@ -23,7 +23,8 @@ class SavedPolicy:
     What a file of a policy holds.
 
     ``weights``: shape (n_parameters,), float32. ``task``: that it acts in.
-    ``learner``: settings of the group `learner`, which name the network.
+    ``learner``: settings of the group `learner`, which name the network. ``network``: its name,
+    which tells what a user's files held.
     """
 
     path: Path
@@ -31,6 +32,7 @@ class SavedPolicy:
     layout: TensorLayout
     task: TaskIdentity
     learner: dict[str, object]
+    network: str
 
     def policy(self, plan: Plan, *, any_world: bool = False) -> Policy:
         """
@@ -47,8 +49,11 @@ class SavedPolicy:
             network = plan.replaced({'learner': self.learner}).network
         except SettingError as error:
             raise PolicyError(f'{self.path}: {error}') from error
-        if network.layout != self.layout:
-            raise PolicyError(f'{self.path} has other tensors than its {network.name}')
+        if (network.name, network.layout) != (self.network, self.layout):
+            raise PolicyError(
+                f'{self.path} is of network {self.network}, which is now {network.name}: put back '
+                'the file of the network that it was trained with'
+            )
         return network.policy(self.weights)
 
 
@@ -67,6 +72,7 @@ def save_policy(path: Path, weights: NDArray[np.float32], plan: Plan) -> None:
                 layout=np.array(plan.network.layout.to_json()),
                 task=np.array(plan.identity.to_json()),
                 learner=np.array(json.dumps(asdict(plan.learner))),
+                network=np.array(plan.network.name),
             )
             file.flush()
             os.fsync(file.fileno())
@@ -86,7 +92,8 @@ def load_policy(path: Path) -> SavedPolicy:
                 raise PolicyError(
                     f'{path} is of an older version: `fdrl migrate` brings it to this one'
                 )
-            layout, task, learner = (str(file[name]) for name in ('layout', 'task', 'learner'))
+            names = ('layout', 'task', 'learner', 'network')
+            layout, task, learner, network = (str(file[name]) for name in names)
             data = file['weights'].astype('<f4').tobytes()
             settings = dict(json.loads(learner))
     except OSError as error:
@@ -98,4 +105,4 @@ def load_policy(path: Path) -> SavedPolicy:
         ) from error
     tensors = TensorLayout.from_json(layout)
     weights = decode_weights(data, tensors.n_parameters)
-    return SavedPolicy(path, weights, tensors, TaskIdentity.from_json(task), settings)
+    return SavedPolicy(path, weights, tensors, TaskIdentity.from_json(task), settings, network)

@@ -52,8 +52,8 @@ class _Process(NamedTuple):
 
 
 def command(spec: NodeSpec) -> list[str]:
-    """Return what starts a node: its module in this very interpreter."""
-    words = [sys.executable, '-m', 'fdrl_ros.nodes', spec.executable, '--ros-args']
+    """Return what starts a node: its module in this interpreter, nothing of the working folder."""
+    words = [sys.executable, '-P', '-m', 'fdrl_ros.nodes', spec.executable, '--ros-args']
     words += ['-r', f'__ns:={spec.namespace}', '-r', f'__node:={spec.name}']
     for name, value in spec.parameters.items():
         # JSON is YAML, and a string in quotes stays a string.

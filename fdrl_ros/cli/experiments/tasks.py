@@ -125,5 +125,7 @@ def try_(task: str, patients: int) -> None:
             out.print(f'{who}: success {success:.0%}, return {total:.3g}, {steps:.3g} steps')
         else:
             out.print(f'{who}: none, so actions in the simulated records are random')
+    if all(getattr(each.patient, 'values', None) == {} for each in found.random):
+        out.print('all patients are alike: heterogeneity changes nothing without draw_patient')
     for words in found.warnings():
         out.print(f'Mend this: {words}.', style='bold red', soft_wrap=True)

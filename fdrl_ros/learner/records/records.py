@@ -248,11 +248,11 @@ class Records:
             np.savez(file, **arrays)
 
     @classmethod
-    def load(cls, path: Path, n_states: int) -> 'Records':
+    def load(cls, path: Path, n_states: int | None = None) -> 'Records':
         """
         Read records.
 
-        :param n_states: size of a state that the policy expects.
+        :param n_states: size of a state that is expected; None: any.
         :raises RecordsError: if the file is missing, damaged, or of another form.
         """
         try:
@@ -266,7 +266,7 @@ class Records:
         except Exception as error:  # numpy raises half a dozen kinds on a damaged archive
             raise RecordsError(f'cannot read the records {path}: {error}') from error
         size = records.states.shape[1]
-        if size != n_states:
+        if size != (n_states or size):
             raise RecordsError(f'{path}: states of {size} numbers, expected {n_states}')
         return records
 

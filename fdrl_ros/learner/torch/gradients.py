@@ -102,7 +102,11 @@ class TorchGradients:
         for fault in ModuleValidator.validate(self.trained.module, strict=False):
             if 'BatchNorm' in str(fault) or 'running stats' in str(fault):
                 modules = self.trained.module.named_modules()
-                named = [name for name, each in modules if hasattr(each, 'track_running_stats')]
+                named = [
+                    f'layer {name!r} ({type(each).__name__})'
+                    for name, each in modules
+                    if hasattr(each, 'track_running_stats')
+                ]
                 raise PrivacyError(
                     f'the module cannot be private: {", ".join(named)} normalises over patients '
                     'or keeps statistics of them; take nn.GroupNorm or nn.LayerNorm instead'

@@ -157,10 +157,10 @@ def test_every_node_runs_with_one_thread_in_its_domain():
 def test_command_line_keeps_every_value_and_its_type():
     spec = robot_graph(SETTINGS, 'robot_1', operations=5)[0]
     words = command(replace(spec, parameter_file='site.yaml'))
-    assert words[:4] == [sys.executable, '-m', 'fdrl_ros.nodes', 'env']
+    assert words[:5] == [sys.executable, '-P', '-m', 'fdrl_ros.nodes', 'env']
     given = dict(words[at + 1].split(':=', 1) for at, word in enumerate(words) if word == '-p')
     assert {name: yaml.safe_load(text) for name, text in given.items()} == spec.parameters
-    assert ['-r', '__ns:=/robot_1'] == words[5:7]
+    assert ['-r', '__ns:=/robot_1'] == words[6:8]
     assert words[-2:] == ['--params-file', 'site.yaml'], 'what the site says counts last'
 
 
@@ -186,7 +186,7 @@ def test_node_that_is_told_to_end_while_it_is_imported_ends_quietly(number):
     ],
 )
 def test_who_names_no_node_or_asks_for_help_is_told_the_usage(words, code, told):
-    program = [sys.executable, '-m', 'fdrl_ros.nodes', *words]
+    program = [sys.executable, '-P', '-m', 'fdrl_ros.nodes', *words]
     ended = subprocess.run(program, capture_output=True, text=True, timeout=30)
     said = ended.stdout + ended.stderr
     assert ended.returncode == code and said.startswith('usage: '), said

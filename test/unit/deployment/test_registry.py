@@ -137,7 +137,7 @@ def test_records_say_their_task_and_others_are_refused(plan, tmp_path):
         for name, array in records.arrays().items()
     }
     Records.from_arrays(bytes_, plan.identity).save(tmp_path / 'bytes.npz')
-    with pytest.raises(RecordsError, match='states are uint8, the task has float32'):
+    with pytest.raises(RecordsError, match='4 numbers, uint8: expected 4, float32'):
         plan.load_records(tmp_path / 'bytes.npz')
     Records.from_arrays(wide).save(tmp_path / 'nameless.npz')
     with pytest.raises(TaskError, match='does not say which task'):
@@ -193,3 +193,26 @@ def test_files_of_an_older_version_are_marked_once(plan, tmp_path):
     (tmp_path / 'text.npz').write_text('no archive')
     said = CliRunner().invoke(main, ['tasks', 'mark', str(tmp_path / 'text.npz')])
     assert said.exit_code == 1 and 'neither be read as records nor as a policy' in said.stderr
+
+
+NET = """
+from torch import nn
+class Net(nn.Module):
+    def __init__(self, shape, outputs):
+        super().__init__()
+        self.layer = nn.Linear(*shape, outputs)
+    def forward(self, x):
+        return {give}
+"""
+
+
+def test_a_policy_is_refused_once_the_file_of_its_network_has_changed(plan, tmp_path):
+    file = tmp_path / 'net.py'
+    file.write_text(NET.format(give='self.layer(x)'))
+    own = plan.changed({'learner': {'kind': 'torch', 'network': f'{file}:Net'}})
+    weights = own.network.draw(np.random.default_rng(1))
+    save_policy(tmp_path / 'policy.npz', weights, own)
+    load_policy(tmp_path / 'policy.npz').policy(plan)
+    file.write_text(NET.format(give='self.layer(x).tanh()'))
+    with pytest.raises(PolicyError, match='put back the file of the network'):
+        load_policy(tmp_path / 'policy.npz').policy(plan)
