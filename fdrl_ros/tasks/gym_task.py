@@ -108,16 +108,8 @@ class GymTask(Task[GymPatient, Settings]):
 
     def spec(self, world: Settings) -> TaskSpec:
         """Describe the spaces of the env."""
-        env = self.make_env(world)
-        try:
-            return TaskSpec.from_spaces(
-                env.observation_space,
-                env.action_space,
-                fields=self.fields,
-                actions=self.action_names,
-            )
-        finally:
-            env.close()
+        with closing(self.make_env(world)) as env:
+            return self._spec_of(env)
 
     def frames(self, world: Settings) -> int:
         """Count what Gymnasium's `FrameStackObservation` stacks; override it for others."""
@@ -173,12 +165,28 @@ class GymTask(Task[GymPatient, Settings]):
     def operate(
         self, env: gymnasium.Env, choose: Choice, patient: GymPatient, rng: np.random.Generator
     ) -> SimpleEpisode[GymPatient]:
-        """Run one episode with the patient's seed and values."""
-        spec, space = self._spec_of(env), env.observation_space
-        for name, value in patient.values.items():
-            if not hasattr(env.unwrapped, name):
+        """
+        Run one episode with the patient's seed and values.
+
+        The env has its own values again afterwards: nothing of a patient reaches the next one.
+        """
+        inner, own = env.unwrapped, {}
+        for name in patient.values:
+            if not hasattr(inner, name):
                 raise TaskError(f'{self.env_id} has no attribute {name!r} for a patient to set')
-            setattr(env.unwrapped, name, value)
+            own[name] = getattr(inner, name)
+        try:
+            for name, value in patient.values.items():
+                setattr(inner, name, value)
+            return self._run(env, choose, patient)
+        finally:
+            for name, value in own.items():
+                setattr(inner, name, value)
+
+    def _run(
+        self, env: gymnasium.Env, choose: Choice, patient: GymPatient
+    ) -> SimpleEpisode[GymPatient]:
+        spec, space = self._spec_of(env), env.observation_space
         observation, info = env.reset(seed=patient.seed)
         states, actions, rewards = [spec.encode(observation, space)], [], []
         terminated = truncated = False

@@ -112,8 +112,11 @@ class TaskSpec:
             if len(names) != action.n or action.start != 0:
                 raise TaskError(f'{len(names)} names for {action}')
             return cls(shape, dtype, tuple(fields), names)
-        if not isinstance(action, spaces.Box) or not action.is_bounded():
-            raise TaskError(f'actions in {action}: expected a Discrete, or a Box with limits')
+        vector = isinstance(action, spaces.Box) and len(action.shape) == 1 and action.is_bounded()
+        if not isinstance(action, spaces.Box) or not vector:
+            raise TaskError(
+                f'actions in {action}: expected a Discrete, or a Box of one axis with limits'
+            )
         low, high = (
             tuple(map(float, each.reshape(-1).tolist())) for each in (action.low, action.high)
         )

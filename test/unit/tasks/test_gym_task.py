@@ -51,6 +51,17 @@ def test_an_episode_repeats_and_has_the_patient_s_values():
     assert one.terminated and not one.success and one.rewards.sum() == len(one.actions) < 20
 
 
+def test_nothing_of_a_patient_reaches_the_next_one():
+    named = POLE.population(CHOSEN, 2).patient(0)
+    bare = type(named)('bare', 5, {})
+    alone = episode(POLE, bare)
+    env = POLE.make_env(WORLD)
+    POLE.operate(env, lambda state: 0, named, np.random.default_rng(0))
+    after = POLE.operate(env, lambda state: 0, bare, np.random.default_rng(0))
+    np.testing.assert_array_equal(after.states, alone.states)
+    env.close()
+
+
 def test_the_controller_reaches_the_end_and_succeeds():
     patient = POLE.population(CHOSEN, 1).patient(3)
     found = episode(POLE, patient, POLE.guide(patient, WORLD))

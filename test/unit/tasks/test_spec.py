@@ -58,6 +58,7 @@ def test_actions_are_drawn_evenly_within_their_limits():
         lambda: TaskSpec.from_spaces(VECTOR, TWO, actions=['one']),
         lambda: TaskSpec.from_spaces(VECTOR, spaces.Discrete(2, start=1)),
         lambda: TaskSpec.from_spaces(VECTOR, spaces.Box(-np.inf, np.inf, (2,))),
+        lambda: TaskSpec.from_spaces(VECTOR, spaces.Box(-1.0, 1.0, (2, 2))),
         lambda: TaskSpec.from_spaces(VECTOR, spaces.MultiBinary(3)),
         lambda: TaskSpec.from_spaces(spaces.Graph(VECTOR, None), TWO),
     ],
