@@ -75,7 +75,10 @@ def check_results(run: RunDirectory, plan: Plan) -> None:
     :raises TaskError: if the policies of the run are of another task or world.
     :raises StoreError: if a setting differs that the results depend on.
     """
-    files = f'or evaluate its files, such as {run.path}/policies/global_1.npz, which keeps them'
+    files = (
+        f'or evaluate its files, such as {run.path}/policies/global_1.npz: the results of the run '
+        'then stay as they are'
+    )
     found = load_policy(run.layout.pretrained).task
     if found != plan.identity:
         raise TaskError(
