@@ -4,6 +4,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 import os
 from pathlib import Path
 
@@ -86,7 +87,10 @@ def _seen(layout: Layout, name: str, plan: Plan) -> tuple[dict[str, Head], tuple
     home = layout.party(name)
     witnesses: dict[str, Callable[[], Head | None]] = {
         'its last update': lambda: hospitals.last_sent(home),
-        'its checkpoint': lambda: recorded_ledger_head(home / hospitals.CHECKPOINT),
+        **{
+            f'its {each.replace("_", " ")}': partial(recorded_ledger_head, home / each)
+            for each in hospitals.CHECKPOINTS
+        },
         'the aggregator': lambda: heads_seen(layout.state('aggregator')).get(name),
         'the key authority': lambda: heads_seen(layout.state('key_authority')).get(name),
     }

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from fdrl_ros.learner.pretraining import PretrainingSettings
     from fdrl_ros.learner.records.collection import CollectionSettings
     from fdrl_ros.learner.records.records import Records
-    from fdrl_ros.learner.settings import LearnerSettings, PrivacySettings
+    from fdrl_ros.learner.settings import HomeSettings, LearnerSettings, PrivacySettings
     from fdrl_ros.policy.network import Network
     from fdrl_ros.policy.task_identity import TaskIdentity
     from fdrl_ros.selector import SafetySettings, SelectorSettings, ShieldSettings, ValueSettings
@@ -116,6 +116,10 @@ class Plan:
     privacy: 'Group[PrivacySettings]' = Group(
         'fdrl_ros.learner.settings:PrivacySettings',
         'unit clipped most_transitions budget delta clip_norm noise_multiplier batch',
+    )
+    home: 'Group[HomeSettings]' = Group(
+        'fdrl_ros.learner.settings:HomeSettings',
+        'epochs learning_rate frozen candidates alone_epochs choice_noise choice_clip',
     )
     collection: 'Group[CollectionSettings]' = Group(
         'fdrl_ros.learner.records.collection:CollectionSettings',
@@ -280,6 +284,11 @@ class Plan:
         except PolicyError as error:
             expected = f'some tensors or modules of the network, but not all ({error})'
             raise SettingError('federation.personal', chosen.personal, expected) from error
+        try:
+            plan.home_network.layout.digest()
+        except (PolicyError, SettingError) as error:
+            expected = f'tensors or modules of the network, but not all ({error})'
+            raise SettingError('home.frozen', plan.home.frozen, expected) from error
         check_size(layout.n_parameters)
         choose_scheme(shared.size, chosen.hospitals, encryption.bits, encryption.scheme)
         return plan
@@ -380,6 +389,13 @@ class Plan:
         from fdrl_ros.deployment.registry import learner_named
 
         return learner_named(self.learner.kind)(self.spec, self.learner)
+
+    @cached_property
+    def home_network(self) -> 'Network':
+        """The network that is fine-tuned at home: the same, but for frozen tensors."""
+        if not self.home.frozen:
+            return self.network
+        return self.replaced({'learner': {'frozen': self.home.frozen}}).network
 
     def population(self, hospital: int | None) -> 'Population[Any]':
         """

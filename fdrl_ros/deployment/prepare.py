@@ -21,6 +21,7 @@ from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.policy_file import save_policy
 from fdrl_ros.deployment.robot.robot_network import save_graph
 from fdrl_ros.errors import errors_named, RecordsError, SettingError, StoreError
+from fdrl_ros.learner.home import home_charges
 from fdrl_ros.learner.pretraining import pretrain, Start
 from fdrl_ros.learner.privacy_cost import ChargedMechanism, check_rounds, RecordCounts
 from fdrl_ros.learner.records.collection import HospitalSimulator
@@ -131,7 +132,8 @@ def check_plan(
             size = plan.load_records(layout.records(name))
         elif 'transition' in (plan.privacy.unit, plan.privacy.clipped):
             continue  # how many transitions there will be, nobody knows yet
-        check_rounds(plan.learner, plan.privacy, size, plan.rounds.rounds)
+        after = home_charges(plan.learner, plan.privacy, plan.home, size)
+        check_rounds(plan.learner, plan.privacy, size, plan.rounds.rounds, after)
     if layout and layout.plan.exists():
         _check_same_settings(layout, plan)
 

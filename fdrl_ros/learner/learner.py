@@ -4,7 +4,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from fdrl_ros.privacy.ledger.chain import Head
 import numpy as np
@@ -12,12 +12,17 @@ import numpy as np
 
 @dataclass(frozen=True)
 class TrainingProgress:
-    """Progress of local training; epsilon is the quick upper bound of the ledger."""
+    """
+    Progress of local training; epsilon is the quick upper bound of the ledger.
+
+    :param stage: training in a round, or home after the last one.
+    """
 
     round: int
     step: int
     steps: int
     epsilon: float
+    stage: str = 'training'
 
 
 @dataclass(frozen=True)
@@ -94,4 +99,53 @@ class Learner(Protocol):
 
     def rounding(self, round: int, size: int) -> np.ndarray:
         """Return the uniforms in (0, 1) for stochastic rounding of this round's update."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class HomePolicy:
+    """
+    The policy that a hospital's robots use, and how it was chosen; all of it is private output.
+
+    :param round: after which it was made.
+    :param base: digest of the global policy of that round, 32 bytes.
+    :param chosen: name of the candidate.
+    :param weights: of the chosen one, shape (n_parameters,), float32.
+    :param leads: noised mean lead of each other candidate over `global`, by name; empty where
+        nothing was chosen from.
+    :param epsilon: spent in all by then, by the tight accountant.
+    :param notes: what the budget did not pay for.
+    """
+
+    round: int
+    base: bytes
+    chosen: str
+    weights: np.ndarray
+    leads: dict[str, float]
+    epsilon: float
+    notes: tuple[str, ...] = ()
+
+
+@runtime_checkable
+class HomeLearner(Protocol):
+    """A learner that makes its hospital's home policy after the last round."""
+
+    def home(
+        self,
+        weights: np.ndarray,
+        round: int,
+        *,
+        own: np.ndarray | None,
+        report: Callable[[TrainingProgress], None],
+        stopped: Callable[[], bool],
+    ) -> HomePolicy:
+        """
+        Make the home policy on the private records; repeated, it is the same and costs nothing.
+
+        :param weights: of the global policy, shape (n_parameters,).
+        :param round: that it was released after.
+        :param own: the same with the layers that the hospital kept to itself; None if it kept
+            none.
+        :raises TrainingStopped: as soon as `stopped` says so; the same call goes on.
+        """
         ...

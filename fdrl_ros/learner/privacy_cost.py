@@ -8,6 +8,7 @@ a new budget pays for all rounds of a plan.
 """
 
 from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 import math
 from typing import Protocol
@@ -109,6 +110,11 @@ class ChargedMechanism:
             )
         return made
 
+    @property
+    def steps_of_epoch(self) -> int:
+        """Steps of a local epoch, in which each record joins once on average."""
+        return math.ceil(1.0 / self.rate)
+
     def charge(self, steps: int) -> Charge:
         """Return the charge of that many steps."""
         return charge_for(self.sampling, Charge(self.charged_noise, self.rate, steps, self.group))
@@ -128,29 +134,41 @@ class RecordCounts:
 
 
 def check_rounds(
-    learner: LearnerSettings, privacy: PrivacySettings, size: Sized, rounds: int
+    learner: LearnerSettings,
+    privacy: PrivacySettings,
+    size: Sized,
+    rounds: int,
+    after: Sequence[Charge] = (),
 ) -> None:
     """
-    Check that a new budget pays for all rounds of a plan.
+    Check that a new budget pays for all rounds of a plan, and for what follows them.
 
     :param rounds: of the whole plan.
+    :param after: charges of the home policy.
     :raises PrivacyError: if the settings give no guarantee for the size, or if all rounds cost
         more than the budget; the message says how many rounds it pays for.
     """
     mechanism = ChargedMechanism.from_settings(size, learner, privacy)
     if math.isinf(privacy.budget):
         return
-    steps = learner.epochs * math.ceil(1.0 / mechanism.rate)
+    steps = learner.epochs * mechanism.steps_of_epoch
 
-    def epsilon(rounds: int) -> float:
-        charge = mechanism.charge(rounds * steps)
-        quick = epsilon_rdp([charge], privacy.delta)
-        cost = quick if quick <= privacy.budget else epsilon_pld([charge], privacy.delta)
+    def epsilon(rounds: int, after: Sequence[Charge] = ()) -> float:
+        charges = [mechanism.charge(rounds * steps), *after]
+        quick = epsilon_rdp(charges, privacy.delta)
+        cost = quick if quick <= privacy.budget else epsilon_pld(charges, privacy.delta)
         # The ledger adds rounds one by one, with other rounding errors.
         return cost * (1.0 + _ROUNDING)
 
     cost = epsilon(rounds)
     if cost <= privacy.budget:
+        whole = epsilon(rounds, after) if after else cost
+        if whole > privacy.budget:
+            raise PrivacyError(
+                f'{rounds} rounds cost epsilon {cost:.6g}, with the home policy {whole:.6g}, and '
+                f'the budget is {privacy.budget:g}: take fewer rounds or home.epochs, or more '
+                'noise'
+            )
         return
     paid = bisect_right(range(1, rounds), privacy.budget, key=epsilon)
     fewer = f'set rounds to at most {paid}, or ' if paid else ''
@@ -192,7 +210,7 @@ def calibrated(
     charge = mechanism.charge(1)
     if charge.noise_multiplier == 0.0:
         raise PrivacyError(f'{learner.replay} replay has no finite epsilon: no noise keeps one')
-    steps = rounds * learner.epochs * math.ceil(1.0 / mechanism.rate)
+    steps = rounds * learner.epochs * mechanism.steps_of_epoch
     sigma = noise_multiplier_for(
         epsilon=epsilon,
         delta=privacy.delta,

@@ -5,7 +5,8 @@
 from dataclasses import dataclass
 import math
 
-from fdrl_ros.settings import setting, Settings
+from fdrl_ros.errors import SettingError
+from fdrl_ros.settings import named_among, setting, Settings
 
 
 @dataclass(frozen=True)
@@ -132,3 +133,67 @@ class PrivacySettings(Settings):
         2.6, 'sigma_m = s L / C; 0: NOT PRIVATE', limits=(0.0, 1000.0)
     )
     batch: int = setting(128, 'expected batch size L', limits=(1, 1000000), unit='units')
+
+
+CANDIDATES = ('global', 'personal', 'own_layers', 'alone')
+"""
+What a hospital may choose its home policy from.
+
+global: the federation's. personal: that one, fine-tuned on the hospital's records. own_layers: the
+shared layers with the layers that the hospital kept to itself. alone: the public start, trained on
+the hospital's records only.
+"""
+
+
+@dataclass(frozen=True)
+class HomeSettings(Settings):
+    """How a hospital makes the policy of its own robots, after the last round."""
+
+    epochs: int = setting(
+        0,
+        'local epochs that fine-tune the global policy on own records after the last round; 0: '
+        'the hospital has no home policy',
+        limits=(0, 1000),
+    )
+    learning_rate: float = setting(
+        0.004, 'step size of the optimizer in fine-tuning', limits=(1e-8, 1000.0)
+    )
+    frozen: str = setting(
+        '',
+        'tensors or submodules that fine-tuning leaves as the global policy has them, separated '
+        'by commas; empty: those of learner.frozen',
+    )
+    candidates: str = setting(
+        'global, personal, own_layers',
+        'what the home policy is chosen from: some of global, personal, own_layers (where '
+        'federation.personal names layers) and alone, separated by commas; global always is one',
+    )
+    alone_epochs: int = setting(
+        12, 'local epochs of the candidate alone, from the public start', limits=(1, 100000)
+    )
+    choice_noise: float = setting(
+        10.0,
+        'noise multiplier of the choice, which is charged as one step of all patients; 0: NOT '
+        'PRIVATE',
+        limits=(0.0, 1e6),
+    )
+    choice_clip: float = setting(
+        0.2, "L2 norm that a patient's differences of scores are clipped to", limits=(1e-6, 100.0)
+    )
+
+    def __post_init__(self) -> None:
+        """Refuse candidates that there are not."""
+        super().__post_init__()
+        for name in self._named:
+            if name not in CANDIDATES:
+                expected = named_among(name, 'candidates', CANDIDATES)
+                raise SettingError('candidates', self.candidates, expected)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the candidates besides global, in the order of :data:`CANDIDATES`."""
+        return tuple(name for name in CANDIDATES[1:] if name in self._named)
+
+    @property
+    def _named(self) -> list[str]:
+        return [name.strip() for name in self.candidates.split(',') if name.strip()]

@@ -82,6 +82,7 @@ class Trainer:
                     f'the ledger of {owner.hospital} counts for {name} {counted!r}, the settings '
                     f'promise {promised!r}'
                 )
+        self.setup, self.checkpoint = setup, checkpoint
         self.network, self.learner, self.privacy = setup.network, setup.learner, setup.privacy
         self.task = setup.task
         self.dqn = gradients_for(self.network, self.learner, inputs)
@@ -89,7 +90,6 @@ class Trainer:
             self.dqn.check_private()
         self.ledger, self._inputs = setup.ledger, inputs
         self._source = setup.source.for_ledger(owner.birth)
-        self._checkpoint = checkpoint
         self._settings_digest = hashlib.sha256(
             repr((self.network.name, self.learner, self.privacy, self.task)).encode()
             + self.network.layout.digest()
@@ -107,19 +107,20 @@ class Trainer:
         :raises RecordsError: if states or actions are not those of the network.
         """
         self.mechanism = ChargedMechanism.from_settings(records, self.learner, self.privacy)
+        self.records = records
         inputs = None if isinstance(self.dqn, TabularDqn) else self._inputs
         if isinstance(records, GrowingRecords):
-            self._transitions = records.transitions(inputs)
+            self.transitions = records.transitions(inputs)
         else:
-            self._transitions = Transitions.from_records(
+            self.transitions = Transitions.from_records(
                 records,
                 discount=self.learner.discount,
                 n_step=self.learner.n_step,
                 unit='transition' if self.mechanism.clips_transitions else 'patient',
                 inputs=inputs,
             )
-        self._transitions.check_fit(self.network, self._inputs)
-        self.steps_per_block = steps or math.ceil(1.0 / self.mechanism.rate)
+        self.transitions.check_fit(self.network, self._inputs)
+        self.steps_per_block = steps or self.mechanism.steps_of_epoch
         """Steps of a local epoch, which is one block of the ledger."""
         self._records_digest = hashlib.sha256(self._settings_digest + records.digest()).digest()
 
@@ -161,23 +162,26 @@ class Trainer:
         *,
         report: Callable[[TrainingProgress], None],
         stopped: Callable[[], bool],
+        most: int | None = None,
     ) -> TrainingResult:
         """
         Run E local epochs of DP-SGD from the global weights; see :class:`Learner`.
 
+        :param most: local epochs after which to end, where the budget pays for fewer than E.
         :raises BudgetExceededError: when the next block would pass the budget.
         :raises TaskError: if the checkpoint is of another task.
         """
         start = self.start_digest(weights)
-        state = Checkpoint.read(self._checkpoint, self.ledger)
+        state = Checkpoint.read(self.checkpoint, self.ledger)
         if state is not None and state.task is not None and self.task is not None:
-            self.task.check(state.task, self._checkpoint)
+            self.task.check(state.task, self.checkpoint)
         if state is None or (state.round, state.start) != (round, start):
             state = self._fresh(weights, round, start)
-        steps = self.learner.epochs * self.steps_per_block
-        while state.blocks < self.learner.epochs:
+        epochs = self.learner.epochs if most is None else min(most, self.learner.epochs)
+        steps = epochs * self.steps_per_block
+        while state.blocks < epochs:
             state = self._train_block(state, weights, stopped)
-            state.save(self._checkpoint, self.ledger)
+            state.save(self.checkpoint, self.ledger)
             report(TrainingProgress(round, state.steps, steps, self.ledger.epsilon_rdp()))
         return TrainingResult(
             state.weights.astype(np.float32),
@@ -281,11 +285,11 @@ class Trainer:
         else:
             size = (len(units), self.learner.transitions_per_patient)
             uniforms = self._source.uniform('transitions', round, step, math.prod(size))
-            index = self._transitions.draw_rows(units, uniforms.reshape(size))
+            index = self.transitions.draw_rows(units, uniforms.reshape(size))
             if self.learner.expected_transitions:
-                own = self._transitions.lengths(units) / self.learner.expected_transitions
+                own = self.transitions.lengths(units) / self.learner.expected_transitions
                 weights = np.asarray(own if weights is None else weights * own, np.float32)
-        return self._transitions.at(
+        return self.transitions.at(
             index, None if weights is None else np.broadcast_to(weights[:, None], index.shape)
         )
 
@@ -322,6 +326,10 @@ class Trainer:
         if not self.privacy.noise_multiplier:
             return np.zeros(self.dqn.size)
         return self._source.gaussian('gradient', round, step, self.dqn.size)
+
+    def choice_noise(self, round: int, size: int) -> np.ndarray:
+        """Return the N(0, 1) draws of the choice of a home policy, shape (size,)."""
+        return self._source.gaussian('choice', round, 0, size)
 
     def add_noise(self, clipped: np.ndarray, noise: np.ndarray) -> np.ndarray:
         """Return the private mean gradient, the only release of a step."""

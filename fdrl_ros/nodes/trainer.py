@@ -89,7 +89,7 @@ class TrainerNode(PartyNode):
     """Moves a hospital's messages."""
 
     executable = 'trainer'
-    groups = ('learner', 'privacy', 'collection', 'world')
+    groups = ('learner', 'privacy', 'home', 'collection', 'world')
     own = TrainerSettings
     sends = (
         protocol.RoundKey,

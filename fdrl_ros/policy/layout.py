@@ -86,6 +86,19 @@ class TensorLayout:
             for tensor, first, last in self.places()
         }
 
+    def reordered(self, weights: NDArray, other: 'TensorLayout') -> NDArray:
+        """
+        Put the weights of another layout, of the same tensors, into the order of this one.
+
+        :param weights: in the order of `other`, shape (n_parameters,).
+        :returns: same shape and type.
+        :raises PolicyError: if the layouts hold other tensors.
+        """
+        if set(self.tensors) != set(other.tensors):
+            raise PolicyError(f'tensors {other.to_json()[:200]}: expected those of this layout')
+        split = other.split(weights)
+        return np.concatenate([split[tensor.name].reshape(-1) for tensor in self.tensors])
+
     def places(self) -> Iterator[tuple[Tensor, int, int]]:
         """Yield each tensor with the index of its first weight and that after its last."""
         first = 0

@@ -19,6 +19,7 @@ from fdrl_ros.experiments.json_file import Json
 from fdrl_ros.experiments.reports.run_table import shared_patients
 from fdrl_ros.experiments.reports.text_table import NOT_PRIVATE
 from fdrl_ros.federation.protocol.ledger_watch import heads_seen
+from fdrl_ros.learner.home import ledger_words
 from fdrl_ros.learner.privacy_cost import calibrated, RecordCounts
 from fdrl_ros.privacy.accountant.accountant import sum_guarantees
 from fdrl_ros.privacy.ledger.chain import Chain, Head
@@ -242,7 +243,7 @@ def _table(chain: Chain) -> str:
         sigma, q, steps, group = entry.charge
         numbers = (
             entry.number,
-            entry.round,
+            ledger_words(entry.round),
             entry.block,
             f'{sigma:.6g}',
             f'{q:.6g}',
@@ -280,6 +281,7 @@ def _document(found: Inspection) -> Json:
             {
                 'number': entry.number,
                 'round': entry.round,
+                'stage': ledger_words(entry.round),
                 'block': entry.block,
                 **entry.charge._asdict(),
                 'epsilon_rdp': epsilon,

@@ -23,6 +23,7 @@ from fdrl_ros.federation.hospital.state import LocalUpdate, RoundSeeds, UPDATE
 from fdrl_ros.federation.protocol.ledger_watch import heads_seen
 from fdrl_ros.federation.protocol.store import peek_record, Store
 from fdrl_ros.learner.checkpoint import recorded_ledger_head
+from fdrl_ros.learner.home import home_charges, HOME_CHECKPOINTS, HomeSetup, HomeTrainer
 from fdrl_ros.learner.privacy_cost import check_rounds
 from fdrl_ros.learner.records.collection import HospitalSimulator
 from fdrl_ros.learner.records.records import Records
@@ -30,6 +31,7 @@ from fdrl_ros.learner.trainer import Trainer, TrainingSetup
 from fdrl_ros.privacy.ledger.chain import Head, Owner
 from fdrl_ros.privacy.ledger.ledger import Ledger
 from fdrl_ros.privacy.noise import NoiseSource
+import numpy as np
 
 log = logging.getLogger(__name__)
 
@@ -38,6 +40,9 @@ LEDGER = 'ledger.sqlite'
 
 CHECKPOINT = 'checkpoint'
 """File of a hospital's state of training, with the head that its ledger had then."""
+
+CHECKPOINTS = (CHECKPOINT, *HOME_CHECKPOINTS)
+"""All such files, in rounds and at home."""
 
 NOISE_KEY = 'noise.key'
 """File of a hospital's noise key, made after its ledger and of no use without it."""
@@ -103,7 +108,14 @@ def ledger_epsilon(layout: Layout, name: str, plan: Plan) -> float:
 
 
 def open_training(
-    directory: Path, name: str, plan: Plan, records: Records, *, purpose: str = '', done: int = 0
+    directory: Path,
+    name: str,
+    plan: Plan,
+    records: Records,
+    *,
+    purpose: str = '',
+    done: int = 0,
+    start: np.ndarray | None = None,
 ) -> Trainer:
     """
     Open a hospital's ledger, noise and trainer; close the trainer's ledger when done.
@@ -111,6 +123,7 @@ def open_training(
     :param directory: of the hospital; ledger, noise key and checkpoint lie there.
     :param purpose: tells apart trainings whose noise must differ, such as a baseline's.
     :param done: rounds that the federation ended before this hospital joined.
+    :param start: the public start, for a hospital that makes a home policy if the plan says so.
     :raises LedgerError: if the ledger is locked, damaged or of another hospital.
     :raises PrivacyError: if nothing is spent yet and the budget does not pay for all rounds that
         are left.
@@ -121,10 +134,16 @@ def open_training(
         setup = TrainingSetup(
             plan.network, plan.learner, plan.privacy, ledger, noise, task=plan.identity
         )
-        trainer = Trainer(setup, records, directory / CHECKPOINT)
+        path = directory / CHECKPOINT
+        if plan.home.epochs and start is not None:
+            home = HomeSetup(plan.home, start, plan.home_network)
+            trainer: Trainer = HomeTrainer(setup, records, path, home)
+            after = home_charges(plan.learner, plan.privacy, plan.home, records)
+        else:
+            trainer, after = Trainer(setup, records, path), ()
         if not ledger.chain.head.entries:
             left = max(1, plan.rounds.rounds - done)
-            check_rounds(plan.learner, plan.privacy, records, left)
+            check_rounds(plan.learner, plan.privacy, records, left, after)
         unless_opened.pop_all()
     return trainer
 
@@ -150,7 +169,9 @@ def open_ledger(directory: Path, name: str, plan: Plan) -> Ledger:
     with ExitStack() as unless_whole:
         ledger = unless_whole.enter_context(Ledger(directory / LEDGER, ledger_owner(name, plan)))
         ledger.verify(sent, 'its last update')
-        ledger.verify(recorded_ledger_head(directory / CHECKPOINT, ledger.owner), 'its checkpoint')
+        for each in CHECKPOINTS:
+            head = recorded_ledger_head(directory / each, ledger.owner)
+            ledger.verify(head, f'its {each.replace("_", " ")}')
         unless_whole.pop_all()
     return ledger
 
@@ -172,8 +193,11 @@ def check_not_lost(directory: Path, plan: Plan) -> None:
             f'if nothing trained here was ever sent, remove {key.name} too and begin anew'
         )
     sent = last_sent(directory)
-    noted = recorded_ledger_head(directory / CHECKPOINT)
-    for what, seen in (('an update went out', sent), ('a checkpoint was made', noted)):
+    noted = [recorded_ledger_head(directory / each) for each in CHECKPOINTS]
+    for what, seen in (
+        ('an update went out', sent),
+        *(('a checkpoint was made', each) for each in noted),
+    ):
         if seen is not None and seen.entries:
             raise LedgerError(
                 f'ledger {path} is missing, but {what} with its head {seen}: put it back'

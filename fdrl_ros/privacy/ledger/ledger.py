@@ -125,18 +125,18 @@ class Ledger(Closeable):
             self._append(entry)
             return entry
 
-    def check(self, charge: Charge) -> None:
+    def check(self, *charges: Charge) -> None:
         """
-        Check that a charge fits the budget; nothing is written.
+        Check that charges fit the budget together; nothing is written.
 
-        :raises BudgetExceededError: if it does not.
+        :raises BudgetExceededError: if they do not.
         """
         with self._lock:
             account, budget = self.chain.account, self.owner.budget
-            # Both are upper bounds, so a charge that fits by the quick one fits.
-            if account.epsilon_rdp(charge) <= budget:
+            # Both are upper bounds, so charges that fit by the quick one fit.
+            if account.epsilon_rdp(*charges) <= budget:
                 return
-            wanted = account.epsilon_pld(charge)
+            wanted = account.epsilon_pld(*charges)
             if not wanted <= budget:
                 raise BudgetExceededError(self.chain.epsilon(), wanted, budget)
 

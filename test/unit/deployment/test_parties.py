@@ -32,7 +32,7 @@ from fdrl_ros.deployment.parties.hospital import (
 )
 from fdrl_ros.deployment.parties.key_authority import open_key_authority, open_secret_context
 from fdrl_ros.deployment.plan import Plan
-from fdrl_ros.deployment.prepare import check_keys, prepare, taking_part
+from fdrl_ros.deployment.prepare import check_keys, check_plan, prepare, taking_part
 from fdrl_ros.errors import (
     KeyFileError,
     LedgerError,
@@ -143,6 +143,29 @@ def test_a_plan_that_no_hospital_could_train_by_is_refused_before_anything_is_ma
     with pytest.raises(PrivacyError, match=reason):
         prepare(tmp_path / 'federation', plan)
     assert not (tmp_path / 'federation').exists()
+
+
+@pytest.mark.parametrize(
+    'home, reason',
+    [
+        ({'epochs': 1000}, 'with the home policy .*: take fewer rounds or home.epochs'),
+        ({'epochs': 1, 'choice_noise': 0.01}, 'with the home policy'),
+        ({'epochs': 1, 'choice_noise': 0.0}, 'set home.choice_noise'),
+        ({'epochs': 1, 'candidates': 'alone', 'alone_epochs': 10**5}, 'with the home policy'),
+    ],
+)
+def test_a_home_policy_that_the_budget_does_not_pay_for_is_refused_before_anything_is_made(
+    tmp_path, home, reason
+):
+    check_plan(PLAN, None)
+    with pytest.raises(PrivacyError, match=reason):
+        prepare(tmp_path / 'federation', PLAN.changed({'home': home}))
+    assert not (tmp_path / 'federation').exists()
+
+
+def test_tensors_that_are_not_there_cannot_stay_at_home():
+    with pytest.raises(SettingError, match='frozen'):
+        PLAN.changed({'home': {'epochs': 1, 'frozen': 'nonsense'}})
 
 
 def test_a_prepared_directory_takes_other_settings_of_what_comes_after_training_alone(tmp_path):
