@@ -99,7 +99,7 @@ class Plan:
 
     federation: 'Group[FederationSettings]' = Group(
         'fdrl_ros.deployment.settings:FederationSettings',
-        'hospitals heterogeneity task procedures seed noise personal release',
+        'hospitals heterogeneity gap disturbances task procedures seed noise personal release',
     )
     rounds: 'Group[RoundSettings]' = Group(
         'fdrl_ros.federation.settings:RoundSettings',
@@ -435,7 +435,8 @@ class Plan:
         chosen = self.federation
         numbers = chosen.hospitals, chosen.heterogeneity, chosen.seed
         return tuple(
-            Cohort(each, *numbers, procedures=chosen.names) for each in range(chosen.hospitals)
+            Cohort(each, *numbers, procedures=chosen.names, conditions=chosen.conditions)
+            for each in range(chosen.hospitals)
         )
 
     def public_cohort(self, heterogeneity: float = 0.0) -> 'Cohort':
@@ -443,7 +444,7 @@ class Plan:
         from fdrl_ros.surgery.patient.cohort import public_cohort
 
         chosen = self.federation
-        return public_cohort(chosen.seed, heterogeneity, chosen.names)
+        return public_cohort(chosen.seed, heterogeneity, chosen.names, chosen.conditions)
 
 
 def _task_named(name: str) -> 'Task[Any, Any]':

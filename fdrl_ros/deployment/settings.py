@@ -3,10 +3,14 @@
 """Settings of the federation as a whole, of the test of policies, and of their evaluation."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from fdrl_ros.errors import SettingError
 from fdrl_ros.settings import setting, Settings
 from fdrl_ros.surgery.tasks import DEFAULT_PROCEDURES
+
+if TYPE_CHECKING:
+    from fdrl_ros.surgery.patient.conditions import Conditions
 
 
 @dataclass(frozen=True)
@@ -15,6 +19,15 @@ class FederationSettings(Settings):
 
     hospitals: int = setting(3, 'hospitals', limits=(3, 1000))
     heterogeneity: float = setting(0.8, 'H: how far the hospitals are apart', limits=(0.0, 1.0))
+    gap: float = setting(
+        0.0,
+        'how far hospitals are from the public simulator of surgery: calibration, force gain, '
+        'protocol',
+        limits=(0.0, 4.0),
+    )
+    disturbances: bool = setting(
+        False, 'whether latency, noise, lag and stiffness vary between operations in surgery'
+    )
     task: str = setting(
         'surgery', 'the world to learn in: a name that `fdrl tasks` lists, or FILE.py:CLASS'
     )
@@ -54,6 +67,13 @@ class FederationSettings(Settings):
             return procedures_named(self.procedures or ', '.join(DEFAULT_PROCEDURES))
         except SettingError as error:
             raise error.of('federation') from None
+
+    @property
+    def conditions(self) -> 'Conditions':
+        """Conditions under which surgery is done."""
+        from fdrl_ros.surgery.patient.conditions import Conditions
+
+        return Conditions(self.gap, self.disturbances)
 
     @property
     def personal_layers(self) -> tuple[str, ...]:

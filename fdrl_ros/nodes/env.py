@@ -23,7 +23,6 @@ from fdrl_ros.surgery.patient.cohort import mixture
 from fdrl_ros.surgery.patient.patient import Patient
 from fdrl_ros.surgery.tasks.outcome import HARD_STOP, TickOutcome
 from fdrl_ros.surgery.tasks.procedures import procedure_named, PROCEDURES, TRAITS
-import numpy as np
 from rosgraph_msgs.msg import Clock
 from std_srvs.srv import Trigger
 from visualization_msgs.msg import MarkerArray
@@ -82,9 +81,15 @@ class EnvNode(ManagedNode):
         chosen = plan.federation
         if self.settings.publish_clock and self.get_parameter('use_sim_time').value:
             raise SettingError('publish_clock', True, 'false with use_sim_time: who makes time?')
-        self._mixture = partial(mixture, chosen.hospitals, chosen.heterogeneity, chosen.seed)
+        self._mixture = partial(
+            mixture,
+            chosen.hospitals,
+            chosen.heterogeneity,
+            chosen.seed,
+            conditions=chosen.conditions,
+        )
         self._patients = self._mixture(chosen.names)
-        self._operation = Operation(plan.world, np.random.default_rng(chosen.seed))
+        self._operation = Operation(plan.world)
         self.keep(self._operation.close)
         self.arm = ArmInterface(self, self._operation)
         self._states = (

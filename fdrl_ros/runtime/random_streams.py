@@ -43,6 +43,12 @@ class Stream(IntEnum):
     COVERAGE_STUDY_SENSORS = 27
     GYM_PATIENTS = 28
     RANDOM_CONTENDER = 30
+    FORCE_SENSOR = 31
+    """Noise of the force sensor; seed = (stream, bytes of a hash of the patient's name)."""
+    DISTURBANCES = 32
+    """Latency, noise, lag and stiffness that the world randomises for each patient."""
+    GAP = 33
+    """How each hospital's instruments and protocols differ from the public simulator's."""
 
 
 PUBLIC_FACTORS = 4

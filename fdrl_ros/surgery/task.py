@@ -13,6 +13,7 @@ from fdrl_ros.surgery.gym.episode_metrics import episode_metrics, states_met
 from fdrl_ros.surgery.gym.state import STATE_FIELDS
 from fdrl_ros.surgery.gym.surgery_env import SurgeryEnv
 from fdrl_ros.surgery.patient.cohort import Cohort, public_cohort
+from fdrl_ros.surgery.patient.conditions import Conditions
 from fdrl_ros.surgery.patient.patient import Patient
 from fdrl_ros.surgery.settings import WorldSettings
 from fdrl_ros.surgery.tasks import DEFAULT_PROCEDURES
@@ -52,11 +53,11 @@ class SurgeryTask(Task[Patient, WorldSettings]):
         self, chosen: Hospitals, hospital: int | None, heterogeneity: float | None = None
     ) -> Cohort:
         """Return the cohort of a hospital, or the public one."""
-        names = _procedures(chosen)
+        names, conditions = _procedures(chosen), getattr(chosen, 'conditions', Conditions())
         if hospital is None:
-            return public_cohort(chosen.seed, heterogeneity or 0.0, names)
+            return public_cohort(chosen.seed, heterogeneity or 0.0, names, conditions)
         numbers = chosen.hospitals, chosen.heterogeneity, chosen.seed
-        return Cohort(hospital, *numbers, procedures=names)
+        return Cohort(hospital, *numbers, procedures=names, conditions=conditions)
 
     def operate(
         self, env: gymnasium.Env, choose: Choice, patient: Patient, rng: np.random.Generator

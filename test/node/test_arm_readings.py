@@ -88,9 +88,7 @@ def test_speed_of_a_joint_that_moves_evenly_is_even():
 
 
 def test_measured_force_errs_as_the_sensor_does():
-    operation = Operation(
-        WorldSettings(mode='kinematic', force_noise=0.5), np.random.default_rng(0)
-    )
+    operation = Operation(WorldSettings(mode='kinematic', force_noise=0.5))
     patient = public_cohort(0).patient(0)
     goal = patient.goal
     for target, pressed in ((patient.start, False), ((goal[0], goal[1], goal[2] - 0.003), True)):

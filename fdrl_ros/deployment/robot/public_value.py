@@ -125,12 +125,6 @@ class PublicValuation:
                     [public_patient(int(each), plan, name) for each in cases],
                     handing_over(policy, self.lead_in, handover, moves),
                     plan.world,
-                    rngs=[
-                        np.random.default_rng(
-                            [Stream.VALUATION_SENSORS, plan.federation.seed, place, int(each)]
-                        )
-                        for each in cases
-                    ],
                     tick=lambda left: stop_if(self.stopped),
                 )
                 found.setdefault(name, []).append(_experience(rolled, handover, begin))

@@ -50,17 +50,10 @@ def _patients(plan: Plan) -> list[Patient]:
     return [cohort.patient(FIRST + number) for number in range(plan.safety.patients)]
 
 
-def _sensors(plan: Plan, seed: int) -> list[np.random.Generator]:
-    return [
-        np.random.default_rng([Stream.SAFETY_TEST, seed, plan.federation.seed, row])
-        for row in range(plan.safety.patients)
-    ]
-
-
 def make_frozen_set(plan: Plan) -> FrozenSet:
     """Operate as surgeons of all skills, and try every action in some states on the way."""
     batch = VectorOperation(_patients(plan), replace(plan.world, mode='kinematic'))
-    batch.reset(rngs=_sensors(plan, 0))
+    batch.reset()
     rng = np.random.default_rng([Stream.SAFETY_TEST, plan.federation.seed])
     rows = np.arange(len(batch.patients))
     habits = np.array([each for each, _ in _HABITS])[rows % len(_HABITS)]
@@ -118,7 +111,7 @@ def run_trial(policy: Policy | None, plan: Plan) -> tuple[float, float, float]:
     :param policy: None holds.
     :returns: mean discounted return, share of successes, share that ended by force.
     """
-    rolled = roll_out(_patients(plan), chooser_of(policy), plan.world, rngs=_sensors(plan, 1))
+    rolled = roll_out(_patients(plan), chooser_of(policy), plan.world)
     count, ticks = len(rolled.patients), rolled.ticks
     discounts = np.cumprod(np.r_[1.0, np.full(ticks.max(), plan.value.discount)])
     returns = np.zeros(count)

@@ -219,7 +219,6 @@ def alike_states(
         meeting.patients,
         handing_over(policy, meeting.lead, np.full(count, handover), moves),
         world,
-        rngs=[np.random.default_rng([*meeting.seed, each]) for each in range(count)],
         tick=tick,
     )
     rows, ticks = rolled.cases, rolled.ticks

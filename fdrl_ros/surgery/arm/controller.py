@@ -248,7 +248,7 @@ class ArmControl:
         self._require('jaw/servo_jp')
         angle = jaw_command(names, positions)
         self._jaw_move = None
-        self._operation.jaw.aim(angle)
+        self._operation.aim_jaw(angle)
         self._note_busy()
 
     def move_jaw(self, names: Sequence[str], positions: Sequence[float]) -> None:
@@ -286,7 +286,7 @@ class ArmControl:
         if self._jaw_move is not None:
             opening, time = self._jaw_move
             time += period
-            self._operation.jaw.aim(opening.angle(time))
+            self._operation.aim_jaw(opening.angle(time))
             self._jaw_move = (opening, time) if time < opening.duration else None
         self._note_busy()
 

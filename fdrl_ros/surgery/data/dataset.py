@@ -171,8 +171,6 @@ class Dataset:
         for index, (episode, seed) in enumerate(zip(self.episodes, self.seeds, strict=True)):
             with errors_named(RecordsError, f'episode {index}'):
                 _check_episode(episode)
-                if seed is None and self.world.force_noise > 0.0:
-                    raise RecordsError('with noise of the force sensor, its seed must be known')
                 if seed is not None and (type(seed) is not int or not 0 <= seed < 2**64):
                     raise RecordsError(f'{seed!r} is no seed: expected 0 to 2^64 - 1')
 

@@ -207,20 +207,18 @@ def roll_out(
     choose: Chooser,
     settings: WorldSettings | None = None,
     *,
-    rngs: Sequence[np.random.Generator] = (),
     tick: Callable[[int], None] = lambda left: None,
 ) -> Rollouts:
     """
     Operate on all patients side by side, with kinematic arms.
 
     :param settings: of the world; its mode does not count.
-    :param rngs: sources of the sensors' noise, where the settings ask for it.
     :param tick: gets how many operations go on before each tick; what it raises ends all.
     :raises StateError: on actions that cannot be.
     """
     world = replace(settings or WorldSettings(), mode='kinematic')
     batch = VectorOperation(list(patients), world)
-    states = batch.reset(rngs=list(rngs))
+    states = batch.reset()
     rows = np.arange(len(patients))
     success, failure = np.zeros(len(rows), np.bool_), np.zeros(len(rows), np.int64)
     parts = []

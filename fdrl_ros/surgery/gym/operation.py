@@ -7,17 +7,25 @@ The ROS node drives it by set-points at 100 Hz, the Gymnasium env by discrete ac
 states, rewards and endings are the same. Simulated, for research: not a medical device.
 """
 
+from collections import deque
 from collections.abc import Sequence
 import math
-from typing import TYPE_CHECKING
+from typing import NamedTuple, TYPE_CHECKING
 
 from fdrl_ros.errors import StateError
 from fdrl_ros.surgery.arm.kinematic_arm import Jaw, JAW_OPEN, KinematicArm
 from fdrl_ros.surgery.arm.kinematics import checked_point, straight_joints, Vector
 from fdrl_ros.surgery.arm.motion import JointPath
 from fdrl_ros.surgery.constants import constant
-from fdrl_ros.surgery.gym.actions import Action, MAXIMUM_SPEED, SUBSTEP, TICK
-from fdrl_ros.surgery.gym.state import Info, operation_values, PROCEDURE_NAMES, scale, TICK_INFO
+from fdrl_ros.surgery.gym.actions import Action, MAXIMUM_SPEED, SUBSTEP, SUBSTEPS, TICK
+from fdrl_ros.surgery.gym.state import (
+    Info,
+    operation_values,
+    PROCEDURE_NAMES,
+    scale,
+    Seen,
+    TICK_INFO,
+)
 from fdrl_ros.surgery.patient.breathing import breathing_motion
 from fdrl_ros.surgery.patient.patient import Patient
 from fdrl_ros.surgery.patient.physiology import Physiology
@@ -36,7 +44,7 @@ from fdrl_ros.surgery.tasks.registry import task_of
 from fdrl_ros.surgery.tasks.task import Prospect, Reading, Scene, Task
 from fdrl_ros.surgery.tissue.contact import (
     contact_force,
-    felt_force,
+    ForceSensor,
     harm,
     smoothed,
     tissue_of,
@@ -59,19 +67,31 @@ _STRIDE = MAXIMUM_SPEED * SUBSTEP
 _NAMED = dict(zip(PROCEDURE_NAMES, np.eye(len(PROCEDURE_NAMES)).tolist(), strict=True))
 
 
+class _Command(NamedTuple):
+    """A command on its way: the sub-step after which it counts, a set-point (m) or jaw (rad)."""
+
+    due: int
+    target: Position | None = None
+    jaw: float | None = None
+
+
 class Operation:
     """
     One operation at a time; :meth:`reset` starts the next.
 
+    A command reaches arm and jaw `latency` ticks after it was given; joint paths begin at once, as
+    the arm itself plans them. The state shows the commanded set-point.
+
     :param settings: of the world.
-    :param rng: source of the force sensor's noise; needed only when the settings ask for noise.
 
     From a reset on there are, besides what the methods return:
 
     - `force`: on the tip in the base frame, with friction, N: what a wrist sensor would say;
     - `load`: what is judged: the tissue's normal force and that of rigid things, no friction, N;
-    - `measured_force`: what the sensor says of the load, N; `smooth_force`: the same smoothed over
-      ticks, only where it is noisy; `force_rate`: its change over the last tick, N/s;
+    - `measured_force`: what the sensor says of the load, N, with the patient's gain and noise;
+      `smooth_force`: the same smoothed over ticks, only where it is noisy; `force_rate`: its
+      change over the last tick, N/s;
+    - `target`: the commanded set-point, m; `setpoint`: where the arm's set-point is, m;
     - `damage`: done to tissue since the start, N s;
     - `peak_force`: greatest load since the last tick, N; `greatest_force`: of the ticks since the
       start, N; `time_above`: time with a load above each of FORCE_LEVELS, s;
@@ -82,19 +102,14 @@ class Operation:
 
     arm: 'KinematicArm | DynamicArm'
 
-    def __init__(
-        self, settings: WorldSettings | None = None, rng: np.random.Generator | None = None
-    ) -> None:
+    def __init__(self, settings: WorldSettings | None = None) -> None:
         self.settings = checked_world(WorldSettings() if settings is None else settings)
-        self.rng = rng
         self.arm = KinematicArm()
         if self.settings.mode == 'dynamic':
             # Loads PyBullet, which not all users need.
             from fdrl_ros.surgery.arm.simulated_arm import DynamicArm
 
             self.arm = DynamicArm()
-        self._felt = felt_force(self.settings)
-        self._noisy = self.settings.force_noise > 0.0
         self._patient: Patient | None = None
         self._closed = False
 
@@ -146,8 +161,12 @@ class Operation:
         self.rules: Rules = rules
         self._loss = failure_code(task.loss)
         self.jaw = Jaw()
-        self.target = self.setpoint = patient.start
+        self.target = self.setpoint = self._goal = patient.start
+        self._told = 0.0
+        self._latency = SUBSTEPS * patient.latency
+        self._sent: deque[_Command] = deque()
         self._path: JointPath | None = None
+        self._sensor = ForceSensor(patient, self.settings)
         self.substeps = self.ticks = self._tick_substeps = 0
         self.force: Position = _NOTHING
         self.load = self.measured_force = self.smooth_force = self.force_rate = 0.0
@@ -185,7 +204,11 @@ class Operation:
 
     def _aim(self, target: Position) -> None:
         straight_joints(*target)
-        self.target, self._path = target, None
+        self.target = target
+        if self._latency:
+            self._sent.append(_Command(self.substeps + self._latency, target=target))
+        else:
+            self._goal, self._path = target, None
 
     def set_joint_target(self, joints: Sequence[float], substeps: int) -> None:
         """
@@ -196,6 +219,7 @@ class Operation:
         :raises StateError: if they are no joints of this arm; the old target stays.
         """
         path = JointPath(self.setpoint_joints(), joints, substeps)
+        self._sent.clear()
         self._path, self.target = path, path.end
 
     def setpoint_joints(self) -> Vector:
@@ -208,10 +232,12 @@ class Operation:
     def halt(self) -> None:
         """Stay where the set-point is."""
         self.check_started()
-        self.target = self.setpoint
+        self._sent.clear()
+        self.target = self._goal = self.setpoint
         if self._path is not None:
             self._path.halt()
         self.jaw.halt()
+        self._told = self.jaw.told
 
     def act(self, action: Action) -> None:
         """Carry out one of the discrete actions, from the target as it is."""
@@ -221,7 +247,22 @@ class Operation:
         if dx or dy or dz:
             self._aim((x + dx, y + dy, z + dz))
         if action.jaw is not None and self.task.uses_jaw:
-            self.jaw.aim(JAW_OPEN if action.jaw else 0.0)
+            self.aim_jaw(JAW_OPEN if action.jaw else 0.0)
+
+    def aim_jaw(self, angle: float) -> None:
+        """
+        Ask the jaw to open to an angle, rad.
+
+        :raises StateError: if that is no number or outside the limits; the old target stays.
+        """
+        self.check_started()
+        checked = Jaw()
+        checked.aim(angle)
+        self._told = checked.told
+        if self._latency:
+            self._sent.append(_Command(self.substeps + self._latency, jaw=checked.target))
+        else:
+            self.jaw.aim(angle)
 
     def advance(self, substeps: int) -> None:
         """
@@ -232,7 +273,8 @@ class Operation:
         """
         if type(substeps) is not int or substeps < 0:
             raise StateError(f'{substeps!r} sub-steps: expected a whole number of at least 0')
-        arm, tissue, target, path = self.arm, self.tissue, self.target, self._path
+        arm, tissue, sent = self.arm, self.tissue, self._sent
+        target, path = self._goal, self._path
         setpoint, force, warn = self.setpoint, self.force, self.patient.procedure.warn_force
         rigid = self.scene.grasped and self.task.resists
         peak, damage, impulse, load = self.peak_force, 0.0, 0.0, self.load
@@ -240,9 +282,17 @@ class Operation:
         above, rest, coughs = self.time_above, tissue.rest, tissue.coughs
         stiffness, damping, bearable = tissue.stiffness, tissue.damping, tissue.bearable
         amplitude, rate, phase = tissue.amplitude, tissue.rate, tissue.phase
-        feels = math.isnan(self.touched) and not self._noisy
+        sensor = self._sensor
+        felt = sensor.felt_load
+        feels = math.isnan(self.touched) and not sensor.noisy
         feels_force, last = arm.feels_force, self.substeps + substeps
         for step in range(self.substeps + 1, last + 1):
+            while sent and sent[0].due < step:
+                command = sent.popleft()
+                if command.target is not None:
+                    target, path = command.target, None
+                if command.jaw is not None:
+                    self.jaw.aim(command.jaw)
             if path is not None:
                 arm.step_joints(path.step(), force)
             else:
@@ -265,7 +315,7 @@ class Operation:
                 if load > 0.0:
                     if feels_force or step == last:
                         force = (*tissue.friction_force(load, speed_x, speed_y), load)
-                    if feels and load >= self._felt:
+                    if feels and load >= felt:
                         self.touched, feels = arm.position[2], False
                     strain, pressure = harm(load, depth, warn, bearable)
                     damage += strain * SUBSTEP
@@ -284,6 +334,7 @@ class Operation:
                         above[1] += SUBSTEP
                         if load > severe:
                             above[2] += SUBSTEP
+        self._goal, self._path = target, path
         self.setpoint = setpoint if path is None else path.tip
         self.force, self.load, self.peak_force = force, load, peak
         self.jaw.advance(substeps * SUBSTEP)
@@ -292,12 +343,7 @@ class Operation:
         self._tick_damage += damage
         self._tick_impulse += impulse * SUBSTEP
         self.damage += damage
-        self.measured_force = load
-        if self._noisy:
-            if self.rng is None:
-                raise StateError('force noise needs a random generator')
-            noise = self.settings.force_noise * float(self.rng.standard_normal())
-            self.measured_force = load + noise
+        self.measured_force = sensor.measure(load)
 
     def tick(self) -> TickOutcome:
         """
@@ -336,9 +382,9 @@ class Operation:
         self.remaining = remaining
         self.force_rate = (self.measured_force - self._tick_force) / period
         self._tick_force = self.measured_force
-        if self._noisy:
+        if self._sensor.noisy:
             self.smooth_force = smoothed(self.smooth_force, self.measured_force)
-            if math.isnan(self.touched) and self.smooth_force >= self._felt:
+            if math.isnan(self.touched) and self.smooth_force >= self._sensor.felt:
                 self.touched = tip[2]
         mean = self._tick_impulse / period
         self.greatest_force = max(self.greatest_force, peak)
@@ -389,15 +435,24 @@ class Operation:
         """Return the state in the order and units of STATE_FIELDS, for the two topics."""
         self.check_started()
         target, force, jaw = self.target, self.measured_force, self.jaw
-        felt = self.smooth_force if self._noisy else force
-        waypoint = self._waypoint(self.ticks * TICK)
+        felt = self.smooth_force if self._sensor.noisy else force
+        now = self.ticks * TICK
+        breath, rise = self.tissue.breath(now)
+        seen = Seen(
+            target,
+            self._waypoint(now),
+            self.arm.position,
+            self.touched,
+            self.tissue.rest - self.patient.goal[2] + breath,
+            rise,
+        )
         values = operation_values(
             self.rules,
             (self.scene.done, self.scene.grasped),
             self.ticks,
-            (target, waypoint, self.arm.position[2], self.touched),
-            (force, self.force_rate, felt >= self._felt),
-            (jaw.opening, jaw.told),
+            seen,
+            (force, self.force_rate, felt >= self._sensor.felt),
+            (jaw.opening, self._told),
         )
         return [*self._names, *values, *self.physiology.values()]
 
@@ -412,9 +467,9 @@ class Operation:
 
     def _cost(self) -> float:
         task, scene, jaw, (x, y, z) = self.task, self.scene, self.jaw, self.target
-        time = self.substeps * SUBSTEP + self.patient.servo_lag
+        time = (self.substeps + self._latency) * SUBSTEP + self.patient.servo_lag
         breath, grasped = self.tissue.breath(time)[0], 1.0 if scene.grasped else 0.0
         cost: float = task.remaining(
-            Prospect(x, y, z, breath, time, jaw.opening, jaw.told, grasped, scene.done)
+            Prospect(x, y, z, breath, time, jaw.opening, self._told, grasped, scene.done)
         )
         return cost

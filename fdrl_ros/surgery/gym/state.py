@@ -8,7 +8,7 @@ The patient's stiffness is not among them: it shows only in force against depth.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from fdrl_ros.errors import StateError
 from fdrl_ros.surgery.scalar_or_array import excess, Number, Point
@@ -34,6 +34,10 @@ OPERATION_FIELDS: tuple[Field, ...] = (
     Field('goal_error_y', 'm', 0.01, 'set-point of the tip minus the planned waypoint, y'),
     Field('goal_error_z', 'm', 0.01, 'set-point of the tip minus the planned waypoint, z up'),
     Field('lag', 'm', 0.001, 'height of the measured tip above its set-point'),
+    Field('lag_x', 'm', 0.001, 'measured tip minus its set-point, x'),
+    Field('lag_y', 'm', 0.001, 'measured tip minus its set-point, y'),
+    Field('surface', 'm', 0.01, 'how far the camera sees the surface above the planned one'),
+    Field('surface_speed', 'm/s', 0.01, 'speed of the surface, up'),
     Field('depth', 'm', 0.01, 'how far the set-point is below where contact was first felt'),
     Field('contact', '1', 1.0, '1 if force is felt'),
     Field('force', 'N', 2.5, 'normal force on the tip and pull of rigid things, no friction'),
@@ -85,11 +89,31 @@ TICK_INFO = {
 Info = dict[str, Any]
 
 
+class Seen(NamedTuple):
+    """
+    What the robot's encoders and camera see, before the patient's calibration error.
+
+    :param target: the commanded set-point of the tip, m.
+    :param waypoint: where the plan has the tip go next, m.
+    :param tip: measured, m.
+    :param touched: height at which contact was first felt, m, not a number before.
+    :param surface: height of the surface above the planned one, m.
+    :param surface_speed: its upward speed, m/s.
+    """
+
+    target: Point
+    waypoint: Point
+    tip: Point
+    touched: Number
+    surface: Number
+    surface_speed: Number
+
+
 def operation_values(
     rules: Rules,
     progress: tuple[Number, Number],
     ticks: Number,
-    tip: tuple[Point, Point, Number, Number],
+    seen: Seen,
     sensed: tuple[Number, Number, Number],
     jaw: tuple[Number, Number],
 ) -> tuple[Number, ...]:
@@ -98,20 +122,23 @@ def operation_values(
 
     :param progress: fraction of the procedure that is done, and whether the object is grasped.
     :param ticks: since the start.
-    :param tip: its set-point, the planned waypoint, and its height, m; and the height at which
-        contact was first felt, m, not a number before.
     :param sensed: the measured force (N), its change over the last tick (N/s), and whether
         contact is felt.
     :param jaw: its opening and what it was last told, 1 is open.
     """
-    target, waypoint, height, touched = tip
+    target, waypoint, tip, touched, surface, surface_speed = seen
     force, rate, felt = sensed
     done, grasped = progress
+    off = rules.calibration
     return (
-        target[0] - waypoint[0],
-        target[1] - waypoint[1],
-        target[2] - waypoint[2],
-        height - target[2],
+        target[0] - waypoint[0] - off[0],
+        target[1] - waypoint[1] - off[1],
+        target[2] - waypoint[2] - off[2],
+        tip[2] - target[2],
+        tip[0] - target[0],
+        tip[1] - target[1],
+        surface + off[2],
+        surface_speed,
         excess(touched, target[2]),
         felt * 1.0,
         force,

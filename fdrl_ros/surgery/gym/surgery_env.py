@@ -108,9 +108,6 @@ class SurgeryEnv(gymnasium.Env[NDArray[np.float32], np.int64]):
         else:
             patient = self._admissions.checked(chosen)
         self.operation.reset(patient)
-        if self.settings.force_noise > 0.0:
-            # Of its own, so that the sensor's noise does not decide who comes next.
-            self.operation.rng = np.random.default_rng(int(self.np_random.integers(2**63)))
         return self.operation.state(), self._info()
 
     def step(self, action: np.int64 | int) -> tuple[NDArray[np.float32], float, bool, bool, Info]:

@@ -11,7 +11,6 @@ from fdrl_ros.surgery.gym.actions import ACTION_COUNT
 from fdrl_ros.surgery.gym.state import Info, STATE_BOUND, STATE_SIZE
 from fdrl_ros.surgery.gym.vector_operation import VectorOperation
 from fdrl_ros.surgery.patient.cohort import Admissions, PatientSource
-from fdrl_ros.surgery.patient.patient import Patient
 from fdrl_ros.surgery.scalar_or_array import Array
 from fdrl_ros.surgery.settings import WorldSettings
 import gymnasium
@@ -62,14 +61,6 @@ class VectorSurgeryEnv(VectorEnv[NDArray[np.float32], NDArray[np.int64], NDArray
         self._rngs: list[np.random.Generator] = []
         self.batch = VectorOperation(settings=settings)
 
-    def _draw(self, row: int) -> tuple[Patient, np.random.Generator | None]:
-        """Draw the next patient of a row, and the source of the sensor's noise meanwhile."""
-        rng = self._rngs[row]
-        patient = self._admissions.draw(rng)
-        if self.batch.settings.force_noise > 0.0:
-            return patient, np.random.default_rng(int(rng.integers(2**63)))
-        return patient, None
-
     def reset(
         self,
         *,
@@ -99,8 +90,7 @@ class VectorSurgeryEnv(VectorEnv[NDArray[np.float32], NDArray[np.int64], NDArray
             seeding.np_random(own)[0] if fresh or own is not None else self._rngs[row]
             for row, own in enumerate(given)
         ]
-        patients, noises = zip(*(self._draw(row) for row in range(self.num_envs)), strict=True)
-        states = self.batch.reset(patients, [rng for rng in noises if rng is not None])
+        states = self.batch.reset([self._admissions.draw(rng) for rng in self._rngs])
         return states, self._masked(self.batch.info(), np.ones(self.num_envs, np.bool_))
 
     def step(
@@ -121,7 +111,7 @@ class VectorSurgeryEnv(VectorEnv[NDArray[np.float32], NDArray[np.int64], NDArray
             final_states = np.full(self.num_envs, None, object)
             for row in rows.tolist():
                 final_states[row] = states[row].copy()
-                states[row] = batch.replace(row, *self._draw(row))
+                states[row] = batch.replace(row, self._admissions.draw(self._rngs[row]))
             final = {}
             for key, values in batch.info(rows).items():
                 final[key] = np.zeros_like(info[key])

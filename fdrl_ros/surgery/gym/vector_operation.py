@@ -14,24 +14,25 @@ from typing import Any
 from fdrl_ros.errors import SettingError, StateError
 from fdrl_ros.surgery.arm.kinematic_arm import JAW_OPEN, JAW_SPEED
 from fdrl_ros.surgery.arm.lagging_arms import LaggingArms, MOVES, refuse_unreachable
-from fdrl_ros.surgery.gym.actions import ACTION_COUNT, ACTIONS, SUBSTEP, TICK
+from fdrl_ros.surgery.gym.actions import ACTION_COUNT, ACTIONS, STAY, SUBSTEP, TICK
 from fdrl_ros.surgery.gym.operation import FORCE_LEVELS, Operation
 from fdrl_ros.surgery.gym.state import (
     operation_values,
     PATIENT_FIELDS,
     PROCEDURE_NAMES,
     scale,
+    Seen,
     STATE_SIZE,
     TICK_INFO,
 )
 from fdrl_ros.surgery.patient.breathing import VectorBreathing
-from fdrl_ros.surgery.patient.patient import Patient
+from fdrl_ros.surgery.patient.patient import MOST_LATENCY, Patient
 from fdrl_ros.surgery.patient.physiology import VectorPhysiology
 from fdrl_ros.surgery.scalar_or_array import Array, Columns, Flags, PerPatient, Rows
 from fdrl_ros.surgery.settings import checked_world, WorldSettings
 from fdrl_ros.surgery.tasks.outcome import judge, NO_FAILURE, Rules, Tick
 from fdrl_ros.surgery.tasks.task_groups import TaskGroups, TaskReading
-from fdrl_ros.surgery.tissue.contact import contact_force, felt_force, harm, smoothed, Tissue
+from fdrl_ros.surgery.tissue.contact import contact_force, ForceSensor, harm, smoothed, Tissue
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -41,6 +42,8 @@ Step = tuple[NDArray[np.float32], Array, Flags, Flags, Infos]
 
 _JAWS: Array = np.array([np.nan if a.jaw is None else a.jaw * JAW_OPEN for a in ACTIONS])
 _STRIDE = JAW_SPEED * TICK
+_NOISE_BLOCK = 32
+"""Ticks for which the noise of a force sensor is drawn at once."""
 _OPERATION = len(PROCEDURE_NAMES)
 _VITAL = STATE_SIZE - len(PATIENT_FIELDS)
 
@@ -72,8 +75,6 @@ class VectorOperation(PerPatient):
         if self.settings.mode != 'kinematic':
             raise SettingError('mode', self.settings.mode, "'kinematic', which alone is batched")
         self.patients: list[Patient] = _listed(patients)
-        self._rngs: list[np.random.Generator] = []
-        self._felt, self._noise = felt_force(self.settings), self.settings.force_noise
         self._begun = Operation(self.settings)
         self._closed = False
         self._allocate(0)
@@ -93,7 +94,16 @@ class VectorOperation(PerPatient):
         self.touched, self.greatest_force = np.zeros((2, count))
         self.ticks, self.load, self.damage, self.jaw = np.zeros((4, count))
         self._peak, self._mean, self._smooth, self._tick_force = np.zeros((4, count))
-        self._jaw_target, self._remaining = np.zeros((2, count))
+        self._jaw_target, self._jaw_goal, self._remaining = np.zeros((3, count))
+        self._command: Array = np.zeros((3, count))
+        self._latency = np.zeros(count, np.intp)
+        self._sent: Rows = np.full((MOST_LATENCY, count), STAY)
+        """The newest actions, the last one first."""
+        self._noise: Array = np.zeros((_NOISE_BLOCK, count))
+        """Noise of the force sensors in this and the next ticks, N."""
+        self._gain, self._felt, self._felt_load = np.ones((3, count))
+        self._noisy = np.zeros(count, np.bool_)
+        self._sensors: list[ForceSensor] = []
         self._values: Array = np.zeros((STATE_SIZE, count))
         self._motion: tuple[Array, Array, Array] | None = None
 
@@ -102,39 +112,28 @@ class VectorOperation(PerPatient):
         """Return the rules of all operations."""
         return self._rules.record()
 
-    def reset(
-        self,
-        patients: Sequence[Patient] | None = None,
-        rngs: Sequence[np.random.Generator] | None = None,
-    ) -> NDArray[np.float32]:
+    def reset(self, patients: Sequence[Patient] | None = None) -> NDArray[np.float32]:
         """
         Put patients on the tables; those of before unless given.
 
-        :param rngs: sources of the rows' sensor noise; needed only where the settings ask for it.
         :returns: states as a policy sees them, shape (n, STATE_SIZE).
-        :raises StateError: if there is none, if noise has no source, or if the arm cannot reach
-            a start, a goal or a destination.
+        :raises StateError: if there is none, or if the arm cannot reach a start, a goal or a
+            destination.
         """
         self._check_open()
         chosen = self.patients if patients is None else _checked_patients(patients)
-        sources = list(self._rngs if rngs is None else rngs)
         if not chosen:
             raise StateError('no patients: expected at least one')
-        if len(sources) != len(chosen) and (sources or self._noise > 0.0):
-            raise StateError(f'{len(sources)} random generators: expected {len(chosen)}')
-        self.patients, self._rngs = chosen, sources
+        self.patients = chosen
         self._allocate(len(chosen))
         for row, patient in enumerate(chosen):
             self._begin_row(row, patient)
         return self.states()
 
-    def replace(
-        self, row: int, patient: Patient, rng: np.random.Generator | None = None
-    ) -> NDArray[np.float32]:
+    def replace(self, row: int, patient: Patient) -> NDArray[np.float32]:
         """
         Put another patient on one table; the other operations go on.
 
-        :param rng: new source of the row's noise, where there is any; else the old one goes on.
         :returns: the state of that row, shape (STATE_SIZE,).
         :raises StateError: if there is no such row, or the arm cannot reach the start, the
             goal or the destination.
@@ -144,8 +143,6 @@ class VectorOperation(PerPatient):
         if type(row) is bool or not isinstance(row, int | np.integer) or not 0 <= row < count:
             raise StateError(f'row {row!r}: expected 0 to {count - 1}, after a reset')
         (self.patients[row],) = _checked_patients([patient])
-        if rng is not None and self._rngs:
-            self._rngs[row] = rng
         self._begin_row(row, patient)
         return scale(self._values[:, row])
 
@@ -171,16 +168,17 @@ class VectorOperation(PerPatient):
         """
         Return a batch of copies, each as it stands now: rows 0 to n - 1, then the same again.
 
+        A copy's force sensor will have the same noise.
+
         :param count: how often each operation is in it.
-        :raises StateError: if a noisy sensor is simulated: its noise cannot be foreseen.
+        :raises StateError: if the batch is closed.
         """
         self._check_open()
-        if self._rngs:
-            raise StateError('operations with a noisy sensor cannot be copied')
         twin = copy.deepcopy(
             self, {id(patient): patient for patient in self.patients}
         )  # they never change
         twin._select(np.tile(np.arange(len(self.over)), count))
+        twin._sensors = [copy.deepcopy(sensor) for sensor in twin._sensors]
         return twin
 
     def _select(self, rows: Rows) -> None:
@@ -188,7 +186,7 @@ class VectorOperation(PerPatient):
         super().select(rows)
         self._motion = None
         self.patients = [self.patients[row] for row in rows.tolist()]
-        self._rngs = [self._rngs[row] for row in rows.tolist()] if self._rngs else []
+        self._sensors = [self._sensors[row] for row in rows.tolist()]
 
     def _begin_row(self, row: int, patient: Patient) -> None:
         """Begin a row as one operation begins."""
@@ -202,6 +200,11 @@ class VectorOperation(PerPatient):
         self.tasks.put(row, begun.task, begun.scene)
         self._rules.put(row, begun.rules)
         self.touched[row], self._failure[row] = begun.touched, NO_FAILURE
+        self._command[:, row], self._sent[:, row] = patient.start, STAY
+        self._latency[row], sensor = patient.latency, ForceSensor(patient, self.settings)
+        self._gain[row], self._noisy[row] = sensor.gain, sensor.noisy
+        self._felt[row], self._felt_load[row] = sensor.felt, sensor.felt_load
+        self._sensors[row:] = [sensor, *self._sensors[row + 1 :]]
         self._remaining[row], self._uses_jaw[row] = begun.remaining, begun.task.uses_jaw
         self._values[:, row], self._scores[:, row] = begun.values(), begun.physiology.scores()
         self._motion = None
@@ -257,15 +260,17 @@ class VectorOperation(PerPatient):
         """
         self._check_open()
         chosen = _checked_actions(actions, self.over)
-        target = self.arms.target + MOVES.take(chosen, axis=1)
-        refuse_unreachable(target)
-        jaw = _JAWS.take(chosen)
-        self._jaw_target = np.where(self._uses_jaw & ~np.isnan(jaw), jaw, self._jaw_target)
+        command = self._command + MOVES.take(chosen, axis=1)
+        refuse_unreachable(command)
+        self._command = command
+        self._jaw_target = self._told(chosen, self._jaw_target)
         begin, (breaths, rises, coughs), before = self.ticks * TICK, self.motion(), self.tasks.done
         rules = self.rules
-        normal, damage = self._press(chosen, target, breaths[1:-1], rises[1:-1])
+        arriving = self._arriving(chosen)
+        self._jaw_goal = self._told(arriving, self._jaw_goal)
+        normal, damage = self._press(arriving, breaths[1:-1], rises[1:-1])
         tip = self.arms.tip
-        way = self._jaw_target - self.jaw
+        way = self._jaw_goal - self.jaw
         self.jaw = self.jaw + np.minimum(np.maximum(way, -_STRIDE), _STRIDE)
         self.physiology.advance(TICK, normal, damage, coughs)
         self.ticks, self._motion = self.ticks + 1.0, None
@@ -273,7 +278,7 @@ class VectorOperation(PerPatient):
         wide = (self._jaw_target > 0.5 * JAW_OPEN).astype(np.float64)
         now, later = begin + TICK, begin + self.breathing.ahead[-1]
         remaining, lost, waypoint = self.tasks.progress(
-            TaskReading(tip, target, normal, opening, wide, now, later, breaths[-2], breaths[-1])
+            TaskReading(tip, command, normal, opening, wide, now, later, breaths[-2], breaths[-1])
         )
         done = self.tasks.done
         judged = judge(
@@ -293,11 +298,12 @@ class VectorOperation(PerPatient):
         )
         self._remaining = remaining
         force, felt = self._sense(tip[2])
+        surface = self.tissue.record().rest - rules.goal[2] + breaths[-2]
         values = operation_values(
             rules,
             (done, self.tasks.grasped),
             self.ticks,
-            (target, waypoint, tip[2], self.touched),
+            Seen(command, waypoint, tip, self.touched, surface, rises[-2]),
             (force, (force - self._tick_force) / TICK, felt),
             (opening, wide),
         )
@@ -309,25 +315,37 @@ class VectorOperation(PerPatient):
         self.over = judged.terminated | judged.truncated
         return self.states(), judged.reward, judged.terminated, judged.truncated, self.info()
 
-    def _press(
-        self, actions: Rows, target: Array, breaths: Array, rises: Array
-    ) -> tuple[Array, Array]:
+    def _told(self, actions: Rows, last: Array) -> Array:
+        """Return what jaws are told by actions, rad, where they were told something before."""
+        jaw = _JAWS.take(actions)
+        return np.where(self._uses_jaw & ~np.isnan(jaw), jaw, last)
+
+    def _arriving(self, chosen: Rows) -> Rows:
+        """Send actions; return those that reach the arms in this tick, chosen `latency` ago."""
+        if not self._latency.any():
+            return chosen
+        sent = np.vstack([chosen, self._sent])
+        self._sent = sent[:-1]
+        arriving: Rows = sent[self._latency, np.arange(len(chosen))]
+        return arriving
+
+    def _press(self, actions: Rows, breaths: Array, rises: Array) -> tuple[Array, Array]:
         """
         Move the arms for a tick, and note the loads on their tips.
 
+        :param actions: that reach the arms.
         :param breaths: heights of the surfaces above rest at the end of each sub-step, m.
         :param rises: their upward speeds, m/s.
         :returns: the tissue's normal force at the end (N), and the damage done to it (N s).
         """
-        heights, speeds = self.arms.move(actions, target)
+        heights, speeds = self.arms.move(actions, self.arms.target + MOVES.take(actions, axis=1))
         organ = self.tissue.record()
         depths = organ.rest + breaths - heights
         loads, damage = np.zeros_like(depths), np.zeros_like(self.damage)
         if depths.max() > 0.0:
             # Normal forces only: a kinematic arm does not feel friction.
             loads = contact_force(organ.stiffness, organ.damping, depths, rises - speeds)
-            if self._noise == 0.0:
-                self._note_contact(loads >= self._felt, heights)
+            self._note_contact((loads >= self._felt_load) & ~self._noisy, heights)
             strain, pressure = harm(loads, depths, self.rules.warn_force, organ.bearable)
             damage = (strain + pressure).sum(axis=0) * SUBSTEP
         normal = loads[-1].copy()
@@ -343,7 +361,7 @@ class VectorOperation(PerPatient):
     def close(self) -> None:
         """Let go of all patients; whatever is asked of the batch from now on is refused."""
         self._begun.close()
-        self._closed, self.patients, self._rngs = True, [], []
+        self._closed, self.patients = True, []
         self._allocate(0)
 
     def _check_open(self) -> None:
@@ -358,12 +376,16 @@ class VectorOperation(PerPatient):
 
     def _sense(self, height: Array) -> tuple[Array, Flags]:
         """Return what the sensors measure at the end of a tick, N, and who feels contact."""
-        if self._noise == 0.0:
-            return self.load, self.load >= self._felt
-        force = self.load + self._noise * np.array([rng.standard_normal() for rng in self._rngs])
-        self._smooth = smoothed(self._smooth, force)
+        if not self._noisy.any():
+            force = self._gain * self.load
+            return force, force >= self._felt
+        place = (self.ticks.astype(np.intp) - 1) % _NOISE_BLOCK
+        for row in np.flatnonzero(place == 0).tolist():
+            self._noise[:, row] = self._sensors[row].noise(_NOISE_BLOCK)
+        force = self._gain * self.load + self._noise[place, np.arange(len(place))]
+        self._smooth = np.where(self._noisy, smoothed(self._smooth, force), force)
         felt = self._smooth >= self._felt
-        self._note_contact(felt[None], height[None])
+        self._note_contact((felt & self._noisy)[None], height[None])
         return force, felt
 
 

@@ -164,7 +164,8 @@ class VectorBreathing(PerPatient):
         """Write one patient's breathing."""
         self.rate[row], self.phase[row] = breathing_rate(patient), patient.breathing_phase
         self.amplitude[row] = patient.breathing_amplitude
-        self.ahead[:-1, row], self.ahead[-1, row] = _TICK, TICK + patient.servo_lag
+        self.ahead[:-1, row] = _TICK
+        self.ahead[-1, row] = (1 + patient.latency) * TICK + patient.servo_lag
         self._turns[:, row] = np.exp(1j * self.rate[row] * self.ahead[:, row])
         self._coughs.put(row, patient.events)
 

@@ -19,6 +19,13 @@ from fdrl_ros.errors import SettingError
 from fdrl_ros.runtime.random_streams import PUBLIC_FACTORS, Stream
 from fdrl_ros.runtime.ranges import check_hospital, check_number, check_whole
 from fdrl_ros.surgery.constants import Group
+from fdrl_ros.surgery.patient.conditions import (
+    Conditions,
+    disturbed,
+    Instruments,
+    instruments_of,
+    NO_DISTURBANCE,
+)
 from fdrl_ros.surgery.patient.events import draw_events
 from fdrl_ros.surgery.patient.labs import draw_labs
 from fdrl_ros.surgery.patient.patient import Patient, Point
@@ -78,7 +85,9 @@ class Cohort:
         :func:`fdrl_ros.surgery.tasks.procedures.procedures_named` takes them; kept as names in
             their order.
     :param public: made-up patients that belong to no hospital; each leans by itself, over the
-        whole range that H allows, so that together they mirror no hospital.
+        whole range that H allows, so that together they mirror no hospital. There is no gap
+        between them and the public simulator.
+    :param conditions: of the operations.
     """
 
     hospital: int
@@ -87,6 +96,7 @@ class Cohort:
     seed: int
     public: bool = False
     procedures: tuple[str, ...] = DEFAULT_PROCEDURES
+    conditions: Conditions = NO_DISTURBANCE
 
     def __post_init__(self) -> None:
         """Refuse what is no hospital."""
@@ -126,6 +136,12 @@ class Cohort:
         """Return what this hospital does more of than the others, as far as H is above 0."""
         order = self._shuffled(len(_SPECIALITIES), skip=1)
         return _SPECIALITIES[order[self.hospital % len(_SPECIALITIES)]]
+
+    @cached_property
+    def instruments(self) -> Instruments:
+        """Return how instruments and procedures differ from the public simulator's."""
+        gap = 0.0 if self.public else self.conditions.gap
+        return instruments_of(self.seed, self.hospital, self.strength, gap)
 
     def _shuffled(self, count: int, skip: int = 0) -> list[int]:
         """Return an order that the seed alone decides; several by number."""
@@ -197,7 +213,7 @@ class Cohort:
         goal = reach * math.cos(angle), reach * math.sin(angle), _SPACE.surface
         force_emphasis = _HOSPITAL.emphasis_ratio**emphasis
         further = rng.random(3).tolist()
-        return Patient(
+        patient = Patient(
             name=f'{self.name}/{split}/{index}',
             procedure=done,
             young_modulus=min(max(math.exp(log_modulus), _STIFFNESS.least), _STIFFNESS.most),
@@ -233,7 +249,9 @@ class Cohort:
             events=draw_events(rng, _BODY.event_rate, _BODY.event_span),
             force_emphasis=force_emphasis,
             time_emphasis=1.0 / force_emphasis,
+            **vars(self.instruments),
         )
+        return disturbed(patient, key) if self.conditions.disturbances else patient
 
 
 def _destination(procedure: str, goal: Point, uniform: Sequence[float]) -> Point:
@@ -248,14 +266,18 @@ def _destination(procedure: str, goal: Point, uniform: Sequence[float]) -> Point
 
 
 def public_cohort(
-    seed: int, heterogeneity: float = 0.0, procedures: tuple[str, ...] = DEFAULT_PROCEDURES
+    seed: int,
+    heterogeneity: float = 0.0,
+    procedures: tuple[str, ...] = DEFAULT_PROCEDURES,
+    conditions: Conditions = NO_DISTURBANCE,
 ) -> Cohort:
     """
     Return made-up patients; no hospital shares one.
 
     :param heterogeneity: how far they differ: 0 for a public start, 1 for the whole range.
+    :param conditions: of the operations; the gap does not count.
     """
-    return Cohort(0, 1, heterogeneity, seed, public=True, procedures=procedures)
+    return Cohort(0, 1, heterogeneity, seed, True, procedures, conditions)
 
 
 @dataclass(frozen=True)
@@ -285,16 +307,26 @@ def mixture(
     heterogeneity: float,
     seed: int,
     procedures: tuple[str, ...] = DEFAULT_PROCEDURES,
+    conditions: Conditions = NO_DISTURBANCE,
 ) -> Mixture:
     """
     Return the patients of all hospitals in equal shares.
+
+    :param conditions: of the operations.
 
     :raises SettingError: on what is no federation.
     """
     check_whole('hospitals', hospitals, 1)
     return Mixture(
         tuple(
-            Cohort(hospital, hospitals, heterogeneity, seed, procedures=procedures)
+            Cohort(
+                hospital,
+                hospitals,
+                heterogeneity,
+                seed,
+                procedures=procedures,
+                conditions=conditions,
+            )
             for hospital in range(hospitals)
         )
     )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import math
 
 from fdrl_ros.errors import SettingError
-from fdrl_ros.runtime.ranges import check_number, is_within
+from fdrl_ros.runtime.ranges import check_number, check_whole, is_within
 from fdrl_ros.surgery.patient.events import Event
 from fdrl_ros.surgery.patient.labs import Labs
 from fdrl_ros.surgery.tasks.procedures import Procedure, TRAITS
@@ -23,6 +23,9 @@ _RANGES = (
     ('breathing_phase', -1e3, 1e3),
     ('respiratory_rate', 1.0, 100.0),
     ('servo_lag', 1e-4, 10.0),
+    ('force_noise', 0.0, 5.0),
+    ('force_gain', 0.1, 10.0),
+    ('protocol', 0.1, 10.0),
     ('mean_arterial_pressure', 20.0, 250.0),
     ('heart_rate', 20.0, 250.0),
     ('oxygen_saturation', 20.0, 100.0),
@@ -30,6 +33,9 @@ _RANGES = (
     ('time_emphasis', 1e-3, 1e3),
 )
 """What a patient can be, in SI units, mmHg, 1/min and %."""
+
+MOST_LATENCY = 8
+"""Longest delay of a command, ticks."""
 
 SHORTEST_CUT = 1e-4
 """Least way of an incision, m."""
@@ -51,6 +57,13 @@ class Patient:
     :param breathing_phase: at the start, rad.
     :param respiratory_rate: breaths a minute.
     :param servo_lag: time constant of the arm behind its set-point, s.
+    :param latency: from a command to the arm and the jaw, ticks of 50 ms.
+    :param force_noise: standard deviation of the measured force, N.
+    :param force_gain: measured force for each newton on the tip, 1 for a calibrated sensor.
+    :param calibration: how far the robot takes everything that was planned or seen to be from its
+        true place, m. Unseen.
+    :param protocol: what the hospital's procedures ask for, as a factor of the textbook's target
+        force and depth of cut that the state shows. Unseen.
     :param mean_arterial_pressure: before insufflation, mmHg.
     :param heart_rate: before insufflation, 1/min.
     :param oxygen_saturation: SpO2, %.
@@ -84,6 +97,11 @@ class Patient:
     events: tuple[Event, ...] = ()
     force_emphasis: float = 1.0
     time_emphasis: float = 1.0
+    latency: int = 0
+    force_noise: float = 0.0
+    force_gain: float = 1.0
+    calibration: Point = (0.0, 0.0, 0.0)
+    protocol: float = 1.0
 
     def __post_init__(self) -> None:
         """
@@ -97,7 +115,8 @@ class Patient:
                 raise SettingError(name, getattr(self, name), f'a {kind.__name__}')
         for name, low, high in _RANGES:
             check_number(name, getattr(self, name), low, high)
-        for name in ('goal', 'start', 'destination'):
+        check_whole('latency', self.latency, 0, MOST_LATENCY)
+        for name in ('goal', 'start', 'destination', 'calibration'):
             _check_point(name, getattr(self, name))
         if self.start[2] < self.goal[2] + self.registration_error:
             raise SettingError('start', self.start, 'a point not below the true surface')

@@ -15,7 +15,7 @@ from fdrl_ros.surgery.gym.actions import ACTION_COUNT, ACTIONS, DISPLACEMENTS, T
 from fdrl_ros.surgery.gym.state import INDEX, unscale
 from fdrl_ros.surgery.gym.vector_operation import VectorOperation
 from fdrl_ros.surgery.patient.patient import Patient
-from fdrl_ros.surgery.scalar_or_array import Array, excess, Number
+from fdrl_ros.surgery.scalar_or_array import Array, excess, Number, Point
 from fdrl_ros.surgery.settings import checked_world, horizon_of, WorldSettings
 from fdrl_ros.surgery.tasks.registry import task_of
 from fdrl_ros.surgery.tasks.task import Prospect, Task
@@ -54,8 +54,15 @@ class _Ahead(NamedTuple):
     breath_reached: Array
 
 
+class _Limits(NamedTuple):
+    """What the state does not say: the force limit, N, and the calibration error, m."""
+
+    force: Number
+    calibration: Point
+
+
 def _action_costs(
-    task: Task, tissue: Tissue, force_limit: Number, values: Array, ahead: _Ahead
+    task: Task, tissue: Tissue, limits: _Limits, values: Array, ahead: _Ahead
 ) -> Array:
     """
     Predict the remaining cost one tick after each action, with a penalty on force.
@@ -66,14 +73,17 @@ def _action_costs(
     """
     done, grasped, jaw = (values[INDEX[name]] for name in ('done', 'grasped', 'jaw'))
     planned = task.waypoint(grasped, done, ahead.now, ahead.breath_now)
-    x, y, z = (values[_ERROR + axis] + planned[axis] + _MOVES[axis] for axis in range(3))
+    x, y, z = (
+        values[_ERROR + axis] + planned[axis] + limits.calibration[axis] + _MOVES[axis]
+        for axis in range(3)
+    )
     told = np.where(np.isnan(_TOLD), values[INDEX['jaw_target']], _TOLD)
     # Where the arm will be late, the expert aims at what will be there then.
     at = Prospect(x, y, z, ahead.breath_reached, ahead.reached, jaw, told, grasped, done)
     force = tissue.normal_force(tissue.rest + ahead.breath_next - z, _SINKING)
     if task.resists:
         force = force + np.hypot(*task.resistance(grasped, x, y, z))
-    over = excess(force, FORCE_MARGIN * force_limit)
+    over = excess(force, FORCE_MARGIN * limits.force)
     return np.asarray(task.remaining(at) + FORCE_PENALTY * over)
 
 
@@ -97,12 +107,12 @@ def expert_costs(
     tissue = tissue_of(patient)
     elapsed = (1.0 - values[INDEX['time_left']]) * horizon_of(patient, settings)
     now = np.round(elapsed) * TICK
-    reached = now + TICK + patient.servo_lag
+    reached = now + (1 + patient.latency) * TICK + patient.servo_lag
     breaths = (tissue.breath(time)[0] for time in (now, now + TICK, reached))
     costs = _action_costs(
         task_of(patient, tissue),
         tissue,
-        patient.procedure.force_limit,
+        _Limits(patient.procedure.force_limit, patient.calibration),
         values,
         _Ahead(now, reached, *breaths),
     )
@@ -125,9 +135,11 @@ def vector_expert_costs(operations: VectorOperation) -> Array:
         task, rows = group
         breath = breaths.take(rows, axis=1)
         ahead = _Ahead(now[rows], reached[rows], breath[0], breath[-2], breath[-1])
-        limit = operations.rules.force_limit[rows]
+        rules = operations.rules
+        off_x, off_y, off_z = (off[rows] for off in rules.calibration)
+        limits = _Limits(rules.force_limit[rows], (off_x, off_y, off_z))
         seen = values.take(rows, axis=1)
-        costs[:, rows] = _action_costs(task, operations.tissue.record(rows), limit, seen, ahead)
+        costs[:, rows] = _action_costs(task, operations.tissue.record(rows), limits, seen, ahead)
     return np.round(costs.T, RESOLUTION)
 
 

@@ -109,11 +109,12 @@ class Press(Task):
     def plan(cls, patient: Patient, tissue: Tissue) -> Self:
         """Return what is to be done with a patient."""
         procedure = patient.procedure
+        target = patient.protocol * procedure.target_force
         return cls(
             patient.goal,
             tissue.rest,
-            tissue.depth_for(procedure.target_force),
-            procedure.target_force,
+            tissue.depth_for(target),
+            target,
             procedure.tolerance,
             procedure.hold_time,
         )

@@ -40,6 +40,7 @@ class Incision(Task):
     :param length: of the line, m.
     :param along_x: direction of the line, as along_y.
     :param depth: of the cut below the surface, m.
+    :param textbook_depth: by the plan that the state shows, m.
     :param depth_tolerance: how far off that the blade still cuts, m.
     :param depth_limit: deeper than this is a failure, m.
     :param line_tolerance: how far beside the line the blade still cuts, m.
@@ -56,6 +57,7 @@ class Incision(Task):
     along_x: Number
     along_y: Number
     depth: Number
+    textbook_depth: Number
     depth_tolerance: Number
     depth_limit: Number
     line_tolerance: Number
@@ -75,6 +77,7 @@ class Incision(Task):
             length,
             way_x / length,
             way_y / length,
+            patient.protocol * own['depth'],
             own['depth'],
             own['depth_tolerance'],
             own['depth_limit'],
@@ -87,7 +90,7 @@ class Incision(Task):
         """Return the planned place of the blade a little ahead of the cut."""
         x, y, z = self.goal
         along = done * self.length + _AHEAD
-        return x + along * self.along_x, y + along * self.along_y, z - self.depth
+        return x + along * self.along_x, y + along * self.along_y, z - self.textbook_depth
 
     def _place(self, x: Number, y: Number) -> tuple[Number, Number]:
         """Return how far along the line and how far beside it a point is, m."""

@@ -63,11 +63,16 @@ class TickOutcome(NamedTuple):
     truncated: bool
 
 
-def force_terms(procedure: Procedure) -> tuple[float, float]:
-    """Return the force that costs nothing (N), and the one that the excess is measured by (N)."""
+def force_terms(procedure: Procedure, protocol: float = 1.0) -> tuple[float, float]:
+    """
+    Return the force that costs nothing (N), and the one that the excess is measured by (N).
+
+    :param protocol: factor of the target force in the patient's hospital.
+    """
     if procedure.target_force == 0.0:
         return procedure.warn_force, procedure.force_limit
-    return procedure.target_force + procedure.tolerance, procedure.target_force
+    target = protocol * procedure.target_force
+    return target + procedure.tolerance, target
 
 
 @dataclass(slots=True)
@@ -94,8 +99,9 @@ class Rules(RewardWeights):
 
     :param goal: planned contact point, m: the middle of the workspace.
     :param thickness: of the organ, m.
-    :param target_force: to be held, N, or 0.
+    :param target_force: to be held by the textbook, N, or 0.
     :param error_scale: the same, or infinite: what the state's force error is measured by, N.
+    :param calibration: what the state shows of places is off by this, m.
     :param warn_force: force above which tissue is harmed, N.
     :param force_limit: force that ends the operation, N.
     :param horizon: time allowed, ticks.
@@ -105,6 +111,7 @@ class Rules(RewardWeights):
     thickness: Number
     target_force: Number
     error_scale: Number
+    calibration: Point
     warn_force: Number
     force_limit: Number
     horizon: Number
@@ -114,13 +121,14 @@ def rules_of(patient: Patient, settings: WorldSettings) -> Rules:
     """Return the rules of an operation on a patient."""
     procedure = patient.procedure
     return Rules(
-        *force_terms(procedure),
+        *force_terms(procedure, patient.protocol),
         patient.force_emphasis,
         patient.time_emphasis,
         patient.goal,
         patient.thickness,
         procedure.target_force,
         procedure.target_force or math.inf,
+        patient.calibration,
         procedure.warn_force,
         procedure.force_limit,
         horizon_of(patient, settings),

@@ -13,14 +13,18 @@ its deviation in m; contact is felt four such deviations above nothing.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+import hashlib
 import math
 
+from fdrl_ros.runtime.random_streams import Stream
 from fdrl_ros.surgery.constants import constant
 from fdrl_ros.surgery.patient.breathing import breathing_motion, breathing_rate
 from fdrl_ros.surgery.patient.events import Span, spans
 from fdrl_ros.surgery.patient.patient import Patient
 from fdrl_ros.surgery.scalar_or_array import maths_of, Number
 from fdrl_ros.surgery.settings import WorldSettings
+import numpy as np
+from numpy.typing import NDArray
 
 POISSON = constant('tissue.poisson_ratio')
 EXPONENT = 1.5
@@ -79,15 +83,43 @@ def harm(load: Number, depth: Number, warn: Number, bearable: Number) -> tuple[N
     return strain, maths.choose(crushed, load * share, 0.0)
 
 
-def felt_force(settings: WorldSettings) -> float:
-    """Return the force from which contact is felt, N: measured, or smoothed where it is noisy."""
-    left = settings.force_noise / math.sqrt(2.0 * MEMORY - 1.0)
-    return max(TOUCH_FORCE, _DEVIATIONS * left)
-
-
 def smoothed(last: Number, measured: Number) -> Number:
     """Return the smoothed force m after one more tick, N."""
     return last + (measured - last) / MEMORY
+
+
+class ForceSensor:
+    """
+    The force sensor during one operation: gain, and noise from the patient's own random stream.
+
+    :param patient: who is operated on.
+    :param settings: of the world, whose noise adds to the patient's.
+    """
+
+    def __init__(self, patient: Patient, settings: WorldSettings) -> None:
+        self.gain = patient.force_gain
+        self.deviation = math.hypot(patient.force_noise, settings.force_noise)
+        """Standard deviation of the measured force, N."""
+        self.noisy = self.deviation > 0.0
+        left = self.deviation / math.sqrt(2.0 * MEMORY - 1.0)
+        self.felt = max(TOUCH_FORCE, _DEVIATIONS * left)
+        """Force from which contact is felt, N: measured, or smoothed where it is noisy."""
+        self.felt_load = self.felt / self.gain
+        """Load at which a sensor without noise measures that force, N."""
+        self._rng: np.random.Generator | None = None
+        if self.noisy:
+            name = hashlib.sha256(patient.name.encode()).digest()
+            self._rng = np.random.default_rng([Stream.FORCE_SENSOR, *name])
+
+    def measure(self, load: float) -> float:
+        """Return the measured force of a load, N; each call draws new noise."""
+        return self.gain * load + (0.0 if self._rng is None else self.noise(1).item())
+
+    def noise(self, count: int) -> NDArray[np.float64]:
+        """Draw the noise of the next measurements, shape (count,), N."""
+        if self._rng is None:
+            return np.zeros(count)
+        return self.deviation * self._rng.standard_normal(count)
 
 
 @dataclass(slots=True)

@@ -84,21 +84,6 @@ def test_half_of_every_group_is_handed_over(monkeypatch):
         assert np.count_nonzero(led[0][np.arange(24) % 4 == group]) == 3
 
 
-def test_the_noise_of_sensors_hangs_on_the_federation(monkeypatch):
-    patient = public_value.public_patient
-    monkeypatch.setattr(
-        public_value, 'public_patient', lambda index, plan, name: patient(index, PLAN, name)
-    )
-    noisy = PLAN.changed({'world': {'force_noise': 0.1}})
-    known = [
-        PublicValuation(noisy.changed({'federation': {'seed': seed}}), policy(0)).experience(None)
-        for seed in (1, 2, 1)
-    ]
-    one, two, again = (each['palpation'].states[each['palpation'].cases == 0] for each in known)
-    np.testing.assert_array_equal(one, again)
-    assert not np.array_equal(one, two)
-
-
 def test_the_return_of_staying_is_what_it_says():
     known = VALUATION.experience(None)['palpation']
     model = VALUATION.value_model(None).estimates['palpation']

@@ -43,7 +43,7 @@ def test_who_is_redrawn_is_seen_as_before_and_is_another(procedure):
         patient = everyone.patient(index, 'test', procedure)
         drawn = matched_patients(patient, PUBLIC, 10, np.random.default_rng(index), FIRST)
         states = VectorOperation([patient, *drawn]).reset()
-        np.testing.assert_allclose(states[1:], states[[0] * 10], atol=2e-6)
+        np.testing.assert_allclose(states[1:], states[[0] * 10], atol=5e-6)
         for name in ('young_modulus', 'damping', 'registration_error', 'breathing_amplitude'):
             assert len({getattr(each, name) for each in (patient, *drawn)}) == 11
     # Where the waypoint circles, starts go along with it but stay where patients start.
@@ -56,21 +56,27 @@ def test_who_is_redrawn_is_seen_as_before_and_is_another(procedure):
 
 
 def test_what_is_hidden_keeps_its_distribution_given_what_is_seen():
-    patient = PUBLIC.patient(3, procedure='palpation')
-    quick = dataclasses.replace(patient, respiratory_rate=22.0)
-    drawn = matched_patients(quick, PUBLIC, 400, np.random.default_rng(1), FIRST)
-    alike = [
-        each
-        for each in (PUBLIC.patient(number, procedure='palpation') for number in range(3_000))
-        if abs(each.respiratory_rate - 22.0) < 0.6
-    ]
+    """Whoever is drawn given what a patient shows is as patients are, over many patients."""
+    seen = [PUBLIC.patient(number, procedure='palpation') for number in range(400)]
+    drawn = []
+    for number, patient in enumerate(seen):
+        try:
+            rng = np.random.default_rng(number)
+            drawn += matched_patients(patient, PUBLIC, 1, rng, FIRST + 1000 * number)
+        except RecordsError:  # nobody in some dozens
+            drawn.append(patient)
+    assert sum(one is other for one, other in zip(seen, drawn, strict=True)) <= 4
     # At most 4 standard errors apart: a false alarm has a chance below 1e-3 for the four.
     for name in ('breathing_amplitude', 'young_modulus', 'servo_lag', 'registration_error'):
-        one, two = ([getattr(each, name) for each in some] for some in (drawn, alike))
+        one, two = ([getattr(each, name) for each in some] for some in (drawn, seen))
         error = (np.var(one) / len(one) + np.var(two) / len(two)) ** 0.5
         assert abs(np.mean(one) - np.mean(two)) < 4.0 * error
-    anybody = [PUBLIC.patient(number).breathing_amplitude for number in range(1000)]
-    assert np.mean([each.breathing_amplitude for each in drawn]) > 1.1 * np.mean(anybody)
+        assert np.std(one) == pytest.approx(np.std(two), rel=0.2)
+    deep = (
+        [each.breathing_amplitude for each in seen],
+        [each.breathing_amplitude for each in drawn],
+    )
+    assert np.corrcoef(*deep)[0, 1] > 0.2  # the surface and the rate tell some of the depth
 
 
 @pytest.mark.parametrize('noise', [0.1, 0.5])

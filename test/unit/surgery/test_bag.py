@@ -315,7 +315,7 @@ def test_a_bag_cut_off_anywhere_is_refused(dataset, whole_bags, tmp_path, storag
     except RecordsError:
         return
     # A few bytes less at the end of a file may hold nothing that is read.
-    assert end in (-1, -20)
+    assert end in (-1, -20, -100)
     assert found.digest == dataset.digest
 
 

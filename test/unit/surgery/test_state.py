@@ -109,7 +109,8 @@ constants.constant = lambda name: asked.add(name) or real(name)
 import fdrl_ros.surgery
 for each in pkgutil.walk_packages(fdrl_ros.surgery.__path__, 'fdrl_ros.surgery.'):
     importlib.import_module(each.name)
-from fdrl_ros.surgery.patient.cohort import public_cohort
+from fdrl_ros.surgery.patient.cohort import Cohort
+from fdrl_ros.surgery.patient.conditions import Conditions
 from fdrl_ros.surgery.gym.operation import Operation
 from fdrl_ros.surgery.settings import WorldSettings
 from fdrl_ros.surgery.gym.state import PROCEDURE_NAMES
@@ -119,7 +120,8 @@ from fdrl_ros.surgery.render.view import tissue_colour
 tissue_colour(1.0)
 operation = Operation(WorldSettings(mode='kinematic'))
 for name in PROCEDURE_NAMES:
-    operation.reset(public_cohort(0, 1.0, (name,)).patient(0))
+    cohort = Cohort(0, 3, 1.0, 0, procedures=(name,), conditions=Conditions(1.0, True))
+    operation.reset(cohort.patient(0))
     operation.advance(12)
     operation.tick()
 print(*sorted(constants.constants().keys() - asked))

@@ -9,11 +9,12 @@ from fdrl_ros.surgery.arm.kinematics import UnreachableError
 from fdrl_ros.surgery.arm.lagging_arms import HIGH, LOW, refuse_unreachable
 from fdrl_ros.surgery.gym.actions import ACTION_COUNT, ACTIONS, STAY, SUBSTEPS
 from fdrl_ros.surgery.gym.operation import Operation
-from fdrl_ros.surgery.gym.state import PROCEDURE_NAMES, STATE_SIZE
+from fdrl_ros.surgery.gym.state import INDEX, PROCEDURE_NAMES, STATE_SIZE
 from fdrl_ros.surgery.gym.surgery_env import SurgeryEnv
 from fdrl_ros.surgery.gym.vector_env import VectorSurgeryEnv
 from fdrl_ros.surgery.gym.vector_operation import VectorOperation
 from fdrl_ros.surgery.patient.cohort import Cohort, public_cohort
+from fdrl_ros.surgery.patient.conditions import Conditions, NO_DISTURBANCE
 from fdrl_ros.surgery.patient.events import Event
 from fdrl_ros.surgery.settings import WorldSettings
 from fdrl_ros.surgery.tasks.expert import expert, vector_expert_costs
@@ -36,9 +37,9 @@ COUGHS = (
 )
 
 
-def cast(heterogeneity, count):
+def cast(heterogeneity, count, conditions=NO_DISTURBANCE):
     """Return patients of every procedure, each third of them with a cough and more."""
-    cohort = Cohort(1, 3, heterogeneity, 4, procedures=PROCEDURE_NAMES)
+    cohort = Cohort(1, 3, heterogeneity, 4, procedures=PROCEDURE_NAMES, conditions=conditions)
     people = [
         cohort.patient(index, procedure=PROCEDURE_NAMES[index % len(PROCEDURE_NAMES)])
         for index in range(count)
@@ -49,8 +50,8 @@ def cast(heterogeneity, count):
     ]
 
 
-def alone(patient, world=WORLD, rng=None):
-    operation = Operation(world, rng)
+def alone(patient, world=WORLD):
+    operation = Operation(world)
     operation.reset(patient)
     return operation
 
@@ -88,11 +89,16 @@ def compare(batch, row, step, operation, outcome):
 
 
 @pytest.mark.parametrize(
-    ('share', 'pressure', 'noise', 'pace'),
-    [(0.7, 1e3, 0.0, 1.0), (1.0, 5e4, 0.0, 60.0), (0.7, 5e4, 0.05, 1.0)],
+    ('share', 'pressure', 'noise', 'conditions'),
+    [
+        (0.7, 1e3, 0.0, Conditions()),
+        (1.0, 5e4, 0.0, Conditions()),
+        (0.7, 5e4, 0.05, Conditions()),
+        (0.9, 5e4, 0.0, Conditions(gap=2.0, disturbances=True)),
+    ],
 )
 def test_every_row_goes_as_the_operation_that_its_patient_has_alone(
-    share, pressure, noise, pace, monkeypatch
+    share, pressure, noise, conditions, monkeypatch
 ):
     monkeypatch.setattr('fdrl_ros.surgery.tissue.contact.PRESSURE_LIMIT', pressure)
     rng, world = (
@@ -100,14 +106,12 @@ def test_every_row_goes_as_the_operation_that_its_patient_has_alone(
         dataclasses.replace(WORLD, force_noise=noise),
     )
     count = 14 if share == 1.0 else 7
-    people = cast(0.8, count)
+    people = cast(0.8, count, conditions)
+    if conditions.disturbances:
+        assert {each.latency for each in people} == {1, 2}
     batch = VectorOperation(people, world)
-    states = batch.reset(
-        rngs=[np.random.default_rng(row) for row in range(count)] if noise else []
-    )
-    operations = [
-        alone(each, world, np.random.default_rng(row)) for row, each in enumerate(people)
-    ]
+    states = batch.reset()
+    operations = [alone(each, world) for each in people]
     np.testing.assert_array_equal(states, [each.state() for each in operations])
     ended = set()
     while operations:
@@ -239,13 +243,22 @@ def test_copies_go_on_as_the_operations_that_they_are_of_and_leave_those_alone()
     assert not np.array_equal(ahead[7:14], own)
 
 
-def test_a_noisy_sensor_needs_a_generator_and_its_operations_cannot_be_copied():
-    batch = VectorOperation(cast(0.5, 7), dataclasses.replace(WORLD, force_noise=0.05))
-    with pytest.raises(StateError, match='generators'):
-        batch.reset()
-    batch.reset(rngs=[np.random.default_rng(each) for each in range(7)])
-    with pytest.raises(StateError, match='noisy'):
-        batch.copies(2)
+def test_copies_of_operations_with_noisy_sensors_go_on_alike_and_leave_the_first_alone():
+    world = dataclasses.replace(WORLD, force_noise=0.05)
+    batch, twin = (VectorOperation(cast(0.5, 7), world) for _ in range(2))
+    batch.reset(), twin.reset()
+    moves = np.full(7, STAY)
+    batch.step(moves), twin.step(moves)
+    force = INDEX['force']
+    ahead = batch.copies(2)
+    for _ in range(40):
+        measured = ahead.step(np.r_[moves, moves])[0][:, force]
+        np.testing.assert_array_equal(measured[:7], measured[7:])
+        np.testing.assert_array_equal(measured[:7], twin.step(moves)[0][:, force])
+    assert len(set(measured.tolist())) == 7
+    for _ in range(40):
+        after = batch.step(moves)[0][:, force]
+    np.testing.assert_array_equal(after, measured[:7])
 
 
 @pytest.mark.parametrize('noise', [0.0, 0.15])

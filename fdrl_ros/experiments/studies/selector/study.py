@@ -197,15 +197,7 @@ def _public_returns(
     patients = [patients[each] for each in order]
     returns, states = [], np.zeros((0, 0))
     for name in names:
-        rolled = roll_out(
-            patients,
-            chooser_of(policies.get(name)),
-            plan.world,
-            rngs=[
-                np.random.default_rng([Stream.SELECTOR_STUDY_SENSORS, plan.federation.seed, each])
-                for each in range(len(patients))
-            ],
-        )
+        rolled = roll_out(patients, chooser_of(policies.get(name)), plan.world)
         returns.append(earned(rolled, len(patients), plan.value.discount))
         states = rolled.states[rolled.ticks == 0].astype(np.float64)
     kinds = np.array([PROCEDURE_NAMES.index(each.procedure.name) for each in patients])
