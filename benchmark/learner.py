@@ -68,6 +68,8 @@ def measurements(folder: Path) -> dict[str, Measurement]:
         'opacus': Measurement(by_torch(True), 'us'),
         'opacus mlp': Measurement(by_torch(True, dueling=False), 'us'),
         'patients': Measurement(lambda: private_steps(SMALL, folder, 'patient'), 'us'),
+        'cloning': Measurement(lambda: private_steps(SMALL, folder, 'patient', CLONING), 'us'),
+        'weighted': Measurement(lambda: private_steps(SMALL, folder, 'patient', WEIGHTED), 'us'),
         'large': Measurement(lambda: private_steps(LARGE, folder), 'us'),
         'large plain': Measurement(by_torch(False, size=LARGE), 'us'),
         'large opacus': Measurement(by_torch(True, size=LARGE), 'us'),
@@ -82,6 +84,8 @@ def measurements(folder: Path) -> dict[str, Measurement]:
 ACCOUNTING = ('query', 'opacus rdp', 'tight', 'library', 'growing')
 """What of accounting.py is measured too."""
 
+CLONING, WEIGHTED = 'behaviour_cloning', 'advantage_weighted'
+DQN = 'double DQN, patient level, us'
 PLAIN = 'torch SGD, not private, dueling, us'
 PLAIN_MLP = 'torch SGD, not private, not dueling, us'
 OPACUS = 'Opacus hooks, dueling, us'
@@ -98,6 +102,8 @@ ROWS = (
     Row('speedup_over_opacus_mlp', 'private', 'opacus mlp', OPACUS_MLP, 9.0, True, 'peer/own'),
     Row('patient_step_us', 'patients', 'private', LEVEL, None),
     Row('patient_over_transition_step', 'patients', 'private', LEVEL, 1.5, False, 'own/peer'),
+    Row('cloning_over_dqn_step', 'cloning', 'patients', DQN, None, False, 'own/peer'),
+    Row('weighted_over_dqn_step', 'weighted', 'patients', DQN, None, False, 'own/peer'),
     Row('dueling_step_us', 'large', 'large plain', PLAIN, None),
     Row('dueling_step_over_plain_step', 'large', 'large plain', PLAIN, None, False, 'own/peer'),
     Row('speedup_over_opacus_dueling', 'large', 'large opacus', OPACUS, 7.0, True, 'peer/own'),

@@ -92,7 +92,13 @@ def ledger_in(home: Path, unit: str) -> Ledger:
     )
 
 
-def hospital(size: Size, folder: Path, unit: str = 'transition', seed: int = SEED) -> Trainer:
+def hospital(
+    size: Size,
+    folder: Path,
+    unit: str = 'transition',
+    seed: int = SEED,
+    algorithm: str = 'double_dqn',
+) -> Trainer:
     """
     Return a hospital's private learner by SGD.
 
@@ -104,6 +110,7 @@ def hospital(size: Size, folder: Path, unit: str = 'transition', seed: int = SEE
         TrainingSetup(
             size.shape,
             LearnerSettings(
+                algorithm=algorithm,
                 hidden=size.hidden,
                 discount=DISCOUNT,
                 learning_rate=LEARNING_RATE,
@@ -135,9 +142,12 @@ def start(size: Size) -> np.ndarray:
     return size.shape.draw(np.random.default_rng(SEED))
 
 
-def private_steps(size: Size, folder: Path, unit: str = 'transition') -> Work:
+def private_steps(
+    size: Size, folder: Path, unit: str = 'transition', algorithm: str = 'double_dqn'
+) -> Work:
     """Return work that is a round of local training; it counts steps."""
-    trainer, weights, rounds = hospital(size, folder, unit), start(size), itertools.count(1)
+    trainer, weights = hospital(size, folder, unit, algorithm=algorithm), start(size)
+    rounds = itertools.count(1)
 
     def work() -> int:
         trainer.train(weights, next(rounds), report=lambda told: None, stopped=lambda: False)

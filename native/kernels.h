@@ -17,7 +17,7 @@
 #endif
 
 // calls begin
-#define FDRL_FORM 6  // of these calls: a module that was built from others is not used
+#define FDRL_FORM 7  // of these calls: a module that was built from others is not used
 #define FDRL_MOST_LAYERS 16
 #define FDRL_LANES 16
 #define FDRL_DONE 0
@@ -33,9 +33,15 @@ typedef struct {
   ptrdiff_t sizes[16];  // FDRL_MOST_LAYERS
 } fdrl_network;
 
+#define FDRL_DOUBLE_DQN 0
+#define FDRL_CLONING 1
+#define FDRL_WEIGHTED 2
+
+// Which loss; whether errors in value turn linear at 1; then what single losses take.
 typedef struct {
-  int huber;
+  int kind, huber;
   float conservative;
+  float temperature, most_weight, value_weight;
 } fdrl_loss;
 
 ptrdiff_t fdrl_trace_size(const fdrl_network *net, ptrdiff_t rows);

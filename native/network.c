@@ -1,8 +1,8 @@
 // Copyright 2026 The fdrl_ros maintainers
 // SPDX-License-Identifier: Apache-2.0
 //
-// Slopes of the double DQN loss (DP-DQN Alg. 1) at the outputs of each dense layer of a dueling
-// network, row by row. fdrl_ros/learner/{network,gradient}.py say what is computed; this file how.
+// Slopes of a loss at the outputs of each dense layer of a dueling network, row by row.
+// fdrl_ros/learner/{network,losses,gradient}.py say what is computed; this file how.
 
 #include "layout.h"
 
@@ -13,7 +13,7 @@
 #define TEN 0x41200000  // 10, as its bits: tanh is 1 from there on
 
 // What a trace holds, and where. Inputs of a layer are those of the states, then of the next; the
-// last numbers are Q minus its target, one a row. No row's numbers depend on another row: each row
+// last numbers are the errors, one a row. No row's numbers depend on another row: each row
 // is computed by the same operations in the same order, wherever it lies.
 ptrdiff_t fdrl_trace_inputs(const fdrl_network *net, ptrdiff_t rows, int l)
 {
@@ -196,29 +196,72 @@ static ptrdiff_t best(ptrdiff_t actions, const float *values)
   return found;
 }
 
-// Slopes of a row's loss at its Q values, times its scale, from its error in value; the caller
-// cleared `slopes`.
-static void at_values(
-  const fdrl_network *net, const fdrl_loss *loss, const float *values, int64_t action,
-  float slope, float scale, float *slopes)
+// The slope of the loss of an error in value.
+static inline float turned(const fdrl_loss *loss, float error)
 {
-  if (loss->huber) {
-    if (slope > 1.0f) { slope = 1.0f; }
-    if (slope < -1.0f) { slope = -1.0f; }
+  if (loss->huber && error > 1.0f) { return 1.0f; }
+  if (loss->huber && error < -1.0f) { return -1.0f; }
+  return error;
+}
+
+// slopes = share softmax(values); return log sum exp of the values.
+static float softmax(ptrdiff_t actions, const float *values, float share, float *slopes)
+{
+  const float top = values[best(actions, values)];
+  float sum = 0.0f;
+  for (ptrdiff_t a = 0; a < actions; a++) {
+    slopes[a] = expf(values[a] - top);
+    sum += slopes[a];
   }
+  share /= sum;
+  for (ptrdiff_t a = 0; a < actions; a++) { slopes[a] *= share; }
+  return top + logf(sum);
+}
+
+// V = mean(Q), since Q = V + A - mean(A).
+static float value_of(ptrdiff_t actions, const float *values)
+{
+  float sum = 0.0f;
+  for (ptrdiff_t a = 0; a < actions; a++) { sum += values[a]; }
+  return sum * (1.0f / (float)actions);
+}
+
+// Slopes of the double DQN loss of a row at its Q values, with the conservative term; its error.
+// The caller cleared `slopes`.
+static float of_double_dqn(
+  const fdrl_loss *loss, ptrdiff_t actions, const float *values, int64_t action, float aim,
+  float *slopes)
+{
+  const float error = values[action] - aim;
+  float slope = turned(loss, error);
   if (loss->conservative != 0.0f) {
-    const float top = values[best(net->actions, values)];
-    float sum = 0.0f;
-    for (ptrdiff_t a = 0; a < net->actions; a++) {
-      slopes[a] = expf(values[a] - top);
-      sum += slopes[a];
-    }
-    const float share = loss->conservative / sum;
-    for (ptrdiff_t a = 0; a < net->actions; a++) { slopes[a] *= share; }
+    softmax(actions, values, loss->conservative, slopes);
     slope -= loss->conservative;
   }
   slopes[action] += slope;
-  for (ptrdiff_t a = 0; a < net->actions; a++) { slopes[a] *= scale; }
+  return error;
+}
+
+// Slopes of the weighted cross-entropy of a row's action at its Q values, and of the loss of
+// its value if asked for; returns the loss. `aims`: the target network's Q, or NULL to clone.
+static float of_cloning(
+  const fdrl_loss *loss, ptrdiff_t actions, const float *values, int64_t action, float reward,
+  const float *aims, float *slopes)
+{
+  float weight = 1.0f;
+  if (aims) {
+    weight = expf((reward - value_of(actions, aims)) / loss->temperature);
+    if (weight > loss->most_weight) { weight = loss->most_weight; }
+  }
+  float total = weight * (softmax(actions, values, weight, slopes) - values[action]);
+  slopes[action] -= weight;
+  if (aims) {
+    const float error = value_of(actions, values) - reward, slope = turned(loss, error);
+    const float each = loss->value_weight * slope * (1.0f / (float)actions);
+    for (ptrdiff_t a = 0; a < actions; a++) { slopes[a] += each; }
+    total += loss->value_weight * slope * (error - 0.5f * slope);
+  }
+  return total;
 }
 
 // back = (slopes matrix) (1 - hidden^2)
@@ -262,9 +305,13 @@ int fdrl_slopes(
   }
   next[0] = inputs[0] + high * padded(net->sizes[0]);
   copy_rows(rows, net->sizes[0], states, inputs[0]);
-  copy_rows(rows, net->sizes[0], next_states, next[0]);
-  forward(net, &online, 2 * high, inputs, values);
-  forward(net, &fixed, high, next, aims);
+  if (loss->kind == FDRL_DOUBLE_DQN) {
+    copy_rows(rows, net->sizes[0], next_states, next[0]);
+  } else {  // of the next state nothing is needed
+    next[0] = inputs[0];
+  }
+  forward(net, &online, loss->kind == FDRL_DOUBLE_DQN ? 2 * high : high, inputs, values);
+  if (loss->kind != FDRL_CLONING) { forward(net, &fixed, high, next, aims); }
 
   memset(slopes, 0, (size_t)(high * columns) * sizeof(float));
   float *heads = trace + fdrl_trace_outputs(net, rows, last);
@@ -272,12 +319,18 @@ int fdrl_slopes(
   float *errors = heads + high * stride;
   memset(heads, 0, (size_t)(high * stride) * sizeof(float));
   for (ptrdiff_t i = 0; i < rows; i++) {
-    const ptrdiff_t chosen = best(net->actions, values + (high + i) * columns);
-    const float aim = rewards[i] + discounts[i] * aims[i * columns + chosen];
-    const float size = scales ? scale * scales[i] : scale;
+    const float size = scales ? scale * scales[i] : scale, *own = values + i * columns;
     float *of_row = slopes + i * columns, *to = heads + i * stride, total = 0.0f;
-    errors[i] = values[i * columns + actions[i]] - aim;
-    at_values(net, loss, values + i * columns, actions[i], errors[i], size, of_row);
+    if (loss->kind == FDRL_DOUBLE_DQN) {
+      const ptrdiff_t chosen = best(net->actions, own + high * columns);
+      const float aim = rewards[i] + discounts[i] * aims[i * columns + chosen];
+      errors[i] = of_double_dqn(loss, net->actions, own, actions[i], aim, of_row);
+    } else {
+      const float *by_target = loss->kind == FDRL_WEIGHTED ? aims + i * columns : NULL;
+      errors[i] =
+        of_cloning(loss, net->actions, own, actions[i], rewards[i], by_target, of_row);
+    }
+    for (ptrdiff_t a = 0; a < net->actions; a++) { of_row[a] *= size; }
     for (ptrdiff_t a = 0; a < net->actions; a++) { total += of_row[a]; }
     to[0] = total;
     const float share = total * (1.0f / (float)net->actions);

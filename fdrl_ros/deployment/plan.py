@@ -111,7 +111,8 @@ class Plan:
         'kind network algorithm adapter_rank frozen device hidden discount learning_rate epochs '
         'transitions_per_patient '
         'expected_transitions target_period proximal n_step frame_stack loss conservative '
-        'optimizer frozen_layers replay priority_exponent importance_exponent expected_priority',
+        'temperature most_weight value_weight optimizer frozen_layers replay priority_exponent '
+        'importance_exponent expected_priority',
     )
     privacy: 'Group[PrivacySettings]' = Group(
         'fdrl_ros.learner.settings:PrivacySettings',

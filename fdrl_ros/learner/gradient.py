@@ -1,7 +1,7 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
 """
-Clipped double DQN gradients in closed form (DP-DQN Alg. 1), without differentiating each unit.
+Clipped gradients in closed form (DP-DQN Alg. 1), without differentiating each unit.
 
 A row's gradient of a dense layer is the outer product of its inputs and the slopes at its outputs.
 Two implementations exist on purpose. Private training uses :mod:`fdrl_ros.learner.network_kernel`
@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import Protocol
 
 from fdrl_ros.errors import PrivacyError
+from fdrl_ros.learner.losses import check_algorithm, LOSSES, Valued
 from fdrl_ros.learner.network import Array, flat_gradient, Layers, Slopes
 from fdrl_ros.learner.network_kernel import most_layers, NetworkKernel
 from fdrl_ros.learner.records.transitions import Batch, DrawnBatch
@@ -35,7 +36,7 @@ class Trace(Protocol):
 
     @property
     def errors(self) -> Array:
-        """Q(s, a) minus its target of each row, (rows,)."""
+        """What priorities come from: Q(s, a) minus its target, or the loss; (rows,)."""
         ...
 
     def clipped_sum(self, units: int, transitions: int, clip_norm: float) -> NDArray[np.float64]:
@@ -48,17 +49,19 @@ class Trace(Protocol):
 
 
 class DoubleDqn:
-    """Gradients of the double DQN loss of a dueling network."""
+    """Gradients of a loss of a dueling network, see :mod:`fdrl_ros.learner.losses`."""
 
     def __init__(self, shape: NetworkShape, learner: LearnerSettings | None = None) -> None:
         """
         Choose network and loss.
 
-        :param learner: for the loss, its conservative term and the number of frozen layers.
+        :param learner: for the loss and the number of frozen layers.
         :raises PolicyError: if the network has fewer shared layers than are frozen.
+        :raises SettingError: if there is no such loss.
         """
         self.shape = shape
         self.learner = learner or LearnerSettings()
+        self.loss = LOSSES[check_algorithm(self.learner)](self.learner)
         self.start = shape.trained_from(self.learner.frozen_layers)
         """Index of the first trained weight."""
         self.size = shape.n_parameters - self.start
@@ -109,7 +112,7 @@ class DoubleDqn:
         return self.trace(*both, batch, 1.0 / batch.actions.size).summed()
 
     def errors(self, weights: Array, target: Array, batch: Batch) -> Array:
-        """Return Q(s, a) minus its target, shape (units, transitions)."""
+        """Return what priorities come from, shape (units, transitions)."""
         with np.errstate(over='ignore', invalid='ignore'):
             found = self.trace(*self._both(weights, target), batch, 1.0).errors
         return found.reshape(batch.actions.shape)
@@ -126,34 +129,25 @@ class DoubleDqn:
             return self._kernel.trace(weights.flat, target.flat, batch, scale)
         rows = batch.rows()
         values, inputs = weights.forward(rows.states.copy())  # an audit overwrites them
-        # A unit's targets (van Hasselt et al. 2016) depend only on its own transitions and on
-        # released weights, so clipping its gradient bounds its whole influence.
-        best = weights.forward(rows.next_states)[0].argmax(axis=1)
-        following = at_actions(target.forward(rows.next_states)[0], best)
-        errors = at_actions(values, rows.actions) - (rows.rewards + rows.discounts * following)
-        slopes = self.value_slopes(self.conservative_slopes(values), errors, rows, scale)
+        valued = Valued(
+            values,
+            after=lambda: weights.forward(rows.next_states)[0],
+            target=lambda: target.forward(rows.states)[0],
+            target_after=lambda: target.forward(rows.next_states)[0],
+        )
+        slopes, errors = self.scaled_slopes(valued, rows, scale)
         return _NumpyTrace(weights.backward(inputs, slopes, self.learner.frozen_layers), errors)
 
-    def conservative_slopes(self, values: NDArray) -> NDArray:
-        """Return slopes of alpha log sum exp Q (Kumar et al. 2020, Eq. 4) at Q, same shape."""
-        if not self.learner.conservative:
-            return np.zeros_like(values)
-        slopes: NDArray = np.exp(values - values.max(axis=1, keepdims=True))
-        slopes *= self.learner.conservative / slopes.sum(axis=1, keepdims=True)
-        return slopes
-
-    def value_slopes(self, slopes: NDArray, errors: NDArray, rows: Batch, scale: float) -> NDArray:
+    def scaled_slopes(self, values: Valued, rows: Batch, scale: float) -> tuple[Array, Array]:
         """
-        Return the slopes of each row's loss at its Q values.
+        Return the slopes of each row's weighted loss at its Q values, and its error.
 
-        :param slopes: of the conservative term, (rows, actions); overwritten.
-        :param errors: Q(s, a) minus its target, (rows,).
+        :param scale: of every row's loss, on top of the batch's own weights.
+        :returns: (rows, actions) and (rows,).
         """
-        if self.learner.loss == 'huber':
-            errors = np.clip(errors, -1.0, 1.0)
-        slopes[np.arange(len(errors)), rows.actions] += errors - self.learner.conservative
+        slopes, errors = self.loss.slopes(values, rows)
         slopes *= scale if rows.weights is None else scale * rows.weights[:, None]
-        return slopes
+        return slopes, errors
 
     @cached_property
     def _kernel(self) -> NetworkKernel | None:
@@ -208,8 +202,3 @@ class _NumpyTrace:
 def _square(vectors: NDArray) -> NDArray:
     """Return the squared L2 norm of each row."""
     return np.einsum('ui,ui->u', vectors, vectors)
-
-
-def at_actions(values: NDArray, actions: NDArray[np.int64]) -> NDArray:
-    """Select the value of an action in each row: (rows, actions) to (rows,)."""
-    return values[np.arange(len(actions)), actions]

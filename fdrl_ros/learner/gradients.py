@@ -66,7 +66,7 @@ class Gradients(Protocol):
         self, weights: NDArray[np.float32], target: NDArray[np.float32], batch: Batch
     ) -> NDArray[np.float32]:
         """
-        Return what a unit's priority comes from: Q(s, a) minus its target.
+        Return what a unit's priority comes from: Q(s, a) minus its target, or its loss.
 
         :returns: shape (units, transitions).
         """

@@ -10,6 +10,7 @@ differently when the number of rows changes, and one patient would change what o
 from functools import cached_property
 
 from fdrl_ros.errors import SettingError
+from fdrl_ros.learner.losses import check_algorithm, LOSSES
 from fdrl_ros.learner.network import Slopes
 from fdrl_ros.learner.records.transitions import Batch
 from fdrl_ros.learner.settings import LearnerSettings
@@ -20,6 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float32]
+
+_LOSS = ('conservative', 'temperature', 'most_weight', 'value_weight')
+"""Settings of losses, by the names that native/kernels.h has for them."""
 
 
 def most_layers() -> int:
@@ -37,7 +41,14 @@ class NetworkKernel:
         self.network = ffi.new(
             'fdrl_network *', [len(shape.hidden), self.frozen, shape.actions, list(self.sizes)]
         )
-        self._loss = ffi.new('fdrl_loss *', [learner.loss == 'huber', learner.conservative])
+        self._loss = ffi.new(
+            'fdrl_loss *',
+            {
+                'kind': list(LOSSES).index(check_algorithm(learner)),
+                'huber': learner.loss == 'huber',
+                **{name: getattr(learner, name) for name in _LOSS},
+            },
+        )
         self._parameters = shape.n_parameters
         self.trained = self._parameters - shape.trained_from(self.frozen)
 
@@ -134,14 +145,14 @@ class NetworkKernel:
 
 
 class Trace:
-    """Inputs of each dense layer, slopes at its outputs and the error in value, of every row."""
+    """Inputs of each dense layer, slopes at its outputs and the error, of every row."""
 
     def __init__(self, kernel: NetworkKernel, numbers: Array, rows: int) -> None:
         self._kernel, self._numbers, self._rows = kernel, numbers, rows
 
     @property
     def errors(self) -> Array:
-        """View Q(s, a) minus its target of each row, (rows,)."""
+        """View what the priority of each row comes from, (rows,)."""
         return self._numbers[len(self._numbers) - self._rows :]
 
     @cached_property

@@ -251,7 +251,9 @@ class OnlineTrainer:
 
     def _no_records(self) -> GrowingRecords:
         learner = self._setup.learner
-        return GrowingRecords(discount=learner.discount, n_step=learner.n_step, unit=self._unit)
+        return GrowingRecords(
+            discount=learner.discount, n_step=learner.return_steps, unit=self._unit
+        )
 
     def _steps(self, new: int) -> int:
         """Return the steps of a round with so many new records."""

@@ -76,7 +76,8 @@ def pretrain(
     :raises RecordsError: if states or actions do not fit the network.
     :raises TrainingStopped: as soon as `stopped` says so.
     """
-    transitions = Transitions.from_records(records, discount=settings.discount)
+    n_step = None if start.learner.return_steps is None else 1
+    transitions = Transitions.from_records(records, discount=settings.discount, n_step=n_step)
     transitions.check_fit(start.network)
     learner = gradients_for(start.network, start.learner, public=True)
     current = start.weights

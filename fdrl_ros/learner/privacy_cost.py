@@ -89,7 +89,12 @@ class ChargedMechanism:
         check_delta(privacy.delta, n_units)
         group, noise = 1, privacy.noise_multiplier
         if by_transition:
-            group = records_of_a_transition(learner.n_step, learner.frame_stack)
+            if learner.return_steps is None:
+                raise PrivacyError(
+                    f'privacy.unit = transition: every return of {learner.algorithm} reaches to '
+                    "the end of its episode; take 'patient'"
+                )
+            group = records_of_a_transition(learner.return_steps, learner.frame_stack)
             noise /= 2.0 if group > 1 else 1.0
         elif clips_transitions:
             group = privacy.most_transitions

@@ -24,9 +24,9 @@ class LearnerSettings(Settings):
     )
     algorithm: str = setting(
         '',
-        'what a learner of kind torch learns: double_dqn, behaviour_cloning, implicit_q, '
-        'actor_critic, supervised or FILE.py:CLASS; empty: double_dqn, or behaviour_cloning for '
-        'continuous actions',
+        'what is learned: double_dqn, behaviour_cloning or advantage_weighted; a learner of kind '
+        'torch also takes implicit_q, actor_critic, supervised or FILE.py:CLASS; empty: '
+        'double_dqn, or behaviour_cloning for continuous actions',
     )
     adapter_rank: int = setting(
         0,
@@ -83,6 +83,20 @@ class LearnerSettings(Settings):
         'alpha of conservative Q-learning (Kumar et al. 2020), for records of other policies',
         limits=(0.0, 1000.0),
     )
+    temperature: float = setting(
+        1.0,
+        'of advantage_weighted: by how much more than expected an operation must return for its '
+        'actions to weigh e times as much',
+        limits=(1e-6, 1e6),
+    )
+    most_weight: float = setting(
+        20.0, 'of advantage_weighted: the largest weight of an action', limits=(1e-3, 1e6)
+    )
+    value_weight: float = setting(
+        1.0,
+        'of advantage_weighted: weight of the loss of the value beside that of the actions',
+        limits=(0.0, 1e6),
+    )
     optimizer: str = setting(
         'adam', 'what turns noised gradients into steps', choices=('adam', 'sgd')
     )
@@ -100,6 +114,11 @@ class LearnerSettings(Settings):
     expected_priority: float = setting(
         0.3, 'public guess of the mean priority, for prioritised_poisson', limits=(1e-3, 1.0)
     )
+
+    @property
+    def return_steps(self) -> int | None:
+        """Steps whose rewards a return sums; None: all to the end of the episode."""
+        return None if self.algorithm == 'advantage_weighted' else self.n_step
 
     @property
     def frozen_tensors(self) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
 """
-DQN gradients (DP-DQN Alg. 1) for numbered states, where Q is linear in a one-hot state.
+Gradients (DP-DQN Alg. 1) for numbered states, where Q is linear in a one-hot state.
 
 Q is then a table and a row touches one line of it, so products with 716 zeros are avoided.
 """
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from fdrl_ros.errors import PolicyError, SettingError
 from fdrl_ros.learner.gradient import DoubleDqn, Trace
 from fdrl_ros.learner.gradients import Gradients
+from fdrl_ros.learner.losses import check_algorithm, Valued
 from fdrl_ros.learner.network import Array, flat_gradient, head_slopes, Layers, Slopes
 from fdrl_ros.learner.records.transitions import Batch
 from fdrl_ros.learner.settings import LearnerSettings
@@ -45,11 +46,15 @@ class TabularDqn(DoubleDqn):
         rows = batch.rows()
         states, following = (x[:, 0].astype(np.int64) for x in (rows.states, rows.next_states))
         table = self._table(weights)
-        values = self._table(target)[following, table.argmax(axis=1)[following]]
-        errors = table[states, rows.actions] - (rows.rewards + rows.discounts * values)
-        slopes = self.conservative_slopes(table)[states]
-        heads = head_slopes(self.value_slopes(slopes, errors, rows, scale))
-        return TabularTrace(self._scales, [Slopes(states, heads)], errors.astype(np.float32))
+        valued = Valued(
+            table[states],
+            after=lambda: table[following],
+            target=lambda: self._table(target)[states],
+            target_after=lambda: self._table(target)[following],
+        )
+        slopes, errors = self.scaled_slopes(valued, rows, scale)
+        made = [Slopes(states, head_slopes(slopes))]
+        return TabularTrace(self._scales, made, errors.astype(np.float32))
 
     def _table(self, weights: Layers) -> NDArray[np.float64]:
         """Return Q of every state and action, (states, actions)."""
@@ -63,8 +68,8 @@ class TabularTrace:
     The gradients of rows of a table.
 
     ``scales``: of the states. ``layers``: of the only one, the state of each row, (rows,), and its
-    slopes at value and advantages, (rows, 1 + actions). ``errors``: Q(s, a) minus its target,
-    (rows,).
+    slopes at value and advantages, (rows, 1 + actions). ``errors``: what priorities come
+    from, (rows,).
     """
 
     scales: NDArray[np.float64]
@@ -110,12 +115,14 @@ def dueling_network(spec: TaskSpec, learner: LearnerSettings) -> NetworkShape:
     """
     Return the network of the compiled learner for a task.
 
-    :raises SettingError: if the task has images or continuous actions, or settings name a module.
+    :raises SettingError: if the task has images or continuous actions, or settings name a module
+        or a loss that the compiled learner lacks.
     """
     if spec.continuous or spec.dtype != 'float32':
         what = 'continuous actions' if spec.continuous else 'images'
         raise SettingError('learner.kind', 'dqn', f"'torch': this task has {what}")
-    for name in ('network', 'algorithm', 'frozen', 'adapter_rank'):
+    check_algorithm(learner)
+    for name in ('network', 'frozen', 'adapter_rank'):
         if getattr(learner, name):
             value = getattr(learner, name)
             raise SettingError(f'learner.{name}', value, "nothing, or learner.kind 'torch'")
@@ -134,16 +141,26 @@ def gradients_for(
 
     :param inputs: public table of the network's input for each state number, or None.
     :param public: whether the records are public: all weights are trained then, and double DQN has
-        no conservative term.
+        no conservative term, and Huber's loss.
     :raises PolicyError: if the network brings no gradients.
     """
     if isinstance(network, NetworkShape):
-        return dqn_for(network, LearnerSettings() if public else learner, inputs)
+        return dqn_for(network, _public(learner) if public else learner, inputs)
     make = getattr(network, 'gradients', None)
     if make is None or inputs is not None:
         raise PolicyError(f'no learner trains a {network.name}')
     made: Gradients = make(learner, public=public)
     return made
+
+
+def _public(learner: LearnerSettings) -> LearnerSettings:
+    """Return the settings of the loss that public pre-training takes in place of a learner's."""
+    return LearnerSettings(
+        algorithm=learner.algorithm,
+        temperature=learner.temperature,
+        most_weight=learner.most_weight,
+        value_weight=learner.value_weight,
+    )
 
 
 def dqn_for(

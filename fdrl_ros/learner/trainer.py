@@ -115,7 +115,7 @@ class Trainer:
             self.transitions = Transitions.from_records(
                 records,
                 discount=self.learner.discount,
-                n_step=self.learner.n_step,
+                n_step=self.learner.return_steps,
                 unit='transition' if self.mechanism.clips_transitions else 'patient',
                 inputs=inputs,
             )

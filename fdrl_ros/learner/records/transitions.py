@@ -1,7 +1,7 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
 """
-Transitions as the learner takes them: rewards of n steps, and what is left of gamma then.
+Transitions as the learner takes them: returns of n steps, and what is left of gamma then.
 
 Records to which patients are added: a round costs what is new in it, not what is there.
 """
@@ -119,7 +119,7 @@ class Transitions:
         records: Records,
         *,
         discount: float,
-        n_step: int = 1,
+        n_step: int | None = 1,
         unit: str = 'patient',
         inputs: np.ndarray | None = None,
     ) -> 'Transitions':
@@ -127,12 +127,23 @@ class Transitions:
         Compute n-step transitions within each episode.
 
         :param discount: gamma.
-        :param n_step: n.
+        :param n_step: n; None sums all rewards to the end of the episode, and no value follows.
         :param unit: 'patient', or 'transition' if every step is a unit. A step is then part of up
             to n transitions, which the accountant must count as its group.
         :param inputs: public table of the network's input for each state number.
         """
         rewards = records.rewards.astype(np.float64)
+        starts = records.starts if unit == 'patient' else np.arange(len(rewards) + 1)
+        if n_step is None:
+            return cls(
+                records.states,
+                records.actions,
+                returns_to_go(rewards, records.ends, discount).astype(np.float32),
+                records.next_states,
+                np.zeros(len(rewards), np.float32),
+                starts,
+                inputs,
+            )
         left = discount * ~records.terminals
         last = np.arange(len(records.actions))
         going = ~records.ends
@@ -143,7 +154,6 @@ class Transitions:
             factor[index] *= discount
             total[index] += factor[index] * rewards[last[index]]
             reach[index] = going[last[index]]
-        starts = records.starts if unit == 'patient' else np.arange(len(rewards) + 1)
         return cls(
             records.states,
             records.actions,
@@ -221,6 +231,21 @@ class Transitions:
         return first + np.minimum((uniforms * length).astype(np.int64), length - 1)
 
 
+def returns_to_go(
+    rewards: NDArray[np.float64], ends: NDArray[np.bool_], discount: float
+) -> NDArray[np.float64]:
+    """
+    Return the discounted sum of the rewards from each step to the end of its episode.
+
+    :param rewards: (steps,).
+    :param ends: whether a step is the last of its episode, (steps,).
+    """
+    found = rewards.copy()
+    for step in np.flatnonzero(~ends)[::-1]:
+        found[step] += discount * found[step + 1]
+    return found
+
+
 class GrowingRecords:
     """
     Records that patients are added to; a round costs only its new patients.
@@ -229,7 +254,7 @@ class GrowingRecords:
     computed alone and appended.
     """
 
-    def __init__(self, *, discount: float, n_step: int, unit: str) -> None:
+    def __init__(self, *, discount: float, n_step: int | None, unit: str) -> None:
         """Begin without patients; settings as in :meth:`Transitions.from_records`."""
         self.n_patients = 0
         """Number of privacy units."""

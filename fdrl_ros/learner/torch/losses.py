@@ -113,6 +113,12 @@ class Algorithm(ABC):
         """Return what a unit's priority comes from, (units, transitions)."""
         return self.losses(networks, batch)
 
+    def penalty(self, errors: torch.Tensor) -> torch.Tensor:
+        """Return Huber's loss or half the square of errors in value, same shape."""
+        if self.learner.loss == 'huber':
+            return functional.huber_loss(errors, torch.zeros_like(errors), reduction='none')
+        return errors.square() / 2.0
+
     def scores(self, module: nn.Module, observations: torch.Tensor) -> torch.Tensor:
         """Score every action, or give the action of a continuous policy: (n, outputs)."""
         found: torch.Tensor = module(observations)
@@ -130,7 +136,7 @@ class DoubleDqn(Algorithm):
         """Return Huber's or the squared loss of the error in value."""
         values = networks.trained(batch.observations)
         taken = at(values, batch.actions)
-        found = self._penalty(taken - self._wanted(networks, batch))
+        found = self.penalty(taken - self._wanted(networks, batch))
         if self.learner.conservative:
             excess = torch.logsumexp(values, dim=-1) - taken
             found = found + self.learner.conservative * excess
@@ -147,11 +153,6 @@ class DoubleDqn(Algorithm):
             best = networks.still(batch.next_observations).argmax(dim=-1)
             following = at(networks.target(batch.next_observations), best)
         return batch.rewards + batch.discounts * following
-
-    def _penalty(self, errors: torch.Tensor) -> torch.Tensor:
-        if self.learner.loss == 'huber':
-            return functional.huber_loss(errors, torch.zeros_like(errors), reduction='none')
-        return errors.square() / 2.0
 
 
 class BehaviourCloning(Algorithm):
@@ -170,6 +171,26 @@ class BehaviourCloning(Algorithm):
         if batch.actions.is_floating_point():
             return (scores - batch.actions).square().flatten(2).mean(dim=2) / 2.0
         return -at(torch.log_softmax(scores, dim=-1), batch.actions)
+
+
+class AdvantageWeighted(Algorithm):
+    """
+    Advantage-weighted cloning, the compiled learner's loss: see :mod:`fdrl_ros.learner.losses`.
+
+    The value is the mean of the scores, which their softmax leaves free: so one module with one
+    output for each action gives both. Rewards are returns to the end of the episode.
+    """
+
+    def losses(self, networks: Networks, batch: Tensors) -> torch.Tensor:
+        """Return the weighted cross-entropy and the loss of the value."""
+        learner, returns = self.learner, batch.rewards
+        scores = networks.trained(batch.observations)
+        with torch.no_grad():
+            lead = returns - networks.target(batch.observations).mean(dim=-1)
+            weights = torch.exp(lead / learner.temperature).clamp(max=learner.most_weight)
+        chosen = at(torch.log_softmax(scores, dim=-1), batch.actions)
+        value = self.penalty(scores.mean(dim=-1) - returns)
+        return learner.value_weight * value - weights * chosen
 
 
 class ImplicitQ(Algorithm):
@@ -326,6 +347,7 @@ def at(values: torch.Tensor, actions: torch.Tensor) -> torch.Tensor:
 ALGORITHMS: dict[str, type[Algorithm]] = {
     'double_dqn': DoubleDqn,
     'behaviour_cloning': BehaviourCloning,
+    'advantage_weighted': AdvantageWeighted,
     'implicit_q': ImplicitQ,
     'actor_critic': ActorCritic,
     'supervised': Supervised,

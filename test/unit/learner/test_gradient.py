@@ -4,7 +4,7 @@
 
 from dataclasses import replace
 
-from fdrl_ros.errors import PolicyError
+from fdrl_ros.errors import PolicyError, SettingError
 from fdrl_ros.learner.gradient import DoubleDqn
 from fdrl_ros.learner.settings import LearnerSettings
 from fdrl_ros.learner.tabular_dqn import dqn_for, TabularDqn
@@ -36,34 +36,73 @@ def slow_q_values(weights, shape, state):
     return v + a - a.mean()
 
 
-def slow_loss(weights, target_weights, acting, shape, batch, unit, loss, alpha):
+def slow_value(weights, shape, state):
+    """Run the network's value alone."""
+    *shared, (matrix, bias), _ = shape.split(weights)
+    hidden = state.astype(float)
+    for layer, offset in shared:
+        hidden = np.tanh(layer @ hidden + offset)
+    return (matrix @ hidden + bias)[0]
+
+
+def slow_penalty(error, learner):
+    size = abs(error)
+    return 0.5 * size**2 if size < 1.0 or learner.loss == 'squared' else size - 0.5
+
+
+def slow_loss(weights, target_weights, acting, shape, batch, unit, learner):
     """Mean loss of one unit; targets come from the weights `acting`, which stand still."""
-    losses = []
+    losses, alpha = [], learner.conservative
     for i in range(batch.actions.shape[1]):
         best = slow_q_values(acting, shape, batch.next_states[unit, i]).argmax()
         value = slow_q_values(target_weights, shape, batch.next_states[unit, i])[best]
         values = slow_q_values(weights, shape, batch.states[unit, i])
-        chosen = values[batch.actions[unit, i]]
-        error = abs(chosen - batch.rewards[unit, i] - batch.discounts[unit, i] * value)
-        total = 0.5 * error**2 if error < 1.0 or loss == 'squared' else error - 0.5
-        total += alpha * (np.log(np.exp(values).sum()) - chosen)
+        chosen, reward = values[batch.actions[unit, i]], batch.rewards[unit, i]
+        surprise = np.log(np.exp(values).sum()) - chosen
+        if learner.algorithm == 'behaviour_cloning':
+            total = surprise
+        elif learner.algorithm == 'advantage_weighted':  # the value is the head's, not a mean
+            expected, now = (
+                slow_value(each, shape, batch.states[unit, i])
+                for each in (target_weights, weights)
+            )
+            weight = np.exp((float(reward) - expected) / learner.temperature)
+            total = min(weight, learner.most_weight) * surprise
+            total += learner.value_weight * slow_penalty(now - reward, learner)
+        else:
+            error = chosen - reward - batch.discounts[unit, i] * value
+            total = slow_penalty(error, learner) + alpha * surprise
         losses.append(total if batch.weights is None else batch.weights[unit, i] * total)
     return sum(losses) / len(losses)
 
 
-@settings(max_examples=8, deadline=None)
+CLONING = {'algorithm': 'behaviour_cloning'}
+WEIGHTED = {'algorithm': 'advantage_weighted', 'temperature': 1.5, 'most_weight': 2.0}
+LOSSES = [
+    {},
+    {'loss': 'squared'},
+    {'conservative': 0.7},
+    CLONING,
+    WEIGHTED,
+    WEIGHTED | {'loss': 'squared', 'value_weight': 0.3},
+]
+
+
+@pytest.mark.parametrize('changes', LOSSES, ids=str)
+@settings(max_examples=3, deadline=None)
 @given(
     SMALL,
     strategies.integers(1, 3),
     strategies.sampled_from([(3,), (4, 3), (2, 3, 2)]),
-    strategies.sampled_from([('huber', 0.0), ('squared', 0.0), ('huber', 0.7)]),
     strategies.booleans(),
 )
-def test_closed_form_is_the_slope_of_each_unit_s_loss(seed, transitions, hidden, loss, weighted):
-    shape, (kind, alpha) = NetworkShape(3, 2, hidden), loss
+def test_closed_form_is_the_slope_of_each_unit_s_loss(
+    changes, seed, transitions, hidden, weighted
+):
+    shape, learner = NetworkShape(3, 2, hidden), LearnerSettings(**changes)
     weights, target = two_weights(seed, shape)
     batch = batch_of(np.random.default_rng(seed), shape, 2, transitions, weighted=weighted)
-    dqn = DoubleDqn(shape, LearnerSettings(loss=kind, conservative=alpha))
+    dqn = DoubleDqn(shape, learner)
     wide, frozen, step = weights.astype(float), target.astype(float), 1e-5
     for unit in range(2):
         found = dqn.clipped_sum(weights, target, part(batch, [unit]), UNCLIPPED)
@@ -72,7 +111,7 @@ def test_closed_form_is_the_slope_of_each_unit_s_loss(seed, transitions, hidden,
             ahead[index] += step
             behind[index] -= step
             losses = [
-                slow_loss(each, frozen, wide, shape, batch, unit, kind, alpha)
+                slow_loss(each, frozen, wide, shape, batch, unit, learner)
                 for each in (ahead, behind)
             ]
             assert abs((losses[0] - losses[1]) / (2 * step) - found[index]) < 5e-5
@@ -133,6 +172,41 @@ def test_one_unit_moves_the_sum_by_the_clip_norm_at_most(
     assert np.linalg.norm(everyone - without) <= clip_norm
 
 
+@pytest.mark.parametrize('changes', [CLONING, WEIGHTED], ids=str)
+def test_errors_of_cloning_are_its_losses(changes):
+    shape, learner = NetworkShape(3, 2, (4,)), LearnerSettings(**changes)
+    weights, target = two_weights(3, shape)
+    batch = batch_of(np.random.default_rng(3), shape, 5, 1)
+    found = DoubleDqn(shape, learner).errors(weights, target, batch)
+    wide = weights.astype(float)
+    expected = [
+        slow_loss(wide, target.astype(float), wide, shape, batch, unit, learner)
+        for unit in range(5)
+    ]
+    np.testing.assert_allclose(found[:, 0], expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize('changes', [CLONING, WEIGHTED], ids=str)
+def test_cloning_asks_neither_next_states_nor_what_follows(changes):
+    shape = NetworkShape(3, 2, (4,))
+    weights, target = two_weights(4, shape)
+    batch = batch_of(np.random.default_rng(4), shape, 5, 3)
+    dqn = DoubleDqn(shape, LearnerSettings(**changes))
+    before = dqn.clipped_sum(weights, target, batch, 1.0)
+    batch.next_states[...] = np.nan
+    batch.discounts[...] = np.nan
+    np.testing.assert_array_equal(dqn.clipped_sum(weights, target, batch, 1.0), before)
+    batch.rewards[...] += 1.0
+    after = dqn.clipped_sum(weights, target, batch, 1.0)
+    assert np.array_equal(after, before) == (changes is CLONING)
+
+
+def test_unknown_algorithms_are_refused_with_the_list():
+    for name, words in (('implicit_q', "kind 'torch'"), ('behavior_cloning', 'mean behaviour_')):
+        with pytest.raises(SettingError, match=words):
+            DoubleDqn(NetworkShape(3, 2, ()), LearnerSettings(algorithm=name))
+
+
 def test_mean_is_the_mean_over_all_transitions_unclipped():
     shape = NetworkShape(6, 4, (7,))
     weights, target = two_weights(8, shape)
@@ -175,15 +249,14 @@ ONE_HOT = NetworkShape(6, 3, ())
 @settings(max_examples=sampled(40, 13), deadline=None)
 @given(
     seed=strategies.integers(0, 2**31),
-    loss=strategies.sampled_from(('huber', 'squared')),
-    conservative=strategies.sampled_from((0.0, 0.5)),
+    changes=strategies.sampled_from(LOSSES),
     clip_norm=strategies.floats(0.01, 10.0),
     weighted=strategies.booleans(),
 )
-def test_a_table_has_the_gradients_of_its_network(seed, loss, conservative, clip_norm, weighted):
+def test_a_table_has_the_gradients_of_its_network(seed, changes, clip_norm, weighted):
     rng = np.random.default_rng(seed)
     inputs = np.diag(rng.uniform(0.5, 3.0, 6)).astype(np.float32)
-    learner = LearnerSettings(loss=loss, conservative=conservative)
+    learner = LearnerSettings(**changes)
     table = dqn_for(ONE_HOT, learner, inputs)
     network = DoubleDqn(ONE_HOT, learner)
     assert isinstance(table, TabularDqn)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from fdrl_ros.errors import PrivacyError
 from fdrl_ros.learner.gradient import DoubleDqn
+from fdrl_ros.learner.losses import LOSSES
 from fdrl_ros.learner.network_kernel import most_layers
 from fdrl_ros.learner.online import OnlineSettings, OnlineTrainer
 from fdrl_ros.learner.records.records import Records
@@ -59,18 +60,20 @@ def tied(rng, shape, ties):
     size=strategies.tuples(strategies.integers(1, 12), strategies.integers(1, 5)),
     loss=strategies.sampled_from(['huber', 'squared']),
     conservative=strategies.sampled_from([0.0, 0.7]),
+    algorithm=strategies.sampled_from([*LOSSES]),
     bad=strategies.sampled_from([None, np.nan, np.inf, 3e38]),
     data=strategies.data(),
 )
 def test_slopes_and_errors_of_a_unit_are_the_same_bits_in_any_company(
-    seed, ties, sizes, hidden, size, loss, conservative, bad, data
+    seed, ties, sizes, hidden, size, loss, conservative, algorithm, bad, data
 ):
     rng, shape = np.random.default_rng(seed), NetworkShape(*sizes, tuple(hidden))
-    dqn = DoubleDqn(shape, LearnerSettings(loss=loss, conservative=conservative))
+    learner = LearnerSettings(loss=loss, conservative=conservative, algorithm=algorithm)
+    dqn = DoubleDqn(shape, learner)
     now, target = (tied(rng, shape, ties) for _ in range(2))
     batch = batch_of(rng, shape, *size, weighted=seed % 2)
     if bad is not None:
-        batch.next_states[0, 0, 0] = bad
+        (batch.next_states if seed % 4 < 2 else batch.states)[0, 0, 0] = bad
     units = data.draw(strategies.lists(strategies.integers(0, size[0] - 1), min_size=1))
     errors = dqn.errors(now, target, batch)
     np.testing.assert_array_equal(dqn.errors(now, target, part(batch, units)), errors[units])
@@ -93,10 +96,11 @@ def test_slopes_and_errors_of_a_unit_are_the_same_bits_in_any_company(
     transitions=strategies.sampled_from([1, 4]),
     left=strategies.integers(0, 39),
     drawn=strategies.booleans(),
+    algorithm=strategies.sampled_from([*LOSSES]),
 )
-@example(seed=3, ties='equal but for the order', units=22, transitions=4, left=21, drawn=False)
+@example(3, 'equal but for the order', 22, 4, 21, False, 'double_dqn')
 def test_without_one_unit_the_sum_moves_by_the_clip_norm_at_most(
-    seed, ties, units, transitions, left, drawn
+    seed, ties, units, transitions, left, drawn, algorithm
 ):
     """
     Both for columns and for drawn rows of a table, which training takes.
@@ -105,7 +109,8 @@ def test_without_one_unit_the_sum_moves_by_the_clip_norm_at_most(
     """
     rng, shape = np.random.default_rng(seed), NetworkShape(25, 7, (32,))
     now, target = tied(rng, shape, ties), (5.0 * shape.draw(rng)).astype(np.float32)
-    dqn, batch = DoubleDqn(shape), batch_of(rng, shape, units, transitions)
+    learner = LearnerSettings(algorithm=algorithm, temperature=0.3)
+    dqn, batch = DoubleDqn(shape, learner), batch_of(rng, shape, units, transitions)
     rest = [unit for unit in range(units) if unit != left % units]
     others = part(batch, rest)
     if drawn:
@@ -138,13 +143,15 @@ def test_of_actions_that_are_worth_the_same_the_first_is_best():
     size=strategies.tuples(strategies.integers(2, 9), strategies.integers(1, 9)),
     loss=strategies.sampled_from(['huber', 'squared']),
     conservative=strategies.sampled_from([0.0, 0.5]),
+    algorithm=strategies.sampled_from([*LOSSES]),
 )
-def test_a_table_s_units_are_the_same_in_any_company_too(seed, size, loss, conservative):
+def test_a_table_s_units_are_the_same_in_any_company_too(
+    seed, size, loss, conservative, algorithm
+):
     """It looks values up, in float64; what rounding adds is far below what clipping leaves."""
     rng, shape = np.random.default_rng(seed), NetworkShape(6, 13, ())
-    dqn = TabularDqn(
-        shape, rng.uniform(0.5, 3.0, 6), LearnerSettings(loss=loss, conservative=conservative)
-    )
+    learner = LearnerSettings(loss=loss, conservative=conservative, algorithm=algorithm)
+    dqn = TabularDqn(shape, rng.uniform(0.5, 3.0, 6), learner)
     now, target = (tied(rng, shape, 'equal actions') for _ in range(2))
     batch = batch_of(rng, shape, *size)
     numbers = rng.integers(6, size=(2, *size, 1)).astype(np.float32)

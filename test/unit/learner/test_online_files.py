@@ -38,7 +38,7 @@ LENGTHS = strategies.lists(
 
 @given(
     lengths=LENGTHS,
-    n_step=strategies.integers(1, 4),
+    n_step=strategies.one_of(strategies.none(), strategies.integers(1, 4)),
     unit=strategies.sampled_from(['patient', 'transition']),
 )
 @settings(max_examples=sampled(30, 10), deadline=None)

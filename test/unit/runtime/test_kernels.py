@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import fdrl_ros
 from fdrl_ros.errors import PrivacyError, SettingError
 from fdrl_ros.learner.gradient import DoubleDqn
+from fdrl_ros.learner.losses import LOSSES
 from fdrl_ros.learner.network_kernel import NetworkKernel
 from fdrl_ros.learner.settings import LearnerSettings
 from fdrl_ros.policy import NetworkShape
@@ -46,16 +47,19 @@ def in_numpy(call):
     units=strategies.integers(1, 9),
     transitions=strategies.integers(1, 9),
     loss=strategies.sampled_from(['huber', 'squared']),
-    conservative=strategies.sampled_from([0.0, 0.7]),
+    learned=strategies.sampled_from([*((each, 0.0) for each in LOSSES), ('', 0.7)]),
     weighted=strategies.booleans(),
     data=strategies.data(),
 )
 def test_clipped_sums_and_errors_are_those_of_numpy(
-    seed, states, actions, hidden, units, transitions, loss, conservative, weighted, data
+    seed, states, actions, hidden, units, transitions, loss, learned, weighted, data
 ):
     rng, shape = np.random.default_rng(seed), NetworkShape(states, actions, tuple(hidden))
     frozen = data.draw(strategies.integers(0, min(2, len(hidden))))
-    learner = LearnerSettings(loss=loss, conservative=conservative, frozen_layers=frozen)
+    algorithm, alpha = learned
+    learner = LearnerSettings(
+        algorithm=algorithm, loss=loss, conservative=alpha, frozen_layers=frozen
+    )
     weights, target = shape.draw(rng), shape.draw(rng)
     batch = batch_of(rng, shape, units, transitions, weighted=weighted)
 

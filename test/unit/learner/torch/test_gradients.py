@@ -52,12 +52,20 @@ def draw(gradients, units, transitions, seed=0):
     return *(gradients.network.draw(rng) for _ in range(2)), batch
 
 
-@pytest.mark.parametrize(('loss', 'conservative'), [('huber', 0.0), ('squared', 0.7)])
+@pytest.mark.parametrize(
+    'changes',
+    [
+        {},
+        {'loss': 'squared', 'conservative': 0.7},
+        {'algorithm': 'behaviour_cloning'},
+        {'algorithm': 'advantage_weighted', 'most_weight': 3.0},
+        {'algorithm': 'advantage_weighted', 'loss': 'squared', 'temperature': 2.0},
+    ],
+    ids=str,
+)
 @pytest.mark.parametrize('transitions', [1, 3])
-def test_the_dueling_mlp_has_the_gradients_of_the_compiled_learner(
-    loss, conservative, transitions
-):
-    torch_made = made(loss=loss, conservative=conservative)
+def test_the_dueling_mlp_has_the_gradients_of_the_compiled_learner(changes, transitions):
+    torch_made = made(**changes)
     assert torch_made.network.layout == SHAPE.layout
     compiled = DoubleDqn(SHAPE, torch_made.learner)
     weights, target, batch = draw(torch_made, 40, transitions)
@@ -65,13 +73,15 @@ def test_the_dueling_mlp_has_the_gradients_of_the_compiled_learner(
         np.testing.assert_allclose(
             torch_made.clipped_sum(weights, target, batch, clip_norm),
             compiled.clipped_sum(weights, target, batch, clip_norm),
+            rtol=1e-5,
             atol=2e-5,
         )
     for name in ('mean', 'errors'):
         np.testing.assert_allclose(
             getattr(torch_made, name)(weights, target, batch),
             getattr(compiled, name)(weights, target, batch),
-            atol=2e-5,
+            rtol=1e-5,
+            atol=1e-5,
         )
 
 
@@ -177,6 +187,7 @@ def test_actions_of_the_other_kind_are_refused_before_anything_is_spent(
         (None, {'adapter_rank': 2}, 3, Together),
         (None, {'frozen': 'shared.0'}, 3, Together),
         (None, {'algorithm': 'implicit_q'}, 3, Together),
+        (None, {'algorithm': 'advantage_weighted'}, 3, Together),
         (VECTOR, {'algorithm': 'actor_critic'}, 3, Together),
         (VECTOR, {'algorithm': 'behaviour_cloning', 'network': 'plain_mlp'}, 3, Together),
         (BURST, {'network': 'gru'}, 3, Together),

@@ -102,6 +102,21 @@ def test_behaviour_cloning_is_the_likelihood_of_what_was_done():
     np.testing.assert_allclose(case.losses(), expected, atol=1e-5)
 
 
+def test_advantage_weighted_cloning_is_its_equation():
+    for loss in ('squared', 'huber'):
+        settings = {'temperature': 0.7, 'most_weight': 2.0, 'value_weight': 0.4, 'loss': loss}
+        case = Case(PLAIN, 'advantage_weighted', **settings)
+        scores, expected = (case.part('', x, case.states) for x in (case.weights, case.target))
+        weight = np.minimum(np.exp((case.rewards - expected.mean(-1)) / 0.7), 2.0)
+        error = np.abs(scores.mean(-1) - case.rewards)
+        value = error**2 / 2.0
+        if loss == 'huber':
+            value = np.where(error < 1.0, value, error - 0.5)
+        expected = 0.4 * value - weight * at(log_softmax(scores), case.actions)
+        assert (weight < 2.0).any() and (weight == 2.0).any()
+        np.testing.assert_allclose(case.losses(), expected, atol=1e-5)
+
+
 def test_implicit_q_is_its_three_equations():
     case = Case(PLAIN, 'implicit_q')
     now, after, weights = case.states, case.after, case.weights
@@ -228,6 +243,7 @@ def test_a_burst_is_read_at_its_end_after_the_rest_has_warmed_the_memory_up(algo
         (PLAIN, 'double_dqn'),
         (PLAIN, 'behaviour_cloning'),
         (PLAIN, 'implicit_q'),
+        (PLAIN, 'advantage_weighted'),
         (VECTOR, 'behaviour_cloning'),
         (VECTOR, 'actor_critic'),
         (PLAIN, 'supervised'),

@@ -65,6 +65,7 @@ def test_first_weights_come_of_the_generator_alone():
         (PLAIN, {}),
         (PLAIN, {'adapter_rank': 2}),
         (PLAIN, {'algorithm': 'implicit_q'}),
+        (PLAIN, {'algorithm': 'advantage_weighted'}),
         (IMAGE, {}),
         (IMAGE, {'frozen': 'convolutions'}),
         (BURST, {'network': 'gru'}),
@@ -204,7 +205,7 @@ def test_settings_that_do_not_fit_each_other_are_refused(spec, changes, error, s
 
 
 def test_the_compiled_learner_refuses_settings_of_this_one():
-    for name, value in (('algorithm', 'double_dqn'), ('frozen', 'value'), ('adapter_rank', 2)):
+    for name, value in (('algorithm', 'implicit_q'), ('frozen', 'value'), ('adapter_rank', 2)):
         with pytest.raises(SettingError, match=f'learner.{name}'):
             learner_named('dqn')(PLAIN, LearnerSettings(**{name: value}))
 
