@@ -1,12 +1,19 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""Surgical risk D_t and the risk mitigation score R_mit (FDRL Eq. 9 and 10), batch and online."""
+"""
+Surgical risk D_t and the risk mitigation score R_mit (FDRL Eq. 9 and 10), batch and online.
 
+The paper's scale measures a force by the limit and damage by a clinical figure. Beside it stands a
+scale of each procedure's own, :func:`procedure_scale`, and a score that doing nothing cannot win,
+:func:`risk_adjusted_success`.
+"""
+
+from collections.abc import Sequence
 import math
 from typing import NamedTuple, TypeVar
 
 from fdrl_ros.errors import StateError
-from fdrl_ros.metrics.means import CaseMeans, whole, WINDOW
+from fdrl_ros.metrics.means import CaseMeans, ONE, whole, WINDOW
 import numpy as np
 
 FULL_DAMAGE = 300.0
@@ -27,6 +34,42 @@ def total_risk(force: Term, damage: Term, critical: Term) -> Term:
     return FORCE_WEIGHT * force + DAMAGE_WEIGHT * damage + CRITICAL_WEIGHT * critical
 
 
+class RiskScale(NamedTuple):
+    """
+    What F_t and Td_t are measured by; the default is the paper's.
+
+    :param free_force: force up to which F_t is 0, N; F_t is 1 at the limit.
+    :param full_damage: at which Td_t is 1, N s.
+    """
+
+    free_force: float = 0.0
+    full_damage: float = FULL_DAMAGE
+
+
+PAPER_SCALE = RiskScale()
+
+
+def procedure_scale(warn_force: float, force_limit: float, time: float) -> RiskScale:
+    """
+    Return the scale of a procedure.
+
+    A force that the procedure asks for is no risk: F_t counts from the warning force on. Full
+    damage is the most that a force within the limit can do, (limit - warning force) * time.
+
+    :param warn_force: above which tissue is harmed, N.
+    :param force_limit: N, above it.
+    :param time: allowed for the operation, s, above 0.
+    :raises StateError: if there is nothing between both forces, or no time.
+    """
+    scale = RiskScale(warn_force, (force_limit - warn_force) * time)
+    if not (0.0 <= warn_force < force_limit < math.inf and 0.0 < time < math.inf):
+        raise StateError(
+            f'forces of {warn_force} and {force_limit} N, {time} s: expected 0 <= warning force < '
+            'limit, and a time above 0'
+        )
+    return scale
+
+
 class RiskTerms(NamedTuple):
     """F_t, Td_t, C_t and the D_t that they make, each in [0, 1] and of the shape of the forces."""
 
@@ -41,15 +84,20 @@ def risk_terms(
     damage: np.ndarray,
     critical: np.ndarray,
     force_limit: np.ndarray | float,
+    scale: RiskScale = PAPER_SCALE,
 ) -> RiskTerms:
     """
     Compute the risk of each step and its three terms (FDRL Eq. 10).
 
+    F_t = (force - free force) / (limit - free force) and Td_t = damage / full damage, both cut to
+    [0, 1]; C_t is 1 while a critical error stands.
+
     :param force: force on the tissue, newton, any shape, at least 0.
     :param damage: impulse above the warning force since the case began, newton second, same shape.
     :param critical: whether a critical error stands, same shape.
-    :param force_limit: the procedure's limit, newton, above 0.
-    :raises StateError: if a number is not finite, negative, or the limit is not above 0.
+    :param force_limit: the procedure's limit, newton, above the scale's free force.
+    :raises StateError: if a number is not finite, negative, or the limit is not above the free
+        force.
     """
     forces, damages, limits = (
         np.asarray(x, dtype=np.float64) for x in (force, damage, force_limit)
@@ -57,13 +105,67 @@ def risk_terms(
     for name, values in (('force', forces), ('damage', damages), ('force limit', limits)):
         if not np.all(np.isfinite(values)) or np.any(values < 0):
             raise StateError(f'{name}: expected finite numbers of at least 0')
-    if np.any(limits <= 0):
-        raise StateError('force limit: expected newtons above 0')
-    force_term = np.minimum(forces / limits, 1.0)
-    damage_term = np.minimum(damages / FULL_DAMAGE, 1.0)
+    free = scale.free_force
+    if np.any(limits <= free):
+        raise StateError(f'force limit: expected newtons above {free}')
+    force_term = np.clip((forces - free) / (limits - free), 0.0, 1.0)
+    damage_term = np.minimum(damages / scale.full_damage, 1.0)
     critical_term = np.asarray(critical).astype(bool).astype(np.float64)
     total = total_risk(force_term, damage_term, critical_term)
     return RiskTerms(force_term, damage_term, critical_term, total)
+
+
+def case_risk(total: np.ndarray, success: bool) -> float:
+    """
+    Return the risk of a whole case, in [0, 1]: the mean of D_t if it succeeded, else 1.
+
+    What failed or was left undone must be done again, so the patient bears the whole risk; neither
+    waiting nor an early end lowers it.
+
+    :param total: D_t, shape (steps,).
+    """
+    return float(np.mean(total)) if success else 1.0
+
+
+def risk_adjusted_success(cases: Sequence[tuple[np.ndarray, bool]]) -> float:
+    """
+    Return 1 - the mean of :func:`case_risk`: success, each weighted by the risk that it spared.
+
+    In [0, 1], and never above the share of successes; NaN without a case.
+
+    :param cases: D_t (steps,) of each case by its procedure's scale, and whether it succeeded.
+    """
+    if not cases:
+        return math.nan
+    return 1.0 - float(np.mean([case_risk(total, success) for total, success in cases]))
+
+
+class RiskAdjustedSuccess:
+    """The same online; a case under way counts as one that will succeed."""
+
+    def __init__(self) -> None:
+        self._means = CaseMeans()
+
+    def add(self, total: float) -> None:
+        """Add D_t of a step of the present case, by its procedure's scale."""
+        self._means.add(whole(total))
+
+    def end_case(self, success: bool) -> None:
+        """Close the present case, if it had a step."""
+        _, spent, steps = self._means.present
+        if steps and not success:
+            self._means.add(steps * ONE - spent, 0)
+        self._means.end_case()
+
+    @property
+    def value(self) -> float:
+        """Over all cases so far; NaN without one."""
+        return 1.0 - self._means.value
+
+    @property
+    def cases(self) -> int:
+        """Return over how many cases :attr:`value` averages."""
+        return self._means.cases
 
 
 class Mitigation(NamedTuple):
@@ -110,7 +212,14 @@ class RiskMeter:
         self._all = CaseMeans()
         self._window = CaseMeans(window)
 
-    def add(self, force: float, damage: float, critical: bool, force_limit: float) -> Risk:
+    def add(
+        self,
+        force: float,
+        damage: float,
+        critical: bool,
+        force_limit: float,
+        scale: RiskScale = PAPER_SCALE,
+    ) -> Risk:
         """
         Add a step of the present case.
 
@@ -118,10 +227,11 @@ class RiskMeter:
         """
         if not (0.0 <= force < math.inf and 0.0 <= damage < math.inf):
             raise StateError(f'expected finite force and damage of at least 0: {force}, {damage}')
-        if not 0.0 < force_limit < math.inf:
-            raise StateError(f'force limit: expected newtons above 0, got {force_limit}')
-        force_term = min(force / force_limit, 1.0)
-        damage_term = min(damage / FULL_DAMAGE, 1.0)
+        free = scale.free_force
+        if not free < force_limit < math.inf:
+            raise StateError(f'force limit: expected newtons above {free}, got {force_limit}')
+        force_term = min(max((force - free) / (force_limit - free), 0.0), 1.0)
+        damage_term = min(damage / scale.full_damage, 1.0)
         critical_term = 1.0 if critical else 0.0
         total = total_risk(force_term, damage_term, critical_term)
         parts, every, window = whole(total), self._all, self._window
