@@ -23,6 +23,10 @@ COMMANDS: Final = {
     'join': ('federation.directory', 'Run the parties whose keys lie in a directory.'),
     'journal': ('federation.journal', 'Show and verify the round journals of the parties.'),
     'keys': ('federation.keys', 'Make, show and change the keys and the signed roster.'),
+    'measures': (
+        'experiments.studies',
+        'Show what each measure of risk and adaptation rewards.',
+    ),
     'migrate': ('federation.directory', 'Bring the state files of an older version to this one.'),
     'operator': ('federation.orders', 'Send running servers an order, signed by an operator.'),
     'policies': ('robot.policies', 'Show, pin, lock, veto and export the policies of a robot.'),

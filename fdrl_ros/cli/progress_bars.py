@@ -40,6 +40,7 @@ KINDS = {
     'utility part': Shown('measuring', 8, at_once=True),
     'heterogeneity part': Shown('measuring'),
     'coverage part': Shown('measuring'),
+    'measures part': Shown('measuring'),
     'selector part': Shown('comparing'),
     'sepsis': Shown('sepsis', 20, at_once=True),
     'sepsis part': Shown('learning', 0, passing=True),

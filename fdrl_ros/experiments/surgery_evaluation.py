@@ -36,6 +36,7 @@ from fdrl_ros.experiments.patient_results import (
 )
 from fdrl_ros.experiments.plots.surgery import draw_force, draw_selection
 from fdrl_ros.metrics.episode import EpisodeMetrics, write_csv, write_json
+from fdrl_ros.metrics.following import informedness
 from fdrl_ros.metrics.task import StateSet, task_accuracy, TaskAccuracy
 from fdrl_ros.policy import Policy
 from fdrl_ros.policy.policy import Action
@@ -54,6 +55,7 @@ from fdrl_ros.selector import (
 )
 from fdrl_ros.surgery.gym.actions import STAY, TICK
 from fdrl_ros.surgery.gym.episode import Episode, mixed_behaviour, run_episode
+from fdrl_ros.surgery.gym.episode_metrics import OperationMeasures
 from fdrl_ros.surgery.gym.state import (
     Field,
     OPERATION_FIELDS,
@@ -221,6 +223,13 @@ def _accuracy(name: str) -> Callable[[PatientResults], float]:
     return lambda results: results.figures[name]
 
 
+def _informedness(results: PatientResults) -> float | None:
+    after_rise, after_fall = (mean_of(f'after_{way}')(results) for way in ('rise', 'fall'))
+    if after_rise is None or after_fall is None:
+        return None
+    return informedness(after_rise, after_fall)
+
+
 def _known(results: PatientResults) -> int:
     return int((~np.isnan(results.column('adaptation'))).sum())
 
@@ -228,7 +237,7 @@ def _known(results: PatientResults) -> int:
 SCORES: Scores = {
     **SUCCESS,
     'a_task': Score(_accuracy('tolerant'), 'A_task', compared=True),
-    'a_task_exact': Score(_accuracy('exact'), 'exact'),
+    'a_task_exact': Score(_accuracy('exact'), 'exact', minor=True),
     'a_task_chance': Score(_accuracy('chance_tolerant')),
     'a_task_ceiling': Score(_accuracy('ceiling_tolerant')),
     'a_task_on_policy': Score(mean_of('task_tolerant'), 'on policy', minor=True),
@@ -242,6 +251,18 @@ SCORES: Scores = {
     ),
     'alpha_adapt': Score(mean_of('adaptation'), 'alpha_adapt', over_seeds=True),
     'alpha_adapt_cases': Score(_known),
+    'risk_adjusted_success': Score(
+        lambda results: 1.0 - float(results.column('case_risk').mean()),
+        'risk-adj.',
+        compared=True,
+        paired='case_risk',
+        sign=-1.0,
+    ),
+    'critical_errors': Score(
+        mean_of('critical_error'), 'critical', '.1%', minor=True, over_seeds=True
+    ),
+    'damage_share': Score(mean_of('damage_share'), 'damage', '.2%', minor=True, over_seeds=True),
+    'informedness': Score(_informedness, 'informedness', '.2f', minor=True, over_seeds=True),
     'peak_force': Score(mean_of('peak_force'), 'peak N', '.2f', over_seeds=True),
     **RETURN,
     **PATIENTS,
@@ -250,8 +271,10 @@ SCORES: Scores = {
 By name in ``summary.json``: ``success`` with its 95 % interval (Wilson); ``a_task`` tie-tolerant
 and exact on the frozen set of states, with what random actions and the best function of the state
 would reach, and on the states that the policy itself came into; ``r_mit``; ``alpha_adapt`` (None
-where no case had a changed state) and how many cases it is the mean of; mean peak force in
-newtons; mean discounted return; patients.
+where no case had a changed state) and how many cases it is the mean of; ours beside the paper's:
+``risk_adjusted_success``, share of ``critical_errors``, mean ``damage_share``, ``informedness``
+(None where no organ rose, or none fell); mean peak force in newtons; mean discounted return;
+patients.
 """
 
 
@@ -260,7 +283,7 @@ def made_up_results() -> PatientResults:
     of_type = {float: 0.0, str: 'none', bool: False}
     row = {each.name: of_type[each.type] for each in fields(EpisodeMetrics)}  # type: ignore[index]
     row |= {'hospital': '', 'total': 0.0, 'returns': 0.0, 'length': 1}
-    row |= {'risk': 0.0, 'adaptation': 0.0}
+    row |= dict.fromkeys(OperationMeasures._fields, 0.0)
     figures = {each.name: 0.0 for each in fields(TaskAccuracy)}
     return PatientResults({name: np.array([value]) for name, value in row.items()}, figures)
 

@@ -4,12 +4,14 @@
 
 from collections.abc import Mapping
 
-from fdrl_ros.metrics.adaptation import alpha_adapt
-from fdrl_ros.metrics.risk import risk_terms
 from fdrl_ros.resources import resource
 from fdrl_ros.surgery.gym.actions import ACTIONS
 from fdrl_ros.surgery.gym.episode import Episode, run_episode
-from fdrl_ros.surgery.gym.episode_metrics import episode_metrics, states_met
+from fdrl_ros.surgery.gym.episode_metrics import (
+    episode_metrics,
+    operation_measures,
+    states_met,
+)
 from fdrl_ros.surgery.gym.state import STATE_FIELDS
 from fdrl_ros.surgery.gym.surgery_env import SurgeryEnv
 from fdrl_ros.surgery.patient.cohort import Cohort, public_cohort
@@ -75,19 +77,11 @@ class SurgeryTask(Task[Patient, WorldSettings]):
     def measure(
         self, episode: AnyEpisode[Patient], world: WorldSettings
     ) -> Mapping[str, float | str]:
-        """
-        Return the metrics of the operation, and for FDRL Eq. 9 to 11 of one case two more.
-
-        `risk` is the mean of D_t over the ticks, in [0, 1], and `adaptation` alpha_adapt, NaN
-        where no state changed.
-        """
+        """Return the metrics of the operation, and what :func:`operation_measures` adds."""
         if not isinstance(episode, Episode):
             raise TypeError(f'{episode}: expected an operation')
-        limit = episode.patient.procedure.force_limit
-        risk = risk_terms(episode.forces, episode.damages, episode.critical, limit)
         metrics = episode_metrics(episode, states_met(episode, world), episode.actions)
-        adaptation, _ = alpha_adapt([(episode.states[:-1], episode.actions)])
-        return {**vars(metrics), 'risk': float(risk.total.mean()), 'adaptation': adaptation}
+        return {**vars(metrics), **operation_measures(episode, world)._asdict()}
 
     def check(self, chosen: Hospitals) -> None:
         """Refuse procedures that do not exist."""

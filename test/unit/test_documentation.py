@@ -318,6 +318,16 @@ def test_the_coverage_of_intervals_is_what_was_measured():
         assert len(shares) == 10 and f'| {fmean(shares):.1f} % [' in page
 
 
+def test_what_each_measure_rewards_is_what_was_measured():
+    found = result('measures')['found']['all']
+    told = rows('who', EVIDENCE.read_text('utf-8'))
+    names = 'success r_mit alpha_adapt risk_adjusted_success critical_errors damage_share'.split()
+    for row, (who, own) in zip(told, found.items(), strict=True):
+        last = own['informedness']
+        words = '{mean:.2f} [{low:.2f}, {high:.2f}]'.format(**last)
+        assert row == [who, *(f'{own[each]["mean"]:.3f}' for each in names), words]
+
+
 def test_what_the_selector_is_worth_is_what_was_measured():
     found = json.loads((ROOT / 'docs' / 'results' / 'selector.json').read_text('utf-8'))
     page = (ROOT / 'docs' / 'selector.md').read_text('utf-8')

@@ -1,12 +1,16 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""Commands that run a study over seeds: `fdrl audit`, `experiment`, `heterogeneity`, `utility`."""
+"""
+Commands that run a study over seeds.
+
+They are `fdrl audit`, `experiment`, `heterogeneity`, `measures` and `utility`.
+"""
 
 from fdrl_ros.audit.privacy_audit import AuditSettings
 from fdrl_ros.cli.experiments.study_command import PlanStudy, study_command
 from fdrl_ros.cli.options import SettingOption
 from fdrl_ros.errors import PrivacyError
-from fdrl_ros.experiments.intervals import interval_words, share_words
+from fdrl_ros.experiments.intervals import interval, interval_words, share_words
 from fdrl_ros.experiments.json_file import Json
 from fdrl_ros.experiments.plots.studies import draw_audit, draw_heterogeneity, draw_utility
 from fdrl_ros.experiments.reports.assessment import evaluator_of
@@ -15,6 +19,7 @@ from fdrl_ros.experiments.reports.text_table import make_table
 from fdrl_ros.experiments.studies.audit import run_audit
 from fdrl_ros.experiments.studies.experiment import run_seeds
 from fdrl_ros.experiments.studies.heterogeneity import CURVES, run_heterogeneity, table_of, verdict
+from fdrl_ros.experiments.studies.measures import OVER_ALL, run_measures, SHOWN
 from fdrl_ros.experiments.studies.utility import run_utility
 from rich.table import Table
 
@@ -101,6 +106,33 @@ def heterogeneity(study: PlanStudy) -> None:
     study.show(*(f'{name}: {curve.what}' for name, curve in CURVES.items()))
     study.show(*(verdict(summary, name) for name in ('distance', 'mix', 'loss')))
     study.save('heterogeneity', summary, draw_heterogeneity, table_of(summary))
+
+
+@study_command('runs/measures', 5, of_surgery=True)
+def measures(study: PlanStudy) -> None:
+    """
+    Show what each measure of risk and adaptation rewards.
+
+    The expert operates, and policies that are worth nothing: who stays still, who rams the organ,
+    who moves at random, who moves to and fro. Nothing is trained. Interrupted, it goes on when
+    called again.
+    """
+    summary = study.measure(run_measures, study.run.path, study.plan, study.seeds)
+    found, names = summary['found'], [score.heading for score in SHOWN.values()]
+    rows = [
+        (who, *(interval_words(row[name], '.2f') for name in SHOWN))
+        for who, row in found[OVER_ALL].items()
+    ]
+    count = f'{len(study.seeds)} seeds of {summary["patients"]} patients of each procedure'
+    study.out.print(make_table(f'{count}: mean [95 % interval]', ('who', *names), rows))
+    rows = [
+        (procedure, who, *(interval_words(interval([row[name]['mean']]), '.3f') for name in SHOWN))
+        for procedure, by_name in found.items()
+        if procedure != OVER_ALL
+        for who, row in by_name.items()
+    ]
+    study.out.print(make_table('By procedure: mean', ('procedure', 'who', *names), rows))
+    study.save('measures', summary)
 
 
 @study_command('runs/utility', 5, of_surgery=True)

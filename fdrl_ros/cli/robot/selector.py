@@ -148,7 +148,7 @@ def _table(at: Json, seeds: int) -> Table:
     names = sorted(found, key=lambda name: (name in ROWS, ROWS.index(name) if name in ROWS else 0))
     return make_table(
         f'H = {at["level"]:g}, {seeds} seeds: mean [95 % interval]',
-        ('who', 'return J', 'selector ahead by', 'success, %', '1 - R_mit, %'),
+        ('who', 'return J', 'selector ahead by', 'success, %') + ('1 - R_mit, %', 'case risk, %'),
         (
             (
                 name,
@@ -156,6 +156,7 @@ def _table(at: Json, seeds: int) -> Table:
                 '' if name == SELECTOR else interval_words(found[name]['lead'], '+.2f'),
                 interval_words(found[name]['success'], '.1f', 100.0),
                 interval_words(found[name]['risk'], '.2f', 100.0),
+                interval_words(found[name]['case_risk'], '.1f', 100.0),
             )
             for name in names
         ),
@@ -169,18 +170,24 @@ def _sentences(at: Json) -> list[str]:
     hindsight, oracle = (
         interval_words(at[name], '.3f') for name in ('share_of_hindsight', 'share_of_oracle')
     )
-    saved = interval_words(at['risk_saved'], '.1f', 100.0)
+    saved, case = (
+        interval_words(at[name], '.1f', 100.0) for name in ('risk_saved', 'case_risk_saved')
+    )
     after, others = (
         interval_words(switching[name], '.1f', 100.0)
         for name in ('per_step_after_a_change', 'per_step_else')
     )
-    own, fixed = (interval_words(at['alpha_adapt'][name], '.2f') for name in (SELECTOR, GLOBAL))
+    (own, fixed), (follows, rival) = (
+        [interval_words(at[key][name], '.2f') for name in (SELECTOR, GLOBAL)]
+        for key in ('alpha_adapt', 'informedness')
+    )
     found = [
         f'(J - J_hold) / (J_oracle - J_hold): {hindsight} of the best policy in hindsight, '
         f'{oracle} of the oracle that sees tissue and future',
-        f'risk 1 - R_mit, saved against always the global policy: {saved} %',
+        f'saved against always the global policy: {saved} % of 1 - R_mit, {case} % of the case '
+        'risk, which is 1 - risk-adjusted success',
         f'switches at {after} % of the ticks soon after a change of state, at {others} % of '
-        f'others; alpha_adapt {own} (global {fixed})',
+        f'others; alpha_adapt {own} (global {fixed}), informedness {follows} (global {rival})',
     ]
     if dwell['50'] is not None:
         found.append(

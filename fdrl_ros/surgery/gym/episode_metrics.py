@@ -1,14 +1,25 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""Metrics of an episode, and the states it visited, on which A_task (FDRL Eq. 8) is measured."""
+"""
+Metrics of an episode, its risk and adaptation, and the states it visited.
+
+The paper's measures (FDRL Eq. 8 to 11) stand beside ours, which staying still, ramming and
+alternating moves cannot win.
+"""
+
+from typing import NamedTuple
 
 from fdrl_ros.errors import StateError
+from fdrl_ros.metrics.adaptation import alpha_adapt
 from fdrl_ros.metrics.episode import EpisodeMetrics, log_dimensionless_jerk, path_length
+from fdrl_ros.metrics.following import following
+from fdrl_ros.metrics.risk import case_risk, procedure_scale, risk_terms
 from fdrl_ros.metrics.task import StateSet, task_accuracy
 from fdrl_ros.surgery.constants import constant
-from fdrl_ros.surgery.gym.actions import TICK
+from fdrl_ros.surgery.gym.actions import DISPLACEMENTS, TICK
 from fdrl_ros.surgery.gym.episode import Episode
-from fdrl_ros.surgery.settings import WorldSettings
+from fdrl_ros.surgery.gym.state import INDEX, unscale
+from fdrl_ros.surgery.settings import horizon_of, WorldSettings
 from fdrl_ros.surgery.tasks.expert import expert_costs
 import numpy as np
 
@@ -53,6 +64,56 @@ def episode_metrics(
         worst_sofa=float(episode.sofa.max()),
         states=state_set.digest if state_set is not None else '',
         **accuracy,
+    )
+
+
+class OperationMeasures(NamedTuple):
+    """
+    Risk and adaptation of one operation.
+
+    :param risk: mean of D_t over the ticks (FDRL Eq. 10), in [0, 1].
+    :param adaptation: alpha_adapt (FDRL Eq. 11); NaN where no state changed.
+    :param case_risk: mean of D_t by the procedure's own scale, 1 without success, in [0, 1].
+    :param damage_share: of the most that forces within the limit can do, in [0, 1].
+    :param critical_error: 1 if it failed otherwise than by time, else 0.
+    :param after_rise: mean sign of the moves after the organ rose, in [-1, 1]; NaN if it did not.
+    :param after_fall: the same after it fell.
+    """
+
+    risk: float
+    adaptation: float
+    case_risk: float
+    damage_share: float
+    critical_error: float
+    after_rise: float
+    after_fall: float
+
+
+def operation_measures(episode: Episode, world: WorldSettings) -> OperationMeasures:
+    """
+    Measure risk and adaptation of an episode.
+
+    :param world: the settings that it happened under.
+    """
+    patient = episode.patient
+    procedure = patient.procedure
+    limit, error = procedure.force_limit, episode.failure not in ('', 'time')
+    risk = risk_terms(episode.forces, episode.damages, episode.critical, limit)
+    adaptation, _ = alpha_adapt([(episode.states[:-1], episode.actions)])
+    scale = procedure_scale(procedure.warn_force, limit, horizon_of(patient, world) * TICK)
+    ticks = np.arange(episode.length)
+    errors = error & (ticks == ticks[-1])
+    own = risk_terms(episode.forces, episode.damages, errors, limit, scale)
+    surfaces = unscale(episode.states[:-1])[:, INDEX['surface']]
+    followed = following([(surfaces, DISPLACEMENTS[episode.actions, 2])])
+    return OperationMeasures(
+        risk=float(risk.total.mean()),
+        adaptation=adaptation,
+        case_risk=case_risk(own.total, episode.success),
+        damage_share=float(own.damage[-1]),
+        critical_error=float(error),
+        after_rise=followed.after_rise,
+        after_fall=followed.after_fall,
     )
 
 

@@ -58,11 +58,13 @@ def test_a_narrow_terminal_gets_fewer_columns():
     row = {'patients': 1, 'success': 1.0, 'success_low': 0.2, 'success_high': 1.0}
     for name in ('a_task', 'a_task_exact', 'a_task_on_policy', 'r_mit', 'peak_force'):
         row[name] = 0.5
+    for name in ('risk_adjusted_success', 'critical_errors', 'damage_share', 'informedness'):
+        row[name] = 0.1
     row |= {'alpha_adapt': None, 'mean_return': 1.0}
-    wide, narrow = (policy_table({'global': row}, SCORES, each) for each in (140, 80))
-    assert len(wide.columns) == 10 and len(narrow.columns) == 7
+    wide, narrow = (policy_table({'global': row}, SCORES, each) for each in (180, 80))
+    assert len(wide.columns) == 14 and len(narrow.columns) == 7
     needed = Console(width=500).measure(wide).maximum
-    for width, columns in ((needed, 10), (needed - 1, 7)):
+    for width, columns in ((needed, 14), (needed - 1, 7)):
         assert len(policy_table({'global': row}, SCORES, width).columns) == columns
     out = Console(file=io.StringIO(), width=80)
     out.print(narrow)

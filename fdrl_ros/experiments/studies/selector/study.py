@@ -26,7 +26,12 @@ from fdrl_ros.experiments.studies.selector.baselines import (
     hindsight,
     oracle_returns,
 )
-from fdrl_ros.experiments.studies.selector.summary import GLOBAL, GLOBAL_OR_HOLD, SELECTOR
+from fdrl_ros.experiments.studies.selector.summary import (
+    COLUMNS,
+    GLOBAL,
+    GLOBAL_OR_HOLD,
+    SELECTOR,
+)
 from fdrl_ros.experiments.studies.selector.value_models import value_models
 from fdrl_ros.experiments.study import Part, Study, Work
 from fdrl_ros.experiments.surgery_evaluation import HoldContender, operate_once, SelectorContender
@@ -75,7 +80,15 @@ def selector_study(
             settings = {'plan': {**own.to_mapping(), 'model_format': FORMAT}}
             title = f'seed {seed}, H = {level:g}'
             parts.append(Part(name, settings, (directory / 'runs' / name, own), title))
-    return Study('selector', directory / 'parts', measure, workers=plan.evaluation.workers), parts
+    workers = plan.evaluation.workers
+    return Study('selector', directory / 'parts', measure, _check_columns, workers), parts
+
+
+def _check_columns(part: Json) -> None:
+    """Refuse a part of a version that kept less."""
+    for each in part['contenders'].values():
+        if missing := set(COLUMNS) - each.keys():
+            raise KeyError(', '.join(sorted(missing)))
 
 
 def measure(directory: Path, plan: Plan, work: Work) -> Json:
@@ -214,10 +227,8 @@ def earned(rolled: Rollouts, patients: int, discount: float) -> NDArray[np.float
 def _columns(cases: PatientResults) -> dict[str, list[float | None]]:
     """Return what is kept of each patient."""
     return {
-        **{name: cases.column(name).tolist() for name in ('returns', 'risk', 'success')},
-        'adaptation': [
-            None if np.isnan(each) else each for each in cases.column('adaptation').tolist()
-        ],
+        name: [None if np.isnan(each) else each for each in cases.column(name).tolist()]
+        for name in COLUMNS
     }
 
 

@@ -11,14 +11,25 @@ from collections.abc import Sequence
 
 from fdrl_ros.experiments.intervals import over_seeds
 from fdrl_ros.experiments.json_file import Json
+from fdrl_ros.metrics.following import informedness
 from fdrl_ros.selector import HOLD
 from fdrl_ros.surgery.gym.actions import TICK
 import numpy as np
 
 SELECTOR, GLOBAL, ORACLE = 'selector', 'global', 'hindsight'
 
-METRICS = {'return': 'returns', 'success': 'success', 'risk': 'risk'}
+METRICS = {
+    'return': 'returns',
+    'success': 'success',
+    'risk': 'risk',
+    'case_risk': 'case_risk',
+    'damage_share': 'damage_share',
+    'critical_errors': 'critical_error',
+}
 """What is told of a contender, and the column that it is the mean of."""
+
+COLUMNS = (*METRICS.values(), 'adaptation', 'after_rise', 'after_fall')
+"""What is kept of each patient."""
 
 GLOBAL_OR_HOLD = 'global_or_hold'
 """A selector, with its shield, that has nothing to choose from but the global policy and hold."""
@@ -30,9 +41,10 @@ def summarise(parts: Sequence[Json]) -> Json:
 
     :param parts: results of the selector study.
     :returns: seeds, and for each H a mapping of intervals: by contender ``return``, ``success``,
-        ``risk`` (1 - R_mit) and ``lead`` (the selector's return minus its own); ``share`` of what
-        is to be gained between holding and each of two oracles; ``risk_saved`` against always the
-        global policy; how the selector switches.
+        ``risk`` (1 - R_mit), ``case_risk`` (1 - risk-adjusted success) and others, and ``lead``
+        (the selector's return minus its own); ``share`` of what is to be gained between holding
+        and each of two oracles; ``risk_saved`` and ``case_risk_saved`` against always the global
+        policy; alpha_adapt and informedness; how the selector switches.
     """
     levels = sorted({_level(each) for each in parts})
     return {
@@ -69,11 +81,22 @@ def _numbers_of(part: Json, names: Sequence[str]) -> Json:
     contenders: Json = {
         name: {key: mean(name, of) for key, of in METRICS.items()} for name in names
     }
-    own, before = contenders[SELECTOR], contenders[GLOBAL]['risk']
+    own = contenders[SELECTOR]
     for each in contenders.values():
         each['lead'] = own['return'] - each['return']
     returns = {name: each['return'] for name, each in contenders.items()}
     true = {name: float(np.mean(values)) for name, values in part['oracle'].items()}
+
+    def saved(name: str) -> float | None:
+        before = contenders[GLOBAL][name]
+        return 1.0 - own[name] / before if before > 0.0 else None
+
+    def followed(name: str) -> float | None:
+        after_rise, after_fall = mean(name, 'after_rise'), mean(name, 'after_fall')
+        if after_rise is None or after_fall is None:
+            return None
+        return informedness(after_rise, after_fall)
+
     switching = part['switching']
     calm = switching['steps'] - switching['steps_after']
     after = switching['switches_after']
@@ -81,12 +104,14 @@ def _numbers_of(part: Json, names: Sequence[str]) -> Json:
         'contenders': contenders,
         'share_of_hindsight': share(*(returns[name] for name in (SELECTOR, HOLD, ORACLE))),
         'share_of_oracle': share(*(true[name] for name in (SELECTOR, HOLD, 'oracle'))),
-        'risk_saved': 1.0 - own['risk'] / before if before > 0.0 else None,
+        'risk_saved': saved('risk'),
+        'case_risk_saved': saved('case_risk'),
         'switching': {
             'per_step_after_a_change': after / max(switching['steps_after'], 1),
             'per_step_else': (switching['switches'] - after) / max(calm, 1),
         },
         'alpha_adapt': {name: mean(name, 'adaptation') for name in (SELECTOR, GLOBAL)},
+        'informedness': {name: followed(name) for name in (SELECTOR, GLOBAL)},
     }
 
 
