@@ -29,6 +29,7 @@ KINDS = {
     'pretrain': Shown('public start'),
     'collect': Shown('collecting patients', 4),
     'train': Shown('training together', 4),
+    'home': Shown('fine-tuning at home', 2),
     'alone': Shown('training alone', 4),
     'value': Shown('valuing', passing=True),
     'evaluate': Shown('evaluating', passing=True),

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Files of policies as npz: weights, their layout, the task, and the learner's settings."""
 
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
 import json
 import os
 from pathlib import Path
@@ -10,6 +11,7 @@ from zipfile import BadZipFile
 
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.errors import os_errors_as, PolicyError, SettingError, StoreError
+from fdrl_ros.learner.learner import HomePolicy
 from fdrl_ros.policy import decode_weights, encode_weights, Policy
 from fdrl_ros.policy.layout import TensorLayout
 from fdrl_ros.policy.task_identity import TaskIdentity
@@ -24,7 +26,9 @@ class SavedPolicy:
 
     ``weights``: shape (n_parameters,), float32. ``task``: that it acts in.
     ``learner``: settings of the group `learner`, which name the network. ``network``: its name,
-    which tells what a user's files held.
+    which tells what a user's files held. ``home``: of a home policy, how it was chosen: its round,
+    the digest of the global policy, the chosen candidate, noised leads over it, epsilon, notes;
+    empty for others.
     """
 
     path: Path
@@ -33,6 +37,7 @@ class SavedPolicy:
     task: TaskIdentity
     learner: dict[str, object]
     network: str
+    home: dict[str, object] = field(default_factory=dict)
 
     def policy(self, plan: Plan, *, any_world: bool = False) -> Policy:
         """
@@ -57,23 +62,43 @@ class SavedPolicy:
         return network.policy(self.weights)
 
 
-def save_policy(path: Path, weights: NDArray[np.float32], plan: Plan) -> None:
+def save_home(path: Path, made: HomePolicy, *, plan: Plan) -> None:
     """
-    Write weights of the network of a plan atomically.
+    Write a home policy, with how it was chosen, atomically.
 
     :raises StoreError: if the file cannot be written.
     """
+    told = {each.name: getattr(made, each.name) for each in fields(made)}
+    del told['weights']
+    save_policy(path, made.weights, plan, home={**told, 'base': made.base.hex()})
+
+
+def save_policy(
+    path: Path,
+    weights: NDArray[np.float32],
+    plan: Plan,
+    *,
+    home: Mapping[str, object] | None = None,
+) -> None:
+    """
+    Write weights of the network of a plan atomically.
+
+    :param home: of a home policy, how it was chosen; see :class:`SavedPolicy`.
+    :raises StoreError: if the file cannot be written.
+    """
     part = path.with_name(path.name + '.part')
+    arrays = {
+        'weights': np.frombuffer(encode_weights(weights), '<f4'),
+        'layout': np.array(plan.network.layout.to_json()),
+        'task': np.array(plan.identity.to_json()),
+        'learner': np.array(json.dumps(asdict(plan.learner))),
+        'network': np.array(plan.network.name),
+    }
+    if home:
+        arrays['home'] = np.array(json.dumps(home))
     with os_errors_as(StoreError, f'cannot write the policy {path}'):
         with part.open('wb') as file:
-            np.savez(
-                file,
-                weights=np.frombuffer(encode_weights(weights), '<f4'),
-                layout=np.array(plan.network.layout.to_json()),
-                task=np.array(plan.identity.to_json()),
-                learner=np.array(json.dumps(asdict(plan.learner))),
-                network=np.array(plan.network.name),
-            )
+            np.savez(file, **arrays)  # type: ignore[arg-type]
             file.flush()
             os.fsync(file.fileno())
         part.replace(path)
@@ -96,6 +121,7 @@ def load_policy(path: Path) -> SavedPolicy:
             layout, task, learner, network = (str(file[name]) for name in names)
             data = file['weights'].astype('<f4').tobytes()
             settings = dict(json.loads(learner))
+            home = dict(json.loads(str(file['home']))) if 'home' in file else {}
     except OSError as error:
         raise PolicyError(f'cannot read the policy {path}: {error.strerror or error}') from error
     except (KeyError, ValueError, TypeError, EOFError, BadZipFile) as error:
@@ -105,4 +131,6 @@ def load_policy(path: Path) -> SavedPolicy:
         ) from error
     tensors = TensorLayout.from_json(layout)
     weights = decode_weights(data, tensors.n_parameters)
-    return SavedPolicy(path, weights, tensors, TaskIdentity.from_json(task), settings, network)
+    return SavedPolicy(
+        path, weights, tensors, TaskIdentity.from_json(task), settings, network, home
+    )

@@ -114,6 +114,7 @@ class RosFederation:
         self._seconds: dict[str, dict[str, float]] = {}
         self._memory: dict[str, float] = {}
         self._left_out: list[str] = []
+        self._at_home: set[str] = set()
         self._operations: list[Json] = []
         self._roster = self._layout.roster()
         self._recorder = RoundRecorder(
@@ -167,6 +168,11 @@ class RosFederation:
                 self._say(words := self._stuck(done))
                 if not watch.finished:
                     self._recorder.note_end(words)
+            if self._plan.home.epochs and watch.finished:
+                everyone = set(here)
+                self._follow(
+                    runner, watch.poll, lambda: self._at_home >= everyone, rounds.train_timeout
+                )
             self._follow(runner, watch.poll, lambda: False, _LAST_WORDS)
             self._share_seconds(before)
             if operations:
@@ -242,6 +248,8 @@ class RosFederation:
                 self._read_diagnostics(event.node, event.values)
                 return
             case HospitalProgress():
+                if event.stage == 'at home':
+                    self._at_home.add(event.hospital)
                 if event.steps:
                     self._caller.report(self._progress(event))
             case OperationEnded():
@@ -277,7 +285,8 @@ class RosFederation:
     def _progress(self, event: HospitalProgress) -> Progress:
         if event.stage == 'collecting':
             return Progress('collect', event.hospital, event.step, event.steps)
-        progress = TrainingProgress(event.round, event.step, event.steps, event.epsilon)
+        told = event.round, event.step, event.steps, event.epsilon
+        progress = TrainingProgress(*told, 'home' if event.stage == 'home' else 'training')
         return training_progress('train', event.hospital, progress, self._plan)
 
     def _share_seconds(self, before: int) -> None:

@@ -120,8 +120,10 @@ def train_federation(
 
         finished = federation.run(over, ticks=_LONGEST_WAIT)
         caller.check()
+        # What hospitals make at home is done by then too.
         if finished and not federation.run(lambda: federation.idle):
             raise TrainingStopped('stopped by the user')
+        caller.check()
         total, done = plan.rounds.rounds, recorder.notes[-1].round if recorder.notes else 0
         if not finished or done < total:
             words = _stuck(federation, parties.aggregator.phase, done, total)
@@ -159,11 +161,13 @@ def _open_parties(
     federation = LocalFederation({}, report=tell)
     trainers: dict[str, Trainer] = {}
     done = round_released(layout.state('key_authority'))
+    start = load_policy(layout.pretrained).weights
     for name in taking_part(layout, plan):
         records = open_records(layout, name, plan)
-        trainers[name] = open_training(layout.party(name), name, plan, records, done=done)
+        trainers[name] = open_training(
+            layout.party(name), name, plan, records, done=done, start=start
+        )
         stack.callback(trainers[name].ledger.close)
-    start = load_policy(layout.pretrained).weights
     validate = federation.stopwatch.timed('validate', PublicValidation(plan, start))
     kept = store('aggregator')
     aggregator = Aggregator(open_channel(layout, 'aggregator', kept), plan.rounds, kept)
@@ -248,6 +252,9 @@ def train_all_alone(layout: Layout, plan: Plan, caller: Caller = NOBODY) -> None
 def training_progress(what: str, name: str, progress: TrainingProgress, plan: Plan) -> Progress:
     """Return the progress of a hospital over all rounds."""
     rounds = plan.rounds.rounds
+    if progress.stage == 'home':
+        detail = f'epsilon <= {progress.epsilon:.2f}'
+        return Progress('home', name, progress.step, progress.steps, detail)
     done = max(progress.round - 1, 0) * progress.steps + progress.step
     detail = f'round {progress.round}/{rounds}  epsilon <= {progress.epsilon:.2f}'
     return Progress(what, name, done, rounds * progress.steps, detail)

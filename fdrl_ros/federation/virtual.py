@@ -34,7 +34,13 @@ from fdrl_ros.federation.protocol.party import Party
 from fdrl_ros.federation.protocol.store import Store
 from fdrl_ros.federation.protocol.update_codec import fed_avg
 from fdrl_ros.federation.settings import RoundSettings
-from fdrl_ros.learner.learner import Learner, TrainingProgress, TrainingResult
+from fdrl_ros.learner.learner import (
+    HomeLearner,
+    HomePolicy,
+    Learner,
+    TrainingProgress,
+    TrainingResult,
+)
 from fdrl_ros.policy import decode_weights
 from fdrl_ros.policy.layout import TensorLayout
 from fdrl_ros.privacy.ledger.chain import DIGEST, Head, MOST_LINKS
@@ -225,6 +231,22 @@ class VirtualFederation:
             )
             raise RoundError('aggregator', aggregator.exhausted or why)
         return self.weights
+
+    def home(self) -> dict[str, HomePolicy]:
+        """
+        Let every hospital that takes part make its home policy of the newest global policy.
+
+        :returns: by the hospital's name, of those whose learner makes one
+            (:class:`fdrl_ros.learner.home.HomeTrainer`).
+        """
+        found = {}
+        for name in self.learners:
+            party = self.parties.get(name)
+            if isinstance(party, Hospital) and isinstance(self.learners[name], HomeLearner):
+                made = party.home_job().run(lambda told: None, lambda: False)
+                assert isinstance(made, HomePolicy)
+                found[name] = made
+        return found
 
     def leave(self, hospital: str) -> None:
         """

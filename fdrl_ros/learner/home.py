@@ -17,7 +17,7 @@ import logging
 from pathlib import Path
 from typing import NamedTuple
 
-from fdrl_ros.errors import BudgetExceededError, PrivacyError, RecordsError
+from fdrl_ros.errors import BudgetExceededError, PolicyError, PrivacyError, RecordsError
 from fdrl_ros.learner.checkpoint import Checkpoint
 from fdrl_ros.learner.learner import HomePolicy, TrainingProgress
 from fdrl_ros.learner.privacy_cost import ChargedMechanism, Sized
@@ -72,12 +72,13 @@ class HomeSetup:
 
     ``start``: weights of the public start, shape (n_parameters,), for the candidate alone.
     ``network``: that is fine-tuned, if home.frozen gives it another order of the same tensors;
-    None: the trainer's.
+    None: the trainer's. ``keep``: stores a home policy durably before anything is done with it.
     """
 
     settings: HomeSettings
     start: np.ndarray
     network: Network | None = None
+    keep: Callable[[HomePolicy], None] = lambda made: None
 
 
 class HomeTrainer(Trainer):
@@ -106,7 +107,9 @@ class HomeTrainer(Trainer):
     ) -> HomePolicy:
         """Make the home policy; see :func:`home_policy`."""
         given = Released(weights, round, own)
-        return home_policy(self, self._home, given, report=report, stopped=stopped)
+        made = home_policy(self, self._home, given, report=report, stopped=stopped)
+        self._home.keep(made)
+        return made
 
 
 class Released(NamedTuple):
@@ -134,12 +137,13 @@ def home_policy(
     Make a hospital's home policy after a round: the candidates, then the private choice.
 
     Where the budget does not pay for a candidate or for the choice, that is logged, nothing is
-    drawn for it, and the home policy comes from what is there: the global policy at least.
+    drawn for it, and the home policy comes from what is there: the global policy at least. So it
+    is with a candidate whose learning diverged.
     Repeated for the same round, it returns the same and spends nothing.
 
     :param trainer: of the hospital's rounds; its ledger is charged.
     :param report: told of the progress of fine-tuning, with stage home.
-    :raises PolicyError: if weights do not fit, or learning diverged.
+    :raises PolicyError: if weights do not fit.
     :raises PrivacyError: if something that was charged is asked for with other inputs.
     :raises TrainingStopped: as soon as `stopped` says so; the same call goes on.
     """
@@ -161,7 +165,7 @@ def home_policy(
                 found[name], paid = stage.trained(name, home.start, report, stopped)
                 if paid < home.settings.alone_epochs:
                     notes.append(f'alone for {paid} of {home.settings.alone_epochs} local epochs')
-        except BudgetExceededError as error:
+        except (BudgetExceededError, PolicyError) as error:
             notes.append(f'no candidate {name}: {error}')
     leads: dict[str, float] = {}
     try:

@@ -16,13 +16,14 @@ import os
 from builtin_interfaces.msg import Time
 from fdrl_ros.deployment.bringup import DISCOVERY_SERVER
 from fdrl_ros.deployment.parties import hospital as parties
+from fdrl_ros.deployment.policy_file import load_policy
 from fdrl_ros.errors import SettingError
 from fdrl_ros.federation.hospital.hospital import Hospital
 from fdrl_ros.federation.hospital.state import LocalUpdate
 from fdrl_ros.federation.protocol import message as protocol
 from fdrl_ros.federation.protocol.party import Job, Party
 from fdrl_ros.federation.protocol.store import Store
-from fdrl_ros.learner.learner import TrainingProgress
+from fdrl_ros.learner.learner import HomePolicy, TrainingProgress
 from fdrl_ros.learner.trainer import Trainer
 import fdrl_ros.msg as ros
 from fdrl_ros.nodes.common import qos
@@ -72,6 +73,7 @@ class RobotLink:
         make, topic = self._node.create_publisher, f'{self._federation}/policy'
         self._global = publishers.add(ros.GlobalPolicy, topic, make)
         self._own = publishers.add(ros.HospitalPolicy, 'policy', make)
+        self._home = publishers.add(ros.HospitalPolicy, 'home', make)
 
     def publish(self, message: protocol.Message, stamp: Time) -> None:
         """Publish a policy as its sender signed it; the selectors check it themselves."""
@@ -79,6 +81,10 @@ class RobotLink:
             self._global.publish(message, stamp)
         elif isinstance(message, protocol.HospitalPolicy):
             self._own.publish(message, stamp)
+
+    def publish_home(self, message: protocol.HospitalPolicy, stamp: Time) -> None:
+        """Publish the home policy to the hospital's own robots, released or not."""
+        self._home.publish(message, stamp)
 
     def close(self) -> None:
         """Leave the domain."""
@@ -140,7 +146,9 @@ class TrainerNode(PartyNode):
             progress=lambda done, count: report((done, count)),
             stopped=stopped,
         )
-        return parties.open_training(self.layout.party(self.member), self.member, plan, records)
+        start = load_policy(self.layout.pretrained).weights if plan.home.epochs else None
+        directory = self.layout.party(self.member)
+        return parties.open_training(directory, self.member, plan, records, start=start)
 
     def make_party(self, prepared: Trainer, store: Store) -> Party:
         """Put the hospital together."""
@@ -182,7 +190,7 @@ class TrainerNode(PartyNode):
     def reported(self, progress: TrainingProgress | tuple[int, int]) -> None:
         """Publish how far collecting or training is."""
         if isinstance(progress, TrainingProgress):
-            self._publish_progress('training', **asdict(progress))
+            self._publish_progress(**asdict(progress))
         else:
             done, count = progress
             self._publish_progress('collecting', step=done, steps=count)
@@ -194,6 +202,12 @@ class TrainerNode(PartyNode):
             if not self._restored:
                 self._publish_privacy(spent.epsilon, spent.ledger_entries)
             self._publish_progress('sending', round=result.round, epsilon=spent.epsilon)
+        elif isinstance(result, HomePolicy):
+            if not self._restored:
+                self._publish_privacy(result.epsilon, self._trainer.ledger.chain.head.entries)
+            self._publish_progress('at home', round=result.round, epsilon=result.epsilon)
+            if self._robots is not None and (signed := self._hospital.signed_home()):
+                self._robots.publish_home(signed, self.get_clock().now().to_msg())
 
     def health(self) -> Health:
         """Report why the hospital takes no part any more, if it does not."""

@@ -13,7 +13,7 @@ class Progress:
     """
     How far a piece of work is.
 
-    :param what: 'pretrain', 'collect', 'train', 'local', 'value' or 'evaluate'.
+    :param what: 'pretrain', 'collect', 'train', 'home', 'local', 'value' or 'evaluate'.
     :param who: hospital or policy that it is for.
     :param done: of `total`.
     :param detail: more for people, such as the epsilon spent.

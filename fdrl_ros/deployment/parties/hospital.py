@@ -8,6 +8,7 @@ With the seeded source every driver gets the same parties, hence the same global
 
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 import hashlib
 import logging
 import os
@@ -17,6 +18,7 @@ from fdrl_ros.crypto.keys.roster import SERVERS
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.parties.channel import open_channel
 from fdrl_ros.deployment.plan import Plan
+from fdrl_ros.deployment.policy_file import save_home
 from fdrl_ros.errors import LedgerCorruptError, LedgerError, RecordsError
 from fdrl_ros.federation.hospital.hospital import Hospital, HospitalSettings
 from fdrl_ros.federation.hospital.state import LocalUpdate, RoundSeeds, UPDATE
@@ -43,6 +45,9 @@ CHECKPOINT = 'checkpoint'
 
 CHECKPOINTS = (CHECKPOINT, *HOME_CHECKPOINTS)
 """All such files, in rounds and at home."""
+
+HOME = 'home.npz'
+"""File of a hospital's home policy."""
 
 NOISE_KEY = 'noise.key'
 """File of a hospital's noise key, made after its ledger and of no use without it."""
@@ -136,7 +141,8 @@ def open_training(
         )
         path = directory / CHECKPOINT
         if plan.home.epochs and start is not None:
-            home = HomeSetup(plan.home, start, plan.home_network)
+            keep = partial(save_home, directory / HOME, plan=plan)
+            home = HomeSetup(plan.home, start, plan.home_network, keep)
             trainer: Trainer = HomeTrainer(setup, records, path, home)
             after = home_charges(plan.learner, plan.privacy, plan.home, records)
         else:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.ledger_inspection import inspect_hospital
-from fdrl_ros.deployment.parties.hospital import ledger_epsilon
+from fdrl_ros.deployment.parties.hospital import HOME, ledger_epsilon
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.policy_file import load_policy
 from fdrl_ros.errors import PolicyError
@@ -186,6 +186,8 @@ def line_up(layout: Layout, plan: Plan, policies: Path) -> tuple[dict[str, Polic
         if (policies / f'{name}.npz').exists():
             files[name] = policies / f'{name}.npz'
             choices.append(name)
+        if plan.home.epochs and (layout.party(name) / HOME).exists():
+            files[f'home_{name}'] = layout.party(name) / HOME
     untrained = plan.network.policy(plan.network.draw(np.random.default_rng(plan.federation.seed)))
     loaded = {name: _load(path, plan) for name, path in files.items()}
     return {'untrained': untrained, **loaded}, choices

@@ -6,6 +6,7 @@ The hospital's side of a round, phase by phase (FDRL Alg. 1; masks after Bonawit
 OPEN: publish this attempt's round keys. SHARE: seal shares of its secrets for the others. TRAIN:
 train once a round, mask, encrypt and send. SETTLE: sign the survivor set. REVEAL: reveal the
 shares that take the masks off the survivors' sum. RELEASED: check the new policy, forget the rest.
+FINISHED: make the home policy, if this hospital has one.
 
 Everything that is sent in an attempt follows from the round's seed, the durable record of
 :mod:`fdrl_ros.federation.hospital.state` and what the others sent, so a hospital that is killed
@@ -59,7 +60,7 @@ from fdrl_ros.federation.protocol.message import AttemptId, Message, MOST_DETAIL
 from fdrl_ros.federation.protocol.party import Effects, Job, Party, Report, Stopped
 from fdrl_ros.federation.protocol.store import Store
 from fdrl_ros.federation.protocol.update_codec import open_key, Terms
-from fdrl_ros.learner.learner import Learner
+from fdrl_ros.learner.learner import HomeLearner, HomePolicy, Learner
 from fdrl_ros.policy import decode_weights, digest_of, encode_weights
 from fdrl_ros.policy.layout import TensorLayout
 from fdrl_ros.privacy.ledger.chain import Head
@@ -82,7 +83,7 @@ class HospitalSettings:
     :param unit: privacy unit of the learner's epsilon.
     :param delta: of the learner's guarantee.
     :param quorum: fewest members of a round that this hospital takes part in.
-    :param release: whether to publish its own policy after each round.
+    :param release: whether to publish its own policy after each round, and its home policy.
     :param personal: layers that never leave this hospital, except in a released own policy.
     """
 
@@ -142,6 +143,9 @@ class Hospital(Party):
         self._declined = 0
         self._acknowledged: dict[str, tuple[AttemptId, Head]] = {}
         self._released = 0
+        self.home: HomePolicy | None = None
+        """The home policy, once it is made after the last round."""
+        self._released_home = b''
         self._lacking = ''
         self.problem = ''
         """Why this hospital takes no part any more; empty while it does."""
@@ -202,6 +206,10 @@ class Hospital(Party):
             return Effects(notes=(str(result),))
         if isinstance(result, BudgetExceededError):
             return self._decline(protocol.DeclineReason.BUDGET, str(result))
+        if isinstance(result, HomePolicy):
+            self.home = result
+            notes = (*result.notes, f'home policy after round {result.round}: {result.chosen}')
+            return Effects(notes=notes) + self._release_home_policy() + self._advance()
         if isinstance(result, CryptoError):
             return Effects(notes=(f'nothing sent in round {self.round}: {result}',))
         if isinstance(result, Exception):
@@ -260,6 +268,8 @@ class Hospital(Party):
     def _advance(self) -> Effects:
         """Do what the present phase asks of this hospital and was not done yet."""
         status = self.status
+        if status is not None and status.phase == Phase.FINISHED:
+            return self._go_home()
         if status is None or status.phase not in TAKING_PART:
             return Effects()
         if self.restored:
@@ -467,11 +477,8 @@ class Hospital(Party):
 
     def _training_job(self, round: int) -> Job:
         assert self.policy
-        weights, base = self._weights.copy(), self.policy.digest
-        if self.state.update is not None and self._shared.size < weights.size:
-            personal = np.ones(weights.size, dtype=bool)
-            personal[self._shared] = False
-            weights[personal] = self.state.update.result.weights[personal]
+        own, base = self._with_own_layers(), self.policy.digest
+        weights = self._weights.copy() if own is None else own
 
         def train(report: Report, stopped: Stopped) -> LocalUpdate:
             result = self._learner.train(weights, round, report=report, stopped=stopped)
@@ -480,6 +487,16 @@ class Hospital(Party):
             return update
 
         return Job('train', train)
+
+    def _with_own_layers(self) -> np.ndarray | None:
+        """Return the global weights with the layers kept here; None if none were."""
+        update, weights = self.state.update, self._weights.copy()
+        if update is None or self._shared.size == weights.size:
+            return None
+        personal = np.ones(weights.size, dtype=bool)
+        personal[self._shared] = False
+        weights[personal] = update.result.weights[personal]
+        return weights
 
     def _encryption_job(self, received: Received, setup: Setup) -> Job:
         assert self.state.update and self.terms
@@ -641,6 +658,11 @@ class Hospital(Party):
             notes = (f'own policy of round {round} not released: the sum left this hospital out',)
         return Effects(notes=notes) + self._release_own_policy() + self._advance()
 
+    def _is_seen(self, update: LocalUpdate) -> bool:
+        """Return whether the key authority acknowledged the ledger of an update."""
+        _, seen = self._acknowledged.get('key_authority', ((0, 0), Head(0, b'')))
+        return not self.restored and seen.entries >= update.result.ledger_entries
+
     def _release_own_policy(self) -> Effects:
         """
         Publish this hospital's own policy of the round that just ended, if it chose to.
@@ -651,21 +673,85 @@ class Hospital(Party):
         update, policy, chosen = self.state.update, self.policy, self._settings
         if not (chosen.release and policy and update and update.round == policy.envelope.round):
             return Effects()
-        _, seen = self._acknowledged.get('key_authority', ((0, 0), Head(0, b'')))
-        unseen = seen.entries < update.result.ledger_entries
-        if self.restored or unseen or self._released == update.round:
+        if not self._is_seen(update) or self._released == update.round:
             return Effects()
         self._released = update.round
-        return self.channel.send(
+        return Effects((self._signed(update.result.weights, update.result.epsilon),))
+
+    def _signed(self, weights: np.ndarray, epsilon: float) -> protocol.HospitalPolicy:
+        """Sign a policy of this hospital, of the round whose policy came last."""
+        assert self.policy
+        return self.channel.sign(
             protocol.HospitalPolicy,
-            policy.id,
-            weights=encode_weights(update.result.weights),
-            digest=digest_of(update.result.weights),
-            unit=chosen.unit,
-            epsilon=update.result.epsilon,
-            delta=chosen.delta,
+            *self.policy.id,
+            weights=encode_weights(weights),
+            digest=digest_of(weights),
+            unit=self._settings.unit,
+            epsilon=epsilon,
+            delta=self._settings.delta,
             secure=self._learner.secure,
         )
+
+    # Phase FINISHED: make the home policy.
+
+    def _go_home(self) -> Effects:
+        """
+        Make the home policy once the rounds are over, if the learner makes one.
+
+        The ledger must contain what both servers saw. If rounds go on later, the next end of them
+        makes another one.
+        """
+        policy = self.policy
+        if self._busy or policy is None or not self.acknowledged:
+            return Effects()
+        if not isinstance(self._learner, HomeLearner) or self._home_of(policy) is not None:
+            return Effects()
+        self._busy = True
+        return Effects(jobs=(self.home_job(),))
+
+    def home_job(self) -> Job:
+        """
+        Return the job that makes the home policy of the newest global policy.
+
+        :raises RoundError: before the first policy came, or if the learner makes none.
+        """
+        policy, learner, own = self.policy, self._learner, self._with_own_layers()
+        if policy is None or not isinstance(learner, HomeLearner):
+            raise RoundError(self._name, 'no policy came yet, or its learner makes no home policy')
+        weights, round = self._weights.copy(), policy.envelope.round
+
+        def home(report: Report, stopped: Stopped) -> HomePolicy:
+            return learner.home(weights, round, own=own, report=report, stopped=stopped)
+
+        return Job('home', home)
+
+    def _home_of(self, policy: protocol.GlobalPolicy) -> HomePolicy | None:
+        home = self.home
+        if home is None or (home.round, home.base) != (policy.envelope.round, policy.digest):
+            return None
+        return home
+
+    def signed_home(self) -> protocol.HospitalPolicy | None:
+        """Sign the home policy for the hospital's own robots; None if it is not made yet."""
+        home = self._home_of(self.policy) if self.policy else None
+        return None if home is None else self._signed(home.weights, home.epsilon)
+
+    def _release_home_policy(self) -> Effects:
+        """
+        Publish the home policy, if this hospital chose to; it takes the place of the own policy.
+
+        The last update must have been acknowledged, as for :meth:`_release_own_policy`. Entries of
+        the ledger for the home policy itself reach the servers with the next update only.
+        """
+        update, signed = self.state.update, self.signed_home()
+        if not self._settings.release or signed is None or self._released_home == signed.digest:
+            return Effects()
+        if self.restored or (update is not None and not self._is_seen(update)):
+            return Effects(
+                notes=('home policy not released: the key authority saw no such ledger',)
+            )
+        self._released_home = signed.digest
+        return Effects((signed,))
 
     # What every round rests on: the encryption key, and the ledger heads that the servers saw.
 

@@ -1,0 +1,45 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""Home policies over DDS: the same as in process, and for the own robots alone."""
+
+from pathlib import Path
+import shutil
+
+from fdrl_ros.deployment.bringup import federation_graph
+from fdrl_ros.deployment.events import HospitalProgress
+from fdrl_ros.deployment.layout import Layout
+from fdrl_ros.deployment.parties.hospital import HOME
+from fdrl_ros.deployment.policy_file import load_policy
+from node.conftest import PLAN, play
+import numpy as np
+import pytest
+
+AT_HOME = PLAN.changed({'home': {'epochs': 3}})
+
+
+@pytest.fixture
+def directory(reference, tmp_path) -> Path:
+    """Return the prepared directory of a plan with a home policy."""
+    copied = Path(shutil.copytree(reference.directory, tmp_path / 'federation'))
+    Layout(copied).plan.write_text(AT_HOME.to_yaml())
+    return copied
+
+
+def test_the_same_seed_gives_the_same_home_policies_as_in_process(live, directory, tmp_path):
+    copied = Path(shutil.copytree(directory, tmp_path / 'played'))
+    digest = play(Layout(copied), AT_HOME)
+    live.runner.start(federation_graph(live.settings, PLAN.hospitals))
+    assert live.finish() == digest
+
+    def told(stage: str) -> set[str]:
+        events = (each for each in live.heard if isinstance(each, HospitalProgress))
+        return {each.hospital for each in events if each.stage == stage}
+
+    live.wait(lambda: told('at home') == set(PLAN.hospitals), 60.0)
+    assert told('home') == set(PLAN.hospitals)
+    for name in PLAN.hospitals:
+        here, there = (
+            load_policy(Layout(each).party(name) / HOME) for each in (directory, copied)
+        )
+        np.testing.assert_array_equal(here.weights, there.weights)
+        assert here.home == there.home
