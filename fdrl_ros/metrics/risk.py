@@ -4,16 +4,15 @@
 Surgical risk D_t and the risk mitigation score R_mit (FDRL Eq. 9 and 10), batch and online.
 
 The paper's scale measures a force by the limit and damage by a clinical figure. Beside it stands a
-scale of each procedure's own, :func:`procedure_scale`, and a score that doing nothing cannot win,
-:func:`risk_adjusted_success`.
+scale of each procedure's own, :func:`procedure_scale`, and the risk of a whole case, which doing
+nothing cannot lower, :func:`case_risk`.
 """
 
-from collections.abc import Sequence
 import math
 from typing import NamedTuple, TypeVar
 
 from fdrl_ros.errors import StateError
-from fdrl_ros.metrics.means import CaseMeans, ONE, whole, WINDOW
+from fdrl_ros.metrics.means import CaseMeans, whole, WINDOW
 import numpy as np
 
 FULL_DAMAGE = 300.0
@@ -127,47 +126,6 @@ def case_risk(total: np.ndarray, success: bool) -> float:
     return float(np.mean(total)) if success else 1.0
 
 
-def risk_adjusted_success(cases: Sequence[tuple[np.ndarray, bool]]) -> float:
-    """
-    Return 1 - the mean of :func:`case_risk`: success, each weighted by the risk that it spared.
-
-    In [0, 1], and never above the share of successes; NaN without a case.
-
-    :param cases: D_t (steps,) of each case by its procedure's scale, and whether it succeeded.
-    """
-    if not cases:
-        return math.nan
-    return 1.0 - float(np.mean([case_risk(total, success) for total, success in cases]))
-
-
-class RiskAdjustedSuccess:
-    """The same online; a case under way counts as one that will succeed."""
-
-    def __init__(self) -> None:
-        self._means = CaseMeans()
-
-    def add(self, total: float) -> None:
-        """Add D_t of a step of the present case, by its procedure's scale."""
-        self._means.add(whole(total))
-
-    def end_case(self, success: bool) -> None:
-        """Close the present case, if it had a step."""
-        _, spent, steps = self._means.present
-        if steps and not success:
-            self._means.add(steps * ONE - spent, 0)
-        self._means.end_case()
-
-    @property
-    def value(self) -> float:
-        """Over all cases so far; NaN without one."""
-        return 1.0 - self._means.value
-
-    @property
-    def cases(self) -> int:
-        """Return over how many cases :attr:`value` averages."""
-        return self._means.cases
-
-
 class Mitigation(NamedTuple):
     """R_mit over some steps (NaN without one), and how many cases and steps it averages."""
 
@@ -212,14 +170,7 @@ class RiskMeter:
         self._all = CaseMeans()
         self._window = CaseMeans(window)
 
-    def add(
-        self,
-        force: float,
-        damage: float,
-        critical: bool,
-        force_limit: float,
-        scale: RiskScale = PAPER_SCALE,
-    ) -> Risk:
+    def add(self, force: float, damage: float, critical: bool, force_limit: float) -> Risk:
         """
         Add a step of the present case.
 
@@ -227,11 +178,10 @@ class RiskMeter:
         """
         if not (0.0 <= force < math.inf and 0.0 <= damage < math.inf):
             raise StateError(f'expected finite force and damage of at least 0: {force}, {damage}')
-        free = scale.free_force
-        if not free < force_limit < math.inf:
-            raise StateError(f'force limit: expected newtons above {free}, got {force_limit}')
-        force_term = min(max((force - free) / (force_limit - free), 0.0), 1.0)
-        damage_term = min(damage / scale.full_damage, 1.0)
+        if not 0.0 < force_limit < math.inf:
+            raise StateError(f'force limit: expected newtons above 0, got {force_limit}')
+        force_term = min(force / force_limit, 1.0)
+        damage_term = min(damage / FULL_DAMAGE, 1.0)
         critical_term = 1.0 if critical else 0.0
         total = total_risk(force_term, damage_term, critical_term)
         parts, every, window = whole(total), self._all, self._window

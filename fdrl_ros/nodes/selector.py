@@ -169,6 +169,7 @@ class SelectorNode(ManagedNode):
             'arm': self.control.arm,
             'armed': self.settings.armed,
             'risk gate': 'closed' if self.loop.selector.gate.closed else 'open',
+            'informedness': f'{self.loop.selector.following.informedness:.2f}',
             'surgeon': policies.supervision.in_words(),
         }
         if reason not in _WELL:

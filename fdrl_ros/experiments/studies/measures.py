@@ -103,8 +103,7 @@ def _over_seeds(parts: Sequence[Json], procedure: str, who: str) -> Json:
 
 
 def _part(plan: Plan) -> Part:
-    names = 'seed', 'heterogeneity', 'hospitals', 'procedures'
-    some = chosen_settings(plan, 'world', federation=names, evaluation=('patients',))
+    some = chosen_settings(plan, 'world', 'federation', evaluation=('patients',))
     return Part(f'seed_{plan.federation.seed}', {'plan': some}, (plan,))
 
 
@@ -127,10 +126,13 @@ def operate_all(
     env: SurgeryEnv, procedure: str, plan: Plan, work: Work | None = None
 ) -> dict[str, PatientResults]:
     """Return the results of everyone in one procedure, on the same unseen patients."""
-    of_all = plan.federation.hospitals, plan.federation.heterogeneity, plan.federation.seed
-    hospitals = [Cohort(each, *of_all) for each in range(plan.federation.hospitals)]
+    hospitals = [plan.population(each) for each in range(plan.federation.hospitals)]
     numbers = (divmod(each, len(hospitals)) for each in range(plan.evaluation.patients))
-    patients = [hospitals[each].patient(number, 'test', procedure) for number, each in numbers]
+    patients = [
+        cohort.patient(number, 'test', procedure)
+        for number, each in numbers
+        if isinstance(cohort := hospitals[each], Cohort)
+    ]
     found = {}
     for contender in CONTENDERS:
         if work is not None:

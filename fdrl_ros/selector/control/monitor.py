@@ -3,7 +3,8 @@
 """
 Risk of the operation under way, from the states alone, and the gate that stops the robot for it.
 
-The monitor measures risk and adaptation (FDRL Eq. 4, 9-11). Too much risk (D_t, Eq. 10) closes the
+The monitor measures risk and adaptation (FDRL Eq. 4, 9-11), and whether the robot follows the
+organ. Too much risk (D_t, Eq. 10) closes the
 gate, which holds the robot and pauses a CRTK arm.
 """
 
@@ -13,6 +14,7 @@ import math
 
 from fdrl_ros.errors import SettingError
 from fdrl_ros.metrics.adaptation import Adaptation, AdaptationMeter
+from fdrl_ros.metrics.following import Following, FollowingMeter
 from fdrl_ros.metrics.means import WINDOW
 from fdrl_ros.metrics.risk import Risk, RiskMeter
 from fdrl_ros.selector.control.current_case import CaseDamage
@@ -22,14 +24,17 @@ from fdrl_ros.shield.damage import elapsed
 from fdrl_ros.shield.workspace import has_left
 from fdrl_ros.surgery.arm.operating_state import State
 from fdrl_ros.surgery.constants import constant
+from fdrl_ros.surgery.gym.actions import DISPLACEMENTS
 from fdrl_ros.surgery.gym.state import INDEX
 from fdrl_ros.surgery.tasks.outcome import HARD_STOP
 
 _HYPOTENSION = constant('physiology.hypotension')
 _HYPOTENSION_TIME = constant('physiology.hypotension_time')
-_FORCE, _LIMIT, _PRESSURE = (
-    INDEX[name] for name in ('force', 'force_limit', 'mean_arterial_pressure')
+_FORCE, _LIMIT, _PRESSURE, _SURFACE = (
+    INDEX[name] for name in ('force', 'force_limit', 'mean_arterial_pressure', 'surface')
 )
+_RISES: list[float] = DISPLACEMENTS[:, 2].tolist()
+"""What each action tells the set-point to rise, m."""
 
 
 class OperationMonitor:
@@ -49,6 +54,7 @@ class OperationMonitor:
         """
         self._risk = RiskMeter(window=window)
         self._adaptation = AdaptationMeter(threshold, window)
+        self._following = FollowingMeter()
         self._low_pressure = 0.0
         self._assessed: float | None = None
         self._unreported: tuple[UsableState, int] | None = None
@@ -68,6 +74,7 @@ class OperationMonitor:
         self.settle()
         self._risk.end_case()
         self._adaptation.end_case()
+        self._following.end_case()
         self._assessed = None
         if not same_time:
             self.damage.restart()
@@ -117,7 +124,13 @@ class OperationMonitor:
         if self._unreported is not None:
             state, action = self._unreported
             self._unreported, self._latest = None, self._adaptation.add(state.wide, action)
+            self._following.add(state.values.item(_SURFACE), _RISES[action])
         return self._latest
+
+    @property
+    def following(self) -> Following:
+        """How the robot followed the organ, over all cases."""
+        return self._following.overall
 
     def settle(self) -> None:
         """Count an action whose adaptation was not asked for, before the next state."""

@@ -13,6 +13,7 @@ import math
 from statistics import NormalDist
 
 from fdrl_ros.metrics.adaptation import Adaptation
+from fdrl_ros.metrics.following import Following
 from fdrl_ros.policy.policy import Action
 from fdrl_ros.selector.candidates.candidate import Candidate, CandidateSet, HOLD, Selection
 from fdrl_ros.selector.control.current_case import CurrentCase
@@ -183,6 +184,11 @@ class Selector:
         Apart from :meth:`select`, so that it is computed after the action is published.
         """
         return self._monitor.adaptation()
+
+    @property
+    def following(self) -> Following:
+        """How the robot followed the organ, over all cases."""
+        return self._monitor.following
 
     def hold(self, reason: Reason, now: float, stamp: int | None = None) -> Selection:
         """Return the selection that keeps the tip where it is, for a reason."""

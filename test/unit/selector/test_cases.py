@@ -6,11 +6,12 @@ import dataclasses
 import math
 
 from fdrl_ros.metrics.adaptation import alpha_adapt
+from fdrl_ros.metrics.following import following
 from fdrl_ros.metrics.risk import FULL_DAMAGE, risk_terms
 from fdrl_ros.selector import Candidate, GateSettings, Reason, Selector, SelectorSettings
 from fdrl_ros.selector.control.current_case import CurrentCase
 from fdrl_ros.shield.shield import Shield
-from fdrl_ros.surgery.gym.actions import TICK
+from fdrl_ros.surgery.gym.actions import DISPLACEMENTS, TICK
 from fdrl_ros.surgery.gym.state import SCALES
 from fdrl_ros.surgery.tasks.procedures import procedure_named
 from hypothesis import given, settings
@@ -47,6 +48,24 @@ def test_risk_and_adaptation_online_equal_the_batch_formulas():
         assert adaptation.overall.cases == count
         rate = variation_rate([states for states, _ in cases])
         assert abs(adaptation.overall.variation_rate - rate) < 1e-12
+
+
+def test_who_follows_the_organ_online_equals_the_batch():
+    rng = np.random.default_rng(4)
+    selector = Selector()
+    selector.set_candidates([Candidate('random', lambda s: int(rng.integers(13)), None)])
+    now, cases = 0.0, []
+    for number in range(3):
+        surfaces, moves = 0.002 * np.sin(0.3 * np.arange(40) + number), []
+        for surface in surfaces:
+            values = values_of(surface=float(surface))
+            action = select(selector, *observe(values, now, f'case_{number}'), now).action
+            moves.append(DISPLACEMENTS[action, 2])
+            now += TICK
+        cases.append((surfaces, np.array(moves)))
+    selector.reset()
+    assert selector.following == pytest.approx(following(cases), abs=1e-12)
+    assert selector.following.rises == selector.following.falls == 3
 
 
 def test_adaptation_counts_answers_of_which_nobody_asked():
