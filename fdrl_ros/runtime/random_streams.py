@@ -49,6 +49,8 @@ class Stream(IntEnum):
     """Latency, noise, lag and stiffness that the world randomises for each patient."""
     GAP = 33
     """How each hospital's instruments and protocols differ from the public simulator's."""
+    SURGEONS = 34
+    """Mean skill and style of each hospital's surgeons."""
 
 
 PUBLIC_FACTORS = 4

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Surgery with a simulated arm on simulated patients, as a task."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from fdrl_ros.resources import resource
 from fdrl_ros.surgery.gym.actions import ACTIONS
@@ -21,7 +21,8 @@ from fdrl_ros.surgery.settings import WorldSettings
 from fdrl_ros.surgery.tasks import DEFAULT_PROCEDURES
 from fdrl_ros.surgery.tasks.expert import expert
 from fdrl_ros.surgery.tasks.procedures import procedures_named
-from fdrl_ros.tasks import Choice, Field, Hospitals, Task, TaskSpec
+from fdrl_ros.surgery.tasks.surgeon import habits_of, operate
+from fdrl_ros.tasks import Choice, Field, Hospitals, Population, Task, TaskSpec
 from fdrl_ros.tasks import Episode as AnyEpisode
 import gymnasium
 import numpy as np
@@ -37,7 +38,7 @@ class SurgeryTask(Task[Patient, WorldSettings]):
     robot = True
 
     def spec(self, world: WorldSettings) -> TaskSpec:
-        """Return the 26 numbers of the state and the 15 actions."""
+        """Return the numbers of the state and the 15 actions."""
         return TaskSpec(
             (len(STATE_FIELDS),),
             fields=tuple(
@@ -73,6 +74,22 @@ class SurgeryTask(Task[Patient, WorldSettings]):
     def guide(self, patient: Patient, world: WorldSettings) -> Choice:
         """Return the expert, which knows the patient's tissue."""
         return lambda state: expert(state, patient, world)[0]
+
+    def operate_by_surgeons(
+        self,
+        population: Population[Patient],
+        patients: Sequence[Patient],
+        world: WorldSettings,
+        rngs: Sequence[np.random.Generator],
+    ) -> Sequence[AnyEpisode[Patient]]:
+        """
+        Return what the surgeons of a hospital did, see :mod:`fdrl_ros.surgery.tasks.surgeon`.
+
+        :raises TypeError: if the population is no Cohort.
+        """
+        if not isinstance(population, Cohort):
+            raise TypeError(f'{population}: expected a Cohort')
+        return operate(habits_of(population), patients, world, rngs)
 
     def measure(
         self, episode: AnyEpisode[Patient], world: WorldSettings

@@ -3,7 +3,7 @@
 """The base class of every task, and the small contracts between a task and the rest."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 import hashlib
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
@@ -200,6 +200,21 @@ class Task(ABC, Generic[P, W]):
 
     def guide(self, patient: P, world: W) -> Choice | None:
         """Return who acts in simulated records and is the baseline 'expert'; None: nobody."""
+        return None
+
+    def operate_by_surgeons(
+        self,
+        population: Population[P],
+        patients: Sequence[P],
+        world: W,
+        rngs: Sequence[np.random.Generator],
+    ) -> Sequence[Episode[P]] | None:
+        """
+        Return what people did to patients, as a hospital's records have it; None: nobody did.
+
+        :param population: where the patients come from.
+        :param rngs: of all that is drawn for each of them.
+        """
         return None
 
     def measure(self, episode: Episode[P], world: W) -> Mapping[str, float | str]:

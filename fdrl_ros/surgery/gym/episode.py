@@ -15,6 +15,7 @@ from fdrl_ros.surgery.gym.vector_operation import VectorOperation
 from fdrl_ros.surgery.patient.patient import Patient
 from fdrl_ros.surgery.settings import WorldSettings
 from fdrl_ros.surgery.tasks.expert import expert
+from fdrl_ros.tasks.task import SimpleEpisode
 import numpy as np
 from numpy.typing import NDArray
 
@@ -180,6 +181,8 @@ class Rollouts:
     :param damages: done to tissue since the start, shape (N,), N s.
     :param critical: C_t, shape (N,), bool.
     :param cases: whose tick it was, shape (N,), from 0, rising.
+    :param last_states: after each patient's last tick, shape (n, STATE_SIZE).
+    :param terminated: the last state has no future, shape (n,), bool.
     :param success: shape (n,), bool.
     :param failure: codes of failures, see :mod:`fdrl_ros.surgery.tasks.outcome`, shape (n,).
     """
@@ -192,6 +195,8 @@ class Rollouts:
     damages: NDArray[np.float64]
     critical: NDArray[np.bool_]
     cases: NDArray[np.int64]
+    last_states: NDArray[np.float32]
+    terminated: NDArray[np.bool_]
     success: NDArray[np.bool_]
     failure: NDArray[np.int64]
 
@@ -200,6 +205,29 @@ class Rollouts:
         """Return which tick of its operation each row is, shape (N,), from 0."""
         begins = np.searchsorted(self.cases, np.arange(len(self.patients)))
         return np.arange(len(self.cases)) - begins[self.cases]
+
+    def episodes(self) -> list[SimpleEpisode[Patient]]:
+        """Return the operations one by one, as records take them."""
+        ends = np.searchsorted(self.cases, np.arange(1, len(self.patients)))
+        columns = (np.split(each, ends) for each in (self.states, self.actions, self.rewards))
+        return [
+            SimpleEpisode(
+                patient,
+                np.concatenate([states, last[None]]),
+                actions,
+                rewards.astype(np.float32),
+                bool(success),
+                bool(terminated),
+            )
+            for patient, states, actions, rewards, last, success, terminated in zip(
+                self.patients,
+                *columns,
+                self.last_states,
+                self.success,
+                self.terminated,
+                strict=True,
+            )
+        ]
 
 
 def roll_out(
@@ -220,7 +248,8 @@ def roll_out(
     batch = VectorOperation(list(patients), world)
     states = batch.reset()
     rows = np.arange(len(patients))
-    success, failure = np.zeros(len(rows), np.bool_), np.zeros(len(rows), np.int64)
+    success, ended = np.zeros((2, len(rows)), np.bool_)
+    failure, last = np.zeros(len(rows), np.int64), np.empty_like(states)
     parts = []
     for number in count():
         tick(len(rows))
@@ -230,6 +259,7 @@ def roll_out(
         parts.append((states, actions, rewards, *told, rows))
         over = terminated | truncated
         success[rows[over]], failure[rows[over]] = info['success'][over], info['failure'][over]
+        last[rows[over]], ended[rows[over]] = following[over], terminated[over]
         going = np.flatnonzero(~over)
         if len(going) == 0:
             break
@@ -241,4 +271,5 @@ def roll_out(
     order = np.argsort(columns[-1], kind='stable')  # within a patient time stays in order
     names = ('states', 'actions', 'rewards', 'forces', 'damages', 'critical', 'cases')
     made: Info = {name: column[order] for name, column in zip(names, columns, strict=True)}
-    return Rollouts(tuple(patients), **made, success=success, failure=failure)
+    made |= {'last_states': last, 'terminated': ended, 'success': success, 'failure': failure}
+    return Rollouts(tuple(patients), **made)
