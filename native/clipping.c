@@ -16,6 +16,7 @@ typedef struct {
   ptrdiff_t width, height, in_stride, out_stride;
   double *matrix, *bias;  // where the sum goes; of a head: the value's
   double *rest, *rest_bias;  // of a head: the advantage's
+  int trained;
 } traced;
 
 static traced layer_of(const fdrl_network *net, const float *trace, ptrdiff_t rows, int l, double *total)
@@ -29,6 +30,7 @@ static traced layer_of(const fdrl_network *net, const float *trace, ptrdiff_t ro
     .width = wide, .height = high, .in_stride = padded(wide), .out_stride = padded(high),
     .matrix = at, .bias = at + (head ? wide : wide * high),
     .rest = at + wide + 1, .rest_bias = at + wide + 1 + wide * net->actions,
+    .trained = net->trained[l],
   };
   return layer;
 }
@@ -60,12 +62,26 @@ SIMD static float dot(ptrdiff_t size, const float *a, const float *b)
   return sum_of(sum);
 }
 
-// ||o i'||^2 = |o|^2 (|i|^2 + 1), 1 for the bias
+// What of output `j` of a layer is trained.
+static inline int trained_of(const traced *layer, ptrdiff_t j)
+{
+  return layer->trained >> (j ? 2 : 0) & (FDRL_MATRIX | FDRL_BIAS);
+}
+
+// ||o i'||^2 = |o|^2 (|i|^2 + 1), 1 for the bias; of what is trained alone
 static double square_of(const traced *layer, ptrdiff_t row)
 {
   const float *o = layer->outputs + row * layer->out_stride;
   const float *i = layer->inputs + row * layer->in_stride;
-  return (double)dot(layer->out_stride, o, o) * ((double)dot(layer->in_stride, i, i) + 1.0);
+  const double inputs = (double)dot(layer->in_stride, i, i);
+  if (layer->trained == FDRL_WHOLE) { return (double)dot(layer->out_stride, o, o) * (inputs + 1.0); }
+  double square = 0.0;
+  for (ptrdiff_t j = 0; j < layer->height; j++) {
+    const int parts = trained_of(layer, j);
+    if (parts & FDRL_MATRIX) { square += (double)o[j] * (double)o[j] * inputs; }
+    if (parts & FDRL_BIAS) { square += (double)o[j] * (double)o[j]; }
+  }
+  return square;
 }
 
 // sum = o' i over rows, 4 outputs at once: columns of i a multiple of 16, of o of 4.
@@ -134,6 +150,7 @@ static int sum_of_rows(
   }
   for (int l = net->frozen; l <= net->shared; l++) {
     const traced layer = layer_of(net, trace, rows, l, total);
+    if (!layer.trained) { continue; }  // nobody asks for its sum
     const ptrdiff_t height = rows_of(layer.height);
     for (ptrdiff_t r = 0; r < rows; r++) {
       double *o = outputs + r * height, *i = inputs + r * layer.in_stride;
@@ -190,6 +207,19 @@ SIMD static void form(const traced *layer, ptrdiff_t first, ptrdiff_t transition
   }
 }
 
+// Clear what is not trained of a layer's formed gradient.
+static void clear_frozen(const traced *layer, float *matrix, float *bias)
+{
+  if (layer->trained == FDRL_WHOLE) { return; }
+  for (ptrdiff_t j = 0; j < layer->height; j++) {
+    const int parts = trained_of(layer, j);
+    if (!(parts & FDRL_MATRIX)) {
+      memset(matrix + j * layer->in_stride, 0, (size_t)layer->in_stride * sizeof(float));
+    }
+    if (!(parts & FDRL_BIAS)) { bias[j] = 0.0f; }
+  }
+}
+
 SIMD static void add_scaled(ptrdiff_t size, double factor, const float *from, double *to)
 {
   for (ptrdiff_t i = 0; i < size; i++) { to[i] += factor * (double)from[i]; }
@@ -216,6 +246,7 @@ static int sum_of_formed(
       const traced layer = layer_of(net, trace, rows, l, total);
       const ptrdiff_t area = rows_of(layer.height) * layer.in_stride;
       form(&layer, unit * transitions, transitions, at, at + area);
+      clear_frozen(&layer, at, at + area);
       square += (double)dot(area, at, at) + (double)dot(layer.out_stride, at + area, at + area);
       at += area + layer.out_stride;
     }

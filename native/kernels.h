@@ -17,7 +17,7 @@
 #endif
 
 // calls begin
-#define FDRL_FORM 7  // of these calls: a module that was built from others is not used
+#define FDRL_FORM 8  // of these calls: a module that was built from others is not used
 #define FDRL_MOST_LAYERS 16
 #define FDRL_LANES 16
 #define FDRL_DONE 0
@@ -26,9 +26,16 @@
 #define FDRL_NO_ACTION 3
 #define FDRL_NO_ROW 4
 
-// A dueling network: sizes of states and hidden layers; shared layers; those not trained.
+#define FDRL_MATRIX 1
+#define FDRL_BIAS 2
+#define FDRL_WHOLE 15
+
+// A dueling network: sizes of states and hidden layers; shared layers; the first ones, of which
+// nothing is trained; what of each dense layer is: matrix and bias of its first output, then, two
+// bits on, of the others. Of the head the first output is the value.
 typedef struct {
   int shared, frozen;
+  uint8_t trained[16];  // FDRL_MOST_LAYERS
   ptrdiff_t actions;
   ptrdiff_t sizes[16];  // FDRL_MOST_LAYERS
 } fdrl_network;

@@ -13,18 +13,19 @@ to one state's line what the other half takes from another's, so that nothing is
 which all share; no state is in two pairs. So canaries are orthogonal there too.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 import math
 
 from fdrl_ros.errors import SettingError
 from fdrl_ros.learner.gradient import DoubleDqn, Trace
-from fdrl_ros.learner.network import Array, Layers, Slopes
+from fdrl_ros.learner.network import Array, Layers, Slopes, TrainedWeights
 from fdrl_ros.learner.records.transitions import Batch
 from fdrl_ros.learner.settings import LearnerSettings
 from fdrl_ros.learner.tabular_dqn import dqn_for, TabularDqn
 from fdrl_ros.policy import NetworkShape
 from fdrl_ros.policy.dueling import Layer
+from fdrl_ros.policy.layout import named
 from fdrl_ros.policy.network import Network
 import numpy as np
 from numpy.typing import NDArray
@@ -37,11 +38,14 @@ class DenseCanaries:
     """
     Canaries in the dense layers of a network, and a fair coin for each.
 
-    ``layers``: trained layers in the order of the flat weights. ``layer``, ``output`` and ``row``
-    of its orthogonal matrix: of each canary, (canaries,), int64. ``members``: who takes part,
-    (canaries,), bool. ``norm``: of a canary's gradient.
+    ``trained``: which weights are. ``layers``: those of which all are, in the order of the flat
+    weights. ``layer``, ``output`` and ``row`` of its orthogonal matrix: of each canary,
+    (canaries,), int64. ``members``: who takes part, (canaries,), bool. ``norm``: of a canary's
+    gradient.
     """
 
+    shape: NetworkShape
+    trained: TrainedWeights
     layers: tuple[Layer, ...]
     layer: Numbers
     output: Numbers
@@ -51,25 +55,39 @@ class DenseCanaries:
 
     @classmethod
     def draw(
-        cls, shape: NetworkShape, frozen: int, count: int, norm: float, rng: np.random.Generator
+        cls,
+        shape: NetworkShape,
+        frozen: Collection[str],
+        count: int,
+        norm: float,
+        rng: np.random.Generator,
     ) -> 'DenseCanaries':
         """
         Draw different directions, and which canaries are members.
 
-        :param frozen: shared layers, from the first, that are not trained.
-        :param count: number of canaries, at most that of trained weights.
+        :param frozen: names of tensors or layers that are not trained.
+        :param count: number of canaries, at most that of weights in layers that are trained whole.
         :param norm: of their gradients before clipping; above C, so that clipping is tried.
         :raises SettingError: if there are not so many directions.
         """
-        layers = tuple(shape.layers())[frozen:]
-        ends = np.cumsum([each.stop - each.start for each in layers])
-        if not 1 <= count <= ends[-1]:
-            raise SettingError('canaries', count, f'1 to {ends[-1]}, the trained weights')
-        chosen = np.sort(rng.permutation(ends[-1])[:count])
+        left_out = named(shape.layout.tensors, frozen)
+        layers = tuple(
+            each
+            for each in shape.layers()
+            if named(shape.layout.tensors, [each.name]).isdisjoint(left_out)
+        )
+        ends = np.cumsum([0, *(each.stop - each.start for each in layers)])[1:]
+        most = int(ends[-1]) if layers else 0
+        if not 1 <= count <= most:
+            expected = f'1 to {most}, the weights of layers that are trained whole'
+            raise SettingError('canaries', count, expected)
+        chosen = np.sort(rng.permutation(most)[:count])
         layer = np.searchsorted(ends, chosen, side='right')
         inside = chosen - np.concatenate(([0], ends))[layer]
         widths = np.array([each.inputs + 1 for each in layers])[layer]
         return cls(
+            shape,
+            TrainedWeights.of(shape, frozen),
             layers,
             layer,
             inside // widths,
@@ -88,12 +106,12 @@ class DenseCanaries:
 
         :param gradient: of the trained weights, flat, shape (size,).
         """
-        found = np.empty(len(self))
-        start = self.layers[0].start
+        found, flat = np.empty(len(self)), np.zeros(self.shape.n_parameters)
+        flat[self.trained.index] = gradient
         for number, each in enumerate(self.layers):
             mine = self.layer == number
-            matrix = gradient[each.start - start : each.bias_start - start]
-            bias = gradient[each.bias_start - start : each.stop - start]
+            matrix = flat[each.start : each.bias_start]
+            bias = flat[each.bias_start : each.stop]
             whole = np.column_stack((matrix.reshape(each.outputs, each.inputs), bias))
             products = whole @ orthogonal(each.inputs + 1).T
             found[mine] = products[self.output[mine], self.row[mine]]
@@ -109,14 +127,15 @@ class DenseCanaries:
         """
         for each in slopes:
             each.outputs[rows] = 0.0
-        shared = len(self.layers) - 2
+        places = {each.name: place for place, each in enumerate(self.shape.layers())}
+        head = len(self.shape.hidden)
         for number, layer in enumerate(self.layers):
             mine = (self.layer[which] == number) & self.members[which]
             if not mine.any():
                 continue
             # Value and advantage are one layer there, the value first.
-            part = slopes[min(number, shared)]
-            output = self.output[which[mine]] + (number == shared + 1)
+            part = slopes[min(places[layer.name], head) - self.trained.first]
+            output = self.output[which[mine]] + (layer.name == 'advantage')
             size = math.sqrt(layer.inputs + 1.0)
             inputs = orthogonal(layer.inputs + 1)[self.row[which[mine]], :-1] * size
             part.inputs[rows[mine]] = inputs[:, None, :]
@@ -302,7 +321,7 @@ def draw_canaries(
     """
     if isinstance(dqn_for(shape, learner, inputs), TabularDqn) and inputs is not None:
         return TabularCanaries.draw(shape, np.diagonal(inputs), count, norm, rng)
-    return DenseCanaries.draw(shape, learner.frozen_layers, count, norm, rng)
+    return DenseCanaries.draw(shape, learner.frozen_tensors, count, norm, rng)
 
 
 def planted(

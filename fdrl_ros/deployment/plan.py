@@ -111,7 +111,7 @@ class Plan:
         'kind network algorithm adapter_rank frozen device hidden discount learning_rate epochs '
         'transitions_per_patient '
         'expected_transitions target_period proximal n_step frame_stack loss conservative '
-        'temperature most_weight value_weight optimizer frozen_layers replay priority_exponent '
+        'temperature most_weight value_weight optimizer replay priority_exponent '
         'importance_exponent expected_priority',
     )
     privacy: 'Group[PrivacySettings]' = Group(
@@ -338,7 +338,7 @@ class Plan:
             raise SettingError('plan', str(path), f'a readable YAML file: {reason}') from error
         if not isinstance(values, Mapping):
             raise SettingError('plan', str(path), 'groups of settings')
-        plan = cls().replaced(values)
+        plan = cls().replaced(_renamed(values))
         for group, named in plan._values.items():
             if group == 'world' and plan.federation.task != SURGERY:
                 continue
@@ -457,3 +457,15 @@ def _task_named(name: str) -> 'Task[Any, Any]':
 _GROUPS: dict[str, Group[Settings]] = {
     name: group for name, group in vars(Plan).items() if isinstance(group, Group)
 }
+
+
+def _renamed(values: Values) -> Values:
+    """Return the settings of a plan, those of older plans by their present names."""
+    learner = values.get('learner')
+    if not isinstance(learner, Mapping) or 'frozen_layers' not in learner:
+        return values
+    kept = {name: value for name, value in learner.items() if name != 'frozen_layers'}
+    layers = learner['frozen_layers']
+    if isinstance(layers, int) and layers:
+        kept['frozen'] = ', '.join(f'shared.{layer}' for layer in range(layers))
+    return {**values, 'learner': kept}

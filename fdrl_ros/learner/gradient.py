@@ -15,7 +15,7 @@ from typing import Protocol
 
 from fdrl_ros.errors import PrivacyError
 from fdrl_ros.learner.losses import check_algorithm, LOSSES, Valued
-from fdrl_ros.learner.network import Array, flat_gradient, Layers, Slopes
+from fdrl_ros.learner.network import Array, flat_gradient, Layers, Slopes, TrainedWeights
 from fdrl_ros.learner.network_kernel import most_layers, NetworkKernel
 from fdrl_ros.learner.records.transitions import Batch, DrawnBatch
 from fdrl_ros.learner.settings import LearnerSettings
@@ -55,18 +55,25 @@ class DoubleDqn:
         """
         Choose network and loss.
 
-        :param learner: for the loss and the number of frozen layers.
-        :raises PolicyError: if the network has fewer shared layers than are frozen.
+        :param learner: for the loss and the names of frozen tensors.
+        :raises PolicyError: if there is no such tensor, or nothing is left to train.
         :raises SettingError: if there is no such loss.
         """
         self.shape = shape
         self.learner = learner or LearnerSettings()
         self.loss = LOSSES[check_algorithm(self.learner)](self.learner)
-        self.start = shape.trained_from(self.learner.frozen_layers)
-        """Index of the first trained weight."""
-        self.size = shape.n_parameters - self.start
-        """Number of trained weights: the length of a gradient."""
+        self.trained = TrainedWeights.of(shape, self.learner.frozen_tensors)
         self._target: Layers | None = None
+
+    @property
+    def index(self) -> slice | NDArray[np.int64]:
+        """Indices of the trained weights, rising."""
+        return self.trained.index
+
+    @property
+    def size(self) -> int:
+        """Number of trained weights: the length of a gradient."""
+        return self.trained.size
 
     def check_private(self) -> None:
         """
@@ -136,7 +143,8 @@ class DoubleDqn:
             target_after=lambda: target.forward(rows.next_states)[0],
         )
         slopes, errors = self.scaled_slopes(valued, rows, scale)
-        return _NumpyTrace(weights.backward(inputs, slopes, self.learner.frozen_layers), errors)
+        layers = weights.backward(inputs, slopes, self.trained.first)
+        return _NumpyTrace(layers, errors, self.trained)
 
     def scaled_slopes(self, values: Valued, rows: Batch, scale: float) -> tuple[Array, Array]:
         """
@@ -154,7 +162,7 @@ class DoubleDqn:
         """The compiled arithmetic, if it is built and supports this network."""
         if not kernels.built() or len(self.shape.hidden) > most_layers():
             return None
-        return NetworkKernel(self.shape, self.learner)
+        return NetworkKernel(self.shape, self.learner, self.trained)
 
 
 @dataclass(frozen=True)
@@ -163,6 +171,7 @@ class _NumpyTrace:
 
     layers: list[Slopes]
     errors: Array
+    trained: TrainedWeights
 
     def clipped_sum(self, units: int, transitions: int, clip_norm: float) -> NDArray[np.float64]:
         """
@@ -173,7 +182,8 @@ class _NumpyTrace:
         a large gradient through.
         """
         formed = []
-        if transitions == 1:
+        by_factors = transitions == 1 and not self.trained.partly
+        if by_factors:
             squares = sum(
                 _square(outputs) * (_square(inputs) + 1) for inputs, outputs in self.layers
             )
@@ -181,22 +191,27 @@ class _NumpyTrace:
             for layer in self.layers:
                 inputs, outputs = (each.reshape(units, transitions, -1) for each in layer)
                 formed.append((outputs.swapaxes(1, 2) @ inputs, outputs.sum(axis=1)))
+            for both, *kept in zip(formed, *self.trained.rows(), strict=True):
+                for each, outputs in zip(both, kept, strict=True):
+                    each[:, ~outputs] = 0.0
             squares = sum(_square(each.reshape(units, -1)) for layer in formed for each in layer)
         factors = clip_factors(np.sqrt(squares), clip_norm)
         kept = factors > 0.0
-        if transitions == 1:
+        if by_factors:
             scaled = [Slopes(x[kept], y[kept] * factors[kept, None]) for x, y in self.layers]
-            return _NumpyTrace(scaled, self.errors).summed()
-        return flat_gradient(
+            return _NumpyTrace(scaled, self.errors, self.trained).summed()
+        found = flat_gradient(
             tuple(np.tensordot(factors[kept], each[kept], 1) for each in layer) for layer in formed
         )
+        return found[self.trained.picked]
 
     def summed(self) -> NDArray[np.float64]:
         """Return the sum of all rows' gradients, unclipped."""
         layers = ((inputs, outputs.astype(np.float64)) for inputs, outputs in self.layers)
-        return flat_gradient(
+        found = flat_gradient(
             (outputs.T @ inputs, outputs.sum(axis=0)) for inputs, outputs in layers
         )
+        return found[self.trained.picked]
 
 
 def _square(vectors: NDArray) -> NDArray:

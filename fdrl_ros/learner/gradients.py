@@ -18,8 +18,8 @@ class Gradients(Protocol):
     """
 
     @property
-    def start(self) -> int:
-        """Index of the first trained weight; those before keep the public start's values."""
+    def index(self) -> slice | NDArray[np.int64]:
+        """Indices of the trained weights, rising; the others keep the public start's values."""
         ...
 
     @property

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The dueling network's arithmetic on flat weights: Q = V + A - mean(A) (Wang et al. 2016)."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
@@ -11,6 +12,58 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float32]
+
+
+@dataclass(frozen=True, eq=False)
+class TrainedWeights:
+    """
+    Which weights of a dueling network are trained; the head counts as one dense layer.
+
+    ``index``: of them in the flat weights. ``size``: how many. ``first``: the first dense layer
+    with some. ``picked``: which of the weights from that layer on. ``matrices``, ``biases``: of
+    each dense layer, the outputs whose weights or bias are trained, (outputs,), bool.
+    """
+
+    index: slice | NDArray[np.int64]
+    size: int
+    first: int
+    picked: slice | NDArray[np.int64]
+    matrices: tuple[NDArray[np.bool_], ...]
+    biases: tuple[NDArray[np.bool_], ...]
+
+    @classmethod
+    def of(cls, shape: NetworkShape, frozen: Collection[str] = ()) -> 'TrainedWeights':
+        """
+        Leave out some tensors.
+
+        :param frozen: their names, or those of the modules that hold them.
+        :raises PolicyError: if a name is not there, or nothing is left to train.
+        """
+        index = shape.layout.trained(frozen)
+        kept = np.zeros(shape.n_parameters, np.bool_)
+        kept[index] = True
+        layers = list(shape.layers())
+        columns = (
+            [np.full(each.outputs, kept[each.start]) for each in layers],
+            [np.full(each.outputs, kept[each.bias_start]) for each in layers],
+        )
+        matrices, biases = ((*each[:-2], np.concatenate(each[-2:])) for each in columns)
+        some = [m.any() or b.any() for m, b in zip(matrices, biases, strict=True)]
+        first = int(np.argmax(some))
+        start = layers[first].start
+        if len(index) == shape.n_parameters - start:
+            views = slice(start, None), slice(None)
+            return cls(views[0], len(index), first, views[1], matrices, biases)
+        return cls(index, len(index), first, index - start, matrices, biases)
+
+    def rows(self) -> tuple[tuple[NDArray[np.bool_], ...], ...]:
+        """Return matrices and biases of the layers from the first trained one on."""
+        return self.matrices[self.first :], self.biases[self.first :]
+
+    @property
+    def partly(self) -> bool:
+        """Whether some weights after the first trained ones are not."""
+        return not isinstance(self.picked, slice)
 
 
 class Slopes(NamedTuple):

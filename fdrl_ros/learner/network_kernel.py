@@ -11,7 +11,7 @@ from functools import cached_property
 
 from fdrl_ros.errors import SettingError
 from fdrl_ros.learner.losses import check_algorithm, LOSSES
-from fdrl_ros.learner.network import Slopes
+from fdrl_ros.learner.network import Slopes, TrainedWeights
 from fdrl_ros.learner.records.transitions import Batch
 from fdrl_ros.learner.settings import LearnerSettings
 from fdrl_ros.policy import NetworkShape
@@ -34,12 +34,21 @@ def most_layers() -> int:
 class NetworkKernel:
     """The compiled gradients of a network and a loss."""
 
-    def __init__(self, shape: NetworkShape, learner: LearnerSettings) -> None:
+    def __init__(
+        self, shape: NetworkShape, learner: LearnerSettings, trained: TrainedWeights
+    ) -> None:
         """Choose network and loss; there may be at most :func:`most_layers` hidden layers."""
-        self.shape, self.frozen = shape, learner.frozen_layers
+        self.shape, self.trained = shape, trained
         self.sizes = (shape.states, *shape.hidden)
         self.network = ffi.new(
-            'fdrl_network *', [len(shape.hidden), self.frozen, shape.actions, list(self.sizes)]
+            'fdrl_network *',
+            {
+                'shared': len(shape.hidden),
+                'frozen': trained.first,
+                'trained': _parts(trained),
+                'actions': shape.actions,
+                'sizes': list(self.sizes),
+            },
         )
         self._loss = ffi.new(
             'fdrl_loss *',
@@ -50,7 +59,7 @@ class NetworkKernel:
             },
         )
         self._parameters = shape.n_parameters
-        self.trained = self._parameters - shape.trained_from(self.frozen)
+        self._from_first = self._parameters - list(shape.layers())[trained.first].start
 
     def trace(self, weights: Array, target: Array, batch: Batch, scale: float) -> 'Trace':
         """
@@ -110,7 +119,7 @@ class NetworkKernel:
             raise SettingError('table', table.shape, f'lines of {width} numbers')
         if not index.size or (scales is not None and scales.size != index.size):
             raise SettingError('index', index.shape, 'as many rows as scales, and at least one')
-        total = np.empty(self.trained)
+        total = self.room()
         done = lib.fdrl_drawn(
             *self._networks(weights, target),
             _floats(table),
@@ -122,7 +131,11 @@ class NetworkKernel:
             ffi.from_buffer('double[]', total),
         )
         self.check(done, len(table))
-        return total
+        return total[self.trained.picked]
+
+    def room(self) -> NDArray[np.float64]:
+        """Return room for the sum of gradients from the first trained layer on."""
+        return np.empty(self._from_first)
 
     def _networks(self, weights: Array, target: Array) -> tuple[object, ...]:
         """Return the first arguments of the calls: network, loss and both weights."""
@@ -165,7 +178,7 @@ class Trace:
                 self._view(lib.fdrl_trace_inputs(kernel.network, rows, layer), sizes[layer]),
                 self._view(lib.fdrl_trace_outputs(kernel.network, rows, layer), sizes[layer + 1]),
             )
-            for layer in range(kernel.frozen, len(kernel.sizes))
+            for layer in range(kernel.trained.first, len(kernel.sizes))
         ]
 
     def clipped_sum(
@@ -181,7 +194,7 @@ class Trace:
         """
         if units * transitions != self._rows:
             raise SettingError('units', units, f'{self._rows} rows in all')
-        total = np.empty(self._kernel.trained)
+        total = self._kernel.room()
         done = lib.fdrl_clipped_sum(
             self._kernel.network,
             ffi.from_buffer('float[]', self._numbers),
@@ -191,7 +204,7 @@ class Trace:
             ffi.from_buffer('double[]', total),
         )
         self._kernel.check(done)
-        return total
+        return total[self._kernel.trained.picked]
 
     def summed(self) -> NDArray[np.float64]:
         """Return the sum of all rows' gradients, unclipped."""
@@ -201,6 +214,16 @@ class Trace:
         stride = -(-width // lib.FDRL_LANES) * lib.FDRL_LANES
         lines = self._numbers[start : start + self._rows * stride]
         return lines.reshape(self._rows, stride)[:, :width]
+
+
+def _parts(trained: TrainedWeights) -> list[int]:
+    """Return what of each dense layer is trained, in the bits of native/kernels.h."""
+    found = []
+    for each in zip(trained.matrices, trained.biases, strict=True):
+        matrix, bias = ((rows[0], rows[-1]) for rows in each)
+        bits = (matrix[0], bias[0], matrix[1], bias[1])
+        found.append(sum(int(bit) << place for place, bit in enumerate(bits)))
+    return found
 
 
 def _floats(array: NDArray | None) -> object:

@@ -82,8 +82,7 @@ def pretrain(
     learner = gradients_for(start.network, start.learner, public=True)
     current = start.weights
     wide = current.astype(np.float64)
-    trained = wide[learner.start :]
-    optimizer = Optimizer('adam', settings.learning_rate, fresh_moments('adam', len(trained)))
+    optimizer = Optimizer('adam', settings.learning_rate, fresh_moments('adam', learner.size))
     count = len(records.actions)
     for step in range(settings.steps):
         if stopped():
@@ -91,7 +90,7 @@ def pretrain(
         if step % settings.target_period == 0:
             target = current
         index = rng.integers(count, size=(min(settings.batch, count), 1))
-        trained += optimizer.step(learner.mean(current, target, transitions.at(index)))
+        wide[learner.index] += optimizer.step(learner.mean(current, target, transitions.at(index)))
         current = wide.astype(np.float32)
         if (step + 1) % _REPORT_EVERY == 0 or step + 1 == settings.steps:
             progress(step + 1, settings.steps)

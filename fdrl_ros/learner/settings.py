@@ -36,8 +36,8 @@ class LearnerSettings(Settings):
     )
     frozen: str = setting(
         '',
-        'tensors or submodules that a learner of kind torch leaves as the public start has them, '
-        'separated by commas',
+        'tensors or modules that stay as the public start has them, separated by commas, such as '
+        'shared.0 or shared.1.weight',
     )
     device: str = setting(
         'auto',
@@ -99,9 +99,6 @@ class LearnerSettings(Settings):
     )
     optimizer: str = setting(
         'adam', 'what turns noised gradients into steps', choices=('adam', 'sgd')
-    )
-    frozen_layers: int = setting(
-        0, 'shared layers, from the first, that stay as the public start has them', limits=(0, 2)
     )
     replay: str = setting(
         'poisson',

@@ -117,16 +117,19 @@ def dueling_network(spec: TaskSpec, learner: LearnerSettings) -> NetworkShape:
 
     :raises SettingError: if the task has images or continuous actions, or settings name a module
         or a loss that the compiled learner lacks.
+    :raises PolicyError: if there is no such tensor to freeze, or nothing is left to train.
     """
     if spec.continuous or spec.dtype != 'float32':
         what = 'continuous actions' if spec.continuous else 'images'
         raise SettingError('learner.kind', 'dqn', f"'torch': this task has {what}")
     check_algorithm(learner)
-    for name in ('network', 'frozen', 'adapter_rank'):
+    for name in ('network', 'adapter_rank'):
         if getattr(learner, name):
             value = getattr(learner, name)
             raise SettingError(f'learner.{name}', value, "nothing, or learner.kind 'torch'")
-    return NetworkShape(spec.size, spec.n_actions, (learner.hidden, learner.hidden))
+    shape = NetworkShape(spec.size, spec.n_actions, (learner.hidden, learner.hidden))
+    shape.layout.trained(learner.frozen_tensors)
+    return shape
 
 
 def gradients_for(
@@ -171,7 +174,8 @@ def dqn_for(
 
     :param inputs: public table of the network's input for each state number, or None.
     """
-    if inputs is not None and not shape.hidden and inputs.shape == (shape.states, shape.states):
+    square = (shape.states, shape.states)
+    if inputs is not None and inputs.shape == square and not (shape.hidden or learner.frozen):
         scales = np.diagonal(inputs)
         if np.count_nonzero(inputs) == np.count_nonzero(scales):
             return TabularDqn(shape, scales, learner)

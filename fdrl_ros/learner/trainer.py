@@ -252,7 +252,7 @@ class Trainer:
         )
         replay = self.replay(state.priorities)
         weights, target = state.weights.copy(), state.target
-        trained, anchored = weights[dqn.start :], anchor[dqn.start :]
+        trained, anchored = dqn.index, anchor[dqn.index]
         end = state.steps + self.steps_per_block
         for step in range(state.steps, end):
             if stopped():
@@ -262,8 +262,8 @@ class Trainer:
                 target = current
             gradient = self.private_gradient(replay, current, target, round, step)
             if learner.proximal:
-                gradient += learner.proximal * (trained - anchored)
-            trained += optimizer.step(gradient)
+                gradient += learner.proximal * (weights[trained] - anchored)
+            weights[trained] += optimizer.step(gradient)
         if not np.isfinite(weights).all():
             # Decided by the weights, which are released, not by any record.
             raise PolicyError('learning diverged: a lower learning_rate or clip_norm may hold it')

@@ -91,16 +91,6 @@ class NetworkShape:
             weights[layer.start : layer.bias_start] = rng.uniform(-bound, bound, size)
         return weights
 
-    def trained_from(self, frozen: int) -> int:
-        """
-        Return the index of the first weight after the first `frozen` shared layers.
-
-        :raises PolicyError: unless there are so many shared layers.
-        """
-        if not 0 <= frozen <= len(self.hidden):
-            raise PolicyError(f'{frozen} frozen layers of a network with {len(self.hidden)}')
-        return list(self.layers())[frozen].start
-
     def shared(self, personal: Collection[str] = ()) -> np.ndarray:
         """
         Return the indices of the weights that hospitals share.

@@ -114,15 +114,34 @@ class TensorLayout:
         :returns: rising, shape (shared weights,), int64.
         :raises PolicyError: if a name is not there, or nothing is left to share.
         """
-        at_home = named(self.tensors, personal)
+        kept = self._outside(personal)
+        if not len(kept):
+            raise PolicyError('every trained tensor is personal: nothing is left to share')
+        return kept
+
+    def trained(self, frozen: Collection[str] = ()) -> NDArray[np.int64]:
+        """
+        Return the indices of the weights that are trained.
+
+        :param frozen: names of tensors, or of the modules that hold them, that are not, beside the
+            first ones.
+        :returns: rising, shape (trained weights,), int64.
+        :raises PolicyError: if a name is not there, or nothing is left to train.
+        """
+        kept = self._outside(frozen)
+        if not len(kept):
+            raise PolicyError('every tensor is frozen: nothing is left to train')
+        return kept
+
+    def _outside(self, names: Collection[str]) -> NDArray[np.int64]:
+        """Return the indices of the weights that are neither frozen nor of some names."""
+        left_out = named(self.tensors, names)
         kept = [
             np.arange(first, last)
             for number, (tensor, first, last) in enumerate(self.places())
-            if number >= self.frozen and tensor not in at_home
+            if number >= self.frozen and tensor not in left_out
         ]
-        if not kept:
-            raise PolicyError('every trained tensor is personal: nothing is left to share')
-        return np.concatenate(kept)
+        return np.concatenate([np.empty(0, np.int64), *kept])
 
     def to_json(self) -> str:
         """Return the canonical text of this layout."""

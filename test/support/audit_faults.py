@@ -19,9 +19,9 @@ class Forgetful(AuditedTrainer):
     """Begins a new ledger in every round, and reports what that one says."""
 
     def train(self, weights, round, **told):
-        self._checkpoint.unlink(missing_ok=True)  # it would tell of the last ledger
+        self.checkpoint.unlink(missing_ok=True)  # it would tell of the last ledger
         with Ledger(
-            f'{self._checkpoint}.{round}',
+            f'{self.checkpoint}.{round}',
             Owner(hospital='audit', unit='patient', delta=self.privacy.delta, budget=float('inf')),
         ) as self.ledger:
             return super().train(weights, round, **told)

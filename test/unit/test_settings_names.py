@@ -44,6 +44,17 @@ def test_a_prepared_plan_is_refused_for_a_name_of_any_group(tmp_path, text, expe
         Plan.read(path)
 
 
+@pytest.mark.parametrize(
+    ('layers', 'frozen'), [(0, ''), (1, 'shared.0'), (2, 'shared.0, shared.1')]
+)
+def test_a_plan_that_freezes_layers_by_their_number_freezes_them_by_name(tmp_path, layers, frozen):
+    path = tmp_path / 'plan.yaml'
+    path.write_text(f'learner: {{frozen_layers: {layers}, hidden: 8}}')
+    found = Plan.read(path)
+    assert found == Plan().changed({'learner': {'frozen': frozen, 'hidden': 8}})
+    assert 'frozen_layers' not in found.to_yaml()
+
+
 def test_the_plan_s_own_table_of_names_is_that_of_the_settings():
     for name, kind in Plan.groups().items():
         assert getattr(Plan, name).names == [each.name for each in kind.describe()]

@@ -83,9 +83,10 @@ class TorchGradients:
         self._still, self._target = (
             Held(copy.deepcopy(module).eval(), network.layout) for _ in range(2)
         )
-        self.start = 0 if public else network.layout.start
-        """Index of the first trained weight."""
-        self.size = network.n_parameters - self.start
+        start = 0 if public else network.layout.start
+        self.index: slice | NDArray[np.int64] = slice(start, None)
+        """Indices of the trained weights: frozen ones come first."""
+        self.size = network.n_parameters - start
         """Number of trained weights: the length of a gradient."""
         self._ways: dict[int, Way] = {}
         self._watched: list[Watched] = []

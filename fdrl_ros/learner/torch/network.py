@@ -9,7 +9,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Self
 
-from fdrl_ros.errors import FdrlError, PluginError, PolicyError, SettingError
+from fdrl_ros.errors import FdrlError, PluginError, PolicyError
 from fdrl_ros.learner.settings import LearnerSettings
 from fdrl_ros.learner.torch.losses import Algorithm, ALGORITHMS
 from fdrl_ros.learner.torch.modules import adapted, BUILT_IN, Make
@@ -59,11 +59,7 @@ class TorchNetwork:
 
         :raises PluginError: if a reference cannot be loaded.
         :raises PolicyError: if module, task and algorithm do not fit each other.
-        :raises SettingError: if layers are frozen by number.
         """
-        if learner.frozen_layers:
-            expected = '0 for a learner of kind torch: name tensors in learner.frozen'
-            raise SettingError('learner.frozen_layers', learner.frozen_layers, expected)
         vector = 'plain_mlp' if spec.continuous else 'mlp'
         module = learner.network or ('cnn' if spec.dtype == 'uint8' else vector)
         usual = 'behaviour_cloning' if spec.continuous else 'double_dqn'

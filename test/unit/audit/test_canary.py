@@ -12,7 +12,7 @@ from fdrl_ros.audit.canary import (
     TabularCanaries,
 )
 from fdrl_ros.audit.canary import planted as planted_dqn
-from fdrl_ros.errors import PolicyError, SettingError
+from fdrl_ros.errors import SettingError
 from fdrl_ros.learner.gradient import DoubleDqn
 from fdrl_ros.learner.records.transitions import Batch
 from fdrl_ros.learner.settings import LearnerSettings
@@ -37,12 +37,18 @@ def batch_of(rng, units, transitions):
     )
 
 
-def planted(frozen=0, norm=5.0, count=None):
+def planted(frozen='', norm=5.0, count=None):
     """Return a learner whose first three units are patients, and the others canaries, members."""
-    size = SHAPE.n_parameters - SHAPE.trained_from(frozen)
-    canaries = DenseCanaries.draw(SHAPE, frozen, count or size, norm, np.random.default_rng(1))
+    learner = LearnerSettings(frozen=frozen)
+    names, rng = learner.frozen_tensors, np.random.default_rng(1)
+    size = sum(
+        each.stop - each.start
+        for each in SHAPE.layers()
+        if not {each.name, f'{each.name}.bias', f'{each.name}.weight'} & {*names}
+    )
+    canaries = DenseCanaries.draw(SHAPE, names, count or size, norm, rng)
     canaries = replace(canaries, members=np.ones(len(canaries), np.bool_))
-    dqn = planted_dqn(SHAPE, LearnerSettings(frozen_layers=frozen), None, canaries, 3)
+    dqn = planted_dqn(SHAPE, learner, None, canaries, 3)
     assert isinstance(dqn, PlantedDqn)
     return dqn, canaries
 
@@ -61,14 +67,24 @@ def test_matrix_is_orthogonal_and_ends_in_a_constant(size):
     np.testing.assert_allclose(found[:, -1], size**-0.5, atol=1e-12)
 
 
-@pytest.mark.parametrize(('frozen', 'transitions'), [(0, 1), (0, 40), (1, 3), (2, 3)])
+@pytest.mark.parametrize(
+    ('frozen', 'transitions'),
+    [
+        ('', 1),
+        ('', 40),
+        ('shared.0', 3),
+        ('shared.0, shared.1', 3),
+        ('shared.1, value', 1),
+        ('shared.0.weight, value.bias', 3),  # in layers of which some is trained there are none
+    ],
+)
 def test_canaries_are_an_orthonormal_basis_of_the_trained_weights_times_their_norm(
     frozen, transitions
 ):
     """One transition, few, and many take three ways through the clipping."""
     dqn, canaries = planted(frozen)
     count = len(canaries)
-    assert count == dqn.size
+    assert ('.weight' in frozen) == (count < dqn.size)
     directions = np.array(
         [sum_of(dqn, [3 + each], transitions, clip_norm=100.0) for each in range(count)]
     )
@@ -82,7 +98,7 @@ def test_canaries_are_an_orthonormal_basis_of_the_trained_weights_times_their_no
 
 def test_linear_networks_have_canaries_too():
     shape = NetworkShape(states=4, actions=3, hidden=())
-    canaries = DenseCanaries.draw(shape, 0, shape.n_parameters, 5.0, np.random.default_rng(1))
+    canaries = DenseCanaries.draw(shape, (), shape.n_parameters, 5.0, np.random.default_rng(1))
     canaries.members[:] = True
     dqn = planted_dqn(shape, LearnerSettings(), None, canaries, 0)
     rng = np.random.default_rng(2)
@@ -166,6 +182,7 @@ def test_more_canaries_than_directions_are_refused_and_a_table_needs_two_rows():
         table(1, 1.0)
     for count in (0, SHAPE.n_parameters + 1):
         with pytest.raises(SettingError):
-            DenseCanaries.draw(SHAPE, 0, count, 1.0, rng)
-    with pytest.raises(PolicyError):
-        SHAPE.trained_from(3)
+            DenseCanaries.draw(SHAPE, (), count, 1.0, rng)
+    frozen = [f'{each.name}.bias' for each in SHAPE.layers()]
+    with pytest.raises(SettingError, match='1 to 0'):
+        DenseCanaries.draw(SHAPE, frozen, 1, 1.0, rng)

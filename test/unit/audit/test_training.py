@@ -89,7 +89,7 @@ def test_claims_of_the_real_code_stand_and_proofs_are_as_good_as_can_be(
     'changes',
     [
         {'replay': 'prioritised_poisson', 'n_step': 3},
-        {'frozen_layers': 1, 'optimizer': 'sgd', 'conservative': 0.5},
+        {'frozen': 'shared.0, value.bias', 'optimizer': 'sgd', 'conservative': 0.5},
     ],
 )
 def test_every_kind_of_learner_can_be_audited(tmp_path, changes):

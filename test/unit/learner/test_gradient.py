@@ -124,7 +124,9 @@ def test_closed_form_is_the_slope_of_each_unit_s_loss(
     strategies.sampled_from([1, 2, 3, 40]),  # by norms of rows, by products, by matrices
     strategies.sampled_from([(5,), (12, 9)]),
     strategies.floats(1e-3, 10.0),
-    strategies.integers(0, 1),
+    strategies.sampled_from(
+        ['', 'shared.0', 'shared.0.weight,value', 'advantage', 'shared.0.bias']
+    ),
 )
 def test_clipped_sum_is_the_slow_sum_of_each_unit_clipped(
     seed, units, transitions, hidden, clip_norm, frozen
@@ -132,7 +134,7 @@ def test_clipped_sum_is_the_slow_sum_of_each_unit_clipped(
     shape = NetworkShape(6, 4, hidden)
     weights, target = two_weights(seed, shape)
     batch = batch_of(np.random.default_rng(seed), shape, units, transitions, weighted=seed % 2)
-    dqn = DoubleDqn(shape, LearnerSettings(frozen_layers=frozen))
+    dqn = DoubleDqn(shape, LearnerSettings(frozen=frozen))
     expected = np.zeros(dqn.size)
     for unit in range(units):
         gradient = dqn.clipped_sum(weights, target, part(batch, [unit]), UNCLIPPED)
@@ -215,18 +217,60 @@ def test_mean_is_the_mean_over_all_transitions_unclipped():
     np.testing.assert_allclose(dqn.mean(weights, target, batch), expected, atol=1e-6)
 
 
-def test_frozen_layers_have_no_gradient_and_the_others_the_same():
-    shape = NetworkShape(6, 4, (7, 5))
+FROZEN = [
+    'shared.0',
+    'shared',
+    'shared.0.weight, shared.1, value, advantage',  # what is left is one bias
+    'shared.0.bias, shared.1, value, advantage',
+    'shared.1, value.weight',
+    'shared, value.weight, advantage.bias',
+    'value',
+]
+
+
+@pytest.mark.parametrize('frozen', FROZEN)
+@pytest.mark.parametrize('transitions', [1, 4])
+def test_frozen_tensors_have_no_gradient_and_the_others_the_same(frozen, transitions):
+    shape, learner = NetworkShape(6, 4, (7, 5)), LearnerSettings(frozen=frozen)
     weights, target = two_weights(2, shape)
-    batch = batch_of(np.random.default_rng(2), shape, 5, 4)
-    whole = DoubleDqn(shape).clipped_sum(weights, target, batch, UNCLIPPED)
-    for frozen, layers in ((1, 6 * 7 + 7), (2, 6 * 7 + 7 + 7 * 5 + 5)):
-        dqn = DoubleDqn(shape, LearnerSettings(frozen_layers=frozen))
-        assert (dqn.start, dqn.size) == (layers, shape.n_parameters - layers)
-        head = dqn.clipped_sum(weights, target, batch, UNCLIPPED)
-        np.testing.assert_allclose(head, whole[layers:], atol=1e-6)
-    with pytest.raises(PolicyError, match='2 frozen layers'):
-        DoubleDqn(NetworkShape(6, 4, (7,)), LearnerSettings(frozen_layers=2))
+    batch = batch_of(np.random.default_rng(2), shape, 5, transitions)
+    dqn, whole = DoubleDqn(shape, learner), DoubleDqn(shape)
+    trained = shape.layout.trained(learner.frozen_tensors)
+    assert 0 < dqn.size == len(trained) < shape.n_parameters
+    np.testing.assert_array_equal(np.arange(shape.n_parameters)[dqn.index], trained)
+    for clip_norm in (UNCLIPPED, 0.3):
+        clipped = np.zeros(dqn.size)
+        for unit in range(5):  # clipped by the norm of what is trained alone
+            own = part(batch, [unit])
+            gradient = whole.clipped_sum(weights, target, own, UNCLIPPED)[trained]
+            most = clip_norm * (1.0 - 2.0**-10)
+            clipped += gradient * min(1.0, most / np.linalg.norm(gradient))
+        found = dqn.clipped_sum(weights, target, batch, clip_norm)
+        np.testing.assert_allclose(found, clipped, rtol=1e-5, atol=1e-6)
+    mean = whole.mean(weights, target, batch)[trained]
+    np.testing.assert_allclose(dqn.mean(weights, target, batch), mean, rtol=1e-5, atol=1e-6)
+
+
+def test_names_that_freeze_nothing_or_everything_are_refused():
+    for frozen, words in (('shred', 'no tensor'), ('shared,value,advantage', 'left to train')):
+        with pytest.raises(PolicyError, match=words):
+            DoubleDqn(NetworkShape(6, 4, (7,)), LearnerSettings(frozen=frozen))
+
+
+@pytest.mark.parametrize('transitions', [1, 3])
+def test_a_unit_counts_if_what_is_trained_of_its_gradient_is_finite(transitions):
+    """The matrix of the first layer is not: its inputs are beyond float32, squared."""
+    shape = NetworkShape(6, 4, (7,))
+    weights, target = two_weights(2, shape)
+    weights[: 6 * 7] = 0.0
+    batch = batch_of(np.random.default_rng(2), shape, 3, transitions)
+    batch.states[1] = 3e38
+    learner = LearnerSettings(frozen='shared.0.weight')
+    found = DoubleDqn(shape, learner).clipped_sum(weights, target, batch, UNCLIPPED)
+    without = DoubleDqn(shape, learner).clipped_sum(
+        weights, target, part(batch, [0, 2]), UNCLIPPED
+    )
+    assert np.isfinite(found).all() and np.abs(found - without).max() > 1e-3
 
 
 @pytest.mark.parametrize('transitions', [1, 4])

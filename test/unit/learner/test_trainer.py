@@ -92,7 +92,7 @@ def test_spends_what_its_steps_cost_and_reports_no_less_on_the_way(tmp_path):
         ({'n_step': 3, 'conservative': 0.5, 'loss': 'squared'}, 8),
         ({'replay': 'prioritised'}, 8),
         ({'replay': 'prioritised_poisson'}, 8),
-        ({'frozen_layers': 1}, 8),
+        ({'frozen': 'shared.0.weight, advantage'}, 8),
     ],
 )
 def test_training_stopped_anywhere_goes_on_to_the_very_same_weights(tmp_path, changes, stop_at):

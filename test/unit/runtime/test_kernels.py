@@ -13,6 +13,7 @@ import fdrl_ros
 from fdrl_ros.errors import PrivacyError, SettingError
 from fdrl_ros.learner.gradient import DoubleDqn
 from fdrl_ros.learner.losses import LOSSES
+from fdrl_ros.learner.network import TrainedWeights
 from fdrl_ros.learner.network_kernel import NetworkKernel
 from fdrl_ros.learner.settings import LearnerSettings
 from fdrl_ros.policy import NetworkShape
@@ -55,11 +56,10 @@ def test_clipped_sums_and_errors_are_those_of_numpy(
     seed, states, actions, hidden, units, transitions, loss, learned, weighted, data
 ):
     rng, shape = np.random.default_rng(seed), NetworkShape(states, actions, tuple(hidden))
-    frozen = data.draw(strategies.integers(0, min(2, len(hidden))))
+    names = [each.name for each in shape.layout.tensors]
+    frozen = ','.join(data.draw(strategies.lists(strategies.sampled_from(names), max_size=3)))
     algorithm, alpha = learned
-    learner = LearnerSettings(
-        algorithm=algorithm, loss=loss, conservative=alpha, frozen_layers=frozen
-    )
+    learner = LearnerSettings(algorithm=algorithm, loss=loss, conservative=alpha, frozen=frozen)
     weights, target = shape.draw(rng), shape.draw(rng)
     batch = batch_of(rng, shape, units, transitions, weighted=weighted)
 
@@ -194,7 +194,8 @@ def test_drawn_transitions_are_summed_as_those_that_were_taken_out(transitions, 
 )
 def test_what_would_be_read_beyond_an_array_is_refused(changes, words):
     rng, shape = np.random.default_rng(6), NetworkShape(4, 3, (8,))
-    kernel, weights = NetworkKernel(shape, LearnerSettings()), shape.draw(rng)
+    kernel = NetworkKernel(shape, LearnerSettings(), TrainedWeights.of(shape))
+    weights = shape.draw(rng)
     batch, everyone = batch_of(rng, shape, 3, 2, weighted=True), transitions_of(rng, shape, 50)
     ((what, value),) = changes.items()
     index = np.array([[3], [9]])

@@ -190,7 +190,6 @@ def test_a_module_that_does_not_fit_is_refused(tmp_path, changes, error, said):
         (PLAIN, {'network': 'cnn'}, PolicyError, 'takes an image'),
         (PLAIN, {'network': 'gru'}, PolicyError, 'takes bursts'),
         (PLAIN, {'frame_stack': 2}, PolicyError, 'do not hold 2 frames'),
-        (PLAIN, {'frozen_layers': 1}, SettingError, 'name tensors in learner.frozen'),
         (PLAIN, {'network': 'collections:OrderedDict'}, PluginError, 'OrderedDict'),
         (PLAIN, {'algorithm': 'collections:OrderedDict'}, PluginError, 'a class of Algorithm'),
         (PLAIN, {'network': 'mpl'}, PluginError, 'did you mean mlp'),
@@ -205,7 +204,7 @@ def test_settings_that_do_not_fit_each_other_are_refused(spec, changes, error, s
 
 
 def test_the_compiled_learner_refuses_settings_of_this_one():
-    for name, value in (('algorithm', 'implicit_q'), ('frozen', 'value'), ('adapter_rank', 2)):
+    for name, value in (('algorithm', 'implicit_q'), ('network', 'gru'), ('adapter_rank', 2)):
         with pytest.raises(SettingError, match=f'learner.{name}'):
             learner_named('dqn')(PLAIN, LearnerSettings(**{name: value}))
 
