@@ -4,6 +4,7 @@
 
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.errors import SettingError
+from fdrl_ros.learner.settings import LearnerSettings
 import pytest
 
 
@@ -51,7 +52,7 @@ def test_a_plan_that_freezes_layers_by_their_number_freezes_them_by_name(tmp_pat
     path = tmp_path / 'plan.yaml'
     path.write_text(f'learner: {{frozen_layers: {layers}, hidden: 8}}')
     found = Plan.read(path)
-    assert found == Plan().changed({'learner': {'frozen': frozen, 'hidden': 8}})
+    assert found.learner == LearnerSettings(frozen=frozen, hidden=8)
     assert 'frozen_layers' not in found.to_yaml()
 
 

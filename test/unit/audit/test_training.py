@@ -189,7 +189,7 @@ class Watched:
             directory / 'ledger.sqlite',
             Owner(hospital='watched', unit='patient', delta=privacy.delta, budget=float('inf')),
         ) as ledger:
-            canaries = DenseCanaries.draw(SHAPE, 0, 40, 4.0, rng)
+            canaries = DenseCanaries.draw(SHAPE, (), 40, 4.0, rng)
             self.trainer = kind(
                 TrainingSetup(SHAPE, learner, privacy, ledger, NoiseSource.seeded(5)),
                 with_canary_places(records(), len(canaries)),
