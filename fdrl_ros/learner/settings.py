@@ -25,8 +25,9 @@ class LearnerSettings(Settings):
     algorithm: str = setting(
         '',
         'what is learned: double_dqn, behaviour_cloning or advantage_weighted; a learner of kind '
-        'torch also takes implicit_q, actor_critic, supervised or FILE.py:CLASS; empty: '
-        'double_dqn, or behaviour_cloning for continuous actions',
+        'torch also takes implicit_q, actor_critic (continuous actions), discrete_actor_critic, '
+        'supervised or FILE.py:CLASS; empty: double_dqn, or behaviour_cloning for continuous '
+        'actions',
     )
     adapter_rank: int = setting(
         0,

@@ -297,6 +297,51 @@ class ActorCritic(Algorithm):
         return found
 
 
+class DiscreteActorCritic(Algorithm):
+    """
+    Actor and two critics for discrete actions, with behaviour cloning.
+
+    Values are expected under the actor's softmax, as in discrete SAC (Christodoulou 2019, Eqs. 10
+    to 12), with cloning in the place of entropy, as in TD3 with behaviour cloning (Fujimoto & Gu
+    2021). Differences: the scale of Q is the mean distance from the mean over actions, since an
+    offset of Q moves no softmax, and it is of the unit's own transitions; the actor follows the
+    first critic. With `conservative` both critics have the term of conservative Q-learning.
+    """
+
+    strength = 2.5
+    """alpha of Fujimoto & Gu 2021, Eq. 5."""
+
+    def module(self, make: Make, shape: tuple[int, ...], outputs: int) -> nn.Module:
+        """Build an actor and two critics over all actions."""
+        return Heads({name: make(shape, outputs) for name in ('actor', 'first', 'second')})
+
+    def losses(self, networks: Networks, batch: Tensors) -> torch.Tensor:
+        """Return the losses of both critics and of the actor."""
+        now, after, actions = batch.observations, batch.next_observations, batch.actions
+        target, alpha = networks.target, self.learner.conservative
+        with torch.no_grad():
+            chances = torch.softmax(target.part('actor')(after), dim=-1)
+            least = torch.minimum(target.part('first')(after), target.part('second')(after))
+            wanted = batch.rewards + batch.discounts * (chances * least).sum(dim=-1)
+            values = networks.still.part('first')(now)
+            values = values - values.mean(dim=-1, keepdim=True)
+            values = values / (values.abs().mean(dim=(1, 2), keepdim=True) + 1e-6)
+        found = torch.zeros_like(batch.rewards)
+        for name in ('first', 'second'):
+            each = networks.trained.part(name)(now)
+            taken = at(each, actions)
+            found = found + (taken - wanted).square()
+            if alpha:
+                found = found + alpha * (torch.logsumexp(each, dim=-1) - taken)
+        logs = torch.log_softmax(networks.trained.part('actor')(now), dim=-1)
+        return found - at(logs, actions) - self.strength * (logs.exp() * values).sum(dim=-1)
+
+    def scores(self, module: nn.Module, observations: torch.Tensor) -> torch.Tensor:
+        """Score every action by the actor."""
+        found: torch.Tensor = module.get_submodule('actor')(observations)
+        return found
+
+
 class Supervised(Algorithm):
     """
     Supervised learning: `actions` hold the target of each observation.
@@ -350,6 +395,7 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
     'advantage_weighted': AdvantageWeighted,
     'implicit_q': ImplicitQ,
     'actor_critic': ActorCritic,
+    'discrete_actor_critic': DiscreteActorCritic,
     'supervised': Supervised,
 }
 """What a plan names without a reference."""

@@ -189,6 +189,7 @@ def test_actions_of_the_other_kind_are_refused_before_anything_is_spent(
         (None, {'algorithm': 'implicit_q'}, 3, Together),
         (None, {'algorithm': 'advantage_weighted'}, 3, Together),
         (VECTOR, {'algorithm': 'actor_critic'}, 3, Together),
+        (None, {'algorithm': 'discrete_actor_critic'}, 3, Together),
         (VECTOR, {'algorithm': 'behaviour_cloning', 'network': 'plain_mlp'}, 3, Together),
         (BURST, {'network': 'gru'}, 3, Together),
         (IMAGE, {'network': 'cnn'}, 1, Together),

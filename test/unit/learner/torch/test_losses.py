@@ -4,14 +4,21 @@
 
 import math
 
+from fdrl_ros.learner.pretraining import pretrain, PretrainingSettings, Start
 from fdrl_ros.learner.records.transitions import Batch
 from fdrl_ros.learner.settings import LearnerSettings
-from fdrl_ros.learner.torch.gradients import TorchGradients
-from fdrl_ros.learner.torch.losses import ActorCritic, Algorithm, ImplicitQ
+from fdrl_ros.learner.torch.gradients import TorchGradients, TrainableNetwork
+from fdrl_ros.learner.torch.losses import (
+    ActorCritic,
+    Algorithm,
+    DiscreteActorCritic,
+    ImplicitQ,
+)
 from fdrl_ros.learner.torch.network import TorchNetwork
 from fdrl_ros.tasks.spec import TaskSpec
 import numpy as np
 import pytest
+from support.corridor import corridor_records, DISCOUNT, PLACES, reaches_the_goal
 import torch
 
 PLAIN = TaskSpec((4,), actions=('a', 'b', 'c'))
@@ -179,6 +186,65 @@ def test_the_actor_s_loss_moves_no_critic_and_the_critics_loss_no_actor(monkeypa
 HEADS = ('first', 'second'), ('actor',)
 
 
+def test_the_discrete_actor_critic_is_its_equations():
+    for alpha in (0.0, 0.5):
+        case = Case(PLAIN, 'discrete_actor_critic', conservative=alpha)
+        now, after, weights = case.states, case.after, case.weights
+        chances = np.exp(log_softmax(case.part('actor', case.target, after)))
+        least = np.minimum(*(case.part(name, case.target, after) for name in HEADS[0]))
+        wanted = case.rewards + GAMMA * (chances * least).sum(-1)
+        expected = 0.0
+        for name in HEADS[0]:
+            values = case.part(name, weights, now)
+            taken = at(values, case.actions)
+            expected = expected + (taken - wanted) ** 2
+            expected = expected + alpha * (np.log(np.exp(values).sum(-1)) - taken)
+        values = case.part('first', weights, now)
+        leads = values - values.mean(-1, keepdims=True)
+        leads = leads / (np.abs(leads).mean((1, 2), keepdims=True) + 1e-6)  # of each unit
+        logs = log_softmax(case.part('actor', weights, now))
+        strength = DiscreteActorCritic.strength
+        expected = expected - at(logs, case.actions) - strength * (np.exp(logs) * leads).sum(-1)
+        np.testing.assert_allclose(case.losses(), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_the_discrete_actor_s_loss_moves_no_critic_and_the_critics_loss_no_actor(monkeypatch):
+    case = Case(PLAIN, 'discrete_actor_critic')
+    critics, actor = (np.concatenate([case.gradient(x) for x in names]) for names in HEADS)
+    case.rewards = case.rewards + 1.0
+    np.testing.assert_array_equal(case.gradient('actor'), actor)
+    case.rewards = case.rewards - 1.0
+    monkeypatch.setattr(DiscreteActorCritic, 'strength', 5.0)
+    np.testing.assert_allclose(
+        np.concatenate([case.gradient(x) for x in HEADS[0]]), critics, atol=1e-5
+    )
+    assert np.abs(case.gradient('actor') - actor).max() > 1e-3
+
+
+CORRIDOR = TaskSpec((PLACES,), actions=('left', 'right'))
+
+
+@pytest.mark.parametrize(
+    ('algorithm', 'better'),
+    [
+        ('behaviour_cloning', False),
+        ('advantage_weighted', True),
+        ('implicit_q', True),
+        ('discrete_actor_critic', True),
+    ],
+)
+def test_cloning_does_what_most_did_and_the_others_what_paid(algorithm, better):
+    settings = {'kind': 'torch', 'hidden': 16, 'device': 'cpu', 'temperature': 0.5}
+    learner = LearnerSettings(algorithm=algorithm, **settings)
+    network = TrainableNetwork.from_settings(CORRIDOR, learner)
+    start = Start(network.draw(np.random.default_rng(0)), network, learner)
+    rounds = PretrainingSettings(
+        steps=500, batch=128, learning_rate=0.01, target_period=10, discount=DISCOUNT
+    )
+    found = pretrain(corridor_records(), start, rounds, np.random.default_rng(1))
+    assert reaches_the_goal(network.policy(found)) == better
+
+
 def test_an_actor_s_action_is_within_the_limits_of_the_task_and_of_its_records():
     wide = TaskSpec((4,), low=(0.0, -3.0), high=(10.0, -1.0))
     case = Case(wide, 'behaviour_cloning')
@@ -246,6 +312,7 @@ def test_a_burst_is_read_at_its_end_after_the_rest_has_warmed_the_memory_up(algo
         (PLAIN, 'advantage_weighted'),
         (VECTOR, 'behaviour_cloning'),
         (VECTOR, 'actor_critic'),
+        (PLAIN, 'discrete_actor_critic'),
         (PLAIN, 'supervised'),
     ],
 )

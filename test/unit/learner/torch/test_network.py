@@ -66,6 +66,7 @@ def test_first_weights_come_of_the_generator_alone():
         (PLAIN, {'adapter_rank': 2}),
         (PLAIN, {'algorithm': 'implicit_q'}),
         (PLAIN, {'algorithm': 'advantage_weighted'}),
+        (PLAIN, {'algorithm': 'discrete_actor_critic'}),
         (IMAGE, {}),
         (IMAGE, {'frozen': 'convolutions'}),
         (BURST, {'network': 'gru'}),
