@@ -58,7 +58,7 @@ class Habits:
     """
 
     experience: Experience = NO_EXPERIENCE
-    skill: float = 0.5
+    skill: float = _SKILL
 
     def __post_init__(self) -> None:
         """
@@ -73,20 +73,27 @@ def habits_of(cohort: Cohort) -> Habits:
     """
     Return the habits of a hospital's surgeons, which differ as far as H says.
 
-    They know the hospital's instruments and protocols. Of public patients nobody knows more than
-    the textbook.
+    Mean skill and caution are spread evenly over the hospitals, each in an order that the seed
+    alone decides. Surgeons know the hospital's instruments and protocols; of public patients
+    nobody knows more than the textbook.
     """
     made = cohort.instruments
-    rng = np.random.default_rng([Stream.SURGEONS, cohort.seed, cohort.hospital])
-    skill, caution = (0.0 if cohort.public else cohort.strength) * rng.uniform(-1.0, 1.0, 2)
+    skill = caution = 0.0
+    if cohort.hospitals > 1 and not cohort.public:
+        rng, count = np.random.default_rng([Stream.SURGEONS, cohort.seed]), cohort.hospitals
+        skill, caution = (
+            cohort.strength * float(rng.permutation(count)[cohort.hospital]) / (count - 1)
+            for _ in range(2)
+        )
+        skill = 2.0 * skill - cohort.strength
     return Habits(
         Experience(
             made.calibration,
             made.force_gain,
             made.protocol,
-            _CAUTION_RATIO ** float(caution),
+            _CAUTION_RATIO**caution,
         ),
-        _SKILL + _SKILL_HOSPITAL * float(skill),
+        _SKILL + _SKILL_HOSPITAL * skill,
     )
 
 
