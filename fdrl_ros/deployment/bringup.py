@@ -168,6 +168,11 @@ class RoomArguments(Settings):
     env: bool = setting(
         True, "start the simulated env; false where a real arm answers on the robot's topics"
     )
+    home: str = setting(
+        '',
+        'hospital that the room is in: its patients come, and the robot gets its home policy; '
+        'empty: patients of all hospitals in turn, and no home policy',
+    )
     armed: str = setting(
         'auto',
         'whether the selector commands the arm; auto: where the simulated env is started with it',
@@ -224,9 +229,15 @@ def robot_graph(
         operations=operations,
         endoscope=room.endoscope,
         publish_clock=room.publish_clock,
+        hospital=room.home,
     )
     selector = _node(
-        settings, 'selector', f'/{robot}', armed=room.commands, use_sim_time=room.use_sim_time
+        settings,
+        'selector',
+        f'/{robot}',
+        armed=room.commands,
+        use_sim_time=room.use_sim_time,
+        hospital=room.home,
     )
     return (env, selector) if room.env else (selector,)
 

@@ -20,6 +20,7 @@ from fdrl_ros.deployment.bringup import (
     free_domains,
     middleware,
     robot_graph,
+    RoomArguments,
 )
 from fdrl_ros.deployment.events import (
     Event,
@@ -180,8 +181,11 @@ class RosFederation:
                     'A robot values a policy before it may choose it, about half a minute each; '
                     'meanwhile it operates with those that are valued.'
                 )
+                # With home policies the robot is of a hospital, and operates on its patients.
+                home = self._plan.hospitals[0] if self._plan.home.epochs else ''
                 for robot in ROBOTS:
-                    runner.start(robot_graph(settings, robot, operations))
+                    room = RoomArguments(home=home)
+                    runner.start(robot_graph(settings, robot, operations, room))
                 each = self._plan.world.horizon * TICK + 5.0
                 self._follow(
                     runner,

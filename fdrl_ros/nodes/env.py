@@ -2,9 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The simulated operating room: one arm on one patient in real time, obeying CRTK's commands."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
+from fdrl_ros.deployment.settings import hospital_names
 from fdrl_ros.errors import FdrlError, SettingError, StateError
 import fdrl_ros.msg as ros
 from fdrl_ros.nodes.arm.arm_interface import ArmInterface
@@ -14,12 +16,12 @@ from fdrl_ros.nodes.common import qos
 from fdrl_ros.nodes.common.diagnostics import Health, Level
 from fdrl_ros.nodes.common.managed_node import ManagedNode, NodeSettings
 from fdrl_ros.runtime.worker_thread import Post
-from fdrl_ros.settings import setting
+from fdrl_ros.settings import named_among, setting
 from fdrl_ros.srv import Operate
 from fdrl_ros.surgery.arm.operating_state import State
 from fdrl_ros.surgery.gym.actions import SUBSTEPS, TICK
 from fdrl_ros.surgery.gym.operation import Operation
-from fdrl_ros.surgery.patient.cohort import mixture
+from fdrl_ros.surgery.patient.cohort import Cohort, Mixture, mixture
 from fdrl_ros.surgery.patient.patient import Patient
 from fdrl_ros.surgery.tasks.outcome import HARD_STOP, TickOutcome
 from fdrl_ros.surgery.tasks.procedures import procedure_named, PROCEDURES, TRAITS
@@ -48,6 +50,9 @@ class EnvSettings(NodeSettings):
         0, 'patients operated on by itself, one after the other; -1 for no end', minimum=-1
     )
     first_patient: int = setting(0, 'number of the first of them', minimum=0)
+    hospital: str = setting(
+        '', 'hospital whose patients come; empty: those of all hospitals in turn'
+    )
     publish_clock: bool = setting(
         False, "publish the host's time, of which all stamps are, as /clock for use_sim_time"
     )
@@ -81,13 +86,20 @@ class EnvNode(ManagedNode):
         chosen = plan.federation
         if self.settings.publish_clock and self.get_parameter('use_sim_time').value:
             raise SettingError('publish_clock', True, 'false with use_sim_time: who makes time?')
-        self._mixture = partial(
+        everybody = partial(
             mixture,
             chosen.hospitals,
             chosen.heterogeneity,
             chosen.seed,
             conditions=chosen.conditions,
         )
+        self._mixture: Callable[[tuple[str, ...]], Mixture | Cohort] = everybody
+        if hospital := self.settings.hospital:
+            names = hospital_names(chosen.hospitals)
+            if hospital not in names:
+                raise SettingError('hospital', hospital, named_among(hospital, 'hospitals', names))
+            number = names.index(hospital)
+            self._mixture = lambda procedures: everybody(procedures).cohorts[number]
         self._patients = self._mixture(chosen.names)
         self._operation = Operation(plan.world)
         self.keep(self._operation.close)

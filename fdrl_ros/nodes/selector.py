@@ -8,6 +8,7 @@ import time
 
 from fdrl_ros.crypto.keys.roster import SERVERS
 from fdrl_ros.deployment.robot.robot_network import public_start, robot_network
+from fdrl_ros.deployment.robot.robot_policies import keep_hospital
 from fdrl_ros.errors import SettingError
 from fdrl_ros.nodes.common.diagnostics import Health, Level
 from fdrl_ros.nodes.common.managed_node import ManagedNode, NodeSettings
@@ -21,7 +22,7 @@ from fdrl_ros.selector import GateSettings, Limiter, LimiterSettings, Reason, Se
 from fdrl_ros.selector.candidates.registry import KEPT_VERSIONS
 from fdrl_ros.selector.control.loop import check_limits, ControlLoop
 from fdrl_ros.selector.control.plausibility import PlausibilitySettings
-from fdrl_ros.settings import setting
+from fdrl_ros.settings import named_among, setting
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,9 @@ class SelectorNodeSettings(NodeSettings):
         False,
         "keep all of this machine's processors from sleeping, where the system permits it: states "
         'are answered sooner, and it takes power',
+    )
+    hospital: str = setting(
+        '', "hospital that the robot is of: it gets that hospital's home policy; empty: of none"
     )
     kept_versions: int = setting(
         KEPT_VERSIONS, 'versions of each policy that are kept', limits=(1, 1000)
@@ -77,9 +81,15 @@ class SelectorNode(ManagedNode):
         network = robot_network(self.layout, self._rules)
         start = public_start(self.layout, self._rules, network)
         self.get_logger().info(f'policies of {network.name}')
-        kept = self.settings.kept_versions
+        kept, hospital = self.settings.kept_versions, self.settings.hospital
+        hospitals = [each.name for each in roster.hospitals]
+        if hospital and hospital not in hospitals:
+            raise SettingError('hospital', hospital, named_among(hospital, 'hospitals', hospitals))
+        keep_hospital(self.layout.party(self.place), hospital)
         self.control = RobotControl(self)
-        self.policies = CandidateUpdates(self, self._rules, roster, (network, start), kept)
+        self.policies = CandidateUpdates(
+            self, self._rules, roster, (network, start), kept, hospital
+        )
 
     def begin(self) -> None:
         """Listen to the robot and to who releases policies."""

@@ -5,11 +5,13 @@
 from pathlib import Path
 import shutil
 
-from fdrl_ros.deployment.bringup import federation_graph
+from fdrl_ros.deployment.bringup import federation_graph, robot_graph, RoomArguments
 from fdrl_ros.deployment.events import HospitalProgress
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.parties.hospital import HOME
 from fdrl_ros.deployment.policy_file import load_policy
+from fdrl_ros.deployment.robot.robot_policies import RobotPolicies
+from fdrl_ros.policy import digest_of
 from node.conftest import PLAN, play
 import numpy as np
 import pytest
@@ -43,3 +45,18 @@ def test_the_same_seed_gives_the_same_home_policies_as_in_process(live, director
         )
         np.testing.assert_array_equal(here.weights, there.weights)
         assert here.home == there.home
+    # Nothing was released; a robot of a hospital has its home policy all the same.
+    room = RoomArguments(home='hospital_2')
+    _, selector = robot_graph(live.settings, 'robot_1', room=room)
+    live.runner.start([selector])
+    layout = Layout(directory)
+
+    def known() -> dict[str, tuple[str, str]]:
+        if not layout.party('robot_1').is_dir():
+            return {}
+        versions = RobotPolicies(layout, 'robot_1').registry.versions
+        return {each.name: (each.owner, each.digest) for each in versions}
+
+    live.wait(lambda: known().keys() == {'global', 'home'}, 60.0)
+    kept = load_policy(layout.party('hospital_2') / HOME)
+    assert known()['home'] == ('hospital_2', digest_of(kept.weights).hex())

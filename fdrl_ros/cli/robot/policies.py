@@ -87,10 +87,11 @@ def show_all(directory: Path, robot: str, as_json: bool) -> None:
         return
     table = make_table(
         '' if running else f'{robot} does not run: this is what it last wrote',
-        ('policy', 'round', 'digest', 'came (UTC)', 'status', 'return', 'by force'),
+        ('policy', 'owner', 'round', 'digest', 'came (UTC)', 'status', 'return', 'by force'),
         (
             (
                 each.name,
+                each.owner,
                 each.round,
                 each.digest[:12],
                 _arrival(each),
@@ -227,6 +228,7 @@ def _document(found: RobotPolicies) -> Json:
         'policies': [
             {
                 'name': each.name,
+                'owner': each.owner,
                 'sender': each.message.envelope.sender,
                 'round': each.round,
                 'digest': each.digest,

@@ -10,8 +10,9 @@ from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.robot.public_value import fitted_with
 from fdrl_ros.deployment.robot.robot_network import public_start, robot_network
 from fdrl_ros.deployment.robot.safety_test import basis
-from fdrl_ros.errors import PolicyError, StoreBusyError, SupervisionError
+from fdrl_ros.errors import PolicyError, StoreBusyError, StoreError, SupervisionError
 from fdrl_ros.policy import Policy
+from fdrl_ros.runtime.durable import write_whole
 from fdrl_ros.selector.candidates.policy_files import POLICIES, PolicyFiles
 from fdrl_ros.selector.candidates.registry import PolicyRegistry, Status
 from fdrl_ros.selector.candidates.supervision import (
@@ -21,6 +22,34 @@ from fdrl_ros.selector.candidates.supervision import (
     Supervision,
     SUPERVISION_FILE,
 )
+
+HOSPITAL = 'hospital'
+"""File with the name of the hospital that a robot is of, in the robot's directory."""
+
+
+def hospital_of(robot: Path) -> str:
+    """
+    Return the hospital that a robot is of, as its selector last wrote it; empty for none.
+
+    :param robot: the robot's directory.
+    :raises StoreError: if the file cannot be read.
+    """
+    try:
+        return (robot / HOSPITAL).read_text('utf-8').strip()
+    except FileNotFoundError:
+        return ''
+    except (OSError, ValueError) as error:
+        raise StoreError(f'{robot / HOSPITAL} cannot be read: {error}') from error
+
+
+def keep_hospital(robot: Path, name: str) -> None:
+    """
+    Write down the hospital that a robot is of.
+
+    :raises StoreError: if it cannot be written.
+    """
+    if name != hospital_of(robot):
+        write_whole(robot / HOSPITAL, f'{name}\n'.encode())
 
 
 class RobotPolicies:
@@ -42,7 +71,9 @@ class RobotPolicies:
         network = robot_network(layout, plan)
         start = public_start(layout, plan, network)
         self.files = PolicyFiles(home, fitted_with(plan, start))
-        self.registry = PolicyRegistry(layout.roster(), network, plan.safety, basis=basis(plan))
+        self.registry = PolicyRegistry(
+            layout.roster(), network, plan.safety, basis=basis(plan), hospital=hospital_of(home)
+        )
         self.problems = self.files.load(self.registry, put_aside=False)
         self._supervision_file: Path = home / SUPERVISION_FILE
         self.supervision: Supervision = load_supervision(self._supervision_file)

@@ -82,14 +82,17 @@ class CandidateUpdates:
         roster: Roster,
         start: tuple[Network, Policy],
         kept: int,
+        hospital: str = '',
     ) -> None:
         """
         Make the publisher, while the node is configured.
 
         :param start: the network of this robot's policies, and the public start.
         :param kept: versions of each policy that are kept.
+        :param hospital: that the robot is of; empty for none.
         """
         self._node = node
+        self._hospital = hospital
         self.plan, self.roster = plan, roster
         self._network, self._start = start
         self._kept = kept
@@ -124,7 +127,12 @@ class CandidateUpdates:
         )
         limits, tests = self.plan.safety, basis(self.plan)
         self.registry = PolicyRegistry(
-            self.roster, self._network, limits, kept=self._kept, basis=tests
+            self.roster,
+            self._network,
+            limits,
+            kept=self._kept,
+            basis=tests,
+            hospital=self._hospital,
         )
         for each in self.files.load(self.registry):
             node.get_logger().warning(each)
@@ -148,9 +156,12 @@ class CandidateUpdates:
         size, hear = 4 * self._start.n_parameters, self._node.hear
         reader = PolicyReader(size, self._policy_receiver(GlobalPolicy))
         reader.subscribe(hear, ros.GlobalPolicy, f'{self._node.settings.federation}/policy')
-        for member in self.roster.hospitals:
+        topics = [f'/{member.name}/policy' for member in self.roster.hospitals]
+        if self._hospital:
+            topics.append(f'/{self._hospital}/home')
+        for topic in topics:
             reader = PolicyReader(size, self._policy_receiver(HospitalPolicy))
-            reader.subscribe(hear, ros.HospitalPolicy, f'/{member.name}/policy')
+            reader.subscribe(hear, ros.HospitalPolicy, topic)
 
     def _lock_files(self) -> None:
         """Keep others from these files, for as long as anything here may write them."""

@@ -26,18 +26,20 @@ class Candidate:
     """
     A policy to choose from.
 
-    :param name: global, the hospital's name, or hold.
+    :param name: global, home on a robot of the hospital, the hospital's name, or hold.
     :param policy: from a scaled state (STATE_SIZE,), read-only, to an action number; None only
         for hold, which may be given to bring a value model.
     :param value: the estimate of its return; without one it runs only where nothing has one, and
         where that leaves the present procedure out, it does not run at all.
     :param digest: of the policy; the value model must be of the same one, if both are given.
+    :param owner: whose policy it is: a hospital's name or federation; empty for hold.
     """
 
     name: str
     policy: Callable[[np.ndarray], Action] | None
     value: ValueModel | None = None
     digest: bytes = b''
+    owner: str = ''
 
 
 class Selection(NamedTuple):

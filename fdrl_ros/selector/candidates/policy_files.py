@@ -132,14 +132,15 @@ class PolicyFiles:
         :returns: sentences on the files that cannot be used.
         """
         problems: Problems = []
-        found: list[tuple[int, Path, float, Released]] = []
+        found: list[tuple[int, int, Path, float, Released]] = []
         for path in sorted(self.folder.glob('*.policy')):
             try:
                 came, message = _read_policy(path)
-                found.append((message.envelope.round, path, came, message))
+                order = message.envelope.round, message.envelope.counter
+                found.append((*order, path, came, message))
             except (OSError, ValueError, FdrlError) as error:
                 problems.append((path, error))
-        for _, path, came, message in sorted(found, key=lambda each: each[:2]):
+        for _, _, path, came, message in sorted(found, key=lambda each: each[:3]):
             try:
                 registry.receive(message, came)
             except MessageError as error:

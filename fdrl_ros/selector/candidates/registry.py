@@ -21,6 +21,12 @@ from fdrl_ros.selector.value.model import ValueModel
 GLOBAL = 'global'
 """Name of the federated policy among the candidates."""
 
+HOME = 'home'
+"""Name of the policy of the hospital that the robot is of."""
+
+FEDERATION = 'federation'
+"""Owner of the federated policy."""
+
 KEPT_VERSIONS = 3
 """Versions of each name that are kept, so that one can be pinned."""
 
@@ -28,7 +34,7 @@ Released = GlobalPolicy | HospitalPolicy
 
 
 def name_of(message: Released) -> str:
-    """Return the name that a policy has among the candidates."""
+    """Return the name that a policy has by its sender: that of its file on a robot."""
     return GLOBAL if isinstance(message, GlobalPolicy) else message.envelope.sender
 
 
@@ -47,7 +53,7 @@ class Version:
     """
     One policy as its sender signed it, and what this robot found of it.
 
-    :param name: global, or the hospital's.
+    :param name: global, the hospital's, or home for the hospital that this robot is of.
     :param came: when it came here, second since 1970.
     :param refusal: why it must not act; nothing if it may, or nobody knows yet.
     :param decision: how long it takes to choose an action on this machine.
@@ -63,6 +69,12 @@ class Version:
     decision: DecisionTime | None = None
     refusal: str = ''
     setback: str = ''
+
+    @property
+    def owner(self) -> str:
+        """Whose policy it is: the hospital's name, or the federation."""
+        of_all = isinstance(self.message, GlobalPolicy)
+        return FEDERATION if of_all else self.message.envelope.sender
 
     @property
     def round(self) -> int:
@@ -97,6 +109,7 @@ class PolicyRegistry:
         *,
         kept: int = KEPT_VERSIONS,
         basis: str = '',
+        hospital: str = '',
     ) -> None:
         """
         Begin with nothing.
@@ -106,12 +119,14 @@ class PolicyRegistry:
         :param settings: what is let pass.
         :param kept: versions of each name that are kept.
         :param basis: of the tests that count; tests of another one are done again.
+        :param hospital: that this robot is of, whose policy is called home here; empty for none.
         """
         self._roster = roster
         self._network = network
         self._settings = settings or SafetySettings()
         self._kept = kept
         self._basis = basis
+        self._hospital = hospital
         self._versions: dict[str, list[Version]] = {}
         self.hold: ValueModel | None = None
         """The estimate of holding, once there is one."""
@@ -119,12 +134,18 @@ class PolicyRegistry:
     @property
     def names(self) -> frozenset[str]:
         """Names that a policy can have here."""
-        return frozenset({GLOBAL, *(each.name for each in self._roster.hospitals)}) - {HOLD}
+        hospitals = (HOME if x.name == self._hospital else x.name for x in self._roster.hospitals)
+        return frozenset({GLOBAL, *hospitals}) - {HOLD}
+
+    def name(self, message: Released) -> str:
+        """Return the name that a policy has among the candidates of this robot."""
+        by_sender = name_of(message)
+        return HOME if by_sender == self._hospital else by_sender
 
     @property
     def versions(self) -> tuple[Version, ...]:
-        """All versions: the global ones first, then by name, the newest of each name first."""
-        names = sorted(self._versions, key=lambda name: (name != GLOBAL, name))
+        """All versions: global, home, then by name, the newest of each name first."""
+        names = sorted(self._versions, key=lambda name: (name != GLOBAL, name != HOME, name))
         return tuple(version for name in names for version in self._versions[name])
 
     def receive(self, message: Released, came: float) -> Version | None:
@@ -146,7 +167,7 @@ class PolicyRegistry:
         sender, name = message.envelope.sender, name_of(message)
         role = 'key_authority' if isinstance(message, GlobalPolicy) else 'hospital'
         check_signed(self._roster, message, role)
-        if role == 'hospital' and name in (GLOBAL, HOLD):
+        if role == 'hospital' and name in (GLOBAL, HOME, HOLD):
             raise MessageError(sender, f'{name!r} is no name that a hospital may have here')
         try:
             policy = self._network.policy(
@@ -162,19 +183,23 @@ class PolicyRegistry:
         """
         Keep a released policy if it is new.
 
-        Weights that are known already, as after a roll-back, keep what was found of them.
+        Weights that are known already, as after a roll-back, keep what was found of them. Of one
+        round, a hospital's later policy counts: its home policy follows the own one.
 
         :param policy: of :meth:`check`.
         :param came: second since 1970.
         :returns: the version that is now the newest of its name, or None if nothing is new.
         :raises RoundError: if a newer one is known.
         """
-        name, number = name_of(message), message.envelope.round
+        name, number = self.name(message), message.envelope.round
         known = self._versions.setdefault(name, [])
         same = next((each for each in known if each.policy.digest == policy.digest), None)
         if known:
             newest = known[0]
-            if number < newest.round or (number == newest.round and same is not newest):
+            before = newest.message.envelope
+            later = name != GLOBAL and message.envelope.counter > before.counter
+            other = number == newest.round and same is not newest and not later
+            if number < newest.round or other:
                 raise RoundError(
                     message.envelope.sender,
                     f'policy of round {number}, round {newest.round} is known',
@@ -268,7 +293,7 @@ class PolicyRegistry:
     def candidates(self, supervision: Supervision) -> tuple[Candidate, ...]:
         """Return those to choose from, hold last."""
         standing = [
-            Candidate(each.name, each.policy, each.model, each.policy.digest)
+            Candidate(each.name, each.policy, each.model, each.policy.digest, each.owner)
             for each in self.standing(supervision)
             if each.name not in supervision.vetoed
         ]

@@ -10,13 +10,17 @@ from click.testing import CliRunner
 from fdrl_ros.cli import commands
 from fdrl_ros.cli.robot import policies
 from fdrl_ros.deployment.plan import Plan
-from fdrl_ros.deployment.robot.robot_policies import RobotPolicies
+from fdrl_ros.deployment.robot.robot_policies import (
+    hospital_of,
+    keep_hospital,
+    RobotPolicies,
+)
 from fdrl_ros.deployment.robot.safety_test import basis
 from fdrl_ros.experiments.ros_federation import unvalued_policies
 from fdrl_ros.policy.onnx_model import OnnxModel
 from fdrl_ros.selector.candidates.registry import Status
 import pytest
-from support.signed_policies import global_policy, report_on, robot_directory
+from support.signed_policies import global_policy, own_policy, report_on, robot_directory
 
 WRITTEN = 'robot_1 does not run: written down for its start: '
 PLAN = Plan().changed({'learner': {'hidden': 4}})
@@ -56,6 +60,27 @@ def test_list_tells_of_every_version_and_why_one_is_refused(layout):
         (1, 'refused'),
     ]
     assert not told['running'] and told['policies'][0]['safety']['force_failures'] == 0.1
+
+
+def test_list_tells_whose_a_policy_is_and_calls_that_of_the_robot_s_hospital_home(layout):
+    home = layout.party('robot_1')
+    assert hospital_of(home) == ''
+    keep_hospital(home, 'hospital_2')
+    robot = RobotPolicies(layout, 'robot_1')
+    for name in ('hospital_1', 'hospital_2'):
+        message = own_policy(layout.directory, name, len(name))
+        robot.files.save(robot.registry.receive(message, 1e9))
+    told = json.loads(fdrl(layout, 'list', '--json'))['policies']
+    assert [(each['name'], each['owner']) for each in told] == [
+        ('global', 'federation'),
+        ('global', 'federation'),
+        ('home', 'hospital_2'),
+        ('hospital_1', 'hospital_1'),
+    ]
+    assert 'home' in fdrl(layout, 'veto', 'home')
+    keep_hospital(home, '')
+    names = [each['name'] for each in json.loads(fdrl(layout, 'list', '--json'))['policies']]
+    assert 'home' not in names and 'hospital_2' in names
 
 
 def test_show_tells_all_of_one_policy(layout):

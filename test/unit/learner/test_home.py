@@ -350,6 +350,20 @@ def test_weights_of_another_order_of_the_tensors_are_put_into_order():
     np.testing.assert_array_equal(ours.reordered(turned, other), weights)
 
 
+def test_tensors_that_are_frozen_at_home_stay_as_the_global_policy_has_them(tmp_path):
+    frozen = replace(HOME, frozen='shared, value', choice_noise=1.0)
+    records = like(SHAPE.policy(SHAPE.draw(np.random.default_rng(3))), patients=400)
+    found = {}
+    for name, home in (('some', frozen), ('all', replace(HOME, choice_noise=1.0))):
+        with ward(tmp_path / name, home=home, records=records) as trainer:
+            trainer.home(RELEASED, 6)
+            state = Checkpoint.read(tmp_path / name / 'home_checkpoint', trainer.ledger)
+        found[name] = SHAPE.layout.split(state.weights.astype(np.float32) - RELEASED)
+    moved = {name: bool(np.abs(each).max()) for name, each in found['some'].items()}
+    assert {name for name, each in moved.items() if each} == {'advantage.weight', 'advantage.bias'}
+    assert all(np.abs(each).max() for each in found['all'].values())
+
+
 def test_candidates_that_there_are_not_are_refused():
     with pytest.raises(SettingError, match='candidates.*persnal.*did you mean personal'):
         HomeSettings(candidates='global, persnal')

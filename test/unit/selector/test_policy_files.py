@@ -7,6 +7,8 @@ import json
 import math
 
 from fdrl_ros.crypto.keys.signing import Identity
+from fdrl_ros.federation.protocol.channel import Channel
+from fdrl_ros.federation.protocol.store import Store
 from fdrl_ros.policy import NetworkShape
 from fdrl_ros.selector import HOLD
 from fdrl_ros.selector.candidates.policy_files import ASIDE, PolicyFiles
@@ -15,6 +17,7 @@ from fdrl_ros.selector.candidates.supervision import Supervision
 import pytest
 from support.choices import constant_value
 from support.signed_policies import (
+    digest_of,
     IDENTITIES,
     model_of,
     NAMES,
@@ -24,6 +27,8 @@ from support.signed_policies import (
     ROSTER,
     roster_of,
     SHAPE,
+    sign_own,
+    weights,
 )
 
 NOTHING = Supervision()
@@ -153,3 +158,17 @@ def test_damaged_value_of_holding_is_put_aside(files):
     registry, (problem,) = reread(files)
     assert registry.hold is None and problem.startswith(files.model(HOLD).name)
     assert (files.folder / ASIDE / files.model(HOLD).name).read_bytes() == b'damaged'
+
+
+def test_the_later_of_two_policies_of_one_round_stands_after_a_restart_too(files):
+    channel = Channel(IDENTITIES['hospital_1'], ROSTER, Store())
+    drawn = sorted((weights(seed) for seed in (4, 5)), key=digest_of, reverse=True)
+    registry = PolicyRegistry(ROSTER, SHAPE, hospital='hospital_1')
+    for each in drawn:
+        files.save(registry.receive(sign_own(channel, 2, each), 12.5))
+    after, problems = reread(files, hospital='hospital_1')
+    assert problems == []
+    assert described(after) == described(registry)
+    assert [each.name for each in after.versions] == ['home', 'home']
+    # The same files on a robot of no hospital: they are named by who signed them.
+    assert [each.name for each in reread(files)[0].versions] == ['hospital_1'] * 2

@@ -11,6 +11,8 @@ from fdrl_ros.errors import (
     SignatureError,
     SupervisionError,
 )
+from fdrl_ros.federation.protocol.channel import Channel
+from fdrl_ros.federation.protocol.store import Store
 from fdrl_ros.policy import encode_weights
 from fdrl_ros.selector.candidates.registry import PolicyRegistry, Status
 from fdrl_ros.selector.candidates.supervision import Supervision
@@ -18,12 +20,15 @@ import numpy as np
 import pytest
 from support.signed_policies import (
     digest_of,
+    IDENTITIES,
     model_of,
     own,
     released,
     report_on,
     ROSTER,
     SHAPE,
+    sign_global,
+    sign_own,
     weights,
 )
 
@@ -197,3 +202,59 @@ def test_pins_that_cannot_be_kept_are_said(registry):
     registry.add_report(version, report_on(version.policy, finite=False))
     with pytest.raises(PolicyError, match='refused'):
         registry.check_pins(pinned)
+
+
+# Whose a policy is.
+
+
+def of_hospital(hospital='hospital_2') -> PolicyRegistry:
+    return PolicyRegistry(ROSTER, SHAPE, kept=2, hospital=hospital)
+
+
+def test_the_own_hospital_s_policy_is_home_and_each_candidate_knows_whose_it_is():
+    registry = of_hospital()
+    for message in (own(3, 'hospital_1'), own(2, 'hospital_2'), released(1, 1)):
+        registry.receive(message, 0.0)
+    pass_all(registry)
+    assert [(each.name, each.owner) for each in registry.versions] == [
+        ('global', 'federation'),
+        ('home', 'hospital_2'),
+        ('hospital_1', 'hospital_1'),
+    ]
+    assert {each.name: each.owner for each in registry.candidates(NOTHING)} == {
+        'global': 'federation',
+        'home': 'hospital_2',
+        'hospital_1': 'hospital_1',
+        'hold': '',
+    }
+    assert 'home' in registry.names and 'hospital_2' not in registry.names
+    assert registry.to_pin('home', '1').owner == 'hospital_2'
+
+
+def test_on_a_robot_of_no_hospital_nothing_is_home(registry):
+    assert registry.receive(own(2, 'hospital_2'), 0.0).name == 'hospital_2'
+    assert 'home' not in registry.names
+
+
+def test_a_hospital_s_later_policy_of_a_round_counts_and_its_earlier_one_is_refused():
+    registry, store = of_hospital(), Store()
+    channel = Channel(IDENTITIES['hospital_2'], ROSTER, store)
+    first, second = (sign_own(channel, 4, weights(seed)) for seed in (2, 3))
+    assert registry.receive(first, 0.0).round == 4
+    pass_all(registry)
+    assert registry.receive(second, 1.0).digest == second.digest.hex()
+    pass_all(registry)
+    assert statuses(registry) == [('home', 4, 'candidate'), ('home', 4, 'replaced')]
+    with pytest.raises(RoundError, match='round 4 is known'):
+        registry.receive(first, 2.0)
+    assert registry.receive(second, 2.0) is None
+
+
+def test_two_policies_of_one_round_of_the_key_authority_are_refused_whatever_the_order():
+    registry, store = of_hospital(), Store()
+    channel = Channel(IDENTITIES['key_authority'], ROSTER, store)
+    first, second = (sign_global(channel, 4, weights(seed)) for seed in (2, 3))
+    assert first.envelope.counter < second.envelope.counter
+    registry.receive(first, 0.0)
+    with pytest.raises(RoundError, match='round 4 is known'):
+        registry.receive(second, 1.0)
