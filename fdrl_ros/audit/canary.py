@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import math
 
 from fdrl_ros.errors import SettingError
-from fdrl_ros.learner.gradient import DoubleDqn, Trace
+from fdrl_ros.learner.gradient import DuelingGradients, Trace
 from fdrl_ros.learner.network import Array, Layers, Slopes, TrainedWeights
 from fdrl_ros.learner.records.transitions import Batch
 from fdrl_ros.learner.settings import LearnerSettings
@@ -244,7 +244,7 @@ class TabularCanaries:
 Canaries = DenseCanaries | TabularCanaries
 
 
-class PlantedDqn(DoubleDqn):
+class PlantedDqn(DuelingGradients):
     """
     Gradients of patients and canaries.
 
@@ -271,7 +271,7 @@ class PlantedDqn(DoubleDqn):
     def clipped_sum(
         self, weights: Array, target: Array, batch: Batch, clip_norm: float
     ) -> NDArray[np.float64]:
-        """Clip and sum as ever; see :class:`DoubleDqn`. What patients add is kept too."""
+        """Clip and sum as ever; see :class:`DuelingGradients`. What patients add is kept too."""
         units, patients = self.units, self.units < self.first
         self.known = np.zeros(self.size)
         if patients.any():

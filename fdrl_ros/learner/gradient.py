@@ -48,7 +48,7 @@ class Trace(Protocol):
         ...
 
 
-class DoubleDqn:
+class DuelingGradients:
     """Gradients of a loss of a dueling network, see :mod:`fdrl_ros.learner.losses`."""
 
     def __init__(self, shape: NetworkShape, learner: LearnerSettings | None = None) -> None:
@@ -101,7 +101,7 @@ class DoubleDqn:
         self, weights: Array, target: Array, batch: Batch, clip_norm: float
     ) -> NDArray[np.float64]:
         """Clip each unit's mean gradient and sum; see :class:`Gradients`."""
-        kernel = self._kernel if type(self).trace is DoubleDqn.trace else None
+        kernel = self._kernel if type(self).trace is DuelingGradients.trace else None
         if kernel is not None and isinstance(batch, DrawnBatch) and batch.index.size:
             table = batch.transitions.table
             if table is not None:

@@ -9,7 +9,7 @@ Q is then a table and a row touches one line of it, so products with 716 zeros a
 from dataclasses import dataclass
 
 from fdrl_ros.errors import PolicyError, SettingError
-from fdrl_ros.learner.gradient import DoubleDqn, Trace
+from fdrl_ros.learner.gradient import DuelingGradients, Trace
 from fdrl_ros.learner.gradients import Gradients
 from fdrl_ros.learner.losses import check_algorithm, Valued
 from fdrl_ros.learner.network import Array, flat_gradient, head_slopes, Layers, Slopes
@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-class TabularDqn(DoubleDqn):
+class TabularDqn(DuelingGradients):
     """
     Gradients of a dueling network without hidden layers on scaled one-hot states.
 
@@ -168,7 +168,7 @@ def _public(learner: LearnerSettings) -> LearnerSettings:
 
 def dqn_for(
     shape: NetworkShape, learner: LearnerSettings, inputs: NDArray[np.floating] | None
-) -> DoubleDqn:
+) -> DuelingGradients:
     """
     Make the fastest gradients for the settings.
 
@@ -179,4 +179,4 @@ def dqn_for(
         scales = np.diagonal(inputs)
         if np.count_nonzero(inputs) == np.count_nonzero(scales):
             return TabularDqn(shape, scales, learner)
-    return DoubleDqn(shape, learner)
+    return DuelingGradients(shape, learner)

@@ -13,7 +13,7 @@ from fdrl_ros.audit.canary import (
 )
 from fdrl_ros.audit.canary import planted as planted_dqn
 from fdrl_ros.errors import SettingError
-from fdrl_ros.learner.gradient import DoubleDqn
+from fdrl_ros.learner.gradient import DuelingGradients
 from fdrl_ros.learner.records.transitions import Batch
 from fdrl_ros.learner.settings import LearnerSettings
 from fdrl_ros.policy import NetworkShape
@@ -118,7 +118,7 @@ def test_patients_add_what_they_would_without_canaries():
     dqn, canaries = planted()
     found = sum_of(dqn, [0, 2, 3, 9, 15])
     rng = np.random.default_rng(2)
-    plain = DoubleDqn(SHAPE)
+    plain = DuelingGradients(SHAPE)
     weights = SHAPE.draw(rng)
     whole = batch_of(rng, 5, 2)
     two = Batch(*(each[:2] for each in vars(whole).values() if each is not None))

@@ -5,7 +5,7 @@
 from dataclasses import replace
 
 from fdrl_ros.errors import PolicyError, SettingError
-from fdrl_ros.learner.gradient import DoubleDqn
+from fdrl_ros.learner.gradient import DuelingGradients
 from fdrl_ros.learner.settings import LearnerSettings
 from fdrl_ros.learner.tabular_dqn import dqn_for, TabularDqn
 from fdrl_ros.policy import NetworkShape
@@ -102,7 +102,7 @@ def test_closed_form_is_the_slope_of_each_unit_s_loss(
     shape, learner = NetworkShape(3, 2, hidden), LearnerSettings(**changes)
     weights, target = two_weights(seed, shape)
     batch = batch_of(np.random.default_rng(seed), shape, 2, transitions, weighted=weighted)
-    dqn = DoubleDqn(shape, learner)
+    dqn = DuelingGradients(shape, learner)
     wide, frozen, step = weights.astype(float), target.astype(float), 1e-5
     for unit in range(2):
         found = dqn.clipped_sum(weights, target, part(batch, [unit]), UNCLIPPED)
@@ -134,7 +134,7 @@ def test_clipped_sum_is_the_slow_sum_of_each_unit_clipped(
     shape = NetworkShape(6, 4, hidden)
     weights, target = two_weights(seed, shape)
     batch = batch_of(np.random.default_rng(seed), shape, units, transitions, weighted=seed % 2)
-    dqn = DoubleDqn(shape, LearnerSettings(frozen=frozen))
+    dqn = DuelingGradients(shape, LearnerSettings(frozen=frozen))
     expected = np.zeros(dqn.size)
     for unit in range(units):
         gradient = dqn.clipped_sum(weights, target, part(batch, [unit]), UNCLIPPED)
@@ -167,7 +167,7 @@ def test_one_unit_moves_the_sum_by_the_clip_norm_at_most(
     else:
         batch.rewards[4] *= 1e6
     batch.states[4] *= scale
-    dqn = DoubleDqn(shape, LearnerSettings(loss='squared' if seed % 2 else 'huber'))
+    dqn = DuelingGradients(shape, LearnerSettings(loss='squared' if seed % 2 else 'huber'))
     everyone = dqn.clipped_sum(weights, target, batch, clip_norm)
     others = part(batch, [0, 1, 2, 3, 5, 6, 7, 8])
     without = dqn.clipped_sum(weights, target, others, clip_norm)
@@ -179,7 +179,7 @@ def test_errors_of_cloning_are_its_losses(changes):
     shape, learner = NetworkShape(3, 2, (4,)), LearnerSettings(**changes)
     weights, target = two_weights(3, shape)
     batch = batch_of(np.random.default_rng(3), shape, 5, 1)
-    found = DoubleDqn(shape, learner).errors(weights, target, batch)
+    found = DuelingGradients(shape, learner).errors(weights, target, batch)
     wide = weights.astype(float)
     expected = [
         slow_loss(wide, target.astype(float), wide, shape, batch, unit, learner)
@@ -193,7 +193,7 @@ def test_cloning_asks_neither_next_states_nor_what_follows(changes):
     shape = NetworkShape(3, 2, (4,))
     weights, target = two_weights(4, shape)
     batch = batch_of(np.random.default_rng(4), shape, 5, 3)
-    dqn = DoubleDqn(shape, LearnerSettings(**changes))
+    dqn = DuelingGradients(shape, LearnerSettings(**changes))
     before = dqn.clipped_sum(weights, target, batch, 1.0)
     batch.next_states[...] = np.nan
     batch.discounts[...] = np.nan
@@ -206,13 +206,13 @@ def test_cloning_asks_neither_next_states_nor_what_follows(changes):
 def test_unknown_algorithms_are_refused_with_the_list():
     for name, words in (('implicit_q', "kind 'torch'"), ('behavior_cloning', 'mean behaviour_')):
         with pytest.raises(SettingError, match=words):
-            DoubleDqn(NetworkShape(3, 2, ()), LearnerSettings(algorithm=name))
+            DuelingGradients(NetworkShape(3, 2, ()), LearnerSettings(algorithm=name))
 
 
 def test_mean_is_the_mean_over_all_transitions_unclipped():
     shape = NetworkShape(6, 4, (7,))
     weights, target = two_weights(8, shape)
-    batch, dqn = batch_of(np.random.default_rng(8), shape, 6, 1), DoubleDqn(shape)
+    batch, dqn = batch_of(np.random.default_rng(8), shape, 6, 1), DuelingGradients(shape)
     expected = dqn.clipped_sum(weights, target, batch, UNCLIPPED) / 6
     np.testing.assert_allclose(dqn.mean(weights, target, batch), expected, atol=1e-6)
 
@@ -234,7 +234,7 @@ def test_frozen_tensors_have_no_gradient_and_the_others_the_same(frozen, transit
     shape, learner = NetworkShape(6, 4, (7, 5)), LearnerSettings(frozen=frozen)
     weights, target = two_weights(2, shape)
     batch = batch_of(np.random.default_rng(2), shape, 5, transitions)
-    dqn, whole = DoubleDqn(shape, learner), DoubleDqn(shape)
+    dqn, whole = DuelingGradients(shape, learner), DuelingGradients(shape)
     trained = shape.layout.trained(learner.frozen_tensors)
     assert 0 < dqn.size == len(trained) < shape.n_parameters
     np.testing.assert_array_equal(np.arange(shape.n_parameters)[dqn.index], trained)
@@ -254,7 +254,7 @@ def test_frozen_tensors_have_no_gradient_and_the_others_the_same(frozen, transit
 def test_names_that_freeze_nothing_or_everything_are_refused():
     for frozen, words in (('shred', 'no tensor'), ('shared,value,advantage', 'left to train')):
         with pytest.raises(PolicyError, match=words):
-            DoubleDqn(NetworkShape(6, 4, (7,)), LearnerSettings(frozen=frozen))
+            DuelingGradients(NetworkShape(6, 4, (7,)), LearnerSettings(frozen=frozen))
 
 
 @pytest.mark.parametrize('transitions', [1, 3])
@@ -266,8 +266,8 @@ def test_a_unit_counts_if_what_is_trained_of_its_gradient_is_finite(transitions)
     batch = batch_of(np.random.default_rng(2), shape, 3, transitions)
     batch.states[1] = 3e38
     learner = LearnerSettings(frozen='shared.0.weight')
-    found = DoubleDqn(shape, learner).clipped_sum(weights, target, batch, UNCLIPPED)
-    without = DoubleDqn(shape, learner).clipped_sum(
+    found = DuelingGradients(shape, learner).clipped_sum(weights, target, batch, UNCLIPPED)
+    without = DuelingGradients(shape, learner).clipped_sum(
         weights, target, part(batch, [0, 2]), UNCLIPPED
     )
     assert np.isfinite(found).all() and np.abs(found - without).max() > 1e-3
@@ -280,7 +280,7 @@ def test_a_unit_that_is_not_finite_adds_nothing_and_stops_nobody(transitions, ba
     shape = NetworkShape(6, 4, (7,))
     weights, target = two_weights(2, shape)
     batch = batch_of(np.random.default_rng(2), shape, 5, transitions)
-    dqn = DoubleDqn(shape, LearnerSettings(loss='squared'))
+    dqn = DuelingGradients(shape, LearnerSettings(loss='squared'))
     without = dqn.clipped_sum(weights, target, part(batch, [0, 1, 2, 4]), 1.0)
     batch.states[3, 0, 2] = batch.rewards[3, 0] = bad
     found = dqn.clipped_sum(weights, target, batch, 1.0)
@@ -302,7 +302,7 @@ def test_a_table_has_the_gradients_of_its_network(seed, changes, clip_norm, weig
     inputs = np.diag(rng.uniform(0.5, 3.0, 6)).astype(np.float32)
     learner = LearnerSettings(**changes)
     table = dqn_for(ONE_HOT, learner, inputs)
-    network = DoubleDqn(ONE_HOT, learner)
+    network = DuelingGradients(ONE_HOT, learner)
     assert isinstance(table, TabularDqn)
     now, apart = (rng.normal(size=ONE_HOT.n_parameters).astype(np.float32) for _ in range(2))
     numbers = rng.integers(6, size=(2, 7, 4))

@@ -7,7 +7,7 @@ import math
 from pathlib import Path
 
 from fdrl_ros.errors import PrivacyError
-from fdrl_ros.learner.gradient import DoubleDqn
+from fdrl_ros.learner.gradient import DuelingGradients
 from fdrl_ros.learner.losses import LOSSES
 from fdrl_ros.learner.network_kernel import most_layers
 from fdrl_ros.learner.online import OnlineSettings, OnlineTrainer
@@ -69,7 +69,7 @@ def test_slopes_and_errors_of_a_unit_are_the_same_bits_in_any_company(
 ):
     rng, shape = np.random.default_rng(seed), NetworkShape(*sizes, tuple(hidden))
     learner = LearnerSettings(loss=loss, conservative=conservative, algorithm=algorithm)
-    dqn = DoubleDqn(shape, learner)
+    dqn = DuelingGradients(shape, learner)
     now, target = (tied(rng, shape, ties) for _ in range(2))
     batch = batch_of(rng, shape, *size, weighted=seed % 2)
     if bad is not None:
@@ -110,7 +110,7 @@ def test_without_one_unit_the_sum_moves_by_the_clip_norm_at_most(
     rng, shape = np.random.default_rng(seed), NetworkShape(25, 7, (32,))
     now, target = tied(rng, shape, ties), (5.0 * shape.draw(rng)).astype(np.float32)
     learner = LearnerSettings(algorithm=algorithm, temperature=0.3)
-    dqn, batch = DoubleDqn(shape, learner), batch_of(rng, shape, units, transitions)
+    dqn, batch = DuelingGradients(shape, learner), batch_of(rng, shape, units, transitions)
     rest = [unit for unit in range(units) if unit != left % units]
     others = part(batch, rest)
     if drawn:
@@ -126,7 +126,7 @@ def test_without_one_unit_the_sum_moves_by_the_clip_norm_at_most(
 
 
 def test_of_actions_that_are_worth_the_same_the_first_is_best():
-    dqn, rng = DoubleDqn(SHAPE), np.random.default_rng(4)
+    dqn, rng = DuelingGradients(SHAPE), np.random.default_rng(4)
     now = tied(rng, SHAPE, 'equal actions')
     target = SHAPE.draw(rng)
     batch = batch_of(rng, SHAPE, 9, 1)

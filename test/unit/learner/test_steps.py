@@ -5,7 +5,7 @@
 from dataclasses import replace
 import math
 
-from fdrl_ros.learner.gradient import DoubleDqn
+from fdrl_ros.learner.gradient import DuelingGradients
 from fdrl_ros.learner.optimizer import fresh_moments, Optimizer
 from fdrl_ros.learner.pretraining import pretrain, PretrainingSettings, Start
 from fdrl_ros.learner.records.transitions import Transitions
@@ -122,7 +122,7 @@ def test_pre_training_is_its_steps_written_out(period):
         given, Start(START, SHAPE, LearnerSettings()), settings, np.random.default_rng(3)
     )
     rng, wide, target = np.random.default_rng(3), START.astype(np.float64), START
-    dqn, transitions = DoubleDqn(SHAPE), Transitions.from_records(given, discount=0.9)
+    dqn, transitions = DuelingGradients(SHAPE), Transitions.from_records(given, discount=0.9)
     adam = SlowAdam(len(wide), 0.1)
     for step in range(11):
         current = wide.astype(np.float32)

@@ -16,7 +16,7 @@ from fdrl_ros.errors import (
     TrainingStopped,
 )
 from fdrl_ros.learner.checkpoint import Checkpoint
-from fdrl_ros.learner.gradient import DoubleDqn
+from fdrl_ros.learner.gradient import DuelingGradients
 from fdrl_ros.learner.records.records import Records
 from fdrl_ros.learner.records.transitions import Transitions
 from fdrl_ros.learner.settings import LearnerSettings
@@ -188,7 +188,7 @@ def test_one_step_is_the_clipped_poisson_mean_plus_the_stated_noise(tmp_path):
     data, source = records(), NoiseSource.seeded(7)
     units = poisson_sample(40, 0.2, source, 1, 0)
     uniforms = source.uniform('transitions', 1, 0, 4 * len(units)).reshape(-1, 4)
-    steps, dqn = Transitions.from_records(data, discount=learner.discount), DoubleDqn(SHAPE)
+    steps, dqn = Transitions.from_records(data, discount=learner.discount), DuelingGradients(SHAPE)
     total = np.zeros(SHAPE.n_parameters)
     for unit, draws in zip(units, uniforms, strict=True):
         own = np.arange(data.starts[unit], data.starts[unit + 1])

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import fdrl_ros
 from fdrl_ros.errors import PrivacyError, SettingError
-from fdrl_ros.learner.gradient import DoubleDqn
+from fdrl_ros.learner.gradient import DuelingGradients
 from fdrl_ros.learner.losses import LOSSES
 from fdrl_ros.learner.network import TrainedWeights
 from fdrl_ros.learner.network_kernel import NetworkKernel
@@ -64,7 +64,7 @@ def test_clipped_sums_and_errors_are_those_of_numpy(
     batch = batch_of(rng, shape, units, transitions, weighted=weighted)
 
     def both():
-        dqn = DoubleDqn(shape, learner)
+        dqn = DuelingGradients(shape, learner)
         return (
             dqn.clipped_sum(weights, target, batch, 0.5),
             dqn.mean(weights, target, batch),
@@ -78,11 +78,11 @@ def test_clipped_sums_and_errors_are_those_of_numpy(
 def test_slopes_can_be_looked_at_and_changed():
     """An audit puts canaries there."""
     rng, shape = np.random.default_rng(1), NetworkShape(5, 3, (7, 20))
-    dqn, weights = DoubleDqn(shape), shape.draw(rng)
+    dqn, weights = DuelingGradients(shape), shape.draw(rng)
     apart, batch = dqn.layered(weights), batch_of(rng, shape, 3, 2)
     trace = dqn.trace(apart, apart, batch, 1.0)
     made = trace.layers
-    expected = in_numpy(lambda: DoubleDqn(shape).trace(apart, apart, batch, 1.0)).layers
+    expected = in_numpy(lambda: DuelingGradients(shape).trace(apart, apart, batch, 1.0)).layers
     assert len(made) == len(expected) == 3
     for found, numpys in zip(made, expected, strict=True):
         np.testing.assert_allclose(found.inputs, numpys.inputs, atol=1e-6)
@@ -97,7 +97,7 @@ def test_saturated_networks_are_those_of_numpy():
     batch = batch_of(rng, shape, 12, 1)
 
     def slopes():
-        dqn = DoubleDqn(shape)
+        dqn = DuelingGradients(shape)
         return dqn.trace(dqn.layered(weights), dqn.layered(weights), batch, 1.0).layers[-1].inputs
 
     np.testing.assert_allclose(slopes(), in_numpy(slopes), atol=5e-7)
@@ -157,7 +157,7 @@ def test_the_noisy_mean_is_rounded_and_added_as_written_bit_for_bit():
 
 def test_more_layers_than_are_compiled_for_are_computed_in_numpy():
     shape = NetworkShape(2, 2, (3,) * 20)
-    rng, dqn = np.random.default_rng(9), DoubleDqn(shape)
+    rng, dqn = np.random.default_rng(9), DuelingGradients(shape)
     weights = shape.draw(rng)
     found = dqn.clipped_sum(weights, weights, batch_of(rng, shape, 2, 2), 1.0)
     assert found.shape == (shape.n_parameters,)
@@ -167,7 +167,7 @@ def test_more_layers_than_are_compiled_for_are_computed_in_numpy():
 @pytest.mark.parametrize('weighted', [False, True])
 def test_drawn_transitions_are_summed_as_those_that_were_taken_out(transitions, weighted):
     rng, shape = np.random.default_rng(10), NetworkShape(4, 3, (8, 5))
-    everyone, dqn = transitions_of(rng, shape, 50), DoubleDqn(shape)
+    everyone, dqn = transitions_of(rng, shape, 50), DuelingGradients(shape)
     weights, target = shape.draw(rng), shape.draw(rng)
     index = rng.integers(50, size=(7, transitions))
     scales = rng.uniform(0.1, 1.0, index.shape).astype(np.float32) if weighted else None

@@ -6,7 +6,7 @@ from dataclasses import replace
 import itertools
 
 from fdrl_ros.errors import PolicyError, PrivacyError, RecordsError, TrainingStopped
-from fdrl_ros.learner.gradient import DoubleDqn
+from fdrl_ros.learner.gradient import DuelingGradients
 from fdrl_ros.learner.settings import LearnerSettings
 from fdrl_ros.learner.torch.gradients import _formed, TorchGradients
 from fdrl_ros.learner.torch.learner import torch_network
@@ -67,7 +67,7 @@ def draw(gradients, units, transitions, seed=0):
 def test_the_dueling_mlp_has_the_gradients_of_the_compiled_learner(changes, transitions):
     torch_made = made(**changes)
     assert torch_made.network.layout == SHAPE.layout
-    compiled = DoubleDqn(SHAPE, torch_made.learner)
+    compiled = DuelingGradients(SHAPE, torch_made.learner)
     weights, target, batch = draw(torch_made, 40, transitions)
     for clip_norm in (0.3, 1e6):
         np.testing.assert_allclose(
