@@ -31,7 +31,7 @@ Record = TypeVar('Record')
 class Numbers:
     """What laws calculate with where one patient's numbers are plain floats."""
 
-    root, sine, cosine = math.sqrt, math.sin, math.cos
+    root, sine, cosine, logarithm = math.sqrt, math.sin, math.cos, math.log
 
     @staticmethod
     def greater(value: Number, bound: Number) -> Number:
@@ -61,7 +61,7 @@ class Numbers:
 class Arrays:
     """The same of many patients; see :class:`Numbers`."""
 
-    root, sine, cosine = np.sqrt, np.sin, np.cos
+    root, sine, cosine, logarithm = np.sqrt, np.sin, np.cos, np.log
     greater, lesser, choose, some = np.maximum, np.minimum, np.where, np.any
 
     @staticmethod

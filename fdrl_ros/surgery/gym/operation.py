@@ -44,6 +44,7 @@ from fdrl_ros.surgery.tasks.registry import task_of
 from fdrl_ros.surgery.tasks.task import Prospect, Reading, Scene, Task
 from fdrl_ros.surgery.tissue.contact import (
     contact_force,
+    Felt,
     ForceSensor,
     harm,
     smoothed,
@@ -166,7 +167,7 @@ class Operation:
         self._latency = SUBSTEPS * patient.latency
         self._sent: deque[_Command] = deque()
         self._path: JointPath | None = None
-        self._sensor = ForceSensor(patient, self.settings)
+        self._sensor, self._felt = ForceSensor(patient, self.settings), Felt()
         self.substeps = self.ticks = self._tick_substeps = 0
         self.force: Position = _NOTHING
         self.load = self.measured_force = self.smooth_force = self.force_rate = 0.0
@@ -386,6 +387,9 @@ class Operation:
             self.smooth_force = smoothed(self.smooth_force, self.measured_force)
             if math.isnan(self.touched) and self.smooth_force >= self._sensor.felt:
                 self.touched = tip[2]
+        x, y, z = tip
+        height = self.tissue.rest + self.tissue.breath(time)[0] + self.patient.calibration[2]
+        self._felt.add(self.measured_force, height - z, self._contact(), z - self.target[2])
         mean = self._tick_impulse / period
         self.greatest_force = max(self.greatest_force, peak)
         self._tick_substeps, self._tick_damage, self._tick_impulse = 0, 0.0, 0.0
@@ -435,7 +439,6 @@ class Operation:
         """Return the state in the order and units of STATE_FIELDS, for the two topics."""
         self.check_started()
         target, force, jaw = self.target, self.measured_force, self.jaw
-        felt = self.smooth_force if self._sensor.noisy else force
         now = self.ticks * TICK
         breath, rise = self.tissue.breath(now)
         seen = Seen(
@@ -445,16 +448,22 @@ class Operation:
             self.touched,
             self.tissue.rest - self.patient.goal[2] + breath,
             rise,
+            self._felt.stiffness,
         )
         values = operation_values(
             self.rules,
             (self.scene.done, self.scene.grasped),
             self.ticks,
             seen,
-            (force, self.force_rate, felt >= self._sensor.felt),
+            (force, self.force_rate, self._contact()),
             (jaw.opening, self._told),
         )
         return [*self._names, *values, *self.physiology.values()]
+
+    def _contact(self) -> bool:
+        """Return whether contact is felt."""
+        felt = self.smooth_force if self._sensor.noisy else self.measured_force
+        return felt >= self._sensor.felt
 
     def state(self) -> NDArray[np.float32]:
         """Return the state as a policy sees it, shape (STATE_SIZE,)."""

@@ -30,15 +30,16 @@ class Field:
 
 OPERATION_FIELDS: tuple[Field, ...] = (
     *(Field(name, '1', 1.0, f'1 if the procedure is {name}') for name in PROCEDURE_NAMES),
-    Field('goal_error_x', 'm', 0.01, 'set-point of the tip minus the planned waypoint, x'),
-    Field('goal_error_y', 'm', 0.01, 'set-point of the tip minus the planned waypoint, y'),
-    Field('goal_error_z', 'm', 0.01, 'set-point of the tip minus the planned waypoint, z up'),
+    Field('goal_error_x', 'm', 0.002, 'set-point of the tip minus the planned waypoint, x'),
+    Field('goal_error_y', 'm', 0.002, 'set-point of the tip minus the planned waypoint, y'),
+    Field('goal_error_z', 'm', 0.002, 'set-point of the tip minus the planned waypoint, z up'),
     Field('lag', 'm', 0.001, 'height of the measured tip above its set-point'),
     Field('lag_x', 'm', 0.001, 'measured tip minus its set-point, x'),
     Field('lag_y', 'm', 0.001, 'measured tip minus its set-point, y'),
-    Field('surface', 'm', 0.01, 'how far the camera sees the surface above the planned one'),
-    Field('surface_speed', 'm/s', 0.01, 'speed of the surface, up'),
-    Field('depth', 'm', 0.01, 'how far the set-point is below where contact was first felt'),
+    Field('surface', 'm', 0.002, 'how far the camera sees the surface above the planned one'),
+    Field('surface_speed', 'm/s', 0.005, 'speed of the surface, up'),
+    Field('depth', 'm', 0.002, 'how far the set-point is below where contact was first felt'),
+    Field('felt_stiffness', '1', 1.0, 'logarithm of the stiffness felt so far, from 1000 N/m^1.5'),
     Field('contact', '1', 1.0, '1 if force is felt'),
     Field('force', 'N', 2.5, 'normal force on the tip and pull of rigid things, no friction'),
     Field('force_error', '1', 0.25, '(target - force) / target; 0 without a target force'),
@@ -99,6 +100,7 @@ class Seen(NamedTuple):
     :param touched: height at which contact was first felt, m, not a number before.
     :param surface: height of the surface above the planned one, m.
     :param surface_speed: its upward speed, m/s.
+    :param stiffness: what was felt of it, see :class:`fdrl_ros.surgery.tissue.contact.Felt`.
     """
 
     target: Point
@@ -107,6 +109,7 @@ class Seen(NamedTuple):
     touched: Number
     surface: Number
     surface_speed: Number
+    stiffness: Number
 
 
 def operation_values(
@@ -126,7 +129,7 @@ def operation_values(
         contact is felt.
     :param jaw: its opening and what it was last told, 1 is open.
     """
-    target, waypoint, tip, touched, surface, surface_speed = seen
+    target, waypoint, tip, touched, surface, surface_speed, stiffness = seen
     force, rate, felt = sensed
     done, grasped = progress
     off = rules.calibration
@@ -140,6 +143,7 @@ def operation_values(
         surface + off[2],
         surface_speed,
         excess(touched, target[2]),
+        stiffness,
         felt * 1.0,
         force,
         # Adding nothing turns the -0 of an infinite scale into 0.

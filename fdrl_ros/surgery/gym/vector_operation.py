@@ -32,7 +32,14 @@ from fdrl_ros.surgery.scalar_or_array import Array, Columns, Flags, PerPatient, 
 from fdrl_ros.surgery.settings import checked_world, WorldSettings
 from fdrl_ros.surgery.tasks.outcome import judge, NO_FAILURE, Rules, Tick
 from fdrl_ros.surgery.tasks.task_groups import TaskGroups, TaskReading
-from fdrl_ros.surgery.tissue.contact import contact_force, ForceSensor, harm, smoothed, Tissue
+from fdrl_ros.surgery.tissue.contact import (
+    contact_force,
+    Felt,
+    ForceSensor,
+    harm,
+    smoothed,
+    Tissue,
+)
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -104,6 +111,7 @@ class VectorOperation(PerPatient):
         self._gain, self._felt, self._felt_load = np.ones((3, count))
         self._noisy = np.zeros(count, np.bool_)
         self._sensors: list[ForceSensor] = []
+        self.felt_tissue = Felt(count)
         self._values: Array = np.zeros((STATE_SIZE, count))
         self._motion: tuple[Array, Array, Array] | None = None
 
@@ -193,6 +201,7 @@ class VectorOperation(PerPatient):
         begun = self._begun
         begun.reset(patient)
         self.clear(row)
+        self.felt_tissue.clear(row)
         self.arms.put(row, patient.start, patient.servo_lag)
         self.breathing.put(row, patient)
         self.tissue.put(row, begun.tissue)
@@ -298,12 +307,22 @@ class VectorOperation(PerPatient):
         )
         self._remaining = remaining
         force, felt = self._sense(tip[2])
-        surface = self.tissue.record().rest - rules.goal[2] + breaths[-2]
+        surface = self.tissue.record().rest + breaths[-2]
+        seen = surface + rules.calibration[2]
+        self.felt_tissue.add(force, seen - tip[2], felt, tip[2] - command[2])
         values = operation_values(
             rules,
             (done, self.tasks.grasped),
             self.ticks,
-            Seen(command, waypoint, tip, self.touched, surface, rises[-2]),
+            Seen(
+                command,
+                waypoint,
+                tip,
+                self.touched,
+                surface - rules.goal[2],
+                rises[-2],
+                self.felt_tissue.stiffness,
+            ),
             (force, (force - self._tick_force) / TICK, felt),
             (opening, wide),
         )

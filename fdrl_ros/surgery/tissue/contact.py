@@ -21,7 +21,7 @@ from fdrl_ros.surgery.constants import constant
 from fdrl_ros.surgery.patient.breathing import breathing_motion, breathing_rate
 from fdrl_ros.surgery.patient.events import Span, spans
 from fdrl_ros.surgery.patient.patient import Patient
-from fdrl_ros.surgery.scalar_or_array import maths_of, Number
+from fdrl_ros.surgery.scalar_or_array import excess, maths_of, Number, PerPatient
 from fdrl_ros.surgery.settings import WorldSettings
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +37,15 @@ MEMORY = 8
 """k of the smoothed force, ticks."""
 
 _DEVIATIONS = 4.0
+
+_USUAL, _LEAST = 1000.0, 50.0
+"""Stiffness that an estimate begins with, and the least that it can be, N/m^1.5."""
+
+_DRAWN = 5e-8
+"""Weight of the usual stiffness, m^3: of one tick 3.7 mm deep."""
+
+_AT_REST = 0.001
+"""Lag behind the set-point up to which a tip is nearly at rest, m."""
 
 
 def contact_stiffness(young_modulus: float, radius: float) -> float:
@@ -120,6 +129,40 @@ class ForceSensor:
         if self._rng is None:
             return np.zeros(count)
         return self.deviation * self._rng.standard_normal(count)
+
+
+class Felt(PerPatient):
+    """
+    What was felt of the stiffness so far: least squares of F = K d^1.5 over the ticks in contact.
+
+    Force and depth are those that the robot measures; ticks count in which the tip is nearly at
+    rest. Until enough was felt the estimate is drawn to 1000 N/m^1.5. For one tip, or for n.
+    """
+
+    def __init__(self, count: int | None = None) -> None:
+        self._products: Number = 0.0 if count is None else np.zeros(count)
+        self._squares: Number = 0.0 if count is None else np.zeros(count)
+
+    def add(self, force: Number, depth: Number, contact: Number, lag: Number) -> None:
+        """
+        Add a tick.
+
+        :param force: measured, N.
+        :param depth: of the tip below the seen surface, m.
+        :param contact: whether contact is felt.
+        :param lag: of the tip above its set-point, m.
+        """
+        inside = excess(depth, 0.0) * (abs(lag) < _AT_REST) * contact
+        power = inside * inside**0.5
+        self._products = self._products + power * force
+        self._squares = self._squares + power * power
+
+    @property
+    def stiffness(self) -> Number:
+        """Return the logarithm of the estimate, from 1000 N/m^1.5; 0 before anything is felt."""
+        maths = maths_of(self._squares)
+        estimate = (self._products + _DRAWN * _USUAL) / (self._squares + _DRAWN)
+        return maths.logarithm(maths.greater(estimate, _LEAST) / _USUAL)
 
 
 @dataclass(slots=True)

@@ -67,7 +67,7 @@ def test_policies_of_a_robot_are_run_by_the_graph(with_graph):
 def test_a_graph_that_does_not_fit_the_task_is_refused_with_its_name(layout):
     for shape, words in (
         (NetworkShape(3, 15, (4,)), '3 numbers'),
-        (NetworkShape(PLAN.spec.size, 2, (4,)), 'to 2 discrete actions: expected 30'),
+        (NetworkShape(PLAN.spec.size, 2, (4,)), 'to 2 discrete actions: expected 31'),
     ):
         layout.graph.write_bytes(dueling_graph(shape))
         with pytest.raises(PolicyError, match=rf'network\.onnx: .*{words}'):
@@ -82,7 +82,7 @@ def test_a_graph_that_does_not_fit_the_task_is_refused_with_its_name(layout):
 
 def test_a_robot_refuses_a_task_that_its_arm_does_not_do(layout):
     plan = Plan({'federation': {'task': f'{pole.__file__}:Pole'}}).checked()
-    with pytest.raises(TaskError, match=r'task pole maps 4 numbers .* robots take 30 numbers'):
+    with pytest.raises(TaskError, match=r'task pole maps 4 numbers .* robots take 31 numbers'):
         robot_network(layout, plan)
 
 

@@ -81,7 +81,7 @@ def test_derived_rewards_are_near_those_of_the_world(procedure, share):
 def test_a_waypoint_that_leaps_out_of_the_room_is_refused():
     logged = logged_of(operated('needle_pass', 1.0)[0])
     states = logged.next_states.copy()
-    states[states[:, INDEX['grasped']] > 0.0, INDEX['goal_error_x']] += 1e3
+    states[states[:, INDEX['grasped']] > 0.0, INDEX['goal_error_x']] += 5e3
     with pytest.raises(RecordsError, match='destination'):
         with_rewards(replace(logged, next_states=states), WORLD)
 

@@ -82,7 +82,7 @@ def test_pressing_waits_for_a_move_that_is_still_to_come():
     assert ACTIONS[controller(low)[0]].displacement[2] < 0.0
     pending = low[INDEX['goal_error_z']] - high[INDEX['goal_error_z']]
     low[INDEX['goal_error_z']] = high[INDEX['goal_error_z']]
-    low[INDEX['lag']] = 10.0 * pending  # the tip is where it was: the scales are 0.01 and 0.001 m
+    low[INDEX['lag']] = 2.0 * pending  # the tip is where it was: the scales are 0.002 and 0.001 m
     assert controller(low)[0] == STAY
 
 
