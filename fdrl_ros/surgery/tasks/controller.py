@@ -125,7 +125,7 @@ class _View(NamedTuple):
         """Return where breathing will have the surface once a command of now is done, m."""
         turn = self.breathing * DELAY
         back = BREATH_SHARE * self.surface * (1.0 - np.cos(turn))
-        return self.surface + self.rise * np.sin(turn) / self.breathing - back
+        return self.surface + self.rise * DELAY * np.sinc(turn / math.pi) - back
 
 
 Law = Callable[[_View, Procedure], NDArray[np.int64]]
@@ -220,8 +220,8 @@ def _stiffness(view: _View, depth: Array, radius: float) -> tuple[Array, Array]:
     """
     soft, stiff = (math.log(contact_stiffness(each, radius)) for each in (_SOFT, _STIFF))
     usual, spread = 0.5 * (soft + stiff), 0.25 * (stiff - soft)
-    sinking = np.minimum(np.maximum(view.lag[2] / DELAY, -MAXIMUM_SPEED), MAXIMUM_SPEED)
-    speed = sinking + view.rise
+    sinking = view.lag[2] / DELAY
+    speed = sum(np.clip(each, -MAXIMUM_SPEED, MAXIMUM_SPEED) for each in (sinking, view.rise))
     force = np.maximum(view.force, 0.02)
     felt = np.log(force) - EXPONENT * np.log(np.maximum(depth, _TOUCH))
     felt = felt - np.log(1.0 + _DAMPING * speed)

@@ -3,12 +3,13 @@
 """The hand-written controller, and the surgeons who make records with it."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
-from fdrl_ros.errors import SettingError, StateError
+from fdrl_ros.errors import SettingError, StateError, TrainingStopped
 from fdrl_ros.learner.records.collection import CollectionSettings, HospitalSimulator
 from fdrl_ros.surgery.gym.actions import ACTION_COUNT, ACTIONS, OPEN_JAW, STAY
 from fdrl_ros.surgery.gym.episode import roll_out, run_episode
-from fdrl_ros.surgery.gym.state import INDEX, scale, STATE_SIZE
+from fdrl_ros.surgery.gym.state import INDEX, scale, STATE_BOUND, STATE_SIZE
 from fdrl_ros.surgery.gym.surgery_env import SurgeryEnv
 from fdrl_ros.surgery.patient.cohort import Cohort, public_cohort
 from fdrl_ros.surgery.patient.conditions import Conditions
@@ -18,6 +19,7 @@ from fdrl_ros.surgery.tasks.controller import controller, Experience
 from fdrl_ros.surgery.tasks.procedures import procedure_named, PROCEDURE_NAMES
 from fdrl_ros.surgery.tasks.surgeon import Habits, habits_of, operate, Surgeons
 from fdrl_ros.surgery.tissue.contact import contact_stiffness
+from fdrl_ros.worlds.paper.task import PaperTask
 from hypothesis import given, strategies
 import numpy as np
 import pytest
@@ -75,6 +77,16 @@ def test_pressing_goes_to_the_felt_depth_times_a_power_of_the_force(modulus, for
         assert move * error > 0.0
     elif abs(error) < 0.2 * procedure.tolerance:
         assert move == 0.0
+
+
+@given(strategies.integers(0, 2**32 - 1), strategies.floats(0.0, STATE_BOUND))
+def test_every_state_has_an_action(seed, size):
+    rng = np.random.default_rng(seed)
+    states = rng.uniform(-size, size, (len(PROCEDURE_NAMES), STATE_SIZE))
+    states[:, : len(PROCEDURE_NAMES)] = np.eye(len(PROCEDURE_NAMES))
+    with np.errstate(all='raise', under='ignore'):
+        actions = controller(states)
+    assert set(actions) <= set(range(ACTION_COUNT))
 
 
 def test_pressing_waits_for_a_move_that_is_still_to_come():
@@ -273,3 +285,16 @@ def test_surgeons_make_records():
     assert records.task == SurgeryTask().identity(WORLD)
     lasts = records.starts[1:] - 1
     assert records.ends[lasts].all() and records.terminals[lasts].mean() > 0.5
+
+
+def test_a_task_without_surgeons_has_no_records_of_them():
+    task, settings = PaperTask(), CollectionSettings(patients=1, guide='surgeon')
+    hospitals = SimpleNamespace(hospitals=3, heterogeneity=0.8, seed=4, procedures='')
+    with pytest.raises(SettingError, match='guide = .surgeon.: expected .*no surgeons'):
+        HospitalSimulator(task, task.world(), settings).collect(task.population(hospitals, 0))
+
+
+def test_surgeons_can_be_told_to_stop():
+    simulator = HospitalSimulator(SurgeryTask(), WORLD, CollectionSettings(guide='surgeon'))
+    with pytest.raises(TrainingStopped):
+        simulator.collect(PUBLIC, stopped=lambda: True)
