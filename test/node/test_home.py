@@ -15,6 +15,8 @@ from fdrl_ros.policy import digest_of
 from node.conftest import PLAN, play
 import numpy as np
 import pytest
+from rclpy.lifecycle import TransitionCallbackReturn
+from support.node_process import Process
 
 AT_HOME = PLAN.changed({'home': {'epochs': 3}})
 
@@ -60,3 +62,23 @@ def test_the_same_seed_gives_the_same_home_policies_as_in_process(live, director
     live.wait(lambda: known().keys() == {'global', 'home'}, 60.0)
     kept = load_policy(layout.party('hospital_2') / HOME)
     assert known()['home'] == ('hospital_2', digest_of(kept.weights).hex())
+
+
+@pytest.mark.parametrize('hospital', ['', 'hospital_2', 'hospital_9'])
+def test_in_the_room_of_a_hospital_its_patients_come(reference, lone_domain, hospital):
+    given = 'world.mode:=kinematic', f"hospital:='{hospital}'"
+    process = Process('/robot_1/env', reference.directory, lone_domain, *given)
+    try:
+        node = process.node
+        configured = node.trigger_configure()
+        if hospital == 'hospital_9':
+            assert configured == TransitionCallbackReturn.FAILURE
+            return
+        names = [node._patients.patient(number, 'test').name for number in range(6)]
+        cohorts = PLAN.cohorts
+        expected = [cohorts[i % 3].patient(i // 3, 'test').name for i in range(6)]
+        if hospital:
+            expected = [cohorts[1].patient(number, 'test').name for number in range(6)]
+        assert names == expected
+    finally:
+        process.close()
