@@ -66,7 +66,7 @@ def test_surgeons_succeed_by_their_skill(figures):
         means.append(float(np.mean(list(found.values()))))
         figures.append({'who': 'surgeon', 'skill': skill, **found, 'mean': round(means[-1], 4)})
     assert means == sorted(means)
-    assert 0.6 < means[0] < 0.7 < 0.85 < means[-1] < 0.95
+    assert 0.55 < means[0] < 0.7 < 0.85 < means[-1] < 0.95
 
 
 @pytest.mark.parametrize('gap', [0.0, 1.0, 2.0, 4.0])

@@ -199,8 +199,8 @@ _TOUCH = 0.0003
 _CAUTION, _SURE = 2.5, 0.12
 """How many deviations stiffer the tissue is taken to be, of what is uncertain above a share."""
 
-_ASIDE, _NEAR_GOAL = 0.00075, 0.001
-"""Way aside that is put right, and within which the tip may press, m."""
+_ASIDE, _NEAR_GOAL = (0.0005, 0.0012), (0.001, 0.003)
+"""Ways aside that are put right and that are near enough to press, above the surface and below."""
 
 _CLEAR = 0.003
 """Height above the surface on the way to the goal, m."""
@@ -243,9 +243,11 @@ def _press(view: _View, procedure: Procedure) -> NDArray[np.int64]:
     target = view.experience.protocol * procedure.target_force
     depth = (target / taken) ** (1.0 / EXPONENT)
     half = depth / EXPONENT * procedure.tolerance / procedure.target_force
-    depth = np.where(_widest(view.off[:2]) > _NEAR_GOAL, -_CLEAR, depth)
+    below = view.off[2] < view.surface
+    far = _widest(view.off[:2]) > np.where(below, _NEAR_GOAL[1], _NEAR_GOAL[0])
+    depth = np.where(far, -_CLEAR, depth)
     x, y, z = -view.off
-    aside = np.where(np.abs([x, y]) > _ASIDE, [x, y], 0.0)
+    aside = np.where(np.abs([x, y]) > np.where(below, _ASIDE[1], _ASIDE[0]), [x, y], 0.0)
     way = np.array([*aside, z + view.surface_ahead() - depth])
     down = np.abs(way).argmax(axis=0) == 2
     rest = np.where(down, np.maximum(_LEAST_REST, _PRESS_REST * half), _REST)

@@ -17,7 +17,7 @@ from itertools import count
 from fdrl_ros.runtime.random_streams import Stream
 from fdrl_ros.runtime.ranges import check_number
 from fdrl_ros.surgery.constants import constant
-from fdrl_ros.surgery.gym.actions import ACTION_COUNT, STAY
+from fdrl_ros.surgery.gym.actions import ACTION_COUNT, STAY, TICK
 from fdrl_ros.surgery.gym.episode import Choice, Episode, roll_out, run_episode
 from fdrl_ros.surgery.gym.state import STATE_SIZE
 from fdrl_ros.surgery.gym.surgery_env import SurgeryEnv
@@ -40,6 +40,9 @@ _FLAWS = {
     for name in ('wrong', 'tremor', 'late', 'calibration', 'gain', 'protocol')
 }
 """Each flaw of the least and of the most skilled surgeon."""
+
+_JUDGED = round(1.0 / TICK)
+"""Ticks after which surgeons judge anew how far aside a place is."""
 
 _COARSE, _FINE, _JAW = range(6), range(6, STAY), range(STAY, ACTION_COUNT)
 _ALIKE = [_COARSE] * len(_COARSE) + [range(6, STAY + 1)] * (len(_FINE) + 1) + [_JAW] * 2
@@ -107,7 +110,7 @@ class Surgeons:
     :param skill: of all of them; None draws each.
     :raises SettingError: if there is no such skill.
 
-    `skills` are the surgeons', shape (n,), and `experience` what they know.
+    `skills` are the surgeons', shape (n,).
     """
 
     def __init__(
@@ -123,23 +126,35 @@ class Surgeons:
             check_number('skill', skill, 0.0, 1.0)
             own[:] = skill
         self.skills: Array = own
-        errors = np.array([rng.standard_normal(5) for rng in rngs]).T
-        known = habits.experience
-        place = np.reshape(known.calibration, (3, -1)) + self._flaw('calibration') * errors[:3]
-        self.experience = Experience(
-            place,
-            known.force_gain * np.exp(self._flaw('gain') * errors[3]),
-            known.protocol * np.exp(self._flaw('protocol') * errors[4]),
-            known.caution,
-        )
-        self._drawn: Array = np.array([rng.random((horizon, 3)) for rng in rngs])
-        self._wrong, self._tremor, self._late = map(self._flaw, ('wrong', 'tremor', 'late'))
+        self._known = habits.experience
+        streams = [rng.spawn(2) for rng in rngs]
+        moments = -(-horizon // _JUDGED)
+        self._errors: Array = np.array([rng.standard_normal(3) for rng in rngs]).T
+        self._aside: Array = np.array([one.standard_normal((moments, 2)) for one, _ in streams])
+        self._drawn: Array = np.array([other.random((horizon, 3)) for _, other in streams])
+        self._flaws = {
+            name: least + (most - least) * own for name, (least, most) in _FLAWS.items()
+        }
         self._last = np.zeros((len(rngs), STATE_SIZE), np.float32)
 
-    def _flaw(self, name: str) -> Array:
-        least, most = _FLAWS[name]
-        flaw: Array = least + (most - least) * self.skills
-        return flaw
+    def experience(self, rows: NDArray[np.int64], tick: int) -> Experience:
+        """
+        Return what surgeons take their hospital's instruments and procedures for.
+
+        :param rows: numbers of their operations, shape (m,).
+        :param tick: since the start; what is aside they judge anew each second.
+        """
+        height, force, target = self._errors[:, rows]
+        errors, known = np.array([*self._aside[rows, tick // _JUDGED].T, height]), self._known
+        place, gain, protocol = (
+            self._flaws[name][rows] for name in ('calibration', 'gain', 'protocol')
+        )
+        return Experience(
+            np.reshape(known.calibration, (3, 1)) + place * errors,
+            known.force_gain * np.exp(gain * force),
+            known.protocol * np.exp(protocol * target),
+            known.caution,
+        )
 
     def act(
         self, states: NDArray[np.float32], rows: NDArray[np.int64], tick: int
@@ -153,11 +168,11 @@ class Surgeons:
         :returns: actions, shape (m,).
         """
         which, move, late = self._drawn[rows, tick].T
-        passed = (late < self._late[rows]) & (tick > 0)
+        passed = (late < self._flaws['late'][rows]) & (tick > 0)
         seen = np.where(passed[:, None], self._last[rows], states)
         self._last[rows] = states
-        chosen = controller(seen, self.experience.rows(rows))
-        wrong, tremor = self._wrong[rows], self._tremor[rows]
+        chosen = controller(seen, self.experience(rows, tick))
+        wrong, tremor = (self._flaws[name][rows] for name in ('wrong', 'tremor'))
         mistake = _FIRST[chosen] + (move * _COUNT[chosen]).astype(np.int64)
         slip = _FINE.start + (move * len(_FINE)).astype(np.int64)
         acted = np.where(which < wrong + tremor, slip, chosen)

@@ -168,27 +168,27 @@ def test_a_skill_that_is_none_is_refused(skill):
         Surgeons(Habits(), rngs(1), 60, skill)
 
 
-def test_64_to_90_percent_of_the_operations_succeed_by_skill():
+def test_60_to_90_percent_of_the_operations_succeed_by_skill():
     patients = [each for name in PROCEDURE_NAMES for each in public(name, 50)]
     shares = []
     for skill in (0.0, 1.0):
         team = Surgeons(Habits(), rngs(len(patients)), 240, skill)
         shares.append(roll_out(patients, team.act).success.mean())
     # The deviation of a share of 350 operations is below 2.7 %.
-    assert shares == pytest.approx([0.64, 0.90], abs=0.08)
+    assert shares == pytest.approx([0.61, 0.91], abs=0.08)
 
 
 def steady(count, skill):
     """Return surgeons who know their instruments exactly."""
     team = Surgeons(Habits(), rngs(count), 2, skill)
-    team.experience = Experience()
+    team.experience = lambda rows, tick: Experience()
     return team
 
 
 def test_flaws_are_as_frequent_as_the_skill_says():
     states, rows = np.repeat(pressing(1000.0, 0.7)[None], 4000, axis=0), np.arange(4000)
     assert set(controller(states)) == {STAY}
-    for skill, flaws in ((0.0, 0.07 * 6 / 7 + 0.03), (1.0, 0.035 * 6 / 7 + 0.02)):
+    for skill, flaws in ((0.0, 0.08 * 6 / 7 + 0.03), (1.0, 0.04 * 6 / 7 + 0.02)):
         actions = steady(4000, skill).act(states, rows, 0)
         # One wrong move in seven is to stay, as it should be; the deviation is below 0.005.
         assert (actions != STAY).mean() == pytest.approx(flaws, abs=0.02)
@@ -202,9 +202,9 @@ def test_who_is_late_answers_to_the_state_of_the_tick_before():
     team, rows = steady(4000, 0.0), np.arange(4000)
     team.act(low, rows, 0)
     shares = np.bincount(team.act(high, rows, 1), minlength=ACTION_COUNT) / 4000
-    # Late in 0.25 of the ticks, and another move in 0.09 of all; the deviation is 0.007.
-    assert shares[down] == pytest.approx(0.25 * 0.91, abs=0.04)
-    assert shares[up] == pytest.approx(0.75 * 0.91, abs=0.04)
+    # Late in 0.25 of the ticks, and another move in 0.1 of all; the deviation is 0.007.
+    assert shares[down] == pytest.approx(0.25 * 0.9, abs=0.04)
+    assert shares[up] == pytest.approx(0.75 * 0.9, abs=0.04)
 
 
 def test_an_operation_depends_on_nobody_else_and_on_its_own_generator():
