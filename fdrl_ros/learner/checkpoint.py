@@ -21,6 +21,7 @@ from fdrl_ros.privacy.ledger.chain import Head, Owner
 from fdrl_ros.privacy.ledger.ledger import Ledger
 from fdrl_ros.runtime.durable import replacing
 import numpy as np
+from numpy.typing import NDArray
 
 
 def pack(header: Mapping[str, object], arrays: Mapping[str, np.ndarray]) -> bytes:
@@ -72,7 +73,8 @@ class Checkpoint:
 
     ``start``: digest of everything that the round started from. ``weights``: (n_parameters,),
     float64. ``target``: the same, float32. ``moments``: of the optimizer; ``priorities``: of the
-    replay. ``task``: that the records are of; None in older files.
+    replay. ``task``: that the records are of; None in older files. ``averaged``: steps whose
+    trained weights ``total`` is the sum of, (trained weights,), float64; none if 0.
     """
 
     round: int
@@ -84,9 +86,27 @@ class Checkpoint:
     moments: np.ndarray
     priorities: np.ndarray
     task: TaskIdentity | None = None
+    averaged: int = 0
+    total: NDArray[np.float64] | None = None
+
+    def result(self, trained: slice | NDArray[np.int64]) -> NDArray[np.float32]:
+        """
+        Return the weights that the round ends with: the mean over the averaged steps, if any.
+
+        :param trained: which weights are.
+        """
+        weights = self.weights
+        if self.total is not None:
+            weights = weights.copy()
+            weights[trained] = self.total / self.averaged
+        return weights.astype(np.float32)
 
     def digest(self) -> bytes:
-        """Return the SHA-256 of the whole state, which are the inputs of the next block."""
+        """
+        Return the SHA-256 of what the next block starts from.
+
+        Averages are made of released weights and go into no block.
+        """
         sha = hashlib.sha256(f'{self.round} {self.blocks} {self.steps}'.encode() + self.start)
         for name in _ARRAYS:
             sha.update(getattr(self, name).tobytes())
@@ -102,7 +122,10 @@ class Checkpoint:
             'ledger': [ledger.owner.digest.hex(), str(ledger.chain.head)],
             'task': None if self.task is None else self.task.to_json(),
         }
-        data = _FORM + pack(header, {name: getattr(self, name) for name in _ARRAYS})
+        arrays = {name: getattr(self, name) for name in _ARRAYS}
+        if self.total is not None:
+            header['averaged'], arrays['total'] = self.averaged, self.total
+        data = _FORM + pack(header, arrays)
         return data + hashlib.sha256(data).digest()
 
     def save(self, path: Path, ledger: Ledger) -> None:

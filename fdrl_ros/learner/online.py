@@ -208,8 +208,8 @@ class OnlineTrainer:
                     state = trainer.train_on(state, start, round, stopped=stopped)
                     if round > done:
                         checkpoints.save(state)
-                if state is not None:
-                    current = state.weights.astype(np.float32)
+                if state is not None and trainer is not None:
+                    current = trainer.result(state)
                 if round > resumed:
                     epsilon = ledger.epsilon_rdp()
                     report(TrainingProgress(round, round, online.rounds, epsilon), current)

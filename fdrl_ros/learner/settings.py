@@ -53,6 +53,12 @@ class LearnerSettings(Settings):
     )
     learning_rate: float = setting(0.004, 'step size of the optimizer', limits=(1e-8, 1000.0))
     epochs: int = setting(12, 'local epochs E of a round', limits=(1, 1000))
+    averaging: float = setting(
+        0.0,
+        'share of the steps of a round, the last ones, whose weights are averaged into its result '
+        '(Polyak and Juditsky 1992), which costs no privacy; 0: the weights after the last step',
+        limits=(0.0, 1.0),
+    )
     transitions_per_patient: int = setting(
         60, 'transitions drawn of each included patient in a step', limits=(1, 10000)
     )

@@ -27,6 +27,7 @@ from fdrl_ros.privacy.ledger.ledger import Ledger
 from fdrl_ros.privacy.mechanism import noisy_mean
 from fdrl_ros.privacy.noise import NoiseSource
 import numpy as np
+from numpy.typing import NDArray
 
 
 @dataclass(frozen=True)
@@ -175,16 +176,21 @@ class Trainer:
         state = Checkpoint.read(self.checkpoint, self.ledger)
         if state is not None and state.task is not None and self.task is not None:
             self.task.check(state.task, self.checkpoint)
-        if state is None or (state.round, state.start) != (round, start):
-            state = self._fresh(weights, round, start)
         epochs = self.learner.epochs if most is None else min(most, self.learner.epochs)
         steps = epochs * self.steps_per_block
+        averaged_from = steps - self._averaged(steps)
+        if (
+            state is None
+            or (state.round, state.start) != (round, start)
+            or state.averaged != max(0, state.steps - averaged_from)  # for more or fewer epochs
+        ):
+            state = self._fresh(weights, round, start)
         while state.blocks < epochs:
-            state = self._train_block(state, weights, stopped)
+            state = self._train_block(state, weights, stopped, averaged_from)
             state.save(self.checkpoint, self.ledger)
             report(TrainingProgress(round, state.steps, steps, self.ledger.epsilon_rdp()))
         return TrainingResult(
-            state.weights.astype(np.float32),
+            self.result(state),
             self.ledger.epsilon(),
             *self.ledger.chain.head,
             *self.ledger.chain.head_before(round),
@@ -226,19 +232,37 @@ class Trainer:
         """
         start = self.start_digest(weights)
         if state is None:
-            return self._train_block(self._fresh(weights, round, start), weights, stopped)
-        priorities = self.replay().priorities
-        priorities[: len(state.priorities)] = state.priorities
-        state = replace(state, round=round, start=start, blocks=0, priorities=priorities)
-        return self._train_block(state, weights, stopped)
+            state = self._fresh(weights, round, start)
+        else:
+            priorities = self.replay().priorities
+            priorities[: len(state.priorities)] = state.priorities
+            state = replace(state, round=round, start=start, blocks=0, priorities=priorities)
+            state = replace(state, averaged=0, total=None)
+        steps = self.steps_per_block
+        averaged_from = state.steps + steps - self._averaged(steps)
+        return self._train_block(state, weights, stopped, averaged_from)
+
+    def result(self, state: Checkpoint) -> NDArray[np.float32]:
+        """Return the weights that a round ends with, shape (n_parameters,)."""
+        return state.result(self.dqn.index)
+
+    def _averaged(self, steps: int) -> int:
+        """Return how many of a round's steps are averaged."""
+        share = self.learner.averaging
+        return max(1, int(share * steps + 0.5)) if share else 0
 
     def _train_block(
-        self, state: Checkpoint, anchor: np.ndarray, stopped: Callable[[], bool]
+        self,
+        state: Checkpoint,
+        anchor: np.ndarray,
+        stopped: Callable[[], bool],
+        averaged_from: int,
     ) -> Checkpoint:
         """
         Charge a block durably, then draw its noise and run it; return the state after it.
 
         :param anchor: weights that the proximal term pulls towards.
+        :param averaged_from: first step whose weights are averaged.
         :raises PolicyError: if the weights are no longer finite.
         :raises TrainingStopped: before the next step, once `stopped` returns True.
         """
@@ -254,6 +278,7 @@ class Trainer:
         weights, target = state.weights.copy(), state.target
         trained, anchored = dqn.index, anchor[dqn.index]
         end = state.steps + self.steps_per_block
+        averaged, total = state.averaged, state.total
         for step in range(state.steps, end):
             if stopped():
                 raise TrainingStopped(f'round {round} stopped before step {step}')
@@ -264,6 +289,9 @@ class Trainer:
             if learner.proximal:
                 gradient += learner.proximal * (weights[trained] - anchored)
             weights[trained] += optimizer.step(gradient)
+            if step >= averaged_from:
+                averaged += 1
+                total = weights[trained] + (0.0 if total is None else total)
         if not np.isfinite(weights).all():
             # Decided by the weights, which are released, not by any record.
             raise PolicyError('learning diverged: a lower learning_rate or clip_norm may hold it')
@@ -275,6 +303,8 @@ class Trainer:
             target=target,
             moments=optimizer.moments,
             priorities=replay.priorities,
+            averaged=averaged,
+            total=total,
         )
 
     def batch(self, draw: SampledUnits, round: int, step: int) -> Batch:

@@ -55,11 +55,12 @@ def like(policy, patients: int = 40) -> Records:
 
 
 @contextmanager
-def ward(directory: Path, home=HOME, privacy=PRIVACY, records=None, start=START):
+def ward(directory: Path, home=HOME, privacy=PRIVACY, records=None, start=START, averaging=0.0):
     """Open a hospital's ledger and trainer, and close it again."""
     directory.mkdir(exist_ok=True)
     with ledger_of(directory, 'hospital_1', privacy) as ledger:
-        setup = TrainingSetup(SHAPE, LEARNER, privacy, ledger, NoiseSource.seeded(7))
+        learner = replace(LEARNER, averaging=averaging)
+        setup = TrainingSetup(SHAPE, learner, privacy, ledger, NoiseSource.seeded(7))
         records = records or like(SHAPE.policy(RELEASED))
         yield HomeTrainer(setup, records, directory / 'checkpoint', HomeSetup(home, start))
 
@@ -280,13 +281,15 @@ def test_made_again_it_is_the_same_and_costs_nothing(tmp_path):
     assert repeated == history
 
 
-@pytest.mark.parametrize('stop_at', [0, 4, 7, 14])
-def test_stopped_anywhere_it_goes_on_to_the_very_same_policy(tmp_path, stop_at):
-    undisturbed, history = made(tmp_path / 'a')
-    asked = iter(range(1000))
-    with ward(tmp_path / 'b') as trainer, pytest.raises(TrainingStopped):
+@pytest.mark.parametrize(
+    'stop_at, averaging', [(0, 0.0), (4, 0.0), (7, 0.0), (14, 0.0), (4, 0.6), (14, 0.6)]
+)
+def test_stopped_anywhere_it_goes_on_to_the_very_same_policy(tmp_path, stop_at, averaging):
+    undisturbed, history = made(tmp_path / 'a', averaging=averaging)
+    asked, both = iter(range(1000)), {'averaging': averaging}
+    with ward(tmp_path / 'b', **both) as trainer, pytest.raises(TrainingStopped):
         trainer.home(RELEASED, 6, stopped=lambda: next(asked) >= stop_at)
-    resumed, repeated = made(tmp_path / 'b')
+    resumed, repeated = made(tmp_path / 'b', **both)
     assert same(undisturbed, resumed)
     assert repeated == history
 

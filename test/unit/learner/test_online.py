@@ -88,10 +88,15 @@ def test_transitions_as_units_take_a_step_for_each_new_one(tmp_path):
     assert {each.group for each in history} == {3}
 
 
-@pytest.mark.parametrize('replay, stop_at', [('poisson', 4), ('prioritised', 17)])
-def test_stopped_anywhere_it_goes_on_to_the_very_same_weights(tmp_path, replay, stop_at):
+@pytest.mark.parametrize(
+    'replay, stop_at, averaging',
+    [('poisson', 4, 0.0), ('poisson', 9, 0.5), ('prioritised', 17, 0.0)],
+)
+def test_stopped_anywhere_it_goes_on_to_the_very_same_weights(
+    tmp_path, replay, stop_at, averaging
+):
     settings = {
-        'learner': replace(LEARNER, replay=replay),
+        'learner': replace(LEARNER, replay=replay, averaging=averaging),
         'privacy': replace(PRIVACY, budget=math.inf),
     }
     undisturbed = Site(tmp_path / 'a', **settings).train()

@@ -75,15 +75,17 @@ def slow_round(made: Trainer, start: np.ndarray, round: int = 1) -> np.ndarray:
     learner, dqn = made.learner, made.dqn
     optimizer = SLOW[learner.optimizer](dqn.size, learner.learning_rate)
     wide, target = start.astype(np.float64), start
-    replay = made.replay()
-    for step in range(learner.epochs * made.steps_per_block):
+    replay, steps, passed = made.replay(), learner.epochs * made.steps_per_block, []
+    for step in range(steps):
         current = wide.astype(np.float32)
         if step % learner.target_period == 0:
             target = current
         gradient = made.private_gradient(replay, current, target, round, step)
         gradient = gradient + learner.proximal * (wide - start)[dqn.index]
         wide[dqn.index] += optimizer.step(gradient)
-    return wide.astype(np.float32)
+        passed.append(wide.copy())
+    last = max(1, math.floor(learner.averaging * steps + 0.5))
+    return np.mean(passed[-last:], axis=0).astype(np.float32)
 
 
 @pytest.mark.parametrize(
@@ -95,6 +97,9 @@ def slow_round(made: Trainer, start: np.ndarray, round: int = 1) -> np.ndarray:
         {'replay': 'prioritised_poisson'},
         {'frozen': 'shared'},
         {'frozen': 'shared.0.weight, value, advantage.bias'},
+        {'averaging': 0.5},
+        {'averaging': 1.0, 'frozen': 'shared'},
+        {'averaging': 0.01},
     ],
     ids=str,
 )

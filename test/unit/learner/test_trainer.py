@@ -93,6 +93,8 @@ def test_spends_what_its_steps_cost_and_reports_no_less_on_the_way(tmp_path):
         ({'replay': 'prioritised'}, 8),
         ({'replay': 'prioritised_poisson'}, 8),
         ({'frozen': 'shared.0.weight, advantage'}, 8),
+        *(({'averaging': 0.5}, stop_at) for stop_at in (5, 8, 12)),
+        ({'averaging': 1.0, 'frozen': 'shared.0.weight, advantage'}, 8),
     ],
 )
 def test_training_stopped_anywhere_goes_on_to_the_very_same_weights(tmp_path, changes, stop_at):
@@ -145,11 +147,13 @@ def test_a_checkpoint_of_a_round_from_other_weights_is_not_this_round_s_result(t
     assert ward.ledger.epsilon() == spent
 
 
+@pytest.mark.parametrize('averaging', [0.0, 0.8])
 @pytest.mark.parametrize('owner, method', [(Trainer, 'replay'), (Checkpoint, 'save')])
 def test_kill_9_between_reserving_and_saving_charges_the_block_once(
-    tmp_path, monkeypatch, owner, method
+    tmp_path, monkeypatch, owner, method, averaging
 ):
-    undisturbed = Ward(tmp_path / 'a').train()
+    learner = replace(LEARNER, averaging=averaging)
+    undisturbed = Ward(tmp_path / 'a', learner=learner).train()
     reserve = Ledger.reserve
 
     def reserved(self, **named):
@@ -160,12 +164,37 @@ def test_kill_9_between_reserving_and_saving_charges_the_block_once(
 
     with monkeypatch.context() as patch:
         patch.setattr(Ledger, 'reserve', reserved)
-        assert killed(lambda: Ward(tmp_path / 'b').train())
-    ward = Ward(tmp_path / 'b')
+        assert killed(lambda: Ward(tmp_path / 'b', learner=learner).train())
+    ward = Ward(tmp_path / 'b', learner=learner)
     assert len(ward.ledger.chain.history()) == 2  # the block that was cut short is paid for
     resumed = ward.train()
     np.testing.assert_array_equal(resumed.weights, undisturbed.weights)
     assert resumed.epsilon == undisturbed.epsilon
+
+
+def test_the_average_of_fewer_epochs_is_that_of_their_own_steps_and_costs_nothing(tmp_path):
+    """Also when more epochs were begun before, and whether or not the checkpoint is there."""
+    ward = Ward(tmp_path, learner=replace(LEARNER, averaging=0.4))
+    ward.train()
+    spent, found = ward.ledger.chain.head, []
+    for lost in (False, True):
+        if lost:
+            (tmp_path / 'checkpoint').unlink()
+        found.append(
+            ward.trainer.train(
+                START, 1, report=lambda told: None, stopped=lambda: False, most=2
+            ).weights
+        )
+    fewer = Ward(tmp_path / 'b', learner=replace(LEARNER, averaging=0.4, epochs=2))
+    for weights in found:
+        np.testing.assert_array_equal(weights, fewer.train().weights)
+    assert ward.ledger.chain.head == spent
+
+
+def test_a_checkpoint_without_averages_is_as_it_was(tmp_path):
+    ward = Ward(tmp_path)
+    ward.train()
+    assert b'averaged' not in (tmp_path / 'checkpoint').read_bytes()
 
 
 def test_stops_before_the_budget_is_passed_and_refuses_a_round_up_front(tmp_path):
