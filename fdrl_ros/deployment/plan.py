@@ -127,7 +127,8 @@ class Plan:
     )
     pretraining: 'Group[PretrainingSettings]' = Group(
         'fdrl_ros.learner.pretraining:PretrainingSettings',
-        'patients steps batch learning_rate target_period discount',
+        'patients heterogeneity guide labels exploration steps batch learning_rate settling '
+        'target_period discount',
     )
     encryption: 'Group[EncryptionSettings]' = Group(
         'fdrl_ros.crypto.he.schemes:EncryptionSettings',

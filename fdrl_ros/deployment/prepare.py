@@ -27,6 +27,7 @@ from fdrl_ros.learner.privacy_cost import ChargedMechanism, check_rounds, Record
 from fdrl_ros.learner.records.collection import HospitalSimulator
 from fdrl_ros.learner.records.records import Records
 from fdrl_ros.learner.records.transitions import check_actions
+from fdrl_ros.learner.settings import FROM_REWARDS
 from fdrl_ros.learner.tabular_dqn import gradients_for
 from fdrl_ros.runtime.durable import make_private_directory, write_whole
 import numpy as np
@@ -93,14 +94,42 @@ def learn_public_start(
     :returns: weights, shape (n_parameters,), float32.
     :raises TrainingStopped: as soon as `stopped` says so.
     """
-    settings = replace(plan.collection, patients=plan.pretraining.patients, guide='expert')
-    records = HospitalSimulator(plan.task, plan.world, settings).collect(
-        plan.population(None), progress=partial(progress, 'collect'), stopped=stopped
-    )
+    records = public_records(plan, partial(progress, 'collect'), stopped)
     rng = np.random.default_rng(plan.federation.seed)
     start = Start(plan.network.draw(rng), plan.network, plan.learner)
     tell = partial(progress, 'pretrain')
     return pretrain(records, start, plan.pretraining, rng, progress=tell, stopped=stopped)
+
+
+def public_records(
+    plan: Plan,
+    progress: Callable[[int, int], None] = lambda done, count: None,
+    stopped: Callable[[], bool] = lambda: False,
+) -> Records:
+    """
+    Collect the records that a plan's public start is learned from.
+
+    :raises SettingError: if they are to have labels of a guide, and the learner does not clone.
+    :raises TrainingStopped: as soon as `stopped` says so.
+    """
+    _check_labels(plan)
+    public, collection = plan.pretraining, plan.collection
+    explored = collection.exploration if public.exploration < 0.0 else public.exploration
+    settings = replace(
+        collection, patients=public.patients, guide=public.guide, exploration=explored
+    )
+    simulator = HospitalSimulator(plan.task, plan.world, settings, labels=public.labels)
+    population = plan.task.population(plan.federation, None, public.heterogeneity)
+    return simulator.collect(population, progress=progress, stopped=stopped)
+
+
+def _check_labels(plan: Plan) -> None:
+    """Refuse labels of a guide where the learner takes rewards for those of the actions."""
+    usual = 'behaviour_cloning' if plan.network.continuous else 'double_dqn'
+    algorithm = plan.learner.algorithm or usual
+    if plan.pretraining.labels == 'guide' and algorithm in FROM_REWARDS:
+        expected = f"'done': {algorithm} learns from the rewards of what was done"
+        raise SettingError('pretraining.labels', plan.pretraining.labels, expected)
 
 
 def check_plan(
@@ -113,9 +142,11 @@ def check_plan(
     :param own: records that hospitals bring along, by the name of the hospital.
     :raises PrivacyError: if the budget of a hospital does not pay for all rounds of this plan, or
         it could not train by it, or the compiled arithmetic is not built.
-    :raises SettingError: if the quorum is more than all hospitals.
+    :raises SettingError: if the quorum is more than all hospitals, or a guide labels public
+        records and the learner does not clone.
     :raises StoreError: if the layout was prepared for another plan.
     """
+    _check_labels(plan)
     if plan.privacy.noise_multiplier:
         gradients_for(plan.network, plan.learner).check_private()
     known = layout is not None and layout.keys.exists()

@@ -28,11 +28,13 @@ class Optimizer:
         Continue from a state.
 
         :param kind: 'adam' or 'sgd'.
+        :param learning_rate: step size; the attribute of that name may be changed between steps.
         :param moments: of :func:`fresh_moments` or a checkpoint; overwritten.
         :param steps: steps already taken.
         """
         self.moments = moments
-        self._kind, self._learning_rate, self._steps = kind, learning_rate, steps
+        self.learning_rate = learning_rate
+        self._kind, self._steps = kind, steps
 
     def step(self, gradient: NDArray[np.float64]) -> NDArray[np.float64]:
         """
@@ -42,7 +44,7 @@ class Optimizer:
         :returns: what to add to the weights, same shape.
         """
         if self._kind == 'sgd':
-            gradient *= -self._learning_rate
+            gradient *= -self.learning_rate
             return gradient
         self._steps += 1
         first, second = _BETAS
@@ -50,4 +52,4 @@ class Optimizer:
         self.moments[1] += (1.0 - second) * (gradient**2 - self.moments[1])
         mean = self.moments[0] / (1.0 - first**self._steps)
         square = self.moments[1] / (1.0 - second**self._steps)
-        return -self._learning_rate * mean / (np.sqrt(square) + 1e-8)
+        return -self.learning_rate * mean / (np.sqrt(square) + 1e-8)

@@ -1,7 +1,7 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
 """
-Public pre-training: the learner on simulated patients at H = 0, which costs no epsilon.
+Public pre-training: the learner on simulated public patients, which costs no epsilon.
 
 These patients come from a random stream that no hospital uses, so the starting
 weights contain nothing about any hospital's patient.
@@ -42,7 +42,27 @@ class Start(NamedTuple):
 class PretrainingSettings(Settings):
     """Settings of public pre-training."""
 
-    patients: int = setting(400, 'public patients at H = 0', limits=(1, 1000000), unit='patients')
+    patients: int = setting(400, 'public patients', limits=(1, 1000000), unit='patients')
+    heterogeneity: float = setting(
+        0.0, 'H of the public patients: over how wide a range they differ', limits=(0.0, 1.0)
+    )
+    guide: str = setting(
+        'expert',
+        'who operates on public patients; controller: a hand-written one that sees what a policy '
+        'sees',
+        choices=('expert', 'controller'),
+    )
+    labels: str = setting(
+        'done',
+        'what is recorded as the action of a tick: what was done, or what the guide would do, '
+        'which only cloning learns from (DAgger, Ross et al. 2011)',
+        choices=('done', 'guide'),
+    )
+    exploration: float = setting(
+        -1.0,
+        'mean share of ticks at which another move is tried; -1: as collection.exploration',
+        limits=(-1.0, 1.0),
+    )
     steps: int = setting(6000, 'steps of Adam', limits=(0, 10000000), unit='steps')
     batch: int = setting(
         256,
@@ -51,10 +71,20 @@ class PretrainingSettings(Settings):
         unit='transitions',
     )
     learning_rate: float = setting(0.001, 'step size of Adam', limits=(1e-8, 1.0))
+    settling: float = setting(
+        0.0,
+        'share of the steps, the last ones, over which the step size falls linearly to 0',
+        limits=(0.0, 1.0),
+    )
     target_period: int = setting(
         100, 'steps between two copies into the target network', limits=(1, 1000000)
     )
     discount: float = setting(0.4, 'gamma of the learner', limits=(0.0, 1.0))
+
+    def step_size(self, step: int) -> float:
+        """Return the step size of a step, counted from 0."""
+        left, falling = self.steps - step, self.settling * self.steps
+        return self.learning_rate if left >= falling else self.learning_rate * left / falling
 
 
 def pretrain(
@@ -90,6 +120,7 @@ def pretrain(
         if step % settings.target_period == 0:
             target = current
         index = rng.integers(count, size=(min(settings.batch, count), 1))
+        optimizer.learning_rate = settings.step_size(step)
         wide[learner.index] += optimizer.step(learner.mean(current, target, transitions.at(index)))
         current = wide.astype(np.float32)
         if (step + 1) % _REPORT_EVERY == 0 or step + 1 == settings.steps:

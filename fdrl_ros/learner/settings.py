@@ -8,6 +8,15 @@ import math
 from fdrl_ros.errors import SettingError
 from fdrl_ros.settings import named_among, setting, Settings
 
+FROM_REWARDS = (
+    'double_dqn',
+    'advantage_weighted',
+    'implicit_q',
+    'actor_critic',
+    'discrete_actor_critic',
+)
+"""Algorithms that need the reward of the recorded action."""
+
 
 @dataclass(frozen=True)
 class LearnerSettings(Settings):

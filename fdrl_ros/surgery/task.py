@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from fdrl_ros.resources import resource
 from fdrl_ros.surgery.gym.actions import ACTIONS
-from fdrl_ros.surgery.gym.episode import Episode, run_episode
+from fdrl_ros.surgery.gym.episode import Episode, roll_out, run_episode
 from fdrl_ros.surgery.gym.episode_metrics import (
     episode_metrics,
     operation_measures,
@@ -19,11 +19,13 @@ from fdrl_ros.surgery.patient.conditions import Conditions
 from fdrl_ros.surgery.patient.patient import Patient
 from fdrl_ros.surgery.settings import WorldSettings
 from fdrl_ros.surgery.tasks import DEFAULT_PROCEDURES
+from fdrl_ros.surgery.tasks.controller import controller
 from fdrl_ros.surgery.tasks.expert import expert
 from fdrl_ros.surgery.tasks.procedures import procedures_named
 from fdrl_ros.surgery.tasks.surgeon import habits_of, operate
 from fdrl_ros.tasks import Choice, Field, Hospitals, Population, Task, TaskSpec
 from fdrl_ros.tasks import Episode as AnyEpisode
+from fdrl_ros.tasks.task import Chooser, Rule
 import gymnasium
 import numpy as np
 
@@ -74,6 +76,18 @@ class SurgeryTask(Task[Patient, WorldSettings]):
     def guide(self, patient: Patient, world: WorldSettings) -> Choice:
         """Return the expert, which knows the patient's tissue."""
         return lambda state: expert(state, patient, world)[0]
+
+    def hand_written(self, world: WorldSettings) -> Rule:
+        """Return :func:`fdrl_ros.surgery.tasks.controller.controller` without experience."""
+        return controller
+
+    def operate_together(
+        self, patients: Sequence[Patient], choose: Chooser, world: WorldSettings
+    ) -> Sequence[AnyEpisode[Patient]] | None:
+        """Operate side by side, with kinematic arms only."""
+        if world.mode != 'kinematic':
+            return None
+        return roll_out(patients, choose, world).episodes()
 
     def operate_by_surgeons(
         self,

@@ -22,6 +22,15 @@ SPLITS = ('train', 'test')
 Choice = Callable[[Any], Action]
 """Who acts: the flat observation of a state to the action in it."""
 
+Rule = Callable[[NDArray[Any]], NDArray[Any]]
+"""Who acts in many states: observations, a row for each, to actions, a row for each."""
+
+Chooser = Callable[[NDArray[Any], NDArray[np.int64], int], NDArray[Any]]
+"""
+Who acts on many patients: observations, shape (m, ...), the numbers of their patients, shape (m,),
+and the step since the start give an action for each.
+"""
+
 
 class Patient(Protocol):
     """One privacy unit: a patient, a case, an episode's conditions; it can be pickled."""
@@ -200,6 +209,16 @@ class Task(ABC, Generic[P, W]):
 
     def guide(self, patient: P, world: W) -> Choice | None:
         """Return who acts in simulated records and is the baseline 'expert'; None: nobody."""
+        return None
+
+    def hand_written(self, world: W) -> Rule | None:
+        """Return a controller that sees what a policy sees; None: nobody wrote one."""
+        return None
+
+    def operate_together(
+        self, patients: Sequence[P], choose: Chooser, world: W
+    ) -> Sequence[Episode[P]] | None:
+        """Let somebody act on many patients side by side; None: this world has no such way."""
         return None
 
     def operate_by_surgeons(

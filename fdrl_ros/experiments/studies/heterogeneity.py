@@ -81,10 +81,8 @@ CURVES = {
     'elsewhere': Curve('success elsewhere', SHARE, 'elsewhere, %'),
 }
 
-SETTLING = 3
-"""One in so many steps of learning, the last ones, is a tenth as long: the policy settles."""
-
-_OTHER = 2**32  # added to a seed, for other minibatches
+SETTLING = 1.0 / 3.0
+"""Least share of the steps of learning over which the step size falls to 0."""
 
 
 def run_heterogeneity(
@@ -187,30 +185,22 @@ def measure_loss(plan: Plan, work: Work) -> Json:
 def learn_alone(
     home: Cohort, plan: Plan, tell: Callable[[int, str], None], stopped: Stopped
 ) -> Policy:
-    """Learn from one hospital's records alone, without privacy; the last steps are small ones."""
-    settings, seed = plan.pretraining, plan.federation.seed
+    """Learn from one hospital's records alone, without privacy; the step size falls to 0."""
+    settings = replace(plan.pretraining, settling=max(SETTLING, plan.pretraining.settling))
     records = HospitalSimulator(plan.task, plan.world, plan.collection).collect(
         home,
         progress=lambda done, _: tell(done, f'{home.name} collects'),
         stopped=stopped,
     )
-    small, before = settings.steps // SETTLING, len(records.patients)
-
-    def learns_from(done: int) -> Callable[[int, int], None]:
-        return lambda step, _: tell(done + step, f'{home.name} learns')
-
-    large, rng = settings.steps - small, np.random.default_rng(seed)
-    weights = plan.network.draw(rng)
-    for steps, rate, done in ((large, 1.0, before), (small, 0.1, before + large)):
-        weights = pretrain(
-            records,
-            Start(weights, plan.network, plan.learner),
-            replace(settings, steps=steps, learning_rate=rate * settings.learning_rate),
-            rng,
-            progress=learns_from(done),
-            stopped=stopped,
-        )
-        rng = np.random.default_rng(seed + _OTHER)
+    rng, before = np.random.default_rng(plan.federation.seed), len(records.patients)
+    weights = pretrain(
+        records,
+        Start(plan.network.draw(rng), plan.network, plan.learner),
+        settings,
+        rng,
+        progress=lambda step, _: tell(before + step, f'{home.name} learns'),
+        stopped=stopped,
+    )
     return plan.network.policy(weights)
 
 

@@ -10,16 +10,27 @@ record of a patient depends on no other patient, as the privacy unit requires.
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
-from typing import Generic
+from functools import cached_property, partial
+from typing import Any, Generic
 
 from fdrl_ros.errors import SettingError, TrainingStopped
 from fdrl_ros.learner.records.records import Records
 from fdrl_ros.policy.policy import Action
 from fdrl_ros.runtime.random_streams import Stream
 from fdrl_ros.settings import setting, Settings
-from fdrl_ros.tasks.spec import Observation
-from fdrl_ros.tasks.task import Choice, Episode, P, Population, Task, W
+from fdrl_ros.tasks.spec import Observation, TaskSpec
+from fdrl_ros.tasks.task import (
+    Choice,
+    Episode,
+    P,
+    Population,
+    Rule,
+    SimpleEpisode,
+    Task,
+    W,
+)
 import numpy as np
+from numpy.typing import NDArray
 
 Progress = Callable[[int, int], None]
 """Called with the count done and the total."""
@@ -40,13 +51,67 @@ class CollectionSettings(Settings):
     )
     guide: str = setting(
         'expert',
-        "who moves at the other ticks; 'surgeon': at all, with mistakes of their own",
-        choices=('expert', 'policy', 'surgeon'),
+        "who moves at the other ticks; 'controller': a hand-written one that sees what a policy "
+        "sees; 'surgeon': at all ticks, with mistakes of their own",
+        choices=('expert', 'controller', 'policy', 'surgeon'),
     )
 
 
-_AT_ONCE = 100
-"""Patients that surgeons operate on before it is asked again whether to stop."""
+_AT_ONCE, _SIDE_BY_SIDE = 100, 1000
+"""Patients of surgeons, and of a controller, before it is asked again whether to stop."""
+
+
+class _Explorer(Generic[P]):
+    """
+    A guide who sometimes tries another move.
+
+    :param guide: who acts otherwise; without one, all moves are drawn.
+    :param share: of the ticks at which another move is tried.
+    :param draw: draws a move.
+    :param labels: as :class:`HospitalSimulator` has it.
+    """
+
+    def __init__(
+        self,
+        guide: Choice | None,
+        rng: np.random.Generator,
+        share: float,
+        draw: Callable[[], Action],
+        labels: str,
+    ) -> None:
+        self._guide, self._rng, self._share, self._draw = guide, rng, share, draw
+        self._labels = labels
+        self._told: list[Action] = []
+
+    def __call__(self, state: Observation) -> Action:
+        """Return what is done in a state."""
+        if self._guide is None:
+            return self._draw()
+        if self._labels == 'guide':
+            return self.tried(self._guide(state))
+        return self._draw() if self._explores() else self._guide(state)
+
+    def tried(self, told: Action) -> Action:
+        """Return what is done where the guide would do something."""
+        self._told.append(told)
+        return self._draw() if self._explores() else told
+
+    def _explores(self) -> bool:
+        return self._rng.random() < self._share
+
+    def labelled(self, episode: Episode[P]) -> Episode[P]:
+        """Return what is recorded of an operation."""
+        if self._labels == 'done':
+            return episode
+        actions = np.array(self._told, episode.actions.dtype)
+        return SimpleEpisode(
+            episode.patient,
+            episode.states,
+            actions,
+            episode.rewards,
+            episode.success,
+            episode.terminated,
+        )
 
 
 @dataclass(frozen=True)
@@ -55,12 +120,15 @@ class HospitalSimulator(Generic[P, W]):
     How operations become records.
 
     :param policy: the released policy that guides, if the settings say so.
+    :param labels: what is recorded as the actions: what was 'done', or what the 'guide' would do
+        in every state (DAgger, Ross et al. 2011); rewards and states are of what was done.
     """
 
     task: Task[P, W]
     world: W
     settings: CollectionSettings = CollectionSettings()
     policy: Choice | None = None
+    labels: str = 'done'
 
     def collect(
         self,
@@ -73,14 +141,18 @@ class HospitalSimulator(Generic[P, W]):
         Operate once on each of the first training patients.
 
         :param progress: called after each patient.
-        :param stopped: called before each patient; of surgeons, before each hundred.
-        :raises SettingError: if the settings need a policy and none is given, or surgeons and the
-            task has none.
+        :param stopped: called before each patient; of surgeons, before each hundred, and of
+            operations side by side, before each thousand.
+        :raises SettingError: if the settings need a policy and none is given, or surgeons or a
+            controller and the task has none, or labels of a guide and there is none.
         :raises TrainingStopped: once `stopped` returns True.
         """
-        if self.settings.guide == 'policy' and self.policy is None:
-            raise SettingError('guide', self.settings.guide, "a policy to be given, or 'expert'")
-        made = self._operated if self.settings.guide == 'surgeon' else self._guided
+        guide = self.settings.guide
+        if guide == 'policy' and self.policy is None:
+            raise SettingError('guide', guide, "a policy to be given, or 'expert'")
+        if self.labels not in ('done', 'guide') or (self.labels, guide) == ('guide', 'surgeon'):
+            raise SettingError('labels', self.labels, "'done', or 'guide' where one guides")
+        made = {'surgeon': self._operated, 'controller': self._controlled}.get(guide, self._guided)
         episodes: list[Episode[P]] = []
         for episode in made(population, stopped):
             episodes.append(episode)
@@ -95,7 +167,38 @@ class HospitalSimulator(Generic[P, W]):
             for index in range(self.settings.patients):
                 _refuse_stop(stopped, index)
                 patient, rng = population.patient(index), _behaviour(population, index)
-                yield self.task.operate(env, self._explorer(patient, rng), patient, rng)
+                guide = self._guide(patient)
+                if guide is None and self.labels == 'guide':
+                    raise SettingError('labels', self.labels, "'done': nobody guides this task")
+                explorer = self._explorer(guide, rng)
+                yield explorer.labelled(self.task.operate(env, explorer, patient, rng))
+
+    def _controlled(
+        self, population: Population[P], stopped: Callable[[], bool]
+    ) -> Iterator[Episode[P]]:
+        """Let a controller who explores operate, side by side where the world can."""
+        rule = self._rule()
+        for begin in range(0, self.settings.patients, _SIDE_BY_SIDE):
+            _refuse_stop(stopped, begin)
+            indices = range(begin, min(begin + _SIDE_BY_SIDE, self.settings.patients))
+            team = [self._explorer(None, _behaviour(population, index)) for index in indices]
+
+            def choose(
+                states: NDArray[Any],
+                rows: NDArray[np.int64],
+                tick: int,
+                team: list[_Explorer[P]] = team,
+            ) -> NDArray[Any]:
+                pairs = zip(rows.tolist(), rule(states), strict=True)
+                return np.array([team[row].tried(told) for row, told in pairs])
+
+            patients = [population.patient(index) for index in indices]
+            episodes = self.task.operate_together(patients, choose, self.world)
+            if episodes is None:
+                yield from self._guided(population, stopped)
+                return
+            for explorer, episode in zip(team, episodes, strict=True):
+                yield explorer.labelled(episode)
 
     def _operated(
         self, population: Population[P], stopped: Callable[[], bool]
@@ -116,23 +219,38 @@ class HospitalSimulator(Generic[P, W]):
                 raise SettingError('guide', self.settings.guide, expected)
             yield from episodes
 
-    def _explorer(self, patient: P, rng: np.random.Generator) -> Choice:
-        """Draw who operates on a patient: the guide with an individual exploration."""
-        settings, spec = self.settings, self.task.spec(self.world)
-        guide = self.policy if settings.guide == 'policy' else None
-        guide = guide or self.task.guide(patient, self.world)
-        if guide is None:
-            return lambda state: spec.draw_action(rng)
+    def _rule(self) -> Rule:
+        """
+        Return the hand-written controller.
+
+        :raises SettingError: if the task has none.
+        """
+        rule = self.task.hand_written(self.world)
+        if rule is None:
+            expected = f"'expert' or 'policy': nobody wrote a controller for {self.task.name}"
+            raise SettingError('guide', self.settings.guide, expected)
+        return rule
+
+    def _guide(self, patient: P) -> Choice | None:
+        """Return who guides in operations on a patient, if anybody does."""
+        if self.settings.guide == 'policy':
+            return self.policy
+        if self.settings.guide == 'expert':
+            return self.task.guide(patient, self.world)
+        rule = self._rule()
+        return lambda state: rule(state[None])[0]
+
+    def _explorer(self, guide: Choice | None, rng: np.random.Generator) -> '_Explorer[P]':
+        """Draw who operates on a patient: a guide with an individual exploration."""
+        settings = self.settings
         low = max(0.0, settings.exploration - settings.variation)
         high = min(1.0, settings.exploration + settings.variation)
-        exploration = rng.uniform(low, high)
+        draw = partial(self._spec.draw_action, rng)
+        return _Explorer(guide, rng, rng.uniform(low, high), draw, self.labels)
 
-        def choose(state: Observation) -> Action:
-            if rng.random() < exploration:
-                return spec.draw_action(rng)
-            return guide(state)
-
-        return choose
+    @cached_property
+    def _spec(self) -> TaskSpec:
+        return self.task.spec(self.world)
 
 
 def _behaviour(population: Population[P], index: int) -> np.random.Generator:

@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from fdrl_ros.policy import Policy
 from fdrl_ros.selector import returns_to_go
 from fdrl_ros.surgery.gym.actions import ACTION_COUNT, STAY
-from fdrl_ros.surgery.gym.episode import Chooser, roll_out
+from fdrl_ros.surgery.gym.episode import roll_out
 from fdrl_ros.surgery.patient.patient import Patient
 from fdrl_ros.surgery.settings import WorldSettings
+from fdrl_ros.tasks.task import Chooser
 import numpy as np
 from numpy.typing import NDArray
 

@@ -15,7 +15,7 @@ from fdrl_ros.surgery.gym.vector_operation import VectorOperation
 from fdrl_ros.surgery.patient.patient import Patient
 from fdrl_ros.surgery.settings import WorldSettings
 from fdrl_ros.surgery.tasks.expert import expert
-from fdrl_ros.tasks.task import SimpleEpisode
+from fdrl_ros.tasks.task import Chooser, SimpleEpisode
 import numpy as np
 from numpy.typing import NDArray
 
@@ -160,13 +160,6 @@ def mixed_behaviour(expert_share: float, settings: WorldSettings | None = None) 
         return int(rng.integers(ACTION_COUNT))
 
     return behave
-
-
-Chooser = Callable[[NDArray[np.float32], NDArray[np.int64], int], NDArray[np.int64]]
-"""
-Who acts: states, shape (m, STATE_SIZE), the numbers of their patients, shape (m,), and the tick
-give an action for each, shape (m,).
-"""
 
 
 @dataclass(frozen=True, eq=False)

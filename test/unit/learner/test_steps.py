@@ -114,14 +114,19 @@ def test_a_round_is_its_steps_written_out(tmp_path, changes):
         np.testing.assert_allclose(found.weights, slow_round(made, START), atol=1e-5)
         moved = np.abs(found.weights - START)
         kept = np.delete(moved, SHAPE.layout.trained(learner.frozen_tensors))
-        assert moved.max() > 1e-2 and not kept.any()
+        assert moved.max() > 5e-3 and not kept.any()
 
 
-@pytest.mark.parametrize('period', [1, 4])
-def test_pre_training_is_its_steps_written_out(period):
+@pytest.mark.parametrize('period, settling', [(1, 0.0), (4, 0.0), (4, 0.5), (4, 1.0)])
+def test_pre_training_is_its_steps_written_out(period, settling):
     given = replace(records(), terminals=np.zeros(30, bool))
     settings = PretrainingSettings(
-        steps=11, batch=8, learning_rate=0.1, target_period=period, discount=0.9
+        steps=11,
+        batch=8,
+        learning_rate=0.1,
+        target_period=period,
+        discount=0.9,
+        settling=settling,
     )
     found = pretrain(
         given, Start(START, SHAPE, LearnerSettings()), settings, np.random.default_rng(3)
@@ -134,5 +139,6 @@ def test_pre_training_is_its_steps_written_out(period):
         if step % period == 0:
             target = current
         batch = transitions.at(rng.integers(30, size=(8, 1)))
+        adam.rate = 0.1 * min(1.0, (11 - step) / (11 * settling) if settling else 1.0)
         wide += adam.step(dqn.mean(current, target, batch))
     np.testing.assert_allclose(found, wide.astype(np.float32), atol=1e-5)

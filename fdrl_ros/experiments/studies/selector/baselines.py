@@ -13,10 +13,10 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 
-from fdrl_ros.surgery.gym.episode import Chooser
 from fdrl_ros.surgery.gym.vector_operation import VectorOperation
 from fdrl_ros.surgery.patient.patient import Patient
 from fdrl_ros.surgery.settings import WorldSettings
+from fdrl_ros.tasks.task import Chooser
 import numpy as np
 from numpy.typing import NDArray
 
