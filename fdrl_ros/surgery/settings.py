@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Settings of the simulated world that are not a patient's."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from fdrl_ros.errors import SettingError
@@ -44,6 +44,21 @@ class WorldSettings(Settings):
     time_penalty: float = setting(0.05, 'penalty of a tick', minimum=0.0)
 
 
+def sparse(settings: WorldSettings) -> WorldSettings:
+    """
+    Return settings that reward success, punish failure and tell nothing on the way.
+
+    :raises SettingError: on anything but WorldSettings.
+    """
+    return replace(
+        checked_world(settings),
+        progress_reward=0.0,
+        hold_reward=0.0,
+        force_penalty=0.0,
+        time_penalty=0.0,
+    )
+
+
 def horizon_of(patient: 'Patient', settings: WorldSettings) -> int:
     """Return the time allowed for an operation on a patient, ticks."""
     return settings.horizon or patient.procedure.horizon
@@ -58,3 +73,7 @@ def checked_world(settings: WorldSettings) -> WorldSettings:
     if not isinstance(settings, WorldSettings):
         raise SettingError('settings', settings, 'WorldSettings')
     return settings
+
+
+SPARSE = sparse(WorldSettings())
+"""Rewards at the end of an operation alone."""

@@ -7,7 +7,8 @@ Importing this module registers the surgical envs with Gymnasium.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from itertools import product
+from typing import Any, TYPE_CHECKING
 
 from fdrl_ros.errors import SettingError, StateError
 from fdrl_ros.surgery.gym.actions import ACTION_COUNT, action_numbered, SUBSTEPS
@@ -15,7 +16,7 @@ from fdrl_ros.surgery.gym.operation import Operation
 from fdrl_ros.surgery.gym.state import Info, PROCEDURE_NAMES, STATE_BOUND, STATE_SIZE
 from fdrl_ros.surgery.patient.cohort import Admissions, PatientSource
 from fdrl_ros.surgery.patient.patient import Patient
-from fdrl_ros.surgery.settings import checked_world, WorldSettings
+from fdrl_ros.surgery.settings import checked_world, SPARSE, sparse, WorldSettings
 import gymnasium
 import numpy as np
 from numpy.typing import NDArray
@@ -23,12 +24,15 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from fdrl_ros.surgery.render.renderer import Renderer
 
-ENV_ID = 'fdrl_ros/Surgery-v0'
 
+def env_id(procedure: str = 'surgery', *, sparse: bool = False) -> str:
+    """
+    Return the name that Gymnasium knows a procedure by, as `fdrl_ros/PegTransfer-v0`.
 
-def env_id(procedure: str) -> str:
-    """Return the name that Gymnasium knows a procedure by, as `fdrl_ros/PegTransfer-v0`."""
-    return f'fdrl_ros/{procedure.title().replace("_", "")}-v0'
+    :param procedure: its name; 'surgery' for several.
+    :param sparse: whether only the end is rewarded, as in `fdrl_ros/PegTransferSparse-v0`.
+    """
+    return f'fdrl_ros/{procedure.title().replace("_", "")}{"Sparse" * sparse}-v0'
 
 
 class SurgeryEnv(gymnasium.Env[NDArray[np.float32], np.int64]):
@@ -162,12 +166,26 @@ class SurgeryEnv(gymnasium.Env[NDArray[np.float32], np.int64]):
             raise StateError.closed('env')
 
 
-for _procedure in ('', *PROCEDURE_NAMES):
-    _id = env_id(_procedure) if _procedure else ENV_ID
+def sparse_env(settings: WorldSettings = SPARSE, **given: Any) -> SurgeryEnv:
+    """
+    Return an env that rewards success, punishes failure and tells nothing on the way.
+
+    :param settings: of the world, but for the rewards on the way.
+    :param given: what else :class:`SurgeryEnv` takes.
+    """
+    return SurgeryEnv(settings=sparse(settings), **given)
+
+
+ENV_ID = env_id()
+_MADE = {False: ('SurgeryEnv', 'VectorSurgeryEnv'), True: ('sparse_env', 'sparse_vector_env')}
+
+for _procedure, _sparse in product(('surgery', *PROCEDURE_NAMES), (False, True)):
+    _id = env_id(_procedure, sparse=_sparse)
     if _id not in gymnasium.registry:
+        _one, _many = _MADE[_sparse]
         gymnasium.register(
             _id,
-            entry_point='fdrl_ros.surgery.gym.surgery_env:SurgeryEnv',
-            vector_entry_point='fdrl_ros.surgery.gym.vector_env:VectorSurgeryEnv',
-            kwargs={'procedures': _procedure} if _procedure else {},
+            entry_point=f'fdrl_ros.surgery.gym.surgery_env:{_one}',
+            vector_entry_point=f'fdrl_ros.surgery.gym.vector_env:{_many}',
+            kwargs={} if _procedure == 'surgery' else {'procedures': _procedure},
         )

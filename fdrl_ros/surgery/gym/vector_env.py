@@ -12,7 +12,7 @@ from fdrl_ros.surgery.gym.state import Info, STATE_BOUND, STATE_SIZE
 from fdrl_ros.surgery.gym.vector_operation import VectorOperation
 from fdrl_ros.surgery.patient.cohort import Admissions, PatientSource
 from fdrl_ros.surgery.scalar_or_array import Array
-from fdrl_ros.surgery.settings import WorldSettings
+from fdrl_ros.surgery.settings import sparse, WorldSettings
 import gymnasium
 from gymnasium.utils import seeding
 from gymnasium.vector import AutoresetMode, VectorEnv
@@ -130,3 +130,16 @@ class VectorSurgeryEnv(VectorEnv[NDArray[np.float32], NDArray[np.int64], NDArray
     def _masked(info: Info, rows: NDArray[np.bool_]) -> Info:
         """Add to each array, as Gymnasium does, which rows have it."""
         return info | {f'_{key}': rows.copy() for key in info}
+
+
+def sparse_vector_env(
+    num_envs: int, settings: WorldSettings | None = None, **given: Any
+) -> VectorSurgeryEnv:
+    """
+    Return many of :func:`.surgery_env.sparse_env` in step.
+
+    :param settings: of the world, but for the rewards on the way; kinematic.
+    :param given: what else :class:`VectorSurgeryEnv` takes.
+    """
+    world = sparse(WorldSettings(mode='kinematic') if settings is None else settings)
+    return VectorSurgeryEnv(num_envs, settings=world, **given)

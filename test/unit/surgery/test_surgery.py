@@ -18,7 +18,7 @@ from fdrl_ros.surgery.gym.state import PROCEDURE_NAMES
 from fdrl_ros.surgery.gym.surgery_env import env_id, SurgeryEnv
 from fdrl_ros.surgery.gym.vector_env import VectorSurgeryEnv
 from fdrl_ros.surgery.patient.cohort import Cohort, public_cohort
-from fdrl_ros.surgery.settings import WorldSettings
+from fdrl_ros.surgery.settings import SPARSE, sparse, WorldSettings
 from fdrl_ros.surgery.tasks.expert import expert
 import gymnasium
 from gymnasium.utils.env_checker import check_env
@@ -27,6 +27,7 @@ import pytest
 from support.random_walk import digest, walk
 
 KINEMATIC = WorldSettings(mode='kinematic')
+DOWN = 4
 
 
 @pytest.mark.parametrize('mode', ['dynamic', 'kinematic'])
@@ -40,6 +41,56 @@ def test_gymnasium_finds_nothing_to_warn_of_in_any_procedure(procedure, mode):
         check_env(env.unwrapped, skip_render_check=(procedure, mode) != ('reach', 'kinematic'))
     assert env.unwrapped.patient.procedure.name == procedure
     env.close()
+
+
+@pytest.mark.parametrize('procedure', PROCEDURE_NAMES)
+def test_a_sparse_env_rewards_the_end_alone(procedure):
+    """The same operations as in the usual env, with the rewards of success and failure."""
+    world = WorldSettings(mode='kinematic', success_reward=3.0, failure_penalty=2.0)
+    usual, env = (
+        gymnasium.make(env_id(procedure, sparse=each), settings=world) for each in (False, True)
+    )
+    assert env.spec.id == f'fdrl_ros/{procedure.title().replace("_", "")}Sparse-v0'
+    with warnings.catch_warnings():
+        warnings.simplefilter('error')
+        check_env(env.unwrapped, skip_render_check=True)
+    found = set()  # success of who can do it, force or breach of who rams
+    for seed, skilled in ((1, True), (2, False)):
+        state, _ = env.reset(seed=seed)
+        np.testing.assert_array_equal(state, usual.reset(seed=seed)[0])
+        over, rewards = False, []
+        while not over:
+            patient = env.unwrapped.patient
+            action = expert(state, patient, world)[0] if skilled else DOWN
+            state, reward, terminated, truncated, info = env.step(action)
+            np.testing.assert_array_equal(state, usual.step(action)[0])
+            rewards.append(reward)
+            over = terminated or truncated
+        assert not any(rewards[:-1])
+        found.add(rewards[-1])
+    assert found == {3.0, -2.0}
+    usual.close(), env.close()
+
+
+def test_sparse_envs_side_by_side_reward_the_end_alone():
+    envs = gymnasium.make_vec('fdrl_ros/SurgerySparse-v0', 8, 'vector_entry_point')
+    envs.reset(seed=0)
+    ends = 0
+    for _ in range(80):
+        _, rewards, terminated, _, _ = envs.step(np.full(8, DOWN))
+        np.testing.assert_array_equal(rewards, np.where(terminated, -5.0, 0.0))
+        ends += terminated.sum()
+    assert ends >= 8
+    envs.close()
+
+
+def test_sparse_settings_are_those_of_the_world_without_rewards_on_the_way():
+    told = {name for name, value in vars(SPARSE).items() if value != vars(WorldSettings())[name]}
+    assert told == {'progress_reward', 'hold_reward', 'force_penalty', 'time_penalty'}
+    assert not any(vars(SPARSE)[name] for name in told)
+    assert sparse(WorldSettings(pace=7.0)).pace == 7.0
+    with pytest.raises(SettingError, match='expected WorldSettings'):
+        gymnasium.make('fdrl_ros/ReachSparse-v0', settings={'mode': 'kinematic'})
 
 
 @pytest.mark.parametrize('mode', ['dynamic', 'kinematic'])
