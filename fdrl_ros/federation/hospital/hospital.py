@@ -477,7 +477,7 @@ class Hospital(Party):
 
     def _training_job(self, round: int) -> Job:
         assert self.policy
-        own, base = self._with_own_layers(), self.policy.digest
+        own, base = self.with_own_layers(), self.policy.digest
         weights = self._weights.copy() if own is None else own
 
         def train(report: Report, stopped: Stopped) -> LocalUpdate:
@@ -488,7 +488,7 @@ class Hospital(Party):
 
         return Job('train', train)
 
-    def _with_own_layers(self) -> np.ndarray | None:
+    def with_own_layers(self) -> np.ndarray | None:
         """Return the global weights with the layers kept here; None if none were."""
         update, weights = self.state.update, self._weights.copy()
         if update is None or self._shared.size == weights.size:
@@ -715,7 +715,7 @@ class Hospital(Party):
 
         :raises RoundError: before the first policy came, or if the learner makes none.
         """
-        policy, learner, own = self.policy, self._learner, self._with_own_layers()
+        policy, learner, own = self.policy, self._learner, self.with_own_layers()
         if policy is None or not isinstance(learner, HomeLearner):
             raise RoundError(self._name, 'no policy came yet, or its learner makes no home policy')
         weights, round = self._weights.copy(), policy.envelope.round

@@ -1,0 +1,199 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""
+How the rows of the study learn: together, alone, or with all records in one place.
+
+Whoever learns with privacy does so by the learner, ledger and parties of the field, and spends
+the same epsilon in all: what is chosen at home, and by which noise, is part of it.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, ExitStack
+from dataclasses import dataclass, replace
+import math
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from fdrl_ros.deployment.parties.hospital import open_training
+from fdrl_ros.deployment.plan import Plan
+from fdrl_ros.experiments.studies.mastery.settings import Recipe, TARGET
+from fdrl_ros.federation.hospital.hospital import Hospital
+from fdrl_ros.federation.virtual import VirtualFederation
+from fdrl_ros.learner.home import home_charges
+from fdrl_ros.learner.learner import HomePolicy
+from fdrl_ros.learner.pretraining import pretrain, Start
+from fdrl_ros.learner.privacy_cost import ChargedMechanism
+from fdrl_ros.learner.records.collection import HospitalSimulator
+from fdrl_ros.learner.records.records import Records
+from fdrl_ros.learner.trainer import Trainer
+from fdrl_ros.privacy.accountant.accountant import Charge, epsilon_pld
+from fdrl_ros.runtime.progress import Stopped
+import numpy as np
+from scipy import optimize
+
+ByHospital = Mapping[str, Records]
+
+
+@dataclass(frozen=True, eq=False)
+class Learned:
+    """
+    What a row learned.
+
+    :param weights: that each hospital's robots use, by the hospital.
+    :param shared: weights that a hospital which took no part would get.
+    :param epsilon: that the hospital which spent most has spent; infinite without privacy.
+    :param chosen: the candidate that each hospital chose at home.
+    """
+
+    weights: Mapping[str, np.ndarray]
+    shared: np.ndarray
+    epsilon: float
+    chosen: Mapping[str, str] | None = None
+
+
+def collect(plan: Plan, stopped: Stopped) -> dict[str, Records]:
+    """Return the records of every hospital, by its surgeons."""
+    simulator = HospitalSimulator(plan.task, plan.world, plan.collection)
+    return {
+        name: simulator.collect(cohort, stopped=stopped)
+        for name, cohort in zip(plan.hospitals, plan.cohorts, strict=True)
+    }
+
+
+def pooled(records: ByHospital) -> Records:
+    """Return the records of all hospitals in one place; patients' names tell hospitals apart."""
+    every = list(records.values())
+    starts, before = [np.zeros(1, np.int64)], 0
+    for each in every:
+        starts.append(each.starts[1:] + before)
+        before += each.n_transitions
+
+    def column(name: str) -> np.ndarray:
+        return np.concatenate([getattr(each, name) for each in every])
+
+    names = ('states', 'actions', 'rewards', 'next_states', 'terminals')
+    states, actions, rewards, following, terminals = map(column, names)
+    ended = (np.concatenate(starts), column('patients'), column('ends'))
+    return Records(states, actions, rewards, following, terminals, *ended, task=every[0].task)
+
+
+def calibrated(plan: Plan, records: Records, local: int = 0) -> Plan:
+    """
+    Return a plan with the noise by which rounds, fine-tuning and choice cost the target.
+
+    :param local: further rounds, of each hospital by itself.
+    :raises PrivacyError: if the settings give no guarantee for these records.
+    """
+
+    def excess(log_noise: float) -> float:
+        privacy = replace(plan.privacy, noise_multiplier=math.exp(log_noise))
+        mechanism = ChargedMechanism.from_settings(records, plan.learner, privacy)
+        steps = (plan.rounds.rounds + local) * plan.learner.epochs * mechanism.steps_of_epoch
+        charges: list[Charge] = [mechanism.charge(steps)]
+        if plan.home.epochs:
+            charges += home_charges(plan.learner, privacy, plan.home, records)
+        return math.log(epsilon_pld(charges, privacy.delta) / TARGET)
+
+    found = math.exp(optimize.brentq(excess, math.log(0.4), math.log(60.0), xtol=1e-4))
+    noise = math.ceil(1e3 * found) / 1e3  # upwards: epsilon stays below the target
+    return plan.changed({'privacy': {'noise_multiplier': noise}})
+
+
+def federate(
+    plan: Plan, recipe: Recipe, records: ByHospital, start: np.ndarray, name: str
+) -> Learned:
+    """
+    Let hospitals learn together: rounds, then the home policy if the recipe has one.
+
+    :param plan: of the cell; the recipe changes it.
+    :param name: of the row, by which its noise differs from that of other rows.
+    """
+    own = next(iter(records.values()))
+    plan = calibrated(plan.changed(recipe.changes), own, recipe.local)
+    with _trainers(plan, records, name, start) as trainers:
+        personal, layout = plan.federation.personal_layers, plan.network.layout
+        federation = VirtualFederation(trainers, start, layout, personal=personal)
+        shared = federation.play(plan.rounds.rounds)
+        made = federation.home()
+        weights = {name: _own(federation, name, shared) for name in records}
+        weights |= {name: each.weights for name, each in made.items()}
+        for round in range(plan.rounds.rounds, plan.rounds.rounds + recipe.local):
+            weights = {name: _train(trainers[name], weights[name], round + 1) for name in weights}
+        epsilon = max(each.ledger.epsilon() for each in trainers.values())
+    return Learned(weights, shared, epsilon, _chosen(made))
+
+
+def learn_alone(
+    plan: Plan, recipe: Recipe, records: ByHospital, start: np.ndarray, name: str
+) -> Learned:
+    """Let each hospital learn without the others, in one round."""
+    own = calibrated(plan.changed(recipe.changes), next(iter(records.values())))
+    with _trainers(own, records, name) as trainers:
+        weights = {hospital: _train(each, start, 1) for hospital, each in trainers.items()}
+        epsilon = max(each.ledger.epsilon() for each in trainers.values())
+    return Learned(weights, start, epsilon)
+
+
+def learn_pooled(
+    plan: Plan, recipe: Recipe, records: ByHospital, start: np.ndarray, name: str
+) -> Learned:
+    """Learn alone, from all records in one place: one hospital with everybody's patients."""
+    batch = plan.privacy.batch * len(records)
+    changes = {**recipe.changes, 'privacy': {'batch': batch}}
+    first = next(iter(records))
+    one = replace(recipe, changes=changes)
+    found = learn_alone(plan, one, {first: pooled(records)}, start, name)
+    weights = found.weights[first]
+    return Learned(dict.fromkeys(records, weights), weights, found.epsilon)
+
+
+def clone_alone(
+    plan: Plan, recipe: Recipe, records: ByHospital, start: np.ndarray, name: str
+) -> Learned:
+    """Let each hospital learn alone, without privacy, by minibatches as the public start does."""
+    plan = plan.changed(recipe.changes)
+    begin, weights = Start(start, plan.network, plan.learner), {}
+    for number, (hospital, own) in enumerate(records.items()):
+        rng = np.random.default_rng([plan.federation.seed, number])
+        weights[hospital] = pretrain(own, begin, plan.pretraining, rng)
+    return Learned(weights, start, math.inf)
+
+
+def clone_pooled(
+    plan: Plan, recipe: Recipe, records: ByHospital, start: np.ndarray, name: str
+) -> Learned:
+    """Learn so from all records in one place."""
+    found = clone_alone(plan, recipe, {name: pooled(records)}, start, name).weights[name]
+    return Learned(dict.fromkeys(records, found), found, math.inf)
+
+
+def _chosen(made: Mapping[str, HomePolicy]) -> dict[str, str] | None:
+    return {name: each.chosen for name, each in made.items()} or None
+
+
+def _own(federation: VirtualFederation, name: str, shared: np.ndarray) -> np.ndarray:
+    """Return the shared weights with the layers that a hospital kept to itself, if any."""
+    party = federation.parties[name]
+    assert isinstance(party, Hospital)
+    own = party.with_own_layers()
+    return shared if own is None else own
+
+
+@contextmanager
+def _trainers(
+    plan: Plan, records: ByHospital, name: str, start: np.ndarray | None = None
+) -> Iterator[dict[str, Trainer]]:
+    """Open a new ledger and a trainer for each hospital; they are gone afterwards."""
+    with TemporaryDirectory() as folder, ExitStack() as stack:
+        trainers = {}
+        for hospital, own in records.items():
+            directory = Path(folder) / hospital
+            directory.mkdir(mode=0o700)
+            made = open_training(directory, hospital, plan, own, purpose=name, start=start)
+            stack.callback(made.ledger.close)
+            trainers[hospital] = made
+        yield trainers
+
+
+def _train(trainer: Trainer, weights: np.ndarray, round: int) -> np.ndarray:
+    return trainer.train(weights, round, report=lambda told: None, stopped=lambda: False).weights
