@@ -140,7 +140,7 @@ def operation_values(
         tip[2] - target[2],
         tip[0] - target[0],
         tip[1] - target[1],
-        surface + off[2],
+        surface,
         surface_speed,
         excess(touched, target[2]),
         stiffness,

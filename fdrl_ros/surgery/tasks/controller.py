@@ -142,7 +142,7 @@ def _view(values: Array, experience: Experience) -> _View:
     return _View(
         np.array([seen('goal_error_x') + x, seen('goal_error_y') + y, seen('goal_error_z') + z]),
         np.array([seen('lag_x'), seen('lag_y'), seen('lag')]),
-        seen('surface') - z,
+        seen('surface'),
         seen('surface_speed'),
         2.0 * math.pi / 60.0 * seen('respiratory_rate'),
         seen('force') / experience.force_gain,
