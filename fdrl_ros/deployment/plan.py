@@ -108,10 +108,11 @@ class Plan:
     )
     learner: 'Group[LearnerSettings]' = Group(
         'fdrl_ros.learner.settings:LearnerSettings',
-        'kind network algorithm adapter_rank frozen device hidden discount learning_rate epochs '
-        'averaging transitions_per_patient expected_transitions target_period proximal n_step '
-        'frame_stack loss conservative temperature most_weight value_weight optimizer replay '
-        'priority_exponent importance_exponent expected_priority',
+        'kind network algorithm adapter_rank frozen device hidden discount learning_rate '
+        'epochs averaging transitions_per_patient expected_transitions idle_action '
+        'idle_weight target_period proximal n_step frame_stack loss conservative temperature '
+        'most_weight value_weight optimizer replay priority_exponent importance_exponent '
+        'expected_priority',
     )
     privacy: 'Group[PrivacySettings]' = Group(
         'fdrl_ros.learner.settings:PrivacySettings',

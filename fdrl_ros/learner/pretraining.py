@@ -121,7 +121,11 @@ def pretrain(
             target = current
         index = rng.integers(count, size=(min(settings.batch, count), 1))
         optimizer.learning_rate = settings.step_size(step)
-        wide[learner.index] += optimizer.step(learner.mean(current, target, transitions.at(index)))
+        wide[learner.index] += optimizer.step(
+            learner.mean(
+                current, target, transitions.at(index, transitions.idled(index, start.learner))
+            )
+        )
         current = wide.astype(np.float32)
         if (step + 1) % _REPORT_EVERY == 0 or step + 1 == settings.steps:
             progress(step + 1, settings.steps)

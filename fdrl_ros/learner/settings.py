@@ -78,6 +78,15 @@ class LearnerSettings(Settings):
         limits=(0.0, 1e6),
         unit='transitions',
     )
+    idle_action: int = setting(
+        -1, 'number of the action that does nothing; -1: none is known', minimum=-1
+    )
+    idle_weight: float = setting(
+        1.0,
+        'weight of transitions whose recorded action does nothing: below 1, waiting, which is '
+        'recorded often, does not outvote the few moves that decide',
+        limits=(0.0, 1.0),
+    )
     target_period: int = setting(
         12, 'steps between two copies into the target network', limits=(1, 100000)
     )

@@ -319,9 +319,8 @@ class Trainer:
             if self.learner.expected_transitions:
                 own = self.transitions.lengths(units) / self.learner.expected_transitions
                 weights = np.asarray(own if weights is None else weights * own, np.float32)
-        return self.transitions.at(
-            index, None if weights is None else np.broadcast_to(weights[:, None], index.shape)
-        )
+        each = None if weights is None else np.broadcast_to(weights[:, None], index.shape)
+        return self.transitions.at(index, self.transitions.idled(index, self.learner, each))
 
     def private_gradient(
         self,

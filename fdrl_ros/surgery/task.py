@@ -5,7 +5,7 @@
 from collections.abc import Mapping, Sequence
 
 from fdrl_ros.resources import resource
-from fdrl_ros.surgery.gym.actions import ACTIONS
+from fdrl_ros.surgery.gym.actions import ACTIONS, STAY
 from fdrl_ros.surgery.gym.episode import Episode, roll_out, run_episode
 from fdrl_ros.surgery.gym.episode_metrics import (
     episode_metrics,
@@ -36,7 +36,10 @@ class SurgeryTask(Task[Patient, WorldSettings]):
     name = 'surgery'
     summary = 'procedures of a surgical arm on breathing tissue; robots run it'
     world = WorldSettings
-    defaults = {'federation': {'procedures': ', '.join(DEFAULT_PROCEDURES)}}
+    defaults = {
+        'federation': {'procedures': ', '.join(DEFAULT_PROCEDURES)},
+        'learner': {'idle_action': STAY},
+    }
     robot = True
 
     def spec(self, world: WorldSettings) -> TaskSpec:

@@ -13,6 +13,7 @@ import math
 
 from fdrl_ros.errors import RecordsError
 from fdrl_ros.learner.records.records import Records
+from fdrl_ros.learner.settings import LearnerSettings
 from fdrl_ros.policy.network import Network
 import numpy as np
 from numpy.typing import NDArray
@@ -193,6 +194,25 @@ class Transitions:
         :param weights: of their losses, same shape.
         """
         return DrawnBatch(self, index, weights)
+
+    def idled(
+        self,
+        index: NDArray[np.int64],
+        learner: LearnerSettings,
+        weights: NDArray[np.float32] | None = None,
+    ) -> NDArray[np.float32] | None:
+        """
+        Weigh transitions in which nothing was done by learner.idle_weight.
+
+        :param index: as :meth:`at` takes it.
+        :param weights: of all, same shape; None: 1.
+        :returns: weights, same shape; None: 1.
+        """
+        if learner.idle_weight == 1.0 or learner.idle_action < 0 or self.actions.ndim > 1:
+            return weights
+        idle = self.actions.take(index) == learner.idle_action
+        found = np.where(idle, learner.idle_weight, 1.0)
+        return np.asarray(found if weights is None else found * weights, np.float32)
 
     def column(self, name: str, index: NDArray[np.int64]) -> np.ndarray:
         """Copy rows of a column; states in the form of the network's input."""

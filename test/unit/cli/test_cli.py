@@ -312,7 +312,7 @@ def test_a_model_too_large_for_a_message_leaves_nothing_behind(tmp_path, monkeyp
     place = (tmp_path / 'run',) if command == 'prepare' else ('--directory', tmp_path / 'run')
     result = fdrl(command, *place)
     assert result.exit_code == 1 and result.stderr.count('\n') == 1
-    assert 'a model of 6928 weights: expected at most 6000' in result.stderr
+    assert 'a model of 7248 weights: expected at most 6000' in result.stderr
     assert not list(tmp_path.iterdir())
 
 

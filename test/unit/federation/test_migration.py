@@ -181,7 +181,7 @@ def test_fdrl_migrate_finds_every_state_file_of_a_run(old):
     start = network.draw(np.random.default_rng(1))
     for path in (Layout(federation).pretrained, old / 'run' / 'policies' / 'global_1.npz'):
         path.parent.mkdir(exist_ok=True)
-        np.savez(path, weights=start, states=26, actions=15, hidden=np.array([64, 64]))
+        np.savez(path, weights=start, states=31, actions=15, hidden=np.array([64, 64]))
 
     def fdrl(*words):
         return CliRunner().invoke(main, ['migrate', *words])

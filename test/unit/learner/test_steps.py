@@ -11,6 +11,7 @@ from fdrl_ros.learner.pretraining import pretrain, PretrainingSettings, Start
 from fdrl_ros.learner.records.transitions import Transitions
 from fdrl_ros.learner.settings import LearnerSettings
 from fdrl_ros.learner.trainer import Trainer, TrainingSetup
+from fdrl_ros.policy import NetworkShape
 import numpy as np
 import pytest
 from support.small_hospital import (
@@ -18,6 +19,7 @@ from support.small_hospital import (
     PRIVACY,
     RecordedNoise,
     records,
+    records_of,
     SHAPE,
     START,
     trained,
@@ -142,3 +144,29 @@ def test_pre_training_is_its_steps_written_out(period, settling):
         adam.rate = 0.1 * min(1.0, (11 - step) / (11 * settling) if settling else 1.0)
         wide += adam.step(dqn.mean(current, target, batch))
     np.testing.assert_allclose(found, wide.astype(np.float32), atol=1e-5)
+
+
+def test_waiting_weighs_what_the_settings_say_in_training_and_pre_training():
+    """Weight 0 of an action is as good as records without it."""
+    rng = np.random.default_rng(3)
+    states = np.round(rng.normal(size=(60, 3)), 3)
+    actions = np.where(states[:, 0] > 0.0, 1, 0)
+    actions[rng.random(60) < 0.8] = 2  # mostly waiting
+    learner = LearnerSettings(algorithm='behaviour_cloning', hidden=4, idle_action=2)
+    chosen = {}
+    for weight in (1.0, 0.0):
+        seen = records_of([60], size=(3, 3), states=states, actions=actions)
+        settings = PretrainingSettings(steps=400, batch=32, learning_rate=0.02)
+        network = NetworkShape(3, 3, (4, 4))
+        own = replace(learner, idle_weight=weight)
+        start = Start(network.draw(np.random.default_rng(0)), network, own)
+        weights = pretrain(seen, start, settings, np.random.default_rng(1))
+        values = network.policy(weights).q_values(states.astype(np.float32))
+        chosen[weight] = values.argmax(axis=1)
+    assert np.mean(chosen[1.0] == 2) > 0.8
+    assert np.mean(chosen[0.0] == (states[:, 0] > 0.0)) > 0.9
+    transitions = Transitions.from_records(seen, discount=0.9)
+    index = np.arange(60)[:, None]
+    half = transitions.idled(index, replace(learner, idle_weight=0.5), np.full((60, 1), 4.0))
+    np.testing.assert_array_equal(half[:, 0], np.where(actions == 2, 2.0, 4.0))
+    assert transitions.idled(index, learner) is None
