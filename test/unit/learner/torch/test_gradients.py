@@ -85,9 +85,12 @@ def test_the_dueling_mlp_has_the_gradients_of_the_compiled_learner(changes, tran
         )
 
 
-def test_a_seeded_private_run_ends_where_the_compiled_learner_s_does(tmp_path):
+@pytest.mark.parametrize('averaging', [0.0, 0.5])
+def test_a_seeded_private_run_ends_where_the_compiled_learner_s_does(tmp_path, averaging):
     """Two rounds of the real trainer: ledger, Poisson sampling, noise, Adam, proximal term."""
-    learner = LearnerSettings(hidden=16, epochs=3, transitions_per_patient=4, target_period=3)
+    learner = LearnerSettings(
+        hidden=16, epochs=3, transitions_per_patient=4, target_period=3, averaging=averaging
+    )
     start, ends = SHAPE.draw(np.random.default_rng(1)), []
     for kind in ('dqn', 'torch'):
         home = tmp_path / kind
@@ -109,9 +112,15 @@ def test_a_seeded_private_run_ends_where_the_compiled_learner_s_does(tmp_path):
     assert ends[0][1:] == ends[1][1:]
 
 
-def test_an_interrupted_round_ends_with_the_same_bits_and_is_charged_once(tmp_path):
+@pytest.mark.parametrize('averaging', [0.0, 0.5])
+def test_an_interrupted_round_ends_with_the_same_bits_and_is_charged_once(tmp_path, averaging):
     learner = LearnerSettings(
-        kind='torch', hidden=16, epochs=3, transitions_per_patient=2, device='cpu'
+        kind='torch',
+        hidden=16,
+        epochs=3,
+        transitions_per_patient=2,
+        device='cpu',
+        averaging=averaging,
     )
     data = records_of(np.random.default_rng(0).integers(1, 9, size=30), (5, 4))
     ends = []
