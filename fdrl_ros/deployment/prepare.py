@@ -114,10 +114,9 @@ def public_records(
     """
     _check_labels(plan)
     public, collection = plan.pretraining, plan.collection
-    explored = collection.exploration if public.exploration < 0.0 else public.exploration
-    settings = replace(
-        collection, patients=public.patients, guide=public.guide, exploration=explored
-    )
+    settings = replace(collection, patients=public.patients, guide=public.guide)
+    if public.exploration >= 0.0:
+        settings = replace(settings, exploration=public.exploration, variation=0.0)
     simulator = HospitalSimulator(plan.task, plan.world, settings, labels=public.labels)
     population = plan.task.population(plan.federation, None, public.heterogeneity)
     return simulator.collect(population, progress=progress, stopped=stopped)

@@ -60,7 +60,8 @@ class PretrainingSettings(Settings):
     )
     exploration: float = setting(
         -1.0,
-        'mean share of ticks at which another move is tried; -1: as collection.exploration',
+        'share of ticks at which another move is tried, the same in all operations; -1: as '
+        'collection.exploration and its variation say',
         limits=(-1.0, 1.0),
     )
     steps: int = setting(6000, 'steps of Adam', limits=(0, 10000000), unit='steps')

@@ -224,7 +224,7 @@ def test_public_records_are_of_the_patients_guide_and_labels_that_the_plan_says(
         pretraining={**PUBLIC['pretraining'], **chosen},
     )
     found = public_records(plan)
-    settings = CollectionSettings(patients=4, exploration=0.2, guide='controller')
+    settings = CollectionSettings(4, exploration=0.2, variation=0.0, guide='controller')
     cohort = public_cohort(3, 1.0, PROCEDURE_NAMES, DISTURBED)
     expected = labelled(settings=settings, cohort=cohort)
     assert found.digest() == expected.digest()
