@@ -17,11 +17,18 @@ import time
 
 from fdrl_ros.experiments.studies.mastery.evaluation import MEASURES
 from fdrl_ros.experiments.studies.mastery.settings import base_plan, Cell, FULL, plan_of
-from fdrl_ros.experiments.studies.mastery.study import learn_starts, measure_cell, ROWS
+from fdrl_ros.experiments.studies.mastery.study import (
+    learn_starts,
+    LEARNING,
+    measure_cell,
+    start_parts,
+)
 from fdrl_ros.experiments.study import digest_of, Work
 from fdrl_ros.runtime.progress import NOBODY
 import numpy as np
 import yaml
+
+USUAL = 'alone,global,own_layers,personal,federated,pooled,pooled_without_privacy'
 
 
 def main() -> None:
@@ -32,7 +39,7 @@ def main() -> None:
     parser.add_argument('--gap', type=float, default=1.0)
     parser.add_argument('--records', type=int, default=500)
     parser.add_argument('--patients', type=int, default=400, help='unseen ones of each hospital')
-    parser.add_argument('--rows', default=','.join(ROWS), help='that learn; default: all')
+    parser.add_argument('--rows', default=USUAL, help=f'that learn; by default {USUAL}')
     parser.add_argument('settings', nargs='*', help='group.name=value')
     chosen = parser.parse_args()
     changes: dict[str, dict[str, object]] = {}
@@ -40,15 +47,18 @@ def main() -> None:
         place, _, value = each.partition('=')
         group, _, name = place.partition('.')
         changes.setdefault(group, {})[name] = yaml.safe_load(value)
-    plan = base_plan().changed(changes)
-    folder = Path('runs/mastery_trial') / digest_of(plan.to_mapping())[:12]
-    started = time.perf_counter()
-    starts = learn_starts(folder, plan, [chosen.seed], FULL)[chosen.seed]
+    plan, rows = base_plan().changed(changes), chosen.rows.split(',')
+    folder, started = Path('runs/mastery_trial'), time.perf_counter()
+    recipes = {name: each for group in LEARNING.values() for name, each in group.items()}
+    names = sorted({'cloning', *(recipes[name].start for name in rows)})
+    parts = start_parts(plan, [chosen.seed], FULL, names)
+    folder = folder / digest_of({each.name: each.settings for each in parts})[:12]
+    starts = learn_starts(folder, parts, plan.evaluation.workers, NOBODY)[chosen.seed]
     print(f'public starts: {time.perf_counter() - started:.0f} s')
     cell = Cell(chosen.heterogeneity, chosen.gap, chosen.records)
     plan, started = plan_of(plan, cell, chosen.seed), time.perf_counter()
-    work, rows = Work(folder, ('trial', str(cell)), NOBODY), chosen.rows.split(',')
-    found = measure_cell(plan, starts, chosen.patients, work, rows)
+    work = Work(folder, ('trial', str(cell)), NOBODY)
+    found = measure_cell(plan, starts, chosen.patients, work, rows).found
     print(f'{cell}, seed {chosen.seed}: {time.perf_counter() - started:.0f} s')
     print(f'{"row":32}{"home":>7}{"away":>7}   by hospital, %' + 24 * ' ' + 'by procedure, %')
     for name, by_hospital in found['home'].items():

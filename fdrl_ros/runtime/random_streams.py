@@ -51,6 +51,8 @@ class Stream(IntEnum):
     """How each hospital's instruments and protocols differ from the public simulator's."""
     SURGEONS = 34
     """Mean skill and style of each hospital's surgeons."""
+    CEILING = 35
+    """Exploration that the ceiling of the study of mastery learns from, and its minibatches."""
 
 
 PUBLIC_FACTORS = 4

@@ -6,10 +6,12 @@ Commands that run a study over seeds.
 They are `fdrl audit`, `experiment`, `heterogeneity`, `measures` and `utility`.
 """
 
+import click
 from fdrl_ros.audit.privacy_audit import AuditSettings
+from fdrl_ros.cli.experiments.mastery import MASTERY, run_fixed
 from fdrl_ros.cli.experiments.study_command import PlanStudy, study_command
 from fdrl_ros.cli.options import SettingOption
-from fdrl_ros.errors import PrivacyError
+from fdrl_ros.errors import PrivacyError, SettingError
 from fdrl_ros.experiments.intervals import interval, interval_words, share_words
 from fdrl_ros.experiments.json_file import Json
 from fdrl_ros.experiments.plots.studies import draw_audit, draw_heterogeneity, draw_utility
@@ -72,16 +74,27 @@ def _audit_table(summary: Json) -> Table:
 
 
 @study_command('runs/experiment', 5)
-def experiment(study: PlanStudy) -> None:
+def experiment(study: PlanStudy, quick: bool) -> None:
     """
     Repeat training with several seeds and compare.
 
     Each is evaluated too. Differences are paired: the same seed and the same unseen patients.
-    Interrupted, it goes on when called again.
+    Interrupted, it goes on when called again. With --plan mastery it is the study of what policies
+    master, at home and away: seeds and settings are then those that were fixed beforehand.
     """
+    if study.plan_file == MASTERY:
+        run_fixed(study, quick)
+        return
+    if quick:
+        raise SettingError('quick', quick, f'--plan {MASTERY} beside it')
     combined = study.measure(run_seeds, study.run.path, study.plan, study.seeds)
     study.out.print(seeds_table(combined, evaluator_of(study.plan).scores))
     study.show(f'saved in {study.directory / "experiment.json"}')
+
+
+experiment.params.append(
+    click.Option(['--quick'], is_flag=True, help=f'With --plan {MASTERY}: few of all, 5 minutes.')
+)
 
 
 @study_command('runs/heterogeneity', 10, of_surgery=True)

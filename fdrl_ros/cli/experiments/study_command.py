@@ -83,10 +83,15 @@ class StudySession:
 
 @dataclass(frozen=True)
 class PlanStudy(StudySession):
-    """A study of a plan over several seeds."""
+    """
+    A study of a plan over several seeds.
+
+    :param plan_file: file or name of the plan that the user began with, if any.
+    """
 
     plan: Plan = Plan()
     seeds: range = range(1, 2)
+    plan_file: str | None = None
 
 
 def study_command(
@@ -129,8 +134,8 @@ def study_command(
             session, first = StudySession.open(directory), plan.federation.seed
             with session.run.lock():
                 every = range(first, first + seeds)
-                study = PlanStudy(session.run, session.directory, session.out, plan, every)
-                function(study, **flags)
+                opened = session.run, session.directory, session.out
+                function(PlanStudy(*opened, plan, every, plan_file), **flags)
 
         return command
 

@@ -2,6 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The study of mastery: the same patients, budget and records for every row."""
 
+from dataclasses import replace
+from pathlib import Path
+
+from fdrl_ros.errors import StoreError
+from fdrl_ros.experiments.json_file import json_text, write_json
+from fdrl_ros.experiments.studies.mastery import study
+from fdrl_ros.experiments.studies.mastery.ceiling import learn_ceiling
+from fdrl_ros.experiments.studies.mastery.evaluation import MEASURES, VARIATIONS
 from fdrl_ros.experiments.studies.mastery.learning import calibrated, collect, pooled
 from fdrl_ros.experiments.studies.mastery.settings import (
     base_plan,
@@ -11,12 +19,19 @@ from fdrl_ros.experiments.studies.mastery.settings import (
     EPSILON,
     FEDERATED,
     plan_of,
+    planned,
+    QUICK,
     SEEDS,
     TARGET,
 )
+from fdrl_ros.experiments.studies.mastery.sparse import greedy, sparse_plan
+from fdrl_ros.experiments.studies.mastery.study import measure_cell, write_down_code
+from fdrl_ros.experiments.studies.mastery.summary import summarise
+from fdrl_ros.experiments.study import Work
 from fdrl_ros.learner.home import home_charges
 from fdrl_ros.learner.privacy_cost import ChargedMechanism
 from fdrl_ros.privacy.accountant.accountant import epsilon_pld
+from fdrl_ros.runtime.progress import NOBODY
 import numpy as np
 import pytest
 
@@ -51,13 +66,122 @@ def test_pooled_records_are_everybodys(records):
     assert np.diff(every.starts)[-last.n_patients :].tolist() == np.diff(last.starts).tolist()
 
 
-@pytest.mark.parametrize('name', FEDERATED)
+@pytest.mark.parametrize('name', ['global', 'personal', 'federated', 'federated_or_alone'])
 def test_every_row_spends_the_whole_epsilon_and_no_more(plan, records, name):
     recipe, own = FEDERATED[name], next(iter(records.values()))
-    made = calibrated(plan.changed(recipe.changes), own, recipe.local)
+    made = calibrated(planned(plan, recipe), own, recipe.local)
     mechanism = ChargedMechanism.from_settings(own, made.learner, made.privacy)
     rounds = made.rounds.rounds + recipe.local
     steps = rounds * made.learner.epochs * mechanism.steps_of_epoch
     home = home_charges(made.learner, made.privacy, made.home, own) if made.home.epochs else ()
     spent = epsilon_pld([mechanism.charge(steps), *home], made.privacy.delta)
     assert 0.99 * TARGET < spent <= TARGET < EPSILON == made.privacy.budget
+
+
+ROWS = ('public_start', 'alone', 'global', 'own_layers', 'personal', 'federated', 'pooled')
+
+
+def made_up_part(lead, seed):
+    """Return a made-up part where federated is better than everybody else by `lead`."""
+    rng = np.random.default_rng(seed)
+
+    def row(name):
+        good = 80.0 + (lead if name == 'federated' else 0.0) + rng.integers(-1, 2)
+        numbers = {**dict.fromkeys(MEASURES, 0.5), 'success': good / 100.0}
+        return {**numbers, 'procedures': {'reach': [100, int(good)]}}
+
+    names = (*ROWS, 'ceiling', 'expert')
+    return {
+        'home': {name: {f'hospital_{n}': row(name) for n in (1, 2)} for name in names},
+        'away': {name: row(name) for name in ROWS},
+        'epsilon': {'federated': 8.0, 'alone': 8.0 - seed / 1e4},
+        'chosen': {'federated': {'hospital_1': 'personal', 'hospital_2': 'global'}},
+        'with_motors': {'federated': 0.8},
+        'robust': {'latency_1': {'federated': 0.7}},
+    }
+
+
+def summary_of(lead):
+    """Return the summary of two made-up cells."""
+    cells = Cell(), Cell(gap=2.0)
+    measured = [((cell, seed), made_up_part(lead, seed)) for cell in cells for seed in (1, 2, 3)]
+    ends = [(cells[0], {'found': {'greedy': {'needle_pass': 0.1}}})]
+    return summarise(measured, ends, base_plan())
+
+
+def test_the_summary_has_all_that_the_report_needs():
+    found = summary_of(5.0)
+    level = found['levels']['0.5']
+    assert level.keys() >= {
+        *('home', 'away', 'procedures', 'hospitals', 'paired', 'seeds', 'epsilon', 'chosen'),
+        *('robust', 'sparse', 'ceiling', 'measures', 'with_motors', 'endpoints', 'best'),
+    }
+    for group in ('home', 'away', 'paired'):
+        assert all({'mean', 'low', 'high'} <= each.keys() for each in level[group].values())
+    assert level['epsilon']['alone'] == 8.0 - 1e-4  # of the seed that spent most
+    assert level['chosen']['federated'] == {'personal': 3, 'global': 3}
+    assert level['procedures']['reach']['alone']['mean'] == level['home']['alone']['mean']
+    assert [(each['gap'], each['seeds']) for each in found['cells']] == [
+        (1.0, [1, 2, 3]),
+        (2.0, [1, 2, 3]),
+    ]
+    json_text(found)
+
+
+@pytest.mark.parametrize('lead, met', [(5.0, [True] * 4), (0.0, [False] * 4)])
+def test_endpoints_are_tested_in_their_order_until_one_is_not_met(lead, met):
+    rows = summary_of(lead)['levels']['0.5']['endpoints']
+    assert [each['minus'] for each in rows] == ['alone', 'public_start', 'global', 'pooled']
+    assert [each['met'] for each in rows] == met
+    assert [each['tested'] for each in rows] == [True, *met[:-1]]
+
+
+def test_everybody_is_tried_on_the_same_patients(plan, records, monkeypatch):
+    monkeypatch.setattr(study, 'collect', lambda plan, stopped: records)
+    tried = []
+    monkeypatch.setattr(
+        study,
+        'tried',
+        lambda patients, acting, world: (
+            tried.append(tuple(each.name for each in patients)) or np.zeros((len(patients), 5))
+        ),
+    )
+    start = plan.network.draw(np.random.default_rng(0))
+    short = plan.changed({'rounds': {'rounds': 1}, 'learner': {'epochs': 1}})
+    work = Work(Path(), ('mastery', 'part'), NOBODY)
+    found = measure_cell(short, {'cloning': start}, 4, work, ('federated',)).found
+    assert found['home']['federated'].keys() == found['home']['public_start'].keys()
+    assert set(found['chosen']['federated'].values()) <= {'global', 'own_layers', 'personal'}
+    assert len(set(tried)) == len(plan.hospitals) + 1  # each hospital's, and those of elsewhere
+    assert {len(each) for each in tried} == {4}
+
+
+def test_variations_change_nothing_but_what_they_say(plan):
+    cohort = plan.cohorts[0]
+    usual = VARIATIONS['as_usual'](cohort, 3)
+    for name, numbers in (('latency_2', {'latency': 2}), ('noise_0.15_N', {'force_noise': 0.15})):
+        assert VARIATIONS[name](cohort, 3) == [replace(each, **numbers) for each in usual]
+
+
+def test_greedy_control_sees_no_reward_before_the_end(plan):
+    own = sparse_plan(plan, QUICK)
+    patients = [own.cohorts[0].patient(each, 'test', 'needle_pass') for each in range(2)]
+    assert not greedy(patients, own.world, np.random.default_rng(0)).any()
+
+
+def test_the_code_is_written_down_and_other_code_is_refused(tmp_path):
+    path = tmp_path / 'run' / 'code.json'
+    assert write_down_code(path) == write_down_code(path)
+    write_json(path, {'code': 'other'})
+    with pytest.raises(StoreError, match='other code'):
+        write_down_code(path)
+
+
+def test_the_ceiling_remembers_each_operation_by_itself(plan):
+    pytest.importorskip('torch')
+    made = learn_ceiling(plan, (2, 2), lambda: False)
+    both, one = made.acting(0, 2), made.acting(0, 1)
+    states = np.random.default_rng(0).normal(size=(3, 2, 31)).astype(np.float32)
+    for tick, each in enumerate(states):
+        together = both(each, np.array([0, 1]), tick)
+        assert together[0] == one(each[:1], np.array([0]), tick)[0]

@@ -8,7 +8,9 @@ from dataclasses import replace
 from itertools import count
 
 from fdrl_ros.experiments.json_file import Json
+from fdrl_ros.experiments.studies.mastery.settings import UNSEEN_H
 from fdrl_ros.metrics.risk import case_risk, procedure_scale, risk_terms
+from fdrl_ros.runtime.random_streams import Stream
 from fdrl_ros.surgery.gym.actions import TICK
 from fdrl_ros.surgery.gym.episode import Choice, roll_out, Rollouts, run_episode
 from fdrl_ros.surgery.gym.episode_metrics import operation_measures
@@ -19,6 +21,7 @@ from fdrl_ros.surgery.settings import horizon_of, WorldSettings
 from fdrl_ros.surgery.tasks.controller import controller, Experience, NO_EXPERIENCE
 from fdrl_ros.surgery.tasks.expert import expert
 from fdrl_ros.surgery.tasks.outcome import FAILURES, NO_FAILURE
+from fdrl_ros.surgery.tasks.surgeon import habits_of, Surgeons
 from fdrl_ros.tasks.task import Chooser
 import numpy as np
 from numpy.typing import NDArray
@@ -99,6 +102,19 @@ def _one_by_one(choose: Chooser, case: int) -> Choice:
     return lambda state: int(choose(state[None], own, next(ticks))[0])
 
 
+def surgeons_act(
+    cohorts: Sequence[Cohort], patients: Mapping[str, Sequence[Patient]]
+) -> dict[str, Chooser]:
+    """Return the surgeons of each hospital, one for each patient, by the hospital."""
+    found: dict[str, Chooser] = {}
+    for cohort in cohorts:
+        own, key = patients[cohort.name], [Stream.EVALUATION, cohort.seed, cohort.hospital]
+        rngs = [np.random.default_rng([*key, number]) for number in range(len(own))]
+        longest = max(patient.procedure.horizon for patient in own)
+        found[cohort.name] = Surgeons(habits_of(cohort), rngs, longest).act
+    return found
+
+
 def summed(patients: Sequence[Patient], table: Table) -> Json:
     """Return the mean of each measure, and of each procedure its patients and successes."""
     done = np.array([patient.procedure.name for patient in patients])
@@ -111,7 +127,34 @@ def summed(patients: Sequence[Patient], table: Table) -> Json:
     }
 
 
-Acting = Mapping[str, Chooser]
-"""Who operates in each hospital, by the hospital's name."""
+Vary = Callable[[Cohort, int], list[Patient]]
 
-Try = Callable[[Sequence[Patient], Chooser, WorldSettings], Table]
+
+def _each(change: Callable[[Patient], Patient]) -> Vary:
+    """Return the unseen patients of a hospital, each changed."""
+    return lambda cohort, count: [change(patient) for patient in unseen(cohort, count)]
+
+
+def _undisturbed(cohort: Cohort, count: int) -> list[Patient]:
+    calm = replace(cohort.conditions, disturbances=False)
+    return unseen(replace(cohort, conditions=calm), count)
+
+
+def _of_unseen_h(cohort: Cohort, count: int) -> list[Patient]:
+    return unseen(replace(cohort, heterogeneity=UNSEEN_H), count)
+
+
+VARIATIONS: dict[str, Vary] = {
+    'as_usual': unseen,
+    'undisturbed': _undisturbed,
+    'latency_1': _each(lambda patient: replace(patient, latency=1)),
+    'latency_2': _each(lambda patient: replace(patient, latency=2)),
+    'noise_0.05_N': _each(lambda patient: replace(patient, force_noise=0.05)),
+    'noise_0.15_N': _each(lambda patient: replace(patient, force_noise=0.15)),
+    'stiffness_x1.5': _each(
+        lambda patient: replace(patient, young_modulus=1.5 * patient.young_modulus)
+    ),
+    'lag_plus_20_ms': _each(lambda patient: replace(patient, servo_lag=patient.servo_lag + 0.02)),
+    'unseen_h': _of_unseen_h,
+}
+"""What robustness is measured under: the same unseen patients, but for what the name says."""

@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 
 from fdrl_ros.deployment.parties.hospital import open_training
 from fdrl_ros.deployment.plan import Plan
-from fdrl_ros.experiments.studies.mastery.settings import Recipe, TARGET
+from fdrl_ros.experiments.studies.mastery.settings import planned, Recipe, TARGET
 from fdrl_ros.federation.hospital.hospital import Hospital
 from fdrl_ros.federation.virtual import VirtualFederation
 from fdrl_ros.learner.home import home_charges
@@ -26,6 +26,7 @@ from fdrl_ros.learner.privacy_cost import ChargedMechanism
 from fdrl_ros.learner.records.collection import HospitalSimulator
 from fdrl_ros.learner.records.records import Records
 from fdrl_ros.learner.trainer import Trainer
+from fdrl_ros.policy.network import Network
 from fdrl_ros.privacy.accountant.accountant import Charge, epsilon_pld
 from fdrl_ros.runtime.progress import Stopped
 import numpy as np
@@ -39,12 +40,14 @@ class Learned:
     """
     What a row learned.
 
+    :param network: of the weights.
     :param weights: that each hospital's robots use, by the hospital.
     :param shared: weights that a hospital which took no part would get.
     :param epsilon: that the hospital which spent most has spent; infinite without privacy.
     :param chosen: the candidate that each hospital chose at home.
     """
 
+    network: Network
     weights: Mapping[str, np.ndarray]
     shared: np.ndarray
     epsilon: float
@@ -109,7 +112,7 @@ def federate(
     :param name: of the row, by which its noise differs from that of other rows.
     """
     own = next(iter(records.values()))
-    plan = calibrated(plan.changed(recipe.changes), own, recipe.local)
+    plan = calibrated(planned(plan, recipe), own, recipe.local)
     with _trainers(plan, records, name, start) as trainers:
         personal, layout = plan.federation.personal_layers, plan.network.layout
         federation = VirtualFederation(trainers, start, layout, personal=personal)
@@ -120,31 +123,32 @@ def federate(
         for round in range(plan.rounds.rounds, plan.rounds.rounds + recipe.local):
             weights = {name: _train(trainers[name], weights[name], round + 1) for name in weights}
         epsilon = max(each.ledger.epsilon() for each in trainers.values())
-    return Learned(weights, shared, epsilon, _chosen(made))
+    return Learned(plan.network, weights, shared, epsilon, _chosen(made))
 
 
 def learn_alone(
     plan: Plan, recipe: Recipe, records: ByHospital, start: np.ndarray, name: str
 ) -> Learned:
     """Let each hospital learn without the others, in one round."""
-    own = calibrated(plan.changed(recipe.changes), next(iter(records.values())))
+    own = calibrated(planned(plan, recipe), next(iter(records.values())))
     with _trainers(own, records, name) as trainers:
         weights = {hospital: _train(each, start, 1) for hospital, each in trainers.items()}
         epsilon = max(each.ledger.epsilon() for each in trainers.values())
-    return Learned(weights, start, epsilon)
+    return Learned(own.network, weights, start, epsilon)
 
 
 def learn_pooled(
     plan: Plan, recipe: Recipe, records: ByHospital, start: np.ndarray, name: str
 ) -> Learned:
     """Learn alone, from all records in one place: one hospital with everybody's patients."""
-    batch = plan.privacy.batch * len(records)
-    changes = {**recipe.changes, 'privacy': {'batch': batch}}
-    first = next(iter(records))
-    one = replace(recipe, changes=changes)
-    found = learn_alone(plan, one, {first: pooled(records)}, start, name)
+    count, first = len(records), next(iter(records))
+    every = {
+        'privacy': {'batch': plan.privacy.batch * count},
+        'collection': {'patients': plan.collection.patients * count},
+    }
+    found = learn_alone(plan.changed(every), recipe, {first: pooled(records)}, start, name)
     weights = found.weights[first]
-    return Learned(dict.fromkeys(records, weights), weights, found.epsilon)
+    return replace(found, weights=dict.fromkeys(records, weights), shared=weights)
 
 
 def clone_alone(
@@ -156,15 +160,16 @@ def clone_alone(
     for number, (hospital, own) in enumerate(records.items()):
         rng = np.random.default_rng([plan.federation.seed, number])
         weights[hospital] = pretrain(own, begin, plan.pretraining, rng)
-    return Learned(weights, start, math.inf)
+    return Learned(plan.network, weights, start, math.inf)
 
 
 def clone_pooled(
     plan: Plan, recipe: Recipe, records: ByHospital, start: np.ndarray, name: str
 ) -> Learned:
     """Learn so from all records in one place."""
-    found = clone_alone(plan, recipe, {name: pooled(records)}, start, name).weights[name]
-    return Learned(dict.fromkeys(records, found), found, math.inf)
+    found = clone_alone(plan, recipe, {name: pooled(records)}, start, name)
+    weights = found.weights[name]
+    return replace(found, weights=dict.fromkeys(records, weights), shared=weights)
 
 
 def _chosen(made: Mapping[str, HomePolicy]) -> dict[str, str] | None:

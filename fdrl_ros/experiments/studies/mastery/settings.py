@@ -58,41 +58,77 @@ class Sizes:
     """
     How much is measured.
 
-    :param default: unseen patients of each hospital in a default cell.
+    :param seeds: of the default cells, and of the others.
+    :param cells: that are measured.
+    :param default: unseen patients of each hospital in a default cell, a thousand at least.
     :param other: in another one.
     :param motors: of them, those that are operated on with motors too.
-    :param public: public patients of the start.
+    :param expert: of them, those whom the expert operates on, one after the other.
+    :param robust: of them, those on whom robustness is measured.
+    :param public: public patients of a start.
     :param steps: of its learning.
+    :param open_steps: of what learns from records without privacy.
+    :param ppo: steps of PPO in the public simulator.
+    :param ceiling: patients of each hospital that the ceiling learns from, and its steps.
+    :param records: most patients of a hospital's records.
+    :param implicit: whether implicit Q-learning, which is slow, is measured too.
     """
 
+    seeds: tuple[tuple[int, ...], tuple[int, ...]] = (SEEDS, FEW_SEEDS)
+    cells: tuple[Cell, ...] = CELLS
     default: int = 1000
     other: int = 400
     motors: int = 60
+    expert: int = 100
+    robust: int = 250
     public: int = 6000
     steps: int = 20000
+    open_steps: int = 4000
+    ppo: int = 600_000
+    ceiling: tuple[int, int] = (1500, 1500)
+    implicit: bool = True
+    records: int = max(RECORDS)
 
     def of(self, cell: Cell) -> int:
         """Return the unseen patients of each hospital."""
         return self.default if cell.default else self.other
 
+    def seeds_of(self, cell: Cell) -> tuple[int, ...]:
+        """Return the seeds that a cell is measured with."""
+        return self.seeds[not cell.default]
+
 
 FULL = Sizes()
-QUICK = Sizes(60, 30, 2, 600, 1500)
-"""For a look in 5 minutes; its numbers mean little."""
+QUICK = Sizes(
+    ((SEEDS[0],), (SEEDS[0],)),
+    tuple(Cell(level) for level in HETEROGENEITIES),
+    default=80,
+    motors=2,
+    expert=8,
+    robust=20,
+    public=1000,
+    steps=2000,
+    open_steps=500,
+    ppo=20_000,
+    ceiling=(150, 150),
+    implicit=False,
+    records=100,
+)
+"""For a look in 5 minutes; its numbers mean nothing."""
 
 EPSILON = 8.0
-"""What everybody's records may spend in all."""
+"""What the records of everybody may spend in all; the budget of the plan."""
 
 _SPARE = 0.01
 """Left of it, so that no rounding makes the ledger refuse the last step."""
 
 TARGET = EPSILON - _SPARE
 
-BATCH = 0.256
-"""Share of a hospital's patients that join a step on average; 128 of 500."""
+BATCHES = {100: 26, 500: 128, 2000: 256}
+"""Patients that join a step on average, by the patients of a hospital; a fourth otherwise."""
 
 BLOCK = 4
-"""Steps of a local epoch: what includes each patient once on average."""
+"""Steps of a local epoch in the recipes below; epochs of other batches are as many steps."""
 
 
 @dataclass(frozen=True)
@@ -103,53 +139,107 @@ class Recipe:
     :param changes: of the plan, group to name to value.
     :param start: whose public start it begins with, a name of :data:`STARTS`.
     :param local: rounds that each hospital goes on by itself after those of the federation.
+    :param few: whether it is slow, and measured with the first seeds alone.
     """
 
     changes: Changes = field(default_factory=dict)
     start: str = 'cloning'
     local: int = 0
+    few: bool = False
 
+
+Recipes = Mapping[str, Recipe]
 
 _DONE = {'labels': 'done'}
+_DQN: dict[str, object] = {'algorithm': 'double_dqn', 'discount': 0.4, 'learning_rate': 0.004}
+_DQN |= {'averaging': 0.0, 'proximal': 0.01}
+_CONSERVATIVE: dict[str, object] = {'algorithm': 'double_dqn', 'conservative': 1.0}
+_WEIGHTED: dict[str, object] = {'algorithm': 'advantage_weighted'}
+_IMPLICIT: dict[str, object] = {'kind': 'torch', 'network': 'mlp', 'algorithm': 'implicit_q'}
 
 STARTS: dict[str, Changes] = {
-    'cloning': {'learner': {'algorithm': 'behaviour_cloning'}},
-    'double_dqn': {'learner': {'algorithm': 'double_dqn'}, 'pretraining': _DONE},
+    'cloning': {},
+    'double_dqn': {'learner': _DQN, 'pretraining': {**_DONE, 'discount': 0.4}},
+    'conservative_q': {'learner': _CONSERVATIVE, 'pretraining': _DONE},
+    'advantage_weighted': {'learner': _WEIGHTED, 'pretraining': _DONE},
+    'implicit_q': {'learner': _IMPLICIT, 'pretraining': _DONE},
 }
 """Changes of the plan by which each public start is learned."""
 
+
+def _with(*changes: Changes) -> Changes:
+    """Join changes of a plan, the last one first."""
+    groups = {group for each in changes for group in each}
+    return {
+        group: {name: value for each in changes for name, value in each.get(group, {}).items()}
+        for group in sorted(groups)
+    }
+
+
 _OWN: Changes = {'federation': {'personal': 'shared.0'}}
-_NO_HOME: Changes = {'home': {'epochs': 0}}
-
-FEDERATED: dict[str, Recipe] = {
-    'global': Recipe({**_NO_HOME, 'rounds': {'rounds': 6}}),
-    'own_layers': Recipe({**_NO_HOME, **_OWN, 'rounds': {'rounds': 6}}),
-    'personal': Recipe(_NO_HOME, local=2),
-    'federated': Recipe({**_OWN, 'home': {'candidates': 'global, own_layers, personal'}}),
-    'federated_or_alone': Recipe(
-        {**_OWN, 'home': {'candidates': 'global, own_layers, personal, alone'}}
-    ),
+_ROUNDS: Changes = {'home': {'epochs': 0}, 'rounds': {'rounds': 6}}
+_AT_ONCE: Changes = {
+    'home': {'epochs': 0},
+    'rounds': {'rounds': 1},
+    'learner': {'epochs': 72},
 }
-"""Rows that hospitals learn together, all with the same epsilon and about the same steps."""
 
-ALONE: dict[str, Recipe] = {
-    'alone': Recipe({'learner': {'epochs': 72}, 'rounds': {'rounds': 1}, **_NO_HOME}),
+
+def _home(candidates: str) -> Changes:
+    return _with(_OWN, {'home': {'candidates': candidates}})
+
+
+FEDERATED: Recipes = {
+    'global': Recipe(_ROUNDS),
+    'own_layers': Recipe(_with(_ROUNDS, _OWN)),
+    'personal': Recipe({'home': {'epochs': 0}}, local=2),
+    'federated': Recipe(_home('global, own_layers, personal')),
+    'federated_or_alone': Recipe(_home('global, own_layers, personal, alone')),
+    'dp_dqn': Recipe(_with(_ROUNDS, {'learner': _DQN}), 'double_dqn'),
+    'conservative_q': Recipe(_with(_ROUNDS, {'learner': _CONSERVATIVE}), 'conservative_q'),
+    'advantage_weighted': Recipe(_with(_ROUNDS, {'learner': _WEIGHTED}), 'advantage_weighted'),
+    'implicit_q': Recipe(_with(_ROUNDS, {'learner': _IMPLICIT}), 'implicit_q', few=True),
 }
-"""Rows that each hospital learns without the others, in one round of the same epsilon."""
+"""
+Rows that hospitals learn together. All spend the same epsilon, and 288 steps of DP-SGD: six rounds
+of 48, or four and 96 at home; whoever may choose alone takes 96 more for that candidate.
+"""
 
-POOLED: dict[str, Recipe] = {
-    'pooled': ALONE['alone'],
+ALONE: Recipes = {
+    'alone': Recipe(_AT_ONCE),
+    'dp_dqn_alone': Recipe(_with({'learner': _DQN}, _AT_ONCE), 'double_dqn'),
 }
-"""Rows that learn from everybody's records in one place, with the same epsilon."""
+"""Rows that each hospital learns without the others: the same epsilon and steps, in one round."""
 
-_OPEN: Changes = {'pretraining': {'steps': 4000, 'learning_rate': 0.001}}
+POOLED: Recipes = {'pooled': Recipe(_AT_ONCE)}
+"""Rows that learn from the records of all in one place, with the same epsilon and steps."""
 
-OPEN_ALONE: dict[str, Recipe] = {'cloning_alone_without_privacy': Recipe(_OPEN)}
-OPEN_POOLED: dict[str, Recipe] = {'pooled_without_privacy': Recipe(_OPEN)}
+_OPEN: Changes = {'pretraining': {'learning_rate': 0.001}}
+
+OPEN_ALONE: Recipes = {'cloning_alone_without_privacy': Recipe(_OPEN)}
+OPEN_POOLED: Recipes = {'pooled_without_privacy': Recipe(_OPEN)}
 """Rows that learn without privacy, by minibatches as the public start does."""
 
-EQUAL_STEPS = 288
-"""Steps of DP-SGD of each row: six rounds of 48, four of 48 and 96 at home, or all at once."""
+SPARSE_ROWS: dict[str, Changes] = {'advantage_weighted': _OPEN, 'implicit_q': _OPEN}
+"""What learns where only the end is rewarded, with its settings without privacy."""
+
+EVERYWHERE = ('alone', 'global', 'federated', 'pooled', 'pooled_without_privacy')
+"""Rows of all cells; the others are measured in the default cells."""
+
+ROBUST = ('public_start', 'alone', 'global', 'federated')
+"""Rows that are tried under disturbances."""
+
+WITH_MOTORS = ('public_start', 'alone', 'federated')
+"""Rows that are tried with motors."""
+
+AWAY = 10_000
+"""Added to the seed of a federation, for the hospitals of another one."""
+
+UNSEEN_H = 0.75
+"""H of patients that no cell learns from."""
+
+GAMMA = 0.98
+"""Discount where only the end of an operation is rewarded: an operation takes 100 ticks."""
 
 
 def base_plan() -> Plan:
@@ -161,13 +251,27 @@ def base_plan() -> Plan:
     return Plan.load(resource(f'config/paper/{PLAN}.yaml'))
 
 
-def plan_of(plan: Plan, cell: Cell, seed: int) -> Plan:
-    """Return the plan of a cell and a seed."""
+def plan_of(plan: Plan, cell: Cell, seed: int, sizes: Sizes = FULL) -> Plan:
+    """Return the plan of a cell and a seed; its pre-training is what learns without privacy."""
     federation = {'heterogeneity': cell.heterogeneity, 'gap': cell.gap, 'seed': seed}
+    patients = min(cell.patients, sizes.records)
     return plan.changed(
         {
             'federation': federation,
-            'collection': {'patients': cell.patients},
-            'privacy': {'batch': max(1, math.floor(BATCH * cell.patients))},
+            'collection': {'patients': patients},
+            'pretraining': {'steps': sizes.open_steps},
+            'privacy': {'batch': BATCHES.get(patients, max(1, patients // BLOCK))},
         }
     )
+
+
+def planned(plan: Plan, recipe: Recipe) -> Plan:
+    """Return a plan for a recipe, with epochs of as many steps as they have by default."""
+    plan = plan.changed(recipe.changes)
+    block = math.ceil(plan.collection.patients / plan.privacy.batch)
+
+    def epochs(count: int) -> int:
+        return math.ceil(count * BLOCK / block)
+
+    home = {name: epochs(getattr(plan.home, name)) for name in ('epochs', 'alone_epochs')}
+    return plan.changed({'learner': {'epochs': epochs(plan.learner.epochs)}, 'home': home})

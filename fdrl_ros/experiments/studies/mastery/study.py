@@ -5,21 +5,32 @@ Measure every row in every cell, seed by seed, on the same unseen patients.
 
 A seed first learns its public starts, which no cell changes. Then each cell makes records by its
 surgeons, lets every row learn, and tries it: at home on unseen patients of the hospital whose it
-is, and away on those of hospitals of another federation.
+is, and away on those of the hospitals of another federation.
 """
 
 from base64 import b64decode, b64encode
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import asdict, replace
+import hashlib
+from importlib.util import find_spec
 from pathlib import Path
 
+import fdrl_ros
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.prepare import learn_public_start
-from fdrl_ros.experiments.json_file import Json
+from fdrl_ros.errors import StoreError
+from fdrl_ros.experiments.json_file import from_json, Json, write_json
+from fdrl_ros.experiments.studies.mastery.ceiling import learn_ceiling
 from fdrl_ros.experiments.studies.mastery.evaluation import (
     controller_acts,
+    expert_acts,
     summed,
+    surgeons_act,
+    Table,
     tried,
+    tried_with_motors,
     unseen,
+    VARIATIONS,
 )
 from fdrl_ros.experiments.studies.mastery.learning import (
     clone_alone,
@@ -30,144 +41,48 @@ from fdrl_ros.experiments.studies.mastery.learning import (
     learn_pooled,
     Learned,
 )
+from fdrl_ros.experiments.studies.mastery.ppo import learn_ppo, ppo_acts
 from fdrl_ros.experiments.studies.mastery.settings import (
     ALONE,
+    AWAY,
+    Cell,
     Changes,
+    EVERYWHERE,
     FEDERATED,
     OPEN_ALONE,
     OPEN_POOLED,
+    plan_of,
     POOLED,
+    Recipes,
+    ROBUST,
     Sizes,
     STARTS,
+    WITH_MOTORS,
 )
-from fdrl_ros.experiments.study import chosen_settings, Part, Study, Work
+from fdrl_ros.experiments.studies.mastery.sparse import measure_sparse
+from fdrl_ros.experiments.studies.mastery.summary import summarise
+from fdrl_ros.experiments.study import Part, Study, Work
 from fdrl_ros.policy import decode_weights, encode_weights
+from fdrl_ros.policy.network import Network
+from fdrl_ros.resources import resource
 from fdrl_ros.runtime.progress import Caller, NOBODY
-from fdrl_ros.runtime.random_streams import Stream
 from fdrl_ros.selector.value.monte_carlo_reference import chooser_of
-from fdrl_ros.surgery.tasks.surgeon import habits_of, Surgeons
+from fdrl_ros.surgery.patient.patient import Patient
+from fdrl_ros.surgery.tasks.surgeon import habits_of
 from fdrl_ros.tasks.task import Chooser
 import numpy as np
 
-AWAY = 10_000
-"""Added to the seed of a federation, for the hospitals of another one."""
-
 PUBLIC = 'public_start'
+PPO = 'ppo_on_public'
+CEILING = 'ceiling'
 
+Starts = Mapping[str, np.ndarray]
+"""Weights of the public starts by name; those of PPO too, if it is installed."""
 
-def start_plan(plan: Plan, name: str, sizes: Sizes) -> Plan:
-    """Return the plan by which a public start is learned: that of no cell."""
-    size = {'patients': sizes.public, 'steps': sizes.steps}
-    neutral: Changes = {'federation': {'heterogeneity': 0.0, 'gap': 0.0}, 'pretraining': size}
-    return plan.changed(neutral).changed(STARTS[name])
+AllStarts = dict[int, dict[str, np.ndarray]]
+"""The same by seed."""
 
-
-def start_parts(plan: Plan, seeds: Collection[int], sizes: Sizes) -> list[Part]:
-    """Return the parts that learn the public starts of each seed."""
-    parts = []
-    for seed in seeds:
-        for name in STARTS:
-            own = start_plan(plan, name, sizes).changed({'federation': {'seed': seed}})
-            groups = ('federation', 'learner', 'collection', 'pretraining', 'world')
-            settings = {'plan': chosen_settings(own, *groups)}
-            parts.append(Part(f'{name}_{seed}', settings, (own,), f'start {name}, seed {seed}'))
-    return parts
-
-
-def measure_start(plan: Plan, work: Work) -> Json:
-    """Learn one public start."""
-
-    def tell(what: str, done: int, total: int) -> None:
-        work.tell(done, total, what)
-
-    weights = learn_public_start(plan, tell, work.caller.stopped)
-    return {'weights': b64encode(encode_weights(weights)).decode()}
-
-
-def learn_starts(
-    directory: Path, plan: Plan, seeds: Sequence[int], sizes: Sizes, caller: Caller = NOBODY
-) -> dict[int, dict[str, np.ndarray]]:
-    """Return the weights of the public starts of each seed by their names, kept once learned."""
-    study = Study('mastery starts', directory, measure_start, workers=plan.evaluation.workers)
-    found = iter(study.run(start_parts(plan, seeds, sizes), caller))
-    size = plan.network.layout.n_parameters
-    return {
-        seed: {name: decode_weights(b64decode(next(found)['weights']), size) for name in STARTS}
-        for seed in seeds
-    }
-
-
-class Bench:
-    """
-    Unseen patients of a cell, and everybody who was tried on them.
-
-    :param plan: of the cell and seed.
-    :param count: patients of each hospital.
-    """
-
-    def __init__(self, plan: Plan, count: int) -> None:
-        self.plan, self.world = plan, plan.world
-        self.home = {each.name: unseen(each, count) for each in plan.cohorts}
-        other = plan.changed({'federation': {'seed': plan.federation.seed + AWAY}}).cohorts
-        self.away = [each for cohort in other for each in unseen(cohort, count // len(other))]
-        self.found: Json = {'home': {}, 'away': {}}
-
-    def acting(self, weights: np.ndarray) -> Chooser:
-        """Return a network as somebody who operates."""
-        return chooser_of(self.plan.network.policy(weights))
-
-    def try_at_home(self, name: str, acting: Mapping[str, Chooser]) -> None:
-        """Try who operates in each hospital on its own patients."""
-        self.found['home'][name] = {
-            hospital: summed(patients, tried(patients, acting[hospital], self.world))
-            for hospital, patients in self.home.items()
-        }
-
-    def try_away(self, name: str, acting: Sequence[Chooser]) -> None:
-        """Try some on the patients of unseen hospitals; what counts is their mean."""
-        tables = [tried(self.away, each, self.world) for each in acting]
-        self.found['away'][name] = summed(self.away, np.mean(tables, axis=0))
-
-    def try_learned(self, name: str, learned: Learned) -> None:
-        """Try what was learned at home and away, where each hospital's serves in its turn."""
-        acting = {each: self.acting(weights) for each, weights in learned.weights.items()}
-        self.try_at_home(name, acting)
-        same = len({weights.tobytes() for weights in learned.weights.values()}) == 1
-        self.try_away(name, list(acting.values())[: 1 if same else None])
-        self.found.setdefault('epsilon', {})[name] = learned.epsilon
-        if learned.chosen:
-            self.found.setdefault('chosen', {})[name] = dict(learned.chosen)
-
-
-def measure_cell(
-    plan: Plan,
-    starts: Mapping[str, np.ndarray],
-    count: int,
-    work: Work,
-    rows: Collection[str] | None = None,
-) -> Json:
-    """
-    Let everybody learn and operate in one cell with one seed.
-
-    :param plan: of the cell and seed.
-    :param starts: weights of the public starts, by name.
-    :param count: unseen patients of each hospital.
-    :param rows: names of those that learn; all unless given.
-    """
-    bench = Bench(plan, count)
-    fixed_rows(bench, starts)
-    records = collect(plan, work.caller.stopped)
-    for how, recipes in LEARNING.items():
-        for name, recipe in recipes.items():
-            if rows is None or name in rows:
-                work.check()
-                work.tell(len(bench.found['home']), len(ROWS), name)
-                learned = how(plan, recipe, records, starts[recipe.start], name)
-                bench.try_learned(name, learned)
-    return bench.found
-
-
-LEARNING = {
+LEARNING: Mapping[Callable[..., Learned], Recipes] = {
     learn_alone: ALONE,
     federate: FEDERATED,
     learn_pooled: POOLED,
@@ -179,26 +94,292 @@ LEARNING = {
 ROWS = tuple(name for recipes in LEARNING.values() for name in recipes)
 
 
-def fixed_rows(bench: Bench, starts: Mapping[str, np.ndarray]) -> None:
+class Bench:
+    """
+    Unseen patients of a cell, and everybody who was tried on them.
+
+    :param plan: of the cell and seed.
+    :param count: patients of each hospital.
+
+    `home` and `away` are the patients, by the hospital and all together; `acted` is who operates
+    in each hospital, by the row; `found` is what came out.
+    """
+
+    def __init__(self, plan: Plan, count: int) -> None:
+        self.plan, self.world = plan, plan.world
+        self.home = {each.name: unseen(each, count) for each in plan.cohorts}
+        other = plan.changed({'federation': {'seed': plan.federation.seed + AWAY}}).cohorts
+        self.away = [each for cohort in other for each in unseen(cohort, count // len(other))]
+        self.acted: dict[str, Mapping[str, Chooser]] = {}
+        self.found: Json = {'home': {}, 'away': {}, 'epsilon': {}, 'chosen': {}}
+
+    def try_at_home(self, name: str, acting: Mapping[str, Chooser]) -> None:
+        """Try who operates in each hospital on its own patients."""
+        self.acted[name] = acting
+        self.found['home'][name] = {
+            hospital: summed(patients, tried(patients, acting[hospital], self.world))
+            for hospital, patients in self.home.items()
+        }
+
+    def try_away(self, name: str, acting: Sequence[Chooser]) -> None:
+        """Try some on the patients of unseen hospitals; what counts is their mean."""
+        tables = [tried(self.away, each, self.world) for each in acting]
+        self.found['away'][name] = summed(self.away, np.mean(tables, axis=0))
+
+    def try_everywhere(self, name: str, network: Network, weights: Mapping[str, bytes]) -> None:
+        """Try the network that each hospital has, at home and away."""
+        size = network.layout.n_parameters
+        made = {
+            each: chooser_of(network.policy(decode_weights(each, size)))
+            for each in set(weights.values())
+        }
+        self.try_at_home(name, {hospital: made[each] for hospital, each in weights.items()})
+        self.try_away(name, list(made.values()))
+
+    def try_learned(self, name: str, learned: Learned) -> None:
+        """Try what was learned."""
+        coded = {each: encode_weights(weights) for each, weights in learned.weights.items()}
+        self.try_everywhere(name, learned.network, coded)
+        self.found['epsilon'][name] = learned.epsilon
+        if learned.chosen:
+            self.found['chosen'][name] = dict(learned.chosen)
+
+    def try_some(
+        self,
+        names: Collection[str],
+        patients: Mapping[str, Sequence[Patient]],
+        how: Callable[..., Table] = tried,
+    ) -> Json:
+        """
+        Try some rows on other patients.
+
+        :param patients: by the hospital.
+        :returns: mean success over hospitals by the row.
+        """
+        return {
+            name: float(
+                np.mean(
+                    [
+                        how(own, self.acted[name][hospital], self.world)[:, 0].mean()
+                        for hospital, own in patients.items()
+                    ]
+                )
+            )
+            for name in names
+            if name in self.acted
+        }
+
+
+Further = Callable[[Bench, Starts], None]
+
+FURTHER: tuple[Further, ...] = ()
+"""Who is tried besides in default cells, once all rows are; may call a bench's `try_at_home`."""
+
+
+def measure_cell(
+    plan: Plan, starts: Starts, count: int, work: Work, rows: Collection[str] | None = None
+) -> Bench:
+    """
+    Let everybody learn and operate in one cell with one seed.
+
+    :param plan: of the cell and seed.
+    :param count: unseen patients of each hospital.
+    :param rows: names of those that learn; all unless given.
+    """
+    bench, rows = Bench(plan, count), ROWS if rows is None else rows
+    _try_unlearned(bench, starts)
+    records = collect(plan, work.caller.stopped)
+    done = 0
+    for how, recipes in LEARNING.items():
+        for name in (each for each in recipes if each in rows):
+            work.check()
+            work.tell(done, len(rows) + 1, name)
+            recipe = recipes[name]
+            learned = how(plan, recipe, records, starts[recipe.start], name)
+            bench.try_learned(name, learned)
+            done += 1
+    return bench
+
+
+def _try_unlearned(bench: Bench, starts: Starts) -> None:
     """Try who learns nothing in the hospitals."""
-    plan = bench.plan
-    novice, start = controller_acts(), bench.acting(starts['cloning'])
+    plan, novice = bench.plan, controller_acts()
     known = {each.name: controller_acts(habits_of(each).experience) for each in plan.cohorts}
-    horizons = {name: max(p.procedure.horizon for p in each) for name, each in bench.home.items()}
-    surgeons = {
-        each.name: Surgeons(
-            habits_of(each),
-            [
-                np.random.default_rng([Stream.EVALUATION, plan.federation.seed, each.hospital, n])
-                for n in range(len(bench.home[each.name]))
-            ],
-            horizons[each.name],
-        ).act
-        for each in plan.cohorts
-    }
-    bench.try_at_home('surgeons', surgeons)
+    bench.try_at_home('surgeons', surgeons_act(plan.cohorts, bench.home))
     bench.try_at_home('controller', dict.fromkeys(known, novice))
     bench.try_at_home('controller_experienced', known)
-    bench.try_at_home(PUBLIC, dict.fromkeys(known, start))
     bench.try_away('controller', [novice])
-    bench.try_away(PUBLIC, [start])
+    coded = encode_weights(starts['cloning'])
+    bench.try_everywhere(PUBLIC, plan.network, dict.fromkeys(known, coded))
+    if PPO in starts:
+        plain = ppo_acts(starts[PPO])
+        bench.try_at_home(PPO, dict.fromkeys(known, plain))
+        bench.try_away(PPO, [plain])
+
+
+def measure(plan: Plan, cell: Cell, starts: Starts, sizes: Sizes, work: Work) -> Json:
+    """Measure one cell with one seed; a default cell in every way."""
+    seeds, seed = sizes.seeds[0], plan.federation.seed
+    first = seed in seeds[: max(1, len(sizes.seeds[1]))]
+    if not cell.default:
+        return measure_cell(plan, starts, sizes.of(cell), work, EVERYWHERE).found
+    slow = {name for each in LEARNING.values() for name, recipe in each.items() if recipe.few}
+    rows = [name for name in ROWS if name not in slow or first and sizes.implicit]
+    bench = measure_cell(plan, starts, sizes.of(cell), work, rows)
+    made = learn_ceiling(plan, sizes.ceiling, work.caller.stopped)
+    told = {each.name: made.acting(each.hospital, sizes.default) for each in plan.cohorts}
+    bench.try_at_home(CEILING, told)
+    for add in FURTHER:
+        add(bench, starts)
+    found = bench.found
+    some = {name: patients[: sizes.motors] for name, patients in bench.home.items()}
+    found['with_motors'] = bench.try_some(WITH_MOTORS, some, tried_with_motors)
+    found['home']['expert'] = {
+        name: summed(own, tried(own, expert_acts(own, bench.world), bench.world))
+        for name, own in ((name, each[: sizes.expert]) for name, each in bench.home.items())
+    }
+    if first:
+        found['robust'] = {
+            name: bench.try_some(
+                ROBUST, {each.name: vary(each, sizes.robust) for each in plan.cohorts}
+            )
+            for name, vary in VARIATIONS.items()
+        }
+    return found
+
+
+# Public starts ----------------------------------------------------------------------------------
+
+
+def start_plan(plan: Plan, name: str, sizes: Sizes) -> Plan:
+    """Return the plan by which a public start is learned: that of no cell."""
+    size = {'patients': sizes.public, 'steps': sizes.steps}
+    neutral: Changes = {
+        'federation': {'heterogeneity': 0.0, 'gap': 0.0},
+        'pretraining': size,
+    }
+    return plan.changed(neutral).changed(STARTS.get(name, {}))
+
+
+def start_names(sizes: Sizes) -> list[str]:
+    """Return the names of the public starts, and of PPO if it is installed."""
+    names = [each for each in STARTS if sizes.implicit or each != 'implicit_q']
+    return [*names, PPO] if find_spec('stable_baselines3') is not None else names
+
+
+def start_parts(
+    plan: Plan, seeds: Collection[int], sizes: Sizes, names: Collection[str] | None = None
+) -> list[Part]:
+    """Return the parts that learn the public starts of each seed, all unless they are named."""
+    parts = []
+    for seed in seeds:
+        for name in start_names(sizes) if names is None else names:
+            own = start_plan(plan, name, sizes).changed({'federation': {'seed': seed}})
+            settings = {'plan': own.to_mapping(), 'ppo': sizes.ppo}
+            title = f'{name}, seed {seed}'
+            parts.append(Part(f'{name}_{seed}', settings, (name, own, sizes), title))
+    return parts
+
+
+def measure_start(name: str, plan: Plan, sizes: Sizes, work: Work) -> Json:
+    """Learn one public start; return its weights as text."""
+
+    def tell(what: str, done: int, total: int) -> None:
+        work.tell(done, total, what)
+
+    if name == PPO:
+        weights = learn_ppo(plan, sizes.ppo)
+    else:
+        weights = learn_public_start(plan, tell, work.caller.stopped)
+    return {'weights': b64encode(encode_weights(weights)).decode()}
+
+
+def learn_starts(
+    directory: Path, parts: Sequence[Part], workers: int, caller: Caller
+) -> AllStarts:
+    """
+    Learn public starts, kept once they are.
+
+    :param parts: of :func:`start_parts`.
+    :returns: weights by seed and name.
+    """
+    study = Study('mastery starts', directory, measure_start, workers=workers)
+    starts: AllStarts = {}
+    for part, found in zip(parts, study.run(parts, caller), strict=True):
+        name, own, _ = part.arguments
+        data = b64decode(found['weights'])
+        assert isinstance(own, Plan)
+        starts.setdefault(own.federation.seed, {})[str(name)] = decode_weights(
+            data, len(data) // 4
+        )
+    return starts
+
+
+# The whole --------------------------------------------------------------------------------------
+
+
+def code_digest() -> str:
+    """Return a hash of all sources of the package, of the world's constants and of the plan."""
+    root, sha = Path(fdrl_ros.__file__).parent, hashlib.sha256()
+    for path in sorted(root.rglob('*.py')):
+        place = path.relative_to(root)
+        if place.parts[0] not in ('msg', 'srv'):  # made by the build
+            sha.update(f'{place}\n'.encode() + path.read_bytes())
+    for name in ('world.yaml', 'paper/mastery.yaml'):
+        sha.update(resource(f'config/{name}').read_bytes())
+    return sha.hexdigest()
+
+
+def run_mastery(directory: Path, plan: Plan, sizes: Sizes, caller: Caller = NOBODY) -> Json:
+    """
+    Measure all cells and seeds, and sum up.
+
+    :param directory: gets the code's hash first, then a file of each part, and is gone on from.
+    :returns: what ``mastery.json`` holds.
+    :raises StoreError: if the code has changed since, or a part is damaged.
+    :raises TrainingStopped: as soon as the caller says so; call it again to go on.
+    """
+    code = write_down_code(directory / 'code.json')
+    workers, first = plan.evaluation.workers, start_parts(plan, sizes.seeds[0], sizes)
+    starts = learn_starts(directory / 'starts', first, workers, caller)
+    parts, keys = [], []
+    for cell in sizes.cells:
+        for seed in sizes.seeds_of(cell):
+            own = plan_of(plan, cell, seed, sizes)
+            name = f'h_{cell.heterogeneity:g}_gap_{cell.gap:g}_of_{cell.patients}_{seed}'
+            settings = {'plan': own.to_mapping(), 'sizes': _content(sizes)}
+            effort = cell.patients / 500 + 3.0 * cell.default
+            arguments = (own, cell, starts[seed], sizes)
+            parts.append(Part(name, settings, arguments, effort=effort))
+            keys.append((cell, seed))
+    cells = Study('mastery', directory / 'cells', measure, workers=workers).run(parts, caller)
+    sparse, of = [], []
+    for (cell, seed), part in zip(keys, parts, strict=True):
+        if cell.default and seed in sizes.seeds[1]:
+            own = plan_of(plan, cell, seed, sizes)
+            sparse.append(replace(part, arguments=(own, sizes), title=f'sparse {part.name}'))
+            of.append(cell)
+    study = Study('mastery sparse', directory / 'sparse', measure_sparse, workers=workers)
+    ends = list(zip(of, study.run(sparse, caller), strict=True))
+    return {'code': code, **summarise(list(zip(keys, cells, strict=True)), ends, plan)}
+
+
+def write_down_code(path: Path) -> str:
+    """
+    Write the code's hash down, unless it is there.
+
+    :raises StoreError: if what is there is of other code.
+    """
+    code = code_digest()
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_json(path, {'code': code})
+    known = from_json(path.read_text('utf-8'))['code']
+    if known != code:
+        raise StoreError(f'{path} is of other code: its numbers do not go with those of this one')
+    return code
+
+
+def _content(sizes: Sizes) -> Json:
+    """Return the sizes that a part depends on."""
+    return {name: value for name, value in asdict(sizes).items() if name not in ('seeds', 'cells')}

@@ -1,0 +1,56 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""Plot of the study of mastery: rows at home in the default cells, and all cells."""
+
+from pathlib import Path
+
+from fdrl_ros.experiments.json_file import Json
+from fdrl_ros.experiments.plots.drawing import draw_points, drawing
+import numpy as np
+
+SIZE = (11.0, 7.0)
+
+COLOURS = {
+    'federated': 'tab:blue',
+    'alone': 'tab:orange',
+    'global': 'tab:green',
+    'public_start': 'tab:gray',
+}
+"""Rows of the panels of cells."""
+
+
+def draw_mastery(summary: Json, path: Path) -> None:
+    """
+    Draw the rows of each default cell, and over gap and records how the main ones do.
+
+    :param summary: as :func:`fdrl_ros.experiments.studies.mastery.study.run_mastery` returns it.
+    :raises OSError: if the file cannot be written.
+    """
+    levels, cells = summary['levels'], summary['cells']
+    words = 'Means over seeds with 95 % intervals; own unseen patients of each hospital, %.'
+    with drawing(path, SIZE, words) as figure:
+        every = figure.subplots(len(levels), 3, squeeze=False)
+        for axes, (level, found) in zip(every, levels.items(), strict=True):
+            names = sorted(found['home'], key=lambda name: found['home'][name]['mean'])
+            places = np.arange(len(names))
+            for place, name in zip(places, names, strict=True):
+                one = found['home'][name]
+                axes[0].plot(100 * one['mean'], place, 'o', color=COLOURS.get(name, 'black'))
+                if one['low'] is not None:
+                    ends = 100 * one['low'], 100 * one['high']
+                    axes[0].plot(ends, (place, place), color=COLOURS.get(name, 'black'))
+            axes[0].set_yticks(places, [name.replace('_', ' ') for name in names], fontsize=6)
+            axes[0].set_title(f'H = {level}: all rows')
+            own = [each for each in cells if f'{each["heterogeneity"]:g}' == level]
+            for panel, what, fixed, value in (
+                (axes[1], 'gap', 'patients', 500),
+                (axes[2], 'patients', 'gap', 1.0),
+            ):
+                shown = [each for each in own if each[fixed] == value]
+                for name, colour in COLOURS.items():
+                    where = [each[what] for each in shown]
+                    rows = [each['home'][name] for each in shown]
+                    draw_points(panel, where, rows, 100.0, color=colour, label=name)
+                panel.set_xlabel(what)
+            axes[2].set_xscale('log')
+            axes[1].legend(fontsize=7)

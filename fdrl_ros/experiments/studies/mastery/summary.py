@@ -1,0 +1,199 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""
+What ``mastery.json`` holds: intervals over seeds, paired differences, endpoints in their order.
+
+One seed is one unit: intervals are Student's over seeds, of means over hospitals.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from fdrl_ros.deployment.plan import Plan
+from fdrl_ros.experiments.intervals import Interval, interval, paired, SHARE, UNBOUNDED
+from fdrl_ros.experiments.json_file import Json
+from fdrl_ros.experiments.studies.mastery.evaluation import MEASURES
+from fdrl_ros.experiments.studies.mastery.settings import Cell
+
+FEDERATED, ALONE, PUBLIC, GLOBAL, POOLED = (
+    'federated',
+    'alone',
+    'public_start',
+    'global',
+    'pooled',
+)
+
+ENDPOINTS = ((ALONE, 0.0), (PUBLIC, 0.0), (GLOBAL, 0.0), (POOLED, -0.02))
+"""
+What federated minus another row must lie above, with its whole interval; tested in this order,
+until one is not met.
+"""
+
+CANDIDATES = ('global', 'own_layers', 'personal', 'alone')
+
+Part = Json
+"""What :func:`fdrl_ros.experiments.studies.mastery.study.measure` found."""
+
+Measured = Sequence[tuple[tuple[Cell, int], Part]]
+"""Cell and seed of each part."""
+
+
+def summarise(measured: Measured, sparse: Sequence[tuple[Cell, Json]], plan: Plan) -> Json:
+    """
+    Sum up over seeds.
+
+    :param sparse: cell and result of each part where only the end is rewarded.
+    """
+    cells: dict[Cell, tuple[list[int], list[Part]]] = {}
+    for (cell, seed), part in measured:
+        seeds, parts = cells.setdefault(cell, ([], []))
+        seeds.append(seed)
+        parts.append(part)
+    found: Json = {'delta': plan.privacy.delta, 'unit': plan.privacy.unit, 'levels': {}}
+    for cell, (seeds, parts) in cells.items():
+        if cell.default:
+            own = [each['found'] for other, each in sparse if other == cell]
+            found['levels'][f'{cell.heterogeneity:g}'] = {
+                **of_cell(seeds, parts),
+                **of_default(parts),
+                'sparse': _over(own),
+            }
+    found['cells'] = [
+        {**cell._asdict(), **of_cell(seeds, parts)} for cell, (seeds, parts) in cells.items()
+    ]
+    return found
+
+
+def of_cell(seeds: Sequence[int], parts: Sequence[Part]) -> Json:
+    """Return what every cell has: home, away, epsilon and paired differences."""
+    home = {name: [at_home(part, name) for part in parts] for name in parts[0]['home']}
+    return {
+        'seeds': list(seeds),
+        'epsilon': {
+            name: max(part['epsilon'][name] for part in parts) for name in parts[0]['epsilon']
+        },
+        'home': {name: interval(values, SHARE) for name, values in home.items()},
+        'away': {
+            name: interval([part['away'][name]['success'] for part in parts], SHARE)
+            for name in parts[0]['away']
+        },
+        'paired': {
+            name: paired(home[FEDERATED], values)
+            for name, values in home.items()
+            if name not in (FEDERATED, 'expert')  # the expert operates on fewer patients
+        },
+        'endpoints': endpoints(home),
+        'chosen': {
+            name: dict(Counter(each for part in parts for each in part['chosen'][name].values()))
+            for name in parts[0]['chosen']
+        },
+    }
+
+
+def endpoints(home: Mapping[str, Sequence[float]]) -> list[Json]:
+    """Test the endpoints in their order; after one that is not met, none is."""
+    rows, going = [], True
+    for other, bound in ENDPOINTS:
+        found = paired(home[FEDERATED], home[other])
+        above = found['low'] is not None and found['low'] > bound
+        rows.append({'minus': other, 'above': bound, **found, 'tested': going})
+        going = rows[-1]['met'] = going and above
+    return rows
+
+
+def of_default(parts: Sequence[Part]) -> Json:
+    """Return what default cells have besides."""
+    rows, robust = parts[0]['home'], [part['robust'] for part in parts if 'robust' in part]
+    return {
+        'procedures': {
+            done: {name: by_procedure(parts, name, done) for name in rows}
+            for done in _procedures(parts)
+        },
+        'hospitals': {
+            hospital: {name: _measure(parts, name, hospital, 'success') for name in rows}
+            for hospital in rows[FEDERATED]
+        },
+        'measures': {
+            measure: {
+                name: interval([at_home(part, name, measure) for part in parts]) for name in rows
+            }
+            for measure in MEASURES[1:]
+        },
+        'best': dict(Counter(each for part in parts for each in best(part))),
+        'with_motors': _over([part['with_motors'] for part in parts]),
+        'robust': _over(robust),
+        'ceiling': {
+            'home': paired([at_home(part, FEDERATED) for part in parts], _ceiling(parts)),
+            'procedures': {
+                done: interval(
+                    [
+                        _minus(share(part, FEDERATED, done), share(part, 'ceiling', done))
+                        for part in parts
+                    ]
+                )
+                for done in _procedures(parts)
+            },
+        },
+    }
+
+
+def at_home(part: Part, name: str, measure: str = 'success') -> float:
+    """Return a row's mean over hospitals on their own patients."""
+    values = [each[measure] for each in part['home'][name].values()]
+    return float(sum(values) / len(values))
+
+
+def share(part: Part, name: str, procedure: str) -> float | None:
+    """Return a row's success in a procedure over all hospitals' patients; None without one."""
+    counts = [each['procedures'].get(procedure, (0, 0)) for each in part['home'][name].values()]
+    done, good = (sum(column) for column in zip(*counts, strict=True))
+    return good / done if done else None
+
+
+def by_procedure(parts: Sequence[Part], name: str, procedure: str) -> Interval:
+    """Return a row's success in a procedure over seeds."""
+    return interval([share(part, name, procedure) for part in parts], SHARE)
+
+
+def best(part: Part) -> list[str]:
+    """Return which candidate's row did best on each hospital's patients; ties to the first."""
+    home = part['home']
+    return [
+        max(CANDIDATES, key=lambda name: home[name][hospital]['success'])
+        for hospital in home[FEDERATED]
+    ]
+
+
+def _ceiling(parts: Sequence[Part]) -> list[float]:
+    return [at_home(part, 'ceiling') for part in parts]
+
+
+def _minus(one: float | None, other: float | None) -> float | None:
+    return None if one is None or other is None else one - other
+
+
+def _measure(parts: Sequence[Part], name: str, hospital: str, measure: str) -> Interval:
+    values = [part['home'][name][hospital][measure] for part in parts]
+    return interval(values, SHARE if measure == 'success' else UNBOUNDED)
+
+
+def _procedures(parts: Sequence[Part]) -> list[str]:
+    return sorted(
+        {
+            done
+            for part in parts
+            for each in part['home'][FEDERATED].values()
+            for done in each['procedures']
+        }
+    )
+
+
+def _over(rows: Sequence[Json]) -> Json:
+    """Return the interval over seeds of each share, however deep it is."""
+    if not rows:
+        return {}
+    found: Json = {}
+    for name, first in rows[0].items():
+        column = [row[name] for row in rows if name in row]
+        found[name] = _over(column) if isinstance(first, Mapping) else interval(column, SHARE)
+    return found
