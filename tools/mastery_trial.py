@@ -21,6 +21,7 @@ from fdrl_ros.experiments.studies.mastery.study import (
     learn_starts,
     LEARNING,
     measure_cell,
+    measure_robust,
     start_parts,
 )
 from fdrl_ros.experiments.study import digest_of, Work
@@ -40,6 +41,7 @@ def main() -> None:
     parser.add_argument('--records', type=int, default=500)
     parser.add_argument('--patients', type=int, default=400, help='unseen ones of each hospital')
     parser.add_argument('--rows', default=USUAL, help=f'that learn; by default {USUAL}')
+    parser.add_argument('--robust', action='store_true', help='try disturbances too')
     parser.add_argument('settings', nargs='*', help='group.name=value')
     chosen = parser.parse_args()
     changes: dict[str, dict[str, object]] = {}
@@ -58,7 +60,8 @@ def main() -> None:
     cell = Cell(chosen.heterogeneity, chosen.gap, chosen.records)
     plan, started = plan_of(plan, cell, chosen.seed), time.perf_counter()
     work = Work(folder, ('trial', str(cell)), NOBODY)
-    found = measure_cell(plan, starts, chosen.patients, work, rows).found
+    bench = measure_cell(plan, starts, chosen.patients, work, rows)
+    found = bench.found
     print(f'{cell}, seed {chosen.seed}: {time.perf_counter() - started:.0f} s')
     print(f'{"row":32}{"home":>7}{"away":>7}   by hospital, %' + 24 * ' ' + 'by procedure, %')
     for name, by_hospital in found['home'].items():
@@ -74,6 +77,9 @@ def main() -> None:
             + ' '.join(f'{each:5.1f}' for each in own)
             + f'   {shares}  {" ".join(found.get("chosen", {}).get(name, {}).values())}'
         )
+    if chosen.robust:
+        for name, by_row in measure_robust(bench, chosen.patients).items():
+            print(f'{name:32}', {row: round(100 * each, 1) for row, each in by_row.items()})
     print('epsilon:', {name: round(each, 3) for name, each in found['epsilon'].items()})
 
 

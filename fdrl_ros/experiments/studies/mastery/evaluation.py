@@ -121,7 +121,7 @@ def summed(patients: Sequence[Patient], table: Table) -> Json:
     return {
         **dict(zip(MEASURES, table.mean(axis=0).tolist(), strict=True)),
         'procedures': {
-            name: [int((done == name).sum()), int(table[done == name, 0].sum())]
+            name: [int((done == name).sum()), float(table[done == name, 0].sum())]
             for name in sorted(set(done.tolist()))
         },
     }

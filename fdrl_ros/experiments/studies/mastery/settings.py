@@ -97,6 +97,10 @@ class Sizes:
         """Return the seeds that a cell is measured with."""
         return self.seeds[not cell.default]
 
+    def first(self, seed: int) -> bool:
+        """Return whether a seed is one of the first, which what is slow is measured with."""
+        return seed in self.seeds[1]
+
 
 FULL = Sizes()
 QUICK = Sizes(

@@ -65,6 +65,7 @@ from fdrl_ros.experiments.study import Part, Study, Work
 from fdrl_ros.policy import decode_weights, encode_weights
 from fdrl_ros.policy.network import Network
 from fdrl_ros.resources import resource
+from fdrl_ros.runtime import kernels
 from fdrl_ros.runtime.progress import Caller, NOBODY
 from fdrl_ros.selector.value.monte_carlo_reference import chooser_of
 from fdrl_ros.surgery.patient.patient import Patient
@@ -219,8 +220,7 @@ def _try_unlearned(bench: Bench, starts: Starts) -> None:
 
 def measure(plan: Plan, cell: Cell, starts: Starts, sizes: Sizes, work: Work) -> Json:
     """Measure one cell with one seed; a default cell in every way."""
-    seeds, seed = sizes.seeds[0], plan.federation.seed
-    first = seed in seeds[: max(1, len(sizes.seeds[1]))]
+    first = sizes.first(plan.federation.seed)
     if not cell.default:
         return measure_cell(plan, starts, sizes.of(cell), work, EVERYWHERE).found
     slow = {name for each in LEARNING.values() for name, recipe in each.items() if recipe.few}
@@ -239,12 +239,22 @@ def measure(plan: Plan, cell: Cell, starts: Starts, sizes: Sizes, work: Work) ->
         for name, own in ((name, each[: sizes.expert]) for name, each in bench.home.items())
     }
     if first:
-        found['robust'] = {
-            name: bench.try_some(
-                ROBUST, {each.name: vary(each, sizes.robust) for each in plan.cohorts}
-            )
-            for name, vary in VARIATIONS.items()
-        }
+        found['robust'] = measure_robust(bench, sizes.robust)
+    return found
+
+
+def measure_robust(bench: Bench, count: int) -> Json:
+    """
+    Try rows under disturbances, and at the hospitals of another federation.
+
+    :param count: patients of each hospital.
+    """
+    found: Json = {}
+    for name, vary in VARIATIONS.items():
+        patients = {each.name: vary(each, count) for each in bench.plan.cohorts}
+        found[name] = bench.try_some(ROBUST, patients)
+    away = bench.found['away']
+    found['unseen_hospital'] = {name: away[name]['success'] for name in ROBUST if name in away}
     return found
 
 
@@ -261,9 +271,10 @@ def start_plan(plan: Plan, name: str, sizes: Sizes) -> Plan:
     return plan.changed(neutral).changed(STARTS.get(name, {}))
 
 
-def start_names(sizes: Sizes) -> list[str]:
-    """Return the names of the public starts, and of PPO if it is installed."""
-    names = [each for each in STARTS if sizes.implicit or each != 'implicit_q']
+def start_names(sizes: Sizes, seed: int) -> list[str]:
+    """Return the names of a seed's public starts, and of PPO if it is installed."""
+    slow = sizes.implicit and sizes.first(seed)
+    names = [each for each in STARTS if slow or each != 'implicit_q']
     return [*names, PPO] if find_spec('stable_baselines3') is not None else names
 
 
@@ -273,7 +284,7 @@ def start_parts(
     """Return the parts that learn the public starts of each seed, all unless they are named."""
     parts = []
     for seed in seeds:
-        for name in start_names(sizes) if names is None else names:
+        for name in start_names(sizes, seed) if names is None else names:
             own = start_plan(plan, name, sizes).changed({'federation': {'seed': seed}})
             settings = {'plan': own.to_mapping(), 'ppo': sizes.ppo}
             title = f'{name}, seed {seed}'
@@ -319,12 +330,18 @@ def learn_starts(
 
 
 def code_digest() -> str:
-    """Return a hash of all sources of the package, of the world's constants and of the plan."""
+    """
+    Return a hash of all sources, compiled ones too, of the world's constants and of the plan.
+
+    :raises PrivacyError: if the compiled arithmetic is not built, or from other sources.
+    """
+    kernels.check_built()
     root, sha = Path(fdrl_ros.__file__).parent, hashlib.sha256()
     for path in sorted(root.rglob('*.py')):
         place = path.relative_to(root)
         if place.parts[0] not in ('msg', 'srv'):  # made by the build
             sha.update(f'{place}\n'.encode() + path.read_bytes())
+    sha.update(kernels.ffi.string(kernels.lib.FDRL_SOURCES))
     for name in ('world.yaml', 'paper/mastery.yaml'):
         sha.update(resource(f'config/{name}').read_bytes())
     return sha.hexdigest()
@@ -355,7 +372,7 @@ def run_mastery(directory: Path, plan: Plan, sizes: Sizes, caller: Caller = NOBO
     cells = Study('mastery', directory / 'cells', measure, workers=workers).run(parts, caller)
     sparse, of = [], []
     for (cell, seed), part in zip(keys, parts, strict=True):
-        if cell.default and seed in sizes.seeds[1]:
+        if cell.default and sizes.first(seed):
             own = plan_of(plan, cell, seed, sizes)
             sparse.append(replace(part, arguments=(own, sizes), title=f'sparse {part.name}'))
             of.append(cell)
