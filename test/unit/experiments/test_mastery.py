@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The study of mastery: the same patients, budget and records for every row."""
 
+from base64 import b64encode
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,7 +26,7 @@ from fdrl_ros.experiments.studies.mastery.settings import (
     TARGET,
 )
 from fdrl_ros.experiments.studies.mastery.sparse import greedy, sparse_plan
-from fdrl_ros.experiments.studies.mastery.study import measure_cell, write_down_code
+from fdrl_ros.experiments.studies.mastery.study import measure_cell, run_mastery, write_down_code
 from fdrl_ros.experiments.studies.mastery.summary import summarise
 from fdrl_ros.experiments.study import Work
 from fdrl_ros.learner.home import home_charges
@@ -175,6 +176,38 @@ def test_the_code_is_written_down_and_other_code_is_refused(tmp_path):
     write_json(path, {'code': 'other'})
     with pytest.raises(StoreError, match='other code'):
         write_down_code(path)
+
+
+def test_a_study_that_is_called_again_measures_nothing_twice(tmp_path, monkeypatch):
+    measured = []
+
+    def start(name, plan, sizes, work):
+        measured.append((name, plan.federation.seed))
+        return {'weights': b64encode(np.zeros(3, '<f4').tobytes()).decode()}
+
+    def cell(plan, cell, starts, sizes, work):
+        assert all(each.shape == (3,) for each in starts.values())
+        measured.append((cell, plan.federation.seed))
+        return made_up_part(5.0, plan.federation.seed)
+
+    def ends(plan, sizes, work):
+        measured.append(('sparse', plan.federation.seed))
+        return {'found': {'greedy': {'needle_pass': 0.0}}}
+
+    for name, made in (('measure_start', start), ('measure', cell), ('measure_sparse', ends)):
+        monkeypatch.setattr(study, name, made)
+    sizes = replace(QUICK, seeds=((1, 2), (1,)), cells=(Cell(), Cell(gap=4.0)))
+    own = base_plan().changed({'evaluation': {'workers': 1}})
+    first = run_mastery(tmp_path, own, sizes)
+    assert measured.count(('sparse', 1)) == 1 and ('sparse', 2) not in measured
+    assert [each for each in measured if isinstance(each[0], Cell)] == [
+        (Cell(), 1),
+        (Cell(), 2),
+        (Cell(gap=4.0), 1),
+    ]
+    measured.clear()
+    assert json_text(run_mastery(tmp_path, own, sizes)) == json_text(first)
+    assert not measured
 
 
 def test_the_ceiling_remembers_each_operation_by_itself(plan):
