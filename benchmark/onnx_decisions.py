@@ -24,7 +24,7 @@ import numpy as np
 from selector_work import candidates, Decisions, episodes, network_times, SEED
 
 POLICIES = 8
-HIDDEN = 296
+HIDDEN = 293
 """Units of each of two hidden layers: about 100,000 weights."""
 
 BATCH = 1000
