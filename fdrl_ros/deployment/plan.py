@@ -108,8 +108,8 @@ class Plan:
     )
     learner: 'Group[LearnerSettings]' = Group(
         'fdrl_ros.learner.settings:LearnerSettings',
-        'kind network algorithm adapter_rank frozen device hidden discount learning_rate '
-        'epochs averaging transitions_per_patient expected_transitions idle_action '
+        'kind network algorithm adapter_rank frozen offsets offset_rate device hidden discount '
+        'learning_rate epochs averaging transitions_per_patient expected_transitions idle_action '
         'idle_weight target_period proximal n_step frame_stack loss conservative temperature '
         'most_weight value_weight optimizer replay priority_exponent importance_exponent '
         'expected_priority',
@@ -120,7 +120,8 @@ class Plan:
     )
     home: 'Group[HomeSettings]' = Group(
         'fdrl_ros.learner.settings:HomeSettings',
-        'epochs learning_rate frozen candidates alone_epochs choice_noise choice_clip',
+        'epochs learning_rate frozen offsets offset_rate candidates alone_epochs choice_noise '
+        'choice_clip',
     )
     collection: 'Group[CollectionSettings]' = Group(
         'fdrl_ros.learner.records.collection:CollectionSettings',
@@ -291,9 +292,22 @@ class Plan:
         except (PolicyError, SettingError) as error:
             expected = f'tensors or modules of the network, but not all ({error})'
             raise SettingError('home.frozen', plan.home.frozen, expected) from error
+        plan._check_offsets()
         check_size(layout.n_parameters)
         choose_scheme(shared.size, chosen.hospitals, encryption.bits, encryption.scheme)
         return plan
+
+    def _check_offsets(self) -> None:
+        """Refuse offsets of inputs that the network or the task does not have."""
+        from fdrl_ros.learner.offsets import offsets_of
+
+        tuned = self.home.fine_tuned(self.learner)
+        both = ('learner', self.network, self.learner), ('home', self.home_network, tuned)
+        for group, network, learner in both:
+            try:
+                offsets_of(network, learner, self.spec.names)
+            except SettingError as error:
+                raise error.of(group) from None
 
     def _check_promise(self) -> None:
         """Refuse a task by which patients would be protected less than the plan says."""

@@ -223,7 +223,7 @@ class _Stage:
         setup, ours = outer.setup, outer.network.layout
         if personal:
             network = self._home.network or setup.network
-            learner = at_home(setup.learner, settings)
+            learner = settings.fine_tuned(setup.learner)
             setup = replace(setup, network=network, learner=learner)
         else:
             setup = replace(setup, learner=replace(setup.learner, epochs=settings.alone_epochs))
@@ -318,12 +318,6 @@ class _Stage:
             else np.zeros(len(names)),
         )
         return dict(zip(names, noised.tolist(), strict=True))
-
-
-def at_home(learner: LearnerSettings, home: HomeSettings) -> LearnerSettings:
-    """Return the settings of fine-tuning: those of the rounds, with what differs at home."""
-    changed = replace(learner, epochs=max(1, home.epochs), learning_rate=home.learning_rate)
-    return replace(changed, frozen=home.frozen) if home.frozen else changed
 
 
 def choice_charge(

@@ -13,6 +13,9 @@ def fresh_moments(kind: str, size: int) -> NDArray[np.float64]:
     return np.zeros((2 if kind == 'adam' else 0, size))
 
 
+Rate = float | NDArray[np.float64]
+
+
 class Optimizer:
     """
     Turns gradients of flat weights into steps.
@@ -22,13 +25,14 @@ class Optimizer:
     """
 
     def __init__(
-        self, kind: str, learning_rate: float, moments: NDArray[np.float64], steps: int = 0
+        self, kind: str, learning_rate: Rate, moments: NDArray[np.float64], steps: int = 0
     ) -> None:
         """
         Continue from a state.
 
         :param kind: 'adam' or 'sgd'.
-        :param learning_rate: step size; the attribute of that name may be changed between steps.
+        :param learning_rate: step size, or one for each weight, shape (size,); the
+            attribute of that name may be changed between steps.
         :param moments: of :func:`fresh_moments` or a checkpoint; overwritten.
         :param steps: steps already taken.
         """

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Settings of the private learner."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 import math
 
 from fdrl_ros.errors import SettingError
@@ -48,6 +48,14 @@ class LearnerSettings(Settings):
         '',
         'tensors or modules that stay as the public start has them, separated by commas, such as '
         'shared.0 or shared.1.weight',
+    )
+    offsets: str = setting(
+        '',
+        'inputs of the network whose offsets are learned too, through the bias of its first '
+        'layer, whose matrix must be frozen; separated by commas, such as goal_error_x',
+    )
+    offset_rate: float = setting(
+        0.005, 'step size of the optimizer for offsets of inputs', limits=(1e-8, 1000.0)
     )
     device: str = setting(
         'auto',
@@ -145,7 +153,12 @@ class LearnerSettings(Settings):
     @property
     def frozen_tensors(self) -> tuple[str, ...]:
         """Names of the tensors and submodules that stay as the public start has them."""
-        return tuple(name.strip() for name in self.frozen.split(',') if name.strip())
+        return _listed(self.frozen)
+
+    @property
+    def offset_inputs(self) -> tuple[str, ...]:
+        """Names of the inputs whose offsets are learned."""
+        return _listed(self.offsets)
 
 
 @dataclass(frozen=True)
@@ -176,6 +189,11 @@ class PrivacySettings(Settings):
     batch: int = setting(128, 'expected batch size L', limits=(1, 1000000), unit='units')
 
 
+def _listed(text: str) -> tuple[str, ...]:
+    """Return the names in a text, which commas separate."""
+    return tuple(name.strip() for name in text.split(',') if name.strip())
+
+
 CANDIDATES = ('global', 'personal', 'own_layers', 'alone')
 """
 What a hospital may choose its home policy from.
@@ -203,6 +221,12 @@ class HomeSettings(Settings):
         '',
         'tensors or submodules that fine-tuning leaves as the global policy has them, separated '
         'by commas; empty: those of learner.frozen',
+    )
+    offsets: str = setting(
+        '', 'inputs whose offsets fine-tuning learns; empty: those of learner.offsets'
+    )
+    offset_rate: float = setting(
+        0.005, 'step size of offsets of inputs in fine-tuning', limits=(1e-8, 1000.0)
     )
     candidates: str = setting(
         'global, personal, own_layers',
@@ -235,6 +259,15 @@ class HomeSettings(Settings):
         """Names of the candidates besides global, in the order of :data:`CANDIDATES`."""
         return tuple(name for name in CANDIDATES[1:] if name in self._named)
 
+    def fine_tuned(self, learner: LearnerSettings) -> LearnerSettings:
+        """Return the settings of fine-tuning: those of the rounds, with what differs at home."""
+        changed = replace(learner, epochs=max(1, self.epochs), learning_rate=self.learning_rate)
+        if self.frozen:
+            changed = replace(changed, frozen=self.frozen)
+        if self.offsets:
+            changed = replace(changed, offsets=self.offsets, offset_rate=self.offset_rate)
+        return changed
+
     @property
-    def _named(self) -> list[str]:
-        return [name.strip() for name in self.candidates.split(',') if name.strip()]
+    def _named(self) -> tuple[str, ...]:
+        return _listed(self.candidates)

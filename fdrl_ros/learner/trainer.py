@@ -11,6 +11,7 @@ from pathlib import Path
 from fdrl_ros.errors import LedgerOwnerError, PolicyError, PrivacyError, TrainingStopped
 from fdrl_ros.learner.checkpoint import Checkpoint
 from fdrl_ros.learner.learner import TrainingProgress, TrainingResult
+from fdrl_ros.learner.offsets import offsets_of, step_with
 from fdrl_ros.learner.optimizer import fresh_moments, Optimizer
 from fdrl_ros.learner.privacy_cost import ChargedMechanism
 from fdrl_ros.learner.records.records import Records
@@ -37,6 +38,7 @@ class TrainingSetup:
 
     ``inputs``: public table of the network's input for each state number, if records hold numbers,
     shape (numbers, states). ``task``: whose records are trained on; checkpoints carry it.
+    ``fields``: names of the network's inputs, for learner.offsets.
     """
 
     network: Network
@@ -46,6 +48,7 @@ class TrainingSetup:
     source: NoiseSource
     inputs: np.ndarray | None = None
     task: TaskIdentity | None = None
+    fields: tuple[str, ...] = ()
 
 
 class Trainer:
@@ -74,6 +77,7 @@ class Trainer:
             noise and the compiled arithmetic is missing or was built from other sources.
         :raises LedgerOwnerError: if the ledger counts for another unit, delta or budget.
         :raises RecordsError: if states or actions are not those of the network.
+        :raises SettingError: if offsets of inputs do not fit the network.
         """
         owner, inputs = setup.ledger.owner, setup.inputs
         for name in ('unit', 'delta', 'budget'):
@@ -89,6 +93,7 @@ class Trainer:
         self.dqn = gradients_for(self.network, self.learner, inputs)
         if self.privacy.noise_multiplier:
             self.dqn.check_private()
+        self._offsets = offsets_of(self.network, self.learner, setup.fields)
         self.ledger, self._inputs = setup.ledger, inputs
         self._source = setup.source.for_ledger(owner.birth)
         self._settings_digest = hashlib.sha256(
@@ -208,7 +213,8 @@ class Trainer:
 
     def _fresh(self, weights: np.ndarray, round: int, start: bytes) -> Checkpoint:
         """Return the state at the beginning of a round."""
-        moments = fresh_moments(self.learner.optimizer, self.dqn.size)
+        offsets = 0 if self._offsets is None else self._offsets.size
+        moments = fresh_moments(self.learner.optimizer, self.dqn.size + offsets)
         wide, narrow = weights.astype(np.float64), weights.astype(np.float32)
         priorities = self.replay().priorities
         return Checkpoint(round, start, 0, 0, wide, narrow, moments, priorities, self.task)
@@ -271,9 +277,10 @@ class Trainer:
             round=state.round, block=state.blocks, charge=charge, inputs=state.digest()
         )
         learner, dqn, round = self.learner, self.dqn, state.round
-        optimizer = Optimizer(
-            learner.optimizer, learner.learning_rate, state.moments.copy(), state.steps
-        )
+        offsets = self._offsets
+        rate = learner.learning_rate if offsets is None else offsets.rates
+        optimizer = Optimizer(learner.optimizer, rate, state.moments.copy(), state.steps)
+        span = None if offsets is None else offsets.span(anchor)
         replay = self.replay(state.priorities)
         weights, target = state.weights.copy(), state.target
         trained, anchored = dqn.index, anchor[dqn.index]
@@ -288,7 +295,9 @@ class Trainer:
             gradient = self.private_gradient(replay, current, target, round, step)
             if learner.proximal:
                 gradient += learner.proximal * (weights[trained] - anchored)
-            weights[trained] += optimizer.step(gradient)
+            weights[trained] += (
+                optimizer.step(gradient) if span is None else step_with(optimizer, gradient, span)
+            )
             if step >= averaged_from:
                 averaged += 1
                 total = weights[trained] + (0.0 if total is None else total)

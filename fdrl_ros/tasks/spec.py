@@ -73,6 +73,11 @@ class TaskSpec:
         return math.prod(self.shape)
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the numbers of an observation; none for an image."""
+        return tuple(field.name for field in self.fields)
+
+    @property
     def continuous(self) -> bool:
         """Whether an action is a vector of real numbers."""
         return bool(self.low)

@@ -137,7 +137,13 @@ def open_training(
         ledger = unless_opened.enter_context(open_ledger(directory, name, plan))
         noise = noise_source(directory, f'{name} {purpose}'.strip(), plan)
         setup = TrainingSetup(
-            plan.network, plan.learner, plan.privacy, ledger, noise, task=plan.identity
+            plan.network,
+            plan.learner,
+            plan.privacy,
+            ledger,
+            noise,
+            task=plan.identity,
+            fields=plan.spec.names,
         )
         path = directory / CHECKPOINT
         if plan.home.epochs and start is not None:

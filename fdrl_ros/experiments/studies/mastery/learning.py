@@ -19,7 +19,7 @@ from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.experiments.studies.mastery.settings import planned, Recipe, TARGET
 from fdrl_ros.federation.hospital.hospital import Hospital
 from fdrl_ros.federation.virtual import VirtualFederation
-from fdrl_ros.learner.home import home_charges
+from fdrl_ros.learner.home import home_charges, HomeTrainer
 from fdrl_ros.learner.learner import HomePolicy
 from fdrl_ros.learner.pretraining import pretrain, Start
 from fdrl_ros.learner.privacy_cost import ChargedMechanism
@@ -80,26 +80,31 @@ def pooled(records: ByHospital) -> Records:
     return Records(states, actions, rewards, following, terminals, *ended, task=every[0].task)
 
 
-def calibrated(plan: Plan, records: Records, local: int = 0) -> Plan:
+def charges(plan: Plan, records: Records, local: int = 0) -> list[Charge]:
     """
-    Return a plan with the noise by which rounds, fine-tuning and choice cost the target.
+    Return what rounds, fine-tuning and choice cost a patient.
 
     :param local: further rounds, of each hospital by itself.
     :raises PrivacyError: if the settings give no guarantee for these records.
     """
+    mechanism = ChargedMechanism.from_settings(records, plan.learner, plan.privacy)
+    steps = (plan.rounds.rounds + local) * plan.learner.epochs * mechanism.steps_of_epoch
+    at_home = home_charges(plan.learner, plan.privacy, plan.home, records)
+    return [mechanism.charge(steps), *at_home]
+
+
+def calibrated(plan: Plan, records: Records, local: int = 0) -> Plan:
+    """Return a plan with the noise by which its :func:`charges` cost the target."""
+
+    def changed(noise: float) -> Plan:
+        return plan.replaced({'privacy': {'noise_multiplier': noise}})
 
     def excess(log_noise: float) -> float:
-        privacy = replace(plan.privacy, noise_multiplier=math.exp(log_noise))
-        mechanism = ChargedMechanism.from_settings(records, plan.learner, privacy)
-        steps = (plan.rounds.rounds + local) * plan.learner.epochs * mechanism.steps_of_epoch
-        charges: list[Charge] = [mechanism.charge(steps)]
-        if plan.home.epochs:
-            charges += home_charges(plan.learner, privacy, plan.home, records)
-        return math.log(epsilon_pld(charges, privacy.delta) / TARGET)
+        costs = charges(changed(math.exp(log_noise)), records, local)
+        return math.log(epsilon_pld(costs, plan.privacy.delta) / TARGET)
 
     found = math.exp(optimize.brentq(excess, math.log(0.4), math.log(60.0), xtol=1e-4))
-    noise = math.ceil(1e3 * found) / 1e3  # upwards: epsilon stays below the target
-    return plan.changed({'privacy': {'noise_multiplier': noise}})
+    return changed(math.ceil(1e3 * found) / 1e3)  # upwards: epsilon stays below the target
 
 
 def federate(
@@ -129,26 +134,50 @@ def federate(
 def learn_alone(
     plan: Plan, recipe: Recipe, records: ByHospital, start: np.ndarray, name: str
 ) -> Learned:
-    """Let each hospital learn without the others, in one round."""
-    own = calibrated(planned(plan, recipe), next(iter(records.values())))
-    with _trainers(own, records, name) as trainers:
-        weights = {hospital: _train(each, start, 1) for hospital, each in trainers.items()}
+    """Let each hospital learn without the others: its rounds, then its home policy if any."""
+    plan = calibrated(planned(plan, recipe), next(iter(records.values())))
+    learned, chosen = {}, {}
+    with _trainers(plan, records, name, start) as trainers:
+        for hospital, trainer in trainers.items():
+            weights = start
+            for round in range(1, plan.rounds.rounds + 1):
+                weights = _train(trainer, weights, round)
+            learned[hospital] = weights
+            if isinstance(trainer, HomeTrainer):
+                made = trainer.home(weights, plan.rounds.rounds)
+                learned[hospital], chosen[hospital] = made.weights, made.chosen
         epsilon = max(each.ledger.epsilon() for each in trainers.values())
-    return Learned(own.network, weights, start, epsilon)
+    return Learned(plan.network, learned, start, epsilon, chosen or None)
 
 
 def learn_pooled(
     plan: Plan, recipe: Recipe, records: ByHospital, start: np.ndarray, name: str
 ) -> Learned:
-    """Learn alone, from all records in one place: one hospital with everybody's patients."""
-    count, first = len(records), next(iter(records))
+    """
+    Learn from all records in one place, as one hospital with everybody's patients.
+
+    With a home policy in the recipe, each hospital then makes its own of what was learned.
+    """
+    first, own = next(iter(records.items()))
+    plan, count = calibrated(planned(plan, recipe), own), len(records)
     every = {
         'privacy': {'batch': plan.privacy.batch * count},
         'collection': {'patients': plan.collection.patients * count},
+        'home': {'epochs': 0},
     }
-    found = learn_alone(plan.changed(every), recipe, {first: pooled(records)}, start, name)
-    weights = found.weights[first]
-    return replace(found, weights=dict.fromkeys(records, weights), shared=weights)
+    shared = start
+    with _trainers(plan.changed(every), {first: pooled(records)}, name) as trainers:
+        for round in range(1, plan.rounds.rounds + 1):
+            shared = _train(trainers[first], shared, round)
+    learned, chosen = dict.fromkeys(records, shared), {}
+    if plan.home.epochs:
+        with _trainers(plan, records, f'{name} home', start) as trainers:
+            for hospital, trainer in trainers.items():
+                assert isinstance(trainer, HomeTrainer)
+                made = trainer.home(shared, plan.rounds.rounds)
+                learned[hospital], chosen[hospital] = made.weights, made.chosen
+    epsilon = epsilon_pld(charges(plan, own), plan.privacy.delta)
+    return Learned(plan.network, learned, shared, epsilon, chosen or None)
 
 
 def clone_alone(

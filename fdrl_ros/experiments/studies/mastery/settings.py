@@ -187,18 +187,16 @@ _AT_ONCE: Changes = {
     'rounds': {'rounds': 1},
     'learner': {'epochs': 72},
 }
-
-
-def _home(candidates: str) -> Changes:
-    return _with(_OWN, {'home': {'candidates': candidates}})
-
+_BIAS: Changes = {
+    'learner': {'learning_rate': 0.002, 'frozen': 'shared.0.weight, shared.1, value, advantage'}
+}
 
 FEDERATED: Recipes = {
+    'federated': Recipe(),
+    'federated_or_alone': Recipe({'home': {'candidates': 'global, personal, alone'}}),
     'global': Recipe(_ROUNDS),
     'own_layers': Recipe(_with(_ROUNDS, _OWN)),
     'personal': Recipe({'home': {'epochs': 0}}, local=2),
-    'federated': Recipe(_home('global, own_layers, personal')),
-    'federated_or_alone': Recipe(_home('global, own_layers, personal, alone')),
     'dp_dqn': Recipe(_with(_ROUNDS, {'learner': _DQN}), 'double_dqn'),
     'conservative_q': Recipe(_with(_ROUNDS, {'learner': _CONSERVATIVE}), 'conservative_q'),
     'advantage_weighted': Recipe(_with(_ROUNDS, {'learner': _WEIGHTED}), 'advantage_weighted'),
@@ -210,12 +208,16 @@ of 48, or four and 96 at home; whoever may choose alone takes 96 more for that c
 """
 
 ALONE: Recipes = {
-    'alone': Recipe(_AT_ONCE),
+    'alone': Recipe(),
+    'alone_at_once': Recipe(_AT_ONCE),
     'dp_dqn_alone': Recipe(_with({'learner': _DQN}, _AT_ONCE), 'double_dqn'),
 }
-"""Rows that each hospital learns without the others: the same epsilon and steps, in one round."""
+"""Rows that each hospital learns without the others, with the same epsilon and steps."""
 
-POOLED: Recipes = {'pooled': Recipe(_AT_ONCE)}
+POOLED: Recipes = {
+    'pooled': Recipe(_with(_AT_ONCE, _BIAS)),
+    'pooled_at_home': Recipe(),
+}
 """Rows that learn from the records of all in one place, with the same epsilon and steps."""
 
 _OPEN: Changes = {'pretraining': {'learning_rate': 0.001}}

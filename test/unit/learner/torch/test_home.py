@@ -6,7 +6,7 @@ from dataclasses import replace
 import math
 
 from fdrl_ros.learner.checkpoint import Checkpoint
-from fdrl_ros.learner.home import agreement, at_home, HomeSetup, HomeTrainer, PERSONAL
+from fdrl_ros.learner.home import agreement, HomeSetup, HomeTrainer, PERSONAL
 from fdrl_ros.learner.settings import HomeSettings, LearnerSettings
 from fdrl_ros.learner.torch.learner import torch_network
 from fdrl_ros.learner.trainer import Trainer, TrainingSetup
@@ -27,7 +27,7 @@ OPEN = replace(PRIVACY, batch=8, noise_multiplier=0.5, budget=math.inf)
 
 def test_tensors_frozen_at_home_alone_come_back_in_the_order_of_the_federation(tmp_path):
     network = torch_network(SPEC, LEARNER)
-    tuned = torch_network(SPEC, at_home(LEARNER, HOME))
+    tuned = torch_network(SPEC, HOME.fine_tuned(LEARNER))
     ours, theirs = network.layout, tuned.layout
     assert [each.name for each in ours.tensors] != [each.name for each in theirs.tensors]
     released = network.draw(np.random.default_rng(1))

@@ -1,0 +1,108 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""
+Offsets of a network's inputs, learned through the bias of its first layer.
+
+What the instruments of one hospital show differently, such as the error of a camera's calibration,
+is the same offset d of some inputs for all its patients. The first layer W x + b then computes
+W (x + d) + b, which is a bias of b + W d. The gradient of d is W' times that of b: it is computed
+from the noised gradient, so it costs no privacy, and the noise of all other directions is left
+out.
+"""
+
+from collections.abc import Sequence
+
+from fdrl_ros.errors import SettingError
+from fdrl_ros.learner.optimizer import Optimizer
+from fdrl_ros.learner.settings import LearnerSettings
+from fdrl_ros.policy.layout import named, TensorLayout
+from fdrl_ros.policy.network import Network
+import numpy as np
+from numpy.typing import NDArray
+
+
+class InputOffsets:
+    """
+    How trained weights follow offsets of inputs.
+
+    :param network: whose first layer takes the inputs; its bias is trained, its matrix is not.
+    :param learner: for the names of the inputs and of frozen tensors.
+    :param fields: names of the network's inputs, in their order.
+    :raises SettingError: if an input or such a layer is not there, or its matrix is trained.
+    """
+
+    def __init__(self, network: Network, learner: LearnerSettings, fields: Sequence[str]) -> None:
+        self._layout: TensorLayout = network.layout
+        unknown = [name for name in learner.offset_inputs if name not in fields]
+        if unknown:
+            known = f'some of the inputs {", ".join(fields) or "of the task, which has no names"}'
+            raise SettingError('offsets', unknown[0], known)
+        self._columns = [fields.index(name) for name in learner.offset_inputs]
+        self._matrix, bias = _first_layer(network, learner)
+        index = network.layout.trained(learner.frozen_tensors)
+        first = int(np.searchsorted(index, bias[0]))
+        self._rows, self._size = slice(first, first + bias[1] - bias[0]), len(index)
+        rates = np.full(self.size + self._size, learner.learning_rate)
+        rates[: self.size] = learner.offset_rate
+        self.rates: NDArray[np.float64] = rates
+        """Step sizes of the offsets, then of the trained weights."""
+
+    @property
+    def size(self) -> int:
+        """Number of offsets."""
+        return len(self._columns)
+
+    def span(self, weights: NDArray[np.floating]) -> NDArray[np.float64]:
+        """
+        Return how the trained weights change with each offset.
+
+        :param weights: flat, shape (n_parameters,).
+        :returns: shape (trained weights, offsets).
+        """
+        made = np.zeros((self._size, self.size))
+        made[self._rows] = self._layout.split(weights)[self._matrix][:, self._columns]
+        return made
+
+
+def offsets_of(
+    network: Network, learner: LearnerSettings, fields: Sequence[str]
+) -> InputOffsets | None:
+    """
+    Return the offsets that a learner's settings ask for, None if they ask for none.
+
+    :raises SettingError: as :class:`InputOffsets` does.
+    """
+    return InputOffsets(network, learner, fields) if learner.offsets else None
+
+
+def step_with(
+    optimizer: Optimizer, gradient: NDArray[np.float64], span: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """
+    Take a step of offsets and trained weights.
+
+    :param optimizer: of the offsets, then of the trained weights.
+    :param gradient: noised, of the trained weights, shape (trained weights,).
+    :param span: of :meth:`InputOffsets.span`.
+    :returns: what to add to the trained weights, same shape as the gradient.
+    """
+    count = span.shape[1]
+    made = optimizer.step(np.concatenate([gradient @ span, gradient]))
+    return made[count:] + span @ made[:count]
+
+
+def _first_layer(network: Network, learner: LearnerSettings) -> tuple[str, tuple[int, int]]:
+    """Return the name of the first layer's matrix, and where its bias lies in flat weights."""
+    layout = network.layout
+    places = {tensor.name: (tensor, first, last) for tensor, first, last in layout.places()}
+    kept = {tensor.name for tensor in named(layout.tensors, learner.frozen_tensors)}
+    kept |= {tensor.name for tensor in layout.tensors[: layout.frozen]}
+    for name in sorted(places):
+        tensor, bias = places[name][0], places.get(f'{name.removesuffix("weight")}bias')
+        if len(tensor.shape) != 2 or tensor.shape[1] != network.states or bias is None:
+            continue
+        if name not in kept or bias[0].name in kept:
+            expected = f'{name}, as offsets of inputs go with a fixed first matrix, and not '
+            raise SettingError('frozen', learner.frozen, expected + bias[0].name)
+        return name, (bias[1], bias[2])
+    raise SettingError('offsets', learner.offsets, f'none: {network.name} has no bias')
