@@ -79,7 +79,7 @@ def test_every_row_spends_the_whole_epsilon_and_no_more(plan, records, name):
     assert 0.99 * TARGET < spent <= TARGET < EPSILON == made.privacy.budget
 
 
-ROWS = ('public_start', 'alone', 'global', 'own_layers', 'personal', 'federated', 'pooled')
+ROWS = ('public_start', 'alone', 'global', 'own_layers', 'personal', 'federated', 'pooled_at_home')
 
 
 def made_up_part(lead, seed):
@@ -132,7 +132,12 @@ def test_the_summary_has_all_that_the_report_needs():
 @pytest.mark.parametrize('lead, met', [(5.0, [True] * 4), (0.0, [False] * 4)])
 def test_endpoints_are_tested_in_their_order_until_one_is_not_met(lead, met):
     rows = summary_of(lead)['levels']['0.5']['endpoints']
-    assert [each['minus'] for each in rows] == ['alone', 'public_start', 'global', 'pooled']
+    assert [each['minus'] for each in rows] == [
+        'alone',
+        'public_start',
+        'global',
+        'pooled_at_home',
+    ]
     assert [each['met'] for each in rows] == met
     assert [each['tested'] for each in rows] == [True, *met[:-1]]
 
@@ -152,7 +157,7 @@ def test_everybody_is_tried_on_the_same_patients(plan, records, monkeypatch):
     work = Work(Path(), ('mastery', 'part'), NOBODY)
     found = measure_cell(short, {'cloning': start}, 4, work, ('federated',)).found
     assert found['home']['federated'].keys() == found['home']['public_start'].keys()
-    assert set(found['chosen']['federated'].values()) <= {'global', 'own_layers', 'personal'}
+    assert set(found['chosen']['federated'].values()) <= {'global', 'personal'}
     assert len(set(tried)) == len(plan.hospitals) + 1  # each hospital's, and those of elsewhere
     assert {len(each) for each in tried} == {4}
 

@@ -155,16 +155,20 @@ class Recipe:
 Recipes = Mapping[str, Recipe]
 
 _DONE = {'labels': 'done'}
-_DQN: dict[str, object] = {'algorithm': 'double_dqn', 'discount': 0.4, 'learning_rate': 0.004}
-_DQN |= {'averaging': 0.0, 'proximal': 0.01}
-_CONSERVATIVE: dict[str, object] = {'algorithm': 'double_dqn', 'conservative': 1.0}
+_DQN: dict[str, object] = {'algorithm': 'double_dqn', 'discount': 0.4, 'learning_rate': 0.001}
+_DQN |= {'idle_weight': 1.0, 'proximal': 0.01}
+_CONSERVATIVE: dict[str, object] = {
+    'algorithm': 'double_dqn',
+    'conservative': 5.0,
+    'discount': 0.9,
+}
 _WEIGHTED: dict[str, object] = {'algorithm': 'advantage_weighted'}
 _IMPLICIT: dict[str, object] = {'kind': 'torch', 'network': 'mlp', 'algorithm': 'implicit_q'}
 
 STARTS: dict[str, Changes] = {
     'cloning': {},
     'double_dqn': {'learner': _DQN, 'pretraining': {**_DONE, 'discount': 0.4}},
-    'conservative_q': {'learner': _CONSERVATIVE, 'pretraining': _DONE},
+    'conservative_q': {'learner': _CONSERVATIVE, 'pretraining': {**_DONE, 'discount': 0.9}},
     'advantage_weighted': {'learner': _WEIGHTED, 'pretraining': _DONE},
     'implicit_q': {'learner': _IMPLICIT, 'pretraining': _DONE},
 }
@@ -191,6 +195,9 @@ _BIAS: Changes = {
     'learner': {'learning_rate': 0.002, 'frozen': 'shared.0.weight, shared.1, value, advantage'}
 }
 
+_STILL = 1e-7
+"""Step size of the bias in fine-tuning that learns offsets of inputs alone."""
+
 FEDERATED: Recipes = {
     'federated': Recipe(),
     'federated_or_alone': Recipe({'home': {'candidates': 'global, personal, alone'}}),
@@ -207,8 +214,20 @@ Rows that hospitals learn together. All spend the same epsilon, and 288 steps of
 of 48, or four and 96 at home; whoever may choose alone takes 96 more for that candidate.
 """
 
+_OFFSETS_ALONE: Changes = {
+    'home': {
+        'offsets': 'goal_error_x, goal_error_y, goal_error_z',
+        'offset_rate': 0.005,
+        'learning_rate': _STILL,
+    }
+}
+_OFFSETS_POOLED: Changes = {
+    'rounds': {'rounds': 3},
+    'home': {'epochs': 36, 'learning_rate': _STILL},
+}
+
 ALONE: Recipes = {
-    'alone': Recipe(),
+    'alone': Recipe(_OFFSETS_ALONE),
     'alone_at_once': Recipe(_AT_ONCE),
     'dp_dqn_alone': Recipe(_with({'learner': _DQN}, _AT_ONCE), 'double_dqn'),
 }
@@ -216,7 +235,7 @@ ALONE: Recipes = {
 
 POOLED: Recipes = {
     'pooled': Recipe(_with(_AT_ONCE, _BIAS)),
-    'pooled_at_home': Recipe(),
+    'pooled_at_home': Recipe(_OFFSETS_POOLED),
 }
 """Rows that learn from the records of all in one place, with the same epsilon and steps."""
 
@@ -226,10 +245,13 @@ OPEN_ALONE: Recipes = {'cloning_alone_without_privacy': Recipe(_OPEN)}
 OPEN_POOLED: Recipes = {'pooled_without_privacy': Recipe(_OPEN)}
 """Rows that learn without privacy, by minibatches as the public start does."""
 
+SPARSE_POOLED = Recipe(_AT_ONCE)
+"""How they learn with privacy."""
+
 SPARSE_ROWS: dict[str, Changes] = {'advantage_weighted': _OPEN, 'implicit_q': _OPEN}
 """What learns where only the end is rewarded, with its settings without privacy."""
 
-EVERYWHERE = ('alone', 'global', 'federated', 'pooled', 'pooled_without_privacy')
+EVERYWHERE = ('alone', 'global', 'federated', 'pooled_at_home', 'pooled_without_privacy')
 """Rows of all cells; the others are measured in the default cells."""
 
 ROBUST = ('public_start', 'alone', 'global', 'federated')

@@ -16,9 +16,9 @@ from fdrl_ros.experiments.json_file import Json
 from fdrl_ros.experiments.studies.mastery.learning import clone_pooled, collect, learn_pooled
 from fdrl_ros.experiments.studies.mastery.settings import (
     GAMMA,
-    POOLED,
     Recipe,
     Sizes,
+    SPARSE_POOLED,
     SPARSE_ROWS,
     STARTS,
 )
@@ -85,7 +85,7 @@ def measure_sparse(plan: Plan, sizes: Sizes, work: Work) -> Json:
             plan, chooser_of(learned.network.policy(learned.shared)), patients
         )
         if own.learner.kind == 'dqn':  # the torch learner would take half an hour
-            private = learn_pooled(own, POOLED['pooled'], records, start, algorithm)
+            private = learn_pooled(own, SPARSE_POOLED, records, start, algorithm)
             found[algorithm] = _tried(
                 plan, chooser_of(private.network.policy(private.shared)), patients
             )

@@ -20,7 +20,7 @@ FEDERATED, ALONE, PUBLIC, GLOBAL, POOLED = (
     'alone',
     'public_start',
     'global',
-    'pooled',
+    'pooled_at_home',
 )
 
 ENDPOINTS = ((ALONE, 0.0), (PUBLIC, 0.0), (GLOBAL, 0.0), (POOLED, -0.02))
@@ -29,7 +29,7 @@ What federated minus another row must lie above, with its whole interval; tested
 until one is not met.
 """
 
-CANDIDATES = ('global', 'own_layers', 'personal', 'alone')
+CANDIDATES = ('global', 'personal', 'alone')
 
 Part = Json
 """What :func:`fdrl_ros.experiments.studies.mastery.study.measure` found."""
