@@ -26,7 +26,7 @@ from fdrl_ros.surgery.gym.state import INDEX, unscale
 from fdrl_ros.surgery.scalar_or_array import Array, Flags, Number, Point, Rows
 from fdrl_ros.surgery.tasks.procedures import of_each_kind, Procedure, PROCEDURES, TRAITS
 from fdrl_ros.surgery.tasks.task import CLOSED, OPEN
-from fdrl_ros.surgery.tissue.contact import contact_stiffness, EXPONENT
+from fdrl_ros.surgery.tissue.contact import contact_stiffness, EXPONENT, USUAL_STIFFNESS
 import numpy as np
 from numpy.typing import NDArray
 
@@ -100,6 +100,7 @@ class _View(NamedTuple):
     :param rise: its upward speed, m/s.
     :param breathing: rate of breathing, rad/s.
     :param force: on the tip, N.
+    :param felt: stiffness felt so far, N/m^1.5, below the surface that the robot shows.
     :param jaw: opening of the jaw, 1 is open.
     :param told: whether the jaw was last told to open.
     :param held: whether the jaw holds the object.
@@ -111,6 +112,7 @@ class _View(NamedTuple):
     rise: Array
     breathing: Array
     force: Array
+    felt: Array
     jaw: Array
     told: Flags
     held: Flags
@@ -146,6 +148,7 @@ def _view(values: Array, experience: Experience) -> _View:
         seen('surface_speed'),
         2.0 * math.pi / 60.0 * seen('respiratory_rate'),
         seen('force') / experience.force_gain,
+        USUAL_STIFFNESS * np.exp(seen('felt_stiffness')) / experience.force_gain,
         seen('jaw'),
         seen('jaw_target') > 0.5,
         seen('grasped') > 0.5,
@@ -190,6 +193,9 @@ _SOFT, _STIFF = 2500.0, 30000.0
 _FORCE_ERROR, _SPEED_ERROR, _MODEL_ERROR = 0.05, 1.0, 0.05
 """What a stiffness felt is uncertain by: N, 1 per m/s of the tip, and a share."""
 
+_FELT_TICKS, _STILL = 4.0, 0.001
+"""Ticks that a stiffness felt so far is taken to be of; lag from which it tells less, m."""
+
 _DAMPING = 2.5
 """Usual damping of tissue, s/m."""
 
@@ -216,7 +222,8 @@ def _stiffness(view: _View, depth: Array, radius: float) -> tuple[Array, Array]:
     """
     Return what the tip feels of the tissue: log K (N / m^1.5) with its deviation.
 
-    It weighs the force felt at a depth, by Hunt and Crossley, with what organs are like.
+    It weighs the force felt at a depth, by Hunt and Crossley, the mean of the ticks so far, and
+    what organs are like, each by its inverse variance.
     """
     soft, stiff = (math.log(contact_stiffness(each, radius)) for each in (_SOFT, _STIFF))
     usual, spread = 0.5 * (soft + stiff), 0.25 * (stiff - soft)
@@ -226,9 +233,26 @@ def _stiffness(view: _View, depth: Array, radius: float) -> tuple[Array, Array]:
     felt = np.log(force) - EXPONENT * np.log(np.maximum(depth, _TOUCH))
     felt = felt - np.log(1.0 + _DAMPING * speed)
     doubt = (_FORCE_ERROR / force) ** 2 + _MODEL_ERROR**2 + (_SPEED_ERROR * speed) ** 2
-    left = np.where(depth > _TOUCH, 1.0 / (1.0 / doubt + 1.0 / spread**2), spread**2)
-    known = 1.0 - left / spread**2
-    return usual + known * (felt - usual), np.sqrt(left)
+    so_far, doubt_so_far = _felt_so_far(view, depth)
+    weights = 1.0 / doubt, 1.0 / doubt_so_far
+    touched = depth > _TOUCH
+    left = np.where(touched, 1.0 / (sum(weights) + 1.0 / spread**2), spread**2)
+    more = left * (weights[0] * (felt - usual) + weights[1] * (so_far - usual))
+    return usual + touched * more, np.sqrt(left)
+
+
+def _felt_so_far(view: _View, depth: Array) -> tuple[Array, Array]:
+    """
+    Return log K of the stiffness felt so far (N / m^1.5), and its variance.
+
+    The robot felt it at depths below the surface that it shows, which experience corrects. What
+    was felt deep, and with a tip at rest, tells most.
+    """
+    shown = np.maximum(depth + view.experience.calibration[2], _TOUCH)
+    ratio = shown / np.maximum(depth, _TOUCH)
+    squares = _FELT_TICKS * shown**3 / (1.0 + (view.lag[2] / _STILL) ** 4)
+    variance = (_FORCE_ERROR / view.felt) ** 2 / squares + _MODEL_ERROR**2
+    return np.log(view.felt) + EXPONENT * np.log(ratio), variance
 
 
 def _press(view: _View, procedure: Procedure) -> NDArray[np.int64]:

@@ -38,11 +38,11 @@ MEMORY = 8
 
 _DEVIATIONS = 4.0
 
-_USUAL, _LEAST = 1000.0, 50.0
+USUAL_STIFFNESS, _LEAST = 1000.0, 50.0
 """Stiffness that an estimate begins with, and the least that it can be, N/m^1.5."""
 
-_DRAWN = 5e-8
-"""Weight of the usual stiffness, m^3: of one tick 3.7 mm deep."""
+_DRAWN = 1e-8
+"""Weight of the usual stiffness, m^3: of one tick 2.2 mm deep."""
 
 _AT_REST = 0.001
 """Lag behind the set-point up to which a tip is nearly at rest, m."""
@@ -161,8 +161,8 @@ class Felt(PerPatient):
     def stiffness(self) -> Number:
         """Return the logarithm of the estimate, from 1000 N/m^1.5; 0 before anything is felt."""
         maths = maths_of(self._squares)
-        estimate = (self._products + _DRAWN * _USUAL) / (self._squares + _DRAWN)
-        return maths.logarithm(maths.greater(estimate, _LEAST) / _USUAL)
+        estimate = (self._products + _DRAWN * USUAL_STIFFNESS) / (self._squares + _DRAWN)
+        return maths.logarithm(maths.greater(estimate, _LEAST) / USUAL_STIFFNESS)
 
 
 @dataclass(slots=True)
