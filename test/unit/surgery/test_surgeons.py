@@ -3,6 +3,7 @@
 """The hand-written controller, and the surgeons who make records with it."""
 
 from dataclasses import replace
+import math
 from types import SimpleNamespace
 
 from fdrl_ros.errors import SettingError, StateError, TrainingStopped
@@ -61,7 +62,9 @@ def pressing(stiffness, force, **others):
     """Return the state of a tip at rest on the goal of a palpation, on a surface at rest."""
     depth = (force / stiffness) ** (2.0 / 3.0)
     values = np.zeros(STATE_SIZE)
-    seen = {'goal_error_z': -depth, 'force': force, 'respiratory_rate': 16.0, **others}
+    felt = math.log(stiffness / 1000.0)
+    seen = {'goal_error_z': -depth, 'force': force, 'felt_stiffness': felt, **others}
+    seen = {'respiratory_rate': 16.0, **seen}
     for name, value in {'palpation': 1.0, **seen}.items():
         values[INDEX[name]] = value
     return scale(values)
@@ -118,11 +121,12 @@ def test_experience_undoes_what_the_hospital_s_robot_shows():
     at_home = roll_out(patients, lambda states, rows, tick: controller(states))
     corrected = roll_out(away, lambda states, rows, tick: controller(states, experience))
     uncorrected = roll_out(away, lambda states, rows, tick: controller(states))
+    # What was felt at several depths cannot be corrected wholly, and states are float32.
+    presses = [each.procedure.name in ('palpation', 'retraction') for each in patients]
     same = [
         np.array_equal(*(each.actions[each.cases == case] for each in (at_home, corrected)))
-        for case in range(60)
+        for case in np.flatnonzero(~np.array(presses))
     ]
-    # States are float32: an action on the edge may fall to the other side.
     assert np.mean(same) > 0.9
     assert corrected.success.mean() > 0.95 > 0.5 > uncorrected.success.mean()
 

@@ -165,12 +165,15 @@ _CONSERVATIVE: dict[str, object] = {
 _WEIGHTED: dict[str, object] = {'algorithm': 'advantage_weighted'}
 _IMPLICIT: dict[str, object] = {'kind': 'torch', 'network': 'mlp', 'algorithm': 'implicit_q'}
 
+_NO_HOME: dict[str, object] = {'epochs': 0, 'frozen': '', 'offsets': ''}
+"""Of a network whose tensors have other names."""
+
 STARTS: dict[str, Changes] = {
     'cloning': {},
     'double_dqn': {'learner': _DQN, 'pretraining': {**_DONE, 'discount': 0.4}},
     'conservative_q': {'learner': _CONSERVATIVE, 'pretraining': {**_DONE, 'discount': 0.9}},
     'advantage_weighted': {'learner': _WEIGHTED, 'pretraining': _DONE},
-    'implicit_q': {'learner': _IMPLICIT, 'pretraining': _DONE},
+    'implicit_q': {'learner': _IMPLICIT, 'pretraining': _DONE, 'home': _NO_HOME},
 }
 """Changes of the plan by which each public start is learned."""
 
@@ -207,7 +210,9 @@ FEDERATED: Recipes = {
     'dp_dqn': Recipe(_with(_ROUNDS, {'learner': _DQN}), 'double_dqn'),
     'conservative_q': Recipe(_with(_ROUNDS, {'learner': _CONSERVATIVE}), 'conservative_q'),
     'advantage_weighted': Recipe(_with(_ROUNDS, {'learner': _WEIGHTED}), 'advantage_weighted'),
-    'implicit_q': Recipe(_with(_ROUNDS, {'learner': _IMPLICIT}), 'implicit_q', few=True),
+    'implicit_q': Recipe(
+        _with(_ROUNDS, {'learner': _IMPLICIT, 'home': _NO_HOME}), 'implicit_q', few=True
+    ),
 }
 """
 Rows that hospitals learn together. All spend the same epsilon, and 288 steps of DP-SGD: six rounds
