@@ -41,8 +41,12 @@ _DEVIATIONS = 4.0
 USUAL_STIFFNESS, _LEAST = 1000.0, 50.0
 """Stiffness that an estimate begins with, and the least that it can be, N/m^1.5."""
 
-_DRAWN = 1e-8
-"""Weight of the usual stiffness, m^3: of one tick 2.2 mm deep."""
+_DRAWN = 2.0**-27
+"""
+Weight of the usual stiffness, m^3: of one tick 2 mm deep.
+
+A power of two: where nothing was felt, the estimate is the usual stiffness to the last bit.
+"""
 
 _AT_REST = 0.001
 """Lag behind the set-point up to which a tip is nearly at rest, m."""
