@@ -349,9 +349,14 @@ class Ranking:
         self._current: str | None = None
         self._since = -math.inf
 
-    def reset(self) -> None:
-        """Forget which candidate acts."""
-        self._current, self._since = None, -math.inf
+    def reset(self, acting: str | None = None) -> None:
+        """
+        Begin anew.
+
+        :param acting: name of the candidate that acts at first, until another is surely better;
+            None lets the highest lower bound decide.
+        """
+        self._current, self._since = acting, -math.inf
 
     def choose(
         self, chosen: CandidateSet, estimates: Estimates, available: Sequence[bool], now: float

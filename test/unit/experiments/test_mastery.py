@@ -8,7 +8,7 @@ from pathlib import Path
 
 from fdrl_ros.errors import StoreError
 from fdrl_ros.experiments.json_file import json_text, write_json
-from fdrl_ros.experiments.studies.mastery import study
+from fdrl_ros.experiments.studies.mastery import selector, study
 from fdrl_ros.experiments.studies.mastery.ceiling import learn_ceiling
 from fdrl_ros.experiments.studies.mastery.evaluation import MEASURES, VARIATIONS
 from fdrl_ros.experiments.studies.mastery.learning import calibrated, collect, pooled
@@ -33,6 +33,9 @@ from fdrl_ros.learner.home import home_charges
 from fdrl_ros.learner.privacy_cost import ChargedMechanism
 from fdrl_ros.privacy.accountant.accountant import epsilon_pld
 from fdrl_ros.runtime.progress import NOBODY
+from fdrl_ros.selector import HOLD
+from fdrl_ros.surgery.gym.episode import roll_out
+from fdrl_ros.surgery.gym.state import INDEX
 import numpy as np
 import pytest
 
@@ -99,7 +102,16 @@ def made_up_part(lead, seed):
         'chosen': {'federated': {'hospital_1': 'personal', 'hospital_2': 'global'}},
         'with_motors': {'federated': 0.8},
         'robust': {'latency_1': {'federated': 0.7}},
+        'selector': {place: made_up_choice(seed) for place in ('home', 'away')},
     }
+
+
+def made_up_choice(seed):
+    """Return what a made-up selector found: half the risk of the global policy, 1 more return."""
+    row = {'return': 9.0 + seed, 'success': 0.8, 'risk': 0.2}
+    better = {'return': 10.0 + seed, 'success': 0.9, 'risk': 0.1}
+    rows = {'selector': better, 'global': row}
+    return {'rows': rows, 'share_of_oracle': 0.9, 'chosen': {'own': 1.0}}
 
 
 def summary_of(lead):
@@ -126,6 +138,9 @@ def test_the_summary_has_all_that_the_report_needs():
         (1.0, [1, 2, 3]),
         (2.0, [1, 2, 3]),
     ]
+    chosen = level['selector']['away']
+    assert chosen['lead']['global']['return']['low'] == pytest.approx(1.0)
+    assert chosen['risk_saved']['global']['mean'] == pytest.approx(0.5)
     json_text(found)
 
 
@@ -160,6 +175,68 @@ def test_everybody_is_tried_on_the_same_patients(plan, records, monkeypatch):
     assert set(found['chosen']['federated'].values()) <= {'global', 'personal'}
     assert len(set(tried)) == len(plan.hospitals) + 1  # each hospital's, and those of elsewhere
     assert {len(each) for each in tried} == {4}
+
+
+def moved(plan, weights, off):
+    """Return weights of the network that acts as `weights` do in states moved by `off`."""
+    matrix, bias = plan.network.layout.tensors[:2]
+    size, found = np.prod(matrix.shape), weights.copy()
+    columns = [INDEX[f'goal_error_{axis}'] for axis in 'xyz'] + [INDEX['force_error']]
+    first = weights[:size].reshape(matrix.shape)
+    found[size : size + bias.shape[0]] += first[:, columns] @ np.float32(off)
+    return found
+
+
+@pytest.fixture(scope='module')
+def valuer(plan):
+    """Return values of made-up policies in one procedure."""
+    own = plan.changed({'federation': {'procedures': 'reach, palpation'}})
+    start = own.network.draw(np.random.default_rng(0))
+    policies = {
+        name: own.network.policy(moved(own, start, off))
+        for name, off in (('global', [0.0] * 4), ('a', [0.3, 0.0, 0.4, 0.0]), ('b', [0.5] * 4))
+    }
+    public = own.network.policy(start)
+    return selector.Valuer(own, {**policies, 'public_start': public, HOLD: None}, public, 20)
+
+
+def test_how_far_robots_are_off_is_found_in_their_policy(plan):
+    rng = np.random.default_rng(0)
+    states = rng.normal(size=(200, plan.network.states)).astype(np.float32)
+    weights, off = plan.network.draw(rng), [0.3, -0.2, 0.4, -0.3]
+    start, policy = map(plan.network.policy, (weights, moved(plan, weights, off)))
+    found = selector.calibration_of(policy, start, states) / selector.UNDERSTATED
+    np.testing.assert_allclose(found, off, atol=0.01)
+    np.testing.assert_allclose(selector.calibration_of(start, start, states), 0.0, atol=1e-6)
+
+
+def test_a_robot_that_is_off_sees_the_goal_elsewhere_and_feels_less(plan):
+    patient = plan.cohorts[0].patient(0, 'test')
+    off = selector.off_by(patient, np.array([1.0, 0.0, -0.5, -0.4]))
+    assert off.calibration == pytest.approx((0.002, 0.0, -0.001))
+    assert off.force_gain == pytest.approx(0.9)
+
+
+def test_the_selector_chooses_each_patient_by_itself(valuer):
+    plan = valuer.plan
+    patients = [plan.cohorts[0].patient(each, 'test') for each in range(4)]
+    acts = selector.SelectorActs(valuer, plan.selector, 'a')
+    together = roll_out(patients, acts, plan.world)
+    alone = roll_out(patients[2:3], selector.SelectorActs(valuer, plan.selector, 'a'), plan.world)
+    np.testing.assert_array_equal(together.actions[together.cases == 2], alone.actions)
+
+
+def test_the_selector_is_compared_on_the_same_patients(valuer):
+    plan = valuer.plan
+    bench = selector.SelectorBench(valuer, 3, 1)
+    for cohort in plan.cohorts[:2]:
+        bench.add([cohort.patient(each, 'test') for each in range(4)], 'a')
+    found = selector.summed_with_oracle({'home': bench})['home']
+    rows = {name: each['return'] for name, each in found['rows'].items()}
+    assert rows['hindsight'] >= max(rows[name] for name in ('own', 'global', 'hold', 'others'))
+    assert rows['global'] == rows['public_start']  # the same weights
+    assert found['oracle']['oracle'] >= found['oracle']['without']
+    assert sum(found['chosen'].values()) == pytest.approx(1.0)
 
 
 def test_variations_change_nothing_but_what_they_say(plan):

@@ -194,3 +194,15 @@ def test_the_quick_ranking_chooses_what_the_obvious_one_does(course):
             assert (mean, std) == (rules.hold_return, 0.0)
         else:
             assert (mean, std) == (found.means[place], found.stds[place])
+
+
+def test_who_begins_goes_on_until_another_is_surely_better():
+    chosen, free = SimpleNamespace(names=['other', 'own', 'hold'], valued=True), [True] * 3
+    doubt = np.zeros((3, 2))
+    doubt[0, 0] = 1.0
+    for lead, begins, expected in ((0.1, 'own', 1), (0.1, None, 0), (9.0, 'own', 0)):
+        means = np.array([lead, 0.0, -9.0])
+        found = Estimates(means, np.array([0.0, 0.2, 0.2]), means, doubt, np.zeros(3))
+        ranking = Ranking(SelectorSettings(confidence=0.9))
+        ranking.reset(begins)
+        assert ranking.choose(chosen, found, free, 0.0)[0] == expected

@@ -71,6 +71,9 @@ class Sizes:
     :param ppo: steps of PPO in the public simulator.
     :param ceiling: patients of each hospital that the ceiling learns from, and its steps.
     :param records: most patients of a hospital's records.
+    :param valued: public patients of each procedure whom the selector's values are fitted to.
+    :param chosen_for: patients of each hospital on whom it is compared with each candidate.
+    :param foreseen: of them, those on whom it is compared with the oracle.
     :param implicit: whether implicit Q-learning, which is slow, is measured too.
     """
 
@@ -86,6 +89,9 @@ class Sizes:
     open_steps: int = 4000
     ppo: int = 600_000
     ceiling: tuple[int, int] = (1500, 1500)
+    valued: int = 400
+    chosen_for: int = 200
+    foreseen: int = 8
     implicit: bool = True
     records: int = max(RECORDS)
 
@@ -115,6 +121,9 @@ QUICK = Sizes(
     open_steps=500,
     ppo=20_000,
     ceiling=(150, 150),
+    valued=30,
+    chosen_for=20,
+    foreseen=1,
     implicit=False,
     records=100,
 )

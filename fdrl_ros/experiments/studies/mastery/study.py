@@ -42,6 +42,13 @@ from fdrl_ros.experiments.studies.mastery.learning import (
     Learned,
 )
 from fdrl_ros.experiments.studies.mastery.ppo import learn_ppo, ppo_acts
+from fdrl_ros.experiments.studies.mastery.selector import (
+    GLOBAL,
+    SELECTOR,
+    SelectorBench,
+    summed_with_oracle,
+    Valuer,
+)
 from fdrl_ros.experiments.studies.mastery.settings import (
     ALONE,
     AWAY,
@@ -67,6 +74,7 @@ from fdrl_ros.policy.network import Network
 from fdrl_ros.resources import resource
 from fdrl_ros.runtime import kernels
 from fdrl_ros.runtime.progress import Caller, NOBODY
+from fdrl_ros.selector import HOLD
 from fdrl_ros.selector.value.monte_carlo_reference import chooser_of
 from fdrl_ros.surgery.patient.patient import Patient
 from fdrl_ros.surgery.tasks.surgeon import habits_of
@@ -102,16 +110,19 @@ class Bench:
     :param plan: of the cell and seed.
     :param count: patients of each hospital.
 
-    `home` and `away` are the patients, by the hospital and all together; `acted` is who operates
-    in each hospital, by the row; `found` is what came out.
+    `home` and `away_by` are the patients by the hospital, `away` those together; `learned` is
+    what was learned and `acted` who operates in each hospital, by the row; `found` is what came
+    out.
     """
 
     def __init__(self, plan: Plan, count: int) -> None:
         self.plan, self.world = plan, plan.world
         self.home = {each.name: unseen(each, count) for each in plan.cohorts}
         other = plan.changed({'federation': {'seed': plan.federation.seed + AWAY}}).cohorts
-        self.away = [each for cohort in other for each in unseen(cohort, count // len(other))]
+        self.away_by = {each.name: unseen(each, count // len(other)) for each in other}
+        self.away = [patient for each in self.away_by.values() for patient in each]
         self.acted: dict[str, Mapping[str, Chooser]] = {}
+        self.learned: dict[str, Learned] = {}
         self.found: Json = {'home': {}, 'away': {}, 'epsilon': {}, 'chosen': {}}
 
     def try_at_home(self, name: str, acting: Mapping[str, Chooser]) -> None:
@@ -139,6 +150,7 @@ class Bench:
 
     def try_learned(self, name: str, learned: Learned) -> None:
         """Try what was learned."""
+        self.learned[name] = learned
         coded = {each: encode_weights(weights) for each, weights in learned.weights.items()}
         self.try_everywhere(name, learned.network, coded)
         self.found['epsilon'][name] = learned.epsilon
@@ -169,12 +181,6 @@ class Bench:
             for name in names
             if name in self.acted
         }
-
-
-Further = Callable[[Bench, Starts], None]
-
-FURTHER: tuple[Further, ...] = ()
-"""Who is tried besides in default cells, once all rows are; may call a bench's `try_at_home`."""
 
 
 def measure_cell(
@@ -229,8 +235,7 @@ def measure(plan: Plan, cell: Cell, starts: Starts, sizes: Sizes, work: Work) ->
     made = learn_ceiling(plan, sizes.ceiling, work.caller.stopped)
     told = {each.name: made.acting(each.hospital, sizes.default) for each in plan.cohorts}
     bench.try_at_home(CEILING, told)
-    for add in FURTHER:
-        add(bench, starts)
+    add_selector(bench, starts['cloning'], sizes)
     found = bench.found
     some = {name: patients[: sizes.motors] for name, patients in bench.home.items()}
     found['with_motors'] = bench.try_some(WITH_MOTORS, some, tried_with_motors)
@@ -241,6 +246,26 @@ def measure(plan: Plan, cell: Cell, starts: Starts, sizes: Sizes, work: Work) ->
     if first:
         found['robust'] = measure_robust(bench, sizes.robust)
     return found
+
+
+def add_selector(bench: Bench, start: np.ndarray, sizes: Sizes) -> None:
+    """Let each hospital's robots choose in every state whose policy acts, at home and away."""
+    learned = bench.learned['federated']
+    made = {each: learned.network.policy(own) for each, own in learned.weights.items()}
+    common = {
+        GLOBAL: learned.network.policy(learned.shared),
+        PUBLIC: bench.plan.network.policy(start),
+    }
+    valuer = Valuer(bench.plan, {**common, **made, HOLD: None}, common[PUBLIC], sizes.valued)
+    home, away = (SelectorBench(valuer, sizes.chosen_for, sizes.foreseen) for _ in range(2))
+    for hospital, patients in bench.home.items():
+        home.add(patients, hospital)
+    for patients in bench.away_by.values():
+        away.add(patients, '')
+    bench.try_at_home(SELECTOR, {each: home.acts(each) for each in bench.home})
+    bench.try_away(SELECTOR, [away.acts('')])
+    bench.found['epsilon'][SELECTOR] = learned.epsilon
+    bench.found['selector'] = summed_with_oracle({'home': home, 'away': away})
 
 
 def measure_robust(bench: Bench, count: int) -> Json:

@@ -10,7 +10,14 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from fdrl_ros.deployment.plan import Plan
-from fdrl_ros.experiments.intervals import Interval, interval, paired, SHARE, UNBOUNDED
+from fdrl_ros.experiments.intervals import (
+    Interval,
+    interval,
+    over_seeds,
+    paired,
+    SHARE,
+    UNBOUNDED,
+)
 from fdrl_ros.experiments.json_file import Json
 from fdrl_ros.experiments.studies.mastery.evaluation import MEASURES
 from fdrl_ros.experiments.studies.mastery.settings import Cell
@@ -122,6 +129,10 @@ def of_default(parts: Sequence[Part]) -> Json:
         'best': dict(Counter(each for part in parts for each in best(part))),
         'with_motors': _over([part['with_motors'] for part in parts]),
         'robust': _over(robust),
+        'selector': {
+            place: selector_of([part['selector'][place] for part in parts])
+            for place in ('home', 'away')
+        },
         'ceiling': {
             'home': paired([at_home(part, FEDERATED) for part in parts], _ceiling(parts)),
             'procedures': {
@@ -134,6 +145,43 @@ def of_default(parts: Sequence[Part]) -> Json:
                 for done in _procedures(parts)
             },
         },
+    }
+
+
+def selector_of(found: Sequence[Json]) -> Json:
+    """
+    Return what the selector is worth at home or away.
+
+    :param found: of each seed.
+    :returns: rows and shares over seeds; ``lead``: return, success and risk of the selector minus
+        those of each other row, paired; ``risk_saved``: by how much its risk is below the row's.
+    """
+    own = [each['rows']['selector'] for each in found]
+    others = {
+        name: [each['rows'][name] for each in found]
+        for name in found[0]['rows']
+        if name != 'selector'
+    }
+    rest = ({name: part for name, part in each.items() if name != 'rows'} for each in found)
+    return {
+        'rows': over_seeds([each['rows'] for each in found]),
+        'lead': {
+            name: {
+                what: paired([each[what] for each in own], [each[what] for each in rows])
+                for what in own[0]
+            }
+            for name, rows in others.items()
+        },
+        'risk_saved': {
+            name: interval(
+                [
+                    1.0 - one['risk'] / other['risk'] if other['risk'] > 0.0 else None
+                    for one, other in zip(own, rows, strict=True)
+                ]
+            )
+            for name, rows in others.items()
+        },
+        **over_seeds(list(rest)),
     }
 
 
