@@ -97,8 +97,8 @@ def _first_layer(network: Network, learner: LearnerSettings) -> tuple[str, tuple
     places = {tensor.name: (tensor, first, last) for tensor, first, last in layout.places()}
     kept = {tensor.name for tensor in named(layout.tensors, learner.frozen_tensors)}
     kept |= {tensor.name for tensor in layout.tensors[: layout.frozen]}
-    for name in sorted(places):
-        tensor, bias = places[name][0], places.get(f'{name.removesuffix("weight")}bias')
+    for name, (tensor, _, _) in places.items():
+        bias = places.get(f'{name.removesuffix("weight")}bias')
         if len(tensor.shape) != 2 or tensor.shape[1] != network.states or bias is None:
             continue
         if name not in kept or bias[0].name in kept:

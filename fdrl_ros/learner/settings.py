@@ -68,7 +68,7 @@ class LearnerSettings(Settings):
         'gamma of the learner; short, as the reward is a difference of potentials',
         limits=(0.0, 1.0),
     )
-    learning_rate: float = setting(0.004, 'step size of the optimizer', limits=(1e-8, 1000.0))
+    learning_rate: float = setting(0.004, 'step size of the optimizer', limits=(0.0, 1000.0))
     epochs: int = setting(12, 'local epochs E of a round', limits=(1, 1000))
     averaging: float = setting(
         0.0,
@@ -215,7 +215,7 @@ class HomeSettings(Settings):
         limits=(0, 1000),
     )
     learning_rate: float = setting(
-        0.004, 'step size of the optimizer in fine-tuning', limits=(1e-8, 1000.0)
+        0.004, 'step size of the optimizer in fine-tuning', limits=(0.0, 1000.0)
     )
     frozen: str = setting(
         '',

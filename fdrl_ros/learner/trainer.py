@@ -101,6 +101,7 @@ class Trainer:
             + self.network.layout.digest()
             + self._source.fingerprint
             + (b'' if inputs is None else np.ascontiguousarray(inputs).tobytes())
+            + (repr(setup.fields).encode() if self.learner.offsets else b'')
         ).digest()
         self.use_records(records, steps)
 

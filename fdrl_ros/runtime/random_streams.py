@@ -44,7 +44,7 @@ class Stream(IntEnum):
     GYM_PATIENTS = 28
     RANDOM_CONTENDER = 30
     FORCE_SENSOR = 31
-    """Noise of the force sensor; seed = (stream, bytes of a hash of the patient's name)."""
+    """Noise of the force sensor; seed = (stream, bytes of a hash of name and goal)."""
     DISTURBANCES = 32
     """Latency, noise, lag and stiffness that the world randomises for each patient."""
     GAP = 33
@@ -53,6 +53,8 @@ class Stream(IntEnum):
     """Mean skill and style of each hospital's surgeons."""
     CEILING = 35
     """Exploration that the ceiling of the study of mastery learns from, and its minibatches."""
+    CLONING = 36
+    """Minibatches of cloning without privacy in the study of mastery."""
 
 
 PUBLIC_FACTORS = 4

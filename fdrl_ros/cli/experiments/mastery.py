@@ -45,7 +45,8 @@ def _rows(level: str, found: Json) -> Table:
             )
         )
     headings = ('row', 'at home, %', 'away, %', 'federated minus it')
-    count = f'{len(found["seeds"])} seeds: mean [95 % interval]'
+    number = len(found['seeds'])
+    count = f'{number} seed{"s" * (number > 1)}: mean [95 % interval]'
     return make_table(
         f'H = {level}, own unseen patients of each hospital, {count}', headings, rows
     )

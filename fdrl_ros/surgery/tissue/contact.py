@@ -121,7 +121,7 @@ class ForceSensor:
         """Load at which a sensor without noise measures that force, N."""
         self._rng: np.random.Generator | None = None
         if self.noisy:
-            name = hashlib.sha256(patient.name.encode()).digest()
+            name = hashlib.sha256(repr((patient.name, patient.goal)).encode()).digest()
             self._rng = np.random.default_rng([Stream.FORCE_SENSOR, *name])
 
     def measure(self, load: float) -> float:

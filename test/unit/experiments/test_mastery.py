@@ -82,7 +82,7 @@ def test_every_row_spends_the_whole_epsilon_and_no_more(plan, records, name):
     assert 0.99 * TARGET < spent <= TARGET < EPSILON == made.privacy.budget
 
 
-ROWS = ('public_start', 'alone', 'global', 'own_layers', 'personal', 'federated', 'pooled_at_home')
+ROWS = ('public_start', 'alone', 'global', 'personal', 'federated', 'pooled_at_home', 'pooled')
 
 
 def made_up_part(lead, seed):
@@ -94,7 +94,7 @@ def made_up_part(lead, seed):
         numbers = {**dict.fromkeys(MEASURES, 0.5), 'success': good / 100.0}
         return {**numbers, 'procedures': {'reach': [100, int(good)]}}
 
-    names = (*ROWS, 'ceiling', 'expert')
+    names = (*ROWS, 'ceiling', 'expert', *(['implicit_q'] if seed == 1 else []))
     return {
         'home': {name: {f'hospital_{n}': row(name) for n in (1, 2)} for name in names},
         'away': {name: row(name) for name in ROWS},
@@ -127,7 +127,7 @@ def test_the_summary_has_all_that_the_report_needs():
     level = found['levels']['0.5']
     assert level.keys() >= {
         *('home', 'away', 'procedures', 'hospitals', 'paired', 'seeds', 'epsilon', 'chosen'),
-        *('robust', 'sparse', 'ceiling', 'measures', 'with_motors', 'endpoints', 'best'),
+        *('robust', 'sparse', 'ceiling', 'measures', 'with_motors', 'endpoints'),
     }
     for group in ('home', 'away', 'paired'):
         assert all({'mean', 'low', 'high'} <= each.keys() for each in level[group].values())
@@ -141,10 +141,11 @@ def test_the_summary_has_all_that_the_report_needs():
     chosen = level['selector']['away']
     assert chosen['lead']['global']['return']['low'] == pytest.approx(1.0)
     assert chosen['risk_saved']['global']['mean'] == pytest.approx(0.5)
+    assert level['home']['implicit_q']['low'] is None  # of one seed
     json_text(found)
 
 
-@pytest.mark.parametrize('lead, met', [(5.0, [True] * 4), (0.0, [False] * 4)])
+@pytest.mark.parametrize('lead, met', [(5.0, [True] * 5), (0.0, [False] * 5)])
 def test_endpoints_are_tested_in_their_order_until_one_is_not_met(lead, met):
     rows = summary_of(lead)['levels']['0.5']['endpoints']
     assert [each['minus'] for each in rows] == [
@@ -152,6 +153,7 @@ def test_endpoints_are_tested_in_their_order_until_one_is_not_met(lead, met):
         'public_start',
         'global',
         'pooled_at_home',
+        'pooled',
     ]
     assert [each['met'] for each in rows] == met
     assert [each['tested'] for each in rows] == [True, *met[:-1]]

@@ -77,7 +77,7 @@ def trained(trainer, stopped=lambda: False):
 
 
 def test_training_recovers_the_offset_and_nothing_else(tmp_path):
-    learner = replace(LEARNER, learning_rate=1e-8, epochs=60)
+    learner = replace(LEARNER, learning_rate=0.0, epochs=60)
     public = replace(PRIVACY, noise_multiplier=0.0, budget=math.inf)
     trainer = trainer_of(tmp_path, learner, offset=(0.4, -0.3), privacy=public)
     moved = trained(trainer).astype(np.float64) - WIDE

@@ -29,6 +29,7 @@ from fdrl_ros.learner.trainer import Trainer
 from fdrl_ros.policy.network import Network
 from fdrl_ros.privacy.accountant.accountant import Charge, epsilon_pld
 from fdrl_ros.runtime.progress import Stopped
+from fdrl_ros.runtime.random_streams import Stream
 import numpy as np
 from scipy import optimize
 
@@ -42,14 +43,14 @@ class Learned:
 
     :param network: of the weights.
     :param weights: that each hospital's robots use, by the hospital.
-    :param shared: weights that a hospital which took no part would get.
+    :param shared: weights that a hospital which took no part would get; None if there are none.
     :param epsilon: that the hospital which spent most has spent; infinite without privacy.
     :param chosen: the candidate that each hospital chose at home.
     """
 
     network: Network
     weights: Mapping[str, np.ndarray]
-    shared: np.ndarray
+    shared: np.ndarray | None
     epsilon: float
     chosen: Mapping[str, str] | None = None
 
@@ -147,7 +148,7 @@ def learn_alone(
                 made = trainer.home(weights, plan.rounds.rounds)
                 learned[hospital], chosen[hospital] = made.weights, made.chosen
         epsilon = max(each.ledger.epsilon() for each in trainers.values())
-    return Learned(plan.network, learned, start, epsilon, chosen or None)
+    return Learned(plan.network, learned, None, epsilon, chosen or None)
 
 
 def learn_pooled(
@@ -187,9 +188,9 @@ def clone_alone(
     plan = plan.changed(recipe.changes)
     begin, weights = Start(start, plan.network, plan.learner), {}
     for number, (hospital, own) in enumerate(records.items()):
-        rng = np.random.default_rng([plan.federation.seed, number])
+        rng = np.random.default_rng([Stream.CLONING, plan.federation.seed, number])
         weights[hospital] = pretrain(own, begin, plan.pretraining, rng)
-    return Learned(plan.network, weights, start, math.inf)
+    return Learned(plan.network, weights, None, math.inf)
 
 
 def clone_pooled(

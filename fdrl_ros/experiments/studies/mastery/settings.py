@@ -207,9 +207,6 @@ _BIAS: Changes = {
     'learner': {'learning_rate': 0.002, 'frozen': 'shared.0.weight, shared.1, value, advantage'}
 }
 
-_STILL = 1e-7
-"""Step size of the bias in fine-tuning that learns offsets of inputs alone."""
-
 FEDERATED: Recipes = {
     'federated': Recipe(),
     'federated_or_alone': Recipe({'home': {'candidates': 'global, personal, alone'}}),
@@ -232,12 +229,12 @@ _OFFSETS_ALONE: Changes = {
     'home': {
         'offsets': 'goal_error_x, goal_error_y, goal_error_z',
         'offset_rate': 0.005,
-        'learning_rate': _STILL,
+        'learning_rate': 0.0,
     }
 }
 _OFFSETS_POOLED: Changes = {
     'rounds': {'rounds': 3},
-    'home': {'epochs': 36, 'learning_rate': _STILL},
+    'home': {'epochs': 36, 'learning_rate': 0.0},
 }
 
 ALONE: Recipes = {

@@ -13,7 +13,12 @@ from dataclasses import replace
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.prepare import learn_public_start
 from fdrl_ros.experiments.json_file import Json
-from fdrl_ros.experiments.studies.mastery.learning import clone_pooled, collect, learn_pooled
+from fdrl_ros.experiments.studies.mastery.learning import (
+    clone_pooled,
+    collect,
+    learn_pooled,
+    Learned,
+)
 from fdrl_ros.experiments.studies.mastery.settings import (
     GAMMA,
     Recipe,
@@ -82,12 +87,16 @@ def measure_sparse(plan: Plan, sizes: Sizes, work: Work) -> Json:
         own = own.changed({'pretraining': steps})
         learned = clone_pooled(own, recipe, records, start, f'{algorithm}_without_privacy')
         found[f'{algorithm}_without_privacy'] = _tried(
-            plan, chooser_of(learned.network.policy(learned.shared)), patients
+            plan,
+            chooser_of(learned.network.policy(next(iter(learned.weights.values())))),
+            patients,
         )
         if own.learner.kind == 'dqn':  # the torch learner would take half an hour
             private = learn_pooled(own, SPARSE_POOLED, records, start, algorithm)
             found[algorithm] = _tried(
-                plan, chooser_of(private.network.policy(private.shared)), patients
+                plan,
+                chooser_of(private.network.policy(next(iter(private.weights.values())))),
+                patients,
             )
     rng = np.random.default_rng([Stream.EVALUATION, plan.federation.seed])
     few = {name: own[:: max(1, len(own) // (4 * GREEDY))] for name, own in patients.items()}
@@ -102,6 +111,11 @@ def _tried(plan: Plan, acting: Chooser, patients: dict[str, list[Patient]]) -> J
         name: float(roll_out(own, acting, plan.world).success.mean())
         for name, own in patients.items()
     }
+
+
+def _acting(learned: Learned) -> Chooser:
+    """Return who acts by the one policy that was learned of pooled records."""
+    return chooser_of(learned.network.policy(next(iter(learned.weights.values()))))
 
 
 def greedy(

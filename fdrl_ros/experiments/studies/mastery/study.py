@@ -138,21 +138,36 @@ class Bench:
         tables = [tried(self.away, each, self.world) for each in acting]
         self.found['away'][name] = summed(self.away, np.mean(tables, axis=0))
 
-    def try_everywhere(self, name: str, network: Network, weights: Mapping[str, bytes]) -> None:
-        """Try the network that each hospital has, at home and away."""
-        size = network.layout.n_parameters
-        made = {
-            each: chooser_of(network.policy(decode_weights(each, size)))
-            for each in set(weights.values())
-        }
-        self.try_at_home(name, {hospital: made[each] for hospital, each in weights.items()})
-        self.try_away(name, list(made.values()))
+    def try_everywhere(
+        self,
+        name: str,
+        network: Network,
+        weights: Mapping[str, np.ndarray],
+        shared: np.ndarray | None,
+    ) -> None:
+        """
+        Try the network at home and away.
+
+        :param weights: that each hospital has, tried on its own patients.
+        :param shared: those of a hospital that took no part, tried away; without any, what counts
+            away is the mean over the hospitals' ones.
+        """
+        made: dict[bytes, Chooser] = {}
+
+        def acting(weights: np.ndarray) -> Chooser:
+            text = encode_weights(weights)
+            if text not in made:
+                made[text] = chooser_of(network.policy(weights))
+            return made[text]
+
+        own = {hospital: acting(each) for hospital, each in weights.items()}
+        self.try_at_home(name, own)
+        self.try_away(name, list(own.values()) if shared is None else [acting(shared)])
 
     def try_learned(self, name: str, learned: Learned) -> None:
         """Try what was learned."""
         self.learned[name] = learned
-        coded = {each: encode_weights(weights) for each, weights in learned.weights.items()}
-        self.try_everywhere(name, learned.network, coded)
+        self.try_everywhere(name, learned.network, learned.weights, learned.shared)
         self.found['epsilon'][name] = learned.epsilon
         if learned.chosen:
             self.found['chosen'][name] = dict(learned.chosen)
@@ -216,8 +231,8 @@ def _try_unlearned(bench: Bench, starts: Starts) -> None:
     bench.try_at_home('controller', dict.fromkeys(known, novice))
     bench.try_at_home('controller_experienced', known)
     bench.try_away('controller', [novice])
-    coded = encode_weights(starts['cloning'])
-    bench.try_everywhere(PUBLIC, plan.network, dict.fromkeys(known, coded))
+    start = starts['cloning']
+    bench.try_everywhere(PUBLIC, plan.network, dict.fromkeys(known, start), start)
     if PPO in starts:
         plain = ppo_acts(starts[PPO])
         bench.try_at_home(PPO, dict.fromkeys(known, plain))

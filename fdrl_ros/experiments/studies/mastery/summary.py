@@ -22,21 +22,19 @@ from fdrl_ros.experiments.json_file import Json
 from fdrl_ros.experiments.studies.mastery.evaluation import MEASURES
 from fdrl_ros.experiments.studies.mastery.settings import Cell
 
-FEDERATED, ALONE, PUBLIC, GLOBAL, POOLED = (
-    'federated',
-    'alone',
-    'public_start',
-    'global',
-    'pooled_at_home',
+FEDERATED = 'federated'
+
+ENDPOINTS = (
+    ('alone', 0.0),
+    ('public_start', 0.0),
+    ('global', 0.0),
+    ('pooled_at_home', -0.02),
+    ('pooled', -0.02),
 )
-
-ENDPOINTS = ((ALONE, 0.0), (PUBLIC, 0.0), (GLOBAL, 0.0), (POOLED, -0.02))
 """
-What federated minus another row must lie above, with its whole interval; tested in this order,
-until one is not met.
+What federated minus another row must lie above, with its whole interval; tested in this order, at
+H = 0.5 and then at H = 1, until one is not met. The first one is primary.
 """
-
-CANDIDATES = ('global', 'personal', 'alone')
 
 Part = Json
 """What :func:`fdrl_ros.experiments.studies.mastery.study.measure` found."""
@@ -57,12 +55,16 @@ def summarise(measured: Measured, sparse: Sequence[tuple[Cell, Json]], plan: Pla
         seeds.append(seed)
         parts.append(part)
     found: Json = {'delta': plan.privacy.delta, 'unit': plan.privacy.unit, 'levels': {}}
+    going = True
     for cell, (seeds, parts) in cells.items():
         if cell.default:
+            tested = endpoints(parts, going)
+            going = tested[-1]['met']
             own = [each['found'] for other, each in sparse if other == cell]
             found['levels'][f'{cell.heterogeneity:g}'] = {
                 **of_cell(seeds, parts),
                 **of_default(parts),
+                'endpoints': tested,
                 'sparse': _over(own),
             }
     found['cells'] = [
@@ -73,23 +75,25 @@ def summarise(measured: Measured, sparse: Sequence[tuple[Cell, Json]], plan: Pla
 
 def of_cell(seeds: Sequence[int], parts: Sequence[Part]) -> Json:
     """Return what every cell has: home, away, epsilon and paired differences."""
-    home = {name: [at_home(part, name) for part in parts] for name in parts[0]['home']}
+    rows = [name for name in parts[0]['home'] if name not in ('expert', FEDERATED)]
     return {
         'seeds': list(seeds),
         'epsilon': {
-            name: max(part['epsilon'][name] for part in parts) for name in parts[0]['epsilon']
+            name: max(part['epsilon'][name] for part in _having(parts, name, 'epsilon'))
+            for name in parts[0]['epsilon']
         },
-        'home': {name: interval(values, SHARE) for name, values in home.items()},
+        'home': {
+            name: interval([at_home(part, name) for part in _having(parts, name)], SHARE)
+            for name in parts[0]['home']
+        },
         'away': {
-            name: interval([part['away'][name]['success'] for part in parts], SHARE)
+            name: interval(
+                [part['away'][name]['success'] for part in _having(parts, name, 'away')], SHARE
+            )
             for name in parts[0]['away']
         },
-        'paired': {
-            name: paired(home[FEDERATED], values)
-            for name, values in home.items()
-            if name not in (FEDERATED, 'expert')  # the expert operates on fewer patients
-        },
-        'endpoints': endpoints(home),
+        # The expert operates on fewer patients.
+        'paired': {name: difference(parts, name) for name in rows},
         'chosen': {
             name: dict(Counter(each for part in parts for each in part['chosen'][name].values()))
             for name in parts[0]['chosen']
@@ -97,11 +101,21 @@ def of_cell(seeds: Sequence[int], parts: Sequence[Part]) -> Json:
     }
 
 
-def endpoints(home: Mapping[str, Sequence[float]]) -> list[Json]:
-    """Test the endpoints in their order; after one that is not met, none is."""
-    rows, going = [], True
+def difference(parts: Sequence[Part], name: str) -> Interval:
+    """Return federated minus a row, of the seeds that the row was measured with."""
+    own = _having(parts, name)
+    return paired(*([at_home(part, each) for part in own] for each in (FEDERATED, name)))
+
+
+def endpoints(parts: Sequence[Part], going: bool = True) -> list[Json]:
+    """
+    Test the endpoints in their order; after one that is not met, none is.
+
+    :param going: whether all that were tested before were met.
+    """
+    rows = []
     for other, bound in ENDPOINTS:
-        found = paired(home[FEDERATED], home[other])
+        found = difference(parts, other)
         above = found['low'] is not None and found['low'] > bound
         rows.append({'minus': other, 'above': bound, **found, 'tested': going})
         going = rows[-1]['met'] = going and above
@@ -113,20 +127,22 @@ def of_default(parts: Sequence[Part]) -> Json:
     rows, robust = parts[0]['home'], [part['robust'] for part in parts if 'robust' in part]
     return {
         'procedures': {
-            done: {name: by_procedure(parts, name, done) for name in rows}
+            done: {name: by_procedure(_having(parts, name), name, done) for name in rows}
             for done in _procedures(parts)
         },
         'hospitals': {
-            hospital: {name: _measure(parts, name, hospital, 'success') for name in rows}
+            hospital: {
+                name: _measure(_having(parts, name), name, hospital, 'success') for name in rows
+            }
             for hospital in rows[FEDERATED]
         },
         'measures': {
             measure: {
-                name: interval([at_home(part, name, measure) for part in parts]) for name in rows
+                name: interval([at_home(part, name, measure) for part in _having(parts, name)])
+                for name in rows
             }
             for measure in MEASURES[1:]
         },
-        'best': dict(Counter(each for part in parts for each in best(part))),
         'with_motors': _over([part['with_motors'] for part in parts]),
         'robust': _over(robust),
         'selector': {
@@ -203,13 +219,9 @@ def by_procedure(parts: Sequence[Part], name: str, procedure: str) -> Interval:
     return interval([share(part, name, procedure) for part in parts], SHARE)
 
 
-def best(part: Part) -> list[str]:
-    """Return which candidate's row did best on each hospital's patients; ties to the first."""
-    home = part['home']
-    return [
-        max(CANDIDATES, key=lambda name: home[name][hospital]['success'])
-        for hospital in home[FEDERATED]
-    ]
+def _having(parts: Sequence[Part], name: str, where: str = 'home') -> list[Part]:
+    """Return the parts that a row was measured in; what is slow is measured with few seeds."""
+    return [part for part in parts if name in part[where]]
 
 
 def _ceiling(parts: Sequence[Part]) -> list[float]:
