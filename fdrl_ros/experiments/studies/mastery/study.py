@@ -267,6 +267,7 @@ def add_selector(bench: Bench, start: np.ndarray, sizes: Sizes) -> None:
     """Let each hospital's robots choose in every state whose policy acts, at home and away."""
     learned = bench.learned['federated']
     made = {each: learned.network.policy(own) for each, own in learned.weights.items()}
+    assert learned.shared is not None  # rounds share weights
     common = {
         GLOBAL: learned.network.policy(learned.shared),
         PUBLIC: bench.plan.network.policy(start),
