@@ -6,8 +6,8 @@ Offsets of a network's inputs, learned through the bias of its first layer.
 What the instruments of one hospital show differently, such as the error of a camera's calibration,
 is the same offset d of some inputs for all its patients. The first layer W x + b then computes
 W (x + d) + b, which is a bias of b + W d. The gradient of d is W' times that of b: it is computed
-from the noised gradient, so it costs no privacy, and the noise of all other directions is left
-out.
+from the noised gradient, so it costs no privacy. With a learning rate of 0 for the bias itself,
+the noise of all other directions is left out.
 """
 
 from collections.abc import Sequence

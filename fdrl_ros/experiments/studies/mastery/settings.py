@@ -174,18 +174,6 @@ _CONSERVATIVE: dict[str, object] = {
 _WEIGHTED: dict[str, object] = {'algorithm': 'advantage_weighted'}
 _IMPLICIT: dict[str, object] = {'kind': 'torch', 'network': 'mlp', 'algorithm': 'implicit_q'}
 
-_NO_HOME: dict[str, object] = {'epochs': 0, 'frozen': '', 'offsets': ''}
-"""Of a network whose tensors have other names."""
-
-STARTS: dict[str, Changes] = {
-    'cloning': {},
-    'double_dqn': {'learner': _DQN, 'pretraining': {**_DONE, 'discount': 0.4}},
-    'conservative_q': {'learner': _CONSERVATIVE, 'pretraining': {**_DONE, 'discount': 0.9}},
-    'advantage_weighted': {'learner': _WEIGHTED, 'pretraining': _DONE},
-    'implicit_q': {'learner': _IMPLICIT, 'pretraining': _DONE, 'home': _NO_HOME},
-}
-"""Changes of the plan by which each public start is learned."""
-
 
 def _with(*changes: Changes) -> Changes:
     """Join changes of a plan, the last one first."""
@@ -196,58 +184,67 @@ def _with(*changes: Changes) -> Changes:
     }
 
 
-_OWN: Changes = {'federation': {'personal': 'shared.0'}}
+_ALL_WEIGHTS: Changes = {'learner': {'frozen': '', 'offsets': '', 'learning_rate': 0.0005}}
+"""In place of the first bias and offsets of inputs alone."""
+
+STARTS: dict[str, Changes] = {
+    'cloning': {},
+    'double_dqn': {'learner': _DQN, 'pretraining': {**_DONE, 'discount': 0.4}},
+    'conservative_q': {'learner': _CONSERVATIVE, 'pretraining': {**_DONE, 'discount': 0.9}},
+    'advantage_weighted': {'learner': _WEIGHTED, 'pretraining': _DONE},
+    'implicit_q': {'learner': _IMPLICIT, 'pretraining': _DONE},
+}
+"""Changes of the plan by which each public start is learned."""
+
+STARTS |= {name: _with(_ALL_WEIGHTS, each) for name, each in STARTS.items() if each}
+
 _ROUNDS: Changes = {'home': {'epochs': 0}, 'rounds': {'rounds': 6}}
 _AT_ONCE: Changes = {
     'home': {'epochs': 0},
     'rounds': {'rounds': 1},
     'learner': {'epochs': 72},
 }
-_BIAS: Changes = {
-    'learner': {'learning_rate': 0.002, 'frozen': 'shared.0.weight, shared.1, value, advantage'}
+_OWN: Changes = {'federation': {'personal': 'shared.0'}}
+_LIGHT_AT_HOME: Changes = {
+    'home': {
+        'frozen': 'shared.0.weight, shared.1, value, advantage',
+        'offsets': 'goal_error_x, goal_error_y, goal_error_z, force_error',
+    }
 }
+
+
+def _another_loss(start: str, *, few: bool = False) -> Recipe:
+    """Return rounds with the loss and the settings of a public start."""
+    learner = {'learner': STARTS[start]['learner']}
+    return Recipe(_with(_ROUNDS, learner), start, few=few)
+
 
 FEDERATED: Recipes = {
     'federated': Recipe(),
     'federated_or_alone': Recipe({'home': {'candidates': 'global, personal, alone'}}),
     'global': Recipe(_ROUNDS),
-    'own_layers': Recipe(_with(_ROUNDS, _OWN)),
-    'personal': Recipe({'home': {'epochs': 0}}, local=2),
-    'dp_dqn': Recipe(_with(_ROUNDS, {'learner': _DQN}), 'double_dqn'),
-    'conservative_q': Recipe(_with(_ROUNDS, {'learner': _CONSERVATIVE}), 'conservative_q'),
-    'advantage_weighted': Recipe(_with(_ROUNDS, {'learner': _WEIGHTED}), 'advantage_weighted'),
-    'implicit_q': Recipe(
-        _with(_ROUNDS, {'learner': _IMPLICIT, 'home': _NO_HOME}), 'implicit_q', few=True
-    ),
+    'all_weights': Recipe(_with(_ALL_WEIGHTS, _LIGHT_AT_HOME)),
+    'own_layers': Recipe(_with(_ALL_WEIGHTS, _ROUNDS, _OWN)),
+    'personal': Recipe(_with(_ALL_WEIGHTS, {'home': {'epochs': 0}}), local=2),
+    'dp_dqn': _another_loss('double_dqn'),
+    'conservative_q': _another_loss('conservative_q'),
+    'advantage_weighted': _another_loss('advantage_weighted'),
+    'implicit_q': _another_loss('implicit_q', few=True),
 }
 """
 Rows that hospitals learn together. All spend the same epsilon, and 288 steps of DP-SGD: six rounds
 of 48, or four and 96 at home; whoever may choose alone takes 96 more for that candidate.
 """
 
-_OFFSETS_ALONE: Changes = {
-    'home': {
-        'offsets': 'goal_error_x, goal_error_y, goal_error_z',
-        'offset_rate': 0.005,
-        'learning_rate': 0.0,
-    }
-}
-_OFFSETS_POOLED: Changes = {
-    'rounds': {'rounds': 3},
-    'home': {'epochs': 36, 'learning_rate': 0.0},
-}
-
 ALONE: Recipes = {
-    'alone': Recipe(_OFFSETS_ALONE),
+    'alone': Recipe(),
     'alone_at_once': Recipe(_AT_ONCE),
-    'dp_dqn_alone': Recipe(_with({'learner': _DQN}, _AT_ONCE), 'double_dqn'),
+    'alone_all_weights': Recipe(_with(_AT_ONCE, _ALL_WEIGHTS)),
+    'dp_dqn_alone': Recipe(_with(STARTS['double_dqn'], _AT_ONCE), 'double_dqn'),
 }
 """Rows that each hospital learns without the others, with the same epsilon and steps."""
 
-POOLED: Recipes = {
-    'pooled': Recipe(_with(_AT_ONCE, _BIAS)),
-    'pooled_at_home': Recipe(_OFFSETS_POOLED),
-}
+POOLED: Recipes = {'pooled': Recipe(_AT_ONCE), 'pooled_at_home': Recipe()}
 """Rows that learn from the records of all in one place, with the same epsilon and steps."""
 
 _OPEN: Changes = {'pretraining': {'learning_rate': 0.001}}
