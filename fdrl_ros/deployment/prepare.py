@@ -22,6 +22,7 @@ from fdrl_ros.deployment.policy_file import save_policy
 from fdrl_ros.deployment.robot.robot_network import save_graph
 from fdrl_ros.errors import errors_named, RecordsError, SettingError, StoreError
 from fdrl_ros.learner.home import home_charges
+from fdrl_ros.learner.offsets import with_unused_inputs
 from fdrl_ros.learner.pretraining import pretrain, Start
 from fdrl_ros.learner.privacy_cost import ChargedMechanism, check_rounds, RecordCounts
 from fdrl_ros.learner.records.collection import HospitalSimulator
@@ -96,6 +97,8 @@ def learn_public_start(
     """
     records = public_records(plan, partial(progress, 'collect'), stopped)
     rng = np.random.default_rng(plan.federation.seed)
+    if plan.learner.offsets:
+        records = with_unused_inputs(records, plan.learner, plan.spec.names, rng)
     start = Start(plan.network.draw(rng), plan.network, plan.learner)
     tell = partial(progress, 'pretrain')
     return pretrain(records, start, plan.pretraining, rng, progress=tell, stopped=stopped)
@@ -117,7 +120,8 @@ def public_records(
     settings = replace(collection, patients=public.patients, guide=public.guide)
     if public.exploration >= 0.0:
         settings = replace(settings, exploration=public.exploration, variation=0.0)
-    simulator = HospitalSimulator(plan.task, plan.world, settings, labels=public.labels)
+    world = plan.task.public_world(plan.world)
+    simulator = HospitalSimulator(plan.task, world, settings, labels=public.labels)
     population = plan.task.population(plan.federation, None, public.heterogeneity)
     return simulator.collect(population, progress=progress, stopped=stopped)
 

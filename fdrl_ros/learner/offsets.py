@@ -11,14 +11,19 @@ the noise of all other directions is left out.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from fdrl_ros.errors import SettingError
 from fdrl_ros.learner.optimizer import Optimizer
+from fdrl_ros.learner.records.records import Records
 from fdrl_ros.learner.settings import LearnerSettings
 from fdrl_ros.policy.layout import named, TensorLayout
 from fdrl_ros.policy.network import Network
 import numpy as np
 from numpy.typing import NDArray
+
+MOST_UNUSED = 4.0
+"""Greatest value that an unused input is given, in scales of the input."""
 
 
 class InputOffsets:
@@ -33,13 +38,9 @@ class InputOffsets:
 
     def __init__(self, network: Network, learner: LearnerSettings, fields: Sequence[str]) -> None:
         self._layout: TensorLayout = network.layout
-        unknown = [name for name in learner.offset_inputs if name not in fields]
-        if unknown:
-            known = f'some of the inputs {", ".join(fields) or "of the task, which has no names"}'
-            raise SettingError('offsets', unknown[0], known)
-        self._columns = [fields.index(name) for name in learner.offset_inputs]
+        self._columns = _columns(learner, fields)
         self._matrix, bias = _first_layer(network, learner)
-        index = network.layout.trained(learner.frozen_tensors)
+        self._index = index = network.layout.trained(learner.frozen_tensors)
         first = int(np.searchsorted(index, bias[0]))
         self._rows, self._size = slice(first, first + bias[1] - bias[0]), len(index)
         rates = np.full(self.size + self._size, learner.learning_rate)
@@ -63,6 +64,22 @@ class InputOffsets:
         made[self._rows] = self._layout.split(weights)[self._matrix][:, self._columns]
         return made
 
+    def between(
+        self, start: NDArray[np.floating], weights: NDArray[np.floating]
+    ) -> NDArray[np.float64]:
+        """
+        Return the offsets by which weights that were trained from a start differ most from it.
+
+        They are found by least squares over the first bias: post-processing, which costs nothing.
+
+        :param start: flat, shape (n_parameters,).
+        :param weights: flat, of the same network, with the same matrix in the first layer.
+        :returns: in scales of the inputs, shape (offsets,).
+        """
+        change = (np.asarray(weights, np.float64) - start)[self._index]
+        found = np.linalg.lstsq(self.span(start), change, rcond=None)[0]
+        return np.asarray(found, np.float64)
+
 
 def offsets_of(
     network: Network, learner: LearnerSettings, fields: Sequence[str]
@@ -73,6 +90,32 @@ def offsets_of(
     :raises SettingError: as :class:`InputOffsets` does.
     """
     return InputOffsets(network, learner, fields) if learner.offsets else None
+
+
+def with_unused_inputs(
+    records: Records, learner: LearnerSettings, fields: Sequence[str], rng: np.random.Generator
+) -> Records:
+    """
+    Give inputs with offsets any value in the operations that do not use them.
+
+    An input that shows 0 throughout an operation, such as the error of a force that nobody asked
+    for, is not used there. A network learns from such records that its value does not matter
+    there. A hospital's offset of that input then changes nothing in these operations.
+
+    :param records: of public patients, each of whom has one operation.
+    :param learner: for the names of the inputs.
+    :param fields: names of the network's inputs, in their order.
+    :param rng: of the values: constant in an operation, from -4 to 4 scales of the input.
+    :raises SettingError: if an input is not there.
+    """
+    seen = {name: getattr(records, name).copy() for name in ('states', 'next_states')}
+    lengths = np.diff(records.starts)
+    for column in _columns(learner, fields):
+        used = np.logical_or.reduceat(seen['states'][:, column] != 0.0, records.starts[:-1])
+        values = rng.uniform(-MOST_UNUSED, MOST_UNUSED, len(used)) * ~used
+        for states in seen.values():
+            states[:, column] += np.repeat(values, lengths)
+    return replace(records, **seen)
 
 
 def step_with(
@@ -89,6 +132,15 @@ def step_with(
     count = span.shape[1]
     made = optimizer.step(np.concatenate([gradient @ span, gradient]))
     return made[count:] + span @ made[:count]
+
+
+def _columns(learner: LearnerSettings, fields: Sequence[str]) -> list[int]:
+    """Return the numbers of the inputs whose offsets are learned."""
+    unknown = [name for name in learner.offset_inputs if name not in fields]
+    if unknown:
+        known = f'some of the inputs {", ".join(fields) or "of the task, which has no names"}'
+        raise SettingError('offsets', unknown[0], known)
+    return [fields.index(name) for name in learner.offset_inputs]
 
 
 def _first_layer(network: Network, learner: LearnerSettings) -> tuple[str, tuple[int, int]]:

@@ -211,7 +211,7 @@ class OnlineTrainer:
                 if state is not None and trainer is not None:
                     current = trainer.result(state)
                 if round > resumed:
-                    epsilon = ledger.epsilon_rdp()
+                    epsilon = ledger.epsilon_bound()
                     report(TrainingProgress(round, round, online.rounds, epsilon), current)
         if state is None:
             raise PrivacyError(

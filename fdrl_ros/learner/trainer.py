@@ -194,7 +194,7 @@ class Trainer:
         while state.blocks < epochs:
             state = self._train_block(state, weights, stopped, averaged_from)
             state.save(self.checkpoint, self.ledger)
-            report(TrainingProgress(round, state.steps, steps, self.ledger.epsilon_rdp()))
+            report(TrainingProgress(round, state.steps, steps, self.ledger.epsilon_bound()))
         return TrainingResult(
             self.result(state),
             self.ledger.epsilon(),

@@ -199,8 +199,7 @@ def test_a_guide_that_there_is_not_is_refused(guide, labels, wanted):
 # The public records of a plan.
 
 PUBLIC = {
-    'federation': {'seed': 3, 'procedures': 'all', 'disturbances': True},
-    'world': {'mode': 'kinematic'},
+    'federation': {'seed': 3},
     'pretraining': {'patients': 4},
 }
 
@@ -209,20 +208,21 @@ def plan_of(**changes):
     return Plan().changed({**PUBLIC, **changes})
 
 
-def test_public_records_are_by_default_what_the_expert_does_at_h_0():
-    plan = plan_of(collection={'exploration': 0.3, 'guide': 'surgeon'})
+def test_public_records_of_the_expert_are_explored_as_those_of_hospitals():
+    chosen = {'heterogeneity': 0.0, 'guide': 'expert', 'labels': 'done', 'exploration': -1.0}
+    plan = plan_of(
+        collection={'exploration': 0.3, 'guide': 'surgeon'},
+        pretraining={**PUBLIC['pretraining'], **chosen},
+    )
     usual = CollectionSettings(patients=4, exploration=0.3)
     population = SurgeryTask().population(plan.federation, None)
     expected = HospitalSimulator(SurgeryTask(), WORLD, usual).collect(population)
     assert public_records(plan).digest() == expected.digest()
 
 
-def test_public_records_are_of_the_patients_guide_and_labels_that_the_plan_says():
-    chosen = {'heterogeneity': 1.0, 'guide': 'controller', 'labels': 'guide', 'exploration': 0.2}
-    plan = plan_of(
-        learner={'algorithm': 'behaviour_cloning'},
-        pretraining={**PUBLIC['pretraining'], **chosen},
-    )
+def test_public_records_are_by_default_what_the_controller_would_do_with_kinematic_arms():
+    plan = plan_of()
+    assert plan.world.mode == 'dynamic'
     found = public_records(plan)
     settings = CollectionSettings(4, exploration=0.2, variation=0.0, guide='controller')
     cohort = public_cohort(3, 1.0, PROCEDURE_NAMES, DISTURBED)

@@ -7,9 +7,15 @@ import math
 
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.errors import SettingError, TrainingStopped
-from fdrl_ros.learner.offsets import InputOffsets, offsets_of, step_with
+from fdrl_ros.learner.offsets import (
+    InputOffsets,
+    MOST_UNUSED,
+    offsets_of,
+    step_with,
+    with_unused_inputs,
+)
 from fdrl_ros.learner.optimizer import fresh_moments, Optimizer
-from fdrl_ros.learner.settings import HomeSettings, LearnerSettings
+from fdrl_ros.learner.settings import LearnerSettings
 from fdrl_ros.learner.trainer import Trainer, TrainingSetup
 from fdrl_ros.policy import NetworkShape
 from fdrl_ros.privacy.noise import NoiseSource
@@ -51,6 +57,29 @@ def test_the_gradient_of_an_offset_is_that_of_the_loss():
     for column in (1, 3):
         slow = slow - 0.05 * (matrix[:, column] @ gradient) * matrix[:, column]
     np.testing.assert_allclose(step, slow, atol=1e-12)
+
+
+def test_unused_inputs_show_any_constant_in_an_operation():
+    made = records_of(np.full(60, 8), (4, 3))
+    states, following = made.states.copy(), made.next_states.copy()
+    unused = np.repeat(np.arange(60) < 30, 8)
+    for each in (states, following):
+        each[unused, 3] = 0.0
+        each[0, 3] = 1.0  # used once in the operation of the first patient
+    given = replace(made, states=states, next_states=following)
+    found = with_unused_inputs(given, LEARNER, FIELDS, np.random.default_rng(3))
+    unused[:8] = False
+    for before, after in ((states, found.states), (following, found.next_states)):
+        np.testing.assert_array_equal(after[:, :3], before[:, :3])
+        np.testing.assert_array_equal(after[~unused], before[~unused])
+    shown = found.states[unused, 3].reshape(29, 8)
+    assert np.all(shown == shown[:, :1]) and len(set(shown[:, 0].tolist())) == 29
+    np.testing.assert_array_equal(found.next_states[unused, 3], found.states[unused, 3])
+    assert 0.5 * MOST_UNUSED < np.abs(shown).max() <= MOST_UNUSED
+    with pytest.raises(SettingError, match='speed'):
+        with_unused_inputs(
+            made, replace(LEARNER, offsets='speed'), FIELDS, np.random.default_rng(3)
+        )
 
 
 def trainer_of(directory, learner=LEARNER, *, offset=(0.0, 0.0), privacy=PRIVACY, patients=200):
@@ -119,8 +148,9 @@ def test_a_plan_names_the_group_whose_offsets_do_not_fit():
     home = {'frozen': FROZEN, 'offsets': 'goal_error_w'}
     with pytest.raises(SettingError, match=r'home\.offsets.*goal_error_x'):
         Plan({'home': home}).checked()
-    made = Plan({'home': home | {'offsets': 'goal_error_x, goal_error_y'}}).checked()
+    home['offsets'] = 'goal_error_x, goal_error_y'
+    made = Plan({'home': home, 'learner': {'offsets': ''}}).checked()
     tuned = made.home.fine_tuned(made.learner)
     assert tuned.offset_inputs == ('goal_error_x', 'goal_error_y')
-    assert tuned.epochs == max(1, HomeSettings().epochs)
+    assert tuned.epochs == made.home.epochs
     assert offsets_of(made.network, made.learner, made.spec.names) is None
