@@ -175,7 +175,7 @@ class TrainerNode(PartyNode):
         if hospital.restored != self._restored or (hospital.acknowledged and not self._stated):
             self._stated, self._restored = True, hospital.restored
             newest = not hospital.restored
-            self._publish_progress('waiting', epsilon=ledger.epsilon_rdp())
+            self._publish_progress('waiting', epsilon=ledger.epsilon_bound())
             self._publish_privacy(ledger.epsilon_stated(newest=newest), ledger.chain.head.entries)
 
     @property

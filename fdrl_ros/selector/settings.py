@@ -13,7 +13,15 @@ class SelectorSettings(Settings):
     """How cautious the selector is."""
 
     confidence: float = setting(
-        0.6, 'one-sided confidence of the lower bounds', limits=(0.5, 0.999)
+        0.6,
+        'one-sided confidence of the lower bounds of returns, which holding is weighed by',
+        limits=(0.5, 0.999),
+    )
+    advantage_confidence: float = setting(
+        0.6,
+        'one-sided confidence of the lower bounds of advantages, by which another policy takes '
+        'over',
+        limits=(0.5, 0.999),
     )
     risk_weight: float = setting(
         0.2,

@@ -15,6 +15,7 @@ import time
 from fdrl_ros.deployment.bringup import environment, robot_graph
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.plan import Plan
+from fdrl_ros.deployment.robot.robot_policies import values_fitted_with
 from fdrl_ros.deployment.robot.safety_test import basis
 from fdrl_ros.deployment.runner import command
 from fdrl_ros.errors import LastingError, PolicyError
@@ -227,7 +228,8 @@ def test_a_policy_that_is_too_slow_is_refused_and_another_stands(
     if restarted:
         for each in versions:
             policies.files.save_report(each.report)
-            policies.files.save_model(each.digest, each.model.to_bytes())
+            settings = fitted_with(policies, policies.registry)
+            policies.files.save_model(each.digest, each.model.to_bytes(), settings)
         monkeypatch.setattr(candidate_updates, 'decision_time', time_of)
         assert node.trigger_deactivate() == TransitionCallbackReturn.SUCCESS
         assert node.trigger_activate() == TransitionCallbackReturn.SUCCESS
@@ -279,8 +281,7 @@ def test_lost_value_of_holding_is_found_out_anew_though_every_policy_is_valued(
 
     process = configured(assess)
     node = process.node
-    files = keep_valued(node.policies, global_policy(directory))
-    files.model(HOLD).write_bytes(b'damaged')
+    keep_valued(node.policies, global_policy(directory)).write_bytes(b'damaged')
     assert node.trigger_activate() == TransitionCallbackReturn.SUCCESS
     policies, selector = node.policies, node.loop.selector
     assert [each.name for each in selector.candidates] == ['global', HOLD]
@@ -293,15 +294,22 @@ def test_lost_value_of_holding_is_found_out_anew_though_every_policy_is_valued(
     assert tried == [None, None] and not policies.problem
 
 
+def fitted_with(policies, registry):
+    """Return the hash over all that value models are fitted with."""
+    return values_fitted_with(policies.plan, policies._start, registry)
+
+
 def keep_valued(policies, message):
-    """Have a good policy on the disk, with all that was found of it; return its files."""
+    """Have a good policy on the disk, with all that was found of it; return where hold's is."""
     files, plan = policies.files, policies.plan
-    version = PolicyRegistry(policies.roster, policies.plan.network).receive(message, 0.0)
+    registry = PolicyRegistry(policies.roster, policies.plan.network)
+    version = registry.receive(message, 0.0)
     report, model = assessment(version.policy, plan)
     files.save(version)
     files.save_report(report)
-    files.save_model(version.digest, model.to_bytes())
-    return files
+    settings = fitted_with(policies, registry)
+    files.save_model(version.digest, model.to_bytes(), settings)
+    return files.model(HOLD, settings)
 
 
 def fail_for_good(reason):
@@ -318,7 +326,7 @@ def test_what_lasts_is_told_by_the_process_that_computes(directory, tmp_path, mo
     monkeypatch.setattr(policy_assessment.PublicValuation, 'value_model', fit)
     plan = Plan.load(Layout(directory).plan)
     with pytest.raises(LastingError, match='PolicyError: it has 3 layers'):
-        policy_assessment.find_out(None, plan, None, tmp_path, None, True)
+        policy_assessment.find_out(None, plan, None, [], tmp_path, None, True)
 
 
 def test_interrupt_of_the_whole_group_ends_the_valuing_quietly(room, settings, directory):

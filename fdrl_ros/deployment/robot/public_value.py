@@ -5,14 +5,21 @@ What a policy is worth in a state: operations on public patients of all kinds (F
 
 The patients are made up over the whole range of H = 1, so that the estimate covers whom a robot
 may meet; none is of a hospital or drawn as a hospital's are, so the estimate costs no epsilon.
+
+What they do not show is how far a hospital's robots are off: their calibration and the gain of
+their force sensors. Policies whose offsets of inputs were learned there tell it. Public patients
+are operated on with a robot that is off by about as much.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 import hashlib
 
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.errors import RecordsError
+from fdrl_ros.learner.offsets import offsets_of
+from fdrl_ros.learner.settings import LearnerSettings
 from fdrl_ros.metrics.risk import risk_terms
 from fdrl_ros.policy import Policy
 from fdrl_ros.runtime.progress import never, stop_if, Stopped
@@ -28,6 +35,7 @@ from fdrl_ros.selector import (
 )
 from fdrl_ros.selector.value.monte_carlo_reference import (
     alike_states,
+    chooser_of,
     draw_meeting,
     EXPLORATION,
     handing_over,
@@ -36,10 +44,15 @@ from fdrl_ros.selector.value.monte_carlo_reference import (
 )
 from fdrl_ros.surgery.gym.actions import ACTION_COUNT
 from fdrl_ros.surgery.gym.episode import roll_out, Rollouts
+from fdrl_ros.surgery.gym.state import INDEX, SCALES
 from fdrl_ros.surgery.patient.matched_patients import matched_patients
 from fdrl_ros.surgery.patient.patient import Patient
 import numpy as np
 from numpy.typing import NDArray
+from scipy import optimize
+
+Off = NDArray[np.float64]
+"""How far a robot is off, in scales of goal errors (x, y, z) and error of force, shape (4,)."""
 
 FIRST = 10**6
 """Number of the first of these patients: pre-training and validation use lower ones."""
@@ -50,11 +63,29 @@ PORTION = 500
 CHECKED = FIRST + 5 * 10**5
 """Number of the first of those that estimates are measured on: models are fitted to lower ones."""
 
-_REDRAWN = 5 * 10**7  # number of the first public patient that is drawn anew for those
-_APART = 10**5  # numbers kept for what is drawn anew for one patient
+_REDRAWN = 5 * 10**7
+"""Number of the first of those whom they are matched with, the same ones for all."""
 
 STATES = 3
 """States of each of those operations that are looked at, at most, beside the first."""
+
+_MOVED = [INDEX[name] for name in ('goal_error_x', 'goal_error_y', 'goal_error_z', 'force_error')]
+"""Inputs that show how far a robot is off: its calibration, and the gain of its force sensor."""
+
+_TOLD = np.array([1.06, 1.06, 1.06, 0.35])
+"""
+How far robots are off, for each scale that policies act as if they were. Learning with noise goes
+part of the way in goal errors; the error of force also holds how firmly surgeons press. Fitted to
+hospitals of seeds 902 and 903.
+"""
+
+_DOUBT = 0.03
+"""Standard deviation of how far a robot is off, given what its policy says, in scales."""
+
+_LEAST_GAIN = 0.1
+
+_SEEN = 200, 7
+"""Public patients whose states policies are compared in, and of how many states one is taken."""
 
 
 def public_patient(index: int, plan: Plan, procedure: str | None = None) -> Patient:
@@ -62,10 +93,83 @@ def public_patient(index: int, plan: Plan, procedure: str | None = None) -> Pati
     return plan.public_cohort(1.0).patient(FIRST + index, procedure=procedure)
 
 
-def fitted_with(plan: Plan, lead_in: Policy) -> str:
-    """Return a hash over all that value models depend on beside their policy, hexadecimal."""
-    made_with = (plan.value, plan.federation.seed, plan.federation.names, plan.world)
-    return hashlib.sha256(repr((made_with, lead_in.digest)).encode()).hexdigest()
+def fitted_with(plan: Plan, lead_in: Policy, known: Sequence[Policy] = ()) -> str:
+    """
+    Return a hash over all that value models depend on beside their policy, hexadecimal.
+
+    Policies that say nearly the same of the robot give the same, so that small steps of training
+    do not make another robot of it.
+
+    :param lead_in: as :class:`PublicValuation` takes it.
+    :param known: the same.
+    """
+    chosen = plan.federation
+    made_with = (plan.value, chosen.seed, chosen.names, chosen.disturbances, plan.world)
+    told = sorted(_told(plan, lead_in, each) for each in known if _learner(plan).offsets)
+    return hashlib.sha256(repr((made_with, lead_in.digest, told)).encode()).hexdigest()
+
+
+def _told(plan: Plan, start: Policy, policy: Policy) -> str:
+    """Return what a policy says of the robot; the digest where a robot may lack its network."""
+    learner = _learner(plan)
+    offsets = offsets_of(plan.network, learner, plan.spec.names) if learner.kind == 'dqn' else None
+    if offsets is None:
+        return policy.digest.hex()
+    return repr((np.round(offsets.between(start.weights, policy.weights), 1) + 0.0).tolist())
+
+
+def _learner(plan: Plan) -> LearnerSettings:
+    """Return the settings by which a robot's own policy learned last."""
+    return plan.home.fine_tuned(plan.learner) if plan.home.epochs else plan.learner
+
+
+def calibration_of(policy: Policy, start: Policy, states: NDArray[np.float32]) -> Off:
+    """
+    Return how far the robots are off that a policy was made for: its post-processing.
+
+    The policy values actions as the public start does in states with other goal errors and force
+    errors; these are found by least squares.
+
+    :param states: public ones, shape (N, STATE_SIZE).
+    :returns: in scales of the goal errors and of the error of force, shape (4,).
+    """
+    touching = states[states[:, INDEX['contact']] > 0.0]
+    off = _shift(policy, start, states)
+    if len(touching):
+        off[-1] = _shift(policy, start, touching)[-1]
+    return off * _TOLD
+
+
+def _shift(policy: Policy, start: Policy, states: NDArray[np.float32]) -> Off:
+    """Return by how much states are moved for one who acts like another."""
+
+    def centred(values: NDArray[np.float32]) -> NDArray[np.float64]:
+        return np.asarray(values - values.mean(axis=1, keepdims=True), np.float64)
+
+    wanted = centred(policy.q_values(states))
+
+    def errors(off: Off) -> NDArray[np.float64]:
+        moved = states.copy()
+        moved[:, _MOVED] += off.astype(np.float32)
+        return (centred(start.q_values(moved)) - wanted).ravel()
+
+    begin = np.zeros(len(_MOVED))
+    found = optimize.least_squares(errors, begin, loss='soft_l1', diff_step=0.02, x_scale=0.2)
+    return np.asarray(found.x)
+
+
+def off_by(patient: Patient, off: Off) -> Patient:
+    """
+    Return a patient whose robot is off.
+
+    A force at which a policy feels a share too little to do is measured as that share more.
+
+    :param off: as :func:`calibration_of` returns it.
+    """
+    x, y, z, force = (off * SCALES[_MOVED]).tolist()
+    gain = patient.force_gain * max(1.0 + force, _LEAST_GAIN)
+    px, py, pz = patient.calibration
+    return replace(patient, calibration=(px + x, py + y, pz + z), force_gain=gain)
 
 
 def _experience(rolled: Rollouts, handover: NDArray[np.int64], begin: int) -> Experience:
@@ -87,12 +191,36 @@ class PublicValuation:
 
     :param lead_in: who operates at first, the same for every policy of a plan: the public start.
     :param progress: called with how many operations are done, and of how many.
+    :param known: policies that tell how far the robot is off: that of its hospital, or without
+        one all that are known, of which one or another is right; without any it is not off.
     """
 
     plan: Plan
     lead_in: Policy
     stopped: Stopped = never
     progress: Callable[[int, int], None] = lambda done, count: None
+    known: Sequence[Policy] = ()
+
+    @cached_property
+    def _offs(self) -> list[Off]:
+        """How far the robot may be off."""
+        if not self.known or not _learner(self.plan).offsets:
+            return []
+        count, every = _SEEN
+        patients = [public_patient(index, self.plan) for index in range(count)]
+        states = roll_out(patients, chooser_of(self.lead_in), self.plan.world).states[::every]
+        return [calibration_of(each, self.lead_in, states) for each in self.known]
+
+    def _at_robot(
+        self, patients: Sequence[Patient], rng: np.random.Generator
+    ) -> Sequence[Patient]:
+        """Return patients of the robot, which is off by about as much as a policy says."""
+        if not self._offs:
+            return patients
+        which = rng.integers(len(self._offs), size=len(patients))
+        doubts = _DOUBT * rng.standard_normal((len(patients), len(_MOVED)))
+        both = zip(patients, which, doubts, strict=True)
+        return [off_by(each, self._offs[number] + doubt) for each, number, doubt in both]
 
     def experience(self, policy: Policy | None) -> dict[str, Experience]:
         """
@@ -122,7 +250,7 @@ class PublicValuation:
                 ]
                 moves = np.array([np.where(chance, moved, LED) for chance, moved in random])
                 rolled = roll_out(
-                    [public_patient(int(each), plan, name) for each in cases],
+                    self._at_robot([public_patient(int(each), plan, name) for each in cases], rng),
                     handing_over(policy, self.lead_in, handover, moves),
                     plan.world,
                     tick=lambda left: stop_if(self.stopped),
@@ -178,8 +306,8 @@ class PublicValuation:
             rng = np.random.default_rng(seed)
             try:
                 patient = cohort.patient(CHECKED + number, procedure=procedure)
-                first = _REDRAWN + _APART * number
-                alike = [patient, *matched_patients(patient, cohort, settings.redraws, rng, first)]
+                others = matched_patients(patient, cohort, settings.redraws, rng, _REDRAWN)
+                alike = self._at_robot([patient, *others], rng)
                 meeting = draw_meeting(alike, self.lead_in, bool(number % 2), STATES, seed, rng)
             except RecordsError:  # one in thousands looks like hardly anybody: another one will do
                 if number >= 2 * settings.checked:

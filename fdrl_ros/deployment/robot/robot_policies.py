@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The policies of a robot on this host, whether its selector runs or not."""
 
+from functools import partial
 from pathlib import Path
 from typing import Self
 
@@ -52,6 +53,16 @@ def keep_hospital(robot: Path, name: str) -> None:
         write_whole(robot / HOSPITAL, f'{name}\n'.encode())
 
 
+def values_fitted_with(plan: Plan, start: Policy, registry: PolicyRegistry) -> str:
+    """
+    Return the hash over all that a robot's value models are fitted with.
+
+    :param start: the public start.
+    :param registry: of the robot's policies, which tell how far the robot is off.
+    """
+    return fitted_with(plan, start, [each.policy for each in registry.calibrated])
+
+
 class RobotPolicies:
     """Policies and supervision in a robot's directory."""
 
@@ -70,11 +81,12 @@ class RobotPolicies:
         self.plan = plan = Plan.read(layout.plan)
         network = robot_network(layout, plan)
         start = public_start(layout, plan, network)
-        self.files = PolicyFiles(home, fitted_with(plan, start))
+        self.files = PolicyFiles(home)
         self.registry = PolicyRegistry(
             layout.roster(), network, plan.safety, basis=basis(plan), hospital=hospital_of(home)
         )
-        self.problems = self.files.load(self.registry, put_aside=False)
+        values = partial(values_fitted_with, plan, start, self.registry)
+        self.problems = self.files.load(self.registry, values, put_aside=False)
         self._supervision_file: Path = home / SUPERVISION_FILE
         self.supervision: Supervision = load_supervision(self._supervision_file)
 

@@ -33,7 +33,7 @@ FIRST = 2 * 10**6
 """Number of the first of these patients: no other training patient of the public has it."""
 
 AHEAD = 3
-"""Ticks over which an action's consequences are looked for: the arm lags behind."""
+"""Ticks over which an action's consequences are looked for beside latency: the arm lags behind."""
 
 _PACE = 2  # ticks between two states of one patient
 _HABITS = (('any', 0.1), ('any', 0.5), ('press', 0.4), ('wander', 0.9))
@@ -92,7 +92,7 @@ def _consequences_of(batch: VectorOperation, action: int) -> tuple[np.ndarray, n
     rows = np.arange(len(batch.over))
     greatest, breached = np.zeros(len(rows)), np.zeros(len(rows), dtype=bool)
     limits = batch.rules.force_limit.copy()
-    for tick in range(AHEAD):
+    for tick in range(AHEAD + max(each.latency for each in batch.patients)):
         *_, said = trial.step(np.full(len(rows), STAY if tick else action))
         greatest[rows] = np.maximum(greatest[rows], said['peak_force'] / limits[rows])
         breached[rows] |= said['failure'] == _WORKSPACE
@@ -144,6 +144,7 @@ def basis(plan: Plan) -> str:
         1,
         chosen.seed,
         chosen.names,
+        chosen.disturbances,
         plan.world,
         plan.value.discount,
         plan.safety.patients,

@@ -141,8 +141,8 @@ class ManagedNode(LifecycleNode):
         return self._prepared_plan().replaced(chosen)
 
     def _prepared_plan(self) -> Plan:
-        """Return the plan of the directory, or without one the default plan."""
-        return Plan.read(self.layout.plan) if self.settings.directory else Plan()
+        """Return the plan of the directory, or without one what surgery has by default."""
+        return Plan.read(self.layout.plan) if self.settings.directory else Plan().of_task()
 
     # What subclasses say.
 

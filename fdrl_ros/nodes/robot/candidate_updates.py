@@ -12,7 +12,7 @@ from typing import cast, TypeVar
 from builtin_interfaces.msg import Time
 from fdrl_ros.crypto.keys.roster import Roster
 from fdrl_ros.deployment.plan import Plan
-from fdrl_ros.deployment.robot.public_value import fitted_with
+from fdrl_ros.deployment.robot.robot_policies import values_fitted_with
 from fdrl_ros.deployment.robot.safety_test import basis
 from fdrl_ros.errors import (
     LastingError,
@@ -97,7 +97,7 @@ class CandidateUpdates:
         self._network, self._start = start
         self._kept = kept
         robot = node.layout.party(node.place)
-        self.files = PolicyFiles(robot, fitted_with(plan, self._start))
+        self.files = PolicyFiles(robot)
         self._supervision_file = robot / SUPERVISION_FILE
         self._publisher = node.publisher(ros.Policies, 'policies', qos.LATCHED)
         self._writer: Worker | None = None
@@ -134,7 +134,7 @@ class CandidateUpdates:
             basis=tests,
             hospital=self._hospital,
         )
-        for each in self.files.load(self.registry):
+        for each in self.files.load(self.registry, self._values_fitted_with):
             node.get_logger().warning(each)
         self._time_valued()
         self.registry.check_pins(self.supervision)
@@ -151,6 +151,9 @@ class CandidateUpdates:
     def supervision(self) -> Supervision:
         """The supervision in force."""
         return self._queue.supervision
+
+    def _values_fitted_with(self) -> str:
+        return values_fitted_with(self.plan, self._start, self.registry)
 
     def _subscribe(self) -> None:
         size, hear = 4 * self._start.n_parameters, self._node.hear
@@ -229,6 +232,7 @@ class CandidateUpdates:
             return
         if version is not None:
             self._write_in_background(lambda: self.files.save(version))
+            self.registry.fitted_with = self._values_fitted_with()
             self._update_candidates()
             self.assess_next()
 
@@ -244,8 +248,10 @@ class CandidateUpdates:
         if self._assessing:
             return
         # Holding is a candidate like the others: it is valued as soon as there is another.
-        if self.registry.hold is None:
-            if not self.registry.versions or HOLD in waiting:
+        registry = self.registry
+        stale = registry.held_with != registry.fitted_with
+        if registry.hold is None or (version is None and stale):
+            if not registry.versions or HOLD in waiting:
                 return
             version = None
         elif version is None:
@@ -253,12 +259,13 @@ class CandidateUpdates:
         self._assessing = True
         plan, start, files = self.plan, self._start, self.files
         policy = version.policy if version else None
+        known = [each.policy for each in registry.calibrated]
 
         def find_out(report: object, stopped: Callable[[], bool]) -> Findings:
-            found, model = assess(policy, plan, start, files, stopped)
+            found, model = assess(policy, plan, start, known, files, stopped)
             return found, model, self._timed(policy) if policy and model else None
 
-        self._node.submit(find_out, partial(self._assessed, version))
+        self._node.submit(find_out, partial(self._assessed, version, registry.fitted_with))
 
     def _timed(self, policy: Policy) -> DecisionTime:
         """
@@ -282,11 +289,14 @@ class CandidateUpdates:
             except LastingError as error:
                 self._refuse_for_good(version, error)
 
-    def _assessed(self, version: Version | None, result: Findings | Exception) -> None:
+    def _assessed(
+        self, version: Version | None, settings: str, result: Findings | Exception
+    ) -> None:
         """
         Take in what was found; without it the robot goes on with the candidates it has.
 
         :param version: None for holding.
+        :param settings: hash over all that its model was fitted with.
         """
         self._assessing = False
         if isinstance(result, Exception) and not isinstance(result, LastingError):
@@ -295,7 +305,7 @@ class CandidateUpdates:
             try:
                 if isinstance(result, LastingError):
                     raise result
-                self._accept(version, *result)
+                self._accept(version, settings, *result)
             except Exception as error:  # whatever it is, the arm must not lose its control loop
                 self._refuse_for_good(version, error)
         self.assess_next()
@@ -312,13 +322,14 @@ class CandidateUpdates:
     def _accept(
         self,
         version: Version | None,
+        settings: str,
         report: SafetyReport | None,
         model: ValueModel | None,
         decision: DecisionTime | None,
     ) -> None:
         self._failed.forget(version.digest if version else HOLD)
         if version is None:
-            self.registry.hold = model
+            self.registry.hold, self.registry.held_with = model, settings
             self._update_candidates()
             self.problem = ''
             return
@@ -326,7 +337,7 @@ class CandidateUpdates:
         assert report is not None
         self.registry.add_report(version, report)
         if model is not None:
-            self.registry.add_model(version, model)
+            self.registry.add_model(version, model, settings)
         version.decision = decision
         self._update_candidates()
         if version.refusal:

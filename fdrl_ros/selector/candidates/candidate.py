@@ -20,6 +20,9 @@ import numpy as np
 HOLD = 'hold'
 """Name of the candidate that keeps the tip where it is."""
 
+HOME = 'home'
+"""Name of the policy of the hospital that the robot is of."""
+
 
 @dataclass(frozen=True)
 class Candidate:

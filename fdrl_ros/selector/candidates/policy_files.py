@@ -37,17 +37,14 @@ Problems = list[tuple[Path, Exception]]
 class PolicyFiles:
     """The files of one robot's policies; it belongs to one thread at a time."""
 
-    def __init__(self, robot: Path, fitted_with: str = '') -> None:
+    def __init__(self, robot: Path) -> None:
         """
         Make the folder, for the owner alone.
 
         :param robot: the robot's directory.
-        :param fitted_with: hash over all settings that value models depend on; those fitted with
-            others are left alone.
         :raises KeyFileError: if it cannot be made, or others may enter it.
         """
         self.folder = robot / POLICIES
-        self._fitted_with = fitted_with
         make_private_directory(self.folder)
 
     def lock(self) -> ExitStack:
@@ -59,9 +56,14 @@ class PolicyFiles:
         """
         return exclusive(self.folder)
 
-    def model(self, digest: str) -> Path:
-        """Return the file of a policy's value model."""
-        return self.folder / f'value_{digest[:16]}_{self._fitted_with[:16]}.npz'
+    def model(self, digest: str, fitted_with: str = '') -> Path:
+        """
+        Return the file of a policy's value model.
+
+        :param fitted_with: hash over all that value models depend on beside their policy; those
+            fitted with something else are left alone.
+        """
+        return self.folder / f'value_{digest[:16]}_{fitted_with[:16]}.npz'
 
     def report(self, digest: str) -> Path:
         """Return the file of what the test of a policy found."""
@@ -88,13 +90,13 @@ class PolicyFiles:
         """
         write_whole(self.report(report.policy), json.dumps(asdict(report), indent=1).encode())
 
-    def save_model(self, digest: str, data: bytes) -> None:
+    def save_model(self, digest: str, data: bytes, fitted_with: str = '') -> None:
         """
         Write a value model.
 
         :raises StoreError: if it cannot be written.
         """
-        write_whole(self.model(digest), data)
+        write_whole(self.model(digest, fitted_with), data)
 
     def load_report(self, digest: str, problems: Problems | None = None) -> SafetyReport | None:
         """
@@ -111,23 +113,35 @@ class PolicyFiles:
 
         return _read_checked(self.report(digest), read, problems)
 
-    def load_model(self, digest: str, problems: Problems | None = None) -> ValueModel | None:
+    def load_model(
+        self, digest: str, problems: Problems | None = None, fitted_with: str = ''
+    ) -> ValueModel | None:
         """
         Return the value model of a policy; None if there is no whole one.
 
         :param problems: to which one that cannot be used is added.
         """
         return _read_checked(
-            self.model(digest), lambda data: ValueModel.from_bytes(data, digest), problems
+            self.model(digest, fitted_with),
+            lambda data: ValueModel.from_bytes(data, digest),
+            problems,
         )
 
-    def load(self, registry: PolicyRegistry, *, put_aside: bool = True) -> list[str]:
+    def load(
+        self,
+        registry: PolicyRegistry,
+        fitted_with: Callable[[], str] = lambda: '',
+        *,
+        put_aside: bool = True,
+    ) -> list[str]:
         """
         Fill a registry with all policies that are here, with their tests and models.
 
         A test or model that is damaged or missing is found out anew by whoever asks the registry
         what is pending.
 
+        :param fitted_with: asked, once all policies are there, for the hash over all that models
+            are fitted with.
         :param put_aside: whether to do so; who only looks does not.
         :returns: sentences on the files that cannot be used.
         """
@@ -145,13 +159,19 @@ class PolicyFiles:
                 registry.receive(message, came)
             except MessageError as error:
                 problems.append((path, error))
-        registry.hold = self.load_model(HOLD, problems)
         for version in registry.versions:
             try:
                 if report := self.load_report(version.digest, problems):
                     registry.add_report(version, report)
-                if model := self.load_model(version.digest, problems):
-                    registry.add_model(version, model)
+            except PolicyError:
+                continue
+        registry.fitted_with = settings = fitted_with()
+        if model := self.load_model(HOLD, problems, settings):
+            registry.hold, registry.held_with = model, settings
+        for version in registry.versions:
+            try:
+                if model := self.load_model(version.digest, problems, settings):
+                    registry.add_model(version, model, settings)
             except PolicyError:
                 continue
         if not put_aside:

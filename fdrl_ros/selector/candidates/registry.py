@@ -12,7 +12,7 @@ from fdrl_ros.federation.protocol.channel import check_signed
 from fdrl_ros.federation.protocol.message import GlobalPolicy, HospitalPolicy
 from fdrl_ros.policy import decode_weights, Policy
 from fdrl_ros.policy.network import Network
-from fdrl_ros.selector.candidates.candidate import Candidate, HOLD
+from fdrl_ros.selector.candidates.candidate import Candidate, HOLD, HOME
 from fdrl_ros.selector.candidates.decision_time import DecisionTime
 from fdrl_ros.selector.candidates.safety_limits import SafetyReport, SafetySettings
 from fdrl_ros.selector.candidates.supervision import Supervision
@@ -20,9 +20,6 @@ from fdrl_ros.selector.value.model import ValueModel
 
 GLOBAL = 'global'
 """Name of the federated policy among the candidates."""
-
-HOME = 'home'
-"""Name of the policy of the hospital that the robot is of."""
 
 FEDERATION = 'federation'
 """Owner of the federated policy."""
@@ -55,6 +52,7 @@ class Version:
 
     :param name: global, the hospital's, or home for the hospital that this robot is of.
     :param came: when it came here, second since 1970.
+    :param valued_with: hash over all that its model was fitted with.
     :param refusal: why it must not act; nothing if it may, or nobody knows yet.
     :param decision: how long it takes to choose an action on this machine.
     :param setback: why nobody knows yet though it was tried; it will be once more.
@@ -66,6 +64,7 @@ class Version:
     came: float
     report: SafetyReport | None = None
     model: ValueModel | None = None
+    valued_with: str = ''
     decision: DecisionTime | None = None
     refusal: str = ''
     setback: str = ''
@@ -130,6 +129,13 @@ class PolicyRegistry:
         self._versions: dict[str, list[Version]] = {}
         self.hold: ValueModel | None = None
         """The estimate of holding, once there is one."""
+        self.held_with = ''
+        """Hash over all that it was fitted with."""
+        self.fitted_with = ''
+        """
+        Hash over all that models are fitted with now. What was fitted with something else is
+        valued again; until the robot's own policy is, the candidates stay those of before.
+        """
 
     @property
     def names(self) -> frozenset[str]:
@@ -147,6 +153,15 @@ class PolicyRegistry:
         """All versions: global, home, then by name, the newest of each name first."""
         names = sorted(self._versions, key=lambda name: (name != GLOBAL, name != HOME, name))
         return tuple(version for name in names for version in self._versions[name])
+
+    @property
+    def calibrated(self) -> tuple[Version, ...]:
+        """Policies that tell how far the robot is off: home's, or without one all others."""
+        newest: dict[str, Version] = {}
+        for name, versions in self._versions.items():
+            able = [each for each in versions if not each.refusal]
+            newest |= {name: able[0]} if able else {}
+        return (newest[HOME],) if HOME in newest else tuple(newest.values())
 
     def receive(self, message: Released, came: float) -> Version | None:
         """
@@ -244,18 +259,22 @@ class PolicyRegistry:
         """
         Return a version that is to be tested and valued next.
 
-        That is the one that is pinned, or the newest, of each name, the global one first.
+        That is the one that is pinned, or the newest, of each name, the global one first; those
+        that were valued with something else come last.
 
         :param waiting: digests of those whose turn it is not, hexadecimal.
         """
+        again = []
         for name in dict.fromkeys(version.name for version in self.versions):
             pinned = supervision.pinned.get(name)
             version = self.find(name, pinned) if pinned else self._versions[name][0]
-            if version is None or version.refusal or version.ready:
+            if version is None or version.refusal or version.digest in waiting:
                 continue
-            if version.digest not in waiting:
+            if not version.ready:
                 return version
-        return None
+            if version.valued_with != self.fitted_with:
+                again.append(version)
+        return next(iter(again), None)
 
     def add_report(self, version: Version, report: SafetyReport) -> None:
         """
@@ -268,10 +287,11 @@ class PolicyRegistry:
         version.report = report
         version.refusal = report.refusal(self._settings)
 
-    def add_model(self, version: Version, model: ValueModel) -> None:
+    def add_model(self, version: Version, model: ValueModel, fitted_with: str = '') -> None:
         """
         Take in an estimate of a version's return.
 
+        :param fitted_with: hash over all that it was fitted with.
         :raises PolicyError: if the estimate is of another policy, or of other states.
         """
         if model.policy != version.digest:
@@ -279,16 +299,22 @@ class PolicyRegistry:
         size, _, _ = model.form
         if size != self._network.states:
             raise PolicyError(f'value model of {size} numbers: expected {self._network.states}')
-        version.model = model
+        version.model, version.valued_with = model, fitted_with
 
     def standing(self, supervision: Supervision) -> tuple[Version, ...]:
-        """Return the version that stands for each name, vetoed or not."""
-        able = {}
+        """
+        Return the version that stands for each name, vetoed or not.
+
+        All were valued with the same as the robot's own: other estimates compare with nothing.
+        """
+        able: dict[str, Version] = {}
         for version in reversed(self.versions):
             pinned = supervision.pinned.get(version.name)
             if version.ready and pinned in (None, version.digest):
                 able[version.name] = version  # the newest comes last
-        return tuple(able[name] for name in sorted(able))
+        own = able.get(HOME, able.get(GLOBAL))
+        alike = [each for each in able if own is None or own.valued_with == able[each].valued_with]
+        return tuple(able[name] for name in sorted(alike))
 
     def candidates(self, supervision: Supervision) -> tuple[Candidate, ...]:
         """Return those to choose from, hold last."""
@@ -310,7 +336,7 @@ class PolicyRegistry:
         pinned = supervision.pinned.get(version.name)
         newest = self._versions[version.name][0]
         waits = version.digest == pinned if pinned else version is newest
-        return Status.VALUING if waits and not version.ready else Status.REPLACED
+        return Status.VALUING if waits else Status.REPLACED
 
     def check_pins(self, supervision: Supervision) -> None:
         """

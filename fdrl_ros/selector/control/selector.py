@@ -15,7 +15,13 @@ from statistics import NormalDist
 from fdrl_ros.metrics.adaptation import Adaptation
 from fdrl_ros.metrics.following import Following
 from fdrl_ros.policy.policy import Action
-from fdrl_ros.selector.candidates.candidate import Candidate, CandidateSet, HOLD, Selection
+from fdrl_ros.selector.candidates.candidate import (
+    Candidate,
+    CandidateSet,
+    HOLD,
+    HOME,
+    Selection,
+)
 from fdrl_ros.selector.control.current_case import CurrentCase
 from fdrl_ros.selector.control.monitor import GateSettings, OperationMonitor, RiskGate
 from fdrl_ros.selector.control.observation import (
@@ -346,6 +352,7 @@ class Ranking:
     def __init__(self, settings: SelectorSettings) -> None:
         self._settings = settings
         self._factor = NormalDist().inv_cdf(settings.confidence)
+        self._sure = NormalDist().inv_cdf(settings.advantage_confidence)
         self._current: str | None = None
         self._since = -math.inf
 
@@ -354,7 +361,8 @@ class Ranking:
         Begin anew.
 
         :param acting: name of the candidate that acts at first, until another is surely better;
-            None lets the highest lower bound decide.
+            None is the home policy of the robot's hospital, and without one the candidate with
+            the highest lower bound.
         """
         self._current, self._since = acting, -math.inf
 
@@ -396,7 +404,8 @@ class Ranking:
         if max(bounds[:hold]) == -math.inf:
             known = np.isfinite(estimates.means[:hold]).any()
             return hold, Reason.POLICY_FAILED if known else Reason.PROCEDURE
-        current = names.index(self._current) if self._current in names else -1
+        acting = HOME if self._current is None else self._current
+        current = names.index(acting) if acting in names else -1
         if current < 0 or bounds[current] == -math.inf:
             best = bounds.index(max(bounds))
             return best, Reason.CAUTION if best == hold else Reason.BEST
@@ -404,7 +413,7 @@ class Ranking:
             best = bounds.index(max(bounds))
             gain = bounds[best] - bounds[hold]
         else:
-            gains: list[float] = estimates.advantages(current, self._factor).tolist()
+            gains: list[float] = estimates.advantages(current, self._sure).tolist()
             gains[hold] = bounds[hold] - bounds[current]
             if min(bounds) == -math.inf:
                 gains = [

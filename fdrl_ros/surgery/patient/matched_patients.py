@@ -8,16 +8,19 @@ average of their returns is E[J given s] at the start, as exactly as they are ma
 """
 
 from dataclasses import replace
+from functools import lru_cache
 import math
+from typing import NamedTuple
 
 from fdrl_ros.errors import RecordsError
 from fdrl_ros.surgery.constants import Group
 from fdrl_ros.surgery.patient.breathing import breathing_rate
 from fdrl_ros.surgery.patient.cohort import Cohort
-from fdrl_ros.surgery.patient.patient import Patient
+from fdrl_ros.surgery.patient.patient import Patient, Point
 from fdrl_ros.surgery.tasks.registry import task_of
 from fdrl_ros.surgery.tissue.contact import tissue_of
 import numpy as np
+from numpy.typing import NDArray
 
 _BODY, _SPACE = Group('patient'), Group('workspace')
 _LOG_RATIO = math.log(Group('hospital').respiratory_ratio)
@@ -48,77 +51,89 @@ def matched_patients(
     :param cohort: public patients, among whom the others are sought.
     :param count: how many.
     :param rng: of the choice.
-    :param first: number of the first public patient that is tried; the others follow.
+    :param first: number of the first public patient that is tried; the others follow. They are
+        drawn once for all that begin with the same.
     :raises RecordsError: if nobody public would be seen like this.
     """
-    waypoint, surface = _waypoint(patient), _surface(patient)
+    waypoint = _waypoint(patient)
     aside = [own - there for own, there in zip(patient.start, waypoint, strict=True)]
     rate = math.log(patient.respiratory_rate / _BODY.respiratory_rate)
-    found: list[tuple[float, Patient]] = []
-    for number in range(first, first + TRIES * count):
-        off = rate - cohort.breathing_lean(number) * _LOG_RATIO
-        drawn = replace(
-            cohort.patient(number, procedure=patient.procedure.name),
-            respiratory_rate=patient.respiratory_rate,
-            mean_arterial_pressure=patient.mean_arterial_pressure,
-            heart_rate=patient.heart_rate,
-            oxygen_saturation=patient.oxygen_saturation,
-        )
-        likely, drawn = _with_surface(drawn, surface, rng.random() < 0.5)
-        there = _waypoint(drawn)
+    pool = _pool(cohort, patient.procedure.name, first, TRIES * count)
+    amplitudes = np.array([each.breathing_amplitude for each in pool.patients])
+    rising = rng.random(len(amplitudes)) < 0.5
+    likely, phases, errors = _breaths(patient, amplitudes, rising)
+    likely -= 0.5 * ((rate - pool.leans * _LOG_RATIO) / _BODY.respiratory_spread) ** 2
+    possible = np.flatnonzero(likely > _IMPOSSIBLE)
+    # The greatest of these are a draw by weight without repeats (Gumbel-max).
+    drawn = possible[np.argsort(-likely[possible] - rng.gumbel(size=len(possible)))]
+    shown = {name: getattr(patient, name) for name in _SHOWN}
+    found: list[Patient] = []
+    for number in drawn.tolist():
+        breath = {'breathing_phase': phases[number], 'registration_error': errors[number]}
+        other = replace(pool.patients[number], **breath, **shown)
+        there = _waypoint(other)
         start = there[0] + aside[0], there[1] + aside[1], there[2] + aside[2]
-        x, y, z = (own - goal for own, goal in zip(start, drawn.goal, strict=True))
+        x, y, z = (own - goal for own, goal in zip(start, other.goal, strict=True))
         side = max(abs(x), abs(y))
-        inside = side <= _SPACE.start_lateral and _SPACE.start_low <= z <= _SPACE.start_high
-        likely -= 0.5 * (off / _BODY.respiratory_spread) ** 2
-        if inside and likely > _IMPOSSIBLE:
-            # The greatest of these are a draw by weight without repeats (Gumbel-max).
-            found.append((likely + rng.gumbel(), replace(drawn, start=start)))
-    if len(found) < count:
-        raise RecordsError(
-            f'{patient.name}: {len(found)} of {TRIES * count} public patients would be seen so'
-        )
-    found.sort(key=lambda each: each[0], reverse=True)
-    return [chosen for _, chosen in found[:count]]
+        if side <= _SPACE.start_lateral and _SPACE.start_low <= z <= _SPACE.start_high:
+            found.append(replace(other, start=start))
+            if len(found) == count:
+                return found
+    raise RecordsError(
+        f'{patient.name}: {len(found)} of {TRIES * count} public patients would be seen so'
+    )
 
+
+class _Pool(NamedTuple):
+    """Public patients of one procedure, and how far each leans to deep and quick breathing."""
+
+    patients: tuple[Patient, ...]
+    leans: NDArray[np.float64]
+
+
+@lru_cache(maxsize=8)
+def _pool(cohort: Cohort, procedure: str, first: int, count: int) -> _Pool:
+    """Draw the patients that are tried, once for all that are matched with the same ones."""
+    numbers = range(first, first + count)
+    return _Pool(
+        tuple(cohort.patient(each, procedure=procedure) for each in numbers),
+        np.array([cohort.breathing_lean(each) for each in numbers]),
+    )
+
+
+_SHOWN = 'respiratory_rate', 'mean_arterial_pressure', 'heart_rate', 'oxygen_saturation'
+"""What the first state shows as it is."""
 
 _IMPOSSIBLE = -30.0
 """Logarithm of a weight from which on patients are never seen so."""
 
 
-def _surface(patient: Patient) -> tuple[float, float]:
-    """Return how far the surface is above the planned one at first (m), and its speed (m/s)."""
+def _breaths(
+    patient: Patient, amplitudes: NDArray[np.float64], rising: NDArray[np.bool_]
+) -> tuple[NDArray[np.float64], list[float], list[float]]:
+    """
+    Return the phase of breathing and the registration error by which others show one's surface.
+
+    :param patient: whose surface, and rate of breathing.
+    :param amplitudes: of the others' breathing, m.
+    :param rising: which of the two phases with that speed: the one above rest, or below.
+    :returns: logarithm of how likely each is, phases (rad) and errors (m).
+    """
     tissue = tissue_of(patient)
-    height, speed = tissue.surface(0.0)
-    return float(height) - patient.goal[2], float(speed)
-
-
-def _with_surface(
-    patient: Patient, surface: tuple[float, float], rising: bool
-) -> tuple[float, Patient]:
-    """
-    Give a patient the phase of breathing and the registration error that a surface shows.
-
-    :param surface: height above the planned one (m) and upward speed (m/s).
-    :param rising: which of the two phases with this speed: the one above rest, or below.
-    :returns: logarithm of how likely the patient is, and the patient.
-    """
-    height, speed = surface
-    fastest = patient.breathing_amplitude * breathing_rate(patient)
-    share = speed / fastest
-    if abs(share) >= 1.0:
-        return -math.inf, patient
+    surface, speed = tissue.surface(0.0)
+    fastest = amplitudes * breathing_rate(patient)
+    share = float(speed) / fastest
     # The phases near the turn have a speed most often: as 1 / |sin|.
-    sine = math.copysign(math.sqrt(1.0 - share * share), 1.0 if rising else -1.0)
-    error = height - patient.breathing_amplitude * sine
-    if error >= _SPACE.start_low:
-        return -math.inf, patient
-    phase = math.atan2(sine, share) % (2.0 * math.pi)
-    likely = -0.5 * (error / _BODY.registration) ** 2 - math.log(fastest * abs(sine))
-    return likely, replace(patient, breathing_phase=phase, registration_error=error)
+    with np.errstate(invalid='ignore', divide='ignore'):
+        sine = np.where(rising, 1.0, -1.0) * np.sqrt(1.0 - share * share)
+        error = float(surface) - patient.goal[2] - amplitudes * sine
+        likely = -0.5 * (error / _BODY.registration) ** 2 - np.log(fastest * np.abs(sine))
+    likely[(np.abs(share) >= 1.0) | (error >= _SPACE.start_low)] = -math.inf
+    phase = np.arctan2(sine, share) % (2.0 * math.pi)
+    return likely, phase.tolist(), error.tolist()
 
 
-def _waypoint(patient: Patient) -> tuple[float, float, float]:
+def _waypoint(patient: Patient) -> Point:
     """Return where the plan has the tip go at first, m."""
     tissue = tissue_of(patient)
     x, y, z = task_of(patient, tissue).waypoint(0.0, 0.0, 0.0, tissue.breath(0.0)[0])

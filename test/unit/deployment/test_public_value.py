@@ -7,12 +7,13 @@ from statistics import NormalDist
 
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.robot import public_value
-from fdrl_ros.deployment.robot.public_value import PublicValuation
+from fdrl_ros.deployment.robot.public_value import fitted_with, PublicValuation
 from fdrl_ros.errors import RecordsError, TrainingStopped
 from fdrl_ros.selector import fit_value, returns_to_go
 from fdrl_ros.selector.value.monte_carlo_reference import chooser_of
 from fdrl_ros.surgery.gym.actions import ACTION_COUNT, STAY
 from fdrl_ros.surgery.gym.episode import roll_out, run_episode
+from fdrl_ros.surgery.gym.state import INDEX
 from fdrl_ros.surgery.gym.surgery_env import SurgeryEnv
 from fdrl_ros.surgery.patient.cohort import mixture
 from fdrl_ros.surgery.settings import WorldSettings
@@ -34,6 +35,63 @@ def policy(seed):
 
 
 VALUATION = PublicValuation(PLAN, policy(0))
+
+
+OFF = np.array([0.3, -0.2, 0.4, -0.3])
+
+
+def sure():
+    """Return a policy that is surer of what it does than a drawn one."""
+    return PLAN.network.policy(3.0 * policy(0).weights)
+
+
+def made_for(start, off):
+    """Return a policy that acts as a start does in states moved by `off`."""
+    matrix, bias = PLAN.network.layout.tensors[:2]
+    size, found = np.prod(matrix.shape), start.weights.copy()
+    columns = [INDEX[f'goal_error_{axis}'] for axis in 'xyz'] + [INDEX['force_error']]
+    first = found[:size].reshape(matrix.shape)
+    found[size : size + bias.shape[0]] += first[:, columns] @ np.float32(off)
+    return PLAN.network.policy(found)
+
+
+def test_how_far_robots_are_off_is_found_in_their_policy():
+    states = np.random.default_rng(0).normal(size=(200, PLAN.network.states)).astype(np.float32)
+    start = sure()
+    found = public_value.calibration_of(made_for(start, OFF), start, states)
+    np.testing.assert_allclose(found / public_value._TOLD, OFF, atol=0.01)
+    assert np.abs(public_value.calibration_of(start, start, states)).max() < 1e-6
+
+
+def test_a_robot_that_is_off_sees_the_goal_elsewhere_and_feels_less():
+    patient = PLAN.cohorts[0].patient(0, 'test')
+    off = public_value.off_by(patient, np.array([1.0, 0.0, -0.5, -0.4]))
+    before = patient.calibration
+    assert off.calibration == pytest.approx((before[0] + 0.002, before[1], before[2] - 0.001))
+    assert off.force_gain == pytest.approx(0.9 * patient.force_gain)
+
+
+def test_public_patients_are_operated_on_as_far_off_as_policies_say():
+    start = sure()
+    told = PublicValuation(PLAN, start, known=[made_for(start, OFF), start])
+    public = [public_value.public_patient(each, PLAN, 'palpation') for each in range(400)]
+    moved = told._at_robot(public, np.random.default_rng(0))
+    shift = np.array([each.calibration for each in moved]) / 0.002
+    # Half of them as one policy says, half as the other; within the doubt.
+    expected = 0.5 * OFF[:3] * public_value._TOLD[:3]
+    np.testing.assert_allclose(shift.mean(axis=0), expected, atol=0.06)
+    assert PublicValuation(PLAN, start)._at_robot(public, np.random.default_rng(0)) is public
+    without = PLAN.changed({'learner': {'offsets': '', 'frozen': ''}})
+    left = PublicValuation(without, start, known=[made_for(start, OFF)])
+    assert left._at_robot(public, np.random.default_rng(0)) is public
+
+
+def test_values_are_fitted_anew_where_policies_tell_another_robot():
+    start = sure()
+    near, far = made_for(start, 0.01 * OFF), made_for(start, OFF)
+    told = [fitted_with(PLAN, start, known) for known in ([start], [near], [far], [])]
+    assert told[0] == told[1] and len(set(told)) == 3
+    assert fitted_with(PLAN, start, [start, far]) == fitted_with(PLAN, start, [far, start])
 
 
 def test_a_rollout_is_every_operation_by_itself():

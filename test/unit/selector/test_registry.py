@@ -87,6 +87,46 @@ def test_newer_policy_waits_behind_the_older_one_until_it_is_found_good(registry
     assert statuses(registry) == [('global', 2, 'candidate'), ('global', 1, 'replaced')]
 
 
+def value(registry, version):
+    """Find a version good by estimates that are fitted with what counts now."""
+    registry.add_report(version, report_on(version.policy))
+    registry.add_model(version, model_of(version.policy), registry.fitted_with)
+
+
+def test_estimates_for_another_robot_are_made_anew_and_never_compared(registry):
+    registry.receive(released(1, 1), 0.0)
+    registry.receive(own(2, 'hospital_2'), 0.0)
+    registry.fitted_with = 'before'
+    while version := registry.pending(NOTHING):
+        value(registry, version)
+    both = ['global', 'hospital_2', 'hold']
+    assert [each.name for each in registry.candidates(NOTHING)] == both
+    registry.fitted_with = 'now'
+    # Until the federation's own is valued again, all stay as they were.
+    assert [each.name for each in registry.candidates(NOTHING)] == both
+    first = registry.pending(NOTHING)
+    value(registry, first)
+    assert [each.name for each in registry.candidates(NOTHING)] == ['global', 'hold']
+    assert statuses(registry) == [('global', 1, 'candidate'), ('hospital_2', 1, 'valuing')]
+    second = registry.pending(NOTHING)
+    assert (first.name, second.name) == ('global', 'hospital_2')
+    value(registry, second)
+    assert registry.pending(NOTHING) is None
+    assert [each.name for each in registry.candidates(NOTHING)] == both
+
+
+def test_the_home_policy_tells_how_far_a_robot_is_off_and_without_it_all_others():
+    registry = PolicyRegistry(ROSTER, SHAPE, hospital='hospital_1')
+    assert registry.calibrated == ()
+    registry.receive(released(1, 1), 0.0)
+    registry.receive(own(2, 'hospital_2'), 0.0)
+    assert [each.name for each in registry.calibrated] == ['global', 'hospital_2']
+    home = registry.receive(own(3, 'hospital_1'), 0.0)
+    assert registry.calibrated == (home,)
+    registry.add_report(home, report_on(home.policy, force_failures=0.9))
+    assert [each.name for each in registry.calibrated] == ['global', 'hospital_2']
+
+
 def test_policy_that_fails_its_test_leaves_the_one_before_it(registry):
     registry.receive(released(1, 1), 0.0)
     pass_all(registry)

@@ -31,7 +31,11 @@ import numpy as np
 import pytest
 
 PLAN = Plan().changed(
-    {'safety': {'patients': 16, 'snapshots': 12}, 'world': {'mode': 'kinematic', 'horizon': 60}}
+    {
+        'federation': {'procedures': 'palpation, retraction'},
+        'safety': {'patients': 16, 'snapshots': 12},
+        'world': {'mode': 'kinematic', 'horizon': 60},
+    }
 )
 SMALL = PLAN.changed({'safety': {'snapshots': 1}})
 LINEAR = NetworkShape(STATE_SIZE, ACTION_COUNT, ())
