@@ -85,8 +85,14 @@ _COUNTS = ('steps', 'contact', 'above_limit', 'above_stop', 'above_damage', 'out
 @click.option('--steps', default=100_000, show_default=True, help='Steps with the shield on.')
 @click.option('--seed', default=0, show_default=True)
 @click.option('--keep-limit', is_flag=True, help="Keep the procedure's own force limit too.")
+@click.option('--latency', default=0, show_default=True, help='Ticks from a command to the arm.')
+@click.option(
+    '--force-noise', default=0.0, show_default=True, help='Deviation of measured forces, N.'
+)
 @click.option('--json', 'file', type=click.Path(path_type=Path), help='Write what was found here.')
-def attack_it(steps: int, seed: int, keep_limit: bool, file: Path | None) -> None:
+def attack_it(
+    steps: int, seed: int, keep_limit: bool, latency: int, force_noise: float, file: Path | None
+) -> None:
     """
     Let adversaries drive patients of H = 1, with the shield and without.
 
@@ -96,7 +102,7 @@ def attack_it(steps: int, seed: int, keep_limit: bool, file: Path | None) -> Non
     the shield on, or if nothing was touched.
     """
     out = console()
-    study, parts = attack_study(steps, seed, keep_limit)
+    study, parts = attack_study(steps, seed, keep_limit, latency, force_noise)
     with ProgressBars(out) as bars:
         found = study.run(parts, Caller(bars))
     tallies = [tally for part in found for tally in part['tallies']]
@@ -116,7 +122,8 @@ def attack_it(steps: int, seed: int, keep_limit: bool, file: Path | None) -> Non
     out.print(make_table('Steps above the limits', headings, rows))
     if file is not None:
         asked = {'steps': steps, 'seed': seed, 'keep_limit': keep_limit}
-        write_json(file, {**asked, 'tallies': tallies})
+        arms = {'latency': latency, 'force_noise': force_noise}
+        write_json(file, {**asked, **arms, 'tallies': tallies})
     if untouched:
         out.print(f'Nothing was tested: no force in {", ".join(untouched)}.', soft_wrap=True)
     if broken or untouched:

@@ -5,7 +5,8 @@
 import dataclasses
 
 from fdrl_ros.errors import SettingError, StateError
-from fdrl_ros.experiments.studies.shield.adversary import patients_of
+from fdrl_ros.experiments.studies.shield.adversary import Assault
+from fdrl_ros.experiments.studies.shield.attack import attack
 from fdrl_ros.selector import Shield, ShieldSettings, Veto
 from fdrl_ros.shield.damage import DamageMeter
 from fdrl_ros.shield.depth_tables import depth_tables
@@ -149,9 +150,17 @@ def test_once_damage_is_above_its_limit_the_tip_goes_up_no_further_than_it_must(
     assert done[9:] == [STAY] * 21
 
 
+def test_the_hard_stop_is_kept_late_and_with_a_noisy_sensor():
+    late = Assault('palpation', 'down', 600, ShieldSettings(), latency=2, force_noise=0.05)
+    assert {(each.latency, each.force_noise) for each in late.patients(0, 4)} == {(2, 0.05)}
+    found = attack(late)
+    assert found.contact > 100 and found.above_stop == 0
+    assert attack(dataclasses.replace(late, shield=None)).above_stop > 0
+
+
 def test_damage_drives_no_tip_out_of_the_workspace():
     left, up = 0, 0
-    batch = VectorOperation(patients_of('palpation', 0, 24))
+    batch = VectorOperation(Assault('palpation', 'down', 60, None).patients(0, 24))
     batch.reset()
     shield = BatchShield(ShieldSettings(), 'palpation', 24)
     shield.damage.total = np.full(24, 2.5)

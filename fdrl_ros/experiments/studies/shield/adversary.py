@@ -102,6 +102,8 @@ class Assault:
     :param attacker: one of ATTACKERS.
     :param steps: at least so many; the last operations are not cut short.
     :param shield: None to go without.
+    :param latency: of the arms, ticks.
+    :param force_noise: standard deviation of the measured force, N.
     """
 
     procedure: str
@@ -109,6 +111,22 @@ class Assault:
     steps: int
     shield: ShieldSettings | None
     seed: int = 0
+    latency: int = 0
+    force_noise: float = 0.0
+
+    def patients(self, first: int, count: int) -> list[Patient]:
+        """Return made-up patients of H = 1 whose operations no force ends."""
+        cohort = public_cohort(41, 1.0, (self.procedure,))
+        chosen = [cohort.patient(each, 'test') for each in range(first, first + count)]
+        return [
+            replace(
+                each,
+                procedure=replace(each.procedure, force_limit=_ENDLESS),
+                latency=self.latency,
+                force_noise=self.force_noise,
+            )
+            for each in chosen
+        ]
 
     @property
     def limit(self) -> float:
@@ -190,15 +208,6 @@ class Attacker:
         return int(asked[0])
 
 
-def patients_of(procedure: str, first: int, count: int) -> list[Patient]:
-    """Return made-up patients of H = 1 whose operations no force ends."""
-    cohort = public_cohort(41, 1.0, (procedure,))
-    chosen = [cohort.patient(each, 'test') for each in range(first, first + count)]
-    return [
-        replace(each, procedure=replace(each.procedure, force_limit=_ENDLESS)) for each in chosen
-    ]
-
-
 Begin = Callable[[Operation, Attacker, DamageMeter], Callable[[], bool]]
 """Begins an operation; what it returns lets a tick pass and tells whether it can go on."""
 
@@ -213,7 +222,7 @@ def attack_each(assault: Assault, tally: Tally, rng: np.random.Generator, begin:
     mode = 'dynamic' if tally.arm == 'dynamic' else 'kinematic'
     with closing(Operation(WorldSettings(mode=mode))) as operation:
         while tally.steps < assault.steps:
-            operation.reset(patients_of(assault.procedure, number, 1)[0])
+            operation.reset(assault.patients(number, 1)[0])
             attacker.begin(BatchShield(assault.watch, assault.procedure, 1))
             meter, peak, number = DamageMeter(), 0.0, number + 1
             tick = begin(operation, attacker, meter)

@@ -18,7 +18,6 @@ from fdrl_ros.experiments.studies.shield.adversary import (
     attack_each,
     Attacker,
     ATTACKERS,
-    patients_of,
     Tally,
 )
 from fdrl_ros.experiments.studies.shield.robot_attack import attack_loop
@@ -61,7 +60,7 @@ def attack(assault: Assault) -> Tally:
     attacker = Attacker(assault.attacker, np.random.default_rng(assault.seed))
     while tally.steps < assault.steps:
         count = min(_ROWS, -(-(assault.steps - tally.steps) // TICKS))
-        patients = patients_of(procedure, _ROWS * round_number, count)
+        patients = assault.patients(_ROWS * round_number, count)
         batch = VectorOperation(patients)
         states = batch.reset()
         shield, meter = BatchShield(assault.watch, procedure, count), DamageMeter(np.zeros(count))
@@ -123,12 +122,20 @@ def attack_motors(assault: Assault) -> Tally:
     return attack_each(assault, assault.tally('dynamic'), rng, begin)
 
 
-def attack_study(steps: int, seed: int, keep_limit: bool) -> tuple[Study, list[Part]]:
+def attack_study(
+    steps: int,
+    seed: int,
+    keep_limit: bool,
+    latency: int = 0,
+    force_noise: float = 0.0,
+) -> tuple[Study, list[Part]]:
     """
     Return a study that keeps nothing, and its parts: every adversary in every procedure.
 
     :param steps: with the shield on, over all adversaries.
     :param keep_limit: whether the shield keeps the procedure's own force limit too.
+    :param latency: of the arms, ticks.
+    :param force_noise: standard deviation of the measured force, N.
     :raises SettingError: if they are fewer than one operation for each adversary.
     """
     kinds = [(name, kind) for name in PROCEDURE_NAMES for kind in ATTACKERS]
@@ -140,11 +147,12 @@ def attack_study(steps: int, seed: int, keep_limit: bool) -> tuple[Study, list[P
             f'procedure',
         )
     share, shield = -(-steps // len(kinds)), ShieldSettings(keep_limit=keep_limit)
-    asked = {'steps': steps, 'seed': seed, 'keep_limit': keep_limit}
-    parts = [
-        Part(f'{name}_{kind}', asked, (Assault(name, kind, share, shield, seed),))
-        for name, kind in kinds
+    asked: Json = {'steps': steps, 'seed': seed, 'keep_limit': keep_limit}
+    asked |= {'latency': latency, 'force_noise': force_noise}
+    assaults = [
+        Assault(name, kind, share, shield, seed, latency, force_noise) for name, kind in kinds
     ]
+    parts = [Part(f'{each.procedure}_{each.attacker}', asked, (each,)) for each in assaults]
     return Study('attack', None, measure_attack), parts
 
 
