@@ -35,7 +35,6 @@ from fdrl_ros.privacy.accountant.accountant import epsilon_pld
 from fdrl_ros.runtime.progress import NOBODY
 from fdrl_ros.selector import HOLD
 from fdrl_ros.surgery.gym.episode import roll_out
-from fdrl_ros.surgery.gym.state import INDEX
 import numpy as np
 import pytest
 
@@ -179,60 +178,34 @@ def test_everybody_is_tried_on_the_same_patients(plan, records, monkeypatch):
     assert {len(each) for each in tried} == {4}
 
 
-def moved(plan, weights, off):
-    """Return weights of the network that acts as `weights` do in states moved by `off`."""
-    matrix, bias = plan.network.layout.tensors[:2]
-    size, found = np.prod(matrix.shape), weights.copy()
-    columns = [INDEX[f'goal_error_{axis}'] for axis in 'xyz'] + [INDEX['force_error']]
-    first = weights[:size].reshape(matrix.shape)
-    found[size : size + bias.shape[0]] += first[:, columns] @ np.float32(off)
-    return found
-
-
 @pytest.fixture(scope='module')
-def valuer(plan):
-    """Return values of made-up policies in one procedure."""
-    own = plan.changed({'federation': {'procedures': 'reach, palpation'}})
-    start = own.network.draw(np.random.default_rng(0))
-    policies = {
-        name: own.network.policy(moved(own, start, off))
-        for name, off in (('global', [0.0] * 4), ('a', [0.3, 0.0, 0.4, 0.0]), ('b', [0.5] * 4))
-    }
-    public = own.network.policy(start)
-    return selector.Valuer(own, {**policies, 'public_start': public, HOLD: None}, public, 20)
+def policies(plan):
+    """Return made-up policies."""
+    rng, start = np.random.default_rng(0), plan.network.draw(np.random.default_rng(1))
+    first, last = (start + 0.1 * rng.standard_normal(start.shape, np.float32) for _ in range(2))
+    named = {'global': start, 'a': first, 'b': last, 'public_start': start}
+    return {**{name: plan.network.policy(each) for name, each in named.items()}, HOLD: None}
 
 
-def test_how_far_robots_are_off_is_found_in_their_policy(plan):
-    rng = np.random.default_rng(0)
-    states = rng.normal(size=(200, plan.network.states)).astype(np.float32)
-    weights, off = plan.network.draw(rng), [0.3, -0.2, 0.4, -0.3]
-    start, policy = map(plan.network.policy, (weights, moved(plan, weights, off)))
-    found = selector.calibration_of(policy, start, states) / selector.UNDERSTATED
-    np.testing.assert_allclose(found, off, atol=0.01)
-    np.testing.assert_allclose(selector.calibration_of(start, start, states), 0.0, atol=1e-6)
+def robot(plan, policies, owner):
+    small = {'patients': 20, 'checked': 2, 'redraws': 16}
+    few = {'federation': {'procedures': 'reach, palpation'}, 'value': small}
+    return selector.Robot(plan.changed(few), policies, owner)
 
 
-def test_a_robot_that_is_off_sees_the_goal_elsewhere_and_feels_less(plan):
-    patient = plan.cohorts[0].patient(0, 'test')
-    off = selector.off_by(patient, np.array([1.0, 0.0, -0.5, -0.4]))
-    assert off.calibration == pytest.approx((0.002, 0.0, -0.001))
-    assert off.force_gain == pytest.approx(0.9)
-
-
-def test_the_selector_chooses_each_patient_by_itself(valuer):
-    plan = valuer.plan
-    patients = [plan.cohorts[0].patient(each, 'test') for each in range(4)]
-    acts = selector.SelectorActs(valuer, plan.selector, 'a')
-    together = roll_out(patients, acts, plan.world)
-    alone = roll_out(patients[2:3], selector.SelectorActs(valuer, plan.selector, 'a'), plan.world)
+def test_the_selector_chooses_each_patient_by_itself(plan, policies):
+    own = robot(plan, policies, 'a')
+    patients = [own.plan.cohorts[0].patient(each, 'test') for each in range(4)]
+    together = roll_out(patients, selector.SelectorActs(own), plan.world)
+    alone = roll_out(patients[2:3], selector.SelectorActs(own), plan.world)
     np.testing.assert_array_equal(together.actions[together.cases == 2], alone.actions)
 
 
-def test_the_selector_is_compared_on_the_same_patients(valuer):
-    plan = valuer.plan
-    bench = selector.SelectorBench(valuer, 3, 1)
-    for cohort in plan.cohorts[:2]:
-        bench.add([cohort.patient(each, 'test') for each in range(4)], 'a')
+def test_the_selector_is_compared_on_the_same_patients(plan, policies):
+    own = robot(plan, policies, 'a')
+    bench = selector.SelectorBench(own.plan, policies, 3, 1)
+    for cohort in own.plan.cohorts[:2]:
+        bench.add([cohort.patient(each, 'test') for each in range(4)], own)
     found = selector.summed_with_oracle({'home': bench})['home']
     rows = {name: each['return'] for name, each in found['rows'].items()}
     assert rows['hindsight'] >= max(rows[name] for name in ('own', 'global', 'hold', 'others'))

@@ -3,246 +3,87 @@
 """
 The selector on top of the federation: policies with owners, at home and away.
 
-Values are fitted on public patients, so they cost no epsilon. What those do not show is how far a
-hospital's robots are off. Its home policy shows it: it acts like the public start in states moved
-by so much, and what is computed from it costs nothing more. Public operations are repeated with
-robots that are off by about as much as some home policy says. At home the value of a policy
-depends on how far the robot's own policy says it is off; away the state alone must tell.
+Candidates are valued as a robot values them (:mod:`fdrl_ros.deployment.robot.public_value`): on
+public patients, with a robot that is off as the policy of its hospital says, or away as one or
+another of the policies does. That costs no epsilon.
 """
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 from fdrl_ros.deployment.plan import Plan
-from fdrl_ros.deployment.robot.public_value import public_patient
+from fdrl_ros.deployment.robot.public_value import PublicValuation
 from fdrl_ros.experiments.json_file import Json
 from fdrl_ros.experiments.studies.mastery.evaluation import measured, MEASURES
 from fdrl_ros.experiments.studies.selector.baselines import oracle_returns
 from fdrl_ros.experiments.studies.selector.study import earned
 from fdrl_ros.experiments.studies.selector.summary import share
-from fdrl_ros.metrics.risk import risk_terms
 from fdrl_ros.policy import Policy
-from fdrl_ros.runtime.random_streams import Stream
-from fdrl_ros.selector import Candidate, Experience, fit_value, HOLD, SelectorSettings
-from fdrl_ros.selector.candidates.candidate import CandidateSet
+from fdrl_ros.runtime.progress import never, Stopped
+from fdrl_ros.selector import Candidate, HOLD
+from fdrl_ros.selector.candidates.candidate import CandidateSet, HOME
 from fdrl_ros.selector.control.selector import Ranking
-from fdrl_ros.selector.value.bank import Estimates
-from fdrl_ros.selector.value.model import RETURN, RISK, StateValue
-from fdrl_ros.selector.value.monte_carlo_reference import (
-    chooser_of,
-    EXPLORATION,
-    handing_over,
-    LED,
-    LONGEST_LEAD,
-)
-from fdrl_ros.surgery.gym.actions import ACTION_COUNT, TICK
+from fdrl_ros.selector.value.monte_carlo_reference import chooser_of
+from fdrl_ros.surgery.gym.actions import TICK
 from fdrl_ros.surgery.gym.episode import roll_out
-from fdrl_ros.surgery.gym.state import INDEX, PROCEDURE_NAMES, SCALES
+from fdrl_ros.surgery.gym.state import PROCEDURE_NAMES
 from fdrl_ros.surgery.patient.patient import Patient
 from fdrl_ros.tasks.task import Chooser
 import numpy as np
 from numpy.typing import NDArray
-from scipy import optimize
 
 SELECTOR, OWN, GLOBAL, PUBLIC = 'selector', 'own', 'global', 'public_start'
 OTHERS, BASE = 'others', 'without'
 
-_MOVED = [INDEX[name] for name in ('goal_error_x', 'goal_error_y', 'goal_error_z', 'force_error')]
-_SPREAD = 0.15
-"""Of how far simulated robots are off around what a policy says, in scales of these numbers."""
-
-UNDERSTATED = np.array([1.25, 1.25, 1.25, 1.6])
-"""Learning with noise from a public start goes part of the way; by seeds 901 to 903."""
-
-_DOUBT = np.array([0.06, 0.06, 0.1, 0.2])
-"""Standard deviations of how far a robot is off, given its own policy; by the same seeds."""
-
 Array = NDArray[np.float64]
 Policies = Mapping[str, Policy | None]
-"""Candidates by name, hold last; None stays where it is."""
+"""Candidates by name; None stays where it is."""
 
 
-def calibration_of(policy: Policy, start: Policy, states: NDArray[np.float32]) -> Array:
+@dataclass(frozen=True)
+class Robot:
     """
-    Return how far the robots are off that a policy was made for: its post-processing.
-
-    The policy values actions as the public start does in states with other goal errors and force
-    errors; these are found by least squares.
-
-    :param states: public ones, shape (N, STATE_SIZE).
-    :returns: in scales of the goal errors and of the force error, shape (4,).
-    """
-    touching = states[states[:, INDEX['contact']] > 0.0]
-    off = _shift(policy, start, states)
-    off[-1] = _shift(policy, start, touching)[-1]
-    return off * UNDERSTATED
-
-
-def _shift(policy: Policy, start: Policy, states: NDArray[np.float32]) -> Array:
-    """Return by how much states are moved for one who acts like another."""
-
-    def centred(values: NDArray[np.float32]) -> Array:
-        return np.asarray(values - values.mean(axis=1, keepdims=True), np.float64)
-
-    wanted = centred(policy.q_values(states))
-
-    def errors(off: Array) -> Array:
-        moved = states.copy()
-        moved[:, _MOVED] += off.astype(np.float32)
-        return (centred(start.q_values(moved)) - wanted).ravel()
-
-    begin = np.zeros(len(_MOVED))
-    found = optimize.least_squares(errors, begin, loss='soft_l1', diff_step=0.02, x_scale=0.2)
-    return np.asarray(found.x)
-
-
-def off_by(patient: Patient, off: Array) -> Patient:
-    """
-    Return a patient whose robot is off.
-
-    A force at which a policy feels a share too little to do is measured as that share more.
-
-    :param off: as :func:`calibration_of` returns it.
-    """
-    x, y, z, force = (off * SCALES[_MOVED]).tolist()
-    return replace(patient, calibration=(x, y, z), force_gain=max(1.0 + force, 0.1))
-
-
-class Fitted:
-    """
-    Values of all candidates in one procedure, for many states at once.
-
-    :param values: of each candidate.
-    :param risk_weight: returns that one unit of risk to go counts as much as.
-    """
-
-    def __init__(self, values: Sequence[StateValue], risk_weight: float) -> None:
-        def joined(parts: np.ndarray) -> np.ndarray:
-            return np.asarray(parts[RETURN] - risk_weight * parts[RISK])
-
-        self._values = values
-        self._basis = values[0].basis
-        self._means = np.stack([joined(each.weights) for each in values])
-        self._risks = np.stack([each.weights[RISK] for each in values])
-        self._deviations = np.stack([joined(each.deviations) for each in values])
-
-    def __call__(self, inputs: Array, off: Array | None = None) -> list[Estimates]:
-        """
-        Estimate, for each row of inputs.
-
-        :param off: how far the robot is probably off, which follows the state in the inputs.
-        """
-        moved = []
-        if off is not None:
-            inputs = np.concatenate([inputs, np.broadcast_to(off, (len(inputs), len(off)))], 1)
-            for number, doubt in enumerate(_DOUBT):
-                other = inputs.copy()
-                other[:, number - len(off)] += doubt
-                moved.append(self._basis(other))
-        features = self._basis(inputs)
-        means, risks = features @ self._means.T, features @ self._risks.T
-        deviations = np.einsum('nf,ckf->nck', features, self._deviations, optimize=True)
-        if moved:
-            doubts = [(each - features) @ self._means.T for each in moved]
-            deviations = np.concatenate([deviations, np.stack(doubts, axis=2)], axis=2)
-        strange = [np.square(each.caution * each.outside(inputs)) for each in self._values]
-        strangeness = np.stack(strange, axis=1)
-        stds = np.sqrt(np.square(deviations).sum(axis=2) + strangeness)
-        columns = zip(means, stds, risks, deviations, strangeness, strict=True)
-        return [Estimates(*each) for each in columns]
-
-
-class Valuer:
-    """
-    Values candidates on public patients, with robots that are off by about what policies say.
+    A robot with its candidates, valued where it is.
 
     :param plan: of the cell.
-    :param policies: candidates.
-    :param start: the public start, who operates before the hand-over.
-    :param patients: of each procedure.
+    :param policies: candidates; hold stays where it is.
+    :param owner: name of the robot's own policy, which is called home there; empty where it has
+        none, as away.
     """
 
-    def __init__(self, plan: Plan, policies: Policies, start: Policy, patients: int) -> None:
-        self.plan, self.policies = plan, policies
-        public = [public_patient(index, plan) for index in range(min(patients, 200))]
-        states = roll_out(public, chooser_of(start), plan.world).states[::7]
-        self.off = {
-            name: calibration_of(each, start, states)
-            for name, each in policies.items()
-            if each is not None
-        }
-        self._start, self._patients = start, patients
-        self._at_home: dict[str, Fitted] = {}
-        self._away: dict[str, Fitted] = {}
-        for place, name in enumerate(plan.federation.names):
-            self._fit(place, name)
+    plan: Plan
+    policies: Policies
+    owner: str
+    stopped: Stopped = never
 
-    def _fit(self, place: int, name: str) -> None:
-        """Fit a procedure: the same patients and hand-overs for every candidate."""
-        plan, count = self.plan, self._patients
-        rng = np.random.default_rng([Stream.VALUATION, plan.federation.seed, place])
-        known = np.stack(list(self.off.values()))
-        off = known[rng.integers(len(known), size=count)]
-        off += _SPREAD * rng.standard_normal(off.shape)
-        patients = [
-            off_by(public_patient(index, plan, name), each) for index, each in enumerate(off)
+    @cached_property
+    def candidates(self) -> CandidateSet:
+        """Candidates with their values, hold last."""
+        start = self.policies[PUBLIC]
+        assert start is not None
+        learned = {name: each for name, each in self.policies.items() if each and name != PUBLIC}
+        known = [learned[self.owner]] if self.owner else list(learned.values())
+        valuation = PublicValuation(self.plan, start, self.stopped, known=known)
+        found = [
+            Candidate(self.name(each), policy, valuation.value_model(policy))
+            for each, policy in self.policies.items()
         ]
-        cases = np.arange(count)
-        groups = plan.value.groups
-        led = (cases % groups + cases // groups) % 2
-        handover = np.where(led, rng.integers(LONGEST_LEAD, size=count), 0)
-        random = rng.random((LONGEST_LEAD, count)) < rng.uniform(0.0, EXPLORATION, count)
-        moves = np.where(random, rng.integers(ACTION_COUNT, size=random.shape), LED)
-        both: tuple[list[StateValue], list[StateValue]] = [], []
-        for policy in self.policies.values():
-            made = roll_out(
-                patients, handing_over(policy, self._start, handover, moves), plan.world
-            )
-            limits = np.array([each.procedure.force_limit for each in patients])[made.cases]
-            risks = risk_terms(made.forces, made.damages, made.critical, limits).total
-            own = made.ticks >= handover[made.cases]
-            states, whose = made.states[own].astype(np.float64), made.cases[own]
-            told = np.concatenate([states, off[whose]], axis=1)
-            for inputs, values in zip((told, states), both, strict=True):
-                lived = Experience(inputs, made.rewards[own], risks[own], whose)
-                value = fit_value(lived, plan.value)
-                values.append(replace(value, caution=0.0) if policy is None else value)
-        weight = plan.selector.risk_weight
-        self._at_home[name], self._away[name] = (Fitted(each, weight) for each in both)
+        return CandidateSet(found, self.plan.selector.risk_weight)
 
-    def estimates(self, states: NDArray[np.float32], off: Array | None) -> list[Estimates]:
-        """
-        Estimate what each candidate is worth.
-
-        :param states: shape (n, STATE_SIZE).
-        :param off: how far the robot is off; None where nobody knows.
-        """
-        kinds = states[:, : len(PROCEDURE_NAMES)].argmax(axis=1)
-        found: dict[int, Estimates] = {}
-        for kind in np.unique(kinds):
-            rows = np.flatnonzero(kinds == kind)
-            inputs = states[rows].astype(np.float64)
-            name = PROCEDURE_NAMES[kind]
-            made = self._away[name](inputs) if off is None else self._at_home[name](inputs, off)
-            for row, each in zip(rows, made, strict=True):
-                found[int(row)] = each
-        return [found[row] for row in range(len(states))]
+    def name(self, policy: str) -> str:
+        """Return the name of a policy among the robot's candidates."""
+        return HOME if policy == self.owner else policy
 
 
 class SelectorActs:
-    """
-    The selector on many patients: who operates, as a policy does (FDRL Eq. 7 with caution).
+    """The selector on many patients: who operates, as a policy does (FDRL Eq. 7 with caution)."""
 
-    :param owner: name of the policy that is the robot's own: it acts until another one is surely
-        better, and tells how far the robot is off. Empty where it has none.
-    """
-
-    def __init__(self, valuer: Valuer, settings: SelectorSettings, owner: str = '') -> None:
-        self._valuer, self._settings, self._owner = valuer, settings, owner
-        self._choosers = [chooser_of(each) for each in valuer.policies.values()]
-        self._set = CandidateSet([Candidate(*each) for each in valuer.policies.items()])
-        self._set.valued = True  # by the valuer, for all patients at once
+    def __init__(self, robot: Robot) -> None:
+        self._set, self._settings = robot.candidates, robot.plan.selector
+        policies = {robot.name(name): each for name, each in robot.policies.items()}
+        self._choosers = [chooser_of(policies[name]) for name in self._set.names]
         self._free = [True] * len(self._choosers)
         self._rankings: dict[int, Ranking] = {}
         self.chosen: Counter[str] = Counter()
@@ -251,20 +92,16 @@ class SelectorActs:
         self, states: NDArray[np.float32], rows: NDArray[np.int64], tick: int
     ) -> NDArray[np.int64]:
         """Return the action of the chosen candidate in each state."""
-        off = self._valuer.off[self._owner] if self._owner else None
+        kinds = states[:, : len(PROCEDURE_NAMES)].argmax(axis=1).tolist()
         places = np.empty(len(states), np.int64)
-        for place, (row, each) in enumerate(
-            zip(rows.tolist(), self._valuer.estimates(states, off), strict=True)
-        ):
+        for place, (row, kind, state) in enumerate(zip(rows.tolist(), kinds, states, strict=True)):
             if tick == 0:
                 self._rankings[row] = Ranking(self._settings)
-                self._rankings[row].reset(self._owner or None)
+            estimates = self._set.bank.estimate(PROCEDURE_NAMES[kind], state)
             ranking = self._rankings[row]
-            places[place], _ = ranking.choose(self._set, each, self._free, tick * TICK)
+            places[place], _ = ranking.choose(self._set, estimates, self._free, tick * TICK)
         actions = np.empty(len(states), np.int64)
-        for number, (name, choose) in enumerate(
-            zip(self._valuer.policies, self._choosers, strict=True)
-        ):
+        for number, (name, choose) in enumerate(zip(self._set.names, self._choosers, strict=True)):
             own = np.flatnonzero(places == number)
             self.chosen[name] += len(own)
             if len(own):
@@ -285,26 +122,23 @@ class SelectorBench:
     """
     The selector and each of its candidates on the same patients, at home or away.
 
+    :param policies: candidates of all robots.
     :param count: patients of each hospital on whom all candidates are tried.
     :param foreseen: of them, those on whom the oracle is; no force sensor is noisy there.
     """
 
-    def __init__(self, valuer: Valuer, count: int, foreseen: int) -> None:
-        self.valuer, self.plan = valuer, valuer.plan
+    def __init__(self, plan: Plan, policies: Policies, count: int, foreseen: int) -> None:
+        self.plan, self.policies = plan, policies
         self._count, self._foreseen = count, foreseen
         self.calm: list[Patient] = []
         self._rows: list[Json] = []
         self._true: list[dict[str, float]] = []
         self._chosen = dict.fromkeys((OWN, GLOBAL, PUBLIC, OTHERS, HOLD), 0)
 
-    def acts(self, owner: str) -> SelectorActs:
-        """Return the selector at a hospital's robots; the owner is empty where it has no own."""
-        return SelectorActs(self.valuer, self.plan.selector, owner)
-
-    def add(self, patients: Sequence[Patient], owner: str) -> None:
-        """Try everybody on the patients of one hospital."""
-        some, selector = patients[: self._count], self.acts(owner)
-        choosers = {name: chooser_of(each) for name, each in self.valuer.policies.items()}
+    def add(self, patients: Sequence[Patient], robot: Robot) -> None:
+        """Try everybody on the patients of one hospital, where the robot is."""
+        some, selector, owner = patients[: self._count], SelectorActs(robot), robot.owner
+        choosers = {name: chooser_of(each) for name, each in self.policies.items()}
         every = {name: self._tried(some, each) for name, each in choosers.items()}
         rows: Rows = {SELECTOR: self._tried(some, selector)}
         rows |= {name: every[name] for name in (GLOBAL, PUBLIC, HOLD)}
@@ -321,9 +155,9 @@ class SelectorBench:
             }
         )
         for name, ticks in selector.chosen.items():
-            self._chosen[self._role(name, owner)] += ticks
+            self._chosen[OWN if name == HOME else self._role(name, owner)] += ticks
         calm = [replace(each, force_noise=0.0) for each in some[: self._foreseen]]
-        acting: dict[str, Chooser] = {SELECTOR: self.acts(owner), HOLD: choosers[HOLD]}
+        acting: dict[str, Chooser] = {SELECTOR: SelectorActs(robot), HOLD: choosers[HOLD]}
         acting[BASE] = choosers[owner or GLOBAL]
         self.calm += calm
         self._true.append(
@@ -375,7 +209,7 @@ def summed_with_oracle(benches: Mapping[str, SelectorBench]) -> Json:
     An oracle tries all candidates to the end in all states, on all patients side by side.
     """
     first = next(iter(benches.values()))
-    choosers = [chooser_of(each) for each in first.valuer.policies.values()]
+    choosers = [chooser_of(each) for each in first.policies.values()]
     patients = [each for bench in benches.values() for each in bench.calm]
     plan = first.plan
     best = oracle_returns(patients, choosers, plan.value.discount, plan.world)

@@ -71,7 +71,8 @@ class Sizes:
     :param ppo: steps of PPO in the public simulator.
     :param ceiling: patients of each hospital that the ceiling learns from, and its steps.
     :param records: most patients of a hospital's records.
-    :param valued: public patients of each procedure whom the selector's values are fitted to.
+    :param valued: public patients of each procedure whom the selector's values are fitted to, on
+        whom their error is measured, and who look like each of those.
     :param chosen_for: patients of each hospital on whom it is compared with each candidate.
     :param foreseen: of them, those on whom it is compared with the oracle.
     :param implicit: whether implicit Q-learning, which is slow, is measured too.
@@ -89,7 +90,7 @@ class Sizes:
     open_steps: int = 4000
     ppo: int = 600_000
     ceiling: tuple[int, int] = (1500, 1500)
-    valued: int = 400
+    valued: tuple[int, int, int] = (500, 12, 60)
     chosen_for: int = 200
     foreseen: int = 8
     implicit: bool = True
@@ -121,7 +122,7 @@ QUICK = Sizes(
     open_steps=500,
     ppo=20_000,
     ceiling=(150, 150),
-    valued=30,
+    valued=(30, 2, 16),
     chosen_for=20,
     foreseen=1,
     implicit=False,
@@ -213,6 +214,12 @@ _LIGHT_AT_HOME: Changes = {
 }
 
 
+_BIAS_ONLY: Changes = {
+    'learner': {'offsets': '', 'learning_rate': 0.002},
+    'home': {'learning_rate': 0.002},
+}
+
+
 def _another_loss(start: str, *, few: bool = False) -> Recipe:
     """Return rounds with the loss and the settings of a public start."""
     learner = {'learner': STARTS[start]['learner']}
@@ -221,6 +228,7 @@ def _another_loss(start: str, *, few: bool = False) -> Recipe:
 
 FEDERATED: Recipes = {
     'federated': Recipe(),
+    'bias_only': Recipe(_BIAS_ONLY),
     'federated_or_alone': Recipe({'home': {'candidates': 'global, personal, alone'}}),
     'global': Recipe(_ROUNDS),
     'all_weights': Recipe(_with(_ALL_WEIGHTS, _LIGHT_AT_HOME)),
@@ -256,13 +264,20 @@ OPEN_POOLED: Recipes = {'pooled_without_privacy': Recipe(_OPEN)}
 SPARSE_POOLED = Recipe(_AT_ONCE)
 """How they learn with privacy."""
 
-SPARSE_ROWS: dict[str, Changes] = {'advantage_weighted': _OPEN, 'implicit_q': _OPEN}
+SPARSE_ROWS: dict[str, Changes] = {
+    'cloning': _OPEN,
+    'advantage_weighted': _OPEN,
+    'implicit_q': _OPEN,
+}
 """What learns where only the end is rewarded, with its settings without privacy."""
 
 EVERYWHERE = ('alone', 'global', 'federated', 'pooled_at_home', 'pooled_without_privacy')
 """Rows of all cells; the others are measured in the default cells."""
 
-ROBUST = ('public_start', 'alone', 'global', 'federated')
+UNDISTURBED = 'federated_undisturbed'
+"""As federated, with a public start and records without disturbances."""
+
+ROBUST = ('public_start', 'alone', 'global', 'federated', UNDISTURBED)
 """Rows that are tried under disturbances."""
 
 WITH_MOTORS = ('public_start', 'alone', 'federated')

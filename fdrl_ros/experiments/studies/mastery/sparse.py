@@ -86,18 +86,10 @@ def measure_sparse(plan: Plan, sizes: Sizes, work: Work) -> Json:
         recipe, steps = Recipe(SPARSE_ROWS[algorithm]), {'steps': sizes.open_steps}
         own = own.changed({'pretraining': steps})
         learned = clone_pooled(own, recipe, records, start, f'{algorithm}_without_privacy')
-        found[f'{algorithm}_without_privacy'] = _tried(
-            plan,
-            chooser_of(learned.network.policy(next(iter(learned.weights.values())))),
-            patients,
-        )
+        found[f'{algorithm}_without_privacy'] = _tried(plan, _acting(learned), patients)
         if own.learner.kind == 'dqn':  # the torch learner would take half an hour
             private = learn_pooled(own, SPARSE_POOLED, records, start, algorithm)
-            found[algorithm] = _tried(
-                plan,
-                chooser_of(private.network.policy(next(iter(private.weights.values())))),
-                patients,
-            )
+            found[algorithm] = _tried(plan, _acting(private), patients)
     rng = np.random.default_rng([Stream.EVALUATION, plan.federation.seed])
     few = {name: own[:: max(1, len(own) // (4 * GREEDY))] for name, own in patients.items()}
     found['greedy'] = {

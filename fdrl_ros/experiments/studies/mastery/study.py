@@ -44,10 +44,12 @@ from fdrl_ros.experiments.studies.mastery.learning import (
 from fdrl_ros.experiments.studies.mastery.ppo import learn_ppo, ppo_acts
 from fdrl_ros.experiments.studies.mastery.selector import (
     GLOBAL,
+    PUBLIC,
+    Robot,
     SELECTOR,
+    SelectorActs,
     SelectorBench,
     summed_with_oracle,
-    Valuer,
 )
 from fdrl_ros.experiments.studies.mastery.settings import (
     ALONE,
@@ -64,6 +66,7 @@ from fdrl_ros.experiments.studies.mastery.settings import (
     ROBUST,
     Sizes,
     STARTS,
+    UNDISTURBED,
     WITH_MOTORS,
 )
 from fdrl_ros.experiments.studies.mastery.sparse import measure_sparse
@@ -73,7 +76,7 @@ from fdrl_ros.policy import decode_weights, encode_weights
 from fdrl_ros.policy.network import Network
 from fdrl_ros.resources import resource
 from fdrl_ros.runtime import kernels
-from fdrl_ros.runtime.progress import Caller, NOBODY
+from fdrl_ros.runtime.progress import Caller, NOBODY, Stopped
 from fdrl_ros.selector import HOLD
 from fdrl_ros.selector.value.monte_carlo_reference import chooser_of
 from fdrl_ros.surgery.patient.patient import Patient
@@ -81,7 +84,6 @@ from fdrl_ros.surgery.tasks.surgeon import habits_of
 from fdrl_ros.tasks.task import Chooser
 import numpy as np
 
-PUBLIC = 'public_start'
 PPO = 'ppo_on_public'
 CEILING = 'ceiling'
 
@@ -250,7 +252,7 @@ def measure(plan: Plan, cell: Cell, starts: Starts, sizes: Sizes, work: Work) ->
     made = learn_ceiling(plan, sizes.ceiling, work.caller.stopped)
     told = {each.name: made.acting(each.hospital, sizes.default) for each in plan.cohorts}
     bench.try_at_home(CEILING, told)
-    add_selector(bench, starts['cloning'], sizes)
+    add_selector(bench, starts['cloning'], sizes, work.caller.stopped)
     found = bench.found
     some = {name: patients[: sizes.motors] for name, patients in bench.home.items()}
     found['with_motors'] = bench.try_some(WITH_MOTORS, some, tried_with_motors)
@@ -259,27 +261,47 @@ def measure(plan: Plan, cell: Cell, starts: Starts, sizes: Sizes, work: Work) ->
         for name, own in ((name, each[: sizes.expert]) for name, each in bench.home.items())
     }
     if first:
+        learn_undisturbed(bench, sizes, work)
         found['robust'] = measure_robust(bench, sizes.robust)
     return found
 
 
-def add_selector(bench: Bench, start: np.ndarray, sizes: Sizes) -> None:
+def learn_undisturbed(bench: Bench, sizes: Sizes, work: Work) -> None:
+    """Let the hospitals learn together in a world without disturbances, from its public start."""
+    stopped = work.caller.stopped
+    plan = bench.plan.changed({'federation': {'disturbances': False}})
+    start = learn_public_start(start_plan(plan, 'cloning', sizes), stopped=stopped)
+    records, recipe = collect(plan, stopped), FEDERATED['federated']
+    learned = federate(plan, recipe, records, start, UNDISTURBED)
+    bench.acted[UNDISTURBED] = {
+        hospital: chooser_of(learned.network.policy(own))
+        for hospital, own in learned.weights.items()
+    }
+
+
+def add_selector(bench: Bench, start: np.ndarray, sizes: Sizes, stopped: Stopped) -> None:
     """Let each hospital's robots choose in every state whose policy acts, at home and away."""
     learned = bench.learned['federated']
     made = {each: learned.network.policy(own) for each, own in learned.weights.items()}
     assert learned.shared is not None  # rounds share weights
-    common = {
+    policies = {
         GLOBAL: learned.network.policy(learned.shared),
         PUBLIC: bench.plan.network.policy(start),
+        **made,
+        HOLD: None,
     }
-    valuer = Valuer(bench.plan, {**common, **made, HOLD: None}, common[PUBLIC], sizes.valued)
-    home, away = (SelectorBench(valuer, sizes.chosen_for, sizes.foreseen) for _ in range(2))
+    value = dict(zip(('patients', 'checked', 'redraws'), sizes.valued, strict=True))
+    plan = bench.plan.changed({'value': value})
+    robots = {each: Robot(plan, policies, each, stopped) for each in ('', *bench.home)}
+    home, away = (
+        SelectorBench(plan, policies, sizes.chosen_for, sizes.foreseen) for _ in range(2)
+    )
     for hospital, patients in bench.home.items():
-        home.add(patients, hospital)
+        home.add(patients, robots[hospital])
     for patients in bench.away_by.values():
-        away.add(patients, '')
-    bench.try_at_home(SELECTOR, {each: home.acts(each) for each in bench.home})
-    bench.try_away(SELECTOR, [away.acts('')])
+        away.add(patients, robots[''])
+    bench.try_at_home(SELECTOR, {each: SelectorActs(robots[each]) for each in bench.home})
+    bench.try_away(SELECTOR, [SelectorActs(robots[''])])
     bench.found['epsilon'][SELECTOR] = learned.epsilon
     bench.found['selector'] = summed_with_oracle({'home': home, 'away': away})
 
