@@ -13,7 +13,7 @@ from fdrl_ros.deployment.prepare import read_records
 from fdrl_ros.errors import ResourceError, SettingError
 from fdrl_ros.learner.records.records import Records
 from fdrl_ros.resources import resource
-from fdrl_ros.settings import Setting, Settings
+from fdrl_ros.settings import Setting, Settings, Value
 
 PLAIN = ('federation', 'rounds', 'sepsis')
 """Groups whose flags go without the group's name in front."""
@@ -30,8 +30,6 @@ ESSENTIAL = (
 """Settings of the first section of a plan's help: who trains what for how long, at which cost."""
 
 _BETWEEN = '__'  # group and name in the parameters of a command
-_WORLD = f'world{_BETWEEN}'
-
 
 C = TypeVar('C', bound=Callable[..., object])
 
@@ -39,9 +37,14 @@ json_option = click.option('--json', 'as_json', is_flag=True, help='Print JSON.'
 
 
 class SettingOption(click.Option):
-    """A flag that belongs to a group of settings."""
+    """
+    A flag that belongs to a group of settings.
 
-    def __init__(self, group: str, setting: Setting) -> None:
+    :param default: that its help tells; None: the setting's own.
+    """
+
+    def __init__(self, group: str, setting: Setting, default: Value | None = None) -> None:
+        self.group = group
         essential = group in ('federation', 'rounds', 'privacy') and setting.name in ESSENTIAL
         self.section = 'Essential settings' if essential else f'Further settings: {group}'
         flag = flag_of(group, setting.name)
@@ -51,7 +54,7 @@ class SettingOption(click.Option):
             [flag, f'{group}{_BETWEEN}{setting.name}'],
             type=setting.type,
             default=None,
-            help=_help(setting),
+            help=_help(setting, setting.default if default is None else default),
             metavar='|'.join(map(str, setting.choices)) or None,
         )
 
@@ -81,19 +84,26 @@ class SettingsCommand(click.Command):
 
 
 class PlanCommand(SettingsCommand):
-    """A command with flags for a whole plan; those of the world are the settings of its task."""
+    """A command with flags for a whole plan; world and defaults are those of its task."""
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, groups=Plan.groups(), **named)
         self._with_surgery = self.params
+        """Those of surgery, but for its defaults: no task is loaded yet."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Take the flags of the world of the task that the command line or its plan names."""
-        task, self.params = task_of(args), self._with_surgery
-        if task != SURGERY:
-            others = [each for each in self.params if not (each.name or '').startswith(_WORLD)]
-            settings = Plan.groups(task)['world'].describe()
-            self.params = others + [SettingOption('world', setting) for setting in settings]
+        """Take the world and the defaults of the task that the command line or its plan names."""
+        name = task_of(args)
+        groups, defaults = Plan.groups(name), Plan({'federation': {'task': name}}).task.defaults
+        self.params = [
+            each
+            for each in self._with_surgery
+            if not (isinstance(each, SettingOption) and each.group in groups)
+        ] + [
+            SettingOption(group, setting, defaults.get(group, {}).get(setting.name))
+            for group, settings in groups.items()
+            for setting in settings.describe()
+        ]
         return super().parse_args(ctx, args)
 
 
@@ -222,7 +232,7 @@ def find_plan(name: str) -> Path:
         raise SettingError('plan', name, f'a file, or one of {known}') from error
 
 
-def _help(setting: Setting) -> str:
+def _help(setting: Setting, default: Value) -> str:
     """Say what a setting is, with unit, range and default."""
     low, high = setting.minimum, setting.maximum
     span = ''
@@ -230,5 +240,5 @@ def _help(setting: Setting) -> str:
         span = f'{low:g} to {high:g}'
     elif low is not None or high is not None:
         span = f'at least {low:g}' if low is not None else f'at most {high:g}'
-    words = [setting.unit, span, f'default {setting.default}']
+    words = [setting.unit, span, f'default {default}']
     return f'{setting.description} [{"; ".join(filter(None, words))}]'

@@ -65,8 +65,8 @@ def announce(run: RunDirectory, plan: Plan) -> None:
     if brought and not run.layout.keys.exists():
         out.print(f'{", ".join(brought)}: with the records that were given.', soft_wrap=True)
     out.print(
-        'While hospitals train, epsilon is a quick upper bound (Renyi). The budget of '
-        f'{plan.privacy.budget:g} stops them by the tighter figure of the ledger and the report.',
+        'While hospitals train, epsilon is a quick upper bound (Renyi, at most the budget of '
+        f'{plan.privacy.budget:g}, which stops them); ledger and report tell the tight figure.',
         soft_wrap=True,
     )
 

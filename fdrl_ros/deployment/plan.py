@@ -142,8 +142,9 @@ class Plan:
     )
     selector: 'Group[SelectorSettings]' = Group(
         'fdrl_ros.selector.settings:SelectorSettings',
-        'confidence risk_weight margin dwell patience state_timeout state_bound failure_pause '
-        'hold_return hold_handicap change_threshold window answer_timeout',
+        'confidence advantage_confidence risk_weight margin dwell patience state_timeout '
+        'state_bound failure_pause hold_return hold_handicap change_threshold window '
+        'answer_timeout',
     )
     shield: 'Group[ShieldSettings]' = Group(
         'fdrl_ros.shield.settings:ShieldSettings',
@@ -251,6 +252,19 @@ class Plan:
         merged = {name: {**self._values.get(name, {}), **named} for name, named in values.items()}
         return type(self)({**self._values, **merged})
 
+    def of_task(self) -> Self:
+        """
+        Return this plan with the defaults of its task where it says nothing, unchecked.
+
+        :raises TaskError: if the task cannot be loaded.
+        """
+        values: dict[str, dict[str, object]] = {
+            name: dict(named) for name, named in self.task.defaults.items()
+        }
+        for name, named in self._values.items():
+            values[name] = {**values.get(name, {}), **named}
+        return type(self)(values)
+
     def checked(self) -> Self:
         """
         Return this plan with the defaults of its task, after a check of every setting.
@@ -263,11 +277,7 @@ class Plan:
         """
         from fdrl_ros.crypto.he.schemes import check_size, choose_scheme
 
-        values: dict[str, dict[str, object]] = {
-            name: dict(named) for name, named in self.task.defaults.items()
-        }
-        for name, named in self._values.items():
-            values[name] = {**values.get(name, {}), **named}
+        values = self.of_task()._values
         for owner, name in (('federation', 'task'), ('learner', 'network')):
             named = values.get(owner, {})
             if isinstance(named.get(name), str):
@@ -287,23 +297,24 @@ class Plan:
         except PolicyError as error:
             expected = f'some tensors or modules of the network, but not all ({error})'
             raise SettingError('federation.personal', chosen.personal, expected) from error
-        try:
-            plan.home_network.layout.digest()
-        except (PolicyError, SettingError) as error:
-            expected = f'tensors or modules of the network, but not all ({error})'
-            raise SettingError('home.frozen', plan.home.frozen, expected) from error
-        plan._check_offsets()
+        plan._check_tuning()
         check_size(layout.n_parameters)
         choose_scheme(shared.size, chosen.hospitals, encryption.bits, encryption.scheme)
         return plan
 
-    def _check_offsets(self) -> None:
-        """Refuse offsets of inputs that the network or the task does not have."""
+    def _check_tuning(self) -> None:
+        """Refuse tensors, and offsets of inputs, that the network or the task does not have."""
         from fdrl_ros.learner.offsets import offsets_of
 
-        tuned = self.home.fine_tuned(self.learner)
-        both = ('learner', self.network, self.learner), ('home', self.home_network, tuned)
-        for group, network, learner in both:
+        tuned = [('learner', self.network, self.learner)]
+        if self.home.epochs:
+            try:
+                self.home_network.layout.digest()
+            except (PolicyError, SettingError) as error:
+                expected = f'tensors or modules of the network, but not all ({error})'
+                raise SettingError('home.frozen', self.home.frozen, expected) from error
+            tuned.append(('home', self.home_network, self.home.fine_tuned(self.learner)))
+        for group, network, learner in tuned:
             try:
                 offsets_of(network, learner, self.spec.names)
             except SettingError as error:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from fdrl_ros.errors import SettingError
 from fdrl_ros.settings import setting, Settings
-from fdrl_ros.surgery.tasks import DEFAULT_PROCEDURES
 
 if TYPE_CHECKING:
     from fdrl_ros.surgery.patient.conditions import Conditions
@@ -34,7 +33,7 @@ class FederationSettings(Settings):
     procedures: str = setting(
         '',
         'what is done in surgery: names of procedures or of specialities, separated by commas, '
-        "or all; empty: the task's own",
+        'or all; empty: all',
     )
     seed: int = setting(1, 'seed of patients, starting weights and surgeons', minimum=0)
     noise: str = setting(
@@ -64,7 +63,7 @@ class FederationSettings(Settings):
         from fdrl_ros.surgery.tasks.procedures import procedures_named
 
         try:
-            return procedures_named(self.procedures or ', '.join(DEFAULT_PROCEDURES))
+            return procedures_named(self.procedures or 'all')
         except SettingError as error:
             raise error.of('federation') from None
 

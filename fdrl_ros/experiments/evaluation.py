@@ -98,8 +98,34 @@ class PolicyContender(Contender):
         return self.policy
 
 
+def hospital_of(patient: Patient, plan: Plan) -> str:
+    """Return the hospital of a patient, by the name; empty for one of none."""
+    name = patient.name.split('/')[0]
+    return name if name in plan.hospitals else ''
+
+
+@dataclass(frozen=True, eq=False)
+class OwnContender(Contender):
+    """
+    Each hospital's own policy on its own patients.
+
+    :param policies: by the hospital.
+    """
+
+    name: str
+    policies: Mapping[str, Policy]
+
+    def begin(self, patient: Patient, plan: Plan) -> Choice:
+        """Return the policy of the patient's hospital."""
+        return self.policies[hospital_of(patient, plan)]
+
+
 PORTION = 40
 """Patients that one piece of work operates on."""
+
+
+OWN_ROWS = {'alone': 'local_', 'home': 'home_'}
+"""Rows of each hospital's own policy on its own patients, and how its name begins."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,8 +183,7 @@ class Evaluator:
 
     def rivals(self) -> tuple[str, ...]:
         """Return the rows over which the report tells the global policy's lead."""
-        alone = (f'local_{each}' for each in self.plan.hospitals)
-        return ('pretrained', 'random', *alone, 'expert')
+        return ('pretrained', 'random', 'alone', 'global', 'expert')
 
     def baselines(self) -> list[Contender]:
         """Return who learned nothing: the guide, where the task has one, and chance."""
@@ -173,13 +198,22 @@ class Evaluator:
         """
         Return all rows of a run's table.
 
-        :param policies: of the run, by row.
+        :param policies: of the run, by name; of a hospital those begin with local_ and home_.
         :param choices: those among which a selector may choose.
         """
-        return [
-            *self.baselines(),
-            *(PolicyContender(name, policy) for name, policy in policies.items()),
-        ]
+        own = {row: self.own(policies, start) for row, start in OWN_ROWS.items()}
+        made = {row: OwnContender(row, each) for row, each in own.items() if each}
+        ordered = ('untrained', 'pretrained', 'alone', 'global', 'home')
+        common = {
+            name: PolicyContender(name, policies[name]) for name in policies.keys() & {*ordered}
+        }
+        rows: dict[str, Contender] = {**common, **made}
+        return [*self.baselines(), *(rows[name] for name in ordered if name in rows)]
+
+    def own(self, policies: Mapping[str, Policy], start: str) -> dict[str, Policy]:
+        """Return the policies of each hospital whose names begin so, if every hospital has one."""
+        found = {name: policies.get(f'{start}{name}') for name in self.plan.hospitals}
+        return {name: each for name, each in found.items() if each and all(found.values())}
 
     def figures(self, contender: Contender) -> dict[str, float]:
         """Return what is measured of a contender beside patients."""

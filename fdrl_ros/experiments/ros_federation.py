@@ -54,7 +54,7 @@ Say = Callable[[str], None]
 _POLL = 0.2  # longest wait for the next event, seconds
 _PATIENCE = 3  # times that the aggregator waits for hospitals before we give up
 _LAST_WORDS = 3.0  # for the last policies and diagnostics to arrive, seconds
-_START = 60.0  # for the robot's nodes to come up, seconds
+_START = 180.0  # for the robot's nodes to come up and value a first policy, seconds
 
 
 def missing_ros() -> str:
@@ -178,7 +178,7 @@ class RosFederation:
             self._share_seconds(before)
             if operations:
                 self._say(
-                    'A robot values a policy before it may choose it, about half a minute each; '
+                    'A robot values a policy before it may choose it, some ten seconds each; '
                     'meanwhile it operates with those that are valued.'
                 )
                 # With home policies the robot is of a hospital, and operates on its patients.

@@ -22,6 +22,8 @@ from fdrl_ros.experiments.evaluation import (
     Evaluator,
     Extras,
     GuideContender,
+    hospital_of,
+    OWN_ROWS,
     unseen_patients,
 )
 from fdrl_ros.experiments.patient_results import (
@@ -53,6 +55,7 @@ from fdrl_ros.selector import (
     ShieldSettings,
     ValueModel,
 )
+from fdrl_ros.selector.candidates.candidate import HOME
 from fdrl_ros.surgery.gym.actions import STAY, TICK
 from fdrl_ros.surgery.gym.episode import Episode, mixed_behaviour, run_episode
 from fdrl_ros.surgery.gym.episode_metrics import OperationMeasures
@@ -94,24 +97,20 @@ class SelectorContender(Contender):
     """
     The selector over candidates, as the robot runs it (FDRL Eq. 7).
 
-    :param policies: by the candidate's name.
-    :param values: candidate's name to the estimate of its return; that of hold too, if there.
+    :param candidates: those of robots everywhere, or by the hospital that they are of.
     """
 
     name: str
-    policies: Mapping[str, Policy]
-    values: Mapping[str, ValueModel]
+    candidates: Sequence[Candidate] | Mapping[str, Sequence[Candidate]]
     settings: SelectorSettings
     shield: ShieldSettings = ShieldSettings()
 
     def begin(self, patient: AnyPatient, plan: Plan) -> 'SelectorSession':
         """Return a fresh selector for this patient."""
-        selector = Selector(self.settings, shield=self.shield)
-        candidates = [
-            Candidate(name, policy, self.values.get(name), policy.digest)
-            for name, policy in self.policies.items()
-        ]
-        selector.set_candidates([*candidates, Candidate(HOLD, None, self.values.get(HOLD))])
+        selector, own = Selector(self.settings, shield=self.shield), self.candidates
+        if isinstance(own, Mapping):
+            own = own[hospital_of(patient, plan)]
+        selector.set_candidates(own)
         return SelectorSession(selector, patient)
 
     def chosen(self, choose: Choice) -> Sequence[str]:
@@ -304,7 +303,7 @@ def require_surgery(plan: Plan) -> None:
 class SurgeryEvaluator(Evaluator):
     """Compares policies of surgery, and the selector among them."""
 
-    grouped = ()
+    grouped = ('hospital',)
     learned = ('success',)
 
     @property
@@ -333,15 +332,22 @@ class SurgeryEvaluator(Evaluator):
         plan, alone = self.plan, super().contenders(policies, choices, caller)
         if not plan.task.robot:
             return alone
-        candidates = {name: policies[name] for name in choices}
-        valued = {**candidates, HOLD: None}
-        tasks = [(name, each, policies['pretrained'], plan) for name, each in valued.items()]
+        home = self.own(policies, OWN_ROWS['home'])
+        # Without home policies the robots of all hospitals have the same candidates.
+        robots = list(home) or ['']
+        tasks = []
+        for hospital in robots:
+            chosen = {HOME: home[hospital]} if hospital else {}
+            chosen |= {name: policies[name] for name in choices if name != hospital}
+            known = [home[hospital]] if hospital else list(chosen.values())
+            for name, each in {**chosen, HOLD: None}.items():
+                tasks.append((hospital, name, each, policies['pretrained'], known, plan))
         models = run_tasks(fit_one, tasks, workers=plan.evaluation.workers, caller=caller)
-        values = dict(zip(valued, models, strict=True))
-        return [
-            *alone,
-            SelectorContender('selector', candidates, values, plan.selector, plan.shield),
-        ]
+        found: dict[str, list[Candidate]] = {}
+        for (hospital, name, policy, *_), model in zip(tasks, models, strict=True):
+            found.setdefault(hospital, []).append(candidate(name, policy, model))
+        candidates = found if home else found['']
+        return [*alone, SelectorContender('selector', candidates, plan.selector, plan.shield)]
 
     def figures(self, contender: Contender) -> dict[str, float]:
         """Return A_task on the frozen set."""
@@ -384,14 +390,27 @@ class SurgeryEvaluator(Evaluator):
         return Extras((words,), {'state_set': probe.states.digest, 'chosen': chosen}, plots)
 
 
+def candidate(name: str, policy: Policy | None, value: ValueModel | None) -> Candidate:
+    """Return a candidate with its value; no policy holds."""
+    return Candidate(name, policy, value, b'' if policy is None else policy.digest)
+
+
 def fit_one(
-    name: str, policy: Policy | None, start: Policy, plan: Plan, caller: Caller
+    hospital: str,
+    name: str,
+    policy: Policy | None,
+    start: Policy,
+    known: Sequence[Policy],
+    plan: Plan,
+    caller: Caller,
 ) -> ValueModel:
     """
     Value one candidate on public patients; a piece of work for a worker process.
 
+    :param hospital: that the robot is of; empty for none.
     :param policy: None holds.
     :param start: the public start.
+    :param known: as :class:`.public_value.PublicValuation` takes it.
     """
-    told = caller.counter('value', name)
-    return PublicValuation(plan, start, caller.stopped, told).value_model(policy)
+    told = caller.counter('value', f'{name} at {hospital}' if hospital else name)
+    return PublicValuation(plan, start, caller.stopped, told, known).value_model(policy)

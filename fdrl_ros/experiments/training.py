@@ -32,6 +32,7 @@ from fdrl_ros.federation.key_authority.state import round_released
 from fdrl_ros.federation.local_driver import LocalFederation
 from fdrl_ros.federation.protocol.message import Phase
 from fdrl_ros.federation.protocol.store import Store
+from fdrl_ros.learner.home import HomeTrainer
 from fdrl_ros.learner.learner import TrainingProgress
 from fdrl_ros.learner.trainer import Trainer
 from fdrl_ros.policy import decode_weights, encode_weights
@@ -196,7 +197,7 @@ def _open_parties(
 
 def train_alone(layout: Layout, name: str, plan: Plan, caller: Caller = NOBODY) -> float:
     """
-    Train one hospital without the others: same start, steps, noise level and budget.
+    Train one hospital without the others: same start, steps, noise level and budget, at home too.
 
     It has a ledger of its own: this is what would have been without a federation. A hospital
     that really did both would have to add both epsilons.
@@ -209,6 +210,10 @@ def train_alone(layout: Layout, name: str, plan: Plan, caller: Caller = NOBODY) 
     trainer = open_training(
         directory, name, plan, open_records(layout, name, plan), purpose='alone'
     )
+
+    def report(progress: TrainingProgress) -> None:
+        caller.report(training_progress('alone', name, progress, plan))
+
     try:
         weights = load_policy(layout.pretrained).weights
         saved, first = store.get('weights'), 1
@@ -218,18 +223,15 @@ def train_alone(layout: Layout, name: str, plan: Plan, caller: Caller = NOBODY) 
         for round in range(first, plan.rounds.rounds + 1):
             try:
                 trainer.check_affordable(round)
-                result = trainer.train(
-                    weights,
-                    round,
-                    report=lambda each: caller.report(
-                        training_progress('alone', name, each, plan)
-                    ),
-                    stopped=caller.stopped,
-                )
+                result = trainer.train(weights, round, report=report, stopped=caller.stopped)
             except BudgetExceededError:
                 break
             weights = result.weights
             store.put('weights', round.to_bytes(8, 'little') + encode_weights(weights))
+        if isinstance(trainer, HomeTrainer):
+            weights = trainer.home(
+                weights, plan.rounds.rounds, report=report, stopped=caller.stopped
+            ).weights
         save_policy(alone_path(layout, name), weights, plan)
         return trainer.ledger.epsilon()
     finally:

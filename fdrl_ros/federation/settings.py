@@ -11,7 +11,7 @@ from fdrl_ros.settings import setting, Settings
 class RoundSettings(Settings):
     """How the aggregator runs the rounds."""
 
-    rounds: int = setting(6, 'rounds T of the federation', limits=(1, 100000))
+    rounds: int = setting(4, 'rounds T of the federation', limits=(1, 100000))
     quorum: int = setting(3, 'fewest hospitals of a round', limits=(3, 1000))
     open_timeout: float = setting(
         20.0, 'wait for round keys before going on without the missing', unit='second', minimum=0.1

@@ -3,6 +3,7 @@
 """Surgery with a simulated arm on simulated patients, as a task."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from fdrl_ros.resources import resource
 from fdrl_ros.surgery.gym.actions import ACTIONS, STAY
@@ -18,7 +19,6 @@ from fdrl_ros.surgery.patient.cohort import Cohort, public_cohort
 from fdrl_ros.surgery.patient.conditions import Conditions
 from fdrl_ros.surgery.patient.patient import Patient
 from fdrl_ros.surgery.settings import WorldSettings
-from fdrl_ros.surgery.tasks import DEFAULT_PROCEDURES
 from fdrl_ros.surgery.tasks.controller import controller
 from fdrl_ros.surgery.tasks.expert import expert
 from fdrl_ros.surgery.tasks.procedures import procedures_named
@@ -37,8 +37,31 @@ class SurgeryTask(Task[Patient, WorldSettings]):
     summary = 'procedures of a surgical arm on breathing tissue; robots run it'
     world = WorldSettings
     defaults = {
-        'federation': {'procedures': ', '.join(DEFAULT_PROCEDURES)},
-        'learner': {'idle_action': STAY},
+        'federation': {'procedures': 'all', 'gap': 1.0, 'disturbances': True},
+        'collection': {'guide': 'surgeon'},
+        'pretraining': {
+            **{'patients': 6000, 'heterogeneity': 1.0, 'exploration': 0.2},
+            **{'guide': 'controller', 'labels': 'guide', 'discount': 0.97},
+            **{'steps': 20000, 'batch': 512, 'learning_rate': 0.003, 'settling': 1.0},
+        },
+        'learner': {
+            **{'algorithm': 'behaviour_cloning', 'idle_action': STAY, 'idle_weight': 0.05},
+            **{'discount': 0.97, 'learning_rate': 0.001, 'averaging': 0.5, 'proximal': 0.0},
+            # The first bias and what each hospital's camera, arm and force sensor are off.
+            'frozen': 'shared.0.weight, shared.1, value, advantage',
+            'offsets': 'goal_error_x, goal_error_y, goal_error_z, force_error',
+            'offset_rate': 0.02,
+        },
+        # The least noise, rounded up, by which all rounds and what follows at home keep budget 8.
+        'privacy': {'batch': 128, 'clip_norm': 0.4, 'delta': 1e-4, 'noise_multiplier': 2.5},
+        'home': {
+            **{'epochs': 24, 'alone_epochs': 24, 'candidates': 'global, personal'},
+            **{'learning_rate': 0.001, 'offset_rate': 0.02},
+        },
+        # Of seven procedures about as many operations in all as of two.
+        'value': {'patients': 500, 'checked': 12, 'redraws': 60},
+        # A home policy is seldom wrong: others take over where their advantage is sure and great.
+        'selector': {'advantage_confidence': 0.999, 'margin': 1.0, 'patience': 60.0},
     }
     robot = True
 
@@ -84,6 +107,10 @@ class SurgeryTask(Task[Patient, WorldSettings]):
         """Return :func:`fdrl_ros.surgery.tasks.controller.controller` without experience."""
         return controller
 
+    def public_world(self, world: WorldSettings) -> WorldSettings:
+        """Return the world with kinematic arms, which operate side by side."""
+        return replace(world, mode='kinematic')
+
     def operate_together(
         self, patients: Sequence[Patient], choose: Chooser, world: WorldSettings
     ) -> Sequence[AnyEpisode[Patient]] | None:
@@ -127,5 +154,5 @@ class SurgeryTask(Task[Patient, WorldSettings]):
 
 
 def _procedures(chosen: Hospitals) -> tuple[str, ...]:
-    """Return the procedures of a federation by name."""
-    return procedures_named(chosen.procedures) if chosen.procedures else DEFAULT_PROCEDURES
+    """Return the procedures of a federation by name; all of them where it names none."""
+    return procedures_named(chosen.procedures or 'all')

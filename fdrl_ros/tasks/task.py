@@ -215,6 +215,10 @@ class Task(ABC, Generic[P, W]):
         """Return a controller that sees what a policy sees; None: nobody wrote one."""
         return None
 
+    def public_world(self, world: W) -> W:
+        """Return the world that public patients are operated on in: simple, if that is quick."""
+        return world
+
     def operate_together(
         self, patients: Sequence[P], choose: Chooser, world: W
     ) -> Sequence[Episode[P]] | None:

@@ -17,7 +17,7 @@ from fdrl_ros.nodes.key_authority import KeyAuthorityNode
 from fdrl_ros.nodes.selector import SelectorNode
 from fdrl_ros.nodes.trainer import TrainerNode
 from fdrl_ros.resources import resource
-from fdrl_ros.settings import Setting
+from fdrl_ros.settings import Setting, Value
 from fdrl_ros.surgery.arm.readings import BASE, TIP
 from fdrl_ros.surgery.render.camera import FRAME_ID
 import pytest
@@ -110,22 +110,24 @@ def parameter_file(name: str) -> str:
         common = {each.name for each in NodeSettings.describe()}
         for setting in node.own.describe():
             if setting.name not in common:
-                comment, line = described(setting, '    ')
+                comment, line = described(setting, '    ', setting.default)
                 mark = '    # ' if setting.name in said else '    '
                 lines += [comment, mark + line.strip()]
         groups = {each: Plan.groups()[each] for each in node.groups} | node.further
+        defaults = Plan().of_task()
         for group, settings in groups.items():
             lines.append(f'    {group}:')
+            usual = getattr(defaults, group, settings())
             for setting in settings.describe():
-                lines += described(setting, '      ')
+                lines += described(setting, '      ', getattr(usual, setting.name))
     return '\n'.join(lines) + '\n'
 
 
-def described(setting: Setting, indent: str) -> list[str]:
+def described(setting: Setting, indent: str, value: Value) -> list[str]:
     """Return the comment and the line of one parameter."""
-    value = yaml.safe_dump(setting.default, default_flow_style=True).splitlines()[0]
+    text = yaml.safe_dump(value, default_flow_style=True).splitlines()[0]
     comment = f'{setting.description}: {setting.expected()}'
-    return [f'{indent}# {comment}', f'{indent}{setting.name}: {value}']
+    return [f'{indent}# {comment}', f'{indent}{setting.name}: {text}']
 
 
 if __name__ == '__main__':

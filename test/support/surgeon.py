@@ -29,9 +29,10 @@ LABEL = 'robot_1.env'
 
 
 def env_alone(settings: Any, **parameters: Any) -> NodeSpec:
-    """Return the env with all the time in the world."""
+    """Return the env with all the time in the world, and an arm that obeys without latency."""
     env = robot_graph(settings, 'robot_1')[0]
-    return replace(env, parameters={**env.parameters, 'world.horizon': 100000, **parameters})
+    calm = {'world.horizon': 100000, 'federation.disturbances': False}
+    return replace(env, parameters={**env.parameters, **calm, **parameters})
 
 
 class Surgeon:

@@ -32,7 +32,7 @@ def run(operations: int, **flags: Any) -> None:
 
     Hospitals, aggregator and key authority train over DDS, each in a process of its own; then a
     robot operates on unseen patients under the selector, which chooses among the policies that
-    it has valued by then, about half a minute each; then every policy is evaluated.
+    it has valued by then, some ten seconds each; then every policy is evaluated.
     Interrupted, it goes on when called with the same --directory. Without ROS 2 the same parties
     run in this process, as with `fdrl train`.
     """

@@ -87,23 +87,19 @@ def learning(found: Assessment, figure: Figure) -> None:
 def hospitals(found: Assessment, axes: Axes) -> None:
     """Draw the mean total reward of each policy in each hospital, with its 95 % interval."""
     groups = found.groups()['hospital']
-    places, rows = np.arange(len(groups)), found.compared_rows(of_hospital=True)
+    places, rows = np.arange(len(groups)), found.compared_rows()
     for number, name in enumerate(rows):
         points: list[Interval] = [
             {
-                'mean': row[own]['mean_total'],
-                'low': row[own]['mean_total_low'],
-                'high': row[own]['mean_total_high'],
+                'mean': row[name]['mean_total'],
+                'low': row[name]['mean_total_low'],
+                'high': row[name]['mean_total_high'],
                 'values': [],
             }
-            for hospital, row in groups.items()
-            for own in [name.format(hospital)]
+            for row in groups.values()
         ]
         shift = 0.6 * ((number + 0.5) / len(rows) - 0.5)
-        label = name.format('own')
-        draw_points(
-            axes, places + shift, points, fmt='os^v<>D'[number % 7], capsize=3, label=label
-        )
+        draw_points(axes, places + shift, points, fmt='os^v<>D'[number % 7], capsize=3, label=name)
     axes.set_xticks(places, list(groups))
     axes.set_ylabel('total reward with 95 % interval')
     axes.set_title('Unseen patients of each hospital')

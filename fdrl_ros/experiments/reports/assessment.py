@@ -107,16 +107,24 @@ class Assessment:
 
     def differences(self) -> dict[str, dict[str, float]]:
         """
-        Compare the global policy with every other on the same patients.
+        Compare what the federation made with every other row on the same patients.
+
+        That is the home policies on the patients of their hospitals, or without any the global
+        policy.
 
         :returns: other policy to metric to mean lead; the half width of the 95 % interval over
             the patients of this run beside it.
         """
         return {
-            name: paired_lead(self.evaluations['global'], each, self.evaluator.scores)
+            name: paired_lead(self.evaluations[self.main], each, self.evaluator.scores)
             for name, each in self.evaluations.items()
-            if name != 'global'
+            if name != self.main
         }
+
+    @property
+    def main(self) -> str:
+        """The row of what a federation's robots get."""
+        return 'home' if 'home' in self.evaluations else 'global'
 
     def groups(self) -> dict[str, Json]:
         """
@@ -134,15 +142,10 @@ class Assessment:
                         row[name] = score_of(results, BY_GROUP)
         return found
 
-    def compared_rows(self, *, of_hospital: bool) -> list[str]:
-        """
-        Return the policies that groups of patients are compared by.
-
-        :param of_hospital: whether a hospital's own is one; `{}` in its row is that hospital.
-        """
-        first = self.plan.hospitals[0]
-        rows = ['expert', 'random', 'pretrained', *(['local_{}'] if of_hospital else []), 'global']
-        return [each for each in rows if each.format(first) in self.evaluations]
+    def compared_rows(self) -> list[str]:
+        """Return the rows that groups of patients are compared by."""
+        rows = ('expert', 'random', 'pretrained', 'alone', 'global', 'home', 'selector')
+        return [each for each in rows if each in self.evaluations]
 
 
 def paired_lead(one: Evaluation, other: Evaluation, scores: Scores) -> dict[str, float]:
@@ -174,7 +177,7 @@ def line_up(layout: Layout, plan: Plan, policies: Path) -> tuple[dict[str, Polic
     Read every policy of a run.
 
     :param policies: directory of what was released.
-    :returns: by row of the table but expert and selector, and which a selector may choose.
+    :returns: by name, and the names of those that a selector may choose.
     """
     files = {'pretrained': layout.pretrained}
     for name in plan.hospitals:

@@ -54,10 +54,10 @@ def _policy_table(policies: Mapping[str, Json], scores: Scores, *, wide: bool = 
             if ends:
                 low, high = (_cell(row[f'{name}_{end}'], score.form) for end in ('low', 'high'))
                 cells.append(f'{low} .. {high}')
-    title = f'{first["patients"]} unseen patients of all hospitals'
+    title = f'{first["patients"]} unseen patients, each in the own hospital'
     table = make_table(title, headings, rows, numbers='right')
     for line, name in zip(table.rows, policies, strict=True):
-        line.style = 'bold' if name in ('global', 'selector') else ''
+        line.style = 'bold' if name in ('global', 'home', 'selector') else ''
     return table
 
 
@@ -69,7 +69,7 @@ def group_tables(found: Assessment, width: int | None = None) -> list[Table]:
     """
     tables = []
     for column, groups in found.groups().items():
-        names = found.compared_rows(of_hospital=column == 'hospital')
+        names = found.compared_rows()
         while True:
             table = _group_table(column, groups, names)
             if width is None or len(names) == 1 or _breadth(table) <= width:
@@ -80,11 +80,8 @@ def group_tables(found: Assessment, width: int | None = None) -> list[Table]:
 
 
 def _group_table(column: str, groups: Mapping[str, Json], names: Sequence[str]) -> Table:
-    rows = [
-        [group, *(_both(row, name.format(group)) for name in names)]
-        for group, row in groups.items()
-    ]
-    headings = (column, *(name.format('own') for name in names))
+    rows = [[group, *(_both(row, name) for name in names)] for group, row in groups.items()]
+    headings = (column, *names)
     title = f'Success and total reward by {column}, with 95 % intervals'
     return make_table(title, headings, rows, numbers='right')
 
@@ -117,7 +114,8 @@ def render(found: Assessment, width: int | None = None) -> Group:
     parts += group_tables(found, width)
     leads = found.differences()
     rivals = [name for name in evaluator.rivals() if name in leads]
-    lines = [*found.extras.lines, *(_lead(evaluator, name, leads[name]) for name in rivals)]
+    told = (_lead(evaluator, found.main, name, leads[name]) for name in rivals)
+    lines = [*found.extras.lines, *told]
     parts += map(Text, lines)
     if summary['rounds'] < summary['rounds_planned']:
         words = f'only {summary["rounds"]} of {summary["rounds_planned"]} rounds were done'
@@ -154,12 +152,12 @@ def render_text(found: Assessment) -> str:
     return file.getvalue()
 
 
-def _lead(evaluator: Evaluator, name: str, lead: Mapping[str, float]) -> str:
+def _lead(evaluator: Evaluator, main: str, name: str, lead: Mapping[str, float]) -> str:
     words = ', '.join(
         f'{evaluator.scores[each].heading} {lead[each]:+.3f} +- {lead[f"{each}_half_width"]:.3f}'
         for each in evaluator.learned
     )
-    return f'global minus {name}: {words} (95 %, these patients, one seed)'
+    return f'{main} minus {name}: {words} (95 %, these patients, one seed)'
 
 
 def seeds_table(combined: Json, scores: Scores) -> Group:
@@ -169,7 +167,7 @@ def seeds_table(combined: Json, scores: Scores) -> Group:
     count = len(combined['seeds'])
     for title, heading, key in (
         (f'Mean over {count} seeds with 95 % interval (Student)', 'policy', 'policies'),
-        ('Global minus other, paired by seed and patient', 'other', 'global_minus'),
+        ('Federated minus other, paired by seed and patient', 'other', 'federated_minus'),
     ):
         rows = (
             [name, *(interval_words(row[metric], '.3f') for metric in names)]

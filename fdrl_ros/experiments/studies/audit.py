@@ -36,12 +36,16 @@ def run_audit(
     Audit the training of the plan's first hospital once with every seed.
 
     Canaries, coins, noise and starting weights differ from seed to seed, the patients do not.
+    Canaries need layers that are trained whole: where offsets of inputs are learned, which takes a
+    frozen layer, all weights are trained in their place.
 
     :param directory: gets ``records_*.npz`` and ``seeds/``, and is gone on from them.
     :returns: settings, the numbers of every seed, and whether the claim stands.
     :raises TrainingStopped: as soon as the caller says so; call it again to go on.
     :raises StoreError: if a file is damaged, or of other settings.
     """
+    if plan.learner.offsets:
+        plan = plan.changed({'learner': {'frozen': '', 'offsets': ''}})
     relevant = _relevant_settings(plan, settings)
     records = directory / f'records_{digest_of(relevant)[:12]}.npz'
     parts = [Part(f'seed_{seed}', relevant, (plan, settings, seed, records)) for seed in seeds]

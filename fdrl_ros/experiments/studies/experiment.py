@@ -111,7 +111,7 @@ def combine(results: Sequence[Json], plan: Plan, seeds: Sequence[int]) -> Json:
         'delta_of_shared_patients': len(summaries[0]['epsilon']) * plan.privacy.delta,
         'unit': plan.privacy.unit,
         'policies': over_seeds([_chosen(each['policies'], means) for each in summaries]),
-        'global_minus': over_seeds([_chosen(each['differences'], leads) for each in results]),
+        'federated_minus': over_seeds([_chosen(each['differences'], leads) for each in results]),
     }
 
 

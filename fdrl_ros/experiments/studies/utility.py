@@ -209,7 +209,9 @@ def _learn(
         ),
     ) as ledger:
         source = noise_source(directory, f'utility {name}', plan)
-        setup = TrainingSetup(plan.network, plan.learner, privacy, ledger, source)
+        setup = TrainingSetup(
+            plan.network, plan.learner, privacy, ledger, source, fields=plan.spec.names
+        )
         trainer = Trainer(setup, records, directory / 'checkpoint')
         for round in range(1, plan.rounds.rounds + 1):
             result = trainer.train(

@@ -154,10 +154,10 @@ class Ledger(Closeable):
         """
         return self.epsilon() if newest else self.owner.budget
 
-    def epsilon_rdp(self) -> float:
-        """Return the spent epsilon by the quick upper bound."""
+    def epsilon_bound(self) -> float:
+        """Return a quick upper bound of the spent epsilon: Renyi's, or the budget if less."""
         with self._lock:
-            return self.chain.account.epsilon_rdp()
+            return min(self.chain.account.epsilon_rdp(), self.owner.budget)
 
     def verify(self, seen: Head | None = None, by: str = '') -> None:
         """

@@ -21,6 +21,7 @@ from fdrl_ros.runtime.ranges import check_hospital, check_number, check_whole
 from fdrl_ros.surgery.constants import Group
 from fdrl_ros.surgery.patient.conditions import (
     Conditions,
+    Disturbances,
     disturbed,
     Instruments,
     instruments_of,
@@ -213,10 +214,11 @@ class Cohort:
         goal = reach * math.cos(angle), reach * math.sin(angle), _SPACE.surface
         force_emphasis = _HOSPITAL.emphasis_ratio**emphasis
         further = rng.random(3).tolist()
-        patient = Patient(
+        modulus = min(max(math.exp(log_modulus), _STIFFNESS.least), _STIFFNESS.most)
+        calm = Disturbances(modulus, _HOSPITAL.servo_lag * _HOSPITAL.servo_ratio**servo)
+        return Patient(
             name=f'{self.name}/{split}/{index}',
             procedure=done,
-            young_modulus=min(max(math.exp(log_modulus), _STIFFNESS.least), _STIFFNESS.most),
             damping=between(*_DAMPING),
             friction=between(*_FRICTION),
             thickness=between(*_THICKNESS),
@@ -230,7 +232,6 @@ class Cohort:
             respiratory_rate=_BODY.respiratory_rate
             * _HOSPITAL.respiratory_ratio**breathing
             * math.exp(_BODY.respiratory_spread * next(normal)),
-            servo_lag=_HOSPITAL.servo_lag * _HOSPITAL.servo_ratio**servo,
             mean_arterial_pressure=_BODY.mean_arterial_pressure
             + _BODY.mean_arterial_pressure_spread * max(-2.0, min(2.0, next(normal))),
             heart_rate=_BODY.heart_rate
@@ -250,8 +251,8 @@ class Cohort:
             force_emphasis=force_emphasis,
             time_emphasis=1.0 / force_emphasis,
             **vars(self.instruments),
+            **(disturbed(*calm[:2], key) if self.conditions.disturbances else calm)._asdict(),
         )
-        return disturbed(patient, key) if self.conditions.disturbances else patient
 
 
 def _destination(procedure: str, goal: Point, uniform: Sequence[float]) -> Point:

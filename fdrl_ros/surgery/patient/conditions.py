@@ -10,14 +10,15 @@ from the textbook. One part of it is common to all hospitals, which have the sam
 other part is each hospital's own and grows with H. Levels and reasons are in config/world.yaml.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 import math
+from typing import NamedTuple
 
 from fdrl_ros.errors import SettingError
 from fdrl_ros.runtime.random_streams import Stream
 from fdrl_ros.runtime.ranges import check_number
 from fdrl_ros.surgery.constants import Group
-from fdrl_ros.surgery.patient.patient import Patient, Point
+from fdrl_ros.surgery.patient.patient import Point
 import numpy as np
 
 MOST_GAP = 4.0
@@ -94,20 +95,30 @@ def instruments_of(seed: int, hospital: int, strength: float, gap: float) -> Ins
     )
 
 
-def disturbed(patient: Patient, key: list[int]) -> Patient:
-    """
-    Return a patient with the disturbances of the operation.
+class Disturbances(NamedTuple):
+    """Numbers of a :class:`.patient.Patient` that an operation's disturbances change."""
 
+    young_modulus: float
+    servo_lag: float
+    latency: int = 0
+    force_noise: float = 0.0
+
+
+def disturbed(young_modulus: float, servo_lag: float, key: list[int]) -> Disturbances:
+    """
+    Return the disturbances of the operation on a patient.
+
+    :param young_modulus: of the patient without them, Pa.
+    :param servo_lag: of the arm without them, s.
     :param key: of the patient's random stream.
     """
     rng = np.random.default_rng([Stream.DISTURBANCES, *key])
     noise, (lag, stiffness) = float(rng.random()), rng.standard_normal(2).tolist()
-    modulus = patient.young_modulus * math.exp(_LEVELS.stiffness_spread * stiffness)
+    modulus = young_modulus * math.exp(_LEVELS.stiffness_spread * stiffness)
     low, high = round(_LEVELS.latency_low), round(_LEVELS.latency_high)
-    return replace(
-        patient,
-        latency=int(rng.integers(low, high + 1)),
-        force_noise=_LEVELS.force_noise * noise,
-        servo_lag=patient.servo_lag * math.exp(_LEVELS.lag_spread * lag),
-        young_modulus=min(max(modulus, _STIFFNESS.least), _STIFFNESS.most),
+    return Disturbances(
+        min(max(modulus, _STIFFNESS.least), _STIFFNESS.most),
+        servo_lag * math.exp(_LEVELS.lag_spread * lag),
+        int(rng.integers(low, high + 1)),
+        _LEVELS.force_noise * noise,
     )

@@ -3,4 +3,4 @@
 """The tasks of the procedures: way, end, reward and expert of each."""
 
 DEFAULT_PROCEDURES = ('palpation', 'retraction')
-"""What is done where nobody says what; the shipped federation trains these two."""
+"""What a cohort or an env does where nobody says what; a federation does all there are."""

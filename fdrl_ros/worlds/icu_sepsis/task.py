@@ -87,6 +87,7 @@ class IcuSepsisTask(Task[SepsisPatient, SepsisWorldSettings]):
             'transitions_per_patient': 10,
         },
         'privacy': {'batch': 500, 'noise_multiplier': 2.4, 'clip_norm': 1.0},
+        'rounds': {'rounds': 6},
         'validation': {'patients': 1000, 'margin': 0.05},
         'evaluation': {'patients': 6000, 'round_patients': 600},
     }

@@ -21,7 +21,7 @@ TINY = {
     'rounds': {'rounds': 2},
     'learner': {'hidden': 8, 'epochs': 2, 'transitions_per_patient': 2},
     'privacy': {'batch': 4, 'noise_multiplier': 2.0, 'budget': 100.0, 'delta': 1e-5},
-    'collection': {'patients': 4},
+    'collection': {'patients': 4, 'guide': 'expert'},
     'evaluation': {'workers': 1},
     'world': {'mode': 'kinematic', 'horizon': 8},
 }
@@ -30,7 +30,7 @@ SETTINGS = AuditSettings(canaries=200)
 FLAGS = (
     '--noise seeded --rounds 2 --learner-hidden 8 --learner-epochs 2 '
     '--learner-transitions-per-patient 2 --privacy-batch 4 --privacy-noise-multiplier 2.0 '
-    '--privacy-budget 100 --privacy-delta 1e-5 --collection-patients 4 '
+    '--privacy-budget 100 --privacy-delta 1e-5 --collection-patients 4 --collection-guide expert '
     '--evaluation-workers 1 --world-mode kinematic --world-horizon 8 --audit-canaries 200'
 )
 

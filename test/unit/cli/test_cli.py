@@ -50,7 +50,7 @@ TINY = {
     | {'state_patients': 2, 'states_per_patient': 4, 'workers': 1},
 }
 SUMMARY = (
-    'task learner world_hash commit policies epsilon ledger_problems delta unit '
+    'task learner world_hash commit policies by_hospital epsilon ledger_problems delta unit '
     'disjoint_patients epsilon_of_shared_patients '
     'delta_of_shared_patients sigma_m s epsilon_paper release rounds rounds_planned ended '
     'round_seconds he_seconds update_bytes peak_memory n_parameters seed versions'
@@ -106,9 +106,7 @@ def test_a_run_writes_its_summary_table_and_plots(trained):
         words = ' '.join(text.split())
         assert 'sigma_m = 2, s = sigma_m C / L = 0.2; epsilon_paper = 0.25' in words
     rows = ['expert', 'untrained', 'pretrained']
-    rows += [f'local_hospital_{i}' for i in (1, 2, 3)]
-    rows += ['global', 'hospital_1', 'hospital_2', 'hospital_3', 'selector']
-    assert list(summary['policies']) == rows
+    assert list(summary['policies']) == [*rows, 'alone', 'global', 'selector']
     assert (
         summary['rounds'] == 2
         and summary['n_parameters']
@@ -355,8 +353,7 @@ def test_a_hospital_trains_on_records_that_are_given_and_releases_nothing(plan_f
     assert 'release their own' not in result.output
     assert not summary['release'] and not Plan().federation.release
     rows = ['expert', 'untrained', 'pretrained']
-    rows += [f'local_hospital_{i}' for i in (1, 2, 3)]
-    assert list(summary['policies']) == [*rows, 'global', 'selector']
+    assert list(summary['policies']) == [*rows, 'alone', 'global', 'selector']
     assert {each.name for each in (run / 'policies').iterdir()} == {'global_0.npz', 'global_1.npz'}
 
     again = ('train', '--directory', run, '--no-evaluate')
@@ -540,7 +537,7 @@ def test_experiment_runs_each_seed_once(plan_file, tmp_path):
     assert fdrl(*words).exit_code == 0
     found = json.loads((tmp_path / 'two/experiment.json').read_text())
     assert found['seeds'] == [1, 2] and not found['private']
-    assert len(found['global_minus']['pretrained']['success']['values']) == 2
+    assert len(found['federated_minus']['pretrained']['success']['values']) == 2
     times = {each: each.stat().st_mtime_ns for each in (tmp_path / 'two').glob('seed_*.json')}
     assert fdrl(*words).exit_code == 0
     assert times == {each: each.stat().st_mtime_ns for each in times}

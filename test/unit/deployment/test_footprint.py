@@ -26,9 +26,6 @@ FOREIGN = (
     'torch',
 )
 
-# Where the names of the default procedures are.
-PROCEDURES = {'fdrl_ros.surgery', 'fdrl_ros.surgery.tasks'}
-
 LOOK = """
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.nodes.{node} import {kind} as Node
@@ -50,9 +47,9 @@ def loaded_by(code: str) -> set[str]:
 @pytest.mark.parametrize(
     ('node', 'kind', 'allowed'),
     [
-        ('aggregator', 'AggregatorNode', PROCEDURES),
+        ('aggregator', 'AggregatorNode', set()),
         # Its parameters have the settings of the world in which it has policies tested.
-        ('key_authority', 'KeyAuthorityNode', {*PROCEDURES, 'fdrl_ros.surgery.settings'}),
+        ('key_authority', 'KeyAuthorityNode', {'fdrl_ros.surgery', 'fdrl_ros.surgery.settings'}),
     ],
 )
 def test_servers_load_nothing_of_world_arm_or_selector(

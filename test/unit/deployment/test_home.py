@@ -19,7 +19,13 @@ from support.small_run import SMALL_PLAN
 
 pytestmark = pytest.mark.usefixtures('quick_scrypt')
 PLAN = SMALL_PLAN.changed(
-    {'home': {'epochs': 2, 'choice_noise': 1.0}, 'federation': {'personal': 'advantage'}}
+    {
+        'home': {
+            **{'epochs': 2, 'choice_noise': 1.0, 'candidates': 'personal, own_layers'},
+            **{'frozen': '', 'offsets': ''},
+        },
+        'federation': {'personal': 'advantage'},
+    }
 )
 
 

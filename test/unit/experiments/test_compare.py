@@ -40,7 +40,7 @@ TINY = (
     *('--pretraining-patients', '4', '--pretraining-steps', '4', '--validation-patients', '2'),
     *('--validation-margin', '1', '--value-features', '8', '--value-groups', '4'),
     *('--value-patients', '8', '--value-checked', '2', '--value-redraws', '16'),
-    *('--evaluation-patients', '3', '--evaluation-workers', '1'),
+    *('--evaluation-patients', '3', '--evaluation-workers', '1', '--home-epochs', '0'),
 )
 
 

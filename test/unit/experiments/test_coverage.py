@@ -153,7 +153,8 @@ def test_what_cannot_be_measured_is_refused(change):
 @pytest.fixture(scope='module')
 def run(tmp_path_factory):
     few = {'patients': 8, 'features': 8, 'groups': 4, 'checked': 2, 'redraws': 16}
-    plan = SMALL_PLAN.changed({'value': few})
+    calm = {'gap': 0.0, 'disturbances': False}
+    plan = SMALL_PLAN.changed({'value': few, 'federation': calm})
     folder = tmp_path_factory.mktemp('coverage') / 'run'
     run_training(folder, plan)
     return RunDirectory(folder), plan

@@ -25,6 +25,7 @@ from fdrl_ros.experiments.round_recorder import read_rounds, RoundNote
 from fdrl_ros.experiments.studies.experiment import combine
 from fdrl_ros.experiments.surgery_evaluation import (
     actions_on,
+    candidate,
     made_up_results,
     SCORES,
     SelectorContender,
@@ -168,8 +169,7 @@ def test_what_the_selector_chose_is_counted_tick_by_tick(evaluator):
     policy = PLAN.network.policy(weights)
     contender = SelectorContender(
         'selector',
-        {'global': policy},
-        {},
+        [candidate('global', policy, None), candidate('hold', None, None)],
         PLAN.selector,
     )
     found = evaluator.evaluate([contender], 2)['selector']
@@ -213,5 +213,5 @@ def test_combining_seeds_pairs_them():
 
     found = combine([one(0.5, 0.1), one(0.9, 0.3)], PLAN, [1, 2])
     assert found['policies']['global']['success']['mean'] == pytest.approx(0.7)
-    assert found['global_minus']['pretrained']['success']['mean'] == pytest.approx(0.2)
+    assert found['federated_minus']['pretrained']['success']['mean'] == pytest.approx(0.2)
     assert found['epsilon'] == {'h': 0.9} and found['private']

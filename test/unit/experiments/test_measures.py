@@ -16,7 +16,10 @@ import pytest
 WORTHLESS = ('idle', 'ramming', 'random', 'alternating')
 PLAN = Plan(
     {
-        'federation': {'hospitals': 3, 'heterogeneity': 0.8, 'procedures': 'palpation, follow'},
+        'federation': {
+            **{'hospitals': 3, 'heterogeneity': 0.8, 'procedures': 'palpation, follow'},
+            **{'gap': 0.0, 'disturbances': False},
+        },
         'world': {'mode': 'kinematic'},
         'evaluation': {'patients': 12},
     }
@@ -56,7 +59,7 @@ def test_the_papers_measures_do_not_see_that(found):
 def test_the_command_keeps_each_seed_and_writes_every_measure(tmp_path, monkeypatch):
     words = ['measures', '--seeds', 2, '--procedures', 'reach', '--evaluation-patients', 3]
     words += ['--world-mode', 'kinematic', '--world-horizon', 12, '--evaluation-workers', 1]
-    words += ['--directory', tmp_path]
+    words += ['--gap', 0, '--no-disturbances', '--directory', tmp_path]
     done = CliRunner().invoke(main, [str(each) for each in words])
     assert done.exit_code == 0, done.output
     summary = json.loads((tmp_path / 'measures.json').read_text('utf-8'))

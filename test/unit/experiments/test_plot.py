@@ -7,7 +7,7 @@ from fdrl_ros.experiments.evaluation import unseen_patients
 from fdrl_ros.experiments.intervals import interval
 from fdrl_ros.experiments.plots.selector import draw_operation, draw_returns, ROWS
 from fdrl_ros.experiments.surgery_evaluation import operate_once, SelectorContender
-from fdrl_ros.selector import HOLD, Reason
+from fdrl_ros.selector import Candidate, HOLD, Reason
 from fdrl_ros.shield.shield import Veto
 from fdrl_ros.surgery.gym.actions import TICK
 from fdrl_ros.surgery.gym.surgery_env import SurgeryEnv
@@ -29,7 +29,7 @@ def drawn(monkeypatch):
 @pytest.fixture(scope='module')
 def operation():
     policy = PLAN.network.policy(PLAN.network.draw(np.random.default_rng(1)))
-    contender = SelectorContender('selector', {'global': policy}, {}, PLAN.selector)
+    contender = SelectorContender('selector', [Candidate('global', policy)], PLAN.selector)
     env = SurgeryEnv(settings=PLAN.world)
     env.np_random = np.random.default_rng(1)
     try:

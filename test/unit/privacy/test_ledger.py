@@ -49,7 +49,7 @@ def ledger(path):
 
 
 def test_a_new_ledger_has_spent_nothing(ledger, path):
-    assert ledger.epsilon() == ledger.epsilon_rdp() == 0.0
+    assert ledger.epsilon() == ledger.epsilon_bound() == 0.0
     assert ledger.chain.history() == ()
     assert ledger.chain.head.entries == ledger.chain.blocks(1) == 0
     ledger.close()
@@ -68,7 +68,7 @@ def test_what_is_reserved_is_charged_and_kept(ledger, path):
             again.chain.history() == history == (Charge(2.0, 0.128, 20), Charge(2.0, 0.128, 1, 2))
         )
         assert again.epsilon() == epsilon_pld(history, 1e-4)
-        assert again.epsilon_rdp() == epsilon_rdp(history, 1e-4)
+        assert again.epsilon_bound() == epsilon_rdp(history, 1e-4)
         assert again.chain.head == head
         assert again.chain.blocks(1) == 2
 
@@ -311,7 +311,7 @@ def test_the_tight_bound_decides_where_the_quick_one_would_refuse(path):
         for round in range(5):
             reserve(ledger, round)
         assert ledger.epsilon() == pytest.approx(tight)
-        assert ledger.epsilon_rdp() > 0.5 * (tight + quick)
+        assert ledger.epsilon_bound() == 0.5 * (tight + quick) < quick
     with Ledger(path.with_name('less'), replace(OWNER, budget=0.99 * tight)) as ledger:
         for round in range(4):
             reserve(ledger, round)

@@ -34,7 +34,12 @@ from fdrl_ros.experiments.studies.selector.summary import (
 )
 from fdrl_ros.experiments.studies.selector.value_models import value_models
 from fdrl_ros.experiments.study import Part, Study, Work
-from fdrl_ros.experiments.surgery_evaluation import HoldContender, operate_once, SelectorContender
+from fdrl_ros.experiments.surgery_evaluation import (
+    candidate,
+    HoldContender,
+    operate_once,
+    SelectorContender,
+)
 from fdrl_ros.metrics.adaptation import state_change
 from fdrl_ros.policy import Policy
 from fdrl_ros.runtime.progress import Progress
@@ -110,14 +115,13 @@ def measure(directory: Path, plan: Plan, work: Work) -> Json:
         name,
         work.caller,
     )
-    only = {each: values[each] for each in (GLOBAL, HOLD)}
-    selector = SelectorContender(SELECTOR, policies, values, plan.selector, plan.shield)
+    candidates = [candidate(each, policies.get(each), values[each]) for each in (*choices, HOLD)]
+    only = [each for each in candidates if each.name in (GLOBAL, HOLD)]
+    selector = SelectorContender(SELECTOR, candidates, plan.selector, plan.shield)
     contenders = [
         *(PolicyContender(each, policy) for each, policy in policies.items()),
         HoldContender(),
-        SelectorContender(
-            GLOBAL_OR_HOLD, {GLOBAL: policies[GLOBAL]}, only, plan.selector, plan.shield
-        ),
+        SelectorContender(GLOBAL_OR_HOLD, only, plan.selector, plan.shield),
         selector,
     ]
     patients = unseen_patients(plan, plan.evaluation.patients)

@@ -26,7 +26,7 @@ def value_models(
     Return the value model of every candidate; fit and keep those that are missing.
 
     :param folder: where they are kept, under what they are of and were fitted with.
-    :param policies: by name; None stays where it is.
+    :param policies: by name; None stays where it is. They tell how far robots may be off.
     :param start: the public start, who operates before the hand-over.
     :param who: in progress, of which the caller is told how many of how many are there.
     :returns: by name, in the same order.
@@ -34,13 +34,15 @@ def value_models(
     :raises StoreError: if one cannot be written.
     """
     found: dict[str, ValueModel] = {}
-    settings = fitted_with(plan, start)
+    known = [each for each in policies.values() if each is not None]
+    settings = fitted_with(plan, start, known)
     for name, policy in policies.items():
         digest = HOLD if policy is None else policy.digest.hex()
         path = folder / f'{name}_{digest[:16]}_{settings[:16]}.npz'
         model = _read(path, digest)
         if model is None:
-            model = PublicValuation(plan, start, caller.stopped).value_model(policy)
+            valuation = PublicValuation(plan, start, caller.stopped, known=known)
+            model = valuation.value_model(policy)
             _write(path, model)
         found[name] = model
         caller.counter('value', who)(len(found), len(policies))
