@@ -49,7 +49,7 @@ def supervised(text: str):
     [
         (in_plan('palpation', 'tonsillectomy'), {}, "federation.procedures = 'tonsillectomy"),
         (None, {'federation.procedures': 'palpation'}, 'expected one of the parameters'),
-        (None, {'selector.dwell': 2.0}, 'selector.dwell = 2.0: expected at most selector.patien'),
+        (None, {'selector.patience': 0.5, 'selector.dwell': 2.0}, 'selector.dwell = 2.0: expect'),
         (None, {'hospital': 'hospital_9'}, "hospital = 'hospital_9': expected one of the "),
         (without_start, {}, 'PolicyError'),
         (with_damaged_graph, {}, 'network.onnx: '),

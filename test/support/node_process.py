@@ -67,5 +67,9 @@ def begin(spec: NodeSpec, settings: BringupSettings) -> subprocess.Popen[str]:
 def run(spec: NodeSpec, settings: BringupSettings) -> tuple[int, str]:
     """Wait for the end of a node, and return its exit code and output."""
     with begin(spec, settings) as process:
-        output, _ = process.communicate(timeout=60)
+        try:
+            output, _ = process.communicate(timeout=60)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise
     return process.returncode, output
