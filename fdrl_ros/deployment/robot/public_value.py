@@ -7,14 +7,16 @@ The patients are made up over the whole range of H = 1, so that the estimate cov
 may meet; none is of a hospital or drawn as a hospital's are, so the estimate costs no epsilon.
 
 What they do not show is how far a hospital's robots are off: their calibration and the gain of
-their force sensors. Policies whose offsets of inputs were learned there tell it. Public patients
-are operated on with a robot that is off by about as much.
+their force sensors. Policies that were learned there tell it: by how they act in other states, and
+by the gain at which they succeed. Public patients are operated on with a robot that is off by
+about as much.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 import hashlib
+import math
 
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.errors import RecordsError
@@ -47,12 +49,13 @@ from fdrl_ros.surgery.gym.episode import roll_out, Rollouts
 from fdrl_ros.surgery.gym.state import INDEX, SCALES
 from fdrl_ros.surgery.patient.matched_patients import matched_patients
 from fdrl_ros.surgery.patient.patient import Patient
+from fdrl_ros.surgery.settings import WorldSettings
 import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize
 
 Off = NDArray[np.float64]
-"""How far a robot is off, in scales of goal errors (x, y, z) and error of force, shape (4,)."""
+"""How far a robot is off: goal errors (x, y, z) in their scales, log of its gain; shape (4,)."""
 
 FIRST = 10**6
 """Number of the first of these patients: pre-training and validation use lower ones."""
@@ -70,19 +73,19 @@ STATES = 3
 """States of each of those operations that are looked at, at most, beside the first."""
 
 _MOVED = [INDEX[name] for name in ('goal_error_x', 'goal_error_y', 'goal_error_z', 'force_error')]
-"""Inputs that show how far a robot is off: its calibration, and the gain of its force sensor."""
+"""Inputs that policies act on as if they were others."""
 
-_TOLD = np.array([1.06, 1.06, 1.06, 0.35])
+_TOLD = 1.06
 """
-How far robots are off, for each scale that policies act as if they were. Learning with noise goes
-part of the way in goal errors; the error of force also holds how firmly surgeons press. Fitted to
-hospitals of seeds 902 and 903.
+How far a calibration is off, for each scale that policies act as if it were: learning with noise
+goes part of the way. Fitted to hospitals of seeds 902 and 903.
 """
 
-_DOUBT = 0.03
-"""Standard deviation of how far a robot is off, given what its policy says, in scales."""
+_GAINS = np.linspace(-0.4, 0.4, 9)
+"""Logarithms of the gain of a force sensor that are tried."""
 
-_LEAST_GAIN = 0.1
+_DOUBT = np.array([0.03, 0.03, 0.03, 0.05])
+"""Standard deviation of how far a robot is off, given what its policy says."""
 
 _SEEN = 200, 7
 """Public patients whose states policies are compared in, and of how many states one is taken."""
@@ -123,32 +126,60 @@ def _learner(plan: Plan) -> LearnerSettings:
     return plan.home.fine_tuned(plan.learner) if plan.home.epochs else plan.learner
 
 
-def calibration_of(policy: Policy, start: Policy, states: NDArray[np.float32]) -> Off:
+def calibration_of(
+    policy: Policy, start: Policy, states: NDArray[np.float32]
+) -> NDArray[np.float64]:
     """
-    Return how far the robots are off that a policy was made for: its post-processing.
+    Return how far the calibration is off that a policy was made for: its post-processing.
 
     The policy values actions as the public start does in states with other goal errors and force
     errors; these are found by least squares.
 
     :param states: public ones, shape (N, STATE_SIZE).
-    :returns: in scales of the goal errors and of the error of force, shape (4,).
+    :returns: in scales of the goal errors, shape (3,).
     """
-    touching = states[states[:, INDEX['contact']] > 0.0]
-    off = _shift(policy, start, states)
-    if len(touching):
-        off[-1] = _shift(policy, start, touching)[-1]
-    return off * _TOLD
+    return _TOLD * _shift(policy, start, states)[:-1]
 
 
-def _shift(policy: Policy, start: Policy, states: NDArray[np.float32]) -> Off:
-    """Return by how much states are moved for one who acts like another."""
+def gain_of(
+    policy: Policy,
+    calibration: NDArray[np.float64],
+    patients: Sequence[Patient],
+    world: WorldSettings,
+    stopped: Stopped = never,
+) -> float:
+    """
+    Return the logarithm of the force sensor's gain at which a policy succeeds most often.
+
+    That is about the gain at the robots that it was made for: its post-processing. What it learned
+    of forces does not tell the gain directly, as it also holds how firmly surgeons press. It is
+    the mean of the tried ones, weighted by success above half its height; 0 where none differ.
+
+    :param calibration: as :func:`calibration_of` returns it.
+    :param patients: public ones.
+    """
+    choose = chooser_of(policy)
+
+    def success(gain: float) -> float:
+        off = np.append(calibration, gain)
+        at_robot = [off_by(each, off) for each in patients]
+        made = roll_out(at_robot, choose, world, tick=lambda left: stop_if(stopped))
+        return float(made.success.mean())
+
+    found = np.array([success(gain) for gain in _GAINS])
+    above = np.maximum(found - 0.5 * (found.max() + found.min()), 0.0)
+    return float(np.average(_GAINS, weights=above)) if above.any() else 0.0
+
+
+def _shift(policy: Policy, start: Policy, states: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Return by how much `_MOVED` of states is moved for one who acts like another."""
 
     def centred(values: NDArray[np.float32]) -> NDArray[np.float64]:
         return np.asarray(values - values.mean(axis=1, keepdims=True), np.float64)
 
     wanted = centred(policy.q_values(states))
 
-    def errors(off: Off) -> NDArray[np.float64]:
+    def errors(off: NDArray[np.float64]) -> NDArray[np.float64]:
         moved = states.copy()
         moved[:, _MOVED] += off.astype(np.float32)
         return (centred(start.q_values(moved)) - wanted).ravel()
@@ -159,17 +190,11 @@ def _shift(policy: Policy, start: Policy, states: NDArray[np.float32]) -> Off:
 
 
 def off_by(patient: Patient, off: Off) -> Patient:
-    """
-    Return a patient whose robot is off.
-
-    A force at which a policy feels a share too little to do is measured as that share more.
-
-    :param off: as :func:`calibration_of` returns it.
-    """
-    x, y, z, force = (off * SCALES[_MOVED]).tolist()
-    gain = patient.force_gain * max(1.0 + force, _LEAST_GAIN)
-    px, py, pz = patient.calibration
-    return replace(patient, calibration=(px + x, py + y, pz + z), force_gain=gain)
+    """Return a patient whose robot is off."""
+    moved = np.asarray(patient.calibration) + off[:3] * SCALES[_MOVED[:3]]
+    x, y, z = moved.tolist()
+    gain = patient.force_gain * math.exp(off[3])
+    return replace(patient, calibration=(x, y, z), force_gain=gain)
 
 
 def _experience(rolled: Rollouts, handover: NDArray[np.int64], begin: int) -> Experience:
@@ -209,7 +234,15 @@ class PublicValuation:
         count, every = _SEEN
         patients = [public_patient(index, self.plan) for index in range(count)]
         states = roll_out(patients, chooser_of(self.lead_in), self.plan.world).states[::every]
-        return [calibration_of(each, self.lead_in, states) for each in self.known]
+        return [self._off(each, patients, states) for each in self.known]
+
+    def _off(
+        self, policy: Policy, patients: Sequence[Patient], states: NDArray[np.float32]
+    ) -> Off:
+        """Return how far the robots are off that a policy was made for."""
+        calibration = calibration_of(policy, self.lead_in, states)
+        gain = gain_of(policy, calibration, patients, self.plan.world, self.stopped)
+        return np.append(calibration, gain)
 
     def _at_robot(
         self, patients: Sequence[Patient], rng: np.random.Generator
@@ -218,7 +251,7 @@ class PublicValuation:
         if not self._offs:
             return patients
         which = rng.integers(len(self._offs), size=len(patients))
-        doubts = _DOUBT * rng.standard_normal((len(patients), len(_MOVED)))
+        doubts = _DOUBT * rng.standard_normal((len(patients), len(_DOUBT)))
         both = zip(patients, which, doubts, strict=True)
         return [off_by(each, self._offs[number] + doubt) for each, number, doubt in both]
 

@@ -346,7 +346,9 @@ class Ranking:
 
     Another policy takes over from the acting one when the lower bound of its *advantage* over
     that one says so (FDRL Eq. 7 with caution); holding takes over when the lower bound of the
-    acting policy's return falls below the return of holding.
+    acting policy's return falls below the return of holding. The home policy of the robot's
+    hospital has the benefit of the doubt: another one acts only while its advantage over the home
+    policy is surely greater than the margin, however long that has acted.
     """
 
     def __init__(self, settings: SelectorSettings) -> None:
@@ -409,6 +411,11 @@ class Ranking:
         if current < 0 or bounds[current] == -math.inf:
             best = bounds.index(max(bounds))
             return best, Reason.CAUTION if best == hold else Reason.BEST
+        home = names.index(HOME) if HOME in names else current
+        if current not in (home, hold) and bounds[home] > -math.inf:
+            lead: float = estimates.advantages(home, self._sure).item(current)
+            if not lead > self._settings.margin and now - self._since >= self._settings.dwell:
+                return home, Reason.BEST
         if current == hold:
             best = bounds.index(max(bounds))
             gain = bounds[best] - bounds[hold]
@@ -422,6 +429,9 @@ class Ranking:
                 ]
             gain = max(gains)
             best = gains.index(gain)
+        leaves_home = names[current] == HOME and best not in (current, hold)
+        if leaves_home and gain <= self._settings.margin:
+            return current, Reason.KEPT
         if best != current and self._must_stay(gain, best == hold, now):
             return current, Reason.CAUTION if current == hold else Reason.KEPT
         return best, Reason.CAUTION if best == hold else Reason.BEST

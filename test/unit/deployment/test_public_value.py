@@ -3,6 +3,7 @@
 """Operations in a batch as one by one, and what a policy is worth by them."""
 
 from dataclasses import replace
+import math
 from statistics import NormalDist
 
 from fdrl_ros.deployment.plan import Plan
@@ -17,6 +18,7 @@ from fdrl_ros.surgery.gym.state import INDEX
 from fdrl_ros.surgery.gym.surgery_env import SurgeryEnv
 from fdrl_ros.surgery.patient.cohort import mixture
 from fdrl_ros.surgery.settings import WorldSettings
+from fdrl_ros.surgery.tasks.controller import controller, Experience
 from fdrl_ros.surgery.tasks.outcome import FAILURES
 import numpy as np
 import pytest
@@ -59,13 +61,34 @@ def test_how_far_robots_are_off_is_found_in_their_policy():
     states = np.random.default_rng(0).normal(size=(200, PLAN.network.states)).astype(np.float32)
     start = sure()
     found = public_value.calibration_of(made_for(start, OFF), start, states)
-    np.testing.assert_allclose(found / public_value._TOLD, OFF, atol=0.01)
+    np.testing.assert_allclose(found / public_value._TOLD, OFF[:3], atol=0.01)
     assert np.abs(public_value.calibration_of(start, start, states)).max() < 1e-6
+
+
+class Surgeon:
+    """The hand-written controller, as a policy, with experience of a robot's force sensor."""
+
+    def __init__(self, gain):
+        self.experience = Experience(force_gain=gain)
+
+    def q_values(self, states):
+        chosen = controller(states, self.experience)
+        return np.eye(ACTION_COUNT, dtype=np.float32)[chosen]
+
+
+@pytest.mark.parametrize('log_gain', [-0.2, 0.15])
+def test_the_gain_of_a_force_sensor_is_where_its_policy_succeeds(log_gain):
+    public = [public_value.public_patient(each, PLAN, 'palpation') for each in range(60)]
+    surgeon, none = Surgeon(math.exp(log_gain)), np.zeros(3)
+    found = public_value.gain_of(surgeon, none, public, PLAN.world)
+    assert found == pytest.approx(log_gain, abs=0.051)
+    with pytest.raises(TrainingStopped):
+        public_value.gain_of(surgeon, none, public, PLAN.world, lambda: True)
 
 
 def test_a_robot_that_is_off_sees_the_goal_elsewhere_and_feels_less():
     patient = PLAN.cohorts[0].patient(0, 'test')
-    off = public_value.off_by(patient, np.array([1.0, 0.0, -0.5, -0.4]))
+    off = public_value.off_by(patient, np.array([1.0, 0.0, -0.5, math.log(0.9)]))
     before = patient.calibration
     assert off.calibration == pytest.approx((before[0] + 0.002, before[1], before[2] - 0.001))
     assert off.force_gain == pytest.approx(0.9 * patient.force_gain)
@@ -78,7 +101,7 @@ def test_public_patients_are_operated_on_as_far_off_as_policies_say():
     moved = told._at_robot(public, np.random.default_rng(0))
     shift = np.array([each.calibration for each in moved]) / 0.002
     # Half of them as one policy says, half as the other; within the doubt.
-    expected = 0.5 * OFF[:3] * public_value._TOLD[:3]
+    expected = 0.5 * OFF[:3] * public_value._TOLD
     np.testing.assert_allclose(shift.mean(axis=0), expected, atol=0.06)
     assert PublicValuation(PLAN, start)._at_robot(public, np.random.default_rng(0)) is public
     without = PLAN.changed({'learner': {'offsets': '', 'frozen': ''}})

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 from fdrl_ros.errors import PolicyError
 from fdrl_ros.selector import Candidate, HOLD, Reason, Selector, SelectorSettings
+from fdrl_ros.selector.candidates.candidate import HOME
 from fdrl_ros.selector.control.selector import Ranking
 from fdrl_ros.selector.value.bank import Estimates
 from fdrl_ros.surgery.gym.actions import STAY, TICK
@@ -94,9 +95,10 @@ MEMBERS = 3
 class Obvious:
     """The rule of the ranking, one candidate after the other."""
 
-    def __init__(self, chosen):
+    def __init__(self, chosen, home):
         self.settings, self.factor = chosen, NormalDist().inv_cdf(chosen.confidence)
-        self.acts, self.since = None, -math.inf
+        self.home = self.acts = home
+        self.since = -math.inf
 
     def lower(self, found, place, other=None):
         """Bound a return, or what it is above that of another."""
@@ -125,6 +127,10 @@ class Obvious:
         if acts not in bounds:
             best = max(sorted(bounds), key=bounds.get)
             return self.take(best, now), Reason.CAUTION if best == hold else Reason.BEST
+        away = self.home in bounds and acts not in (self.home, hold)
+        if away and now - self.since >= rules.dwell:
+            if self.lower(found, acts, self.home) <= rules.margin:
+                return self.take(self.home, now), Reason.BEST
         gains = {
             place: bounds[place] - bounds[acts]
             if hold in (place, acts)
@@ -135,6 +141,8 @@ class Obvious:
         }
         best = max(sorted(gains), key=gains.get)
         stayed, gain = now - self.since, gains[best]
+        if acts == self.home and best not in (acts, hold) and gain <= rules.margin:
+            return acts, Reason.KEPT
         waits = stayed < rules.dwell or (gain <= rules.margin and stayed < rules.patience)
         if best != acts and waits and not (best == hold and gain > rules.margin):
             return acts, Reason.CAUTION if acts == hold else Reason.KEPT
@@ -172,16 +180,19 @@ def courses(draw):
         hold_return=draw(st.sampled_from((-1.5, 0.0))),
         hold_handicap=draw(st.sampled_from((0.0, 0.1))),
     )
-    return count, rules, draw(st.lists(step, min_size=1, max_size=12))
+    home = draw(st.sampled_from((None, 0)))
+    return count, home, rules, draw(st.lists(step, min_size=1, max_size=12))
 
 
 @settings(deadline=None)
 @given(courses())
 def test_the_quick_ranking_chooses_what_the_obvious_one_does(course):
-    count, rules, steps = course
+    count, home, rules, steps = course
     names = [*(f'policy_{each}' for each in range(count - 1)), 'hold']
+    if home is not None:
+        names[home] = HOME
     chosen = SimpleNamespace(names=names, valued=True)
-    quick, obvious, now = Ranking(rules), Obvious(rules), 0.0
+    quick, obvious, now = Ranking(rules), Obvious(rules, home), 0.0
     for found, free, wait in steps:
         free = [*free[:-1], True]
         if not any(free[:-1]):
@@ -206,3 +217,14 @@ def test_who_begins_goes_on_until_another_is_surely_better():
         ranking = Ranking(SelectorSettings(confidence=0.9))
         ranking.reset(begins)
         assert ranking.choose(chosen, found, free, 0.0)[0] == expected
+
+
+def test_another_policy_acts_only_while_it_is_surely_better_than_the_home_policy():
+    chosen, free = SimpleNamespace(names=['home', 'other', 'hold'], valued=True), [True] * 3
+    ranking = Ranking(SelectorSettings(margin=1.0, dwell=0.12))
+    acted = []
+    for tick, lead in enumerate((0.5, 2.0, 2.0, 2.0, 0.9, 0.9, 0.9)):
+        means = np.array([0.0, lead, -9.0])
+        found = Estimates(means, np.zeros(3), means, np.zeros((3, 2)), np.zeros(3))
+        acted.append(ranking.choose(chosen, found, free, 0.05 * tick)[0])
+    assert acted == [0, 0, 0, 1, 1, 1, 0]
