@@ -43,6 +43,7 @@ from fdrl_ros.selector.value.monte_carlo_reference import (
     handing_over,
     LED,
     LONGEST_LEAD,
+    Meeting,
 )
 from fdrl_ros.surgery.gym.actions import ACTION_COUNT
 from fdrl_ros.surgery.gym.episode import roll_out, Rollouts
@@ -329,34 +330,48 @@ class PublicValuation:
         :returns: standard deviation, in returns.
         :raises RecordsError: if most of them are like that.
         """
-        plan = self.plan
-        settings, cohort = plan.value, plan.public_cohort(1.0)
-        place = plan.federation.names.index(procedure)
+        plan, settings = self.plan, self.plan.value
+        meetings = self._meetings(procedure)
+        together = max(1, PORTION // (settings.redraws + 1))
         errors, references, stds = [], [], []
-        number = measured = 0
-        while measured < settings.checked:
-            seed = (Stream.VALUATION, plan.federation.seed, place, CHECKED + number)
-            rng = np.random.default_rng(seed)
+        for begin in range(0, len(meetings), together):
+            found = alike_states(
+                meetings[begin : begin + together],
+                policy,
+                self.lead_in,
+                plan.world,
+                settings.discount,
+                lambda left: stop_if(self.stopped),
+            )
+            for met in (each for own in found for each in own):
+                known = reference(met.state, met.others, met.returns, settings.redraws // 4)
+                if known is not None:
+                    mean, std = fitted.mean_and_std(met.state)
+                    errors.append(float(mean) - known.mean)
+                    references.append(known.error)
+                    stds.append(float(std))
+        return measured_conformal_error(np.array(errors), np.array(references), np.array(stds))
+
+    def _meetings(self, procedure: str) -> list[Meeting]:
+        """
+        Return the patients that estimates are measured on, with others who look the same at first.
+
+        :raises RecordsError: if nearly nobody looks like most of them.
+        """
+        plan, settings = self.plan, self.plan.value
+        cohort, place = plan.public_cohort(1.0), plan.federation.names.index(procedure)
+        found: list[Meeting] = []
+        number = 0
+        while len(found) < settings.checked:
+            index = CHECKED + number
+            rng = np.random.default_rng((Stream.VALUATION, plan.federation.seed, place, index))
             try:
-                patient = cohort.patient(CHECKED + number, procedure=procedure)
+                patient = cohort.patient(index, procedure=procedure)
                 others = matched_patients(patient, cohort, settings.redraws, rng, _REDRAWN)
                 alike = self._at_robot([patient, *others], rng)
-                meeting = draw_meeting(alike, self.lead_in, bool(number % 2), STATES, seed, rng)
+                found.append(draw_meeting(alike, bool(number % 2), STATES, rng))
             except RecordsError:  # one in thousands looks like hardly anybody: another one will do
                 if number >= 2 * settings.checked:
                     raise
-                continue
-            finally:
-                number += 1
-            measured += 1
-            met = alike_states(
-                meeting, policy, plan.world, settings.discount, lambda left: stop_if(self.stopped)
-            )
-            for each in met:
-                found = reference(each.state, each.others, each.returns, settings.redraws // 4)
-                if found is not None:
-                    mean, std = fitted.mean_and_std(each.state)
-                    errors.append(float(mean) - found.mean)
-                    references.append(found.error)
-                    stds.append(float(std))
-        return measured_conformal_error(np.array(errors), np.array(references), np.array(stds))
+            number += 1
+        return found

@@ -144,19 +144,16 @@ class Meeting:
     A patient to be operated on, and everybody who looks the same at the start.
 
     :param patients: the one, then those who were redrawn.
-    :param lead: operates before the policy does.
-    :param moves: random moves that replace its own, the same on everybody, shape (LONGEST_LEAD,).
-    :param handover: tick at which the policy takes over.
+    :param moves: random moves that replace those of who leads, the same on everybody, shape
+        (LONGEST_LEAD,).
+    :param handover: tick at which the policy takes over from who leads.
     :param places: where in the operation a state is looked at, in [0, 1), beside the first.
-    :param seed: of the sensors' noise; each patient's own goes behind it.
     """
 
     patients: Sequence[Patient]
-    lead: Policy
     moves: NDArray[np.int64]
     handover: int
     places: NDArray[np.float64]
-    seed: tuple[int, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,69 +173,74 @@ class Alike:
 
 
 def draw_meeting(
-    patients: Sequence[Patient],
-    start: Policy,
-    handed_over: bool,
-    states: int,
-    seed: tuple[int, ...],
-    rng: np.random.Generator,
+    patients: Sequence[Patient], handed_over: bool, states: int, rng: np.random.Generator
 ) -> Meeting:
     """
-    Draw who operates on patients who look the same at first.
+    Draw when somebody else operates on patients who look the same at first.
 
     :param patients: as :class:`Meeting` has them.
-    :param start: operates before the hand-over.
-    :param handed_over: whether somebody does.
+    :param handed_over: whether somebody leads before the policy has its turn.
     :param states: to look at, beside the one that the policy begins in.
-    :param seed: as :class:`Meeting` has it.
     """
     handover = int(rng.integers(LONGEST_LEAD)) if handed_over else 0
     often = rng.uniform(0.0, EXPLORATION)
     random = rng.random(LONGEST_LEAD) < often
     moves = np.where(random, rng.integers(ACTION_COUNT, size=LONGEST_LEAD), LED)
-    return Meeting(patients, start, moves, handover, rng.random(states), seed)
+    return Meeting(patients, moves, handover, rng.random(states))
 
 
 def alike_states(
-    meeting: Meeting,
+    meetings: Sequence[Meeting],
     policy: Policy | None,
+    lead: Policy,
     world: WorldSettings,
     discount: float,
     tick: Callable[[int], None] = lambda left: None,
-) -> list[Alike]:
+) -> list[list[Alike]]:
     """
-    Operate on everybody with kinematic arms and return the states that were met.
+    Operate on everybody with kinematic arms, side by side, and return the states that were met.
 
     :param policy: None stays where it is.
+    :param lead: operates before the policy does.
     :param discount: gamma of the returns.
     :param tick: told before each tick how many operations go on; what it raises ends all.
-    :returns: in order of time; nothing where it was over before the policy had its turn.
+    :returns: of each meeting, in order of time; nothing where it was over before the policy had
+        its turn.
     """
-    count, handover = len(meeting.patients), meeting.handover
-    moves = np.broadcast_to(meeting.moves[:, None], (LONGEST_LEAD, count))
+    counts = [len(each.patients) for each in meetings]
+    moves = np.stack([each.moves for each in meetings], axis=1)
     rolled = roll_out(
-        meeting.patients,
-        handing_over(policy, meeting.lead, np.full(count, handover), moves),
+        [patient for each in meetings for patient in each.patients],
+        handing_over(
+            policy,
+            lead,
+            np.repeat([each.handover for each in meetings], counts),
+            np.repeat(moves, counts, axis=1),
+        ),
         world,
         tick=tick,
     )
-    rows, ticks = rolled.cases, rolled.ticks
-    begins = np.searchsorted(rows, np.arange(count + 1))
-    length = int(begins[1])
-    if length <= handover:
-        return []
-    chosen = handover + 1 + meeting.places * (length - handover - 1)
+    begins = np.searchsorted(rolled.cases, np.arange(sum(counts) + 1))
     returns = np.concatenate(
         [
             returns_to_go(rolled.rewards[begin:end], discount)
             for begin, end in zip(begins[:-1], begins[1:], strict=True)
         ]
     )
-    found = []
-    for now in sorted({handover, *(int(each) for each in chosen if each < length)}):
-        here = np.flatnonzero((ticks == now) & (rows > 0))
-        state, others = rolled.states[now], rolled.states[here]
-        found.append(
-            Alike(now, state.astype(np.float64), others.astype(np.float64), returns[here])
-        )
+    firsts = np.cumsum([0, *counts])
+    found: list[list[Alike]] = []
+    for meeting, first, last in zip(meetings, firsts[:-1], firsts[1:], strict=True):
+        begin, behind, end = begins[first], begins[first + 1], begins[last]
+        ticks = rolled.ticks[behind:end]
+        length, handover = int(behind - begin), meeting.handover
+        met: list[Alike] = []
+        if length > handover:
+            chosen = handover + 1 + meeting.places * (length - handover - 1)
+            for now in sorted({handover, *(int(each) for each in chosen if each < length)}):
+                here = behind + np.flatnonzero(ticks == now)
+                state, others = rolled.states[begin + now], rolled.states[here]
+                met.append(
+                    Alike(now, state.astype(np.float64), others.astype(np.float64), returns[here])
+                )
+        found.append(met)
     return found

@@ -193,10 +193,12 @@ def test_the_conformal_error_tells_how_far_an_estimate_is_off():
 def test_patients_whom_nobody_looks_like_are_passed_over(monkeypatch):
     known = VALUATION.experience(policy(1))['palpation']
     fitted, met, lonely = fit_value(known, PLAN.value), [], {1, 2}
-    meet = public_value.draw_meeting
+    meet, cohort = public_value.draw_meeting, PLAN.public_cohort(1.0)
+    checked = (cohort.patient(public_value.CHECKED + each) for each in range(100))
+    place = {each.name: number for number, each in enumerate(checked)}
 
     def some(patients, *given):
-        number = given[3][-1] - public_value.CHECKED
+        number = place[patients[0].name]
         if number in lonely:
             raise RecordsError('nobody looks like that')
         met.append(number)

@@ -174,16 +174,18 @@ def measure(
         index = number + 1000 * settings.seed
         patient = everyone.patient(FIRST_UNSEEN + index, 'test', procedure)
         rng = np.random.default_rng([Stream.COVERAGE_STUDY, plan.federation.seed, index])
-        sensors = (Stream.COVERAGE_STUDY_SENSORS, plan.federation.seed, index)
         try:
             first = FIRST_REDRAWN + APART * index
             alike = [patient, *matched_patients(patient, cohort, settings.redraws, rng, first)]
-            meeting = draw_meeting(alike, start, bool(number % 2), settings.states, sensors, rng)
+            meeting = draw_meeting(alike, bool(number % 2), settings.states, rng)
         except RecordsError:  # hardly anybody looks like this one: there is nothing to expect
             left_out = {name: count + 1 + settings.states for name, count in left_out.items()}
             continue
         for name, policy in policies.items():
-            for met in alike_states(meeting, policy, plan.world, plan.value.discount, tick):
+            (states,) = alike_states(
+                [meeting], policy, start, plan.world, plan.value.discount, tick
+            )
+            for met in states:
                 row = _row_of(met, values[name].estimates[procedure])
                 rows[name] += [{'patient': number, **row}] if row else []
                 left_out[name] += row is None
