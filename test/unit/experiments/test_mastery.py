@@ -245,18 +245,29 @@ def test_a_study_that_is_called_again_measures_nothing_twice(tmp_path, monkeypat
     def cell(plan, cell, starts, sizes, work):
         assert all(each.shape == (3,) for each in starts.values())
         measured.append((cell, plan.federation.seed))
-        return made_up_part(5.0, plan.federation.seed)
+        found = made_up_part(5.0, plan.federation.seed)
+        return {name: part for name, part in found.items() if name != 'selector'}
+
+    def choice(plan, starts, sizes, work):
+        measured.append(('selector', plan.federation.seed))
+        return {'selector': made_up_part(5.0, plan.federation.seed)['selector']}
 
     def ends(plan, sizes, work):
         measured.append(('sparse', plan.federation.seed))
         return {'found': {'greedy': {'needle_pass': 0.0}}}
 
-    for name, made in (('measure_start', start), ('measure', cell), ('measure_sparse', ends)):
+    for name, made in (
+        ('measure_start', start),
+        ('measure', cell),
+        ('measure_selector', choice),
+        ('measure_sparse', ends),
+    ):
         monkeypatch.setattr(study, name, made)
     sizes = replace(QUICK, seeds=((1, 2), (1,)), cells=(Cell(), Cell(gap=4.0)))
     own = base_plan().changed({'evaluation': {'workers': 1}})
     first = run_mastery(tmp_path, own, sizes)
     assert measured.count(('sparse', 1)) == 1 and ('sparse', 2) not in measured
+    assert measured.count(('selector', 1)) == measured.count(('selector', 2)) == 1
     assert [each for each in measured if isinstance(each[0], Cell)] == [
         (Cell(), 1),
         (Cell(), 2),

@@ -10,7 +10,7 @@ is, and away on those of the hospitals of another federation.
 
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 import hashlib
 from importlib.util import find_spec
 from pathlib import Path
@@ -76,7 +76,7 @@ from fdrl_ros.policy import decode_weights, encode_weights
 from fdrl_ros.policy.network import Network
 from fdrl_ros.resources import resource
 from fdrl_ros.runtime import kernels
-from fdrl_ros.runtime.progress import Caller, NOBODY, Stopped
+from fdrl_ros.runtime.progress import Caller, NOBODY
 from fdrl_ros.selector import HOLD
 from fdrl_ros.selector.value.monte_carlo_reference import chooser_of
 from fdrl_ros.surgery.patient.patient import Patient
@@ -89,6 +89,9 @@ CEILING = 'ceiling'
 
 Starts = Mapping[str, np.ndarray]
 """Weights of the public starts by name; those of PPO too, if it is installed."""
+
+Key = tuple[Cell, int]
+"""A cell and a seed."""
 
 AllStarts = dict[int, dict[str, np.ndarray]]
 """The same by seed."""
@@ -252,7 +255,6 @@ def measure(plan: Plan, cell: Cell, starts: Starts, sizes: Sizes, work: Work) ->
     made = learn_ceiling(plan, sizes.ceiling, work.caller.stopped)
     told = {each.name: made.acting(each.hospital, sizes.default) for each in plan.cohorts}
     bench.try_at_home(CEILING, told)
-    add_selector(bench, starts['cloning'], sizes, work.caller.stopped)
     found = bench.found
     some = {name: patients[: sizes.motors] for name, patients in bench.home.items()}
     found['with_motors'] = bench.try_some(WITH_MOTORS, some, tried_with_motors)
@@ -279,31 +281,44 @@ def learn_undisturbed(bench: Bench, sizes: Sizes, work: Work) -> None:
     }
 
 
-def add_selector(bench: Bench, start: np.ndarray, sizes: Sizes, stopped: Stopped) -> None:
-    """Let each hospital's robots choose in every state whose policy acts, at home and away."""
-    learned = bench.learned['federated']
+def measure_selector(plan: Plan, starts: Starts, sizes: Sizes, work: Work) -> Json:
+    """
+    Let each hospital's robots choose in every state whose policy acts, in a default cell.
+
+    The hospitals learn together once more, with the same noise as in the cell.
+
+    :returns: rows at home and away, as the cell has them, and what the selector is worth.
+    """
+    bench, stopped, start = Bench(plan, sizes.default), work.caller.stopped, starts['cloning']
+    records, recipe = collect(plan, stopped), FEDERATED['federated']
+    learned = federate(plan, recipe, records, start, 'federated')
     made = {each: learned.network.policy(own) for each, own in learned.weights.items()}
     assert learned.shared is not None  # rounds share weights
     policies = {
         GLOBAL: learned.network.policy(learned.shared),
-        PUBLIC: bench.plan.network.policy(start),
+        PUBLIC: plan.network.policy(start),
         **made,
         HOLD: None,
     }
     value = dict(zip(('patients', 'checked', 'redraws'), sizes.valued, strict=True))
-    plan = bench.plan.changed({'value': value})
-    robots = {each: Robot(plan, policies, each, stopped) for each in ('', *bench.home)}
+    valued = plan.changed({'value': value})
+    robots = {each: Robot(valued, policies, each, stopped) for each in ('', *bench.home)}
     home, away = (
-        SelectorBench(plan, policies, sizes.chosen_for, sizes.foreseen) for _ in range(2)
+        SelectorBench(valued, policies, sizes.chosen_for, sizes.foreseen) for _ in range(2)
     )
-    for hospital, patients in bench.home.items():
-        home.add(patients, robots[hospital])
-    for patients in bench.away_by.values():
-        away.add(patients, robots[''])
+    places = (
+        *((home, robots[each], patients) for each, patients in bench.home.items()),
+        *((away, robots[''], patients) for patients in bench.away_by.values()),
+    )
+    for done, (place, robot, patients) in enumerate(places):
+        work.check()
+        work.tell(done, len(places) + 1, robot.owner or 'away')
+        place.add(patients, robot)
     bench.try_at_home(SELECTOR, {each: SelectorActs(robots[each]) for each in bench.home})
     bench.try_away(SELECTOR, [SelectorActs(robots[''])])
     bench.found['epsilon'][SELECTOR] = learned.epsilon
     bench.found['selector'] = summed_with_oracle({'home': home, 'away': away})
+    return bench.found
 
 
 def measure_robust(bench: Bench, count: int) -> Json:
@@ -422,26 +437,34 @@ def run_mastery(directory: Path, plan: Plan, sizes: Sizes, caller: Caller = NOBO
     code = write_down_code(directory / 'code.json')
     workers, first = plan.evaluation.workers, start_parts(plan, sizes.seeds[0], sizes)
     starts = learn_starts(directory / 'starts', first, workers, caller)
-    parts, keys = [], []
-    for cell in sizes.cells:
-        for seed in sizes.seeds_of(cell):
+    keys = [(cell, seed) for cell in sizes.cells for seed in sizes.seeds_of(cell)]
+    default = [key for key in keys if key[0].default]
+    few = [key for key in default if sizes.first(key[1])]
+
+    def run(
+        what: str, how: Callable[..., Json], keys: Sequence[Key], *given: Callable[[Key], object]
+    ) -> dict[Key, Json]:
+        """Measure cells and seeds; `how` is called with the plan, what is given, and sizes."""
+        parts = []
+        for cell, seed in keys:
             own = plan_of(plan, cell, seed, sizes)
             name = f'h_{cell.heterogeneity:g}_gap_{cell.gap:g}_of_{cell.patients}_{seed}'
             settings = {'plan': own.to_mapping(), 'sizes': _content(sizes)}
+            arguments = (own, *(each((cell, seed)) for each in given), sizes)
             effort = cell.patients / 500 + 3.0 * cell.default
-            arguments = (own, cell, starts[seed], sizes)
-            parts.append(Part(name, settings, arguments, effort=effort))
-            keys.append((cell, seed))
-    cells = Study('mastery', directory / 'cells', measure, workers=workers).run(parts, caller)
-    sparse, of = [], []
-    for (cell, seed), part in zip(keys, parts, strict=True):
-        if cell.default and sizes.first(seed):
-            own = plan_of(plan, cell, seed, sizes)
-            sparse.append(replace(part, arguments=(own, sizes), title=f'sparse {part.name}'))
-            of.append(cell)
-    study = Study('mastery sparse', directory / 'sparse', measure_sparse, workers=workers)
-    ends = list(zip(of, study.run(sparse, caller), strict=True))
-    return {'code': code, **summarise(list(zip(keys, cells, strict=True)), ends, plan)}
+            parts.append(Part(name, settings, arguments, f'{what} {name}', effort))
+        found = Study(f'mastery {what}', directory / what, how, workers=workers).run(parts, caller)
+        return dict(zip(keys, found, strict=True))
+
+    def start(key: Key) -> Starts:
+        return starts[key[1]]
+
+    cells = run('cells', measure, keys, lambda key: key[0], start)
+    for key, chosen in run('selector', measure_selector, default, start).items():
+        for what, rows in chosen.items():
+            cells[key].setdefault(what, {}).update(rows)
+    sparse = [(key[0], each) for key, each in run('sparse', measure_sparse, few).items()]
+    return {'code': code, **summarise(list(cells.items()), sparse, plan)}
 
 
 def write_down_code(path: Path) -> str:
