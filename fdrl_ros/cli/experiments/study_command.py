@@ -56,11 +56,17 @@ class StudySession:
             return study(*arguments, caller=Caller(bars, stopped))
 
     def save(
-        self, name: str, summary: Json, draw: Draw | None = None, table: str | None = None
+        self,
+        name: str,
+        summary: Json,
+        draw: Draw | None = None,
+        table: str | None = None,
+        suffix: str = 'csv',
     ) -> None:
         """
-        Write a summary as JSON, its picture and its numbers as CSV, and print where they are.
+        Write a summary as JSON, its picture and its tables, and print where they are.
 
+        :param suffix: of the tables' file.
         :raises StoreError: if one of them cannot be written.
         """
         path = self.run.path / name
@@ -68,8 +74,8 @@ class StudySession:
         files = [f'{name}.json']
         with os_errors_as(StoreError, f'cannot write into {self.run.path}'):
             if table is not None:
-                path.with_suffix('.csv').write_text(table, 'utf-8')
-                files.append(f'{name}.csv')
+                path.with_suffix(f'.{suffix}').write_text(table, 'utf-8')
+                files.append(f'{name}.{suffix}')
             if draw is not None:
                 draw(summary, path.with_suffix('.png'))
                 files.append(f'{name}.png')

@@ -7,7 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from fdrl_ros.errors import StoreError
+from fdrl_ros.experiments.intervals import interval_words
 from fdrl_ros.experiments.json_file import json_text, write_json
+from fdrl_ros.experiments.reports.mastery_tables import mastery_tables
 from fdrl_ros.experiments.studies.mastery import selector, study
 from fdrl_ros.experiments.studies.mastery.ceiling import learn_ceiling
 from fdrl_ros.experiments.studies.mastery.evaluation import MEASURES, VARIATIONS
@@ -142,6 +144,20 @@ def test_the_summary_has_all_that_the_report_needs():
     assert chosen['risk_saved']['global']['mean'] == pytest.approx(0.5)
     assert level['home']['implicit_q']['low'] is None  # of one seed
     json_text(found)
+
+
+def test_tables_tell_what_the_summary_holds():
+    found = summary_of(5.0)
+    level, tables = found['levels']['0.5'], mastery_tables(found)
+    for table in tables.values():
+        assert len({line.count('|') for line in table.splitlines()}) == 1, table
+    (success,) = (each for name, each in tables.items() if name.startswith('Success by row'))
+    alone = interval_words(level['home']['alone'], factor=100.0)
+    assert f'| alone | {alone} | ' in success and '| expert | ' in success
+    ends = next(each for name, each in tables.items() if 'own patients (points)' in name)
+    assert ends.count('| met |') == 5 and 'not' not in ends
+    away = next(each for name, each in tables.items() if 'rows away' in name)
+    assert interval_words(level['paired_away']['alone'], factor=100.0) in away
 
 
 @pytest.mark.parametrize('lead, met', [(5.0, [True] * 5), (0.0, [False] * 5)])

@@ -7,7 +7,7 @@ One seed is one unit: intervals are Student's over seeds, of means over hospital
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.experiments.intervals import (
@@ -87,13 +87,14 @@ def of_cell(seeds: Sequence[int], parts: Sequence[Part]) -> Json:
             for name in parts[0]['home']
         },
         'away': {
-            name: interval(
-                [part['away'][name]['success'] for part in _having(parts, name, 'away')], SHARE
-            )
+            name: interval([away(part, name) for part in _having(parts, name, 'away')], SHARE)
             for name in parts[0]['away']
         },
         # The expert operates on fewer patients.
         'paired': {name: difference(parts, name) for name in rows},
+        'paired_away': {
+            name: difference(parts, name, away) for name in parts[0]['away'] if name != FEDERATED
+        },
         'chosen': {
             name: dict(Counter(each for part in parts for each in part['chosen'][name].values()))
             for name in parts[0]['chosen']
@@ -101,10 +102,23 @@ def of_cell(seeds: Sequence[int], parts: Sequence[Part]) -> Json:
     }
 
 
-def difference(parts: Sequence[Part], name: str) -> Interval:
+def at_home(part: Part, name: str, measure: str = 'success') -> float:
+    """Return a row's mean over hospitals on their own patients."""
+    values = [each[measure] for each in part['home'][name].values()]
+    return float(sum(values) / len(values))
+
+
+def away(part: Part, name: str) -> float:
+    """Return a row's success on the patients of hospitals that nobody learned from."""
+    return float(part['away'][name]['success'])
+
+
+def difference(
+    parts: Sequence[Part], name: str, success: Callable[[Part, str], float] = at_home
+) -> Interval:
     """Return federated minus a row, of the seeds that the row was measured with."""
     own = _having(parts, name)
-    return paired(*([at_home(part, each) for part in own] for each in (FEDERATED, name)))
+    return paired(*([success(part, each) for part in own] for each in (FEDERATED, name)))
 
 
 def endpoints(parts: Sequence[Part], going: bool = True) -> list[Json]:
@@ -199,12 +213,6 @@ def selector_of(found: Sequence[Json]) -> Json:
         },
         **over_seeds(list(rest)),
     }
-
-
-def at_home(part: Part, name: str, measure: str = 'success') -> float:
-    """Return a row's mean over hospitals on their own patients."""
-    values = [each[measure] for each in part['home'][name].values()]
-    return float(sum(values) / len(values))
 
 
 def share(part: Part, name: str, procedure: str) -> float | None:
