@@ -27,8 +27,8 @@ def draw_mastery(summary: Json, path: Path) -> None:
     :raises OSError: if the file cannot be written.
     """
     levels, cells = summary['levels'], summary['cells']
-    words = 'Means over seeds with 95 % intervals; own unseen patients of each hospital, %.'
-    with drawing(path, SIZE, words) as figure:
+    caption = 'Means over seeds with 95 % intervals; own unseen patients of each hospital.'
+    with drawing(path, SIZE, caption) as figure:
         every = figure.subplots(len(levels), 3, squeeze=False)
         for axes, (level, found) in zip(every, levels.items(), strict=True):
             names = sorted(found['home'], key=lambda name: found['home'][name]['mean'])
@@ -41,16 +41,19 @@ def draw_mastery(summary: Json, path: Path) -> None:
                     axes[0].plot(ends, (place, place), color=COLOURS.get(name, 'black'))
             axes[0].set_yticks(places, [name.replace('_', ' ') for name in names], fontsize=6)
             axes[0].set_title(f'H = {level}: all rows')
+            axes[0].set_xlabel('success, %')
             own = [each for each in cells if f'{each["heterogeneity"]:g}' == level]
-            for panel, what, fixed, value in (
-                (axes[1], 'gap', 'patients', 500),
-                (axes[2], 'patients', 'gap', 1.0),
+            for panel, what, fixed, value, words in (
+                (axes[1], 'gap', 'patients', 500, 'gap (500 patients of each hospital)'),
+                (axes[2], 'patients', 'gap', 1.0, 'patients of each hospital (gap 1)'),
             ):
                 shown = [each for each in own if each[fixed] == value]
                 for name, colour in COLOURS.items():
                     where = [each[what] for each in shown]
                     rows = [each['home'][name] for each in shown]
-                    draw_points(panel, where, rows, 100.0, color=colour, label=name)
-                panel.set_xlabel(what)
+                    label = name.replace('_', ' ')
+                    draw_points(panel, where, rows, 100.0, color=colour, label=label)
+                panel.set_xlabel(words)
+                panel.set_ylabel('success, %')
             axes[2].set_xscale('log')
             axes[1].legend(fontsize=7)
