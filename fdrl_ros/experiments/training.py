@@ -207,15 +207,14 @@ def train_alone(layout: Layout, name: str, plan: Plan, caller: Caller = NOBODY) 
     directory = layout.directory / 'alone' / name
     make_private_directory(directory)
     store = Store(directory / 'state.sqlite')
-    trainer = open_training(
-        directory, name, plan, open_records(layout, name, plan), purpose='alone'
-    )
+    weights = load_policy(layout.pretrained).weights
+    records = open_records(layout, name, plan)
+    trainer = open_training(directory, name, plan, records, purpose='alone', start=weights)
 
     def report(progress: TrainingProgress) -> None:
         caller.report(training_progress('alone', name, progress, plan))
 
     try:
-        weights = load_policy(layout.pretrained).weights
         saved, first = store.get('weights'), 1
         if saved is not None:
             first = int.from_bytes(saved[:8], 'little') + 1

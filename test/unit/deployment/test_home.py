@@ -9,7 +9,7 @@ from fdrl_ros.deployment.ledger_inspection import inspect_hospital
 from fdrl_ros.deployment.parties.hospital import HOME, open_ledger
 from fdrl_ros.deployment.policy_file import load_policy
 from fdrl_ros.errors import LedgerError
-from fdrl_ros.experiments.training import prepare_run, train_federation
+from fdrl_ros.experiments.training import prepare_run, train_alone, train_federation
 from fdrl_ros.learner.home import HOME_ROUNDS, ledger_words
 from fdrl_ros.policy import digest_of
 from fdrl_ros.runtime.progress import Caller
@@ -58,6 +58,18 @@ def test_each_hospital_keeps_its_home_policy_and_how_it_was_chosen(run):
     home = [each for each in seen if each.what == 'home']
     assert {each.who for each in home} == set(PLAN.hospitals)
     assert home[-1].done == home[-1].total
+
+
+def test_who_trains_alone_spends_as_much_as_who_federates_at_home_too(run):
+    _, layout, _ = run
+    name = PLAN.hospitals[0]
+    spent = train_alone(layout, name, PLAN)
+    with closing(open_ledger(layout.party(name), name, PLAN)) as ledger:
+        assert spent == ledger.epsilon()
+        stages = [ledger_words(each.round) for each in ledger.chain.entries]
+    alone = layout.directory / 'alone' / name
+    with closing(open_ledger(alone, name, PLAN)) as ledger:
+        assert [ledger_words(each.round) for each in ledger.chain.entries] == stages
 
 
 def test_going_on_with_a_run_that_is_over_makes_the_same_at_no_cost(run):
