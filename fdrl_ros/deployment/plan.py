@@ -142,9 +142,9 @@ class Plan:
     )
     selector: 'Group[SelectorSettings]' = Group(
         'fdrl_ros.selector.settings:SelectorSettings',
-        'confidence advantage_confidence risk_weight margin dwell patience state_timeout '
-        'state_bound failure_pause hold_return hold_handicap change_threshold window '
-        'answer_timeout',
+        'confidence advantage_confidence risk_weight margin home_margin dwell patience '
+        'state_timeout state_bound failure_pause hold_return hold_handicap change_threshold '
+        'window answer_timeout',
     )
     shield: 'Group[ShieldSettings]' = Group(
         'fdrl_ros.shield.settings:ShieldSettings',
@@ -416,6 +416,12 @@ class Plan:
         from fdrl_ros.deployment.registry import learner_named
 
         return learner_named(self.learner.kind)(self.spec, self.learner)
+
+    def with_all_weights(self) -> Self:
+        """Return this plan with all weights trained, where it learns offsets of inputs alone."""
+        if not self.learner.offsets:
+            return self
+        return self.changed({'learner': {'frozen': '', 'offsets': ''}})
 
     @cached_property
     def home_network(self) -> 'Network':

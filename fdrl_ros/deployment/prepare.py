@@ -97,8 +97,9 @@ def learn_public_start(
     """
     records = public_records(plan, partial(progress, 'collect'), stopped)
     rng = np.random.default_rng(plan.federation.seed)
-    if plan.learner.offsets:
-        records = with_unused_inputs(records, plan.learner, plan.spec.names, rng)
+    learners = [plan.learner, *([plan.home.fine_tuned(plan.learner)] if plan.home.epochs else [])]
+    if offsets := dict.fromkeys(name for each in learners for name in each.offset_inputs):
+        records = with_unused_inputs(records, offsets, plan.spec.names, rng)
     start = Start(plan.network.draw(rng), plan.network, plan.learner)
     tell = partial(progress, 'pretrain')
     return pretrain(records, start, plan.pretraining, rng, progress=tell, stopped=stopped)

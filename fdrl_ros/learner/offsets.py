@@ -10,7 +10,7 @@ from the noised gradient, so it costs no privacy. With a learning rate of 0 for 
 the noise of all other directions is left out.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from fdrl_ros.errors import SettingError
@@ -38,7 +38,7 @@ class InputOffsets:
 
     def __init__(self, network: Network, learner: LearnerSettings, fields: Sequence[str]) -> None:
         self._layout: TensorLayout = network.layout
-        self._columns = _columns(learner, fields)
+        self._columns = _columns(learner.offset_inputs, fields)
         self._matrix, bias = _first_layer(network, learner)
         self._index = index = network.layout.trained(learner.frozen_tensors)
         first = int(np.searchsorted(index, bias[0]))
@@ -93,24 +93,24 @@ def offsets_of(
 
 
 def with_unused_inputs(
-    records: Records, learner: LearnerSettings, fields: Sequence[str], rng: np.random.Generator
+    records: Records, names: Collection[str], fields: Sequence[str], rng: np.random.Generator
 ) -> Records:
     """
-    Give inputs with offsets any value in the operations that do not use them.
+    Replace inputs with offsets by a random constant in the operations that do not use them.
 
     An input that shows 0 throughout an operation, such as the error of a force that nobody asked
     for, is not used there. A network learns from such records that its value does not matter
     there. A hospital's offset of that input then changes nothing in these operations.
 
     :param records: of public patients, each of whom has one operation.
-    :param learner: for the names of the inputs.
+    :param names: of the inputs with offsets.
     :param fields: names of the network's inputs, in their order.
     :param rng: of the values: constant in an operation, from -4 to 4 scales of the input.
     :raises SettingError: if an input is not there.
     """
     seen = {name: getattr(records, name).copy() for name in ('states', 'next_states')}
     lengths = np.diff(records.starts)
-    for column in _columns(learner, fields):
+    for column in _columns(names, fields):
         used = np.logical_or.reduceat(seen['states'][:, column] != 0.0, records.starts[:-1])
         values = rng.uniform(-MOST_UNUSED, MOST_UNUSED, len(used)) * ~used
         for states in seen.values():
@@ -134,13 +134,13 @@ def step_with(
     return made[count:] + span @ made[:count]
 
 
-def _columns(learner: LearnerSettings, fields: Sequence[str]) -> list[int]:
+def _columns(names: Collection[str], fields: Sequence[str]) -> list[int]:
     """Return the numbers of the inputs whose offsets are learned."""
-    unknown = [name for name in learner.offset_inputs if name not in fields]
+    unknown = [name for name in names if name not in fields]
     if unknown:
         known = f'some of the inputs {", ".join(fields) or "of the task, which has no names"}'
         raise SettingError('offsets', unknown[0], known)
-    return [fields.index(name) for name in learner.offset_inputs]
+    return [fields.index(name) for name in names]
 
 
 def _first_layer(network: Network, learner: LearnerSettings) -> tuple[str, tuple[int, int]]:

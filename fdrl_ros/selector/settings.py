@@ -14,13 +14,14 @@ class SelectorSettings(Settings):
 
     confidence: float = setting(
         0.6,
-        'one-sided confidence of the lower bounds of returns, which holding is weighed by',
+        'one-sided confidence of the lower bound of a return; the robot compares this bound with '
+        'the return of holding',
         limits=(0.5, 0.999),
     )
     advantage_confidence: float = setting(
         0.6,
-        'one-sided confidence of the lower bounds of advantages, by which another policy takes '
-        'over',
+        'one-sided confidence of the lower bound of an advantage, by which another policy takes '
+        'over: that quantile of a normal distribution, in jackknife deviations',
         limits=(0.5, 0.999),
     )
     risk_weight: float = setting(
@@ -31,7 +32,14 @@ class SelectorSettings(Settings):
     )
     margin: float = setting(
         0.1,
-        'lower bound of the advantage at which another policy takes over',
+        'lower bound of the advantage at which another policy takes over, or holding',
+        unit='return',
+        minimum=0.0,
+    )
+    home_margin: float = setting(
+        0.1,
+        "lower bound of the advantage over the home policy of the robot's hospital at which "
+        'another policy may act',
         unit='return',
         minimum=0.0,
     )

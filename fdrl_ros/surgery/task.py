@@ -60,8 +60,9 @@ class SurgeryTask(Task[Patient, WorldSettings]):
         },
         # Of seven procedures about as many operations in all as of two.
         'value': {'patients': 500, 'checked': 12, 'redraws': 60},
-        # A home policy is seldom wrong: others take over where their advantage is sure and great.
-        'selector': {'advantage_confidence': 0.999, 'margin': 1.0, 'patience': 60.0},
+        # Another policy replaces the home policy only if the lower confidence bound of its
+        # advantage exceeds 1 return.
+        'selector': {'advantage_confidence': 0.999, 'home_margin': 1.0},
     }
     robot = True
 

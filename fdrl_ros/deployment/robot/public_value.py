@@ -154,7 +154,8 @@ def gain_of(
 
     That is about the gain at the robots that it was made for: its post-processing. What it learned
     of forces does not tell the gain directly, as it also holds how firmly surgeons press. It is
-    the mean of the tried ones, weighted by success above half its height; 0 where none differ.
+    the mean of the tried ones, weighted by success above half its height; 0 where the shares of
+    success differ by no more than chance.
 
     :param calibration: as :func:`calibration_of` returns it.
     :param patients: public ones.
@@ -168,8 +169,11 @@ def gain_of(
         return float(made.success.mean())
 
     found = np.array([success(gain) for gain in _GAINS])
+    by_chance = 3.0 * (0.5 / len(patients)) ** 0.5  # 3 deviations of a difference of two shares
+    if found.max() - found.min() <= by_chance:
+        return 0.0
     above = np.maximum(found - 0.5 * (found.max() + found.min()), 0.0)
-    return float(np.average(_GAINS, weights=above)) if above.any() else 0.0
+    return float(np.average(_GAINS, weights=above))
 
 
 def _shift(policy: Policy, start: Policy, states: NDArray[np.float32]) -> NDArray[np.float64]:
@@ -196,6 +200,20 @@ def off_by(patient: Patient, off: Off) -> Patient:
     x, y, z = moved.tolist()
     gain = patient.force_gain * math.exp(off[3])
     return replace(patient, calibration=(x, y, z), force_gain=gain)
+
+
+def looking_alike(patients: Sequence[Patient]) -> list[Patient]:
+    """
+    Return patients whom robots see as the first one, although each robot's calibration differs.
+
+    :param patients: who would look the same to one robot.
+    """
+    first = np.array(patients[0].calibration)
+    found = []
+    for each in patients:
+        x, y, z = (np.array(each.start) + each.calibration - first).tolist()
+        found.append(replace(each, start=(x, y, z)))
+    return found
 
 
 def _experience(rolled: Rollouts, handover: NDArray[np.int64], begin: int) -> Experience:
@@ -234,7 +252,13 @@ class PublicValuation:
             return []
         count, every = _SEEN
         patients = [public_patient(index, self.plan) for index in range(count)]
-        states = roll_out(patients, chooser_of(self.lead_in), self.plan.world).states[::every]
+        made = roll_out(
+            patients,
+            chooser_of(self.lead_in),
+            self.plan.world,
+            tick=lambda left: stop_if(self.stopped),
+        )
+        states = made.states[::every]
         return [self._off(each, patients, states) for each in self.known]
 
     def _off(
@@ -363,12 +387,13 @@ class PublicValuation:
         found: list[Meeting] = []
         number = 0
         while len(found) < settings.checked:
+            stop_if(self.stopped)
             index = CHECKED + number
             rng = np.random.default_rng((Stream.VALUATION, plan.federation.seed, place, index))
             try:
                 patient = cohort.patient(index, procedure=procedure)
                 others = matched_patients(patient, cohort, settings.redraws, rng, _REDRAWN)
-                alike = self._at_robot([patient, *others], rng)
+                alike = looking_alike(self._at_robot([patient, *others], rng))
                 found.append(draw_meeting(alike, bool(number % 2), STATES, rng))
             except RecordsError:  # one in thousands looks like hardly anybody: another one will do
                 if number >= 2 * settings.checked:

@@ -44,8 +44,7 @@ def run_audit(
     :raises TrainingStopped: as soon as the caller says so; call it again to go on.
     :raises StoreError: if a file is damaged, or of other settings.
     """
-    if plan.learner.offsets:
-        plan = plan.changed({'learner': {'frozen': '', 'offsets': ''}})
+    plan = plan.with_all_weights()
     relevant = _relevant_settings(plan, settings)
     records = directory / f'records_{digest_of(relevant)[:12]}.npz'
     parts = [Part(f'seed_{seed}', relevant, (plan, settings, seed, records)) for seed in seeds]

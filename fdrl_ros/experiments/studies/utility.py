@@ -55,6 +55,7 @@ def run_utility(
     :raises TrainingStopped: as soon as the caller says so; call it again to go on.
     :raises StoreError: if a part is damaged, or of other settings.
     """
+    plan = plan.with_all_weights()  # a random start learns nothing by its first bias alone
     parts = [
         Part(
             f'seed_{seed}',
@@ -224,7 +225,7 @@ def _learn(
 def _relevant_settings(plan: Plan) -> Json:
     """Return the settings that numbers here depend on, but for the seed."""
     privacy = asdict(plan.privacy).keys() - {'budget', 'noise_multiplier'}
-    federation = ('hospitals', 'heterogeneity', 'procedures', 'noise')
+    federation = ('hospitals', 'heterogeneity', 'procedures', 'noise', 'gap', 'disturbances')
     groups = ('learner', 'collection', 'pretraining', 'world')
     return {
         **chosen_settings(plan, *groups, federation=federation, privacy=sorted(privacy)),

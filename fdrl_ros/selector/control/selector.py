@@ -345,10 +345,10 @@ class Ranking:
     Order of the candidates in a state: argmax of a lower confidence bound, without chatter.
 
     Another policy takes over from the acting one when the lower bound of its *advantage* over
-    that one says so (FDRL Eq. 7 with caution); holding takes over when the lower bound of the
-    acting policy's return falls below the return of holding. The home policy of the robot's
-    hospital has the benefit of the doubt: another one acts only while its advantage over the home
-    policy is surely greater than the margin, however long that has acted.
+    that one exceeds the margin (FDRL Eq. 7 with caution). Holding takes over when the lower bound
+    of the acting policy's return falls below the return of holding. Where the robot's hospital has
+    a home policy, that one begins, and another one may act only while the lower bound of its
+    advantage over the home policy exceeds `home_margin`; once it acts, half of that is enough.
     """
 
     def __init__(self, settings: SelectorSettings) -> None:
@@ -406,35 +406,51 @@ class Ranking:
         if max(bounds[:hold]) == -math.inf:
             known = np.isfinite(estimates.means[:hold]).any()
             return hold, Reason.POLICY_FAILED if known else Reason.PROCEDURE
+        home = names.index(HOME) if HOME in names else -1
+        if home >= 0 and bounds[home] == -math.inf:
+            home = -1
         acting = HOME if self._current is None else self._current
         current = names.index(acting) if acting in names else -1
         if current < 0 or bounds[current] == -math.inf:
-            best = bounds.index(max(bounds))
-            return best, Reason.CAUTION if best == hold else Reason.BEST
-        home = names.index(HOME) if HOME in names else current
-        if current not in (home, hold) and bounds[home] > -math.inf:
-            lead: float = estimates.advantages(home, self._sure).item(current)
-            if not lead > self._settings.margin and now - self._since >= self._settings.dwell:
-                return home, Reason.BEST
+            begins = home if home >= 0 else bounds.index(max(bounds[:hold]))
+            cautious = bounds[hold] > bounds[begins]
+            return (hold, Reason.CAUTION) if cautious else (begins, Reason.BEST)
+        allowed = self._allowed(estimates, bounds[:hold], home, current)
         if current == hold:
-            best = bounds.index(max(bounds))
-            gain = bounds[best] - bounds[hold]
-        else:
-            gains: list[float] = estimates.advantages(current, self._sure).tolist()
-            gains[hold] = bounds[hold] - bounds[current]
-            if min(bounds) == -math.inf:
-                gains = [
-                    gain if bound > -math.inf else -math.inf
-                    for gain, bound in zip(gains, bounds, strict=True)
-                ]
-            gain = max(gains)
-            best = gains.index(gain)
-        leaves_home = names[current] == HOME and best not in (current, hold)
-        if leaves_home and gain <= self._settings.margin:
-            return current, Reason.KEPT
-        if best != current and self._must_stay(gain, best == hold, now):
-            return current, Reason.CAUTION if current == hold else Reason.KEPT
-        return best, Reason.CAUTION if best == hold else Reason.BEST
+            best = max(allowed, key=bounds.__getitem__)
+            returns = self._may_switch(bounds[best] - bounds[hold], now)
+            return (best, Reason.BEST) if returns else (hold, Reason.CAUTION)
+        safer = bounds[hold] - bounds[current]
+        if safer > self._settings.margin or self._may_switch(safer, now):
+            return hold, Reason.CAUTION
+        if current not in allowed:
+            waits = now - self._since < self._settings.dwell
+            return (current, Reason.KEPT) if waits else (home, Reason.BEST)
+        gains: list[float] = estimates.advantages(current, self._sure).tolist()
+        best = max(allowed, key=gains.__getitem__)
+        if best != current and self._may_switch(gains[best], now):
+            return best, Reason.BEST
+        return current, Reason.KEPT if max(safer, gains[best]) > 0.0 else Reason.BEST
+
+    def _allowed(
+        self, estimates: Estimates, bounds: Sequence[float], home: int, current: int
+    ) -> list[int]:
+        """
+        Return the policies that may act now, in their order.
+
+        :param bounds: of the policies' returns; -inf for those that cannot act.
+        :param home: number of the home policy; -1 without one.
+        """
+        able = [place for place, bound in enumerate(bounds) if bound > -math.inf]
+        if home < 0:
+            return able
+        leads: list[float] = estimates.advantages(home, self._sure).tolist()
+        enough = self._settings.home_margin
+        return [
+            place
+            for place in able
+            if place == home or leads[place] > (enough / 2.0 if place == current else enough)
+        ]
 
     def _bounds(self, estimates: Estimates, available: Sequence[bool]) -> list[float]:
         """Return the lower bound of each candidate's return; -inf where it may not act."""
@@ -452,16 +468,8 @@ class Ranking:
             bounds[-1] -= self._settings.hold_handicap
         return bounds
 
-    def _must_stay(self, gain: float, to_hold: bool, now: float) -> bool:
-        """
-        Decide whether the acting candidate goes on although another would be better.
-
-        A switch needs the dwell time, and then the margin or patience. Only holding may come at
-        once, by the margin: the way back waits again, so switches cannot chatter.
-        """
-        stayed = now - self._since
-        if to_hold and gain > self._settings.margin:
-            return False
-        if stayed < self._settings.dwell:
-            return True
-        return gain <= self._settings.margin and stayed < self._settings.patience
+    def _may_switch(self, gain: float, now: float) -> bool:
+        """Tell whether a gain and the time since the last switch are enough for the next one."""
+        stayed, settings = now - self._since, self._settings
+        enough = gain > settings.margin or (gain > 0.0 and stayed >= settings.patience)
+        return enough and stayed >= settings.dwell

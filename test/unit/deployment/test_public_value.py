@@ -11,7 +11,7 @@ from fdrl_ros.deployment.robot import public_value
 from fdrl_ros.deployment.robot.public_value import fitted_with, PublicValuation
 from fdrl_ros.errors import RecordsError, TrainingStopped
 from fdrl_ros.selector import fit_value, returns_to_go
-from fdrl_ros.selector.value.monte_carlo_reference import chooser_of
+from fdrl_ros.selector.value.monte_carlo_reference import chooser_of, SAME
 from fdrl_ros.surgery.gym.actions import ACTION_COUNT, STAY
 from fdrl_ros.surgery.gym.episode import roll_out, run_episode
 from fdrl_ros.surgery.gym.state import INDEX
@@ -107,6 +107,29 @@ def test_public_patients_are_operated_on_as_far_off_as_policies_say():
     without = PLAN.changed({'learner': {'offsets': '', 'frozen': ''}})
     left = PublicValuation(without, start, known=[made_for(start, OFF)])
     assert left._at_robot(public, np.random.default_rng(0)) is public
+
+
+@pytest.mark.parametrize('known', [1, 2])
+def test_patients_whom_estimates_are_measured_on_look_the_same_to_robots_that_are_off(known):
+    start = sure()
+    told = PublicValuation(PLAN, start, known=[start, made_for(start, OFF)][-known:])
+    for procedure in PLAN.federation.names:
+        for meeting in told._meetings(procedure):
+            states = roll_out(meeting.patients, chooser_of(None), PLAN.world)
+            first = states.states[states.ticks == 0]
+            assert len({each.calibration for each in meeting.patients}) == len(first) == 17
+            assert np.ptp(first, axis=0).max() <= SAME
+
+
+def test_a_policy_that_hardly_ever_succeeds_tells_no_gain():
+    class Lucky:
+        """Succeeds once, by chance."""
+
+        def q_values(self, states):
+            return np.random.default_rng(0).normal(size=(len(states), ACTION_COUNT))
+
+    public = [public_value.public_patient(each, PLAN, 'palpation') for each in range(30)]
+    assert public_value.gain_of(Lucky(), np.zeros(3), public, PLAN.world) == 0.0
 
 
 def test_values_are_fitted_anew_where_policies_tell_another_robot():

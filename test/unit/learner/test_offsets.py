@@ -67,7 +67,8 @@ def test_unused_inputs_show_any_constant_in_an_operation():
         each[unused, 3] = 0.0
         each[0, 3] = 1.0  # used once in the operation of the first patient
     given = replace(made, states=states, next_states=following)
-    found = with_unused_inputs(given, LEARNER, FIELDS, np.random.default_rng(3))
+    names = LEARNER.offset_inputs
+    found = with_unused_inputs(given, names, FIELDS, np.random.default_rng(3))
     unused[:8] = False
     for before, after in ((states, found.states), (following, found.next_states)):
         np.testing.assert_array_equal(after[:, :3], before[:, :3])
@@ -77,9 +78,7 @@ def test_unused_inputs_show_any_constant_in_an_operation():
     np.testing.assert_array_equal(found.next_states[unused, 3], found.states[unused, 3])
     assert 0.5 * MOST_UNUSED < np.abs(shown).max() <= MOST_UNUSED
     with pytest.raises(SettingError, match='speed'):
-        with_unused_inputs(
-            made, replace(LEARNER, offsets='speed'), FIELDS, np.random.default_rng(3)
-        )
+        with_unused_inputs(made, ['speed'], FIELDS, np.random.default_rng(3))
 
 
 def trainer_of(directory, learner=LEARNER, *, offset=(0.0, 0.0), privacy=PRIVACY, patients=200):

@@ -123,30 +123,46 @@ class Obvious:
             if math.isnan(found.means[hold])
             else self.lower(found, hold) - rules.hold_handicap
         )
-        acts = self.acts
+        acts, policies = self.acts, [place for place in bounds if place != hold]
         if acts not in bounds:
-            best = max(sorted(bounds), key=bounds.get)
-            return self.take(best, now), Reason.CAUTION if best == hold else Reason.BEST
-        away = self.home in bounds and acts not in (self.home, hold)
-        if away and now - self.since >= rules.dwell:
-            if self.lower(found, acts, self.home) <= rules.margin:
-                return self.take(self.home, now), Reason.BEST
+            begins = self.home if self.home in bounds else max(policies, key=bounds.get)
+            if bounds[hold] > bounds[begins]:
+                return self.take(hold, now), Reason.CAUTION
+            return self.take(begins, now), Reason.BEST
+        if self.home in bounds:
+            leads = {place: self.lower(found, place, self.home) for place in policies}
+            policies = [
+                place
+                for place in policies
+                if place == self.home
+                or leads[place] > rules.home_margin
+                or (place == acts and leads[place] > rules.home_margin / 2.0)
+            ]
+        stayed = now - self.since
+
+        def enough(gain):
+            late = gain > 0.0 and stayed >= rules.patience
+            return stayed >= rules.dwell and (gain > rules.margin or late)
+
+        if acts == hold:
+            best = max(policies, key=bounds.get)
+            if enough(bounds[best] - bounds[hold]):
+                return self.take(best, now), Reason.BEST
+            return hold, Reason.CAUTION
+        safer = bounds[hold] - bounds[acts]
+        if safer > rules.margin or enough(safer):
+            return self.take(hold, now), Reason.CAUTION
+        if acts not in policies:
+            if stayed < rules.dwell:
+                return acts, Reason.KEPT
+            return self.take(self.home, now), Reason.BEST
         gains = {
-            place: bounds[place] - bounds[acts]
-            if hold in (place, acts)
-            else 0.0
-            if place == acts
-            else self.lower(found, place, acts)
-            for place in bounds
+            place: 0.0 if place == acts else self.lower(found, place, acts) for place in policies
         }
-        best = max(sorted(gains), key=gains.get)
-        stayed, gain = now - self.since, gains[best]
-        if acts == self.home and best not in (acts, hold) and gain <= rules.margin:
-            return acts, Reason.KEPT
-        waits = stayed < rules.dwell or (gain <= rules.margin and stayed < rules.patience)
-        if best != acts and waits and not (best == hold and gain > rules.margin):
-            return acts, Reason.CAUTION if acts == hold else Reason.KEPT
-        return self.take(best, now), Reason.CAUTION if best == hold else Reason.BEST
+        best = max(policies, key=gains.get)
+        if best != acts and enough(gains[best]):
+            return self.take(best, now), Reason.BEST
+        return acts, Reason.KEPT if max(safer, gains[best]) > 0.0 else Reason.BEST
 
     def take(self, place, now):
         if place != self.acts:
@@ -177,6 +193,7 @@ def courses(draw):
     step = st.tuples(estimates(count), free, st.sampled_from((0.05, 0.2, 2.0)))
     rules = SelectorSettings(
         margin=draw(st.sampled_from((0.0, 0.01, 0.1))),
+        home_margin=draw(st.sampled_from((0.0, 0.05, 1.0))),
         hold_return=draw(st.sampled_from((-1.5, 0.0))),
         hold_handicap=draw(st.sampled_from((0.0, 0.1))),
     )
@@ -219,12 +236,46 @@ def test_who_begins_goes_on_until_another_is_surely_better():
         assert ranking.choose(chosen, found, free, 0.0)[0] == expected
 
 
-def test_another_policy_acts_only_while_it_is_surely_better_than_the_home_policy():
-    chosen, free = SimpleNamespace(names=['home', 'other', 'hold'], valued=True), [True] * 3
-    ranking = Ranking(SelectorSettings(margin=1.0, dwell=0.12))
+def acts_in(courses, names, **rules):
+    """Return who acts at each tick, by the candidates' exact returns at each tick."""
+    chosen, ranking = SimpleNamespace(names=names, valued=True), Ranking(SelectorSettings(**rules))
     acted = []
-    for tick, lead in enumerate((0.5, 2.0, 2.0, 2.0, 0.9, 0.9, 0.9)):
-        means = np.array([0.0, lead, -9.0])
-        found = Estimates(means, np.zeros(3), means, np.zeros((3, 2)), np.zeros(3))
-        acted.append(ranking.choose(chosen, found, free, 0.05 * tick)[0])
-    assert acted == [0, 0, 0, 1, 1, 1, 0]
+    for tick, means in enumerate(np.array(courses, np.float64)):
+        doubt = np.zeros((len(means), 2))
+        found = Estimates(means, np.zeros(len(means)), means, doubt, np.zeros(len(means)))
+        place, _ = ranking.choose(chosen, found, [True] * len(means), 0.05 * tick)
+        acted.append(names[place])
+    return acted
+
+
+THREE = ['home', 'other', 'hold']
+
+
+def test_another_policy_acts_only_while_it_is_surely_better_than_the_home_policy():
+    leads = (0.5, 2.0, 2.0, 2.0, 0.6, 0.6, 0.4, 0.4)
+    acted = acts_in([(0.0, lead, -9.0) for lead in leads], THREE, home_margin=1.0, dwell=0.12)
+    assert acted == [*['home'] * 3, *['other'] * 3, *['home'] * 2]
+
+
+def test_no_chatter_where_the_lead_over_the_home_policy_is_about_the_margin():
+    leads = [0.5, *np.random.default_rng(1).uniform(0.8, 1.2, 200)]
+    acted = acts_in([(0.0, lead, -9.0) for lead in leads], THREE, home_margin=1.0)
+    assert sum(a != b for a, b in zip(acted, acted[1:], strict=False)) == 1
+
+
+def test_holding_is_seen_beside_a_policy_that_may_not_replace_the_home_policy():
+    acted = acts_in([(-2.0, -1.15, -1.2)] * 3, THREE, home_margin=1.0, margin=0.1)
+    assert acted == ['hold'] * 3
+
+
+def test_the_margin_over_the_home_policy_makes_nobody_less_cautious():
+    # Holding comes at once where it is better by the margin, and the way back takes the dwell.
+    course = [(0.0, -5.0, -1.0)] + [(-1.0, -5.0, -0.8)] * 3 + [(0.0, -5.0, -0.7)] * 5
+    acted = acts_in(course, THREE, home_margin=1.0, margin=0.1, dwell=0.15)
+    assert acted == ['home', *['hold'] * 3, *['home'] * 5]
+
+
+def test_after_holding_the_home_policy_is_the_first_to_act():
+    course = [(-2.0, -2.0, -1.0)] * 2 + [(0.5, 0.6, -1.0)] * 6
+    acted = acts_in(course, THREE, home_margin=1.0)
+    assert acted == ['hold'] * 3 + ['home'] * 5
