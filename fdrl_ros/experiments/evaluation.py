@@ -182,7 +182,7 @@ class Evaluator:
         return plain_scores(self.plan.task.measures)
 
     def rivals(self) -> tuple[str, ...]:
-        """Return the rows over which the report tells the global policy's lead."""
+        """Return the rows over which the report states the lead of the policy that robots use."""
         return ('pretrained', 'random', 'alone', 'global', 'expert')
 
     def baselines(self) -> list[Contender]:

@@ -175,8 +175,9 @@ class TrainerNode(PartyNode):
         if hospital.restored != self._restored or (hospital.acknowledged and not self._stated):
             self._stated, self._restored = True, hospital.restored
             newest = not hospital.restored
-            self._publish_progress('waiting', epsilon=ledger.epsilon_bound())
-            self._publish_privacy(ledger.epsilon_stated(newest=newest), ledger.chain.head.entries)
+            stated = ledger.epsilon_stated(newest=newest)
+            self._publish_progress('waiting', epsilon=ledger.epsilon_bound() if newest else stated)
+            self._publish_privacy(stated, ledger.chain.head.entries)
 
     @property
     def _hospital(self) -> Hospital:

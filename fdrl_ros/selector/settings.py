@@ -47,7 +47,10 @@ class SelectorSettings(Settings):
         0.15, 'shortest time between two switches', limits=(0.0, 10.0), unit='s'
     )
     patience: float = setting(
-        1.0, 'time after which any sure advantage is enough', limits=(0.0, 60.0), unit='s'
+        1.0,
+        'time after which a lower bound of the advantage above 0 is enough',
+        limits=(0.0, 60.0),
+        unit='s',
     )
     state_timeout: float = setting(
         0.03, 'age at which a state is stale', limits=(0.005, 0.04), unit='s'

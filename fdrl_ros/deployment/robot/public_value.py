@@ -6,10 +6,11 @@ What a policy is worth in a state: operations on public patients of all kinds (F
 The patients are made up over the whole range of H = 1, so that the estimate covers whom a robot
 may meet; none is of a hospital or drawn as a hospital's are, so the estimate costs no epsilon.
 
-What they do not show is how far a hospital's robots are off: their calibration and the gain of
-their force sensors. Policies that were learned there tell it: by how they act in other states, and
-by the gain at which they succeed. Public patients are operated on with a robot that is off by
-about as much.
+Public patients do not show how far a hospital's robots are off: the calibration error of their
+cameras and the gain of their force sensors. A policy that was learned in the hospital reveals
+both. The calibration error is the shift of the inputs that makes the public start act like that
+policy. The gain is the simulated gain at which the policy succeeds most often. Public patients are
+then operated on with a robot that has about these errors.
 """
 
 from collections.abc import Callable, Sequence
@@ -74,12 +75,12 @@ STATES = 3
 """States of each of those operations that are looked at, at most, beside the first."""
 
 _MOVED = [INDEX[name] for name in ('goal_error_x', 'goal_error_y', 'goal_error_z', 'force_error')]
-"""Inputs that policies act on as if they were others."""
+"""Inputs whose offset is estimated: three goal errors and the force error."""
 
 _TOLD = 1.06
 """
-How far a calibration is off, for each scale that policies act as if it were: learning with noise
-goes part of the way. Fitted to hospitals of seeds 902 and 903.
+True calibration error divided by the estimated one: private training learns only part of the
+offset. Fitted to the hospitals of seeds 902 and 903.
 """
 
 _GAINS = np.linspace(-0.4, 0.4, 9)
@@ -89,7 +90,7 @@ _DOUBT = np.array([0.03, 0.03, 0.03, 0.05])
 """Standard deviation of how far a robot is off, given what its policy says."""
 
 _SEEN = 200, 7
-"""Public patients whose states policies are compared in, and of how many states one is taken."""
+"""Number of public patients, and the stride: every seventh of their states is compared."""
 
 
 def public_patient(index: int, plan: Plan, procedure: str | None = None) -> Patient:
@@ -177,7 +178,7 @@ def gain_of(
 
 
 def _shift(policy: Policy, start: Policy, states: NDArray[np.float32]) -> NDArray[np.float64]:
-    """Return by how much `_MOVED` of states is moved for one who acts like another."""
+    """Return the shift of the inputs `_MOVED` at which `start` values actions as `policy` does."""
 
     def centred(values: NDArray[np.float32]) -> NDArray[np.float64]:
         return np.asarray(values - values.mean(axis=1, keepdims=True), np.float64)
@@ -235,8 +236,9 @@ class PublicValuation:
 
     :param lead_in: who operates at first, the same for every policy of a plan: the public start.
     :param progress: called with how many operations are done, and of how many.
-    :param known: policies that tell how far the robot is off: that of its hospital, or without
-        one all that are known, of which one or another is right; without any it is not off.
+    :param known: policies that reveal how far the robot is off: that of its hospital, or without
+        one all that it has, one of which is drawn for each operation. If empty, the robot is
+        simulated without errors.
     """
 
     plan: Plan

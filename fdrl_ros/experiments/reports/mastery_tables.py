@@ -165,7 +165,7 @@ def _selector(levels: Mapping[str, Json]) -> str:
 def _shares(levels: Mapping[str, Json]) -> str:
     rows = []
     for level, found in levels.items():
-        for place in _PLACES:
+        for place, words in _PLACES.items():
             own = found['selector'][place]
             shares = ('share_of_oracle', 'share_of_oracle_without')
             chosen = ', '.join(
@@ -173,8 +173,9 @@ def _shares(levels: Mapping[str, Json]) -> str:
                 for name, each in own['chosen'].items()
                 if each['mean'] >= 0.005
             )
-            rows.append([level, place, *(_percent(own.get(each)) for each in shares), chosen])
-    return _table(['H', 'where', 'of the oracle', 'without', 'who acted'], rows)
+            shown = (_percent(own.get(each)) for each in shares)
+            rows.append([level, words, *shown, chosen])
+    return _table(['H', 'where', 'of the oracle', 'without a selector', 'who acted'], rows)
 
 
 def _percent(found: Interval | None) -> str:
