@@ -23,6 +23,7 @@ from fdrl_ros.experiments.studies.mastery.study import (
     measure_cell,
     measure_robust,
     start_parts,
+    study_of_starts,
 )
 from fdrl_ros.experiments.study import digest_of, Work
 from fdrl_ros.runtime.progress import NOBODY
@@ -55,7 +56,8 @@ def main() -> None:
     names = sorted({'cloning', *(recipes[name].start for name in rows)})
     parts = start_parts(plan, [chosen.seed], FULL, names)
     folder = folder / digest_of({each.name: each.settings for each in parts})[:12]
-    starts = learn_starts(folder, parts, plan.evaluation.workers, NOBODY)[chosen.seed]
+    study = study_of_starts(folder, plan.evaluation.workers)
+    starts = learn_starts(study, parts, NOBODY)[chosen.seed]
     print(f'public starts: {time.perf_counter() - started:.0f} s')
     cell = Cell(chosen.heterogeneity, chosen.gap, chosen.records)
     plan, started = plan_of(plan, cell, chosen.seed), time.perf_counter()

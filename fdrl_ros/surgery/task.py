@@ -61,8 +61,8 @@ class SurgeryTask(Task[Patient, WorldSettings]):
         # Of seven procedures about as many operations in all as of two.
         'value': {'patients': 500, 'checked': 12, 'redraws': 60},
         # Another policy replaces the home policy only if the lower confidence bound of its
-        # advantage exceeds 1 return.
-        'selector': {'advantage_confidence': 0.999, 'home_margin': 1.0},
+        # advantage exceeds 2 returns.
+        'selector': {'advantage_confidence': 0.999, 'home_margin': 2.0},
     }
     robot = True
 

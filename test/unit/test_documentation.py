@@ -10,6 +10,7 @@ from statistics import fmean
 
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.registry import LEARNERS, TASKS
+from fdrl_ros.experiments.reports.mastery_tables import mastery_tables
 from fdrl_ros.metrics.episode import EpisodeMetrics
 from fdrl_ros.surgery.constants import constant
 from fdrl_ros.surgery.gym.actions import ACTIONS
@@ -182,7 +183,8 @@ def result(name: str) -> dict:
 
 
 def percent(value: dict[str, float]) -> str:
-    mean, low, high = (f'{100.0 * value[each]:.1f}' for each in ('mean', 'low', 'high'))
+    ends = value['mean'], max(value['low'], 0.0), min(value['high'], 1.0)
+    mean, low, high = (f'{100.0 * each:.1f}' for each in ends)
     return f'{mean} [{low}, {high}]'
 
 
@@ -200,43 +202,40 @@ def test_the_readme_is_short_and_opens_with_what_a_reader_needs():
     assert places == sorted(places) and 'not a medical device' in text
 
 
-def test_the_table_of_the_readme_has_the_figures_of_the_result_files():
-    found = [row[4] for row in rows('policy', README.read_text('utf-8'))]
-    told = []
-    for name in ('federation_h08', 'federation_h05'):
-        policies = {key: each['success'] for key, each in result(name)['policies'].items()}
-        alone = [policies[f'local_hospital_{each}']['mean'] for each in (1, 2, 3)]
-        told += [percent(policies['global']), ', '.join(f'{100.0 * each:.1f}' for each in alone)]
-        if name == 'federation_h08':
-            told.append(percent(policies['pretrained']))
-    curves = result('heterogeneity')['curves']
-    level = result('heterogeneity')['levels'].index(0.75)
-    told += [percent(curves[each]['at'][level]) for each in ('home', 'elsewhere')]
-    last = result('selector')['levels'][-1]['contenders']
-    told += [percent(last[each]['success']) for each in ('global', 'selector')]
-    assert found == told
-    levels = [each['contenders']['global']['success'] for each in result('selector')['levels']]
-    assert {round(100.0 * each['mean']) for each in levels} == {61, 63}
-    assert all(each['mean'] > 0.99 for each in curves['home']['at'])
+MASTERY = ROOT / 'docs' / 'mastery.md'
+SHOWN = {
+    'federated, then at home': 'federated',
+    'alone at home': 'alone',
+    'global: one federated policy for all': 'global',
+    'all records in one place, then at home': 'pooled_at_home',
+    'selector on top': 'selector',
+    'public start: no private data': 'public_start',
+    'hand-written controller': 'controller',
+    'PPO in the public simulator': 'ppo_on_public',
+    'DP-DQN, federated': 'dp_dqn',
+    'surgeons of the records': 'surgeons',
+    'ceiling: recurrent, true worlds, no privacy': 'ceiling',
+}
 
 
-def test_the_evidence_has_the_figures_of_the_federation():
-    found = result('federation_h08')
-    table = {row[0].strip('*'): row for row in rows('policy', EVIDENCE.read_text('utf-8'))}
-    names = {
-        'expert (sees what no policy sees)': 'expert',
-        'public start (H = 0)': 'pretrained',
-        **{f'hospital {each} alone': f'local_hospital_{each}' for each in (1, 2, 3)},
-        'global (federated)': 'global',
-    }
-    assert table.keys() == names.keys() and found['seeds'] == [*range(21, 31)]
-    for told, name in names.items():
-        own = found['policies'][name]
-        success, a_task, r_mit, lead = (each.replace('+', '') for each in table[told][1:])
-        assert success == percent({**own['success'], 'high': min(1.0, own['success']['high'])})
-        assert [a_task, r_mit] == [f'{own[each]["mean"]:.3f}' for each in ('a_task', 'r_mit')]
-        if lead:
-            assert lead == percent(found['global_minus'][name]['success'])
+def test_the_table_of_the_readme_has_the_figures_of_the_study():
+    levels, table = result('mastery')['levels'], rows('policy', README.read_text('utf-8'))
+    assert [row[0].strip('*') for row in table] == [*SHOWN]
+    for row, name in zip(table, SHOWN.values(), strict=True):
+        found = [
+            percent(levels[level][place][name]) if name in levels[level][place] else '-'
+            for place in ('home', 'away')
+            for level in ('0.5', '1')
+        ]
+        assert row[1:] == found
+
+
+def test_the_page_of_mastery_has_the_tables_of_its_study():
+    page, found = MASTERY.read_text('utf-8'), result('mastery')
+    for name, table in mastery_tables(found).items():
+        assert table in page, name
+    for code in found['code'].values():
+        assert code[:8] in page
 
 
 @pytest.mark.parametrize('page', PAGES, ids=lambda page: page.name)
@@ -331,7 +330,6 @@ def test_what_each_measure_rewards_is_what_was_measured():
 def test_what_the_selector_is_worth_is_what_was_measured():
     found = json.loads((ROOT / 'docs' / 'results' / 'selector.json').read_text('utf-8'))
     page = (ROOT / 'docs' / 'selector.md').read_text('utf-8')
-    evidence = EVIDENCE.read_text('utf-8')
 
     def words(of, form):
         return '{} [{}, {}]'.format(*(format(of[each], form) for each in ('mean', 'low', 'high')))
@@ -353,5 +351,3 @@ def test_what_the_selector_is_worth_is_what_was_measured():
             assert own in page, name
         for name in ('share_of_hindsight', 'share_of_oracle'):
             assert words(at[name], '.3f') in page, name
-        for name in ('global', 'best_cumulative'):
-            assert words(rows[name]['lead'], '+.2f') in evidence, name

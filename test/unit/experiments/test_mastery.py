@@ -28,9 +28,14 @@ from fdrl_ros.experiments.studies.mastery.settings import (
     TARGET,
 )
 from fdrl_ros.experiments.studies.mastery.sparse import greedy, sparse_plan
-from fdrl_ros.experiments.studies.mastery.study import measure_cell, run_mastery, write_down_code
+from fdrl_ros.experiments.studies.mastery.study import (
+    code_digest,
+    measure_cell,
+    run_mastery,
+    write_down_code,
+)
 from fdrl_ros.experiments.studies.mastery.summary import summarise
-from fdrl_ros.experiments.study import Work
+from fdrl_ros.experiments.study import Part, Study, Work
 from fdrl_ros.learner.home import home_charges
 from fdrl_ros.learner.privacy_cost import ChargedMechanism
 from fdrl_ros.privacy.accountant.accountant import epsilon_pld
@@ -243,12 +248,28 @@ def test_greedy_control_sees_no_reward_before_the_end(plan):
     assert not greedy(patients, own.world, np.random.default_rng(0)).any()
 
 
-def test_the_code_is_written_down_and_other_code_is_refused(tmp_path):
-    path = tmp_path / 'run' / 'code.json'
-    assert write_down_code(path) == write_down_code(path)
-    write_json(path, {'code': 'other'})
+def one(number, work):
+    """Measure a part of which nothing is to be known."""
+    return {'found': number}
+
+
+def test_the_code_is_written_down_and_no_other_code_goes_on_with_a_study(tmp_path):
+    made = Study('one', tmp_path / 'one', one)
+    parts = [Part(f'part_{number}', {'number': number}, (number,)) for number in range(2)]
+    assert write_down_code(made, parts) == write_down_code(made, parts) == code_digest()
+    made.run(parts[:1])
+    write_json(tmp_path / 'one' / 'code.json', {'code': 'other'})
     with pytest.raises(StoreError, match='other code'):
-        write_down_code(path)
+        write_down_code(made, parts)
+    assert write_down_code(made, parts[:1]) == 'other'  # it is finished
+
+
+def test_a_part_depends_on_the_selector_only_where_it_chooses(plan):
+    bold = plan.changed({'selector': {'home_margin': 9.0}})
+    assert study._relevant(plan) == study._relevant(bold)
+    assert study._relevant(plan, chooses=True) != study._relevant(bold, chooses=True)
+    noisy = plan.changed({'privacy': {'noise_multiplier': 9.0}})
+    assert study._relevant(plan) != study._relevant(noisy)
 
 
 def test_a_study_that_is_called_again_measures_nothing_twice(tmp_path, monkeypatch):
@@ -292,6 +313,7 @@ def test_a_study_that_is_called_again_measures_nothing_twice(tmp_path, monkeypat
     measured.clear()
     assert json_text(run_mastery(tmp_path, own, sizes)) == json_text(first)
     assert not measured
+    assert first['code'] == dict.fromkeys(('starts', 'cells', 'selector', 'sparse'), code_digest())
 
 
 def test_the_ceiling_remembers_each_operation_by_itself(plan):

@@ -364,10 +364,15 @@ def start_parts(
     for seed in seeds:
         for name in start_names(sizes, seed) if names is None else names:
             own = start_plan(plan, name, sizes).changed({'federation': {'seed': seed}})
-            settings = {'plan': own.to_mapping(), 'ppo': sizes.ppo}
+            settings = {'plan': _relevant(own), 'ppo': sizes.ppo}
             title = f'{name}, seed {seed}'
             parts.append(Part(f'{name}_{seed}', settings, (name, own, sizes), title))
     return parts
+
+
+def study_of_starts(directory: Path, workers: int) -> Study:
+    """Return the study that learns public starts and keeps them in a directory."""
+    return Study('mastery starts', directory, measure_start, workers=workers)
 
 
 def measure_start(name: str, plan: Plan, sizes: Sizes, work: Work) -> Json:
@@ -383,16 +388,14 @@ def measure_start(name: str, plan: Plan, sizes: Sizes, work: Work) -> Json:
     return {'weights': b64encode(encode_weights(weights)).decode()}
 
 
-def learn_starts(
-    directory: Path, parts: Sequence[Part], workers: int, caller: Caller
-) -> AllStarts:
+def learn_starts(study: Study, parts: Sequence[Part], caller: Caller) -> AllStarts:
     """
     Learn public starts, kept once they are.
 
+    :param study: of :func:`study_of_starts`.
     :param parts: of :func:`start_parts`.
     :returns: weights by seed and name.
     """
-    study = Study('mastery starts', directory, measure_start, workers=workers)
     starts: AllStarts = {}
     for part, found in zip(parts, study.run(parts, caller), strict=True):
         name, own, _ = part.arguments
@@ -429,14 +432,20 @@ def run_mastery(directory: Path, plan: Plan, sizes: Sizes, caller: Caller = NOBO
     """
     Measure all cells and seeds, and sum up.
 
-    :param directory: gets the code's hash first, then a file of each part, and is gone on from.
+    Public starts, cells, selector and sparse rewards are a study each, in a directory of its own.
+    Each writes the hash of all sources down before its first part, and goes on with no other code.
+    One that is finished keeps its figures, whatever the code is by then; the summary names its
+    hash.
+
+    :param directory: of the studies; each is gone on from what is there.
     :returns: what ``mastery.json`` holds.
-    :raises StoreError: if the code has changed since, or a part is damaged.
+    :raises StoreError: if the code of an unfinished study has changed, or a part is damaged.
     :raises TrainingStopped: as soon as the caller says so; call it again to go on.
     """
-    code = write_down_code(directory / 'code.json')
     workers, first = plan.evaluation.workers, start_parts(plan, sizes.seeds[0], sizes)
-    starts = learn_starts(directory / 'starts', first, workers, caller)
+    code, study = {}, study_of_starts(directory / 'starts', workers)
+    code['starts'] = write_down_code(study, first)
+    starts = learn_starts(study, first, caller)
     keys = [(cell, seed) for cell in sizes.cells for seed in sizes.seeds_of(cell)]
     default = [key for key in keys if key[0].default]
     few = [key for key in default if sizes.first(key[1])]
@@ -449,12 +458,14 @@ def run_mastery(directory: Path, plan: Plan, sizes: Sizes, caller: Caller = NOBO
         for cell, seed in keys:
             own = plan_of(plan, cell, seed, sizes)
             name = f'h_{cell.heterogeneity:g}_gap_{cell.gap:g}_of_{cell.patients}_{seed}'
-            settings = {'plan': own.to_mapping(), 'sizes': _content(sizes)}
+            chooses = how is measure_selector
+            settings = {'plan': _relevant(own, chooses=chooses), 'sizes': _content(sizes)}
             arguments = (own, *(each((cell, seed)) for each in given), sizes)
             effort = cell.patients / 500 + 3.0 * cell.default
             parts.append(Part(name, settings, arguments, f'{what} {name}', effort))
-        found = Study(f'mastery {what}', directory / what, how, workers=workers).run(parts, caller)
-        return dict(zip(keys, found, strict=True))
+        study = Study(f'mastery {what}', directory / what, how, workers=workers)
+        code[what] = write_down_code(study, parts)
+        return dict(zip(keys, study.run(parts, caller), strict=True))
 
     def start(key: Key) -> Starts:
         return starts[key[1]]
@@ -467,20 +478,36 @@ def run_mastery(directory: Path, plan: Plan, sizes: Sizes, caller: Caller = NOBO
     return {'code': code, **summarise(list(cells.items()), sparse, plan)}
 
 
-def write_down_code(path: Path) -> str:
+def write_down_code(study: Study, parts: Sequence[Part]) -> str:
     """
-    Write the code's hash down, unless it is there.
+    Write down with which code a study runs, unless it is written.
 
-    :raises StoreError: if what is there is of other code.
+    :returns: the hash of the code that measured, or will measure, the parts.
+    :raises StoreError: if the study is of other code, and not finished.
     """
-    code = code_digest()
+    assert study.directory is not None
+    path, code = study.directory / 'code.json', code_digest()
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         write_json(path, {'code': code})
-    known = from_json(path.read_text('utf-8'))['code']
-    if known != code:
-        raise StoreError(f'{path} is of other code: its numbers do not go with those of this one')
-    return code
+    known = str(from_json(path.read_text('utf-8'))['code'])
+    if known != code and None in study.finished(parts):
+        raise StoreError(
+            f'{path} is of other code: its numbers do not go with those of this one. Take another '
+            'directory'
+        )
+    return known
+
+
+def _relevant(plan: Plan, *, chooses: bool = False) -> Json:
+    """
+    Return the settings that a part depends on.
+
+    :param chooses: whether a selector chooses in it, and policies are valued.
+    """
+    unused = {'shield', 'safety', 'evaluation', 'validation'}
+    unused |= set() if chooses else {'selector', 'value'}
+    return {name: each for name, each in plan.to_mapping().items() if name not in unused}
 
 
 def _content(sizes: Sizes) -> Json:
