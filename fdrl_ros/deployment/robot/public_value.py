@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 import hashlib
 import math
+from typing import NamedTuple
 
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.errors import RecordsError
@@ -217,6 +218,20 @@ def looking_alike(patients: Sequence[Patient]) -> list[Patient]:
     return found
 
 
+class _Operations(NamedTuple):
+    """
+    Operations side by side: who is operated on, and how they are led at first.
+
+    ``patients``: of the robot. ``handover`` and ``moves``: of :func:`handing_over`. ``begin``:
+    number of the first patient.
+    """
+
+    patients: Sequence[Patient]
+    handover: NDArray[np.int64]
+    moves: NDArray[np.int64]
+    begin: int
+
+
 def _experience(rolled: Rollouts, handover: NDArray[np.int64], begin: int) -> Experience:
     """Return what came after the hand-over."""
     limits = np.array([each.procedure.force_limit for each in rolled.patients])
@@ -282,6 +297,16 @@ class PublicValuation:
         both = zip(patients, which, doubts, strict=True)
         return [off_by(each, self._offs[number] + doubt) for each, number, doubt in both]
 
+    @cached_property
+    def _operations(self) -> dict[str, list[_Operations]]:
+        """Operations that every policy is valued by, by procedure; filled when first needed."""
+        return {}
+
+    @cached_property
+    def _met(self) -> dict[str, list[Meeting]]:
+        """Meetings that every estimate is measured on, by procedure; filled the same way."""
+        return {}
+
     def experience(self, policy: Policy | None) -> dict[str, Experience]:
         """
         Operate on public patients and note what followed from each state.
@@ -293,30 +318,22 @@ class PublicValuation:
         :param policy: None stays where it is.
         :returns: by procedure; the number of a case is that of its patient.
         """
-        plan = self.plan
-        names, count, groups = plan.federation.names, plan.value.patients, plan.value.groups
+        names, count = self.plan.federation.names, self.plan.value.patients
         found: dict[str, list[Experience]] = {}
-        for place, name in enumerate(names):
-            for begin in range(0, count, PORTION):
-                cases = np.arange(begin, min(begin + PORTION, count))
-                led = (cases % groups + cases // groups) % 2
-                rng = np.random.default_rng([Stream.VALUATION, plan.federation.seed, place, begin])
-                handover = np.where(led, rng.integers(LONGEST_LEAD, size=len(cases)), 0)
-                often = rng.uniform(0.0, EXPLORATION, len(cases))
-                # Drawn for all, so that what one policy does changes nothing for another.
-                random = [
-                    (rng.random(len(cases)) < often, rng.integers(ACTION_COUNT, size=len(cases)))
-                    for _ in range(LONGEST_LEAD)
-                ]
-                moves = np.array([np.where(chance, moved, LED) for chance, moved in random])
+        done = 0
+        for name in names:
+            if name not in self._operations:
+                self._operations[name] = self._drawn_operations(name)
+            for each in self._operations[name]:
                 rolled = roll_out(
-                    self._at_robot([public_patient(int(each), plan, name) for each in cases], rng),
-                    handing_over(policy, self.lead_in, handover, moves),
-                    plan.world,
+                    each.patients,
+                    handing_over(policy, self.lead_in, each.handover, each.moves),
+                    self.plan.world,
                     tick=lambda left: stop_if(self.stopped),
                 )
-                found.setdefault(name, []).append(_experience(rolled, handover, begin))
-                self.progress(place * count + int(cases[-1]) + 1, len(names) * count)
+                found.setdefault(name, []).append(_experience(rolled, each.handover, each.begin))
+                done += len(each.patients)
+                self.progress(done, len(names) * count)
         return {
             name: Experience(
                 *(
@@ -326,6 +343,28 @@ class PublicValuation:
             )
             for name, parts in found.items()
         }
+
+    def _drawn_operations(self, procedure: str) -> list[_Operations]:
+        """Draw the operations that every policy is valued by in a procedure."""
+        plan, place = self.plan, self.plan.federation.names.index(procedure)
+        count, groups = plan.value.patients, plan.value.groups
+        found = []
+        for begin in range(0, count, PORTION):
+            stop_if(self.stopped)
+            cases = np.arange(begin, min(begin + PORTION, count))
+            led = (cases % groups + cases // groups) % 2
+            rng = np.random.default_rng([Stream.VALUATION, plan.federation.seed, place, begin])
+            handover = np.where(led, rng.integers(LONGEST_LEAD, size=len(cases)), 0)
+            often = rng.uniform(0.0, EXPLORATION, len(cases))
+            # Drawn for all, so that what one policy does changes nothing for another.
+            random = [
+                (rng.random(len(cases)) < often, rng.integers(ACTION_COUNT, size=len(cases)))
+                for _ in range(LONGEST_LEAD)
+            ]
+            moves = np.array([np.where(chance, moved, LED) for chance, moved in random])
+            public = [public_patient(int(each), plan, procedure) for each in cases]
+            found.append(_Operations(self._at_robot(public, rng), handover, moves, begin))
+        return found
 
     def value_model(self, policy: Policy | None) -> ValueModel:
         """
@@ -357,8 +396,10 @@ class PublicValuation:
         :raises RecordsError: if most of them are like that.
         """
         plan, settings = self.plan, self.plan.value
-        meetings = self._meetings(procedure)
-        together = max(1, PORTION // (settings.redraws + 1))
+        if procedure not in self._met:
+            self._met[procedure] = self._meetings(procedure)
+        meetings = self._met[procedure]
+        together = max(1, 2 * PORTION // (settings.redraws + 1))
         errors, references, stds = [], [], []
         for begin in range(0, len(meetings), together):
             found = alike_states(

@@ -174,6 +174,20 @@ def test_patients_and_hand_over_are_the_same_for_every_policy():
         assert place in (0, 1)
 
 
+def test_whom_policies_are_valued_on_is_drawn_once_for_all(monkeypatch):
+    drawn, original = [], public_value.public_patient
+
+    def noted(index, plan, procedure=None):
+        drawn.append((index, procedure))
+        return original(index, plan, procedure)
+
+    monkeypatch.setattr(public_value, 'public_patient', noted)
+    valuation = PublicValuation(PLAN, policy(0))
+    for each in (policy(1), policy(2), None):
+        valuation.experience(each)
+    assert len(drawn) == len(set(drawn)) == 9 * len(PLAN.federation.names)
+
+
 def test_half_of_every_group_is_handed_over(monkeypatch):
     led, original = [], public_value.handing_over
 
@@ -228,11 +242,11 @@ def test_patients_whom_nobody_looks_like_are_passed_over(monkeypatch):
         return meet(patients, *given)
 
     monkeypatch.setattr(public_value, 'draw_meeting', some)
-    assert VALUATION.conformal_error(fitted, 'palpation', policy(1)) >= 0.0
+    assert PublicValuation(PLAN, policy(0)).conformal_error(fitted, 'palpation', policy(1)) >= 0.0
     assert met == [0, 3] and PLAN.value.checked == 2
     lonely.update(range(100))
     with pytest.raises(RecordsError, match='nobody'):
-        VALUATION.conformal_error(fitted, 'palpation', policy(1))
+        PublicValuation(PLAN, policy(0)).conformal_error(fitted, 'palpation', policy(1))
 
 
 def test_valuing_stops_when_it_is_told_to():
