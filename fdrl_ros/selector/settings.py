@@ -38,8 +38,8 @@ class SelectorSettings(Settings):
     )
     home_margin: float = setting(
         0.1,
-        "lower bound of the advantage over the home policy of the robot's hospital at which "
-        'another policy may act',
+        "lower bound of the advantage over the home policy of the robot's hospital, or over the "
+        'global policy where it has none, at which another policy may act',
         unit='return',
         minimum=0.0,
     )

@@ -20,6 +20,9 @@ import numpy as np
 HOLD = 'hold'
 """Name of the candidate that keeps the tip where it is."""
 
+GLOBAL = 'global'
+"""Name of the federated policy among the candidates."""
+
 HOME = 'home'
 """Name of the policy of the hospital that the robot is of."""
 

@@ -12,14 +12,11 @@ from fdrl_ros.federation.protocol.channel import check_signed
 from fdrl_ros.federation.protocol.message import GlobalPolicy, HospitalPolicy
 from fdrl_ros.policy import decode_weights, Policy
 from fdrl_ros.policy.network import Network
-from fdrl_ros.selector.candidates.candidate import Candidate, HOLD, HOME
+from fdrl_ros.selector.candidates.candidate import Candidate, GLOBAL, HOLD, HOME
 from fdrl_ros.selector.candidates.decision_time import DecisionTime
 from fdrl_ros.selector.candidates.safety_limits import SafetyReport, SafetySettings
 from fdrl_ros.selector.candidates.supervision import Supervision
 from fdrl_ros.selector.value.model import ValueModel
-
-GLOBAL = 'global'
-"""Name of the federated policy among the candidates."""
 
 FEDERATION = 'federation'
 """Owner of the federated policy."""

@@ -18,6 +18,7 @@ from fdrl_ros.policy.policy import Action
 from fdrl_ros.selector.candidates.candidate import (
     Candidate,
     CandidateSet,
+    GLOBAL,
     HOLD,
     HOME,
     Selection,
@@ -346,9 +347,10 @@ class Ranking:
 
     Another policy takes over from the acting one when the lower bound of its *advantage* over
     that one exceeds the margin (FDRL Eq. 7 with caution). Holding takes over when the lower bound
-    of the acting policy's return falls below the return of holding. Where the robot's hospital has
-    a home policy, that one begins, and another one may act only while the lower bound of its
-    advantage over the home policy exceeds `home_margin`; once it acts, half of that is enough.
+    of the acting policy's return falls below the return of holding. The home policy of the
+    robot's hospital begins, or the global one where there is none. Another one may act only while
+    the lower bound of its advantage over that one exceeds `home_margin`; once it acts, half of
+    that is enough.
     """
 
     def __init__(self, settings: SelectorSettings) -> None:
@@ -363,8 +365,8 @@ class Ranking:
         Begin anew.
 
         :param acting: name of the candidate that acts at first, until another is surely better;
-            None is the home policy of the robot's hospital, and without one the candidate with
-            the highest lower bound.
+            None is the home policy of the robot's hospital, without one the global policy, and
+            without that the candidate with the highest lower bound.
         """
         self._current, self._since = acting, -math.inf
 
@@ -406,10 +408,11 @@ class Ranking:
         if max(bounds[:hold]) == -math.inf:
             known = np.isfinite(estimates.means[:hold]).any()
             return hold, Reason.POLICY_FAILED if known else Reason.PROCEDURE
-        home = names.index(HOME) if HOME in names else -1
+        usual = HOME if HOME in names else GLOBAL
+        home = names.index(usual) if usual in names else -1
         if home >= 0 and bounds[home] == -math.inf:
             home = -1
-        acting = HOME if self._current is None else self._current
+        acting = usual if self._current is None else self._current
         current = names.index(acting) if acting in names else -1
         if current < 0 or bounds[current] == -math.inf:
             begins = home if home >= 0 else bounds.index(max(bounds[:hold]))
@@ -439,7 +442,7 @@ class Ranking:
         Return the policies that may act now, in their order.
 
         :param bounds: of the policies' returns; -inf for those that cannot act.
-        :param home: number of the home policy; -1 without one.
+        :param home: number of the home policy, or the global one in its place; -1 without one.
         """
         able = [place for place, bound in enumerate(bounds) if bound > -math.inf]
         if home < 0:

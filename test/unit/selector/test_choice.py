@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 from fdrl_ros.errors import PolicyError
 from fdrl_ros.selector import Candidate, HOLD, Reason, Selector, SelectorSettings
-from fdrl_ros.selector.candidates.candidate import HOME
+from fdrl_ros.selector.candidates.candidate import GLOBAL, HOME
 from fdrl_ros.selector.control.selector import Ranking
 from fdrl_ros.selector.value.bank import Estimates
 from fdrl_ros.surgery.gym.actions import STAY, TICK
@@ -197,19 +197,19 @@ def courses(draw):
         hold_return=draw(st.sampled_from((-1.5, 0.0))),
         hold_handicap=draw(st.sampled_from((0.0, 0.1))),
     )
-    home = draw(st.sampled_from((None, 0)))
-    return count, home, rules, draw(st.lists(step, min_size=1, max_size=12))
+    usual = draw(st.sampled_from((None, HOME, GLOBAL)))
+    return count, usual, rules, draw(st.lists(step, min_size=1, max_size=12))
 
 
 @settings(deadline=None)
 @given(courses())
 def test_the_quick_ranking_chooses_what_the_obvious_one_does(course):
-    count, home, rules, steps = course
+    count, usual, rules, steps = course
     names = [*(f'policy_{each}' for each in range(count - 1)), 'hold']
-    if home is not None:
-        names[home] = HOME
+    if usual is not None:
+        names[0] = usual
     chosen = SimpleNamespace(names=names, valued=True)
-    quick, obvious, now = Ranking(rules), Obvious(rules, home), 0.0
+    quick, obvious, now = Ranking(rules), Obvious(rules, 0 if usual else None), 0.0
     for found, free, wait in steps:
         free = [*free[:-1], True]
         if not any(free[:-1]):
@@ -251,10 +251,18 @@ def acts_in(courses, names, **rules):
 THREE = ['home', 'other', 'hold']
 
 
-def test_another_policy_acts_only_while_it_is_surely_better_than_the_home_policy():
+@pytest.mark.parametrize('usual', [HOME, GLOBAL])
+def test_another_policy_acts_only_while_it_is_surely_better_than_the_usual_one(usual):
     leads = (0.5, 2.0, 2.0, 2.0, 0.6, 0.6, 0.4, 0.4)
-    acted = acts_in([(0.0, lead, -9.0) for lead in leads], THREE, home_margin=1.0, dwell=0.12)
-    assert acted == [*['home'] * 3, *['other'] * 3, *['home'] * 2]
+    names = [usual, 'other', 'hold']
+    acted = acts_in([(0.0, lead, -9.0) for lead in leads], names, home_margin=1.0, dwell=0.12)
+    assert acted == [*[usual] * 3, *['other'] * 3, *[usual] * 2]
+
+
+def test_the_global_policy_is_one_of_many_beside_a_home_policy():
+    names = ['global', 'home', 'hold']
+    assert acts_in([(0.5, 0.0, -9.0)] * 5, names, home_margin=1.0) == ['home'] * 5
+    assert acts_in([(1.5, 0.0, -9.0)] * 5, names, home_margin=1.0) == ['global'] * 5
 
 
 def test_no_chatter_where_the_lead_over_the_home_policy_is_about_the_margin():
