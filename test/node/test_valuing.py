@@ -20,6 +20,7 @@ from fdrl_ros.deployment.robot.safety_test import basis
 from fdrl_ros.deployment.runner import command
 from fdrl_ros.errors import LastingError, PolicyError
 from fdrl_ros.federation.protocol.message import GlobalPolicy
+from fdrl_ros.learner.offsets import offsets_of
 import fdrl_ros.msg as ros
 from fdrl_ros.nodes.common import qos
 from fdrl_ros.nodes.common.diagnostics import Level
@@ -30,12 +31,20 @@ from fdrl_ros.runtime.subprocess_runner import run_elsewhere
 from fdrl_ros.selector import HOLD
 from fdrl_ros.selector.candidates.decision_time import DecisionTime
 from fdrl_ros.selector.candidates.registry import PolicyRegistry
+import numpy as np
 import pytest
 from rclpy.lifecycle import TransitionCallbackReturn
 from support.choices import constant_value
 from support.node_process import Process
 from support.onnx_graphs import dueling_graph
-from support.signed_policies import global_policy, near_start, own_policy, report_on
+from support.signed_policies import (
+    channel,
+    global_policy,
+    near_start,
+    own_policy,
+    report_on,
+    sign_own,
+)
 
 
 def passing(policy, plan, *rest):
@@ -55,11 +64,11 @@ def configured(directory, lone_domain, monkeypatch):
     """Make a configured selector whose policies are tested and valued by the test's functions."""
     made = []
 
-    def make(valued=good_value, tested=passing):
+    def make(valued=good_value, tested=passing, *parameters):
         monkeypatch.setattr(candidate_updates, 'tested', tested)
         monkeypatch.setattr(candidate_updates, 'valued', valued)
         monkeypatch.setattr(candidate_updates, 'FIRST_PAUSE', 0.05)
-        made.append(Process('/robot_1/selector', directory, lone_domain))
+        made.append(Process('/robot_1/selector', directory, lone_domain, *parameters))
         made[-1].node.trigger_configure()
         return made[-1]
 
@@ -160,6 +169,105 @@ def test_what_cannot_ever_be_valued_is_told_once_and_another_version_is_tried(
     policies.assess_next()
     spin_until(process, lambda: policies.registry.ready(second))
     assert not policies.problem
+
+
+def home_policy(directory, number, offset):
+    """Return a policy of hospital_1 that says how far off its robots are, in scales."""
+    plan = Plan.read(Layout(directory).plan)
+    offsets = offsets_of(plan.network, plan.learner, plan.spec.names)
+    drawn = near_start(directory, 0)
+    trained = plan.network.layout.trained(plan.learner.frozen_tensors)
+    drawn[trained] += offsets.span(drawn) @ np.full(offsets.size, offset)
+    return sign_own(channel(directory, 'hospital_1'), number, drawn, secure=False)
+
+
+def robot_at_home(configured, directory, value, tested=passing):
+    """Return the process of a robot whose candidates are all valued."""
+    process = configured(value, tested, 'hospital:=hospital_1')
+    assert process.node.trigger_activate() == TransitionCallbackReturn.SUCCESS
+    policies = process.node.policies
+    for message in (
+        global_policy(directory, 1),
+        own_policy(directory, 'hospital_2', 3),
+        home_policy(directory, 1, 0.3),
+    ):
+        policies.registry.receive(message, 0.0)
+    policies.assess_next()
+    spin_until(process, lambda: len(estimates(process)) == 4)
+    return process
+
+
+def estimates(process):
+    """Return the candidates of which every one is valued, by name."""
+    found = {each.name: each.value for each in process.node.loop.selector.candidates}
+    return found if all(found.values()) else {}
+
+
+def test_candidates_act_by_their_values_until_all_are_valued_for_another_robot(
+    configured, directory, monkeypatch
+):
+    tried, seen, known = [], [], set()
+
+    def value(policy, plan, start, at_robot, *rest):
+        far = [each.digest for each in at_robot] == [moved.digest]
+        tried.append((policy.digest if policy else HOLD, far))
+        if far and tried.count(tried[-1]) == 1 and (not policy or policy.digest in known):
+            raise LastingError('it has 3 layers')
+        return good_value(policy)
+
+    moved, near = (home_policy(directory, number, off) for number, off in ((2, 0.6), (3, 0.65)))
+    process = robot_at_home(configured, directory, value)
+    policies, registry = process.node.policies, process.node.policies.registry
+    before = estimates(process)
+    assert list(before) == ['global', 'home', 'hospital_2', HOLD]
+    assert {far for _, far in tried} == {False} and len(tried) == 4, 'all are tested before'
+    known.update(each.policy.digest for each in registry.versions)
+
+    def time_of(policy):
+        # A busy machine: who is a candidate already is not timed anew.
+        return DecisionTime(0.4, 0.5) if policy.digest in known else DecisionTime(1e-5, 2e-5)
+
+    monkeypatch.setattr(candidate_updates, 'decision_time', time_of)
+    home = registry.receive(moved, 0.0)
+    policies.assess_next()
+    set_candidates = process.node.loop.selector.set_candidates
+    monkeypatch.setattr(
+        process.node.loop.selector,
+        'set_candidates',
+        lambda each: set_candidates(seen.append(each) or each),
+    )
+    spin_until(process, lambda: registry.status(home, policies.supervision) == 'candidate')
+    *earlier, last = seen
+    assert all({x.name: x.value for x in each} == before for each in earlier) and earlier
+    assert [each.name for each in last] == list(before)
+    assert not {id(each.value) for each in last} & {id(each) for each in before.values()}
+    # Each that was a candidate failed once, as if for good, and was tried again.
+    assert Counter(far for _, far in tried) == {False: 4, True: 7}
+    assert not any(each.refusal for each in registry.versions)
+    assert not policies.problem
+
+    count = len(tried)
+    registry.receive(near, 0.0)
+    policies.assess_next()
+    spin_until(process, lambda: len(tried) > count)
+    spin_a_while(process)
+    assert tried[count:] == [(near.digest, True)], 'a small step: the others keep their values'
+
+
+def test_a_home_policy_that_fails_its_test_changes_no_candidate(configured, directory):
+    def tested(policy, plan, *rest):
+        return report_on(policy, basis=basis(plan), finite=policy.digest != bad.digest)
+
+    bad = home_policy(directory, 2, 0.6)
+    process = robot_at_home(configured, directory, good_value, tested)
+    policies, before = process.node.policies, estimates(process)
+    version = policies.registry.receive(bad, 0.0)
+    policies.assess_next()
+    spin_until(process, lambda: version.refusal)
+    spin_a_while(process)
+    assert estimates(process) == before
+    assert policies.registry.pending(policies.supervision) is None
+    assert 'refused' in policies.problem
 
 
 def test_policies_are_checked_beside_the_control_loop_and_only_so_many_wait(

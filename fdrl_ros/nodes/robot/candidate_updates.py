@@ -369,12 +369,13 @@ class CandidateUpdates:
         if version:
             version.setback = ''
         self._update_candidates()
-        waits = self.registry.pending(self.supervision)
-        self.problem = waits.setback if waits else ''
+        pending = self.registry.pending(self.supervision)
+        self.problem = pending.setback if pending else ''
         if version:
             limit, took = self.plan.selector.answer_timeout, version.decision
             words = f'; its action takes {took.words(limit)}' if took else ''
-            state = 'a candidate' if self.registry.ready(version) else 'valued anew'
+            waits = 'valued, and waits until the others are valued anew'
+            state = 'a candidate' if self.registry.ready(version) else waits
             self._node.get_logger().info(f'the {version.name} policy is {state}{words}')
 
     def _refuse_for_good(self, version: Version | None, error: Exception) -> None:
