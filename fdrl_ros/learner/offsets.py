@@ -61,8 +61,12 @@ class InputOffsets:
         :returns: shape (trained weights, offsets).
         """
         made = np.zeros((self._size, self.size))
-        made[self._rows] = self._layout.split(weights)[self._matrix][:, self._columns]
+        made[self._rows] = self._bias_span(weights)
         return made
+
+    def _bias_span(self, weights: NDArray[np.floating]) -> NDArray[np.floating]:
+        """Return how the first bias changes with each offset; no other weight does."""
+        return self._layout.split(weights)[self._matrix][:, self._columns]
 
     def between(
         self, start: NDArray[np.floating], weights: NDArray[np.floating]
@@ -70,14 +74,17 @@ class InputOffsets:
         """
         Return the offsets by which weights that were trained from a start differ most from it.
 
-        They are found by least squares over the first bias: post-processing, which costs nothing.
+        They are found by least squares over the first bias, which alone follows offsets. It is
+        post-processing, which costs nothing.
 
         :param start: flat, shape (n_parameters,).
         :param weights: flat, of the same network, with the same matrix in the first layer.
         :returns: in scales of the inputs, shape (offsets,).
         """
-        change = (np.asarray(weights, np.float64) - start)[self._index]
-        found = np.linalg.lstsq(self.span(start), change, rcond=None)[0]
+        bias = self._index[self._rows]
+        change = np.asarray(weights[bias], np.float64) - start[bias]
+        span = np.asarray(self._bias_span(start), np.float64)
+        found = np.linalg.lstsq(span, change, rcond=None)[0]
         return np.asarray(found, np.float64)
 
 

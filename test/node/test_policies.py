@@ -103,7 +103,8 @@ def test_new_policy_is_swapped_in_without_a_missed_state(theatre, room):
     reasons = {each.reason for _, each in room.heard['action'][chosen:]}
     assert reasons and reasons <= {'best', 'kept', 'caution', 'stale', 'late'}
     (told,) = [each for each in room.last('policies').policies if each.round == 1]
-    assert told.mean_return == told.mean_return and told.value_noise > 0.0
+    # With so few patients the misfit may leave no variance for the noise.
+    assert told.mean_return == told.mean_return and told.value_noise + told.value_misfit > 0.0
     assert bytes(told.digest) == global_policy(theatre.directory, 1, 7).digest
 
 

@@ -236,7 +236,7 @@ def _document(found: RobotPolicies) -> Json:
                 'status': str(found.registry.status(each, supervision)),
                 'reason': each.refusal,
                 'pinned': supervision.pinned.get(each.name) == each.digest,
-                'valued': each.model is not None,
+                'valued': each.digest in found.registry.values.models,
                 **({'safety': asdict(each.report)} if each.report else {}),
             }
             for each in found.registry.versions

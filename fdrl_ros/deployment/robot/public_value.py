@@ -93,6 +93,9 @@ _DOUBT = np.array([0.03, 0.03, 0.03, 0.05])
 _SEEN = 200, 7
 """Number of public patients, and the stride: every seventh of their states is compared."""
 
+_NEAR = 0.1
+"""Greatest difference between offsets of an input that describe the same robot, in its scales."""
+
 
 def public_patient(index: int, plan: Plan, procedure: str | None = None) -> Patient:
     """Return one of the public patients of all kinds."""
@@ -101,27 +104,40 @@ def public_patient(index: int, plan: Plan, procedure: str | None = None) -> Pati
 
 def fitted_with(plan: Plan, lead_in: Policy, known: Sequence[Policy] = ()) -> str:
     """
-    Return a hash over all that value models depend on beside their policy, hexadecimal.
+    Return a hash over what value models are fitted with beside their policy, hexadecimal.
 
-    Policies that say nearly the same of the robot give the same, so that small steps of training
-    do not make another robot of it.
+    That is the settings of valuing and of the public patients, the world, the public start, and
+    the policies that tell how far the robot is off, whatever is found out of them.
 
     :param lead_in: as :class:`PublicValuation` takes it.
-    :param known: the same.
+    :param known: the same; their order counts.
     """
     chosen = plan.federation
     made_with = (plan.value, chosen.seed, chosen.names, chosen.disturbances, plan.world)
-    told = sorted(_told(plan, lead_in, each) for each in known if _learner(plan).offsets)
+    told = [each.digest for each in known if _learner(plan).offsets]
     return hashlib.sha256(repr((made_with, lead_in.digest, told)).encode()).hexdigest()
 
 
-def _told(plan: Plan, start: Policy, policy: Policy) -> str:
-    """Return what a policy says of the robot; the digest where a robot may lack its network."""
+def same_robot(plan: Plan, before: Sequence[Policy], now: Sequence[Policy]) -> bool:
+    """
+    Tell whether policies describe nearly the robot that others describe, each that of its place.
+
+    They do where no offset of an input that they learned differs by more than 0.1 of its scale:
+    small steps of training do not make another robot of it. The gain at which they succeed is not
+    compared: to find it takes operations. Policies of a learner other than the compiled one
+    describe the same robot only if they are the same, as a robot may lack its network.
+    """
     learner = _learner(plan)
-    offsets = offsets_of(plan.network, learner, plan.spec.names) if learner.kind == 'dqn' else None
-    if offsets is None:
-        return policy.digest.hex()
-    return repr((np.round(offsets.between(start.weights, policy.weights), 1) + 0.0).tolist())
+    if not learner.offsets or [x.digest for x in before] == [x.digest for x in now]:
+        return True
+    if learner.kind != 'dqn' or len(before) != len(now):
+        return False
+    offsets = offsets_of(plan.network, learner, plan.spec.names)
+    assert offsets is not None
+    moved = [
+        offsets.between(old.weights, new.weights) for old, new in zip(before, now, strict=True)
+    ]
+    return bool(np.max(np.abs(moved)) <= _NEAR)
 
 
 def _learner(plan: Plan) -> LearnerSettings:

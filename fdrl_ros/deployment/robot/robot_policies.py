@@ -8,7 +8,7 @@ from typing import Self
 
 from fdrl_ros.deployment.layout import Layout, ROBOTS
 from fdrl_ros.deployment.plan import Plan
-from fdrl_ros.deployment.robot.public_value import fitted_with
+from fdrl_ros.deployment.robot.public_value import fitted_with, same_robot
 from fdrl_ros.deployment.robot.robot_network import public_start, robot_network
 from fdrl_ros.deployment.robot.safety_test import basis
 from fdrl_ros.errors import PolicyError, StoreBusyError, StoreError, SupervisionError
@@ -53,14 +53,25 @@ def keep_hospital(robot: Path, name: str) -> None:
         write_whole(robot / HOSPITAL, f'{name}\n'.encode())
 
 
-def values_fitted_with(plan: Plan, start: Policy, registry: PolicyRegistry) -> str:
+def value_for_robot(
+    plan: Plan, start: Policy, registry: PolicyRegistry, supervision: Supervision
+) -> None:
     """
-    Return the hash over all that a robot's value models are fitted with.
+    Have policies valued for the robot as those that passed their test describe it now.
+
+    The values in use, or those being fitted, stay where they are for nearly the same robot. Where
+    no policy describes the robot, as none passed its test or all are vetoed, those in use stay
+    too: what was found of the robot before is more likely than that it is not off at all.
 
     :param start: the public start.
-    :param registry: of the robot's policies, which tell how far the robot is off.
+    :param registry: of the robot's policies.
     """
-    return fitted_with(plan, start, [each.policy for each in registry.calibrated])
+    known = tuple(each.policy for each in registry.calibrated(supervision))
+    for values in (registry.values, registry.newer_values):
+        if not known or same_robot(plan, values.known, known):
+            known = values.known
+            break
+    registry.value_with(fitted_with(plan, start, known), known)
 
 
 class RobotPolicies:
@@ -85,10 +96,10 @@ class RobotPolicies:
         self.registry = PolicyRegistry(
             layout.roster(), network, plan.safety, basis=basis(plan), hospital=hospital_of(home)
         )
-        values = partial(values_fitted_with, plan, start, self.registry)
-        self.problems = self.files.load(self.registry, values, put_aside=False)
         self._supervision_file: Path = home / SUPERVISION_FILE
         self.supervision: Supervision = load_supervision(self._supervision_file)
+        values = partial(fitted_with, plan, start)
+        self.problems = self.files.load(self.registry, self.supervision, values, put_aside=False)
 
     @classmethod
     def of(cls, directory: Path, robot: str) -> Self:

@@ -7,12 +7,13 @@ from dataclasses import asdict
 from functools import partial
 import math
 import time
-from typing import cast, TypeVar
+from typing import Any, cast, TypeVar
 
 from builtin_interfaces.msg import Time
 from fdrl_ros.crypto.keys.roster import Roster
 from fdrl_ros.deployment.plan import Plan
-from fdrl_ros.deployment.robot.robot_policies import values_fitted_with
+from fdrl_ros.deployment.robot.public_value import fitted_with
+from fdrl_ros.deployment.robot.robot_policies import value_for_robot
 from fdrl_ros.deployment.robot.safety_test import basis
 from fdrl_ros.errors import (
     LastingError,
@@ -29,7 +30,7 @@ from fdrl_ros.nodes.common.deferred_answer import answer_later, Answered
 from fdrl_ros.nodes.common.managed_node import ManagedNode, PATIENCE
 from fdrl_ros.nodes.parties.conversion import from_ros
 from fdrl_ros.nodes.parties.weights_topic import PolicyReader
-from fdrl_ros.nodes.robot.policy_assessment import assess
+from fdrl_ros.nodes.robot.policy_assessment import tested, valued
 from fdrl_ros.nodes.robot.supervision_queue import SupervisionQueue, SupervisionRequest
 from fdrl_ros.policy import Policy
 from fdrl_ros.policy.network import Network
@@ -38,7 +39,13 @@ from fdrl_ros.runtime.worker_thread import Worker
 from fdrl_ros.selector.candidates.candidate import HOLD
 from fdrl_ros.selector.candidates.decision_time import decision_time, DecisionTime
 from fdrl_ros.selector.candidates.policy_files import PolicyFiles
-from fdrl_ros.selector.candidates.registry import PolicyRegistry, Released, Status, Version
+from fdrl_ros.selector.candidates.registry import (
+    PolicyRegistry,
+    Released,
+    Status,
+    Values,
+    Version,
+)
 from fdrl_ros.selector.candidates.safety_limits import SafetyReport
 from fdrl_ros.selector.candidates.supervision import (
     BY_TOPIC,
@@ -53,8 +60,8 @@ from fdrl_ros.selector.value.model import ValueModel
 import fdrl_ros.srv as srv
 from std_msgs.msg import String
 
-Findings = tuple[SafetyReport | None, ValueModel | None, DecisionTime | None]
-"""What the test and the valuation of a policy found, and how long it takes for an action."""
+Tested = tuple[SafetyReport, DecisionTime | None]
+"""What the test of a policy found, and how long it takes for an action if it passed."""
 
 Request = TypeVar('Request')
 
@@ -120,6 +127,7 @@ class CandidateUpdates:
         self._assessing = False
         self._checking = 0
         self._failed = Backoff(FIRST_PAUSE, LONGEST_PAUSE)
+        self._known: tuple[Policy, ...] | None = None
         self.problem = ''
         self._lock_files()
         self._queue = SupervisionQueue(
@@ -134,9 +142,10 @@ class CandidateUpdates:
             basis=tests,
             hospital=self._hospital,
         )
-        for each in self.files.load(self.registry, self._values_fitted_with):
+        values = partial(fitted_with, self.plan, self._start)
+        for each in self.files.load(self.registry, self.supervision, values):
             node.get_logger().warning(each)
-        self._time_valued()
+        self._time_passed()
         self.registry.check_pins(self.supervision)
         self._writer = Worker(f'{node.get_name()} writer', node.post, WAITING)
         node.keep(self._end)
@@ -151,9 +160,6 @@ class CandidateUpdates:
     def supervision(self) -> Supervision:
         """The supervision in force."""
         return self._queue.supervision
-
-    def _values_fitted_with(self) -> str:
-        return values_fitted_with(self.plan, self._start, self.registry)
 
     def _subscribe(self) -> None:
         size, hear = 4 * self._start.n_parameters, self._node.hear
@@ -207,7 +213,7 @@ class CandidateUpdates:
                 return message, self.registry.check(message)
 
             if self._checking == CHECKED:
-                self._refuse(f'{CHECKED} policies wait for their check already')
+                self._refuse_message(f'{CHECKED} policies wait for their check already')
                 return
             self._checking += 1
             # Five million weights take 0.1 s, in which the control loop goes on.
@@ -228,44 +234,59 @@ class CandidateUpdates:
             message, policy = cast('tuple[Released, Policy]', found)
             version = self.registry.add(message, policy, came)
         except MessageError as error:
-            self._refuse(str(error))
+            self._refuse_message(str(error))
             return
         if version is not None:
             self._write_in_background(lambda: self.files.save(version))
-            self.registry.fitted_with = self._values_fitted_with()
             self._update_candidates()
             self.assess_next()
 
-    def _refuse(self, reason: str) -> None:
+    def _refuse_message(self, reason: str) -> None:
         self.refused += 1
         if worth_logging(self.refused):
             self._node.get_logger().warning(f'refused: {reason}')
 
     def assess_next(self) -> None:
-        """Test and value the next policy on the worker, one at a time."""
-        waiting = self._failed.waiting(self._node.now)
-        version = self.registry.pending(self.supervision, waiting)
+        """Test or value the next policy on the worker, one at a time."""
+        registry, waiting = self.registry, self._failed.waiting(self._node.now)
+        version = registry.pending(self.supervision, waiting)
         if self._assessing:
             return
-        # Holding is a candidate like the others: it is valued as soon as there is another.
-        registry = self.registry
-        stale = registry.held_with != registry.fitted_with
-        if registry.hold is None or (version is None and stale):
-            if not registry.versions or HOLD in waiting:
-                return
-            version = None
-        elif version is None:
-            return
+        if version is not None and version.report is None:
+            self._test(version)
+        elif registry.hold_pending:
+            # Holding is a candidate like the others: no other value compares with anything.
+            if HOLD not in waiting:
+                self._value(None)
+        elif version is not None:
+            self._value(version)
+
+    def _test(self, version: Version) -> None:
         self._assessing = True
-        plan, start, files = self.plan, self._start, self.files
+        policy, plan, files = version.policy, self.plan, self.files
+
+        def find_out(report: object, stopped: Callable[[], bool]) -> Tested:
+            found = tested(policy, plan, files, stopped)
+            return found, None if found.refusal(plan.safety) else self._timed(policy)
+
+        accept = partial(self._accept_test, version)
+        self._node.submit(find_out, partial(self._assessed, version, accept))
+
+    def _value(self, version: Version | None) -> None:
+        """
+        Value a policy.
+
+        :param version: None for holding.
+        """
+        self._assessing = True
+        plan, start, files, values = self.plan, self._start, self.files, self.registry.newer_values
         policy = version.policy if version else None
-        known = [each.policy for each in registry.calibrated]
 
-        def find_out(report: object, stopped: Callable[[], bool]) -> Findings:
-            found, model = assess(policy, plan, start, known, files, stopped)
-            return found, model, self._timed(policy) if policy and model else None
+        def find_out(report: object, stopped: Callable[[], bool]) -> ValueModel:
+            return valued(policy, plan, start, values.known, files, stopped)
 
-        self._node.submit(find_out, partial(self._assessed, version, registry.fitted_with))
+        accept = partial(self._accept_model, version, values)
+        self._node.submit(find_out, partial(self._assessed, version, accept))
 
     def _timed(self, policy: Policy) -> DecisionTime:
         """
@@ -280,33 +301,38 @@ class CandidateUpdates:
             raise LastingError(str(error)) from error
         return found
 
-    def _time_valued(self) -> None:
+    def _time_passed(self) -> None:
         """Time all that may stand, before the control loop begins."""
         for version in self.registry.versions:
             try:
-                if version.ready:
+                if version.passed:
                     version.decision = self._timed(version.policy)
             except LastingError as error:
-                self._refuse_for_good(version, error)
+                self._refuse(version, error)
 
     def _assessed(
-        self, version: Version | None, settings: str, result: Findings | Exception
+        self, version: Version | None, accept: Callable[[Any], None], result: object
     ) -> None:
         """
         Take in what was found; without it the robot goes on with the candidates it has.
 
+        A policy that is a candidate already, and holding, keep the value that they have.
+
         :param version: None for holding.
-        :param settings: hash over all that its model was fitted with.
+        :param accept: takes in a result.
         """
         self._assessing = False
-        if isinstance(result, Exception) and not isinstance(result, LastingError):
-            self._retry_later(version, result)
-        else:
-            try:
-                if isinstance(result, LastingError):
-                    raise result
-                self._accept(version, settings, *result)
-            except Exception as error:  # whatever it is, the arm must not lose its control loop
+        registry = self.registry
+        stands = registry.ready(version) if version else HOLD in registry.values.models
+        try:
+            if isinstance(result, Exception):
+                raise result
+            accept(result)
+        except Exception as error:  # whatever it is, the arm must not lose its control loop
+            passing = isinstance(result, Exception) and not isinstance(result, LastingError)
+            if stands or passing:
+                self._retry_later(version, error)
+            else:
                 self._refuse_for_good(version, error)
         self.assess_next()
 
@@ -319,51 +345,55 @@ class CandidateUpdates:
             version.setback = self.problem
             self.publish()
 
-    def _accept(
-        self,
-        version: Version | None,
-        settings: str,
-        report: SafetyReport | None,
-        model: ValueModel | None,
-        decision: DecisionTime | None,
-    ) -> None:
-        self._failed.forget(version.digest if version else HOLD)
-        if version is None:
-            self.registry.hold, self.registry.held_with = model, settings
-            self._update_candidates()
+    def _accept_test(self, version: Version, found: Tested) -> None:
+        report, version.decision = found
+        self._failed.forget(version.digest)
+        if self.problem == version.setback:
             self.problem = ''
-            return
         version.setback = ''
-        assert report is not None
         self.registry.add_report(version, report)
-        if model is not None:
-            self.registry.add_model(version, model, settings)
-        version.decision = decision
-        self._update_candidates()
         if version.refusal:
             self.problem = f'the {version.name} policy is refused: {version.refusal}'
             self._node.get_logger().warning(f'{self.problem} (round {version.round})')
-        else:
-            waits = self.registry.pending(self.supervision)
-            self.problem = waits.setback if waits else ''
-            limit = self.plan.selector.answer_timeout
-            words = f'; its action takes {decision.words(limit)}' if decision else ''
-            self._node.get_logger().info(f'the {version.name} policy is a candidate{words}')
+        self._update_candidates()
+
+    def _accept_model(self, version: Version | None, values: Values, model: ValueModel) -> None:
+        """
+        Take in a value model.
+
+        :param version: None for holding.
+        :param values: among which it was fitted.
+        """
+        self.registry.add_model(version, model, values)
+        self._failed.forget(version.digest if version else HOLD)
+        if version:
+            version.setback = ''
+        self._update_candidates()
+        pending = self.registry.pending(self.supervision)
+        self.problem = pending.setback if pending else ''
+        if version:
+            limit, took = self.plan.selector.answer_timeout, version.decision
+            words = f'; its action takes {took.words(limit)}' if took else ''
+            waits = 'valued, and waits until the others are valued anew'
+            state = 'a candidate' if self.registry.ready(version) else waits
+            self._node.get_logger().info(f'the {version.name} policy is {state}{words}')
 
     def _refuse_for_good(self, version: Version | None, error: Exception) -> None:
         """Ask no more for what cannot be found out; another version has its turn."""
         if version is None:
-            self.registry.hold = None
             self._failed.give_up(HOLD)
             self.report_problem(
                 f'holding cannot be valued: {error}; so no policy can, until the selector is '
                 'activated again'
             )
             return
+        self._refuse(version, error)
+        self._update_candidates()
+
+    def _refuse(self, version: Version, error: Exception) -> None:
         version.refusal = str(error)
         words = f'the {version.name} policy of round {version.round}'
         self.report_problem(f'{words} cannot stand, and is not tried again: {error}')
-        self.publish()
 
     def report_problem(self, problem: str) -> None:
         """Tell of a problem, in the log and in the node's health."""
@@ -372,10 +402,17 @@ class CandidateUpdates:
 
     def _update_candidates(self) -> None:
         """Hand all candidates over at once, tell of them, and forget the oldest versions."""
-        self._loop.selector.set_candidates(self.registry.candidates(self.supervision))
-        gone = self.registry.prune(self.supervision)
+        registry, supervision = self.registry, self.supervision
+        value_for_robot(self.plan, self._start, registry, supervision)
+        registry.use_newer_values(supervision)
+        self._loop.selector.set_candidates(registry.candidates(supervision))
+        known = registry.values.known
+        if known is not self._known:
+            self._known = known
+            self._write_in_background(lambda: self.files.save_known(known))
+        gone = registry.prune(supervision)
         if gone:
-            left = self.registry.versions
+            left = registry.versions
             for each in gone:
                 self._failed.forget(each.digest)
             self._write_in_background(lambda: self.files.remove(gone, left))
@@ -478,7 +515,12 @@ class CandidateUpdates:
             locked=supervision.locked,
             vetoed=sorted(supervision.vetoed),
             policies=[
-                policy_status(each, self.registry.status(each, supervision), supervision)
+                policy_status(
+                    each,
+                    self.registry.values.models.get(each.digest),
+                    self.registry.status(each, supervision),
+                    supervision,
+                )
                 for each in self.registry.versions
             ],
         )
@@ -496,14 +538,17 @@ _NUMBERS = (
 )
 
 
-def policy_status(version: Version, status: Status, supervision: Supervision) -> ros.PolicyStatus:
+def policy_status(
+    version: Version, model: ValueModel | None, status: Status, supervision: Supervision
+) -> ros.PolicyStatus:
     """
     Describe a version; what nobody measured yet is NaN.
 
+    :param model: the estimate of its return that is in use.
     :param status: of it.
     :param supervision: in force.
     """
-    report, model = version.report, version.model
+    report = version.report
     seconds, rest = divmod(version.came, 1.0)
     found = asdict(report) if report else {}
     estimates = model.estimates.values() if model else ()

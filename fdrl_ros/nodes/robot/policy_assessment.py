@@ -19,71 +19,75 @@ LASTING = (PolicyError, RecordsError, SettingError, StateError)
 """What is raised because of the policy or the plan: the same ones raise it again."""
 
 
-def assess(
+def tested(
+    policy: Policy, plan: Plan, files: PolicyFiles, stopped: Callable[[], bool]
+) -> SafetyReport:
+    """
+    Return what the test of a policy found; it is on the disk then.
+
+    A second process computes, so that the control loop keeps its 100 Hz.
+
+    :raises TrainingStopped: as soon as `stopped` says so.
+    :raises LastingError: if it cannot be found out with this plan, now or later.
+    :raises StoreError: if a file cannot be written.
+    :raises FdrlError: if the process ends without a result.
+    """
+    report = files.load_report(policy.digest.hex())
+    if report is None or report.basis != basis(plan):
+        report = run_elsewhere(find_report, (policy, plan, files.folder), stopped)
+        files.save_report(report)
+    return report
+
+
+def valued(
     policy: Policy | None,
     plan: Plan,
     lead_in: Policy,
     known: Sequence[Policy],
     files: PolicyFiles,
     stopped: Callable[[], bool],
-) -> tuple[SafetyReport | None, ValueModel | None]:
+) -> ValueModel:
     """
-    Return what the test of a policy found, and the estimate of its return if it passed.
+    Return the estimate of a policy's return; it is on the disk then.
 
-    Both are on the disk then. A second process computes, so that the control loop keeps its
-    100 Hz.
+    A second process computes, as in :func:`tested`, which raises the same.
 
-    :param policy: None holds, which needs no test.
+    :param policy: None holds.
     :param lead_in: the public start, as
         :class:`fdrl_ros.deployment.robot.public_value.PublicValuation` takes it.
     :param known: as the same takes it.
-    :raises TrainingStopped: as soon as `stopped` says so.
-    :raises LastingError: if it cannot be found out with this plan, now or later.
-    :raises StoreError: if a file cannot be written.
-    :raises FdrlError: if the process ends without a result.
     """
     digest = HOLD if policy is None else policy.digest.hex()
     settings = fitted_with(plan, lead_in, known)
-    report, model = files.load_report(digest), files.load_model(digest, None, settings)
-    if report is not None and report.basis != basis(plan):
-        report = None
-    tested = policy is None or report is not None
-    if not tested or (model is None and not _is_refused(report, plan)):
-        arguments = (policy, plan, lead_in, known, files.folder, report, model is None)
-        report, data = run_elsewhere(find_out, arguments, stopped)
-        if data:
-            model = ValueModel.from_bytes(data, digest)
-            files.save_model(digest, data, settings)
-        if report is not None:
-            files.save_report(report)
-    return report, None if _is_refused(report, plan) else model
+    model = files.load_model(digest, None, settings)
+    if model is None:
+        data = run_elsewhere(find_model, (policy, plan, lead_in, known), stopped)
+        model = ValueModel.from_bytes(data, digest)
+        files.save_model(digest, data, settings)
+    return model
 
 
-def _is_refused(report: SafetyReport | None, plan: Plan) -> bool:
-    return report is not None and bool(report.refusal(plan.safety))
-
-
-def find_out(
-    policy: Policy | None,
-    plan: Plan,
-    lead_in: Policy,
-    known: Sequence[Policy],
-    folder: Path,
-    report: SafetyReport | None,
-    wanted: bool,
-) -> tuple[SafetyReport | None, bytes]:
+def find_report(policy: Policy, plan: Plan, folder: Path) -> SafetyReport:
     """
-    Run in the other process.
+    Test a policy, in the other process.
 
-    :param report: of its test, if it is known.
-    :param wanted: whether there is no value model yet.
-    :raises LastingError: as :func:`assess`.
+    :raises LastingError: as :func:`tested`.
     """
     try:
-        if policy is not None and report is None:
-            report = safety_report(policy, plan, frozen_set(plan, folder))
-        if not wanted or _is_refused(report, plan):
-            return report, b''
-        return report, PublicValuation(plan, lead_in, known=known).value_model(policy).to_bytes()
+        return safety_report(policy, plan, frozen_set(plan, folder))
+    except LASTING as error:
+        raise LastingError(f'{type(error).__name__}: {error}') from error
+
+
+def find_model(
+    policy: Policy | None, plan: Plan, lead_in: Policy, known: Sequence[Policy]
+) -> bytes:
+    """
+    Value a policy, in the other process.
+
+    :raises LastingError: as :func:`valued`.
+    """
+    try:
+        return PublicValuation(plan, lead_in, known=known).value_model(policy).to_bytes()
     except LASTING as error:
         raise LastingError(f'{type(error).__name__}: {error}') from error

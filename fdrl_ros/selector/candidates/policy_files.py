@@ -7,7 +7,7 @@ What is read is checked again, signature and digest. What cannot be used is put 
 else is lost by it.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
 import json
@@ -16,10 +16,12 @@ from typing import TypeVar
 
 from fdrl_ros.errors import FdrlError, MessageError, PolicyError
 from fdrl_ros.federation.protocol.message import GlobalPolicy, HospitalPolicy, message_from_bytes
+from fdrl_ros.policy import Policy
 from fdrl_ros.runtime.durable import exclusive, make_private_directory, write_whole
 from fdrl_ros.selector.candidates.candidate import HOLD
 from fdrl_ros.selector.candidates.registry import name_of, PolicyRegistry, Released, Version
 from fdrl_ros.selector.candidates.safety_limits import SafetyReport
+from fdrl_ros.selector.candidates.supervision import Supervision
 from fdrl_ros.selector.value.model import ValueModel
 from fdrl_ros.surgery.data.json_dataclasses import from_plain
 
@@ -28,6 +30,11 @@ POLICIES = 'policies'
 
 ASIDE = 'aside'
 """Folder below it of files that could not be used."""
+
+VALUED_FOR = 'valued_for.json'
+"""File of the digests of the policies that tell how far off the robot is that values are for."""
+
+_NOTHING = Supervision()
 
 T = TypeVar('T')
 Problems = list[tuple[Path, Exception]]
@@ -98,6 +105,36 @@ class PolicyFiles:
         """
         write_whole(self.model(digest, fitted_with), data)
 
+    def save_known(self, known: Sequence[Policy]) -> None:
+        """
+        Write which policies tell how far the robot is off, for which the values in use are.
+
+        :raises StoreError: if it cannot be written.
+        """
+        digests = [each.digest.hex() for each in known]
+        write_whole(self.folder / VALUED_FOR, json.dumps(digests).encode())
+
+    def load_known(
+        self, policies: Iterable[Policy], problems: Problems | None = None
+    ) -> tuple[Policy, ...] | None:
+        """
+        Return those among policies that :meth:`save_known` wrote; None if one is not there.
+
+        :param problems: to which a file that cannot be used is added.
+        """
+        by_digest = {each.digest.hex(): each for each in policies}
+
+        def read(data: bytes) -> list[Policy | None]:
+            digests = json.loads(data)
+            if not isinstance(digests, list) or not all(isinstance(x, str) for x in digests):
+                raise PolicyError('expected digests')
+            return [by_digest.get(each) for each in digests]
+
+        found = _read_checked(self.folder / VALUED_FOR, read, problems)
+        if found is None or None in found:
+            return None
+        return tuple(each for each in found if each is not None)
+
     def load_report(self, digest: str, problems: Problems | None = None) -> SafetyReport | None:
         """
         Return what the test of a policy found; None if there is no whole file of it.
@@ -130,18 +167,20 @@ class PolicyFiles:
     def load(
         self,
         registry: PolicyRegistry,
-        fitted_with: Callable[[], str] = lambda: '',
+        supervision: Supervision = _NOTHING,
+        fitted_with: Callable[[Sequence[Policy]], str] = lambda known: '',
         *,
         put_aside: bool = True,
     ) -> list[str]:
         """
         Fill a registry with all policies that are here, with their tests and models.
 
-        A test or model that is damaged or missing is found out anew by whoever asks the registry
-        what is pending.
+        The values are those that were in use. A test or model that is damaged or missing is found
+        out anew by whoever asks the registry what is pending.
 
-        :param fitted_with: asked, once all policies are there, for the hash over all that models
-            are fitted with.
+        :param supervision: in force.
+        :param fitted_with: returns the hash over what models are fitted with, given the policies
+            that tell how far the robot is off.
         :param put_aside: whether to do so; who only looks does not.
         :returns: sentences on the files that cannot be used.
         """
@@ -165,13 +204,17 @@ class PolicyFiles:
                     registry.add_report(version, report)
             except PolicyError:
                 continue
-        registry.fitted_with = settings = fitted_with()
-        if model := self.load_model(HOLD, problems, settings):
-            registry.hold, registry.held_with = model, settings
-        for version in registry.versions:
+        known = self.load_known((each.policy for each in registry.versions), problems)
+        if known is None:
+            known = tuple(each.policy for each in registry.calibrated(supervision))
+        settings = fitted_with(known)
+        registry.value_with(settings, known)
+        registry.use_newer_values(supervision)
+        for each in (None, *registry.versions):
+            digest = each.digest if each else HOLD
             try:
-                if model := self.load_model(version.digest, problems, settings):
-                    registry.add_model(version, model, settings)
+                if model := self.load_model(digest, problems, settings):
+                    registry.add_model(each, model)
             except PolicyError:
                 continue
         if not put_aside:

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The policies that a robot may choose from: each checked, tested, valued, then taken at once."""
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from fdrl_ros.crypto.keys.roster import Roster
@@ -49,7 +49,6 @@ class Version:
 
     :param name: global, the hospital's, or home for the hospital that this robot is of.
     :param came: when it came here, second since 1970.
-    :param valued_with: hash over all that its model was fitted with.
     :param refusal: why it must not act; nothing if it may, or nobody knows yet.
     :param decision: how long it takes to choose an action on this machine.
     :param setback: why nobody knows yet though it was tried; it will be once more.
@@ -60,8 +59,6 @@ class Version:
     policy: Policy
     came: float
     report: SafetyReport | None = None
-    model: ValueModel | None = None
-    valued_with: str = ''
     decision: DecisionTime | None = None
     refusal: str = ''
     setback: str = ''
@@ -83,9 +80,24 @@ class Version:
         return self.policy.digest.hex()
 
     @property
-    def ready(self) -> bool:
-        """Whether it passed its test and has an estimate of its return."""
-        return self.model is not None and self.report is not None and not self.refusal
+    def passed(self) -> bool:
+        """Whether it passed its test, and nothing else was found against it."""
+        return self.report is not None and not self.refusal
+
+
+@dataclass(frozen=True, eq=False)
+class Values:
+    """
+    Value models that compare with each other, as all are fitted with the same.
+
+    :param fitted_with: hash over all that they are fitted with, beside the policy of each.
+    :param known: policies that tell how far the robot is off, for which they are fitted.
+    :param models: by the digest of their policy, hexadecimal; that of holding by its name.
+    """
+
+    fitted_with: str = ''
+    known: tuple[Policy, ...] = ()
+    models: dict[str, ValueModel] = field(default_factory=dict)
 
 
 class PolicyRegistry:
@@ -93,7 +105,8 @@ class PolicyRegistry:
     Keeps the newest versions of the federation's policy and of each hospital's.
 
     A version becomes a candidate when it has passed its test and there is an estimate of its
-    return; until then the one before it stays. All of it is in memory; see
+    return; until then the one before it stays. Where all are valued anew, the candidates keep the
+    values in use until the newer ones are complete. All of it is in memory; see
     :mod:`fdrl_ros.selector.candidates.policy_files` for the disk.
     """
 
@@ -124,15 +137,10 @@ class PolicyRegistry:
         self._basis = basis
         self._hospital = hospital
         self._versions: dict[str, list[Version]] = {}
-        self.hold: ValueModel | None = None
-        """The estimate of holding, once there is one."""
-        self.held_with = ''
-        """Hash over all that it was fitted with."""
-        self.fitted_with = ''
-        """
-        Hash over all that models are fitted with now. What was fitted with something else is
-        valued again; until the robot's own policy is, the candidates stay those of before.
-        """
+        self.values = Values()
+        """Those in use, by which candidates are compared."""
+        self.newer_values = self.values
+        """Those that are being fitted; the ones in use where nothing is valued anew."""
 
     @property
     def names(self) -> frozenset[str]:
@@ -151,14 +159,32 @@ class PolicyRegistry:
         names = sorted(self._versions, key=lambda name: (name != GLOBAL, name != HOME, name))
         return tuple(version for name in names for version in self._versions[name])
 
-    @property
-    def calibrated(self) -> tuple[Version, ...]:
-        """Policies that tell how far the robot is off: home's, or without one all others."""
-        newest: dict[str, Version] = {}
-        for name, versions in self._versions.items():
-            able = [each for each in versions if not each.refusal]
-            newest |= {name: able[0]} if able else {}
-        return (newest[HOME],) if HOME in newest else tuple(newest.values())
+    def calibrated(self, supervision: Supervision) -> tuple[Version, ...]:
+        """
+        Return policies that tell how far the robot is off: home's, or without one all others.
+
+        That is the pinned version, or else the newest that passed its test, of each name that is
+        not vetoed.
+        """
+        names = sorted(self._versions.keys() - supervision.vetoed)
+        able = [each for name in names if (each := self._newest(name, supervision, passed=True))]
+        home = [each for each in able if each.name == HOME]
+        return tuple(home or able)
+
+    def _newest(
+        self, name: str, supervision: Supervision, *, passed: bool = False
+    ) -> Version | None:
+        """
+        Return the newest version of a name that may stand by the supervision and is not refused.
+
+        :param passed: whether it must have passed its test.
+        """
+        pinned = supervision.pinned.get(name)
+        for each in self._versions.get(name, ()):
+            able = each.passed if passed else not each.refusal
+            if able and pinned in (None, each.digest):
+                return each
+        return None
 
     def receive(self, message: Released, came: float) -> Version | None:
         """
@@ -233,6 +259,9 @@ class PolicyRegistry:
         """
         Return the version that somebody wants pinned.
 
+        The newest that passed its test must be valued before. An older one may have no value in
+        use: it is valued once it is pinned, and its name is no candidate until then.
+
         :param text: number of its round, or at least six digits of its digest, hexadecimal.
         :raises SupervisionError: if there is none, more than one, or it must not act.
         """
@@ -247,31 +276,58 @@ class PolicyRegistry:
                 f'{name} {text!r}: expected one of the rounds {kept or "(none is here)"}, or at '
                 'least six digits of a digest'
             )
-        if not found[0].ready:
+        newest = self._newest(name, Supervision(), passed=True)
+        if not self.ready(found[0]) and (not found[0].passed or found[0] is newest):
             reason = found[0].refusal or found[0].setback or 'it is not valued yet'
             raise SupervisionError(f'{name} of round {found[0].round} cannot be pinned: {reason}')
         return found[0]
 
     def pending(self, supervision: Supervision, waiting: Collection[str] = ()) -> Version | None:
         """
-        Return a version that is to be tested and valued next.
+        Return a version that is to be tested next, or where all are, one that is to be valued.
 
-        That is the one that is pinned, or the newest, of each name, the global one first; those
-        that were valued with something else come last.
+        Of each name, the global one first, that is the pinned version, or the newest that is not
+        refused.
 
         :param waiting: digests of those whose turn it is not, hexadecimal.
         """
-        again = []
+        names = dict.fromkeys(version.name for version in self.versions)
+        newest = (self._newest(name, supervision) for name in names)
+        untested = (each for each in newest if each and not each.report)
+        unvalued = self._unvalued(supervision)
+        both = (each for some in (untested, unvalued) for each in some)
+        return next((each for each in both if each.digest not in waiting), None)
+
+    def _unvalued(self, supervision: Supervision) -> Iterator[Version]:
+        """Return the versions that passed their test and lack one of the newer values."""
         for name in dict.fromkeys(version.name for version in self.versions):
-            pinned = supervision.pinned.get(name)
-            version = self.find(name, pinned) if pinned else self._versions[name][0]
-            if version is None or version.refusal or version.digest in waiting:
-                continue
-            if not version.ready:
-                return version
-            if version.valued_with != self.fitted_with:
-                again.append(version)
-        return next(iter(again), None)
+            version = self._newest(name, supervision, passed=True)
+            if version and version.digest not in self.newer_values.models:
+                yield version
+
+    @property
+    def hold_pending(self) -> bool:
+        """Whether holding is to be valued: it is where there is another candidate."""
+        passed = any(each.passed for each in self.versions)
+        return passed and HOLD not in self.newer_values.models
+
+    def value_with(self, fitted_with: str, known: tuple[Policy, ...] = ()) -> None:
+        """
+        Have all valued with something else; candidates keep the values in use meanwhile.
+
+        :param fitted_with: hash over all that value models are to be fitted with.
+        :param known: policies that tell how far the robot is off.
+        """
+        if fitted_with == self.values.fitted_with:
+            self.newer_values = self.values
+        elif fitted_with != self.newer_values.fitted_with:
+            self.newer_values = Values(fitted_with, known)
+
+    def use_newer_values(self, supervision: Supervision) -> None:
+        """Use the newer values where they are complete, or nothing stands by those in use."""
+        complete = not self.hold_pending and not any(self._unvalued(supervision))
+        if complete or not self.standing(supervision):
+            self.values = self.newer_values
 
     def add_report(self, version: Version, report: SafetyReport) -> None:
         """
@@ -284,43 +340,46 @@ class PolicyRegistry:
         version.report = report
         version.refusal = report.refusal(self._settings)
 
-    def add_model(self, version: Version, model: ValueModel, fitted_with: str = '') -> None:
+    def add_model(
+        self, version: Version | None, model: ValueModel, values: Values | None = None
+    ) -> None:
         """
         Take in an estimate of a version's return.
 
-        :param fitted_with: hash over all that it was fitted with.
+        :param version: None for holding.
+        :param values: among which it was fitted; None for the newer ones.
         :raises PolicyError: if the estimate is of another policy, or of other states.
         """
-        if model.policy != version.digest:
-            raise PolicyError(f'value model of {model.policy}: expected {version.digest}')
+        digest = version.digest if version else HOLD
+        if model.policy != digest:
+            raise PolicyError(f'value model of {model.policy}: expected {digest}')
         size, _, _ = model.form
         if size != self._network.states:
-            raise PolicyError(f'value model of {size} numbers: expected {self._network.states}')
-        version.model, version.valued_with = model, fitted_with
+            raise PolicyError(f'value model takes {size} numbers: expected {self._network.states}')
+        (values or self.newer_values).models[digest] = model
+
+    def ready(self, version: Version) -> bool:
+        """Tell whether a version passed its test and has an estimate that is in use."""
+        return version.passed and version.digest in self.values.models
 
     def standing(self, supervision: Supervision) -> tuple[Version, ...]:
-        """
-        Return the version that stands for each name, vetoed or not.
-
-        All were valued with the same as the robot's own: other estimates compare with nothing.
-        """
+        """Return the version that stands for each name, vetoed or not."""
         able: dict[str, Version] = {}
         for version in reversed(self.versions):
             pinned = supervision.pinned.get(version.name)
-            if version.ready and pinned in (None, version.digest):
+            if self.ready(version) and pinned in (None, version.digest):
                 able[version.name] = version  # the newest comes last
-        own = able.get(HOME, able.get(GLOBAL))
-        alike = [each for each in able if own is None or own.valued_with == able[each].valued_with]
-        return tuple(able[name] for name in sorted(alike))
+        return tuple(able[name] for name in sorted(able))
 
     def candidates(self, supervision: Supervision) -> tuple[Candidate, ...]:
         """Return those to choose from, hold last."""
+        models = self.values.models
         standing = [
-            Candidate(each.name, each.policy, each.model, each.policy.digest, each.owner)
+            Candidate(each.name, each.policy, models[each.digest], each.policy.digest, each.owner)
             for each in self.standing(supervision)
             if each.name not in supervision.vetoed
         ]
-        return (*standing, Candidate(HOLD, None, self.hold))
+        return (*standing, Candidate(HOLD, None, models.get(HOLD)))
 
     def status(self, version: Version, supervision: Supervision) -> Status:
         """Say what has become of a version."""
@@ -330,10 +389,9 @@ class PolicyRegistry:
             return Status.VETOED
         if version in self.standing(supervision):
             return Status.CANDIDATE
-        pinned = supervision.pinned.get(version.name)
-        newest = self._versions[version.name][0]
-        waits = version.digest == pinned if pinned else version is newest
-        return Status.VALUING if waits else Status.REPLACED
+        untested = self._newest(version.name, supervision)
+        unvalued = self._newest(version.name, supervision, passed=True)
+        return Status.VALUING if version in (untested, unvalued) else Status.REPLACED
 
     def check_pins(self, supervision: Supervision) -> None:
         """
@@ -355,16 +413,25 @@ class PolicyRegistry:
 
     def prune(self, supervision: Supervision) -> list[Version]:
         """
-        Forget the oldest versions; never what is pinned, or stands for its name.
+        Forget the oldest versions, unless one is needed.
+
+        Those are needed that are pinned, stand for their name, or tell how far the robot is off.
 
         :returns: those forgotten.
         """
         standing = self.standing(supervision)
+        described = (*self.values.known, *self.newer_values.known)
+        known = {each.digest.hex() for each in described}
         forgotten = []
         for name, versions in self._versions.items():
             pinned = supervision.pinned.get(name)
             for each in versions[self._kept :]:
-                if each not in standing and each.digest != pinned:
+                needed = each in standing or each.digest in (pinned, *known)
+                if not needed:
                     versions.remove(each)
                     forgotten.append(each)
+        left = {HOLD, *(each.digest for each in self.versions)}
+        for values in (self.values, self.newer_values):
+            for digest in values.models.keys() - left:
+                del values.models[digest]
         return forgotten

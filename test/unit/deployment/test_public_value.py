@@ -8,7 +8,7 @@ from statistics import NormalDist
 
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.robot import public_value
-from fdrl_ros.deployment.robot.public_value import fitted_with, PublicValuation
+from fdrl_ros.deployment.robot.public_value import fitted_with, PublicValuation, same_robot
 from fdrl_ros.errors import RecordsError, TrainingStopped
 from fdrl_ros.selector import fit_value, returns_to_go
 from fdrl_ros.selector.value.monte_carlo_reference import chooser_of, SAME
@@ -132,12 +132,28 @@ def test_a_policy_that_hardly_ever_succeeds_tells_no_gain():
     assert public_value.gain_of(Lucky(), np.zeros(3), public, PLAN.world) == 0.0
 
 
-def test_values_are_fitted_anew_where_policies_tell_another_robot():
+def test_values_are_fitted_with_the_very_policies_that_tell_how_far_the_robot_is_off():
     start = sure()
     near, far = made_for(start, 0.01 * OFF), made_for(start, OFF)
-    told = [fitted_with(PLAN, start, known) for known in ([start], [near], [far], [])]
-    assert told[0] == told[1] and len(set(told)) == 3
-    assert fitted_with(PLAN, start, [start, far]) == fitted_with(PLAN, start, [far, start])
+    told = [([start], [near], [far], [], [start, far], [far, start]), ([start], [far], [])]
+    assert len({fitted_with(PLAN, start, known) for known in told[0]}) == 6
+    without = PLAN.changed({'learner': {'offsets': '', 'frozen': ''}})
+    assert len({fitted_with(without, start, known) for known in told[1]}) == 1
+
+
+def test_small_steps_of_training_do_not_make_another_robot():
+    start = sure()
+    # Either side of a step of a grid, which the distance does not depend on.
+    low, high, far = (made_for(start, each * np.eye(4)[3]) for each in (0.149, 0.151, 0.26))
+    assert same_robot(PLAN, [low], [high]) and same_robot(PLAN, [high], [low])
+    assert not same_robot(PLAN, [low], [far]) and not same_robot(PLAN, [low], [start])
+    assert same_robot(PLAN, [low, far], [high, far])
+    assert not same_robot(PLAN, [low, far], [far, low])
+    assert not same_robot(PLAN, [], [start]) and not same_robot(PLAN, [low], [])
+    without = PLAN.changed({'learner': {'offsets': '', 'frozen': ''}})
+    assert same_robot(without, [low], [far, start])
+    torch = PLAN.changed({'learner': {'kind': 'torch'}})
+    assert same_robot(torch, [low], [low]) and not same_robot(torch, [low], [high])
 
 
 def test_a_rollout_is_every_operation_by_itself():

@@ -46,6 +46,27 @@ def test_an_offset_of_inputs_is_a_change_of_the_first_bias(offset):
     np.testing.assert_allclose(made, seen, rtol=1e-4, atol=1e-4)
 
 
+def test_offsets_between_two_networks_are_solved_over_the_first_bias_alone(monkeypatch):
+    wide = NetworkShape(states=4, actions=3, hidden=(1000, 1000))
+    learner = replace(LEARNER, frozen='shared.0.weight')
+    offsets, start = InputOffsets(wide, learner, FIELDS), wide.draw(np.random.default_rng(4))
+    trained = wide.layout.trained(learner.frozen_tensors)
+    moved, change = start.copy(), np.random.default_rng(5).normal(size=len(trained))
+    moved[trained] += change.astype(np.float32)
+    everything = np.linalg.lstsq(
+        offsets.span(start), (moved.astype(np.float64) - start)[trained], rcond=None
+    )[0]
+    solve, shapes = np.linalg.lstsq, []
+
+    def noted(matrix, *rest, **named):
+        shapes.append(matrix.shape)
+        return solve(matrix, *rest, **named)
+
+    monkeypatch.setattr(np.linalg, 'lstsq', noted)
+    np.testing.assert_allclose(offsets.between(start, moved), everything, rtol=1e-9)
+    assert shapes == [(1000, 2)] and len(trained) > 10**6
+
+
 def test_the_gradient_of_an_offset_is_that_of_the_loss():
     gradient = np.random.default_rng(2).normal(size=6)
     offsets = InputOffsets(SHAPE, LEARNER, FIELDS)

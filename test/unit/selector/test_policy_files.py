@@ -11,7 +11,7 @@ from fdrl_ros.federation.protocol.channel import Channel
 from fdrl_ros.federation.protocol.store import Store
 from fdrl_ros.policy import NetworkShape
 from fdrl_ros.selector import HOLD
-from fdrl_ros.selector.candidates.policy_files import ASIDE, PolicyFiles
+from fdrl_ros.selector.candidates.policy_files import ASIDE, PolicyFiles, VALUED_FOR
 from fdrl_ros.selector.candidates.registry import PolicyRegistry
 from fdrl_ros.selector.candidates.supervision import Supervision
 import pytest
@@ -48,7 +48,7 @@ def filled(files) -> PolicyRegistry:
         registry.add_report(version, report_on(version.policy))
         files.save_report(version.report)
         registry.add_model(version, model_of(version.policy))
-        files.save_model(version.digest, version.model.to_bytes())
+        files.save_model(version.digest, model_of(version.policy).to_bytes())
     return registry
 
 
@@ -58,7 +58,7 @@ def reread(files, roster=ROSTER, shape=SHAPE, **settings):
 
 
 def described(registry):
-    return [(x.name, x.round, x.digest, x.came, x.ready) for x in registry.versions]
+    return [(x.name, x.round, x.digest, x.came, registry.ready(x)) for x in registry.versions]
 
 
 def test_after_a_restart_the_same_candidates_stand_at_once(files):
@@ -119,7 +119,8 @@ def test_model_or_test_that_is_damaged_is_put_aside_and_found_out_anew(files):
     assert all(each in '\n'.join(problems) for each in damaged) and len(problems) == 2
     assert sorted(each.name for each in (files.folder / ASIDE).iterdir()) == sorted(damaged)
     assert reread(files)[1] == [], 'it is said once'
-    assert after.pending(NOTHING).digest == first.digest
+    assert after.pending(NOTHING).digest == second.digest
+    assert after.pending(NOTHING, {second.digest}).digest == first.digest
     # The version before the newest is whole, and stands meanwhile.
     assert [each.round for each in after.standing(NOTHING)] == [1]
     other, _ = reread(files, basis='another test')
@@ -152,11 +153,11 @@ def test_forgotten_versions_leave_no_file_but_what_others_need(files):
 
 def test_damaged_value_of_holding_is_put_aside(files):
     filled(files)
-    files.save_model(HOLD, constant_value(0.0, policy=HOLD).to_bytes())
-    assert reread(files)[0].hold is not None
+    files.save_model(HOLD, constant_value(0.0, policy=HOLD, size=SHAPE.states).to_bytes())
+    assert HOLD in reread(files)[0].values.models
     files.model(HOLD).write_bytes(b'damaged')
     registry, (problem,) = reread(files)
-    assert registry.hold is None and problem.startswith(files.model(HOLD).name)
+    assert HOLD not in registry.values.models and problem.startswith(files.model(HOLD).name)
     assert (files.folder / ASIDE / files.model(HOLD).name).read_bytes() == b'damaged'
 
 
@@ -172,3 +173,35 @@ def test_the_later_of_two_policies_of_one_round_stands_after_a_restart_too(files
     assert [each.name for each in after.versions] == ['home', 'home']
     # The same files on a robot of no hospital: they are named by who signed them.
     assert [each.name for each in reread(files)[0].versions] == ['hospital_1'] * 2
+
+
+def hash_of(known):
+    return '_'.join(each.digest.hex()[:6] for each in known)
+
+
+def test_the_values_in_use_are_in_use_after_a_restart_too(files):
+    before = filled(files)
+    first, second = (before.versions[number].policy for number in (2, 1))
+    for known in ([second], [first]):
+        for each in before.versions:
+            files.save_model(each.digest, model_of(each.policy).to_bytes(), hash_of(known))
+    after = PolicyRegistry(ROSTER, SHAPE, hospital='hospital_1')
+    assert files.load(after, NOTHING, hash_of) == []
+    assert after.values.known == (after.versions[2].policy,), 'that of the home policy'
+    assert [each.digest for each in after.values.known] == [first.digest]
+    files.save_known([second])
+    after = PolicyRegistry(ROSTER, SHAPE, hospital='hospital_1')
+    assert files.load(after, NOTHING, hash_of) == []
+    assert [each.digest for each in after.values.known] == [second.digest]
+    assert [each.name for each in after.candidates(NOTHING)] == ['global', 'home', HOLD]
+
+
+@pytest.mark.parametrize('data', [b'', b'{}', b'[1]', b'["00"]'])
+def test_without_a_whole_list_the_policies_tell_anew_how_far_the_robot_is_off(files, data):
+    filled(files)
+    path = files.folder / VALUED_FOR
+    path.write_bytes(data)
+    registry = PolicyRegistry(ROSTER, SHAPE, hospital='hospital_1')
+    problems, home = files.load(registry, NOTHING, hash_of), registry.versions[2]
+    assert home.name == 'home' and registry.values.known == (home.policy,)
+    assert [path.name in each for each in problems] == [True] * (data != b'["00"]')

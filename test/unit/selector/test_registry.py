@@ -14,6 +14,7 @@ from fdrl_ros.errors import (
 from fdrl_ros.federation.protocol.channel import Channel
 from fdrl_ros.federation.protocol.store import Store
 from fdrl_ros.policy import encode_weights
+from fdrl_ros.selector.candidates.candidate import HOLD
 from fdrl_ros.selector.candidates.registry import PolicyRegistry, Status
 from fdrl_ros.selector.candidates.supervision import Supervision
 import numpy as np
@@ -87,44 +88,190 @@ def test_newer_policy_waits_behind_the_older_one_until_it_is_found_good(registry
     assert statuses(registry) == [('global', 2, 'candidate'), ('global', 1, 'replaced')]
 
 
-def value(registry, version):
-    """Find a version good by estimates that are fitted with what counts now."""
-    registry.add_report(version, report_on(version.policy))
-    registry.add_model(version, model_of(version.policy), registry.fitted_with)
+def hold_model():
+    return replace(model_of(SHAPE.policy(weights(0))), policy=HOLD)
 
 
-def test_estimates_for_another_robot_are_made_anew_and_never_compared(registry):
+def value_next(registry, supervision=NOTHING):
+    """Value holding, or what else is pending and tested; return its name."""
+    version = None if registry.hold_pending else registry.pending(supervision)
+    registry.add_model(version, model_of(version.policy) if version else hold_model())
+    registry.use_newer_values(supervision)
+    return version.name if version else HOLD
+
+
+def receive_tested(registry, message, **found):
+    """Receive a policy and test it."""
+    version = registry.receive(message, 0.0)
+    registry.add_report(version, report_on(version.policy, **found))
+    registry.use_newer_values(NOTHING)
+    return version
+
+
+def valued_at_home(*hospitals):
+    """Return a registry of a robot of hospital_1, with candidates that are valued for it."""
+    registry = of_hospital('hospital_1')
+    receive_tested(registry, released(1, 1))
+    for seed, name in enumerate(hospitals, 2):
+        receive_tested(registry, own(seed, name))
+    registry.value_with('first')
+    registry.use_newer_values(NOTHING)
+    while registry.hold_pending or registry.pending(NOTHING):
+        value_next(registry)
+    return registry
+
+
+def models(registry, supervision=NOTHING):
+    """Return the candidates with their estimates."""
+    return [(each.name, each.value) for each in registry.candidates(supervision)]
+
+
+def names(registry, supervision=NOTHING):
+    return [each.name for each in registry.candidates(supervision)]
+
+
+@pytest.mark.parametrize('hospitals', [['hospital_1', 'hospital_2'], ['hospital_2', 'hospital_3']])
+def test_candidates_keep_their_values_until_all_are_valued_for_another_robot(hospitals):
+    registry = valued_at_home(*hospitals)
+    locked = Supervision(locked='global')
+    before = models(registry)
+    assert len(before) == 4 and all(value for _, value in before)
+    registry.value_with('now')
+    registry.use_newer_values(locked)
+    expected = [HOLD, *sorted(each for each, _ in before if each != HOLD)]
+    for name in expected[:-1]:
+        assert value_next(registry, locked) == name
+        assert models(registry, locked) == before
+        assert {each for _, _, each in statuses(registry)} == {'candidate'}
+    value_next(registry, locked)
+    after = models(registry)
+    assert [name for name, _ in after] == [name for name, _ in before]
+    assert not {id(value) for _, value in after} & {id(value) for _, value in before}
+    assert registry.pending(NOTHING) is None and not registry.hold_pending
+
+
+def test_values_in_use_count_again_where_the_robot_turns_out_to_be_the_same():
+    registry = valued_at_home('hospital_1')
+    before = models(registry)
+    registry.value_with('now')
+    value_next(registry)
+    registry.value_with('first')
+    registry.use_newer_values(NOTHING)
+    assert models(registry) == before
+    assert registry.pending(NOTHING) is None and not registry.hold_pending
+
+
+def test_a_version_that_is_valued_for_another_robot_waits_for_the_others():
+    registry = valued_at_home('hospital_1', 'hospital_2')
+    before = models(registry)
+    registry.value_with('now')
+    newer = receive_tested(registry, own(7, 'hospital_2', 2))
+    assert models(registry) == before and registry.status(newer, NOTHING) is Status.VALUING
+    while registry.hold_pending or registry.pending(NOTHING):
+        assert models(registry) == before
+        value_next(registry)
+    assert names(registry) == [name for name, _ in before]
+    assert registry.status(newer, NOTHING) is Status.CANDIDATE
+
+
+def test_where_nothing_stands_policies_become_candidates_one_by_one():
+    registry = of_hospital('hospital_1')
+    receive_tested(registry, released(1, 1))
+    receive_tested(registry, own(2, 'hospital_1'))
+    registry.value_with('first')
+    value_next(registry)
+    registry.value_with('now')
+    registry.use_newer_values(NOTHING)
+    assert value_next(registry) == HOLD
+    assert value_next(registry) == 'global' and names(registry) == ['global', HOLD]
+    assert value_next(registry) == 'home' and names(registry) == ['global', 'home', HOLD]
+
+
+def test_a_home_policy_that_fails_its_test_changes_no_candidate():
+    registry = valued_at_home('hospital_1', 'hospital_2')
+    before, known = models(registry), registry.calibrated(NOTHING)
+    newest = registry.receive(own(7, 'hospital_1', 2), 0.0)
+    assert registry.calibrated(NOTHING) == known, 'it is not tested yet'
+    registry.add_report(newest, report_on(newest.policy, force_failures=0.9))
+    assert registry.calibrated(NOTHING) == known
+    assert models(registry) == before and registry.pending(NOTHING) is None
+    # What stands in its place is valued anew as well.
+    registry.value_with('now')
+    valued = [value_next(registry) for _ in before]
+    assert valued == [HOLD, 'global', 'home', 'hospital_2'] and len(names(registry)) == 4
+
+
+def test_all_are_tested_before_one_is_valued(registry):
+    first, second = (
+        registry.receive(each, 0.0) for each in (released(1, 1), own(2, 'hospital_2'))
+    )
+    assert not registry.hold_pending, 'there may be nothing to choose'
+    registry.add_report(first, report_on(first.policy))
+    assert registry.pending(NOTHING) is second and registry.hold_pending
+    registry.add_report(second, report_on(second.policy))
+    assert registry.pending(NOTHING) is first
+
+
+def test_the_version_before_a_refused_one_has_its_turn(registry):
     registry.receive(released(1, 1), 0.0)
-    registry.receive(own(2, 'hospital_2'), 0.0)
-    registry.fitted_with = 'before'
-    while version := registry.pending(NOTHING):
-        value(registry, version)
-    both = ['global', 'hospital_2', 'hold']
-    assert [each.name for each in registry.candidates(NOTHING)] == both
-    registry.fitted_with = 'now'
-    # Until the federation's own is valued again, all stay as they were.
-    assert [each.name for each in registry.candidates(NOTHING)] == both
-    first = registry.pending(NOTHING)
-    value(registry, first)
-    assert [each.name for each in registry.candidates(NOTHING)] == ['global', 'hold']
-    assert statuses(registry) == [('global', 1, 'candidate'), ('hospital_2', 1, 'valuing')]
-    second = registry.pending(NOTHING)
-    assert (first.name, second.name) == ('global', 'hospital_2')
-    value(registry, second)
-    assert registry.pending(NOTHING) is None
-    assert [each.name for each in registry.candidates(NOTHING)] == both
+    older, newest = (registry.receive(released(each, each), 0.0) for each in (2, 3))
+    newest.refusal = 'it has 3 layers'
+    assert registry.pending(NOTHING) is older
+    assert registry.status(older, NOTHING) is Status.VALUING
+    assert registry.pending(NOTHING.with_pin('global', newest.digest)) is None
 
 
 def test_the_home_policy_tells_how_far_a_robot_is_off_and_without_it_all_others():
-    registry = PolicyRegistry(ROSTER, SHAPE, hospital='hospital_1')
-    assert registry.calibrated == ()
-    registry.receive(released(1, 1), 0.0)
-    registry.receive(own(2, 'hospital_2'), 0.0)
-    assert [each.name for each in registry.calibrated] == ['global', 'hospital_2']
-    home = registry.receive(own(3, 'hospital_1'), 0.0)
-    assert registry.calibrated == (home,)
-    registry.add_report(home, report_on(home.policy, force_failures=0.9))
-    assert [each.name for each in registry.calibrated] == ['global', 'hospital_2']
+    registry = of_hospital('hospital_1')
+    assert registry.calibrated(NOTHING) == ()
+    receive_tested(registry, own(2, 'hospital_2'))
+    receive_tested(registry, released(1, 1))
+    registry.receive(own(9, 'hospital_3'), 0.0)
+    others = ['global', 'hospital_2']
+    assert [each.name for each in registry.calibrated(NOTHING)] == others, 'all that are tested'
+    home = receive_tested(registry, own(3, 'hospital_1'))
+    assert registry.calibrated(NOTHING) == (home,)
+    newer = receive_tested(registry, own(4, 'hospital_1', 2))
+    assert registry.calibrated(NOTHING) == (newer,)
+    assert registry.calibrated(NOTHING.with_pin('home', home.digest)) == (home,)
+    vetoed = Supervision(vetoed=frozenset({'home'}))
+    assert [each.name for each in registry.calibrated(vetoed)] == others
+    for each, left in ((newer, (home,)), (home, None)):
+        registry.add_report(each, report_on(each.policy, force_failures=0.9))
+        if left:
+            assert registry.calibrated(NOTHING) == left
+    assert [each.name for each in registry.calibrated(NOTHING)] == others
+
+
+def test_what_tells_how_far_the_robot_is_off_is_kept_with_its_values(registry):
+    first = receive_tested(registry, released(1, 1))
+    registry.value_with('first', (first.policy,))
+    for number in (2, 3, 4):
+        receive_tested(registry, released(number, number))
+        while registry.hold_pending or registry.pending(NOTHING):
+            value_next(registry)
+        registry.prune(NOTHING)
+    assert [each.round for each in registry.versions] == [4, 3, 1]
+    registry.value_with('now', (registry.versions[0].policy,))
+    while registry.hold_pending or registry.pending(NOTHING):
+        value_next(registry)
+    assert registry.prune(NOTHING) == [first]
+    assert first.digest not in registry.values.models
+
+
+def test_an_older_version_can_be_pinned_and_is_valued_then(registry):
+    first = receive_tested(registry, released(1, 1))
+    second = receive_tested(registry, released(2, 2))
+    with pytest.raises(SupervisionError, match='not valued yet'):
+        registry.to_pin('global', '2')
+    while registry.hold_pending or registry.pending(NOTHING):
+        value_next(registry)
+    assert names(registry) == ['global', HOLD] and registry.ready(second)
+    assert registry.to_pin('global', '1') is first
+    pinned = NOTHING.with_pin('global', first.digest)
+    assert names(registry, pinned) == [HOLD] and registry.pending(pinned) is first
+    value_next(registry, pinned)
+    assert registry.candidates(pinned)[0].policy is first.policy
 
 
 def test_policy_that_fails_its_test_leaves_the_one_before_it(registry):
@@ -143,7 +290,7 @@ def test_weights_that_come_back_keep_what_was_found_of_them(registry):
     registry.receive(released(2, 2), 0.0)
     pass_all(registry)
     version = registry.receive(released(1, 3, rolled_back=True), 9.0)
-    assert version.round == 3 and version.ready
+    assert version.round == 3 and registry.ready(version)
     assert statuses(registry) == [('global', 3, 'candidate'), ('global', 2, 'replaced')]
     with pytest.raises(RoundError):
         registry.receive(released(1, 1), 9.0)
