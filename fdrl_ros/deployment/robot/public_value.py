@@ -448,7 +448,7 @@ class PublicValuation:
         while len(found) < settings.checked:
             stop_if(self.stopped)
             index = CHECKED + number
-            rng = np.random.default_rng((Stream.VALUATION, plan.federation.seed, place, index))
+            rng = np.random.default_rng([Stream.VALUATION, plan.federation.seed, place, index])
             try:
                 patient = cohort.patient(index, procedure=procedure)
                 others = matched_patients(patient, cohort, settings.redraws, rng, _REDRAWN)
