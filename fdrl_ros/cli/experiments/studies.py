@@ -93,7 +93,7 @@ def experiment(study: PlanStudy, quick: bool) -> None:
 
 
 experiment.params.append(
-    click.Option(['--quick'], is_flag=True, help=f'With --plan {MASTERY}: few of all, 5 minutes.')
+    click.Option(['--quick'], is_flag=True, help=f'With --plan {MASTERY}: few of all, 3 minutes.')
 )
 
 

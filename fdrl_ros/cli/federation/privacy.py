@@ -223,7 +223,7 @@ def _summary(found: Inspection) -> str:
     chain, owner = record.chain, record.chain.owner
     budget = 'no budget' if math.isinf(owner.budget) else f'budget {owner.budget:g}'
     tight, quick = _epsilon_text(chain.epsilon()), _epsilon_text(chain.account.epsilon_rdp())
-    spent = f'epsilon {tight} (loss distribution), at most {quick} (Renyi)'
+    spent = f'epsilon {tight} (quick bound while training: {quick})'
     if found.problems:
         spent = f'epsilon {tight} or more: entries are missing or wrong'
     elif found.uncompared:

@@ -107,11 +107,17 @@ def hospitals(found: Assessment, axes: Axes) -> None:
 
 
 def epsilon(found: Assessment, axes: Axes) -> None:
-    """Draw what each hospital has spent after each round."""
+    """Draw what each hospital has spent after each round, and at home where it went on there."""
     rounds = [0, *(note.round for note in found.rounds)]
-    for number, name in enumerate(found.epsilon):
+    for number, (name, whole) in enumerate(found.epsilon.items()):
         spent = [0.0, *(note.epsilon.get(name, np.nan) for note in found.rounds)]
-        axes.plot(rounds, spent, 'os^v<>D'[number % 7] + '-', alpha=0.7, label=name)
+        places = list(rounds)
+        if found.plan.home.epochs:
+            spent.append(whole)
+            places.append(rounds[-1] + 1)
+        axes.plot(places, spent, 'os^v<>D'[number % 7] + '-', alpha=0.7, label=name)
+    if found.plan.home.epochs:
+        axes.axvline(rounds[-1] + 0.5, color='tab:gray', linestyle=':', label='then at home')
     privacy = found.plan.privacy
     axes.axhline(privacy.budget, color='tab:red', linestyle='--', label='budget')
     axes.set_xlabel('round')

@@ -530,6 +530,17 @@ def test_ctrl_c_stops_cleanly_and_the_run_goes_on_to_the_policy_of_an_unbroken_o
     assert same_policy(trained[0], tmp_path / 'run')
 
 
+@pytest.mark.parametrize(
+    ('given', 'said'),
+    [(('--seeds', 3), 'seeds'), (('--rounds', 1), 'plan'), (('--seed', 7), 'plan')],
+)
+def test_the_study_of_mastery_takes_no_other_seeds_or_settings(given, said, tmp_path):
+    words = ('experiment', '--plan', 'mastery', '--quick', *given, '--directory', tmp_path / 'a')
+    failed = fdrl(*words)
+    assert failed.exit_code == 1 and f'{said} =' in failed.output
+    assert 'fixed before' in failed.output and not list(tmp_path.glob('a/*.json'))
+
+
 @pytest.mark.usefixtures('no_plots')
 def test_experiment_runs_each_seed_once(plan_file, tmp_path):
     words = ('experiment', '--plan', plan_file, '--seeds', 2, '--rounds', 1)

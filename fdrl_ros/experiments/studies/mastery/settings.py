@@ -113,7 +113,7 @@ class Sizes:
 
 FULL = Sizes()
 QUICK = Sizes(
-    ((SEEDS[0],), (SEEDS[0],)),
+    (CHOOSING_SEEDS[:1], CHOOSING_SEEDS[:1]),
     tuple(Cell(level) for level in HETEROGENEITIES),
     default=80,
     motors=2,
@@ -130,7 +130,7 @@ QUICK = Sizes(
     implicit=False,
     records=100,
 )
-"""For a look in 5 minutes; its numbers mean nothing."""
+"""For a look in 3 minutes; its numbers mean nothing."""
 
 EPSILON = 8.0
 """What the records of everybody may spend in all; the budget of the plan."""
