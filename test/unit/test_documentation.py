@@ -207,7 +207,7 @@ SHOWN = {
     'federated, then at home': 'federated',
     'alone at home': 'alone',
     'global: one federated policy for all': 'global',
-    'all records in one place, then at home': 'pooled_at_home',
+    'records pooled, then at home': 'pooled_at_home',
     'selector on top': 'selector',
     'public start: no private data': 'public_start',
     'hand-written controller': 'controller',
