@@ -49,7 +49,8 @@ class FederationSettings(Settings):
     release: bool = setting(
         False,
         'whether hospitals publish their own policies too: differential privacy alone protects '
-        'those',
+        'those; one of a round goes out only if all its members publish theirs, since without '
+        'them the sum is the update of the last one',
     )
 
     @property

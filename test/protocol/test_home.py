@@ -4,12 +4,11 @@
 
 from dataclasses import replace
 
-from fdrl_ros.errors import RoundError, TrainingStopped
+from fdrl_ros.errors import RoundError
 from fdrl_ros.federation.protocol.message import HospitalPolicy, LedgerHeads, Phase
 from fdrl_ros.federation.settings import RoundSettings
 from fdrl_ros.federation.virtual import VirtualFederation
-from fdrl_ros.learner.home import HomeSetup, HomeTrainer, PERSONAL
-from fdrl_ros.learner.learner import HomePolicy
+from fdrl_ros.learner.home import HomeSetup, HomeTrainer
 from fdrl_ros.learner.settings import HomeSettings, LearnerSettings
 from fdrl_ros.learner.trainer import TrainingSetup
 from fdrl_ros.policy import decode_weights, digest_of
@@ -17,34 +16,10 @@ from fdrl_ros.privacy.ledger.chain import Head
 from fdrl_ros.privacy.noise import NoiseSource
 import numpy as np
 import pytest
-from support.federation_bench import Bench, KnownLearner, SHAPE, START
+from support.federation_bench import SHAPE, START
+from support.home_federation import at_home, Homes
 from support.interception import Interception
 from support.small_hospital import ledger_of, PRIVACY, records_of
-
-
-class HomeBody(KnownLearner):
-    """A known learner whose home policy is the global one, moved by its own number."""
-
-    def __init__(self, *arguments, **named) -> None:
-        super().__init__(*arguments, **named)
-        self.asked: list[tuple[int, np.ndarray | None]] = []
-        self.stops = False
-
-    def home(self, weights, round, *, own, report, stopped) -> HomePolicy:
-        if self.stops:
-            raise TrainingStopped('stopped')
-        self.asked.append((round, own))
-        moved = (weights + self.number).astype(np.float32)
-        leads = {PERSONAL: 0.1}
-        return HomePolicy(round, digest_of(weights), PERSONAL, moved, leads, 9.0, ('a note',))
-
-
-class Homes(Bench):
-    learner = HomeBody
-
-
-def at_home(bench) -> bool:
-    return bench.is_over() and all(bench.parties[name].home for name in bench.names)
 
 
 def test_every_hospital_makes_its_home_policy_once_after_the_last_round():

@@ -176,6 +176,10 @@ def a_status_of_the_attempt_before(liar):
     liar.status('hospital_1', FIRST, Phase.SETTLE, story)
 
 
+def content_of(message):
+    return {name: value for name, value in vars(message).items() if name != 'envelope'}
+
+
 @noticed_as('the round key of hospital_2')
 def a_copied_key(liar):
     story = everybody(liar)
@@ -185,8 +189,7 @@ def a_copied_key(liar):
         if isinstance(each, RoundKey) and each.envelope.sender == 'hospital_2'
     ]  # fmt: skip
     liar.tell('hospital_1', stolen)
-    fields = {'mask_key': stolen.mask_key, 'sealing_key': stolen.sealing_key}
-    copied = liar.seal(RoundKey, liar.corrupt[0], FIRST, **fields, seed_hash=stolen.seed_hash)
+    copied = liar.seal(RoundKey, liar.corrupt[0], FIRST, **content_of(stolen))
     liar.tell('hospital_1', copied)
 
 
@@ -197,10 +200,7 @@ def its_own_key_to_a_hospital(liar):
     own = next(each for each in liar.said if isinstance(each, RoundKey))
     name = own.envelope.sender
     keys = liar.keys_for(FIRST, 0)
-    fields = {'mask_key': own.mask_key, 'sealing_key': own.sealing_key}
-    keys[liar.corrupt[0]] = liar.seal(
-        RoundKey, liar.corrupt[0], FIRST, **fields, seed_hash=own.seed_hash
-    )
+    keys[liar.corrupt[0]] = liar.seal(RoundKey, liar.corrupt[0], FIRST, **content_of(own))
     for each in keys.values():
         if each.envelope.sender != name:
             liar.tell(name, each)

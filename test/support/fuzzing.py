@@ -285,7 +285,7 @@ class Fuzzer:
         return message_from_bytes(bytes(data))
 
     def _of_no_kind(self, name: str) -> Message | None:
-        kinds = ['', 'fdrl_ros/4/Message', 'fdrl_ros/4/Envelope', 'fdrl_ros/99/RoundKey', 'x' * 99]
+        kinds = ['', 'fdrl_ros/5/Message', 'fdrl_ros/5/Envelope', 'fdrl_ros/99/RoundKey', 'x' * 99]
         body = self._real(name).to_bytes()[20:]
         return message_from_bytes(encode(self.rng.choice(kinds)) + body)
 

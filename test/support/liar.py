@@ -182,6 +182,7 @@ class Liar:
                 mask_key=secrets.mask.public,
                 sealing_key=secrets.sealing.public,
                 seed_hash=hash_of_seed(secrets.self_seed),
+                release=True,
             )
             self.said.append(keys[name])
         return keys

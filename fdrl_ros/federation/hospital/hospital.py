@@ -83,7 +83,8 @@ class HospitalSettings:
     :param unit: privacy unit of the learner's epsilon.
     :param delta: of the learner's guarantee.
     :param quorum: fewest members of a round that this hospital takes part in.
-    :param release: whether to publish its own policy after each round, and its home policy.
+    :param release: whether to publish its home policy, and its own policy after each round whose
+        members all do.
     :param personal: layers that never leave this hospital, except in a released own policy.
     """
 
@@ -357,6 +358,7 @@ class Hospital(Party):
             mask_key=secrets.mask.public,
             sealing_key=secrets.sealing.public,
             seed_hash=protocol.hash_of_seed(secrets.self_seed),
+            release=self._settings.release,
         )
         return Effects((received.own,))
 
@@ -665,10 +667,13 @@ class Hospital(Party):
 
     def _release_own_policy(self) -> Effects:
         """
-        Publish this hospital's own policy of the round that just ended, if it chose to.
+        Publish this hospital's own policy of the round that just ended, if all chose to.
 
         The key authority must have acknowledged the ledger head that the update was trained on,
         which it sees in a sum alone: a hospital that the sum leaves out releases nothing.
+
+        The policies of all but one hospital, taken off the sum, give the update of the last one.
+        So every member of the attempt must have signed that it releases its own.
         """
         update, policy, chosen = self.state.update, self.policy, self._settings
         if not (chosen.release and policy and update and update.round == policy.envelope.round):
@@ -676,6 +681,12 @@ class Hospital(Party):
         if not self._is_seen(update) or self._released == update.round:
             return Effects()
         self._released = update.round
+        attempt = Received.load(self.state, policy.id)
+        others = attempt.delivery.senders if attempt.delivery else ()
+        silent = [name for name in others if not attempt.keys[name].release]
+        if silent or not others:
+            why = f'{silent[0]} keeps its own' if silent else 'its attempt is forgotten'
+            return Effects(notes=(f'own policy of round {update.round} not released: {why}',))
         return Effects((self._signed(update.result.weights, update.result.epsilon),))
 
     def _signed(self, weights: np.ndarray, epsilon: float) -> protocol.HospitalPolicy:
@@ -740,8 +751,10 @@ class Hospital(Party):
         """
         Publish the home policy, if this hospital chose to; it takes the place of the own policy.
 
-        The last update must have been acknowledged, as for :meth:`_release_own_policy`. Entries of
-        the ledger for the home policy itself reach the servers with the next update only.
+        No sum uncovers another hospital with it: it has nothing of an update that was summed, and
+        noise of its own. The last update must have been acknowledged, as for
+        :meth:`_release_own_policy`. Entries of the ledger for the home policy itself reach the
+        servers with the next update only.
         """
         update, signed = self.state.update, self.signed_home()
         if not self._settings.release or signed is None or self._released_home == signed.digest:

@@ -21,7 +21,7 @@ from fdrl_ros.errors import MessageError
 from fdrl_ros.federation.protocol.encoding import encode, encode_fields, Reader
 from fdrl_ros.privacy.ledger.chain import DIGEST, Head, HEAD_BYTES, MOST_LINKS
 
-PROTOCOL_VERSION = 4
+PROTOCOL_VERSION = 5
 
 AttemptId = tuple[int, int]
 """A round and the attempt at it."""
@@ -141,11 +141,16 @@ class EncryptionKey(Message):
 
 @dataclass(frozen=True)
 class RoundKey(Message):
-    """A hospital's public halves for one attempt, and the hash of its self seed: 32 bytes each."""
+    """
+    A hospital's public halves for one attempt, and the hash of its self seed: 32 bytes each.
+
+    `release` says whether it publishes its own policy of the round, if all other members do.
+    """
 
     mask_key: bytes = field(metadata=_KEY)
     sealing_key: bytes = field(metadata=_KEY)
     seed_hash: bytes = field(metadata=_HASH)
+    release: bool
 
 
 @dataclass(frozen=True)

@@ -100,7 +100,7 @@ def test_every_promise_of_a_round_is_carried_over(old):
     assert hospital.record.phase is Phase.SUM and hospital.floor == (2, 1)
     assert promises.revealed == promises.signed[0].survivors == NAMES
     assert b''.join(promises.sent) == before['hospital_1']['sent 2']
-    assert len(hospital.received((2, 1))) == 3
+    assert len(hospital.record.received) == 3
     kept = rows(folder / 'aggregator.sqlite')
     heard = {name: value for name, value in before['aggregator'].items() if 'heard' in name}
     assert len(heard) == 12
