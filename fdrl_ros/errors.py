@@ -179,6 +179,10 @@ class OrderTimeError(MessageError):
     reason = 'untimely'
 
 
+class OtherKeysError(RoundError):
+    """The sender has other keys than before in the same attempt: it lost its state."""
+
+
 class LedgerHeadError(MessageError):
     """The sender's privacy ledger does not go on from the head that was seen of it."""
 

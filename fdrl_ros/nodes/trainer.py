@@ -172,7 +172,7 @@ class TrainerNode(PartyNode):
         if isinstance(message, protocol.GlobalPolicy):
             self._to_robots(message)
         hospital, ledger = self._hospital, self._trainer.ledger
-        if hospital.restored != self._restored or (hospital.acknowledged and not self._stated):
+        if hospital.restored != self._restored or (hospital.accounted and not self._stated):
             self._stated, self._restored = True, hospital.restored
             newest = not hospital.restored
             stated = ledger.epsilon_stated(newest=newest)

@@ -5,7 +5,12 @@
 from dataclasses import replace
 
 from fdrl_ros.errors import RoundError
-from fdrl_ros.federation.protocol.message import HospitalPolicy, LedgerHeads, Phase
+from fdrl_ros.federation.protocol.message import (
+    GlobalPolicy,
+    HospitalPolicy,
+    LedgerHeads,
+    Phase,
+)
 from fdrl_ros.federation.settings import RoundSettings
 from fdrl_ros.federation.virtual import VirtualFederation
 from fdrl_ros.learner.home import HomeSetup, HomeTrainer
@@ -32,6 +37,22 @@ def test_every_hospital_makes_its_home_policy_once_after_the_last_round():
         assert hospital.home.base == hospital.policy.digest
         np.testing.assert_array_equal(hospital.home.weights, bench.weights + learner.number)
     assert 'home policy after round 2: personal' in bench.driver.notes['hospital_1']
+
+
+def test_it_is_made_of_the_last_policy_also_when_that_comes_after_the_news_of_the_end():
+    bench = Homes(rounds=2)
+    late = Interception(
+        bench, GlobalPolicy, change=lambda m: [m] if m.envelope.round < 2 else []
+    ).messages
+    assert bench.run(lambda: bench.key_authority.round == 2)
+    bench.hear('aggregator', late[-1])
+    assert bench.aggregator.phase is Phase.FINISHED
+    bench.wait(3)
+    assert not bench.learners['hospital_1'].asked
+    for name in bench.names:
+        bench.hear(name, late[-1])
+    assert bench.run(lambda: at_home(bench))
+    assert bench.learners['hospital_1'].asked == [(2, None)]
 
 
 def test_a_released_home_policy_follows_the_own_policy_of_the_last_round():

@@ -23,6 +23,7 @@ from fdrl_ros.errors import (
     LateError,
     LedgerHeadError,
     MessageError,
+    OtherKeysError,
     RosterError,
     RoundError,
 )
@@ -194,30 +195,33 @@ class Aggregator:
         if isinstance(message, protocol.RoundKey):
             self._slow.add(sender)  # if it is late, it is not away: it is waited for the next time
         if sender in self._unaccounted:
-            raise RoundError(sender, 'is left out of this attempt: its ledger was refused')
+            raise RoundError(sender, f'is left out of this attempt: {self._unaccounted[sender]}')
         if attempt != self.state.record.id:
             refusal = LateError if attempt < self.state.record.id else RoundError
             raise refusal(
                 sender, f'{type(message).__name__} of {attempt}, now at {self.state.record.id}'
             )
-        match message:
-            case protocol.RoundKey():
-                new = self._check_key(message)
-            case protocol.Shares():
-                new = self._check_shares(message)
-            case protocol.MaskedUpdate():
-                try:
-                    new = self._check_update(message)
-                except LedgerHeadError as error:
-                    return self._leave_out(error, now)
-            case protocol.Settle() | protocol.Reveal():
-                new = self._check_settled(message)
-            case _:
-                raise AssertionError(f'an answer of kind {type(message).__name__}')
+        try:
+            new = self._check_answer(message)
+        except (LedgerHeadError, OtherKeysError) as error:
+            return self._leave_out(error, now)
         if not new:  # after a restart a hospital sends the same again
             return self._pull(now)
         self.state.add(message)
         return self._pull(now) + self._advance(now, in_time=True)
+
+    def _check_answer(self, message: Message) -> bool:
+        """Check an answer of any kind; return whether it is to be kept."""
+        match message:
+            case protocol.RoundKey():
+                return self._check_key(message)
+            case protocol.Shares():
+                return self._check_shares(message)
+            case protocol.MaskedUpdate():
+                return self._check_update(message)
+            case protocol.Settle() | protocol.Reveal():
+                return self._check_settled(message)
+        raise AssertionError(f'an answer of kind {type(message).__name__}')
 
     def _is_new(self, message: Message, *, known: bool, awaited: bool) -> bool:
         """
@@ -327,7 +331,7 @@ class Aggregator:
         keys = read_round_key(message, self.state.keys.values())
         known = self.state.keys.get(sender)
         if known is not None and read_round_key(known, ()) != keys:
-            raise RoundError(sender, 'other round keys than before in the same attempt')
+            raise OtherKeysError(sender, 'other round keys than before in the same attempt')
         new = self._is_new(message, known=known is not None, awaited=self.phase is Phase.OPEN)
         if new:
             self._declined.pop(sender, None)
@@ -447,8 +451,8 @@ class Aggregator:
         self.watch.take(message)
         return True
 
-    def _leave_out(self, error: LedgerHeadError, now: float) -> Effects:
-        """Go on without a hospital whose ledger was refused, and tell it which head was seen."""
+    def _leave_out(self, error: LedgerHeadError | OtherKeysError, now: float) -> Effects:
+        """Go on without a hospital that lost what it had, and tell it which head was seen."""
         self._unaccounted[error.sender] = error.detail
         note = f'{error.sender} is left out of round {self.round}: {error.detail}'
         heads = self.watch.acknowledge(self.channel, self.state.record.id)
@@ -487,6 +491,9 @@ class Aggregator:
             raise RoundError(sender, 'signed other survivors')
         if isinstance(message, protocol.Reveal):
             read_reveal(message, record.members)
+        elif message.update_hash != state.updates.hashes((sender,)):
+            # Who lost its state made its update anew; the key authority would refuse the sum.
+            raise RoundError(sender, 'signed another update than it sent')
         return True
 
     def _end_settle(self, now: float, in_time: bool) -> Effects:

@@ -176,6 +176,19 @@ class Hospital(Party):
         (aggregator, _), (authority, _) = (self._acknowledged[server] for server in SERVERS)
         return aggregator >= status.id and authority[0] >= policy.envelope.round
 
+    @property
+    def accounted(self) -> bool:
+        """
+        Whether the ledger has all that was spent, so that its epsilon may be stated.
+
+        After the last round it has that once the home policy is made: the servers do not see
+        what that costs, so an older copy of the ledger may lack it, and is charged anew first.
+        """
+        if not self.acknowledged or not isinstance(self._learner, HomeLearner):
+            return self.acknowledged
+        assert self.status and self.policy
+        return self.status.phase != Phase.FINISHED or self._home_of(self.policy) is not None
+
     def handle(self, message: Message, now: float) -> Effects:
         """Take a message; see :class:`Party`."""
         self.channel.check(message, self.takes, 'a hospital')
@@ -264,7 +277,7 @@ class Hospital(Party):
         self.attempts[attempt] = received
         self.status = message
         self.attempts = {key: each for key, each in self.attempts.items() if key >= attempt}
-        return self._advance()
+        return self._release_own_policy() + self._advance()
 
     def _advance(self) -> Effects:
         """Do what the present phase asks of this hospital and was not done yet."""
@@ -277,16 +290,21 @@ class Hospital(Party):
             return self._decline(protocol.DeclineReason.LEDGER, self._lacking)
         if not self._up_to_date():
             return Effects()
-        received = self._received(status)
+        received, effects = self._received(status), Effects()
         try:
             if status.phase == Phase.OPEN:
                 return self._open(received, status)
             if self._name in status.keyed:
-                return self._take_part(received, status)
+                hospitals = [member.name for member in self._roster.hospitals]
+                check_hospitals(status.keyed, hospitals, self._quorum, AGGREGATOR)
+                # Published again after a restart: others may have started again too, and if these
+                # are other keys, nobody waits for this hospital.
+                effects = self._publish_key(received)
+                effects += self._take_part(received, status)
         except (RoundError, CryptoError) as error:
             note = f'no part in round {status.envelope.round}: {error}'
-            return Effects(notes=(note,)) if received.first_time(note) else Effects()
-        return Effects()
+            effects += Effects(notes=(note,) if received.first_time(note) else ())
+        return effects
 
     def _up_to_date(self) -> bool:
         """Whether this hospital starts from what the aggregator says that all start from."""
@@ -298,19 +316,15 @@ class Hospital(Party):
 
     def _take_part(self, received: Received, status: protocol.RoundStatus) -> Effects:
         """Go through the phases after OPEN, as far as the aggregator is."""
-        hospitals = [member.name for member in self._roster.hospitals]
-        check_hospitals(status.keyed, hospitals, self._quorum, AGGREGATOR)
-        # Published again after a restart: others may have started again too.
-        effects = self._publish_key(received)
         keys = self._key_list(received, status)
         if keys is None:
-            return effects
+            return Effects()
         if status.phase == Phase.SHARE:
-            return effects + self._share(received, keys)
+            return self._share(received, keys)
         member = self._name in status.members
         setup = self._open_shares(received, keys, status) if member else None
         doubts = self._contradictions(received, keys, status)
-        effects += Effects(notes=tuple(filter(received.first_time, doubts)))
+        effects = Effects(notes=tuple(filter(received.first_time, doubts)))
         if setup is None:
             return effects
         if status.phase == Phase.TRAIN:
@@ -680,6 +694,9 @@ class Hospital(Party):
             return Effects()
         if not self._is_seen(update) or self._released == update.round:
             return Effects()
+        over = self.status is None or self.status.phase == Phase.FINISHED
+        if over and isinstance(self._learner, HomeLearner):
+            return Effects()  # the home policy takes its place, and may be charged already
         self._released = update.round
         attempt = Received.load(self.state, policy.id)
         others = attempt.delivery.senders if attempt.delivery else ()
@@ -712,9 +729,11 @@ class Hospital(Party):
         The ledger must contain what both servers saw. If rounds go on later, the next end of them
         makes another one.
         """
-        policy = self.policy
-        if self._busy or policy is None or not self.acknowledged:
+        policy, status = self.policy, self.status
+        if self._busy or policy is None or status is None or not self.acknowledged:
             return Effects()
+        if policy.envelope.round + 1 != status.envelope.round:
+            return Effects()  # the policy of the last round is still on its way
         if not isinstance(self._learner, HomeLearner) or self._home_of(policy) is not None:
             return Effects()
         self._busy = True
@@ -792,6 +811,9 @@ class Hospital(Party):
         lacks. This hospital then takes no part until its newest ledger is put back.
         """
         sender = message.sender
+        before, _ = self._acknowledged.get(sender, ((0, 0), None))
+        if message.id < before:
+            raise LateError(sender, f'heads of {message.id}, after those of {before}')
         head = message.head(self._name) or Head(0, b'')
         notes: tuple[str, ...] = ()
         if head.entries:

@@ -400,7 +400,10 @@ class KeyAuthority:
             return Effects()  # the answer is on its way
         try:
             if message.envelope.round != self.round + 1:
-                raise RoundError(message.sender, f'the next round is {self.round + 1}')
+                older = (
+                    ': is this state an older copy?' if message.envelope.round > self.round else ''
+                )
+                raise RoundError(message.sender, f'the next round is {self.round + 1}{older}')
             self.channel.check_roster()
             base = self.state.released.digest
             terms = self._terms.digest(base, self.channel.roster)
