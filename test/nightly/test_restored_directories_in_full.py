@@ -3,7 +3,7 @@
 """
 200 times, an older copy of some party's whole directory is put back at some moment.
 
-Takes about a minute of one core; run by `make nightly ARGS=test/nightly/test_restored_directories_in_full.py`.
+Takes about a minute of one core; run by `make nightly ARGS='-k restored_directories'`.
 """
 
 from collections import Counter

@@ -199,6 +199,12 @@ class RestoringBench(Bench):
 
     # What is checked.
 
+    def hospital(self, name: str) -> Hospital:
+        """Return a hospital that runs now."""
+        party = self.parties[name]
+        assert isinstance(party, Hospital)
+        return party
+
     def _said(self, message: Message) -> None:
         """Note what others can read from now on; what a policy says of it must be true."""
         round, name = message.envelope.round, message.sender
@@ -206,11 +212,12 @@ class RestoringBench(Bench):
             for each in message.contributors:
                 self.out[each] |= {d for d in self.learners[each].drawn if d[0] == round}
         elif isinstance(message, HospitalPolicy):
-            home = self.parties[name].home
+            hospital = self.hospital(name)
+            home = hospital.home
             if home is not None and digest_of(home.weights) == message.digest:
                 round += HOME_ROUNDS
             self.out[name] |= {d for d in self.learners[name].drawn if d[0] <= round}
-            assert not self.parties[name].restored
+            assert not hospital.restored
             assert message.epsilon >= len(self.out[name]), (name, self.restore)
 
     def _check(self, name: str) -> None:
@@ -221,7 +228,7 @@ class RestoringBench(Bench):
 
     def is_over(self) -> bool:
         """Tell whether all rounds are done, and all hospitals that were not restored at home."""
-        hospitals = [self.parties[name] for name in self.names if not self.is_restored(name)]
+        hospitals = [self.hospital(name) for name in self.names if not self.is_restored(name)]
         return self.aggregator.phase is Phase.FINISHED and all(
             each.home is not None and each.home.round == ROUNDS for each in hospitals
         )
