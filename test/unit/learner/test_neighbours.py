@@ -22,6 +22,7 @@ from hypothesis import example, given, settings, strategies
 import numpy as np
 import pytest
 from support.batches import batch_of, part, transitions_of
+from support.neighbours import check_each_patient_in_turn
 from support.sample_size import sampled
 from support.small_hospital import ledger_of, records_of
 
@@ -192,6 +193,60 @@ def test_without_one_patient_the_priorities_of_the_others_are_the_same(ledger):
         learned.append(replay.priorities)
     assert (learned[0] != 1.0).any()
     np.testing.assert_array_equal(learned[0], learned[1][:80])
+
+
+FROZEN = ['', 'shared.0.weight', 'shared.0', 'value, advantage.bias']
+LEARNERS = strategies.fixed_dictionaries(
+    {
+        'algorithm': strategies.sampled_from([*LOSSES]),
+        'loss': strategies.sampled_from(['huber', 'squared']),
+        'conservative': strategies.sampled_from([0.0, 0.7]),
+        'temperature': strategies.sampled_from([0.1, 1.0]),
+        'n_step': strategies.integers(1, 3),
+        'transitions_per_patient': strategies.integers(1, 5),
+        'expected_transitions': strategies.sampled_from([0.0, 2.0]),
+        'idle_action': strategies.integers(-1, 1),
+        'replay': strategies.sampled_from(['poisson', 'prioritised_poisson']),
+        'priority_exponent': strategies.floats(0.0, 1.0),
+        'importance_exponent': strategies.floats(0.0, 1.0),
+        'expected_priority': strategies.floats(0.05, 1.0),
+        'optimizer': strategies.sampled_from(['adam', 'sgd']),
+        'averaging': strategies.sampled_from([0.0, 0.6]),
+        'target_period': strategies.integers(1, 3),
+    }
+)
+
+
+@settings(max_examples=sampled(150, 25), deadline=None)
+@given(
+    seed=SEEDS,
+    lengths=strategies.lists(strategies.integers(1, 5), min_size=2, max_size=6),
+    size=strategies.tuples(strategies.integers(1, 9), strategies.integers(1, 6)),
+    hidden=strategies.lists(strategies.integers(1, 20), max_size=2),
+    drawn=LEARNERS,
+    frozen=strategies.sampled_from(FROZEN),
+    clip_norm=strategies.sampled_from([0.01, 1.0, 100.0]),
+    clipped=strategies.sampled_from(['unit', 'transition']),
+    wild=strategies.sampled_from([1.0, 1e4, 3e37]),
+    data=strategies.data(),
+)
+def test_each_patient_in_turn_moves_a_release_by_the_clip_norm_and_no_coin_of_others(
+    seed, lengths, size, hidden, drawn, frozen, clip_norm, clipped, wild, data
+):
+    """Whole blocks: sampling, clipping, noise on its grid, offsets of inputs, optimizer, means."""
+    named = {'frozen': frozen, 'idle_weight': 0.3} if hidden else {}
+    if named and frozen == 'shared.0.weight':
+        named['offsets'] = 'input_0'
+    privacy = PrivacySettings(
+        batch=data.draw(strategies.integers(1, len(lengths))),
+        clip_norm=clip_norm,
+        clipped=clipped,
+        most_transitions=max(lengths),
+        noise_multiplier=data.draw(strategies.floats(0.1, 5.0)),
+        budget=math.inf,
+    )
+    learner, shape = LearnerSettings(**drawn, **named), NetworkShape(*size, tuple(hidden))
+    check_each_patient_in_turn(shape, learner, privacy, lengths, wild=wild, seed=seed)
 
 
 def test_private_training_in_numpy_is_refused_before_anything_is_spent(ledger, monkeypatch):
