@@ -159,7 +159,6 @@ class VirtualFederation:
         self.hospital_settings = HospitalSettings(encryption, personal=personal)
         self.authority_settings = KeyAuthoritySettings(
             encryption,
-            secure=False,
             validate=options.get('validate', lambda weights: Validation(True, '')),
             personal=personal,
             step=options.get('step', fed_avg),

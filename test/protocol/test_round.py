@@ -2,14 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rounds through the in-process driver: exact sums, missing hospitals, restarts, roll-backs."""
 
-from fdrl_ros.errors import BudgetExceededError
+from fdrl_ros.errors import BudgetExceededError, RoundError
 from fdrl_ros.federation.key_authority.state import Validation
-from fdrl_ros.federation.protocol.message import HospitalPolicy, Phase, RoundStatus
+from fdrl_ros.federation.protocol.message import GlobalPolicy, HospitalPolicy, Phase, RoundStatus
 from fdrl_ros.policy import decode_weights
 import numpy as np
 import pytest
 from support.federation_bench import Bench, SHAPE, START
-from support.interception import Interception
+from support.interception import Interception, refusals, resealed
 
 
 def killed(*arguments):
@@ -118,3 +118,34 @@ def test_released_hospital_policy_is_the_local_one(bench):
     weights = decode_weights(one.weights, SHAPE.n_parameters)
     np.testing.assert_allclose(weights, START + bench.learners['hospital_1'].delta(1), atol=1e-6)
     assert one.unit == 'patient' and one.delta == 1e-4 and not one.secure
+
+
+def test_a_policy_is_private_only_if_every_hospital_in_it_signed_so():
+    """One seeded round leaves its mark on all later policies, also after a restart."""
+    bench = Bench(None, rounds=4)
+    policies = Interception(bench, GlobalPolicy).messages
+    learners = bench.learners.values()
+    for each in learners:
+        each.secure = True
+    assert bench.run(lambda: bench.key_authority.round == 1)
+    bench.learners['hospital_2'].secure = False
+    assert bench.run(lambda: bench.key_authority.round == 2)
+    bench.learners['hospital_2'].secure = True
+    assert bench.run(lambda: bench.key_authority.round == 3)
+    bench.restart('key_authority')
+    assert bench.run()
+    found = {each.envelope.round: each.secure for each in policies}
+    assert found == {0: True, 1: True, 2: False, 3: False, 4: False}
+
+
+def test_a_hospital_refuses_a_policy_that_calls_its_seeded_noise_secure():
+    bench = Bench(None, rounds=1)
+
+    def lie(policy):
+        return [resealed(bench, policy, secure=True)] if policy.envelope.round else [policy]
+
+    Interception(bench, GlobalPolicy, change=lie)
+    bench.learners['hospital_1'].secure = True
+    bench.run(lambda: len(refusals(bench, RoundError)) == 2)
+    assert {name for name, _ in refusals(bench, RoundError)} == {'hospital_2', 'hospital_3'}
+    assert [name for name in bench.learners if bench.parties[name].round == 2] == ['hospital_1']

@@ -54,7 +54,6 @@ def open_key_authority(
         open_secret_context(layout, scheme, KeyAuthorityState(store, start).record.round),
         KeyAuthoritySettings(
             plan.encryption,
-            secure=plan.federation.noise == 'secure',
             validate=validate,
             personal=personal,
         ),

@@ -142,6 +142,7 @@ class Hospital(Party):
         """What was received, by attempt."""
         self._busy = False
         self._declined = 0
+        self._seeded = 0  # the round in which it last signed that its noise is
         self._acknowledged: dict[str, tuple[AttemptId, Head]] = {}
         self._released = 0
         self.home: HomePolicy | None = None
@@ -560,6 +561,9 @@ class Hospital(Party):
         """Sign chunks of what is on disk; the first one brings the ledger's links."""
         assert self.state.update is not None
         base, result, links = self.state.update.base, self.state.update.result, self.state.links()
+        secure = self._learner.secure
+        if not secure:
+            self._seeded = sent.id[0]
         return Effects(
             tuple(
                 self.channel.sign(
@@ -575,6 +579,7 @@ class Hospital(Party):
                     ledger_base_entries=result.ledger_base_entries,
                     ledger_base_head=result.ledger_base_head,
                     ledger_links=b'' if number else links,
+                    secure=secure,
                 )
                 for number in chunk_numbers(first, count, len(sent.chunks))
             )
@@ -660,8 +665,10 @@ class Hospital(Party):
         if digest_of(weights) != message.digest:
             raise MessageError(sender, 'the digest is not that of the weights')
         self.state.check_policy(message, self._name)
-        self.policy, self._weights = message, weights
         included = self._name in message.contributors
+        if message.secure and included and self._seeded == round:
+            raise RoundError(sender, 'calls noise secure that this hospital signed as seeded')
+        self.policy, self._weights = message, weights
         what = {'policy': message.digest, 'included': included}
         self.channel.journal.append('policy', round=round, attempt=attempt, **what)
         # The round is over: nothing may be derived from its seed any more.

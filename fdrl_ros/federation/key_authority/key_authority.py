@@ -61,14 +61,12 @@ class KeyAuthoritySettings:
     How policies are made and released.
 
     :param encryption: how updates are quantised and encrypted.
-    :param secure: whether every hospital draws its noise from the secure source.
     :param validate: test of a new policy on public patients.
     :param personal: layers that each hospital keeps to itself: here they stay as they began.
     :param step: the server's step.
     """
 
     encryption: EncryptionSettings
-    secure: bool
     validate: Callable[[Weights], Validation]
     personal: tuple[str, ...] = ()
     step: ServerStep = fed_avg
@@ -167,6 +165,8 @@ class VerifiedSum:
         """
         self.checked = checked
         self.sums: list[bytes] = []
+        self.secure = True
+        """Whether all hospitals signed that their noise is."""
         self._roster = channel.roster
         self._public = public
         self._base_digest = base_digest
@@ -225,6 +225,7 @@ class VerifiedSum:
         if (update.base_digest, update.setup_digest) != (self._base_digest, checked.setup):
             raise RoundError(name, 'trained from another policy, or masked for other members')
         self._watch(update)
+        self.secure &= update.secure
         self._hashes[place].update(hashlib.sha256(update.ciphertext).digest())
         self._column.append(update.ciphertext)
         if len(self._column) == len(checked.request.survivors):
@@ -506,7 +507,7 @@ class KeyAuthority:
         weights[self._shared] = self._settings.step(weights[self._shared], average)
         hashes = b''.join(checked.hashes[name] for name in survivors)
         summed = Released(round, attempt, weights, survivors, hashes, False, '', tuple(sizes))
-        self.state.keep_summed(summed)
+        self.state.keep_summed(summed, summing.secure)
         return self._validated(summed)
 
     # 4. Validate the new policy on public patients.
@@ -553,7 +554,7 @@ class KeyAuthority:
             contributors=released.contributors,
             update_hashes=released.update_hashes,
             rolled_back=released.rolled_back,
-            secure=self._settings.secure,
+            secure=self.state.secure,
             reason=released.reason,
         )
 

@@ -24,6 +24,7 @@ KEPT = 100
 
 _POLICY = 'policy '
 _SUMMED = 'summed'
+_SEEDED = 'seeded'  # the first round in which noise was, as a number
 
 
 @dataclass(frozen=True)
@@ -174,9 +175,22 @@ class KeyAuthorityState:
         self.record = changed
         return True
 
-    def keep_summed(self, summed: Released) -> None:
-        """Keep a decrypted policy; after a restart it is validated and released from here."""
-        self._store.put(_SUMMED, encode(summed))
+    def keep_summed(self, summed: Released, secure: bool) -> None:
+        """
+        Keep a decrypted policy; after a restart it is validated and released from here.
+
+        :param secure: whether all its hospitals signed that their noise is.
+        """
+        rows = {_SUMMED: encode(summed)}
+        if not secure and self._store.get(_SEEDED) is None:
+            rows[_SEEDED] = str(summed.round).encode()
+        self._store.replace((), rows)
+
+    @property
+    def secure(self) -> bool:
+        """Whether all noise in the newest policy is secure, as its hospitals signed."""
+        seeded = self._store.get_number(_SEEDED, -1)
+        return not 0 <= seeded <= self.record.round
 
     def summed(self) -> Released | None:
         """Return a decrypted policy that was not released yet."""

@@ -176,6 +176,7 @@ class MaskedUpdate(Message):
     One chunk of a quantised, masked and encrypted update.
 
     The first chunk has the links of the privacy ledger's newest entries, the others have none.
+    `secure`: the hospital states that its noise came from the operating system's secure source.
     """
 
     chunk: int
@@ -188,6 +189,7 @@ class MaskedUpdate(Message):
     ledger_base_entries: int
     ledger_base_head: bytes = field(metadata=_HASH)
     ledger_links: bytes = field(metadata={'most': MOST_LINKS * DIGEST})
+    secure: bool
 
 
 @dataclass(frozen=True)
@@ -237,7 +239,11 @@ class Reveal(Message):
 
 @dataclass(frozen=True)
 class GlobalPolicy(Message):
-    """The policy released after a round; `update_hashes` joins 32 bytes per contributor."""
+    """
+    The policy released after a round; `update_hashes` joins 32 bytes per contributor.
+
+    `secure`: in this round and all before, every hospital in the sum signed that its noise was.
+    """
 
     weights: bytes
     digest: bytes = field(metadata=_HASH)

@@ -61,7 +61,8 @@ def spend(layout, name, round, *servers):
     store.close()
     for server in servers:
         store = Store(layout.state(server))
-        update = MaskedUpdate(Envelope('test', round, 1, name, 1), 0, 1, b'', b'', b'', *ledgers)
+        envelope = Envelope('test', round, 1, name, 1)
+        update = MaskedUpdate(envelope, 0, 1, b'', b'', b'', *ledgers, False)
         LedgerWatch(store).take(update)
         store.close()
 

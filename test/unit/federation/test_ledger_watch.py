@@ -38,7 +38,7 @@ def update(round, before, after, most=MOST_LINKS, sender='hospital_1', **history
     sent = links(after, **history)[-DIGEST * most :] if most else b''
     base, now = (head(each, **history) for each in (before, after))
     return MaskedUpdate(
-        Envelope('test', round, 1, sender, 1), 0, 1, b'', b'', b'', *now, *base, sent
+        Envelope('test', round, 1, sender, 1), 0, 1, b'', b'', b'', *now, *base, sent, False
     )
 
 
@@ -183,7 +183,9 @@ def test_links_that_were_changed_swapped_cut_or_lengthened_are_refused(data):
 
 def sent(ledger, round):
     found = (*ledger.chain.head, *ledger.chain.head_before(round), ledger.chain.links())
-    return MaskedUpdate(Envelope('test', round, 1, 'hospital_1', 1), 0, 1, b'', b'', b'', *found)
+    return MaskedUpdate(
+        Envelope('test', round, 1, 'hospital_1', 1), 0, 1, b'', b'', b'', *found, False
+    )
 
 
 def train(path, rounds, weights):

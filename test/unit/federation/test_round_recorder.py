@@ -90,7 +90,7 @@ def chunk(number, counter, attempt=0, sender='hospital_1'):
     update = MaskedUpdate(
         Envelope('trial', 1, attempt, sender, counter),
         *(number, 5, bytes(32), bytes(32), bytes(100)),
-        *(*head, *head, b''),
+        *(*head, *head, b'', False),
     )
     return update.signed_by(KEYS[sender])
 
