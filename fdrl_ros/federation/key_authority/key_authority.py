@@ -41,7 +41,7 @@ from fdrl_ros.federation.protocol.chunk_requests import ChunkRange, ChunkRequest
 from fdrl_ros.federation.protocol.ledger_watch import LedgerWatch
 from fdrl_ros.federation.protocol.message import Message
 from fdrl_ros.federation.protocol.orders import note_order, take_order, unnoted
-from fdrl_ros.federation.protocol.party import Effects, Job, Report, Stopped
+from fdrl_ros.federation.protocol.party import Effects, Job, Report, Stopped, worth_logging
 from fdrl_ros.federation.protocol.store import Store
 from fdrl_ros.federation.protocol.update_codec import fed_avg, Terms, UpdateCodec
 from fdrl_ros.policy import encode_weights
@@ -343,6 +343,7 @@ class KeyAuthority:
         self.state.recover(channel)
         self._busy = False
         self._refused = (0, '')
+        self._refusals = 0
         self._summing: VerifiedSum | None = None
 
     @property
@@ -423,10 +424,13 @@ class KeyAuthority:
     def _refuse(self, request: protocol.DecryptRequest, reason: str) -> Effects:
         round, attempt = request.id
         verdict = self.channel.send(protocol.Verdict, request.id, accepted=False, reason=reason)
-        if (round, reason) != self._refused:
-            # The same again is nothing new, and must not fill the disk.
-            self._refused = (round, reason)
-            self.channel.journal.append('refuse', round=round, attempt=attempt, reason=reason)
+        if (round, reason) == self._refused:
+            return verdict
+        self._refused = (round, reason)
+        self._refusals += 1
+        if not worth_logging(self._refusals):  # words that vary must not fill the disk either
+            return verdict
+        self.channel.journal.append('refuse', round=round, attempt=attempt, reason=reason)
         return verdict + Effects(notes=(f'refused to decrypt round {round}: {reason}',))
 
     # 2. Request the updates as their hospitals signed them, and add them.

@@ -183,7 +183,7 @@ class ArmInterface:
             self.control.command(command.string)
         except StateError as error:
             self.control.hold()
-            self._node.get_logger().warning(f'refused: {error}')
+            self._warn('state_command', f'refused: {error}')
         self._publish_state()
 
     def _warn(self, topic: str, text: str) -> None:

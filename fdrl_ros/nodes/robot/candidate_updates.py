@@ -479,7 +479,7 @@ class CandidateUpdates:
                 raise SupervisionError(f'{command} needs the service: a topic gives no answer')
             self._carry_out(command, '', lambda success, words: None)
         except SupervisionError as error:
-            self._node.get_logger().warning(f'refused: {error}')
+            self._refuse(str(error))
 
     # What is told and written.
 
