@@ -67,10 +67,12 @@ class SparseReplay(Replay):
 class Ward(Trainer):
     """A trainer with empty places, which goes on from what the full company released."""
 
-    def __init__(self, network, learner, privacy, records, empty, company, seed):
+    empty = np.arange(0)
+
+    def __init__(self, network, learner, privacy, records, seed):
         owner = Owner('a', privacy.unit, privacy.delta, privacy.budget)
         ledger = SimpleNamespace(owner=owner, reserve=lambda **named: None)
-        self.empty, self.company, self.source = empty, company, SharedNoise.seeded(seed)
+        self.company, self.source = FullCompany(), SharedNoise.seeded(seed)
         fields = tuple(f'input_{i}' for i in range(network.states))
         setup = TrainingSetup(network, learner, privacy, ledger, self.source, fields=fields)
         super().__init__(setup, records, Path('no checkpoint'), STEPS)
@@ -106,14 +108,15 @@ def check_each_patient_in_turn(network, learner, privacy, lengths, *, wild=1.0, 
     :param lengths: transitions of each patient.
     :param wild: factor of the first patient's states and rewards.
     """
-    size, company = (network.states, network.actions), FullCompany()
+    size = network.states, network.actions
     parts = [records_of([count], size, first=i + 1) for i, count in enumerate(lengths)]
     first = {name: getattr(parts[0], name) * np.float32(wild) for name in ('states', 'rewards')}
     parts[0] = replace(parts[0], **first)
     starts, by_record = np.cumsum([0, *lengths]), privacy.clipped == 'transition'
 
-    def trained(patients, empty):
-        ward = Ward(network, learner, privacy, joined(patients), empty, company, seed)
+    ward = Ward(network, learner, privacy, joined(parts), seed)
+
+    def trained():
         rng, state = np.random.default_rng(seed), None
         start = network.draw(rng)
         for round in range(1, ROUNDS + 1):
@@ -123,16 +126,17 @@ def check_each_patient_in_turn(network, learner, privacy, lengths, *, wild=1.0, 
                 state = replace(state, priorities=drawn)
         return state
 
-    whole = trained(parts, np.arange(0))
+    whole = trained()
     for left in range(len(parts)):
-        empty = np.arange(starts[left], starts[left + 1]) if by_record else np.array([left])
+        ward.empty = np.arange(starts[left], starts[left + 1]) if by_record else np.array([left])
         # Other records lie at the empty places: as many as before only where each has a place.
         count = lengths[left] + (0 if by_record else 2)
         other = records_of([count], size, first=100 + left)
-        state = trained([*parts[:left], other, *parts[left + 1 :]], empty)
+        ward.use_records(joined([*parts[:left], other, *parts[left + 1 :]]), STEPS)
+        state = trained()
         for name in ('weights', 'target', 'moments', 'total'):
             np.testing.assert_array_equal(getattr(state, name), getattr(whole, name))
         if len(whole.priorities):
             np.testing.assert_array_equal(
-                *(np.delete(each.priorities, empty) for each in (state, whole))
+                *(np.delete(each.priorities, ward.empty) for each in (state, whole))
             )

@@ -16,9 +16,12 @@ from fdrl_ros.learner.trainer import Trainer, TrainingSetup
 from fdrl_ros.policy import NetworkShape
 from fdrl_ros.privacy.noise import NoiseSource
 from fdrl_ros.tasks.spec import TaskSpec
+from hypothesis import given, Phase, settings, strategies
 import numpy as np
 import pytest
 from support.batches import batch_of, part
+from support.neighbours import check_each_patient_in_turn
+from support.sample_size import sampled
 from support.small_hospital import ledger_of, PRIVACY, records_of
 import torch
 
@@ -225,6 +228,37 @@ def test_without_one_unit_the_sum_moves_by_what_it_added(spec, changes, transiti
     assert 0.0 < np.linalg.norm(moved) <= 1.0
     assert np.linalg.norm(alone) <= WITHIN * (1.0 + 1e-6)
     np.testing.assert_allclose(moved, alone, rtol=0, atol=units * 2.0**-52)
+
+
+LEARNERS = [
+    {'conservative': 0.7},
+    {'frozen': 'shared.0.weight', 'offsets': 'input_0'},
+    {'algorithm': 'behaviour_cloning', 'frozen': 'shared.0'},
+    {'algorithm': 'advantage_weighted'},
+    {'algorithm': 'implicit_q'},
+    {'algorithm': 'discrete_actor_critic'},
+]
+
+
+@pytest.mark.parametrize('changes', LEARNERS, ids=str)
+@settings(max_examples=sampled(5, 1), deadline=None, phases=[Phase.generate])
+@given(
+    seed=strategies.integers(0, 2**20),
+    lengths=strategies.lists(strategies.integers(1, 5), min_size=3, max_size=3),
+    clip_norm=strategies.sampled_from([0.01, 1.0]),
+    wild=strategies.sampled_from([1.0, 1e4]),
+)
+def test_each_patient_in_turn_moves_a_release_by_the_clip_norm_and_no_coin_of_others(
+    changes, seed, lengths, clip_norm, wild
+):
+    """As the compiled learner's test in ../test_neighbours.py."""
+    learner = LearnerSettings(
+        kind='torch', device='cpu', hidden=8, transitions_per_patient=2, **changes
+    )
+    learner = replace(learner, replay='prioritised_poisson' if seed % 2 else 'poisson')
+    privacy = replace(PRIVACY, batch=2, clip_norm=clip_norm, budget=np.inf)
+    network = torch_network(PLAIN, learner)
+    check_each_patient_in_turn(network, learner, privacy, lengths, wild=wild, seed=seed)
 
 
 @pytest.mark.parametrize('transitions', [1, 3])
