@@ -9,8 +9,9 @@ Given epsilon, the noise multiplier keeps it and wastes little.
 import math
 
 from dp_accounting.rdp import rdp_privacy_accountant
-from fdrl_ros.errors import PrivacyError
-from fdrl_ros.privacy.accountant import renyi
+from fdrl_ros.errors import PrivacyError, SettingError
+from fdrl_ros.learner.settings import PrivacySettings
+from fdrl_ros.privacy.accountant import accountant, renyi
 from fdrl_ros.privacy.accountant.accountant import (
     Account,
     Charge,
@@ -21,6 +22,8 @@ from fdrl_ros.privacy.accountant.accountant import (
 )
 from fdrl_ros.privacy.accountant.calibration import noise_multiplier_for
 from fdrl_ros.privacy.accountant.loss_distribution import BLUR, Composer
+from fdrl_ros.privacy.ledger.chain import Owner
+from fdrl_ros.privacy.ledger.ledger import Ledger
 from hypothesis import given, settings, strategies
 import numpy as np
 import pytest
@@ -175,10 +178,52 @@ def test_a_charge_that_cannot_be_is_refused(name, wrong):
             Account(DELTA, [Charge(1.0, 0.1, 1)._replace(**{name: value})])
 
 
-@pytest.mark.parametrize('delta', [0.0, 1.0, -1e-5, 1e-11, math.nan])
-def test_a_delta_that_cannot_be_is_refused(delta):
-    with pytest.raises(PrivacyError, match='delta'):
-        Account(delta)
+@pytest.mark.parametrize('delta', [0.0, 1.0, -1e-5, 9e-11, 1e-11, 1e-15, 1e-20, 1e-30, math.nan])
+def test_a_delta_that_cannot_be_is_refused_at_every_door(delta, tmp_path):
+    def begin_ledger():
+        Ledger(tmp_path / 'ledger', Owner(hospital='a', unit='patient', delta=delta, budget=8.0))
+
+    for ask in (
+        lambda: Account(delta),
+        lambda: epsilon_rdp([Charge(1.0, 0.1, 1)], delta),
+        lambda: epsilon_pld([Charge(1.0, 0.1, 1)], delta),
+        lambda: noise_multiplier_for(epsilon=8.0, delta=delta, phases=[(0.1, 10)]),
+        lambda: check_delta(delta, 1),
+        begin_ledger,
+    ):
+        with pytest.raises(PrivacyError, match=r'delta = .*: expected in \[1e-10, 1\)'):
+            ask()
+    assert not (tmp_path / 'ledger').exists()
+    with pytest.raises(SettingError, match='delta'):
+        PrivacySettings(delta=delta)
+
+
+def epsilon_of_one_step(sigma, q, delta):
+    """Bisect delta of one sampled step, where a unit is removed, in its closed form."""
+
+    def spent(epsilon):
+        z = sigma**2 * math.log(math.expm1(epsilon) / q + 1.0) + 0.5
+        kept, gone = stats.norm.sf(z / sigma), stats.norm.sf((z - 1.0) / sigma)
+        return q * gone - (math.expm1(epsilon) + q) * kept
+
+    low, high = 0.0, 700.0
+    for _ in range(200):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if spent(middle) > delta else (low, middle)
+    return low
+
+
+@pytest.mark.parametrize('sigma, q', [(1.0, 0.1), (0.5, 0.01), (3.0, 0.5), (0.1, 1e-3)])
+def test_no_epsilon_is_below_the_truth_even_where_little_of_delta_is_left(sigma, q, monkeypatch):
+    """A group's rare numbers use delta up, so the accountants meet what settings refuse."""
+    assert accountant._LEAST_DELTA == 1e-10
+    monkeypatch.setattr(accountant, '_LEAST_DELTA', 1e-40)
+    for exponent in (10, 11, 13, 15, 17, 19, 22, 26, 30):
+        delta = 10.0**-exponent
+        truth = epsilon_of_one_step(sigma, q, delta)
+        charge = [Charge(sigma, q, 1)]
+        assert truth * (1.0 - 1e-9) <= epsilon_pld(charge, delta) <= 1.1 * truth
+        assert truth * (1.0 - 1e-9) <= epsilon_rdp(charge, delta) <= 1.2 * truth
 
 
 GROWING = [(64.0 / (1000 + 100 * i), 20) for i in range(10)]
