@@ -24,6 +24,7 @@ from fdrl_ros.srv import Supervise
 import pytest
 from rclpy.lifecycle import TransitionCallbackReturn
 from rclpy.task import Future
+from support.hand_back import hand_back
 from support.node_process import Process
 from support.operating_room import Room
 
@@ -45,13 +46,17 @@ class Theatre:
     """A selector in this process, somebody who gives orders, and a disk."""
 
     def __init__(self, directory, domain: int, disk: Disk) -> None:
-        self.disk, self.room = disk, Room(domain)
+        self.directory, self.disk, self.room = directory, disk, Room(domain)
         self.process = Process('/robot_1/selector', directory, domain)
         self.node = self.process.node
         self.client = self.room.node.create_client(Supervise, 'selector/supervise')
 
     def order(self, command: str):
-        return self.client.call_async(Supervise.Request(command=command))
+        """Give an order; a hand-back may leave before the node has taken the take-over."""
+        request = Supervise.Request(command=command)
+        return self.client.call_async(
+            hand_back(self.directory, ahead=5.0) if command == 'hand_back' else request
+        )
 
     def until(self, condition) -> None:
         deadline = time.monotonic() + 20.0

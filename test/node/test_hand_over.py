@@ -10,6 +10,7 @@ from geometry_msgs.msg import PoseStamped
 import numpy as np
 from std_srvs.srv import Trigger
 from support.foreign_robot import position, released
+from support.hand_back import hand_back
 
 
 def test_patient_who_came_while_the_surgeon_drove_is_operated_on(
@@ -32,8 +33,8 @@ def test_patient_who_came_while_the_surgeon_drove_is_operated_on(
         assert answer.success, answer.message
         return answer.message
 
-    def order(command: str) -> None:
-        answer = room.ask(Supervise, 'selector/supervise', Supervise.Request(command=command))
+    def order(request: Supervise.Request) -> None:
+        answer = room.ask(Supervise, 'selector/supervise', request)
         assert answer.success, answer.message
 
     def said(patient: str) -> list[ros.SelectedAction]:
@@ -41,7 +42,7 @@ def test_patient_who_came_while_the_surgeon_drove_is_operated_on(
 
     first = operate(0)
     room.wait(lambda: any(each.policy == 'global' for each in said(first)), 60.0)
-    order('take_over')
+    order(Supervise.Request(command='take_over'))
     for index in range(1, 5):  # whether it hears the very first state of each is chance
         left = position(room.last('setpoint_cp'))
         assert room.ask(Trigger, 'env/reset', Trigger.Request()).success
@@ -51,7 +52,7 @@ def test_patient_who_came_while_the_surgeon_drove_is_operated_on(
         assert 'surgeon' in reasons and reasons <= {'surgeon', 'late'}, reasons
         assert np.linalg.norm(np.subtract(position(room.last('setpoint_cp')), left)) > 0.004
     commands = len(room.heard['servo_cp'])
-    order('hand_back')
+    order(hand_back(directory))
     room.wait(lambda: len(room.heard['servo_cp']) > commands + 20, 10.0)
     assert any(each.policy == 'global' for each in said(last))
     room.wait(lambda: room.heard['outcome'] and room.last('outcome').patient == last, 30.0)

@@ -14,6 +14,7 @@ from fdrl_ros.srv import ListPolicies, PinPolicy, Supervise
 import pytest
 from std_msgs.msg import String
 from support.foreign_robot import position, StillRobot
+from support.hand_back import hand_back
 from support.operating_room import Room
 from support.signed_policies import global_policy, own_policy
 
@@ -45,6 +46,8 @@ class Theatre:
     def order(self, command: str, name: str = '') -> str:
         """Give an order by the service; it must be obeyed."""
         request = Supervise.Request(command=command, name=name)
+        if command == 'hand_back':
+            request = hand_back(self.directory)
         answer = self.room.ask(Supervise, 'selector/supervise', request)
         assert answer.success, answer.message
         return answer.message
@@ -113,6 +116,7 @@ def test_surgeon_takes_over_by_topic_and_hands_back_by_service(theatre, room):
     theatre.release(0)
     theatre.start()
     theatre.say_until(lambda: theatre.newest() and theatre.newest().policy == 'global', 60.0)
+    recorded = hand_back(theatre.directory)
 
     pedal.publish(String(data='explode'))
     pedal.publish(String(data='lock'))
@@ -129,6 +133,12 @@ def test_surgeon_takes_over_by_topic_and_hands_back_by_service(theatre, room):
     theatre.say_until(lambda: theatre.newest() and theatre.newest().reason == 'surgeon', 60.0)
     assert len(room.heard['servo_cp']) == commands, 'nor is it taken back by a restart'
 
+    pedal.publish(String(data='hand_back'))
+    unsigned = Supervise.Request(command='hand_back')
+    for request in (unsigned, hand_back(theatre.directory, 'robot_2'), recorded):
+        answer = room.ask(Supervise, 'selector/supervise', request)
+        assert not answer.success and 'an operator has to sign' in answer.message
+    assert room.last('policies').driver == 'surgeon'
     assert 'the selector drives' in theatre.order('hand_back')
     theatre.say_until(lambda: theatre.newest().policy == 'global')
     theatre.say_until(lambda: len(room.heard['servo_cp']) > commands)

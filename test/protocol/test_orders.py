@@ -6,10 +6,17 @@ from dataclasses import replace
 from itertools import count
 import json
 
+from fdrl_ros.crypto.keys.signing import Identity
 from fdrl_ros.errors import OrderTimeError, ReplayError, RoundError, SignatureError
 from fdrl_ros.federation.journal.journal import read
 from fdrl_ros.federation.protocol.message import message_from_bytes, Objection, Phase
-from fdrl_ros.federation.protocol.orders import ORDER_AGE, REFUSED_KEPT, sign_order
+from fdrl_ros.federation.protocol.orders import (
+    check_hand_back,
+    ORDER_AGE,
+    REFUSED_KEPT,
+    sign_hand_back,
+    sign_order,
+)
 import pytest
 from support.federation_bench import Bench
 from support.fuzzing import state_of
@@ -248,3 +255,31 @@ def test_orders_come_over_any_driver_and_stand_in_the_journal_with_who_gave_them
         {'operator': 'operator', 'action': 'pause', 'hospital': ''},
         {'operator': 'operator', 'action': 'resume', 'hospital': ''},
     ]
+
+
+def test_an_operator_hands_back_one_take_over_of_one_robot_and_soon():
+    bench = Bench(rounds=1)
+    operator = bench.identities['operator']
+    good = sign_hand_back(operator, 'test', 'robot_1', NOON)
+
+    def check(order, robot='robot_1', since=NOON - 1.0, now=NOON):
+        return check_hand_back(order, bench.roster, robot, since, now)
+
+    assert check(good) == NOON
+    for order, place, error, words in (
+        (replace(good, envelope=replace(good.envelope, signature=b'')), {}, SignatureError, 'bad'),
+        (resigned(bench, good, 'hospital_1'), {}, SignatureError, 'cannot speak as operator'),
+        (resigned(bench, good, identity=Identity.generate('operator')), {}, SignatureError, 'bad'),
+        (good, {'robot': 'robot_2'}, RoundError, "to 'robot_1', at robot_2"),
+        (replace(good, to='robot_2'), {'robot': 'robot_2'}, SignatureError, 'bad signature'),
+        (good, {'since': NOON}, ReplayError, 'before the arm was taken over'),
+        (good, {'since': NOON + 1.0, 'now': NOON + 2.0}, ReplayError, 'before the arm was taken'),
+        (good, {'now': NOON + ORDER_AGE + 1}, OrderTimeError, 'set both clocks'),
+        (good, {'now': NOON - ORDER_AGE - 1}, OrderTimeError, 'set both clocks'),
+        (resigned(bench, good, federation='other'), {}, RoundError, "of federation 'other'"),
+    ):
+        with pytest.raises(error, match=words):
+            check(order, **place)
+    pause = bench.signed_order('pause')
+    with pytest.raises(RoundError, match='the order'):
+        check(replace(pause, to='robot_1').signed_by(operator))

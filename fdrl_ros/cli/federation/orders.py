@@ -85,7 +85,7 @@ def _send_order(
     :raises FdrlError: if there is no key to sign it with, or the server did not take it.
     """
     domain, namespace = rest.pop('federation_domain'), rest.pop('federation')
-    identity, roster = _credentials(find_keys(directory), name, passphrase_file)
+    identity, roster = operator_credentials(find_keys(directory), name, passphrase_file)
     if missing := missing_ros():
         raise OrderError(f'ROS 2 is not here: {missing}')
     calls = importlib.import_module('fdrl_ros.nodes.parties.operator_calls')
@@ -103,7 +103,9 @@ for _action, _about, _help in _ORDERS:
     operator.command(_action.replace('_', '-'), help=_help)(_command)
 
 
-def _credentials(keys: Path, name: str, passphrase_file: Path | None) -> tuple[Identity, Roster]:
+def operator_credentials(
+    keys: Path, name: str, passphrase_file: Path | None
+) -> tuple[Identity, Roster]:
     """
     Read an operator's key, and the roster, which must name it.
 

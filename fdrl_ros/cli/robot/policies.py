@@ -8,9 +8,13 @@ from datetime import datetime, UTC
 from functools import partial, reduce
 import importlib
 from pathlib import Path
+import time
 from typing import TypeVar
 
 import click
+from fdrl_ros.cli.federation.key_listing import find_keys
+from fdrl_ros.cli.federation.orders import operator_credentials
+from fdrl_ros.cli.federation.passphrase import passphrase_option
 from fdrl_ros.cli.options import json_option, settings_options
 from fdrl_ros.cli.output import console, echo_json
 from fdrl_ros.cli.robot.export_policy import export_policy
@@ -21,6 +25,8 @@ from fdrl_ros.errors import OrderError, SupervisionError
 from fdrl_ros.experiments.json_file import Json
 from fdrl_ros.experiments.reports.text_table import make_table
 from fdrl_ros.experiments.ros_federation import missing_ros
+from fdrl_ros.federation.protocol.message import Order
+from fdrl_ros.federation.protocol.orders import sign_hand_back
 from fdrl_ros.runtime.environment_variables import with_variables
 from fdrl_ros.selector.candidates.registry import Status, Version
 from fdrl_ros.selector.candidates.supervision import Command, NAMED
@@ -171,21 +177,51 @@ def _supervise(
     _order(directory, robot, (domain, hosts), 'supervise', command, name)
 
 
+def _hand_back(
+    directory: Path,
+    robot: str,
+    domain: int,
+    hosts: str,
+    operator: str,
+    passphrase_file: Path | None,
+) -> None:
+    """Hand the arm back: a selector that runs wants an operator's signature on that."""
+
+    def sign() -> Order:
+        identity, roster = operator_credentials(find_keys(directory), operator, passphrase_file)
+        return sign_hand_back(identity, roster.federation, robot, time.time())
+
+    _order(directory, robot, (domain, hosts), 'supervise', Command.HAND_BACK, '', sign=sign)
+
+
+_SIGNED = (
+    click.option('--operator', default='operator', show_default=True, help='Who signs it.'),
+    passphrase_option,
+)
+
 for _command, _help in _ORDERS.items():
     _named = [click.argument('name')] if _command in NAMED else []
+    _signed = _SIGNED if _command is Command.HAND_BACK else ()
+    _obey = _hand_back if _signed else partial(_supervise, _command)
     policies.command(_command.replace('_', '-'), help=_help)(
-        _with(*_named, *_OPTIONS, *_LIVE)(partial(_supervise, _command))
+        _with(*_named, *_OPTIONS, *_LIVE, *_signed)(_obey)
     )
 
 
 def _order(
-    directory: Path, robot: str, place: tuple[int, str], function: str, *words: str
+    directory: Path,
+    robot: str,
+    place: tuple[int, str],
+    function: str,
+    *words: str,
+    sign: Callable[[], Order] | None = None,
 ) -> None:
     """
     Order something of a selector: by a service where it runs, else in writing for its start.
 
     :param place: DDS domain of the robots, and on how many hosts nodes run.
     :param function: of `nodes.parties.operator_calls`, and of :class:`RobotPolicies` likewise.
+    :param sign: signs the order to a selector that runs.
     """
     found = RobotPolicies.of(directory, robot)
     if not found.running:
@@ -195,9 +231,10 @@ def _order(
     if missing := missing_ros():
         raise OrderError(f'the selector runs, and ROS 2 is not here: {missing}')
     domain, hosts = place
+    signed = () if sign is None else (sign(),)
     calls = importlib.import_module('fdrl_ros.nodes.parties.operator_calls')
     with with_variables(middleware(BringupSettings(hosts=hosts))):
-        click.echo(getattr(calls, function)(robot, domain, *words))
+        click.echo(getattr(calls, function)(robot, domain, *words, *signed))
 
 
 def _status(found: RobotPolicies, version: Version, running: bool) -> str:

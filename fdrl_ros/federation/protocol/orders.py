@@ -15,7 +15,7 @@ from collections.abc import Mapping
 import json
 from typing import Final
 
-from fdrl_ros.crypto.keys.roster import utc
+from fdrl_ros.crypto.keys.roster import Roster, utc
 from fdrl_ros.crypto.keys.signing import Identity
 from fdrl_ros.errors import MessageError, OrderTimeError, ReplayError, RoundError
 from fdrl_ros.federation.protocol.channel import Channel, check_signed
@@ -85,21 +85,15 @@ def take_order(order: Order, channel: Channel, store: Store) -> dict[str, bytes]
     if order.action not in _OF_HOSPITALS and order.hospital:
         raise MessageError(operator, f'{order.action} is about no hospital')
     counter, now = order.envelope.counter, channel.clock()
+    late = _untimely(order, now, channel.name)
     name, refused = f'order {operator}', _refused(operator, store)
     last, used = store.get_number(name, -1), {name: str(counter).encode()}
-    age = now - counter / _MICRO
-    if abs(age) > ORDER_AGE:
-        when = 'before' if age > 0 else 'after'
-        if age < 0:
+    if late is not None:
+        if now < counter / _MICRO:
             _refuse(operator, counter, channel, store)
         elif counter > last:
             store.replace((), used)  # the clock may be set back
-        raise OrderTimeError(
-            operator,
-            f'{order.action} was signed {abs(age):.0f} s {when} {utc(now)}, which it is by the '
-            f'clock of {channel.name}; orders count for {ORDER_AGE:.0f} s: set both clocks (NTP) '
-            'and order again',
-        )
+        raise late
     if counter in refused:
         raise ReplayError(operator, f'{order.action} was refused before, as one of the future')
     if counter <= last:
@@ -110,6 +104,58 @@ def take_order(order: Order, channel: Channel, store: Store) -> dict[str, bytes]
         )
     note_order(channel, store)  # the one before, had the journal no room for it
     return used
+
+
+def _untimely(order: Order, now: float, party: str) -> OrderTimeError | None:
+    """Return why an order was not signed just now by the clock of a party, or None if it was."""
+    age = now - order.envelope.counter / _MICRO
+    if abs(age) <= ORDER_AGE:
+        return None
+    when = 'before' if age > 0 else 'after'
+    return OrderTimeError(
+        order.sender,
+        f'{order.action} was signed {abs(age):.0f} s {when} {utc(now)}, which it is by the '
+        f'clock of {party}; orders count for {ORDER_AGE:.0f} s: set both clocks (NTP) '
+        'and order again',
+    )
+
+
+HAND_BACK: Final = 'hand_back'
+"""Order to a robot's selector: the surgeon, who took over, leaves the arm to it again."""
+
+
+def sign_hand_back(operator: Identity, federation: str, robot: str, now: float) -> Order:
+    """
+    Make the order that ends a take-over of one robot.
+
+    :param now: seconds since 1970 (UTC).
+    """
+    envelope = Envelope(federation, 0, 0, operator.name, int(now * _MICRO))
+    return Order(envelope, robot, HAND_BACK, '', 0).signed_by(operator)
+
+
+def check_hand_back(order: Order, roster: Roster, robot: str, since: float, now: float) -> float:
+    """
+    Check that an operator of the roster ends the present take-over of a robot, now.
+
+    :param since: when the arm was taken over, or the last such order that counted was signed,
+        whichever was later. So an order that somebody copied ends no other take-over.
+    :param now: seconds since 1970 (UTC), by the robot's clock.
+    :returns: when it was signed.
+    :raises RoundError: if it is for another robot, or another order.
+    :raises SignatureError: unless an operator of the roster signed exactly this.
+    :raises OrderTimeError: if it was not signed just now.
+    :raises ReplayError: if it is not newer than `since`.
+    """
+    if (order.to, order.action) != (robot, HAND_BACK):
+        raise RoundError(order.sender, f'the order {order.action!r} to {order.to!r}, at {robot}')
+    check_signed(roster, order, 'operator')
+    if (late := _untimely(order, now, robot)) is not None:
+        raise late
+    signed = order.envelope.counter / _MICRO
+    if signed <= since:
+        raise ReplayError(order.sender, f'signed before the arm was taken over, {utc(since)}')
+    return signed
 
 
 def _refused(operator: str, store: Store) -> list[int]:

@@ -54,6 +54,15 @@ def from_ros(source: Any, kind: type[M], **apart: Any) -> M:
     return replace(_RosReader(source.envelope.sender).read(source, kind), **apart)
 
 
+def envelope_from_ros(source: Any) -> Envelope:
+    """
+    Read an envelope that came without a message of the protocol.
+
+    :raises MessageError: as :func:`from_ros`.
+    """
+    return _RosReader(source.sender).read(source, Envelope)
+
+
 class _RosReader:
     """Reads one message; its payloads share the room that there is."""
 

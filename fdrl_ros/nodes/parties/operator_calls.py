@@ -28,17 +28,22 @@ def deliver(order: Order, domain: int, federation: str) -> None:
         raise OrderError(f'the {order.to} refused: {answer.reason}')
 
 
-def supervise(robot: str, domain: int, command: str, name: str) -> str:
+def supervise(
+    robot: str, domain: int, command: str, name: str, signed: Order | None = None
+) -> str:
     """
     Say a surgeon's word to a robot's selector.
 
     :param domain: DDS domain of the robots.
+    :param signed: the order of an operator, which a hand-back needs.
     :returns: what holds now, in words.
     :raises OrderError: if the selector is not there, or does not answer.
     :raises SupervisionError: if it refuses.
     """
     service = f'/{robot}/selector/supervise'
     request = srv.Supervise.Request(command=command, name=name)
+    if signed is not None:
+        to_ros(signed.envelope, request.envelope)
     return _said(service, call(srv.Supervise, service, request, domain))
 
 

@@ -22,13 +22,14 @@ from fdrl_ros.errors import (
     StoreBusyError,
     SupervisionError,
 )
-from fdrl_ros.federation.protocol.message import GlobalPolicy, HospitalPolicy
+from fdrl_ros.federation.protocol.message import GlobalPolicy, HospitalPolicy, Order
+from fdrl_ros.federation.protocol.orders import check_hand_back, HAND_BACK
 from fdrl_ros.federation.protocol.party import worth_logging
 import fdrl_ros.msg as ros
 from fdrl_ros.nodes.common import qos
 from fdrl_ros.nodes.common.deferred_answer import answer_later, Answered
 from fdrl_ros.nodes.common.managed_node import ManagedNode, PATIENCE
-from fdrl_ros.nodes.parties.conversion import from_ros
+from fdrl_ros.nodes.parties.conversion import envelope_from_ros, from_ros
 from fdrl_ros.nodes.parties.weights_topic import PolicyReader
 from fdrl_ros.nodes.robot.policy_assessment import tested, valued
 from fdrl_ros.nodes.robot.supervision_queue import SupervisionQueue, SupervisionRequest
@@ -124,6 +125,7 @@ class CandidateUpdates:
         """
         node = self._node
         self._loop = loop
+        self._taken = time.time()  # no order from before hands this arm back
         self._assessing = False
         self._checking = 0
         self._failed = Backoff(FIRST_PAUSE, LONGEST_PAUSE)
@@ -437,6 +439,8 @@ class CandidateUpdates:
         :raises SupervisionError: if it cannot be obeyed.
         """
         command, known = command_named(text), self.registry.names
+        if command is Command.TAKE_OVER:
+            self._taken = max(self._taken, time.time())
         names = [each.name for each in self._loop.selector.candidates]
         self.supervision.ordered(command, name, known)
         if command is Command.LOCK and name not in names:
@@ -460,7 +464,24 @@ class CandidateUpdates:
         return take
 
     def _supervise(self, request: srv.Supervise.Request, answered: Answered) -> None:
+        if request.command == Command.HAND_BACK:
+            self._check_hand_back(request)
         self._carry_out(request.command, request.name, answered)
+
+    def _check_hand_back(self, request: srv.Supervise.Request) -> None:
+        """
+        Refuse to drive again unless an operator signed it.
+
+        :raises SupervisionError: if so.
+        """
+        robot = self._node.place
+        try:
+            envelope = envelope_from_ros(request.envelope)
+            order = Order(envelope, robot, HAND_BACK, request.name, 0)
+            signed = check_hand_back(order, self.roster, robot, self._taken, time.time())
+        except MessageError as error:
+            raise SupervisionError(f'an operator has to sign {HAND_BACK}: {error}') from error
+        self._taken = signed
 
     def _pin(self, request: srv.PinPolicy.Request, answered: Answered) -> None:
         name, text = request.name, request.version
@@ -473,7 +494,7 @@ class CandidateUpdates:
         self._queue.submit(SupervisionRequest(change, words, False, answered))
 
     def _receive_command(self, source: String) -> None:
-        """Obey a pedal or a console, which may only take over and hand back."""
+        """Obey a pedal or a console, which may only take over."""
         try:
             if (command := command_named(source.data)) not in BY_TOPIC:
                 raise SupervisionError(f'{command} needs the service: a topic gives no answer')

@@ -43,8 +43,8 @@ NAMED = frozenset({Command.LOCK, Command.VETO, Command.ALLOW})
 URGENT = frozenset({Command.TAKE_OVER, Command.VETO})
 """Commands that only take something away from the selector: they wait for no disk."""
 
-BY_TOPIC = frozenset({Command.TAKE_OVER, Command.HAND_BACK})
-"""Commands that a pedal or a console may give with a topic."""
+BY_TOPIC = frozenset({Command.TAKE_OVER})
+"""Commands that a pedal or a console may give with a topic, which nobody signs."""
 
 
 def command_named(text: str) -> Command:

@@ -7,6 +7,7 @@ import json
 from fdrl_ros.errors import StoreError, SupervisionError
 from fdrl_ros.selector.candidates.candidate import HOLD
 from fdrl_ros.selector.candidates.supervision import (
+    BY_TOPIC,
     Command,
     command_named,
     load_supervision,
@@ -126,3 +127,7 @@ def test_word_is_on_the_disk_and_a_damaged_one_lets_no_robot_begin(tmp_path):
         path.write_text(bad)
         with pytest.raises(StoreError, match='vetoed, locked and took over'):
             load_supervision(path)
+
+
+def test_what_nobody_signs_only_takes_the_arm_away():
+    assert BY_TOPIC == {Command.TAKE_OVER}
