@@ -148,4 +148,5 @@ def test_a_hospital_refuses_a_policy_that_calls_its_seeded_noise_secure():
     bench.learners['hospital_1'].secure = True
     bench.run(lambda: len(refusals(bench, RoundError)) == 2)
     assert {name for name, _ in refusals(bench, RoundError)} == {'hospital_2', 'hospital_3'}
-    assert [name for name in bench.learners if bench.parties[name].round == 2] == ['hospital_1']
+    found = {name: bench.parties[name].policy.envelope.round for name in bench.learners}
+    assert found == {'hospital_1': 1, 'hospital_2': 0, 'hospital_3': 0}
