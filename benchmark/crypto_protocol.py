@@ -89,6 +89,9 @@ class KnownStep:
         """Return uniforms in (0, 1)."""
         return np.random.default_rng([SEED, self._number, round, 1]).uniform(1e-9, 1.0, size)
 
+    def forget(self, round: int) -> None:
+        """Erase nothing: nothing is private."""
+
     def _charge(self, entries: int) -> None:
         first = self._head.entries
         added = [hashlib.sha256(b'%d' % each).digest() for each in range(first, first + entries)]

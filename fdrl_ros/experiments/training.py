@@ -166,7 +166,13 @@ def _open_parties(
     for name in taking_part(layout, plan):
         records = open_records(layout, name, plan)
         trainers[name] = open_training(
-            layout.party(name), name, plan, records, done=done, start=start
+            layout.party(name),
+            name,
+            plan,
+            records,
+            done=done,
+            start=start,
+            passphrase=layout.passphrase,
         )
         stack.callback(trainers[name].ledger.close)
     validate = federation.stopwatch.timed('validate', PublicValidation(plan, start))
@@ -208,8 +214,15 @@ def train_alone(layout: Layout, name: str, plan: Plan, caller: Caller = NOBODY) 
     make_private_directory(directory)
     store = Store(directory / 'state.sqlite')
     weights = load_policy(layout.pretrained).weights
-    records = open_records(layout, name, plan)
-    trainer = open_training(directory, name, plan, records, purpose='alone', start=weights)
+    trainer = open_training(
+        directory,
+        name,
+        plan,
+        open_records(layout, name, plan),
+        purpose='alone',
+        start=weights,
+        passphrase=layout.passphrase,
+    )
 
     def report(progress: TrainingProgress) -> None:
         caller.report(training_progress('alone', name, progress, plan))
@@ -227,6 +240,7 @@ def train_alone(layout: Layout, name: str, plan: Plan, caller: Caller = NOBODY) 
                 break
             weights = result.weights
             store.put('weights', round.to_bytes(8, 'little') + encode_weights(weights))
+            trainer.forget(round)
         if isinstance(trainer, HomeTrainer):
             weights = trainer.home(
                 weights, plan.rounds.rounds, report=report, stopped=caller.stopped

@@ -94,6 +94,9 @@ class PlainLearner:
         """Return uniforms in (0, 1)."""
         return np.random.default_rng([self._seed, round]).uniform(1e-9, 1.0, size)
 
+    def forget(self, round: int) -> None:
+        """Erase nothing: nothing is private."""
+
 
 class VirtualOptions(TypedDict, total=False):
     """

@@ -35,20 +35,13 @@ from fdrl_ros.policy.policy import check_weights, Policy
 from fdrl_ros.privacy.accountant.accountant import Charge
 from fdrl_ros.privacy.ledger.ledger import Ledger
 from fdrl_ros.privacy.mechanism import clip_factors, noisy_mean
+from fdrl_ros.privacy.noise_key import HOME_ROUNDS
 import numpy as np
 from numpy.typing import NDArray
 
 log = logging.getLogger(__name__)
 
 GLOBAL, PERSONAL, OWN_LAYERS, ALONE = CANDIDATES
-
-HOME_ROUNDS = 10**9
-"""
-Ledger and noise number what follows the rounds from here on.
-
-Fine-tuning after round t has number 10^9 + t, the choice 2 x 10^9 + t, and training alone, which
-does not depend on a round, 3 x 10^9.
-"""
 
 HOME_CHECKPOINTS = ('home_checkpoint', 'alone_checkpoint')
 """Files beside the checkpoint of the rounds: of fine-tuning, and of training alone."""

@@ -101,6 +101,17 @@ class Learner(Protocol):
         """Return the uniforms in (0, 1) for stochastic rounding of this round's update."""
         ...
 
+    def forget(self, round: int) -> None:
+        """
+        Erase what the randomness of rounds up to this one could be drawn again from, durably.
+
+        Called once the round is over and acknowledged, before anything of the next; may be called
+        again.
+
+        :raises KeyFileError: if it cannot be erased.
+        """
+        ...
+
 
 @dataclass(frozen=True, eq=False)
 class HomePolicy:

@@ -75,6 +75,7 @@ class Trainer:
         :param steps: of a local epoch; by default as many as include each unit once on average.
         :raises PrivacyError: if the settings void the guarantee for these records, or there is
             noise and the compiled arithmetic is missing or was built from other sources.
+        :raises KeyFileError: if the noise key is that of another ledger.
         :raises LedgerOwnerError: if the ledger counts for another unit, delta or budget.
         :raises RecordsError: if states or actions are not those of the network.
         :raises SettingError: if offsets of inputs do not fit the network.
@@ -95,7 +96,8 @@ class Trainer:
             self.dqn.check_private()
         self._offsets = offsets_of(self.network, self.learner, setup.fields)
         self.ledger, self._inputs = setup.ledger, inputs
-        self._source = setup.source.for_ledger(owner.birth)
+        self._source = setup.source
+        self._source.bind(self.ledger)
         self._settings_digest = hashlib.sha256(
             repr((self.network.name, self.learner, self.privacy, self.task)).encode()
             + self.network.layout.digest()
@@ -148,6 +150,22 @@ class Trainer:
         :raises LedgerError: if it does not.
         """
         self.ledger.verify(seen, by)
+
+    def check_noise_key(self) -> None:
+        """
+        Refuse a noise key that is older than the ledger, where a server acknowledges each round.
+
+        :raises KeyFileError: if it can draw a round that was over.
+        """
+        self._source.check_newest(self.ledger)
+
+    def forget(self, round: int) -> None:
+        """
+        Erase the noise of a round that is over; see :class:`Learner`.
+
+        :raises KeyFileError: if that cannot be written.
+        """
+        self._source.forget(round)
 
     def check_affordable(self, round: int) -> None:
         """
@@ -270,10 +288,12 @@ class Trainer:
 
         :param anchor: weights that the proximal term pulls towards.
         :param averaged_from: first step whose weights are averaged.
+        :raises PrivacyError: if the noise of the round was erased; nothing is charged.
         :raises PolicyError: if the weights are no longer finite.
         :raises TrainingStopped: before the next step, once `stopped` returns True.
         """
         charge = self.mechanism.charge(self.steps_per_block)
+        self._source.check_drawable(state.round)
         self.ledger.reserve(
             round=state.round, block=state.blocks, charge=charge, inputs=state.digest()
         )

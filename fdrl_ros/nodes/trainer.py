@@ -148,7 +148,9 @@ class TrainerNode(PartyNode):
         )
         start = load_policy(self.layout.pretrained).weights if plan.home.epochs else None
         directory = self.layout.party(self.member)
-        return parties.open_training(directory, self.member, plan, records, start=start)
+        return parties.open_training(
+            directory, self.member, plan, records, start=start, passphrase=self.layout.passphrase
+        )
 
     def make_party(self, prepared: Trainer, store: Store) -> Party:
         """Put the hospital together."""

@@ -5,7 +5,8 @@ Keyed noise: the N(0, 1) draws of FDRL Eq. 5, 12 and 21 from a cryptographic str
 
 A stream is named by (purpose, round, step), and the same name always gives the same draws. A block
 that a power cut interrupted therefore redraws the noise that its budget was reserved for. Fresh
-noise for the same gradients would release them twice, and averaging would remove the noise.
+noise for the same gradients would release them twice, and averaging would remove the noise. Once a
+round is over, its noise is erased: nobody can draw it again.
 """
 
 import functools
@@ -16,15 +17,13 @@ from pathlib import Path
 import struct
 
 from cryptography.hazmat.primitives.ciphers import algorithms, Cipher, CipherContext, modes
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
-from fdrl_ros.errors import KeyFileError
+from fdrl_ros.crypto.keys.key_file import Passphrase
+from fdrl_ros.privacy.ledger.ledger import Ledger
+from fdrl_ros.privacy.noise_key import derive, NoiseKey
 from fdrl_ros.runtime import kernels
-from fdrl_ros.runtime.durable import create_once, read_secret
 import numpy as np
 from numpy.typing import NDArray
 
-_KEY_BYTES = 32
 _KEPT_KEYS = 256  # stream keys in memory, so that a step does not derive them again
 _BELOW_ONE = math.nextafter(1.0, 0.0)
 
@@ -33,31 +32,31 @@ class NoiseSource:
     """
     Random draws from AES-256 in counter mode, one key for each stream.
 
-    HKDF-SHA256 derives a stream's key from the root key and (kind, purpose, round), and the step
-    is the upper half of the counter, so no two of them share a keystream. Make one with
+    HKDF-SHA256 derives a stream's key from the secret of its round and (kind, purpose, round), and
+    the step is the upper half of the counter, so no two of them share a keystream. Make one with
     :meth:`secure` or :meth:`seeded`.
     """
 
-    def __init__(self, key: bytes, *, private: bool) -> None:
+    def __init__(self, key: bytes | NoiseKey, *, private: bool) -> None:
         self._key = key
         self.private = private
         """Whether the key is secret; if not, every report must say NOT PRIVATE."""
         self._streams: dict[tuple[str, str, int], CipherContext] = {}
 
     @classmethod
-    def secure(cls, path: str | os.PathLike[str]) -> 'NoiseSource':
+    def secure(
+        cls, path: str | os.PathLike[str], passphrase: Passphrase | None = None
+    ) -> 'NoiseSource':
         """
         Read the key in a file, or draw one from the operating system's secure source.
 
-        :param path: key file of 32 bytes, mode 0600, created if missing. Never copy it to a
-            second trainer, and never restore an old one without its ledger.
-        :raises KeyFileError: if the file is damaged, not ours, or open to others.
+        :param path: key file, mode 0600, created if missing. Never copy it to a second trainer.
+        :param passphrase: seals the file; None leaves the key in clear.
+        :raises PassphraseError: if the passphrase is missing, wrong, or not needed.
+        :raises KeyFileError: if the file is damaged, of an older version, not ours, or open to
+            others.
         """
-        create_once(Path(path), lambda: os.urandom(_KEY_BYTES))
-        key = read_secret(Path(path))
-        if len(key) != _KEY_BYTES:
-            raise KeyFileError(f'noise key {path} is damaged: expected {_KEY_BYTES} bytes')
-        return cls(key, private=True)
+        return cls(NoiseKey(Path(path), passphrase), private=True)
 
     @classmethod
     def seeded(cls, seed: int) -> 'NoiseSource':
@@ -73,20 +72,51 @@ class NoiseSource:
         The `inputs` of a ledger reservation include it, so that a block cannot be drawn again
         under another key.
         """
-        return self._derive(b'fingerprint', 16)
+        key = self._key
+        return key.name if isinstance(key, NoiseKey) else derive(key, b'fingerprint', 16)
 
-    def for_ledger(self, ledger: bytes) -> 'NoiseSource':
+    def bind(self, ledger: Ledger) -> None:
         """
-        Derive the noise of one ledger, which no other ledger shares.
+        Make this the noise of a ledger, durably, or check that it is.
 
         If two ledgers used one stream, each would release it with gradients of its own. A seeded
         source stays unchanged, so that anyone can repeat it.
 
-        :param ledger: its birth, :attr:`fdrl_ros.privacy.ledger.chain.Owner.birth`.
+        :raises KeyFileError: if it is that of another ledger.
         """
-        if not self.private:
-            return self
-        return NoiseSource(self._derive(b'ledger' + ledger, _KEY_BYTES), private=True)
+        if isinstance(self._key, NoiseKey):
+            self._key.bind(ledger)
+            self._streams.clear()
+
+    def check_newest(self, ledger: Ledger) -> None:
+        """
+        Refuse a key that is older than its ledger; see :meth:`NoiseKey.check_newest`.
+
+        :raises KeyFileError: if it is.
+        """
+        if isinstance(self._key, NoiseKey):
+            self._key.check_newest(ledger)
+
+    def check_drawable(self, round: int) -> None:
+        """
+        Check that a round can be drawn, before it is charged.
+
+        :raises PrivacyError: if it is erased.
+        """
+        self._secret(round)
+
+    def forget(self, round: int) -> None:
+        """
+        Erase a round, and all before it, durably: nobody can draw them again.
+
+        To be called when nothing of the round is asked for any more. A seeded source stays
+        unchanged.
+
+        :raises KeyFileError: if that cannot be written.
+        """
+        if isinstance(self._key, NoiseKey):
+            self._key.forget(round)
+            self._streams.clear()
 
     def uniform(self, purpose: str, round: int, step: int, size: int) -> NDArray[np.float64]:
         """Draw from the open interval (0, 1), 64 bits a draw, shape (size,)."""
@@ -122,15 +152,14 @@ class NoiseSource:
             info += struct.pack('<Q', round)
             if len(self._streams) >= _KEPT_KEYS:
                 self._streams.clear()
-            key = algorithms.AES(self._derive(b'stream' + info, 32))
+            key = algorithms.AES(derive(self._secret(round), b'stream' + info))
             stream = self._streams[name] = Cipher(key, modes.CTR(bytes(16))).encryptor()
         # Steps of a stream are 2^64 blocks apart: no two of them share a block.
         stream.reset_nonce(struct.pack('>QQ', step, 0))
         return np.frombuffer(stream.update(_zeros(8 * words)), dtype='<u8')
 
-    def _derive(self, info: bytes, length: int) -> bytes:
-        # The root key is uniform already, so HKDF needs its second half only.
-        return HKDFExpand(SHA256(), length, b'fdrl_ros noise 2 ' + info).derive(self._key)
+    def _secret(self, round: int) -> bytes:
+        return self._key.secret(round) if isinstance(self._key, NoiseKey) else self._key
 
 
 _zeros = functools.lru_cache(maxsize=8)(bytes)

@@ -178,6 +178,19 @@ def read_secret(path: Path) -> bytes:
     return data
 
 
+def replace_secret(path: Path, data: bytes) -> None:
+    """
+    Replace what a private file holds, whole or not at all, and overwrite what it held.
+
+    :raises KeyFileError: if it cannot be written.
+    """
+    with os_errors_as(KeyFileError, f'{path} cannot be replaced'):
+        with open(os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC), 'wb') as before:
+            with replacing(path) as file:
+                file.write(data)
+            _overwrite(before)
+
+
 def erase_secret(path: Path) -> None:
     """
     Overwrite and remove a file, if there is one; some disks and file systems overwrite elsewhere.
@@ -194,9 +207,14 @@ def erase_secret(path: Path) -> None:
             # Removed first: a half overwritten secret must never be read.
             path.unlink(missing_ok=True)
             sync_folder(path.parent)
-            file.write(bytes(os.fstat(file.fileno()).st_size))
-            file.flush()
-            os.fsync(file.fileno())
+            _overwrite(file)
+
+
+def _overwrite(file: BinaryIO) -> None:
+    """Overwrite all of an open file with zeros; some disks and file systems write elsewhere."""
+    file.write(bytes(os.fstat(file.fileno()).st_size))
+    file.flush()
+    os.fsync(file.fileno())
 
 
 def _write_durably(descriptor: int, data: bytes) -> None:

@@ -97,6 +97,7 @@ class KnownLearner:
         self.size = size
         self.n_units = 10 * number
         self.trained: list[int] = []
+        self.forgotten: list[int] = []
         self.rounds_affordable = rounds_affordable
         self.blocks = 2
         self.life = 'true'
@@ -132,6 +133,10 @@ class KnownLearner:
 
     def rounding(self, round: int, size: int) -> np.ndarray:
         return np.random.default_rng([self.number, round, 1]).uniform(1e-9, 1.0 - 1e-9, size)
+
+    def forget(self, round: int) -> None:
+        if round not in self.forgotten:
+            self.forgotten.append(round)
 
 
 class Bench(VirtualFederation):

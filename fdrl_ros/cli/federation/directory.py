@@ -16,6 +16,7 @@ from fdrl_ros.cli.options import (
     records_option,
     settings_options,
 )
+from fdrl_ros.crypto.keys.keystore import NOISE_FILE
 from fdrl_ros.deployment.bringup import BringupSettings
 from fdrl_ros.deployment.hosts import export as export_parties
 from fdrl_ros.deployment.hosts import host_graph, parties_here
@@ -28,6 +29,8 @@ from fdrl_ros.deployment.runner import Runner
 from fdrl_ros.errors import FdrlError, KeyFileError, StoreError
 from fdrl_ros.experiments.ros_federation import missing_ros
 from fdrl_ros.federation.migration import BACKUP, migrate_file
+from fdrl_ros.privacy.noise_key import is_old
+from fdrl_ros.runtime.durable import erase_secret, read_secret
 
 LOOK = 0.2
 """Time between two looks at the nodes, second."""
@@ -66,9 +69,10 @@ def migrate(directory: Path, dry_run: bool) -> None:
     Bring the state files of an older version to this one.
 
     The rounds then go on. DIRECTORY is that of a run or of a federation, on each host that has one
-    of its parties. Stop the parties first. Keys, rosters, ledgers and journals stay as they are.
-    Records and policies are marked with their task. The old state files are kept beside the new
-    ones. It may be repeated, and be interrupted, at any time.
+    of its parties. Stop the parties first. Keys, rosters, ledgers and journals stay as they are,
+    but for old noise keys, which could draw the noise of all past rounds again: they are erased,
+    and hospitals draw new ones. Records and policies are marked with their task. The old state
+    files are kept beside the new ones. It may be repeated, and be interrupted, at any time.
     """
     layout = Layout.find_whole(directory)
     plan = Plan.load(layout.plan)
@@ -85,7 +89,13 @@ def migrate(directory: Path, dry_run: bool) -> None:
     ]
     for path in (*changed, *marked):
         click.echo(f'{"would migrate" if dry_run else "migrated"} {path}')
-    if not changed and not marked:
+    keys = [path.with_name(NOISE_FILE) for path in paths]
+    old = [path for path in keys if path.exists() and is_old(read_secret(path))]
+    for path in old:
+        if not dry_run:
+            erase_secret(path)
+        click.echo(f'{"would erase" if dry_run else "erased"} {path}')
+    if not changed and not marked and not old:
         click.echo(f'{len(paths)} state files: all are of this version')
     elif changed and not dry_run:
         click.echo(f'the old state files are kept beside them, with the ending {BACKUP}')

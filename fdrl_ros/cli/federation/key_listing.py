@@ -7,7 +7,14 @@ import time
 
 import click
 from fdrl_ros.crypto.keys.key_file import Label, label
-from fdrl_ros.crypto.keys.keystore import KEY_FILE, load_root_public, ROOT, ROOT_FILE, ROSTER_FILE
+from fdrl_ros.crypto.keys.keystore import (
+    KEY_FILE,
+    load_root_public,
+    NOISE_FILE,
+    ROOT,
+    ROOT_FILE,
+    ROSTER_FILE,
+)
 from fdrl_ros.crypto.keys.roster import check_remembered, Roster, ROSTER_MEMORY, utc
 from fdrl_ros.crypto.keys.rotation import HE_NAME, private_keys
 from fdrl_ros.crypto.keys.signing import fingerprint
@@ -34,13 +41,23 @@ def warn(problem: str) -> None:
 
 def warn_of_clear(directory: Path) -> None:
     """Warn of private keys that no passphrase protects."""
-    labels = [_label(directory / name) for name in private_keys(directory)]
+    names = (*private_keys(directory), *noise_keys(directory))
+    labels = [_label(directory / name) for name in names]
     clear = sum(found is not None and not found.sealed for found in labels)
     if clear:
         warn(
             f'private keys in {directory} are in clear ({clear} of {len(labels)}), for whoever '
             'reads the disk or a backup of it: `fdrl keys passphrase` encrypts them'
         )
+
+
+def noise_keys(directory: Path) -> list[str]:
+    """Return the names of the noise keys of hospitals that run beside a key directory."""
+    beside = directory.parent
+    if not Layout(beside).plan.exists():
+        return []
+    found = (*beside.glob(f'*/{NOISE_FILE}'), *beside.glob(f'alone/*/{NOISE_FILE}'))
+    return sorted(f'../{path.relative_to(beside)}' for path in found)
 
 
 def show_keys(directory: Path) -> None:

@@ -11,6 +11,7 @@ from fdrl_ros.cli.federation.key_listing import (
     find_keys,
     keys_document,
     newest_round,
+    noise_keys,
     show_keys,
     show_roster,
     warn_of_clear,
@@ -244,6 +245,8 @@ def passphrase(
     """
     Encrypt all private keys in DIRECTORY under a new passphrase, whether they were or not.
 
+    So are the noise keys of hospitals that run beside it; stop them first.
+
     --passphrase-file opens those that are encrypted. A passphrase that others have seen does not
     become safe by a new one: who has copied the files opens the copies. Rotate the keys then.
     """
@@ -254,7 +257,7 @@ def passphrase(
         after = load_passphrase(new_passphrase_file)
     elif not clear:
         after = ask_passphrase('New passphrase', confirm=True)
-    names = change_passphrase(directory, before, after)
+    names = change_passphrase(directory, before, after, beside=noise_keys(directory))
     how = f'encrypted under the passphrase in {after.source}' if after else 'in clear'
     click.echo(f'{", ".join(names)}: {how}')
     warn_of_clear(directory)

@@ -29,6 +29,7 @@ from fdrl_ros.runtime.durable import (
 
 KEY_FILE: Final = 'identity.key'
 HE_FILE: Final = 'he_secret.key'
+NOISE_FILE: Final = 'noise.key'
 ROOT_FILE: Final = 'root.pub'
 ROSTER_FILE: Final = 'roster.json'
 # Parties of every federation besides its hospitals. The root signs rosters and stays offline.

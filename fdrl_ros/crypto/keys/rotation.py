@@ -190,19 +190,24 @@ def rotate_he(
 
 
 def change_passphrase(
-    directory: Path, before: Passphrase | None, after: Passphrase | None
+    directory: Path,
+    before: Passphrase | None,
+    after: Passphrase | None,
+    *,
+    beside: Sequence[str] = (),
 ) -> Sequence[str]:
     """
     Seal every private key of a directory again, all or none.
 
     :param before: opens the sealed keys.
     :param after: the new passphrase; None leaves the keys in clear text.
+    :param beside: names of further key files, relative to the directory: noise keys.
     :returns: names of the files, relative to the directory.
     :raises PassphraseError: if a key does not open.
     :raises KeyFileError: if there is none, or one cannot be read or written.
     """
     with transaction(directory) as changes:
-        names = private_keys(directory)
+        names = [*private_keys(directory), *beside]
         if not names:
             raise KeyFileError(f'{directory} holds no private key')
         for name in names:

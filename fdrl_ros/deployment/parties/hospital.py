@@ -14,6 +14,8 @@ import logging
 import os
 from pathlib import Path
 
+from fdrl_ros.crypto.keys.key_file import Passphrase
+from fdrl_ros.crypto.keys.keystore import NOISE_FILE
 from fdrl_ros.crypto.keys.roster import SERVERS
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.parties.channel import open_channel
@@ -49,19 +51,21 @@ CHECKPOINTS = (CHECKPOINT, *HOME_CHECKPOINTS)
 HOME = 'home.npz'
 """File of a hospital's home policy."""
 
-NOISE_KEY = 'noise.key'
-"""File of a hospital's noise key, made after its ledger and of no use without it."""
 
-
-def noise_source(directory: Path, name: str, plan: Plan) -> NoiseSource:
+def noise_source(
+    directory: Path, name: str, plan: Plan, passphrase: Passphrase | None = None
+) -> NoiseSource:
     """
     Return a hospital's source of noise, as the plan asks.
 
-    :param directory: where its key lies or is made.
+    :param directory: where its key lies or is made, after its ledger.
     :param name: of the hospital; with the seed it names a seeded source.
+    :param passphrase: of its keys.
+    :raises PassphraseError: if the passphrase is missing, wrong, or not needed.
+    :raises KeyFileError: if the key is damaged, of an older version, or open to others.
     """
     if plan.federation.noise == 'secure':
-        return NoiseSource.secure(directory / NOISE_KEY)
+        return NoiseSource.secure(directory / NOISE_FILE, passphrase)
     text = f'{plan.federation.seed} {name}'.encode()
     return NoiseSource.seeded(int.from_bytes(hashlib.sha256(text).digest()[:8], 'little'))
 
@@ -121,6 +125,7 @@ def open_training(
     purpose: str = '',
     done: int = 0,
     start: np.ndarray | None = None,
+    passphrase: Passphrase | None = None,
 ) -> Trainer:
     """
     Open a hospital's ledger, noise and trainer; close the trainer's ledger when done.
@@ -129,13 +134,15 @@ def open_training(
     :param purpose: tells apart trainings whose noise must differ, such as a baseline's.
     :param done: rounds that the federation ended before this hospital joined.
     :param start: the public start, for a hospital that makes a home policy if the plan says so.
+    :param passphrase: of the hospital's keys.
     :raises LedgerError: if the ledger is locked, damaged or of another hospital.
+    :raises KeyFileError: if the noise key is damaged, of another ledger, or does not open.
     :raises PrivacyError: if nothing is spent yet and the budget does not pay for all rounds that
         are left.
     """
     with ExitStack() as unless_opened:
         ledger = unless_opened.enter_context(open_ledger(directory, name, plan))
-        noise = noise_source(directory, f'{name} {purpose}'.strip(), plan)
+        noise = noise_source(directory, f'{name} {purpose}'.strip(), plan, passphrase)
         setup = TrainingSetup(
             plan.network,
             plan.learner,
@@ -195,7 +202,7 @@ def check_not_lost(directory: Path, plan: Plan) -> None:
     :raises LedgerError: if the noise key, the last update or a checkpoint is there, but not the
         ledger.
     """
-    path, key = directory / LEDGER, directory / NOISE_KEY
+    path, key = directory / LEDGER, directory / NOISE_FILE
     if os.path.lexists(path):
         return
     if plan.federation.noise == 'secure' and os.path.lexists(key):
@@ -233,6 +240,7 @@ def open_hospital(
     Put a hospital together.
 
     :raises LedgerError: if its ledger is older than an update that its journal tells of.
+    :raises KeyFileError: if its noise key is older than its ledger.
     :raises RecordsError: if its records are not of as many patients as the roster declares, since
         the weight n_i of its updates and its sampling probability must be public.
     """
@@ -242,6 +250,7 @@ def open_hospital(
     heads = [Head.parse(each.fields['ledger']) for each in unseen]
     newest = max(heads, default=None, key=lambda head: head.entries)
     trainer.ledger.verify(newest, 'its journal')
+    trainer.check_noise_key()
     declared = channel.roster.member(name).size
     if plan.privacy.unit == 'patient' and trainer.n_units != declared:
         raise RecordsError(

@@ -282,6 +282,9 @@ class Hospital(Party):
 
     def _advance(self) -> Effects:
         """Do what the present phase asks of this hospital and was not done yet."""
+        if self.policy is not None and self.acknowledged and not self._busy:
+            # Nothing of the round is asked for again, so nobody may draw its noise again.
+            self._learner.forget(self.policy.envelope.round)
         status = self.status
         if status is not None and status.phase == Phase.FINISHED:
             return self._go_home()

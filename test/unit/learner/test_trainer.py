@@ -5,6 +5,7 @@
 from dataclasses import replace
 import math
 from pathlib import Path
+import shutil
 
 from fdrl_ros.errors import (
     BudgetExceededError,
@@ -346,7 +347,7 @@ def test_weights_that_are_not_the_network_s_are_refused_and_cost_nothing(ledger,
     assert ledger.epsilon() == 0.0
 
 
-def test_a_key_gives_every_ledger_noise_of_its_own(tmp_path):
+def test_copies_of_a_key_give_every_ledger_noise_of_its_own(tmp_path):
     """A ledger that was lost and begun anew must not release the old noise for new gradients."""
 
     def released(name, given, source):
@@ -358,7 +359,9 @@ def test_a_key_gives_every_ledger_noise_of_its_own(tmp_path):
 
     others = records(rewards=np.zeros(records().n_transitions))
     source = NoiseSource.secure(tmp_path / 'noise.key')
-    one, two = released('a', records(), source), released('b', others, source)
+    shutil.copy(tmp_path / 'noise.key', tmp_path / 'copy.key')
+    copied = NoiseSource.secure(tmp_path / 'copy.key')
+    one, two = released('a', records(), source), released('b', others, copied)
     assert abs(np.corrcoef(one, two)[0, 1]) < 0.5
     seeded = NoiseSource.seeded(4)
     one, two = released('c', records(), seeded), released('d', others, seeded)

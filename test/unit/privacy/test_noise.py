@@ -5,12 +5,9 @@
 import hashlib
 import hmac
 import math
-import os
-import stat
 import struct
 
 from cryptography.hazmat.primitives.ciphers import algorithms, Cipher, modes
-from fdrl_ros.errors import KeyFileError
 from fdrl_ros.privacy.noise import NoiseSource, to_unit
 from hypothesis import given, strategies
 import numpy as np
@@ -38,17 +35,18 @@ def slow_words(key, kind, purpose, round, step, words):
     return struct.unpack(f'<{words}Q', stream[: 8 * words])
 
 
-def test_the_keystream_is_aes_256_in_counter_mode_under_a_key_of_its_own(tmp_path):
-    source = NoiseSource.secure(tmp_path / 'key')
-    key = (tmp_path / 'key').read_bytes()
+KEY = bytes(range(32))
+
+
+def test_the_keystream_is_aes_256_in_counter_mode_under_a_key_of_its_own():
+    source = NoiseSource(KEY, private=False)
     for round, step in ((3, 4), (3, 5), (2, 4)):  # with kept keys too
         words = source.uniform_words('inclusion', round, step, 7)
-        assert tuple(words) == slow_words(key, 'uniform', 'inclusion', round, step, 7)
+        assert tuple(words) == slow_words(KEY, 'uniform', 'inclusion', round, step, 7)
 
 
-def test_each_draw_is_a_box_muller_gaussian_of_64_bit_uniforms(tmp_path):
-    source = NoiseSource.secure(tmp_path / 'key')
-    key = (tmp_path / 'key').read_bytes()
+def test_each_draw_is_a_box_muller_gaussian_of_64_bit_uniforms():
+    source, key = NoiseSource(KEY, private=False), KEY
     words = slow_words(key, 'gaussian', 'gradient', 1, 2, 6)
     draws = source.gaussian('gradient', 1, 2, 5)
     for i in range(5):
@@ -131,26 +129,3 @@ def test_the_two_draws_from_the_same_pairs_are_independent():
     limit = stats.norm.isf(0.5e-6) / math.sqrt(100_000)
     assert abs(np.corrcoef(cosines, sines)[0, 1]) < limit
     assert abs(np.corrcoef(cosines**2, sines**2)[0, 1]) < limit
-
-
-def test_a_key_file_is_made_once_for_the_owner_alone(tmp_path):
-    path = tmp_path / 'key'
-    old = os.umask(0)
-    try:
-        first = NoiseSource.secure(path)
-    finally:
-        os.umask(old)
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert path.stat().st_size == 32
-    again = NoiseSource.secure(path)
-    assert np.array_equal(first.gaussian('gradient', 1, 2, 4), again.gaussian('gradient', 1, 2, 4))
-
-
-@pytest.mark.parametrize('size', [0, 31, 33])
-def test_a_damaged_key_is_refused_and_kept(tmp_path, size):
-    path = tmp_path / 'key'
-    path.touch(0o600)
-    path.write_bytes(bytes(size))
-    with pytest.raises(KeyFileError, match='damaged'):
-        NoiseSource.secure(path)
-    assert path.stat().st_size == size
