@@ -285,6 +285,7 @@ class _Stage:
         sha.update(repr((names, settings.choice_noise, settings.choice_clip)).encode())
         for name in names:
             sha.update(digest_of(found[name]))
+        trainer.setup.source.check_drawable(self._choice_number)
         self._ledger.reserve(
             round=self._choice_number, block=0, charge=self._choice, inputs=sha.digest()
         )

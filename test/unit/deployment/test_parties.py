@@ -9,6 +9,7 @@ from pathlib import Path
 import pickle
 import time
 
+from fdrl_ros.cli.federation.key_listing import noise_keys
 from fdrl_ros.crypto.he.ckks import CkksScheme
 from fdrl_ros.crypto.he.schemes import choose_scheme, SCHEMES
 from fdrl_ros.crypto.keys import key_file
@@ -18,6 +19,7 @@ from fdrl_ros.crypto.keys.keystore import (
     KEY_FILE,
     make_federation,
     NewFederation,
+    NOISE_FILE,
     PASSPHRASE_VARIABLE,
     ROSTER_FILE,
 )
@@ -27,6 +29,7 @@ from fdrl_ros.deployment.parties.channel import open_channel
 from fdrl_ros.deployment.parties.hospital import (
     ledger_epsilon,
     open_hospital,
+    open_ledger,
     open_records,
     open_training,
 )
@@ -49,6 +52,7 @@ from fdrl_ros.federation.key_authority.state import Validation
 from fdrl_ros.federation.protocol.store import Store
 from fdrl_ros.privacy.ledger.chain import Head
 from fdrl_ros.runtime.durable import make_private_directory, write_secret
+import numpy as np
 import pytest
 from support.small_run import TINY_PLAN
 
@@ -84,6 +88,76 @@ def test_key_cut_off_from_its_ledger_before_it_was_made_is_made_later(layout):
     begin(layout).ledger.close()
     (layout.party(NAME) / 'noise.key').unlink()
     begin(layout).ledger.close()
+
+
+def trained(layout, *rounds):
+    """Train rounds as a federation does: each is erased before the next one begins."""
+    trainer = begin(layout)
+    with closing(trainer.ledger):
+        for round in rounds:
+            trainer.forget(round - 1)
+            trainer.train(
+                np.zeros(PLAN.network.layout.n_parameters, np.float32),
+                round,
+                report=lambda told: None,
+                stopped=lambda: False,
+            )
+
+
+def test_older_noise_key_beside_a_newer_ledger_is_refused(layout):
+    key = layout.party(NAME) / NOISE_FILE
+    trained(layout, 1)
+    older = key.read_bytes()
+    trained(layout, 2)
+    newer = key.read_bytes()
+    for content, refused in ((older, True), (newer, False)):
+        key.write_bytes(content)
+        trainer = begin(layout)
+        spent = trainer.ledger.chain.head
+        with closing(trainer.ledger), closing(Store(layout.state(NAME))) as store:
+            if refused:
+                with pytest.raises(KeyFileError, match='older than the ledger: it holds round 1'):
+                    open_hospital(layout, NAME, PLAN, trainer, store)
+            else:
+                assert open_hospital(layout, NAME, PLAN, trainer, store)
+            assert trainer.ledger.chain.head == spent and key.read_bytes() == content
+
+
+def test_noise_key_of_another_hospital_is_refused(layout):
+    other = 'hospital_2'
+    records = open_records(layout, other, PLAN)
+    open_training(layout.party(other), other, PLAN, records).ledger.close()
+    begin(layout).ledger.close()
+    theirs = (layout.party(other) / NOISE_FILE).read_bytes()
+    (layout.party(NAME) / NOISE_FILE).write_bytes(theirs)
+    with pytest.raises(KeyFileError, match='another ledger'):
+        begin(layout)
+    begun = open_ledger(layout.party(NAME), NAME, PLAN)  # nothing holds it
+    assert begun.chain.head.entries == 0
+    begun.close()
+
+
+def test_noise_key_is_sealed_with_the_passphrase_of_the_others(layout, tmp_path):
+    file = tmp_path / 'passphrase'
+    write_secret(file, b'correct horse\n')
+    told = replace(layout, passphrase_file=file)
+    records = open_records(layout, NAME, PLAN)
+
+    def opened(passphrase):
+        where = layout.party(NAME)
+        return open_training(where, NAME, PLAN, records, passphrase=passphrase).ledger.close()
+
+    opened(None)
+    key = layout.party(NAME) / NOISE_FILE
+    clear = key.read_bytes()[-96:-32]
+    with pytest.raises(PassphraseError, match='not encrypted'):
+        opened(told.passphrase)
+    names = change_passphrase(layout.keys, None, told.passphrase, beside=noise_keys(layout.keys))
+    assert f'../{NAME}/{NOISE_FILE}' in names
+    assert label(key.read_bytes(), key).sealed and clear not in key.read_bytes()
+    opened(told.passphrase)
+    with pytest.raises(PassphraseError, match='is encrypted'):
+        opened(None)
 
 
 def test_ledger_that_is_older_than_the_journal_tells_is_refused_without_a_state(layout):

@@ -18,6 +18,7 @@ import tarfile
 from click.testing import CliRunner
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from fdrl_ros.cli import main
+from fdrl_ros.crypto.keys.keystore import NOISE_FILE
 from fdrl_ros.crypto.keys.signing import Identity
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.plan import Plan
@@ -29,6 +30,8 @@ from fdrl_ros.federation.key_authority.state import KeyAuthorityState
 from fdrl_ros.federation.migration import BACKUP, converted_rows, migrate_file
 from fdrl_ros.federation.protocol.message import Phase
 from fdrl_ros.federation.protocol.store import peek, Store
+from fdrl_ros.privacy.noise import NoiseSource
+from fdrl_ros.runtime.durable import write_secret
 import numpy as np
 import pytest
 from support.federation_bench import SHAPE, start_of
@@ -168,6 +171,25 @@ def test_servers_still_know_the_ledger_of_a_hospital_that_is_named_seen(old):
     assert converted_rows(server, 'aggregator', SHAPE.n_parameters)['ledger seen'] == b'head'
     hospital = {**rows(old / 'train' / 'hospital_1.sqlite'), 'ledger seen': b'1'}
     assert 'ledger seen' not in converted_rows(hospital, 'hospital_1', SHAPE.n_parameters)
+
+
+def test_fdrl_migrate_erases_a_noise_key_that_can_draw_all_past_rounds_and_no_newer_one(tmp_path):
+    layout = Layout(tmp_path)
+    layout.plan.write_text(yaml.safe_dump(Plan().to_mapping()))
+    keys = [tmp_path / name / NOISE_FILE for name in NAMES]
+    for key in keys:
+        key.parent.mkdir()
+        Store(key.with_name('state.sqlite')).close()
+    for key in keys[:2]:
+        write_secret(key, bytes(range(32)))
+    NoiseSource.secure(keys[2])
+    newer = keys[2].read_bytes()
+    for words, count in (((str(tmp_path), '--dry-run'), 2), ((str(tmp_path),), 2)):
+        assert all(key.exists() for key in keys)
+        done = CliRunner().invoke(main, ['migrate', *words])
+        assert done.exit_code == 0 and done.stdout.count(NOISE_FILE) == count
+    assert not any(key.exists() for key in keys[:2]) and keys[2].read_bytes() == newer
+    NoiseSource.secure(keys[0])
 
 
 def test_fdrl_migrate_finds_every_state_file_of_a_run(old):

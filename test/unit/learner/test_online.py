@@ -106,6 +106,26 @@ def test_stopped_anywhere_it_goes_on_to_the_very_same_weights(
     np.testing.assert_array_equal(Site(tmp_path / 'b', **settings).train(), undisturbed)
 
 
+def test_with_a_secret_key_it_goes_on_until_its_user_erases_the_rounds(tmp_path):
+    """Nobody acknowledges its rounds, so nothing is erased before its user says so."""
+
+    def site(rounds):
+        source = NoiseSource.secure(tmp_path / 'noise.key')
+        return Site(tmp_path / 'a', replace(ONLINE, rounds=rounds), source=source), source
+
+    first = site(4)[0].train()
+    np.testing.assert_array_equal(site(4)[0].train(anew=True), first)
+    done, source = site(4)
+    source.forget(4)
+    np.testing.assert_array_equal(done.train(), first)
+    spent = done.head
+    with pytest.raises(PrivacyError, match='erased'):
+        site(4)[0].train(anew=True)
+    more, _ = site(6)
+    more.train()
+    assert more.head[1][:3] == spent[1] and len(more.head[1]) == 5
+
+
 def die_at_the_next_draw():
     Replay.draw = die
 

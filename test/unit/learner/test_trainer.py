@@ -48,10 +48,12 @@ def records(**changes) -> Records:
 class Ward:
     """A hospital's directory, with a trainer that can be taken down and set up again."""
 
-    def __init__(self, directory: Path, privacy=PRIVACY, learner=LEARNER, task=None) -> None:
+    def __init__(
+        self, directory: Path, privacy=PRIVACY, learner=LEARNER, task=None, secure=False
+    ) -> None:
         directory.mkdir(exist_ok=True)
         self.directory, self.privacy, self.learner = directory, privacy, learner
-        self.task = task
+        self.task, self.secure = task, secure
         self.ledger: Ledger | None = None
         self.begin()
 
@@ -59,7 +61,8 @@ class Ward:
         if self.ledger:
             self.ledger.close()
         self.ledger = ledger_of(self.directory, 'hospital_1', self.privacy)
-        source = NoiseSource.seeded(7)
+        key = self.directory / 'noise.key'
+        source = NoiseSource.secure(key) if self.secure else NoiseSource.seeded(7)
         setup = TrainingSetup(
             SHAPE, self.learner, self.privacy, self.ledger, source, task=self.task
         )
@@ -366,3 +369,45 @@ def test_copies_of_a_key_give_every_ledger_noise_of_its_own(tmp_path):
     seeded = NoiseSource.seeded(4)
     one, two = released('c', records(), seeded), released('d', others, seeded)
     assert np.corrcoef(one, two)[0, 1] > 0.9
+
+
+@pytest.mark.parametrize('owner, method', [(NoiseSource, 'gaussian'), (Checkpoint, 'save')])
+def test_kill_9_in_a_round_after_an_erased_one_draws_the_very_same(tmp_path, owner, method):
+    ward = Ward(tmp_path / 'a', secure=True)
+    first = ward.train().weights
+    ward.trainer.forget(1)
+    ward.ledger.close()
+    shutil.copytree(tmp_path / 'a', tmp_path / 'b')
+    undisturbed = Ward(tmp_path / 'a', secure=True).train(2, first)
+
+    def train_and_die():
+        killed_one = Ward(tmp_path / 'b', secure=True)
+        setattr(owner, method, die)
+        killed_one.train(2, first)
+
+    assert killed(train_and_die)
+    ward = Ward(tmp_path / 'b', secure=True)
+    assert len(ward.ledger.chain.history()) == 3 + 1
+    resumed = ward.train(2, first)
+    np.testing.assert_array_equal(resumed.weights, undisturbed.weights)
+    assert resumed.epsilon == undisturbed.epsilon
+    # Nobody acknowledges in a library: what its user does not erase can be asked for again.
+    (tmp_path / 'b' / 'checkpoint').unlink()
+    np.testing.assert_array_equal(ward.train(2, first).weights, undisturbed.weights)
+
+
+def test_a_round_that_was_erased_is_neither_drawn_nor_charged_again(tmp_path):
+    ward = Ward(tmp_path, secure=True)
+    ward.train(2)
+    ward.trainer.forget(2)
+    spent = ward.ledger.chain.head
+    assert len(ward.train(2).weights) == len(START)  # out of its checkpoint
+    (tmp_path / 'checkpoint').unlink()
+    for round in (1, 2):
+        ward.begin()
+        with pytest.raises(PrivacyError, match='erased'):
+            ward.train(round)
+        with pytest.raises(PrivacyError, match='erased'):
+            ward.trainer.rounding(round, 3)
+        assert ward.ledger.chain.head == spent
+    ward.train(3)
