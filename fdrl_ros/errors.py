@@ -242,6 +242,10 @@ class BudgetExceededError(PrivacyError):
         )
 
 
+class NoiseErasedError(PrivacyError):
+    """The noise of what is over was erased and cannot be drawn again; nothing was spent."""
+
+
 class LedgerError(PrivacyError):
     """The privacy ledger cannot be trusted or written, so training must not go on."""
 

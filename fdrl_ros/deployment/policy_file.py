@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field, fields
 import json
 import os
 from pathlib import Path
+from typing import Any
 from zipfile import BadZipFile
 
 from fdrl_ros.deployment.plan import Plan
@@ -15,6 +16,7 @@ from fdrl_ros.learner.learner import HomePolicy
 from fdrl_ros.policy import decode_weights, encode_weights, Policy
 from fdrl_ros.policy.layout import TensorLayout
 from fdrl_ros.policy.task_identity import TaskIdentity
+from fdrl_ros.runtime.durable import sync_folder
 import numpy as np
 from numpy.typing import NDArray
 
@@ -73,6 +75,17 @@ def save_home(path: Path, made: HomePolicy, *, plan: Plan) -> None:
     save_policy(path, made.weights, plan, home={**told, 'base': made.base.hex()})
 
 
+def load_home(path: Path) -> HomePolicy | None:
+    """Read what :func:`save_home` wrote; None if it is missing or damaged."""
+    try:
+        saved = load_policy(path)
+        told: dict[str, Any] = dict(saved.home)
+        told |= {'base': bytes.fromhex(told['base']), 'notes': tuple(told['notes'])}
+        return HomePolicy(weights=saved.weights, **told)
+    except (PolicyError, KeyError, TypeError, ValueError):
+        return None
+
+
 def save_policy(
     path: Path,
     weights: NDArray[np.float32],
@@ -102,6 +115,7 @@ def save_policy(
             file.flush()
             os.fsync(file.fileno())
         part.replace(path)
+        sync_folder(path.parent)
 
 
 def load_policy(path: Path) -> SavedPolicy:

@@ -17,7 +17,13 @@ import logging
 from pathlib import Path
 from typing import NamedTuple
 
-from fdrl_ros.errors import BudgetExceededError, PolicyError, PrivacyError, RecordsError
+from fdrl_ros.errors import (
+    BudgetExceededError,
+    NoiseErasedError,
+    PolicyError,
+    PrivacyError,
+    RecordsError,
+)
 from fdrl_ros.learner.checkpoint import Checkpoint
 from fdrl_ros.learner.learner import HomePolicy, TrainingProgress
 from fdrl_ros.learner.privacy_cost import ChargedMechanism, Sized
@@ -66,12 +72,14 @@ class HomeSetup:
     ``start``: weights of the public start, shape (n_parameters,), for the candidate alone.
     ``network``: that is fine-tuned, if home.frozen gives it another order of the same tensors;
     None: the trainer's. ``keep``: stores a home policy durably before anything is done with it.
+    ``kept``: returns what it stored last; None if nothing is stored, so nothing is erased.
     """
 
     settings: HomeSettings
     start: np.ndarray
     network: Network | None = None
     keep: Callable[[HomePolicy], None] = lambda made: None
+    kept: Callable[[], HomePolicy | None] = lambda: None
 
 
 class HomeTrainer(Trainer):
@@ -98,11 +106,27 @@ class HomeTrainer(Trainer):
         report: Report = lambda told: None,
         stopped: Stopped = lambda: False,
     ) -> HomePolicy:
-        """Make the home policy; see :func:`home_policy`."""
-        given = Released(weights, round, own)
-        made = home_policy(self, self._home, given, report=report, stopped=stopped)
-        self._home.keep(made)
+        """
+        Make the home policy, or return it as it is kept; see :func:`home_policy`.
+
+        Once it is kept, its noise is erased: it never has to be made again.
+        """
+        made = self._kept(weights, round)
+        if made is None:
+            given = Released(weights, round, own)
+            made = home_policy(self, self._home, given, report=report, stopped=stopped)
+            self._home.keep(made)
+        if self._kept(weights, round) is not None:
+            for number in (2 * HOME_ROUNDS + round, 3 * HOME_ROUNDS):
+                self.forget(number)
         return made
+
+    def _kept(self, weights: np.ndarray, round: int) -> HomePolicy | None:
+        kept, base = self._home.kept(), digest_of(weights)
+        if kept is None or (kept.round, kept.base) != (round, base):
+            return None
+        # One that cost more was charged to another ledger.
+        return kept if kept.epsilon <= self.ledger.epsilon() else None
 
 
 class Released(NamedTuple):
@@ -131,7 +155,7 @@ def home_policy(
 
     Where the budget does not pay for a candidate or for the choice, that is logged, nothing is
     drawn for it, and the home policy comes from what is there: the global policy at least. So it
-    is with a candidate whose learning diverged.
+    is with a candidate whose learning diverged, and where noise was erased.
     Repeated for the same round, it returns the same and spends nothing.
 
     :param trainer: of the hospital's rounds; its ledger is charged.
@@ -158,13 +182,13 @@ def home_policy(
                 found[name], paid = stage.trained(name, home.start, report, stopped)
                 if paid < home.settings.alone_epochs:
                     notes.append(f'alone for {paid} of {home.settings.alone_epochs} local epochs')
-        except (BudgetExceededError, PolicyError) as error:
+        except (BudgetExceededError, NoiseErasedError, PolicyError) as error:
             notes.append(f'no candidate {name}: {error}')
     leads: dict[str, float] = {}
     try:
         if len(found) > 1:
             leads = stage.leads(found)
-    except BudgetExceededError as error:
+    except (BudgetExceededError, NoiseErasedError) as error:
         notes.append(f'nothing is chosen, global stays: {error}')
     chosen = best_of(leads)
     for note in notes:

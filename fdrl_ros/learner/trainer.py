@@ -288,7 +288,7 @@ class Trainer:
 
         :param anchor: weights that the proximal term pulls towards.
         :param averaged_from: first step whose weights are averaged.
-        :raises PrivacyError: if the noise of the round was erased; nothing is charged.
+        :raises NoiseErasedError: if the noise of the round was erased; nothing is charged.
         :raises PolicyError: if the weights are no longer finite.
         :raises TrainingStopped: before the next step, once `stopped` returns True.
         """

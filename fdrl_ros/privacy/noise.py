@@ -101,7 +101,7 @@ class NoiseSource:
         """
         Check that a round can be drawn, before it is charged.
 
-        :raises PrivacyError: if it is erased.
+        :raises NoiseErasedError: if it is erased.
         """
         self._secret(round)
 

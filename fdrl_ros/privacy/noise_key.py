@@ -15,7 +15,7 @@ from pathlib import Path
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 from fdrl_ros.crypto.keys.key_file import Passphrase, seal, unseal
-from fdrl_ros.errors import KeyFileError, PrivacyError
+from fdrl_ros.errors import KeyFileError, NoiseErasedError, PrivacyError
 from fdrl_ros.privacy.ledger.ledger import Ledger
 from fdrl_ros.runtime.durable import create_once, read_secret, replace_secret
 
@@ -112,11 +112,12 @@ class NoiseKey:
         Return what the draws of a round derive from, 32 bytes.
 
         :param round: a round's number, or that of what follows it, see :data:`HOME_ROUNDS`.
-        :raises PrivacyError: if it is erased.
+        :raises NoiseErasedError: if it is erased.
+        :raises PrivacyError: if it is more than a million rounds ahead.
         """
         link = _link_of(round)
         if not self._alone if link is None else link < self._first:
-            raise PrivacyError(
+            raise NoiseErasedError(
                 f'the noise of round {round} was erased when it was over: it cannot be drawn again'
             )
         if link is None:

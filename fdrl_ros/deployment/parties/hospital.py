@@ -20,7 +20,7 @@ from fdrl_ros.crypto.keys.roster import SERVERS
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.parties.channel import open_channel
 from fdrl_ros.deployment.plan import Plan
-from fdrl_ros.deployment.policy_file import save_home
+from fdrl_ros.deployment.policy_file import load_home, save_home
 from fdrl_ros.errors import LedgerCorruptError, LedgerError, RecordsError
 from fdrl_ros.federation.hospital.hospital import Hospital, HospitalSettings
 from fdrl_ros.federation.hospital.state import LocalUpdate, RoundSeeds, UPDATE
@@ -155,7 +155,8 @@ def open_training(
         path = directory / CHECKPOINT
         if plan.home.epochs and start is not None:
             keep = partial(save_home, directory / HOME, plan=plan)
-            home = HomeSetup(plan.home, start, plan.home_network, keep)
+            kept = partial(load_home, directory / HOME)
+            home = HomeSetup(plan.home, start, plan.home_network, keep, kept)
             trainer: Trainer = HomeTrainer(setup, records, path, home)
             after = home_charges(plan.learner, plan.privacy, plan.home, records)
         else:

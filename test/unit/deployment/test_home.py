@@ -5,13 +5,15 @@
 from contextlib import closing
 import json
 
+from fdrl_ros.crypto.keys.keystore import NOISE_FILE
 from fdrl_ros.deployment.ledger_inspection import inspect_hospital
 from fdrl_ros.deployment.parties.hospital import HOME, open_ledger
-from fdrl_ros.deployment.policy_file import load_policy
-from fdrl_ros.errors import LedgerError
+from fdrl_ros.deployment.policy_file import load_home, load_policy
+from fdrl_ros.errors import LedgerError, NoiseErasedError
 from fdrl_ros.experiments.training import prepare_run, train_alone, train_federation
 from fdrl_ros.learner.home import HOME_ROUNDS, ledger_words
 from fdrl_ros.policy import digest_of
+from fdrl_ros.privacy.noise_key import NoiseKey
 from fdrl_ros.runtime.progress import Caller
 import numpy as np
 import pytest
@@ -80,6 +82,34 @@ def test_going_on_with_a_run_that_is_over_makes_the_same_at_no_cost(run):
     for one, other in zip(before, map(load_policy, files), strict=True):
         np.testing.assert_array_equal(one.weights, other.weights)
         assert one.home == other.home
+
+
+def test_noise_of_rounds_and_home_is_erased_once_the_home_policy_is_kept(tmp_path):
+    plan = PLAN.changed({'federation': {'noise': 'secure'}})
+    layout = played(tmp_path, plan)
+    path = layout.party('hospital_3') / NOISE_FILE
+    key = NoiseKey(path)
+    for number in (1, HOME_ROUNDS + 1, 2 * HOME_ROUNDS + 1, 3 * HOME_ROUNDS):
+        with pytest.raises(NoiseErasedError):
+            key.secret(number)
+    assert key.secret(2)
+    # Without the file it cannot be chosen again, and what was paid is not paid twice.
+    (layout.party('hospital_3') / HOME).unlink()
+    with closing(open_ledger(layout.party('hospital_3'), 'hospital_3', PLAN)) as ledger:
+        spent = ledger.chain.head
+    played(tmp_path, plan)
+    made = load_home(layout.party('hospital_3') / HOME)
+    assert (made.round, made.chosen) == (1, 'global')
+    assert any('erased' in note for note in made.notes)
+    with closing(open_ledger(layout.party('hospital_3'), 'hospital_3', PLAN)) as ledger:
+        assert ledger.chain.head == spent
+
+
+@pytest.mark.parametrize('damage', [b'', b'no archive'])
+def test_a_home_policy_that_is_missing_or_damaged_counts_as_not_kept(tmp_path, damage):
+    assert load_home(tmp_path / HOME) is None
+    (tmp_path / HOME).write_bytes(damage)
+    assert load_home(tmp_path / HOME) is None
 
 
 def test_the_rounds_are_the_same_with_and_without_a_home_policy(run, tmp_path):

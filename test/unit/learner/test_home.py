@@ -6,8 +6,15 @@ from contextlib import contextmanager
 from dataclasses import replace
 import math
 from pathlib import Path
+import pickle
 
-from fdrl_ros.errors import PrivacyError, RecordsError, SettingError, TrainingStopped
+from fdrl_ros.errors import (
+    NoiseErasedError,
+    PrivacyError,
+    RecordsError,
+    SettingError,
+    TrainingStopped,
+)
 from fdrl_ros.learner.checkpoint import Checkpoint
 from fdrl_ros.learner.home import (
     agreement,
@@ -393,3 +400,45 @@ def test_growing_records_are_refused(tmp_path):
         trainer.records = None
         with pytest.raises(RecordsError, match='do not grow'):
             trainer.home(RELEASED, 6)
+
+
+# Noise is erased once what it made is kept.
+
+
+@pytest.mark.parametrize('killed_in', [None, 'keep', 'forget'])
+def test_a_home_policy_that_is_kept_is_never_made_again(tmp_path, monkeypatch, killed_in):
+    """Killed before it is kept it is made again, the very same; after that its noise is erased."""
+    place, key = tmp_path / 'kept', tmp_path / 'noise.key'
+
+    def keep(policy):
+        place.write_bytes(pickle.dumps(policy))
+
+    def kept():
+        return pickle.loads(place.read_bytes()) if place.exists() else None
+
+    def trained_at_home(hold=keep):
+        with ledger_of(tmp_path, 'hospital_1', PRIVACY) as ledger:
+            source = NoiseSource.secure(key)
+            setup = TrainingSetup(SHAPE, LEARNER, PRIVACY, ledger, source)
+            settings = replace(HOME, candidates='personal, alone', alone_epochs=4)
+            home = HomeSetup(settings, START, None, hold, kept)
+            records = like(SHAPE.policy(RELEASED))
+            trainer = HomeTrainer(setup, records, tmp_path / 'checkpoint', home)
+            return trainer.home(RELEASED, 6), ledger.chain.head
+
+    unkept, spent = trained_at_home(hold=lambda policy: None)
+    if killed_in:
+        late = killed_in == 'forget'
+        with monkeypatch.context() as patch:
+            if late:
+                patch.setattr(NoiseSource, 'forget', die)
+            assert killed(lambda: trained_at_home(keep if late else die))
+    assert place.exists() == (killed_in == 'forget')
+    for _ in range(2):
+        found, head = trained_at_home()
+        assert head == spent and (found.leads, found.chosen) == (unkept.leads, unkept.chosen)
+        np.testing.assert_array_equal(found.weights, unkept.weights)
+        for number in (6, HOME_ROUNDS + 6, 2 * HOME_ROUNDS + 6, 3 * HOME_ROUNDS):
+            with pytest.raises(NoiseErasedError):
+                NoiseSource.secure(key).check_drawable(number)
+        NoiseSource.secure(key).check_drawable(7)
