@@ -74,7 +74,8 @@ class Checkpoint:
     ``start``: digest of everything that the round started from. ``weights``: (n_parameters,),
     float64. ``target``: the same, float32. ``moments``: of the optimizer; ``priorities``: of the
     replay. ``task``: that the records are of; None in older files. ``averaged``: steps whose
-    trained weights ``total`` is the sum of, (trained weights,), float64; none if 0.
+    trained weights ``total`` is the sum of, (trained weights,), float64; none if 0. ``erased``:
+    links of the noise key that were erased by then.
     """
 
     round: int
@@ -88,6 +89,7 @@ class Checkpoint:
     task: TaskIdentity | None = None
     averaged: int = 0
     total: NDArray[np.float64] | None = None
+    erased: int = 0
 
     def result(self, trained: slice | NDArray[np.int64]) -> NDArray[np.float32]:
         """
@@ -125,6 +127,8 @@ class Checkpoint:
         arrays = {name: getattr(self, name) for name in _ARRAYS}
         if self.total is not None:
             header['averaged'], arrays['total'] = self.averaged, self.total
+        if self.erased:
+            header['erased'] = self.erased
         data = _FORM + pack(header, arrays)
         return data + hashlib.sha256(data).digest()
 

@@ -182,6 +182,7 @@ class OnlineTrainer:
         :raises CheckpointError: if the saved state is of another hospital, model or version, or
             began with other weights, settings, records or noise key.
         :raises LedgerCorruptError: if the ledger is older than that state.
+        :raises KeyFileError: if the noise key is older than that state.
         """
         self.check_affordable()
         online, ledger = self._online, self._setup.ledger
@@ -191,6 +192,8 @@ class OnlineTrainer:
         opened = RoundCheckpoints(self._directory, ledger)
         with opened as checkpoints, PatientLog(path, self.identity) as log:
             done = checkpoints.newest.round if checkpoints.newest else 0
+            if checkpoints.newest:
+                self._setup.source.check_erased(checkpoints.newest.erased, 'the newest checkpoint')
             self._check_collected(log, done)
             state: Checkpoint | None = None
             resumed = 0 if anew or done > online.rounds else done

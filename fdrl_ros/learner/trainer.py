@@ -195,11 +195,14 @@ class Trainer:
         :param most: local epochs after which to end, where the budget pays for fewer than E.
         :raises BudgetExceededError: when the next block would pass the budget.
         :raises TaskError: if the checkpoint is of another task.
+        :raises KeyFileError: if the noise key is older than the checkpoint.
         """
         start = self.start_digest(weights)
         state = Checkpoint.read(self.checkpoint, self.ledger)
         if state is not None and state.task is not None and self.task is not None:
             self.task.check(state.task, self.checkpoint)
+        if state is not None:
+            self._source.check_erased(state.erased, f'the checkpoint {self.checkpoint}')
         epochs = self.learner.epochs if most is None else min(most, self.learner.epochs)
         steps = epochs * self.steps_per_block
         averaged_from = steps - self._averaged(steps)
@@ -335,6 +338,7 @@ class Trainer:
             priorities=replay.priorities,
             averaged=averaged,
             total=total,
+            erased=self._source.erased,
         )
 
     def batch(self, draw: SampledUnits, round: int, step: int) -> Batch:

@@ -88,6 +88,20 @@ class NoiseSource:
             self._key.bind(ledger)
             self._streams.clear()
 
+    @property
+    def erased(self) -> int:
+        """How many links of the key are erased, for :meth:`check_erased`; none if seeded."""
+        return self._key.first if isinstance(self._key, NoiseKey) else 0
+
+    def check_erased(self, first: int, by: str) -> None:
+        """
+        Refuse a key that is older than a checkpoint; see :meth:`NoiseKey.check_erased`.
+
+        :raises KeyFileError: if it is.
+        """
+        if isinstance(self._key, NoiseKey):
+            self._key.check_erased(first, by)
+
     def check_newest(self, ledger: Ledger) -> None:
         """
         Refuse a key that is older than its ledger; see :meth:`NoiseKey.check_newest`.

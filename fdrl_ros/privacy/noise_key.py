@@ -59,13 +59,13 @@ class NoiseKey:
         key, about = unseal(self._data, _HOLDS, passphrase, path)
         self._link, self._alone = key[:_KEY_BYTES], key[_KEY_BYTES:]
         try:
-            self._first = int(str(about['first']))
+            self.first = int(str(about['first']))
             self._ledger, self.name = (bytes.fromhex(str(about[it])) for it in ('ledger', 'name'))
         except (KeyError, ValueError) as error:
             raise KeyFileError(f'noise key {path} is damaged: {error}') from error
         if len(key) not in (_KEY_BYTES, 2 * _KEY_BYTES):
             raise KeyFileError(f'noise key {path} is damaged: a key of {len(key)} bytes')
-        self._latest = self._first, self._link
+        self._latest = self.first, self._link
 
     def _fresh(self) -> bytes:
         about = {'first': 0, 'ledger': '', 'name': os.urandom(_NAME_BYTES).hex()}
@@ -86,11 +86,23 @@ class NoiseKey:
                 'has here: put its own back'
             )
         if not self._ledger:
+            link, alone = (derive(each, b'ledger' + birth) for each in (self._link, self._alone))
             # A key that replaces a lost one begins where the ledger is: earlier rounds are over.
-            self._link, self._alone = (
-                derive(each, b'ledger' + birth) for each in (self._link, self._alone)
+            self._write(max(_links_of(ledger), default=0), link, alone, birth)
+
+    def check_erased(self, first: int, by: str) -> None:
+        """
+        Refuse a key that still holds what was erased before.
+
+        :param first: first link that it held then.
+        :param by: who noted that, for the message.
+        :raises KeyFileError: if it does.
+        """
+        if self.first < first:
+            raise KeyFileError(
+                f'noise key {self._path} is older than {by}: put the newest key back and destroy '
+                'this copy; if the newest is lost, remove this file: a new key is drawn'
             )
-            self._write(max(_links_of(ledger), default=0), self._link, self._alone, birth)
 
     def check_newest(self, ledger: Ledger) -> None:
         """
@@ -98,14 +110,10 @@ class NoiseKey:
 
         :raises KeyFileError: if it can still draw a round that something else followed.
         """
-        held = {link for link in _links_of(ledger) if link >= self._first}
-        for link in sorted(held)[:-1]:
-            if link % 2 == 0:
-                raise KeyFileError(
-                    f'noise key {self._path} is older than the ledger: it holds round '
-                    f'{link // 2}, which was over and erased. Put the newest key back and destroy '
-                    'this copy; if the newest is lost, remove this file: a new key is drawn'
-                )
+        held = {link for link in _links_of(ledger) if link >= self.first}
+        over = [link for link in held if link % 2 == 0 and link < max(held)]
+        if over:
+            self.check_erased(max(over) + 1, 'the ledger, where its rounds are over')
 
     def secret(self, round: int) -> bytes:
         """
@@ -116,13 +124,13 @@ class NoiseKey:
         :raises PrivacyError: if it is more than a million rounds ahead.
         """
         link = _link_of(round)
-        if not self._alone if link is None else link < self._first:
+        if not self._alone if link is None else link < self.first:
             raise NoiseErasedError(
                 f'the noise of round {round} was erased when it was over: it cannot be drawn again'
             )
         if link is None:
             return self._alone
-        if link >= self._first + _FARTHEST:
+        if link >= self.first + _FARTHEST:
             raise PrivacyError(f'round {round} is too far ahead of the noise key {self._path}')
         return self._hashed(link)
 
@@ -135,14 +143,14 @@ class NoiseKey:
         link = _link_of(round)
         if link is None:
             if self._alone:
-                self._write(self._first, self._link, b'', self._ledger)
-        elif link >= self._first:
+                self._write(self.first, self._link, b'', self._ledger)
+        elif link >= self.first:
             self.secret(round)
             self._write(link + 1, self._hashed(link + 1), self._alone, self._ledger)
 
     def _hashed(self, link: int) -> bytes:
         """Hash forward to a link that is still there; the latest one is kept in memory."""
-        at, key = self._latest if self._latest[0] <= link else (self._first, self._link)
+        at, key = self._latest if self._latest[0] <= link else (self.first, self._link)
         for _ in range(link - at):
             key = derive(key, b'next')
         self._latest = link, key
@@ -154,7 +162,7 @@ class NoiseKey:
         about = {'first': first, 'ledger': ledger.hex(), 'name': self.name.hex()}
         data = seal(link + alone, _HOLDS, about, self._passphrase)
         replace_secret(self._path, data)
-        self._data, self._first, self._ledger = data, first, ledger
+        self._data, self.first, self._ledger = data, first, ledger
         self._link, self._alone, self._latest = link, alone, (first, link)
 
 

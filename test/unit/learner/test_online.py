@@ -13,6 +13,7 @@ import shutil
 from fdrl_ros.errors import (
     BudgetExceededError,
     CheckpointError,
+    KeyFileError,
     LedgerCorruptError,
     PrivacyError,
     RecordsError,
@@ -113,9 +114,10 @@ def test_with_a_secret_key_it_goes_on_until_its_user_erases_the_rounds(tmp_path)
         source = NoiseSource.secure(tmp_path / 'noise.key')
         return Site(tmp_path / 'a', replace(ONLINE, rounds=rounds), source=source), source
 
-    first = site(4)[0].train()
+    first, older = site(4)[0].train(), tmp_path / 'older.key'
     np.testing.assert_array_equal(site(4)[0].train(anew=True), first)
     done, source = site(4)
+    shutil.copy(tmp_path / 'noise.key', older)
     source.forget(4)
     np.testing.assert_array_equal(done.train(), first)
     spent = done.head
@@ -124,6 +126,9 @@ def test_with_a_secret_key_it_goes_on_until_its_user_erases_the_rounds(tmp_path)
     more, _ = site(6)
     more.train()
     assert more.head[1][:3] == spent[1] and len(more.head[1]) == 5
+    shutil.copy(older, tmp_path / 'noise.key')
+    with pytest.raises(KeyFileError, match='older than the newest checkpoint'):
+        site(6)[0].train()
 
 
 def die_at_the_next_draw():

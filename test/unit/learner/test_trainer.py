@@ -9,6 +9,7 @@ import shutil
 
 from fdrl_ros.errors import (
     BudgetExceededError,
+    KeyFileError,
     LedgerOwnerError,
     PolicyError,
     PrivacyError,
@@ -394,6 +395,27 @@ def test_kill_9_in_a_round_after_an_erased_one_draws_the_very_same(tmp_path, own
     # Nobody acknowledges in a library: what its user does not erase can be asked for again.
     (tmp_path / 'b' / 'checkpoint').unlink()
     np.testing.assert_array_equal(ward.train(2, first).weights, undisturbed.weights)
+
+
+def test_a_noise_key_older_than_the_checkpoint_is_refused_before_anything_is_spent(tmp_path):
+    ward, key = Ward(tmp_path, secure=True), tmp_path / 'noise.key'
+    ward.train()
+    older = key.read_bytes()
+    ward.trainer.forget(1)
+    ward.train(2)
+    spent, newer = ward.ledger.chain.head, key.read_bytes()
+    key.write_bytes(older)
+    for round in (2, 3):
+        ward.begin()
+        with pytest.raises(KeyFileError, match='older than the checkpoint'):
+            ward.train(round)
+    assert ward.ledger.chain.head == spent
+    key.write_bytes(newer)
+    ward.begin()
+    ward.train(2)
+    key.unlink()  # a lost key is replaced
+    ward.begin()
+    ward.train(3)
 
 
 def test_a_round_that_was_erased_is_neither_drawn_nor_charged_again(tmp_path):
