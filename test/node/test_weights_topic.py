@@ -201,7 +201,9 @@ def test_a_large_model_ends_with_the_policy_of_the_in_process_driver(
         assert max(each.message.chunk for each in chunks) >= 39
         attempts = [e.message.envelope.attempt for e in live.heard if _is_status(e)]
         assert max(attempts) == 1
-        live.wait(lambda: 'FINISHED' in live.health('/federation/aggregator')['summary'], 5.0)
+        live.wait(
+            lambda: 'FINISHED' in live.health('/federation/aggregator').get('summary', ''), 5.0
+        )
         assert live.health('/federation/aggregator')['refused'] == '0'
         assert live.health('/federation/key_authority')['refused'] == '0'
         assert not live.deaths

@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from builtin_interfaces.msg import Time
 from fdrl_ros.errors import StateError
+from fdrl_ros.federation.protocol.party import worth_logging
 from fdrl_ros.nodes.arm.arm_readings import ArmReadings, READINGS
 from fdrl_ros.nodes.arm.robot_messages import joint_state, OperatingState, seconds, StringStamped
 from fdrl_ros.nodes.common import qos
@@ -73,6 +74,7 @@ class ArmInterface:
         self._since = 0.0
         self._quiet_until = 0.0
         self._warned: dict[str, float] = {}
+        self._refused_commands = 0
         self._told: tuple[str, bool, bool] | None = None
         self._told_at = 0.0
 
@@ -183,7 +185,9 @@ class ArmInterface:
             self.control.command(command.string)
         except StateError as error:
             self.control.hold()
-            self._warn('state_command', f'refused: {error}')
+            self._refused_commands += 1
+            if worth_logging(self._refused_commands):
+                self._node.get_logger().warning(f'refused: {error}')
         self._publish_state()
 
     def _warn(self, topic: str, text: str) -> None:

@@ -500,7 +500,7 @@ class CandidateUpdates:
                 raise SupervisionError(f'{command} needs the service: a topic gives no answer')
             self._carry_out(command, '', lambda success, words: None)
         except SupervisionError as error:
-            self._refuse(str(error))
+            self._refuse_message(str(error))
 
     # What is told and written.
 
