@@ -58,7 +58,7 @@ def stolen(tmp_path, federation, folder):
     shutil.copytree(tmp_path / NAME, tmp_path / folder)
     thief = NoiseSource.secure(tmp_path / folder / 'noise.key')
     thief.bind(federation.learners[NAME].ledger)
-    return lambda round, step: thief.gaussian('gradient', round, step, SHAPE.n_parameters)
+    return lambda number, step: thief.gaussian('gradient', number, step, SHAPE.n_parameters)
 
 
 def test_a_thief_redraws_no_noise_of_an_acknowledged_round(tmp_path, federation):
@@ -118,10 +118,10 @@ def test_a_round_is_erased_before_the_next_one_begins(tmp_path):
     bench = Bench(tmp_path, hospitals=3, rounds=4)
     learner, events = bench.learners[NAME], []
     train, forget = learner.train, learner.forget
-    learner.train = lambda weights, round, **named: (
-        events.append(('train', round)) or train(weights, round, **named)
+    learner.train = lambda weights, number, **named: (
+        events.append(('train', number)) or train(weights, number, **named)
     )
-    learner.forget = lambda round: events.append(('forget', round)) or forget(round)
+    learner.forget = lambda number: events.append(('forget', number)) or forget(number)
     assert bench.run()
     bench.wait(5)
     assert learner.forgotten == [0, 1, 2, 3, 4]
