@@ -7,7 +7,7 @@ All parties' work is added up, as if one processor did it for all. The key autho
 ciphertexts once more, as in a real round, so a round holds two sums.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 import itertools
@@ -20,7 +20,14 @@ from fdrl_ros.crypto.he.encryption import PublicContext, SecretContext
 from fdrl_ros.crypto.he.schemes import AnyScheme, EncryptionSettings
 from fdrl_ros.crypto.masking.masks import leftover_mask, MaskContext, net_mask
 from fdrl_ros.crypto.masking.round_secret import RoundSeed
-from fdrl_ros.crypto.masking.share_sealing import KeyList, MemberKeys
+from fdrl_ros.crypto.masking.share_sealing import (
+    deal,
+    KeyList,
+    MemberKeys,
+    open_shares,
+    seal_shares,
+)
+from fdrl_ros.crypto.masking.sharing import Recovery
 from fdrl_ros.deployment.parties.hospital import open_training
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.federation.protocol.update_codec import UpdateCodec
@@ -122,6 +129,22 @@ class Attempt:
         keys = self.published
         return KeyList(FEDERATION, self.round, 0, threshold(len(keys)), keys)
 
+    def restored_seeds(self) -> dict[str, bytes]:
+        """Let everybody share its secrets and open what others shared, and restore self seeds."""
+        names, secrets = self.names, self.secrets
+        lists = {name: self.keys() for name in names}
+        sealed = {name: seal_shares(secrets[name], lists[name]) for name in names}
+        recovery = Recovery(threshold(len(names)), names, names)
+        shares = {name: {name: deal(secrets[name], lists[name])[name]} for name in names}
+        for holder, sender in itertools.permutations(names, 2):
+            shares[sender][holder] = open_shares(
+                secrets[holder], lists[holder], sender, sealed[sender][holder]
+            )
+        return {
+            name: recovery.recover({holder: pair.self_seed for holder, pair in each.items()})
+            for name, each in shares.items()
+        }
+
     def net_mask(self, name: str, scheme: AnyScheme) -> NDArray[np.int64]:
         """Return what a hospital adds to its slots, shape (ciphertexts, slots)."""
         secrets = self.secrets[name]
@@ -130,12 +153,19 @@ class Attempt:
             secrets, peers, count=scheme.ciphertexts * scheme.slots, modulus=scheme.plain_modulus
         ).reshape(scheme.ciphertexts, scheme.slots)
 
-    def leftover_mask(self, scheme: AnyScheme) -> NDArray[np.int64]:
-        """Return what the key authority takes off the sum when nobody dropped out."""
+    def leftover_mask(
+        self, scheme: AnyScheme, self_seeds: Mapping[str, bytes] | None = None
+    ) -> NDArray[np.int64]:
+        """
+        Return what the key authority takes off the sum when nobody dropped out.
+
+        :param self_seeds: as restored from shares; without them those that were drawn.
+        """
+        drawn = {name: each.self_seed for name, each in self.secrets.items()}
         return leftover_mask(
             MaskContext(FEDERATION, self.round, 0, tuple(self.publics)),
             self.publics,
-            self_seeds={name: each.self_seed for name, each in self.secrets.items()},
+            self_seeds=drawn if self_seeds is None else self_seeds,
             mask_secrets={},
             count=scheme.ciphertexts * scheme.slots,
             modulus=scheme.plain_modulus,
@@ -232,6 +262,43 @@ def masks_and_keys(updates: Updates) -> Work:
         for name in attempt.names:
             round.masked(slots, attempt.net_mask(name, round.scheme))
         round.masked(slots, -attempt.leftover_mask(round.scheme))
+        return 1
+
+    return work
+
+
+def secure_rounds(updates: Updates, *, encrypted: bool = True) -> Work:
+    """
+    Return work that is a round with keys, shares and masks, nobody drops out; it counts rounds.
+
+    :param encrypted: whether the masked updates are encrypted, as ours are: without it what is
+        left is what Flower's secure aggregation does too.
+    :raises RuntimeError: in the work, if the sum is not that of the integers.
+    """
+    hospitals, _ = updates.values.shape
+    round = Round(updates)
+    scheme = round.scheme
+    expected = sum(scheme.unpack(round.slots(each), count=1) for each in range(hospitals))
+
+    def work() -> int:
+        attempt = Attempt(hospitals)
+        seeds = attempt.restored_seeds()
+        sent = [
+            round.masked(round.slots(number), attempt.net_mask(name, scheme))
+            for number, name in enumerate(attempt.names)
+        ]
+        if encrypted:
+            ciphertexts = [round.encrypt(each) for each in sent]
+            sums, again = round.add(ciphertexts), round.add(ciphertexts)
+            if sums != again:
+                raise RuntimeError('two sums of the same ciphertexts differ')
+            found = round.decrypt(sums)
+        else:
+            found = np.sum(sent, axis=0)
+        found = round.masked(found, -attempt.leftover_mask(scheme, seeds))
+        if not np.array_equal(scheme.unpack(found), expected):
+            raise RuntimeError('the unmasked sum is not the sum')
+        round.mean(found)
         return 1
 
     return work

@@ -68,6 +68,21 @@ def test_our_mean_is_fedavg_within_the_quantiser(work, updates, masked):
     assert np.abs(mean - updates.mean).max() <= work.Round(updates).error < 1e-4
 
 
+@pytest.mark.parametrize('encrypted', [False, True])
+def test_a_whole_masked_round_restores_seeds_and_notices_a_wrong_sum(
+    work, updates, encrypted, monkeypatch
+):
+    rounds = work.secure_rounds(updates, encrypted=encrypted)
+    assert rounds() == 1
+    attempt = work.Attempt(3)
+    drawn = {name: each.self_seed for name, each in attempt.secrets.items()}
+    assert attempt.restored_seeds() == drawn
+    wrong = {name: bytes(32) for name in drawn}
+    monkeypatch.setattr(work.Attempt, 'restored_seeds', lambda self: wrong)
+    with pytest.raises(CryptoError, match='masks did not cancel'):
+        rounds()
+
+
 def test_a_large_round_is_timed_only_if_its_sums_are_exact(module, monkeypatch):
     million = module('crypto_million')
     rounds = million.exact_rounds(20_000, 3)
