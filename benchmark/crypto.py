@@ -12,8 +12,12 @@ scaling, quantising, packing, encrypting, reading and writing what travels, addi
 authority does not believe the aggregator), decrypting and averaging. NVFlare's holds weighting,
 encrypting, writing and reading layers and contexts, adding, dividing, and decrypting, by one
 hospital unless a row says that all ten do, as they do there. Its settings are carried out by
-TenSEAL itself, which ours needs too; nothing else is to be installed. Masks, keys and shares,
-which it has not, are counted apart.
+TenSEAL itself, which ours needs too. Masks, keys and shares, which it has not, are counted apart.
+
+Flower's secure aggregation has masks, keys and shares, and no encryption. Its own code plays its
+round (`crypto_flower.py`), which is compared with ours with and without encryption; signatures and
+what a disk keeps are in neither. It is not measured unless it is installed
+(`requirements/flower.txt`); nothing else is to be installed.
 """
 
 import argparse
@@ -40,6 +44,7 @@ from benchmarking import (
     where_time_goes,
     write,
 )
+import crypto_flower
 import crypto_million
 import crypto_party
 import crypto_peers as peers
@@ -61,9 +66,14 @@ QUICK = (10, 30)
 COLLECTED = 20
 """Patients that `--quick` operates on."""
 
+PACKAGES = ('numpy', 'tenseal', 'cryptography', 'backports.zstd', 'flwr', 'pycryptodome')
+
 NVFLARE = 'NVFlare settings, one decryption, s'
 ALL_TEN = 'NVFlare settings, all ten decrypt, s'
 FLAT = "NVFlare's parameters in one vector, no contexts, s"
+FLOWER = 'Flower SecAgg+, no HE, 32-bit mask seeds, s'
+FLOWER_EXAMPLE = 'the same with 2 neighbours each, as in its example, s'
+FLOWER_BYTES = 'Flower SecAgg+, no HE, 32-bit mask seeds, B'
 PLAIN = 'FedAvg in the clear, float32 pickled, s'
 TRAINING = 'default local training of a round, s'
 HE, MASKS = 0.070, 0.010
@@ -76,6 +86,13 @@ ROWS = (
     Row('masks_and_keys_s', 'masks', None, '', MASKS, False),
     Row('masks_and_keys_per_hospital_s', 'mask', None, '', None, False),
     Row('default_network_round_s', 'default', None, '', HE, False),
+    Row('secure_round_s', 'secure', 'flower', FLOWER, None, False),
+    Row('speedup_over_flower', 'secure', 'flower', FLOWER, None, True, 'peer/own'),
+    Row(
+        'speedup_over_flower_example', 'secure', 'example', FLOWER_EXAMPLE, None, True, 'peer/own'
+    ),
+    Row('masked_round_s', 'masked', 'flower', FLOWER, None, False),
+    Row('masked_speedup_over_flower', 'masked', 'flower', FLOWER, None, True, 'peer/own'),
     crypto_million.SECONDS,
     Row('protocol_s', 'protocol', 'training', TRAINING, None, False),
     Row('overhead_fraction', 'protocol', 'training', TRAINING, 0.10, False, 'own/peer'),
@@ -86,6 +103,7 @@ ROWS = (
 BYTES = (
     Row('upload_bytes', '', None, 'NVFlare settings, B', 200_000, False),
     Row('upload_over_plain', '', None, 'FedAvg in the clear, float32 pickled, B', None, False),
+    Row('upload_over_flower', '', None, FLOWER_BYTES, None, False),
     Row('default_network_upload_bytes', '', None, '', 200_000, False),
     crypto_million.BYTES,
     *(Row(f'members_{each}_upload_bytes', '', None, '', None, False) for each in CURVE),
@@ -121,6 +139,12 @@ def measurements(folder: Path, quick: bool) -> dict[str, Measurement]:
         'masks': Measurement(lambda: work.masks_and_keys(updates), 's'),
         'mask': Timed(
             lambda: crypto_protocol.hospital(work.parameters(), work.HOSPITALS, shares=False), 's'
+        ),
+        'secure': Measurement(lambda: work.secure_rounds(updates), 's'),
+        'masked': Measurement(lambda: work.secure_rounds(updates, encrypted=False), 's'),
+        'flower': Measurement(lambda: crypto_flower.flower_rounds(updates), 's'),
+        'example': Measurement(
+            lambda: crypto_flower.flower_rounds(updates, shares=crypto_flower.EXAMPLE), 's'
         ),
         'default': Measurement(lambda: work.encrypted_rounds(small), 's'),
         crypto_million.SECONDS.own: crypto_million.measurement(),
@@ -165,6 +189,11 @@ def uploads(quick: bool) -> dict[str, tuple[float, str, float | None]]:
         ),
         crypto_million.BYTES.name: (crypto_million.upload(), 'B', None),
     }
+    try:
+        sent = crypto_flower.upload(work.Updates.draw(work.parameters(), work.HOSPITALS))
+        found['upload_over_flower'] = ours / sent, '1', sent
+    except Skipped as reason:
+        print(f"Flower's bytes: {reason}", file=sys.stderr)
     for count in QUICK if quick else CURVE:
         sent = crypto_protocol.member_upload(work.parameters(), count)
         found[f'members_{count}_upload_bytes'] = sent, 'B', None
@@ -271,7 +300,7 @@ def main() -> None:
     """Measure, print, write."""
     given = arguments()
     as_process()
-    run = circumstances(given, work.SEED, ('numpy', 'tenseal', 'cryptography', 'backports.zstd'))
+    run = circumstances(given, work.SEED, PACKAGES)
     try:
         with tempfile.TemporaryDirectory(dir=given.folder, prefix='benchmark_') as name:
             folder, quick = Path(name), given.quick

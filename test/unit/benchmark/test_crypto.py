@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """`benchmark/crypto.py`: what it promises to measure, and that both sides compute FedAvg."""
 
+import importlib
+import importlib.util
 import json
 
 from fdrl_ros.deployment.plan import Plan
@@ -11,7 +13,10 @@ import numpy as np
 import pytest
 from support.sample_size import FULL
 
+FLOWER = importlib.util.find_spec('flwr') is not None
+needs_flower = pytest.mark.skipif(not FLOWER, reason='requirements/flower.txt is not installed')
 LONG = (*(f'members_{count}_' for count in (30, 100, 300, 1000)), 'five_million_', 'virtual_')
+RATIOS = 'speedup_over_flower', 'masked_speedup_over_flower', 'upload_over_flower'
 
 
 @pytest.fixture
@@ -48,7 +53,8 @@ def test_quick_mode_writes_every_row_but_those_that_take_long(crypto, monkeypatc
     crypto.main()
     written = json.loads(file.read_text('utf-8'))
     names = [row.name for row in (*crypto.BYTES, *crypto.ROWS, *crypto.PARTIES)]
-    assert list(written) == [name for name in names if not name.startswith(LONG)]
+    left_out = LONG if FLOWER else (*LONG, *RATIOS)
+    assert list(written) == [name for name in names if not name.startswith(left_out)]
     for each in written.values():
         assert each['value'] > 0 and {'unit', 'peer', 'peer_value'} <= each.keys()
     assert list(tmp_path.iterdir()) == [file]
@@ -81,6 +87,61 @@ def test_a_whole_masked_round_restores_seeds_and_notices_a_wrong_sum(
     monkeypatch.setattr(work.Attempt, 'restored_seeds', lambda self: wrong)
     with pytest.raises(CryptoError, match='masks did not cancel'):
         rounds()
+
+
+def test_without_flower_its_rows_say_why_they_are_not_measured(
+    module, crypto, monkeypatch, capsys
+):
+    benchmarking, flower = module('benchmarking'), module('crypto_flower')
+    monkeypatch.setattr(flower, 'has', lambda package: False)
+    rows = [row for row in crypto.ROWS if row.peer in ('flower', 'example')]
+    found = {
+        name: benchmarking.Measurement(lambda: lambda: 1, 's') for name in ('secure', 'masked')
+    }
+    for name in ('flower', 'example'):
+        found[name] = benchmarking.Measurement(lambda: flower.flower_rounds(None), 's')
+    benchmarking.measure(found, 1, 0.001)
+    table = benchmarking.Table([row.name for row in rows], {})
+    for row in rows:
+        table.add(row, found)
+    assert list(table.written) == ['secure_round_s', 'masked_round_s']
+    assert all(each['peer_value'] is None for each in table.written.values())
+    assert capsys.readouterr().out.count('not measured: flwr is missing: pip install') == 3
+    monkeypatch.undo()
+    monkeypatch.setattr(flower, 'has', lambda package: True)
+    monkeypatch.setitem(flower.USED, 'flwr_of_another_version', ('Moved',))
+    with pytest.raises(
+        benchmarking.Skipped, match='flwr cannot be used .*requirements/flower.txt'
+    ):
+        flower.imported()
+
+
+@needs_flower
+@pytest.mark.parametrize('shares', [None, 3])
+def test_flower_s_mean_is_fedavg_and_a_wrong_sum_is_noticed(module, updates, shares):
+    flower = module('crypto_flower').Flower(updates, shares=shares)
+    np.testing.assert_allclose(flower.run(), updates.mean, rtol=0, atol=2e-5)
+    plain = updates.values[0].size * 8  # 64-bit integers
+    assert all(plain < sent < 1.1 * plain for sent in flower.sent.values())
+    layers = next(iter(flower._layers.values()))
+    layers[0][0, 0] += 2e-5
+    with pytest.raises(RuntimeError, match='not the sum of the quantised'):
+        flower.run()
+
+
+@needs_flower
+def test_flower_s_masks_depend_on_32_bits_of_a_seed_and_28_of_a_pair_s_key(module):
+    below = 'flwr.common.secure_aggregation'
+    masks = importlib.import_module(f'{below}.secaggplus_utils').pseudo_rand_gen
+    keys = importlib.import_module('flwr.supercore.primitives.asymmetric').generate_key_pairs
+    agree = importlib.import_module(f'{below}.crypto.symmetric_encryption').generate_shared_key
+    word = bytes.fromhex('01234567')
+    first, second = (masks(seed, 2**32, [(50,)])[0] for seed in (word, bytes(16) + word * 3))
+    assert (first == second).all()
+    assert (first == np.random.RandomState(0x67452301).randint(0, 2**32 - 1, 50, np.int64)).all()
+    secret, _ = keys()
+    for _ in range(20):
+        assert max(agree(secret, keys()[1])) < 128
 
 
 def test_a_large_round_is_timed_only_if_its_sums_are_exact(module, monkeypatch):
