@@ -14,7 +14,7 @@ from fdrl_ros.federation.protocol.party import Effects, Job, Party
 from fdrl_ros.runtime.stopwatch import Stopwatch
 
 # Kinds that a party misses if it joins later. Of every other kind it gets the newest message of
-# each sender that runs, as of a latched topic; of deliveries, its own.
+# each sender that runs, as of a latched topic; of deliveries, its own; of blame, all.
 PASSING = (
     protocol.DecryptRequest,
     protocol.HospitalPolicy,
@@ -133,7 +133,7 @@ class LocalFederation:
         """Deliver a message to everyone but its sender."""
         sender = message.sender
         if not isinstance(message, PASSING):
-            part = getattr(message, 'to', '')
+            part = getattr(message, 'to', '') or getattr(message, 'guilty', '')
             kind: type[Message] = type(message)
             self.latched[sender, kind, part] = message
         for name in self.parties:

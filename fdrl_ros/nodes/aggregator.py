@@ -21,6 +21,7 @@ class AggregatorNode(PartyNode):
     sends = (
         protocol.RoundStatus,
         protocol.Delivery,
+        protocol.Blame,
         protocol.LedgerHeads,
         protocol.Wanted,
         protocol.Relay,

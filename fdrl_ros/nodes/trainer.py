@@ -103,6 +103,7 @@ class TrainerNode(PartyNode):
         protocol.MaskedUpdate,
         protocol.Settle,
         protocol.Reveal,
+        protocol.Complaint,
         protocol.Objection,
         protocol.Decline,
     )

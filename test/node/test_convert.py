@@ -28,6 +28,8 @@ KINDS = [
     protocol.RoundKey,
     protocol.Shares,
     protocol.Delivery,
+    protocol.Complaint,
+    protocol.Blame,
     protocol.MaskedUpdate,
     protocol.Wanted,
     protocol.Relay,
@@ -58,7 +60,7 @@ def values(hint: Any, most: int | None = None) -> st.SearchStrategy[Any]:
     if isinstance(hint, type) and issubclass(hint, Message | Envelope):
         return messages(hint)
     if typing.get_origin(hint) is tuple:
-        return st.lists(values(typing.get_args(hint)[0]), max_size=3).map(tuple)
+        return st.lists(values(typing.get_args(hint)[0]), max_size=min(most or 3, 3)).map(tuple)
     return {
         int: SMALL,
         bool: st.booleans(),
@@ -108,7 +110,7 @@ def test_too_many_bytes_are_refused(monkeypatch):
     shares = protocol.Shares(Envelope('f', 1, 1, 'hospital_1', 1), b'', b'x' * 90)
     assert from_ros(to_ros(shares, ros.Shares()), protocol.Shares) == shares
     with pytest.raises(MessageError, match='more than 100 bytes'):
-        from_ros(to_ros(replace(shares, sealed=b'x' * 101), ros.Shares()), protocol.Shares)
+        from_ros(to_ros(replace(shares, parcels=b'x' * 101), ros.Shares()), protocol.Shares)
 
 
 def test_more_links_of_a_ledger_than_an_update_may_have_are_refused():

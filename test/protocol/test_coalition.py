@@ -84,8 +84,8 @@ def mask_of(view, unknown, chunk):
         listed, members = view.coalition.setups[setup]
         key = pair_key(
             MaskContext('test', round, attempt, members, setup),
-            view.bench.seeds[low].of(round).attempt(attempt).mask,
-            listed.keys[high].mask,
+            view.bench.seeds[low].of(round).attempt(attempt).mask(high),
+            listed.mask_key(high, low),
             mine=low,
             theirs=high,
         )
@@ -128,7 +128,7 @@ def test_shares_that_are_held_explain_every_secret_equally(name):
         listed, places = coalition.lists[digest], positions(coalition.lists[digest].members)
         assert set(held) == set(coalition.seeds) and len(held) == threshold - 1
         secrets = view.bench.seeds[owner].of(of[0]).attempt(of[1])
-        true = secrets.mask.to_bytes() if kind == MASK else secrets.self_seed
+        true = secrets.mask_secret if kind == MASK else secrets.self_seed
         for secret in (true, bytes(32), rng.bytes(32), rng.bytes(32)):
             points = {0: int.from_bytes(secret, 'big')}
             points |= {places[name]: int.from_bytes(held[name], 'big') for name in held}

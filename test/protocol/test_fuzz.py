@@ -18,6 +18,8 @@ from fdrl_ros.federation.protocol import encoding
 from fdrl_ros.federation.protocol.channel import MOST_COUNT
 from fdrl_ros.federation.protocol.encoding import encode
 from fdrl_ros.federation.protocol.message import (
+    Blame,
+    Complaint,
     Decline,
     Envelope,
     KINDS,
@@ -32,6 +34,7 @@ import pytest
 from support.federation_bench import Bench
 from support.fuzzing import Fuzzer, state_of
 from support.interception import Interception
+from support.lying_hospitals import deal_garbage
 
 PHASES = (Phase.OPEN, Phase.SHARE, Phase.TRAIN, Phase.SETTLE, Phase.REVEAL, Phase.SUM)
 EACH = 130
@@ -49,6 +52,11 @@ def federation():
     channel = bench.parties['hospital_1'].channel
     said.append(channel.sign(Objection, 1, 1, roster_serial=9, roster_digest=bytes(32)))
     said.append(channel.sign(Decline, 1, 1, reason=1, detail='its budget is spent'))
+    spoiled = Bench(hospitals=4, rounds=1)
+    tap = Interception(spoiled, Complaint, Blame)
+    deal_garbage(spoiled, 'hospital_4', ['hospital_1'])
+    assert spoiled.run()
+    said += tap.messages
     return partial(Bench, hospitals=4), said, digest_in(bench)
 
 
@@ -147,7 +155,8 @@ def values_of(kind, most=None):
     if kind in plain:
         return plain[kind]
     if get_origin(kind) is tuple:
-        return strategies.lists(values_of(get_args(kind)[0]), max_size=3).map(tuple)
+        longest = 3 if most is None else min(3, most)
+        return strategies.lists(values_of(get_args(kind)[0]), max_size=longest).map(tuple)
     assert is_dataclass(kind)
     hints = get_type_hints(kind)
     parts = {f.name: values_of(hints[f.name], f.metadata.get('most')) for f in fields(kind)}

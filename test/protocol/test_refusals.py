@@ -113,17 +113,15 @@ def test_hospital_refuses_a_policy_that_is_not_what_it_says(bench):
     assert hospital.policy is held
 
 
-@pytest.mark.parametrize('key', [b'\1' + b'\0' * 31, 'copied'])
-def test_round_key_that_makes_no_mask_is_refused_and_harms_nobody_else(key):
+@pytest.mark.parametrize('field', ['mask_keys', 'sealing_keys'])
+def test_round_key_that_makes_no_mask_is_refused_and_harms_nobody_else(field):
     bench = Bench(hospitals=4, rounds=1)
-    seen: dict = {}
 
     def spoil(message):
         if message.envelope.sender != 'hospital_4':
-            seen.setdefault('key', message.mask_key)
             return [message]
-        bad = seen['key'] if key == 'copied' else key
-        return [resealed(bench, message, mask_key=bad)]
+        bad = getattr(message, field)[:64] + b'\1' + bytes(31)  # of small order, for one other
+        return [resealed(bench, message, **{field: bad})]
 
     Interception(bench, RoundKey, change=spoil)
     assert bench.run()

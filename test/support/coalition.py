@@ -20,20 +20,19 @@ import hashlib
 from fdrl_ros.crypto.he.encryption import SecretContext
 from fdrl_ros.crypto.keys.roster import Roster
 from fdrl_ros.crypto.masking.masks import mask, MaskContext, pair_key
-from fdrl_ros.crypto.masking.round_secret import AttemptSecrets, RoundSecret, RoundSeed
+from fdrl_ros.crypto.masking.round_secret import AttemptSecrets, mask_secret_for, RoundSeed
 from fdrl_ros.crypto.masking.share_sealing import (
     KeyList,
-    MemberKeys,
-    open_shares,
-    SEALED_BYTES,
+    open_parcel,
+    own_keys,
+    PARCEL_BYTES,
     SealError,
 )
 from fdrl_ros.crypto.masking.sharing import Recovery, SHARE_BYTES, ShareError
 from fdrl_ros.federation.hospital.state import RoundSeeds
-from fdrl_ros.federation.protocol.attempt import settle_digest, setup_digest, split
+from fdrl_ros.federation.protocol.attempt import key_list, settle_digest, setup_digest, split
 from fdrl_ros.federation.protocol.message import (
     AttemptId,
-    hash_of_seed,
     MaskedUpdate,
     Message,
     Reveal,
@@ -43,7 +42,7 @@ from fdrl_ros.federation.protocol.message import (
 )
 import numpy as np
 
-MASK, SELF = 'mask secret', 'self seed'
+MASK, SELF = 'mask_secret', 'self_seed'
 Unknown = tuple[object, ...]
 Fact = tuple[dict[str, int], np.ndarray]
 Combination = dict[object, Fraction]
@@ -112,9 +111,7 @@ class Coalition:
         terms: bytes,
     ) -> None:
         """Note a list of keys, members and survivors that some hospital was told of."""
-        pairs = {k.envelope.sender: MemberKeys(k.mask_key, k.sealing_key) for k in keys}
-        of = next(iter(keys)).id
-        listed = KeyList(self.roster.federation, *of, self.roster.threshold, pairs, terms)
+        listed = key_list(self.roster, keys, next(iter(keys)).id, terms)
         listed = self.lists.setdefault(listed.digest, listed)
         setup = setup_digest(listed, members)
         self.setups[setup] = listed, tuple(sorted(members))
@@ -130,16 +127,16 @@ class Coalition:
             sender, of = message.envelope.sender, message.id
             if isinstance(message, Shares) and message.keys_digest in self.lists:
                 listed = self.lists[message.keys_digest]
-                others = [name for name in listed.members if name != sender]
                 for name, each in split(
-                    message.sealed, SEALED_BYTES, others, sender, 'shares'
+                    message.parcels, PARCEL_BYTES, listed.members, sender, 'parcels'
                 ).items():
                     for secrets in self.own(name, of):
-                        keys = MemberKeys(secrets.mask.public, secrets.sealing.public)
-                        if listed.keys[name] != keys:
+                        if name == sender or listed.keys[name] != own_keys(
+                            secrets, listed.hospitals
+                        ):
                             continue
                         try:
-                            pair = open_shares(secrets, listed, sender, each)
+                            pair = open_parcel(listed, sender, name, each, secrets.sealing(sender))
                         except SealError:
                             continue
                         self._hold(sender, of, listed, MASK, name, pair.mask_secret)
@@ -147,8 +144,7 @@ class Coalition:
             if isinstance(message, Reveal):
                 setup, survivors = self.settled[message.settle_digest]
                 listed, members = self.setups[setup]
-                present = [name for name in members if name not in message.missing]
-                for place, name in enumerate(present):
+                for place, name in enumerate(members):
                     start = SHARE_BYTES * place
                     share = message.shares[start : start + SHARE_BYTES]
                     kind = SELF if name in survivors else MASK
@@ -159,32 +155,28 @@ class Coalition:
     ) -> None:
         self.shares.setdefault((dealer, of, listed.digest, kind), {})[holder] = share
 
-    def restored(self, name: str, of: AttemptId, kind: str, public: bytes = b'') -> bytes | None:
+    def restored(
+        self, name: str, of: AttemptId, kind: str, listed: KeyList | None = None
+    ) -> bytes | None:
         """
         Return a secret if it is known: one's own, a guess, or what enough shares restore.
 
-        :param public: the mask key whose secret it shall be, if several were published.
+        :param listed: in which its owner published it, if several were published.
         """
         candidates = [_of_kind(secrets, kind) for secrets in self.own(name, of)]
         if (name, of, kind) in self.found:
             candidates.append(self.found[name, of, kind])
         for (dealer, where, digest, what), shares in self.shares.items():
             if (dealer, where, what) == (name, of, kind) and len(shares) >= self.roster.threshold:
-                listed = self.lists[digest]
-                recovery = Recovery(listed.threshold, listed.members, list(shares))
+                along = self.lists[digest]
+                recovery = Recovery(along.threshold, along.members, list(shares))
                 try:
                     candidates.append(recovery.recover(shares))
                 except ShareError:
                     continue
-        fitting = (each for each in candidates if self._fits(name, of, kind, each, public))
+        lists = [listed] if listed else [each for each in self.lists.values() if name in each.keys]
+        fitting = (each for each in candidates if any(at.fits(name, kind, each) for at in lists))
         return next(fitting, None)
-
-    def _fits(self, name: str, of: AttemptId, kind: str, secret: bytes, public: bytes) -> bool:
-        keys = self.keys.get((name, of), [])
-        if kind == SELF:
-            return any(key.seed_hash == hash_of_seed(secret) for key in keys)
-        found = RoundSecret.from_bytes(secret).public
-        return found == public if public else any(key.mask_key == found for key in keys)
 
     def rows(self) -> list[list[Row]]:
         """Return the honest updates that are held, chunk by chunk, less all known masks."""
@@ -214,12 +206,12 @@ class Coalition:
             if peer == sender:
                 continue
             for end, other in ((sender, peer), (peer, sender)):
-                secret = self.restored(end, of, MASK, listed.keys[end].mask)
+                secret = self.restored(end, of, MASK, listed)
                 if secret is not None:
                     key = pair_key(
                         MaskContext(self.roster.federation, *of, members, message.setup_digest),
-                        RoundSecret.from_bytes(secret),
-                        listed.keys[other].mask,
+                        mask_secret_for(secret, other),
+                        listed.mask_key(other, end),
                         mine=end,
                         theirs=other,
                     )
@@ -252,7 +244,7 @@ def learned(rows: list[Row], modulus: int) -> list[Fact]:
 
 
 def _of_kind(secrets: AttemptSecrets, kind: str) -> bytes:
-    return secrets.self_seed if kind == SELF else secrets.mask.to_bytes()
+    return secrets.self_seed if kind == SELF else secrets.mask_secret
 
 
 def _without(row: Combination, pivot_row: Combination) -> Combination:

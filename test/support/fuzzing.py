@@ -36,10 +36,10 @@ import numpy as np
 from support.federation_bench import Bench
 
 KINDS_OF = {
-    'aggregator': 'LedgerHeads RoundStatus Delivery DecryptRequest Relay Wanted',
+    'aggregator': 'Blame LedgerHeads RoundStatus Delivery DecryptRequest Relay Wanted',
     'key_authority': 'LedgerHeads Wanted EncryptionKey GlobalPolicy Verdict',
     'operator': 'Order',
-    'hospital': 'Decline Objection RoundKey Shares MaskedUpdate Settle Reveal',
+    'hospital': 'Complaint Decline Objection RoundKey Shares MaskedUpdate Settle Reveal',
 }
 """Kinds of messages that each role may send."""
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
-from fdrl_ros.crypto.masking.share_sealing import KeyList, seal_shares, SEALED_BYTES
+from fdrl_ros.crypto.masking.share_sealing import KeyList, own_keys, PARCEL_BYTES, seal_shares
 from fdrl_ros.errors import CryptoError, MessageError
 from fdrl_ros.federation.hospital.hospital import TAKING_PART
 from fdrl_ros.federation.protocol.attempt import key_list, settle_digest, setup_digest
@@ -20,7 +20,6 @@ from fdrl_ros.federation.protocol.message import (
     AttemptId,
     Delivery,
     Envelope,
-    hash_of_seed,
     LedgerHeads,
     Message,
     Phase,
@@ -175,13 +174,14 @@ class Liar:
         keys = {name: key for name, key in keys.items() if name in self.honest}
         for name in self.corrupt:
             secrets = self.seeds[name][variant].of(of[0]).attempt(of[1])
+            own = own_keys(secrets, (each.name for each in self.bench.roster.hospitals))
             keys[name] = self.seal(
                 RoundKey,
                 name,
                 of,
-                mask_key=secrets.mask.public,
-                sealing_key=secrets.sealing.public,
-                seed_hash=hash_of_seed(secrets.self_seed),
+                mask_keys=own.mask,
+                sealing_keys=own.sealing,
+                seed_hash=own.seed_hash,
                 release=True,
             )
             self.said.append(keys[name])
@@ -243,22 +243,29 @@ class Liar:
         self, name: str, of: AttemptId, members: Iterable[str], keys: KeyList
     ) -> Delivery:
         """Hand a hospital what there is for it, and for what is missing anything."""
-        senders, sealed = sorted(set(members) - {name}), []
+        senders, parcels = sorted(set(members) - {name}), []
         shares = {m.envelope.sender: m for m in self.said if isinstance(m, Shares) and at(m, of)}
         for sender in senders:
-            piece = bytes(SEALED_BYTES)
+            piece = bytes(PARCEL_BYTES)
             if sender in self.corrupt:
                 for secrets in self.coalition.own(sender, of):
-                    if sender in keys.keys and keys.keys[sender].mask == secrets.mask.public:
-                        piece = seal_shares(secrets, keys).get(name, piece)
+                    own = own_keys(secrets, keys.hospitals)
+                    if sender in keys.keys and keys.keys[sender] == own:
+                        sign = self.bench.identities[sender].sign
+                        piece = seal_shares(secrets, keys, sign).get(name, piece)
             elif sender in shares and shares[sender].keys_digest in self.lists:
-                others = [e for e in self.lists[shares[sender].keys_digest].members if e != sender]
-                if name in others:
-                    start = SEALED_BYTES * others.index(name)
-                    piece = shares[sender].sealed[start : start + SEALED_BYTES]
-            sealed.append(piece)
+                holders = self.lists[shares[sender].keys_digest].members
+                if name in holders:
+                    start = PARCEL_BYTES * holders.index(name)
+                    piece = shares[sender].parcels[start : start + PARCEL_BYTES]
+            parcels.append(piece)
         delivery: Delivery = self.seal(
-            Delivery, 'aggregator', of, to=name, senders=tuple(senders), sealed=b''.join(sealed)
+            Delivery,
+            'aggregator',
+            of,
+            to=name,
+            senders=tuple(senders),
+            parcels=b''.join(parcels),
         )
         return self.forge(delivery).signed_by(self.bench.identities['aggregator'])
 

@@ -191,9 +191,9 @@ def check_nothing_is_reused(bench: RestartBench) -> None:
     for (kind, *_), message in said.items():
         match message:
             case RoundKey():
-                fresh[kind] += [message.mask_key, message.sealing_key, message.seed_hash]
+                fresh[kind] += [message.mask_keys, message.sealing_keys, message.seed_hash]
             case Shares():
-                fresh[kind].append(message.sealed)
+                fresh[kind].append(message.parcels)
             case MaskedUpdate():
                 fresh[kind].append(message.ciphertext)
     for every in fresh.values():

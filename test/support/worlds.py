@@ -13,7 +13,6 @@ from functools import cached_property
 from math import prod
 
 from fdrl_ros.crypto.he.quantisation import Quantisation
-from fdrl_ros.crypto.masking.round_secret import RoundSecret
 from fdrl_ros.crypto.masking.sharing import positions, PRIME
 from fdrl_ros.federation.hospital.state import RoundSeeds
 from fdrl_ros.federation.protocol.message import GlobalPolicy, Message
@@ -259,7 +258,7 @@ def by_guessing(view: View, one: Updates, other: Updates) -> float:
         tried |= {at_zero({**points, places[missing[0]]: value}) for value in more}
         for value in tried:
             secret = (value % 2**256).to_bytes(32, 'big')
-            if RoundSecret.from_bytes(secret).public == listed.keys[owner].mask:
+            if listed.fits(owner, kind, secret):
                 coalition.found[owner, of, kind] = secret
     return by_solving(View(view.bench, coalition, view.messages), one, other)
 

@@ -27,8 +27,10 @@ from fdrl_ros.crypto.masking.round_secret import (
     derive,
     joined,
     KEY_BYTES,
+    mask_secret_for,
     RoundSecret,
 )
+from fdrl_ros.crypto.masking.share_sealing import KeyList
 from fdrl_ros.errors import CryptoError
 import numpy as np
 from numpy.typing import NDArray
@@ -38,20 +40,20 @@ CHUNK: Final = 2**14
 # Masks added at a time; at most 127, so that a byte can count wraps of their sum either way.
 TOGETHER: Final = 100
 
-_PAIR_MASK = b'fdrl_ros pair mask 3'
+_PAIR_MASK = b'fdrl_ros pair mask 4'
 _ZEROS = memoryview(bytes(8 * CHUNK))
 
 
 class WrongSecretError(CryptoError):
     """
-    A restored mask secret is not that of the public key which its owner published.
+    A restored secret is not the one behind what its owner published.
 
     :param owner: whose secret it should be; this hospital dealt wrong shares, or t holders lie.
     """
 
     def __init__(self, owner: str) -> None:
         self.owner = owner
-        super().__init__(f'the mask secret restored for {owner!r} does not fit what it published')
+        super().__init__(f'the secret restored for {owner!r} does not fit what it published')
 
 
 @dataclass(frozen=True)
@@ -115,26 +117,23 @@ def net_mask(
     after. The net masks of all members therefore add up to the sum of their own masks modulo t.
     The caller uses the secrets of an attempt for one update only.
 
-    :param peers: names and public mask keys, from signed messages, of the other members with
-        whom this one masks: those whose shares arrived, the same for all.
+    :param peers: of the other members with whom this one masks, the same for all: by their names
+        the public key that each published for this hospital, from signed messages.
     :param count: slots of the whole update.
     :param modulus: plaintext modulus t.
     :param setup: digest of everything else that the members must agree on.
     :returns: integers in [0, t), shape (count,), to be added to the slots modulo t.
-    :raises CryptoError: if there is no peer, the hospital is its own peer, or two peers have the
-        same key.
+    :raises CryptoError: if there is no peer, or the hospital is its own peer.
     """
     mine = secrets.name
     if not peers:
         raise CryptoError('no peers: without them nothing would be masked')
     if mine in peers:
         raise CryptoError(f'{mine!r} is in its own list of peers')
-    if len(set(peers.values())) != len(peers):
-        raise CryptoError('two peers have the same round key')
     place = secrets.federation, secrets.round, secrets.attempt
     context = MaskContext(*place, (mine, *peers), setup)
     terms = [
-        (pair_key(context, secrets.mask, public, mine=mine, theirs=theirs), mine < theirs)
+        (pair_key(context, secrets.mask(theirs), public, mine=mine, theirs=theirs), mine < theirs)
         for theirs, public in peers.items()
     ]
     terms.append((secrets.self_seed, True))
@@ -142,8 +141,9 @@ def net_mask(
 
 
 def leftover_mask(
-    context: MaskContext,
-    publics: Mapping[str, bytes],
+    keys: KeyList,
+    members: Collection[str],
+    setup: bytes = b'',
     *,
     self_seeds: Mapping[str, bytes],
     mask_secrets: Mapping[str, bytes],
@@ -155,39 +155,40 @@ def leftover_mask(
 
     These are the survivors' own masks, and their pair masks with hospitals that dropped out.
 
-    :param context: of the attempt, as the survivors had it.
-    :param publics: public mask keys of all members of the context.
+    :param keys: what the members published, in the attempt of the masks.
+    :param members: who masked with each other.
+    :param setup: digest of everything else that the members agreed on.
     :param self_seeds: of every survivor, restored from shares, 32 bytes each.
     :param mask_secrets: of every other member, restored from shares, 32 bytes each.
     :param count: slots of the whole update.
     :param modulus: plaintext modulus t.
     :returns: integers in [0, t), shape (count,).
-    :raises WrongSecretError: if a mask secret does not belong to its public key.
+    :raises WrongSecretError: if a secret is not the one behind what its owner published.
     :raises CryptoError: if a secret is missing or too many, or both secrets of one member are
         given, which would uncover its update.
     """
     both = sorted(self_seeds.keys() & mask_secrets.keys())
     if both:
         raise CryptoError(f'both secrets of {both[0]!r}: together they uncover its update')
-    if self_seeds.keys() | mask_secrets.keys() != publics.keys() or not self_seeds:
+    if self_seeds.keys() | mask_secrets.keys() != set(members) or not self_seeds:
         raise CryptoError(
-            f'{len(self_seeds)} survivors and {len(mask_secrets)} others of {len(publics)} '
+            f'{len(self_seeds)} survivors and {len(mask_secrets)} others of {len(members)} '
             f'members: expected one secret of each, and a survivor'
         )
-    if publics.keys() != set(context.members):
-        raise CryptoError('mask keys of other members than the context names')
-    if len(set(publics.values())) != len(publics):
-        raise CryptoError('two members have the same round key')
-    secrets = {name: RoundSecret.from_bytes(data) for name, data in mask_secrets.items()}
-    for name, secret in secrets.items():
-        if secret.public != publics[name]:
-            raise WrongSecretError(name)
+    if not set(members) <= keys.keys.keys():
+        raise CryptoError('the list of keys lacks a member')
+    context = MaskContext(keys.federation, keys.round, keys.attempt, members, setup)
+    for kind, secrets in (('self_seed', self_seeds), ('mask_secret', mask_secrets)):
+        for name, secret in secrets.items():
+            if not keys.fits(name, kind, secret):
+                raise WrongSecretError(name)
 
     def terms() -> Iterable[tuple[bytes, bool]]:
         yield from ((seed, True) for seed in self_seeds.values())
-        for dropped, secret in secrets.items():
+        for dropped, secret in mask_secrets.items():
             for survivor in self_seeds:
-                key = pair_key(context, secret, publics[survivor], mine=dropped, theirs=survivor)
+                pair, public = mask_secret_for(secret, survivor), keys.mask_key(survivor, dropped)
+                key = pair_key(context, pair, public, mine=dropped, theirs=survivor)
                 yield key, survivor < dropped
 
     return sum_of_masks(terms(), count, modulus)
@@ -199,7 +200,8 @@ def pair_key(
     """
     Derive the key of one pair's mask, 32 bytes; both ends derive the same key.
 
-    :param their_public: the peer's :attr:`RoundSecret.public`, from a signed message.
+    :param secret: this end's for the peer.
+    :param their_public: the peer's public half for this end, from a signed message.
     :raises CryptoError: on a bad key, or a round or attempt out of range.
     """
     ends = sorted([(mine.encode(), secret.public), (theirs.encode(), their_public)])

@@ -6,7 +6,8 @@ Derive all secrets of a hospital in a round from one stored seed (Bonawitz et al
 The seed comes from the operating system and is on disk before anything derived from it is sent, so
 that a hospital which is killed and restarted sends the same messages again. HKDF-SHA256 derives
 each secret under a label of its own, bound to federation, round, attempt and name: knowing one
-secret reveals nothing about another, even of the same seed.
+secret reveals nothing about another, even of the same seed. Only the keys for pair masks follow
+from another one, the mask secret, and none of them reveals it.
 """
 
 from dataclasses import dataclass
@@ -39,8 +40,9 @@ _SMALL_ORDER = {
     39382357235489614581723060781553021112529911719440698176882885853963445705823,
 }
 _STORED = b'fdrl_ros round seed 1'
-_MASK = b'fdrl_ros mask secret 1'
-_SEALING = b'fdrl_ros sealing secret 1'
+_MASK = b'fdrl_ros mask secret 2'
+_PAIR = b'fdrl_ros mask secret for one peer 1'
+_SEALING = b'fdrl_ros sealing secret 2'
 _SELF = b'fdrl_ros self seed 1'
 _MASK_POLYNOMIAL = b'fdrl_ros polynomial of the mask secret 1'
 _SELF_POLYNOMIAL = b'fdrl_ros polynomial of the self seed 1'
@@ -85,15 +87,10 @@ def check_public(public: bytes) -> None:
 
 
 class RoundSecret:
-    """
-    An X25519 secret of one hospital in one attempt; all members receive its public half.
-
-    Each round draws a new one: with a mask secret and the other public halves, anybody can remove
-    the hospital's pair masks of that attempt.
-    """
+    """An X25519 secret of one hospital for one peer; all others know its public half."""
 
     def __init__(self, private: X25519PrivateKey) -> None:
-        """Wrap a key; usually :attr:`AttemptSecrets.mask` does so."""
+        """Wrap a key; usually :meth:`AttemptSecrets.mask` does so."""
         self._private = private
         self.public: bytes = private.public_key().public_bytes_raw()
         # Sealing and opening need the same agreement, the most expensive step of a round.
@@ -111,7 +108,7 @@ class RoundSecret:
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
         """
-        Read the 32 bytes of :meth:`to_bytes`, as shared and restored.
+        Read 32 bytes, as derived, or as revealed to prove something.
 
         :raises CryptoError: on another size.
         """
@@ -120,21 +117,19 @@ class RoundSecret:
         return cls(X25519PrivateKey.from_private_bytes(data))
 
     def to_bytes(self) -> bytes:
-        """Return the secret half, 32 bytes, to be split into shares, never sent."""
+        """Return the secret half, 32 bytes: sent only to prove something about one pair."""
         return self._private.private_bytes_raw()
 
     def agree(self, their_public: bytes) -> bytes:
         """
         Return the raw X25519 secret shared with a peer, as input of a key derivation.
 
-        :raises CryptoError: on a malformed key, our own key sent back, or a key of small
-            order, with which anybody would know the result.
+        :raises CryptoError: on a malformed key, or a key of small order, with which anybody would
+            know the result.
         """
         if their_public in self._agreed:
             return self._agreed[their_public]
         check_public(their_public)
-        if their_public == self.public:
-            raise CryptoError('round key: a peer sent our own key back')
         # The library also refuses a result of zero.
         shared = self._private.exchange(X25519PublicKey.from_public_bytes(their_public))
         self._agreed[their_public] = shared
@@ -219,20 +214,44 @@ class AttemptSecrets:
         self._seed = seed
         self.federation, self.round, self.attempt = seed.federation, seed.round, attempt
         self.name = seed.name
+        self._masks: dict[str, RoundSecret] = {}
+        self._sealing: dict[str, RoundSecret] = {}
 
     def __repr__(self) -> str:
         """Hide the secrets."""
         return f'AttemptSecrets({self._seed!r}, attempt {self.attempt})'
 
     @cached_property
-    def mask(self) -> RoundSecret:
-        """Return the X25519 secret behind the pair masks."""
-        return RoundSecret.from_bytes(self._derive(_MASK))
+    def mask_secret(self) -> bytes:
+        """
+        Return the secret behind all pair masks, 32 bytes, which is split among the holders.
 
-    @cached_property
-    def sealing(self) -> RoundSecret:
-        """Return the X25519 secret that seals and opens shares; it is never revealed."""
-        return RoundSecret.from_bytes(self._derive(_SEALING))
+        With it and the peers' public halves anybody can remove the hospital's pair masks.
+        """
+        return self._derive(_MASK)
+
+    def mask(self, peer: str) -> RoundSecret:
+        """
+        Return the X25519 secret behind the pair mask with one peer.
+
+        It is revealed only to prove what that pair's mask is, when the two ends contradict each
+        other; the secrets for other peers stay hidden then.
+        """
+        if peer not in self._masks:
+            self._masks[peer] = mask_secret_for(self.mask_secret, peer)
+        return self._masks[peer]
+
+    def sealing(self, peer: str) -> RoundSecret:
+        """
+        Return the X25519 secret that seals shares for one peer, and opens those of that peer.
+
+        It is revealed only to prove that this peer sealed no valid shares; the secrets for other
+        peers stay hidden then.
+        """
+        if peer not in self._sealing:
+            secret = RoundSecret.from_bytes(self._derive(_SEALING, peer.encode()))
+            self._sealing[peer] = secret
+        return self._sealing[peer]
 
     @cached_property
     def self_seed(self) -> bytes:
@@ -268,3 +287,15 @@ class AttemptSecrets:
             int.from_bytes(stream[start : start + _COEFFICIENT_BYTES], 'big') % PRIME
             for start in range(0, size, _COEFFICIENT_BYTES)
         ]
+
+
+def mask_secret_for(mask_secret: bytes, peer: str) -> RoundSecret:
+    """
+    Derive the X25519 secret of one pair's mask from a hospital's mask secret.
+
+    :param mask_secret: 32 bytes of :attr:`AttemptSecrets.mask_secret`, also as restored.
+    :raises CryptoError: on another size.
+    """
+    if not isinstance(mask_secret, bytes) or len(mask_secret) != KEY_BYTES:
+        raise CryptoError(f'mask secret: expected {KEY_BYTES} bytes')
+    return RoundSecret.from_bytes(derive(mask_secret, joined(_PAIR, peer.encode())))

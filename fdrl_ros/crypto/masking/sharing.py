@@ -11,7 +11,6 @@ value at 0. The place is not sent: it follows from the list, to which the sealin
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
 from math import prod
 from operator import mul
 from secrets import randbelow
@@ -44,17 +43,7 @@ class MalformedShareError(ShareError):
 
 
 class InconsistentSharesError(ShareError):
-    """
-    Shares that do not lie on one polynomial.
-
-    :param holders: whose shares are wrong, if that can be decided; the others then agree. The
-        decision is right as long as at most half of the surplus shares are wrong. A dealer who
-        dealt such shares cannot be distinguished from their holders.
-    """
-
-    def __init__(self, holders: tuple[str, ...], detail: str) -> None:
-        self.holders = holders
-        super().__init__(detail)
+    """Shares that do not lie on one polynomial: their dealer or a holder is wrong."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -62,7 +51,7 @@ class SharePair:
     """
     One holder's shares of the two secrets of a member; the holder may reveal only one of them.
 
-    :param mask_secret: share of the X25519 secret behind the pair masks, 33 bytes.
+    :param mask_secret: share of the secret behind the pair masks, 33 bytes.
     :param self_seed: share of the seed of the member's own mask, 33 bytes.
     """
 
@@ -183,33 +172,11 @@ class Recovery:
             raise ShareError(f'shares of {len(shares)} holders: expected {len(self.holders)}')
         values = [share_value(holder, shares[holder]) for holder in self.holders]
         if self._surplus and sum(map(mul, self._check, values)) % PRIME:
-            raise self._inconsistent(values)
+            raise InconsistentSharesError(f'{len(values)} shares do not agree')
         secret = sum(map(mul, self._weights, values)) % PRIME
         if secret >= 2 ** (8 * SECRET_BYTES):
             raise MalformedShareError('the shares restore what is no secret: one is wrong')
         return secret.to_bytes(SECRET_BYTES, 'big')
-
-    def _inconsistent(self, values: list[int]) -> InconsistentSharesError:
-        """Find the wrong shares by decoding a Reed-Solomon word (Massey 1969)."""
-        terms = [dual * value % PRIME for dual, value in zip(self._dual, values, strict=True)]
-        syndromes = []
-        for _ in range(self._surplus):
-            syndromes.append(sum(terms) % PRIME)
-            terms = [term * place % PRIME for term, place in zip(terms, self._places, strict=True)]
-        locator = _shortest_recurrence(syndromes)
-        wrong = tuple(
-            holder
-            for holder, place in zip(self.holders, self._places, strict=True)
-            if _value_at(place, locator) == 0
-        )
-        if 2 * len(wrong) > self._surplus or len(wrong) != len(locator) - 1:
-            wrong = ()
-        named = ', '.join(wrong[:5]) + (' ...' if len(wrong) > 5 else '')
-        return InconsistentSharesError(
-            wrong,
-            f'{len(values)} shares do not agree: '
-            + (f'wrong are those of {named}' if wrong else 'whose is wrong cannot be told'),
-        )
 
 
 def _check_threshold(threshold: int, members: int) -> None:
@@ -227,30 +194,3 @@ def _value_at(place: int, falling: Sequence[int]) -> int:
             value = value * place + coefficient
         value %= PRIME
     return value
-
-
-def _shortest_recurrence(sequence: list[int]) -> list[int]:
-    """
-    Return the shortest recurrence of the syndromes, whose roots are the places of errors.
-
-    :returns: 1, c_1, ... c_L with s_n + c_1 s_(n-1) + ... + c_L s_(n-L) = 0.
-    """
-    current, previous = [1], [1]
-    length, shift, last = 0, 1, 1
-    for place, term in enumerate(sequence):
-        past = sequence[place - length : place][::-1]
-        padded = current[1:] + [0] * (length + 1 - len(current))
-        error = (term + sum(map(mul, padded, past))) % PRIME
-        if not error:
-            shift += 1
-            continue
-        factor = -error * pow(last, -1, PRIME)
-        old = current
-        correction = [0] * shift + [factor * coefficient % PRIME for coefficient in previous]
-        pairs = zip_longest(old, correction, fillvalue=0)
-        current = [(one + other) % PRIME for one, other in pairs]
-        if 2 * length <= place:
-            previous, length, last, shift = old, place + 1 - length, error, 1
-        else:
-            shift += 1
-    return (current + [0] * (length + 1))[: length + 1]

@@ -15,8 +15,9 @@ no other attempt, only patience.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
-from fdrl_ros.crypto.masking.share_sealing import SEALED_BYTES
+from fdrl_ros.crypto.masking.share_sealing import check_parcel, PARCEL_BYTES
 from fdrl_ros.errors import (
     CryptoError,
     FdrlError,
@@ -30,14 +31,22 @@ from fdrl_ros.errors import (
 from fdrl_ros.federation.aggregator.state import AggregatorState
 from fdrl_ros.federation.protocol import message as protocol
 from fdrl_ros.federation.protocol.attempt import (
+    delivery_digest,
     read_reveal,
     read_round_key,
     settle_digest,
     split,
 )
+from fdrl_ros.federation.protocol.blame import (
+    judge_complaint,
+    note_blame,
+    restores,
+    WORDS,
+    wrong_shares,
+)
 from fdrl_ros.federation.protocol.channel import Channel, RosterMismatches, Takes
 from fdrl_ros.federation.protocol.ledger_watch import LedgerWatch
-from fdrl_ros.federation.protocol.message import Message, Phase
+from fdrl_ros.federation.protocol.message import Fault, Message, Phase
 from fdrl_ros.federation.protocol.orders import StandingOrders
 from fdrl_ros.federation.protocol.party import Effects, Job, Report, Stopped
 from fdrl_ros.federation.protocol.store import Store
@@ -74,6 +83,7 @@ class Aggregator:
 
     takes: Takes = {
         **dict.fromkeys(ANSWERS, ('hospital',)),
+        protocol.Complaint: ('hospital',),
         protocol.Decline: ('hospital',),
         protocol.EncryptionKey: ('key_authority',),
         protocol.GlobalPolicy: ('key_authority',),
@@ -135,12 +145,24 @@ class Aggregator:
     def left_out(self) -> dict[str, str]:
         """Hospitals that take no part in the present round, with the reason in words."""
         declined = {name: decline.detail for name, decline in self._declined.items()}
-        return declined | self._unaccounted
+        return declined | self._unaccounted | self.orders.guilty
+
+    @property
+    def _needed(self) -> tuple[str, ...]:
+        """Whom this attempt waits for: admitted, and in the round's sum, if that is bound."""
+        bound, admitted = self.state.record.bound, self.orders.admitted
+        return tuple(name for name in admitted if not bound or name in bound)
+
+    @property
+    def _fewest(self) -> int:
+        """How many hospitals an attempt needs: all, if shares were revealed for its sum before."""
+        return max(self._quorum, len(self.state.record.bound))
 
     def start(self, now: float) -> Effects:
         """Publish where the federation stands; rounds begin when the first policy is there."""
         self.orders.note()
-        return self._publish_status('waiting for the key authority', now)
+        blames = Effects(self.state.blames())
+        return blames + self._publish_status('waiting for the key authority', now)
 
     def tick(self, now: float) -> Effects:
         """End the phases whose deadline has passed."""
@@ -154,6 +176,8 @@ class Aggregator:
             return self._obey(message, now)
         self.channel.check(message, self.takes, 'the aggregator')
         match message:
+            case protocol.Complaint():
+                return self._take_complaint(message, now)
             case protocol.Decline():
                 return self._take_decline(message, now)
             case protocol.Wanted():
@@ -207,6 +231,8 @@ class Aggregator:
             return self._leave_out(error, now)
         if not new:  # after a restart a hospital sends the same again
             return self._pull(now)
+        if isinstance(message, protocol.Reveal) and (evidence := self._false_reveal(message)):
+            return self._convict(Fault.REVEAL, {sender: evidence}, now)
         self.state.add(message)
         return self._pull(now) + self._advance(now, in_time=True)
 
@@ -270,13 +296,13 @@ class Aggregator:
         """
         missing, awaited = wanted - here, wanted - here - self.left_out.keys()
         if in_time and awaited:
-            if self.phase is Phase.OPEN and awaited <= self._absent and len(here) >= self._quorum:
+            if self.phase is Phase.OPEN and awaited <= self._absent and len(here) >= self._fewest:
                 # A hospital that was away the last time gets the moment that it needs if it is
                 # back.
                 soon = now + self._settings.absent_timeout
                 self._deadline = min(soon, self._deadline or soon)
             return Effects()
-        if len(here) < self._quorum:
+        if len(here) < self._fewest:
             if self.phase is not Phase.OPEN:
                 late = f'no answer in time from {_names(awaited)}'
                 return self._fail(now, late if awaited else f'left out: {_names(missing)}')
@@ -321,16 +347,22 @@ class Aggregator:
         self._unaccounted = {}
         state.open((self.round, self.attempt + 1), self._terms_digest())
         self._decryption = _Decryption()
-        self._note('open', members=tuple(self.orders.admitted), reason=reason)
+        if (ended := self._end_with_too_few(now)) is not None:
+            return ended
+        self._note('open', members=self._needed, reason=reason)
         return self._enter(Phase.OPEN, now, reason)
 
     def _check_key(self, message: protocol.RoundKey) -> bool:
         sender = message.sender
-        if sender not in self.orders.admitted:
-            raise RoundError(sender, 'is not admitted')
-        keys = read_round_key(message, self.state.keys.values())
-        known = self.state.keys.get(sender)
-        if known is not None and read_round_key(known, ()) != keys:
+        if sender not in self._needed:
+            raise RoundError(sender, 'is not admitted, or not in the sum that this round must be')
+        roster = self.channel.roster
+        keys, known = read_round_key(message, roster), self.state.keys.get(sender)
+        try:
+            keys.check()
+        except CryptoError as error:
+            raise MessageError(sender, str(error)) from error
+        if known is not None and read_round_key(known, roster) != keys:
             raise OtherKeysError(sender, 'other round keys than before in the same attempt')
         new = self._is_new(message, known=known is not None, awaited=self.phase is Phase.OPEN)
         if new:
@@ -342,12 +374,12 @@ class Aggregator:
             self.exhausted = why  # for good: spent budgets never come back
             self._note('fail', reason=why)
             return self._enter(Phase.FINISHED, now, why)
-        here, admitted = set(self.state.keys), set(self.orders.admitted)
-        names = self._gathered(now, here, admitted, in_time)
+        here, needed = set(self.state.keys), set(self._needed)
+        names = self._gathered(now, here, needed, in_time)
         if isinstance(names, Effects):
             return names
         self.state.fix(names)
-        missing = admitted - here
+        missing = needed - here
         self._absent, self._slow = missing - self._slow, set()
         return self._enter(Phase.SHARE, now, _without(missing))
 
@@ -392,7 +424,13 @@ class Aggregator:
             raise RoundError(sender, 'shares of a hospital whose keys are not in the list')
         if message.keys_digest != state.key_list.digest:
             raise RoundError(sender, 'shares for another list of keys')
-        split(message.sealed, SEALED_BYTES, state.record.keyed[1:], sender, 'shares')
+        keyed, public = sorted(state.record.keyed), self.channel.roster.member(sender).public
+        parcels = split(message.parcels, PARCEL_BYTES, keyed, sender, 'parcels')
+        try:
+            for holder, parcel in parcels.items():
+                check_parcel(state.key_list, sender, holder, parcel, public)
+        except CryptoError as error:
+            raise MessageError(sender, str(error)) from error
         return True
 
     def _end_share(self, now: float, in_time: bool) -> Effects:
@@ -406,18 +444,14 @@ class Aggregator:
     def _deliver(self) -> Effects:
         """Hand each member what the others sealed for it."""
         record, effects = self.state.record, Effects()
-        place = {name: place for place, name in enumerate(sorted(record.keyed))}
-        members = sorted(record.members)
-        for to in members:
-            senders = tuple(name for name in members if name != to)
-            # A sender seals nothing for itself.
-            starts = [SEALED_BYTES * (place[to] - (place[each] < place[to])) for each in senders]
-            sealed = b''.join(
-                self.state.shares[sender].sealed[start : start + SEALED_BYTES]
-                for sender, start in zip(senders, starts, strict=True)
-            )
+        for to in sorted(record.members):
+            delivery = self.state.delivery(to)
             effects += self.channel.send(
-                protocol.Delivery, record.id, to=to, senders=senders, sealed=sealed
+                protocol.Delivery,
+                record.id,
+                to=to,
+                senders=tuple(delivery),
+                parcels=b''.join(delivery.values()),
             )
         return effects
 
@@ -491,6 +525,9 @@ class Aggregator:
             raise RoundError(sender, 'signed other survivors')
         if isinstance(message, protocol.Reveal):
             read_reveal(message, record.members)
+            delivered = delivery_digest(b''.join(state.delivery(sender).values()))
+            if message.delivery_digest != delivered:
+                raise RoundError(sender, 'reveals shares of other parcels than were delivered')
         elif message.update_hash != state.updates.hashes((sender,)):
             # Who lost its state made its update anew; the key authority would refuse the sum.
             raise RoundError(sender, 'signed another update than it sent')
@@ -505,7 +542,7 @@ class Aggregator:
 
     def _end_reveal(self, now: float, in_time: bool) -> Effects:
         state, decryption = self.state, self._decryption
-        if not state.missing_reveals() and len(state.reveals) > decryption.refused:
+        if len(state.reveals) >= max(self._threshold, decryption.refused + 1):
             state.sync()
             reason = f'{len(state.reveals)} survivors revealed'
             return self._enter(Phase.SUM, now, reason) + Effects(jobs=(self._adding_job(),))
@@ -523,8 +560,8 @@ class Aggregator:
         """Tell whether too few can reveal any more, or all who can have, and it was no use."""
         state = self.state
         can = {*state.reveals, *(set(state.record.survivors) & set(self.orders.admitted))}
-        no_use = self._decryption.refused == len(can) or state.missing_reveals()
-        return len(can) < self._threshold or (len(state.reveals) == len(can) and bool(no_use))
+        no_use = len(state.reveals) == self._decryption.refused == len(can)
+        return len(can) < self._threshold or no_use
 
     # Phase SUM: add the ciphertexts, and ask the key authority to decrypt that very sum.
 
@@ -576,6 +613,8 @@ class Aggregator:
     def _take_verdict(self, message: protocol.Verdict, now: float) -> Effects:
         ours = message.id == self.state.record.id
         if self.phase is Phase.SUM and not message.accepted and ours:
+            if dealers := self._false_dealers():
+                return self._convict(Fault.DEAL, dealers, now)
             self._decryption.refused = len(self.state.reveals)
             return self._fail(now, f'the key authority refused: {message.reason}')
         return Effects()
@@ -583,9 +622,109 @@ class Aggregator:
     def _abandon(self, now: float, why: str) -> Effects:
         """End a round that can never be summed any more: the older policy is released anew."""
         self._decryption.abandoned = True
-        if lacking := self.state.missing_reveals():
-            why = f'too few shares of {_names(lacking)}; {why}'
         return self._enter(Phase.SUM, now, f'abandoned: {why}') + self._request()
+
+    # In any phase: who is proven guilty is left out from then on.
+
+    def _take_complaint(self, message: protocol.Complaint, now: float) -> Effects:
+        """
+        Convict a dealer whose parcel is bad, or who complains about one that is in order.
+
+        :raises RoundError: if it is of another attempt, or of other keys.
+        """
+        sender, record = message.sender, self.state.record
+        if message.id != record.id or sender not in record.members:
+            refusal = LateError if message.id < record.id else RoundError
+            raise refusal(sender, f'complains about attempt {message.id}, now at {record.id}')
+        roster = self.channel.roster
+        guilty, fault = judge_complaint(message, self.state.key_list, roster)
+        return self._convict(fault, {guilty: {'complaints': (message,)}}, now)
+
+    def _false_reveal(self, message: protocol.Reveal) -> dict[str, Any]:
+        """Return what proves that a holder revealed another share than it was dealt, if so."""
+        state, record, holder = self.state, self.state.record, message.sender
+        parcels = {name: state.parcel(name, holder) for name in sorted(record.members)}
+        wrong = wrong_shares(message, state.key_list, record.members, record.survivors, parcels)
+        if not any(wrong):
+            return {}
+        joined = b''.join(parcels.values())
+        return {'reveals': (message,), 'ends': tuple(parcels), 'parcels': joined}
+
+    def _false_dealers(self) -> dict[str, dict[str, Any]]:
+        """Return what proves it for each member whose revealed shares restore no secret of it."""
+        state, record = self.state, self.state.record
+        found: dict[str, dict[str, Any]] = {}
+        if len(state.reveals) < self._threshold:
+            return found
+        reveals = sorted(state.reveals.items())
+        revealed = {name: read_reveal(each, record.members) for name, each in reveals}
+        for dealer in record.members:
+            kind = 'self_seed' if dealer in record.survivors else 'mask_secret'
+            shares = {holder: each[dealer] for holder, each in revealed.items()}
+            if not restores(state.key_list, dealer, kind, shares):
+                found[dealer] = {
+                    'ends': tuple(shares),
+                    'parcels': b''.join(state.parcel(dealer, holder) for holder in shares),
+                    'shares': b''.join(shares.values()),
+                }
+        return found
+
+    def _convict(self, fault: Fault, evidence: dict[str, dict[str, Any]], now: float) -> Effects:
+        """
+        Leave hospitals out from now on, and publish what proves that they are guilty.
+
+        Nothing that was trained is lost: the attempt begins anew without them, unless the sum can
+        still be had. If shares were revealed already, the next attempt has the same survivors.
+
+        :param evidence: fields of :class:`~fdrl_ros.federation.protocol.message.Blame` for each.
+        """
+        state, record, effects = self.state, self.state.record, Effects()
+        for name in sorted(evidence.keys() - self.orders.guilty.keys()):
+            blame = self._blame(name, fault, evidence[name])
+            note_blame(self.channel.journal, blame, WORDS[fault])
+            state.keep_blame(blame)
+            self.orders.convict(name, WORDS[fault])
+            told = f'{name} is left out from now on. It is proven that it {WORDS[fault]}'
+            effects += Effects((blame,), notes=(told,))
+        if not Phase.OPEN <= self.phase <= Phase.SUM:
+            return effects
+        if state.revealing and fault is not Fault.DEAL:
+            return effects + self._advance(now, in_time=True)
+        if record.bound or state.revealing:
+            state.reopen(self.orders.guilty)
+        return effects + self._fail(now, f'{_names(evidence)} {WORDS[fault]}')
+
+    def _blame(self, name: str, fault: Fault, evidence: dict[str, Any]) -> protocol.Blame:
+        record, keys = self.state.record, self.state.keys
+        proof: dict[str, Any] = {
+            'keys': tuple(keys[each] for each in record.keyed),
+            'terms_digest': record.terms,
+            'members': record.members,
+            'survivors': record.survivors,
+            'complaints': (),
+            'reveals': (),
+            'ends': (),
+            'parcels': b'',
+            'shares': b'',
+        }
+        proof |= evidence
+        return self.channel.sign(
+            protocol.Blame, *record.id, guilty=name, fault=int(fault), **proof
+        )
+
+    def _end_with_too_few(self, now: float) -> Effects | None:
+        """End the round with the older policy, or all rounds, if too few are not guilty."""
+        guilty, bound = self.orders.guilty, self.state.record.bound
+        hospitals = {member.name for member in self.channel.roster.hospitals}
+        left = len(self._needed) if bound else len(hospitals - guilty.keys())
+        if not guilty or left >= self._fewest:
+            return None
+        why = f'{left} hospitals are left without {_names(guilty)}, {self._fewest} are needed'
+        if bound:
+            return self._abandon(now, why)
+        self.exhausted = why
+        self._note('fail', reason=why)
+        return self._enter(Phase.FINISHED, now, why)
 
     # Phase RELEASED: the round is over, the next one begins.
 
@@ -632,6 +771,8 @@ class Aggregator:
                 return self._enter(Phase.WAITING, now, f'resumed {by}') + self._begin(now)
             case 'stop':
                 return self._enter(Phase.FINISHED, now, f'stopped {by}')
+            case 'admit' if phase is Phase.OPEN:
+                return self._publish_status(f'{hospital} was admitted {by}', now)
             case 'withdraw':
                 left = len(self.orders.admitted)
                 told = f'{hospital} was withdrawn {by}: {left} hospitals are left'
@@ -684,7 +825,7 @@ class Aggregator:
             at,
             phase=int(self.phase),
             keyed=record.keyed,
-            members=record.members or record.keyed or tuple(self.orders.admitted),
+            members=record.members or record.keyed or self._needed,
             survivors=record.survivors,
             time_left=0.0 if self._deadline is None else self._deadline - now,
             policy_digest=self._policy_digest,

@@ -8,13 +8,13 @@ and updates are durable: an aggregator that is killed goes on in the same attemp
 survivors. Updates lie on disk as their hospitals signed them; in memory are their hashes alone.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 import hashlib
 
 from fdrl_ros.crypto.keys.roster import Roster
-from fdrl_ros.crypto.masking.share_sealing import KeyList
+from fdrl_ros.crypto.masking.share_sealing import KeyList, PARCEL_BYTES
 from fdrl_ros.errors import MessageError, StoreError
 from fdrl_ros.federation.protocol import message as protocol
 from fdrl_ros.federation.protocol.attempt import key_list, setup_digest
@@ -36,6 +36,7 @@ AT_ONCE = 2
 
 RECORD = 'state'
 _RECEIVED = 'received '
+_BLAME = 'blame '
 _SPOOL = 'updates'
 
 
@@ -67,6 +68,8 @@ class AggregatorRecord:
     :param members: hospitals that mask with each other.
     :param survivors: hospitals whose updates are summed.
     :param updates: the survivors' updates, once they are fixed.
+    :param bound: hospitals whose sum this round must be, as shares were revealed for it in an
+        earlier attempt; less those that were proven guilty since. Empty before.
     """
 
     phase: Phase = Phase.WAITING
@@ -77,6 +80,7 @@ class AggregatorRecord:
     members: tuple[str, ...] = ()
     survivors: tuple[str, ...] = ()
     updates: tuple[UpdateIndex, ...] = ()
+    bound: tuple[str, ...] = ()
 
     @property
     def id(self) -> AttemptId:
@@ -236,6 +240,8 @@ class AggregatorState:
             newest = max(newest, (entry.round, entry.attempt))
             if entry.kind == 'operator':
                 orders.keep(entry.fields['action'], entry.fields['hospital'])
+            elif entry.kind == 'blame':
+                orders.convict(entry.fields['hospital'], entry.fields['fault'])
         if newest > known or missed.is_loss:
             forget_orders(channel, self._store)
             missed.warn(f'it goes on after attempt {newest[1]} of round {newest[0]}')
@@ -265,6 +271,7 @@ class AggregatorState:
         self.settles: dict[str, protocol.Settle] = {}
         self.reveals: dict[str, protocol.Reveal] = {}
         self.updates = UpdateSpool(self._store, self.record.id, self.record.updates)
+        self.__dict__.pop('_places', None)
         self.__dict__.pop('key_list', None)
         self.__dict__.pop('setup_digest', None)
 
@@ -272,6 +279,10 @@ class AggregatorState:
     def revealing(self) -> bool:
         """Whether enough survivors signed: the round is for this set, or for none."""
         return self.record.phase is Phase.REVEAL
+
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        return {name: place for place, name in enumerate(sorted(self.record.keyed))}
 
     @cached_property
     def key_list(self) -> KeyList:
@@ -288,8 +299,32 @@ class AggregatorState:
     def open(self, attempt: AttemptId, terms: bytes) -> None:
         """Begin an attempt durably, with nothing received."""
         phase = Phase.OPEN if attempt[1] else Phase.WAITING
-        self._save(AggregatorRecord(phase, *attempt, terms))
+        bound = self.record.bound if attempt[0] == self.record.round else ()
+        if attempt[0] != self.record.round:
+            self._store.replace([f'{_BLAME}*'], {})
+        self._save(AggregatorRecord(phase, *attempt, terms, bound=bound))
         self._begin()
+
+    def keep_blame(self, message: protocol.Blame) -> None:
+        """Keep a proof of guilt durably: who starts again needs it until the round is over."""
+        self._store.put(f'{_BLAME}{message.guilty}', message.to_bytes())
+
+    def blames(self) -> tuple[Message, ...]:
+        """Return the proofs of guilt of this round."""
+        kept = map(protocol.message_from_bytes, self._store.matching(f'{_BLAME}*').values())
+        return tuple(each for each in kept if each.envelope.round == self.record.round)
+
+    def reopen(self, guilty: Collection[str]) -> None:
+        """
+        Leave an attempt durably in which shares were revealed, but cannot be used.
+
+        The next attempt is for the same survivors.
+
+        :param guilty: hospitals that were proven guilty, who are left out.
+        """
+        record = self.record
+        bound = tuple(name for name in record.bound or record.survivors if name not in guilty)
+        self._save(AggregatorRecord(Phase.OPEN, *record.id, record.terms, bound=bound))
 
     def _save(self, record: AggregatorRecord) -> None:
         self._store.put(RECORD, encode(record))
@@ -321,13 +356,15 @@ class AggregatorState:
         """Make durable what was added."""
         self._store.sync()
 
-    def missing_reveals(self) -> list[str]:
-        """Return the members of whose secrets there are too few revealed shares."""
-        held = dict.fromkeys(self.record.members, len(self.reveals))
-        for reveal in self.reveals.values():
-            for name in reveal.missing:
-                held[name] -= 1
-        return [name for name, count in held.items() if count < self._roster.threshold]
+    def parcel(self, dealer: str, holder: str) -> bytes:
+        """Return what a member dealt to another one, or to itself, signed."""
+        start = PARCEL_BYTES * self._places[holder]
+        return self.shares[dealer].parcels[start : start + PARCEL_BYTES]
+
+    def delivery(self, holder: str) -> dict[str, bytes]:
+        """Return the parcels of the other members for one, by their dealers."""
+        members = sorted(self.record.members)
+        return {name: self.parcel(name, holder) for name in members if name != holder}
 
     def _keep(self, message: Message) -> None:
         sender = message.sender

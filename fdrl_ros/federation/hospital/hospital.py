@@ -20,14 +20,15 @@ from fdrl_ros.crypto.keys.roster import SERVERS
 from fdrl_ros.crypto.masking.masks import net_mask
 from fdrl_ros.crypto.masking.round_secret import AttemptSecrets
 from fdrl_ros.crypto.masking.share_sealing import (
+    check_parcel,
     deal,
     KeyList,
-    open_shares,
+    open_parcel,
+    own_keys,
+    PARCEL_BYTES,
     seal_shares,
-    SEALED_BYTES,
     SealError,
 )
-from fdrl_ros.crypto.masking.sharing import SharePair
 from fdrl_ros.errors import (
     BudgetExceededError,
     CryptoError,
@@ -49,11 +50,13 @@ from fdrl_ros.federation.hospital.state import (
 from fdrl_ros.federation.protocol import message as protocol
 from fdrl_ros.federation.protocol.attempt import (
     check_hospitals,
+    delivery_digest,
     key_list,
     settle_digest,
     setup_digest,
     split,
 )
+from fdrl_ros.federation.protocol.blame import check_blame, note_blame, WORDS
 from fdrl_ros.federation.protocol.channel import Channel, RosterMismatches, Takes
 from fdrl_ros.federation.protocol.chunk_requests import chunk_numbers, FIRST
 from fdrl_ros.federation.protocol.message import AttemptId, Message, MOST_DETAIL, Phase
@@ -100,6 +103,7 @@ class Hospital(Party):
     """One hospital in the federation: a plain object that a driver moves; see :class:`Party`."""
 
     takes: Takes = {
+        protocol.Blame: (AGGREGATOR,),
         protocol.Delivery: (AGGREGATOR,),
         protocol.EncryptionKey: ('key_authority',),
         protocol.GlobalPolicy: ('key_authority',),
@@ -197,13 +201,15 @@ class Hospital(Party):
             case protocol.RoundStatus():
                 return self._take_status(message)
             case protocol.RoundKey():
-                self._received(message).take_key(message)
+                self._received(message).take_key(message, self._roster)
             case protocol.Delivery():
                 if message.to != self._name:
                     raise RoundError(message.sender, f'shares for {message.to}')
                 self._received(message).take_delivery(message)
             case protocol.Settle():
                 self._received(message).take_settle(message)
+            case protocol.Blame():
+                return self._take_blame(message)
             case protocol.Wanted():
                 return self._take_wanted(message)
             case protocol.GlobalPolicy():
@@ -326,9 +332,10 @@ class Hospital(Party):
         if status.phase == Phase.SHARE:
             return self._share(received, keys)
         member = self._name in status.members
-        setup = self._open_shares(received, keys, status) if member else None
+        effects = self._open_shares(received, keys, status) if member else Effects()
+        setup = received.setup
         doubts = self._contradictions(received, keys, status)
-        effects = Effects(notes=tuple(filter(received.first_time, doubts)))
+        effects += Effects(notes=tuple(filter(received.first_time, doubts)))
         if setup is None:
             return effects
         if status.phase == Phase.TRAIN:
@@ -358,6 +365,9 @@ class Hospital(Party):
         round = status.envelope.round
         if self._declined == round:
             return Effects()
+        if self._name not in status.members:
+            note = f'not among those whom attempt {status.envelope.attempt} waits for'
+            return Effects(notes=(note,)) if received.first_time(note) else Effects()
         self.channel.check_roster()
         if not self._has_update(round):
             try:
@@ -369,13 +379,14 @@ class Hospital(Party):
     def _publish_key(self, received: Received) -> Effects:
         if received.own is not None:
             return Effects()
-        secrets = self._secrets(received)
+        names = [member.name for member in self._roster.hospitals]
+        keys = own_keys(self._secrets(received), names)
         received.own = self.channel.sign(
             protocol.RoundKey,
             *received.attempt,
-            mask_key=secrets.mask.public,
-            sealing_key=secrets.sealing.public,
-            seed_hash=protocol.hash_of_seed(secrets.self_seed),
+            mask_keys=keys.mask,
+            sealing_keys=keys.sealing,
+            seed_hash=keys.seed_hash,
             release=self._settings.release,
         )
         return Effects((received.own,))
@@ -407,54 +418,87 @@ class Hospital(Party):
     def _share(self, received: Received, keys: KeyList) -> Effects:
         if not received.first_time('shares'):
             return Effects()
-        sealed = seal_shares(self._secrets(received), keys)
-        joined = b''.join(sealed[name] for name in sorted(sealed))
+        sealed = seal_shares(self._secrets(received), keys, self.channel.signature)
+        parcels = b''.join(sealed.values())
         return self.channel.send(
-            protocol.Shares, received.attempt, keys_digest=keys.digest, sealed=joined
+            protocol.Shares, received.attempt, keys_digest=keys.digest, parcels=parcels
         )
 
     # Phase TRAIN: open the others' shares, train, mask, encrypt and send.
 
     def _open_shares(
         self, received: Received, keys: KeyList, status: protocol.RoundStatus
-    ) -> Setup | None:
+    ) -> Effects:
         """
-        Open what the other members sealed for this one, or return None before it is delivered.
+        Open what the other members sealed for this one, once it is delivered.
 
         :param status: names the members who mask with each other.
-        :raises RoundError: if what was delivered is not of these members, or too little of it
-            can be opened to ever take the masks off again.
+        :returns: a complaint about each parcel that cannot be opened; then there is no set-up.
+        :raises RoundError: if what was delivered is not of these members.
+        :raises CryptoError: if a parcel is not its dealer's.
         """
         members, sender = tuple(sorted(status.members)), status.sender
-        delivery = received.delivery
-        if received.setup is None and delivery is not None:
+        delivery, effects = received.delivery, Effects()
+        if received.setup is None and delivery and 'complaint' not in received.done:
             check_hospitals(members, keys.members, self._roster.quorum, sender)
-            others = [name for name in members if name != self._name]
-            if sorted(delivery.senders) != others:
+            others = tuple(name for name in members if name != self._name)
+            if delivery.senders != others:
                 raise RoundError(sender, f'delivered shares of {delivery.senders}')
-            shares = self._opened(received, keys, delivery)
-            if len(shares) < self._roster.quorum:
-                unread = ', '.join(name for name in others if name not in shares)
-                raise RoundError(sender, f'the shares of {unread} cannot be opened: other keys?')
+            secrets = self._secrets(received)
+            parcels = split(delivery.parcels, PARCEL_BYTES, others, sender, 'parcels')
+            shares, faults = {self._name: deal(secrets, keys)[self._name]}, {}
+            for name, parcel in parcels.items():
+                public = self._roster.member(name).public
+                check_parcel(keys, name, self._name, parcel, public)
+                try:
+                    secret = secrets.sealing(name)
+                    shares[name] = open_parcel(keys, name, self._name, parcel, secret)
+                except SealError as error:
+                    faults[name] = error
+            if faults:
+                received.first_time('complaint')
+                for name, fault in faults.items():
+                    effects += self._complain(received, keys, name, parcels[name], fault)
+                return effects
             self.state.keep_received(received.attempt, [*received.keys.values(), delivery])
-            received.setup = Setup(setup_digest(keys, members), members, shares)
+            setup, delivered = setup_digest(keys, members), delivery_digest(delivery.parcels)
+            received.setup = Setup(setup, members, shares, delivered)
         if received.setup is not None and members != received.setup.members:
             raise RoundError(sender, f'changed the members to {members}')
-        return received.setup
+        return effects
 
-    def _opened(
-        self, received: Received, keys: KeyList, delivery: protocol.Delivery
-    ) -> dict[str, SharePair]:
-        """Return the shares that can be opened, and this hospital's own."""
-        secrets, sender = self._secrets(received), delivery.sender
-        sealed = split(delivery.sealed, SEALED_BYTES, delivery.senders, sender, 'shares')
-        shares = {self._name: deal(secrets, keys)[self._name]}
-        for name in sorted(delivery.senders):
-            try:
-                shares[name] = open_shares(secrets, keys, name, sealed[name])
-            except SealError:
-                continue  # a faulty sender, or one with other keys: its shares are missing
-        return shares
+    def _complain(
+        self, received: Received, keys: KeyList, dealer: str, parcel: bytes, fault: SealError
+    ) -> Effects:
+        """Prove that a dealer's parcel is bad, by the secret that it was sealed for."""
+        complaint = self.channel.send(
+            protocol.Complaint,
+            received.attempt,
+            dealer=dealer,
+            keys_digest=keys.digest,
+            parcel=parcel,
+            secret=self._secrets(received).sealing(dealer).to_bytes(),
+        )
+        return complaint + Effects(notes=(f'complains about {dealer}: {fault}',))
+
+    def _take_blame(self, message: protocol.Blame) -> Effects:
+        """
+        Check a proof of guilt, and keep it: the round may go on without the guilty hospital.
+
+        :raises MessageError: if it proves nothing, or is of a round that is over or to come.
+        """
+        fault, guilty = WORDS[check_blame(message, self._roster)], message.guilty
+        round, attempt = message.id
+        if round != self.round:
+            raise LateError(message.sender, f'blames {guilty} in round {round}, now {self.round}')
+        if guilty in self.state.record.of(round).guilty:
+            return Effects()
+        self.state.keep_guilty(round, guilty)
+        note_blame(self.channel.journal, message, fault)
+        note = f'proven guilty in attempt {attempt} of round {round}: {guilty} {fault}'
+        if guilty == self._name:
+            self.problem = note
+        return Effects(notes=(note,)) + self._advance()
 
     def _contradictions(
         self, received: Received, keys: KeyList, status: protocol.RoundStatus
@@ -469,10 +513,6 @@ class Hospital(Party):
                 for name, each in received.settles.items()
                 if each.settle_digest != told
             ]
-        setup = received.setup
-        if setup is not None and len(setup.shares) < len(setup.members):
-            missing = sorted(set(setup.members) - setup.shares.keys())
-            found.append(f'the shares of {", ".join(missing)} cannot be opened')
         return [f'somebody lies: {each}' for each in found]
 
     def _train(self, received: Received, setup: Setup) -> Effects:
@@ -525,8 +565,11 @@ class Hospital(Party):
         size = self._roster.member(self._name).size
         base, share = self._weights, size / self._roster.n_max
         learner = self._learner
-        secrets, keys = self._secrets(received), received.keys
-        others = {name: keys[name].mask_key for name in setup.members if name != self._name}
+        secrets, keys = self._secrets(received), received.key_list
+        assert keys is not None
+        others = {
+            name: keys.mask_key(name, self._name) for name in setup.members if name != self._name
+        }
 
         def encrypt(report: Report, stopped: Stopped) -> Sent:
             uniforms = learner.rounding(attempt[0], codec.n_parameters)
@@ -603,9 +646,7 @@ class Hospital(Party):
         if sent is None or sent.setup_digest != setup.digest:
             return Effects()
         check_hospitals(survivors, setup.members, self._roster.quorum, AGGREGATOR)
-        before = self.state.record.of(attempt[0]).revealed
-        if before and set(before) != set(survivors):
-            raise RoundError(AGGREGATOR, f'the round was settled for {", ".join(before)}')
+        self.state.record.of(attempt[0]).check_revealing(survivors)
         self.state.keep_signed(attempt, survivors)
         received.signed_digest = settled
         self._note(received, 'signed', survivors=survivors)
@@ -643,7 +684,7 @@ class Hospital(Party):
             protocol.Reveal,
             received.attempt,
             settle_digest=settled,
-            missing=tuple(name for name in setup.members if name not in setup.shares),
+            delivery_digest=setup.delivery,
             shares=b''.join(shares),
         )
 

@@ -15,6 +15,7 @@ import hashlib
 from pathlib import Path
 import re
 
+from fdrl_ros.crypto.keys.roster import Roster
 from fdrl_ros.crypto.masking.round_secret import AttemptSecrets, RoundSeed
 from fdrl_ros.crypto.masking.share_sealing import KeyList
 from fdrl_ros.crypto.masking.sharing import SharePair
@@ -88,12 +89,31 @@ class Promises:
     :param sent: hashes of the updates that were sent in its attempts.
     :param signed: survivor sets, one an attempt.
     :param revealed: the survivor set that shares were revealed for; empty before.
+    :param guilty: hospitals that were proven guilty in this round: shares may be revealed again
+        for the same set without them.
     """
 
     round: int
     sent: tuple[bytes, ...] = ()
     signed: tuple[Signed, ...] = ()
     revealed: tuple[str, ...] = ()
+    guilty: tuple[str, ...] = ()
+
+    def check_revealing(self, survivors: Iterable[str]) -> None:
+        """
+        Refuse a set of which shares must not be revealed any more.
+
+        Two sums of one round over different sets would show their difference. That of hospitals
+        that were proven guilty may be shown.
+
+        :raises RoundError: if shares were revealed for another set, even less who is guilty.
+        """
+        wanted, before = set(survivors), set(self.revealed)
+        if before and wanted not in (before, before - set(self.guilty)):
+            raise RoundError(
+                'aggregator',
+                f'another survivor set than {", ".join(self.revealed)} in round {self.round}',
+            )
 
 
 @dataclass(frozen=True)
@@ -153,6 +173,13 @@ class HospitalRecord:
     def with_revealed(self, round: int, survivors: Iterable[str]) -> 'HospitalRecord':
         """Return this record with the survivor set that shares were revealed for."""
         return self.promising(replace(self.of(round), revealed=tuple(sorted(survivors))))
+
+    def with_guilty(self, round: int, name: str) -> 'HospitalRecord':
+        """Return this record with a hospital that was proven guilty."""
+        promises = self.of(round)
+        if name in promises.guilty:
+            return self
+        return self.promising(replace(promises, guilty=(*promises.guilty, name)))
 
     def since(self, round: int) -> 'HospitalRecord':
         """Return this record without the promises of rounds before one."""
@@ -342,7 +369,10 @@ class HospitalState:
         round, number = attempt
         for signed in self.record.of(round).signed:
             if signed.attempt == number:
-                _check_same(signed.survivors, survivors, f'attempt {number}')
+                if signed.survivors != tuple(sorted(survivors)):
+                    named = ', '.join(signed.survivors)
+                    where = f'attempt {number}'
+                    raise RoundError('aggregator', f'another survivor set than {named} in {where}')
         record = self.record.with_signed(attempt, survivors)
         if record is not self.record:
             self._save(replace(record, phase=Phase.REVEAL))
@@ -351,14 +381,18 @@ class HospitalState:
         """
         Note the survivor set that shares are about to be revealed for.
 
-        :raises RoundError: if they were revealed for another one in this round: two sums of one
-            round over different sets would show their difference.
+        :raises RoundError: as :meth:`Promises.check_revealing`.
         """
-        if before := self.record.of(round).revealed:
-            _check_same(before, survivors, f'round {round}')
-        else:
+        promises = self.record.of(round)
+        promises.check_revealing(survivors)
+        if promises.revealed != tuple(sorted(survivors)):
             record = self.record.with_revealed(round, survivors)
             self._save(replace(record, phase=Phase.SUM))
+
+    def keep_guilty(self, round: int, name: str) -> None:
+        """Note a hospital that was proven guilty in a round."""
+        if self.record.with_guilty(round, name) is not self.record:
+            self._save(self.record.with_guilty(round, name))
 
     # RELEASED
 
@@ -375,7 +409,7 @@ class HospitalState:
         if name in names:
             if updates[name] not in promises.sent:
                 raise RoundError(sender, f'round {round} summed an update that was never sent')
-        elif name in promises.revealed and not policy.rolled_back:
+        elif name in {*promises.revealed} - {*promises.guilty} and not policy.rolled_back:
             raise RoundError(sender, f'round {round} left this hospital out')
 
     def end(self, policy: protocol.GlobalPolicy, name: str) -> None:
@@ -445,11 +479,6 @@ class HospitalState:
         missed.settle(rows)
 
 
-def _check_same(before: tuple[str, ...], now: Iterable[str], where: str) -> None:
-    if before != tuple(sorted(now)):
-        raise RoundError('aggregator', f'another survivor set than {", ".join(before)} in {where}')
-
-
 def _spool(attempt: AttemptId) -> str:
     return f'{_SPOOL}-{attempt[0]}-{attempt[1]}'
 
@@ -461,12 +490,14 @@ class Setup:
 
     :param digest: of keys and members, 32 bytes.
     :param members: hospitals that mask with each other, this one too, sorted.
-    :param shares: of each member whose sealed shares could be opened.
+    :param shares: of each member.
+    :param delivery: digest of the parcels that the others' shares were in.
     """
 
     digest: bytes
     members: tuple[str, ...]
     shares: dict[str, SharePair]
+    delivery: bytes
 
 
 @dataclass(repr=False)
@@ -529,25 +560,25 @@ class Received:
             if names and self.lists.setdefault(what, names) != names:
                 raise RoundError(status.sender, f'changed the {what} of an attempt to {names}')
 
-    def take_key(self, message: protocol.RoundKey) -> None:
+    def take_key(self, message: protocol.RoundKey, roster: Roster) -> None:
         """
         Keep another hospital's keys; the first that it sends in an attempt count.
 
-        :raises MessageError: if they make no mask, were copied, or are others than before.
+        :raises MessageError: if they are of another form, or others than before.
         """
         sender = message.sender
-        keys = read_round_key(message, self.keys.values())
-        if keys != read_round_key(self.keys.setdefault(sender, message), ()):
+        keys = read_round_key(message, roster)
+        if keys != read_round_key(self.keys.setdefault(sender, message), roster):
             raise RoundError(sender, 'other round keys than before in the same attempt')
 
     def take_delivery(self, message: protocol.Delivery) -> None:
         """
-        Keep the sealed shares that are for this hospital.
+        Keep the parcels of shares that are for this hospital.
 
         :raises RoundError: if they are others than before.
         """
         before = self.delivery or message
-        if (before.senders, before.sealed) != (message.senders, message.sealed):
+        if (before.senders, before.parcels) != (message.senders, message.parcels):
             raise RoundError(message.sender, 'other shares than before in this attempt')
         self.delivery = message
 

@@ -53,8 +53,9 @@ FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
     'open': ('members', 'reason'),
     'settle': ('survivors', 'dropped'),
     'fail': ('reason',),
+    'blame': ('hospital', 'fault', 'proof'),
     'operator': ('operator', 'action', 'hospital'),
-    # of a hospital
+    # of a hospital, which notes blame too
     'sent': ('update', 'ledger'),
     'signed': ('survivors',),
     'revealed': ('seeds', 'masks'),
@@ -239,7 +240,8 @@ _TEXT: Final = re.compile(rf'(?s:.{{0,{MOST_LETTERS}}})')
 VALUES: Final[dict[str, object]] = {
     **dict.fromkeys(('public', 'digest', 'sum', 'before', 'policy', 'update'), _OF_HASH),
     **dict.fromkeys(('members', 'survivors', 'dropped', 'seeds', 'masks'), [_OF_NAME]),
-    **dict.fromkeys(('reason', 'action', 'hospital'), _TEXT),
+    **dict.fromkeys(('reason', 'action', 'hospital', 'fault'), _TEXT),
+    'proof': re.compile('(?:[0-9a-f]{2})*', re.ASCII),
     **dict.fromkeys(('rolled_back', 'included'), bool),
     'form': range(FORM, FORM + 1),
     'ledger': _OF_HEAD,

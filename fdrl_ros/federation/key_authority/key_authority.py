@@ -12,18 +12,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
 import hashlib
-import hmac
 from typing import Any
 
 from fdrl_ros.crypto.he.encryption import PublicContext, SecretContext
 from fdrl_ros.crypto.he.schemes import EncryptionSettings
-from fdrl_ros.crypto.masking.masks import leftover_mask, MaskContext, WrongSecretError
+from fdrl_ros.crypto.masking.masks import leftover_mask
 from fdrl_ros.crypto.masking.share_sealing import KeyList
-from fdrl_ros.crypto.masking.sharing import (
-    InconsistentSharesError,
-    Recovery,
-    ShareError,
-)
+from fdrl_ros.crypto.masking.sharing import Recovery, ShareError
 from fdrl_ros.errors import CryptoError, FdrlError, MessageError, RoundError
 from fdrl_ros.federation.key_authority.state import KeyAuthorityState, Released, Validation
 from fdrl_ros.federation.protocol import message as protocol
@@ -31,7 +26,6 @@ from fdrl_ros.federation.protocol.attempt import (
     check_hospitals,
     key_list,
     read_reveal,
-    read_round_key,
     settle_digest,
     setup_digest,
     split,
@@ -113,8 +107,6 @@ def check_request(
                 raise RoundError(message.sender, f'signed for attempt {message.id}')
 
     check_each(request.keys, 'round keys')
-    for key in request.keys:
-        read_round_key(key, request.keys)
     keys = key_list(roster, request.keys, request.id, terms)
     members = tuple(sorted(request.members))
     check_hospitals(members, keys.members, roster.quorum, sender)
@@ -246,9 +238,8 @@ def leftover_masks(checked: CheckedRequest, codec: UpdateCodec) -> NDArray[np.in
     Put together what masks are left in the sum: self masks, and pair masks with who dropped out.
 
     :returns: integers modulo the plaintext modulus, one for each slot of the update.
-    :raises CryptoError: if there are too few shares, or so many contradict each other that it
-        cannot be told whose are wrong; if it can, the others' are used.
-    :raises WrongSecretError: if they restore what is not a member's secret.
+    :raises CryptoError: if there are too few shares, or they contradict each other.
+    :raises WrongSecretError: if they restore another secret than a member published.
     """
     shares, keys = checked.shares, checked.keys
 
@@ -258,24 +249,17 @@ def leftover_masks(checked: CheckedRequest, codec: UpdateCodec) -> NDArray[np.in
 
     def restored(name: str) -> bytes:
         try:
-            try:
-                return recovery(tuple(shares[name])).recover(shares[name])
-            except InconsistentSharesError as error:
-                honest = {each: x for each, x in shares[name].items() if each not in error.holders}
-                return recovery(tuple(honest)).recover(honest)
+            return recovery(tuple(shares[name])).recover(shares[name])
         except ShareError as error:
             raise CryptoError(f'a secret of {name} cannot be restored: {error}') from error
 
-    published = {key.sender: key for key in checked.request.keys}
-    seeds = {name: restored(name) for name in checked.request.survivors}
-    for name, seed in seeds.items():
-        if not hmac.compare_digest(protocol.hash_of_seed(seed), published[name].seed_hash):
-            raise WrongSecretError(name)
+    survivors = checked.request.survivors
+    seeds = {name: restored(name) for name in survivors}
     dropped = [name for name in checked.members if name not in seeds]
-    envelope = checked.request.envelope
     return leftover_mask(
-        MaskContext(envelope.federation, *checked.request.id, checked.members, checked.setup),
-        {name: published[name].mask_key for name in checked.members},
+        keys,
+        checked.members,
+        checked.setup,
         self_seeds=seeds,
         mask_secrets={name: restored(name) for name in dropped},
         count=codec.slots,

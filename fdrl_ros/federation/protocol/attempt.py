@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable
 import hashlib
 
 from fdrl_ros.crypto.keys.roster import Roster
-from fdrl_ros.crypto.masking.round_secret import binding, joined
+from fdrl_ros.crypto.masking.round_secret import binding, joined, KEY_BYTES
 from fdrl_ros.crypto.masking.share_sealing import KeyList, MemberKeys
 from fdrl_ros.crypto.masking.sharing import SHARE_BYTES
 from fdrl_ros.errors import CryptoError, MessageError, RoundError
@@ -20,37 +20,35 @@ from fdrl_ros.federation.protocol.message import AttemptId, Reveal, RoundKey
 
 _SETUP = b'fdrl_ros set-up of an attempt 1'
 _SETTLE = b'fdrl_ros survivors of an attempt 1'
+_DELIVERY = b'fdrl_ros delivered parcels 1'
 
 
-def read_round_key(message: RoundKey, known: Iterable[RoundKey]) -> MemberKeys:
+def read_round_key(message: RoundKey, roster: Roster) -> MemberKeys:
     """
     Read a round key.
 
-    :param known: those of the other hospitals in this attempt.
-    :raises MessageError: if no mask can be made with it, or it was copied.
+    :raises MessageError: if it has not one key for each other hospital of the roster.
     """
-    sender = message.sender
+    others = [each.name for each in roster.hospitals if each.name != message.sender]
+    split(message.mask_keys, KEY_BYTES, others, message.sender, 'mask keys')
     try:
-        keys = MemberKeys(message.mask_key, message.sealing_key)
+        return MemberKeys(message.mask_keys, message.sealing_keys, message.seed_hash)
     except CryptoError as error:
-        raise MessageError(sender, str(error)) from error
-    halves = {message.mask_key, message.sealing_key}
-    for other in known:
-        if other.sender != sender and halves & {other.mask_key, other.sealing_key}:
-            raise MessageError(sender, f'the round key of {other.sender}')
-    return keys
+        raise MessageError(message.sender, str(error)) from error
 
 
 def key_list(roster: Roster, messages: Iterable[RoundKey], of: AttemptId, terms: bytes) -> KeyList:
     """
     Put together the list that shares are made along.
 
-    :param messages: signed round keys of one attempt, checked by :func:`read_round_key`.
+    :param messages: signed round keys of one attempt.
     :param terms: digest of terms, roster and starting policy.
-    :raises CryptoError: if they are fewer than the threshold, or a key comes twice.
+    :raises MessageError: if one has not a key for each other hospital.
+    :raises CryptoError: if they are fewer than the threshold.
     """
-    keys = {each.sender: MemberKeys(each.mask_key, each.sealing_key) for each in messages}
-    return KeyList(roster.federation, *of, roster.threshold, keys, terms)
+    keys = {each.sender: read_round_key(each, roster) for each in messages}
+    hospitals = tuple(member.name for member in roster.hospitals)
+    return KeyList(roster.federation, *of, roster.threshold, hospitals, keys, terms)
 
 
 def setup_digest(keys: KeyList, members: Collection[str]) -> bytes:
@@ -83,15 +81,16 @@ def split(
 
 def read_reveal(message: Reveal, members: Collection[str]) -> dict[str, bytes]:
     """
-    Return the revealed shares by member, less those that are missing.
+    Return the revealed shares by member.
 
     :raises MessageError: if they are not one of each.
     """
-    sender, missing = message.sender, set(message.missing)
-    if len(missing) != len(message.missing) or not missing <= set(members):
-        raise MessageError(sender, f'has no shares of {message.missing}')
-    present = [name for name in members if name not in missing]
-    return split(message.shares, SHARE_BYTES, present, sender, 'revealed shares')
+    return split(message.shares, SHARE_BYTES, sorted(members), message.sender, 'revealed shares')
+
+
+def delivery_digest(parcels: bytes) -> bytes:
+    """Return the SHA-256 over the parcels that were delivered to one holder."""
+    return hashlib.sha256(joined(_DELIVERY, parcels)).digest()
 
 
 def check_hospitals(

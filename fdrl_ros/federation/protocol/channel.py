@@ -129,6 +129,10 @@ class Channel(Receiver):
         )
         return kind(envelope=envelope, **fields).signed_by(self._identity)
 
+    def signature(self, data: bytes) -> bytes:
+        """Sign what is a part of a message and has to prove something without the rest."""
+        return self._identity.sign(data)
+
     def send(self, kind: type[Message], at: AttemptId, **fields: Any) -> Effects:
         """Have a signed message of this party sent."""
         return Effects((self.sign(kind, *at, **fields),))

@@ -15,7 +15,7 @@ from typing import Self
 
 from fdrl_ros.crypto.keys.signing import Identity, SIGNATURE_BYTES
 from fdrl_ros.crypto.masking.round_secret import KEY_BYTES
-from fdrl_ros.crypto.masking.share_sealing import SEALED_BYTES
+from fdrl_ros.crypto.masking.share_sealing import PARCEL_BYTES
 from fdrl_ros.crypto.masking.sharing import SHARE_BYTES
 from fdrl_ros.errors import MessageError
 from fdrl_ros.federation.protocol.encoding import encode, encode_fields, Reader
@@ -39,6 +39,9 @@ MOST_DETAIL = 500
 # How long a field may be: what is longer is refused before anybody looks at it.
 _HASH = {'most': DIGEST}
 _KEY = {'most': KEY_BYTES}
+_KEYS = {'most': KEY_BYTES * MOST_HOSPITALS}
+_PARCELS = {'most': PARCEL_BYTES * MOST_HOSPITALS}
+_SHARES = {'most': SHARE_BYTES * MOST_HOSPITALS}
 _NAMES = {'most': MOST_HOSPITALS}
 
 
@@ -142,32 +145,49 @@ class EncryptionKey(Message):
 @dataclass(frozen=True)
 class RoundKey(Message):
     """
-    A hospital's public halves for one attempt, and the hash of its self seed: 32 bytes each.
+    A hospital's public keys for one attempt, and the hash of its self seed.
 
-    `release` says whether it publishes its own policy of the round, if all other members do.
+    The keys are joined, 32 bytes for each other hospital of the roster in the order of their
+    names. `release` says whether it publishes its own policy of the round, if all other members
+    do.
     """
 
-    mask_key: bytes = field(metadata=_KEY)
-    sealing_key: bytes = field(metadata=_KEY)
+    mask_keys: bytes = field(metadata=_KEYS)
+    sealing_keys: bytes = field(metadata=_KEYS)
     seed_hash: bytes = field(metadata=_HASH)
     release: bool
 
 
 @dataclass(frozen=True)
 class Shares(Message):
-    """A hospital's sealed shares for each other keyed hospital, in the order of their names."""
+    """A hospital's signed parcel for each keyed hospital, itself too, in the order of names."""
 
     keys_digest: bytes = field(metadata=_HASH)
-    sealed: bytes = field(metadata={'most': SEALED_BYTES * MOST_HOSPITALS})
+    parcels: bytes = field(metadata=_PARCELS)
 
 
 @dataclass(frozen=True)
 class Delivery(Message):
-    """What the other members sealed for hospital `to`, in the order of `senders`."""
+    """The other members' parcels for hospital `to`, in the order of `senders`."""
 
     to: str
     senders: tuple[str, ...] = field(metadata=_NAMES)
-    sealed: bytes = field(metadata={'most': SEALED_BYTES * MOST_HOSPITALS})
+    parcels: bytes = field(metadata=_PARCELS)
+
+
+@dataclass(frozen=True)
+class Complaint(Message):
+    """
+    A hospital cannot open the parcel that `dealer` signed for it, and proves that.
+
+    `secret` is its X25519 secret for this dealer: with it everybody can open that parcel, and
+    those between these two alone.
+    """
+
+    dealer: str
+    keys_digest: bytes = field(metadata=_HASH)
+    parcel: bytes = field(metadata={'most': PARCEL_BYTES})
+    secret: bytes = field(metadata=_KEY)
 
 
 @dataclass(frozen=True)
@@ -228,13 +248,51 @@ class Reveal(Message):
     What one holder reveals for a survivor set that enough survivors signed.
 
     In the order of the members' names, one share each: of the self seed of who survived, of the
-    mask secret of who did not; so that there is no room for both of one hospital. Those named in
-    `missing` have none, since what they sealed for this holder could not be opened.
+    mask secret of who did not; so that there is no room for both of one hospital.
+    `delivery_digest` is of the parcels that these shares were in.
     """
 
     settle_digest: bytes = field(metadata=_HASH)
-    missing: tuple[str, ...] = field(metadata=_NAMES)
-    shares: bytes = field(metadata={'most': SHARE_BYTES * MOST_HOSPITALS})
+    delivery_digest: bytes = field(metadata=_HASH)
+    shares: bytes = field(metadata=_SHARES)
+
+
+class Fault(IntEnum):
+    """Of what a hospital is proven guilty; the numbers are those of ``Blame.msg``."""
+
+    PARCEL = 1
+    COMPLAINT = 2
+    REVEAL = 3
+    DEAL = 4
+
+
+@dataclass(frozen=True)
+class Blame(Message):
+    """
+    The aggregator proves that a hospital spoiled an attempt; everybody can check that.
+
+    `fault` is a :class:`Fault`, and :mod:`fdrl_ros.federation.protocol.blame` says what proves it.
+    `keys` and `terms_digest` make the list of keys of the attempt.
+
+    - PARCEL and COMPLAINT: one of `complaints`.
+    - REVEAL: one of `reveals`, the attempt's `members` and `survivors`, and the `parcels` that
+      were delivered to its sender, and its own, in the order of `ends`: who dealt them.
+    - DEAL: the guilty hospital's `parcels` in the order of `ends`: who holds them; and the
+      `shares` that were in them, of the self seed if `survivors` has its name, else of the mask
+      secret.
+    """
+
+    guilty: str
+    fault: int
+    keys: tuple[RoundKey, ...] = field(metadata=_NAMES)
+    terms_digest: bytes = field(metadata=_HASH)
+    members: tuple[str, ...] = field(metadata=_NAMES)
+    survivors: tuple[str, ...] = field(metadata=_NAMES)
+    complaints: tuple[Complaint, ...] = field(metadata={'most': 1})
+    reveals: tuple[Reveal, ...] = field(metadata={'most': 1})
+    ends: tuple[str, ...] = field(metadata=_NAMES)
+    parcels: bytes = field(metadata=_PARCELS)
+    shares: bytes = field(metadata=_SHARES)
 
 
 @dataclass(frozen=True)
@@ -386,11 +444,6 @@ def message_from_bytes(data: bytes) -> Message:
     message = KINDS[name](**reader.fields_of(KINDS[name]))
     reader.end()
     return message
-
-
-def hash_of_seed(seed: bytes) -> bytes:
-    """Return the SHA-256 by which a self seed that was put together from shares is known."""
-    return hashlib.sha256(b'fdrl_ros self seed hash 1' + seed).digest()
 
 
 def hash_of_hashes(hashes: Iterable[bytes]) -> bytes:

@@ -227,8 +227,17 @@ class StandingOrders:
     @property
     def admitted(self) -> list[str]:
         """Return the names of the admitted hospitals, in the roster's order."""
-        withdrawn = self._withdrawn()
-        return [name for name in self._names if name not in withdrawn]
+        without = self._withdrawn() | self.guilty.keys()
+        return [name for name in self._names if name not in without]
+
+    @property
+    def guilty(self) -> dict[str, str]:
+        """Return the hospitals that were proven guilty, and of what, until one is admitted."""
+        return dict(json.loads(self._store.get('guilty') or b'{}'))
+
+    def convict(self, hospital: str, fault: str) -> None:
+        """Keep durably that a hospital was proven guilty, and admit it no more."""
+        self._store.put('guilty', json.dumps(self.guilty | {hospital: fault}).encode())
 
     @property
     def paused(self) -> bool:
@@ -273,7 +282,11 @@ class StandingOrders:
             case 'admit' | 'withdraw':
                 withdrawn = self._withdrawn() - {hospital}
                 withdrawn |= {hospital} if action == 'withdraw' else set()
-                return {'withdrawn': json.dumps(sorted(withdrawn)).encode()}
+                kept = {'withdrawn': json.dumps(sorted(withdrawn)).encode()}
+                if action == 'admit':  # who was proven guilty too: the operator forgives
+                    guilty = {name: why for name, why in self.guilty.items() if name != hospital}
+                    kept['guilty'] = json.dumps(guilty).encode()
+                return kept
         return {}
 
     def _withdrawn(self) -> set[str]:

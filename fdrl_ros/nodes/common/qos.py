@@ -38,7 +38,7 @@ OPERATING: Final = _profile(10, latched=True)
 KEPT: Final = _profile(64, latched=True)
 """To publish chunks of updates, of which half as many at most are on their way
 (federation.protocol.chunk_requests), so that none is overwritten; a server that was cut off for
-long gets them when it is back."""
+long gets them when it is back. What proves faults is kept too, of which there may be several."""
 
 CHUNKS: Final = _profile(1200, latched=True)
 """To publish and hear long weights in chunks: all of the newest, 73 MB (parties.weights_topic)."""

@@ -38,6 +38,8 @@ PROTOCOL_TOPICS: dict[type[Message], ProtocolTopic] = {
     protocol.RoundKey: ProtocolTopic('round_key', ros.RoundKey, qos.LATCHED),
     protocol.Shares: ProtocolTopic('shares', ros.Shares, qos.LATCHED),
     protocol.Delivery: ProtocolTopic('delivery', ros.Delivery, qos.LATCHED),
+    protocol.Complaint: ProtocolTopic('complaint', ros.Complaint, qos.KEPT),
+    protocol.Blame: ProtocolTopic('blame', ros.Blame, qos.KEPT),
     protocol.MaskedUpdate: ProtocolTopic('update', ros.MaskedUpdate, qos.KEPT),
     protocol.Wanted: ProtocolTopic('wanted', ros.Wanted, qos.EVENT),
     protocol.Relay: ProtocolTopic('relay', ros.Relay, qos.EVENT),

@@ -3,6 +3,7 @@
 """The round seed: the same secrets after a restart, unrelated ones elsewhere, none in sight."""
 
 import hashlib
+import hmac
 import os
 import stat
 
@@ -12,6 +13,7 @@ from fdrl_ros.crypto.masking.round_secret import (
     binding,
     check_public,
     derive,
+    mask_secret_for,
     RoundSecret,
     RoundSeed,
 )
@@ -24,15 +26,21 @@ import pytest
 
 PLACE = {'federation': 'trial', 'round': 3, 'name': 'hospital_1'}
 KEYS = hashlib.sha256(b'a list of keys').digest()
+PEERS = [f'hospital_{number}' for number in range(2, 12)]
+
+
+def for_peers(kind):
+    """Return both halves of what a hospital has for each peer."""
+    found = [kind(peer) for peer in PEERS]
+    return [half for each in found for half in (each.to_bytes(), each.public)]
 
 
 def everything(secrets, threshold=4, keys=KEYS):
     """Return all that a seed gives, as bytes and numbers."""
     return [
-        secrets.mask.to_bytes(),
-        secrets.mask.public,
-        secrets.sealing.to_bytes(),
-        secrets.sealing.public,
+        secrets.mask_secret,
+        *for_peers(secrets.mask),
+        *for_peers(secrets.sealing),
         secrets.self_seed,
         *secrets.mask_polynomial(threshold, keys),
         *secrets.self_polynomial(threshold, keys),
@@ -63,7 +71,56 @@ def test_secrets_of_a_seed_never_change():
     # Frozen: a new version of the program must go on with the seed of a round under way.
     found = everything(RoundSeed(bytes(range(32)), **PLACE).attempt(2))
     digest = hashlib.sha256(repr(found).encode()).hexdigest()
-    assert digest == '22baaa25f4653ef0783b423148709c3b7f7a6dab9e939f0f14cc39535e7f093a'
+    assert digest == 'b95e9ce671c87a9a7f41478193b67701e6a77691bce237b0787564deaf126a6d'
+
+
+def test_keys_for_a_peer_are_those_of_rfc_5869():
+    # Its two steps by hand: extract without a salt, expand to one block.
+    def part(data):
+        return len(data).to_bytes(4, 'big') + data
+
+    def hkdf(material, *parts):
+        extracted = hmac.digest(bytes(32), material, 'sha256')
+        return hmac.digest(extracted, b''.join(map(part, parts)) + b'\x01', 'sha256')
+
+    seed = bytes(range(32))
+    secrets = RoundSeed(seed, **PLACE).attempt(2)
+    place = b'trial', (3).to_bytes(8, 'big'), (2).to_bytes(8, 'big'), b'hospital_1'
+    mask_secret = hkdf(seed, b'fdrl_ros mask secret 2', *place)
+    assert secrets.mask_secret == mask_secret
+    for peer in PEERS:
+        name = peer.encode()
+        mask = hkdf(mask_secret, b'fdrl_ros mask secret for one peer 1', name)
+        sealing = hkdf(seed, b'fdrl_ros sealing secret 2', *place, name)
+        for secret, data in ((secrets.mask(peer), mask), (secrets.sealing(peer), sealing)):
+            assert secret.to_bytes() == data
+            private = X25519PrivateKey.from_private_bytes(data)
+            assert secret.public == private.public_key().public_bytes_raw()
+
+
+def test_keys_for_one_peer_are_unrelated_to_those_for_another_and_remembered():
+    secrets = RoundSeed(b'\x05' * 32, **PLACE).attempt(0)
+    found = everything(secrets)
+    assert len(set(found)) == len(found)
+    for kind in (secrets.mask, secrets.sealing):
+        halves = [kind(peer).to_bytes() for peer in PEERS]
+        # Bits are the same as often as not; fixed seeds, as below.
+        same = np.unpackbits(whole(halves[1:])) == np.unpackbits(whole(halves[:-1]))
+        assert abs(same.mean() - 0.5) < 5 * 0.5 / same.size**0.5
+        assert all(kind(peer) is kind(peer) for peer in PEERS)
+
+
+def test_mask_keys_follow_from_the_mask_secret_alone_and_sealing_keys_do_not():
+    # What restores a dropped hospital's pair masks opens no shares, and shows no self mask.
+    secrets = RoundSeed(b'\x05' * 32, **PLACE).attempt(0)
+    other = RoundSeed(b'\x06' * 32, 'trial_2', 7, 'hospital_9').attempt(1)
+    other.__dict__['mask_secret'] = secrets.mask_secret
+    assert for_peers(other.mask) == for_peers(secrets.mask)
+    assert for_peers(other.mask) == for_peers(
+        lambda peer: mask_secret_for(other.mask_secret, peer)
+    )
+    assert not {*for_peers(other.sealing)} & {*for_peers(secrets.sealing)}
+    assert other.self_seed != secrets.self_seed
 
 
 CHANGES = [
@@ -191,6 +248,8 @@ def test_seed_of_another_size_is_refused(seed):
         RoundSeed(seed, **PLACE)
     with pytest.raises(CryptoError, match='32 bytes'):
         RoundSecret.from_bytes(seed)
+    with pytest.raises(CryptoError, match='mask secret: expected 32 bytes'):
+        mask_secret_for(seed, 'hospital_2')
 
 
 def test_parts_of_a_binding_cannot_be_shifted():
@@ -224,8 +283,10 @@ def test_keys_of_small_order_are_all_that_agree_to_nothing():
 def test_no_secret_is_shown():
     seed = RoundSeed.draw(**PLACE)
     secrets = seed.attempt(0)
-    hidden = [seed.seed, secrets.mask.to_bytes(), secrets.sealing.to_bytes(), secrets.self_seed]
-    for text in (repr(seed), str(seed), repr(secrets), repr(secrets.mask), f'{secrets.sealing}'):
+    mask, sealing = secrets.mask('hospital_2'), secrets.sealing('hospital_2')
+    hidden = [seed.seed, secrets.mask_secret, secrets.self_seed]
+    hidden += [mask.to_bytes(), sealing.to_bytes()]
+    for text in (repr(seed), str(seed), repr(secrets), repr(mask), f'{sealing}'):
         for each in hidden:
             assert each.hex() not in text and repr(each)[2:-1] not in text
-    assert secrets.mask.public.hex() in repr(secrets.mask) and 'hospital_1' in repr(secrets)
+    assert mask.public.hex() in repr(mask) and 'hospital_1' in repr(secrets)

@@ -1,0 +1,194 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""
+Who is guilty, by what hospitals signed: anybody can check a :class:`Blame`, on any host.
+
+Hospitals sign their round keys, each parcel of shares that they deal, their complaints and what
+they reveal. An honest hospital, restored from a backup or not, never signs two things that a proof
+here is made of: a parcel that its holder cannot open or that does not fit its commitments, a
+complaint about one that is in order, a share that was not in the parcel, or shares that restore
+another secret than the published one. So no proof names an honest hospital. Nor does it uncover
+one: what is shown are parcels between the guilty hospital and one other, or its own secrets.
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import Final
+
+from fdrl_ros.crypto.keys.roster import Roster
+from fdrl_ros.crypto.masking.round_secret import RoundSecret
+from fdrl_ros.crypto.masking.share_sealing import (
+    check_parcel,
+    ForgedParcelError,
+    is_committed,
+    KeyList,
+    open_parcel,
+    PARCEL_BYTES,
+    SealError,
+)
+from fdrl_ros.crypto.masking.sharing import Recovery, SHARE_BYTES, ShareError
+from fdrl_ros.errors import CryptoError, MessageError, RoundError
+from fdrl_ros.federation.journal.journal import Journal
+from fdrl_ros.federation.protocol.attempt import (
+    delivery_digest,
+    key_list,
+    read_reveal,
+    settle_digest,
+    setup_digest,
+    split,
+)
+from fdrl_ros.federation.protocol.channel import check_signed
+from fdrl_ros.federation.protocol.message import Blame, Complaint, Fault, Message, Reveal
+
+WORDS: Final[Mapping[Fault, str]] = {
+    Fault.PARCEL: 'sealed shares that their holder cannot open',
+    Fault.COMPLAINT: 'complained about shares that are in order',
+    Fault.REVEAL: 'revealed another share than it was dealt',
+    Fault.DEAL: 'dealt shares that restore another secret than it published',
+}
+"""Each fault in words: what the guilty hospital did."""
+
+
+MOST_PROOF: Final = 2**20
+"""Bytes of the largest proof that a journal keeps: one of some hundred hospitals."""
+
+
+def note_blame(journal: Journal, blame: Blame, fault: str) -> None:
+    """Write a proof that was checked into a journal; without the proof if it is too large."""
+    proof = blame.to_bytes()
+    round, attempt = blame.id
+    kept = proof if len(proof) <= MOST_PROOF else b''
+    fields = {'hospital': blame.guilty, 'fault': fault, 'proof': kept}
+    journal.append('blame', round=round, attempt=attempt, **fields)
+
+
+def judge_complaint(complaint: Complaint, keys: KeyList, roster: Roster) -> tuple[str, Fault]:
+    """
+    Return who is guilty by a complaint that its sender signed, and of what: it or the dealer.
+
+    :raises RoundError: if it is about another list of keys, or no members of this one.
+    """
+    holder, dealer = complaint.sender, complaint.dealer
+    others = keys.keys.keys() - {holder}
+    if complaint.keys_digest != keys.digest or holder not in keys.keys or dealer not in others:
+        raise RoundError(holder, f'complains about {dealer[:40]!r} in another list of keys')
+    false = holder, Fault.COMPLAINT
+    try:
+        check_parcel(keys, dealer, holder, complaint.parcel, roster.member(dealer).public)
+        secret = RoundSecret.from_bytes(complaint.secret)
+        open_parcel(keys, dealer, holder, complaint.parcel, secret)
+    except ForgedParcelError:
+        return false  # an honest hospital refuses such a delivery instead
+    except SealError:
+        return dealer, Fault.PARCEL
+    except CryptoError:
+        return false
+    return false
+
+
+def wrong_shares(
+    reveal: Reveal,
+    keys: KeyList,
+    members: Collection[str],
+    survivors: Collection[str],
+    parcels: Mapping[str, bytes],
+) -> Iterator[str]:
+    """
+    Yield the members of whom a holder revealed another share than it was dealt.
+
+    :param parcels: for this holder, by who dealt them, and its own.
+    :raises MessageError: if there is not one share for each member.
+    """
+    for name, share in read_reveal(reveal, members).items():
+        kind = 'self_seed' if name in survivors else 'mask_secret'
+        if not is_committed(keys, name, reveal.sender, parcels[name], kind, share):
+            yield name
+
+
+def restores(keys: KeyList, dealer: str, kind: str, shares: Mapping[str, bytes]) -> bool:
+    """
+    Tell whether shares restore the secret behind what their dealer published.
+
+    :param shares: by their holders, as many as the threshold at least.
+    :raises ShareError: if they are fewer, or of hospitals that are not in the list.
+    """
+    recovery = Recovery(keys.threshold, keys.members, tuple(shares))
+    try:
+        return keys.fits(dealer, kind, recovery.recover(shares))
+    except ShareError:
+        return False
+
+
+def check_blame(blame: Blame, roster: Roster) -> Fault:
+    """
+    Check a proof of guilt, and return of what the hospital is guilty.
+
+    :param blame: as the aggregator signed it.
+    :raises MessageError: if it proves nothing.
+    """
+    sender, guilty = blame.sender, blame.guilty
+    try:
+        keys = _keys_of(blame, roster)
+        fault = Fault(blame.fault)
+        found: tuple[str, Fault] | None
+        if fault in (Fault.PARCEL, Fault.COMPLAINT):
+            found = _by_complaint(blame, keys, roster)
+        elif fault is Fault.REVEAL:
+            found = _by_reveal(blame, keys, roster)
+        else:
+            found = _by_deal(blame, keys, roster)
+    except (CryptoError, KeyError, ValueError) as error:
+        raise MessageError(sender, f'proves nothing against {guilty[:40]!r}: {error}') from error
+    if found != (guilty, fault):
+        raise MessageError(sender, f'proves nothing against {guilty[:40]!r}')
+    return fault
+
+
+def _keys_of(blame: Blame, roster: Roster) -> KeyList:
+    for each in blame.keys:
+        _check_answer(each, blame, roster)
+    keys = key_list(roster, blame.keys, blame.id, blame.terms_digest)
+    for published in keys.keys.values():
+        published.check()
+    return keys
+
+
+def _check_answer(message: Message, blame: Blame, roster: Roster) -> None:
+    check_signed(roster, message, 'hospital')
+    if message.id != blame.id:
+        raise RoundError(message.sender, f'signed for attempt {message.id}')
+
+
+def _by_complaint(blame: Blame, keys: KeyList, roster: Roster) -> tuple[str, Fault]:
+    (complaint,) = blame.complaints
+    _check_answer(complaint, blame, roster)
+    return judge_complaint(complaint, keys, roster)
+
+
+def _by_reveal(blame: Blame, keys: KeyList, roster: Roster) -> tuple[str, Fault] | None:
+    (reveal,) = blame.reveals
+    holder, members = reveal.sender, blame.members
+    _check_answer(reveal, blame, roster)
+    parcels = split(blame.parcels, PARCEL_BYTES, blame.ends, blame.sender, 'parcels')
+    if sorted(parcels) != sorted(members) or holder not in members:
+        raise RoundError(blame.sender, 'parcels of others than the members')
+    for dealer, parcel in parcels.items():
+        check_parcel(keys, dealer, holder, parcel, roster.member(dealer).public)
+    delivered = b''.join(parcels[name] for name in sorted(parcels) if name != holder)
+    setup = setup_digest(keys, members)
+    told = settle_digest(setup, blame.survivors), delivery_digest(delivered)
+    if (reveal.settle_digest, reveal.delivery_digest) != told:
+        raise RoundError(blame.sender, 'the shares are for another set, or of other parcels')
+    wrong = any(wrong_shares(reveal, keys, members, blame.survivors, parcels))
+    return (holder, Fault.REVEAL) if wrong else None
+
+
+def _by_deal(blame: Blame, keys: KeyList, roster: Roster) -> tuple[str, Fault] | None:
+    dealer = blame.guilty
+    kind = 'self_seed' if dealer in blame.survivors else 'mask_secret'
+    parcels = split(blame.parcels, PARCEL_BYTES, blame.ends, blame.sender, 'parcels')
+    shares = split(blame.shares, SHARE_BYTES, blame.ends, blame.sender, 'shares')
+    for holder, parcel in parcels.items():
+        check_parcel(keys, dealer, holder, parcel, roster.member(dealer).public)
+        if not is_committed(keys, dealer, holder, parcel, kind, shares[holder]):
+            raise RoundError(blame.sender, f'the share of {holder} is not what was dealt')
+    return None if restores(keys, dealer, kind, shares) else (dealer, Fault.DEAL)

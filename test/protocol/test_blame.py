@@ -1,0 +1,326 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""Who spoils a round is named by what it signed, left out, and nobody trains or pays again."""
+
+from collections import Counter
+from dataclasses import fields, replace
+
+from fdrl_ros.errors import MessageError
+from fdrl_ros.federation.protocol.blame import check_blame
+from fdrl_ros.federation.protocol.message import (
+    Blame,
+    Complaint,
+    Delivery,
+    Fault,
+    message_from_bytes,
+    Phase,
+    Reveal,
+)
+import numpy as np
+import pytest
+from support.federation_bench import Bench
+from support.interception import Interception, resealed
+from support.lying_hospitals import (
+    complain_falsely,
+    deal_another_secret,
+    deal_garbage,
+    deal_others,
+    reveal_wrong,
+)
+from support.lying_schedules import run_lying
+
+LIAR = 'hospital_2'
+
+
+def blamed(taps):
+    """Return who was blamed of what, each once."""
+    return {each.guilty: Fault(each.fault) for each in taps.messages}
+
+
+def check_sum(bench, names):
+    """See that the policy is the exact sum of these hospitals, and that each trained once."""
+    policy = bench.policy
+    assert not policy.rolled_back and set(policy.contributors) == set(names)
+    np.testing.assert_array_equal(bench.weights, bench.exact(policy.contributors))
+    assert all(bench.learners[name].trained == [1] for name in names)
+
+
+def honest(bench):
+    return [name for name in bench.names if name != LIAR]
+
+
+@pytest.mark.parametrize(
+    ('lie', 'fault'),
+    [
+        (deal_garbage, Fault.PARCEL),
+        (lambda bench, liar: deal_garbage(bench, liar, ['hospital_5']), Fault.PARCEL),
+        (deal_others, Fault.PARCEL),
+        (complain_falsely, Fault.COMPLAINT),
+        (deal_another_secret, Fault.DEAL),
+        (lambda bench, liar: deal_another_secret(bench, liar, ['hospital_5']), Fault.DEAL),
+    ],
+    ids=['garbage', 'garbage to one', 'others', 'complaint', 'another secret', 'to one'],
+)
+def test_a_liar_is_named_and_the_round_ends_without_it(lie, fault):
+    bench = Bench(hospitals=5, rounds=1)
+    blames = Interception(bench, Blame)
+    lie(bench, LIAR)
+    assert bench.run()
+    assert blamed(blames) == {LIAR: fault}
+    check_sum(bench, honest(bench))
+    assert bench.aggregator.left_out.keys() == {LIAR}
+
+
+def test_a_wrong_reveal_names_its_holder_and_the_sum_is_had_without_it():
+    bench = Bench(hospitals=5, rounds=2)
+    blames = Interception(bench, Blame)
+    reveal_wrong(bench, LIAR)
+    assert bench.run(lambda: bench.policy and bench.policy.envelope.round == 1)
+    assert blamed(blames) == {LIAR: Fault.REVEAL}
+    check_sum(bench, bench.names)  # its update counts, and it is left out from then on
+    assert bench.run()
+    assert set(bench.policy.contributors) == set(honest(bench))
+
+
+@pytest.mark.parametrize('place', [0, 1, 2, 3, 4])
+def test_any_wrong_share_is_found_also_of_oneself(place):
+    bench = Bench(hospitals=5, rounds=1)
+    blames = Interception(bench, Blame)
+    reveal_wrong(bench, LIAR, place)
+    assert bench.run()
+    assert blamed(blames) == {LIAR: Fault.REVEAL}
+
+
+def test_a_wrong_share_of_who_dropped_out_is_found_too():
+    bench = Bench(hospitals=6, rounds=1)  # t = 5
+    blames = Interception(bench, Blame)
+    deal_another_secret(bench, 'hospital_6')
+    bench.run_to(Phase.TRAIN)
+    bench.kill('hospital_6')
+    assert bench.run()
+    assert blamed(blames) == {'hospital_6': Fault.DEAL}
+    check_sum(bench, bench.names[:5])
+
+
+def test_several_liars_are_all_named():
+    bench = Bench(hospitals=10, rounds=1)  # t = 7
+    blames = Interception(bench, Blame)
+    deal_garbage(bench, 'hospital_1')
+    reveal_wrong(bench, 'hospital_4')
+    deal_another_secret(bench, 'hospital_7')
+    assert bench.run()
+    assert blamed(blames) == {
+        'hospital_1': Fault.PARCEL,
+        'hospital_4': Fault.REVEAL,
+        'hospital_7': Fault.DEAL,
+    }
+    left = [name for name in bench.names if name not in blamed(blames)]
+    check_sum(bench, left)
+
+
+def test_with_three_hospitals_one_liar_ends_the_federation():
+    bench = Bench(hospitals=3, rounds=1)
+    deal_garbage(bench, LIAR)
+    assert bench.run(lambda: bench.aggregator.phase is Phase.FINISHED)
+    assert bench.aggregator.exhausted == '2 hospitals are left without hospital_2, 3 are needed'
+    assert bench.policy.envelope.round == 0
+    bench.restart('aggregator')
+    assert bench.run(lambda: bench.aggregator.phase is Phase.FINISHED)
+    assert bench.aggregator.exhausted
+
+
+def test_too_few_after_shares_were_revealed_end_with_the_older_policy():
+    bench = Bench(hospitals=4, rounds=1)  # t = 3
+    blames = Interception(bench, Blame)
+    deal_another_secret(bench, LIAR)
+    bench.run_to(Phase.REVEAL)
+    bench.kill('hospital_4')
+    assert bench.run(lambda: blames.messages)
+    bench.order('withdraw', 'hospital_4')
+    assert bench.run(lambda: bench.policy.envelope.round == 1)
+    assert bench.policy.rolled_back and not bench.policy.contributors
+
+
+def test_who_is_away_after_a_false_deal_is_waited_for_and_never_unmasked():
+    """Two sums whose difference is one honest hospital must not be had."""
+    bench = Bench(hospitals=6, rounds=1)  # t = 5
+    blames, reveals = Interception(bench, Blame), Interception(bench, Reveal)
+    deal_another_secret(bench, LIAR)
+    assert bench.run(lambda: blames.messages)
+    bench.kill('hospital_4')
+    bench.run(ticks=200)
+    assert {each.id for each in reveals.messages} == {(1, 1)}
+    bench.join('hospital_4')
+    assert bench.run()
+    check_sum(bench, honest(bench))
+
+
+@pytest.mark.parametrize('party', ['aggregator', 'key_authority', 'hospital_1'])
+@pytest.mark.parametrize('lie', [deal_garbage, deal_another_secret, reveal_wrong])
+def test_who_starts_again_when_somebody_was_blamed_goes_on(tmp_path, party, lie):
+    bench = Bench(tmp_path, hospitals=6, rounds=1)
+    blames = Interception(bench, Blame)
+    lie(bench, LIAR)
+    assert bench.run(lambda: blames.messages)
+    bench.restart(party)
+    assert bench.run()
+    assert blamed(blames).keys() == {LIAR}
+    assert set(bench.policy.contributors) >= set(honest(bench))
+    assert bench.aggregator.left_out.keys() == {LIAR}
+
+
+def test_the_journals_keep_a_proof_that_anybody_can_check(tmp_path):
+    bench = Bench(hospitals=5, rounds=1)
+    deal_garbage(bench, LIAR)
+    assert bench.run()
+    for name in ('aggregator', 'hospital_1'):
+        entries = bench.parties[name].channel.journal.entries()
+        (entry,) = [each for each in entries if each.kind == 'blame']
+        proof = message_from_bytes(bytes.fromhex(entry.fields['proof']))
+        assert entry.fields['hospital'] == LIAR
+        assert check_blame(proof, bench.roster) is Fault.PARCEL
+
+
+def test_an_operator_may_admit_who_was_guilty_again():
+    bench = Bench(hospitals=5, rounds=3)
+    reveal_wrong(bench, LIAR)
+    assert bench.run(lambda: bench.policy and bench.policy.envelope.round == 2)
+    assert LIAR not in bench.policy.contributors
+    bench.order('admit', LIAR)
+    assert not bench.aggregator.left_out
+    assert bench.run()
+    assert LIAR in bench.policy.contributors
+
+
+# Proofs that prove nothing.
+
+
+@pytest.fixture(scope='module')
+def proofs():
+    """Return a good proof of each fault, and the federation."""
+    found = {}
+    for fault, lie in (
+        (Fault.PARCEL, deal_garbage),
+        (Fault.COMPLAINT, complain_falsely),
+        (Fault.REVEAL, reveal_wrong),
+        (Fault.DEAL, deal_another_secret),
+    ):
+        bench = Bench(hospitals=5, rounds=1)
+        blames = Interception(bench, Blame)
+        lie(bench, LIAR)
+        assert bench.run()
+        found[fault] = bench, blames.messages[0]
+    return found
+
+
+def forged(blame, name):
+    """Return a proof with something else in one place."""
+    value = getattr(blame, name)
+    if name == 'guilty':
+        return replace(blame, guilty='hospital_1')
+    if isinstance(value, bytes):
+        return replace(blame, **{name: value[:-1] + bytes([value[-1] ^ 1])})
+    if isinstance(value, tuple):
+        return replace(blame, **{name: value[:-1]})
+    return replace(blame, **{name: value % 4 + 1})
+
+
+@pytest.mark.parametrize('fault', Fault)
+@pytest.mark.parametrize(
+    'name',
+    [each.name for each in fields(Blame) if each.name != 'envelope'],
+)
+def test_a_changed_proof_proves_nothing(proofs, fault, name):
+    bench, blame = proofs[fault]
+    assert check_blame(blame, bench.roster) is fault
+    if not getattr(blame, name) or (name, fault) in UNUSED:
+        return
+    with pytest.raises(MessageError):
+        check_blame(forged(blame, name), bench.roster)
+
+
+UNUSED = {
+    *(
+        (name, fault)
+        for name in ('members', 'survivors')
+        for fault in (Fault.PARCEL, Fault.COMPLAINT)
+    ),
+    ('members', Fault.DEAL),
+    ('survivors', Fault.DEAL),
+}
+"""Fields that the proof of a fault does not rest on: the last survivor is not the liar."""
+
+
+@pytest.mark.parametrize('fault', Fault)
+def test_no_proof_holds_of_an_honest_hospital(proofs, fault):
+    bench, blame = proofs[fault]
+    for name in honest(bench):
+        for other in Fault:
+            with pytest.raises(MessageError):
+                check_blame(replace(blame, guilty=name, fault=int(other)), bench.roster)
+
+
+def test_a_proof_in_the_name_of_another_attempt_proves_nothing(proofs):
+    for bench, blame in proofs.values():
+        envelope = replace(blame.envelope, attempt=blame.envelope.attempt + 1)
+        with pytest.raises(MessageError, match='signed for attempt'):
+            check_blame(replace(blame, envelope=envelope), bench.roster)
+
+
+def test_hospitals_take_no_proof_that_proves_nothing():
+    bench = Bench(hospitals=5, rounds=1)
+
+    def spoil(blame):
+        return [resealed(bench, replace(blame, guilty='hospital_1'))]
+
+    Interception(bench, Blame, change=spoil)
+    deal_another_secret(bench, LIAR)
+    bench.run(ticks=100)
+    refused = [str(error) for name, error in bench.driver.refused if name != 'aggregator']
+    assert refused and all('proves nothing against' in each for each in refused)
+    assert not any(bench.parties[name].state.record.of(1).guilty for name in bench.names)
+
+
+def test_complaints_that_are_out_of_place_convict_nobody():
+    bench = Bench(hospitals=5, rounds=1)
+    complaints = Interception(bench, Complaint, change=lambda message: [])
+    deal_garbage(bench, LIAR)
+    bench.run_to(Phase.TRAIN)
+    assert bench.run(lambda: complaints.messages)
+    complaint = complaints.messages[0]
+    for changes in (
+        {'dealer': complaint.sender},
+        {'dealer': 'hospital_9'},
+        {'keys_digest': bytes(32)},
+        {'envelope': replace(complaint.envelope, attempt=9)},
+    ):
+        with pytest.raises(MessageError):
+            bench.aggregator.handle(resealed(bench, replace(complaint, **changes)), 0.0)
+    assert not bench.aggregator.orders.guilty
+    # Who reveals another secret than the one of its key complains falsely.
+    false = resealed(bench, replace(complaint, secret=bytes(32)))
+    bench.hear('aggregator', false)
+    assert bench.aggregator.orders.guilty.keys() == {complaint.sender}
+
+
+def test_a_parcel_that_the_aggregator_made_up_uncovers_nothing_and_names_nobody():
+    bench = Bench(hospitals=5, rounds=1)
+    complaints = Interception(bench, Complaint)
+
+    def spoil(message):
+        return [resealed(bench, message, parcels=bytes(len(message.parcels)))]
+
+    Interception(bench, Delivery, change=spoil)
+    bench.run(ticks=50)
+    assert not complaints.messages
+    assert 'not signed by its dealer' in bench.driver.notes['hospital_1']
+
+
+@pytest.mark.parametrize('hospitals', [5, 10])
+def test_rounds_in_which_a_third_lie_end_exactly_or_name_the_guilty(hospitals):
+    """`test/nightly/test_dropouts_in_full.py` has 1,000."""
+    found = Counter()
+    for seed in range(12):
+        found += run_lying(seed, hospitals)
+    assert found['schedules'] == 12 and found['exact sums'] > 6
+    assert found['guilty'] > found['liars'] // 2

@@ -1,0 +1,160 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""Hospitals that lie in one way each, with good signatures on everything that they say."""
+
+from collections.abc import Callable, Sequence
+import os
+from random import Random
+
+from fdrl_ros.crypto.masking.share_sealing import deal, KeyList, seal_pair, SEALED_BYTES
+from fdrl_ros.crypto.masking.sharing import PRIME, share, SHARE_BYTES, SharePair
+from fdrl_ros.federation.hospital.hospital import Hospital
+from fdrl_ros.federation.protocol.message import Complaint, Delivery, Message, Reveal, Shares
+from support.federation_bench import Bench
+from support.interception import Interception, resealed
+
+COMMITTED = SEALED_BYTES + 64
+"""Bytes of a parcel that its dealer signs: sealed shares and two commitments."""
+
+Lie = Callable[[Bench, str], None]
+
+
+def hospital(bench: Bench, name: str) -> Hospital:
+    party = bench.parties[name]
+    assert isinstance(party, Hospital)
+    return party
+
+
+def keys_of(bench: Bench, message: Message) -> KeyList:
+    """Return the list of keys that a hospital's message goes by."""
+    found = hospital(bench, message.sender).attempts[message.id].key_list
+    assert found is not None
+    return found
+
+
+def _change(bench: Bench, liar: str, kind: type, changed: Callable) -> None:
+    def change(message: Message) -> Sequence[Message]:
+        return [changed(message)] if message.sender == liar else [message]
+
+    Interception(bench, kind, change=change)
+
+
+def signed_parcel(bench: Bench, keys: KeyList, dealer: str, holder: str, body: bytes) -> bytes:
+    bound = keys.bound(b'fdrl_ros parcel of shares 1', dealer, holder, body)
+    return body + bench.identities[dealer].sign(bound)
+
+
+def deal_garbage(bench: Bench, liar: str, holders: Sequence[str] | None = None) -> None:
+    """Seal what nobody can open, for some holders or for all others."""
+
+    def changed(message: Shares) -> Message:
+        keys, size = (
+            keys_of(bench, message),
+            len(message.parcels) // len(keys_of(bench, message).members),
+        )
+        parcels = {
+            name: message.parcels[size * place : size * (place + 1)]
+            for place, name in enumerate(keys.members)
+        }
+        for name in holders or [each for each in keys.members if each != liar]:
+            body = os.urandom(SEALED_BYTES) + parcels[name][SEALED_BYTES:COMMITTED]
+            parcels[name] = signed_parcel(bench, keys, liar, name, body)
+        return resealed(bench, message, parcels=b''.join(parcels.values()))
+
+    _change(bench, liar, Shares, changed)
+
+
+def deal_others(bench: Bench, liar: str, holders: Sequence[str] | None = None) -> None:
+    """Seal shares that do not fit their commitments."""
+
+    def changed(message: Shares) -> Message:
+        keys, secrets = keys_of(bench, message), _secrets(bench, message)
+        parcels = []
+        for name, pair in deal(secrets, keys).items():
+            good = seal_pair(secrets, keys, name, pair, bench.identities[liar].sign)
+            if name == liar or (holders and name not in holders):
+                parcels.append(good)
+                continue
+            other = SharePair(pair.self_seed, pair.mask_secret)
+            bad = seal_pair(secrets, keys, name, other, bench.identities[liar].sign)
+            body = bad[:SEALED_BYTES] + good[SEALED_BYTES:COMMITTED]
+            parcels.append(signed_parcel(bench, keys, liar, name, body))
+        return resealed(bench, message, parcels=b''.join(parcels))
+
+    _change(bench, liar, Shares, changed)
+
+
+def deal_another_secret(bench: Bench, liar: str, holders: Sequence[str] | None = None) -> None:
+    """Deal valid shares, to some or to all others, of other secrets than the published ones."""
+
+    def changed(message: Shares) -> Message:
+        keys, secrets, rng = keys_of(bench, message), _secrets(bench, message), Random(1)
+        false = [
+            share(
+                rng.randbytes(32),
+                keys.threshold,
+                keys.members,
+                [rng.randrange(PRIME) for _ in range(keys.threshold - 1)],
+            )
+            for _ in range(2)
+        ]
+        parcels = []
+        for name, pair in deal(secrets, keys).items():
+            lied = SharePair(false[0][name], false[1][name])
+            others = name != liar and (holders is None or name in holders)
+            chosen = lied if others else pair
+            parcels.append(seal_pair(secrets, keys, name, chosen, bench.identities[liar].sign))
+        return resealed(bench, message, parcels=b''.join(parcels))
+
+    _change(bench, liar, Shares, changed)
+
+
+def reveal_wrong(bench: Bench, liar: str, place: int = -1) -> None:
+    """Reveal another share of one member than was dealt."""
+
+    def changed(message: Reveal) -> Message:
+        at = (place % (len(message.shares) // SHARE_BYTES) + 1) * SHARE_BYTES - 1
+        shares = bytearray(message.shares)
+        shares[at] ^= 1
+        return resealed(bench, message, shares=bytes(shares))
+
+    _change(bench, liar, Reveal, changed)
+
+
+def complain_falsely(bench: Bench, liar: str) -> None:
+    """Complain about the first parcel that is delivered, which is in order."""
+
+    def change(message: Delivery) -> Sequence[Message]:
+        if message.to != liar:
+            return [message]
+        received = hospital(bench, liar).attempts[message.id]
+        assert received.key_list is not None and received.secrets is not None
+        dealer, size = message.senders[0], len(message.parcels) // len(message.senders)
+        (complaint,) = (
+            hospital(bench, liar)
+            .channel.send(
+                Complaint,
+                message.id,
+                dealer=dealer,
+                keys_digest=received.key_list.digest,
+                parcel=message.parcels[:size],
+                secret=received.secrets.sealing(dealer).to_bytes(),
+            )
+            .messages
+        )
+        return [message, complaint]
+
+    Interception(bench, Delivery, change=change)
+
+
+def _secrets(bench: Bench, message: Message):
+    found = hospital(bench, message.sender).attempts[message.id].secrets
+    assert found is not None
+    return found
+
+
+LIES: dict[str, Lie] = {
+    each.__name__: each
+    for each in (deal_garbage, deal_others, deal_another_secret, reveal_wrong, complain_falsely)
+}
+"""Every lie by its name: none changes what the liar adds to the sum."""
