@@ -5,7 +5,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
-_BETAS = 0.9, 0.999
+BETAS = 0.9, 0.999
+"""Decay of Adam's two means in a step."""
 
 
 def fresh_moments(kind: str, size: int) -> NDArray[np.float64]:
@@ -51,7 +52,7 @@ class Optimizer:
             gradient *= -self.learning_rate
             return gradient
         self._steps += 1
-        first, second = _BETAS
+        first, second = BETAS
         self.moments[0] += (1.0 - first) * (gradient - self.moments[0])
         self.moments[1] += (1.0 - second) * (gradient**2 - self.moments[1])
         mean = self.moments[0] / (1.0 - first**self._steps)

@@ -150,6 +150,10 @@ class LearnerSettings(Settings):
         """Steps whose rewards a return sums; None: all to the end of the episode."""
         return None if self.algorithm == 'advantage_weighted' else self.n_step
 
+    def averaged_steps(self, steps: int) -> int:
+        """Return how many of a round's steps, the last ones, are averaged; 0: none."""
+        return max(1, int(self.averaging * steps + 0.5)) if self.averaging else 0
+
     @property
     def frozen_tensors(self) -> tuple[str, ...]:
         """Names of the tensors and submodules that stay as the public start has them."""

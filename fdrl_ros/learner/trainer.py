@@ -205,7 +205,7 @@ class Trainer:
             self._source.check_erased(state.erased, f'the checkpoint {self.checkpoint}')
         epochs = self.learner.epochs if most is None else min(most, self.learner.epochs)
         steps = epochs * self.steps_per_block
-        averaged_from = steps - self._averaged(steps)
+        averaged_from = steps - self.learner.averaged_steps(steps)
         if (
             state is None
             or (state.round, state.start) != (round, start)
@@ -267,17 +267,12 @@ class Trainer:
             state = replace(state, round=round, start=start, blocks=0, priorities=priorities)
             state = replace(state, averaged=0, total=None)
         steps = self.steps_per_block
-        averaged_from = state.steps + steps - self._averaged(steps)
+        averaged_from = state.steps + steps - self.learner.averaged_steps(steps)
         return self._train_block(state, weights, stopped, averaged_from)
 
     def result(self, state: Checkpoint) -> NDArray[np.float32]:
         """Return the weights that a round ends with, shape (n_parameters,)."""
         return state.result(self.dqn.index)
-
-    def _averaged(self, steps: int) -> int:
-        """Return how many of a round's steps are averaged."""
-        share = self.learner.averaging
-        return max(1, int(share * steps + 0.5)) if share else 0
 
     def _train_block(
         self,
