@@ -43,7 +43,7 @@ HOSPITALS = 10
 LAYERS = (8, 128, 128, 4)
 """Units of each layer of the network that is compared: 18,180 weights."""
 FEDERATION = 'measured'
-SETTINGS = EncryptionSettings()
+SETTINGS = EncryptionSettings(limit=1.0)
 
 
 def shapes(layers: Sequence[int] = LAYERS) -> list[tuple[int, ...]]:

@@ -16,6 +16,7 @@ from fdrl_ros.crypto.keys.key_file import Passphrase
 from fdrl_ros.crypto.keys.keystore import check_opens, KEY_FILE, make_federation, NewFederation
 from fdrl_ros.crypto.keys.roster import SERVERS
 from fdrl_ros.crypto.keys.transaction import reading
+from fdrl_ros.deployment.agreed_encryption import agreed_encryption
 from fdrl_ros.deployment.layout import Layout, ROBOTS
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.policy_file import save_policy
@@ -55,7 +56,8 @@ def prepare(
     :param progress: told what is made.
     :raises PrivacyError: if the budget of a hospital does not pay for all rounds of this plan, or
         it could not train by it; nothing is made then.
-    :raises SettingError: if the quorum is more than all hospitals.
+    :raises SettingError: if the quorum is more than all hospitals, or no limit of updates can be
+        derived.
     :raises StoreError: if the directory was prepared for another plan.
     :raises RosterError: if the roster is not valid now.
     :raises PassphraseError: if the passphrase of the keys is missing, wrong, or not needed.
@@ -77,6 +79,7 @@ def prepare(
     if not layout.pretrained.exists():
         start = learn_public_start(plan, progress, stopped)
         save_policy(layout.pretrained, start, plan)
+    agreed_encryption(plan, layout.roster(), layout.pretrained)
     save_graph(layout, plan)
     return layout
 

@@ -8,12 +8,13 @@ key, they protect nobody here; what protects the policies is what the learners d
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 import hashlib
 from pathlib import Path
 from typing import TypedDict, Unpack
 
 from fdrl_ros.crypto.he.encryption import SecretContext
-from fdrl_ros.crypto.he.schemes import choose_scheme, EncryptionSettings
+from fdrl_ros.crypto.he.schemes import choose_scheme, EncryptionSettings, STATED_LIMIT
 from fdrl_ros.crypto.keys.roster import default_threshold, Member, Roster, SERVERS
 from fdrl_ros.crypto.keys.signing import Identity
 from fdrl_ros.errors import PolicyError, RoundError, SettingError, StoreError
@@ -103,10 +104,10 @@ class VirtualOptions(TypedDict, total=False):
     What a virtual federation may be given besides.
 
     `threshold`: t of the n hospitals that have to agree; floor(2n/3) + 1 unless given.
-    `encryption`, `rounds`: settings of the field. `personal`: layers by name that no hospital
-    sends. `step`: the server's step, FedAvg unless given. `validate`: test of each new policy, by
-    the key authority. `identities`: keys of all members, `secret`: the encryption key, `driver`:
-    what moves the messages; each made unless given.
+    `encryption`, `rounds`: settings of the field; a limit of 0 is 1.0. `personal`: layers by name
+    that no hospital sends. `step`: the server's step, FedAvg unless given. `validate`: test of
+    each new policy, by the key authority. `identities`: keys of all members, `secret`: the
+    encryption key, `driver`: what moves the messages; each made unless given.
     """
 
     threshold: int
@@ -158,6 +159,8 @@ class VirtualFederation:
         self.directory = directory
         self.settings = options.get('rounds', RoundSettings(rounds=100_000))
         encryption = options.get('encryption', EncryptionSettings())
+        # What any function can make, nobody knows.
+        encryption = replace(encryption, limit=encryption.limit or STATED_LIMIT)
         personal = options.get('personal', ())
         self.hospital_settings = HospitalSettings(encryption, personal=personal)
         self.authority_settings = KeyAuthoritySettings(

@@ -2,6 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The key authority's node: answers requests to decrypt, and publishes each released policy."""
 
+from collections.abc import Callable
+
+from fdrl_ros.crypto.he.schemes import EncryptionSettings
+from fdrl_ros.deployment.agreed_encryption import agreed_encryption, loads_world
 from fdrl_ros.deployment.parties.key_authority import open_key_authority
 from fdrl_ros.deployment.policy_file import load_policy
 from fdrl_ros.federation.key_authority.key_authority import KeyAuthority
@@ -9,7 +13,8 @@ from fdrl_ros.federation.protocol import message as protocol
 from fdrl_ros.federation.protocol.store import Store
 from fdrl_ros.nodes.common.diagnostics import Health
 from fdrl_ros.nodes.parties.party_node import PartyNode
-from fdrl_ros.runtime.subprocess_runner import SeparateObject
+from fdrl_ros.runtime.subprocess_runner import run_elsewhere, SeparateObject
+from fdrl_ros.runtime.worker_thread import Take
 import fdrl_ros.srv as srv
 
 VALIDATION = 'fdrl_ros.deployment.parties.policy_validation:PublicValidation'
@@ -39,7 +44,16 @@ class KeyAuthorityNode(PartyNode):
         self.serve(srv.Decrypt, f'{self.settings.federation}/decrypt', protocol.DecryptRequest)
         self.serve(srv.Order, '~/order', protocol.Order)
 
-    def make_party(self, prepared: object, store: Store) -> KeyAuthority:
+    def prepare(self, report: Take, stopped: Callable[[], bool]) -> EncryptionSettings:
+        """Derive what all encrypt by, elsewhere if that loads the world."""
+        plan = self.plan()
+        given = plan, self.layout.roster(), self.layout.pretrained
+        if loads_world(plan):
+            derived: EncryptionSettings = run_elsewhere(agreed_encryption, given, stopped)
+            return derived
+        return agreed_encryption(*given)
+
+    def make_party(self, prepared: EncryptionSettings, store: Store) -> KeyAuthority:
         """Put the key authority together."""
         plan = self.plan()
         start = load_policy(self.layout.pretrained).weights
@@ -47,7 +61,7 @@ class KeyAuthorityNode(PartyNode):
         validation = SeparateObject(VALIDATION, plan, start)
         self.keep(validation.close)
         validate = self.stopwatch.timed('validate', validation)
-        return open_key_authority(self.layout, plan, store, validate=validate)
+        return open_key_authority(self.layout, plan, store, validate=validate, encryption=prepared)
 
     def health(self) -> Health:
         """Add the newest released round."""

@@ -7,7 +7,7 @@ from typing import Final, get_args
 
 from fdrl_ros.crypto.he.bfv import BfvScheme
 from fdrl_ros.crypto.he.ckks import CkksScheme
-from fdrl_ros.errors import CryptoError, ModelSizeError
+from fdrl_ros.errors import CryptoError, ModelSizeError, SettingError
 from fdrl_ros.settings import setting, Settings
 
 AnyScheme = BfvScheme | CkksScheme
@@ -44,6 +44,12 @@ MOST_PARAMETERS: Final = 2**26 - 2**18
 """Most weights of a policy: with 4 bytes each they leave 1 MiB of the longest message free."""
 
 
+STATED_LIMIT: Final = 1.0
+"""The limit where none is set and what an honest hospital can make is not known."""
+
+_LEAST_LIMIT = 1e-6
+
+
 def _help_of(scheme: type[AnyScheme]) -> str:
     caution = ' (for honest hospitals only)' if scheme.dishonest_warning else ''
     return f'{scheme.kind} {scheme.summary}{caution}'
@@ -54,9 +60,10 @@ class EncryptionSettings(Settings):
     """Encryption settings that all hospitals of a federation share."""
 
     limit: float = setting(
-        1.0,
-        'largest scaled change of one parameter in one round; larger ones are clipped',
-        limits=(1e-6, 1e3),
+        0.0,
+        'largest scaled change of one parameter in one round; larger ones are clipped; 0: what '
+        'an honest hospital can make by the settings of its learner',
+        limits=(0.0, 1e3),
     )
     scheme: str = setting(
         'bfv',
@@ -66,6 +73,12 @@ class EncryptionSettings(Settings):
     bits: int = setting(
         16, 'bits of one quantised value; more are finer and larger', limits=(2, 32)
     )
+
+    def __post_init__(self) -> None:
+        """Refuse a limit below what float32 weights can show."""
+        super().__post_init__()
+        if 0.0 < self.limit < _LEAST_LIMIT:
+            raise SettingError('limit', self.limit, f'0, or at least {_LEAST_LIMIT:g}')
 
 
 def check_size(n_parameters: int) -> None:

@@ -17,6 +17,7 @@ from pathlib import Path
 from fdrl_ros.crypto.keys.key_file import Passphrase
 from fdrl_ros.crypto.keys.keystore import NOISE_FILE
 from fdrl_ros.crypto.keys.roster import SERVERS
+from fdrl_ros.deployment.agreed_encryption import agreed_encryption
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.parties.channel import open_channel
 from fdrl_ros.deployment.plan import Plan
@@ -265,7 +266,7 @@ def open_hospital(
         store,
         RoundSeeds(layout.party(name), federation=channel.roster.federation, name=name),
         HospitalSettings(
-            plan.encryption,
+            agreed_encryption(plan, channel.roster, layout.pretrained),
             unit=plan.privacy.unit,
             delta=plan.privacy.delta,
             quorum=plan.rounds.quorum,

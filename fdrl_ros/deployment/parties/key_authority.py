@@ -6,9 +6,10 @@ from collections.abc import Callable
 import logging
 
 from fdrl_ros.crypto.he.encryption import SecretContext
-from fdrl_ros.crypto.he.schemes import AnyScheme, choose_scheme
+from fdrl_ros.crypto.he.schemes import AnyScheme, choose_scheme, EncryptionSettings
 from fdrl_ros.crypto.keys.he_key import he_bytes, load_he
 from fdrl_ros.crypto.keys.transaction import reading, transaction
+from fdrl_ros.deployment.agreed_encryption import agreed_encryption
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.parties.channel import open_channel
 from fdrl_ros.deployment.plan import Plan
@@ -26,18 +27,27 @@ Validate = Callable[[NDArray[np.float32]], Validation]
 
 
 def open_key_authority(
-    layout: Layout, plan: Plan, store: Store, *, validate: Validate
+    layout: Layout,
+    plan: Plan,
+    store: Store,
+    *,
+    validate: Validate,
+    encryption: EncryptionSettings | None = None,
 ) -> KeyAuthority:
     """
     Put the key authority together; it makes its secret key on the first call.
 
     :param validate: test of a new policy, such as
         :class:`fdrl_ros.deployment.parties.policy_validation.PublicValidation`.
+    :param encryption: of :func:`fdrl_ros.deployment.agreed_encryption.agreed_encryption`, which is
+        called unless it is given.
     """
     saved = load_policy(layout.pretrained)
     start = saved.weights
     channel = open_channel(layout, 'key_authority', store)
-    personal, chosen = plan.federation.personal_layers, plan.encryption
+    personal = plan.federation.personal_layers
+    chosen = encryption or agreed_encryption(plan, channel.roster, layout.pretrained)
+    log.info('a weight changes by at most %g in a round, or is clipped', chosen.limit)
     scheme = choose_scheme(
         saved.layout.shared(personal).size,
         len(channel.roster.hospitals),
@@ -53,7 +63,7 @@ def open_key_authority(
         start,
         open_secret_context(layout, scheme, KeyAuthorityState(store, start).record.round),
         KeyAuthoritySettings(
-            plan.encryption,
+            chosen,
             validate=validate,
             personal=personal,
         ),

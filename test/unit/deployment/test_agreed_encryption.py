@@ -1,0 +1,163 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""All parties of a federation derive the same limit, and refuse another one."""
+
+from contextlib import closing
+import math
+
+from fdrl_ros.crypto.he.schemes import EncryptionSettings, STATED_LIMIT
+from fdrl_ros.crypto.keys.rotation import RosterChanges
+from fdrl_ros.deployment.agreed_encryption import agreed_encryption, bound_of_round, loads_world
+from fdrl_ros.deployment.parties.hospital import open_hospital, open_records, open_training
+from fdrl_ros.deployment.parties.key_authority import open_key_authority
+from fdrl_ros.deployment.plan import Plan
+from fdrl_ros.deployment.policy_file import load_policy, save_policy
+from fdrl_ros.deployment.prepare import prepare
+from fdrl_ros.errors import MessageError, PrivacyError, SettingError
+from fdrl_ros.federation.key_authority.state import Validation
+from fdrl_ros.federation.protocol.message import EncryptionKey
+from fdrl_ros.federation.protocol.store import Store
+from fdrl_ros.learner.offsets import offsets_of
+from fdrl_ros.learner.update_bound import adam_steps
+import numpy as np
+import pytest
+from support.small_run import TINY_PLAN
+
+PLAN = Plan().changed(TINY_PLAN)
+PLAIN = PLAN.with_all_weights()
+NAME = 'hospital_1'
+STEPS = 2  # of a round: 8 patients, batches of 4, one epoch
+
+
+def bound_under(plan, tmp_path, patients=8, start=None):
+    """Bound a round from a drawn start."""
+    path = tmp_path / 'start.npz'
+    weights = plan.network.draw(np.random.default_rng(1)) if start is None else start
+    save_policy(path, weights, plan)
+    return bound_of_round(plan, patients, path)
+
+
+def announced(layout, plan):
+    """Return the limit that a key authority announces, and its message."""
+    with closing(Store(layout.state('key_authority'))) as store:
+        authority = open_key_authority(
+            layout, plan, store, validate=lambda weights: Validation(True, '')
+        )
+        (key,) = [
+            each for each in authority.start(0.0).messages if isinstance(each, EncryptionKey)
+        ]
+    return key
+
+
+def test_nothing_is_derived_of_a_plan_that_names_a_number(tmp_path):
+    chosen = PLAN.changed({'encryption': {'limit': 0.25}})
+    missing = tmp_path / 'there is no start'
+    assert agreed_encryption(chosen, None, missing) == chosen.encryption
+    assert not loads_world(chosen)
+    assert loads_world(PLAN) and not loads_world(PLAIN)
+
+
+@pytest.mark.parametrize('limit', [-1.0, 1e-7, 1e4, math.nan, math.inf])
+def test_limits_that_say_nothing_are_refused(limit):
+    with pytest.raises(SettingError, match='limit'):
+        EncryptionSettings(limit=limit)
+    assert EncryptionSettings(limit=1e-6).limit == 1e-6 and EncryptionSettings().limit == 0.0
+
+
+def test_hospitals_take_the_limit_that_the_key_authority_derives_and_no_other(tmp_path):
+    layout = prepare(tmp_path / 'federation', PLAN)
+    key = announced(layout, PLAN)
+    start = load_policy(layout.pretrained).weights
+    span = offsets_of(PLAN.network, PLAN.learner, PLAN.spec.names).span(start)
+    rates = PLAN.learner.learning_rate + PLAN.learner.offset_rate * np.abs(span).sum(axis=1)
+    steps = adam_steps(STEPS)  # of which the last alone is averaged
+    expected = steps.sum() * rates.max()
+    assert expected < key.limit <= 1.021 * expected
+    records = open_records(layout, NAME, PLAN)
+    for plan, agrees in (
+        (PLAN, True),
+        (PLAN.changed({'encryption': {'limit': key.limit}}), True),
+        (PLAN.changed({'encryption': {'limit': 1.0}}), False),
+        (PLAN.changed({'learner': {'offset_rate': 0.5}}), False),
+    ):
+        trainer = open_training(layout.party(NAME), NAME, plan, records)
+        with closing(trainer.ledger), closing(Store()) as store:
+            hospital = open_hospital(layout, NAME, plan, trainer, store)
+            if agrees:
+                hospital.handle(key, 0.0)
+                continue
+            with pytest.raises(MessageError, match=f'{key.limit}'):
+                hospital.handle(key, 0.0)
+
+
+def test_a_prepared_federation_keeps_the_setting_and_not_the_number(tmp_path):
+    layout = prepare(tmp_path / 'federation', PLAN)
+    assert Plan.load(layout.plan).encryption.limit == 0.0
+    before = announced(layout, PLAN).limit
+    RosterChanges(layout.keys).admit('hospital_4', 40)
+    assert announced(layout, PLAN).limit > before  # more patients, more steps
+
+
+def test_a_limit_follows_from_the_largest_hospital(tmp_path):
+    found = [bound_under(PLAIN, tmp_path, patients) for patients in (8, 9, 12, 13, 400)]
+    assert found[0] == bound_under(PLAIN, tmp_path, 7)  # as many steps
+    assert all(a.per_weight <= b.per_weight for a, b in zip(found, found[1:], strict=False))
+    rate = PLAIN.learner.learning_rate
+    assert found[0].per_weight == pytest.approx(rate * adam_steps(STEPS).sum())
+    with pytest.raises(PrivacyError, match='batch'):
+        bound_under(PLAIN, tmp_path, 3)
+
+
+def test_frozen_and_personal_layers_are_no_part_of_the_norm(tmp_path):
+    layout = PLAIN.network.layout
+    whole = bound_under(PLAIN, tmp_path)
+
+    def share(changes):
+        return (bound_under(PLAIN.changed(changes), tmp_path).norm / whole.norm) ** 2
+
+    for changes in (
+        {'learner': {'frozen': 'shared.0, value'}},
+        {'federation': {'personal': 'shared.0, value'}},
+        {'learner': {'frozen': 'shared.0'}, 'federation': {'personal': 'value'}},
+    ):
+        left = len(layout.shared(('shared.0', 'value')))
+        assert share(changes) == pytest.approx(left / layout.n_parameters)
+    nothing = {
+        'learner': {'frozen': 'shared'},
+        'federation': {'personal': 'value, advantage'},
+    }
+    assert share(nothing) == 0.0
+
+
+def test_offsets_that_stay_at_home_add_nothing(tmp_path):
+    kept = PLAN.changed({'federation': {'personal': 'shared.0.bias'}})
+    start = PLAN.network.draw(np.random.default_rng(2))
+    assert bound_under(kept, tmp_path, start=start).norm == 0.0
+    wide = start.copy()
+    PLAN.network.layout.split(wide)['shared.0.weight'][:] *= 2.0
+    found = [bound_under(PLAN, tmp_path, start=each).norm for each in (start, wide)]
+    assert 1.9 < found[1] / found[0] < 2.0
+
+
+def test_transitions_of_a_patient_count_up_to_their_public_limit(tmp_path):
+    changes = {'clipped': 'transition', 'most_transitions': 50, 'batch': 100}
+    bound = bound_under(PLAIN.changed({'privacy': changes}), tmp_path)
+    # Four steps, of which the last two are averaged.
+    expected = PLAIN.learner.learning_rate * (adam_steps(3).sum() + adam_steps(4)[-1] / 2)
+    assert bound.per_weight == pytest.approx(expected)
+
+
+def test_where_the_number_of_steps_is_no_part_of_the_terms_the_limit_is_stated(tmp_path):
+    plan = PLAIN.changed({'privacy': {'unit': 'transition'}})
+    assert bound_under(plan, tmp_path) is None
+    layout = prepare(tmp_path / 'federation', PLAIN)
+    assert agreed_encryption(plan, layout.roster(), layout.pretrained).limit == STATED_LIMIT == 1.0
+
+
+def test_a_learner_that_is_beyond_all_numbers_is_refused_when_its_federation_is_made(tmp_path):
+    changes = {'optimizer': 'sgd', 'learning_rate': 1000.0, 'proximal': 100.0, 'epochs': 100}
+    plan = PLAIN.changed({'learner': changes, 'privacy': {'budget': math.inf}})
+    with pytest.raises(SettingError, match=r'learning_rate'):
+        prepare(tmp_path / 'federation', plan)
+    given = plan.changed({'encryption': {'limit': 1.0}})
+    prepare(tmp_path / 'other', given)
