@@ -92,15 +92,18 @@ def setting(
     description: str,
     *,
     limits: tuple[float | None, float | None] = (None, None),
+    repr: bool = True,
     **bounds: Unpack[Bounds],
 ) -> Any:
     """
     Define a field of :class:`Settings`.
 
     :param limits: smallest and largest value; an infinite limit allows infinity itself.
+    :param repr: whether the group's text, which training is bound to, shows it.
     """
     between = {'minimum': limits[0], 'maximum': limits[1]}
-    return field(default=default, metadata={'description': description, **between, **bounds})
+    metadata = {'description': description, **between, **bounds}
+    return field(default=default, repr=repr, metadata=metadata)
 
 
 def named_among(name: object, what: str, known: Collection[str]) -> str:

@@ -11,10 +11,11 @@ from pathlib import Path
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.parties import hospital as hospitals
 from fdrl_ros.deployment.plan import Plan
-from fdrl_ros.errors import FdrlError, LedgerError
+from fdrl_ros.errors import FdrlError, LedgerError, PrivacyError
 from fdrl_ros.federation.protocol.ledger_watch import heads_seen
 from fdrl_ros.learner.checkpoint import recorded_ledger_head
-from fdrl_ros.privacy.ledger.chain import Head, Owner
+from fdrl_ros.privacy.ledger.account import missing_entry, Note
+from fdrl_ros.privacy.ledger.chain import Chain, Head, Owner
 from fdrl_ros.privacy.ledger.content import LedgerContent, read_content
 
 
@@ -28,6 +29,7 @@ class Inspection:
     :param seen: heads that it must go on from, by who saw them.
     :param problems: sentences that begin with the path; none if the ledger is whole.
     :param uncompared: why heads that others may have seen of it are not known.
+    :param account: the shared account that it charges, if there is one that can be read.
     """
 
     name: str
@@ -35,6 +37,7 @@ class Inspection:
     seen: dict[str, Head]
     problems: tuple[str, ...]
     uncompared: tuple[str, ...] = ()
+    account: LedgerContent | None = None
 
     @property
     def all_problems(self) -> tuple[str, ...]:
@@ -60,7 +63,23 @@ def inspect_file(path: Path, seen: dict[str, Head], expected: Owner | None = Non
     for who, head in seen.items():
         if problem := chain.contradiction(head):
             found.append(f'{problem} (seen by {who})')
-    return Inspection(owner.hospital, record, seen, tuple(f'ledger {path} {p}' for p in found))
+    problems = [f'ledger {path} {problem}' for problem in found]
+    account, wrong = _account_of(path, chain)
+    name = owner.hospital or path.name
+    return Inspection(name, record, seen, (*problems, *wrong), account=account)
+
+
+def _account_of(path: Path, chain: Chain) -> tuple[LedgerContent | None, list[str]]:
+    """Read the shared account that a ledger charges, after the ledger; say what is wrong."""
+    try:
+        if (note := Note.read(path)) is None:
+            return None, []
+        record = read_content(note.path)
+    except PrivacyError as error:
+        return None, [str(error)]
+    held = record.chain
+    found = (*record.problems(), held.contradiction(note.head), missing_entry(held, chain))
+    return record, [f'account {note.path} {problem}' for problem in found if problem]
 
 
 def inspect_hospital(layout: Layout, name: str, plan: Plan) -> Inspection:

@@ -116,7 +116,7 @@ class Plan:
     )
     privacy: 'Group[PrivacySettings]' = Group(
         'fdrl_ros.learner.settings:PrivacySettings',
-        'unit clipped most_transitions budget delta clip_norm noise_multiplier batch',
+        'unit clipped most_transitions budget delta account clip_norm noise_multiplier batch',
     )
     home: 'Group[HomeSettings]' = Group(
         'fdrl_ros.learner.settings:HomeSettings',

@@ -205,11 +205,12 @@ def train_alone(layout: Layout, name: str, plan: Plan, caller: Caller = NOBODY) 
     """
     Train one hospital without the others: same start, steps, noise level and budget, at home too.
 
-    It has a ledger of its own: this is what would have been without a federation. A hospital
-    that really did both would have to add both epsilons.
+    It has a ledger of its own: this is what would have been without a federation. So it charges
+    no shared account either. A hospital that really did both would have to add both epsilons.
 
     :returns: epsilon spent; the weights lie in :func:`alone_path`.
     """
+    plan = plan.replaced({'privacy': {'account': ''}})
     directory = layout.directory / 'alone' / name
     make_private_directory(directory)
     store = Store(directory / 'state.sqlite')

@@ -242,7 +242,9 @@ class OnlineTrainer:
             )
         if math.isinf(privacy.budget):
             return
-        fresh, steps = Account(privacy.delta), self._steps(online.patients * most)
+        ledger = self._setup.ledger
+        fresh = Account(privacy.delta, ledger.charged_elsewhere())
+        steps = self._steps(online.patients * most)
         for count in range(online.patients, patients + 1, online.patients):
             if count * most >= needed:
                 size = RecordCounts(count, count, most)
@@ -250,7 +252,7 @@ class OnlineTrainer:
                 fresh.add(mechanism.charge(steps))
         wanted = fresh.epsilon_pld()
         if not wanted <= privacy.budget:
-            raise BudgetExceededError(self._setup.ledger.epsilon(), wanted, privacy.budget)
+            raise BudgetExceededError(ledger.epsilon(), wanted, privacy.budget)
 
     def _no_records(self) -> GrowingRecords:
         learner = self._setup.learner

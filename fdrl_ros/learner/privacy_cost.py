@@ -144,12 +144,14 @@ def check_rounds(
     size: Sized,
     rounds: int,
     after: Sequence[Charge] = (),
+    before: Sequence[Charge] = (),
 ) -> None:
     """
     Check that a new budget pays for all rounds of a plan, and for what follows them.
 
     :param rounds: of the whole plan.
     :param after: charges of the home policy.
+    :param before: charges of other federations to the same budget.
     :raises PrivacyError: if the settings give no guarantee for the size, or if all rounds cost
         more than the budget; the message says how many rounds it pays for.
     """
@@ -159,28 +161,28 @@ def check_rounds(
     steps = learner.epochs * mechanism.steps_of_epoch
 
     def epsilon(rounds: int, after: Sequence[Charge] = ()) -> float:
-        charges = [mechanism.charge(rounds * steps), *after]
+        charges = [*before, mechanism.charge(rounds * steps), *after]
         quick = epsilon_rdp(charges, privacy.delta)
         cost = quick if quick <= privacy.budget else epsilon_pld(charges, privacy.delta)
         # The ledger adds rounds one by one, with other rounding errors.
         return cost * (1.0 + _ROUNDING)
 
-    cost = epsilon(rounds)
+    cost, others = epsilon(rounds), ', with other federations,' if before else ''
     if cost <= privacy.budget:
         whole = epsilon(rounds, after) if after else cost
         if whole > privacy.budget:
             raise PrivacyError(
-                f'{rounds} rounds cost epsilon {cost:.6g}, with the home policy {whole:.6g}, and '
-                f'the budget is {privacy.budget:g}: take fewer rounds or home.epochs, or more '
-                'noise'
+                f'{rounds} rounds cost{others} epsilon {cost:.6g}, with the home policy '
+                f'{whole:.6g}, and the budget is {privacy.budget:g}: take fewer rounds or '
+                'home.epochs, or more noise'
             )
         return
     paid = bisect_right(range(1, rounds), privacy.budget, key=epsilon)
     fewer = f'set rounds to at most {paid}, or ' if paid else ''
     raise PrivacyError(
-        f'{rounds} rounds of {learner.epochs} local epochs cost epsilon {cost:.6g}, and the '
-        f'budget of {privacy.budget:g} pays for {paid}: {fewer}take more noise, fewer epochs or a '
-        'smaller batch'
+        f'{rounds} rounds of {learner.epochs} local epochs cost{others} epsilon {cost:.6g}, and '
+        f'the budget of {privacy.budget:g} pays for {paid}: {fewer}take more noise, fewer epochs '
+        'or a smaller batch'
     )
 
 

@@ -4,6 +4,7 @@
 
 from dataclasses import dataclass, replace
 import math
+from pathlib import Path
 
 from fdrl_ros.errors import SettingError
 from fdrl_ros.settings import named_among, setting, Settings
@@ -186,11 +187,28 @@ class PrivacySettings(Settings):
         8.0, 'epsilon at which training stops; inf: never', limits=(1e-3, math.inf)
     )
     delta: float = setting(1e-4, 'delta; below 1 / n_i', limits=(1e-10, 0.5))
+    account: str = setting(
+        '',
+        "file on the hospital's own site that ledgers of several federations charge, so that they "
+        "share one budget; an absolute path, in which {hospital} is the hospital's name; empty: "
+        'each ledger has a budget of its own',
+        repr=False,  # it changes nothing that is trained, and the file may be moved
+    )
     clip_norm: float = setting(0.4, 'C of DP-DQN Alg. 1', limits=(1e-6, 1e6))
     noise_multiplier: float = setting(
         2.6, 'sigma_m = s L / C; 0: NOT PRIVATE', limits=(0.0, 1000.0)
     )
     batch: int = setting(128, 'expected batch size L', limits=(1, 1000000), unit='units')
+
+    def __post_init__(self) -> None:
+        """Refuse an account whose place depends on where a program was started."""
+        super().__post_init__()
+        if self.account and not Path(self.account).is_absolute():
+            raise SettingError('account', self.account, 'an absolute path, or nothing')
+
+    def account_of(self, hospital: str) -> Path | None:
+        """Return the file of the account that a hospital's ledger charges, if there is one."""
+        return Path(self.account.replace('{hospital}', hospital)) if self.account else None
 
 
 def _listed(text: str) -> tuple[str, ...]:

@@ -13,7 +13,14 @@ import shutil
 from fdrl_ros.privacy.ledger.content import read_content
 import numpy as np
 import pytest
-from support.ledger_killing import check, drawn, HospitalForker, LOCKED, notes_of
+from support.ledger_killing import (
+    check,
+    check_accounts,
+    drawn,
+    HospitalForker,
+    LOCKED,
+    notes_of,
+)
 
 SETTINGS = {
     'seed': 2026,
@@ -83,6 +90,10 @@ def test_a_kill_before_any_system_call_never_forgets_a_block(forker, tmp_path, f
         played_back += again
     figures.append({'calls': call, 'interrupted_commits': len(interrupted), 'then': played_back})
     assert call > 100 and interrupted and played_back > 100
+
+
+def test_a_kill_before_any_system_call_leaves_no_block_out_of_the_account(forker, tmp_path):
+    assert check_accounts(forker, tmp_path, every=1) > 200
 
 
 def test_of_hospitals_that_open_one_ledger_at_once_one_spends(forker, tmp_path, figures):

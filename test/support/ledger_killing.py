@@ -26,8 +26,10 @@ from typing import Self
 import fdrl_ros
 from fdrl_ros.errors import LedgerLockedError
 from fdrl_ros.privacy.accountant.accountant import Charge, epsilon_rdp
+from fdrl_ros.privacy.ledger.account import AccountedLedger, missing_entry, parts
 from fdrl_ros.privacy.ledger.chain import Head, Owner
 from fdrl_ros.privacy.ledger.content import read_content
+from fdrl_ros.privacy.ledger.file import note_path
 from fdrl_ros.privacy.ledger.ledger import Ledger
 
 OWNER = {'hospital': 'hospital_1', 'unit': 'patient', 'delta': 1e-5, 'budget': 1e6}
@@ -35,10 +37,14 @@ CHARGE = {'noise_multiplier': 2.0, 'sampling_probability': 0.128, 'steps': 20}
 BLOCKS = 3
 """Blocks of a round."""
 
+ACCOUNTED = '.accounted'
+"""Ending of a ledger that charges the account in its folder."""
+
 LOCKED = 3
 """Exit status of a hospital whose ledger was open elsewhere."""
 
 _TRACE_ME, _SYSCALL = 0, 24  # of ptrace(2)
+_NEVER = 10**6  # more system calls than a hospital makes
 _NOTE = struct.Struct('<q')
 
 
@@ -122,6 +128,11 @@ def notes_of(path: Path) -> Path:
     return path.with_suffix('.drawn')
 
 
+def account_of(path: Path) -> Path:
+    """Return the account of an accounted ledger."""
+    return path.with_name('shared')
+
+
 def drawn(path: Path) -> list[int]:
     """Return the numbers of the blocks whose noise may have been drawn, in order."""
     notes = notes_of(path)
@@ -148,7 +159,39 @@ def check(path: Path, before: Head | None) -> Head | None:
     reserved = [BLOCKS * entry.round + entry.block for entry in record.chain.entries]
     assert reserved[: len(done)] == done, 'under-reported'
     assert len(reserved) - len(done) in (0, 1), 'over-reported by more than one block'
+    if note_path(path).exists():
+        account = read_content(account_of(path))
+        assert account.problems() == [] and not missing_entry(account.chain, record.chain)
     return record.chain.head
+
+
+def check_accounts(forker: HospitalForker, folder: Path, every: int) -> int:
+    """
+    Kill a hospital before its system calls, and check the account that two ledgers charge.
+
+    The first ledger is in the account before; the second had spent two blocks without one.
+
+    :param every: how far apart the calls are.
+    :returns: how many calls a life has.
+    """
+    call = 0
+    while True:
+        place = folder / str(call)
+        place.mkdir()
+        first, path = (place / f'{name}{ACCOUNTED}' for name in ('first', 'second'))
+        assert not forker.killed_before_call(first, _NEVER, blocks=1)
+        with Ledger(path, Owner(**OWNER)) as ledger:
+            _spend(path, ledger, 2)
+        killed = forker.killed_before_call(path, call, blocks=2)
+        head = check(path, None)
+        assert not forker.killed_before_call(path, _NEVER, blocks=1)
+        assert head is not None and check(path, head)
+        # What a kill left in the account alone was found again.
+        account = read_content(account_of(path)).chain
+        assert [part.blocks for part in parts(account)] == [1, len(drawn(path))]
+        if not killed:
+            return call
+        call += every
 
 
 def _spend(path: Path, ledger: Ledger, blocks: int, beat: int = -1) -> None:
@@ -166,8 +209,15 @@ def _spend(path: Path, ledger: Ledger, blocks: int, beat: int = -1) -> None:
     os.close(notes)
 
 
+def _opened(path: Path) -> Ledger:
+    owner = Owner(**OWNER)
+    if path.suffix == ACCOUNTED:
+        return AccountedLedger(path, owner, account_of(path))
+    return Ledger(path, owner)
+
+
 def _live(path: Path, blocks: int, beat: int = -1) -> None:
-    with Ledger(path, Owner(**OWNER)) as ledger:
+    with _opened(path) as ledger:
         _spend(path, ledger, blocks, beat)
 
 

@@ -22,7 +22,9 @@ from fdrl_ros.federation.protocol.ledger_watch import heads_seen
 from fdrl_ros.learner.home import ledger_words
 from fdrl_ros.learner.privacy_cost import calibrated, RecordCounts
 from fdrl_ros.privacy.accountant.accountant import sum_guarantees
+from fdrl_ros.privacy.ledger.account import ACCOUNT, parts
 from fdrl_ros.privacy.ledger.chain import Chain, Head
+from fdrl_ros.privacy.ledger.content import LedgerContent
 
 HEADINGS = ('entry', 'round', 'block', 'sigma', 'q', 'steps', 'group', 'epsilon <=', 'hash')
 
@@ -61,24 +63,34 @@ def show(path: Path, as_json: bool) -> None:
     PATH is a ledger file, or the directory of a hospital, a run or a federation. Epsilon after
     each entry is a quick upper bound (Renyi); the sum below is tight (privacy loss distribution).
     In JSON an epsilon without noise is null.
+
+    Where several federations charge a shared account, it follows: the part of each of their
+    ledgers, and the epsilon of all together. PATH may also be the file of an account.
     """
     found, layout, plan = _inspected(path, {})
+    accounts = _accounts(found)
     seeded = plan is not None and plan.federation.noise != 'secure'
     if as_json:
-        ledgers = [_document(ledger) for ledger in found if ledger.record is not None]
+        ledgers = [_document(each) for each in found if each.record and not _is_account(each)]
         problems = [problem for ledger in found for problem in ledger.all_problems]
         private = None if plan is None else not seeded
-        echo_json({'private': private, 'ledgers': ledgers, 'problems': problems})
+        shared = [_account_document(account) for account in accounts]
+        echo_json(
+            {'private': private, 'ledgers': ledgers, 'accounts': shared, 'problems': problems}
+        )
     else:
         if seeded:
             console().print(NOT_PRIVATE, style='bold red')
         for ledger in found:
-            if ledger.record is not None:
+            if ledger.record is not None and not _is_account(ledger):
                 click.echo(_summary(ledger))
                 if ledger.record.chain.head.entries:
                     click.echo(_table(ledger.record.chain) + '\n')
-            elif not ledger.all_problems:
+            elif ledger.record is None and not ledger.all_problems:
                 click.echo(f'{ledger.name}: nothing spent here, there is no ledger yet')
+        for account in accounts:
+            wrong = any(ledger.all_problems for ledger in found)
+            click.echo(_account_summary(account, lower_bound=wrong))
         if plan and layout and not layout.roster().disjoint_patients:
             spent = [
                 plan.privacy.budget if ledger.all_problems else ledger.record.chain.epsilon()
@@ -104,7 +116,8 @@ def verify(path: Path, heads: tuple[str, ...]) -> None:
     Find whatever was done to a ledger; exit code 1 if it was anything.
 
     PATH is a ledger file, or the directory of a run or of a federation. Each ledger is read byte
-    by byte and its chain of hashes walked. In a directory it must also be that of the plan, and go
+    by byte and its chain of hashes walked. So is the shared account that it charges, if any, which
+    must have all of its entries. In a directory it must also be that of the plan, and go
     on from the heads of its hospital's last update and checkpoint and from those that the servers
     there saw.
 
@@ -129,6 +142,7 @@ def verify(path: Path, heads: tuple[str, ...]) -> None:
             f'{", in use" if ledger.record.in_use else ""}'
             f'{", the last one cut short and not charged" if ledger.record.interrupted else ""}; '
             f'{"goes on from the heads seen by " + by if by else "compared with no head"}; '
+            f'{f"all of it is in account {ledger.account.path}; " if ledger.account else ""}'
             f'head {head}'
         )
     _fail_on_problems(found)
@@ -236,6 +250,48 @@ def _summary(found: Inspection) -> str:
     )
 
 
+def _is_account(found: Inspection) -> bool:
+    return found.record is not None and found.record.chain.owner.model == ACCOUNT
+
+
+def _accounts(found: Sequence[Inspection]) -> list[LedgerContent]:
+    """Return each account once: those that ledgers charge, and what is itself one."""
+    records = (each.record if _is_account(each) else each.account for each in found)
+    return list({each.path: each for each in records if each is not None}.values())
+
+
+def _account_summary(account: LedgerContent, *, lower_bound: bool) -> str:
+    """
+    Say what each ledger of an account has spent, and all together.
+
+    :param lower_bound: whether entries may be missing.
+    """
+    chain, owner = account.chain, account.chain.owner
+    rows = [('blocks', 'epsilon', 'ledger')]
+    for part in parts(chain):
+        rows.append((str(part.blocks), _epsilon_text(part.epsilon), part.ledger))
+    budget = 'no budget' if math.isinf(owner.budget) else f'budget {owner.budget:g}'
+    return (
+        f'account {account.path}: epsilon {_epsilon_text(chain.epsilon())}'
+        f'{" or more" if lower_bound else ""} of all its ledgers together, of {budget} at delta '
+        f'{owner.delta:g} for a {owner.unit}; head {chain.head}\n{_aligned(rows)}'
+    )
+
+
+def _account_document(account: LedgerContent) -> Json:
+    """Return what an account has as JSON values."""
+    chain, owner = account.chain, account.chain.owner
+    return {
+        'file': str(account.path),
+        'unit': owner.unit,
+        'delta': owner.delta,
+        'budget': owner.budget,
+        'epsilon': chain.epsilon(),
+        'head': {'entries': chain.head.entries, 'digest': chain.head.digest.hex()},
+        'parts': [part._asdict() for part in parts(chain)],
+    }
+
+
 def _table(chain: Chain) -> str:
     """Return a line for each entry, below headings; plain, since there may be very many."""
     rows: list[tuple[str, ...]] = [HEADINGS]
@@ -251,6 +307,11 @@ def _table(chain: Chain) -> str:
             group,
         )
         rows.append((*map(str, numbers), _epsilon_text(epsilon), entry.digest.hex()[:12]))
+    return _aligned(rows)
+
+
+def _aligned(rows: Sequence[tuple[str, ...]]) -> str:
+    """Return rows as lines, each column to the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return '\n'.join('  '.join(map(str.rjust, row, widths)) for row in rows)
 
@@ -277,6 +338,7 @@ def _document(found: Inspection) -> Json:
         'epsilon_is_lower_bound': bool(found.all_problems),
         'epsilon_rdp': chain.account.epsilon_rdp(),
         'head': {'entries': chain.head.entries, 'digest': chain.head.digest.hex()},
+        'account': str(found.account.path) if found.account else None,
         'entries': [
             {
                 'number': entry.number,

@@ -33,6 +33,7 @@ from fdrl_ros.learner.privacy_cost import check_rounds
 from fdrl_ros.learner.records.collection import HospitalSimulator
 from fdrl_ros.learner.records.records import Records
 from fdrl_ros.learner.trainer import Trainer, TrainingSetup
+from fdrl_ros.privacy.ledger.account import AccountedLedger, Note
 from fdrl_ros.privacy.ledger.chain import Head, Owner
 from fdrl_ros.privacy.ledger.ledger import Ledger
 from fdrl_ros.privacy.noise import NoiseSource
@@ -138,8 +139,8 @@ def open_training(
     :param passphrase: of the hospital's keys.
     :raises LedgerError: if the ledger is locked, damaged or of another hospital.
     :raises KeyFileError: if the noise key is damaged, of another ledger, or does not open.
-    :raises PrivacyError: if nothing is spent yet and the budget does not pay for all rounds that
-        are left.
+    :raises PrivacyError: if nothing is spent yet and the budget, or what other federations left
+        of it, does not pay for all rounds that are left.
     """
     with ExitStack() as unless_opened:
         ledger = unless_opened.enter_context(open_ledger(directory, name, plan))
@@ -164,7 +165,8 @@ def open_training(
             trainer, after = Trainer(setup, records, path), ()
         if not ledger.chain.head.entries:
             left = max(1, plan.rounds.rounds - done)
-            check_rounds(plan.learner, plan.privacy, records, left, after)
+            before = ledger.charged_elsewhere()
+            check_rounds(plan.learner, plan.privacy, records, left, after, before)
         unless_opened.pop_all()
     return trainer
 
@@ -177,24 +179,31 @@ def ledger_owner(name: str, plan: Plan) -> Owner:
 
 def open_ledger(directory: Path, name: str, plan: Plan) -> Ledger:
     """
-    Open a hospital's ledger and verify it.
+    Open a hospital's ledger and verify it, with the shared account that it charges, if any.
 
     :param directory: of the hospital.
     :raises LedgerError: if it is locked, damaged or of another hospital, unit, delta, budget or
         model, older than the last update or checkpoint, or gone while the key of the noise drawn
-        under it is still there.
+        under it is still there; also if that is so of its account.
     :raises CheckpointError: if the checkpoint is of another ledger or version.
     """
     check_not_lost(directory, plan)
     sent = last_sent(directory)
     with ExitStack() as unless_whole:
-        ledger = unless_whole.enter_context(Ledger(directory / LEDGER, ledger_owner(name, plan)))
+        ledger = unless_whole.enter_context(_opened_ledger(directory / LEDGER, name, plan))
         ledger.verify(sent, 'its last update')
         for each in CHECKPOINTS:
             head = recorded_ledger_head(directory / each, ledger.owner)
             ledger.verify(head, f'its {each.replace("_", " ")}')
         unless_whole.pop_all()
     return ledger
+
+
+def _opened_ledger(path: Path, name: str, plan: Plan) -> Ledger:
+    owner, account = ledger_owner(name, plan), plan.privacy.account_of(name)
+    if account is None and (note := Note.read(path)):
+        account = note.path  # a ledger that joined an account never leaves it
+    return Ledger(path, owner) if account is None else AccountedLedger(path, owner, account)
 
 
 def check_not_lost(directory: Path, plan: Plan) -> None:

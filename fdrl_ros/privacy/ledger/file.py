@@ -186,7 +186,15 @@ def ledger_error(error: Exception, path: Path, entry: int | None = None) -> Ledg
     return LedgerCorruptError(f'{path} is damaged or not a ledger{where} ({error})')
 
 
-_TRIES, _PAUSE = 3, 0.01  # of taking the lock; second
+PATIENCE = 0.02
+"""Seconds to wait for the lock of a ledger: an inspector holds it for microseconds."""
+
+_PAUSE = 0.01  # second between two tries
+
+
+def note_path(path: Path) -> Path:
+    """Return the file beside a ledger that says which shared account it charges."""
+    return path.with_name(path.name + '.account')
 
 
 def file_identity(status: os.stat_result) -> tuple[int, int, int, int]:
@@ -206,21 +214,24 @@ def create(path: Path, owner: Owner) -> None:
         raise LedgerCorruptError(f'ledger {path} is empty: it was cut')
 
 
-def lock_file(path: Path) -> BinaryIO:
+def lock_file(path: Path, patience: float) -> BinaryIO:
     """
     Open and lock the file for this process, until what is returned is released.
+
+    :param patience: seconds to wait for another process.
 
     The lock is on the file itself (flock), so it ends with the process. SQLite's own lock is held
     too: it excludes other programs, but any close of the file by this process releases it.
     """
     file = open_private(path, LedgerError)
-    for tries_left in reversed(range(_TRIES)):
+    deadline = time.monotonic() + patience
+    while True:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             break
         except OSError as error:
-            if isinstance(error, BlockingIOError) and tries_left:
-                time.sleep(_PAUSE)  # an inspector holds the lock for microseconds
+            if isinstance(error, BlockingIOError) and time.monotonic() < deadline:
+                time.sleep(_PAUSE)
                 continue
             file.close()
             raise ledger_error(error, path) from error

@@ -9,6 +9,7 @@ party that remembers a later head. Therefore the head, and the links that lead t
 every update.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 import operator
 import os
@@ -23,7 +24,7 @@ from fdrl_ros.errors import (
     LedgerOwnerError,
     PrivacyError,
 )
-from fdrl_ros.privacy.accountant.accountant import Account, Charge
+from fdrl_ros.privacy.accountant.accountant import Account, Charge, epsilon_pld
 from fdrl_ros.privacy.ledger.chain import Entry, Head, Owner
 from fdrl_ros.privacy.ledger.file import (
     check_form,
@@ -32,7 +33,9 @@ from fdrl_ros.privacy.ledger.file import (
     file_identity,
     ledger_error,
     lock_file,
+    note_path,
     open_exclusively,
+    PATIENCE,
     read_chain,
     read_owner,
     unlock_file,
@@ -50,7 +53,12 @@ class Ledger(Closeable):
     """
 
     def __init__(
-        self, path: str | os.PathLike[str], owner: Owner, *, seen: Head | None = None
+        self,
+        path: str | os.PathLike[str],
+        owner: Owner,
+        *,
+        seen: Head | None = None,
+        patience: float = PATIENCE,
     ) -> None:
         """
         Open and lock a hospital's ledger, or create one, and verify it.
@@ -59,11 +67,13 @@ class Ledger(Closeable):
         :param owner: whose it is, and what it promises; :attr:`owner` also has its birth.
         :param seen: a head that this ledger had before, e.g. the last one sent. A missing ledger
             that had entries is not created again.
+        :param patience: seconds to wait while another process has it open.
         :raises PrivacyError: if the owner promises something impossible.
         :raises LedgerLockedError: if another process has it open.
         :raises LedgerOwnerError: if it belongs to another hospital, unit, delta, budget or model.
         :raises LedgerVersionError: if another version of this program made it.
         :raises LedgerCorruptError: if it was changed, cut, or is not a ledger.
+        :raises LedgerError: if it charges a shared account, which this class does not know.
         """
         if owner.unit not in ('patient', 'transition'):
             raise PrivacyError(f"privacy unit {owner.unit!r}: expected 'patient' or 'transition'")
@@ -76,7 +86,7 @@ class Ledger(Closeable):
             raise LedgerError(f'ledger {path} is missing and had {seen.entries} entries')
         self._lock = threading.RLock()
         create(path, owner)
-        self._file = lock_file(path)
+        self._file = lock_file(path, patience)
         self._connection: sqlite3.Connection | None = None
         try:
             self._connection = open_exclusively(path)
@@ -87,6 +97,7 @@ class Ledger(Closeable):
             self.chain = read_chain(self._connection, path, self.owner)
             self._state = file_identity(os.fstat(self._file.fileno()))
             self.verify(seen)
+            self._join()
         except BaseException as error:
             self.close()
             if isinstance(error, Damage):
@@ -121,7 +132,7 @@ class Ledger(Closeable):
             entry = self.chain.next(round, block, charge, inputs)
             if earlier := self.chain.get(round, block):
                 return self._repeat(earlier, entry)
-            self.check(charge)
+            self._admit(entry)
             self._append(entry)
             return entry
 
@@ -131,14 +142,27 @@ class Ledger(Closeable):
 
         :raises BudgetExceededError: if they do not.
         """
+        self._check(charges, ())
+
+    def _check(self, charges: Sequence[Charge], elsewhere: Sequence[Charge]) -> None:
+        """
+        Check that charges fit the budget together, and with what was charged elsewhere.
+
+        :raises BudgetExceededError: if they do not.
+        """
         with self._lock:
             account, budget = self.chain.account, self.owner.budget
             # Both are upper bounds, so charges that fit by the quick one fit.
-            if account.epsilon_rdp(*charges) <= budget:
+            if account.epsilon_rdp(*elsewhere, *charges) <= budget:
                 return
-            wanted = account.epsilon_pld(*charges)
+            wanted = account.epsilon_pld(*elsewhere, *charges)
             if not wanted <= budget:
-                raise BudgetExceededError(self.chain.epsilon(), wanted, budget)
+                spent = epsilon_pld((*self.chain.history(), *elsewhere), self.owner.delta)
+                raise BudgetExceededError(spent, wanted, budget)
+
+    def charged_elsewhere(self) -> tuple[Charge, ...]:
+        """Return what other ledgers charged of the same budget: nothing, without an account."""
+        return ()
 
     def epsilon(self) -> float:
         """Return the spent epsilon by the tight accountant."""
@@ -186,6 +210,15 @@ class Ledger(Closeable):
                 self._connection.close()
                 self._connection = None
             unlock_file(self._file)
+
+    def _join(self) -> None:
+        """Refuse a ledger of a shared account, whose charges would be missing there."""
+        if os.path.lexists(note := note_path(self._path)):
+            raise LedgerError(f'ledger {self._path} charges a shared account, as {note} says')
+
+    def _admit(self, entry: Entry) -> None:
+        """Refuse a new entry that does not fit the budget."""
+        self.check(entry.charge)
 
     def _repeat(self, earlier: Entry, entry: Entry) -> Entry:
         """Return an earlier reservation of the same charge and inputs; refuse a different one."""
