@@ -37,7 +37,7 @@ def privacy() -> None:
     Show and verify the privacy ledgers of hospitals.
 
     A ledger is one file, ledger.sqlite, in its hospital's directory. Nothing is trained unless
-    the ledger was charged for it first, so the file is the only account of what the patients have
+    the ledger was charged for it first, so the file is the only record of what the patients have
     spent. These commands read it without touching it, also while a hospital trains.
 
     Back up the whole directory of a hospital, after each round and while nothing trains: the

@@ -100,7 +100,10 @@ def missing_entry(account: Chain, ledger: Chain) -> str:
     """Describe the first entry of a ledger that its account does not have; empty if it has all."""
     for entry in ledger.entries:
         if not _has(account, ledger.owner, entry):
-            return f'lacks entry {entry.number} of a ledger that charges it: it is an old copy'
+            return (
+                f'lacks entry {entry.number} of a ledger that charges it: it is an old copy, or '
+                'an older version of this program wrote that entry'
+            )
     return ''
 
 
@@ -211,7 +214,7 @@ class AccountedLedger(Ledger):
             if note is not None and (problem := missing_entry(account.chain, self.chain)):
                 # Adding this ledger's entries would not bring back those of others.
                 raise LedgerCorruptError(
-                    f'account {self._account} {problem}; put back the newest (docs/privacy.md)'
+                    f'account {self._account} {problem}: put back the newest (docs/privacy.md)'
                 )
             if not account.chain.head.entries:
                 log.warning('%s is a new account: nothing was charged to it', self._account)

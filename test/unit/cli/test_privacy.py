@@ -28,6 +28,7 @@ from fdrl_ros.federation.protocol.store import FORMAT_ROW, Store
 from fdrl_ros.learner.checkpoint import Checkpoint
 from fdrl_ros.learner.learner import TrainingResult
 from fdrl_ros.privacy.accountant.accountant import Charge, epsilon_pld, epsilon_rdp
+from fdrl_ros.privacy.ledger.account import AccountedLedger
 from fdrl_ros.privacy.ledger.chain import Chain, Entry, Owner
 from fdrl_ros.privacy.ledger.content import read_content
 from fdrl_ros.privacy.ledger.file import file_bytes
@@ -372,3 +373,52 @@ def test_a_hospital_s_directory_is_its_file_and_the_heads_that_were_seen_of_it(l
     assert by_folder.output == by_file.output
     assert 'compared with no head' in fdrl('verify', ledger).output
     assert 'the aggregator (4), the key authority (4)' in fdrl('verify', ledger.parent).output
+
+
+@pytest.fixture
+def shared(layout, tmp_path):
+    """Two federations whose ledgers of a hospital charge one account; return its file."""
+    plan = PLAN.changed({'privacy': {'account': str(tmp_path / 'account')}})
+    with open_ledger(layout.party(NAME), NAME, plan):
+        pass
+    with AccountedLedger(tmp_path / 'hip', OTHER, tmp_path / 'account') as other:
+        other.reserve(round=1, block=0, charge=CHARGE, inputs=b'x')
+    return tmp_path / 'account'
+
+
+OTHER = Owner('hospital_7', 'patient', 1e-4, 8.0)
+
+
+def test_show_tells_the_part_of_each_federation_and_the_total(layout, ledger, shared):
+    total = epsilon_pld([CHARGE] * 5, 1e-4)
+    for path in (layout.directory, layout.party(NAME), ledger, shared):
+        result = fdrl('show', path)
+        assert result.exit_code == 0, result.output
+        assert result.output.count(f'account {shared}: epsilon {total:.4f} of all') == 1
+        rows = [line.split() for line in result.output.splitlines()[-2:]]
+        assert rows == [
+            ['4', f'{epsilon_pld([CHARGE] * 4, 1e-4):.4f}', str(ledger)],
+            ['1', f'{epsilon_pld([CHARGE], 1e-4):.4f}', str(shared.with_name('hip'))],
+        ]
+        content = json.loads(fdrl('show', '--json', path).output)
+        (account,) = content['accounts']
+        assert (account['epsilon'], account['budget']) == (total, 8.0)
+        assert [each['blocks'] for each in account['parts']] == [4, 1]
+        charged = [each['account'] for each in content['ledgers']]
+        assert charged == ([] if path == shared else [str(shared)])
+    assert f'all of it is in account {shared}' in fdrl('verify', ledger).output
+    assert fdrl('verify', shared).exit_code == 0
+
+
+def test_verify_finds_an_account_that_is_lost_or_older(layout, ledger, shared):
+    older = shared.read_bytes()
+    spend(layout, NAME, 3)
+    assert fdrl('verify', ledger).exit_code == 0
+    shared.write_bytes(older)
+    for verb in ('verify', 'show'):
+        result = fdrl(verb, ledger)
+        assert result.exit_code == 1 and f'{shared} lacks entry 5' in result.stderr
+    assert 'or more of all its ledgers' in fdrl('show', ledger).output
+    shared.unlink()
+    result = fdrl('verify', layout.directory)
+    assert result.exit_code == 1 and f'{shared} is missing' in result.stderr

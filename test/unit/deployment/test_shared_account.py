@@ -1,0 +1,134 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""A hospital of two federations has one budget, whatever it trains in either of them."""
+
+from contextlib import closing
+import shutil
+
+from fdrl_ros.deployment.layout import Layout
+from fdrl_ros.deployment.parties.hospital import (
+    LEDGER,
+    ledger_epsilon,
+    open_ledger,
+    open_records,
+    open_training,
+)
+from fdrl_ros.deployment.plan import Plan
+from fdrl_ros.deployment.policy_file import load_policy
+from fdrl_ros.deployment.prepare import prepare
+from fdrl_ros.errors import BudgetExceededError, PrivacyError, SettingError
+from fdrl_ros.experiments.training import train_alone
+from fdrl_ros.learner.home import ledger_words
+from fdrl_ros.privacy.accountant.accountant import epsilon_pld
+from fdrl_ros.privacy.ledger.account import parts
+from fdrl_ros.privacy.ledger.content import read_content
+import pytest
+from support.small_run import TINY_PLAN
+
+PLAN = Plan().changed({**TINY_PLAN, 'home': {'epochs': 1, 'candidates': 'global, personal'}})
+NAME = 'hospital_1'
+WHOLE = epsilon_pld([(2.0, 0.5, 6), (10.0, 1.0, 1)], 1e-4)
+"""Epsilon of both rounds, fine-tuning, and the choice."""
+
+
+@pytest.fixture(scope='module')
+def prepared(tmp_path_factory):
+    layout = prepare(tmp_path_factory.mktemp('federations') / 'knee', PLAN)
+    open_records(layout, NAME, PLAN)
+    return layout.directory
+
+
+@pytest.fixture
+def federations(prepared, tmp_path):
+    """Return the directories of two federations that trust the same hospital."""
+    for name in ('knee', 'hip'):
+        shutil.copytree(prepared, tmp_path / name)
+    return [Layout(tmp_path / name) for name in ('knee', 'hip')]
+
+
+def plan_of(tmp_path, budget=8.0):
+    """Return the hospital's settings, the same in both federations."""
+    account = str(tmp_path / 'account of {hospital}')
+    return PLAN.changed({'privacy': {'account': account, 'budget': budget}})
+
+
+def begin(layout, plan):
+    records = open_records(layout, NAME, plan)
+    start = load_policy(layout.pretrained).weights
+    return open_training(layout.party(NAME), NAME, plan, records, start=start)
+
+
+def trained(layout, plan):
+    """Train both rounds and the home policy; return the weights of the rounds."""
+    weights = load_policy(layout.pretrained).weights
+    with closing((trainer := begin(layout, plan)).ledger):
+        for round in (1, 2):
+            trainer.check_affordable(round)
+            weights = trainer.train(
+                weights, round, report=lambda told: None, stopped=lambda: False
+            ).weights
+        trainer.home(weights, 2)
+    return weights
+
+
+def test_rounds_and_home_policies_of_both_federations_are_in_the_account(federations, tmp_path):
+    plan = plan_of(tmp_path)
+    for layout in federations:
+        trained(layout, plan)
+        with open_ledger(layout.party(NAME), NAME, plan) as ledger:
+            stages = [ledger_words(each.round) for each in ledger.chain.entries]
+            assert stages == ['1', '2', 'home 2', 'choice 2']
+            assert ledger.epsilon() == pytest.approx(WHOLE)
+    chain = read_content(tmp_path / f'account of {NAME}').chain
+    assert [part.blocks for part in parts(chain)] == [4, 4]
+    both = epsilon_pld([(2.0, 0.5, 12), (10.0, 1.0, 2)], 1e-4)
+    assert chain.epsilon() == pytest.approx(both) and WHOLE < both < 2 * WHOLE
+    assert ledger_epsilon(federations[0], NAME, plan) == pytest.approx(WHOLE)
+
+
+def test_federation_that_the_rest_of_the_budget_does_not_pay_for_is_not_begun(
+    federations, tmp_path
+):
+    plan = plan_of(tmp_path, budget=1.01 * WHOLE)
+    trained(federations[0], plan)
+    with pytest.raises(PrivacyError, match='with other federations, epsilon'):
+        begin(federations[1], plan)
+    with open_ledger(federations[1].party(NAME), NAME, plan) as ledger:
+        assert ledger.chain.head.entries == 0
+
+
+def test_federations_that_began_together_end_at_the_budget(federations, tmp_path):
+    plan = plan_of(tmp_path, budget=1.01 * WHOLE)
+    late = begin(federations[1], plan)
+    trained(federations[0], plan)
+    with closing(late.ledger), pytest.raises(BudgetExceededError):
+        late.check_affordable(1)
+    assert late.ledger.chain.head.entries == 0
+
+
+def test_account_changes_nothing_of_what_is_trained(federations, tmp_path):
+    one, other = federations
+    assert (trained(one, PLAN) == trained(other, plan_of(tmp_path))).all()
+
+
+def test_hospital_does_not_leave_its_account_by_a_change_of_settings(federations, tmp_path):
+    plan, (layout, _) = plan_of(tmp_path), federations
+    begin(layout, plan).ledger.close()
+    trained(layout, PLAN)
+    account, ledger = tmp_path / f'account of {NAME}', layout.party(NAME) / LEDGER
+    assert [each.blocks for each in parts(read_content(account).chain)] == [
+        read_content(ledger).chain.head.entries
+    ]
+
+
+def test_comparison_with_training_alone_is_not_charged(federations, tmp_path):
+    plan, (layout, _) = plan_of(tmp_path, budget=1.01 * WHOLE), federations
+    trained(layout, plan)
+    assert train_alone(layout, NAME, plan) == pytest.approx(WHOLE)
+    (part,) = parts(read_content(tmp_path / f'account of {NAME}').chain)
+    assert part.blocks == 4
+
+
+def test_account_whose_place_depends_on_the_working_directory_is_refused():
+    with pytest.raises(SettingError, match='an absolute path'):
+        PLAN.changed({'privacy': {'account': 'account.sqlite'}})
