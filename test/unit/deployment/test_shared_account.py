@@ -17,7 +17,7 @@ from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.policy_file import load_policy
 from fdrl_ros.deployment.prepare import prepare
 from fdrl_ros.errors import BudgetExceededError, PrivacyError, SettingError
-from fdrl_ros.experiments.training import train_alone
+from fdrl_ros.experiments.training import train_alone, train_federation
 from fdrl_ros.learner.home import ledger_words
 from fdrl_ros.privacy.accountant.accountant import epsilon_pld
 from fdrl_ros.privacy.ledger.account import parts
@@ -104,6 +104,20 @@ def test_federations_that_began_together_end_at_the_budget(federations, tmp_path
     with closing(late.ledger), pytest.raises(BudgetExceededError):
         late.check_affordable(1)
     assert late.ledger.chain.head.entries == 0
+
+
+def test_hospitals_of_one_plan_have_accounts_of_their_own(federations, tmp_path):
+    plan, (layout, _) = plan_of(tmp_path), federations
+    for name in plan.hospitals:
+        open_records(layout, name, plan)
+    policies = tmp_path / 'run' / 'policies'
+    policies.mkdir(parents=True)
+    train_federation(layout, plan, policies)
+    for name in plan.hospitals:
+        chain = read_content(tmp_path / f'account of {name}').chain
+        (part,) = parts(chain)
+        assert part.ledger == str(layout.party(name) / LEDGER) and part.blocks == 4
+        assert chain.epsilon() == ledger_epsilon(layout, name, plan)
 
 
 def test_account_changes_nothing_of_what_is_trained(federations, tmp_path):
