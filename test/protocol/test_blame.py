@@ -26,6 +26,7 @@ from support.lying_hospitals import (
     deal_garbage,
     deal_others,
     reveal_wrong,
+    send_garbage,
 )
 from support.lying_schedules import run_lying
 
@@ -58,8 +59,9 @@ def honest(bench):
         (complain_falsely, Fault.COMPLAINT),
         (deal_another_secret, Fault.DEAL),
         (lambda bench, liar: deal_another_secret(bench, liar, ['hospital_5']), Fault.DEAL),
+        (send_garbage, Fault.UPDATE),
     ],
-    ids=['garbage', 'garbage to one', 'others', 'complaint', 'another secret', 'to one'],
+    ids='garbage garbage_to_one others complaint another_secret to_one update'.split(),
 )
 def test_a_liar_is_named_and_the_round_ends_without_it(lie, fault):
     bench = Bench(hospitals=5, rounds=1)
@@ -204,6 +206,7 @@ def proofs():
         (Fault.COMPLAINT, complain_falsely),
         (Fault.REVEAL, reveal_wrong),
         (Fault.DEAL, deal_another_secret),
+        (Fault.UPDATE, send_garbage),
     ):
         bench = Bench(hospitals=5, rounds=1)
         blames = Interception(bench, Blame)
@@ -222,7 +225,7 @@ def forged(blame, name):
         return replace(blame, **{name: value[:-1] + bytes([value[-1] ^ 1])})
     if isinstance(value, tuple):
         return replace(blame, **{name: value[:-1]})
-    return replace(blame, **{name: value % 4 + 1})
+    return replace(blame, **{name: value % len(Fault) + 1})
 
 
 @pytest.mark.parametrize('fault', Fault)
@@ -247,6 +250,7 @@ UNUSED = {
     ),
     ('members', Fault.DEAL),
     ('survivors', Fault.DEAL),
+    *((name, Fault.UPDATE) for name in ('keys', 'terms_digest', 'members')),
 }
 """Fields that the proof of a fault does not rest on: the last survivor is not the liar."""
 

@@ -4,18 +4,20 @@
 A hospital signs a made-up ciphertext as its update, to read the secret key in the next policy.
 
 It adds (0, q p / t) to an honest encryption, which decrypts to its update plus p times the secret
-key, slot by slot. Masks and signatures are in order. The check slots are not: the round ends with
-the older policy, and nothing that was decrypted leaves the key authority.
+key, slot by slot. Masks and signatures are in order. The check slots are not: the key authority
+names it before anything is summed, and takes nothing of it any more.
 """
 
 from dataclasses import replace
 from math import prod
 
 from fdrl_ros.crypto.he.bfv import check_sums
-from fdrl_ros.policy import digest_of
+from fdrl_ros.errors import CryptoError
+from fdrl_ros.federation.protocol.blame import WORDS
+from fdrl_ros.federation.protocol.message import Fault, Phase
 import numpy as np
 import pytest
-from support.federation_bench import Bench, START
+from support.federation_bench import Bench
 import tenseal.sealapi as seal
 
 LIAR = 'hospital_3'
@@ -69,28 +71,58 @@ def lie(bench, slots, constants=()):
     assert bench.run(lambda: hospital.terms is not None)
     made_up = MadeUp(bench, hospital.terms.public, slots, constants)
     hospital.terms = replace(hospital.terms, public=made_up)
-    bench.run(lambda: bench.key_authority.round == 1)
-    bench.run(lambda: hospital.policy.envelope.round == 1)
+    bench.run(lambda: bench.key_authority.round == 1 or bench.aggregator.exhausted)
+    bench.run(lambda: hospital.policy.envelope.round == 1, ticks=100)
+    hospital.terms = replace(hospital.terms, public=made_up._public)
     assert made_up.made == 1
     return bench.policy
 
 
-@pytest.mark.parametrize('hospitals', [3, 4])
 @pytest.mark.parametrize('wanted', [1, 20, 4096])
-def test_a_query_for_the_secret_key_ends_with_the_older_policy(hospitals, wanted):
-    bench = Bench(None, hospitals, 1)
+def test_a_query_for_the_secret_key_is_named_and_left_out(wanted):
+    bench = Bench(None, 4, 5)
+    decrypted = bench.spy_on_decryption()
     slots = np.zeros(bench.scheme.slots, dtype=np.int64)
     slots[:wanted] = 1
     policy = lie(bench, slots)
-    assert policy.rolled_back and policy.digest == digest_of(START)
-    assert 'check slots do not fit' in policy.reason
-    assert not policy.contributors
+    assert not policy.rolled_back and LIAR not in policy.contributors
+    assert len(decrypted) == bench.scheme.ciphertexts  # one sum, of the others
+    assert bench.aggregator.orders.guilty == {LIAR: WORDS[Fault.UPDATE]}
+    # An operator who admits it does not make the key authority take its updates.
+    bench.order('admit', LIAR)
+    assert bench.run(lambda: bench.aggregator.orders.guilty)
+    bench.order('admit', LIAR)
+    bench.order('forgive', LIAR)
+    assert bench.run()
+    assert LIAR in bench.policy.contributors
+
+
+def test_with_three_hospitals_a_query_ends_the_federation():
+    bench = Bench(None, 3, 1)
+    decrypted = bench.spy_on_decryption()
+    slots = np.zeros(bench.scheme.slots, dtype=np.int64)
+    slots[0] = 1
+    lie(bench, slots)
+    assert bench.run(lambda: bench.aggregator.phase is Phase.FINISHED)
+    assert LIAR in bench.aggregator.exhausted and not decrypted
+
+
+def test_noise_that_no_honest_encryption_has_is_refused_before_it_is_added():
+    """Noise near the limit would make the sum fail or not by the bits of the secret key."""
+    bench = Bench(None, 4, 1)
+    public, scheme = bench.secret.public, bench.scheme
+    genuine = public.residues(public.encrypt(np.zeros(scheme.slots, dtype=np.int64)))
+    bench.secret.inspect(public.to_wire(genuine))
+    honest = scheme.fresh_noise + 256**scheme.dropped_bytes / 2
+    genuine[0] = (genuine[0] + np.uint64(4 * honest)) % np.uint64(scheme.moduli[0])
+    with pytest.raises(CryptoError, match='less noise budget'):
+        bench.secret.inspect(public.to_wire(genuine))
 
 
 @pytest.mark.parametrize('missing', [1, 0])
 def test_it_has_to_know_every_sum_of_what_it_asks_for(missing):
     """With all sums but one it learns nothing; who has all knows the key already."""
-    bench = Bench(None, 3, 1)
+    bench = Bench(None, 4, 1)
     scheme, key = bench.scheme, key_in_slots(bench)
     slots = np.zeros(scheme.slots, dtype=np.int64)
     slots[0] = 1
@@ -98,8 +130,7 @@ def test_it_has_to_know_every_sum_of_what_it_asks_for(missing):
     known = np.zeros(scheme.slots, dtype=np.int64)
     known[-scheme.checks : scheme.slots - missing] = sums[0, : scheme.checks - missing]
     policy = lie(bench, slots, [known])
-    assert policy.rolled_back == bool(missing)
-    assert (policy.digest == digest_of(START)) == bool(missing)
+    assert (LIAR in policy.contributors) == (not missing)
 
 
 def test_an_honest_update_is_none_of_this():

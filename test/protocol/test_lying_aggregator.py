@@ -18,6 +18,7 @@ from fdrl_ros.federation.protocol.message import (
     Relay,
     Reveal,
     RoundKey,
+    RoundStatus,
     Settle,
     Verdict,
 )
@@ -386,9 +387,7 @@ def test_key_authority_decrypts_nothing_but_the_sum_that_was_settled(change):
     decrypted = bench.spy_on_decryption(really=False)
 
     def lie(request):
-        return [
-            resealed(bench, request, **change(bench, request)) if request.survivors else request
-        ]
+        return [resealed(bench, request, **change(bench, request)) if request.settles else request]
 
     Interception(bench, DecryptRequest, change=lie)
     refused_without_decryption(bench, decrypted)
@@ -403,7 +402,10 @@ def test_key_authority_decrypts_nothing_that_was_put_in_between(change):
         return [resealed(bench, relay, updates=change(bench, relay.updates))]
 
     Interception(bench, Relay, change=lie)
-    refused_without_decryption(bench, decrypted)
+    verdicts, phases = Interception(bench, Verdict), Interception(bench, RoundStatus)
+    bench.run(ticks=100)
+    assert [each.reason for each in verdicts.messages if not each.accepted]
+    assert not decrypted and Phase.SETTLE not in {each.phase for each in phases.messages}
 
 
 def refused_without_decryption(bench, decrypted):
@@ -426,8 +428,8 @@ def test_key_authority_mixes_no_two_attempts(kind):
     def mix(message):
         name = 'updates' if isinstance(message, Relay) else 'keys'
         parts = getattr(message, name)
-        if not parts:
-            return [message]  # it gave the round up
+        if not parts or message.envelope.attempt == 1:
+            return [message]
         sender = parts[0].envelope.sender
         before = next(each for each in said.messages if each.envelope.sender == sender)
         assert before.envelope.attempt == 1
@@ -435,6 +437,6 @@ def test_key_authority_mixes_no_two_attempts(kind):
 
     Interception(bench, Relay if kind is MaskedUpdate else DecryptRequest, change=mix)
     verdicts = Interception(bench, Verdict)
-    assert bench.run(lambda: bench.key_authority.round == 1, ticks=80)
+    bench.run(ticks=100)
     assert any('signed for attempt (1, 1)' in each.reason for each in verdicts.messages)
     assert not decrypted

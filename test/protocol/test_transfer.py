@@ -14,9 +14,10 @@ from fdrl_ros.federation.protocol.message import (
     Phase,
     Relay,
     STEP,
+    Verdict,
     Wanted,
 )
-from fdrl_ros.policy import digest_of, NetworkShape
+from fdrl_ros.policy import NetworkShape
 from hypothesis import given, settings, strategies
 import numpy as np
 import pytest
@@ -133,7 +134,9 @@ def test_a_server_that_starts_again_while_the_key_authority_adds_goes_on(bench, 
     assert bench.run(lambda: len(relays.messages) > 5)
     bench.restart(name)
     ends_exactly(bench)
-    assert {message.envelope.attempt for message in relays.messages} == {1}
+    # An aggregator that starts again before the survivors are fixed needs another attempt.
+    attempts = {1} if name == 'key_authority' else {1, 2}
+    assert {message.envelope.attempt for message in relays.messages} == attempts
 
 
 def test_a_request_that_is_repeated_meanwhile_does_not_begin_anew(bench):
@@ -154,10 +157,12 @@ def another_update(bench, relay):
     return resealed(bench, relay, updates=(changed, *others))
 
 
-def test_what_was_not_sent_is_not_summed(bench, monkeypatch):
-    decrypted: list = []
-    monkeypatch.setattr(bench.secret, 'decrypt', decrypted.append)
+SAID = "'aggregator': other updates than the request names"
+
+
+def test_what_was_not_sent_is_not_summed(bench):
     lied: list = []
+    verdicts = Interception(bench, Verdict)
 
     def change(relay):
         if not lied and relay.first > 40:
@@ -166,10 +171,9 @@ def test_what_was_not_sent_is_not_summed(bench, monkeypatch):
         return [relay]
 
     Interception(bench, Relay, change=change)
-    hospital = bench.parties['hospital_1']
-    assert bench.run(lambda: hospital.policy and hospital.policy.envelope.round == 1, ticks=60)
-    assert hospital.policy.digest == digest_of(bench.start)
-    assert hospital.policy.rolled_back and lied and not decrypted
+    ends_exactly(bench)  # in another attempt
+    refused = [each for each in verdicts.messages if not each.accepted]
+    assert lied and [each.reason for each in refused] == ['malformed message from ' + SAID]
 
 
 def test_relays_that_nobody_asked_for_are_refused(bench):

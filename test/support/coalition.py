@@ -190,11 +190,12 @@ class Coalition:
     def _row(self, message: MaskedUpdate, sender: str) -> Row:
         of, scheme = message.id, self.secret.scheme
         listed, members = self.setups[message.setup_digest]
-        row = Row(sender, SecretContext.decrypt(self.secret, message.ciphertext), {})
+        size = scheme.slots - scheme.checks  # check slots follow from the others
+        row = Row(sender, SecretContext.decrypt(self.secret, message.ciphertext)[:size], {})
 
         def take_off(key: bytes, added: bool) -> None:
             whole = mask(key, scheme.slots * (message.chunk + 1), scheme.plain_modulus)
-            part = whole[scheme.slots * message.chunk :]
+            part = whole[scheme.slots * message.chunk :][:size]
             row.slots = (row.slots - part if added else row.slots + part) % scheme.plain_modulus
 
         seed = self.restored(sender, of, SELF)

@@ -9,7 +9,15 @@ from random import Random
 from fdrl_ros.crypto.masking.share_sealing import deal, KeyList, seal_pair, SEALED_BYTES
 from fdrl_ros.crypto.masking.sharing import PRIME, share, SHARE_BYTES, SharePair
 from fdrl_ros.federation.hospital.hospital import Hospital
-from fdrl_ros.federation.protocol.message import Complaint, Delivery, Message, Reveal, Shares
+from fdrl_ros.federation.protocol.message import (
+    Complaint,
+    Delivery,
+    MaskedUpdate,
+    Message,
+    Reveal,
+    Shares,
+)
+import numpy as np
 from support.federation_bench import Bench
 from support.interception import Interception, resealed
 
@@ -153,8 +161,26 @@ def _secrets(bench: Bench, message: Message):
     return found
 
 
+def send_garbage(bench: Bench, liar: str) -> None:
+    """Send the encryption of anything."""
+
+    def changed(message: MaskedUpdate) -> Message:
+        rng, scheme = np.random.default_rng(message.chunk), bench.scheme
+        slots = rng.integers(0, scheme.plain_modulus, scheme.slots)
+        return resealed(bench, message, ciphertext=bench.secret.public.encrypt(slots))
+
+    _change(bench, liar, MaskedUpdate, changed)
+
+
 LIES: dict[str, Lie] = {
     each.__name__: each
-    for each in (deal_garbage, deal_others, deal_another_secret, reveal_wrong, complain_falsely)
+    for each in (
+        deal_garbage,
+        deal_others,
+        deal_another_secret,
+        reveal_wrong,
+        complain_falsely,
+        send_garbage,
+    )
 }
-"""Every lie by its name: none changes what the liar adds to the sum."""
+"""Every lie by its name."""

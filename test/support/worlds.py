@@ -165,8 +165,9 @@ class View:
         )
 
     def slots(self, updates: Updates, name: str) -> np.ndarray:
-        """Return what a hospital packs of an update, shape (chunks, slots)."""
-        packed: np.ndarray = self.bench.scheme.pack(updates[name])
+        """Return what a hospital packs of an update, shape (chunks, slots), without checks."""
+        scheme = self.bench.scheme
+        packed: np.ndarray = scheme.pack(updates[name])[:, : scheme.slots - scheme.checks]
         return packed
 
 

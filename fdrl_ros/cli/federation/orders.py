@@ -67,6 +67,12 @@ _ORDERS = (
     ),
     ('withdraw', (_HOSPITAL,), 'Leave HOSPITAL out from the next attempt on.'),
     (
+        'forgive',
+        (_HOSPITAL,),
+        'Let the key authority take updates of HOSPITAL again, which sent a malformed one; it has '
+        'to be admitted too.',
+    ),
+    (
         'roll_back',
         (_ROUND,),
         'End the present round with the policy of ROUND, signed anew; the newest 100 are kept.',

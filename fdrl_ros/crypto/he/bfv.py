@@ -11,10 +11,14 @@ always decrypts exactly; there is no failure probability to state.
 Check slots defend the secret key. Anybody can add (0, q p / t) to a BFV ciphertext, which then
 decrypts to its message plus the product of p with the secret key, slot by slot. A hospital that
 signs such an update as its own would find the key in the released policy, whatever the masks. So
-each row ends with sums of its other slots, each with different public weights. Sums of honest rows
-keep that property. An attacker who adds an unknown value must guess as many sums of it: one of
-them can be made easy to guess, the others are then dense in the coefficients of the key, and a
-wrong guess reveals only that it was wrong. Masks that did not cancel are found in the same way.
+each masked row ends with sums of its other slots, each with different public weights, and sums of
+such rows keep that property. An attacker who adds an unknown value must guess as many sums of it:
+one of them can be made easy to guess, the others are then dense in the coefficients of the key.
+The key authority looks at each update alone, by its check slots and its noise, before anything is
+added: a wrong guess costs its hospital the membership, and tells one bit.
+
+Masks that did not cancel leave uniform integers in every slot. The modulus is above all possible
+sums by a sixteenth, so that some slot of thousands is out of range.
 """
 
 from contextlib import suppress
@@ -104,6 +108,7 @@ class BfvScheme(Parameters):
     kind = 'bfv'
     summary = 'sums exactly and is smaller'
     dishonest_warning = ''
+    inspected = True
     ranges = {
         **Parameters.ranges,
         'plain_modulus': (2, 2**_PLAIN_BITS),
@@ -137,7 +142,7 @@ class BfvScheme(Parameters):
         for (degree, sizes), values_per_slot in itertools.product(CANDIDATES, fit):
             least = radix**values_per_slot
             if least.bit_length() < _PLAIN_BITS:
-                prime = plain_prime(max(least, 2 * degree + 1), degree)
+                prime = plain_prime(max(least + least // 16, 2 * degree + 1), degree)
                 with suppress(CryptoError):
                     schemes.append(
                         cls(n_parameters, members, bits, degree, sizes, prime, values_per_slot)
@@ -178,21 +183,45 @@ class BfvScheme(Parameters):
         """Return the bits between the worst noise of a full sum and the least harmful noise."""
         return self._margin(self.dropped_bytes)
 
-    def _margin(self, dropped_bytes: int) -> float:
-        """Return the margin if each ciphertext and the sum drop so many bytes."""
+    @cached_property
+    def fresh_margin(self) -> float:
+        """Return the bits between the worst noise of one update and the least harmful noise."""
+        return self._margin(self.dropped_bytes, 1)
+
+    def _margin(self, dropped_bytes: int, updates: int = 0) -> float:
+        """Return the margin if each ciphertext and a sum drop so many bytes."""
         rounding = 256**dropped_bytes // 2
-        noise = self.members * (self.fresh_noise + rounding) + rounding
+        noise = (updates or self.members) * (self.fresh_noise + rounding)
+        if updates != 1:  # nothing is rounded off a single one again
+            noise += rounding
         # Decryption is right below q / 2t.
         return math.log2(math.prod(self.moduli)) - math.log2(2 * self.plain_modulus * noise)
 
     def release(
-        self, message: Message, budget: int | None, *, secret: bytes, ciphertext: bytes
+        self,
+        message: Message,
+        budget: int | None,
+        *,
+        secret: bytes,
+        ciphertext: bytes,
+        fresh: bool = False,
     ) -> Slots:
-        """Refuse a message with more noise than honest members' sums have."""
+        """Refuse a message with more noise than honest members' updates, or sums, have."""
         # How much budget is left would reveal the secret key to who malformed the ciphertext.
-        if budget is None or budget < int(self.noise_margin):
-            raise CryptoError('less noise budget than honest sums leave: malformed ciphertext')
+        if budget is None or budget < int(self.fresh_margin if fresh else self.noise_margin):
+            raise CryptoError('less noise budget than honest members leave: malformed ciphertext')
         return message
+
+    def completed(self, row: Slots) -> Slots:
+        """Return a row whose last slots are sums of the others."""
+        row = row[: -self.checks]
+        return np.append(row, check_sums(row[None], self.plain_modulus))
+
+    def check(self, row: Slots) -> None:
+        """Refuse a row whose last slots are not sums of the others."""
+        # Which check failed, and how, would reveal the secret key; see the module.
+        if not np.array_equal(self.completed(row), row):
+            raise CryptoError(f'check slots do not fit: {MISFIT}')
 
     def _pack(self, row: Slots) -> Slots:
         values = row.reshape(-1, self.values_per_slot)
@@ -200,14 +229,10 @@ class BfvScheme(Parameters):
         for place in reversed(range(self.values_per_slot - 1)):
             slots *= self.radix
             slots += values[:, place]
-        return np.append(slots, check_sums(slots[None], self.plain_modulus))
+        return self.completed(np.append(slots, np.zeros(self.checks, dtype=np.int64)))
 
     def _unpack(self, row: Slots, length: int, count: int) -> Slots:
-        row, sums = row[: -self.checks], row[-self.checks :]
-        # Which check failed, and how, would reveal the secret key; see the module.
-        found = check_sums(row[None], self.plain_modulus)[0]
-        if ((found - sums) % self.plain_modulus).any():
-            raise CryptoError(f'check slots do not fit: {MISFIT}')
+        row = row[: -self.checks]
         if row.max() >= self.radix**self.values_per_slot:
             raise CryptoError(f'sums out of range: {MISFIT}')
         values = np.empty((row.size, self.values_per_slot), dtype=np.int64)

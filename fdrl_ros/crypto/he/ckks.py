@@ -312,7 +312,13 @@ class CkksScheme(Parameters):
         return np.asarray(slots, dtype=np.int64)
 
     def release(
-        self, message: Residues, budget: int | None, *, secret: bytes, ciphertext: bytes
+        self,
+        message: Residues,
+        budget: int | None,
+        *,
+        secret: bytes,
+        ciphertext: bytes,
+        fresh: bool = False,
     ) -> Slots:
         """
         Flood a decrypted polynomial and decode it.

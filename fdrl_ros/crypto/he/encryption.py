@@ -210,6 +210,21 @@ class SecretContext:
         secret = self._flood_secret
         return self.scheme.release(message, budget, secret=secret, ciphertext=ciphertext)
 
+    def inspect(self, ciphertext: bytes) -> Slots:
+        """
+        Decrypt one hospital's masked ciphertext, and refuse what no honest hospital encrypts.
+
+        :returns: integers in [0, t), shape (slots,), which the masks hide.
+        :raises CryptoError: if it has too much noise, or its check slots do not fit.
+        """
+        message, budget = self.backend.decrypt(self.public.residues(ciphertext))
+        secret = self._flood_secret
+        slots = self.scheme.release(
+            message, budget, secret=secret, ciphertext=ciphertext, fresh=True
+        )
+        self.scheme.check(slots)
+        return slots
+
     @cached_property
     def _flood_secret(self) -> bytes:
         """Derive the key of the flooding from the secret key."""

@@ -119,6 +119,9 @@ class Parameters(ABC):
     kind: ClassVar[str]
     """Name of the scheme in settings."""
 
+    inspected: ClassVar[bool] = False
+    """Whether each update can be looked at alone, masked, before it is added."""
+
     summary: ClassVar[str]
     """What distinguishes the scheme, for the help of the setting."""
 
@@ -192,6 +195,11 @@ class Parameters(ABC):
     def slots(self) -> int:
         """Return how many integers modulo t one ciphertext holds."""
         return self.poly_degree
+
+    @property
+    def checks(self) -> int:
+        """Return how many slots of a ciphertext are sums of the others."""
+        return 0
 
     @property
     def integers_per_ciphertext(self) -> int:
@@ -297,6 +305,18 @@ class Parameters(ABC):
         if left:
             raise CryptoError(f'sums of {left} of {self.n_parameters} are missing')
 
+    def completed(self, row: Slots) -> Slots:
+        """Return a row, shape (slots,), whose check slots fit the others, if there are any."""
+        return row
+
+    def check(self, row: Slots) -> None:
+        """
+        Refuse a row of slots, masked or not, of one update or a sum, whose check slots do not fit.
+
+        :raises CryptoError: if so.
+        """
+        assert len(row) == self.slots
+
     def encode(self, slots: Slots) -> Message:
         """Turn slots, shape (slots,), into the message that a backend encrypts."""
         return slots
@@ -307,12 +327,19 @@ class Parameters(ABC):
 
     @abstractmethod
     def release(
-        self, message: Message, budget: int | None, *, secret: bytes, ciphertext: bytes
+        self,
+        message: Message,
+        budget: int | None,
+        *,
+        secret: bytes,
+        ciphertext: bytes,
+        fresh: bool = False,
     ) -> Slots:
         """
         Turn a decrypted message into slots that may be released.
 
         :param budget: bits of noise budget that the backend found left, where it finds that.
+        :param fresh: whether one hospital encrypted it, so that it is no sum.
         :param secret: known to the holder of the secret key only.
         :param ciphertext: what was decrypted.
         :raises CryptoError: if no sum of the members decrypts to this.

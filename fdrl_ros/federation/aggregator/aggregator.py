@@ -4,8 +4,9 @@
 The aggregator's side of a round, phase by phase (FDRL Alg. 1). It holds no secret key.
 
 OPEN: gather round keys. SHARE: gather sealed shares and deliver them. TRAIN: gather masked
-updates. SETTLE: gather signatures on the survivor set. REVEAL: gather the survivors' shares. SUM:
-add the ciphertexts and ask the key authority to decrypt that sum. RELEASED: begin the next round.
+updates. INSPECT: let the key authority look at each of them, and leave out what is malformed.
+SETTLE: gather signatures on the survivor set. REVEAL: gather the survivors' shares. SUM: add the
+ciphertexts and ask the key authority to decrypt that sum. RELEASED: begin the next round.
 
 Hospitals that are missing when a phase's deadline passes are left behind, and the others go on if
 they are enough. Else the attempt fails, and all admitted hospitals may take part in the next one.
@@ -40,13 +41,14 @@ from fdrl_ros.federation.protocol.attempt import (
 from fdrl_ros.federation.protocol.blame import (
     judge_complaint,
     note_blame,
+    PROVEN,
     restores,
     WORDS,
     wrong_shares,
 )
 from fdrl_ros.federation.protocol.channel import Channel, RosterMismatches, Takes
 from fdrl_ros.federation.protocol.ledger_watch import LedgerWatch
-from fdrl_ros.federation.protocol.message import Fault, Message, Phase
+from fdrl_ros.federation.protocol.message import Fault, Message, Phase, UNDER_WAY
 from fdrl_ros.federation.protocol.orders import StandingOrders
 from fdrl_ros.federation.protocol.party import Effects, Job, Report, Stopped
 from fdrl_ros.federation.protocol.store import Store
@@ -101,6 +103,7 @@ class Aggregator:
             Phase.OPEN: settings.open_timeout,
             Phase.SHARE: settings.share_timeout,
             Phase.TRAIN: settings.train_timeout,
+            Phase.INSPECT: settings.sum_timeout,
             Phase.SETTLE: settings.settle_timeout,
             Phase.REVEAL: settings.reveal_timeout,
             Phase.SUM: settings.sum_timeout,
@@ -128,6 +131,7 @@ class Aggregator:
         self._declined: dict[str, protocol.Decline] = {}  # in this round
         self._unaccounted: dict[str, str] = {}  # in this attempt
         self._decryption = _Decryption()
+        self._sent: tuple[str, ...] = ()  # whose whole update is here, until it is inspected
         self.exhausted = ''
         """Why no further round can be paid for; empty while one can."""
 
@@ -277,8 +281,8 @@ class Aggregator:
                 return self._end_settle(now, in_time)
             case Phase.REVEAL:
                 return self._end_reveal(now, in_time)
-            case Phase.SUM if not in_time:
-                self._deadline = now + self._timeouts[Phase.SUM]
+            case Phase.INSPECT | Phase.SUM if not in_time:
+                self._deadline = now + self._timeouts[self.phase]
                 status = self._publish_status('waiting for the key authority', now)
                 return status + self._request()
             case Phase.FAILED if not in_time:
@@ -317,7 +321,7 @@ class Aggregator:
         if self.orders.over:
             return self._enter(Phase.FINISHED, now, 'stopped by an operator')
         ready = self._terms is not None and self._policy_round == self.round - 1
-        if self.phase is Phase.SUM and ready:
+        if self.phase in (Phase.INSPECT, Phase.SUM) and ready:
             return self._request()  # the key authority was away
         if not ready or self.phase not in (Phase.WAITING, Phase.RELEASED):
             return Effects()
@@ -508,9 +512,20 @@ class Aggregator:
         names = self._gathered(now, here, members, in_time)
         if isinstance(names, Effects):
             return names
+        self._sent = names
+        assert self._terms
+        if not self._terms.codec.scheme.inspected:
+            return self._fix_survivors(now)
+        return self._enter(Phase.INSPECT, now, _without(members - here)) + self._request()
+
+    def _fix_survivors(self, now: float) -> Effects:
+        """Go on with those whose whole update is here, and in order."""
+        names, dropped = self._sent, set(self.state.record.members) - set(self._sent)
+        if len(names) < self._fewest:
+            return self._fail(now, f'left out: {_names(dropped)}')
         self.state.fix_survivors(names)
-        self._note('settle', survivors=names, dropped=tuple(sorted(members - here)))
-        return self._enter(Phase.SETTLE, now, _without(members - here))
+        self._note('settle', survivors=names, dropped=tuple(sorted(dropped)))
+        return self._enter(Phase.SETTLE, now, _without(dropped))
 
     # Phases SETTLE and REVEAL: gather signatures on the survivors, then their shares.
 
@@ -583,13 +598,15 @@ class Aggregator:
     def _request(self) -> Effects:
         """Send the request to decrypt, for the first time or again; nothing while no sum is."""
         state, record, decryption = self.state, self.state.record, self._decryption
-        if not decryption.abandoned and not decryption.sum_hash:
+        inspecting = self.phase is Phase.INSPECT
+        if not (inspecting or decryption.abandoned or decryption.sum_hash):
             return Effects()
+        survivors = self._sent if inspecting else record.survivors
         proof: dict[str, tuple[object, ...] | bytes] = {
             'keys': tuple(state.keys[name] for name in record.keyed),
             'members': record.members,
-            'survivors': record.survivors,
-            'update_hashes': state.updates.hashes(record.survivors),
+            'survivors': survivors,
+            'update_hashes': state.updates.hashes(survivors),
             'settles': tuple(state.settles.values()),
             'reveals': tuple(state.reveals.values()),
         }
@@ -605,19 +622,38 @@ class Aggregator:
         :raises RoundError: if there is nothing to ask for.
         """
         record, decryption = self.state.record, self._decryption
-        if message.id != record.id or not decryption.sum_hash or decryption.abandoned:
+        inspecting = self.phase is Phase.INSPECT
+        wanted = inspecting or (decryption.sum_hash and not decryption.abandoned)
+        if message.id != record.id or not wanted:
             raise RoundError(message.sender, f'wants updates of {message.id}')
-        updates = self.state.updates.items(record.survivors, message.first, message.count)
+        survivors = self._sent if inspecting else record.survivors
+        updates = self.state.updates.items(survivors, message.first, message.count)
         return self.channel.send(protocol.Relay, record.id, first=message.first, updates=updates)
 
     def _take_verdict(self, message: protocol.Verdict, now: float) -> Effects:
         ours = message.id == self.state.record.id
+        if self.phase is Phase.INSPECT and ours:
+            return self._take_inspection(message, now)
         if self.phase is Phase.SUM and not message.accepted and ours:
             if dealers := self._false_dealers():
                 return self._convict(Fault.DEAL, dealers, now)
             self._decryption.refused = len(self.state.reveals)
             return self._fail(now, f'the key authority refused: {message.reason}')
         return Effects()
+
+    def _take_inspection(self, message: protocol.Verdict, now: float) -> Effects:
+        """Leave out whose update the key authority refused, and settle on the others."""
+        if not message.accepted:
+            return self._fail(now, f'the key authority refused: {message.reason}')
+        if not message.inspected:
+            return Effects()  # it is under way
+        refused = [name for name in self._sent if name in message.refused]
+        why = 'its privacy ledger lacks what the key authority saw'
+        self._unaccounted |= dict.fromkeys(message.unaccounted, why)
+        without = {*refused, *message.unaccounted}
+        self._sent = tuple(name for name in self._sent if name not in without)
+        evidence = dict.fromkeys(refused, {'verdicts': (message,)})
+        return self._publish_blame(Fault.UPDATE, evidence) + self._fix_survivors(now)
 
     def _abandon(self, now: float, why: str) -> Effects:
         """End a round that can never be summed any more: the older policy is released anew."""
@@ -678,21 +714,29 @@ class Aggregator:
 
         :param evidence: fields of :class:`~fdrl_ros.federation.protocol.message.Blame` for each.
         """
-        state, record, effects = self.state, self.state.record, Effects()
-        for name in sorted(evidence.keys() - self.orders.guilty.keys()):
-            blame = self._blame(name, fault, evidence[name])
-            note_blame(self.channel.journal, blame, WORDS[fault])
-            state.keep_blame(blame)
-            self.orders.convict(name, WORDS[fault])
-            told = f'{name} is left out from now on. It is proven that it {WORDS[fault]}'
-            effects += Effects((blame,), notes=(told,))
-        if not Phase.OPEN <= self.phase <= Phase.SUM:
+        state, record, effects = (
+            self.state,
+            self.state.record,
+            self._publish_blame(fault, evidence),
+        )
+        if self.phase not in UNDER_WAY:
             return effects
         if state.revealing and fault is not Fault.DEAL:
             return effects + self._advance(now, in_time=True)
         if record.bound or state.revealing:
             state.reopen(self.orders.guilty)
         return effects + self._fail(now, f'{_names(evidence)} {WORDS[fault]}')
+
+    def _publish_blame(self, fault: Fault, evidence: dict[str, dict[str, Any]]) -> Effects:
+        effects, said = Effects(), 'It is proven' if fault in PROVEN else 'The key authority says'
+        for name in sorted(evidence.keys() - self.orders.guilty.keys()):
+            blame = self._blame(name, fault, evidence[name])
+            note_blame(self.channel.journal, blame, WORDS[fault])
+            self.state.keep_blame(blame)
+            self.orders.convict(name, WORDS[fault])
+            told = f'{name} is left out from now on. {said} that it {WORDS[fault]}'
+            effects += Effects((blame,), notes=(told,))
+        return effects
 
     def _blame(self, name: str, fault: Fault, evidence: dict[str, Any]) -> protocol.Blame:
         record, keys = self.state.record, self.state.keys
@@ -703,6 +747,7 @@ class Aggregator:
             'survivors': record.survivors,
             'complaints': (),
             'reveals': (),
+            'verdicts': (),
             'ends': (),
             'parcels': b'',
             'shares': b'',
@@ -748,8 +793,7 @@ class Aggregator:
 
     def _take_key(self, message: protocol.EncryptionKey, now: float) -> Effects:
         self._terms = open_key(message)
-        under_way = Phase.OPEN <= self.phase <= Phase.SUM
-        if not under_way or self.state.record.terms == self._terms_digest():
+        if self.phase not in UNDER_WAY or self.state.record.terms == self._terms_digest():
             return self._begin(now)
         # Nobody can decrypt the updates of this attempt any more.
         why = 'the key authority has a new key'
@@ -778,7 +822,7 @@ class Aggregator:
                 told = f'{hospital} was withdrawn {by}: {left} hospitals are left'
                 if left <= self._quorum:
                     told += f', and a round needs {self._quorum}'
-                if hospital in self.state.keys and Phase.OPEN <= phase <= Phase.REVEAL:
+                if hospital in self.state.keys and phase in UNDER_WAY - {Phase.SUM}:
                     return self._fail(now, told)
                 return Effects(notes=(told,))
         return Effects()

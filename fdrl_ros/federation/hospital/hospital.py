@@ -56,7 +56,7 @@ from fdrl_ros.federation.protocol.attempt import (
     setup_digest,
     split,
 )
-from fdrl_ros.federation.protocol.blame import check_blame, note_blame, WORDS
+from fdrl_ros.federation.protocol.blame import check_blame, note_blame, PROVEN, WORDS
 from fdrl_ros.federation.protocol.channel import Channel, RosterMismatches, Takes
 from fdrl_ros.federation.protocol.chunk_requests import chunk_numbers, FIRST
 from fdrl_ros.federation.protocol.message import AttemptId, Message, MOST_DETAIL, Phase
@@ -149,6 +149,7 @@ class Hospital(Party):
         self._seeded = 0  # the round in which it last signed that its noise is
         self._acknowledged: dict[str, tuple[AttemptId, Head]] = {}
         self._released = 0
+        self._blamed: set[tuple[str, protocol.Fault]] = set()
         self.home: HomePolicy | None = None
         """The home policy, once it is made after the last round."""
         self._released_home = b''
@@ -487,15 +488,18 @@ class Hospital(Party):
 
         :raises MessageError: if it proves nothing, or is of a round that is over or to come.
         """
-        fault, guilty = WORDS[check_blame(message, self._roster)], message.guilty
+        fault, guilty = check_blame(message, self._roster), message.guilty
         round, attempt = message.id
         if round != self.round:
             raise LateError(message.sender, f'blames {guilty} in round {round}, now {self.round}')
-        if guilty in self.state.record.of(round).guilty:
+        if (guilty, fault) in self._blamed:
             return Effects()
-        self.state.keep_guilty(round, guilty)
-        note_blame(self.channel.journal, message, fault)
-        note = f'proven guilty in attempt {attempt} of round {round}: {guilty} {fault}'
+        self._blamed.add((guilty, fault))
+        if fault in PROVEN:
+            self.state.keep_guilty(round, guilty)
+        note_blame(self.channel.journal, message, WORDS[fault])
+        said = 'it is proven' if fault in PROVEN else 'the key authority says'
+        note = f'attempt {attempt} of round {round}: {said} that {guilty} {WORDS[fault]}'
         if guilty == self._name:
             self.problem = note
         return Effects(notes=(note,)) + self._advance()
@@ -743,7 +747,8 @@ class Hospital(Party):
         update, policy, chosen = self.state.update, self.policy, self._settings
         if not (chosen.release and policy and update and update.round == policy.envelope.round):
             return Effects()
-        if not self._is_seen(update) or self._released == update.round:
+        seen = self.acknowledged and self._is_seen(update)
+        if not seen or self._released == update.round:
             return Effects()
         over = self.status is None or self.status.phase == Phase.FINISHED
         if over and isinstance(self._learner, HomeLearner):

@@ -24,7 +24,7 @@ from fdrl_ros.federation.protocol import message as protocol
 from fdrl_ros.federation.protocol.attempt import read_round_key, split
 from fdrl_ros.federation.protocol.channel import Channel
 from fdrl_ros.federation.protocol.encoding import encode
-from fdrl_ros.federation.protocol.message import AttemptId, Message, Phase
+from fdrl_ros.federation.protocol.message import AttemptId, Message, Phase, UNDER_WAY
 from fdrl_ros.federation.protocol.recovery import MissedEntries
 from fdrl_ros.federation.protocol.store import Place, Store
 from fdrl_ros.learner.learner import TrainingResult
@@ -551,7 +551,7 @@ class Received:
 
         :raises RoundError: if one is another than before.
         """
-        if not Phase.SHARE <= status.phase <= Phase.SUM:
+        if status.phase not in UNDER_WAY - {Phase.OPEN}:
             return  # the lists of other phases are for people
         for what in ('keyed', 'members', 'survivors'):
             names = getattr(status, what)

@@ -1,11 +1,15 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
 """
-The key authority's side of a round, step by step: it decrypts one sum a round, nothing else.
+The key authority's side of a round, step by step: it unmasks one sum a round, nothing else.
 
-1. Check the aggregator's request. 2. Request the updates as their hospitals signed them, and add
-them itself. 3. Decrypt that very sum once, and take off the masks. 4. Validate the new policy on
-public patients. 5. Release it, or the older one. An operator may roll back instead.
+1. Check the aggregator's request. 2. Request the updates as their hospitals signed them, decrypt
+each alone, which its masks hide, to see whether an honest hospital made it, and add them itself.
+3. Decrypt that very sum once, and take off the masks. 4. Validate the new policy on public
+patients. 5. Release it, or the older one. An operator may roll back instead.
+
+The aggregator asks twice: to inspect the updates before anybody signs for their sum, which ends
+with step 2, and to decrypt that sum.
 """
 
 from collections.abc import Callable
@@ -14,12 +18,12 @@ from functools import cache
 import hashlib
 from typing import Any
 
-from fdrl_ros.crypto.he.encryption import PublicContext, SecretContext
+from fdrl_ros.crypto.he.encryption import SecretContext
 from fdrl_ros.crypto.he.schemes import EncryptionSettings
 from fdrl_ros.crypto.masking.masks import leftover_mask
 from fdrl_ros.crypto.masking.share_sealing import KeyList
 from fdrl_ros.crypto.masking.sharing import Recovery, ShareError
-from fdrl_ros.errors import CryptoError, FdrlError, MessageError, RoundError
+from fdrl_ros.errors import CryptoError, FdrlError, LedgerHeadError, MessageError, RoundError
 from fdrl_ros.federation.key_authority.state import KeyAuthorityState, Released, Validation
 from fdrl_ros.federation.protocol import message as protocol
 from fdrl_ros.federation.protocol.attempt import (
@@ -111,7 +115,7 @@ def check_request(
     members = tuple(sorted(request.members))
     check_hospitals(members, keys.members, roster.quorum, sender)
     check_each(request.settles, 'signatures on the survivors')
-    if len(request.settles) < roster.threshold:
+    if not is_inspection(request) and len(request.settles) < roster.threshold:
         raise RoundError(sender, f'{len(request.settles)} signatures on the survivors')
     survivors = request.survivors
     check_hospitals(survivors, members, roster.quorum, sender)
@@ -134,18 +138,24 @@ def check_request(
     return CheckedRequest(request, keys, members, setup, hashes, shares)
 
 
+def is_inspection(request: protocol.DecryptRequest) -> bool:
+    """Tell whether a request asks to look at updates, not to decrypt their sum."""
+    return not (request.settles or request.reveals or request.sum_hash)
+
+
 class VerifiedSum:
     """
     Checks and adds the updates that a request is about, in the order in which it asks for them.
 
-    Of each survivor the first chunk, then of each the second, and so on.
+    Of each survivor the first chunk, then of each the second, and so on. Each is decrypted alone,
+    if the scheme tells honest ciphertexts from others.
     """
 
     def __init__(
         self,
         checked: CheckedRequest,
         channel: Channel,
-        public: PublicContext,
+        secret: SecretContext,
         base_digest: bytes,
         watch: Callable[[protocol.MaskedUpdate], None],
     ) -> None:
@@ -159,8 +169,13 @@ class VerifiedSum:
         self.sums: list[bytes] = []
         self.secure = True
         """Whether all hospitals signed that their noise is."""
+        self.refused: set[str] = set()
+        """Hospitals whose update no honest hospital makes."""
+        self.unaccounted: dict[str, str] = {}
+        """Hospitals whose privacy ledger lacks what was seen of it, and what."""
         self._roster = channel.roster
-        self._public = public
+        self._secret = secret
+        self._public = secret.public
         self._base_digest = base_digest
         self._watch = watch
         self._column: list[bytes] = []
@@ -197,8 +212,10 @@ class VerifiedSum:
             return  # it was asked for twice
         for update in relay.updates:
             self._add(update)
-        if self.is_whole:
-            self._check_whole()
+        request = self.checked.request
+        hashes = b''.join(each.digest() for each in self._hashes)
+        if self.is_whole and hashes != request.update_hashes:
+            raise MessageError(request.sender, 'other updates than the request names')
 
     @property
     def _here(self) -> int:
@@ -216,19 +233,33 @@ class VerifiedSum:
             raise RoundError(name, f'signed for attempt {update.id}')
         if (update.base_digest, update.setup_digest) != (self._base_digest, checked.setup):
             raise RoundError(name, 'trained from another policy, or masked for other members')
-        self._watch(update)
+        try:
+            self._watch(update)
+        except LedgerHeadError as error:
+            self.unaccounted[name] = error.detail
         self.secure &= update.secure
+        if self._public.scheme.inspected:
+            try:
+                self._secret.inspect(update.ciphertext)
+            except CryptoError:  # in which way it is malformed would reveal the secret key
+                self.refused.add(name)
         self._hashes[place].update(hashlib.sha256(update.ciphertext).digest())
         self._column.append(update.ciphertext)
         if len(self._column) == len(checked.request.survivors):
             self.sums.append(self._public.add(self._column))
             self._column.clear()
 
-    def _check_whole(self) -> None:
-        """Refuse what is not the sum that was asked for."""
+    def check_sum(self) -> None:
+        """
+        Refuse to decrypt what is not the sum that was asked for.
+
+        :raises MessageError: if it is not.
+        :raises RoundError: if an update in it was refused.
+        """
         request = self.checked.request
-        if b''.join(each.digest() for each in self._hashes) != request.update_hashes:
-            raise MessageError(request.sender, 'other updates than the request names')
+        if names := sorted({*self.refused, *self.unaccounted}):
+            why = '; '.join(self.unaccounted.values())
+            raise RoundError(request.sender, f'the sum has updates of {", ".join(names)}: {why}')
         if protocol.hash_of_sums(self.sums) != request.sum_hash:
             raise MessageError(request.sender, 'its sum is not the sum of the updates')
 
@@ -358,7 +389,9 @@ class KeyAuthority:
     def handle(self, message: Message, now: float) -> Effects:
         """Take a request to decrypt, updates or an order; see :class:`Party`."""
         if isinstance(message, protocol.Order):
-            return self._roll_back(message)
+            return (
+                self._forgive(message) if message.action == 'forgive' else self._roll_back(message)
+            )
         self.channel.check(message, self.takes, 'the key authority')
         if isinstance(message, protocol.DecryptRequest):
             return self._take_request(message, now)
@@ -394,20 +427,46 @@ class KeyAuthority:
             base = self.state.released.digest
             terms = self._terms.digest(base, self.channel.roster)
             checked = check_request(message, self.channel, terms) if message.survivors else None
+            refused = self.state.refused & set(message.survivors)
+            if refused and not is_inspection(message):
+                raise RoundError(message.sender, f'the sum has {", ".join(sorted(refused))}')
         except FdrlError as error:
             return self._refuse(message, str(error))
-        accepted = self.channel.send(protocol.Verdict, message.id, accepted=True, reason='')
+        accepted = self._verdict(message)
         if checked is None:
             why = 'the round was abandoned'
             return accepted + self._begin(lambda: self._rolled_back(message, why), message)
+        if refused:
+            return self._verdict(message, inspected=True, refused=tuple(sorted(refused)))
         if self._summing is None or not self._summing.go_on(checked):
             watch = self._watch.take
-            self._summing = VerifiedSum(checked, self.channel, self._public, base, watch)
+            self._summing = VerifiedSum(checked, self.channel, self._secret, base, watch)
+        if self._summing.is_whole and is_inspection(message):
+            return self._inspected(self._summing)  # the answer to an earlier request was lost
         return accepted + self._pull(now)
+
+    def _verdict(
+        self, request: protocol.DecryptRequest, reason: str = '', **fields: object
+    ) -> Effects:
+        none: dict[str, object] = {'inspected': False, 'refused': (), 'unaccounted': ()}
+        found = none | {'accepted': not reason} | fields
+        return self.channel.send(protocol.Verdict, request.id, reason=reason, **found)
+
+    def _inspected(self, summing: VerifiedSum) -> Effects:
+        """Name whose updates no honest hospital makes, and take none of them ever again."""
+        request, refused = summing.checked.request, tuple(sorted(summing.refused))
+        notes: tuple[str, ...] = ()
+        if new := [name for name in refused if name not in self.state.refused]:
+            self.state.refuse(new)
+            notes = (f'refused the updates of {", ".join(new)}, and all that they send',)
+        notes += tuple(f'{name}: {why}' for name, why in sorted(summing.unaccounted.items()))
+        left = tuple(sorted(summing.unaccounted))
+        verdict = self._verdict(request, inspected=True, refused=refused, unaccounted=left)
+        return verdict + Effects(notes=notes)
 
     def _refuse(self, request: protocol.DecryptRequest, reason: str) -> Effects:
         round, attempt = request.id
-        verdict = self.channel.send(protocol.Verdict, request.id, accepted=False, reason=reason)
+        verdict = self._verdict(request, reason)
         if (round, reason) == self._refused:
             return verdict
         self._refused = (round, reason)
@@ -425,6 +484,8 @@ class KeyAuthority:
         if summing is None or self._busy:
             return Effects()
         request = summing.checked.request
+        if summing.is_whole and is_inspection(request):
+            return Effects()
         if summing.is_whole:
             self._summing = None
             return self._begin(lambda: self._decrypt(summing), request)
@@ -443,6 +504,8 @@ class KeyAuthority:
         except FdrlError as error:
             self._summing = None
             return self._refuse(summing.checked.request, str(error))
+        if summing.is_whole and is_inspection(summing.checked.request):
+            return self._inspected(summing)
         return self._pull(now)
 
     # 3. Decrypt that sum once, and take off the masks.
@@ -472,6 +535,7 @@ class KeyAuthority:
 
         :raises FdrlError: if the request is refused; a later one may bring what it lacked.
         """
+        summing.check_sum()
         checked, codec, roster = summing.checked, self._codec, self.channel.roster
         request, survivors = checked.request, checked.request.survivors
         round, attempt = request.id
@@ -566,7 +630,22 @@ class KeyAuthority:
             reason=released.reason,
         )
 
-    # An operator's order instead: release an older policy anew.
+    # What operators order.
+
+    def _forgive(self, order: protocol.Order) -> Effects:
+        """
+        Take updates of a hospital again that had sent a malformed one.
+
+        :raises RoundError: if its updates are not refused.
+        """
+        used = take_order(order, self.channel, self._store)
+        if order.hospital not in self.state.refused:
+            self._store.replace((), used)
+            raise RoundError(order.sender, f'no update of {order.hospital[:80]!r} was refused')
+        used |= unnoted(order, self.channel, (self.round, 0))
+        self._store.replace((), used | self.state.forgiving(order.hospital))
+        note_order(self.channel, self._store)
+        return Effects(notes=(f'{order.sender} forgave {order.hospital}',))
 
     def _roll_back(self, order: protocol.Order) -> Effects:
         """

@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the key authority keeps: which sum it may decrypt, and the policies that it released."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+import json
 from pathlib import Path
 
 from fdrl_ros.errors import CryptoError, StateLostError, StoreError
@@ -24,6 +25,7 @@ KEPT = 100
 
 _POLICY = 'policy '
 _SUMMED = 'summed'
+_REFUSED = 'refused hospitals'
 _SEEDED = 'seeded'  # the first round in which noise was, as a number
 
 
@@ -191,6 +193,19 @@ class KeyAuthorityState:
         """Whether all noise in the newest policy is secure, as its hospitals signed."""
         seeded = self._store.get_number(_SEEDED, -1)
         return not 0 <= seeded <= self.record.round
+
+    @property
+    def refused(self) -> set[str]:
+        """Hospitals whose updates are taken no more: one was malformed."""
+        return set(json.loads(self._store.get(_REFUSED) or b'[]'))
+
+    def refuse(self, names: Collection[str]) -> None:
+        """Take no more updates of some hospitals, durably."""
+        self._store.put(_REFUSED, json.dumps(sorted(self.refused | set(names))).encode())
+
+    def forgiving(self, name: str) -> dict[str, bytes]:
+        """Return what the store has to keep so that updates of a hospital are taken again."""
+        return {_REFUSED: json.dumps(sorted(self.refused - {name})).encode()}
 
     def summed(self) -> Released | None:
         """Return a decrypted policy that was not released yet."""

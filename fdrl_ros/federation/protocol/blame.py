@@ -9,6 +9,10 @@ here is made of: a parcel that its holder cannot open or that does not fit its c
 complaint about one that is in order, a share that was not in the parcel, or shares that restore
 another secret than the published one. So no proof names an honest hospital. Nor does it uncover
 one: what is shown are parcels between the guilty hospital and one other, or its own secrets.
+
+What an update decrypts to is known to the key authority alone. Its word on that is signed, but no
+proof: hospitals are left out on it before anything is revealed, so that it uncovers nobody, and
+nothing is ever revealed a second time on it (:data:`PROVEN`).
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -44,9 +48,13 @@ WORDS: Final[Mapping[Fault, str]] = {
     Fault.COMPLAINT: 'complained about shares that are in order',
     Fault.REVEAL: 'revealed another share than it was dealt',
     Fault.DEAL: 'dealt shares that restore another secret than it published',
+    Fault.UPDATE: 'sent an update that no honest hospital makes',
 }
 """Each fault in words: what the guilty hospital did."""
 
+
+PROVEN: Final = frozenset(Fault) - {Fault.UPDATE}
+"""Faults that anybody can check."""
 
 MOST_PROOF: Final = 2**20
 """Bytes of the largest proof that a journal keeps: one of some hundred hospitals."""
@@ -134,6 +142,8 @@ def check_blame(blame: Blame, roster: Roster) -> Fault:
             found = _by_complaint(blame, keys, roster)
         elif fault is Fault.REVEAL:
             found = _by_reveal(blame, keys, roster)
+        elif fault is Fault.UPDATE:
+            found = _by_verdict(blame, roster)
         else:
             found = _by_deal(blame, keys, roster)
     except (CryptoError, KeyError, ValueError) as error:
@@ -180,6 +190,14 @@ def _by_reveal(blame: Blame, keys: KeyList, roster: Roster) -> tuple[str, Fault]
         raise RoundError(blame.sender, 'the shares are for another set, or of other parcels')
     wrong = any(wrong_shares(reveal, keys, members, blame.survivors, parcels))
     return (holder, Fault.REVEAL) if wrong else None
+
+
+def _by_verdict(blame: Blame, roster: Roster) -> tuple[str, Fault] | None:
+    (verdict,) = blame.verdicts
+    check_signed(roster, verdict, 'key_authority')
+    if verdict.id != blame.id:
+        raise RoundError(verdict.sender, f'signed for attempt {verdict.id}')
+    return (blame.guilty, Fault.UPDATE) if blame.guilty in verdict.refused else None
 
 
 def _by_deal(blame: Blame, keys: KeyList, roster: Roster) -> tuple[str, Fault] | None:

@@ -71,6 +71,21 @@ class Phase(IntEnum):
     FAILED = 8
     PAUSED = 9
     FINISHED = 10
+    INSPECT = 11
+
+
+UNDER_WAY = frozenset(
+    {
+        Phase.OPEN,
+        Phase.SHARE,
+        Phase.TRAIN,
+        Phase.INSPECT,
+        Phase.SETTLE,
+        Phase.REVEAL,
+        Phase.SUM,
+    }
+)
+"""Phases of an attempt, from its opening to the decryption of its sum."""
 
 
 @dataclass(frozen=True)
@@ -257,6 +272,22 @@ class Reveal(Message):
     shares: bytes = field(metadata=_SHARES)
 
 
+@dataclass(frozen=True)
+class Verdict(Message):
+    """
+    The key authority's answer to a request.
+
+    `inspected` says that it looked at each update alone; `refused` are the hospitals whose update
+    no honest hospital makes, `unaccounted` those whose privacy ledger lacks what it saw.
+    """
+
+    accepted: bool
+    reason: str
+    inspected: bool
+    refused: tuple[str, ...] = field(metadata=_NAMES)
+    unaccounted: tuple[str, ...] = field(metadata=_NAMES)
+
+
 class Fault(IntEnum):
     """Of what a hospital is proven guilty; the numbers are those of ``Blame.msg``."""
 
@@ -264,6 +295,7 @@ class Fault(IntEnum):
     COMPLAINT = 2
     REVEAL = 3
     DEAL = 4
+    UPDATE = 5
 
 
 @dataclass(frozen=True)
@@ -280,6 +312,7 @@ class Blame(Message):
     - DEAL: the guilty hospital's `parcels` in the order of `ends`: who holds them; and the
       `shares` that were in them, of the self seed if `survivors` has its name, else of the mask
       secret.
+    - UPDATE: one of `verdicts`; it is the key authority's word, who alone can see that.
     """
 
     guilty: str
@@ -290,6 +323,7 @@ class Blame(Message):
     survivors: tuple[str, ...] = field(metadata=_NAMES)
     complaints: tuple[Complaint, ...] = field(metadata={'most': 1})
     reveals: tuple[Reveal, ...] = field(metadata={'most': 1})
+    verdicts: tuple[Verdict, ...] = field(metadata={'most': 1})
     ends: tuple[str, ...] = field(metadata=_NAMES)
     parcels: bytes = field(metadata=_PARCELS)
     shares: bytes = field(metadata=_SHARES)
@@ -325,14 +359,6 @@ class HospitalPolicy(Message):
 
 
 @dataclass(frozen=True)
-class Verdict(Message):
-    """The key authority's answer to a request to decrypt."""
-
-    accepted: bool
-    reason: str
-
-
-@dataclass(frozen=True)
 class DecryptRequest(Message):
     """
     The aggregator's request: everything that proves which sum may be decrypted.
@@ -340,6 +366,7 @@ class DecryptRequest(Message):
     Keys of all who published them, `members` who masked with each other, `survivors` and the
     hashes of their updates, signatures on the survivor set, revealed shares, hash of the
     aggregator's own sums. The updates themselves follow as the key authority asks for them.
+    Without signatures on the survivors it asks to inspect their updates: nothing is unmasked.
     Without survivors it asks to abandon the round: nothing is decrypted, the older weights stay.
     """
 

@@ -32,13 +32,14 @@ ADDRESSEES: Final[Mapping[str, str]] = {
     'admit': 'aggregator',
     'withdraw': 'aggregator',
     'roll_back': 'key_authority',
+    'forgive': 'key_authority',
 }
 """Every order with the server that takes it."""
 
 REFUSED_KEPT: Final = 100
 """Refused orders of the future that a server knows again, of each operator: the nearest ones."""
 
-_OF_HOSPITALS: Final = ('admit', 'withdraw')
+_OF_HOSPITALS: Final = ('admit', 'withdraw', 'forgive')
 _MICRO: Final = 10**6  # counters of orders a second
 _UNNOTED: Final = 'unnoted order'  # what the journal has to tell yet
 

@@ -85,7 +85,8 @@ class UpdateCodec:
         """
         modulus = self.scheme.plain_modulus
         pairs = zip(slots, mask.reshape(-1, self.scheme.slots), strict=True)
-        return (public.encrypt((row + own) % modulus) for row, own in pairs)
+        masked = (self.scheme.completed((row + own) % modulus) for row, own in pairs)
+        return map(public.encrypt, masked)
 
     def unmask(self, sums: np.ndarray, leftover: np.ndarray) -> np.ndarray:
         """
@@ -94,7 +95,10 @@ class UpdateCodec:
         :param sums: slots, shape (ciphertexts, slots), int64.
         :param leftover: of :func:`~fdrl_ros.crypto.masking.masks.leftover_mask`, of as many
             integers.
+        :raises CryptoError: if the check slots of a sum do not fit.
         """
+        for row in sums:
+            self.scheme.check(row)
         unmasked: np.ndarray = (sums - leftover.reshape(sums.shape)) % self.scheme.plain_modulus
         return unmasked
 

@@ -164,8 +164,7 @@ def test_sums_that_members_cannot_have_made_are_refused():
         bad = sums.copy()
         bad[place] = value
         with pytest.raises(CryptoError, match='check slots do not fit'):
-            scheme.unpack(bad)
-        bad[:, -scheme.checks :] = check_sums(bad[:, : -scheme.checks], scheme.plain_modulus)
+            scheme.check(bad[0])
         with pytest.raises(CryptoError, match=rf'^{words}\D*$'):  # no number of the sum
             scheme.unpack(bad)
     with pytest.raises(CryptoError):
@@ -201,13 +200,26 @@ def test_slots_are_found_wrong_wherever_and_with_all_but_one_sum_made_up():
         sums = scheme.pack(rng.integers(0, 2**16, 8000))
         sums[0, rng.integers(scheme.slots)] += rng.integers(1, scheme.plain_modulus)
         sums %= scheme.plain_modulus
+        completed = scheme.completed(sums[0])
+        scheme.check(completed)
+        assert np.array_equal(completed[: -scheme.checks], sums[0, : -scheme.checks])
         right = check_sums(sums[:, : -scheme.checks], scheme.plain_modulus)
         wrong = rng.integers(scheme.checks)
         if (right[0, wrong] - sums[0, wrong - scheme.checks]) % scheme.plain_modulus:
             right[0, wrong] = sums[0, wrong - scheme.checks]
             sums[:, -scheme.checks :] = right
         with pytest.raises(CryptoError, match='check slots do not fit'):
-            scheme.unpack(sums)
+            scheme.check(sums[0])
+
+
+@pytest.mark.parametrize('bits', [2, 8, 16, 24])
+@pytest.mark.parametrize('members', [3, 10, 200])
+def test_masks_that_did_not_cancel_are_found_in_a_sum(bits, members):
+    scheme = BfvScheme.choose(4000, members, bits)
+    assert 16 * scheme.plain_modulus >= 17 * scheme.radix**scheme.values_per_slot
+    masked = np.random.default_rng(bits).integers(0, scheme.plain_modulus, scheme.slots)
+    with pytest.raises(CryptoError, match='out of range|padding'):
+        scheme.unpack([masked])
 
 
 @pytest.mark.parametrize('modulus', [40961, 2654209, 2**37, 2**59])
