@@ -15,8 +15,9 @@ hospital unless a row says that all ten do, as they do there. Its settings are c
 TenSEAL itself, which ours needs too. Masks, keys and shares, which it has not, are counted apart.
 
 Flower's secure aggregation has masks, keys and shares, and no encryption. Its own code plays its
-round (`crypto_flower.py`), which is compared with ours with and without encryption; signatures and
-what a disk keeps are in neither. It is not measured unless it is installed
+round (`crypto_flower.py`), which is compared with ours with and without encryption. Ours holds the
+signatures on shares and their checks, by which it names who spoils a round; signatures on messages
+and what a disk keeps are in neither. Flower is not measured unless it is installed
 (`requirements/flower.txt`); nothing else is to be installed.
 """
 

@@ -10,7 +10,7 @@ reading the context to the last byte written; starting Python and making up an u
 Shares are not in it: they do not depend on the size of the network.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 import hashlib
 import json
 from pathlib import Path
@@ -19,13 +19,14 @@ import sys
 import time
 
 from benchmarking import peak
-from crypto_work import FEDERATION, SEED, SETTINGS
+from crypto_work import FEDERATION, SEED, SETTINGS, threshold
 from fdrl_ros.crypto.he.encryption import PublicContext, SecretContext
 from fdrl_ros.crypto.he.quantisation import Quantisation
 from fdrl_ros.crypto.he.schemes import choose_scheme
 from fdrl_ros.crypto.keys.signing import Identity
-from fdrl_ros.crypto.masking.masks import leftover_mask, MaskContext, net_mask
+from fdrl_ros.crypto.masking.masks import leftover_mask, net_mask
 from fdrl_ros.crypto.masking.round_secret import RoundSeed
+from fdrl_ros.crypto.masking.share_sealing import KeyList, MemberKeys, own_keys
 from fdrl_ros.privacy.noise import NoiseSource
 import numpy as np
 from numpy.typing import NDArray
@@ -53,17 +54,21 @@ def prepare(folder: Path, n_parameters: int, hospitals: int) -> None:
     secret = SecretContext.generate(choose_scheme(n_parameters, hospitals, SETTINGS.bits))
     (folder / 'secret').write_bytes(secret.to_bytes())
     (folder / 'public').write_bytes(secret.public_bytes())
+    names = [f'hospital_{each}' for each in range(hospitals)]
+    secrets = [seed_of(folder, each).attempt(0) for each in range(hospitals)]
+    published = [own_keys(each, names) for each in secrets]
     ours = {
-        f'hospital_{each}': seed_of(folder, each).attempt(0).mask.public.hex()
-        for each in range(hospitals)
+        name: [each.mask.hex(), each.sealing.hex(), each.seed_hash.hex()]
+        for name, each in zip(names, published, strict=True)
     }
     (folder / 'keys').write_text(json.dumps(ours), 'utf-8')
 
 
-def keys(folder: Path) -> dict[str, bytes]:
-    """Read the hospitals' public mask keys."""
+def key_list(folder: Path) -> KeyList:
+    """Read what the hospitals published."""
     read = json.loads((folder / 'keys').read_text('utf-8'))
-    return {name: bytes.fromhex(key) for name, key in read.items()}
+    keys = {name: MemberKeys(*map(bytes.fromhex, each)) for name, each in read.items()}
+    return KeyList(FEDERATION, 1, 0, threshold(len(keys)), tuple(keys), keys)
 
 
 def ciphertexts(path: Path, size: int) -> Iterator[bytes]:
@@ -73,7 +78,7 @@ def ciphertexts(path: Path, size: int) -> Iterator[bytes]:
             yield data
 
 
-def columns(folder: Path, names: list[str], size: int) -> Iterator[tuple[bytes, ...]]:
+def columns(folder: Path, names: Iterable[str], size: int) -> Iterator[tuple[bytes, ...]]:
     """Read the ciphertexts of one place of all hospitals' updates, place after place."""
     return zip(*(ciphertexts(folder / f'{name}.update', size) for name in names), strict=True)
 
@@ -88,10 +93,12 @@ def hospital(folder: Path, number: int) -> Callable[[], None]:
         scheme = public.scheme
         quantisation = Quantisation(SETTINGS.limit, SETTINGS.bits, scheme.members)
         secrets = seed_of(folder, number).attempt(0)
-        peers = keys(folder)
-        del peers[secrets.name]
+        keys, mine = key_list(folder), secrets.name
         masks = net_mask(
-            secrets, peers, count=scheme.ciphertexts * scheme.slots, modulus=scheme.plain_modulus
+            secrets,
+            {name: keys.mask_key(name, mine) for name in keys.members if name != mine},
+            count=scheme.ciphertexts * scheme.slots,
+            modulus=scheme.plain_modulus,
         ).reshape(-1, scheme.slots)
         source, size = NoiseSource.seeded(number), scheme.integers_per_ciphertext
 
@@ -105,7 +112,7 @@ def hospital(folder: Path, number: int) -> Callable[[], None]:
         rows = zip(scheme.pack_rows(integers()), masks, strict=True)
         masked = ((row + mask) % scheme.plain_modulus for row, mask in rows)
         digest = hashlib.sha256()
-        with (folder / f'{secrets.name}.update').open('wb') as file:
+        with (folder / f'{mine}.update').open('wb') as file:
             for ciphertext in map(public.encrypt, masked):
                 digest.update(ciphertext)
                 file.write(ciphertext)
@@ -119,7 +126,7 @@ def aggregator(folder: Path) -> Callable[[], None]:
 
     def work() -> None:
         public = PublicContext.from_bytes((folder / 'public').read_bytes())
-        names = list(keys(folder))
+        names = key_list(folder).members
         digests = {name: hashlib.sha256() for name in names}
 
         def digested() -> Iterator[tuple[bytes, ...]]:
@@ -136,24 +143,24 @@ def aggregator(folder: Path) -> Callable[[], None]:
 
 def key_authority(folder: Path) -> Callable[[], None]:
     """Return the key authority's part: add once more, compare, decrypt, unmask, average."""
-    publics = keys(folder)
+    keys = key_list(folder)
     # In a real round these are restored from the survivors' shares.
-    seeds = [seed_of(folder, each) for each in range(len(publics))]
+    seeds = [seed_of(folder, each) for each in range(len(keys.members))]
     self_seeds = {each.name: each.attempt(0).self_seed for each in seeds}
 
     def work() -> None:
         secret = SecretContext.from_bytes((folder / 'secret').read_bytes())
-        scheme, members = secret.scheme, len(publics)
+        scheme, members = secret.scheme, len(keys.members)
         quantisation = Quantisation(SETTINGS.limit, SETTINGS.bits, scheme.members)
         masks = leftover_mask(
-            MaskContext(FEDERATION, 1, 0, tuple(publics)),
-            publics,
+            keys,
+            keys.members,
             self_seeds=self_seeds,
             mask_secrets={},
             count=scheme.ciphertexts * scheme.slots,
             modulus=scheme.plain_modulus,
         ).reshape(-1, scheme.slots)
-        sums = map(secret.public.add, columns(folder, list(publics), scheme.ciphertext_bytes))
+        sums = map(secret.public.add, columns(folder, keys.members, scheme.ciphertext_bytes))
 
         def agreed() -> Iterator[bytes]:
             theirs = ciphertexts(folder / 'sum', scheme.ciphertext_bytes)

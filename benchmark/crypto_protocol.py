@@ -18,10 +18,18 @@ import time
 from typing import Any, TypeVar
 
 from benchmarking import Work
-from crypto_work import Attempt, Round, SEED, SETTINGS, threshold, Updates
+from crypto_work import Attempt, identity, REAL, Round, SEED, SETTINGS, threshold, Updates
 from fdrl_ros.crypto.he.schemes import choose_scheme
 from fdrl_ros.crypto.masking.round_secret import KEY_BYTES
-from fdrl_ros.crypto.masking.share_sealing import deal, open_shares, seal_shares, SEALED_BYTES
+from fdrl_ros.crypto.masking.share_sealing import (
+    check_parcel,
+    deal,
+    open_parcel,
+    own_keys,
+    PARCEL_BYTES,
+    seal_pair,
+    seal_shares,
+)
 from fdrl_ros.crypto.masking.sharing import Recovery, SHARE_BYTES
 from fdrl_ros.federation.protocol.message import Message
 from fdrl_ros.federation.protocol.party import Effects, Job, Party
@@ -30,7 +38,7 @@ from fdrl_ros.federation.virtual import SERVERS, VirtualFederation
 from fdrl_ros.learner.learner import TrainingProgress, TrainingResult
 from fdrl_ros.learner.settings import LearnerSettings
 from fdrl_ros.policy import NetworkShape
-from fdrl_ros.privacy.ledger.chain import Head
+from fdrl_ros.privacy.ledger.chain import DIGEST, Head
 import numpy as np
 
 SIZE = 500
@@ -218,13 +226,9 @@ def upload(shape: NetworkShape, hospitals: int) -> int:
     return max(federation.clocked[name].sent for name in federation.learners)
 
 
-SENDERS = 9
-"""Other members whose sealed shares are real."""
-
-
 class Member:
     """
-    One hospital among so many, at each step of a round.
+    One hospital among so many, at each step of a round; a few others' parcels stand for all.
 
     :param n_parameters: of the network.
     :param members: how many hospitals there are, this one included.
@@ -235,21 +239,27 @@ class Member:
         self._name, *others = self.attempt.names
         self._others = len(others)
         keys = self.attempt.keys()
-        self._sealed = {
-            name: seal_shares(self.attempt.secrets[name], keys)[self._name]
-            for name in others[:SENDERS]
-        }
+        self._parcels: dict[str, bytes] = {}
+        for name in others[: REAL - 1]:
+            secrets = self.attempt.secrets[name]
+            pair = deal(secrets, keys)[self._name]
+            self._parcels[name] = seal_pair(secrets, keys, self._name, pair, identity(name).sign)
         self._scheme = choose_scheme(n_parameters, members, SETTINGS.bits)
 
-    def secrets(self) -> dict[str, bytes]:
-        """Derive the keys of this round, share their secrets, and open what others shared."""
+    def publish(self) -> None:
+        """Derive the keys of this round for everybody."""
         self.attempt.forget(self._name)
-        ours, keys = self.attempt.secrets[self._name], self.attempt.keys()
-        _ = ours.mask.public, ours.sealing.public
-        sealed = seal_shares(ours, keys)
-        for name in itertools.islice(itertools.cycle(self._sealed), self._others):
-            open_shares(ours, keys, name, self._sealed[name])
-        return sealed
+        own_keys(self.attempt.secrets[self._name], self.attempt.names)
+
+    def share(self) -> None:
+        """Share the secrets, and check and open what others shared."""
+        mine, ours, keys = self._name, self.attempt.secrets[self._name], self.attempt.keys()
+        seal_shares(ours, keys, identity(mine).sign)
+        deal(ours, keys)  # for the share that it holds itself
+        for name in itertools.islice(itertools.cycle(self._parcels), self._others):
+            parcel = self._parcels[name]
+            check_parcel(keys, name, mine, parcel, identity(name).public)
+            open_parcel(keys, name, mine, parcel, ours.sealing(name))
 
     def mask(self) -> None:
         """Agree with everybody on a mask, and add them up."""
@@ -301,10 +311,8 @@ def hospital(n_parameters: int, members: int, *, shares: bool = True) -> Work:
     member = Member(n_parameters, members)
 
     def work() -> float:
-        if shares:
-            return seconds_of(member.secrets) + seconds_of(member.mask)
-        member.attempt.forget(member.attempt.names[0])
-        return seconds_of(member.mask)
+        seconds = seconds_of(member.publish) + seconds_of(member.mask)
+        return seconds + seconds_of(member.share) if shares else seconds
 
     return work
 
@@ -319,13 +327,14 @@ def member_upload(n_parameters: int, members: int) -> int:
     """
     Return the bytes of what a hospital makes in a round in which nobody drops out.
 
-    Ciphertexts, two public keys and the digest of its self seed, sealed shares for every other
-    member, and a share of each member's self seed; without names, signatures and ledger.
+    Ciphertexts, two public keys for every other member, the hash of its self seed, a parcel for
+    every member, and a share of each member's self seed; without names, digests, signatures of
+    messages, and ledger.
     """
     scheme = choose_scheme(n_parameters, members, SETTINGS.bits)
     return (
         scheme.ciphertexts * scheme.ciphertext_bytes
-        + 3 * KEY_BYTES
-        + (members - 1) * SEALED_BYTES
-        + members * SHARE_BYTES
+        + 2 * (members - 1) * KEY_BYTES
+        + DIGEST
+        + members * (PARCEL_BYTES + SHARE_BYTES)
     )

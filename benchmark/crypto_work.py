@@ -8,23 +8,28 @@ ciphertexts once more, as in a real round, so a round holds two sums.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
 import itertools
 import math
+import os
 from pathlib import Path
 import tempfile
 
 from benchmarking import Work
 from fdrl_ros.crypto.he.encryption import PublicContext, SecretContext
 from fdrl_ros.crypto.he.schemes import AnyScheme, EncryptionSettings
-from fdrl_ros.crypto.masking.masks import leftover_mask, MaskContext, net_mask
-from fdrl_ros.crypto.masking.round_secret import RoundSeed
+from fdrl_ros.crypto.keys.signing import Identity
+from fdrl_ros.crypto.masking.masks import leftover_mask, net_mask
+from fdrl_ros.crypto.masking.round_secret import KEY_BYTES, RoundSeed
 from fdrl_ros.crypto.masking.share_sealing import (
+    check_parcel,
     deal,
+    is_committed,
     KeyList,
     MemberKeys,
-    open_shares,
+    open_parcel,
+    own_keys,
     seal_shares,
 )
 from fdrl_ros.crypto.masking.sharing import Recovery
@@ -40,6 +45,8 @@ from numpy.typing import NDArray
 SEED = 0
 """Of the updates, and of what rounds them."""
 HOSPITALS = 10
+REAL = 10
+"""Members of an attempt whose keys are all real; of others', those for the first member are."""
 LAYERS = (8, 128, 128, 4)
 """Units of each layer of the network that is compared: 18,180 weights."""
 FEDERATION = 'measured'
@@ -93,9 +100,18 @@ class Updates:
         return np.average(self.values.astype(np.float64), axis=0, weights=self.sizes)
 
 
+@cache
+def identity(name: str) -> Identity:
+    """Return the long-term key of a hospital, the same in every attempt."""
+    return Identity.generate(name)
+
+
 class Attempt:
     """
     Everybody's secrets and public keys in one attempt at a round.
+
+    With more than :data:`REAL` members only the first one can mask, since deriving all keys of
+    everybody would take minutes.
 
     :param members: how many hospitals there are.
     """
@@ -110,7 +126,6 @@ class Attempt:
             for name in self.names
         }
         self.secrets = {name: seed.attempt(0) for name, seed in self._seeds.items()}
-        self.publics = {name: each.mask.public for name, each in self.secrets.items()}
 
     def forget(self, name: str) -> None:
         """Let a hospital derive all its secrets once more."""
@@ -119,38 +134,56 @@ class Attempt:
     @cached_property
     def published(self) -> dict[str, MemberKeys]:
         """What everybody publishes."""
-        return {
-            name: MemberKeys(self.publics[name], each.sealing.public)
-            for name, each in self.secrets.items()
-        }
+        names, secrets = self.names, self.secrets
+        found = {name: own_keys(secrets[name], names) for name in names[:REAL]}
+        rest = os.urandom(KEY_BYTES * (len(names) - 2))
+        for name in names[REAL:]:
+            keys = own_keys(secrets[name], names[:1])
+            found[name] = replace(keys, mask=keys.mask + rest, sealing=keys.sealing + rest)
+        return found
 
     def keys(self) -> KeyList:
         """Make the list that everybody's shares are bound to."""
         keys = self.published
-        return KeyList(FEDERATION, self.round, 0, threshold(len(keys)), keys)
+        return KeyList(FEDERATION, self.round, 0, threshold(len(keys)), tuple(keys), keys)
 
     def restored_seeds(self) -> dict[str, bytes]:
-        """Let everybody share its secrets and open what others shared, and restore self seeds."""
-        names, secrets = self.names, self.secrets
+        """
+        Let everybody share its secrets and open what others shared, and restore self seeds.
+
+        The aggregator checks all parcels, and that the shares revealed are those in them.
+
+        :raises RuntimeError: if one is another.
+        """
+        names, secrets, ours = self.names, self.secrets, self.keys()
         lists = {name: self.keys() for name in names}
-        sealed = {name: seal_shares(secrets[name], lists[name]) for name in names}
-        recovery = Recovery(threshold(len(names)), names, names)
-        shares = {name: {name: deal(secrets[name], lists[name])[name]} for name in names}
-        for holder, sender in itertools.permutations(names, 2):
-            shares[sender][holder] = open_shares(
-                secrets[holder], lists[holder], sender, sealed[sender][holder]
-            )
-        return {
-            name: recovery.recover({holder: pair.self_seed for holder, pair in each.items()})
-            for name, each in shares.items()
+        parcels = {
+            name: seal_shares(secrets[name], lists[name], identity(name).sign) for name in names
         }
+        shares = {name: {name: deal(secrets[name], lists[name])[name].self_seed} for name in names}
+        for dealer, holder in itertools.product(names, names):
+            parcel, public = parcels[dealer][holder], identity(dealer).public
+            check_parcel(ours, dealer, holder, parcel, public)
+            if holder != dealer:
+                keys, secret = lists[holder], secrets[holder].sealing(dealer)
+                check_parcel(keys, dealer, holder, parcel, public)
+                shares[dealer][holder] = open_parcel(
+                    keys, dealer, holder, parcel, secret
+                ).self_seed
+            share = shares[dealer][holder]
+            if not is_committed(ours, dealer, holder, parcel, 'self_seed', share):
+                raise RuntimeError(f'{holder} revealed another share than {dealer} dealt')
+        recovery = Recovery(threshold(len(names)), names, names)
+        return {name: recovery.recover(each) for name, each in shares.items()}
 
     def net_mask(self, name: str, scheme: AnyScheme) -> NDArray[np.int64]:
         """Return what a hospital adds to its slots, shape (ciphertexts, slots)."""
-        secrets = self.secrets[name]
-        peers = {each: public for each, public in self.publics.items() if each != name}
+        keys = self.keys()
         return net_mask(
-            secrets, peers, count=scheme.ciphertexts * scheme.slots, modulus=scheme.plain_modulus
+            self.secrets[name],
+            {each: keys.mask_key(each, name) for each in self.names if each != name},
+            count=scheme.ciphertexts * scheme.slots,
+            modulus=scheme.plain_modulus,
         ).reshape(scheme.ciphertexts, scheme.slots)
 
     def leftover_mask(
@@ -163,8 +196,8 @@ class Attempt:
         """
         drawn = {name: each.self_seed for name, each in self.secrets.items()}
         return leftover_mask(
-            MaskContext(FEDERATION, self.round, 0, tuple(self.publics)),
-            self.publics,
+            self.keys(),
+            self.names,
             self_seeds=drawn if self_seeds is None else self_seeds,
             mask_secrets={},
             count=scheme.ciphertexts * scheme.slots,

@@ -75,7 +75,7 @@ def test_our_mean_is_fedavg_within_the_quantiser(work, updates, masked):
 
 
 @pytest.mark.parametrize('encrypted', [False, True])
-def test_a_whole_masked_round_restores_seeds_and_notices_a_wrong_sum(
+def test_a_whole_masked_round_restores_seeds_and_notices_wrong_seeds_and_sums(
     work, updates, encrypted, monkeypatch
 ):
     rounds = work.secure_rounds(updates, encrypted=encrypted)
@@ -84,7 +84,11 @@ def test_a_whole_masked_round_restores_seeds_and_notices_a_wrong_sum(
     drawn = {name: each.self_seed for name, each in attempt.secrets.items()}
     assert attempt.restored_seeds() == drawn
     wrong = {name: bytes(32) for name in drawn}
-    monkeypatch.setattr(work.Attempt, 'restored_seeds', lambda self: wrong)
+    with monkeypatch.context() as patch:
+        patch.setattr(work.Attempt, 'restored_seeds', lambda self: wrong)
+        with pytest.raises(CryptoError, match='does not fit what it published'):
+            rounds()
+    monkeypatch.setattr(work.Attempt, 'net_mask', lambda *_: 1)
     with pytest.raises(CryptoError, match='masks did not cancel'):
         rounds()
 
@@ -170,6 +174,25 @@ def test_a_round_of_the_real_parties_ends_with_fedavg_and_tells_who_did_how_much
         assert each.seconds > 0 and each.sent > 0
     federation.play()
     assert federation.round == 2
+
+
+@pytest.mark.parametrize('members', [4, 14])
+def test_a_hospital_among_many_does_and_sends_what_it_would_in_a_round(module, work, members):
+    protocol = module('crypto_protocol')
+    member = protocol.Member(100, members)
+    member.publish()
+    member.share()
+    member.mask()
+    attempt = work.Attempt(members)
+    name, keys = attempt.names[0], attempt.keys()
+    secrets, published = attempt.secrets[name], keys.keys[name]
+    parcels = work.seal_shares(secrets, keys, work.identity(name).sign).values()
+    shares = [pair.self_seed for pair in work.deal(secrets, keys).values()]
+    sent = [published.mask, published.sealing, published.seed_hash, *parcels, *shares]
+    scheme = protocol.choose_scheme(100, members, work.SETTINGS.bits)
+    ciphertexts = scheme.ciphertexts * scheme.ciphertext_bytes
+    assert protocol.member_upload(100, members) == ciphertexts + sum(map(len, sent))
+    assert protocol.key_authority(100, members)() > 0
 
 
 def test_parties_of_a_large_round_find_fedavg_and_a_wrong_sum_is_noticed(module, tmp_path):
