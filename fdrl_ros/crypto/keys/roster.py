@@ -179,7 +179,7 @@ class Roster:
         if end is not None and end <= start:
             raise RosterError(f'valid from {start} to {end}: it would never be')
 
-    @property
+    @cached_property
     def hospitals(self) -> tuple[Member, ...]:
         """Return the hospitals in the roster's order."""
         return tuple(member for member in self.members if member.role == 'hospital')

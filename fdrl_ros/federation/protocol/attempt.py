@@ -25,12 +25,13 @@ _DELIVERY = b'fdrl_ros delivered parcels 1'
 
 def read_round_key(message: RoundKey, roster: Roster) -> MemberKeys:
     """
-    Read a round key.
+    Read the round key of a hospital.
 
     :raises MessageError: if it has not one key for each other hospital of the roster.
     """
-    others = [each.name for each in roster.hospitals if each.name != message.sender]
-    split(message.mask_keys, KEY_BYTES, others, message.sender, 'mask keys')
+    size, others = len(message.mask_keys), len(roster.hospitals) - 1
+    if size != KEY_BYTES * others:
+        raise MessageError(message.sender, f'{size} bytes of mask keys for {others} hospitals')
     try:
         return MemberKeys(message.mask_keys, message.sealing_keys, message.seed_hash)
     except CryptoError as error:
