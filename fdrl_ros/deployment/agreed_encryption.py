@@ -10,7 +10,7 @@ authority announces it, and each hospital compares it with its own.
 from dataclasses import replace
 from pathlib import Path
 
-from fdrl_ros.crypto.he.schemes import EncryptionSettings, STATED_LIMIT
+from fdrl_ros.crypto.he.schemes import EncryptionSettings, projections_of, STATED_LIMIT
 from fdrl_ros.crypto.keys.roster import Roster
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.policy_file import load_policy
@@ -21,7 +21,7 @@ import numpy as np
 
 def agreed_encryption(plan: Plan, roster: Roster, start: Path) -> EncryptionSettings:
     """
-    Return the encryption settings of a plan, with the limit as a number.
+    Return the encryption settings of a plan, with limit, norm and projections as numbers.
 
     It loads the world if the plan learns offsets of inputs and leaves the limit to be derived.
 
@@ -31,16 +31,26 @@ def agreed_encryption(plan: Plan, roster: Roster, start: Path) -> EncryptionSett
     :raises PrivacyError: if the largest hospital could not train by the plan.
     :raises PolicyError: if the file cannot be read.
     """
-    chosen = plan.encryption
-    if chosen.limit:
-        return chosen
+    chosen, layout = plan.encryption, load_policy(start).layout
+    trained = np.isin(
+        layout.trained(plan.learner.frozen_tensors), layout.shared(plan.federation.personal_layers)
+    )
+    projections = projections_of(chosen, int(trained.sum()))
+    if chosen.limit and (chosen.norm or not projections):
+        return replace(chosen, projections=projections)
     bound = bound_of_round(plan, roster.n_max, start)
-    return replace(chosen, limit=STATED_LIMIT if bound is None else bound.limit)
+    if bound is None:
+        limit = chosen.limit or STATED_LIMIT
+        return replace(chosen, limit=limit, projections=projections)
+    limit, norm = chosen.limit or bound.limit, chosen.norm or bound.norm_limit
+    return replace(chosen, limit=limit, norm=norm, projections=projections)
 
 
 def loads_world(plan: Plan) -> bool:
     """Return whether :func:`agreed_encryption` loads the world."""
-    return not plan.encryption.limit and bool(plan.learner.offsets)
+    chosen = plan.encryption
+    stated = chosen.limit and (chosen.norm or not chosen.projections)
+    return not stated and bool(plan.learner.offsets)
 
 
 def bound_of_round(plan: Plan, patients: int, start: Path) -> UpdateBound | None:

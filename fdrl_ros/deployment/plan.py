@@ -299,7 +299,10 @@ class Plan:
             raise SettingError('federation.personal', chosen.personal, expected) from error
         plan._check_tuning()
         check_size(layout.n_parameters)
-        choose_scheme(shared.size, chosen.hospitals, encryption.bits, encryption.scheme)
+        projected, size = encryption.projections > 0, shared.size
+        choose_scheme(
+            size, chosen.hospitals, encryption.bits, encryption.scheme, projected=projected
+        )
         return plan
 
     def _check_tuning(self) -> None:

@@ -14,7 +14,12 @@ from pathlib import Path
 from typing import TypedDict, Unpack
 
 from fdrl_ros.crypto.he.encryption import SecretContext
-from fdrl_ros.crypto.he.schemes import choose_scheme, EncryptionSettings, STATED_LIMIT
+from fdrl_ros.crypto.he.schemes import (
+    choose_scheme,
+    EncryptionSettings,
+    projections_of,
+    STATED_LIMIT,
+)
 from fdrl_ros.crypto.keys.roster import default_threshold, Member, Roster, SERVERS
 from fdrl_ros.crypto.keys.signing import Identity
 from fdrl_ros.errors import PolicyError, RoundError, SettingError, StoreError
@@ -160,7 +165,12 @@ class VirtualFederation:
         self.settings = options.get('rounds', RoundSettings(rounds=100_000))
         encryption = options.get('encryption', EncryptionSettings())
         # What any function can make, nobody knows.
-        encryption = replace(encryption, limit=encryption.limit or STATED_LIMIT)
+        n_shared = layout.shared(options.get('personal', ())).size
+        encryption = replace(
+            encryption,
+            limit=encryption.limit or STATED_LIMIT,
+            projections=projections_of(encryption, n_shared),
+        )
         personal = options.get('personal', ())
         self.hospital_settings = HospitalSettings(encryption, personal=personal)
         self.authority_settings = KeyAuthoritySettings(
@@ -181,8 +191,13 @@ class VirtualFederation:
         )
         agreeing = options.get('threshold') or default_threshold(len(names))
         self.roster = Roster(self.federation, agreeing, members, disjoint_patients=True)
-        n_shared = layout.shared(personal).size
-        scheme = choose_scheme(n_shared, len(names), encryption.bits, encryption.scheme)
+        scheme = choose_scheme(
+            n_shared,
+            len(names),
+            encryption.bits,
+            encryption.scheme,
+            projected=encryption.projections > 0,
+        )
         self.secret = options.get('secret') or SecretContext.generate(scheme)
         self.stores: dict[str, Store] = {}
         self.seeds: dict[str, RoundSeeds] = {}

@@ -83,8 +83,17 @@ class UpdateBound:
         and the first matrix drifts by half a step of quantisation in a round. Three digits are
         the same number on every machine, though the last bits of a logarithm may differ.
         """
-        upwards = decimal.Context(prec=3, rounding=decimal.ROUND_CEILING)
-        return max(_LEAST, float(upwards.create_decimal(_MARGIN * self.per_weight)))
+        return _rounded_up(self.per_weight)
+
+    @property
+    def norm_limit(self) -> float:
+        """Bound of the norm for `encryption.norm`, as :attr:`limit` for a weight."""
+        return _rounded_up(self.norm)
+
+
+def _rounded_up(bound: float) -> float:
+    upwards = decimal.Context(prec=3, rounding=decimal.ROUND_CEILING)
+    return max(_LEAST, float(upwards.create_decimal(_MARGIN * bound)))
 
 
 def update_bound(

@@ -22,6 +22,7 @@ class AggregatorNode(PartyNode):
         protocol.RoundStatus,
         protocol.Delivery,
         protocol.Blame,
+        protocol.Dispute,
         protocol.LedgerHeads,
         protocol.Wanted,
         protocol.Relay,
@@ -59,7 +60,8 @@ class AggregatorNode(PartyNode):
             return
         self._request = None
         party = self.party
-        if not isinstance(party, Aggregator) or party.phase is not protocol.Phase.SUM:
+        asking = (protocol.Phase.INSPECT, protocol.Phase.SUM)
+        if not isinstance(party, Aggregator) or party.phase not in asking:
             return
         future = self._client.call_async(to_ros(request, srv.Decrypt.Request()))
         future.add_done_callback(self._answered)

@@ -104,6 +104,8 @@ class TrainerNode(PartyNode):
         protocol.Settle,
         protocol.Reveal,
         protocol.Complaint,
+        protocol.Sketch,
+        protocol.Opening,
         protocol.Objection,
         protocol.Decline,
     )

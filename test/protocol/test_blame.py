@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import fields, replace
 
 from fdrl_ros.errors import MessageError
+from fdrl_ros.federation.aggregator import aggregator
 from fdrl_ros.federation.protocol.blame import check_blame
 from fdrl_ros.federation.protocol.message import (
     Blame,
@@ -15,20 +16,27 @@ from fdrl_ros.federation.protocol.message import (
     message_from_bytes,
     Phase,
     Reveal,
+    RoundKey,
 )
 import numpy as np
 import pytest
 from support.federation_bench import Bench
 from support.interception import Interception, resealed
+from support.journaled_federation import Journaled
 from support.lying_hospitals import (
     complain_falsely,
     deal_another_secret,
     deal_garbage,
     deal_others,
+    mask_wrong,
+    project_pair_wrong,
+    project_self_wrong,
     reveal_wrong,
     send_garbage,
+    send_too_much,
 )
 from support.lying_schedules import run_lying
+from support.restarts import PowerCut
 
 LIAR = 'hospital_2'
 
@@ -36,6 +44,10 @@ LIAR = 'hospital_2'
 def blamed(taps):
     """Return who was blamed of what, each once."""
     return {each.guilty: Fault(each.fault) for each in taps.messages}
+
+
+def checked(blame, bench):
+    return check_blame(blame, bench.roster, bench.parties['hospital_1'].terms.codec)
 
 
 def check_sum(bench, names):
@@ -60,8 +72,15 @@ def honest(bench):
         (deal_another_secret, Fault.DEAL),
         (lambda bench, liar: deal_another_secret(bench, liar, ['hospital_5']), Fault.DEAL),
         (send_garbage, Fault.UPDATE),
+        (mask_wrong, Fault.UPDATE),
+        (send_too_much, Fault.UPDATE),
+        (project_pair_wrong, Fault.SKETCH),
+        (project_self_wrong, Fault.SKETCH),
     ],
-    ids='garbage garbage_to_one others complaint another_secret to_one update'.split(),
+    ids=[
+        *('garbage', 'garbage to one', 'others', 'complaint', 'another secret', 'to one'),
+        *('update', 'mask', 'too much', 'pair', 'self'),
+    ],
 )
 def test_a_liar_is_named_and_the_round_ends_without_it(lie, fault):
     bench = Bench(hospitals=5, rounds=1)
@@ -171,6 +190,33 @@ def test_who_starts_again_when_somebody_was_blamed_goes_on(tmp_path, party, lie)
     assert bench.aggregator.left_out.keys() == {LIAR}
 
 
+@pytest.mark.parametrize('lie', [deal_garbage, deal_another_secret, reveal_wrong, send_garbage])
+def test_an_aggregator_killed_as_its_journal_tells_of_guilt_still_proves_it(
+    tmp_path, monkeypatch, lie
+):
+    """Hospitals reveal again without the guilty one only if they saw the proof."""
+    bench = Journaled(tmp_path, hospitals=6, rounds=1)
+    blames = Interception(bench, Blame)
+    lie(bench, LIAR)
+    note = aggregator.note_blame
+
+    def killed_after_the_line(journal, *about):
+        def put(name, value):
+            raise PowerCut
+
+        monkeypatch.setattr(journal._store, 'put', put)
+        note(journal, *about)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(aggregator, 'note_blame', killed_after_the_line)
+        with pytest.raises(PowerCut):
+            bench.run(ticks=300)
+    bench.restart('aggregator')
+    assert bench.run()
+    assert blamed(blames).keys() == {LIAR}
+    assert set(bench.policy.contributors) >= set(honest(bench))
+
+
 def test_the_journals_keep_a_proof_that_anybody_can_check(tmp_path):
     bench = Bench(hospitals=5, rounds=1)
     deal_garbage(bench, LIAR)
@@ -180,7 +226,7 @@ def test_the_journals_keep_a_proof_that_anybody_can_check(tmp_path):
         (entry,) = [each for each in entries if each.kind == 'blame']
         proof = message_from_bytes(bytes.fromhex(entry.fields['proof']))
         assert entry.fields['hospital'] == LIAR
-        assert check_blame(proof, bench.roster) is Fault.PARCEL
+        assert checked(proof, bench) is Fault.PARCEL
 
 
 def test_an_operator_may_admit_who_was_guilty_again():
@@ -192,6 +238,41 @@ def test_an_operator_may_admit_who_was_guilty_again():
     assert not bench.aggregator.left_out
     assert bench.run()
     assert LIAR in bench.policy.contributors
+
+
+def test_who_is_guilty_of_the_same_again_in_a_later_round_is_left_out_again():
+    bench = Bench(hospitals=6, rounds=2)
+    deal_another_secret(bench, LIAR)
+    assert bench.run(lambda: bench.policy and bench.policy.envelope.round == 1)
+    bench.order('admit', LIAR)
+    assert bench.run()
+    assert set(bench.policy.contributors) == set(honest(bench))
+
+
+def test_a_round_whose_guilty_hospital_was_admitted_again_ends_if_another_is_withdrawn():
+    bench = Bench(hospitals=6, rounds=1)  # t = 5
+    blames = Interception(bench, Blame)
+    deal_another_secret(bench, LIAR)
+    assert bench.run(lambda: blames.messages)
+    bench.kill('hospital_4')
+    bench.order('admit', LIAR)
+    bench.order('withdraw', 'hospital_4')
+    assert bench.run(lambda: bench.policy.envelope.round == 1)
+    assert bench.policy.rolled_back
+
+
+def test_who_shows_its_keys_to_the_aggregator_alone_does_not_stop_the_rounds():
+    bench = Bench(hospitals=5, rounds=1)
+    deliver = bench.driver.deliver
+
+    def targeted(name, message):
+        withheld = isinstance(message, RoundKey) and message.sender == LIAR
+        if not withheld or name == 'aggregator':
+            deliver(name, message)
+
+    bench.driver.deliver = targeted
+    assert bench.run()
+    assert set(bench.policy.contributors) == set(bench.names)
 
 
 # Proofs that prove nothing.
@@ -207,6 +288,7 @@ def proofs():
         (Fault.REVEAL, reveal_wrong),
         (Fault.DEAL, deal_another_secret),
         (Fault.UPDATE, send_garbage),
+        (Fault.SKETCH, project_pair_wrong),
     ):
         bench = Bench(hospitals=5, rounds=1)
         blames = Interception(bench, Blame)
@@ -235,11 +317,11 @@ def forged(blame, name):
 )
 def test_a_changed_proof_proves_nothing(proofs, fault, name):
     bench, blame = proofs[fault]
-    assert check_blame(blame, bench.roster) is fault
+    assert checked(blame, bench) is fault
     if not getattr(blame, name) or (name, fault) in UNUSED:
         return
     with pytest.raises(MessageError):
-        check_blame(forged(blame, name), bench.roster)
+        checked(forged(blame, name), bench)
 
 
 UNUSED = {
@@ -251,6 +333,7 @@ UNUSED = {
     ('members', Fault.DEAL),
     ('survivors', Fault.DEAL),
     *((name, Fault.UPDATE) for name in ('keys', 'terms_digest', 'members')),
+    ('survivors', Fault.SKETCH),
 }
 """Fields that the proof of a fault does not rest on: the last survivor is not the liar."""
 
@@ -261,14 +344,14 @@ def test_no_proof_holds_of_an_honest_hospital(proofs, fault):
     for name in honest(bench):
         for other in Fault:
             with pytest.raises(MessageError):
-                check_blame(replace(blame, guilty=name, fault=int(other)), bench.roster)
+                checked(replace(blame, guilty=name, fault=int(other)), bench)
 
 
 def test_a_proof_in_the_name_of_another_attempt_proves_nothing(proofs):
     for bench, blame in proofs.values():
         envelope = replace(blame.envelope, attempt=blame.envelope.attempt + 1)
         with pytest.raises(MessageError, match='signed for attempt'):
-            check_blame(replace(blame, envelope=envelope), bench.roster)
+            checked(replace(blame, envelope=envelope), bench)
 
 
 def test_hospitals_take_no_proof_that_proves_nothing():

@@ -21,11 +21,13 @@ from fdrl_ros.federation.protocol.message import (
     Blame,
     Complaint,
     Decline,
+    Dispute,
     Envelope,
     KINDS,
     Message,
     message_from_bytes,
     Objection,
+    Opening,
     Phase,
     RoundStatus,
 )
@@ -34,7 +36,7 @@ import pytest
 from support.federation_bench import Bench
 from support.fuzzing import Fuzzer, state_of
 from support.interception import Interception
-from support.lying_hospitals import deal_garbage
+from support.lying_hospitals import deal_garbage, project_pair_wrong
 
 PHASES = (Phase.OPEN, Phase.SHARE, Phase.TRAIN, Phase.SETTLE, Phase.REVEAL, Phase.SUM)
 EACH = 130
@@ -52,6 +54,11 @@ def federation():
     channel = bench.parties['hospital_1'].channel
     said.append(channel.sign(Objection, 1, 1, roster_serial=9, roster_digest=bytes(32)))
     said.append(channel.sign(Decline, 1, 1, reason=1, detail='its budget is spent'))
+    spoiled = Bench(hospitals=4, rounds=1)
+    tap = Interception(spoiled, Complaint, Blame, Dispute, Opening)
+    project_pair_wrong(spoiled, 'hospital_4')
+    assert spoiled.run()
+    said += tap.messages
     spoiled = Bench(hospitals=4, rounds=1)
     tap = Interception(spoiled, Complaint, Blame)
     deal_garbage(spoiled, 'hospital_4', ['hospital_1'])
@@ -130,7 +137,9 @@ def test_numbers_that_nobody_counts_to_are_refused_of_everybody(federation, fiel
 
 def test_what_is_too_long_is_refused_before_it_takes_memory(monkeypatch):
     names = ('',) * 10**6
-    status = RoundStatus(Envelope('f', 1, 1, 's', 1), 1, names, (), (), 0.0, b'', b'', b'', '')
+    none = b''
+    at = Envelope('f', 1, 1, 's', 1)
+    status = RoundStatus(at, 1, names, (), (), 0.0, none, none, none, none, (), '')
     data = status.to_bytes()
     tracemalloc.start()
     with pytest.raises(MessageError, match='1000000 of keyed: at most 1000'):

@@ -26,7 +26,9 @@ def test_journals_of_a_run_say_who_contributed_to_what_and_agree(tmp_path):
     assert [set(entry.fields['contributors']) for entry in release] == [set(bench.names[:3])] * 2
     assert release[0].fields['contributors']['hospital_2']['size'] == 20
     hospital = kinds(paths['hospital_1'])
-    assert hospital == ['begin', 'policy'] + ['sent', 'signed', 'revealed', 'policy'] * 2
+    assert (
+        hospital == ['begin', 'policy'] + ['sent', 'projected', 'signed', 'revealed', 'policy'] * 2
+    )
     assert {'open', 'settle'} <= set(kinds(paths['aggregator']))
 
 

@@ -13,11 +13,14 @@ from math import prod
 
 from fdrl_ros.crypto.he.bfv import check_sums
 from fdrl_ros.errors import CryptoError
+from fdrl_ros.federation.aggregator.aggregator import Aggregator
 from fdrl_ros.federation.protocol.blame import WORDS
-from fdrl_ros.federation.protocol.message import Fault, Phase
+from fdrl_ros.federation.protocol.message import Fault, Phase, Verdict
 import numpy as np
 import pytest
-from support.federation_bench import Bench
+from support.federation_bench import Bench, ENCRYPTION
+from support.interception import Interception
+from support.lying_hospitals import send_garbage
 import tenseal.sealapi as seal
 
 LIAR = 'hospital_3'
@@ -122,7 +125,8 @@ def test_noise_that_no_honest_encryption_has_is_refused_before_it_is_added():
 @pytest.mark.parametrize('missing', [1, 0])
 def test_it_has_to_know_every_sum_of_what_it_asks_for(missing):
     """With all sums but one it learns nothing; who has all knows the key already."""
-    bench = Bench(None, 4, 1)
+    # With projections even such an update would be found: it is longer than any honest one.
+    bench = Bench(None, 4, 1, encryption=replace(ENCRYPTION, projections=0))
     scheme, key = bench.scheme, key_in_slots(bench)
     slots = np.zeros(scheme.slots, dtype=np.int64)
     slots[0] = 1
@@ -137,3 +141,31 @@ def test_an_honest_update_is_none_of_this():
     bench = Bench(None, 3, 1)
     policy = lie(bench, np.zeros(bench.scheme.slots, dtype=np.int64))
     assert not policy.rolled_back and len(policy.contributors) == 3
+
+
+def test_an_aggregator_that_has_nothing_inspected_gains_no_free_guess(monkeypatch):
+    """The answer about a sum tells as much as that about each update, at the same cost."""
+
+    def uninspected(self, now, in_time):
+        members = set(self.state.record.members)
+        self._sent = self._gathered(now, self.state.updates.whole() & members, members, in_time)
+        return self._fix_survivors(now) if isinstance(self._sent, tuple) else self._sent
+
+    monkeypatch.setattr(Aggregator, '_end_train', uninspected)
+    bench = Bench(hospitals=5, rounds=1)
+    verdicts = Interception(bench, Verdict)
+    send_garbage(bench, LIAR)
+    assert bench.run(lambda: any(not each.accepted for each in verdicts.messages))
+    assert LIAR in verdicts.messages[-1].reason
+    assert bench.key_authority.state.refused == {LIAR}
+
+
+def test_beside_one_that_is_refused_for_good_the_others_are_looked_at_too():
+    bench = Bench(hospitals=7, rounds=2)
+    send_garbage(bench, LIAR)
+    assert bench.run(lambda: bench.policy and bench.policy.envelope.round == 1)
+    bench.order('admit', LIAR)  # and not forgiven by the key authority
+    send_garbage(bench, 'hospital_4')
+    assert bench.run()
+    assert not bench.policy.rolled_back
+    assert set(bench.policy.contributors) == {*bench.names} - {LIAR, 'hospital_4'}

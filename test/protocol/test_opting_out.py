@@ -2,13 +2,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """Policies that other hospitals release do not uncover the update of one that releases none."""
 
-from fdrl_ros.federation.protocol.message import HospitalPolicy, Phase
-from fdrl_ros.policy import decode_weights
+from fdrl_ros.federation.protocol.message import (
+    GlobalPolicy,
+    HospitalPolicy,
+    LedgerHeads,
+    Phase,
+    Reveal,
+    Settle,
+)
+from fdrl_ros.policy import decode_weights, digest_of, encode_weights
 import numpy as np
 import pytest
 from support.federation_bench import ENCRYPTION, SHAPE
 from support.home_federation import at_home, Homes
 from support.interception import Interception
+from support.liar import Liar, Story
 
 OUT = 'hospital_2'
 QUANTUM = 2.0 * ENCRYPTION.limit / (2**ENCRYPTION.bits - 1)
@@ -96,3 +104,44 @@ def test_what_the_others_signed_is_known_after_a_restart(tmp_path, phase, out, c
         bench.restart(name)
     assert bench.run(lambda: at_home(bench))
     assert len(bench.own_policies()) == count
+
+
+def test_servers_that_name_another_attempt_than_that_of_their_sum_get_no_own_policy():
+    """They have all four's sum of one attempt, and open another one for all but who opted out."""
+    liar = Liar(4, corrupt=0, seed=1)
+    bench, make = liar.bench, liar.bench.make
+
+    def made(name):
+        bench.release = name != 'hospital_4'
+        return make(name)
+
+    bench.make = made
+    liar.restart_all()
+    all_four = tuple(bench.names)
+    three = all_four[:3]
+    liar.run_attempt((1, 1), Story(all_four, all_four, all_four))
+    assert len([each for each in liar.said if isinstance(each, Reveal)]) == 4
+    hashes = {each.sender: each.update_hash for each in liar.said if isinstance(each, Settle)}
+    stories = dict.fromkeys(three, Story(three, three, three))
+    stories['hospital_4'] = Story(all_four, all_four, all_four)
+    liar.run_attempt((1, 2), stories, until=Phase.TRAIN)
+    policy = liar.seal(
+        GlobalPolicy,
+        'key_authority',
+        (1, 2),
+        weights=encode_weights(bench.start),
+        digest=digest_of(bench.start),
+        contributors=all_four,
+        update_hashes=b''.join(hashes[name] for name in all_four),
+        rolled_back=False,
+        secure=False,
+        reason='',
+    )
+    heads = b''.join(bench.learners[name].head().to_bytes() for name in all_four)
+    for name in all_four:
+        for server, of in (('aggregator', (1, 9)), ('key_authority', (1, 2))):
+            seen = liar.seal(LedgerHeads, server, of, hospitals=all_four, heads=heads)
+            liar.tell(name, seen)
+        liar.tell(name, policy)
+        assert liar.parties[name].policy is not None
+    assert not [each for each in liar.said if isinstance(each, HospitalPolicy)]

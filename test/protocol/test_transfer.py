@@ -25,7 +25,7 @@ from support.dropouts import CHUNKED
 from support.federation_bench import Bench, SHAPE
 from support.interception import Interception, resealed
 
-LONG = NetworkShape(states=4, actions=3, hidden=(34_000,))  # 38 chunks
+LONG = NetworkShape(states=4, actions=3, hidden=(17_000,))  # 38 chunks
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ import numpy as np
 from support.federation_bench import Bench
 from support.shuffled_federation import ShuffledFederation
 
-CHUNKED = NetworkShape(states=4, actions=3, hidden=(1600,))
+CHUNKED = NetworkShape(states=4, actions=3, hidden=(800,))
 """A network whose update takes two ciphertexts."""
 
 TICK = 10.0

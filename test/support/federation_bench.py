@@ -13,7 +13,12 @@ from typing import Unpack
 
 from fdrl_ros.crypto.he.encryption import PublicContext, SecretContext
 from fdrl_ros.crypto.he.quantisation import Quantisation
-from fdrl_ros.crypto.he.schemes import AnyScheme, choose_scheme, EncryptionSettings
+from fdrl_ros.crypto.he.schemes import (
+    AnyScheme,
+    choose_scheme,
+    EncryptionSettings,
+    projections_of,
+)
 from fdrl_ros.crypto.keys.roster import SERVERS
 from fdrl_ros.crypto.keys.signing import Identity
 from fdrl_ros.errors import BudgetExceededError, LedgerCorruptError
@@ -170,7 +175,10 @@ class Bench(VirtualFederation):
         learners = {name: self.learner(i, size=size) for i, name in enumerate(self.names, 1)}
         encryption = options.get('encryption', ENCRYPTION)
         shared = shape.shared(options.get('personal', ())).size
-        scheme = choose_scheme(shared, hospitals, encryption.bits, encryption.scheme)
+        projected = projections_of(encryption, shared) > 0
+        scheme = choose_scheme(
+            shared, hospitals, encryption.bits, encryption.scheme, projected=projected
+        )
         options = {
             'encryption': encryption,
             'secret': copy(secret_of(scheme)),

@@ -163,6 +163,8 @@ class Liar:
             policy_digest=digest_of(self.bench.start),
             roster_digest=roster.digest_bytes,
             terms_digest=self.terms,
+            nonce=b'',
+            keys=(),
             reason='',
             **lists,
         )

@@ -16,6 +16,7 @@ from fdrl_ros.federation.protocol.message import (
     Message,
     Reveal,
     Shares,
+    Sketch,
 )
 import numpy as np
 from support.federation_bench import Bench
@@ -172,6 +173,51 @@ def send_garbage(bench: Bench, liar: str) -> None:
     _change(bench, liar, MaskedUpdate, changed)
 
 
+def mask_wrong(bench: Bench, liar: str) -> None:
+    """Send a well-formed encryption of anything: no masks come off it."""
+
+    def changed(message: MaskedUpdate) -> Message:
+        rng, scheme = np.random.default_rng(message.chunk), bench.scheme
+        slots = rng.integers(0, scheme.plain_modulus, scheme.slots)
+        ciphertext = bench.secret.public.encrypt(scheme.completed(slots))
+        return resealed(bench, message, ciphertext=ciphertext)
+
+    _change(bench, liar, MaskedUpdate, changed)
+
+
+def send_too_much(bench: Bench, liar: str, factor: int = 2**14) -> None:
+    """Send an update whose first number is far beyond the limit, masked as it should be."""
+
+    def changed(message: MaskedUpdate) -> Message:
+        scheme = bench.scheme
+        slots = bench.secret.backend.decrypt(bench.secret.public.residues(message.ciphertext))[0]
+        if not message.chunk:
+            slots[0] = (slots[0] + factor * scheme.levels) % scheme.plain_modulus
+        ciphertext = bench.secret.public.encrypt(scheme.completed(slots))
+        return resealed(bench, message, ciphertext=ciphertext)
+
+    _change(bench, liar, MaskedUpdate, changed)
+
+
+def _project_wrong(bench: Bench, liar: str, place: int) -> None:
+    def changed(message: Sketch) -> Message:
+        values = bytearray(message.values)
+        values[len(values) // len(bench.names) * place] ^= 1
+        return resealed(bench, message, values=bytes(values))
+
+    _change(bench, liar, Sketch, changed)
+
+
+def project_pair_wrong(bench: Bench, liar: str) -> None:
+    """Sign false projections of the mask with another hospital."""
+    _project_wrong(bench, liar, 0 if bench.names[0] != liar else 1)
+
+
+def project_self_wrong(bench: Bench, liar: str) -> None:
+    """Sign false projections of the own mask."""
+    _project_wrong(bench, liar, bench.names.index(liar))
+
+
 LIES: dict[str, Lie] = {
     each.__name__: each
     for each in (
@@ -181,6 +227,10 @@ LIES: dict[str, Lie] = {
         reveal_wrong,
         complain_falsely,
         send_garbage,
+        mask_wrong,
+        send_too_much,
+        project_pair_wrong,
+        project_self_wrong,
     )
 }
 """Every lie by its name."""

@@ -8,7 +8,7 @@ keeps to the protocol, and it looks at everything that it holds.
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
 
@@ -16,9 +16,10 @@ from fdrl_ros.crypto.he.quantisation import Quantisation
 from fdrl_ros.crypto.masking.sharing import positions, PRIME
 from fdrl_ros.federation.hospital.state import RoundSeeds
 from fdrl_ros.federation.protocol.message import GlobalPolicy, Message
+from fdrl_ros.policy import NetworkShape
 import numpy as np
 from support.coalition import Coalition, FixedSeeds, learned, MASK, Row
-from support.dropouts import CHUNKED, DroppingFederation, Stage
+from support.dropouts import DroppingFederation, Stage
 from support.federation_bench import Bench, ENCRYPTION, KnownLearner
 
 Updates = dict[str, np.ndarray]
@@ -107,6 +108,10 @@ class WantedLearner(KnownLearner):
         return np.full(size, 0.5)
 
 
+PACKED = NetworkShape(states=4, actions=3, hidden=(1600,))
+"""A network whose update takes two ciphertexts, of two numbers a slot."""
+
+
 class WorldBench(Bench):
     """A federation in memory whose updates and round seeds a test chooses."""
 
@@ -115,7 +120,17 @@ class WorldBench(Bench):
     def __init__(self, updates: Updates, seed: int, schedule: dict[str, Stage]) -> None:
         self.seed, self.updates = seed, updates
         driver = DroppingFederation(seed, schedule)
-        super().__init__(None, len(updates), 1, shape=CHUNKED, release=False, driver=driver)
+        # The key authority sees no projections: those depend on the updates, as they should.
+        encryption = replace(ENCRYPTION, projections=0)
+        super().__init__(
+            None,
+            len(updates),
+            1,
+            shape=PACKED,
+            release=False,
+            driver=driver,
+            encryption=encryption,
+        )
 
     def join(self, name: str) -> None:
         """Start a party, a hospital with the update that it shall have."""
@@ -137,7 +152,7 @@ class WorldBench(Bench):
 def draw_worlds(scenario: Scenario, rng: np.random.Generator) -> Worlds:
     """Draw updates, and others that differ in two hospitals' and have the same sum."""
     names, moved = [f'hospital_{i}' for i in range(1, scenario.hospitals + 1)], scenario.moved
-    size = CHUNKED.n_parameters
+    size = PACKED.n_parameters
     one = {name: rng.integers(15000, 50000, size) for name in names}
     step = rng.integers(-15000, 15001, size)
     other = {**one, moved[0]: one[moved[0]] + step, moved[1]: one[moved[1]] - step}

@@ -127,20 +127,27 @@ class BfvScheme(Parameters):
             raise CryptoError(f'noise margin {self.noise_margin:.1f} bits: expected at least 1')
 
     @classmethod
-    def choose(cls, n_parameters: int, members: int, bits: int) -> Self:
+    def choose(
+        cls, n_parameters: int, members: int, bits: int, *, projected: bool = False
+    ) -> Self:
         """
         Return the scheme with the fewest bytes on the wire that is secure and exact.
+
+        With room for projections each integer has a slot of its own, and the modulus is the
+        largest power of two, about, that the noise leaves.
 
         :param n_parameters: P, integers in one update.
         :param members: most hospitals in one sum.
         :param bits: bits of one quantised integer.
+        :param projected: whether there is room for projections of updates.
         :raises CryptoError: if none fits.
         """
         schemes = []
         radix = members * (2**bits - 1) + 1
-        fit = range(_PLAIN_BITS // (radix.bit_length() - 1), 0, -1)
-        for (degree, sizes), values_per_slot in itertools.product(CANDIDATES, fit):
-            least = radix**values_per_slot
+        fit = range(1 if projected else _PLAIN_BITS // (radix.bit_length() - 1), 0, -1)
+        room = range(_PLAIN_BITS - radix.bit_length(), 0, -1) if projected else (0,)
+        for (degree, sizes), values_per_slot, more in itertools.product(CANDIDATES, fit, room):
+            least = radix**values_per_slot << more
             if least.bit_length() < _PLAIN_BITS:
                 prime = plain_prime(max(least + least // 16, 2 * degree + 1), degree)
                 with suppress(CryptoError):
@@ -149,7 +156,9 @@ class BfvScheme(Parameters):
                     )
         if not schemes:
             raise CryptoError(f'no secure scheme sums {bits} bits over {members} members exactly')
-        return min(schemes, key=lambda scheme: scheme.ciphertexts * scheme.ciphertext_bytes)
+        bytes_of = [scheme.ciphertexts * scheme.ciphertext_bytes for scheme in schemes]
+        fewest = [x for x, size in zip(schemes, bytes_of, strict=True) if size == min(bytes_of)]
+        return max(fewest, key=lambda scheme: scheme.plain_modulus) if projected else fewest[0]
 
     @property
     def radix(self) -> int:

@@ -73,6 +73,19 @@ class EncryptionSettings(Settings):
     bits: int = setting(
         16, 'bits of one quantised value; more are finer and larger', limits=(2, 32)
     )
+    norm: float = setting(
+        0.0,
+        'largest L2 norm of the scaled changes of all parameters in one round; larger ones are '
+        'scaled down; 0: what an honest hospital can make by the settings of its learner',
+        limits=(0.0, 1e9),
+    )
+    projections: int = setting(
+        64,
+        'random projections of each update that the key authority sees, to bound its norm; not '
+        'more than one for 16 trained weights, but 4; 0: none, uploads are smaller, and a '
+        'hospital may move the sum of a parameter by the limit of all; always 0 with ckks',
+        limits=(0, 1024),
+    )
 
     def __post_init__(self) -> None:
         """Refuse a limit below what float32 weights can show."""
@@ -95,7 +108,22 @@ def check_size(n_parameters: int) -> None:
         )
 
 
-def choose_scheme(n_parameters: int, members: int, bits: int, kind: str = 'bfv') -> AnyScheme:
+def projections_of(settings: EncryptionSettings, trained: int) -> int:
+    """
+    Return of how many projections a federation's updates are bounded.
+
+    The key authority sees that many numbers of each update, so they have to be few.
+
+    :param trained: weights that training may change.
+    """
+    if not SCHEMES[settings.scheme].inspected:
+        return 0
+    return min(settings.projections, max(4, trained // 16))
+
+
+def choose_scheme(
+    n_parameters: int, members: int, bits: int, kind: str = 'bfv', *, projected: bool = False
+) -> AnyScheme:
     """
     Return the smallest scheme of a kind that is secure and exact, or, for CKKS, exact enough.
 
@@ -103,10 +131,13 @@ def choose_scheme(n_parameters: int, members: int, bits: int, kind: str = 'bfv')
     :param members: most hospitals in one sum.
     :param bits: bits of one quantised integer.
     :param kind: one of :data:`SCHEMES`.
+    :param projected: whether there is room for projections of updates.
     :raises ModelSizeError: if there are more integers than any message holds.
     :raises CryptoError: if none fits.
     """
     check_size(n_parameters)
     if kind not in SCHEMES:
         raise CryptoError(f'encryption {kind!r}: expected one of {[*SCHEMES]}')
+    if projected and SCHEMES[kind].inspected:
+        return BfvScheme.choose(n_parameters, members, bits, projected=True)
     return SCHEMES[kind].choose(n_parameters, members, bits)

@@ -11,7 +11,7 @@ hospital that drops out after the keys are fixed leaves its pair masks in the ot
 secret, restored from t shares, removes them; the survivors' self seeds remove their own masks.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 import hashlib
@@ -249,6 +249,24 @@ def sum_of_masks(
             piece += sums
             _reduce(piece, modulus, spare)
     return total.view(np.int64)
+
+
+def mask_pieces(keys: Sequence[bytes], count: int, modulus: int) -> Iterator[NDArray[np.int64]]:
+    """
+    Stretch several keys into masks, piece by piece.
+
+    :returns: integers in [0, modulus), shape (keys, :data:`CHUNK` or less), as :func:`mask` draws
+        them.
+    """
+    words, spare = np.empty(CHUNK + 2, dtype='<u8'), np.empty(CHUNK, dtype=np.uint64)
+    streams = [_stream(key) for key in keys]
+    for start in range(0, count, CHUNK):
+        size = min(CHUNK, count - start)
+        piece = np.empty((len(streams), size), dtype=np.uint64)
+        for row, stream in zip(piece, streams, strict=True):
+            row[:] = _draw(stream, words, size, modulus)
+            _reduce(row, modulus, spare)
+        yield piece.view(np.int64)
 
 
 def _reduce(values: NDArray[np.uint64], modulus: int, spare: NDArray[np.uint64]) -> None:

@@ -47,12 +47,19 @@ def open_key_authority(
     channel = open_channel(layout, 'key_authority', store)
     personal = plan.federation.personal_layers
     chosen = encryption or agreed_encryption(plan, channel.roster, layout.pretrained)
-    log.info('a weight changes by at most %g in a round, or is clipped', chosen.limit)
+    log.info(
+        'a weight changes by at most %g in a round, or is clipped; %d projections bound the norm '
+        'of an update, of at most %g',
+        chosen.limit,
+        chosen.projections,
+        chosen.norm,
+    )
     scheme = choose_scheme(
         saved.layout.shared(personal).size,
         len(channel.roster.hospitals),
         chosen.bits,
         chosen.scheme,
+        projected=chosen.projections > 0,
     )
     if scheme.dishonest_warning:
         log.warning('%s: %s', scheme.kind.upper(), scheme.dishonest_warning)

@@ -5,8 +5,10 @@ The aggregator's side of a round, phase by phase (FDRL Alg. 1). It holds no secr
 
 OPEN: gather round keys. SHARE: gather sealed shares and deliver them. TRAIN: gather masked
 updates. INSPECT: let the key authority look at each of them, and leave out what is malformed.
-SETTLE: gather signatures on the survivor set. REVEAL: gather the survivors' shares. SUM: add the
-ciphertexts and ask the key authority to decrypt that sum. RELEASED: begin the next round.
+SKETCH: gather signed projections of the masks, and let the key authority leave out what is too
+long by them. SETTLE: gather signatures on the survivor set. REVEAL: gather the survivors' shares.
+SUM: add the ciphertexts and ask the key authority to decrypt that sum. RELEASED: begin the next
+round.
 
 Hospitals that are missing when a phase's deadline passes are left behind, and the others go on if
 they are enough. Else the attempt fails, and all admitted hospitals may take part in the next one.
@@ -19,6 +21,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from fdrl_ros.crypto.masking.share_sealing import check_parcel, PARCEL_BYTES
+from fdrl_ros.crypto.masking.sharing import Recovery
+from fdrl_ros.crypto.masking.sketch import Sketch
 from fdrl_ros.errors import (
     CryptoError,
     FdrlError,
@@ -40,6 +44,7 @@ from fdrl_ros.federation.protocol.attempt import (
 )
 from fdrl_ros.federation.protocol.blame import (
     judge_complaint,
+    key_shown,
     note_blame,
     PROVEN,
     restores,
@@ -51,6 +56,12 @@ from fdrl_ros.federation.protocol.ledger_watch import LedgerWatch
 from fdrl_ros.federation.protocol.message import Fault, Message, Phase, UNDER_WAY
 from fdrl_ros.federation.protocol.orders import StandingOrders
 from fdrl_ros.federation.protocol.party import Effects, Job, Report, Stopped
+from fdrl_ros.federation.protocol.sketches import (
+    bound_of,
+    disputed,
+    false_sketches,
+    read_sketch,
+)
 from fdrl_ros.federation.protocol.store import Store
 from fdrl_ros.federation.protocol.update_codec import open_key, Terms
 from fdrl_ros.federation.settings import RoundSettings
@@ -59,6 +70,7 @@ ANSWERS = (
     protocol.RoundKey,
     protocol.Shares,
     protocol.MaskedUpdate,
+    protocol.Sketch,
     protocol.Settle,
     protocol.Reveal,
 )
@@ -90,6 +102,7 @@ class Aggregator:
         protocol.EncryptionKey: ('key_authority',),
         protocol.GlobalPolicy: ('key_authority',),
         protocol.Objection: ('hospital',),
+        protocol.Opening: ('hospital',),
         protocol.Order: ('operator',),
         protocol.Verdict: ('key_authority',),
         protocol.Wanted: ('key_authority',),
@@ -104,6 +117,7 @@ class Aggregator:
             Phase.SHARE: settings.share_timeout,
             Phase.TRAIN: settings.train_timeout,
             Phase.INSPECT: settings.sum_timeout,
+            Phase.SKETCH: settings.settle_timeout,
             Phase.SETTLE: settings.settle_timeout,
             Phase.REVEAL: settings.reveal_timeout,
             Phase.SUM: settings.sum_timeout,
@@ -132,6 +146,8 @@ class Aggregator:
         self._unaccounted: dict[str, str] = {}  # in this attempt
         self._decryption = _Decryption()
         self._sent: tuple[str, ...] = ()  # whose whole update is here, until it is inspected
+        self._nonce = b''
+        self._disputed: set[tuple[str, str]] = set()
         self.exhausted = ''
         """Why no further round can be paid for; empty while one can."""
 
@@ -184,6 +200,8 @@ class Aggregator:
                 return self._take_complaint(message, now)
             case protocol.Decline():
                 return self._take_decline(message, now)
+            case protocol.Opening():
+                return self._take_opening(message, now)
             case protocol.Wanted():
                 return self._relay(message)
             case protocol.Verdict():
@@ -249,6 +267,8 @@ class Aggregator:
                 return self._check_shares(message)
             case protocol.MaskedUpdate():
                 return self._check_update(message)
+            case protocol.Sketch():
+                return self._check_sketch(message)
             case protocol.Settle() | protocol.Reveal():
                 return self._check_settled(message)
         raise AssertionError(f'an answer of kind {type(message).__name__}')
@@ -277,6 +297,8 @@ class Aggregator:
                 return self._end_share(now, in_time)
             case Phase.TRAIN:
                 return self._end_train(now, in_time)
+            case Phase.SKETCH:
+                return self._end_sketch(now, in_time)
             case Phase.SETTLE:
                 return self._end_settle(now, in_time)
             case Phase.REVEAL:
@@ -512,11 +534,109 @@ class Aggregator:
         names = self._gathered(now, here, members, in_time)
         if isinstance(names, Effects):
             return names
-        self._sent = names
+        self._sent, self._disputed = names, set()
         assert self._terms
         if not self._terms.codec.scheme.inspected:
             return self._fix_survivors(now)
         return self._enter(Phase.INSPECT, now, _without(members - here)) + self._request()
+
+    # Phases INSPECT and SKETCH: let the key authority look at each update, and bound it.
+
+    def _take_inspection(self, message: protocol.Verdict, now: float) -> Effects:
+        """Leave out whose update the key authority refused, and go on with the others."""
+        if not message.accepted:
+            return self._fail(now, f'the key authority refused: {message.reason}')
+        if not message.inspected or message.bounded != bool(self.state.sketches):
+            return Effects()  # it is under way
+        refused = [name for name in self._sent if name in message.refused]
+        why = 'its privacy ledger lacks what the key authority saw'
+        self._unaccounted |= dict.fromkeys(message.unaccounted, why)
+        without = {*refused, *message.unaccounted}
+        self._sent = tuple(name for name in self._sent if name not in without)
+        evidence = dict.fromkeys(refused, {'verdicts': (message,)})
+        blamed = self._publish_blame(Fault.UPDATE, evidence)
+        assert self._terms
+        if self._terms.codec.bound is None or self.state.sketches:
+            return blamed + self._fix_survivors(now)
+        self._nonce = message.nonce
+        return blamed + self._enter(Phase.SKETCH, now, 'all updates are sent')
+
+    def _check_sketch(self, message: protocol.Sketch) -> bool:
+        sender, state = message.sender, self.state
+        known, awaited = sender in state.sketches, self.phase is Phase.SKETCH
+        if not self._is_new(message, known=known, awaited=awaited):
+            return False
+        asked = (state.setup_digest, self._nonce)
+        if sender not in self._sent or (message.setup_digest, message.nonce) != asked:
+            raise RoundError(sender, 'signed projections that were not asked for')
+        assert self._terms
+        read_sketch(message, state.record.members, self._terms.codec)
+        return True
+
+    def _end_sketch(self, now: float, in_time: bool) -> Effects:
+        """Go on with those who signed, once no two of them contradict each other."""
+        state = self.state
+        signed = tuple(name for name in self._sent if name in state.sketches)
+        if in_time and (len(signed) < len(self._sent) or not signed):
+            return Effects()
+        effects, disputes = Effects(), self._disputes(signed)
+        for pair in disputes if in_time else ():
+            if pair not in self._disputed:
+                self._disputed.add(pair)
+                for to, peer in (pair, pair[::-1]):
+                    sketch = state.sketches[peer]
+                    effects += self.channel.send(
+                        protocol.Dispute, state.record.id, to=to, sketch=sketch
+                    )
+        if disputes and in_time:
+            return effects
+        # Who did not open a disputed mask in time is away, or lies: which of both is not known.
+        silent = {name for pair in disputes for name in pair}
+        self._sent = tuple(name for name in signed if name not in silent)
+        if len(self._sent) < self._fewest:
+            return self._fix_survivors(now)  # which fails, and says why
+        return self._enter(Phase.INSPECT, now, 'projections were signed') + self._request()
+
+    def _disputes(self, names: tuple[str, ...]) -> list[tuple[str, str]]:
+        """Return the pairs of hospitals that signed different projections of their mask."""
+        assert self._terms
+        codec, members, sketches = (
+            self._terms.codec,
+            self.state.record.members,
+            self.state.sketches,
+        )
+        return list(
+            disputed({name: read_sketch(sketches[name], members, codec) for name in names})
+        )
+
+    def _take_opening(self, message: protocol.Opening, now: float) -> Effects:
+        """
+        Convict who lied about a mask that one of its ends showed.
+
+        :raises RoundError: if there is no such dispute.
+        """
+        sender, peer, state = message.sender, message.peer, self.state
+        pair = (min(sender, peer), max(sender, peer))
+        ours = self.phase is Phase.SKETCH and message.id == state.record.id
+        same = ours and message.keys_digest == state.key_list.digest
+        if not same or pair not in self._disputed:
+            raise RoundError(sender, f'opens a mask with {peer[:40]!r} that is not in dispute')
+        assert self._terms
+        bound, members = bound_of(self._terms.codec), state.record.members
+        try:
+            key, _ = key_shown(state.key_list, members, sender, (sender, peer), message.secret)
+        except CryptoError as error:
+            raise MessageError(sender, str(error)) from error
+        (true,) = Sketch(self._nonce, state.setup_digest, bound).of_masks([key])
+        evidence = {}
+        for name, other in (pair, pair[::-1]):
+            sketch = state.sketches.get(name)
+            if sketch and read_sketch(sketch, members, self._terms.codec)[other] != true:
+                ends = (sender, peer)
+                evidence[name] = {'sketches': (sketch,), 'ends': ends, 'secret': message.secret}
+        blamed = self._publish_blame(Fault.SKETCH, evidence)
+        self._sent = tuple(name for name in self._sent if name not in evidence)
+        return blamed + self._advance(now, in_time=True)
 
     def _fix_survivors(self, now: float) -> Effects:
         """Go on with those whose whole update is here, and in order."""
@@ -603,12 +723,15 @@ class Aggregator:
             return Effects()
         survivors = self._sent if inspecting else record.survivors
         proof: dict[str, tuple[object, ...] | bytes] = {
-            'keys': tuple(state.keys[name] for name in record.keyed),
+            'keys': self._keyed(),
             'members': record.members,
             'survivors': survivors,
             'update_hashes': state.updates.hashes(survivors),
             'settles': tuple(state.settles.values()),
             'reveals': tuple(state.reveals.values()),
+            'sketches': tuple(
+                state.sketches[name] for name in survivors if name in state.sketches
+            ),
         }
         if decryption.abandoned:
             proof = {name: type(value)() for name, value in proof.items()}
@@ -637,23 +760,11 @@ class Aggregator:
         if self.phase is Phase.SUM and not message.accepted and ours:
             if dealers := self._false_dealers():
                 return self._convict(Fault.DEAL, dealers, now)
+            if liars := self._false_sketches():
+                return self._convict(Fault.SKETCH, liars, now)
             self._decryption.refused = len(self.state.reveals)
             return self._fail(now, f'the key authority refused: {message.reason}')
         return Effects()
-
-    def _take_inspection(self, message: protocol.Verdict, now: float) -> Effects:
-        """Leave out whose update the key authority refused, and settle on the others."""
-        if not message.accepted:
-            return self._fail(now, f'the key authority refused: {message.reason}')
-        if not message.inspected:
-            return Effects()  # it is under way
-        refused = [name for name in self._sent if name in message.refused]
-        why = 'its privacy ledger lacks what the key authority saw'
-        self._unaccounted |= dict.fromkeys(message.unaccounted, why)
-        without = {*refused, *message.unaccounted}
-        self._sent = tuple(name for name in self._sent if name not in without)
-        evidence = dict.fromkeys(refused, {'verdicts': (message,)})
-        return self._publish_blame(Fault.UPDATE, evidence) + self._fix_survivors(now)
 
     def _abandon(self, now: float, why: str) -> Effects:
         """End a round that can never be summed any more: the older policy is released anew."""
@@ -705,6 +816,29 @@ class Aggregator:
                 }
         return found
 
+    def _false_sketches(self) -> dict[str, dict[str, Any]]:
+        """Return what proves it for each survivor that lied about a mask that is known now."""
+        state, record, terms = self.state, self.state.record, self._terms
+        if terms is None or terms.codec.bound is None or not state.sketches:
+            return {}
+        if len(state.reveals) < self._threshold:
+            return {}
+        keys, reveals = state.key_list, sorted(state.reveals.items())
+        revealed = {name: read_reveal(each, record.members) for name, each in reveals}
+        recovery = Recovery(keys.threshold, keys.members, tuple(revealed))
+        secrets = {
+            name: recovery.recover({holder: each[name] for holder, each in revealed.items()})
+            for name in record.members
+        }
+        seeds = {name: secrets.pop(name) for name in record.survivors}
+        signed = [state.sketches[name] for name in record.survivors]
+        sketch = Sketch(signed[0].nonce, state.setup_digest, terms.codec.bound)
+        lies = false_sketches(signed, keys, record.members, seeds, secrets, sketch)
+        return {
+            lie.guilty: {'sketches': (lie.sketch,), 'ends': lie.ends, 'secret': lie.secret}
+            for lie in lies
+        }
+
     def _convict(self, fault: Fault, evidence: dict[str, dict[str, Any]], now: float) -> Effects:
         """
         Leave hospitals out from now on, and publish what proves that they are guilty.
@@ -721,7 +855,7 @@ class Aggregator:
         )
         if self.phase not in UNDER_WAY:
             return effects
-        if state.revealing and fault is not Fault.DEAL:
+        if state.revealing and fault not in (Fault.DEAL, Fault.SKETCH):
             return effects + self._advance(now, in_time=True)
         if record.bound or state.revealing:
             state.reopen(self.orders.guilty)
@@ -731,23 +865,26 @@ class Aggregator:
         effects, said = Effects(), 'It is proven' if fault in PROVEN else 'The key authority says'
         for name in sorted(evidence.keys() - self.orders.guilty.keys()):
             blame = self._blame(name, fault, evidence[name])
-            note_blame(self.channel.journal, blame, WORDS[fault])
+            # First the proof: hospitals need it for any later attempt at the round.
             self.state.keep_blame(blame)
             self.orders.convict(name, WORDS[fault])
+            note_blame(self.channel.journal, blame, WORDS[fault])
             told = f'{name} is left out from now on. {said} that it {WORDS[fault]}'
             effects += Effects((blame,), notes=(told,))
         return effects
 
     def _blame(self, name: str, fault: Fault, evidence: dict[str, Any]) -> protocol.Blame:
-        record, keys = self.state.record, self.state.keys
+        record = self.state.record
         proof: dict[str, Any] = {
-            'keys': tuple(keys[each] for each in record.keyed),
+            'keys': self._keyed(),
             'terms_digest': record.terms,
             'members': record.members,
             'survivors': record.survivors,
             'complaints': (),
             'reveals': (),
             'verdicts': (),
+            'sketches': (),
+            'secret': b'',
             'ends': (),
             'parcels': b'',
             'shares': b'',
@@ -762,7 +899,7 @@ class Aggregator:
         guilty, bound = self.orders.guilty, self.state.record.bound
         hospitals = {member.name for member in self.channel.roster.hospitals}
         left = len(self._needed) if bound else len(hospitals - guilty.keys())
-        if not guilty or left >= self._fewest:
+        if left >= self._fewest or not (guilty or bound):
             return None
         why = f'{left} hospitals are left without {_names(guilty)}, {self._fewest} are needed'
         if bound:
@@ -849,6 +986,9 @@ class Aggregator:
         self._deadline = None if timeout is None else now + timeout
         return self._publish_status(reason, now, at)
 
+    def _keyed(self) -> tuple[protocol.RoundKey, ...]:
+        return tuple(self.state.keys[name] for name in self.state.record.keyed)
+
     def _publish_status(
         self, reason: str, now: float, at: tuple[int, int] | None = None
     ) -> Effects:
@@ -875,6 +1015,8 @@ class Aggregator:
             policy_digest=self._policy_digest,
             roster_digest=self.channel.roster.digest_bytes,
             terms_digest=self._terms_digest(),
+            nonce=self._nonce if self.phase is Phase.SKETCH else b'',
+            keys=self._keyed() if self.phase is Phase.SHARE else (),
             reason=reason,
         )
         note = f'round {at[0]} attempt {at[1]}: {self.phase.name}, {reason}'

@@ -268,6 +268,7 @@ class AggregatorState:
     def _begin(self) -> None:
         self.keys: dict[str, protocol.RoundKey] = {}
         self.shares: dict[str, protocol.Shares] = {}
+        self.sketches: dict[str, protocol.Sketch] = {}
         self.settles: dict[str, protocol.Settle] = {}
         self.reveals: dict[str, protocol.Reveal] = {}
         self.updates = UpdateSpool(self._store, self.record.id, self.record.updates)
@@ -344,7 +345,8 @@ class AggregatorState:
         """Fix the survivors, durably with all that was received so far."""
         updates = self.updates.index(names)
         fixed = replace(self.record, phase=Phase.SETTLE, survivors=names, updates=updates)
-        received = dict(map(_row, (*self.keys.values(), *self.shares.values())))
+        kept = (*self.keys.values(), *self.shares.values(), *self.sketches.values())
+        received = dict(map(_row, kept))
         self._store.replace([f'{_RECEIVED}*'], {**received, RECORD: encode(fixed)})
         self.record = fixed
 
@@ -375,6 +377,8 @@ class AggregatorState:
                 self.shares[sender] = message
             case protocol.MaskedUpdate():
                 self.updates.add(message)
+            case protocol.Sketch():
+                self.sketches[sender] = message
             case protocol.Settle():
                 self.settles[sender] = message
             case protocol.Reveal():

@@ -4,9 +4,9 @@
 The hospital's side of a round, phase by phase (FDRL Alg. 1; masks after Bonawitz et al. 2017).
 
 OPEN: publish this attempt's round keys. SHARE: seal shares of its secrets for the others. TRAIN:
-train once a round, mask, encrypt and send. SETTLE: sign the survivor set. REVEAL: reveal the
-shares that take the masks off the survivors' sum. RELEASED: check the new policy, forget the rest.
-FINISHED: make the home policy, if this hospital has one.
+train once a round, mask, encrypt and send. SKETCH: sign projections of the masks. SETTLE: sign the
+survivor set. REVEAL: reveal the shares that take the masks off the survivors' sum. RELEASED: check
+the new policy, forget the rest. FINISHED: make the home policy, if this hospital has one.
 
 Everything that is sent in an attempt follows from the round's seed, the durable record of
 :mod:`fdrl_ros.federation.hospital.state` and what the others sent, so a hospital that is killed
@@ -29,6 +29,7 @@ from fdrl_ros.crypto.masking.share_sealing import (
     seal_shares,
     SealError,
 )
+from fdrl_ros.crypto.masking.sketch import Sketch, write_values
 from fdrl_ros.errors import (
     BudgetExceededError,
     CryptoError,
@@ -42,6 +43,7 @@ from fdrl_ros.errors import (
 from fdrl_ros.federation.hospital.state import (
     HospitalState,
     LocalUpdate,
+    Projected,
     Received,
     RoundSeeds,
     Sent,
@@ -57,10 +59,16 @@ from fdrl_ros.federation.protocol.attempt import (
     split,
 )
 from fdrl_ros.federation.protocol.blame import check_blame, note_blame, PROVEN, WORDS
-from fdrl_ros.federation.protocol.channel import Channel, RosterMismatches, Takes
+from fdrl_ros.federation.protocol.channel import (
+    Channel,
+    check_signed,
+    RosterMismatches,
+    Takes,
+)
 from fdrl_ros.federation.protocol.chunk_requests import chunk_numbers, FIRST
 from fdrl_ros.federation.protocol.message import AttemptId, Message, MOST_DETAIL, Phase
 from fdrl_ros.federation.protocol.party import Effects, Job, Party, Report, Stopped
+from fdrl_ros.federation.protocol.sketches import bound_of, keys_of_masks, read_sketch
 from fdrl_ros.federation.protocol.store import Store
 from fdrl_ros.federation.protocol.update_codec import open_key, Terms
 from fdrl_ros.learner.learner import HomeLearner, HomePolicy, Learner
@@ -73,7 +81,14 @@ AHEAD = 8
 """Future attempts whose messages are kept: they may arrive before the status that begins one."""
 
 AGGREGATOR = 'aggregator'
-TAKING_PART = (Phase.OPEN, Phase.SHARE, Phase.TRAIN, Phase.SETTLE, Phase.REVEAL)
+TAKING_PART = (
+    Phase.OPEN,
+    Phase.SHARE,
+    Phase.TRAIN,
+    Phase.SKETCH,
+    Phase.SETTLE,
+    Phase.REVEAL,
+)
 """Phases in which a hospital has something to do."""
 
 
@@ -105,6 +120,7 @@ class Hospital(Party):
     takes: Takes = {
         protocol.Blame: (AGGREGATOR,),
         protocol.Delivery: (AGGREGATOR,),
+        protocol.Dispute: (AGGREGATOR,),
         protocol.EncryptionKey: ('key_authority',),
         protocol.GlobalPolicy: ('key_authority',),
         protocol.LedgerHeads: SERVERS,
@@ -149,7 +165,7 @@ class Hospital(Party):
         self._seeded = 0  # the round in which it last signed that its noise is
         self._acknowledged: dict[str, tuple[AttemptId, Head]] = {}
         self._released = 0
-        self._blamed: set[tuple[str, protocol.Fault]] = set()
+        self._blamed: set[tuple[int, str, protocol.Fault]] = set()
         self.home: HomePolicy | None = None
         """The home policy, once it is made after the last round."""
         self._released_home = b''
@@ -211,6 +227,8 @@ class Hospital(Party):
                 self._received(message).take_settle(message)
             case protocol.Blame():
                 return self._take_blame(message)
+            case protocol.Dispute():
+                return self._take_dispute(message)
             case protocol.Wanted():
                 return self._take_wanted(message)
             case protocol.GlobalPolicy():
@@ -241,6 +259,8 @@ class Hospital(Party):
             self.problem = ''
             note = f'trained round {result.round}: epsilon {result.result.epsilon:.3f} spent'
             return Effects(notes=(note,)) + self._advance()
+        if isinstance(result, Projected):
+            return self._send_sketch(result) + self._advance()
         if isinstance(result, Sent) and result.id == self._attempt:
             self.state.keep_sent(result)
         return self._advance()
@@ -282,6 +302,7 @@ class Hospital(Party):
             return objection
         received = self.attempts.get(attempt) or Received.load(self.state, attempt)
         received.take_lists(message)
+        received.take_listed_keys(message, self._roster, self._name)
         self.attempts[attempt] = received
         self.status = message
         self.attempts = {key: each for key, each in self.attempts.items() if key >= attempt}
@@ -341,6 +362,8 @@ class Hospital(Party):
             return effects
         if status.phase == Phase.TRAIN:
             return effects + self._train(received, setup)
+        if status.phase == Phase.SKETCH:
+            return effects + self._sketch(received, setup, status.nonce)
         if self._name in status.survivors:
             effects += self._settle(received, setup, status.survivors)
             if status.phase == Phase.REVEAL:
@@ -488,13 +511,15 @@ class Hospital(Party):
 
         :raises MessageError: if it proves nothing, or is of a round that is over or to come.
         """
-        fault, guilty = check_blame(message, self._roster), message.guilty
+        if self.terms is None:
+            raise RoundError(message.sender, 'blames somebody before the terms are known')
+        fault, guilty = check_blame(message, self._roster, self.terms.codec), message.guilty
         round, attempt = message.id
         if round != self.round:
             raise LateError(message.sender, f'blames {guilty} in round {round}, now {self.round}')
-        if (guilty, fault) in self._blamed:
+        if (round, guilty, fault) in self._blamed:
             return Effects()
-        self._blamed.add((guilty, fault))
+        self._blamed.add((round, guilty, fault))
         if fault in PROVEN:
             self.state.keep_guilty(round, guilty)
         note_blame(self.channel.journal, message, WORDS[fault])
@@ -635,6 +660,78 @@ class Hospital(Party):
             )
         )
 
+    # Phase SKETCH: sign projections of the masks, so that the key authority can bound the update.
+
+    def _sketch(self, received: Received, setup: Setup, nonce: bytes) -> Effects:
+        """
+        Project the masks of the update that was sent, once in an attempt.
+
+        :raises RoundError: if other projections were signed in this attempt, or enough in this
+            round.
+        """
+        attempt, sent, terms = received.attempt, self.state.sent(received.attempt), self.terms
+        if sent is None or sent.setup_digest != setup.digest or received.sketch is not None:
+            return Effects()
+        assert terms is not None and received.key_list is not None
+        bound = bound_of(terms.codec)
+        self.state.record.of(attempt[0]).check_sketching(attempt[1], nonce)
+        if self._busy:
+            return Effects()
+        self._busy = True
+        secrets, keys = self._secrets(received), received.key_list
+
+        def project(report: Report, stopped: Stopped) -> Projected:
+            masks = keys_of_masks(secrets, keys, setup.members)
+            values = Sketch(nonce, setup.digest, bound).of_masks(masks)
+            return Projected(attempt, setup.digest, nonce, write_values(values))
+
+        return Effects(jobs=(Job('project', project),))
+
+    def _send_sketch(self, projected: Projected) -> Effects:
+        received = self.attempts.get(projected.attempt)
+        if received is None or projected.attempt != self._attempt:
+            return Effects()
+        self.state.keep_sketched(projected.attempt, projected.nonce)
+        self._note(received, 'projected', nonce=projected.nonce)
+        received.sketch = self.channel.sign(
+            protocol.Sketch,
+            *projected.attempt,
+            setup_digest=projected.setup,
+            nonce=projected.nonce,
+            values=projected.values,
+        )
+        return Effects((received.sketch,))
+
+    def _take_dispute(self, message: protocol.Dispute) -> Effects:
+        """
+        Show what the mask of a pair is whose other end signed something else.
+
+        That one knows it, and lied: nothing of an honest hospital is shown.
+
+        :raises RoundError: if it did not lie.
+        """
+        sender, theirs = message.sender, message.sketch
+        if message.to != self._name or message.id != self._attempt:
+            raise RoundError(sender, f'a dispute of {message.to} in attempt {message.id}')
+        received, terms = self._received(message), self.terms
+        setup, ours, keys = received.setup, received.sketch, received.key_list
+        if setup is None or ours is None or keys is None or terms is None:
+            raise RoundError(sender, 'a dispute about projections that were not signed')
+        peer = check_signed(self._roster, theirs, 'hospital').name
+        others = {*setup.members} - {self._name}
+        asked = (ours.setup_digest, ours.nonce)
+        same = theirs.id == message.id and (theirs.setup_digest, theirs.nonce) == asked
+        if not same or peer not in others:
+            raise RoundError(peer, 'signed other projections than those in dispute')
+        mine, its = (read_sketch(each, setup.members, terms.codec) for each in (ours, theirs))
+        if mine[peer] == its[self._name]:
+            raise RoundError(sender, f'there is no dispute with {peer}')
+        secret = self._secrets(received).mask(peer).to_bytes()
+        opening = self.channel.send(
+            protocol.Opening, message.id, peer=peer, keys_digest=keys.digest, secret=secret
+        )
+        return opening + Effects(notes=(f'{peer} lies about the mask of this pair',))
+
     # Phase SETTLE: sign the survivor set, one in an attempt.
 
     def _settle(self, received: Received, setup: Setup, survivors: tuple[str, ...]) -> Effects:
@@ -756,7 +853,11 @@ class Hospital(Party):
         self._released = update.round
         attempt = Received.load(self.state, policy.id)
         others = attempt.delivery.senders if attempt.delivery else ()
-        silent = [name for name in others if not attempt.keys[name].release]
+        # Servers that lie may have the sum of another attempt, and name this one.
+        promises = self.state.record.of(update.round)
+        summed = {name for each in promises.signed for name in each.survivors}
+        chose = {name for name, key in attempt.keys.items() if key.release}
+        silent = sorted({*others, *summed} - {*promises.guilty, self._name} - chose)
         if silent or not others:
             why = f'{silent[0]} keeps its own' if silent else 'its attempt is forgotten'
             return Effects(notes=(f'own policy of round {update.round} not released: {why}',))
@@ -854,9 +955,17 @@ class Hospital(Party):
         if message.members < len(self._roster.hospitals):
             raise MessageError(sender, f'sums of {message.members} updates overflow')
         terms, agreed = open_key(message), ours.encryption
-        found = (message.limit, terms.codec.kind, message.bits)
-        if found != (agreed.limit, agreed.scheme, agreed.bits):
-            raise MessageError(sender, f'limit, scheme and bits {found}: agreed was {agreed}')
+        found = (message.limit, terms.codec.kind, message.bits, message.norm, message.projections)
+        if found != (
+            agreed.limit,
+            agreed.scheme,
+            agreed.bits,
+            agreed.norm,
+            agreed.projections,
+        ):
+            raise MessageError(
+                sender, f'limit, scheme, bits, norm, projections {found}: agreed was {agreed}'
+            )
         self.terms = terms
 
     def _take_heads(self, message: protocol.LedgerHeads) -> Effects:

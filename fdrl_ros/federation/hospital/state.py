@@ -22,7 +22,7 @@ from fdrl_ros.crypto.masking.sharing import SharePair
 from fdrl_ros.errors import CryptoError, RoundError, StoreError
 from fdrl_ros.federation.protocol import message as protocol
 from fdrl_ros.federation.protocol.attempt import read_round_key, split
-from fdrl_ros.federation.protocol.channel import Channel
+from fdrl_ros.federation.protocol.channel import Channel, check_signed
 from fdrl_ros.federation.protocol.encoding import encode
 from fdrl_ros.federation.protocol.message import AttemptId, Message, Phase, UNDER_WAY
 from fdrl_ros.federation.protocol.recovery import MissedEntries
@@ -33,6 +33,9 @@ from fdrl_ros.runtime.durable import erase_secret
 
 SPARE = 512
 """Ledger links that always go along with an update: a server may have been restored."""
+
+MOST_SKETCHES = 8
+"""Attempts of one round in which projections of an update are signed."""
 
 UPDATE = 'update'
 RECORD = 'state'
@@ -82,6 +85,24 @@ class Signed:
 
 
 @dataclass(frozen=True)
+class Sketched:
+    """The nonce of the projections that were signed in an attempt."""
+
+    attempt: int
+    nonce: bytes
+
+
+@dataclass(frozen=True)
+class Projected:
+    """Projections of a hospital's masks in an attempt, to be signed."""
+
+    attempt: AttemptId
+    setup: bytes
+    nonce: bytes
+    values: bytes
+
+
+@dataclass(frozen=True)
 class Promises:
     """
     What binds this hospital in one round.
@@ -89,6 +110,7 @@ class Promises:
     :param sent: hashes of the updates that were sent in its attempts.
     :param signed: survivor sets, one an attempt.
     :param revealed: the survivor set that shares were revealed for; empty before.
+    :param sketched: projections that were signed, of at most :data:`MOST_SKETCHES` attempts.
     :param guilty: hospitals that were proven guilty in this round: shares may be revealed again
         for the same set without them.
     """
@@ -98,6 +120,21 @@ class Promises:
     signed: tuple[Signed, ...] = ()
     revealed: tuple[str, ...] = ()
     guilty: tuple[str, ...] = ()
+    sketched: tuple[Sketched, ...] = ()
+
+    def check_sketching(self, attempt: int, nonce: bytes) -> None:
+        """
+        Refuse to sign other projections in an attempt, or too many in a round.
+
+        :raises RoundError: if so: all together would show more and more of the update.
+        """
+        now = Sketched(attempt, nonce)
+        if any(each.attempt == attempt and each != now for each in self.sketched):
+            raise RoundError('aggregator', f'other projections in attempt {attempt} than before')
+        if now not in self.sketched and len(self.sketched) >= MOST_SKETCHES:
+            raise RoundError(
+                'aggregator', f'projections were signed in {MOST_SKETCHES} attempts of this round'
+            )
 
     def check_revealing(self, survivors: Iterable[str]) -> None:
         """
@@ -161,6 +198,13 @@ class HospitalRecord:
         if update_hash in promises.sent:
             return self
         return self.promising(replace(promises, sent=(*promises.sent, update_hash)))
+
+    def with_sketched(self, attempt: AttemptId, nonce: bytes) -> 'HospitalRecord':
+        """Return this record with projections that were signed in an attempt."""
+        promises, now = self.of(attempt[0]), Sketched(attempt[1], nonce)
+        if now in promises.sketched:
+            return self
+        return self.promising(replace(promises, sketched=(*promises.sketched, now)))
 
     def with_signed(self, attempt: AttemptId, survivors: Iterable[str]) -> 'HospitalRecord':
         """Return this record with the survivor set that was signed in an attempt."""
@@ -389,6 +433,16 @@ class HospitalState:
             record = self.record.with_revealed(round, survivors)
             self._save(replace(record, phase=Phase.SUM))
 
+    def keep_sketched(self, attempt: AttemptId, nonce: bytes) -> None:
+        """
+        Note the projections that are about to be signed.
+
+        :raises RoundError: as :meth:`Promises.check_sketching`.
+        """
+        round, number = attempt
+        self.record.of(round).check_sketching(number, nonce)
+        self._save(self.record.with_sketched(attempt, nonce))
+
     def keep_guilty(self, round: int, name: str) -> None:
         """Note a hospital that was proven guilty in a round."""
         if self.record.with_guilty(round, name) is not self.record:
@@ -457,6 +511,9 @@ class HospitalState:
             match entry.kind:
                 case 'sent':
                     record = record.with_sent(round, bytes.fromhex(fields['update']))
+                case 'projected':
+                    nonce = bytes.fromhex(fields['nonce'])
+                    record = record.with_sketched((round, entry.attempt), nonce)
                 case 'signed':
                     record = record.with_signed((round, entry.attempt), fields['survivors'])
                 case 'revealed':
@@ -464,7 +521,7 @@ class HospitalState:
                 case 'policy':  # as :meth:`end` forgets
                     record, known = record.since(round), known.since(round)
                     over = max(over, round)
-            if entry.kind in ('sent', 'signed', 'revealed'):
+            if entry.kind in ('sent', 'projected', 'signed', 'revealed'):
                 last = max(last, (round, entry.attempt))
         rows = {}
         if record != known or missed.is_loss:
@@ -507,6 +564,7 @@ class Received:
 
     :param own: this hospital's round key, once it was published.
     :param keys: round keys of the others.
+    :param sketch: this hospital's projections, once they were signed.
     :param settles: signatures of other survivors.
     :param lists: keyed hospitals, members and survivors; the first that are sent count.
     :param done: what was sent or reported in this process, so that it is done once.
@@ -524,6 +582,7 @@ class Received:
     secrets: AttemptSecrets | None = None
     key_list: KeyList | None = None
     setup: Setup | None = None
+    sketch: protocol.Sketch | None = None
     survivors_digest: bytes = b''
     signed_digest: bytes = b''
 
@@ -559,6 +618,24 @@ class Received:
                 continue
             if names and self.lists.setdefault(what, names) != names:
                 raise RoundError(status.sender, f'changed the {what} of an attempt to {names}')
+
+    def take_listed_keys(self, status: protocol.RoundStatus, roster: Roster, mine: str) -> None:
+        """
+        Take the others' keys as the aggregator has them, before any shares are made along them.
+
+        A hospital that showed others than these to this one lies, and harms nobody by it.
+
+        :raises MessageError: if one is not signed by its hospital in this attempt.
+        """
+        if status.phase != Phase.SHARE or 'shares' in self.done:
+            return
+        for key in status.keys:
+            check_signed(roster, key, 'hospital')
+            if key.id != status.id:
+                raise RoundError(key.sender, f'signed for attempt {key.id}')
+            read_round_key(key, roster)
+            if key.sender != mine:
+                self.keys[key.sender] = key
 
     def take_key(self, message: protocol.RoundKey, roster: Roster) -> None:
         """

@@ -57,6 +57,7 @@ FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
     'operator': ('operator', 'action', 'hospital'),
     # of a hospital, which notes blame too
     'sent': ('update', 'ledger'),
+    'projected': ('nonce',),
     'signed': ('survivors',),
     'revealed': ('seeds', 'masks'),
     'policy': ('policy', 'included'),
@@ -238,7 +239,7 @@ _OF_NAME, _OF_HASH, _OF_HEAD = (
 )
 _TEXT: Final = re.compile(rf'(?s:.{{0,{MOST_LETTERS}}})')
 VALUES: Final[dict[str, object]] = {
-    **dict.fromkeys(('public', 'digest', 'sum', 'before', 'policy', 'update'), _OF_HASH),
+    **dict.fromkeys(('public', 'digest', 'sum', 'before', 'policy', 'update', 'nonce'), _OF_HASH),
     **dict.fromkeys(('members', 'survivors', 'dropped', 'seeds', 'masks'), [_OF_NAME]),
     **dict.fromkeys(('reason', 'action', 'hospital', 'fault'), _TEXT),
     'proof': re.compile('(?:[0-9a-f]{2})*', re.ASCII),

@@ -12,8 +12,8 @@ The aggregator asks twice: to inspect the updates before anybody signs for their
 with step 2, and to decrypt that sum.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field, replace
 from functools import cache
 import hashlib
 from typing import Any
@@ -23,6 +23,7 @@ from fdrl_ros.crypto.he.schemes import EncryptionSettings
 from fdrl_ros.crypto.masking.masks import leftover_mask
 from fdrl_ros.crypto.masking.share_sealing import KeyList
 from fdrl_ros.crypto.masking.sharing import Recovery, ShareError
+from fdrl_ros.crypto.masking.sketch import Sketch
 from fdrl_ros.errors import CryptoError, FdrlError, LedgerHeadError, MessageError, RoundError
 from fdrl_ros.federation.key_authority.state import KeyAuthorityState, Released, Validation
 from fdrl_ros.federation.protocol import message as protocol
@@ -40,6 +41,12 @@ from fdrl_ros.federation.protocol.ledger_watch import LedgerWatch
 from fdrl_ros.federation.protocol.message import Message
 from fdrl_ros.federation.protocol.orders import note_order, take_order, unnoted
 from fdrl_ros.federation.protocol.party import Effects, Job, Report, Stopped, worth_logging
+from fdrl_ros.federation.protocol.sketches import (
+    disputed,
+    false_sketches,
+    read_sketch,
+    too_long,
+)
 from fdrl_ros.federation.protocol.store import Store
 from fdrl_ros.federation.protocol.update_codec import fed_avg, Terms, UpdateCodec
 from fdrl_ros.policy import encode_weights
@@ -131,6 +138,7 @@ def check_request(
     for reveal in request.reveals:
         for name, share in read_reveal(reveal, members).items():
             shares[name][reveal.sender] = share
+    check_each(request.sketches, 'sketches')
     hashes = split(request.update_hashes, DIGEST, survivors, sender, 'update hashes')
     for settle in request.settles:
         if settle.update_hash != hashes[settle.sender]:
@@ -141,6 +149,21 @@ def check_request(
 def is_inspection(request: protocol.DecryptRequest) -> bool:
     """Tell whether a request asks to look at updates, not to decrypt their sum."""
     return not (request.settles or request.reveals or request.sum_hash)
+
+
+@dataclass
+class Inspected:
+    """
+    What was found of each update alone.
+
+    :param refused: hospitals whose update no honest hospital makes.
+    :param unaccounted: hospitals whose privacy ledger lacks what was seen of it, and what.
+    :param projected: projections of each masked update, k exact integers.
+    """
+
+    refused: set[str] = field(default_factory=set)
+    unaccounted: dict[str, str] = field(default_factory=dict)
+    projected: dict[str, NDArray[np.object_]] = field(default_factory=dict)
 
 
 class VerifiedSum:
@@ -156,6 +179,7 @@ class VerifiedSum:
         checked: CheckedRequest,
         channel: Channel,
         secret: SecretContext,
+        sketch: Sketch | None,
         base_digest: bytes,
         watch: Callable[[protocol.MaskedUpdate], None],
     ) -> None:
@@ -169,10 +193,9 @@ class VerifiedSum:
         self.sums: list[bytes] = []
         self.secure = True
         """Whether all hospitals signed that their noise is."""
-        self.refused: set[str] = set()
-        """Hospitals whose update no honest hospital makes."""
-        self.unaccounted: dict[str, str] = {}
-        """Hospitals whose privacy ledger lacks what was seen of it, and what."""
+        self.found = Inspected()
+        """What was found of each update."""
+        self._sketch = sketch
         self._roster = channel.roster
         self._secret = secret
         self._public = secret.public
@@ -236,18 +259,26 @@ class VerifiedSum:
         try:
             self._watch(update)
         except LedgerHeadError as error:
-            self.unaccounted[name] = error.detail
+            self.found.unaccounted[name] = error.detail
         self.secure &= update.secure
         if self._public.scheme.inspected:
-            try:
-                self._secret.inspect(update.ciphertext)
-            except CryptoError:  # in which way it is malformed would reveal the secret key
-                self.refused.add(name)
+            self._inspect(name, update)
         self._hashes[place].update(hashlib.sha256(update.ciphertext).digest())
         self._column.append(update.ciphertext)
         if len(self._column) == len(checked.request.survivors):
             self.sums.append(self._public.add(self._column))
             self._column.clear()
+
+    def _inspect(self, name: str, update: protocol.MaskedUpdate) -> None:
+        """Decrypt a chunk alone, and add up its projections."""
+        try:
+            slots = self._secret.inspect(update.ciphertext)
+        except CryptoError:  # in which way it is malformed would reveal the secret key
+            self.found.refused.add(name)
+            return
+        if self._sketch is not None:
+            part, before = self._sketch.of_slots(update.chunk, slots), self.found.projected
+            before[name] = before[name] + part if name in before else part
 
     def check_sum(self) -> None:
         """
@@ -257,20 +288,19 @@ class VerifiedSum:
         :raises RoundError: if an update in it was refused.
         """
         request = self.checked.request
-        if names := sorted({*self.refused, *self.unaccounted}):
-            why = '; '.join(self.unaccounted.values())
+        if names := sorted({*self.found.refused, *self.found.unaccounted}):
+            why = '; '.join(self.found.unaccounted.values())
             raise RoundError(request.sender, f'the sum has updates of {", ".join(names)}: {why}')
         if protocol.hash_of_sums(self.sums) != request.sum_hash:
             raise MessageError(request.sender, 'its sum is not the sum of the updates')
 
 
-def leftover_masks(checked: CheckedRequest, codec: UpdateCodec) -> NDArray[np.int64]:
+def restored_secrets(checked: CheckedRequest) -> tuple[dict[str, bytes], dict[str, bytes]]:
     """
-    Put together what masks are left in the sum: self masks, and pair masks with who dropped out.
+    Put together the secrets that masks are left of: of a sum, of whom dropped out.
 
-    :returns: integers modulo the plaintext modulus, one for each slot of the update.
+    :returns: self seeds of the survivors, mask secrets of the other members.
     :raises CryptoError: if there are too few shares, or they contradict each other.
-    :raises WrongSecretError: if they restore another secret than a member published.
     """
     shares, keys = checked.shares, checked.keys
 
@@ -287,12 +317,27 @@ def leftover_masks(checked: CheckedRequest, codec: UpdateCodec) -> NDArray[np.in
     survivors = checked.request.survivors
     seeds = {name: restored(name) for name in survivors}
     dropped = [name for name in checked.members if name not in seeds]
+    return seeds, {name: restored(name) for name in dropped}
+
+
+def leftover_masks(
+    checked: CheckedRequest,
+    codec: UpdateCodec,
+    seeds: dict[str, bytes],
+    mask_secrets: dict[str, bytes],
+) -> NDArray[np.int64]:
+    """
+    Return what masks are left in the sum: self masks, and pair masks with who dropped out.
+
+    :returns: integers modulo the plaintext modulus, one for each slot of the update.
+    :raises WrongSecretError: if a secret is another one than a member published.
+    """
     return leftover_mask(
-        keys,
+        checked.keys,
         checked.members,
         checked.setup,
         self_seeds=seeds,
-        mask_secrets={name: restored(name) for name in dropped},
+        mask_secrets=mask_secrets,
         count=codec.slots,
         modulus=codec.scheme.plain_modulus,
     )
@@ -335,7 +380,13 @@ class KeyAuthority:
         self._shared = layout.shared(settings.personal)
         encryption, members = settings.encryption, len(channel.roster.hospitals)
         self._codec = UpdateCodec.agree(
-            self._shared.size, members, encryption.bits, encryption.limit, encryption.scheme
+            self._shared.size,
+            members,
+            encryption.bits,
+            encryption.limit,
+            encryption.scheme,
+            norm=encryption.norm,
+            projections=encryption.projections,
         )
         if secret.scheme != self._codec.scheme:
             raise CryptoError('the secret key is of another scheme than settings and roster ask')
@@ -348,6 +399,8 @@ class KeyAuthority:
             'members': self._codec.quantisation.members,
             'bits': encryption.bits,
             'limit': encryption.limit,
+            'norm': encryption.norm,
+            'projections': encryption.projections,
         }
         nobody = protocol.Envelope('', 0, 0, '', 0)
         announced = protocol.EncryptionKey(nobody, **self._announced)
@@ -436,33 +489,85 @@ class KeyAuthority:
         if checked is None:
             why = 'the round was abandoned'
             return accepted + self._begin(lambda: self._rolled_back(message, why), message)
-        if refused:
-            return self._verdict(message, inspected=True, refused=tuple(sorted(refused)))
         if self._summing is None or not self._summing.go_on(checked):
-            watch = self._watch.take
-            self._summing = VerifiedSum(checked, self.channel, self._secret, base, watch)
+            watch, sketch = self._watch.take, self._sketch(checked)
+            self._summing = VerifiedSum(checked, self.channel, self._secret, sketch, base, watch)
         if self._summing.is_whole and is_inspection(message):
-            return self._inspected(self._summing)  # the answer to an earlier request was lost
+            return self._inspected(self._summing)
         return accepted + self._pull(now)
+
+    def _sketch(self, checked: CheckedRequest) -> Sketch | None:
+        """Return the projections of these updates, drawn when they were named first."""
+        if self._codec.bound is None:
+            return None
+        nonce = self.state.nonce(checked.request.id, checked.hashes)
+        return Sketch(nonce, checked.setup, self._codec.bound)
+
+    def _too_long(self, checked: CheckedRequest, found: Inspected) -> list[str]:
+        """
+        Return the hospitals whose update is longer than any honest one, by what they signed.
+
+        :raises RoundError: if not all signed, or for other projections, or two contradict each
+            other.
+        """
+        request, sketch = checked.request, self._sketch(checked)
+        assert sketch is not None
+        nonce, sender = self.state.nonce(request.id, checked.hashes), request.sender
+        signed = {each.sender: each for each in request.sketches}
+        asked = (checked.setup, nonce)
+        if set(signed) != set(request.survivors) or any(
+            (each.setup_digest, each.nonce) != asked for each in signed.values()
+        ):
+            raise RoundError(sender, 'not all signed the projections that were asked for')
+        members, codec = checked.members, self._codec
+        values = {name: read_sketch(each, members, codec) for name, each in signed.items()}
+        for one, other in disputed(values):
+            raise RoundError(sender, f'{one} and {other} signed different projections')
+        projected = {name: [int(x) for x in row] for name, row in found.projected.items()}
+        sent = {name: values[name] for name in projected}  # what was refused has no projections
+        return too_long(sketch, projected, sent)
 
     def _verdict(
         self, request: protocol.DecryptRequest, reason: str = '', **fields: object
     ) -> Effects:
-        none: dict[str, object] = {'inspected': False, 'refused': (), 'unaccounted': ()}
-        found = none | {'accepted': not reason} | fields
+        none: dict[str, object] = {'refused': (), 'unaccounted': (), 'nonce': b''}
+        found = none | {'accepted': not reason, 'inspected': False, 'bounded': False} | fields
         return self.channel.send(protocol.Verdict, request.id, reason=reason, **found)
 
     def _inspected(self, summing: VerifiedSum) -> Effects:
         """Name whose updates no honest hospital makes, and take none of them ever again."""
-        request, refused = summing.checked.request, tuple(sorted(summing.refused))
-        notes: tuple[str, ...] = ()
-        if new := [name for name in refused if name not in self.state.refused]:
-            self.state.refuse(new)
-            notes = (f'refused the updates of {", ".join(new)}, and all that they send',)
-        notes += tuple(f'{name}: {why}' for name, why in sorted(summing.unaccounted.items()))
-        left = tuple(sorted(summing.unaccounted))
-        verdict = self._verdict(request, inspected=True, refused=refused, unaccounted=left)
-        return verdict + Effects(notes=notes)
+        request, effects = summing.checked.request, self._refuse_malformed(summing)
+        found, nonce = summing.found, b''
+        if self._codec.bound is not None:
+            nonce = self.state.nonce(request.id, summing.checked.hashes)
+        if request.sketches:
+            try:
+                effects += self._refuse_updates(self._too_long(summing.checked, found))
+            except FdrlError as error:
+                return self._refuse(request, str(error))
+        refused = tuple(sorted(self.state.refused & set(request.survivors)))
+        notes = tuple(f'{name}: {why}' for name, why in sorted(found.unaccounted.items()))
+        verdict = self._verdict(
+            request,
+            inspected=True,
+            bounded=bool(request.sketches),
+            nonce=nonce,
+            refused=refused,
+            unaccounted=tuple(sorted(found.unaccounted)),
+        )
+        return verdict + effects + Effects(notes=notes)
+
+    def _refuse_malformed(self, summing: VerifiedSum) -> Effects:
+        """Take no more updates of whose was malformed, before anybody is told that it was."""
+        return self._refuse_updates(summing.found.refused)
+
+    def _refuse_updates(self, names: Collection[str]) -> Effects:
+        new = sorted(set(names) - self.state.refused)
+        if not new:
+            return Effects()
+        self.state.refuse(new)
+        told = f'refused the updates of {", ".join(new)}, and all that they send'
+        return Effects(notes=(told,))
 
     def _refuse(self, request: protocol.DecryptRequest, reason: str) -> Effects:
         round, attempt = request.id
@@ -488,7 +593,9 @@ class KeyAuthority:
             return Effects()
         if summing.is_whole:
             self._summing = None
-            return self._begin(lambda: self._decrypt(summing), request)
+            # Nobody asked to inspect these, if one is malformed: that would be a free guess.
+            effects = self._refuse_malformed(summing)
+            return effects + self._begin(lambda: self._decrypt(summing), request)
         pulled = Effects()
         for first, count in summing.wanted(now):
             chunks = {'to': 'aggregator', 'first': first, 'count': count}
@@ -539,7 +646,12 @@ class KeyAuthority:
         checked, codec, roster = summing.checked, self._codec, self.channel.roster
         request, survivors = checked.request, checked.request.survivors
         round, attempt = request.id
-        leftover = leftover_masks(checked, codec)
+        secrets = restored_secrets(checked)
+        leftover = leftover_masks(checked, codec, *secrets)
+        if codec.bound is not None:
+            if long := self._too_long(checked, summing.found):
+                raise RoundError(request.sender, f'the updates of {", ".join(long)} are too long')
+            self._check_sketches(checked, *secrets)
         # One decryption per round, durably decided before it happens: were this process killed
         # here, it would decrypt the very same sum again, and no other.
         digest = self._public.digest
@@ -561,6 +673,21 @@ class KeyAuthority:
         summed = Released(round, attempt, weights, survivors, hashes, False, '', tuple(sizes))
         self.state.keep_summed(summed, summing.secure)
         return self._validated(summed)
+
+    def _check_sketches(
+        self, checked: CheckedRequest, seeds: dict[str, bytes], mask_secrets: dict[str, bytes]
+    ) -> None:
+        """
+        Check what survivors alone signed of their masks, now that those are known.
+
+        :raises RoundError: if one lied.
+        """
+        request, sketch = checked.request, self._sketch(checked)
+        assert sketch is not None
+        keys, members = checked.keys, checked.members
+        lies = false_sketches(request.sketches, keys, members, seeds, mask_secrets, sketch)
+        if names := [lie.guilty for lie in lies]:
+            raise RoundError(request.sender, f'{", ".join(names)} signed false projections')
 
     # 4. Validate the new policy on public patients.
 

@@ -2,16 +2,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the key authority keeps: which sum it may decrypt, and the policies that it released."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 import json
+import os
 from pathlib import Path
 
+from fdrl_ros.crypto.masking.sketch import NONCE_BYTES
 from fdrl_ros.errors import CryptoError, StateLostError, StoreError
 from fdrl_ros.federation.protocol.channel import Channel
 from fdrl_ros.federation.protocol.encoding import decode, encode
-from fdrl_ros.federation.protocol.message import Phase
+from fdrl_ros.federation.protocol.message import AttemptId, Phase
 from fdrl_ros.federation.protocol.orders import forget_orders
 from fdrl_ros.federation.protocol.recovery import MissedEntries
 from fdrl_ros.federation.protocol.store import peek, peek_record, Store
@@ -26,6 +28,7 @@ KEPT = 100
 _POLICY = 'policy '
 _SUMMED = 'summed'
 _REFUSED = 'refused hospitals'
+_NONCE = 'nonce of the projections'
 _SEEDED = 'seeded'  # the first round in which noise was, as a number
 
 
@@ -202,6 +205,22 @@ class KeyAuthorityState:
     def refuse(self, names: Collection[str]) -> None:
         """Take no more updates of some hospitals, durably."""
         self._store.put(_REFUSED, json.dumps(sorted(self.refused | set(names))).encode())
+
+    def nonce(self, attempt: AttemptId, hashes: Mapping[str, bytes]) -> bytes:
+        """
+        Return the number from which the projections of some updates follow, 32 bytes.
+
+        It is drawn when they are named first, durably, and a new one for other updates: whoever
+        knows a nonce has sent its update before.
+
+        :param hashes: of the updates, by their hospitals.
+        """
+        named = {name: each.hex() for name, each in hashes.items()}
+        place, nonce, before = json.loads(self._store.get(_NONCE) or b'[[], "", {}]')
+        if place != list(attempt) or not named.items() <= before.items():
+            nonce = os.urandom(NONCE_BYTES).hex()
+            self._store.put(_NONCE, json.dumps([attempt, nonce, named]).encode())
+        return bytes.fromhex(nonce)
 
     def forgiving(self, name: str) -> dict[str, bytes]:
         """Return what the store has to keep so that updates of a hospital are taken again."""

@@ -6,9 +6,10 @@ Who is guilty, by what hospitals signed: anybody can check a :class:`Blame`, on 
 Hospitals sign their round keys, each parcel of shares that they deal, their complaints and what
 they reveal. An honest hospital, restored from a backup or not, never signs two things that a proof
 here is made of: a parcel that its holder cannot open or that does not fit its commitments, a
-complaint about one that is in order, a share that was not in the parcel, or shares that restore
-another secret than the published one. So no proof names an honest hospital. Nor does it uncover
-one: what is shown are parcels between the guilty hospital and one other, or its own secrets.
+complaint about one that is in order, a share that was not in the parcel, shares that restore
+another secret than the published one, or false projections of a mask. So no proof names an honest
+hospital. Nor does it uncover one: what is shown are parcels and masks between the guilty hospital
+and one other, or its own secrets.
 
 What an update decrypts to is known to the key authority alone. Its word on that is signed, but no
 proof: hospitals are left out on it before anything is revealed, so that it uncovers nobody, and
@@ -19,6 +20,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 from fdrl_ros.crypto.keys.roster import Roster
+from fdrl_ros.crypto.masking.masks import pair_key
 from fdrl_ros.crypto.masking.round_secret import RoundSecret
 from fdrl_ros.crypto.masking.share_sealing import (
     check_parcel,
@@ -30,6 +32,7 @@ from fdrl_ros.crypto.masking.share_sealing import (
     SealError,
 )
 from fdrl_ros.crypto.masking.sharing import Recovery, SHARE_BYTES, ShareError
+from fdrl_ros.crypto.masking.sketch import Sketch
 from fdrl_ros.errors import CryptoError, MessageError, RoundError
 from fdrl_ros.federation.journal.journal import Journal
 from fdrl_ros.federation.protocol.attempt import (
@@ -42,6 +45,8 @@ from fdrl_ros.federation.protocol.attempt import (
 )
 from fdrl_ros.federation.protocol.channel import check_signed
 from fdrl_ros.federation.protocol.message import Blame, Complaint, Fault, Message, Reveal
+from fdrl_ros.federation.protocol.sketches import bound_of, mask_context, read_sketch
+from fdrl_ros.federation.protocol.update_codec import UpdateCodec
 
 WORDS: Final[Mapping[Fault, str]] = {
     Fault.PARCEL: 'sealed shares that their holder cannot open',
@@ -49,6 +54,7 @@ WORDS: Final[Mapping[Fault, str]] = {
     Fault.REVEAL: 'revealed another share than it was dealt',
     Fault.DEAL: 'dealt shares that restore another secret than it published',
     Fault.UPDATE: 'sent an update that no honest hospital makes',
+    Fault.SKETCH: 'signed false projections of a mask',
 }
 """Each fault in words: what the guilty hospital did."""
 
@@ -126,11 +132,12 @@ def restores(keys: KeyList, dealer: str, kind: str, shares: Mapping[str, bytes])
         return False
 
 
-def check_blame(blame: Blame, roster: Roster) -> Fault:
+def check_blame(blame: Blame, roster: Roster, codec: UpdateCodec) -> Fault:
     """
     Check a proof of guilt, and return of what the hospital is guilty.
 
     :param blame: as the aggregator signed it.
+    :param codec: of the federation, as agreed.
     :raises MessageError: if it proves nothing.
     """
     sender, guilty = blame.sender, blame.guilty
@@ -144,6 +151,8 @@ def check_blame(blame: Blame, roster: Roster) -> Fault:
             found = _by_reveal(blame, keys, roster)
         elif fault is Fault.UPDATE:
             found = _by_verdict(blame, roster)
+        elif fault is Fault.SKETCH:
+            found = _by_sketch(blame, keys, roster, codec)
         else:
             found = _by_deal(blame, keys, roster)
     except (CryptoError, KeyError, ValueError) as error:
@@ -198,6 +207,45 @@ def _by_verdict(blame: Blame, roster: Roster) -> tuple[str, Fault] | None:
     if verdict.id != blame.id:
         raise RoundError(verdict.sender, f'signed for attempt {verdict.id}')
     return (blame.guilty, Fault.UPDATE) if blame.guilty in verdict.refused else None
+
+
+def _by_sketch(
+    blame: Blame, keys: KeyList, roster: Roster, codec: UpdateCodec
+) -> tuple[str, Fault] | None:
+    (sketch,) = blame.sketches
+    _check_answer(sketch, blame, roster)
+    guilty, members = sketch.sender, blame.members
+    setup = setup_digest(keys, members)
+    if sketch.setup_digest != setup:
+        raise RoundError(guilty, 'signed projections for other keys or members')
+    values = read_sketch(sketch, members, codec)
+    key, other = key_shown(keys, members, guilty, blame.ends, blame.secret)
+    (true,) = Sketch(sketch.nonce, setup, bound_of(codec)).of_masks([key])
+    return (guilty, Fault.SKETCH) if values[other] != true else None
+
+
+def key_shown(
+    keys: KeyList, members: Collection[str], guilty: str, ends: tuple[str, ...], secret: bytes
+) -> tuple[bytes, str]:
+    """
+    Return the key of the mask that a secret shows, and the member with whom it is.
+
+    :param guilty: one end of the mask.
+    :param ends: of whom the secret is, and if it is for one peer, the peer.
+    :raises CryptoError: if it is not the one behind what its owner published.
+    """
+    if ends == (guilty,):
+        if not keys.fits(guilty, 'self_seed', secret):
+            raise CryptoError(f'the self seed of {guilty!r} does not fit what it published')
+        return secret, guilty
+    owner, peer = ends
+    if guilty not in ends or not {owner, peer} <= set(members):
+        raise CryptoError(f'a mask of {ends}, not of {guilty!r}')
+    ours, theirs = RoundSecret.from_bytes(secret), keys.mask_key(peer, owner)
+    if ours.public != keys.mask_key(owner, peer):
+        raise CryptoError(f'the secret of {owner!r} for {peer!r} is not that of its key')
+    key = pair_key(mask_context(keys, members), ours, theirs, mine=owner, theirs=peer)
+    return key, peer if guilty == owner else owner
 
 
 def _by_deal(blame: Blame, keys: KeyList, roster: Roster) -> tuple[str, Fault] | None:

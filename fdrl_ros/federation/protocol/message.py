@@ -17,6 +17,7 @@ from fdrl_ros.crypto.keys.signing import Identity, SIGNATURE_BYTES
 from fdrl_ros.crypto.masking.round_secret import KEY_BYTES
 from fdrl_ros.crypto.masking.share_sealing import PARCEL_BYTES
 from fdrl_ros.crypto.masking.sharing import SHARE_BYTES
+from fdrl_ros.crypto.masking.sketch import MOST_ROWS, VALUE_BYTES
 from fdrl_ros.errors import MessageError
 from fdrl_ros.federation.protocol.encoding import encode, encode_fields, Reader
 from fdrl_ros.privacy.ledger.chain import DIGEST, Head, HEAD_BYTES, MOST_LINKS
@@ -72,6 +73,7 @@ class Phase(IntEnum):
     PAUSED = 9
     FINISHED = 10
     INSPECT = 11
+    SKETCH = 12
 
 
 UNDER_WAY = frozenset(
@@ -80,6 +82,7 @@ UNDER_WAY = frozenset(
         Phase.SHARE,
         Phase.TRAIN,
         Phase.INSPECT,
+        Phase.SKETCH,
         Phase.SETTLE,
         Phase.REVEAL,
         Phase.SUM,
@@ -121,32 +124,12 @@ class Message:
 
 
 @dataclass(frozen=True)
-class RoundStatus(Message):
-    """
-    State of the present round; `time_left` in seconds, 0 for none.
-
-    `keyed` are the hospitals whose keys shares are made for, `members` those whose shares
-    arrived, who mask with each other, and `survivors` those whose update arrived. The digests are
-    of the policy that the round starts from, the roster, and all that hospitals must agree on.
-    """
-
-    phase: int
-    keyed: tuple[str, ...] = field(metadata=_NAMES)
-    members: tuple[str, ...] = field(metadata=_NAMES)
-    survivors: tuple[str, ...] = field(metadata=_NAMES)
-    time_left: float
-    policy_digest: bytes = field(metadata=_HASH)
-    roster_digest: bytes = field(metadata=_HASH)
-    terms_digest: bytes = field(metadata=_HASH)
-    reason: str
-
-
-@dataclass(frozen=True)
 class EncryptionKey(Message):
     """
     Public encryption context, and how updates become integers.
 
-    `n_parameters` are those of an update: without the layers that are `personal`.
+    `n_parameters` are those of an update: without the layers that are `personal`. `norm` is the
+    largest L2 norm of an update, which the key authority bounds by so many `projections`.
     """
 
     context: bytes
@@ -155,6 +138,8 @@ class EncryptionKey(Message):
     members: int
     bits: int
     limit: float
+    norm: float
+    projections: int
 
 
 @dataclass(frozen=True)
@@ -171,6 +156,32 @@ class RoundKey(Message):
     sealing_keys: bytes = field(metadata=_KEYS)
     seed_hash: bytes = field(metadata=_HASH)
     release: bool
+
+
+@dataclass(frozen=True)
+class RoundStatus(Message):
+    """
+    State of the present round; `time_left` in seconds, 0 for none.
+
+    `keyed` are the hospitals whose keys shares are made for, `members` those whose shares
+    arrived, who mask with each other, and `survivors` those whose update arrived. The digests are
+    of the policy that the round starts from, the roster, and all that hospitals must agree on.
+    From the `nonce` follow the projections of phase SKETCH. In phase SHARE, `keys` are those of
+    the keyed hospitals, in this order, as each signed them: all take these, so that nobody shows
+    its keys to some alone.
+    """
+
+    phase: int
+    keyed: tuple[str, ...] = field(metadata=_NAMES)
+    members: tuple[str, ...] = field(metadata=_NAMES)
+    survivors: tuple[str, ...] = field(metadata=_NAMES)
+    time_left: float
+    policy_digest: bytes = field(metadata=_HASH)
+    roster_digest: bytes = field(metadata=_HASH)
+    terms_digest: bytes = field(metadata=_HASH)
+    nonce: bytes = field(metadata=_HASH)
+    keys: tuple[RoundKey, ...] = field(metadata=_NAMES)
+    reason: str
 
 
 @dataclass(frozen=True)
@@ -250,6 +261,41 @@ class Relay(Message):
 
 
 @dataclass(frozen=True)
+class Sketch(Message):
+    """
+    A hospital's masks in the attempt of `setup_digest`, projected as `nonce` says.
+
+    `values` joins, in the order of the members' names, the projections of the mask of this pair,
+    and in the sender's own place of its self mask: 8 bytes for each projection.
+    """
+
+    setup_digest: bytes = field(metadata=_HASH)
+    nonce: bytes = field(metadata=_HASH)
+    values: bytes = field(metadata={'most': VALUE_BYTES * MOST_ROWS * MOST_HOSPITALS})
+
+
+@dataclass(frozen=True)
+class Dispute(Message):
+    """The other end of a pair of hospital `to` signed another projection of the pair's mask."""
+
+    to: str
+    sketch: Sketch
+
+
+@dataclass(frozen=True)
+class Opening(Message):
+    """
+    A hospital shows its X25519 secret for the mask of one pair, whose other end lied about it.
+
+    So everybody can tell what that mask is, and of whom the lie is.
+    """
+
+    peer: str
+    keys_digest: bytes = field(metadata=_HASH)
+    secret: bytes = field(metadata=_KEY)
+
+
+@dataclass(frozen=True)
 class Settle(Message):
     """A survivor's signature on set-up and survivor set; `update_hash` is of its own update."""
 
@@ -277,13 +323,17 @@ class Verdict(Message):
     """
     The key authority's answer to a request.
 
-    `inspected` says that it looked at each update alone; `refused` are the hospitals whose update
+    `inspected` says that it looked at each update alone, `bounded` that it also held each against
+    the largest norm; the projections of the attempt follow
+    from `nonce`, which nobody knew before. `refused` are the hospitals whose update
     no honest hospital makes, `unaccounted` those whose privacy ledger lacks what it saw.
     """
 
     accepted: bool
     reason: str
     inspected: bool
+    bounded: bool
+    nonce: bytes = field(metadata=_HASH)
     refused: tuple[str, ...] = field(metadata=_NAMES)
     unaccounted: tuple[str, ...] = field(metadata=_NAMES)
 
@@ -296,6 +346,7 @@ class Fault(IntEnum):
     REVEAL = 3
     DEAL = 4
     UPDATE = 5
+    SKETCH = 6
 
 
 @dataclass(frozen=True)
@@ -313,6 +364,8 @@ class Blame(Message):
       `shares` that were in them, of the self seed if `survivors` has its name, else of the mask
       secret.
     - UPDATE: one of `verdicts`; it is the key authority's word, who alone can see that.
+    - SKETCH: one of `sketches`, and a `secret` that shows what mask it is about: if `ends` is one
+      name, the guilty hospital's self seed; if two, the X25519 secret of the first for the second.
     """
 
     guilty: str
@@ -324,6 +377,8 @@ class Blame(Message):
     complaints: tuple[Complaint, ...] = field(metadata={'most': 1})
     reveals: tuple[Reveal, ...] = field(metadata={'most': 1})
     verdicts: tuple[Verdict, ...] = field(metadata={'most': 1})
+    sketches: tuple[Sketch, ...] = field(metadata={'most': 1})
+    secret: bytes = field(metadata=_KEY)
     ends: tuple[str, ...] = field(metadata=_NAMES)
     parcels: bytes = field(metadata=_PARCELS)
     shares: bytes = field(metadata=_SHARES)
@@ -367,6 +422,7 @@ class DecryptRequest(Message):
     hashes of their updates, signatures on the survivor set, revealed shares, hash of the
     aggregator's own sums. The updates themselves follow as the key authority asks for them.
     Without signatures on the survivors it asks to inspect their updates: nothing is unmasked.
+    Without `sketches` each is looked at alone; with them its norm is bounded.
     Without survivors it asks to abandon the round: nothing is decrypted, the older weights stay.
     """
 
@@ -376,6 +432,7 @@ class DecryptRequest(Message):
     update_hashes: bytes = field(metadata={'most': DIGEST * MOST_HOSPITALS})
     settles: tuple[Settle, ...] = field(metadata=_NAMES)
     reveals: tuple[Reveal, ...] = field(metadata=_NAMES)
+    sketches: tuple[Sketch, ...] = field(metadata=_NAMES)
     sum_hash: bytes = field(metadata=_HASH)
 
 

@@ -10,12 +10,14 @@ theta + (n_max / sum n_i) sum (FDRL Eq. 2 and 6).
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
 import hashlib
+import math
 
 from fdrl_ros.crypto.he.encryption import PublicContext
 from fdrl_ros.crypto.he.quantisation import Quantisation
-from fdrl_ros.crypto.he.schemes import AnyScheme, choose_scheme
+from fdrl_ros.crypto.he.schemes import AnyScheme, choose_scheme, SCHEMES
 from fdrl_ros.crypto.keys.roster import Roster
 from fdrl_ros.crypto.masking.round_secret import joined
+from fdrl_ros.crypto.masking.sketch import NormBound
 from fdrl_ros.errors import CryptoError, MessageError
 from fdrl_ros.federation.protocol.encoding import encode
 from fdrl_ros.federation.protocol.message import EncryptionKey
@@ -31,17 +33,34 @@ class UpdateCodec:
     n_parameters: int
     quantisation: Quantisation
     scheme: AnyScheme
+    bound: NormBound | None = None
 
     @classmethod
     def agree(
-        cls, n_parameters: int, members: int, bits: int, limit: float, kind: str = 'bfv'
+        cls,
+        n_parameters: int,
+        members: int,
+        bits: int,
+        limit: float,
+        kind: str = 'bfv',
+        *,
+        norm: float = 0.0,
+        projections: int = 0,
     ) -> 'UpdateCodec':
-        """Derive scheme and quantisation from what the key authority announces."""
-        return cls(
-            n_parameters,
-            Quantisation(limit=limit, bits=bits, members=members),
-            choose_scheme(n_parameters, members, bits, kind),
-        )
+        """
+        Derive scheme and quantisation from what the key authority announces.
+
+        :param norm: largest L2 norm of an update; 0: that of all numbers at their limit.
+        :param projections: of each update, by which the key authority bounds it.
+        """
+        quantisation = Quantisation(limit=limit, bits=bits, members=members)
+        projected = projections > 0 and SCHEMES[kind].inspected
+        scheme = choose_scheme(n_parameters, members, bits, kind, projected=projected)
+        if not projected:
+            return cls(n_parameters, quantisation, scheme)
+        norm = norm or limit * math.sqrt(n_parameters)
+        bound = NormBound(norm, projections, quantisation, scheme)
+        return cls(n_parameters, quantisation, scheme, bound)
 
     @property
     def kind(self) -> str:
@@ -57,7 +76,7 @@ class UpdateCodec:
         self, weights: np.ndarray, base: np.ndarray, share: float, uniforms: np.ndarray
     ) -> Iterator[np.ndarray]:
         """
-        Quantise and pack an update, ciphertext by ciphertext.
+        Quantise and pack an update, ciphertext by ciphertext; one that is too long is scaled down.
 
         :param weights: after training, shape (n_parameters,).
         :param base: the policy that training started from, same shape.
@@ -66,6 +85,10 @@ class UpdateCodec:
         :returns: rows of slots, shape (slots,), int64, one for each ciphertext.
         """
         size = self.scheme.integers_per_ciphertext
+        if self.bound is not None:
+            length = share * float(np.linalg.norm(weights.astype(np.float64) - base))
+            if length > self.bound.norm:
+                share *= self.bound.norm / length
 
         def integers(start: int) -> np.ndarray:
             part = slice(start, start + size)
@@ -170,6 +193,8 @@ def open_key(message: EncryptionKey) -> Terms:
             message.bits,
             message.limit,
             public.scheme.kind,
+            norm=message.norm,
+            projections=message.projections,
         )
     except CryptoError as error:
         raise MessageError(message.sender, str(error)) from error

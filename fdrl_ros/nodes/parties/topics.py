@@ -43,6 +43,9 @@ PROTOCOL_TOPICS: dict[type[Message], ProtocolTopic] = {
     protocol.MaskedUpdate: ProtocolTopic('update', ros.MaskedUpdate, qos.KEPT),
     protocol.Wanted: ProtocolTopic('wanted', ros.Wanted, qos.EVENT),
     protocol.Relay: ProtocolTopic('relay', ros.Relay, qos.EVENT),
+    protocol.Sketch: ProtocolTopic('sketch', ros.Sketch, qos.LATCHED),
+    protocol.Dispute: ProtocolTopic('dispute', ros.Dispute, qos.KEPT),
+    protocol.Opening: ProtocolTopic('opening', ros.Opening, qos.KEPT),
     protocol.Settle: ProtocolTopic('settle', ros.Settle, qos.LATCHED),
     protocol.Reveal: ProtocolTopic('reveal', ros.Reveal, qos.LATCHED),
     protocol.Objection: ProtocolTopic('objection', ros.Objection, qos.LATCHED),
@@ -56,5 +59,5 @@ PROTOCOL_TOPICS: dict[type[Message], ProtocolTopic] = {
 WITH_WEIGHTS = (protocol.GlobalPolicy, protocol.HospitalPolicy)
 """Kinds whose weights, if they are long, follow the message in chunks (parties.weights_topic)."""
 
-ADDRESSED: tuple[type[Message], ...] = (protocol.Delivery, protocol.Wanted)
+ADDRESSED: tuple[type[Message], ...] = (protocol.Delivery, protocol.Dispute, protocol.Wanted)
 """Kinds that are for one party each, on a topic of its own: nobody else has to hear them."""
