@@ -134,7 +134,7 @@ class Plan:
     )
     encryption: 'Group[EncryptionSettings]' = Group(
         'fdrl_ros.crypto.he.schemes:EncryptionSettings',
-        'limit scheme bits',
+        'limit scheme bits norm projections',
     )
     validation: 'Group[ValidationSettings]' = Group(
         'fdrl_ros.deployment.settings:ValidationSettings',
