@@ -31,26 +31,23 @@ def agreed_encryption(plan: Plan, roster: Roster, start: Path) -> EncryptionSett
     :raises PrivacyError: if the largest hospital could not train by the plan.
     :raises PolicyError: if the file cannot be read.
     """
-    chosen, layout = plan.encryption, load_policy(start).layout
+    chosen, layout = plan.encryption, plan.network.layout
     trained = np.isin(
         layout.trained(plan.learner.frozen_tensors), layout.shared(plan.federation.personal_layers)
     )
     projections = projections_of(chosen, int(trained.sum()))
-    if chosen.limit and (chosen.norm or not projections):
-        return replace(chosen, projections=projections)
+    chosen = replace(chosen, projections=projections)
+    if chosen.limit:
+        return chosen
     bound = bound_of_round(plan, roster.n_max, start)
     if bound is None:
-        limit = chosen.limit or STATED_LIMIT
-        return replace(chosen, limit=limit, projections=projections)
-    limit, norm = chosen.limit or bound.limit, chosen.norm or bound.norm_limit
-    return replace(chosen, limit=limit, norm=norm, projections=projections)
+        return replace(chosen, limit=STATED_LIMIT)
+    return replace(chosen, limit=bound.limit, norm=chosen.norm or bound.norm_limit)
 
 
 def loads_world(plan: Plan) -> bool:
     """Return whether :func:`agreed_encryption` loads the world."""
-    chosen = plan.encryption
-    stated = chosen.limit and (chosen.norm or not chosen.projections)
-    return not stated and bool(plan.learner.offsets)
+    return not plan.encryption.limit and bool(plan.learner.offsets)
 
 
 def bound_of_round(plan: Plan, patients: int, start: Path) -> UpdateBound | None:

@@ -76,7 +76,8 @@ class EncryptionSettings(Settings):
     norm: float = setting(
         0.0,
         'largest L2 norm of the scaled changes of all parameters in one round; larger ones are '
-        'scaled down; 0: what an honest hospital can make by the settings of its learner',
+        'scaled down; 0: what an honest hospital can make by the settings of its learner, or '
+        'that of all parameters at the limit, if that is stated',
         limits=(0.0, 1e9),
     )
     projections: int = setting(

@@ -23,7 +23,7 @@ CHECKED = CheckedRequest(REQUEST, keys=None, members=(), setup=b'setup', hashes=
 )
 def test_a_sum_of_other_updates_is_begun_anew(other):
     channel, secret = SimpleNamespace(roster=None), SimpleNamespace(public=None)
-    summing = VerifiedSum(CHECKED, channel, secret, b'', None)
+    summing = VerifiedSum(CHECKED, channel, secret, None, b'', None)
     assert not summing.go_on(other) and summing.checked is CHECKED
     again = replace(CHECKED, shares={'hospital_1': {}})
     assert summing.go_on(again) and summing.checked is again
