@@ -1,15 +1,18 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
 """
-Bring the state files of an older version to the present format, so that rounds go on.
+Bring the state files of older versions to the present format, so that rounds go on.
 
 Format 1 (before version 0.1.0) had a row for each thing that a party remembered, in four
-encodings; format 2 has one record in one encoding (docs/formats.md). Every promise is carried
-over: attempts that are under way, updates and shares on disk, survivor sets that were signed or
-revealed for, the sum that was chosen. So nothing is sent, revealed or decrypted otherwise.
+encodings; format 2 (version 0.1.0) had records without proofs of guilt and projections
+(docs/formats.md). Every promise is carried over: updates on disk, survivor sets that were signed
+or revealed for, the sum that was chosen. So nothing is sent, revealed or decrypted otherwise.
+
+Messages of an older protocol cannot be read any more, so no attempt goes on: an aggregator whose
+survivors are fixed is refused, and hospitals take part again in the next attempt.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 import json
@@ -20,24 +23,32 @@ from typing import Final
 
 from fdrl_ros.crypto.keys.roster import SERVERS
 from fdrl_ros.errors import FdrlError, StoreError
-from fdrl_ros.federation.aggregator.state import AggregatorRecord, Chunk, UpdateIndex
-from fdrl_ros.federation.hospital.state import HospitalRecord, LocalUpdate, Sent
+from fdrl_ros.federation.aggregator.state import AggregatorRecord
+from fdrl_ros.federation.hospital.state import (
+    HospitalRecord,
+    LocalUpdate,
+    Promises,
+    Sent,
+    Signed,
+)
 from fdrl_ros.federation.key_authority.state import KeyAuthorityRecord, Released, Served
 from fdrl_ros.federation.protocol.encoding import decode, encode
 from fdrl_ros.federation.protocol.message import Phase
-from fdrl_ros.federation.protocol.store import FORMAT, FORMAT_ROW
+from fdrl_ros.federation.protocol.store import FORMAT, FORMAT_ROW, OLDER
 from fdrl_ros.learner.learner import TrainingResult
 from fdrl_ros.policy import decode_weights
 from fdrl_ros.privacy.ledger.chain import DIGEST
 from fdrl_ros.runtime.durable import sync_folder
 
-BACKUP: Final = '.format1'
-"""Ending of the copy of a state file that is kept beside it."""
+BACKUP: Final = '.format'
+"""Ending, before its format, of the copy of a state file that is kept beside it."""
 
 Rows = dict[str, bytes]
 
 
-def migrate_file(path: Path, party: str, n_parameters: int, *, dry_run: bool = False) -> bool:
+def migrate_file(
+    path: Path, party: str, n_parameters: int, *, secure: bool, dry_run: bool = False
+) -> bool:
     """
     Bring a party's state file to the present format, in one durable step.
 
@@ -46,9 +57,10 @@ def migrate_file(path: Path, party: str, n_parameters: int, *, dry_run: bool = F
 
     :param party: 'aggregator', 'key_authority' or a hospital's name.
     :param n_parameters: weights of the federation's network.
+    :param secure: whether the noise of all rounds so far was, by the federation's plan.
     :param dry_run: whether to convert without writing anything.
-    :returns: whether it was of the old format.
-    :raises StoreError: if it is in use, damaged, or of a newer version.
+    :returns: whether it was of an old format.
+    :raises StoreError: if it is in use, damaged, or of a newer version, or if survivors are fixed.
     """
     if not path.exists():
         return False
@@ -61,14 +73,15 @@ def migrate_file(path: Path, party: str, n_parameters: int, *, dry_run: bool = F
                 str(name): bytes(value)
                 for name, value in table.execute('SELECT name, value FROM entry')
             }
-            if rows.get(FORMAT_ROW, FORMAT) != FORMAT:
-                raise StoreError(f'the state file {path} is of a newer version of fdrl_ros')
-            if FORMAT_ROW in rows or not rows:
+            found = rows.get(FORMAT_ROW, OLDER[0])
+            if found == FORMAT or not rows:
                 return False
-            converted = converted_rows(rows, party, n_parameters)
+            if found not in OLDER:
+                raise StoreError(f'the state file {path} is of a newer version of fdrl_ros')
+            converted = converted_rows(rows, party, n_parameters, secure=secure)
             if dry_run:
                 return True
-            _back_up(path, table)
+            _back_up(path, table, BACKUP + found.decode())
             table.execute('DELETE FROM entry')
             table.executemany('INSERT INTO entry VALUES (?, ?)', converted.items())
             table.execute('COMMIT')
@@ -81,9 +94,9 @@ def migrate_file(path: Path, party: str, n_parameters: int, *, dry_run: bool = F
         raise StoreError(f'the state file {path} is damaged: {error}') from error
 
 
-def _back_up(path: Path, table: sqlite3.Connection) -> None:
+def _back_up(path: Path, table: sqlite3.Connection, ending: str) -> None:
     """Copy the rows as they are into a file of their own."""
-    backup = path.with_name(path.name + BACKUP)
+    backup = path.with_name(path.name + ending)
     part = path.with_name(backup.name + '.part')
     part.unlink(missing_ok=True)
     os.close(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
@@ -98,18 +111,86 @@ def _back_up(path: Path, table: sqlite3.Connection) -> None:
     sync_folder(path.parent)
 
 
-def converted_rows(rows: Mapping[str, bytes], party: str, n_parameters: int) -> Rows:
+def converted_rows(
+    rows: Mapping[str, bytes], party: str, n_parameters: int, *, secure: bool
+) -> Rows:
     """
-    Convert the rows of a state file from format 1 to format 2.
+    Convert the rows of a state file from format 1 or 2 to the present one.
 
-    :raises StoreError: if they are not those of a party.
+    :raises StoreError: if the survivors of a round that is not over are fixed.
     """
-    if party in SERVERS:
-        new = _aggregator(rows) if party == 'aggregator' else _key_authority(rows)
+    first, new = FORMAT_ROW not in rows, {}
+    kept = {
+        name: value
+        for name, value in rows.items()
+        if (_stays(name, party) if first else not name.startswith('received '))
+    }
+    if party == 'aggregator':
+        new = _aggregator(rows) if first else _aggregator_2(rows)
+    elif party in SERVERS:
+        new = _key_authority(rows) if first else {}
+        # Format 2 did not say in which rounds noise was seeded: policies of all of them are.
+        new |= {} if secure else {'seeded': b'0'}
     else:
-        new = _hospital(rows, n_parameters)
-    kept = {name: value for name, value in rows.items() if _stays(name, party)}
+        new = _hospital(rows, n_parameters) if first else _hospital_2(rows)
     return {**kept, **new, FORMAT_ROW: FORMAT}
+
+
+@dataclass(frozen=True)
+class _Promises:
+    """What bound a hospital in one round, in format 2."""
+
+    round: int
+    sent: tuple[bytes, ...]
+    signed: tuple[Signed, ...]
+    revealed: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _HospitalRecord:
+    """Row `state` of a hospital of format 2."""
+
+    phase: Phase
+    round: int
+    attempt: int
+    received: tuple[bytes, ...]
+    over: int
+    sending: tuple[Sent, ...]
+    promises: tuple[_Promises, ...]
+    ledger_seen: int
+    begun: bool
+
+
+def _hospital_2(rows: Mapping[str, bytes]) -> Rows:
+    if 'state' not in rows:
+        return {}
+    old = decode(rows['state'], _HospitalRecord)
+    promises = tuple(Promises(**vars(each)) for each in old.promises)
+    return _written(HospitalRecord(**vars(old) | {'promises': promises}))
+
+
+def _written(record: HospitalRecord) -> Rows:
+    """Write a hospital's record down, beyond its attempt: nothing is sent in that one again."""
+    attempt = record.attempt + 1
+    left = replace(record, phase=Phase.WAITING, attempt=attempt, received=())
+    return {'state': encode(left)}
+
+
+def _aggregator_2(rows: Mapping[str, bytes]) -> Rows:
+    if 'state' not in rows:
+        return {}
+    record = decode(rows['state'] + encode(()), AggregatorRecord)  # `bound` is new, and the last
+    _check_survivors(record.round, record.survivors)
+    return {'state': encode(record)}
+
+
+def _check_survivors(round: int, survivors: Collection[str]) -> None:
+    if survivors:
+        raise StoreError(
+            f'the survivors of round {round} are fixed, and what they sent cannot be read by this '
+            'version: start all parties with the version that wrote it once more, and stop them '
+            'when the round has ended, or was abandoned as its missing hospitals were withdrawn'
+        )
 
 
 def _stays(name: str, party: str) -> bool:
@@ -139,7 +220,7 @@ def _hospital(rows: Mapping[str, bytes], n_parameters: int) -> Rows:
     )
     if 'heard' in rows:
         heard = decode(rows['heard'], _Heard)
-        record = replace(record, round=heard.round, attempt=heard.attempt, received=heard.messages)
+        record = replace(record, round=heard.round, attempt=heard.attempt)
     for name, value in sorted(rows.items()):
         match name.split(' '):
             case 'sent', round:
@@ -154,24 +235,10 @@ def _hospital(rows: Mapping[str, bytes], n_parameters: int) -> Rows:
         chunks = tuple((start, count) for start, count in sending['chunks'])
         sent = Sent(sending['of'][0], sending['of'][1], setup, update_hash, chunks)
         record = replace(record, sending=(sent,))
-    new = {'state': encode(replace(record, phase=_hospital_phase(record)))}
+    new = _written(record)
     if 'update' in rows:
         new['update'] = encode(_old_update(rows['update'], n_parameters))
     return new
-
-
-def _hospital_phase(record: HospitalRecord) -> Phase:
-    """Return the phase that a hospital waits in, out of what it promised in its attempt."""
-    promises = record.of(record.round)
-    if record.round <= record.over:
-        return Phase.RELEASED if record.over else Phase.WAITING
-    if promises.revealed:
-        return Phase.SUM
-    if any(each.attempt == record.attempt for each in promises.signed):
-        return Phase.REVEAL
-    if any(each.id == record.id for each in record.sending):
-        return Phase.SETTLE
-    return Phase.TRAIN if record.received else Phase.WAITING
 
 
 def _old_update(data: bytes, n_parameters: int) -> LocalUpdate:
@@ -192,34 +259,10 @@ def _old_update(data: bytes, n_parameters: int) -> LocalUpdate:
 def _aggregator(rows: Mapping[str, bytes]) -> Rows:
     attempt = int(rows.get('round', b'1')), int(rows.get('attempt', b'0'))
     phase = Phase.OPEN if attempt[1] else Phase.WAITING
-    record, new = AggregatorRecord(phase, *attempt), {}
     fixed = json.loads(rows.get('fixed', b'null'))
     if fixed and (fixed['round'], fixed['attempt']) == attempt:
-        index = json.loads(rows.get('updates', b'{}'))
-        record = AggregatorRecord(
-            Phase.REVEAL if fixed['revealing'] else Phase.SETTLE,
-            *attempt,
-            terms=bytes.fromhex(fixed['terms']),
-            keyed=tuple(fixed['keyed']),
-            members=tuple(fixed['members']),
-            survivors=tuple(fixed['survivors']),
-            updates=tuple(
-                UpdateIndex(
-                    name,
-                    tuple(
-                        Chunk((start, count), bytes.fromhex(digest))
-                        for _, start, count, digest in sorted(index[name])
-                    ),
-                )
-                for name in fixed['survivors']
-            ),
-        )
-        new = {
-            name.replace('heard ', 'received ', 1): value
-            for name, value in rows.items()
-            if name.startswith('heard ')
-        }
-    return {**new, 'state': encode(record)}
+        _check_survivors(attempt[0], fixed['survivors'])
+    return {'state': encode(AggregatorRecord(phase, *attempt))}
 
 
 def _key_authority(rows: Mapping[str, bytes]) -> Rows:

@@ -69,7 +69,8 @@ def migrate(directory: Path, dry_run: bool) -> None:
     Bring the state files of an older version to this one.
 
     The rounds then go on. DIRECTORY is that of a run or of a federation, on each host that has one
-    of its parties. Stop the parties first. Keys, rosters, ledgers and journals stay as they are,
+    of its parties, the aggregator's first: a round whose survivors are fixed is refused, and has
+    to end before. Stop the parties first. Keys, rosters, ledgers and journals stay as they are,
     but for old noise keys, which could draw the noise of all past rounds again: they are erased,
     and hospitals draw new ones. Records and policies are marked with their task. The old state
     files are kept beside the new ones. It may be repeated, and be interrupted, at any time.
@@ -81,9 +82,13 @@ def migrate(directory: Path, dry_run: bool) -> None:
     paths += sorted(layout.directory.glob('alone/*/state.sqlite'))
     if not paths:
         raise StoreError(f'{layout.directory} has no state file of a party')
-    changed = [
-        path for path in paths if migrate_file(path, path.parent.name, size, dry_run=dry_run)
-    ]
+    secure = plan.federation.noise == 'secure'
+    for dry in (True, dry_run):  # one that is refused leaves the others as they are
+        changed = [
+            path
+            for path in paths
+            if migrate_file(path, path.parent.name, size, secure=secure, dry_run=dry)
+        ]
     marked = [
         path for path in files_to_mark(layout.directory) if mark(path, plan, dry_run=dry_run)
     ]
@@ -98,7 +103,7 @@ def migrate(directory: Path, dry_run: bool) -> None:
     if not changed and not marked and not old:
         click.echo(f'{len(paths)} state files: all are of this version')
     elif changed and not dry_run:
-        click.echo(f'the old state files are kept beside them, with the ending {BACKUP}')
+        click.echo(f'the old state files are kept beside them, as state.sqlite{BACKUP}*')
 
 
 @click.command()

@@ -19,8 +19,11 @@ from fdrl_ros.runtime.durable import sync_folder
 # Counters are handed out from blocks that are durable before their first number is used.
 COUNTER_BLOCK = 1000
 
-FORMAT = b'2'
-"""Version of the rows; see docs/protocol.md for what changed."""
+FORMAT = b'3'
+"""Version of the rows; see docs/formats.md for what changed."""
+
+OLDER = (b'1', b'2')
+"""Versions that `fdrl migrate` brings to this one; the first one wrote no number."""
 
 FORMAT_ROW = 'format'
 
@@ -310,17 +313,17 @@ def _check_format(table: sqlite3.Connection, path: Path | None) -> None:
     :raises StoreError: if it is one, with the way out.
     """
     row = table.execute('SELECT value FROM entry WHERE name = ?', (FORMAT_ROW,)).fetchone()
-    if row is None:
-        others = table.execute('SELECT COUNT(*) FROM entry WHERE name != ?', ('counter',))
-        if others.fetchone()[0]:
-            home = Path('DIRECTORY') if path is None else path.parent.parent
-            home = home.parent if home.name == 'alone' else home
-            raise StoreError(
-                f'the state file {path} is of an older version of fdrl_ros: stop all parties and '
-                f'run `fdrl migrate {home}`'
-            )
-    elif bytes(row[0]) != FORMAT:
+    found = OLDER[0] if row is None else bytes(row[0])
+    if found not in (FORMAT, *OLDER):
         raise StoreError(f'the state file {path} is of a newer version of fdrl_ros')
+    others = table.execute('SELECT COUNT(*) FROM entry WHERE name != ?', ('counter',))
+    if found != FORMAT and others.fetchone()[0]:
+        home = Path('DIRECTORY') if path is None else path.parent.parent
+        home = home.parent if home.name == 'alone' else home
+        raise StoreError(
+            f'the state file {path} is of an older version of fdrl_ros: stop all parties and '
+            f'run `fdrl migrate {home}`'
+        )
 
 
 def peek(path: Path, pattern: str) -> Iterator[tuple[str, bytes]]:
