@@ -3,6 +3,7 @@
 """All parties of a federation derive the same limit, and refuse another one."""
 
 from contextlib import closing
+from dataclasses import replace
 import math
 
 from fdrl_ros.crypto.he.schemes import EncryptionSettings, STATED_LIMIT
@@ -52,7 +53,9 @@ def announced(layout, plan):
 def test_nothing_is_derived_of_a_plan_that_names_a_number(tmp_path):
     chosen = PLAN.changed({'encryption': {'limit': 0.25}})
     missing = tmp_path / 'there is no start'
-    assert agreed_encryption(chosen, None, missing) == chosen.encryption
+    found = agreed_encryption(chosen, None, missing)
+    assert found == replace(chosen.encryption, projections=found.projections)
+    assert found.projections == 4  # one for 16 trained weights, but 4
     assert not loads_world(chosen)
     assert loads_world(PLAN) and not loads_world(PLAIN)
 
@@ -76,7 +79,8 @@ def test_hospitals_take_the_limit_that_the_key_authority_derives_and_no_other(tm
     records = open_records(layout, NAME, PLAN)
     for plan, agrees in (
         (PLAN, True),
-        (PLAN.changed({'encryption': {'limit': key.limit}}), True),
+        (PLAN.changed({'encryption': {'limit': key.limit, 'norm': key.norm}}), True),
+        (PLAN.changed({'encryption': {'limit': key.limit}}), False),
         (PLAN.changed({'encryption': {'limit': 1.0}}), False),
         (PLAN.changed({'learner': {'offset_rate': 0.5}}), False),
     ):
