@@ -409,5 +409,5 @@ def test_rounds_in_which_a_third_lie_end_exactly_or_name_the_guilty(hospitals):
     found = Counter()
     for seed in range(12):
         found += run_lying(seed, hospitals)
-    assert found['schedules'] == 12 and found['exact sums'] > 6
+    assert found['lying'] == 12 and found['exact sums'] > 6
     assert found['guilty'] > found['liars'] // 2

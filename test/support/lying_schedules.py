@@ -52,7 +52,7 @@ def run_lying(seed: int, hospitals: int) -> Counter[str]:
     assert guilty <= liars.keys(), (liars, guilty)
     assert all(learner.trained in ([], [1]) for learner in bench.learners.values())
     check_sets(bench, liars.keys(), guilty)
-    found = Counter({'schedules': 1, 'liars': len(liars), 'guilty': len(guilty)})
+    found = Counter({'lying': 1, 'liars': len(liars), 'guilty': len(guilty)})
     found.update({f'{lie} named': name in guilty for name, lie in liars.items()})
     if bench.aggregator.exhausted:
         assert guilty and not bench.decrypted
