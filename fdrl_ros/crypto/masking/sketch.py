@@ -48,8 +48,8 @@ ERROR_BITS: Final = 40
 """An honest update fails with a chance of 2^-40 at most."""
 
 _SEED = b'fdrl_ros projections 1'
-# Products of limbs of so many bits add up exactly in float64 over thousands of slots.
-_LIMB_BITS = 20
+# Numbers of so many bits add up exactly in float64 over the slots of any ring.
+_LIMB_BITS = 38
 
 
 @dataclass(frozen=True)
@@ -145,25 +145,28 @@ class Sketch:
             scheme, count = self._scheme, self.bound.rows
             cipher = Cipher(AES256(self._key), CTR(number.to_bytes(8, 'big') + bytes(8)))
             stream = cipher.encryptor().update(bytes(count * scheme.slots // 4))
-            bits = np.unpackbits(np.frombuffer(stream, np.uint8)).reshape(2, count, scheme.slots)
-            drawn = bits[0].astype(np.float64)
-            drawn -= bits[1]
+            bits = np.unpackbits(np.frombuffer(stream, np.uint8)).view(np.int8)
+            ones, others = bits.reshape(2, count, scheme.slots)
+            drawn = (ones - others).astype(np.float64)
             drawn[:, scheme.slots - scheme.checks :] = 0.0  # sums of the others
             self._drawn = number, drawn
         return self._drawn[1]
 
-    def of_slots(self, number: int, slots: NDArray[np.int64]) -> NDArray[np.object_]:
+    def of_slots(self, number: int, slots: NDArray[np.int64]) -> NDArray[np.int64]:
         """
         Project slots of one ciphertext.
 
         :param slots: integers in [0, t), shape (..., slots).
-        :returns: exact integers, shape (..., k), not reduced modulo t.
+        :returns: integers in [0, t), shape (..., k).
         """
-        rows = self.rows(number).T
-        total = np.zeros((*slots.shape[:-1], self.bound.rows), dtype=object)
-        for shift in range(0, self._scheme.plain_modulus.bit_length(), _LIMB_BITS):
+        rows, t = self.rows(number).T, self._scheme.plain_modulus
+        total = np.zeros((*slots.shape[:-1], self.bound.rows), dtype=np.int64)
+        for shift in range(0, t.bit_length(), _LIMB_BITS):
             limb = (slots >> shift & (1 << _LIMB_BITS) - 1).astype(np.float64)
-            total = total + (limb @ rows).astype(np.int64).astype(object) * (1 << shift)
+            part = (limb @ rows).astype(np.int64)
+            if shift:  # what follows does not fit in 64 bits
+                part = (part.astype(object) * (1 << shift) % t).astype(np.int64)
+            total = (total + part) % t
         return total
 
     def of_masks(self, keys: Sequence[bytes]) -> list[list[int]]:
@@ -173,13 +176,14 @@ class Sketch:
         :returns: k integers in [0, t) for each key.
         """
         scheme, t = self._scheme, self._scheme.plain_modulus
-        total = np.zeros((len(keys), self.bound.rows), dtype=object)
+        total = np.zeros((len(keys), self.bound.rows), dtype=np.int64)
         number = 0
         for piece in mask_pieces(keys, scheme.ciphertexts * scheme.slots, t):
             for slots in np.split(piece, piece.shape[1] // scheme.slots, axis=1):
                 total = (total + self.of_slots(number, slots)) % t
                 number += 1
-        return [[int(each) for each in row] for row in total]
+        found: list[list[int]] = total.tolist()
+        return found
 
     def unmasked(self, projected: Sequence[int], masks: Sequence[int]) -> list[int]:
         """

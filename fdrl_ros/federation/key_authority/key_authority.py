@@ -158,12 +158,12 @@ class Inspected:
 
     :param refused: hospitals whose update no honest hospital makes.
     :param unaccounted: hospitals whose privacy ledger lacks what was seen of it, and what.
-    :param projected: projections of each masked update, k exact integers.
+    :param projected: projections of each masked update, k integers modulo the plaintext modulus.
     """
 
     refused: set[str] = field(default_factory=set)
     unaccounted: dict[str, str] = field(default_factory=dict)
-    projected: dict[str, NDArray[np.object_]] = field(default_factory=dict)
+    projected: dict[str, NDArray[np.int64]] = field(default_factory=dict)
 
 
 class VerifiedSum:
@@ -277,8 +277,9 @@ class VerifiedSum:
             self.found.refused.add(name)
             return
         if self._sketch is not None:
-            part, before = self._sketch.of_slots(update.chunk, slots), self.found.projected
-            before[name] = before[name] + part if name in before else part
+            part = self._sketch.of_slots(update.chunk, slots)
+            total = self.found.projected.get(name, 0) + part
+            self.found.projected[name] = total % self._public.scheme.plain_modulus
 
     def check_sum(self) -> None:
         """
@@ -523,7 +524,7 @@ class KeyAuthority:
         values = {name: read_sketch(each, members, codec) for name, each in signed.items()}
         for one, other in disputed(values):
             raise RoundError(sender, f'{one} and {other} signed different projections')
-        projected = {name: [int(x) for x in row] for name, row in found.projected.items()}
+        projected = {name: row.tolist() for name, row in found.projected.items()}
         sent = {name: values[name] for name in projected}  # what was refused has no projections
         return too_long(sketch, projected, sent)
 
