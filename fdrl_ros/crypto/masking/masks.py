@@ -251,17 +251,18 @@ def sum_of_masks(
     return total.view(np.int64)
 
 
-def mask_pieces(keys: Sequence[bytes], count: int, modulus: int) -> Iterator[NDArray[np.int64]]:
+def mask_pieces(
+    keys: Sequence[bytes], pieces: int, size: int, modulus: int
+) -> Iterator[NDArray[np.int64]]:
     """
     Stretch several keys into masks, piece by piece.
 
-    :returns: integers in [0, modulus), shape (keys, :data:`CHUNK` or less), as :func:`mask` draws
-        them.
+    :param size: of a piece, at most :data:`CHUNK`.
+    :returns: integers in [0, modulus), shape (keys, size), as :func:`mask` draws them.
     """
-    words, spare = np.empty(CHUNK + 2, dtype='<u8'), np.empty(CHUNK, dtype=np.uint64)
+    words, spare = np.empty(size + 2, dtype='<u8'), np.empty(size, dtype=np.uint64)
     streams = [_stream(key) for key in keys]
-    for start in range(0, count, CHUNK):
-        size = min(CHUNK, count - start)
+    for _ in range(pieces):
         piece = np.empty((len(streams), size), dtype=np.uint64)
         for row, stream in zip(piece, streams, strict=True):
             row[:] = _draw(stream, words, size, modulus)

@@ -177,11 +177,8 @@ class Sketch:
         """
         scheme, t = self._scheme, self._scheme.plain_modulus
         total = np.zeros((len(keys), self.bound.rows), dtype=np.int64)
-        number = 0
-        for piece in mask_pieces(keys, scheme.ciphertexts * scheme.slots, t):
-            for slots in np.split(piece, piece.shape[1] // scheme.slots, axis=1):
-                total = (total + self.of_slots(number, slots)) % t
-                number += 1
+        for number, slots in enumerate(mask_pieces(keys, scheme.ciphertexts, scheme.slots, t)):
+            total = (total + self.of_slots(number, slots)) % t
         found: list[list[int]] = total.tolist()
         return found
 
