@@ -135,7 +135,7 @@ class Sketch:
         if len(nonce) != NONCE_BYTES:
             raise CryptoError(f'nonce of the projections: expected {NONCE_BYTES} bytes')
         self._key = hashlib.sha256(joined(_SEED, nonce, setup)).digest()
-        self.bound = bound
+        self.nonce, self.bound = nonce, bound
         self._scheme = bound.scheme
         self._drawn: tuple[int, NDArray[np.float64]] | None = None
 

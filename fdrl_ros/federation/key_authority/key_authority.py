@@ -195,7 +195,8 @@ class VerifiedSum:
         """Whether all hospitals signed that their noise is."""
         self.found = Inspected()
         """What was found of each update."""
-        self._sketch = sketch
+        self.sketch = sketch
+        """Projections of the updates, if there is a bound on them."""
         self._roster = channel.roster
         self._secret = secret
         self._public = secret.public
@@ -276,8 +277,8 @@ class VerifiedSum:
         except CryptoError:  # in which way it is malformed would reveal the secret key
             self.found.refused.add(name)
             return
-        if self._sketch is not None:
-            part = self._sketch.of_slots(update.chunk, slots)
+        if self.sketch is not None:
+            part = self.sketch.of_slots(update.chunk, slots)
             total = self.found.projected.get(name, 0) + part
             self.found.projected[name] = total % self._public.scheme.plain_modulus
 
@@ -504,18 +505,16 @@ class KeyAuthority:
         nonce = self.state.nonce(checked.request.id, checked.hashes)
         return Sketch(nonce, checked.setup, self._codec.bound)
 
-    def _too_long(self, checked: CheckedRequest, found: Inspected) -> list[str]:
+    def _too_long(self, summing: VerifiedSum, sketch: Sketch) -> list[str]:
         """
         Return the hospitals whose update is longer than any honest one, by what they signed.
 
         :raises RoundError: if not all signed, or for other projections, or two contradict each
             other.
         """
-        request, sketch = checked.request, self._sketch(checked)
-        assert sketch is not None
-        nonce, sender = self.state.nonce(request.id, checked.hashes), request.sender
-        signed = {each.sender: each for each in request.sketches}
-        asked = (checked.setup, nonce)
+        checked, request = summing.checked, summing.checked.request
+        signed, sender = {each.sender: each for each in request.sketches}, request.sender
+        asked = (checked.setup, sketch.nonce)
         if set(signed) != set(request.survivors) or any(
             (each.setup_digest, each.nonce) != asked for each in signed.values()
         ):
@@ -524,7 +523,7 @@ class KeyAuthority:
         values = {name: read_sketch(each, members, codec) for name, each in signed.items()}
         for one, other in disputed(values):
             raise RoundError(sender, f'{one} and {other} signed different projections')
-        projected = {name: row.tolist() for name, row in found.projected.items()}
+        projected = {name: row.tolist() for name, row in summing.found.projected.items()}
         sent = {name: values[name] for name in projected}  # what was refused has no projections
         return too_long(sketch, projected, sent)
 
@@ -538,12 +537,10 @@ class KeyAuthority:
     def _inspected(self, summing: VerifiedSum) -> Effects:
         """Name whose updates no honest hospital makes, and take none of them ever again."""
         request, effects = summing.checked.request, self._refuse_malformed(summing)
-        found, nonce = summing.found, b''
-        if self._codec.bound is not None:
-            nonce = self.state.nonce(request.id, summing.checked.hashes)
-        if request.sketches:
+        found, sketch = summing.found, summing.sketch
+        if request.sketches and sketch is not None:
             try:
-                effects += self._refuse_updates(self._too_long(summing.checked, found))
+                effects += self._refuse_updates(self._too_long(summing, sketch))
             except FdrlError as error:
                 return self._refuse(request, str(error))
         refused = tuple(sorted(self.state.refused & set(request.survivors)))
@@ -552,7 +549,7 @@ class KeyAuthority:
             request,
             inspected=True,
             bounded=bool(request.sketches),
-            nonce=nonce,
+            nonce=sketch.nonce if sketch else b'',
             refused=refused,
             unaccounted=tuple(sorted(found.unaccounted)),
         )
@@ -649,10 +646,10 @@ class KeyAuthority:
         round, attempt = request.id
         secrets = restored_secrets(checked)
         leftover = leftover_masks(checked, codec, *secrets)
-        if codec.bound is not None:
-            if long := self._too_long(checked, summing.found):
+        if sketch := summing.sketch:
+            if long := self._too_long(summing, sketch):
                 raise RoundError(request.sender, f'the updates of {", ".join(long)} are too long')
-            self._check_sketches(checked, *secrets)
+            self._check_sketches(checked, *secrets, sketch)
         # One decryption per round, durably decided before it happens: were this process killed
         # here, it would decrypt the very same sum again, and no other.
         digest = self._public.digest
@@ -676,16 +673,18 @@ class KeyAuthority:
         return self._validated(summed)
 
     def _check_sketches(
-        self, checked: CheckedRequest, seeds: dict[str, bytes], mask_secrets: dict[str, bytes]
+        self,
+        checked: CheckedRequest,
+        seeds: dict[str, bytes],
+        mask_secrets: dict[str, bytes],
+        sketch: Sketch,
     ) -> None:
         """
         Check what survivors alone signed of their masks, now that those are known.
 
         :raises RoundError: if one lied.
         """
-        request, sketch = checked.request, self._sketch(checked)
-        assert sketch is not None
-        keys, members = checked.keys, checked.members
+        request, keys, members = checked.request, checked.keys, checked.members
         lies = false_sketches(request.sketches, keys, members, seeds, mask_secrets, sketch)
         if names := [lie.guilty for lie in lies]:
             raise RoundError(request.sender, f'{", ".join(names)} signed false projections')
