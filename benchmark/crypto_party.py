@@ -7,26 +7,31 @@ A round of a large network, each party in a process of its own: run by crypto.py
 
 Updates and sums are streamed ciphertext by ciphertext, from and to files. Seconds count from
 reading the context to the last byte written; starting Python and making up an update do not count.
-Shares are not in it: they do not depend on the size of the network.
+Shares are not in it: they do not depend on the size of the network. Here the nonce of the
+projections is known from the beginning; in a federation it is drawn once all updates were sent.
 """
 
 from collections.abc import Callable, Iterable, Iterator
 import hashlib
 import json
+import os
 from pathlib import Path
 import subprocess
 import sys
 import time
 
 from benchmarking import peak
-from crypto_work import FEDERATION, SEED, SETTINGS, threshold
+from crypto_work import check_norms, FEDERATION, SEED, SETTINGS, signed_sketch, threshold
 from fdrl_ros.crypto.he.encryption import PublicContext, SecretContext
 from fdrl_ros.crypto.he.quantisation import Quantisation
-from fdrl_ros.crypto.he.schemes import choose_scheme
 from fdrl_ros.crypto.keys.signing import Identity
 from fdrl_ros.crypto.masking.masks import leftover_mask, net_mask
 from fdrl_ros.crypto.masking.round_secret import RoundSeed
 from fdrl_ros.crypto.masking.share_sealing import KeyList, MemberKeys, own_keys
+from fdrl_ros.crypto.masking.sketch import NONCE_BYTES, Sketch, write_values
+from fdrl_ros.federation.protocol.attempt import setup_digest
+from fdrl_ros.federation.protocol.sketches import bound_of, keys_of_masks
+from fdrl_ros.federation.protocol.update_codec import UpdateCodec
 from fdrl_ros.privacy.noise import NoiseSource
 import numpy as np
 from numpy.typing import NDArray
@@ -48,10 +53,17 @@ def update(number: int, n_parameters: int) -> NDArray[np.float32]:
     return np.float32(0.05) * rng.standard_normal(n_parameters, dtype=np.float32)
 
 
+def codec_of(n_parameters: int, hospitals: int) -> UpdateCodec:
+    """Return how updates become integers, and what bounds them."""
+    agreed = n_parameters, hospitals, SETTINGS.bits, SETTINGS.limit
+    return UpdateCodec.agree(*agreed, projections=SETTINGS.projections)
+
+
 def prepare(folder: Path, n_parameters: int, hospitals: int) -> None:
     """Make the keys of a round, and write what everybody knows."""
     folder.chmod(0o700)
-    secret = SecretContext.generate(choose_scheme(n_parameters, hospitals, SETTINGS.bits))
+    secret = SecretContext.generate(codec_of(n_parameters, hospitals).scheme)
+    (folder / 'nonce').write_bytes(os.urandom(NONCE_BYTES))
     (folder / 'secret').write_bytes(secret.to_bytes())
     (folder / 'public').write_bytes(secret.public_bytes())
     names = [f'hospital_{each}' for each in range(hospitals)]
@@ -71,6 +83,12 @@ def key_list(folder: Path) -> KeyList:
     return KeyList(FEDERATION, 1, 0, threshold(len(keys)), tuple(keys), keys)
 
 
+def sketch_of(folder: Path, keys: KeyList, codec: UpdateCodec) -> Sketch:
+    """Return the projections of the updates."""
+    nonce = (folder / 'nonce').read_bytes()
+    return Sketch(nonce, setup_digest(keys, keys.members), bound_of(codec))
+
+
 def ciphertexts(path: Path, size: int) -> Iterator[bytes]:
     """Read ciphertext after ciphertext."""
     with path.open('rb') as file:
@@ -84,14 +102,13 @@ def columns(folder: Path, names: Iterable[str], size: int) -> Iterator[tuple[byt
 
 
 def hospital(folder: Path, number: int) -> Callable[[], None]:
-    """Return a hospital's part: derive keys, quantise, mask, encrypt, digest, sign."""
+    """Return a hospital's part: derive keys, quantise, mask, encrypt, digest, sign, project."""
     n_parameters = PublicContext.from_bytes((folder / 'public').read_bytes()).scheme.n_parameters
     learned, identity = update(number, n_parameters), Identity.generate(f'hospital_{number}')
 
     def work() -> None:
         public = PublicContext.from_bytes((folder / 'public').read_bytes())
-        scheme = public.scheme
-        quantisation = Quantisation(SETTINGS.limit, SETTINGS.bits, scheme.members)
+        scheme, codec = public.scheme, codec_of(n_parameters, public.scheme.members)
         secrets = seed_of(folder, number).attempt(0)
         keys, mine = key_list(folder), secrets.name
         masks = net_mask(
@@ -99,24 +116,27 @@ def hospital(folder: Path, number: int) -> Callable[[], None]:
             {name: keys.mask_key(name, mine) for name in keys.members if name != mine},
             count=scheme.ciphertexts * scheme.slots,
             modulus=scheme.plain_modulus,
-        ).reshape(-1, scheme.slots)
+            setup=setup_digest(keys, keys.members),
+        )
         source, size = NoiseSource.seeded(number), scheme.integers_per_ciphertext
 
         def integers() -> Iterator[NDArray[np.int64]]:
             for at in range(0, n_parameters, size):
                 part = learned[at : at + size]
-                yield quantisation.quantise(
+                yield codec.quantisation.quantise(
                     part, source.uniform('rounding', 1, at // size, part.size)
                 )
 
-        rows = zip(scheme.pack_rows(integers()), masks, strict=True)
-        masked = ((row + mask) % scheme.plain_modulus for row, mask in rows)
         digest = hashlib.sha256()
         with (folder / f'{mine}.update').open('wb') as file:
-            for ciphertext in map(public.encrypt, masked):
+            for ciphertext in codec.encrypt(scheme.pack_rows(integers()), masks, public):
                 digest.update(ciphertext)
                 file.write(ciphertext)
         identity.sign(digest.digest())
+        projected = sketch_of(folder, keys, codec).of_masks(
+            keys_of_masks(secrets, keys, keys.members)
+        )
+        (folder / f'{mine}.sketch').write_bytes(write_values(projected))
 
     return work
 
@@ -142,39 +162,51 @@ def aggregator(folder: Path) -> Callable[[], None]:
 
 
 def key_authority(folder: Path) -> Callable[[], None]:
-    """Return the key authority's part: add once more, compare, decrypt, unmask, average."""
+    """
+    Return the key authority's part.
+
+    Decrypt each update alone, project it, add once more, compare, bound the updates, decrypt,
+    unmask, average.
+    """
     keys = key_list(folder)
     # In a real round these are restored from the survivors' shares.
     seeds = [seed_of(folder, each) for each in range(len(keys.members))]
     self_seeds = {each.name: each.attempt(0).self_seed for each in seeds}
 
     def work() -> None:
-        secret = SecretContext.from_bytes((folder / 'secret').read_bytes())
-        scheme, members = secret.scheme, len(keys.members)
-        quantisation = Quantisation(SETTINGS.limit, SETTINGS.bits, scheme.members)
+        secret, names = SecretContext.from_bytes((folder / 'secret').read_bytes()), keys.members
+        scheme, codec = secret.scheme, codec_of(secret.scheme.n_parameters, len(names))
+        sketch = sketch_of(folder, keys, codec)
+        projected = {name: np.zeros(sketch.bound.rows, dtype=np.int64) for name in names}
+        sums = []
+        theirs = ciphertexts(folder / 'sum', scheme.ciphertext_bytes)
+        for number, column in enumerate(columns(folder, names, scheme.ciphertext_bytes)):
+            for name, ciphertext in zip(names, column, strict=True):
+                projected[name] += sketch.of_slots(number, secret.inspect(ciphertext))
+                projected[name] %= scheme.plain_modulus
+            sums.append(secret.public.add(column))
+            if sums[-1] != next(theirs):
+                raise RuntimeError('the aggregator added something else')
+        signed = [
+            signed_sketch(sketch, keys, name, (folder / f'{name}.sketch').read_bytes())
+            for name in names
+        ]
+        check_norms(codec, keys, self_seeds, sketch, projected, signed)
         masks = leftover_mask(
             keys,
-            keys.members,
+            names,
+            setup_digest(keys, names),
             self_seeds=self_seeds,
             mask_secrets={},
-            count=scheme.ciphertexts * scheme.slots,
+            count=codec.slots,
             modulus=scheme.plain_modulus,
         ).reshape(-1, scheme.slots)
-        sums = map(secret.public.add, columns(folder, keys.members, scheme.ciphertext_bytes))
-
-        def agreed() -> Iterator[bytes]:
-            theirs = ciphertexts(folder / 'sum', scheme.ciphertext_bytes)
-            for one, other in zip(sums, theirs, strict=True):
-                if one != other:
-                    raise RuntimeError('the aggregator added something else')
-                yield one
-
-        found = zip(map(secret.decrypt, agreed()), masks, strict=True)
-        rows = ((row - mask) % scheme.plain_modulus for row, mask in found)
-        mean = np.empty(scheme.n_parameters, dtype=np.float32)
-        at = 0
-        for part in scheme.unpack_rows(rows):
-            mean[at : at + part.size] = quantisation.dequantise_sum(part, members) / members
+        found = zip(map(secret.decrypt, sums), masks, strict=True)
+        unmasked = ((row - mask) % scheme.plain_modulus for row, mask in found)
+        mean, at = np.empty(scheme.n_parameters, dtype=np.float32), 0
+        for part in scheme.unpack_rows(unmasked):
+            total = codec.quantisation.dequantise_sum(part, len(names))
+            mean[at : at + part.size] = total / len(names)
             at += part.size
         mean.tofile(folder / 'mean')
 

@@ -10,6 +10,7 @@ written durably, adding, decrypting, releasing.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 import hashlib
 import itertools
 from pathlib import Path
@@ -158,15 +159,19 @@ class Federation(VirtualFederation):
     :param folder: for their state; without one it lies in memory.
     :param shape: of the network.
     :param hospitals: how many there are.
+    :param bounded: whether the key authority bounds each update, as it does by default.
     """
 
-    def __init__(self, folder: Path | None, shape: NetworkShape, hospitals: int) -> None:
+    def __init__(
+        self, folder: Path | None, shape: NetworkShape, hospitals: int, *, bounded: bool = True
+    ) -> None:
         self.clocked: dict[str, Clocked] = {}
         super().__init__(
             {f'hospital_{each:03d}': KnownStep(each, shape) for each in range(hospitals)},
             shape.draw(np.random.default_rng(SEED)),
             shape.layout,
             directory=folder and Path(tempfile.mkdtemp(dir=folder)),
+            encryption=replace(SETTINGS, projections=SETTINGS.projections * bounded),
         )
         self.driver.run(lambda: self.policy is not None)
 
@@ -219,9 +224,9 @@ def virtual_round(folder: Path, shape: NetworkShape, hospitals: int) -> float:
     return time.perf_counter() - begun
 
 
-def upload(shape: NetworkShape, hospitals: int) -> int:
+def upload(shape: NetworkShape, hospitals: int, *, bounded: bool = True) -> int:
     """Return the bytes of all messages that a hospital sends in a round."""
-    federation = Federation(None, shape, hospitals)
+    federation = Federation(None, shape, hospitals, bounded=bounded)
     federation.play()
     return max(federation.clocked[name].sent for name in federation.learners)
 
@@ -268,7 +273,7 @@ class Member:
 
 class KeyAuthority:
     """
-    The key authority among so many hospitals, none of which drops out.
+    The key authority among so many hospitals, none of which drops out; it bounds no update.
 
     :param n_parameters: of the network.
     :param members: how many hospitals there are.
@@ -277,15 +282,17 @@ class KeyAuthority:
     def __init__(self, n_parameters: int, members: int) -> None:
         self._attempt = Attempt(members)
         self._round = Round(Updates.alike(n_parameters, members))
-        self._sent = [self._round.encrypt(self._round.slots(0))] * members
+        slots = self._round.slots(0)
+        self._sent = [self._round.encrypt(slots, np.zeros_like(slots))] * members
         name = self._attempt.names[0]
         dealt = deal(self._attempt.secrets[name], self._attempt.keys())
         self._shares = {holder: pair.self_seed for holder, pair in dealt.items()}
         self._seed = self._attempt.secrets[name].self_seed
 
     def release(self) -> None:
-        """Restore what is left of the masks, add, decrypt, unmask, average."""
+        """Look at each update, restore what masks are left, add, decrypt, unmask, average."""
         names = self._attempt.names
+        self._round.inspect(self._sent)
         recovery = Recovery(threshold(len(names)), names, names)
         if {recovery.recover(self._shares) for _ in names} != {self._seed}:
             raise RuntimeError('another secret was restored than was shared')
@@ -325,7 +332,7 @@ def key_authority(n_parameters: int, members: int) -> Work:
 
 def member_upload(n_parameters: int, members: int) -> int:
     """
-    Return the bytes of what a hospital makes in a round in which nobody drops out.
+    Return the bytes of what a hospital makes in a round in which nobody drops out, without bounds.
 
     Ciphertexts, two public keys for every other member, the hash of its self seed, a parcel for
     every member, and a share of each member's self seed; without names, digests, signatures of

@@ -3,8 +3,9 @@
 """
 What of our cryptography is measured, as work that is repeated: a round among hospitals.
 
-All parties' work is added up, as if one processor did it for all. The key authority adds the
-ciphertexts once more, as in a real round, so a round holds two sums.
+All parties' work is added up, as if one processor did it for all. The key authority decrypts each
+masked update alone and adds the ciphertexts once more, as in a real round, so a round holds two
+sums. With bounds it also limits what each hospital adds to the sum, by projections.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -33,8 +34,19 @@ from fdrl_ros.crypto.masking.share_sealing import (
     seal_shares,
 )
 from fdrl_ros.crypto.masking.sharing import Recovery
+from fdrl_ros.crypto.masking.sketch import NONCE_BYTES, Sketch, write_values
 from fdrl_ros.deployment.parties.hospital import open_training
 from fdrl_ros.deployment.plan import Plan
+from fdrl_ros.federation.protocol import message as protocol
+from fdrl_ros.federation.protocol.attempt import setup_digest
+from fdrl_ros.federation.protocol.sketches import (
+    bound_of,
+    disputed,
+    false_sketches,
+    keys_of_masks,
+    read_sketch,
+    too_long,
+)
 from fdrl_ros.federation.protocol.update_codec import UpdateCodec
 from fdrl_ros.learner.records.collection import HospitalSimulator
 from fdrl_ros.learner.records.records import Records
@@ -147,6 +159,11 @@ class Attempt:
         keys = self.published
         return KeyList(FEDERATION, self.round, 0, threshold(len(keys)), tuple(keys), keys)
 
+    @cached_property
+    def setup(self) -> bytes:
+        """Digest of everybody's keys and names, which masks are bound to."""
+        return setup_digest(self.keys(), self.names)
+
     def restored_seeds(self) -> dict[str, bytes]:
         """
         Let everybody share its secrets and open what others shared, and restore self seeds.
@@ -184,6 +201,7 @@ class Attempt:
             {each: keys.mask_key(each, name) for each in self.names if each != name},
             count=scheme.ciphertexts * scheme.slots,
             modulus=scheme.plain_modulus,
+            setup=self.setup,
         ).reshape(scheme.ciphertexts, scheme.slots)
 
     def leftover_mask(
@@ -198,6 +216,7 @@ class Attempt:
         return leftover_mask(
             self.keys(),
             self.names,
+            self.setup,
             self_seeds=drawn if self_seeds is None else self_seeds,
             mask_secrets={},
             count=scheme.ciphertexts * scheme.slots,
@@ -205,21 +224,67 @@ class Attempt:
         ).reshape(scheme.ciphertexts, scheme.slots)
 
 
+def signed_sketch(sketch: Sketch, keys: KeyList, name: str, values: bytes) -> protocol.Sketch:
+    """Return what a hospital says of its masks; signatures are not measured."""
+    envelope = protocol.Envelope(keys.federation, keys.round, keys.attempt, name, 0)
+    return protocol.Sketch(envelope, setup_digest(keys, keys.members), sketch.nonce, values)
+
+
+def check_norms(
+    codec: UpdateCodec,
+    keys: KeyList,
+    seeds: Mapping[str, bytes],
+    sketch: Sketch,
+    projected: Mapping[str, NDArray[np.int64]],
+    signed: Sequence[protocol.Sketch],
+) -> None:
+    """
+    Check what hospitals said of their masks, and how long their updates are.
+
+    :param seeds: self seeds of the hospitals.
+    :param projected: of each masked update.
+    :param signed: what each hospital said.
+    :raises RuntimeError: if one is refused.
+    """
+    values = {each.sender: read_sketch(each, keys.members, codec) for each in signed}
+    rows = {name: row.tolist() for name, row in projected.items()}
+    lies = false_sketches(signed, keys, keys.members, seeds, {}, sketch)
+    if [*disputed(values), *too_long(sketch, rows, values), *lies]:
+        raise RuntimeError('an update was refused, or what was said of its masks')
+
+
 class Round:
     """
-    The encryption of one round: every party's part in it.
+    The encryption of one round: every party's part in it. The masks are made before.
 
     :param updates: what is averaged.
+    :param bounded: whether the key authority bounds each update by projections.
     """
 
-    def __init__(self, updates: Updates) -> None:
+    def __init__(self, updates: Updates, *, bounded: bool = False) -> None:
         hospitals, n_parameters = updates.values.shape
         self.updates = updates
-        self.codec = UpdateCodec.agree(n_parameters, hospitals, SETTINGS.bits, SETTINGS.limit)
+        agreed = n_parameters, hospitals, SETTINGS.bits, SETTINGS.limit
+        self.codec = UpdateCodec.agree(*agreed, projections=SETTINGS.projections * bounded)
         self.scheme, self.quantisation = self.codec.scheme, self.codec.quantisation
         self.secret = SecretContext.generate(self.scheme)
         self.public = PublicContext.from_bytes(self.secret.public_bytes())
         self._source = NoiseSource.seeded(SEED)
+
+    @cached_property
+    def attempt(self) -> Attempt:
+        """Everybody's secrets."""
+        return Attempt(len(self.updates.sizes))
+
+    @cached_property
+    def masks(self) -> list[NDArray[np.int64]]:
+        """What each hospital adds to its slots."""
+        return [self.attempt.net_mask(name, self.scheme) for name in self.attempt.names]
+
+    @cached_property
+    def leftover(self) -> NDArray[np.int64]:
+        """What is left of the masks in the sum."""
+        return self.attempt.leftover_mask(self.scheme)
 
     def slots(self, hospital: int) -> NDArray[np.int64]:
         """Scale, quantise and pack an update."""
@@ -232,13 +297,69 @@ class Round:
         """Add a mask."""
         return (slots + mask) % self.scheme.plain_modulus
 
-    def encrypt(self, slots: NDArray[np.int64]) -> list[bytes]:
-        """Encrypt an update."""
-        return [self.public.encrypt(row) for row in slots]
+    def encrypt(self, slots: NDArray[np.int64], mask: NDArray[np.int64]) -> list[bytes]:
+        """Mask and encrypt an update."""
+        return list(self.codec.encrypt(slots, mask, self.public))
+
+    def sketch(self, nonce: bytes) -> Sketch:
+        """Return the projections that a nonce tells: each party draws them itself."""
+        return Sketch(nonce, self.attempt.setup, bound_of(self.codec))
+
+    def project(self, name: str, nonce: bytes) -> protocol.Sketch:
+        """Project the masks of a hospital: it does so itself."""
+        keys, sketch = self.attempt.keys(), self.sketch(nonce)
+        masks = keys_of_masks(self.attempt.secrets[name], keys, keys.members)
+        return signed_sketch(sketch, keys, name, write_values(sketch.of_masks(masks)))
+
+    def inspect(
+        self, sent: Sequence[list[bytes]], sketch: Sketch | None = None
+    ) -> list[NDArray[np.int64]]:
+        """
+        Decrypt each masked update alone, and project it: the key authority does.
+
+        :param sent: ciphertexts of each hospital.
+        :returns: projections of each update, if there is something to project by.
+        """
+        found = [np.zeros(sketch.bound.rows if sketch else 0, dtype=np.int64) for _ in sent]
+        for number, column in enumerate(zip(*sent, strict=True)):
+            for total, ciphertext in zip(found, column, strict=True):
+                slots = self.secret.inspect(ciphertext)
+                if sketch is not None:
+                    total += sketch.of_slots(number, slots)
+                    total %= self.scheme.plain_modulus
+        return found
+
+    def check_norms(
+        self,
+        sketch: Sketch,
+        projected: Sequence[NDArray[np.int64]],
+        signed: Sequence[protocol.Sketch],
+    ) -> None:
+        """
+        Bound the updates: the key authority does.
+
+        :param projected: of each masked update.
+        :raises RuntimeError: as :func:`check_norms`.
+        """
+        names, secrets = self.attempt.names, self.attempt.secrets
+        seeds = {name: each.self_seed for name, each in secrets.items()}
+        found = dict(zip(names, projected, strict=True))
+        check_norms(self.codec, self.attempt.keys(), seeds, sketch, found, signed)
 
     def add(self, sent: Sequence[list[bytes]]) -> list[bytes]:
         """Add the hospitals' ciphertexts: the aggregator does, and the key authority too."""
         return [self.public.add(column) for column in zip(*sent, strict=True)]
+
+    def agreed(self, sent: Sequence[list[bytes]]) -> list[bytes]:
+        """
+        Add twice and compare.
+
+        :raises RuntimeError: if the sums differ.
+        """
+        sums, again = self.add(sent), self.add(sent)
+        if sums != again:
+            raise RuntimeError('two sums of the same ciphertexts differ')
+        return sums
 
     def decrypt(self, sums: list[bytes]) -> NDArray[np.int64]:
         """Decrypt the sum."""
@@ -256,29 +377,57 @@ class Round:
         sizes = self.updates.sizes
         return max(sizes) / sum(sizes) * len(sizes) * self.quantisation.step
 
-    def run(self, attempt: Attempt | None = None) -> NDArray[np.float64]:
-        """Play the round, with masks if there is an attempt, and return the mean."""
-        sent = []
-        for hospital in range(len(self.updates.sizes)):
-            slots = self.slots(hospital)
-            if attempt is not None:
-                slots = self.masked(slots, attempt.net_mask(attempt.names[hospital], self.scheme))
-            sent.append(self.encrypt(slots))
-        sums, again = self.add(sent), self.add(sent)
-        if sums != again:
-            raise RuntimeError('two sums of the same ciphertexts differ')
-        found = self.decrypt(sums)
-        if attempt is not None:
-            found = self.masked(found, -attempt.leftover_mask(self.scheme))
-        return self.mean(found)
+    def slots_of_sum(self, sent: Sequence[list[bytes]]) -> NDArray[np.int64]:
+        """Play the round from the ciphertexts on, and return the unmasked sum."""
+        if self.codec.bound is None:
+            self.inspect(sent)
+        else:
+            sketch = self.sketch(os.urandom(NONCE_BYTES))
+            projected = self.inspect(sent, sketch)
+            signed = [self.project(name, sketch.nonce) for name in self.attempt.names]
+            self.check_norms(sketch, projected, signed)
+        return self.codec.unmask(self.decrypt(self.agreed(sent)), self.leftover)
+
+    def run(self) -> NDArray[np.float64]:
+        """Play the round and return the mean."""
+        sent = [self.encrypt(self.slots(each), mask) for each, mask in enumerate(self.masks)]
+        return self.mean(self.slots_of_sum(sent))
 
 
-def encrypted_rounds(updates: Updates) -> Work:
-    """Return work that encrypts, adds and decrypts a round; it counts rounds."""
-    round = Round(updates)
+def encrypted_rounds(updates: Updates, *, bounded: bool) -> Work:
+    """Return work that encrypts, inspects, adds and decrypts a round; it counts rounds."""
+    round = Round(updates, bounded=bounded)
+    _ = round.masks, round.leftover
 
     def work() -> int:
         round.run()
+        return 1
+
+    return work
+
+
+def projected_masks(updates: Updates) -> Work:
+    """Return work that is what a bound on updates costs one hospital; it counts hospitals."""
+    round = Round(updates, bounded=True)
+    name, nonce = round.attempt.names[0], os.urandom(NONCE_BYTES)
+
+    def work() -> int:
+        round.project(name, nonce)
+        return 1
+
+    return work
+
+
+def inspected_rounds(updates: Updates) -> Work:
+    """Return work that looks at every update alone and bounds it; it counts rounds."""
+    round = Round(updates, bounded=True)
+    sent = [round.encrypt(round.slots(each), mask) for each, mask in enumerate(round.masks)]
+    nonce = os.urandom(NONCE_BYTES)
+    signed = [round.project(name, nonce) for name in round.attempt.names]
+
+    def work() -> int:
+        sketch = round.sketch(nonce)
+        round.check_norms(sketch, round.inspect(sent, sketch), signed)
         return 1
 
     return work
@@ -304,6 +453,8 @@ def secure_rounds(updates: Updates, *, encrypted: bool = True) -> Work:
     """
     Return work that is a round with keys, shares and masks, nobody drops out; it counts rounds.
 
+    No norm is bounded, as none is in Flower's.
+
     :param encrypted: whether the masked updates are encrypted, as ours are: without it what is
         left is what Flower's secure aggregation does too.
     :raises RuntimeError: in the work, if the sum is not that of the integers.
@@ -316,18 +467,14 @@ def secure_rounds(updates: Updates, *, encrypted: bool = True) -> Work:
     def work() -> int:
         attempt = Attempt(hospitals)
         seeds = attempt.restored_seeds()
-        sent = [
-            round.masked(round.slots(number), attempt.net_mask(name, scheme))
-            for number, name in enumerate(attempt.names)
-        ]
+        masks = [attempt.net_mask(name, scheme) for name in attempt.names]
+        updates = [(round.slots(each), mask) for each, mask in enumerate(masks)]
         if encrypted:
-            ciphertexts = [round.encrypt(each) for each in sent]
-            sums, again = round.add(ciphertexts), round.add(ciphertexts)
-            if sums != again:
-                raise RuntimeError('two sums of the same ciphertexts differ')
-            found = round.decrypt(sums)
+            sent = [round.encrypt(*each) for each in updates]
+            round.inspect(sent)
+            found = round.decrypt(round.agreed(sent))
         else:
-            found = np.sum(sent, axis=0)
+            found = np.sum([round.masked(*each) for each in updates], axis=0)
         found = round.masked(found, -attempt.leftover_mask(scheme, seeds))
         if not np.array_equal(scheme.unpack(found), expected):
             raise RuntimeError('the unmasked sum is not the sum')

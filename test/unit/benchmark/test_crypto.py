@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`benchmark/crypto.py`: what it promises to measure, and that both sides compute FedAvg."""
 
+from dataclasses import replace
 import importlib
 import importlib.util
 import json
@@ -68,10 +69,28 @@ def test_the_peer_s_mean_is_fedavg(module, updates, flat):
     np.testing.assert_allclose(peers.plain_round(updates), updates.mean, rtol=0, atol=1e-6)
 
 
-@pytest.mark.parametrize('masked', [False, True])
-def test_our_mean_is_fedavg_within_the_quantiser(work, updates, masked):
-    mean = work.Round(updates).run(work.Attempt(3) if masked else None)
-    assert np.abs(mean - updates.mean).max() <= work.Round(updates).error < 1e-4
+@pytest.mark.parametrize('bounded', [False, True])
+def test_our_mean_is_fedavg_within_the_quantiser(work, updates, bounded):
+    round = work.Round(updates, bounded=bounded)
+    assert np.abs(round.run() - updates.mean).max() <= round.error < 1e-4
+
+
+def test_a_bounded_round_notices_a_long_update_and_a_false_projection(work, updates):
+    round = work.Round(updates, bounded=True)
+    slots, nonce = [round.slots(each) for each in range(3)], bytes(32)
+    first, *others = (round.project(name, nonce) for name in round.attempt.names)
+    sketch, liar = round.sketch(nonce), replace(first, values=others[0].values)
+
+    def check(said):
+        sent = [round.encrypt(*each) for each in zip(slots, round.masks, strict=True)]
+        round.check_norms(sketch, round.inspect(sent, sketch), [said, *others])
+
+    check(first)
+    with pytest.raises(RuntimeError, match='an update was refused'):
+        check(liar)
+    slots[0][0, :10] += round.scheme.plain_modulus // 3
+    with pytest.raises(RuntimeError, match='an update was refused'):
+        check(first)
 
 
 @pytest.mark.parametrize('encrypted', [False, True])
@@ -88,7 +107,8 @@ def test_a_whole_masked_round_restores_seeds_and_notices_wrong_seeds_and_sums(
         patch.setattr(work.Attempt, 'restored_seeds', lambda self: wrong)
         with pytest.raises(CryptoError, match='does not fit what it published'):
             rounds()
-    monkeypatch.setattr(work.Attempt, 'net_mask', lambda *_: 1)
+    shape = work.Round(updates).slots(0).shape
+    monkeypatch.setattr(work.Attempt, 'net_mask', lambda *_: np.ones(shape, dtype=np.int64))
     with pytest.raises(CryptoError, match='masks did not cancel'):
         rounds()
 
@@ -150,14 +170,17 @@ def test_flower_s_masks_depend_on_32_bits_of_a_seed_and_28_of_a_pair_s_key(modul
 
 def test_a_large_round_is_timed_only_if_its_sums_are_exact(module, monkeypatch):
     million = module('crypto_million')
-    rounds = million.exact_rounds(20_000, 3)
+    assert million.exact_rounds(20_000, 3)() > 0
+    rounds = million.exact_rounds(20_000, 3, bounded=False)
     assert rounds() > 0
-    assert million.upload() < 10_000_000
+    assert million.upload(bounded=False) < 10_000_000 < million.upload()
     encrypt = module('crypto_work').Round.encrypt
     monkeypatch.setattr(
-        module('crypto_work').Round, 'encrypt', lambda self, slots: encrypt(self, slots[:, ::-1])
+        module('crypto_work').Round,
+        'encrypt',
+        lambda self, slots, mask: encrypt(self, slots[:, ::-1], mask),
     )
-    with pytest.raises(CryptoError, match='check slots do not fit'):
+    with pytest.raises(CryptoError, match='padding is not zero'):
         rounds()
 
 
