@@ -35,12 +35,14 @@ from cryptography.hazmat.primitives.ciphers.modes import CTR
 from fdrl_ros.crypto.he.parameters import is_prime, Message, MISFIT, Parameters, plain_prime, Slots
 from fdrl_ros.errors import CryptoError
 import numpy as np
+from numpy.typing import NDArray
 
 _WEIGHTS = b'fdrl_ros weights of check slots 1'
 _GUESS_BITS: Final = 64
 
-# Slots and weights are split into parts of so many bits; thousands of products fit in 63 bits.
-_SLOT_BITS, _WEIGHT_BITS = 30, 16
+# Slots and weights are split into parts of so many bits: sums of the products over the slots of
+# any ring are exact in float64.
+_SLOT_BITS, _WEIGHT_BITS = 20, 16
 
 
 def checks_for(modulus: int) -> int:
@@ -57,30 +59,26 @@ def check_sums(slots: Slots, modulus: int) -> Slots:
     :returns: shape (rows, checks), each in [0, modulus).
     """
     checks = checks_for(modulus)
-    low, high = _weights(slots.shape[1], checks)
+    weights, shifts = _weights(slots.shape[1], checks), range(0, modulus.bit_length(), _SLOT_BITS)
     sums = np.zeros((len(slots), checks), dtype=np.int64)
     for row, into in zip(slots, sums, strict=True):
-        parts = row & 2**_SLOT_BITS - 1, row >> _SLOT_BITS
-        into[:] = [
-            sum(
-                int(part @ weights[:, check]) << slot_shift + weight_shift
-                for part, slot_shift in zip(parts, (0, _SLOT_BITS), strict=True)
-                for weights, weight_shift in ((low, 0), (high, _WEIGHT_BITS))
-            )
-            % modulus
-            for check in range(checks)
-        ]
+        parts = [row >> shift & 2**_SLOT_BITS - 1 for shift in shifts]
+        products = (np.array(parts, dtype=np.float64) @ weights).astype(np.int64).tolist()
+        totals = [0] * checks
+        for part, shift in zip(products, shifts, strict=True):
+            for check in range(checks):
+                low, high = part[check], part[checks + check]
+                totals[check] += (low + (high << _WEIGHT_BITS)) << shift
+        into[:] = [total % modulus for total in totals]
     return sums
 
 
 @cache
-def _weights(slots: int, checks: int) -> tuple[Slots, Slots]:
-    """Return low and high halves of the public weights, shape (slots, checks)."""
+def _weights(slots: int, checks: int) -> NDArray[np.float64]:
+    """Return low and high halves of the public weights, shape (slots, 2 checks)."""
     key = hashlib.sha256(_WEIGHTS).digest()
     data = Cipher(AES256(key), CTR(bytes(16))).encryptor().update(bytes(4 * slots * checks))
-    halves = np.frombuffer(data, '<u2').astype(np.int64).reshape(2, checks, slots)
-    low, high = halves.transpose(0, 2, 1)
-    return np.asfortranarray(low), np.asfortranarray(high)
+    return np.frombuffer(data, '<u2').reshape(2 * checks, slots).T.astype(np.float64)
 
 
 # Ring degree and bits of the primes. The last prime serves key generation only and rounds away the
