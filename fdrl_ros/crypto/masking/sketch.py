@@ -17,8 +17,10 @@ then each row is within T with a chance of 1/2 at most, whatever the other numbe
 modulo t > 8 T. So all pass with 2^-k at most. If x is spread over many numbers, R x is Gaussian:
 |x| above `slack` times B passes with a chance of 2^-40 at most.
 
-Hospitals that agree on a false mask of their pair shift d from one to the other: R is linear, so c
-of them together add at most c times the bound.
+Hospitals that agree on false projections of their pair's mask shift any k numbers from one to the
+other. R is linear, so c of them together add at most c times the bound, as long as t > 4 c T.
+
+Who does not sign once R is known is left out and not refused: it may try its luck once a round.
 """
 
 from collections.abc import Iterator, Sequence
@@ -50,6 +52,8 @@ ERROR_BITS: Final = 40
 _SEED = b'fdrl_ros projections 1'
 # Numbers of so many bits add up exactly in float64 over the slots of any ring.
 _LIMB_BITS = 38
+
+_TOGETHER = 64  # masks at a time: those of many hospitals that dropped out take no more memory
 
 
 @dataclass(frozen=True)
@@ -176,10 +180,14 @@ class Sketch:
         :returns: k integers in [0, t) for each key.
         """
         scheme, t = self._scheme, self._scheme.plain_modulus
-        total = np.zeros((len(keys), self.bound.rows), dtype=np.int64)
-        for number, slots in enumerate(mask_pieces(keys, scheme.ciphertexts, scheme.slots, t)):
-            total = (total + self.of_slots(number, slots)) % t
-        found: list[list[int]] = total.tolist()
+        found: list[list[int]] = []
+        for start in range(0, len(keys), _TOGETHER):
+            some = keys[start : start + _TOGETHER]
+            total = np.zeros((len(some), self.bound.rows), dtype=np.int64)
+            pieces = mask_pieces(some, scheme.ciphertexts, scheme.slots, t)
+            for number, slots in enumerate(pieces):
+                total = (total + self.of_slots(number, slots)) % t
+            found += total.tolist()
         return found
 
     def unmasked(self, projected: Sequence[int], masks: Sequence[int]) -> list[int]:

@@ -124,6 +124,20 @@ def test_many_keys_and_ciphertexts_are_projected_as_each_alone():
         assert together[number] == [int(each) for each in alone]
 
 
+def test_many_masks_take_no_more_memory_than_some():
+    """Survivors times hospitals that dropped out may be hundreds of thousands."""
+    scheme = SmallScheme(4 * 4095, 4096, 1, 4, LARGEST)
+    sketch = Sketch(nonce_of(1), SETUP, bound_of(scheme, 1))
+    peaks = []
+    for count in (100, 400):
+        keys = [number.to_bytes(32, 'big') for number in range(count)]
+        tracemalloc.start()
+        sketch.of_masks(keys)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] < 1.2 * peaks[0]
+
+
 @settings(max_examples=40, deadline=None)
 @given(sketches(), strategies.integers(0, 2**32))
 def test_what_is_left_without_the_masks_is_the_projected_update(sketch, seed):
