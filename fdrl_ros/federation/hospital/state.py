@@ -26,6 +26,7 @@ from fdrl_ros.federation.protocol.channel import Channel, check_signed
 from fdrl_ros.federation.protocol.encoding import encode
 from fdrl_ros.federation.protocol.message import AttemptId, Message, Phase, UNDER_WAY
 from fdrl_ros.federation.protocol.recovery import MissedEntries
+from fdrl_ros.federation.protocol.sketches import MOST_SKETCHES
 from fdrl_ros.federation.protocol.store import Place, Store
 from fdrl_ros.learner.learner import TrainingResult
 from fdrl_ros.privacy.ledger.chain import DIGEST
@@ -33,9 +34,6 @@ from fdrl_ros.runtime.durable import erase_secret
 
 SPARE = 512
 """Ledger links that always go along with an update: a server may have been restored."""
-
-MOST_SKETCHES = 8
-"""Attempts of one round in which projections of an update are signed."""
 
 UPDATE = 'update'
 RECORD = 'state'

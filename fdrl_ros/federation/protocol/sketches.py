@@ -4,7 +4,7 @@
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from fdrl_ros.crypto.masking.masks import MaskContext, pair_key
 from fdrl_ros.crypto.masking.round_secret import AttemptSecrets, mask_secret_for
@@ -14,6 +14,9 @@ from fdrl_ros.errors import MessageError, RoundError
 from fdrl_ros.federation.protocol import message as protocol
 from fdrl_ros.federation.protocol.attempt import setup_digest
 from fdrl_ros.federation.protocol.update_codec import UpdateCodec
+
+MOST_SKETCHES: Final = 8
+"""Attempts of one round in which projections of an update are signed."""
 
 Values = dict[str, list[int]]
 """Projections of a hospital's masks: with each other member, and its own in its own place."""
