@@ -8,17 +8,22 @@ from random import Random
 
 from fdrl_ros.crypto.masking.share_sealing import deal, KeyList, seal_pair, SEALED_BYTES
 from fdrl_ros.crypto.masking.sharing import PRIME, share, SHARE_BYTES, SharePair
+from fdrl_ros.crypto.masking.sketch import read_values, write_values
+from fdrl_ros.crypto.masking.sketch import Sketch as Projections
 from fdrl_ros.federation.hospital.hospital import Hospital
 from fdrl_ros.federation.protocol.message import (
     Complaint,
     Delivery,
+    Dispute,
     MaskedUpdate,
     Message,
+    Opening,
     Reveal,
     Shares,
     Sketch,
 )
 import numpy as np
+from numpy.typing import NDArray
 from support.federation_bench import Bench
 from support.interception import Interception, resealed
 
@@ -185,18 +190,70 @@ def mask_wrong(bench: Bench, liar: str) -> None:
     _change(bench, liar, MaskedUpdate, changed)
 
 
-def send_too_much(bench: Bench, liar: str, factor: int = 2**14) -> None:
-    """Send an update whose first number is far beyond the limit, masked as it should be."""
+def send_too_much(bench: Bench, liar: str, factor: float = 2**10, numbers: int = 40) -> None:
+    """
+    Send an update with some numbers far beyond the limit, masked as it should be.
+
+    :param numbers: how many of the first ones; each is moved by its place times `factor` times
+        all levels, so that few projections see it too.
+    """
+    _move(bench, liar, factor, numbers)
+
+
+def _move(bench: Bench, liar: str, factor: float, numbers: int) -> NDArray[np.int64]:
+    scheme = bench.scheme
+    by = np.zeros(scheme.slots, dtype=np.int64)
+    by[:numbers] = int(factor * scheme.levels) * np.arange(1, numbers + 1)
 
     def changed(message: MaskedUpdate) -> Message:
-        scheme = bench.scheme
+        if message.chunk:
+            return message
         slots = bench.secret.backend.decrypt(bench.secret.public.residues(message.ciphertext))[0]
-        if not message.chunk:
-            slots[0] = (slots[0] + factor * scheme.levels) % scheme.plain_modulus
-        ciphertext = bench.secret.public.encrypt(scheme.completed(slots))
-        return resealed(bench, message, ciphertext=ciphertext)
+        moved = scheme.completed((slots + by) % scheme.plain_modulus)
+        return resealed(bench, message, ciphertext=bench.secret.public.encrypt(moved))
 
     _change(bench, liar, MaskedUpdate, changed)
+    return by
+
+
+def hide_too_much(
+    bench: Bench,
+    liar: str,
+    partner: str,
+    *,
+    factor: float = 2**10,
+    numbers: int = 40,
+    share: float = 1.0,
+) -> None:
+    """
+    Send too much, and sign projections of one mask by which it would be no more than others'.
+
+    :param partner: with whom that mask is, or the liar itself for its own mask. A partner that
+        runs signs the same of it.
+    :param share: of what is too much that is hidden so, 1 or a half.
+    """
+    by = _move(bench, liar, factor, numbers)
+
+    def changed(message: Sketch) -> Message:
+        party = hospital(bench, message.sender)
+        setup = party.attempts[message.id].setup
+        assert party.terms is not None and party.terms.codec.bound is not None
+        assert setup is not None
+        if {liar, partner} - set(setup.members):
+            return message
+        bound, members = party.terms.codec.bound, sorted(setup.members)
+        more = Projections(message.nonce, message.setup_digest, bound).of_slots(
+            0, (by * share).astype(np.int64)
+        )
+        values = list(read_values(message.values, bound.rows))
+        place = members.index(partner if message.sender == liar else liar)
+        sign, t = 1 if liar <= partner else -1, bench.scheme.plain_modulus
+        row = zip(values[place], more, strict=True)
+        values[place] = [(old + sign * int(new)) % t for old, new in row]
+        return resealed(bench, message, values=write_values(values))
+
+    for name in {liar, partner}:
+        _change(bench, name, Sketch, changed)
 
 
 def _project_wrong(bench: Bench, liar: str, place: int) -> None:
@@ -211,6 +268,23 @@ def _project_wrong(bench: Bench, liar: str, place: int) -> None:
 def project_pair_wrong(bench: Bench, liar: str) -> None:
     """Sign false projections of the mask with another hospital."""
     _project_wrong(bench, liar, 0 if bench.names[0] != liar else 1)
+
+
+def open_as_well(bench: Bench, liar: str) -> None:
+    """Open the masks that an honest hospital would open in the place of the liar."""
+
+    def change(message: Dispute) -> Sequence[Message]:
+        if message.to != liar:
+            return [message]
+        party = hospital(bench, liar)
+        received = party.attempts[message.id]
+        assert received.key_list is not None and received.secrets is not None
+        peer, digest = message.sketch.sender, received.key_list.digest
+        secret = received.secrets.mask(peer).to_bytes()
+        send = party.channel.send
+        return send(Opening, message.id, peer=peer, keys_digest=digest, secret=secret).messages
+
+    Interception(bench, Dispute, change=change)
 
 
 def project_self_wrong(bench: Bench, liar: str) -> None:

@@ -1,0 +1,533 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""Nobody moves a sum further than honest hospitals may; who tries is named, and nobody else."""
+
+from dataclasses import replace
+import os
+
+from fdrl_ros.errors import MessageError, RoundError
+from fdrl_ros.federation.hospital.state import HospitalState, Promises, Sketched
+from fdrl_ros.federation.key_authority.state import KeyAuthorityState
+from fdrl_ros.federation.protocol.blame import check_blame
+from fdrl_ros.federation.protocol.message import (
+    Blame,
+    Dispute,
+    Fault,
+    Opening,
+    Phase,
+    Reveal,
+    RoundStatus,
+    Sketch,
+    Verdict,
+)
+from fdrl_ros.federation.protocol.sketches import MOST_SKETCHES
+from fdrl_ros.federation.protocol.store import Store
+from fdrl_ros.policy import decode_weights
+import numpy as np
+import pytest
+from support.dropouts import CHUNKED
+from support.federation_bench import Bench, ENCRYPTION, KnownLearner
+from support.interception import Interception, refusals, resealed
+from support.journaled_federation import Journaled
+from support.lying_hospitals import (
+    hide_too_much,
+    open_as_well,
+    project_pair_wrong,
+    project_self_wrong,
+    send_too_much,
+)
+
+LIAR = 'hospital_2'
+MODEST = replace(ENCRYPTION, norm=0.25)
+"""What :class:`ModestLearner` makes fits into this norm; the limit alone allows 40."""
+
+
+class ModestLearner(KnownLearner):
+    """Moves the weights by as little as a round of training does."""
+
+    def delta(self, round):
+        return super().delta(round) * np.float32(0.01)
+
+
+class ModestBench(Bench):
+    """A federation of a network with 64 projections, in two ciphertexts."""
+
+    learner = ModestLearner
+
+    def __init__(self, hospitals=5, directory=None, **options):
+        options = {'encryption': MODEST, 'rounds': 1, **options}
+        super().__init__(directory, hospitals, shape=CHUNKED, **options)
+        self.blames = Interception(self, Blame)
+        self.verdicts = Interception(self, Verdict)
+        self.reveals = Interception(self, Reveal)
+        self.sketches = Interception(self, Sketch)
+
+    def blamed(self):
+        """Return who was blamed of what, having checked each proof."""
+        codec = self.parties['hospital_1'].terms.codec
+        return {
+            each.guilty: check_blame(each, self.roster, codec) for each in self.blames.messages
+        }
+
+    def is_released(self):
+        """Tell whether the honest have a policy; a liar refuses the sum of what it never sent."""
+        return self.policy is not None and self.policy.envelope.round == 1
+
+    def is_refused(self):
+        """Tell whether the key authority refused the newest request."""
+        return any(not each.accepted for each in self.verdicts.messages[-1:])
+
+    def check_sum(self, without=()):
+        """Check that the policy is the exact sum of all but some, who trained once."""
+        names = [name for name in self.names if name not in without]
+        assert set(self.policy.contributors) == set(names) and not self.policy.rolled_back
+        found = decode_weights(self.policy.weights, self.start.size)
+        np.testing.assert_array_equal(found, self.exact(self.policy.contributors))
+        assert all(each.trained in ([], [1]) for each in self.learners.values())
+
+
+# The attack: a sum is moved by as much as all hospitals together may move it.
+
+
+def moved_by_all(bench):
+    """Let the liar move the first number of the sum by twice the distance of the limits."""
+    send_too_much(bench, LIAR, factor=2, numbers=1)
+
+
+def test_without_projections_a_liar_moves_the_sum_by_the_limit_of_all():
+    free = replace(MODEST, projections=0)
+    bench = ModestBench(encryption=free)
+    moved_by_all(bench)
+    assert bench.run(bench.is_released)
+    assert bench.blamed() == {} and not bench.sketches.messages
+    assert set(bench.policy.contributors) == set(bench.names)
+    error = bench.weights - bench.exact(bench.names)
+    sizes = [bench.roster.member(name).size for name in bench.names]
+    moved = 2 * 2 * free.limit * bench.roster.n_max / sum(sizes)
+    assert error[0] == pytest.approx(moved, rel=1e-5)
+    assert not error[1:].any()
+    assert moved > 40 * abs(bench.exact(bench.names) - bench.start).max()
+
+
+def test_with_projections_it_is_named_and_the_sum_is_that_of_the_others():
+    bench = ModestBench()
+    moved_by_all(bench)
+    assert bench.run()
+    assert bench.blamed() == {LIAR: Fault.UPDATE}
+    bench.check_sum(without={LIAR})
+    assert bench.policy.envelope.attempt == 1
+    assert bench.key_authority.state.refused == {LIAR}
+
+
+def test_an_honest_federation_is_bounded_and_nobody_is_named():
+    bench = ModestBench(rounds=2)
+    assert bench.run()
+    assert bench.blamed() == {}
+    assert [each.bounded for each in bench.verdicts.messages if each.inspected] == [
+        *(False, True),
+        *(False, True),
+    ]
+    assert {len(each.values) for each in bench.sketches.messages} == {8 * 64 * 5}
+    assert len({each.nonce for each in bench.sketches.messages}) == 2
+    np.testing.assert_allclose(bench.weights, bench.expected(2), atol=1e-4)
+
+
+def test_an_update_that_is_too_long_by_training_is_scaled_down_and_taken():
+    bench = ModestBench(encryption=replace(MODEST, norm=0.05))
+    assert bench.run()
+    assert bench.blamed() == {} and set(bench.policy.contributors) == set(bench.names)
+    sizes = [bench.roster.member(name).size for name in bench.names]
+    moved = np.linalg.norm(bench.weights - bench.start)
+    most = bench.roster.n_max / sum(sizes) * len(sizes) * 0.05
+    assert 0 < moved < most + 0.01
+
+
+# Who lies about its masks, so that its update looks shorter.
+
+
+def test_a_liar_about_its_own_mask_is_proven_guilty_after_the_reveals():
+    bench = ModestBench()
+    hide_too_much(bench, LIAR, LIAR)
+    assert bench.run()
+    assert bench.blamed() == {LIAR: Fault.SKETCH}
+    # It went unseen until its self seed was known, and nothing was decrypted of that attempt.
+    (first, *_) = [each for each in bench.verdicts.messages if each.bounded]
+    assert not first.refused
+    assert any('signed false projections' in each.reason for each in bench.verdicts.messages)
+    assert bench.reveals.messages[0].envelope.attempt == 1
+    assert bench.policy.envelope.attempt == 2
+    bench.check_sum(without={LIAR})
+    proof = bench.blames.messages[0]
+    assert proof.ends == (LIAR,)
+
+
+def test_a_liar_about_the_mask_with_one_that_dropped_out_is_proven_guilty():
+    bench = ModestBench(hospitals=7)
+    hide_too_much(bench, LIAR, 'hospital_5')
+    bench.run_to(Phase.TRAIN)
+    bench.kill('hospital_5')
+    assert bench.run()
+    assert bench.blamed() == {LIAR: Fault.SKETCH}
+    (proof,) = bench.blames.messages
+    assert proof.ends == ('hospital_5', LIAR)
+    bench.check_sum(without={LIAR, 'hospital_5'})
+
+
+@pytest.mark.parametrize('liar', ['hospital_1', 'hospital_4', 'hospital_5'])
+def test_every_liar_is_named_wherever_it_stands_among_the_members(liar):
+    bench = ModestBench()
+    project_self_wrong(bench, liar)
+    assert bench.run()
+    assert bench.blamed() == {liar: Fault.SKETCH}
+    bench.check_sum(without={liar})
+
+
+def test_two_that_shift_projections_to_each_other_hide_no_huge_update():
+    """Either of them is too long: its word is taken; then the other lied about a known mask."""
+    bench = ModestBench(hospitals=8)
+    hide_too_much(bench, LIAR, 'hospital_6')
+    assert bench.run()
+    assert bench.blamed() == {'hospital_6': Fault.UPDATE, LIAR: Fault.SKETCH}
+    bench.check_sum(without={LIAR, 'hospital_6'})
+
+
+def test_two_that_share_it_may_add_what_both_may_add():
+    """Which is too much for one alone; the theorem bounds what they add by twice the bound."""
+    alone = ModestBench()
+    send_too_much(alone, LIAR, factor=0.7, numbers=1)
+    assert alone.run()
+    assert alone.blamed() == {LIAR: Fault.UPDATE}
+    together = ModestBench()
+    hide_too_much(together, LIAR, 'hospital_1', factor=0.7, numbers=1, share=0.5)
+    assert together.run(together.is_released)
+    assert together.blamed() == {}
+    assert set(together.policy.contributors) == set(together.names)
+    error = together.weights - together.exact(together.names)
+    bound = together.key_authority._codec.bound
+    step, sizes = bound.quantisation.step, [10, 20, 30, 40, 50]
+    assert error[0] == pytest.approx(0.7 * 2 * MODEST.limit * 50 / sum(sizes), rel=1e-3)
+    assert error[0] < 2 * bound.slack * bound.length * step / 2 * 50 / sum(sizes)
+
+
+# Two ends of a pair that contradict each other.
+
+
+@pytest.mark.parametrize('liar', ['hospital_1', 'hospital_2'])
+@pytest.mark.parametrize('opens', ['hospital_1', 'hospital_2', 'both'])
+def test_whichever_end_opens_a_mask_the_liar_is_named(liar, opens):
+    bench = ModestBench()
+    project_pair_wrong(bench, liar)  # that of these two
+    openings = Interception(
+        bench, Opening, change=lambda m: [m] if opens in (m.sender, 'both') else []
+    )
+    open_as_well(bench, liar)
+    assert bench.run()
+    assert bench.blamed() == {liar: Fault.SKETCH}
+    assert {each.sender for each in openings.messages} == {'hospital_1', 'hospital_2'}
+    (proof,) = bench.blames.messages
+    assert opens in (proof.ends[0], 'both')
+    assert bench.policy.envelope.attempt == 1
+    bench.check_sum(without={liar})
+
+
+def contradict_all(bench, liar):
+    """Sign false projections of the masks with all others."""
+
+    def changed(message):
+        if message.sender != liar:
+            return [message]
+        size, values = len(message.values) // len(bench.names), bytearray(message.values)
+        for place, name in enumerate(bench.names):
+            if name != liar:
+                values[place * size] ^= 1
+        return [resealed(bench, message, values=bytes(values))]
+
+    Interception(bench, Sketch, change=changed)
+
+
+def test_who_contradicts_everybody_is_named():
+    bench = ModestBench()
+    contradict_all(bench, LIAR)
+    open_as_well(bench, LIAR)
+    assert bench.run()
+    assert bench.blamed() == {LIAR: Fault.SKETCH}
+    bench.check_sum(without={LIAR})
+
+
+def test_one_that_nobody_opens_a_mask_of_is_left_behind_with_the_other_end():
+    """Who is away and who lies cannot be told apart."""
+    bench = ModestBench(hospitals=8)
+    project_pair_wrong(bench, LIAR)
+    Interception(bench, Opening, change=lambda m: [])
+    assert bench.run()
+    assert bench.blamed() == {}
+    bench.check_sum(without={'hospital_1', LIAR})
+
+
+# An aggregator that lies.
+
+
+def at_sketches(directory=None, hospitals=5, **options):
+    """Return a federation whose hospitals have signed projections, but no key authority sees."""
+    bench = ModestBench(hospitals, directory, **options)
+    bench.statuses = Interception(bench, RoundStatus)
+    bench.sketches = Interception(bench, Sketch, change=lambda message: [])
+    openings = Interception(bench, Opening)
+    assert bench.run(lambda: len(bench.sketches.messages) == hospitals)
+    bench.status = bench.statuses.messages[-1]
+    assert bench.status.phase == Phase.SKETCH
+    return bench, openings
+
+
+def told(bench, name, message):
+    """Let a hospital hear a message, and return why it refused it."""
+    before = len(bench.driver.refused)
+    bench.hear(name, message)
+    bench.run(lambda: not bench.driver.queue, ticks=0)
+    return [str(error) for who, error in bench.driver.refused[before:] if who == name]
+
+
+def dispute(bench, sketch, to='hospital_1'):
+    channel = bench.aggregator.channel
+    return channel.send(Dispute, bench.status.id, to=to, sketch=sketch).messages[0]
+
+
+def test_a_dispute_without_a_contradiction_makes_nobody_open_anything():
+    bench, openings = at_sketches()
+    signed = {each.sender: each for each in bench.sketches.messages}
+    honest, own = signed[LIAR], signed['hospital_1']
+    wrong_size = resealed(bench, honest, values=honest.values[:-1])
+    false = bytes([honest.values[0] ^ 1]) + honest.values[1:]
+    lies = {
+        'no dispute': honest,
+        'other projections than': own,
+        'other projections': resealed(bench, honest, nonce=bytes(32), values=false),
+        'than those in': resealed(bench, honest, setup_digest=bytes(32), values=false),
+        'bytes of projections': wrong_size,
+        'signature': replace(honest, values=false),
+    }
+    for expected, sketch in lies.items():
+        (why,) = told(bench, 'hospital_1', dispute(bench, sketch))
+        assert expected in why
+    envelope = replace(honest.envelope, attempt=2)
+    other = replace(honest, envelope=envelope, values=false).signed_by(bench.identities[LIAR])
+    assert told(bench, 'hospital_1', dispute(bench, other))
+    full = np.full(len(honest.values) // 8, 2**63, dtype='<u8').tobytes()
+    (why,) = told(bench, 'hospital_1', dispute(bench, resealed(bench, honest, values=full)))
+    assert 'below the modulus' in why
+    # It is for another one, and of another attempt.
+    real = resealed(bench, honest, values=false)
+    assert told(bench, 'hospital_1', dispute(bench, real, to='hospital_3'))
+    assert not openings.messages
+    bench.hear('hospital_1', dispute(bench, real))
+    (opening,) = openings.messages
+    assert (opening.sender, opening.peer) == ('hospital_1', LIAR)
+
+
+def test_an_opening_without_a_dispute_convicts_nobody():
+    bench, openings = at_sketches()
+    signed = {each.sender: each for each in bench.sketches.messages}
+    for each in signed.values():
+        bench.hear('aggregator', each)
+    channel = bench.parties[LIAR].channel
+    digest = bench.aggregator.state.key_list.digest
+    for secret in (bytes(32), os.urandom(32), b'short'):
+        lie = {'peer': 'hospital_1', 'keys_digest': digest, 'secret': secret}
+        (message,) = channel.send(Opening, bench.status.id, **lie).messages
+        bench.hear('aggregator', message)
+    assert bench.run()
+    assert bench.blamed() == {}
+    bench.check_sum()
+
+
+def test_an_opening_with_another_secret_convicts_nobody():
+    bench = ModestBench()
+    project_pair_wrong(bench, LIAR)
+    false = Interception(
+        bench,
+        Opening,
+        change=lambda m: [resealed(bench, m, secret=os.urandom(32)) if m.sender == LIAR else m],
+    )
+    open_as_well(bench, LIAR)
+    assert bench.run()
+    assert len(false.messages) == 2
+    assert bench.blamed() == {LIAR: Fault.SKETCH}
+
+
+def test_other_projections_in_the_same_attempt_are_refused(tmp_path):
+    bench, _ = at_sketches(tmp_path)
+    other = resealed(bench, bench.status, nonce=bytes(32))
+    told(bench, 'hospital_1', other)
+    assert len(bench.sketches.messages) == 5
+    # Nor does it after a restart.
+    bench.restart('hospital_1')
+    bench.run(lambda: not bench.driver.queue, ticks=0)
+    again = [each for each in bench.sketches.messages if each.sender == 'hospital_1']
+    assert len({(each.nonce, each.values) for each in again}) == 1 < len(again)
+    bench.restart('hospital_1')
+    bench.driver.latched = {
+        place: resealed(bench, other) if place[:2] == ('aggregator', RoundStatus) else each
+        for place, each in bench.driver.latched.items()
+    }
+    bench.restart('hospital_1')
+    bench.run(lambda: not bench.driver.queue, ticks=0)
+    assert 'other projections in attempt 1' in bench.driver.notes['hospital_1']
+    assert {each.nonce for each in bench.sketches.messages} == {bench.status.nonce}
+
+
+class JournaledBench(Journaled, ModestBench):
+    """Keeps journals as well."""
+
+
+def test_who_lost_its_state_signs_no_other_projections_in_an_attempt(tmp_path):
+    bench = JournaledBench(directory=tmp_path)
+    held = Interception(bench, Sketch, change=lambda m: [] if m.envelope.attempt == 1 else [m])
+    assert bench.run(lambda: len(held.messages) == 5)
+    status = bench.driver.latched['aggregator', RoundStatus, '']
+    assert status.phase == Phase.SKETCH
+    bench.kill('hospital_1')
+    for path in tmp_path.glob('hospital_1.*'):
+        path.unlink()
+    bench.clocks['hospital_1'] += 20.0
+    bench.driver.latched['aggregator', RoundStatus, ''] = resealed(bench, status, nonce=bytes(32))
+    bench.join('hospital_1')
+    promises = bench.parties['hospital_1'].state.record.of(1)
+    assert promises.sketched == (Sketched(1, status.nonce),)
+    assert bench.parties['hospital_1'].state.floor == (1, 2)
+    assert bench.run()
+    mine = {each.envelope.attempt: each.nonce for each in held.messages}
+    assert mine[1] == status.nonce
+    assert bench.blamed() == {}
+    assert 'hospital_1' in bench.policy.contributors or bench.policy.envelope.attempt == 1
+
+
+def test_a_hospital_signs_projections_in_a_few_attempts_of_a_round():
+    few = Promises(1)
+    for attempt in range(1, MOST_SKETCHES + 1):
+        few.check_sketching(attempt, bytes([attempt]) * 32)
+        few = replace(few, sketched=(*few.sketched, Sketched(attempt, bytes([attempt]) * 32)))
+    few.check_sketching(3, bytes([3]) * 32)  # again the same
+    with pytest.raises(RoundError, match='other projections in attempt 3'):
+        few.check_sketching(3, bytes([4]) * 32)
+    with pytest.raises(RoundError, match='8 attempts'):
+        few.check_sketching(MOST_SKETCHES + 1, bytes(32))
+
+
+def test_what_was_signed_is_kept_and_forgotten_with_its_round(tmp_path):
+    store = Store(tmp_path / 'state.sqlite')
+    state = HospitalState(store, 3)
+    state.keep_sketched((1, 1), bytes(32))
+    state.keep_sketched((1, 1), bytes(32))
+    state = HospitalState(store, 3)
+    assert state.record.of(1).sketched == (Sketched(1, bytes(32)),)
+    with pytest.raises(RoundError, match='other projections'):
+        state.keep_sketched((1, 1), bytes([1]) * 32)
+    state.keep_sketched((2, 1), bytes([1]) * 32)
+    assert state.record.since(2).of(1).sketched == ()
+
+
+def test_an_aggregator_that_gives_half_another_nonce_gains_nothing():
+    bench = ModestBench()
+    decrypted = bench.spy_on_decryption()
+    deliver, half = bench.driver.deliver, set(bench.names[::2])
+
+    def delivered(name, message):
+        if isinstance(message, RoundStatus) and message.phase == Phase.SKETCH and name in half:
+            message = resealed(bench, message, nonce=bytes(32))
+        deliver(name, message)
+
+    bench.driver.deliver = delivered
+    bench.aggregator._check_sketch = lambda message: True
+    bench.aggregator._disputes = lambda names: []
+    assert bench.run(bench.is_refused, ticks=100)
+    last = bench.verdicts.messages[-1]
+    assert not last.accepted and not last.bounded and not last.refused
+    assert 'not all signed the projections that were asked for' in last.reason
+    assert bench.blamed() == {} and not bench.reveals.messages and not decrypted
+    assert bench.key_authority.state.refused == set()
+    assert refusals(bench, MessageError) == []
+
+
+@pytest.mark.parametrize('lie', ['fewer', 'twice', 'another attempt', 'another mask', 'forged'])
+def test_the_key_authority_takes_no_projections_that_are_not_all_signed(lie):
+    bench = ModestBench()
+    decrypted, request = bench.spy_on_decryption(), bench.aggregator._request
+
+    def changed(message):
+        first, *others = message.sketches
+        values = bytes([first.values[0] ^ 1]) + first.values[1:]
+        elsewhere = replace(first.envelope, attempt=2)
+        new = {
+            'fewer': others,
+            'twice': [first, first, *others],
+            'another attempt': [
+                replace(first, envelope=elsewhere).signed_by(bench.identities[first.sender]),
+                *others,
+            ],
+            'another mask': [resealed(bench, first, values=values[512:] + values[:512]), *others],
+            'forged': [replace(first, values=values), *others],
+        }[lie]
+        return bench.aggregator.channel.sign(
+            type(message), *message.id, **content(message) | {'sketches': tuple(new)}
+        )
+
+    def lied():
+        effects = request()
+        messages = [changed(m) if m.sketches else m for m in effects.messages]
+        return replace(effects, messages=tuple(messages))
+
+    bench.aggregator._request = lied
+    assert bench.run(bench.is_refused, ticks=100)
+    last = bench.verdicts.messages[-1]
+    assert not last.accepted and not last.refused and not last.bounded
+    assert bench.blamed() == {} and not bench.reveals.messages and not decrypted
+
+
+def content(message):
+    return {name: value for name, value in vars(message).items() if name != 'envelope'}
+
+
+# The number that the projections follow from.
+
+
+def test_a_nonce_is_of_the_updates_that_were_named_before(tmp_path):
+    path, start = tmp_path / 'state.sqlite', np.zeros(3, dtype=np.float32)
+    store = Store(path)
+    state = KeyAuthorityState(store, start)
+    named = {name: bytes([place]) * 32 for place, name in enumerate(('a', 'b', 'c'))}
+    nonce = state.nonce((1, 1), named)
+    assert len(nonce) == 32
+    fewer = {name: named[name] for name in ('a', 'c')}
+    assert state.nonce((1, 1), named) == state.nonce((1, 1), fewer) == nonce
+    store.close()
+    state = KeyAuthorityState(Store(path), start)
+    assert state.nonce((1, 1), fewer) == nonce
+    swapped = state.nonce((1, 1), {**fewer, 'c': bytes(32)})
+    assert swapped != nonce
+    back = state.nonce((1, 1), named)
+    assert back not in (nonce, swapped)  # by then everybody may know the old one
+    more = state.nonce((1, 1), {**named, 'd': bytes(32)})
+    assert more not in (nonce, swapped, back)
+    assert state.nonce((1, 2), named) not in (nonce, swapped, back, more)
+
+
+@pytest.mark.parametrize('phase', [Phase.SKETCH, Phase.SETTLE, Phase.REVEAL])
+def test_a_key_authority_that_starts_again_goes_on_with_the_same_nonce(tmp_path, phase):
+    bench = ModestBench(directory=tmp_path)
+    bench.run_to(phase)
+    bench.restart('key_authority')
+    assert bench.run()
+    nonces = {each.nonce for each in bench.verdicts.messages if each.inspected}
+    assert nonces == {each.nonce for each in bench.sketches.messages} and len(nonces) == 1
+    assert bench.policy.envelope.attempt == 1
+    bench.check_sum()
+
+
+def test_a_key_authority_that_starts_again_still_finds_who_lied(tmp_path):
+    bench = ModestBench(directory=tmp_path)
+    hide_too_much(bench, LIAR, LIAR)
+    bench.run_to(Phase.SETTLE)
+    bench.restart('key_authority')
+    assert bench.run()
+    assert bench.blamed() == {LIAR: Fault.SKETCH}
+    bench.check_sum(without={LIAR})
