@@ -254,6 +254,40 @@ def test_who_contradicts_everybody_is_named():
     bench.check_sum(without={LIAR})
 
 
+def test_who_contradicts_another_is_named_although_a_third_is_silent():
+    bench = ModestBench(hospitals=8)
+    project_pair_wrong(bench, LIAR)
+    silent = {'hospital_7'}
+    Interception(bench, Sketch, change=lambda m: [] if m.sender in silent else [m])
+    assert bench.run()
+    assert bench.blamed() == {LIAR: Fault.SKETCH}
+    assert bench.policy.envelope.attempt == 1
+    bench.check_sum(without={LIAR, *silent})
+
+
+def test_who_contradicts_everybody_at_the_last_moment_is_named():
+    bench, late = ModestBench(), []
+
+    def held(message):
+        if message.sender == LIAR and not late:
+            late.append(message)
+            return []
+        return [message]
+
+    Interception(bench, Sketch, change=held)
+    contradict_all(bench, LIAR)
+    assert bench.run(lambda: bench.aggregator.phase is Phase.SKETCH and late)
+    aggregator, end = bench.aggregator, bench.aggregator._deadline
+    assert bench.run(lambda: bench.driver.now >= end - 1)
+    said = aggregator.handle(late[0], end - 1e-3) + aggregator.tick(end)
+    for message in said.messages:
+        bench.driver.post(message)
+    assert bench.run()
+    assert bench.blamed() == {LIAR: Fault.SKETCH}
+    assert bench.policy.envelope.attempt == 1
+    bench.check_sum(without={LIAR})
+
+
 def test_one_that_nobody_opens_a_mask_of_is_left_behind_with_the_other_end():
     """Who is away and who lies cannot be told apart."""
     bench = ModestBench(hospitals=8)

@@ -16,7 +16,7 @@ Once enough survivors signed the survivor set, the round is for that set or for 
 no other attempt, only patience.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -579,23 +579,36 @@ class Aggregator:
         signed = tuple(name for name in self._sent if name in state.sketches)
         if in_time and (len(signed) < len(self._sent) or not signed):
             return Effects()
-        effects, disputes = Effects(), self._disputes(signed)
-        for pair in disputes if in_time else ():
-            if pair not in self._disputed:
-                self._disputed.add(pair)
-                for to, peer in (pair, pair[::-1]):
-                    sketch = state.sketches[peer]
-                    effects += self.channel.send(
-                        protocol.Dispute, state.record.id, to=to, sketch=sketch
-                    )
+        disputes = self._disputes(signed)
+        if new := set(disputes) - self._disputed:
+            # All have the whole time to open masks: who lies at the last moment is found too.
+            self._sent, self._disputed = signed, self._disputed | new
+            self._deadline = now + self._timeouts[Phase.SKETCH]
+            return self._show_disputes(new)
         if disputes and in_time:
-            return effects
+            return Effects()
         # Who did not open a disputed mask in time is away, or lies: which of both is not known.
         silent = {name for pair in disputes for name in pair}
         self._sent = tuple(name for name in signed if name not in silent)
         if len(self._sent) < self._fewest:
             return self._fix_survivors(now)  # which fails, and says why
         return self._enter(Phase.INSPECT, now, 'projections were signed') + self._request()
+
+    def _show_disputes(self, pairs: Collection[tuple[str, str]], to: str = '') -> Effects:
+        """
+        Show each end of some pairs what the other one signed.
+
+        :param to: the only end to show it to; all if empty.
+        """
+        effects, state = Effects(), self.state
+        for one, other in sorted(pairs):
+            for end, peer in ((one, other), (other, one)):
+                if to in ('', end):
+                    sketch = state.sketches[peer]
+                    effects += self.channel.send(
+                        protocol.Dispute, state.record.id, to=end, sketch=sketch
+                    )
+        return effects
 
     def _disputes(self, names: tuple[str, ...]) -> list[tuple[str, str]]:
         """Return the pairs of hospitals that signed different projections of their mask."""
