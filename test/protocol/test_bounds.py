@@ -30,6 +30,7 @@ from support.federation_bench import Bench, ENCRYPTION, KnownLearner
 from support.interception import Interception, refusals, resealed
 from support.journaled_federation import Journaled
 from support.lying_hospitals import (
+    deal_another_secret,
     hide_too_much,
     open_as_well,
     project_pair_wrong,
@@ -296,6 +297,22 @@ def test_one_that_nobody_opens_a_mask_of_is_left_behind_with_the_other_end():
     assert bench.run()
     assert bench.blamed() == {}
     bench.check_sum(without={'hospital_1', LIAR})
+
+
+def test_a_round_that_must_be_of_one_set_goes_on_without_who_contradicts_another():
+    bench = ModestBench(hospitals=7)
+    deal_another_secret(bench, 'hospital_3')
+
+    def changed(message):
+        if message.sender != LIAR or message.envelope.attempt == 1:
+            return [message]
+        values = bytes([message.values[0] ^ 1]) + message.values[1:]
+        return [resealed(bench, message, values=values)]
+
+    Interception(bench, Sketch, change=changed)
+    assert bench.run()
+    assert bench.blamed() == {'hospital_3': Fault.DEAL, LIAR: Fault.SKETCH}
+    bench.check_sum(without={'hospital_3', LIAR})
 
 
 # An aggregator that lies.

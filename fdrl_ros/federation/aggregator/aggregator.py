@@ -647,6 +647,8 @@ class Aggregator:
             if sketch and read_sketch(sketch, members, self._terms.codec)[other] != true:
                 ends = (sender, peer)
                 evidence[name] = {'sketches': (sketch,), 'ends': ends, 'secret': message.secret}
+        if evidence and state.record.bound:  # the next attempt is for the same survivors without
+            return self._convict(Fault.SKETCH, evidence, now)
         blamed = self._publish_blame(Fault.SKETCH, evidence)
         self._sent = tuple(name for name in self._sent if name not in evidence)
         return blamed + self._advance(now, in_time=True)
