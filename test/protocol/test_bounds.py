@@ -225,6 +225,7 @@ def test_whichever_end_opens_a_mask_the_liar_is_named(liar, opens):
     assert bench.run()
     assert bench.blamed() == {liar: Fault.SKETCH}
     assert {each.sender for each in openings.messages} == {'hospital_1', 'hospital_2'}
+    assert refusals(bench, RoundError) == []
     (proof,) = bench.blames.messages
     assert opens in (proof.ends[0], 'both')
     assert bench.policy.envelope.attempt == 1
@@ -252,6 +253,7 @@ def test_who_contradicts_everybody_is_named():
     open_as_well(bench, LIAR)
     assert bench.run()
     assert bench.blamed() == {LIAR: Fault.SKETCH}
+    assert refusals(bench, RoundError) == []
     bench.check_sum(without={LIAR})
 
 
@@ -297,6 +299,28 @@ def test_one_that_nobody_opens_a_mask_of_is_left_behind_with_the_other_end():
     assert bench.run()
     assert bench.blamed() == {}
     bench.check_sum(without={'hospital_1', LIAR})
+
+
+def test_a_hospital_that_starts_again_is_shown_the_dispute_again(tmp_path):
+    bench = ModestBench(directory=tmp_path)
+    project_pair_wrong(bench, LIAR)
+    early = []
+
+    def lost(message):
+        """Arrive before the one that started again has signed again."""
+        if message.to != 'hospital_1' or early:
+            return [message]
+        early.append(message)
+        return []
+
+    Interception(bench, Dispute, change=lost)
+    openings = Interception(bench, Opening, change=lambda m: [m] if m.sender != LIAR else [])
+    assert bench.run(lambda: early)
+    bench.restart('hospital_1')
+    assert bench.run()
+    assert bench.blamed() == {LIAR: Fault.SKETCH}
+    assert 'hospital_1' in {each.sender for each in openings.messages}
+    bench.check_sum(without={LIAR})
 
 
 def test_a_round_that_must_be_of_one_set_goes_on_without_who_contradicts_another():

@@ -252,7 +252,7 @@ class Aggregator:
         except (LedgerHeadError, OtherKeysError) as error:
             return self._leave_out(error, now)
         if not new:  # after a restart a hospital sends the same again
-            return self._pull(now)
+            return self._pull(now) + self._show_again(message)
         if isinstance(message, protocol.Reveal) and (evidence := self._false_reveal(message)):
             return self._convict(Fault.REVEAL, {sender: evidence}, now)
         self.state.add(message)
@@ -610,6 +610,14 @@ class Aggregator:
                     )
         return effects
 
+    def _show_again(self, message: Message) -> Effects:
+        """Show open disputes to a hospital that signed again: it could not answer before."""
+        if not isinstance(message, protocol.Sketch) or self.phase is not Phase.SKETCH:
+            return Effects()
+        sender, here = message.sender, set(self._sent)
+        pairs = [pair for pair in self._disputed if sender in pair and here.issuperset(pair)]
+        return self._show_disputes(pairs, sender)
+
     def _disputes(self, names: tuple[str, ...]) -> list[tuple[str, str]]:
         """Return the pairs of hospitals that signed different projections of their mask."""
         assert self._terms
@@ -630,9 +638,10 @@ class Aggregator:
         """
         sender, peer, state = message.sender, message.peer, self.state
         pair = (min(sender, peer), max(sender, peer))
-        ours = self.phase is Phase.SKETCH and message.id == state.record.id
-        same = ours and message.keys_digest == state.key_list.digest
-        if not same or pair not in self._disputed:
+        ours, known = message.id == state.record.id, pair in self._disputed
+        if message.id < state.record.id or (ours and known and self.phase is not Phase.SKETCH):
+            raise LateError(sender, f'opens a mask with {peer[:40]!r} after the dispute')
+        if not (ours and known) or message.keys_digest != state.key_list.digest:
             raise RoundError(sender, f'opens a mask with {peer[:40]!r} that is not in dispute')
         assert self._terms
         bound, members = bound_of(self._terms.codec), state.record.members
