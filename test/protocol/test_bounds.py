@@ -501,6 +501,21 @@ def test_what_was_signed_is_kept_and_forgotten_with_its_round(tmp_path):
     assert state.record.since(2).of(1).sketched == ()
 
 
+def test_a_round_whose_attempts_all_failed_after_projections_is_abandoned(tmp_path):
+    """No hospital signs more of them: it would never end."""
+    bench = ModestBench(hospitals=4, directory=tmp_path, rounds=2)
+    for attempt in range(1, MOST_SKETCHES + 1):
+        assert bench.run(lambda n=attempt: len(bench.sketches.messages) >= 4 * n)
+        assert bench.aggregator.phase is Phase.SKETCH
+        bench.restart('aggregator')
+    assert bench.run(lambda: bench.policy.envelope.round == 1)
+    assert bench.policy.rolled_back
+    assert len({each.nonce for each in bench.sketches.messages}) == MOST_SKETCHES
+    assert bench.run()
+    assert set(bench.policy.contributors) == set(bench.names)
+    assert all(each.trained == [1, 2] for each in bench.learners.values())
+
+
 def test_an_aggregator_that_gives_half_another_nonce_gains_nothing():
     bench = ModestBench()
     decrypted = bench.spy_on_decryption()

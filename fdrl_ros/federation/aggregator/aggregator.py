@@ -60,6 +60,7 @@ from fdrl_ros.federation.protocol.sketches import (
     bound_of,
     disputed,
     false_sketches,
+    MOST_SKETCHES,
     read_sketch,
 )
 from fdrl_ros.federation.protocol.store import Store
@@ -366,6 +367,8 @@ class Aggregator:
         if state.record.survivors and self.phase is Phase.WAITING and agreed:
             again = self._deliver() + self._enter(Phase.SETTLE, now, reason)
             return again + self._advance(now, in_time=True)
+        if state.sketchings >= MOST_SKETCHES:
+            return self._abandon(now, 'hospitals sign no more projections of its updates')
         try:
             self.channel.check_roster()
         except RosterError as error:
@@ -559,6 +562,7 @@ class Aggregator:
         if self._terms.codec.bound is None or self.state.sketches:
             return blamed + self._fix_survivors(now)
         self._nonce = message.nonce
+        self.state.note_sketching()
         return blamed + self._enter(Phase.SKETCH, now, 'all updates are sent')
 
     def _check_sketch(self, message: protocol.Sketch) -> bool:

@@ -37,6 +37,7 @@ AT_ONCE = 2
 RECORD = 'state'
 _RECEIVED = 'received '
 _BLAME = 'blame '
+_SKETCHINGS = 'attempts with projections'
 _SPOOL = 'updates'
 
 
@@ -302,9 +303,18 @@ class AggregatorState:
         phase = Phase.OPEN if attempt[1] else Phase.WAITING
         bound = self.record.bound if attempt[0] == self.record.round else ()
         if attempt[0] != self.record.round:
-            self._store.replace([f'{_BLAME}*'], {})
+            self._store.replace([f'{_BLAME}*', _SKETCHINGS], {})
         self._save(AggregatorRecord(phase, *attempt, terms, bound=bound))
         self._begin()
+
+    @property
+    def sketchings(self) -> int:
+        """In how many attempts of this round hospitals were asked for projections."""
+        return self._store.get_number(_SKETCHINGS)
+
+    def note_sketching(self) -> None:
+        """Note durably that hospitals are about to be asked for projections."""
+        self._store.put_number(_SKETCHINGS, self.sketchings + 1)
 
     def keep_blame(self, message: protocol.Blame) -> None:
         """Keep a proof of guilt durably: who starts again needs it until the round is over."""

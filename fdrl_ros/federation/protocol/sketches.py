@@ -16,7 +16,7 @@ from fdrl_ros.federation.protocol.attempt import setup_digest
 from fdrl_ros.federation.protocol.update_codec import UpdateCodec
 
 MOST_SKETCHES: Final = 8
-"""Attempts of one round in which projections of an update are signed."""
+"""Attempts of one round in which projections of an update are signed; then it is abandoned."""
 
 Values = dict[str, list[int]]
 """Projections of a hospital's masks: with each other member, and its own in its own place."""
