@@ -320,6 +320,7 @@ def test_a_hospital_that_starts_again_is_shown_the_dispute_again(tmp_path):
     assert bench.run()
     assert bench.blamed() == {LIAR: Fault.SKETCH}
     assert 'hospital_1' in {each.sender for each in openings.messages}
+    assert bench.policy.envelope.attempt == 1
     bench.check_sum(without={LIAR})
 
 
