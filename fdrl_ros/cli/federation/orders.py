@@ -69,8 +69,8 @@ _ORDERS = (
     (
         'forgive',
         (_HOSPITAL,),
-        'Let the key authority take updates of HOSPITAL again, which sent a malformed one; it has '
-        'to be admitted too.',
+        'Let the key authority take updates of HOSPITAL again, which sent a malformed or too long '
+        'one; it has to be admitted too.',
     ),
     (
         'roll_back',

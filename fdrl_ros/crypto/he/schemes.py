@@ -82,9 +82,10 @@ class EncryptionSettings(Settings):
     )
     projections: int = setting(
         64,
-        'random projections of each update that the key authority sees, to bound its norm; not '
-        'more than one for 16 trained weights, but 4; 0: none, uploads are smaller, and a '
-        'hospital may move the sum of a parameter by the limit of all; always 0 with ckks',
+        'most random projections of each update that the key authority sees, to bound its norm; '
+        'at most one for each 16 trained weights are used, and at least 4; 0: none, uploads are '
+        'smaller, and a hospital may move the sum of a parameter by the limit of all; always 0 '
+        'with ckks',
         limits=(0, 1024),
     )
 

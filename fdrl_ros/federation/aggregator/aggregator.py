@@ -897,7 +897,8 @@ class Aggregator:
             self.state.keep_blame(blame)
             self.orders.convict(name, WORDS[fault])
             note_blame(self.channel.journal, blame, WORDS[fault])
-            told = f'{name} is left out from now on. {said} that it {WORDS[fault]}'
+            told = f'{name} is left out from now on. {said} that it {WORDS[fault]}. '
+            told += _way_back(fault)
             effects += Effects((blame,), notes=(told,))
         return effects
 
@@ -1053,6 +1054,11 @@ class Aggregator:
 
 def _names(names: Iterable[str]) -> str:
     return ', '.join(sorted(names)) or 'nobody'
+
+
+def _way_back(fault: Fault) -> str:
+    forgive = '' if fault in PROVEN else ' fdrl operator forgive, and'
+    return f'Once its operators have mended that:{forgive} fdrl operator admit'
 
 
 def _without(missing: set[str]) -> str:

@@ -564,7 +564,7 @@ class KeyAuthority:
         if not new:
             return Effects()
         self.state.refuse(new)
-        told = f'refused the updates of {", ".join(new)}, and all that they send'
+        told = f'takes no updates of {", ".join(new)} until an operator forgives'
         return Effects(notes=(told,))
 
     def _refuse(self, request: protocol.DecryptRequest, reason: str) -> Effects:

@@ -53,7 +53,7 @@ WORDS: Final[Mapping[Fault, str]] = {
     Fault.COMPLAINT: 'complained about shares that are in order',
     Fault.REVEAL: 'revealed another share than it was dealt',
     Fault.DEAL: 'dealt shares that restore another secret than it published',
-    Fault.UPDATE: 'sent an update that no honest hospital makes',
+    Fault.UPDATE: 'sent an update that is malformed, wrongly masked or too long',
     Fault.SKETCH: 'signed false projections of a mask',
 }
 """Each fault in words: what the guilty hospital did."""
