@@ -137,6 +137,9 @@ def train_federation(
         for name, each in parties.hospitals.items():
             if each.restored:
                 log.warning('%s took no part: %s', name, each.problem)
+        for name, fault in parties.aggregator.orders.guilty.items():
+            words = '%s was left out: it %s; see fdrl journal show --party aggregator'
+            log.warning(words, name, fault)
         return recorder.notes
 
 

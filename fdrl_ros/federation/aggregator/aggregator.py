@@ -625,14 +625,11 @@ class Aggregator:
     def _disputes(self, names: tuple[str, ...]) -> list[tuple[str, str]]:
         """Return the pairs of hospitals that signed different projections of their mask."""
         assert self._terms
-        codec, members, sketches = (
-            self._terms.codec,
-            self.state.record.members,
-            self.state.sketches,
-        )
-        return list(
-            disputed({name: read_sketch(sketches[name], members, codec) for name in names})
-        )
+        codec, state = self._terms.codec, self.state
+        values = {
+            name: read_sketch(state.sketches[name], state.record.members, codec) for name in names
+        }
+        return list(disputed(values))
 
     def _take_opening(self, message: protocol.Opening, now: float) -> Effects:
         """
@@ -876,11 +873,8 @@ class Aggregator:
 
         :param evidence: fields of :class:`~fdrl_ros.federation.protocol.message.Blame` for each.
         """
-        state, record, effects = (
-            self.state,
-            self.state.record,
-            self._publish_blame(fault, evidence),
-        )
+        state, record = self.state, self.state.record
+        effects = self._publish_blame(fault, evidence)
         if self.phase not in UNDER_WAY:
             return effects
         if state.revealing and fault not in (Fault.DEAL, Fault.SKETCH):

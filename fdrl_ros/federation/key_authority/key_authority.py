@@ -444,9 +444,8 @@ class KeyAuthority:
     def handle(self, message: Message, now: float) -> Effects:
         """Take a request to decrypt, updates or an order; see :class:`Party`."""
         if isinstance(message, protocol.Order):
-            return (
-                self._forgive(message) if message.action == 'forgive' else self._roll_back(message)
-            )
+            obey = self._forgive if message.action == 'forgive' else self._roll_back
+            return obey(message)
         self.channel.check(message, self.takes, 'the key authority')
         if isinstance(message, protocol.DecryptRequest):
             return self._take_request(message, now)

@@ -27,6 +27,7 @@ from fdrl_ros.experiments.reports.run_table import render_text
 from fdrl_ros.experiments.round_recorder import read_rounds
 from fdrl_ros.experiments.run_directory import RunDirectory
 from fdrl_ros.experiments.training import train_federation
+from fdrl_ros.federation.hospital.hospital import Hospital
 from fdrl_ros.learner.records.collection import CollectionSettings, HospitalSimulator
 from fdrl_ros.learner.records.records import Records
 from fdrl_ros.resources import resource
@@ -283,6 +284,26 @@ def test_restored_hospital_counts_as_having_spent_its_whole_budget(plan_file, tm
     assert found.summary()['ledger_problems'].keys() == {'hospital_1'}
     table = ' '.join(render_text(found).split())
     assert 'hospital_1 counts as having spent its whole budget: ledger' in table
+
+
+def test_a_run_tells_which_hospital_lied_and_was_left_out(
+    plan_file, tmp_path, monkeypatch, caplog
+):
+    honest = Hospital._send_sketch
+
+    def lie(self, projected):
+        if self.channel.name == 'hospital_2':
+            flipped = bytes([projected.values[0] ^ 1]) + projected.values[1:]
+            projected = replace(projected, values=flipped)
+        return honest(self, projected)
+
+    monkeypatch.setattr(Hospital, '_send_sketch', lie)
+    place = ('--plan', plan_file, '--directory', tmp_path / 'run', '--hospitals', 4)
+    result = fdrl('train', *place, '--rounds', 1, '--no-evaluate')
+    assert result.exit_code == 0, result.output
+    assert 'hospital_2 was left out: it signed false projections of a mask' in caplog.text
+    (note,) = read_rounds(tmp_path / 'run' / 'rounds.json')
+    assert set(note.contributors) == {'hospital_1', 'hospital_3', 'hospital_4'}
 
 
 @pytest.mark.parametrize('command', ['train', 'run', 'prepare'])
