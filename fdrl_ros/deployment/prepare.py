@@ -22,6 +22,7 @@ from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.policy_file import save_policy
 from fdrl_ros.deployment.robot.robot_network import save_graph
 from fdrl_ros.errors import errors_named, RecordsError, SettingError, StoreError
+from fdrl_ros.federation.protocol.update_codec import UpdateCodec
 from fdrl_ros.learner.home import home_charges
 from fdrl_ros.learner.offsets import with_unused_inputs
 from fdrl_ros.learner.pretraining import pretrain, Start
@@ -58,6 +59,7 @@ def prepare(
         it could not train by it; nothing is made then.
     :raises SettingError: if the quorum is more than all hospitals, or no limit of updates can be
         derived.
+    :raises CryptoError: if updates have no room for their projections.
     :raises StoreError: if the directory was prepared for another plan.
     :raises RosterError: if the roster is not valid now.
     :raises PassphraseError: if the passphrase of the keys is missing, wrong, or not needed.
@@ -79,9 +81,24 @@ def prepare(
     if not layout.pretrained.exists():
         start = learn_public_start(plan, progress, stopped)
         save_policy(layout.pretrained, start, plan)
-    agreed_encryption(plan, layout.roster(), layout.pretrained)
+    _check_encryption(layout, plan)
     save_graph(layout, plan)
     return layout
+
+
+def _check_encryption(layout: Layout, plan: Plan) -> None:
+    """Refuse settings of encryption by which the key authority could not start."""
+    roster = layout.roster()
+    agreed = agreed_encryption(plan, roster, layout.pretrained)
+    UpdateCodec.agree(
+        plan.network.layout.shared(plan.federation.personal_layers).size,
+        len(roster.hospitals),
+        agreed.bits,
+        agreed.limit,
+        agreed.scheme,
+        norm=agreed.norm,
+        projections=agreed.projections,
+    )
 
 
 def learn_public_start(

@@ -14,7 +14,7 @@ from fdrl_ros.deployment.parties.key_authority import open_key_authority
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.policy_file import load_policy, save_policy
 from fdrl_ros.deployment.prepare import prepare
-from fdrl_ros.errors import MessageError, PrivacyError, SettingError
+from fdrl_ros.errors import CryptoError, MessageError, PrivacyError, SettingError
 from fdrl_ros.federation.key_authority.state import Validation
 from fdrl_ros.federation.protocol.message import EncryptionKey
 from fdrl_ros.federation.protocol.store import Store
@@ -165,3 +165,11 @@ def test_a_learner_that_is_beyond_all_numbers_is_refused_when_its_federation_is_
         prepare(tmp_path / 'federation', plan)
     given = plan.changed({'encryption': {'limit': 1.0}})
     prepare(tmp_path / 'other', given)
+
+
+def test_bits_that_leave_no_room_for_projections_are_refused_when_a_federation_is_made(tmp_path):
+    encryption = {'bits': 32, 'limit': 1.0, 'norm': 8.0}
+    with pytest.raises(CryptoError, match=r'fewer encryption\.bits'):
+        prepare(tmp_path / 'federation', PLAN.changed({'encryption': encryption}))
+    without = PLAN.changed({'encryption': {**encryption, 'projections': 0}})
+    prepare(tmp_path / 'other', without)
