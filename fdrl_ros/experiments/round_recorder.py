@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Notes of each round of a federation: the policy, what it cost, how long it took."""
 
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 import time
 
@@ -12,8 +12,11 @@ from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.policy_file import save_policy
 from fdrl_ros.errors import MessageError, PolicyError, ReplayError, StoreError
 from fdrl_ros.experiments.json_file import from_json, write_json
+from fdrl_ros.federation.protocol.blame import WORDS
 from fdrl_ros.federation.protocol.channel import MessageVerifier, OBSERVED
 from fdrl_ros.federation.protocol.message import (
+    Blame,
+    Fault,
     GlobalPolicy,
     HospitalPolicy,
     MaskedUpdate,
@@ -38,6 +41,7 @@ class RoundNote:
         policy.
     :param update_bytes: ciphertext bytes that one hospital sent, in all attempts.
     :param epsilon: spent so far, by hospital, by the tight accountant.
+    :param blamed: who was left out as it spoiled an attempt, and what it did, in words.
     :param ended: why the federation ended after this round; empty if it went on.
     :param peak_memory: the most memory that the process of any party has held so far, MB; None
         where no system states it. In one process that is the process of all parties.
@@ -54,6 +58,7 @@ class RoundNote:
     rolled_back: bool
     ended: str = ''
     peak_memory: float | None = None
+    blamed: dict[str, str] = field(default_factory=dict)
 
     @property
     def he_seconds(self) -> float:
@@ -74,6 +79,15 @@ def read_rounds(path: Path) -> list[RoundNote]:
         return [RoundNote(**{**row, 'contributors': tuple(row['contributors'])}) for row in rows]
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise StoreError(f'{path} cannot be read: {error}') from error
+
+
+def unfinished(rounds: Sequence[RoundNote], planned: int) -> str:
+    """Return why a federation ended before its last round; empty if it did not."""
+    if len(rounds) >= planned:
+        return ''
+    words = f'only {len(rounds)} of {planned} rounds were done'
+    why = rounds[-1].ended if rounds else ''
+    return f'{words}: {why}' if why else words
 
 
 @dataclass(frozen=True)
@@ -119,6 +133,7 @@ class RoundRecorder:
         self._plan = plan
         self._meters = meters
         self._sent: dict[str, dict[int, int]] = {}
+        self._blamed: dict[str, str] = {}
         self._began: tuple[int, float] = (0, time.perf_counter())
 
     def start(self, now: float) -> Effects:
@@ -148,6 +163,8 @@ class RoundRecorder:
                 # All chunks have one size. An observer may miss some, and some come twice.
                 attempts = self._sent.setdefault(message.sender, {})
                 attempts[message.envelope.attempt] = message.chunks * len(message.ciphertext)
+            case Blame():
+                self._note_blame(message)
             case HospitalPolicy():
                 self._save_policy(message.sender, message)
             case GlobalPolicy():
@@ -158,6 +175,15 @@ class RoundRecorder:
                 if train and self._began[0] != message.envelope.round:
                     self._began = (message.envelope.round, time.perf_counter())
         return Effects()
+
+    def _note_blame(self, message: Blame) -> None:
+        """Note what the aggregator says that a hospital did; hospitals check the proof."""
+        hospitals = {member.name for member in self._verifier.roster.hospitals}
+        if message.guilty not in hospitals or message.fault not in set(Fault):
+            words = f'blames {message.guilty[:40]!r} for the fault {message.fault}'
+            raise MessageError(message.sender, words)
+        if all(message.guilty not in note.blamed for note in self.notes):
+            self._blamed[message.guilty] = WORDS[Fault(message.fault)]
 
     def _save_policy(self, name: str, message: GlobalPolicy | HospitalPolicy) -> None:
         try:
@@ -174,6 +200,7 @@ class RoundRecorder:
         spent = self._meters.stopwatch.take()
         seconds = time.perf_counter() - self._began[1]
         sent, self._sent = self._sent, {}
+        blamed, self._blamed = self._blamed, {}
         if round == 0 or any(note.round >= round for note in self.notes):
             return
         self.notes.append(
@@ -188,6 +215,7 @@ class RoundRecorder:
                 contributors=message.contributors,
                 rolled_back=message.rolled_back,
                 peak_memory=self._meters.peak_memory(),
+                blamed=blamed,
             )
         )
         self.save()

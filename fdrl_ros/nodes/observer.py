@@ -22,7 +22,7 @@ from fdrl_ros.deployment.events import (
 )
 from fdrl_ros.errors import MessageError, ReplayError
 from fdrl_ros.federation.protocol import message as protocol
-from fdrl_ros.federation.protocol.channel import MessageVerifier
+from fdrl_ros.federation.protocol.channel import MessageVerifier, OBSERVED
 from fdrl_ros.federation.protocol.party import worth_logging
 import fdrl_ros.msg as ros
 from fdrl_ros.nodes.common import qos
@@ -69,7 +69,7 @@ class Observer(Closeable):
         self._joined = ExitStack()
         self._size = 4 * n_parameters
         federation = self._join(federation_domain)
-        for kind in (protocol.RoundStatus, protocol.GlobalPolicy, protocol.MaskedUpdate):
+        for kind in OBSERVED.keys() - {protocol.HospitalPolicy}:
             entry = PROTOCOL_TOPICS[kind]
             self._subscribe_message(
                 federation, kind, f'{FEDERATION}/{entry.name}', entry.type, entry.hearing

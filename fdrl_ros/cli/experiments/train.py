@@ -14,6 +14,8 @@ from fdrl_ros.cli.progress_bars import ProgressBars
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.prepare import check_plan, place_records
+from fdrl_ros.errors import FdrlError
+from fdrl_ros.experiments.round_recorder import unfinished
 from fdrl_ros.experiments.run_directory import RunDirectory
 from fdrl_ros.experiments.studies.experiment import run_experiment, run_training
 from fdrl_ros.runtime.progress import Caller
@@ -72,19 +74,24 @@ def train(evaluated: bool, **flags: Any) -> None:
     Train a federation in this process, without ROS.
 
     The parties, their keys, ledgers and encryption are those that run on ROS 2; only the
-    messages stay in memory. Interrupted, it goes on when called with the same --directory.
+    messages stay in memory. Interrupted, it goes on when called with the same --directory. If the
+    federation ends before its last round, as when a budget is spent, the exit code is 1; what was
+    learned is kept.
     """
     run, plan = begin_run(**flags)
     with stopping(SAME_RUN) as stopped, ProgressBars(console()) as bars:
         caller = Caller(bars, stopped)
         if evaluated:
             found = run_experiment(run.path, plan, caller)
+            rounds = found.rounds
             run.save(found)
         else:
-            run_training(run.path, plan, caller)
+            _, rounds = run_training(run.path, plan, caller)
             run.point_latest()
     if evaluated:
         show(run, found)
     else:
         words = f'saved in {run.path}: policies/. To compare them: fdrl evaluate {run.path}'
         console().print(words, soft_wrap=True)
+    if words := unfinished(rounds, plan.rounds.rounds):
+        raise FdrlError(words)

@@ -122,9 +122,9 @@ def show(path: Path, party: str | None, of_round: int | None, last: int) -> None
     Print who contributed to what.
 
     DIRECTORY is that of a run, a federation or a party, or a journal file. By default, and for
-    --round, it is the key authority that tells which updates made which policy; --party and
-    --round show the entries themselves. The chain of hashes is checked on the way; whose they are,
-    `fdrl journal verify` tells.
+    --round, it is the key authority that tells which updates made which policy, and all tell who
+    was blamed for spoiling a round; --party and --round show the entries themselves. The chain of
+    hashes is checked on the way; whose they are, `fdrl journal verify` tells.
     """
     files = {path.name: path} if path.is_file() else _find_journals(path)[1]
     _check_some(files, path)
@@ -143,6 +143,8 @@ def show(path: Path, party: str | None, of_round: int | None, last: int) -> None
     if party is not None or of_round is not None or not shown:
         for file in chosen:
             shown |= entries_table(out, entries(file), last)
+    else:
+        blames(out, map(entries, chosen), last)
     if not shown:
         click.echo('no such entry')
 
@@ -206,6 +208,9 @@ def _document(found: Comparison, around: FilesBesideJournals, problems: list[str
         'first_round': found.released[0],
         'last_round': found.released[1],
         'updates_compared': found.compared,
+        'blamed': [
+            {**blamed._asdict(), 'noted_by': names} for blamed, names in found.blamed.items()
+        ],
         'remarks': found.remarks,
         'problems': problems,
     }
@@ -230,6 +235,10 @@ def _print_parties(document: Json, seen: dict[str, dict[str, Head]]) -> None:
             f'{counted(document["updates_compared"], "update")} compared with what their '
             'hospitals noted'
         )
+    for blamed in document['blamed']:
+        noted_by = ', '.join(blamed['noted_by'])
+        words = f'{blamed["hospital"]} was blamed in round {blamed["round"]}: it {blamed["fault"]}'
+        click.echo(_plain_text(f'{words} (noted by {noted_by})').plain)
     for remark in document['remarks']:
         click.echo(remark)
 
@@ -260,6 +269,29 @@ def contributions(out: Console, releases: Iterator[Entry], last: int) -> bool:
             first, outcome = [''] * len(first), ''
         table.add_section()
     return _print_rows(out, table)
+
+
+def blames(out: Console, journals: Iterator[Iterator[Entry]], last: int) -> None:
+    """
+    Print which hospitals were blamed for spoiling a round, and whose journals say so.
+
+    :param last: how many, from the end.
+    """
+    found: dict[tuple[int, int, str, str], list[str]] = {}
+    for journal in journals:
+        for entry in journal:
+            if entry.kind == 'blame':
+                fields = entry.fields
+                row = entry.round, entry.attempt, fields['hospital'], fields['fault']
+                found.setdefault(row, []).append(entry.party)
+    table = Table(title='Who was blamed')
+    for heading in ('round', 'attempt', 'hospital'):
+        table.add_column(heading, no_wrap=True)
+    for heading in ('what it did', 'noted by'):
+        table.add_column(heading)
+    for blamed in sorted(found)[-last:]:
+        table.add_row(*map(_plain_text, (*blamed, ', '.join(found[blamed]))))
+    _print_rows(out, table)
 
 
 def entries_table(out: Console, entries: Iterator[Entry], last: int) -> bool:
@@ -307,7 +339,7 @@ def _in_short(value: object) -> str:
     if isinstance(value, bool):
         return 'yes' if value else 'no'
     before, colon, after = str(value).rpartition(':')
-    if len(after) == 64 and ' ' not in after:
+    if re.fullmatch('[0-9a-f]{64,}', after):
         after = after[:_SHORT]
     return before + colon + after or '-'
 

@@ -10,8 +10,10 @@ from fdrl_ros.cli.group import SAME_RUN, stopping
 from fdrl_ros.cli.options import PlanCommand
 from fdrl_ros.cli.output import console, show
 from fdrl_ros.cli.progress_bars import ProgressBars
+from fdrl_ros.errors import FdrlError
 from fdrl_ros.experiments.reports.assessment import assess
 from fdrl_ros.experiments.ros_federation import missing_ros, RosFederation
+from fdrl_ros.experiments.round_recorder import unfinished
 from fdrl_ros.experiments.studies.experiment import run_training
 from fdrl_ros.experiments.training import train_all_alone
 from fdrl_ros.runtime.progress import Caller
@@ -34,7 +36,7 @@ def run(operations: int, **flags: Any) -> None:
     robot operates on unseen patients under the selector, which chooses among the policies that
     it has valued by then, some ten seconds each; then every policy is evaluated.
     Interrupted, it goes on when called with the same --directory. Without ROS 2 the same parties
-    run in this process, as with `fdrl train`.
+    run in this process, as with `fdrl train`; the exit code is the same.
     """
     chosen, plan = begin_run(**flags)
     missing = missing_ros()
@@ -60,3 +62,5 @@ def run(operations: int, **flags: Any) -> None:
         found = assess(home, plan, chosen.policies, rounds, caller)
         chosen.save(found)
     show(chosen, found)
+    if words := unfinished(rounds, plan.rounds.rounds):
+        raise FdrlError(words)

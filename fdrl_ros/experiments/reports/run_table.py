@@ -12,6 +12,7 @@ from fdrl_ros.experiments.json_file import Json
 from fdrl_ros.experiments.patient_results import compared, Scores
 from fdrl_ros.experiments.reports.assessment import Assessment
 from fdrl_ros.experiments.reports.text_table import DISCLAIMER, make_table, NOT_PRIVATE, RELEASED
+from fdrl_ros.experiments.round_recorder import unfinished
 from fdrl_ros.privacy.accountant.accountant import PAPER_ORDER
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
@@ -117,10 +118,11 @@ def render(found: Assessment, width: int | None = None) -> Group:
     told = (_lead(evaluator, found.main, name, leads[name]) for name in rivals)
     lines = [*found.extras.lines, *told]
     parts += map(Text, lines)
-    if summary['rounds'] < summary['rounds_planned']:
-        words = f'only {summary["rounds"]} of {summary["rounds_planned"]} rounds were done'
-        why = summary['ended']
-        parts.append(Text(f'{words}: {why}' if why else words, style='bold red'))
+    if words := unfinished(found.rounds, plan.rounds.rounds):
+        parts.append(Text(words, style='bold red'))
+    for name, blame in summary['blamed'].items():
+        words = f'{name} was left out from round {blame["round"]} on: it {blame["fault"]}'
+        parts.append(Text(words, style='bold red'))
     rolled_back = sum(each.rolled_back for each in found.rounds)
     if rolled_back:
         words = f'{rolled_back} of {summary["rounds"]} rounds were rolled back: the new policy '

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from fdrl_ros.crypto.keys.roster import Roster
 from fdrl_ros.errors import JournalError
@@ -31,6 +32,14 @@ _OFTEN = 256  # entries after which progress is told
 AttemptId = tuple[int, int]  # a round and the attempt at it
 
 
+class Blamed(NamedTuple):
+    """A hospital that was left out, and what it did, in words."""
+
+    round: int
+    hospital: str
+    fault: str
+
+
 @dataclass
 class Comparison:
     """
@@ -39,6 +48,8 @@ class Comparison:
     :param parties: the journals that are whole, by party.
     :param problems: sentences; none if everything fits.
     :param remarks: what could not be compared, and why.
+    :param blamed: who noted a blame, by the hospital that was blamed, its fault in words, and the
+        first round.
     :param released: the first and the last round released, (0, 0) for none.
     :param compared: updates in releases that were compared with what their hospital sent.
     :param omitted: how many more problems there are.
@@ -50,6 +61,7 @@ class Comparison:
     parties: dict[str, JournalReader] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
+    blamed: dict[Blamed, list[str]] = field(default_factory=dict)
     released: tuple[int, int] = (0, 0)
     compared: int = 0
     omitted: int = 0
@@ -201,6 +213,10 @@ class _Comparer:
             self._progress(sum(each.journal.place.end for each in self._readers.values()))
         fields, at = entry.fields, (entry.round, entry.attempt)
         match self._roles.get(name, 'hospital'), entry.kind:
+            case 'aggregator' | 'hospital', 'blame':
+                blamed = Blamed(entry.round, fields['hospital'], fields['fault'])
+                if len(self._found.blamed) < MOST_PROBLEMS or blamed in self._found.blamed:
+                    self._found.blamed.setdefault(blamed, []).append(name)
             case 'key_authority', 'release' if early:
                 band.releases.append(entry)
             case 'aggregator', 'settle':

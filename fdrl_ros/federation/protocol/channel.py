@@ -139,6 +139,7 @@ class Channel(Receiver):
 
 
 OBSERVED: Final[Takes] = {
+    protocol.Blame: ('aggregator',),
     protocol.GlobalPolicy: ('key_authority',),
     protocol.HospitalPolicy: ('hospital',),
     protocol.MaskedUpdate: ('hospital',),

@@ -52,7 +52,7 @@ TINY = {
 }
 SUMMARY = (
     'task learner world_hash commit policies by_hospital epsilon ledger_problems delta unit '
-    'disjoint_patients epsilon_of_shared_patients '
+    'disjoint_patients blamed epsilon_of_shared_patients '
     'delta_of_shared_patients sigma_m s epsilon_paper release rounds rounds_planned ended '
     'round_seconds he_seconds update_bytes peak_memory n_parameters seed versions'
 )
@@ -245,6 +245,30 @@ def test_budget_that_ends_early_ends_the_federation_and_keeps_what_was_learned(
     assert f'only 2 of 3 rounds were done: {reason}' in table
 
 
+def test_a_budget_that_another_federation_spent_ends_training_with_the_reason_and_exit_code_1(
+    plan_file, tmp_path
+):
+    account = tmp_path / '{hospital}.account'
+    first, second = (
+        ('train', *POOR, '--privacy-account', account, '--directory', tmp_path / name)
+        for name in ('first', 'second')
+    )
+    for run in (first, second):
+        begun = fdrl(*run, '--plan', plan_file, '--rounds', 1)
+        assert begun.exit_code == 0, begun.output
+    ended = fdrl(*first, '--plan', plan_file, '--rounds', 2)
+    reason = 'fdrl: only 1 of 2 rounds were done: the privacy budget does not pay for round 2: '
+    assert ended.exit_code == 1 and ended.stderr.splitlines()[-1].startswith(reason)
+    assert f'is spent of account {tmp_path / "hospital_1.account"} and going on' in ended.stderr
+    assert (tmp_path / 'first' / 'policies' / 'global_1.npz').exists()
+    third = ('train', *POOR, '--privacy-account', account, '--directory', tmp_path / 'third')
+    refused = fdrl(*third, '--plan', plan_file, '--rounds', 1)
+    assert (
+        refused.exit_code == 1
+        and f'of account {tmp_path / "hospital_1.account"}: ' in refused.stderr
+    )
+
+
 def test_restored_hospital_counts_as_having_spent_its_whole_budget(plan_file, tmp_path, caplog):
     run = tmp_path / 'run'
     home = run / 'federation' / 'hospital_1'
@@ -304,6 +328,13 @@ def test_a_run_tells_which_hospital_lied_and_was_left_out(
     assert 'hospital_2 was left out: it signed false projections of a mask' in caplog.text
     (note,) = read_rounds(tmp_path / 'run' / 'rounds.json')
     assert set(note.contributors) == {'hospital_1', 'hospital_3', 'hospital_4'}
+    told = 'signed false projections of a mask'
+    assert note.blamed == {'hospital_2': told}
+    shown = CliRunner().invoke(main, ['journal', 'show', str(tmp_path / 'run')]).output
+    assert 'Who was blamed' in shown and 'hospital_2' in shown.partition('Who was blamed')[2]
+    verified = fdrl('journal', 'verify', tmp_path / 'run')
+    assert verified.exit_code == 0
+    assert f'hospital_2 was blamed in round 1: it {told} (noted by ' in verified.output
 
 
 @pytest.mark.parametrize('command', ['train', 'run', 'prepare'])

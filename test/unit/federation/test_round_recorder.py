@@ -13,7 +13,9 @@ from fdrl_ros.experiments.json_file import from_json, write_json
 from fdrl_ros.experiments.round_recorder import Meters, read_rounds, RoundRecorder
 from fdrl_ros.federation.protocol.channel import MessageVerifier
 from fdrl_ros.federation.protocol.message import (
+    Blame,
     Envelope,
+    Fault,
     GlobalPolicy,
     HospitalPolicy,
     MaskedUpdate,
@@ -83,6 +85,41 @@ def test_notes_of_a_round_hold_the_peak_memory_and_older_ones_none(tmp_path):
     rows = from_json(path.read_text('utf-8'))
     write_json(path, [{k: v for k, v in row.items() if k != 'peak_memory'} for row in rows])
     assert [note.peak_memory for note in read_rounds(path)] == [None, None]
+
+
+def blame(guilty, counter, fault=Fault.SKETCH, sender='aggregator'):
+    lists = dict.fromkeys(('complaints', 'reveals', 'verdicts', 'sketches', 'keys'), ())
+    content = {'secret': bytes(32), 'ends': (), 'parcels': b'', 'shares': b''}
+    envelope = Envelope('trial', 2, 0, sender, counter)
+    about = {'terms_digest': bytes(32), 'members': (), 'survivors': ()}
+    made = Blame(envelope, guilty, int(fault), **lists, **content, **about)
+    return made.signed_by(KEYS[sender])
+
+
+def test_notes_of_a_round_name_whom_the_aggregator_blamed_once(observer, tmp_path):
+    observer.handle(released(1), 0.0)
+    observer.handle(blame('hospital_2', 1), 0.0)
+    observer.handle(released(2), 0.0)
+    observer.handle(blame('hospital_2', 2), 0.0)  # a restarted aggregator says it again
+    observer.handle(released(3), 0.0)
+    told = [note.blamed for note in read_rounds(tmp_path / 'rounds.json')]
+    assert told == [{}, {'hospital_2': 'signed false projections of a mask'}, {}]
+
+
+@pytest.mark.parametrize(
+    'message',
+    [
+        blame('somebody', 1),
+        blame('hospital_2', 1, fault=99),
+        blame('hospital_2', 1, sender='hospital_1'),
+    ],
+    ids=['a stranger', 'no such fault', 'not by the aggregator'],
+)
+def test_blame_that_cannot_be_is_refused(observer, tmp_path, message):
+    with pytest.raises(MessageError):
+        observer.handle(message, 0.0)
+    observer.handle(released(2), 0.0)
+    assert [note.blamed for note in read_rounds(tmp_path / 'rounds.json')] == [{}]
 
 
 def chunk(number, counter, attempt=0, sender='hospital_1'):
