@@ -8,15 +8,20 @@ authority announces it, and each hospital compares it with its own.
 """
 
 from dataclasses import replace
+import logging
 from pathlib import Path
 
 from fdrl_ros.crypto.he.schemes import EncryptionSettings, projections_of, STATED_LIMIT
 from fdrl_ros.crypto.keys.roster import Roster
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.policy_file import load_policy
+from fdrl_ros.errors import SettingError
+from fdrl_ros.federation.protocol.update_codec import UpdateCodec
 from fdrl_ros.learner.privacy_cost import ChargedMechanism, RecordCounts
 from fdrl_ros.learner.update_bound import update_bound, UpdateBound
 import numpy as np
+
+log = logging.getLogger(__name__)
 
 
 def agreed_encryption(plan: Plan, roster: Roster, start: Path) -> EncryptionSettings:
@@ -42,7 +47,55 @@ def agreed_encryption(plan: Plan, roster: Roster, start: Path) -> EncryptionSett
     bound = bound_of_round(plan, roster.n_max, start)
     if bound is None:
         return replace(chosen, limit=STATED_LIMIT)
-    return replace(chosen, limit=bound.limit, norm=chosen.norm or bound.norm_limit)
+    norm = chosen.norm or (bound.norm_limit if projections else 0.0)
+    return replace(chosen, limit=bound.limit, norm=norm)
+
+
+def check_encryption(plan: Plan, roster: Roster, start: Path) -> None:
+    """
+    Refuse encryption by which rounds could not be done, or would cost privacy and teach nothing.
+
+    It warns where an honest update may be clipped or scaled down.
+
+    :raises SettingError: if rounding to whole steps leaves nothing of an honest update.
+    :raises CryptoError: if no parameters of the scheme have room for the updates.
+    """
+    stated, agreed = plan.encryption, agreed_encryption(plan, roster, start)
+    quantisation = UpdateCodec.agree(
+        plan.network.layout.shared(plan.federation.personal_layers).size,
+        len(roster.hospitals),
+        agreed.bits,
+        agreed.limit,
+        agreed.scheme,
+        norm=agreed.norm,
+        projections=agreed.projections,
+    ).quantisation
+    step = quantisation.step
+    if 0.0 < stated.norm < step:
+        words = f'0, or at least {step:.3g}: a number of an update is rounded to steps of that'
+        raise SettingError('encryption.norm', stated.norm, words)
+    if not (stated.limit or stated.norm):
+        return
+    try:
+        bound = bound_of_round(plan, roster.n_max, start)
+    except SettingError:
+        return  # the learner's changes are beyond all numbers, and a limit is stated
+    if bound is None or not bound.per_weight:
+        return
+    if bound.per_weight < step:
+        most = bound.per_weight * quantisation.levels / 2
+        words = (
+            f'at most {most:.3g}: an honest hospital changes a weight by at most '
+            f'{bound.per_weight:.3g}, and {agreed.bits} bits round that to steps of {step:.3g}'
+        )
+        raise SettingError('encryption.limit', stated.limit, words)
+    for name, value, most in (
+        ('limit', stated.limit, bound.limit),
+        ('norm', stated.norm, bound.norm_limit),
+    ):
+        if 0.0 < value < most:
+            words = 'encryption.%s %g cuts honest updates: by plan and roster they reach up to %g'
+            log.warning(words, name, value, most)
 
 
 def loads_world(plan: Plan) -> bool:

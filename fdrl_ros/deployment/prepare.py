@@ -16,13 +16,12 @@ from fdrl_ros.crypto.keys.key_file import Passphrase
 from fdrl_ros.crypto.keys.keystore import check_opens, KEY_FILE, make_federation, NewFederation
 from fdrl_ros.crypto.keys.roster import SERVERS
 from fdrl_ros.crypto.keys.transaction import reading
-from fdrl_ros.deployment.agreed_encryption import agreed_encryption
+from fdrl_ros.deployment.agreed_encryption import check_encryption
 from fdrl_ros.deployment.layout import Layout, ROBOTS
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.policy_file import save_policy
 from fdrl_ros.deployment.robot.robot_network import save_graph
 from fdrl_ros.errors import errors_named, RecordsError, SettingError, StoreError
-from fdrl_ros.federation.protocol.update_codec import UpdateCodec
 from fdrl_ros.learner.home import home_charges
 from fdrl_ros.learner.offsets import with_unused_inputs
 from fdrl_ros.learner.pretraining import pretrain, Start
@@ -57,8 +56,8 @@ def prepare(
     :param progress: told what is made.
     :raises PrivacyError: if the budget of a hospital does not pay for all rounds of this plan, or
         it could not train by it; nothing is made then.
-    :raises SettingError: if the quorum is more than all hospitals, or no limit of updates can be
-        derived.
+    :raises SettingError: if the quorum is more than all hospitals, no limit of updates can be
+        derived, or nothing would be left of an update.
     :raises CryptoError: if updates have no room for their projections.
     :raises StoreError: if the directory was prepared for another plan.
     :raises RosterError: if the roster is not valid now.
@@ -81,24 +80,9 @@ def prepare(
     if not layout.pretrained.exists():
         start = learn_public_start(plan, progress, stopped)
         save_policy(layout.pretrained, start, plan)
-    _check_encryption(layout, plan)
+    check_encryption(plan, layout.roster(), layout.pretrained)
     save_graph(layout, plan)
     return layout
-
-
-def _check_encryption(layout: Layout, plan: Plan) -> None:
-    """Refuse settings of encryption by which the key authority could not start."""
-    roster = layout.roster()
-    agreed = agreed_encryption(plan, roster, layout.pretrained)
-    UpdateCodec.agree(
-        plan.network.layout.shared(plan.federation.personal_layers).size,
-        len(roster.hospitals),
-        agreed.bits,
-        agreed.limit,
-        agreed.scheme,
-        norm=agreed.norm,
-        projections=agreed.projections,
-    )
 
 
 def learn_public_start(

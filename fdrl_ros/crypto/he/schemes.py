@@ -90,8 +90,11 @@ class EncryptionSettings(Settings):
     )
 
     def __post_init__(self) -> None:
-        """Refuse a limit below what float32 weights can show."""
+        """Refuse a limit below what float32 weights can show, and a norm that nobody looks at."""
         super().__post_init__()
+        if self.norm and not (self.projections and SCHEMES[self.scheme].inspected):
+            expected = '0: without projections, as with ckks, the norm of an update is not bounded'
+            raise SettingError('norm', self.norm, expected)
         if 0.0 < self.limit < _LEAST_LIMIT:
             raise SettingError('limit', self.limit, f'0, or at least {_LEAST_LIMIT:g}')
 

@@ -167,9 +167,39 @@ def test_a_learner_that_is_beyond_all_numbers_is_refused_when_its_federation_is_
     prepare(tmp_path / 'other', given)
 
 
+@pytest.mark.parametrize('changes', [{'norm': 1e-9}, {'limit': 1000.0, 'bits': 8}])
+def test_encryption_that_leaves_nothing_of_an_update_is_refused_before_budget_is_spent(
+    tmp_path, changes
+):
+    with pytest.raises(SettingError, match=r'encryption\.(norm|limit).*steps of'):
+        prepare(tmp_path / 'federation', PLAIN.changed({'encryption': changes}))
+    assert not list(tmp_path.rglob('*ledger*'))
+
+
+@pytest.mark.parametrize('changes', [{'scheme': 'ckks'}, {'projections': 0}])
+def test_a_norm_that_nobody_would_look_at_is_refused(tmp_path, changes):
+    with pytest.raises(SettingError, match=r'norm.*not bounded'):
+        PLAN.changed({'encryption': {'norm': 1.0, **changes}})
+    plan = PLAN.changed({'encryption': changes})
+    layout = prepare(tmp_path / 'federation', plan)
+    found = agreed_encryption(plan, layout.roster(), layout.pretrained)
+    assert (found.norm, found.projections) == (0.0, 0)
+
+
+@pytest.mark.parametrize('name', ['limit', 'norm'])
+def test_a_limit_that_cuts_honest_updates_is_warned_of(tmp_path, caplog, name):
+    bound = bound_under(PLAIN, tmp_path)
+    most = bound.limit if name == 'limit' else bound.norm_limit
+    for value, count in ((most, 0), (0.9 * most, 1)):
+        caplog.clear()
+        prepare(tmp_path / f'{value}', PLAIN.changed({'encryption': {name: value}}))
+        told = [each for each in caplog.messages if 'cuts honest updates' in each]
+        assert len(told) == count and all(f'encryption.{name}' in each for each in told)
+
+
 def test_bits_that_leave_no_room_for_projections_are_refused_when_a_federation_is_made(tmp_path):
     encryption = {'bits': 32, 'limit': 1.0, 'norm': 8.0}
     with pytest.raises(CryptoError, match=r'fewer encryption\.bits'):
         prepare(tmp_path / 'federation', PLAN.changed({'encryption': encryption}))
-    without = PLAN.changed({'encryption': {**encryption, 'projections': 0}})
+    without = PLAN.changed({'encryption': {**encryption, 'norm': 0.0, 'projections': 0}})
     prepare(tmp_path / 'other', without)
