@@ -230,14 +230,14 @@ class PrivacyError(FdrlError):
 
 
 class BudgetExceededError(PrivacyError):
-    """The next block would pass the privacy budget; nothing was drawn or spent."""
+    """Going on would pass the privacy budget; nothing was drawn or spent."""
 
-    def __init__(self, spent: float, wanted: float, budget: float) -> None:
+    def __init__(self, spent: float, wanted: float, budget: float, of: str = '') -> None:
         self.spent = spent
         self.wanted = wanted
         self.budget = budget
         super().__init__(
-            f'epsilon {spent:.4g} is spent and the next block would make it {wanted:.4g}, '
+            f'epsilon {spent:.4g} is spent{of} and going on would make it {wanted:.4g}, '
             f'above the budget of {budget:.4g}'
         )
 

@@ -167,7 +167,9 @@ def check_rounds(
         # The ledger adds rounds one by one, with other rounding errors.
         return cost * (1.0 + _ROUNDING)
 
-    cost, others = epsilon(rounds), ', with other federations,' if before else ''
+    cost, others = epsilon(rounds), ''
+    if before:
+        others = f', with the {epsilon_pld(before, privacy.delta):.4g} of other federations,'
     if cost <= privacy.budget:
         whole = epsilon(rounds, after) if after else cost
         if whole > privacy.budget:

@@ -22,7 +22,13 @@ from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.parties.channel import open_channel
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.policy_file import load_home, save_home
-from fdrl_ros.errors import LedgerCorruptError, LedgerError, RecordsError
+from fdrl_ros.errors import (
+    errors_named,
+    LedgerCorruptError,
+    LedgerError,
+    PrivacyError,
+    RecordsError,
+)
 from fdrl_ros.federation.hospital.hospital import Hospital, HospitalSettings
 from fdrl_ros.federation.hospital.state import LocalUpdate, RoundSeeds, UPDATE
 from fdrl_ros.federation.protocol.ledger_watch import heads_seen
@@ -166,7 +172,8 @@ def open_training(
         if not ledger.chain.head.entries:
             left = max(1, plan.rounds.rounds - done)
             before = ledger.charged_elsewhere()
-            check_rounds(plan.learner, plan.privacy, records, left, after, before)
+            with errors_named(PrivacyError, f'{name}{ledger.of}'):
+                check_rounds(plan.learner, plan.privacy, records, left, after, before)
         unless_opened.pop_all()
     return trainer
 

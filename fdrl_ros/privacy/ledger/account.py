@@ -110,6 +110,8 @@ def missing_entry(account: Chain, ledger: Chain) -> str:
 class SharedAccount(Ledger):
     """The file of an account, which one process has open for one reservation."""
 
+    kind = 'account'
+
     def __init__(self, path: Path, promise: Owner, seen: Head | None) -> None:
         """
         Open and lock an account, or create one, and verify it.
@@ -120,6 +122,7 @@ class SharedAccount(Ledger):
         :raises LedgerLockedError: if others have it open all the time.
         :raises LedgerError: if it is missing and was there, is older than the head, or damaged.
         """
+        self.of = f' of account {path}'
         # Federations give a hospital other names, and train other models.
         owner = Owner('', promise.unit, promise.delta, promise.budget, ACCOUNT)
         try:
@@ -183,6 +186,7 @@ class AccountedLedger(Ledger):
         :raises LedgerError: as :class:`Ledger`, of the ledger and of the account.
         """
         self._account = account.absolute()
+        self.of = f' of account {self._account}'
         super().__init__(path, owner, seen=seen)
 
     def check(self, *charges: Charge) -> None:

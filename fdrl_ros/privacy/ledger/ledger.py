@@ -52,6 +52,10 @@ class Ledger(Closeable):
     threads of that process may share it. `chain` has its entries, to be read only.
     """
 
+    kind = 'ledger'
+    of = ''
+    """What messages add to its budget: nothing, or of which shared account it is."""
+
     def __init__(
         self,
         path: str | os.PathLike[str],
@@ -83,7 +87,11 @@ class Ledger(Closeable):
         owner = replace(owner, delta=float(owner.delta), budget=float(owner.budget))
         self._path = path = Path(path)
         if seen is not None and seen.entries and not os.path.lexists(path):
-            raise LedgerError(f'ledger {path} is missing and had {seen.entries} entries')
+            entries = 'entry' if seen.entries == 1 else 'entries'
+            raise LedgerError(
+                f'{self.kind} {path} is missing and had {seen.entries} {entries}: '
+                'put the newest copy back (docs/privacy.md)'
+            )
         self._lock = threading.RLock()
         create(path, owner)
         self._file = lock_file(path, patience)
@@ -158,7 +166,7 @@ class Ledger(Closeable):
             wanted = account.epsilon_pld(*elsewhere, *charges)
             if not wanted <= budget:
                 spent = epsilon_pld((*self.chain.history(), *elsewhere), self.owner.delta)
-                raise BudgetExceededError(spent, wanted, budget)
+                raise BudgetExceededError(spent, wanted, budget, self.of)
 
     def charged_elsewhere(self) -> tuple[Charge, ...]:
         """Return what other ledgers charged of the same budget: nothing, without an account."""
