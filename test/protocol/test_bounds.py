@@ -96,7 +96,7 @@ def moved_by_all(bench):
 
 
 def test_without_projections_a_liar_moves_the_sum_by_the_limit_of_all():
-    free = replace(MODEST, projections=0)
+    free = replace(MODEST, norm=0.0, projections=0)
     bench = ModestBench(encryption=free)
     moved_by_all(bench)
     assert bench.run(bench.is_released)
