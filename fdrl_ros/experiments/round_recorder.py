@@ -41,7 +41,8 @@ class RoundNote:
         policy.
     :param update_bytes: ciphertext bytes that one hospital sent, in all attempts.
     :param epsilon: spent so far, by hospital, by the tight accountant.
-    :param blamed: who was left out as it spoiled an attempt, and what it did, in words.
+    :param blamed: who was left out as it spoiled an attempt, and what it did, in words. The last
+        note has those of a later round, too, that never ended.
     :param ended: why the federation ended after this round; empty if it went on.
     :param peak_memory: the most memory that the process of any party has held so far, MB; None
         where no system states it. In one process that is the process of all parties.
@@ -182,7 +183,10 @@ class RoundRecorder:
         if message.guilty not in hospitals or message.fault not in set(Fault):
             words = f'blames {message.guilty[:40]!r} for the fault {message.fault}'
             raise MessageError(message.sender, words)
-        if all(message.guilty not in note.blamed for note in self.notes):
+        told = (note for note in self.notes if note.round >= message.envelope.round)
+        if not any(
+            message.guilty in note.blamed for note in told
+        ):  # it comes again after a restart
             self._blamed[message.guilty] = WORDS[Fault(message.fault)]
 
     def _save_policy(self, name: str, message: GlobalPolicy | HospitalPolicy) -> None:
@@ -223,7 +227,9 @@ class RoundRecorder:
     def note_end(self, reason: str) -> None:
         """Note why the federation ended after the last round; empty if it goes on."""
         if self.notes and self.notes[-1].ended != reason:
-            self.notes[-1] = replace(self.notes[-1], ended=reason)
+            # A round that somebody spoiled for good has no note of its own.
+            blamed = self.notes[-1].blamed | (self._blamed if reason else {})
+            self.notes[-1] = replace(self.notes[-1], ended=reason, blamed=blamed)
             self.save()
 
     def save(self) -> None:

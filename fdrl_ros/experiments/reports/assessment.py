@@ -92,11 +92,7 @@ class Assessment:
             'release': plan.federation.release,
             'rounds': len(self.rounds),
             'rounds_planned': plan.rounds.rounds,
-            'blamed': {
-                name: {'round': each.round, 'fault': fault}
-                for each in self.rounds
-                for name, fault in each.blamed.items()
-            },
+            'blamed': {name: each.blamed[name] for each in self.rounds for name in each.blamed},
             'ended': self.rounds[-1].ended if self.rounds else '',
             'round_seconds': sum(each.seconds for each in self.rounds) / count,
             'he_seconds': sum(each.he_seconds for each in self.rounds) / count,

@@ -120,9 +120,8 @@ def render(found: Assessment, width: int | None = None) -> Group:
     parts += map(Text, lines)
     if words := unfinished(found.rounds, plan.rounds.rounds):
         parts.append(Text(words, style='bold red'))
-    for name, blame in summary['blamed'].items():
-        words = f'{name} was left out from round {blame["round"]} on: it {blame["fault"]}'
-        parts.append(Text(words, style='bold red'))
+    for name, fault in summary['blamed'].items():
+        parts.append(Text(f'{name} was left out: it {fault}', style='bold red'))
     rolled_back = sum(each.rolled_back for each in found.rounds)
     if rolled_back:
         words = f'{rolled_back} of {summary["rounds"]} rounds were rolled back: the new policy '

@@ -106,6 +106,14 @@ def test_notes_of_a_round_name_whom_the_aggregator_blamed_once(observer, tmp_pat
     assert told == [{}, {'hospital_2': 'signed false projections of a mask'}, {}]
 
 
+def test_who_spoiled_the_round_that_never_ended_is_in_the_last_note(observer, tmp_path):
+    observer.handle(released(1), 0.0)
+    observer.handle(blame('hospital_2', 1), 0.0)
+    observer.note_end('too few hospitals')
+    (note,) = read_rounds(tmp_path / 'rounds.json')
+    assert note.ended == 'too few hospitals' and note.blamed.keys() == {'hospital_2'}
+
+
 @pytest.mark.parametrize(
     'message',
     [
