@@ -110,6 +110,12 @@ class Obvious:
         return mean - found.means[other] - self.factor * math.sqrt(variance)
 
     def choose(self, found, free, now):
+        place, reason = self.best(found, free, now)
+        if place != self.acts or self.since == -math.inf:  # who begins acts from then on
+            self.acts, self.since = place, now
+        return place, reason
+
+    def best(self, found, free, now):
         hold, rules = len(free) - 1, self.settings
         bounds = {}
         for place in range(hold):
@@ -117,7 +123,7 @@ class Obvious:
                 bounds[place] = self.lower(found, place)
         if not bounds:
             known = any(math.isfinite(found.means[place]) for place in range(hold))
-            return self.take(hold, now), Reason.POLICY_FAILED if known else Reason.PROCEDURE
+            return hold, Reason.POLICY_FAILED if known else Reason.PROCEDURE
         bounds[hold] = (
             rules.hold_return
             if math.isnan(found.means[hold])
@@ -127,8 +133,8 @@ class Obvious:
         if acts not in bounds:
             begins = self.home if self.home in bounds else max(policies, key=bounds.get)
             if bounds[hold] > bounds[begins]:
-                return self.take(hold, now), Reason.CAUTION
-            return self.take(begins, now), Reason.BEST
+                return hold, Reason.CAUTION
+            return begins, Reason.BEST
         if self.home in bounds:
             leads = {place: self.lower(found, place, self.home) for place in policies}
             policies = [
@@ -147,27 +153,22 @@ class Obvious:
         if acts == hold:
             best = max(policies, key=bounds.get)
             if enough(bounds[best] - bounds[hold]):
-                return self.take(best, now), Reason.BEST
+                return best, Reason.BEST
             return hold, Reason.CAUTION
         safer = bounds[hold] - bounds[acts]
         if safer > rules.margin or enough(safer):
-            return self.take(hold, now), Reason.CAUTION
+            return hold, Reason.CAUTION
         if acts not in policies:
             if stayed < rules.dwell:
                 return acts, Reason.KEPT
-            return self.take(self.home, now), Reason.BEST
+            return self.home, Reason.BEST
         gains = {
             place: 0.0 if place == acts else self.lower(found, place, acts) for place in policies
         }
         best = max(policies, key=gains.get)
         if best != acts and enough(gains[best]):
-            return self.take(best, now), Reason.BEST
+            return best, Reason.BEST
         return acts, Reason.KEPT if max(safer, gains[best]) > 0.0 else Reason.BEST
-
-    def take(self, place, now):
-        if place != self.acts:
-            self.acts, self.since = place, now
-        return place
 
 
 @st.composite
