@@ -23,6 +23,8 @@ import numpy as np
 
 log = logging.getLogger(__name__)
 
+_LOOSE = 100.0  # times what an honest update reaches; a stated limit beyond that is warned of
+
 
 def agreed_encryption(plan: Plan, roster: Roster, start: Path) -> EncryptionSettings:
     """
@@ -93,9 +95,10 @@ def check_encryption(plan: Plan, roster: Roster, start: Path) -> None:
         ('limit', stated.limit, bound.limit),
         ('norm', stated.norm, bound.norm_limit),
     ):
-        if 0.0 < value < most:
-            words = 'encryption.%s %g cuts honest updates: by plan and roster they reach up to %g'
-            log.warning(words, name, value, most)
+        what = 'cuts honest updates' if value < most else 'bounds lies little'
+        if value and not most <= value <= _LOOSE * most:
+            words = 'encryption.%s %g %s: by plan and roster honest ones reach up to %g'
+            log.warning(words, name, value, what, most)
 
 
 def loads_world(plan: Plan) -> bool:

@@ -9,6 +9,7 @@ Preparing is idempotent: it keeps what exists and repeats what an interruption l
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
+import logging
 from pathlib import Path
 import time
 
@@ -34,8 +35,13 @@ from fdrl_ros.learner.tabular_dqn import gradients_for
 from fdrl_ros.runtime.durable import make_private_directory, write_whole
 import numpy as np
 
+log = logging.getLogger(__name__)
+
 FREE_GROUPS = ('rounds', 'selector', 'shield', 'value', 'safety', 'evaluation')
 """Settings that a directory may change later: nothing that is kept depends on them."""
+
+FREE_SETTINGS = ('privacy.account',)
+"""Single ones of other groups: an account may be moved, and a ledger that charges one goes on."""
 
 Progress = Callable[[str, int, int], None]
 """What is under way, and how many of how many are done."""
@@ -150,11 +156,12 @@ def check_plan(
     :param own: records that hospitals bring along, by the name of the hospital.
     :raises PrivacyError: if the budget of a hospital does not pay for all rounds of this plan, or
         it could not train by it, or the compiled arithmetic is not built.
-    :raises SettingError: if the quorum is more than all hospitals, or a guide labels public
-        records and the learner does not clone.
+    :raises SettingError: if the quorum is more than all hospitals, a guide labels public records
+        and the learner does not clone, or an account cannot be opened.
     :raises StoreError: if the layout was prepared for another plan.
     """
     _check_labels(plan)
+    _check_accounts(plan)
     if plan.privacy.noise_multiplier:
         gradients_for(plan.network, plan.learner).check_private()
     known = layout is not None and layout.keys.exists()
@@ -177,6 +184,23 @@ def check_plan(
         _check_same_settings(layout, plan)
 
 
+def _check_accounts(plan: Plan) -> None:
+    """Refuse accounts that could not be opened, and warn where several hospitals charge one."""
+    account = plan.privacy.account
+    if not account:
+        return
+    for path in {plan.privacy.account_of(name) for name in plan.hospitals}:
+        assert path is not None
+        if not path.parent.is_dir() or path.is_dir():
+            raise SettingError('privacy.account', str(path), 'a file in a folder that exists')
+    if '{hospital}' not in account:
+        log.warning(
+            'all hospitals charge the account %s: each pays for all of them, which only patients '
+            'of several hospitals need; {hospital} in the path gives each its own',
+            account,
+        )
+
+
 def changed_settings(layout: Layout, plan: Plan) -> list[str]:
     """Return the settings that a directory was prepared with other values of, such as `a.b`."""
     before = Plan.load(layout.plan).to_mapping()
@@ -184,7 +208,8 @@ def changed_settings(layout: Layout, plan: Plan) -> list[str]:
         f'{group}.{name}'
         for group, named in plan.to_mapping().items()
         for name, value in named.items()
-        if group not in FREE_GROUPS and before[group].get(name) != value
+        if group not in FREE_GROUPS and f'{group}.{name}' not in FREE_SETTINGS
+        if before[group].get(name) != value
     ]
 
 

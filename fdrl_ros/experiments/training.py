@@ -125,6 +125,12 @@ def train_federation(
         if finished and not federation.run(lambda: federation.idle):
             raise TrainingStopped('stopped by the user')
         caller.check()
+        for name, each in parties.hospitals.items():
+            if each.problem:
+                log.warning('%s took no part: %s', name, each.problem)
+        for name, fault in parties.aggregator.orders.guilty.items():
+            words = '%s was left out: it %s; see fdrl journal show --party aggregator'
+            log.warning(words, name, fault)
         total, done = plan.rounds.rounds, recorder.notes[-1].round if recorder.notes else 0
         if not finished or done < total:
             words = _stuck(federation, parties.aggregator.phase, done, total)
@@ -134,12 +140,6 @@ def train_federation(
             caller.report(Progress('train', 'federation', done, total, words))
             if not recorder.notes[-1].ended:
                 recorder.note_end(words)
-        for name, each in parties.hospitals.items():
-            if each.restored:
-                log.warning('%s took no part: %s', name, each.problem)
-        for name, fault in parties.aggregator.orders.guilty.items():
-            words = '%s was left out: it %s; see fdrl journal show --party aggregator'
-            log.warning(words, name, fault)
         return recorder.notes
 
 

@@ -22,7 +22,7 @@ from fdrl_ros.crypto.he.schemes import (
 )
 from fdrl_ros.crypto.keys.roster import default_threshold, Member, Roster, SERVERS
 from fdrl_ros.crypto.keys.signing import Identity
-from fdrl_ros.errors import PolicyError, RoundError, SettingError, StoreError
+from fdrl_ros.errors import FdrlError, PolicyError, RoundError, SettingError, StoreError
 from fdrl_ros.federation.aggregator.aggregator import Aggregator
 from fdrl_ros.federation.hospital.hospital import Hospital, HospitalSettings
 from fdrl_ros.federation.hospital.state import RoundSeeds
@@ -230,7 +230,7 @@ class VirtualFederation:
 
         :returns: the new weights, shape (n_parameters,), float32.
         :param rounds: at least 1.
-        :raises RoundError: if a round does not end, as when too few hospitals take part; it goes
+        :raises FdrlError: if a round does not end, as when too few hospitals take part; it goes
             on with the next call, unless budgets are spent.
         """
         if rounds < 1:
@@ -247,9 +247,10 @@ class VirtualFederation:
         if not arrived():
             why = (
                 f'round {self.round + 1} does not end: {len(self._hospitals())} of '
-                f'{len(self.learners)} hospitals take part, {self.roster.quorum} have to'
+                f'{len(self.learners)} hospitals take part, {self.roster.quorum} have to; '
+                f'{self.driver.notes.get("aggregator", "")}'
             )
-            raise RoundError('aggregator', aggregator.exhausted or why)
+            raise FdrlError(aggregator.exhausted or why)
         return self.weights
 
     def home(self) -> dict[str, HomePolicy]:

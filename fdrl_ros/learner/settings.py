@@ -205,6 +205,9 @@ class PrivacySettings(Settings):
         super().__post_init__()
         if self.account and not Path(self.account).is_absolute():
             raise SettingError('account', self.account, 'an absolute path, or nothing')
+        if set('{}') & set(self.account.replace('{hospital}', '')):
+            expected = 'a path in which {hospital} stands for the name, and no other brace'
+            raise SettingError('account', self.account, expected)
 
     def account_of(self, hospital: str) -> Path | None:
         """Return the file of the account that a hospital's ledger charges, if there is one."""

@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 
 from fdrl_ros.errors import MessageError
 from fdrl_ros.federation.aggregator import aggregator
-from fdrl_ros.federation.protocol.blame import check_blame
+from fdrl_ros.federation.protocol.blame import check_blame, PROVEN
 from fdrl_ros.federation.protocol.message import (
     Blame,
     Complaint,
@@ -143,7 +143,9 @@ def test_with_three_hospitals_one_liar_ends_the_federation():
     bench = Bench(hospitals=3, rounds=1)
     deal_garbage(bench, LIAR)
     assert bench.run(lambda: bench.aggregator.phase is Phase.FINISHED)
-    assert bench.aggregator.exhausted == '2 hospitals are left without hospital_2, 3 are needed'
+    why = 'it sealed shares that their holder cannot open'
+    told = f'2 hospitals are left without hospital_2 ({why}), 3 are needed'
+    assert bench.aggregator.exhausted == told
     assert bench.policy.envelope.round == 0
     bench.restart('aggregator')
     assert bench.run(lambda: bench.aggregator.phase is Phase.FINISHED)
@@ -298,6 +300,10 @@ def proofs():
     return found
 
 
+CHECKED = sorted({*PROVEN, Fault.UPDATE})
+"""Faults with evidence; the others are the aggregator's word alone."""
+
+
 def forged(blame, name):
     """Return a proof with something else in one place."""
     value = getattr(blame, name)
@@ -310,7 +316,7 @@ def forged(blame, name):
     return replace(blame, **{name: value % len(Fault) + 1})
 
 
-@pytest.mark.parametrize('fault', Fault)
+@pytest.mark.parametrize('fault', CHECKED)
 @pytest.mark.parametrize(
     'name',
     [each.name for each in fields(Blame) if each.name != 'envelope'],
@@ -338,11 +344,11 @@ UNUSED = {
 """Fields that the proof of a fault does not rest on: the last survivor is not the liar."""
 
 
-@pytest.mark.parametrize('fault', Fault)
+@pytest.mark.parametrize('fault', CHECKED)
 def test_no_proof_holds_of_an_honest_hospital(proofs, fault):
     bench, blame = proofs[fault]
     for name in honest(bench):
-        for other in Fault:
+        for other in CHECKED:
             with pytest.raises(MessageError):
                 checked(replace(blame, guilty=name, fault=int(other)), bench)
 

@@ -291,6 +291,53 @@ def test_who_contradicts_everybody_at_the_last_moment_is_named():
     bench.check_sum(without={LIAR})
 
 
+def shortened(bench, liar):
+    """Sign projections of the wrong length."""
+
+    def cut(message):
+        short = resealed(bench, message, values=message.values[:-8])
+        return [short if message.sender == liar else message]
+
+    Interception(bench, Sketch, change=cut)
+
+
+def test_malformed_projections_leave_their_signer_out_of_the_same_attempt():
+    bench = ModestBench()
+    shortened(bench, LIAR)
+    assert bench.run()
+    assert bench.blamed() == {LIAR: Fault.MALFORMED}
+    assert bench.policy.envelope.attempt == 1
+    bench.check_sum(without={LIAR})
+
+
+@pytest.mark.parametrize('how', ['silent', 'malformed'])
+def test_with_three_hospitals_who_signs_no_projections_costs_the_others_one_round(tmp_path, how):
+    bench = ModestBench(hospitals=3, rounds=3, directory=tmp_path)
+    if how == 'silent':
+        Interception(bench, Sketch, change=lambda m: [] if m.sender == LIAR else [m])
+    else:
+        shortened(bench, LIAR)
+    assert bench.run(lambda: bench.aggregator.phase is Phase.FINISHED)
+    fault = Fault.SILENT if how == 'silent' else Fault.MALFORMED
+    assert bench.blamed() == {LIAR: fault} and bench.aggregator.orders.guilty.keys() == {LIAR}
+    # It is the aggregator's word: no share is ever revealed a second time on it.
+    assert not bench.parties['hospital_1'].state.record.of(1).guilty
+    assert LIAR in bench.aggregator.exhausted and 'projections' in bench.aggregator.exhausted
+    assert all(each.trained == [1] for each in bench.learners.values())
+    bench.restart('aggregator')
+    assert bench.run(lambda: bench.aggregator.phase is Phase.FINISHED)
+
+
+def test_a_proof_that_comes_before_the_terms_counts_when_these_are_here(tmp_path):
+    bench = ModestBench(hospitals=8, directory=tmp_path)
+    project_pair_wrong(bench, LIAR)
+    assert bench.run(lambda: bench.blames.messages)
+    bench.restart('hospital_1')
+    assert bench.run()
+    assert not any('blames' in str(error) for _, error in refusals(bench, RoundError))
+    assert (1, LIAR, Fault.SKETCH) in bench.parties['hospital_1']._blamed
+
+
 def test_one_that_nobody_opens_a_mask_of_is_left_behind_with_the_other_end():
     """Who is away and who lies cannot be told apart."""
     bench = ModestBench(hospitals=8)

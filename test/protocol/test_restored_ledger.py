@@ -164,15 +164,16 @@ def test_a_decline_is_short_and_printable(tmp_path):
     assert bench.aggregator.left_out == {}
 
 
-def test_whatever_words_a_learner_declines_with_are_taken(tmp_path):
+def test_how_much_of_a_budget_is_spent_stays_in_the_hospital(tmp_path):
     bench = Bench(tmp_path, hospitals=4, rounds=1)
 
     def refuse(round):
-        error = BudgetExceededError(7.0, 9.0, 8.0)
-        error.args = ('too\ndear ' + 'ε' * MOST_DETAIL,)
-        raise error
+        raise BudgetExceededError(7.0, 9.0, 8.0, of=' of account /site/account')
 
     bench.learners[NAME].check_affordable = refuse
     assert bench.run(lambda: bench.aggregator.left_out)
-    assert bench.aggregator.left_out[NAME].startswith('too dear ε')
+    assert bench.aggregator.left_out[NAME] == 'its privacy budget does not pay for it'
+    assert 'epsilon 7 is spent of account /site/account' in bench.parties[NAME].problem
+    told = [line for path in tmp_path.rglob('journal.jsonl') for line in path.open()]
+    assert not any('account' in line for line in told)
     assert bench.run() and bench.learners[NAME].trained == []

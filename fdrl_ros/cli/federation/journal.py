@@ -143,7 +143,7 @@ def show(path: Path, party: str | None, of_round: int | None, last: int) -> None
     if party is not None or of_round is not None or not shown:
         for file in chosen:
             shown |= entries_table(out, entries(file), last)
-    else:
+    if party is None:
         blames(out, map(entries, chosen), last)
     if not shown:
         click.echo('no such entry')

@@ -80,7 +80,8 @@ class NormBound:
         if 8 * self.highest >= self.scheme.plain_modulus:
             raise CryptoError(
                 f'a norm of {self.norm:g} in steps of {self.quantisation.step:g} leaves no room '
-                'for projections: use fewer encryption.bits, or encryption.projections = 0'
+                'for projections: use a smaller encryption.norm, fewer encryption.bits, or '
+                'encryption.projections = 0'
             )
 
     @property

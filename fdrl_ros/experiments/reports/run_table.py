@@ -122,7 +122,13 @@ def render(found: Assessment, width: int | None = None) -> Group:
         parts.append(Text(words, style='bold red'))
     for name, fault in summary['blamed'].items():
         parts.append(Text(f'{name} was left out: it {fault}', style='bold red'))
-    rolled_back = sum(each.rolled_back for each in found.rounds)
+    abandoned = sum(not each.contributors for each in found.rounds)
+    if abandoned:
+        words = (
+            f'{abandoned} of {summary["rounds"]} rounds were abandoned, and the policy of before '
+        )
+        parts.append(Text(f'{words}stayed: fdrl journal show tells why', style='bold red'))
+    rolled_back = sum(each.rolled_back for each in found.rounds) - abandoned
     if rolled_back:
         words = f'{rolled_back} of {summary["rounds"]} rounds were rolled back: the new policy '
         parts.append(Text(words + 'did worse than the start on public patients', style='bold red'))

@@ -16,6 +16,7 @@ Once enough survivors signed the survivor set, the round is for that set or for 
 no other attempt, only patience.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -46,8 +47,8 @@ from fdrl_ros.federation.protocol.blame import (
     judge_complaint,
     key_shown,
     note_blame,
-    PROVEN,
     restores,
+    source,
     WORDS,
     wrong_shares,
 )
@@ -149,6 +150,9 @@ class Aggregator:
         self._sent: tuple[str, ...] = ()  # whose whole update is here, until it is inspected
         self._nonce = b''
         self._disputed: set[tuple[str, str]] = set()
+        self._silences: Counter[str] = (
+            Counter()
+        )  # in this round, when projections were to be signed
         self.exhausted = ''
         """Why no further round can be paid for; empty while one can."""
 
@@ -252,6 +256,11 @@ class Aggregator:
             new = self._check_answer(message)
         except (LedgerHeadError, OtherKeysError) as error:
             return self._leave_out(error, now)
+        except MessageError as error:
+            if not isinstance(message, protocol.Sketch) or isinstance(error, RoundError):
+                raise
+            self._sent = tuple(name for name in self._sent if name != sender)
+            return self._blame_alone([sender], Fault.MALFORMED) + self._advance(now, in_time=True)
         if not new:  # after a restart a hospital sends the same again
             return self._pull(now) + self._show_again(message)
         if isinstance(message, protocol.Reveal) and (evidence := self._false_reveal(message)):
@@ -368,7 +377,7 @@ class Aggregator:
             again = self._deliver() + self._enter(Phase.SETTLE, now, reason)
             return again + self._advance(now, in_time=True)
         if state.sketchings >= MOST_SKETCHES:
-            return self._abandon(now, 'hospitals sign no more projections of its updates')
+            return self._end_without_projections(now)
         try:
             self.channel.check_roster()
         except RosterError as error:
@@ -430,17 +439,14 @@ class Aggregator:
         """Explain why the admitted hospitals cannot pay for a further round; empty if they can."""
         admitted = self.orders.admitted
         spent = {
-            name: decline.detail
+            name
             for name, decline in self._declined.items()
             if decline.reason == protocol.DeclineReason.BUDGET and name in admitted
         }
         # With too few admitted ones, the operator admits more.
         if not len(admitted) >= self._quorum > len(admitted) - len(spent):
             return ''
-        first, detail = min(spent.items())
-        others = f' (and {len(spent) - 1} more)' if len(spent) > 1 else ''
-        why = f'{first}: {detail}{others}'
-        return f'the privacy budget does not pay for round {self.round}: {why}'
+        return f'the privacy budget does not pay for round {self.round}: that of {_names(spent)}'
 
     # Phase SHARE: gather sealed shares, and deliver to each member what is for it.
 
@@ -583,6 +589,7 @@ class Aggregator:
         signed = tuple(name for name in self._sent if name in state.sketches)
         if in_time and (len(signed) < len(self._sent) or not signed):
             return Effects()
+        self._silences.update(set(self._sent) - set(signed))
         disputes = self._disputes(signed)
         if new := set(disputes) - self._disputed:
             # All have the whole time to open masks: who lies at the last moment is found too.
@@ -593,10 +600,27 @@ class Aggregator:
             return Effects()
         # Who did not open a disputed mask in time is away, or lies: which of both is not known.
         silent = {name for pair in disputes for name in pair}
+        self._silences.update(silent)
         self._sent = tuple(name for name in signed if name not in silent)
         if len(self._sent) < self._fewest:
             return self._fix_survivors(now)  # which fails, and says why
         return self._enter(Phase.INSPECT, now, 'projections were signed') + self._request()
+
+    def _end_without_projections(self, now: float) -> Effects:
+        """
+        Abandon a round in which no more projections are signed.
+
+        Who was silent most often is not admitted any more, so that the others do not train and
+        pay again for a round that ends in the same way.
+        """
+        most = max(self._silences.values(), default=0)
+        silent = [name for name, count in self._silences.items() if count == most]
+        why = f'{_names(silent)} {WORDS[Fault.SILENT]}'
+        return self._blame_alone(silent, Fault.SILENT) + self._abandon(now, why)
+
+    def _blame_alone(self, names: Collection[str], fault: Fault) -> Effects:
+        """Admit hospitals no more on this aggregator's word, which is no proof."""
+        return self._publish_blame(fault, dict.fromkeys(names, {'keys': ()}))
 
     def _show_disputes(self, pairs: Collection[tuple[str, str]], to: str = '') -> Effects:
         """
@@ -884,14 +908,14 @@ class Aggregator:
         return effects + self._fail(now, f'{_names(evidence)} {WORDS[fault]}')
 
     def _publish_blame(self, fault: Fault, evidence: dict[str, dict[str, Any]]) -> Effects:
-        effects, said = Effects(), 'It is proven' if fault in PROVEN else 'The key authority says'
+        effects, said = Effects(), source(fault)
         for name in sorted(evidence.keys() - self.orders.guilty.keys()):
             blame = self._blame(name, fault, evidence[name])
             # First the proof: hospitals need it for any later attempt at the round.
             self.state.keep_blame(blame)
             self.orders.convict(name, WORDS[fault])
             note_blame(self.channel.journal, blame, WORDS[fault])
-            told = f'{name} is left out from now on. {said} that it {WORDS[fault]}. '
+            told = f'{name} is left out from now on: {said} that it {WORDS[fault]}. '
             told += _way_back(fault)
             effects += Effects((blame,), notes=(told,))
         return effects
@@ -924,7 +948,8 @@ class Aggregator:
         left = len(self._needed) if bound else len(hospitals - guilty.keys())
         if left >= self._fewest or not (guilty or bound):
             return None
-        why = f'{left} hospitals are left without {_names(guilty)}, {self._fewest} are needed'
+        faults = ', '.join(f'{name} (it {why})' for name, why in sorted(guilty.items()))
+        why = f'{left} hospitals are left without {faults or "others"}, {self._fewest} are needed'
         if bound:
             return self._abandon(now, why)
         self.exhausted = why
@@ -944,7 +969,7 @@ class Aggregator:
             return self._begin(now)
         # The released round is over, also when this aggregator was away when it ended.
         released = self._enter(Phase.RELEASED, now, message.reason, (round, self.attempt))
-        self._declined = {}
+        self._declined, self._silences = {}, Counter()
         self.state.open((round + 1, 0), self._terms_digest())
         self._decryption = _Decryption()
         return released + self._begin(now)
@@ -1051,7 +1076,7 @@ def _names(names: Iterable[str]) -> str:
 
 
 def _way_back(fault: Fault) -> str:
-    forgive = '' if fault in PROVEN else ' fdrl operator forgive, and'
+    forgive = ' fdrl operator forgive, and' if fault is Fault.UPDATE else ''
     return f'Once its operators have mended that:{forgive} fdrl operator admit'
 
 

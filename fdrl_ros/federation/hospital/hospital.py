@@ -58,7 +58,7 @@ from fdrl_ros.federation.protocol.attempt import (
     setup_digest,
     split,
 )
-from fdrl_ros.federation.protocol.blame import check_blame, note_blame, PROVEN, WORDS
+from fdrl_ros.federation.protocol.blame import check_blame, note_blame, PROVEN, source, WORDS
 from fdrl_ros.federation.protocol.channel import (
     Channel,
     check_signed,
@@ -114,6 +114,10 @@ class HospitalSettings:
     personal: tuple[str, ...] = ()
 
 
+_UNPAID = 'its privacy budget does not pay for it'
+"""What others hear of a spent budget: not how much of a shared account is spent, nor where."""
+
+
 class Hospital(Party):
     """One hospital in the federation: a plain object that a driver moves; see :class:`Party`."""
 
@@ -166,6 +170,7 @@ class Hospital(Party):
         self._acknowledged: dict[str, tuple[AttemptId, Head]] = {}
         self._released = 0
         self._blamed: set[tuple[int, str, protocol.Fault]] = set()
+        self._early_blames: dict[str, protocol.Blame] = {}
         self.home: HomePolicy | None = None
         """The home policy, once it is made after the last round."""
         self._released_home = b''
@@ -235,6 +240,7 @@ class Hospital(Party):
                 return self._take_policy(message)
             case protocol.EncryptionKey():
                 self._take_encryption_key(message)
+                return self._take_early_blames() + self._advance()
             case protocol.LedgerHeads():
                 return self._take_heads(message)
         return self._advance()
@@ -245,7 +251,7 @@ class Hospital(Party):
         if isinstance(result, TrainingStopped):
             return Effects(notes=(str(result),))
         if isinstance(result, BudgetExceededError):
-            return self._decline(protocol.DeclineReason.BUDGET, str(result))
+            return self._decline(protocol.DeclineReason.BUDGET, str(result), _UNPAID)
         if isinstance(result, HomePolicy):
             self.home = result
             notes = (*result.notes, f'home policy after round {result.round}: {result.chosen}')
@@ -306,7 +312,7 @@ class Hospital(Party):
         self.attempts[attempt] = received
         self.status = message
         self.attempts = {key: each for key, each in self.attempts.items() if key >= attempt}
-        return self._release_own_policy() + self._advance()
+        return self._take_early_blames() + self._release_own_policy() + self._advance()
 
     def _advance(self) -> Effects:
         """Do what the present phase asks of this hospital and was not done yet."""
@@ -370,13 +376,18 @@ class Hospital(Party):
                 effects += self._reveal(received, setup, status.survivors)
         return effects
 
-    def _decline(self, reason: protocol.DeclineReason, why: str) -> Effects:
-        """Tell the aggregator, once a round, that this hospital takes no part in it."""
+    def _decline(self, reason: protocol.DeclineReason, why: str, told: str = '') -> Effects:
+        """
+        Tell the aggregator, once a round, that this hospital takes no part in it.
+
+        :param why: for the hospital's own people.
+        :param told: for the others; the same unless given.
+        """
         round = self.round
         if self._declined == round:
             return Effects()
         self._declined, self.problem = round, self.problem or why
-        detail = ' '.join(why.split()).encode()[:MOST_DETAIL].decode('utf-8', 'ignore')
+        detail = ' '.join((told or why).split()).encode()[:MOST_DETAIL].decode('utf-8', 'ignore')
         declined = self.channel.send(
             protocol.Decline, self._attempt, reason=int(reason), detail=detail
         )
@@ -397,7 +408,7 @@ class Hospital(Party):
             try:
                 self._learner.check_affordable(round)
             except BudgetExceededError as error:
-                return self._decline(protocol.DeclineReason.BUDGET, str(error))
+                return self._decline(protocol.DeclineReason.BUDGET, str(error), _UNPAID)
         return self._publish_key(received)
 
     def _publish_key(self, received: Received) -> Effects:
@@ -509,10 +520,14 @@ class Hospital(Party):
         """
         Check a proof of guilt, and keep it: the round may go on without the guilty hospital.
 
-        :raises MessageError: if it proves nothing, or is of a round that is over or to come.
+        :raises MessageError: if it proves nothing, or is of a round that is over.
         """
-        if self.terms is None:
-            raise RoundError(message.sender, 'blames somebody before the terms are known')
+        if self.terms is None or message.id[0] > self.round:
+            # After a restart it may come before the terms, or the status of its round.
+            if message.guilty not in {each.name for each in self._roster.hospitals}:
+                raise MessageError(message.sender, f'blames {message.guilty[:40]!r}, no hospital')
+            self._early_blames[message.guilty] = message
+            return Effects()
         fault, guilty = check_blame(message, self._roster, self.terms.codec), message.guilty
         round, attempt = message.id
         if round != self.round:
@@ -523,11 +538,20 @@ class Hospital(Party):
         if fault in PROVEN:
             self.state.keep_guilty(round, guilty)
         note_blame(self.channel.journal, message, WORDS[fault])
-        said = 'it is proven' if fault in PROVEN else 'the key authority says'
-        note = f'attempt {attempt} of round {round}: {said} that {guilty} {WORDS[fault]}'
+        note = f'attempt {attempt} of round {round}: {source(fault)} that {guilty} {WORDS[fault]}'
         if guilty == self._name:
             self.problem = note
         return Effects(notes=(note,)) + self._advance()
+
+    def _take_early_blames(self) -> Effects:
+        """Take proofs that came before the terms or the status of their round, if they can be."""
+        early, self._early_blames, effects = self._early_blames, {}, Effects()
+        for message in early.values():
+            try:
+                effects += self._take_blame(message)
+            except MessageError as error:  # of a round that is over, or it proves nothing
+                effects += Effects(notes=(str(error),))
+        return effects
 
     def _contradictions(
         self, received: Received, keys: KeyList, status: protocol.RoundStatus

@@ -309,7 +309,7 @@ class _Comparer:
                     add(f'round 0: {hospital} began from another policy than the key authority')
             elif round > last and early:
                 add(f'round {round}: {hospital} took a policy that was never released')
-            elif first <= round <= last:
+            elif last and first <= round <= last:
                 add(f'round {round}: {hospital} took its policy long after, or it is missing')
 
     def _summarise(self, name: str, reader: _BandReader) -> None:

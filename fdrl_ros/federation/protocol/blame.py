@@ -12,8 +12,9 @@ hospital. Nor does it uncover one: what is shown are parcels and masks between t
 and one other, or its own secrets.
 
 What an update decrypts to is known to the key authority alone. Its word on that is signed, but no
-proof: hospitals are left out on it before anything is revealed, so that it uncovers nobody, and
-nothing is ever revealed a second time on it (:data:`PROVEN`).
+proof, and neither is the aggregator's on what it was not sent: hospitals are left out on it before
+anything is revealed, so that it uncovers nobody, and nothing is ever revealed a second time on it
+(:data:`PROVEN`).
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -55,11 +56,20 @@ WORDS: Final[Mapping[Fault, str]] = {
     Fault.DEAL: 'dealt shares that restore another secret than it published',
     Fault.UPDATE: 'sent an update that is malformed, wrongly masked or too long',
     Fault.SKETCH: 'signed false projections of a mask',
+    Fault.MALFORMED: 'signed malformed projections',
+    Fault.SILENT: 'signed no projections, or opened no mask, when the others did',
 }
 """Each fault in words: what the guilty hospital did."""
 
 
-PROVEN: Final = frozenset(Fault) - {Fault.UPDATE}
+WITNESSES: Final[Mapping[Fault, str]] = {
+    Fault.UPDATE: 'the key authority',
+    Fault.MALFORMED: 'the aggregator',
+    Fault.SILENT: 'the aggregator',
+}
+"""Faults that nobody else can check, and whose word they are."""
+
+PROVEN: Final = frozenset(Fault) - WITNESSES.keys()
 """Faults that anybody can check."""
 
 MOST_PROOF: Final = 2**20
@@ -73,6 +83,11 @@ def note_blame(journal: Journal, blame: Blame, fault: str) -> None:
     kept = proof if len(proof) <= MOST_PROOF else b''
     fields = {'hospital': blame.guilty, 'fault': fault, 'proof': kept}
     journal.append('blame', round=round, attempt=attempt, **fields)
+
+
+def source(fault: Fault) -> str:
+    """Say how it is known that a hospital is guilty."""
+    return f'{WITNESSES[fault]} says' if fault in WITNESSES else 'it is proven'
 
 
 def judge_complaint(complaint: Complaint, keys: KeyList, roster: Roster) -> tuple[str, Fault]:
@@ -141,6 +156,11 @@ def check_blame(blame: Blame, roster: Roster, codec: UpdateCodec) -> Fault:
     :raises MessageError: if it proves nothing.
     """
     sender, guilty = blame.sender, blame.guilty
+    if WITNESSES.get(blame.fault) == 'the aggregator':  # type: ignore[call-overload]
+        check_signed(roster, blame, 'aggregator')
+        if guilty not in {each.name for each in roster.hospitals}:
+            raise MessageError(sender, f'blames {guilty[:40]!r}, no hospital')
+        return Fault(blame.fault)
     try:
         keys = _keys_of(blame, roster)
         fault = Fault(blame.fault)

@@ -339,7 +339,7 @@ class Verdict(Message):
 
 
 class Fault(IntEnum):
-    """Of what a hospital is proven guilty; the numbers are those of ``Blame.msg``."""
+    """What a hospital is blamed of; the numbers are those of ``Blame.msg``."""
 
     PARCEL = 1
     COMPLAINT = 2
@@ -347,12 +347,14 @@ class Fault(IntEnum):
     DEAL = 4
     UPDATE = 5
     SKETCH = 6
+    MALFORMED = 7
+    SILENT = 8
 
 
 @dataclass(frozen=True)
 class Blame(Message):
     """
-    The aggregator proves that a hospital spoiled an attempt; everybody can check that.
+    The aggregator says that a hospital spoiled an attempt; most often everybody can check that.
 
     `fault` is a :class:`Fault`, and :mod:`fdrl_ros.federation.protocol.blame` says what proves it.
     `keys` and `terms_digest` make the list of keys of the attempt.
@@ -366,6 +368,7 @@ class Blame(Message):
     - UPDATE: one of `verdicts`; it is the key authority's word, who alone can see that.
     - SKETCH: one of `sketches`, and a `secret` that shows what mask it is about: if `ends` is one
       name, the guilty hospital's self seed; if two, the X25519 secret of the first for the second.
+    - MALFORMED and SILENT: nothing; it is the aggregator's word.
     """
 
     guilty: str

@@ -223,7 +223,7 @@ def test_plan_that_the_budget_does_not_pay_for_is_refused_before_anything_is_spe
 
 
 def test_budget_that_ends_early_ends_the_federation_and_keeps_what_was_learned(
-    plan_file, tmp_path
+    plan_file, tmp_path, caplog
 ):
     run = tmp_path / 'run'
     assert fdrl('train', '--plan', plan_file, '--directory', run, *POOR).exit_code == 0
@@ -233,8 +233,9 @@ def test_budget_that_ends_early_ends_the_federation_and_keeps_what_was_learned(
     plan = Plan.load(layout.plan).changed({'rounds': {'rounds': 3}})
     notes = train_federation(layout, plan, run / 'policies', Caller(said.append))
     assert [each.round for each in notes] == [1, 2]
-    reason = 'the privacy budget does not pay for round 3: hospital_1: epsilon'
-    assert notes[-1].ended.startswith(reason) and 'above the budget of 2.2' in notes[-1].ended
+    reason = 'the privacy budget does not pay for round 3: that of hospital_1'
+    assert notes[-1].ended == reason
+    assert 'hospital_1 took no part: epsilon' in caplog.text and 'budget of 2.2' in caplog.text
     assert said[-1].detail.startswith('the federation ended in phase FINISHED after 2 of 3 rounds')
     assert reason in said[-1].detail
     assert max(notes[-1].epsilon.values()) <= 2.2
@@ -246,7 +247,7 @@ def test_budget_that_ends_early_ends_the_federation_and_keeps_what_was_learned(
 
 
 def test_a_budget_that_another_federation_spent_ends_training_with_the_reason_and_exit_code_1(
-    plan_file, tmp_path
+    plan_file, tmp_path, caplog
 ):
     account = tmp_path / '{hospital}.account'
     first, second = (
@@ -259,7 +260,7 @@ def test_a_budget_that_another_federation_spent_ends_training_with_the_reason_an
     ended = fdrl(*first, '--plan', plan_file, '--rounds', 2)
     reason = 'fdrl: only 1 of 2 rounds were done: the privacy budget does not pay for round 2: '
     assert ended.exit_code == 1 and ended.stderr.splitlines()[-1].startswith(reason)
-    assert f'is spent of account {tmp_path / "hospital_1.account"} and going on' in ended.stderr
+    assert f'is spent of account {tmp_path / "hospital_1.account"} and going on' in caplog.text
     assert (tmp_path / 'first' / 'policies' / 'global_1.npz').exists()
     third = ('train', *POOR, '--privacy-account', account, '--directory', tmp_path / 'third')
     refused = fdrl(*third, '--plan', plan_file, '--rounds', 1)

@@ -18,7 +18,7 @@ from fdrl_ros.federation.key_authority.state import Released
 from fdrl_ros.federation.protocol.encoding import decode, encode
 from fdrl_ros.federation.protocol.store import Store
 import pytest
-from support.journals import digest, Federation, honest, HOSPITALS, policy
+from support.journals import digest, Federation, honest, HOSPITALS, policy, Told
 
 NAME = 'hospital_2'
 
@@ -64,6 +64,23 @@ def test_verify_says_that_honest_journals_are_whole_and_agree(run, options):
             assert f', head {str(head)[: len(f"{head.entries}:") + 24]}; ' in line
             assert line.endswith(f'compared with its state file{policies}{ledger}')
         assert lines[-1].startswith('rounds 1 to 4 released; 11 updates compared with what')
+
+
+def test_before_the_first_release_nothing_is_wrong_and_a_blame_is_told(tmp_path):
+    run = tmp_path / 'run'
+    run.mkdir()
+    told = Told()
+    for name in HOSPITALS:
+        told.add(name, 'policy', 0, policy=policy(0), included=False)
+        told.add(name, 'blame', 1, 1, hospital='hospital_2', fault='[red]lied\x1b[2J', proof=b'\1')
+    Federation(run / 'federation').write(told, stores=True)
+    verified = fdrl('verify', run, '--json')
+    assert verified.exit_code == 0, verified.output
+    (blamed,) = json.loads(verified.stdout)['blamed']
+    assert blamed['hospital'] == 'hospital_2' and blamed['noted_by'] == list(HOSPITALS)
+    for shown in (fdrl('verify', run), fdrl('show', run)):
+        words = ' '.join(shown.stdout.split())
+        assert 'blamed' in words and '[red]lied?[2J' in words and '\x1b' not in words
 
 
 def test_verify_of_one_party_checks_it_alone(run, journal):

@@ -148,3 +148,32 @@ def test_comparison_with_training_alone_is_not_charged(federations, tmp_path):
 def test_account_whose_place_depends_on_the_working_directory_is_refused():
     with pytest.raises(SettingError, match='an absolute path'):
         PLAN.changed({'privacy': {'account': 'account.sqlite'}})
+
+
+@pytest.mark.parametrize(
+    ('account', 'words'),
+    [
+        ('{}/{{hopsital}}', 'no other brace'),
+        ('{}/nowhere/{{hospital}}', 'a folder that exists'),
+        ('{}', 'a folder that exists'),
+    ],
+)
+def test_an_account_that_cannot_be_opened_is_refused_before_anything_is_made(
+    tmp_path, account, words
+):
+    with pytest.raises(SettingError, match=words):
+        prepare(tmp_path / 'run', PLAN.changed({'privacy': {'account': account.format(tmp_path)}}))
+    assert not (tmp_path / 'run').exists()
+
+
+def test_one_account_for_all_hospitals_is_warned_of_and_it_may_be_moved(tmp_path, caplog):
+    plans = [
+        PLAN.changed({'privacy': {'account': str(tmp_path / name)}})
+        for name in ('{hospital}', 'all', 'moved')
+    ]
+    for plan in plans:
+        caplog.clear()
+        layout = prepare(tmp_path / 'run', plan)
+        warned = 'all hospitals charge the account' in caplog.text
+        assert warned == ('{' not in plan.privacy.account)
+        assert Plan.load(layout.plan).privacy.account == plan.privacy.account
