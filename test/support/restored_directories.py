@@ -38,6 +38,11 @@ Draw = tuple[int, int, bytes]
 """Number in the ledger, block, and the weights that the block began with."""
 
 
+def link_of(draw: Draw) -> bytes:
+    """Return the entry of a ledger that permits a draw."""
+    return hashlib.sha256(repr(draw).encode()).digest()
+
+
 class SpendingLearner(KnownLearner):
     """
     Charges a ledger as the real one does: epsilon is how many blocks it holds.
@@ -54,7 +59,7 @@ class SpendingLearner(KnownLearner):
         first = len(self.links)
         for block in range(self.blocks):
             draw = number, block, digest_of(weights)
-            link = hashlib.sha256(repr(draw).encode()).digest()
+            link = link_of(draw)
             if link not in self.links:
                 self.links.append(link)
             first = min(first, self.links.index(link))
@@ -216,7 +221,12 @@ class RestoringBench(Bench):
             home = hospital.home
             if home is not None and digest_of(home.weights) == message.digest:
                 round += HOME_ROUNDS
-            self.out[name] |= {d for d in self.learners[name].drawn if d[0] <= round}
+            # What this life drew in earlier rounds may be in it; what another life drew, and sent
+            # to nobody, is not.
+            learner = self.learners[name]
+            self.out[name] |= {
+                d for d in learner.drawn if d[0] == round or link_of(d) in learner.links
+            }
             assert not hospital.restored
             assert message.epsilon >= len(self.out[name]), (name, self.restore)
 
