@@ -230,14 +230,26 @@ class PrivacyError(FdrlError):
 
 
 class BudgetExceededError(PrivacyError):
-    """Going on would pass the privacy budget; nothing was drawn or spent."""
+    """
+    Going on would pass the privacy budget; nothing was drawn or spent.
 
-    def __init__(self, spent: float, wanted: float, budget: float, of: str = '') -> None:
+    The message reaches other parties. So it tells no amount where the budget is shared with other
+    federations.
+
+    :param shared: whether it is.
+    """
+
+    def __init__(
+        self, spent: float, wanted: float, budget: float, *, shared: bool = False
+    ) -> None:
         self.spent = spent
         self.wanted = wanted
         self.budget = budget
         super().__init__(
-            f'epsilon {spent:.4g} is spent{of} and going on would make it {wanted:.4g}, '
+            'what all federations left of the shared account does not pay for it; the log of this '
+            'host tells the amounts'
+            if shared
+            else f'epsilon {spent:.4g} is spent and going on would make it {wanted:.4g}, '
             f'above the budget of {budget:.4g}'
         )
 

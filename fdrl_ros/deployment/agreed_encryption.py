@@ -19,6 +19,7 @@ from fdrl_ros.errors import SettingError
 from fdrl_ros.federation.protocol.update_codec import UpdateCodec
 from fdrl_ros.learner.privacy_cost import ChargedMechanism, RecordCounts
 from fdrl_ros.learner.update_bound import update_bound, UpdateBound
+from fdrl_ros.policy.layout import TensorLayout
 import numpy as np
 
 log = logging.getLogger(__name__)
@@ -39,10 +40,8 @@ def agreed_encryption(plan: Plan, roster: Roster, start: Path) -> EncryptionSett
     :raises PolicyError: if the file cannot be read.
     """
     chosen, layout = plan.encryption, plan.network.layout
-    trained = np.isin(
-        layout.trained(plan.learner.frozen_tensors), layout.shared(plan.federation.personal_layers)
-    )
-    projections = projections_of(chosen, int(trained.sum()))
+    trained = layout.trained(plan.learner.frozen_tensors)
+    projections = projections_of(chosen, int(_travels(trained, plan, layout).sum()))
     chosen = replace(chosen, projections=projections)
     if chosen.limit:
         return chosen
@@ -57,7 +56,7 @@ def check_encryption(plan: Plan, roster: Roster, start: Path) -> None:
     """
     Refuse encryption by which rounds could not be done, or would cost privacy and teach nothing.
 
-    It warns where an honest update may be clipped or scaled down.
+    It warns where an honest update may be clipped or scaled down, and of limits far beyond one.
 
     :raises SettingError: if rounding to whole steps leaves nothing of an honest update.
     :raises CryptoError: if no parameters of the scheme have room for the updates.
@@ -95,10 +94,20 @@ def check_encryption(plan: Plan, roster: Roster, start: Path) -> None:
         ('limit', stated.limit, bound.limit),
         ('norm', stated.norm, bound.norm_limit),
     ):
-        what = 'cuts honest updates' if value < most else 'bounds lies little'
-        if value and not most <= value <= _LOOSE * most:
-            words = 'encryption.%s %g %s: by plan and roster honest ones reach up to %g'
-            log.warning(words, name, value, what, most)
+        if 0.0 < value < most:
+            words = 'encryption.%s %g cuts honest updates, which may reach %g by plan and roster'
+            log.warning(words, name, value, most)
+        elif value > _LOOSE * most:
+            words = (
+                'encryption.%s %g lets a liar move a sum that far; honest updates reach at most '
+                '%g by plan and roster'
+            )
+            log.warning(words, name, value, most)
+
+
+def _travels(trained: np.ndarray, plan: Plan, layout: TensorLayout) -> np.ndarray:
+    """Return of each trained weight whether hospitals send it."""
+    return np.isin(trained, layout.shared(plan.federation.personal_layers))
 
 
 def loads_world(plan: Plan) -> bool:
@@ -123,7 +132,7 @@ def bound_of_round(plan: Plan, patients: int, start: Path) -> UpdateBound | None
         return None
     saved = load_policy(start)
     trained = saved.layout.trained(learner.frozen_tensors)
-    travels = np.isin(trained, saved.layout.shared(plan.federation.personal_layers))
+    travels = _travels(trained, plan, saved.layout)
     span = None
     if learner.offsets:
         from fdrl_ros.learner.offsets import InputOffsets  # loads Gymnasium

@@ -156,12 +156,11 @@ def check_plan(
     :param own: records that hospitals bring along, by the name of the hospital.
     :raises PrivacyError: if the budget of a hospital does not pay for all rounds of this plan, or
         it could not train by it, or the compiled arithmetic is not built.
-    :raises SettingError: if the quorum is more than all hospitals, a guide labels public records
-        and the learner does not clone, or an account cannot be opened.
+    :raises SettingError: if the quorum is more than all hospitals, or a guide labels public
+        records and the learner does not clone.
     :raises StoreError: if the layout was prepared for another plan.
     """
     _check_labels(plan)
-    _check_accounts(plan)
     if plan.privacy.noise_multiplier:
         gradients_for(plan.network, plan.learner).check_private()
     known = layout is not None and layout.keys.exists()
@@ -184,8 +183,14 @@ def check_plan(
         _check_same_settings(layout, plan)
 
 
-def _check_accounts(plan: Plan) -> None:
-    """Refuse accounts that could not be opened, and warn where several hospitals charge one."""
+def check_accounts(plan: Plan) -> None:
+    """
+    Refuse accounts that cannot be opened, and warn where several hospitals charge one.
+
+    For a plan whose hospitals all run here: on several hosts each site has its own.
+
+    :raises SettingError: naming the first.
+    """
     account = plan.privacy.account
     if not account:
         return

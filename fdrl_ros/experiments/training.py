@@ -125,10 +125,11 @@ def train_federation(
         if finished and not federation.run(lambda: federation.idle):
             raise TrainingStopped('stopped by the user')
         caller.check()
+        guilty = parties.aggregator.orders.guilty
         for name, each in parties.hospitals.items():
-            if each.problem:
+            if each.problem and name not in guilty:
                 log.warning('%s took no part: %s', name, each.problem)
-        for name, fault in parties.aggregator.orders.guilty.items():
+        for name, fault in guilty.items():
             words = '%s was left out: it %s; see fdrl journal show --party aggregator'
             log.warning(words, name, fault)
         total, done = plan.rounds.rounds, recorder.notes[-1].round if recorder.notes else 0

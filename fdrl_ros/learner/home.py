@@ -291,7 +291,7 @@ class _Stage:
             left = bisect_left(range(1, left), True, key=is_refused)
         if not done + left:
             check(1)
-            raise BudgetExceededError(ledger.epsilon(), ledger.epsilon(), ledger.owner.budget)
+            raise ledger.exceeded(ledger.epsilon(), ledger.epsilon())
         return done + left
 
     def leads(self, found: Mapping[str, np.ndarray]) -> dict[str, float]:

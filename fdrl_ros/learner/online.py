@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Protocol
 
 from fdrl_ros.errors import (
-    BudgetExceededError,
     CheckpointError,
     PolicyError,
     PrivacyError,
@@ -252,7 +251,7 @@ class OnlineTrainer:
                 fresh.add(mechanism.charge(steps))
         wanted = fresh.epsilon_pld()
         if not wanted <= privacy.budget:
-            raise BudgetExceededError(ledger.epsilon(), wanted, privacy.budget)
+            raise ledger.exceeded(ledger.epsilon(), wanted)
 
     def _no_records(self) -> GrowingRecords:
         learner = self._setup.learner

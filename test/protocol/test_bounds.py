@@ -17,6 +17,7 @@ from fdrl_ros.federation.protocol.message import (
     Phase,
     Reveal,
     RoundStatus,
+    Settle,
     Sketch,
     Verdict,
 )
@@ -310,19 +311,19 @@ def test_malformed_projections_leave_their_signer_out_of_the_same_attempt():
     bench.check_sum(without={LIAR})
 
 
-@pytest.mark.parametrize('how', ['silent', 'malformed'])
-def test_with_three_hospitals_who_signs_no_projections_costs_the_others_one_round(tmp_path, how):
+@pytest.mark.parametrize('silent', [Sketch, Settle, None], ids=['sketch', 'settle', 'malformed'])
+def test_with_three_hospitals_who_spoils_a_round_costs_the_others_that_one(tmp_path, silent):
     bench = ModestBench(hospitals=3, rounds=3, directory=tmp_path)
-    if how == 'silent':
-        Interception(bench, Sketch, change=lambda m: [] if m.sender == LIAR else [m])
+    if silent:
+        Interception(bench, silent, change=lambda m: [] if m.sender == LIAR else [m])
     else:
         shortened(bench, LIAR)
     assert bench.run(lambda: bench.aggregator.phase is Phase.FINISHED)
-    fault = Fault.SILENT if how == 'silent' else Fault.MALFORMED
+    fault = Fault.SILENT if silent else Fault.MALFORMED
     assert bench.blamed() == {LIAR: fault} and bench.aggregator.orders.guilty.keys() == {LIAR}
     # It is the aggregator's word: no share is ever revealed a second time on it.
     assert not bench.parties['hospital_1'].state.record.of(1).guilty
-    assert LIAR in bench.aggregator.exhausted and 'projections' in bench.aggregator.exhausted
+    assert f'without {LIAR} (it ' in bench.aggregator.exhausted
     assert all(each.trained == [1] for each in bench.learners.values())
     bench.restart('aggregator')
     assert bench.run(lambda: bench.aggregator.phase is Phase.FINISHED)

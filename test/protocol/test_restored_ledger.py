@@ -164,16 +164,15 @@ def test_a_decline_is_short_and_printable(tmp_path):
     assert bench.aggregator.left_out == {}
 
 
-def test_how_much_of_a_budget_is_spent_stays_in_the_hospital(tmp_path):
+def test_how_much_of_a_shared_account_is_spent_stays_in_the_hospital(tmp_path):
     bench = Bench(tmp_path, hospitals=4, rounds=1)
 
     def refuse(round):
-        raise BudgetExceededError(7.0, 9.0, 8.0, of=' of account /site/account')
+        raise BudgetExceededError(7.25, 9.0, 8.0, shared=True)
 
     bench.learners[NAME].check_affordable = refuse
     assert bench.run(lambda: bench.aggregator.left_out)
-    assert bench.aggregator.left_out[NAME] == 'its privacy budget does not pay for it'
-    assert 'epsilon 7 is spent of account /site/account' in bench.parties[NAME].problem
-    told = [line for path in tmp_path.rglob('journal.jsonl') for line in path.open()]
-    assert not any('account' in line for line in told)
+    told = bench.aggregator.left_out[NAME]
+    assert told == bench.parties[NAME].problem and 'shared account' in told
+    assert '7.25' not in told and '9' not in told
     assert bench.run() and bench.learners[NAME].trained == []

@@ -75,7 +75,7 @@ def test_spent_budgets_are_told_as_the_reason(monkeypatch):
 
     for name in ('hospital_a', 'hospital_b'):
         monkeypatch.setattr(made.learners[name], 'check_affordable', refuse)
-    with pytest.raises(FdrlError, match='does not pay for round 2: that of hospital_a'):
+    with pytest.raises(FdrlError, match='does not pay for round 2: hospital_a: epsilon 7'):
         made.play()
 
 

@@ -13,7 +13,7 @@ from fdrl_ros.cli.output import announce, console, show
 from fdrl_ros.cli.progress_bars import ProgressBars
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.plan import Plan
-from fdrl_ros.deployment.prepare import check_plan, place_records
+from fdrl_ros.deployment.prepare import check_accounts, check_plan, place_records
 from fdrl_ros.errors import FdrlError
 from fdrl_ros.experiments.round_recorder import unfinished
 from fdrl_ros.experiments.run_directory import RunDirectory
@@ -55,6 +55,7 @@ def begin_run(
     plan = plan_from(flags, plan_file, layout)
     own = records_from(own_records, plan)
     check_plan(plan, layout, own)
+    check_accounts(plan)
     run = RunDirectory.create(runs) if directory is None else RunDirectory.open(directory)
     place_records(run.layout, plan, own)
     announce(run, plan)

@@ -22,13 +22,7 @@ from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.parties.channel import open_channel
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.policy_file import load_home, save_home
-from fdrl_ros.errors import (
-    errors_named,
-    LedgerCorruptError,
-    LedgerError,
-    PrivacyError,
-    RecordsError,
-)
+from fdrl_ros.errors import LedgerCorruptError, LedgerError, PrivacyError, RecordsError
 from fdrl_ros.federation.hospital.hospital import Hospital, HospitalSettings
 from fdrl_ros.federation.hospital.state import LocalUpdate, RoundSeeds, UPDATE
 from fdrl_ros.federation.protocol.ledger_watch import heads_seen
@@ -172,8 +166,17 @@ def open_training(
         if not ledger.chain.head.entries:
             left = max(1, plan.rounds.rounds - done)
             before = ledger.charged_elsewhere()
-            with errors_named(PrivacyError, f'{name}{ledger.of}'):
+            try:
                 check_rounds(plan.learner, plan.privacy, records, left, after, before)
+            except PrivacyError as error:
+                if not before:
+                    raise
+                # The error of a node reaches other parties, the log of its host does not.
+                log.warning('%s: account %s: %s', name, ledger.account, error)
+                raise PrivacyError(
+                    f'{name}: what other federations left of its shared account does not pay for '
+                    'the rounds that are left; the log of this host tells the amounts'
+                ) from error
         unless_opened.pop_all()
     return trainer
 

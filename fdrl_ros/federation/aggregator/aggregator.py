@@ -150,9 +150,7 @@ class Aggregator:
         self._sent: tuple[str, ...] = ()  # whose whole update is here, until it is inspected
         self._nonce = b''
         self._disputed: set[tuple[str, str]] = set()
-        self._silences: Counter[str] = (
-            Counter()
-        )  # in this round, when projections were to be signed
+        self._silences: Counter[str] = Counter()  # how often in this round, after training
         self.exhausted = ''
         """Why no further round can be paid for; empty while one can."""
 
@@ -377,7 +375,7 @@ class Aggregator:
             again = self._deliver() + self._enter(Phase.SETTLE, now, reason)
             return again + self._advance(now, in_time=True)
         if state.sketchings >= MOST_SKETCHES:
-            return self._end_without_projections(now)
+            return self._end_unsummed(now)
         try:
             self.channel.check_roster()
         except RosterError as error:
@@ -439,14 +437,17 @@ class Aggregator:
         """Explain why the admitted hospitals cannot pay for a further round; empty if they can."""
         admitted = self.orders.admitted
         spent = {
-            name
+            name: decline.detail
             for name, decline in self._declined.items()
             if decline.reason == protocol.DeclineReason.BUDGET and name in admitted
         }
         # With too few admitted ones, the operator admits more.
         if not len(admitted) >= self._quorum > len(admitted) - len(spent):
             return ''
-        return f'the privacy budget does not pay for round {self.round}: that of {_names(spent)}'
+        first, detail = min(spent.items())
+        others = f' (and {len(spent) - 1} more)' if len(spent) > 1 else ''
+        why = f'{first}: {detail}{others}'
+        return f'the privacy budget does not pay for round {self.round}: {why}'
 
     # Phase SHARE: gather sealed shares, and deliver to each member what is for it.
 
@@ -606,16 +607,16 @@ class Aggregator:
             return self._fix_survivors(now)  # which fails, and says why
         return self._enter(Phase.INSPECT, now, 'projections were signed') + self._request()
 
-    def _end_without_projections(self, now: float) -> Effects:
+    def _end_unsummed(self, now: float) -> Effects:
         """
-        Abandon a round in which no more projections are signed.
+        Abandon a round of which hospitals sign no more projections.
 
         Who was silent most often is not admitted any more, so that the others do not train and
         pay again for a round that ends in the same way.
         """
         most = max(self._silences.values(), default=0)
         silent = [name for name, count in self._silences.items() if count == most]
-        why = f'{_names(silent)} {WORDS[Fault.SILENT]}'
+        why = 'hospitals sign no more projections of its updates'
         return self._blame_alone(silent, Fault.SILENT) + self._abandon(now, why)
 
     def _blame_alone(self, names: Collection[str], fault: Fault) -> Effects:
@@ -738,6 +739,7 @@ class Aggregator:
 
     def _fail_late(self, now: float, answers: Iterable[str]) -> Effects:
         late = set(self.state.record.survivors) - set(answers)
+        self._silences.update(late)
         return self._fail(now, f'no answer in time from {_names(late)}')
 
     def _is_hopeless(self) -> bool:

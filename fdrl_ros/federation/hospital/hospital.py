@@ -114,10 +114,6 @@ class HospitalSettings:
     personal: tuple[str, ...] = ()
 
 
-_UNPAID = 'its privacy budget does not pay for it'
-"""What others hear of a spent budget: not how much of a shared account is spent, nor where."""
-
-
 class Hospital(Party):
     """One hospital in the federation: a plain object that a driver moves; see :class:`Party`."""
 
@@ -251,7 +247,7 @@ class Hospital(Party):
         if isinstance(result, TrainingStopped):
             return Effects(notes=(str(result),))
         if isinstance(result, BudgetExceededError):
-            return self._decline(protocol.DeclineReason.BUDGET, str(result), _UNPAID)
+            return self._decline(protocol.DeclineReason.BUDGET, str(result))
         if isinstance(result, HomePolicy):
             self.home = result
             notes = (*result.notes, f'home policy after round {result.round}: {result.chosen}')
@@ -376,18 +372,13 @@ class Hospital(Party):
                 effects += self._reveal(received, setup, status.survivors)
         return effects
 
-    def _decline(self, reason: protocol.DeclineReason, why: str, told: str = '') -> Effects:
-        """
-        Tell the aggregator, once a round, that this hospital takes no part in it.
-
-        :param why: for the hospital's own people.
-        :param told: for the others; the same unless given.
-        """
+    def _decline(self, reason: protocol.DeclineReason, why: str) -> Effects:
+        """Tell the aggregator, once a round, that this hospital takes no part in it."""
         round = self.round
         if self._declined == round:
             return Effects()
         self._declined, self.problem = round, self.problem or why
-        detail = ' '.join((told or why).split()).encode()[:MOST_DETAIL].decode('utf-8', 'ignore')
+        detail = ' '.join(why.split()).encode()[:MOST_DETAIL].decode('utf-8', 'ignore')
         declined = self.channel.send(
             protocol.Decline, self._attempt, reason=int(reason), detail=detail
         )
@@ -408,7 +399,7 @@ class Hospital(Party):
             try:
                 self._learner.check_affordable(round)
             except BudgetExceededError as error:
-                return self._decline(protocol.DeclineReason.BUDGET, str(error), _UNPAID)
+                return self._decline(protocol.DeclineReason.BUDGET, str(error))
         return self._publish_key(received)
 
     def _publish_key(self, received: Received) -> Effects:
@@ -549,7 +540,9 @@ class Hospital(Party):
         for message in early.values():
             try:
                 effects += self._take_blame(message)
-            except MessageError as error:  # of a round that is over, or it proves nothing
+            except LateError:
+                continue
+            except MessageError as error:
                 effects += Effects(notes=(str(error),))
         return effects
 

@@ -57,7 +57,7 @@ WORDS: Final[Mapping[Fault, str]] = {
     Fault.UPDATE: 'sent an update that is malformed, wrongly masked or too long',
     Fault.SKETCH: 'signed false projections of a mask',
     Fault.MALFORMED: 'signed malformed projections',
-    Fault.SILENT: 'signed no projections, or opened no mask, when the others did',
+    Fault.SILENT: 'was silent most often in a round that was abandoned',
 }
 """Each fault in words: what the guilty hospital did."""
 
@@ -156,14 +156,13 @@ def check_blame(blame: Blame, roster: Roster, codec: UpdateCodec) -> Fault:
     :raises MessageError: if it proves nothing.
     """
     sender, guilty = blame.sender, blame.guilty
-    if WITNESSES.get(blame.fault) == 'the aggregator':  # type: ignore[call-overload]
-        check_signed(roster, blame, 'aggregator')
-        if guilty not in {each.name for each in roster.hospitals}:
-            raise MessageError(sender, f'blames {guilty[:40]!r}, no hospital')
-        return Fault(blame.fault)
     try:
-        keys = _keys_of(blame, roster)
         fault = Fault(blame.fault)
+        if WITNESSES.get(fault) == 'the aggregator':
+            check_signed(roster, blame, 'aggregator')
+            roster.member(guilty)
+            return fault
+        keys = _keys_of(blame, roster)
         found: tuple[str, Fault] | None
         if fault in (Fault.PARCEL, Fault.COMPLAINT):
             found = _by_complaint(blame, keys, roster)

@@ -122,7 +122,7 @@ class SharedAccount(Ledger):
         :raises LedgerLockedError: if others have it open all the time.
         :raises LedgerError: if it is missing and was there, is older than the head, or damaged.
         """
-        self.of = f' of account {path}'
+        self.account = path
         # Federations give a hospital other names, and train other models.
         owner = Owner('', promise.unit, promise.delta, promise.budget, ACCOUNT)
         try:
@@ -168,6 +168,8 @@ class SharedAccount(Ledger):
 class AccountedLedger(Ledger):
     """A ledger whose every block is charged to a shared account as well, and before."""
 
+    account: Path
+
     def __init__(
         self,
         path: str | os.PathLike[str],
@@ -185,8 +187,7 @@ class AccountedLedger(Ledger):
             ledger charged an account before.
         :raises LedgerError: as :class:`Ledger`, of the ledger and of the account.
         """
-        self._account = account.absolute()
-        self.of = f' of account {self._account}'
+        self.account = account.absolute()
         super().__init__(path, owner, seen=seen)
 
     def check(self, *charges: Charge) -> None:
@@ -203,29 +204,29 @@ class AccountedLedger(Ledger):
             return account.charged_by_others(self.owner)
 
     def _opened(self) -> SharedAccount:
-        return SharedAccount(self._account, self.owner, self._seen)
+        return SharedAccount(self.account, self.owner, self._seen)
 
     def _join(self) -> None:
         note = Note.read(self._path)
-        moved = note is not None and note.path != self._account
+        moved = note is not None and note.path != self.account
         if note is not None and moved and os.path.lexists(note.path):
             raise LedgerError(
                 f'ledger {self._path} charges account {note.path}, which is there, and not '
-                f'{self._account}: a copy would miss what others charge'
+                f'{self.account}: a copy would miss what others charge'
             )
         self._seen = None if note is None else note.head
         with self._opened() as account:
             if note is not None and (problem := missing_entry(account.chain, self.chain)):
                 # Adding this ledger's entries would not bring back those of others.
                 raise LedgerCorruptError(
-                    f'account {self._account} {problem}: put back the newest (docs/privacy.md)'
+                    f'account {self.account} {problem}: put back the newest (docs/privacy.md)'
                 )
             if not account.chain.head.entries:
-                log.warning('%s is a new account: nothing was charged to it', self._account)
+                log.warning('%s is a new account: nothing was charged to it', self.account)
             account.join(self.chain, str(self._path.absolute()))
             self._seen = account.chain.head
         if note is None or moved:
-            Note(self._seen, self._account).write(self._path)
+            Note(self._seen, self.account).write(self._path)
 
     def _admit(self, entry: Entry) -> None:
         self._check((entry.charge,), ())

@@ -11,6 +11,7 @@ every update.
 
 from collections.abc import Sequence
 from dataclasses import replace
+import logging
 import operator
 import os
 from pathlib import Path
@@ -43,6 +44,8 @@ from fdrl_ros.privacy.ledger.file import (
 )
 from fdrl_ros.runtime.closeable import Closeable
 
+log = logging.getLogger(__name__)
+
 
 class Ledger(Closeable):
     """
@@ -53,8 +56,10 @@ class Ledger(Closeable):
     """
 
     kind = 'ledger'
-    of = ''
-    """What messages add to its budget: nothing, or of which shared account it is."""
+    account: Path | None = None
+    """The shared account whose budget this is, if it is one's."""
+
+    _logged = -1.0  # the spent epsilon that the log told last
 
     def __init__(
         self,
@@ -166,7 +171,16 @@ class Ledger(Closeable):
             wanted = account.epsilon_pld(*elsewhere, *charges)
             if not wanted <= budget:
                 spent = epsilon_pld((*self.chain.history(), *elsewhere), self.owner.delta)
-                raise BudgetExceededError(spent, wanted, budget, self.of)
+                raise self.exceeded(spent, wanted)
+
+    def exceeded(self, spent: float, wanted: float) -> BudgetExceededError:
+        """Return the refusal of a charge; the amounts of a shared account go to the log alone."""
+        budget, shared = self.owner.budget, self.account is not None
+        if shared and spent != self._logged:  # once, however many charges are tried
+            self._logged = spent
+            words = 'account %s: epsilon %.4g is spent, %.4g is wanted, the budget is %.4g'
+            log.warning(words, self.account, spent, wanted, budget)
+        return BudgetExceededError(spent, wanted, budget, shared=shared)
 
     def charged_elsewhere(self) -> tuple[Charge, ...]:
         """Return what other ledgers charged of the same budget: nothing, without an account."""

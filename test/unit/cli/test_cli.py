@@ -233,8 +233,8 @@ def test_budget_that_ends_early_ends_the_federation_and_keeps_what_was_learned(
     plan = Plan.load(layout.plan).changed({'rounds': {'rounds': 3}})
     notes = train_federation(layout, plan, run / 'policies', Caller(said.append))
     assert [each.round for each in notes] == [1, 2]
-    reason = 'the privacy budget does not pay for round 3: that of hospital_1'
-    assert notes[-1].ended == reason
+    reason = 'the privacy budget does not pay for round 3: hospital_1: epsilon'
+    assert notes[-1].ended.startswith(reason) and 'above the budget of 2.2' in notes[-1].ended
     assert 'hospital_1 took no part: epsilon' in caplog.text and 'budget of 2.2' in caplog.text
     assert said[-1].detail.startswith('the federation ended in phase FINISHED after 2 of 3 rounds')
     assert reason in said[-1].detail
@@ -260,14 +260,16 @@ def test_a_budget_that_another_federation_spent_ends_training_with_the_reason_an
     ended = fdrl(*first, '--plan', plan_file, '--rounds', 2)
     reason = 'fdrl: only 1 of 2 rounds were done: the privacy budget does not pay for round 2: '
     assert ended.exit_code == 1 and ended.stderr.splitlines()[-1].startswith(reason)
-    assert f'is spent of account {tmp_path / "hospital_1.account"} and going on' in caplog.text
+    account_1 = tmp_path / 'hospital_1.account'
+    assert f'account {account_1}: epsilon 2.098 is spent, 2.574 is wanted' in caplog.text
+    for path in (tmp_path / 'first').rglob('*'):  # what other parties hear has no amounts
+        if path.name in ('journal.jsonl', 'rounds.json'):
+            assert '2.574' not in path.read_text() and str(account_1) not in path.read_text()
     assert (tmp_path / 'first' / 'policies' / 'global_1.npz').exists()
     third = ('train', *POOR, '--privacy-account', account, '--directory', tmp_path / 'third')
     refused = fdrl(*third, '--plan', plan_file, '--rounds', 1)
-    assert (
-        refused.exit_code == 1
-        and f'of account {tmp_path / "hospital_1.account"}: ' in refused.stderr
-    )
+    assert refused.exit_code == 1 and 'does not pay for the rounds that are left' in refused.stderr
+    assert f'hospital_1: account {account_1}: 1 rounds of' in caplog.text
 
 
 def test_restored_hospital_counts_as_having_spent_its_whole_budget(plan_file, tmp_path, caplog):

@@ -193,7 +193,7 @@ def test_a_limit_that_cuts_honest_updates_is_warned_of(tmp_path, caplog, name):
     for value, words in (
         (most, ''),
         (0.9 * most, 'cuts honest updates'),
-        (200.0 * most, 'bounds lies little'),
+        (200.0 * most, 'lets a liar move a sum that far'),
     ):
         caplog.clear()
         prepare(tmp_path / f'{value}', PLAIN.changed({'encryption': {name: value}}))

@@ -15,7 +15,7 @@ from fdrl_ros.deployment.parties.hospital import (
 )
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.policy_file import load_policy
-from fdrl_ros.deployment.prepare import prepare
+from fdrl_ros.deployment.prepare import check_accounts, prepare
 from fdrl_ros.errors import BudgetExceededError, PrivacyError, SettingError
 from fdrl_ros.experiments.training import train_alone, train_federation
 from fdrl_ros.learner.home import ledger_words
@@ -87,14 +87,14 @@ def test_rounds_and_home_policies_of_both_federations_are_in_the_account(federat
 
 
 def test_federation_that_the_rest_of_the_budget_does_not_pay_for_is_not_begun(
-    federations, tmp_path
+    federations, tmp_path, caplog
 ):
     plan = plan_of(tmp_path, budget=1.01 * WHOLE)
     trained(federations[0], plan)
-    with pytest.raises(
-        PrivacyError, match=r'account .* with the .* of other federations, epsilon'
-    ):
+    with pytest.raises(PrivacyError, match='left of its shared account does not pay') as refused:
         begin(federations[1], plan)
+    assert str(tmp_path) not in str(refused.value)  # it reaches other parties
+    assert 'of other federations, epsilon' in caplog.text and str(tmp_path) in caplog.text
     with open_ledger(federations[1].party(NAME), NAME, plan) as ledger:
         assert ledger.chain.head.entries == 0
 
@@ -158,12 +158,14 @@ def test_account_whose_place_depends_on_the_working_directory_is_refused():
         ('{}', 'a folder that exists'),
     ],
 )
-def test_an_account_that_cannot_be_opened_is_refused_before_anything_is_made(
-    tmp_path, account, words
-):
+def test_an_account_that_cannot_be_opened_is_refused(tmp_path, account, words):
     with pytest.raises(SettingError, match=words):
-        prepare(tmp_path / 'run', PLAN.changed({'privacy': {'account': account.format(tmp_path)}}))
-    assert not (tmp_path / 'run').exists()
+        check_accounts(PLAN.changed({'privacy': {'account': account.format(tmp_path)}}))
+
+
+def test_a_directory_is_prepared_for_hospitals_whose_accounts_are_on_other_hosts(tmp_path):
+    plan = PLAN.changed({'privacy': {'account': '/on/another/host/{hospital}'}})
+    assert Plan.load(prepare(tmp_path / 'run', plan).plan).privacy.account
 
 
 def test_one_account_for_all_hospitals_is_warned_of_and_it_may_be_moved(tmp_path, caplog):
@@ -174,6 +176,7 @@ def test_one_account_for_all_hospitals_is_warned_of_and_it_may_be_moved(tmp_path
     for plan in plans:
         caplog.clear()
         layout = prepare(tmp_path / 'run', plan)
+        check_accounts(plan)
         warned = 'all hospitals charge the account' in caplog.text
         assert warned == ('{' not in plan.privacy.account)
         assert Plan.load(layout.plan).privacy.account == plan.privacy.account
