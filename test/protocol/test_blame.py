@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 
 from fdrl_ros.errors import MessageError
 from fdrl_ros.federation.aggregator import aggregator
-from fdrl_ros.federation.protocol.blame import check_blame, PROVEN
+from fdrl_ros.federation.protocol.blame import PROVEN
 from fdrl_ros.federation.protocol.message import (
     Blame,
     Complaint,
@@ -47,7 +47,7 @@ def blamed(taps):
 
 
 def checked(blame, bench):
-    return check_blame(blame, bench.roster, bench.parties['hospital_1'].terms.codec)
+    return bench.check_blame(blame)
 
 
 def check_sum(bench, names):

@@ -66,10 +66,7 @@ class ModestBench(Bench):
 
     def blamed(self):
         """Return who was blamed of what, having checked each proof."""
-        codec = self.parties['hospital_1'].terms.codec
-        return {
-            each.guilty: check_blame(each, self.roster, codec) for each in self.blames.messages
-        }
+        return {each.guilty: self.check_blame(each) for each in self.blames.messages}
 
     def is_released(self):
         """Tell whether the honest have a policy; a liar refuses the sum of what it never sent."""
@@ -327,6 +324,18 @@ def test_with_three_hospitals_who_spoils_a_round_costs_the_others_that_one(tmp_p
     assert all(each.trained == [1] for each in bench.learners.values())
     bench.restart('aggregator')
     assert bench.run(lambda: bench.aggregator.phase is Phase.FINISHED)
+
+
+def test_projections_of_other_terms_prove_nothing():
+    """With another modulus or norm those of an honest hospital would seem to be false."""
+    bench = ModestBench()
+    project_pair_wrong(bench, LIAR)
+    assert bench.run()
+    (blame,) = bench.blames.messages
+    terms = bench.hospital_terms
+    assert check_blame(blame, bench.roster, terms.codec, blame.terms_digest) is Fault.SKETCH
+    with pytest.raises(RoundError, match='under other terms'):
+        check_blame(blame, bench.roster, terms.codec, bytes(32))
 
 
 def test_a_proof_that_comes_before_the_terms_counts_when_these_are_here(tmp_path):

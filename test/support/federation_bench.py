@@ -23,19 +23,21 @@ from fdrl_ros.crypto.keys.roster import SERVERS
 from fdrl_ros.crypto.keys.signing import Identity
 from fdrl_ros.errors import BudgetExceededError, LedgerCorruptError
 from fdrl_ros.federation.aggregator.aggregator import Aggregator
+from fdrl_ros.federation.hospital.hospital import Hospital
 from fdrl_ros.federation.hospital.state import RoundSeeds
 from fdrl_ros.federation.key_authority.key_authority import KeyAuthority
 from fdrl_ros.federation.key_authority.state import Validation
+from fdrl_ros.federation.protocol.blame import check_blame
 from fdrl_ros.federation.protocol.channel import Channel
-from fdrl_ros.federation.protocol.message import Message, Order, Phase
+from fdrl_ros.federation.protocol.message import Blame, Fault, Message, Order, Phase
 from fdrl_ros.federation.protocol.orders import ADDRESSEES, sign_order
 from fdrl_ros.federation.protocol.party import Party
 from fdrl_ros.federation.protocol.store import Store
-from fdrl_ros.federation.protocol.update_codec import UpdateCodec
+from fdrl_ros.federation.protocol.update_codec import Terms, UpdateCodec
 from fdrl_ros.federation.settings import RoundSettings
 from fdrl_ros.federation.virtual import VirtualFederation, VirtualOptions
 from fdrl_ros.learner.learner import TrainingProgress, TrainingResult
-from fdrl_ros.policy import NetworkShape
+from fdrl_ros.policy import digest_of, NetworkShape
 from fdrl_ros.privacy.ledger.chain import Head
 import numpy as np
 from pytest import MonkeyPatch
@@ -304,6 +306,19 @@ class Bench(VirtualFederation):
             deltas = np.stack([self.learners[name].delta(round) for name in names])
             weights = weights + sizes @ deltas / sizes.sum()
         return weights
+
+    def check_blame(self, blame: Blame) -> Fault:
+        """Check a proof of round 1 as a hospital does."""
+        terms = self.hospital_terms
+        agreed = terms.digest(digest_of(self.start), self.roster)
+        return check_blame(blame, self.roster, terms.codec, agreed)
+
+    @property
+    def hospital_terms(self) -> Terms:
+        """What hospitals encrypt by."""
+        party = self.parties['hospital_1']
+        assert isinstance(party, Hospital) and party.terms is not None
+        return party.terms
 
     def exact(self, survivors: Collection[str]) -> np.ndarray:
         """Return what the first round has to release: from the survivors' very integers."""

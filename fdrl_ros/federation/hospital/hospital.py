@@ -342,11 +342,22 @@ class Hospital(Party):
 
     def _up_to_date(self) -> bool:
         """Whether this hospital starts from what the aggregator says that all start from."""
-        policy, status, terms = self.policy, self.status, self.terms
-        if policy is None or status is None or terms is None or not self.acknowledged:
+        status = self.status
+        if status is None or not self._own_terms or not self.acknowledged:
             return False
-        ours = terms.digest(policy.digest, self._roster)
-        return status.terms_digest == ours and status.envelope.round == policy.envelope.round + 1
+        return (status.envelope.round, status.terms_digest) == (self._next, self._own_terms)
+
+    @property
+    def _next(self) -> int:
+        """The round that starts from this hospital's policy; -1 without one."""
+        return self.policy.envelope.round + 1 if self.policy else -1
+
+    @property
+    def _own_terms(self) -> bytes:
+        """The digest of what all must agree on in that round; empty while it is not known."""
+        if self.policy is None or self.terms is None:
+            return b''
+        return self.terms.digest(self.policy.digest, self._roster)
 
     def _take_part(self, received: Received, status: protocol.RoundStatus) -> Effects:
         """Go through the phases after OPEN, as far as the aggregator is."""
@@ -513,16 +524,17 @@ class Hospital(Party):
 
         :raises MessageError: if it proves nothing, or is of a round that is over.
         """
-        if self.terms is None or message.id[0] > self.round:
-            # After a restart it may come before the terms, or the status of its round.
+        round, attempt = message.id
+        if self.terms is None or round > min(self.round, self._next):
+            # After a restart it may come before the terms, the policy or the status of its round.
             if message.guilty not in {each.name for each in self._roster.hospitals}:
                 raise MessageError(message.sender, f'blames {message.guilty[:40]!r}, no hospital')
             self._early_blames[message.guilty] = message
             return Effects()
-        fault, guilty = check_blame(message, self._roster, self.terms.codec), message.guilty
-        round, attempt = message.id
-        if round != self.round:
-            raise LateError(message.sender, f'blames {guilty} in round {round}, now {self.round}')
+        guilty = message.guilty
+        if round < max(self.round, self._next):
+            raise LateError(message.sender, f'blames {guilty[:40]!r} in round {round}')
+        fault = check_blame(message, self._roster, self.terms.codec, self._own_terms)
         if (round, guilty, fault) in self._blamed:
             return Effects()
         self._blamed.add((round, guilty, fault))
@@ -535,7 +547,7 @@ class Hospital(Party):
         return Effects(notes=(note,)) + self._advance()
 
     def _take_early_blames(self) -> Effects:
-        """Take proofs that came before the terms or the status of their round, if they can be."""
+        """Take proofs that came too early for this hospital to check, if it can by now."""
         early, self._early_blames, effects = self._early_blames, {}, Effects()
         for message in early.values():
             try:
@@ -841,7 +853,8 @@ class Hospital(Party):
         notes: tuple[str, ...] = ()
         if self._settings.release and update and update.round == round and not included:
             notes = (f'own policy of round {round} not released: the sum left this hospital out',)
-        return Effects(notes=notes) + self._release_own_policy() + self._advance()
+        early = self._take_early_blames()
+        return early + Effects(notes=notes) + self._release_own_policy() + self._advance()
 
     def _is_seen(self, update: LocalUpdate) -> bool:
         """Return whether the key authority acknowledged the ledger of an update."""

@@ -147,12 +147,14 @@ def restores(keys: KeyList, dealer: str, kind: str, shares: Mapping[str, bytes])
         return False
 
 
-def check_blame(blame: Blame, roster: Roster, codec: UpdateCodec) -> Fault:
+def check_blame(blame: Blame, roster: Roster, codec: UpdateCodec, terms: bytes) -> Fault:
     """
     Check a proof of guilt, and return of what the hospital is guilty.
 
     :param blame: as the aggregator signed it.
     :param codec: of the federation, as agreed.
+    :param terms: digest of all that was agreed on for the round; projections that were signed
+        under other terms are not what they would be under these.
     :raises MessageError: if it proves nothing.
     """
     sender, guilty = blame.sender, blame.guilty
@@ -171,6 +173,8 @@ def check_blame(blame: Blame, roster: Roster, codec: UpdateCodec) -> Fault:
         elif fault is Fault.UPDATE:
             found = _by_verdict(blame, roster)
         elif fault is Fault.SKETCH:
+            if blame.terms_digest != terms:
+                raise RoundError(sender, 'shows projections that were signed under other terms')
             found = _by_sketch(blame, keys, roster, codec)
         else:
             found = _by_deal(blame, keys, roster)
