@@ -143,9 +143,7 @@ def main() -> None:
     parser = options('Measure how long a node that was killed is missing.')
     given = parser.parse_args()
     check(parser, given)
-    run = circumstances(
-        given, PLAN.federation.seed, ('numpy', 'torch', 'ros-kilted-rclpy'), bind=False
-    )
+    run = circumstances(given, PLAN.federation.seed, ('numpy', 'torch', 'ros-rclpy'), bind=False)
     with tempfile.TemporaryDirectory() as folder:
         found = found_by(given, Path(folder))
     table = Table([row.name for row in ROWS], run)

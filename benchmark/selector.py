@@ -366,7 +366,7 @@ def main() -> None:
         if each is not None and not 0.0 < each <= 600.0:
             parser.error('expected --minutes and --busy-minutes above 0')
     as_process()
-    run = circumstances(given, SEED, ('numpy', 'onnxruntime', 'ros-kilted-rclpy'), bind=False)
+    run = circumstances(given, SEED, ('numpy', 'onnxruntime', 'ros-rclpy'), bind=False)
     run |= {'minutes': given.minutes, 'policies': given.policies, 'priority': given.priority}
     run['arithmetic'] = 'compiled' if kernels.built() else 'NumPy'
     run |= {'awake': given.awake, 'busy_minutes': given.busy_minutes or given.minutes}

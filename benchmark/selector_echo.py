@@ -17,6 +17,7 @@ from fdrl_ros.nodes.common import qos
 from fdrl_ros.nodes.common.managed_node import SPIN
 import rclpy
 from rclpy.experimental import EventsExecutor
+from rclpy.task import Future
 
 
 def main() -> None:
@@ -37,7 +38,7 @@ def main() -> None:
     gc.collect()
     gc.freeze()
     gc.disable()
-    never = executor.create_future()
+    never = Future(executor=executor)
     while os.getppid() == parent:
         executor.spin_until_future_complete(never, timeout_sec=SPIN)
     os._exit(0)

@@ -309,7 +309,7 @@ def main() -> None:
     parser = options('Measure how fast 20 MB get from one process to another.')
     given = parser.parse_args()
     check(parser, given)
-    run = circumstances(given, 0, ('numpy', 'ros-kilted-rclpy'), bind=False)
+    run = circumstances(given, 0, ('numpy', 'ros-rclpy'), bind=False)
     found = found_by(given)
     table = Table([row.name for row in ROWS], run)
     for row in ROWS:

@@ -24,7 +24,7 @@ done
 # Else the wheels' start-up hook starts every Python twice to set LD_LIBRARY_PATH.
 export _ROS_WHEELS_BOOTSTRAP_COMPLETE=1
 
-export ROS_DISTRO=kilted
+export ROS_DISTRO=@DISTRO@
 export ROS_VERSION=2
 export ROS_PYTHON_VERSION=3
 export RMW_IMPLEMENTATION=rmw_fastrtps_cpp

@@ -11,7 +11,7 @@ import sys
 import urllib.request
 
 from commands import Failed, ROOT, run, step
-from setup_workspace import CONSTRAINTS, digest, environment_stamp, read, VENV
+from setup_workspace import CONSTRAINTS, digest, read, VENV
 
 REQUIREMENTS = ROOT / 'requirements' / 'torch.txt'
 PINS = ROOT / 'constraints-torch.txt'
@@ -21,7 +21,7 @@ CPU_WHEELS = 'https://download.pytorch.org/whl/cpu'
 
 def main():
     """Install both, unless they are there."""
-    stamp = digest(environment_stamp(), REQUIREMENTS.read_text(), PINS.read_text())
+    stamp = digest(read(VENV / 'stamp'), REQUIREMENTS.read_text(), PINS.read_text())
     if read(STAMP) == stamp:
         return
     step('Installing PyTorch, about 200 MB')

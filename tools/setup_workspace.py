@@ -3,6 +3,8 @@
 """
 Set up everything on a machine without ROS: environment, wheels, colcon build.
 
+    python tools/setup_workspace.py [jazzy|kilted]
+
 Each of the two steps leaves a stamp, the hash of all that it depends on, as its very last act.
 A step whose stamp holds is skipped; one that was interrupted has none and is done again.
 """
@@ -20,7 +22,11 @@ import preflight
 import wheel_paths
 
 VENV = ROOT / '.venv'
-REQUIREMENTS = [ROOT / 'requirements' / name for name in ('learning.txt', 'ros.txt', 'test.txt')]
+DISTROS = ('jazzy', 'kilted')
+"""Distributions of ROS 2 that there are wheels of; the first is the default."""
+
+REQUIREMENTS = [ROOT / 'requirements' / name for name in ('learning.txt', 'test.txt')]
+ROS = ROOT / 'requirements' / 'ros.txt'
 ALONE = ROOT / 'requirements' / 'sepsis.txt'
 CONSTRAINTS = ROOT / 'constraints.txt'
 ENVIRONMENT = ROOT / 'tools' / 'environment.sh'
@@ -43,33 +49,52 @@ LINKED_FILES = ('fdrl_ros/**/*.py', 'launch/*', 'config/**/*', 'urdf/*', 'test/*
 def main():
     """Bring the environment and the build up to date; say what is done and how long it took."""
     started = time.monotonic()
+    distro = chosen_distro()
     with open(__file__) as lock:  # a second `make` waits for the first
         fcntl.flock(lock, fcntl.LOCK_EX)
-        environment = environment_stamp()
+        environment = environment_stamp(distro)
         build = build_stamp(environment)
         install = read(VENV / 'stamp') != environment
         if install or read(ROOT / 'build' / 'stamp') != build:
             check_machine(install)
             LOG.parent.mkdir(exist_ok=True)
             if install:
-                make_environment()
+                make_environment(distro)
                 (VENV / 'stamp').write_text(environment)
             build_workspace(environment)
             (ROOT / 'build' / 'stamp').write_text(build)
     print(f'Set-up is complete ({time.monotonic() - started:.1f} s).', flush=True)
 
 
-def environment_stamp():
+def chosen_distro():
+    """Return the distribution that was asked for; a name that is none ends the program."""
+    name = sys.argv[1] if len(sys.argv) > 1 else DISTROS[0]
+    if name not in DISTROS:
+        sys.exit(f'DISTRO={name}: expected one of {", ".join(DISTROS)}')
+    return name
+
+
+def ros_wheels(distro):
+    """Return the requirements of a distribution, and the file of their pins."""
+    others = tuple(f'ros-{each}-' for each in DISTROS if each != distro)
+    lines = ROS.read_text().replace('ros-DISTRO-', f'ros-{distro}-').splitlines()
+    wheels = [each for each in lines if not each.startswith(others)]
+    return wheels, ROOT / f'constraints-{distro}.txt'
+
+
+def environment_stamp(distro):
     """Return the hash of all that .venv depends on, this folder's path included."""
+    wheels, pins = ros_wheels(distro)
     files = [
         *REQUIREMENTS,
         ALONE,
         CONSTRAINTS,
+        pins,
         ENVIRONMENT,
         Path(__file__),
         Path(wheel_paths.__file__),
     ]
-    words = [str(ROOT), sys.version]
+    words = [str(ROOT), sys.version, *wheels]
     return digest(*words, *(path.read_text() for path in files))
 
 
@@ -92,17 +117,21 @@ def check_machine(install):
         sys.exit('This machine is not ready:\n' + ''.join(f'- {each}\n' for each in reasons))
 
 
-def make_environment():
+def make_environment(distro):
     """Make .venv anew, with the pinned wheels, their paths repaired, and our environment."""
-    step(f'Making {VENV.name} with Python {sys.version.split()[0]}')
+    step(f'Making {VENV.name} with Python {sys.version.split()[0]} and ROS 2 {distro.title()}')
     shutil.rmtree(VENV, ignore_errors=True)
     base = getattr(sys, '_base_executable', sys.executable)  # not the .venv just removed
     run([base, '-m', 'venv', VENV])
     python = VENV / 'bin' / 'python'
-    pip = [python, '-m', 'pip', '--disable-pip-version-check', 'install', '-c', CONSTRAINTS]
-    total = sum('==' in line for line in CONSTRAINTS.read_text().splitlines())
+    wheels, pins = ros_wheels(distro)
+    pip = [python, '-m', 'pip', '--disable-pip-version-check', 'install']
+    pip += ['-c', CONSTRAINTS, '-c', pins]
+    total = sum('==' in line for path in (CONSTRAINTS, pins) for line in open(path))
     step(f'Installing about {total} pinned wheels, about 1 GB')
-    files = [word for path in REQUIREMENTS for word in ('-r', path)]
+    wanted = VENV / 'ros.txt'
+    wanted.write_text('\n'.join(wheels))
+    files = [word for path in (*REQUIREMENTS, wanted) for word in ('-r', path)]
     run([*pip, '--no-compile', *files], count='Collecting ')
     run([*pip, '--no-compile', '--no-deps', '-r', ALONE])  # of which only the data are read
     include, numpy_include = subprocess.check_output(
@@ -116,7 +145,7 @@ def make_environment():
     ).split()
     changed = wheel_paths.repair(VENV, include, numpy_include)
     step(f'Repaired the include paths of {changed} CMake files')
-    text = ENVIRONMENT.read_text().replace('@VENV@', str(VENV))
+    text = ENVIRONMENT.read_text().replace('@VENV@', str(VENV)).replace('@DISTRO@', distro)
     for name in ('local_setup.sh', 'local_setup.bash', 'local_setup.zsh'):
         (VENV / name).write_text(text)  # where colcon's setup files look for it
     step('Checking that everything imports')  # and compiling it, which pip was told not to do

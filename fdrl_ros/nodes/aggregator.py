@@ -66,7 +66,7 @@ class AggregatorNode(PartyNode):
         future = self._client.call_async(to_ros(request, srv.Decrypt.Request()))
         future.add_done_callback(self._answered)
 
-    def _answered(self, future: Future[srv.Decrypt.Response]) -> None:
+    def _answered(self, future: 'Future[srv.Decrypt.Response]') -> None:
         response = future.result()
         if response is not None and not response.received:
             self.get_logger().warning(f'the key authority refused: {response.reason}')

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fdrl_ros.nodes.common.managed_node import ManagedNode
+from rclpy.task import Future
 
 Answered = Callable[[bool, str], None]
 """Told whether what was asked for is done, and what there is to say of it."""
@@ -40,7 +41,7 @@ class _Service:
     async def serve(self, request: Any, response: Any) -> Any:
         """Fill in the response when the answer is there; the executor sends it after that."""
         node = self._node
-        answer = node.executor.create_future()
+        answer = Future(executor=node.executor)
 
         def answered(success: bool, message: str) -> None:
             answer.set_result((success, message))

@@ -30,6 +30,7 @@ from rclpy.experimental import EventsExecutor
 from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackReturn
 from rclpy.qos import QoSProfile
 from rclpy.signals import SignalHandlerOptions
+from rclpy.task import Future
 
 SPIN = 0.1
 """Time between two looks whether to stop, second: ``spin()`` of this executor burns a core."""
@@ -361,7 +362,7 @@ def run_node(make: Callable[[Post], ManagedNode], args: Sequence[str] | None = N
         rclpy.shutdown()
         return 1
     executor.add_node(node)
-    never = executor.create_future()
+    never = Future(executor=executor)
     node.get_logger().info(
         f'{node.get_fully_qualified_name()} is in DDS domain {node.context.get_domain_id()}'
     )
