@@ -57,6 +57,10 @@ class Theatre:
             hand_back(self.directory, ahead=5.0) if command == 'hand_back' else request
         )
 
+    def waiting(self) -> int:
+        """Return how many orders wait for the disk, the first of them under way."""
+        return len(self.node.policies._queue._requests) if self.disk.asked.is_set() else 0
+
     def until(self, condition) -> None:
         deadline = time.monotonic() + 20.0
         while not condition():
@@ -90,16 +94,15 @@ def test_who_waits_is_answered_and_no_old_word_is_written_after_a_new_one(theatr
 
     assert node.trigger_activate() == TransitionCallbackReturn.SUCCESS
     orders = [theatre.order('unlock')]
-    theatre.until(lambda: orders[0].done() and node.answering == 0)
+    theatre.until(lambda: orders[0].done())
     orders += [theatre.order(each) for each in ('take_over', 'hand_back')]
-    theatre.until(lambda: theatre.disk.asked.is_set() and node.answering == 2)
+    theatre.until(lambda: theatre.waiting() == 2)
     assert node.trigger_deactivate() == TransitionCallbackReturn.SUCCESS
     theatre.until(lambda: all(each.done() for each in orders))
     unlocked, taken, handed = [each.result() for each in orders]
     assert unlocked.success, 'it changes nothing'
     assert not taken.success and 'a restart may undo it' in taken.message
     assert not handed.success and 'nothing has changed' in handed.message
-    theatre.until(lambda: node.answering == 0)
 
     assert node.trigger_activate() == TransitionCallbackReturn.FAILURE
     assert isinstance(node.fault, StoreBusyError) and 'still on its way' in str(node.fault)
@@ -123,32 +126,37 @@ def test_who_waits_when_the_node_has_a_fault_is_answered(theatre):
     assert node.trigger_activate() == TransitionCallbackReturn.SUCCESS
     theatre.until(theatre.client.service_is_ready)
     orders = [theatre.order(each) for each in ('take_over', 'hand_back')]
-    theatre.until(lambda: theatre.disk.asked.is_set() and node.answering == 2)
+    theatre.until(lambda: theatre.waiting() == 2)
     node.fail(FdrlError('a fault in the control loop'))
     theatre.until(lambda: all(each.done() for each in orders))
     taken, handed = [each.result() for each in orders]
     assert not taken.success and 'a restart may undo it' in taken.message
     assert not handed.success and 'nothing has changed' in handed.message
     theatre.until(lambda: node.state_name == 'unconfigured')
-    theatre.until(lambda: node.answering == 0)
     theatre.until(lambda: not theatre.client.service_is_ready())
 
 
-def test_a_refusal_by_a_node_with_a_fault_counts_until_it_was_sent():
-    """The process ends only when nothing counts: the executor sends it after `serve` returns."""
-    posted = []
-    node = SimpleNamespace(fault=None, answering=0, executor=None, post=posted.append)
+def test_a_request_to_a_node_with_a_fault_is_answered_once_and_the_service_ends_after_it():
+    sent, posted, destroyed = [], [], []
+    made = SimpleNamespace(send_response=lambda *answer: sent.append(answer))
+    node = SimpleNamespace(
+        fault=None,
+        post=posted.append,
+        create_service=lambda kind, name, callback: made,
+        destroy_service=destroyed.append,
+    )
 
     def fail(request, answered):
         node.fault = FdrlError('a fault in the control loop')
 
-    serving = _Service(node, fail).serve(None, Supervise.Response())
-    with pytest.raises(StopIteration) as returned:
-        serving.send(None)
-    assert 'fault' in returned.value.value.message and node.answering == 1
-    for each in posted:  # it grows by what they post
-        each()
-    assert node.answering == 0 and len(posted) == 2
+    service = _Service(node, fail)
+    service.serve(Supervise, 'supervise')
+    made.send_response(service._take(None, Supervise.Response()), 'header')
+    ((response, header),) = sent
+    assert header == 'header' and not response.success and 'fault' in response.message
+    assert not destroyed
+    service.close()
+    assert destroyed == [made] and len(posted) == 1
 
 
 def test_who_waits_when_the_deactivation_fails_is_answered(theatre, monkeypatch):
@@ -160,7 +168,7 @@ def test_who_waits_when_the_deactivation_fails_is_answered(theatre, monkeypatch)
     assert node.trigger_activate() == TransitionCallbackReturn.SUCCESS
     theatre.until(theatre.client.service_is_ready)
     order = theatre.order('take_over')
-    theatre.until(lambda: theatre.disk.asked.is_set() and node.answering == 1)
+    theatre.until(lambda: theatre.waiting() == 1)
     monkeypatch.setattr(candidate_updates, 'PATIENCE', 20.0)
     monkeypatch.setattr(theatre.disk, '_write', fail)
     theatre.disk.ready.set()

@@ -176,7 +176,9 @@ def hosts(
 
 def serve(hosts: Hosts) -> None:
     """Run a discovery server on the servers' host, and everybody with it."""
-    words = ['fast-discovery-server', '42', '-i', '0', '-l', '10.77.0.2', '-p', '11811']
+    since_fast_dds_3 = [] if os.environ.get('ROS_DISTRO') == 'jazzy' else ['42']
+    words = ['fast-discovery-server', *since_fast_dds_3, '-i', '0']
+    words += ['-l', '10.77.0.2', '-p', '11811']
     hosts.run(0, words, {})
     hosts.start({}, '--discovery-server', DISCOVERY)
 

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 from fdrl_ros.nodes.common.managed_node import ManagedNode
-from rclpy.task import Future
 
 Answered = Callable[[bool, str], None]
 """Told whether what was asked for is done, and what there is to say of it."""
@@ -18,55 +17,59 @@ def answer_later(
     """
     Make a service with `success` and `message`, until the present transition is undone.
 
-    Answers go out when the executor's thread is free again. Those that are on their way when the
-    transition is undone still go out: the service ends after the last of them.
+    Who still waits when the transition is undone is answered: the service ends after that.
 
-    :param callback: given the request, and what to call once with the answer; a fault of it is
-        one of the node, and answered as such.
+    :param callback: given the request, and what to call once with the answer, on the executor's
+        thread; a fault of it is one of the node, and answered as such.
     """
     service = _Service(node, node.guarded(callback))
-    service.made = node.create_service(kind, name, service.serve)
+    service.serve(kind, name)
     node.keep(service.close)
 
 
 class _Service:
-    """A service that ends when it has answered; to send without it would crash the executor."""
+    """
+    A service that sends its answers itself, when there are any.
 
-    made: Any
+    An executor sends what a service's callback returns at once, and the one of Jazzy awaits no
+    coroutine: so the callback returns an empty response, and what sends it only keeps it.
+    """
 
     def __init__(self, node: ManagedNode, callback: Callable[..., None]) -> None:
         self._node, self._callback = node, callback
-        self._unsent, self._closed = 0, False
+        self._waiting, self._closed = 0, False
 
-    async def serve(self, request: Any, response: Any) -> Any:
-        """Fill in the response when the answer is there; the executor sends it after that."""
-        node = self._node
-        answer = Future(executor=node.executor)
+    def serve(self, kind: type[Any], name: str) -> None:
+        """Make the service."""
+        made = self._made = self._node.create_service(kind, name, self._take)
+        self._send = made.send_response
+        made.send_response = self._answer_request
 
-        def answered(success: bool, message: str) -> None:
-            answer.set_result((success, message))
-
-        self._unsent += 1
-        node.answering += 1
-        self._callback(request, answered)
-        if node.fault is None:
-            response.success, response.message = await answer
-        else:
-            response.success, response.message = False, 'the selector has a fault'
-        # The first turn comes before the sending, which is posted when this returns.
-        node.post(lambda: node.post(self._sent))
+    def _take(self, request: Any, response: Any) -> Any:
+        self._request = request
         return response
 
+    def _answer_request(self, response: Any, header: Any) -> None:
+        """Call back for the request taken last; send the response when it is there."""
+        self._waiting += 1
+
+        def answered(success: bool, message: str) -> None:
+            response.success, response.message = success, message
+            self._send(response, header)
+            self._waiting -= 1
+            # Not within a call of the service itself: the executor holds it.
+            self._node.post(self._end_if_idle)
+
+        before = self._waiting
+        self._callback(self._request, answered)
+        if self._node.fault is not None and self._waiting == before:
+            answered(False, 'the selector has a fault')
+
     def close(self) -> None:
-        """End, now or after the answers that are on their way."""
+        """End, now or after the last answer."""
         self._closed = True
         self._end_if_idle()
 
-    def _sent(self) -> None:
-        self._unsent -= 1
-        self._node.answering -= 1
-        self._end_if_idle()
-
     def _end_if_idle(self) -> None:
-        if self._closed and not self._unsent:
-            self._node.destroy_service(self.made)
+        if self._closed and not self._waiting:
+            self._node.destroy_service(self._made)

@@ -93,7 +93,6 @@ class ManagedNode(LifecycleNode):
         self.fault: Exception | None = None
         self.worker: Worker | None = None
         self.abandoned = False
-        self.answering = 0  # requests that were taken and whose answer was not sent yet
         self._steady = Clock(clock_type=ClockType.STEADY_TIME)
         self._made: ExitStack | None = None
         self._configured, self._active = ExitStack(), ExitStack()
@@ -384,8 +383,6 @@ def run_node(make: Callable[[Post], ManagedNode], args: Sequence[str] | None = N
     failed |= autostart and node.fault is not None
     if node.state_name != 'finalized':
         node.trigger_shutdown()
-    if node.answering:  # by now there are the answers; the executor sends them
-        executor.spin_until_future_complete(never, timeout_sec=SPIN)
     executor.remove_node(node)
     node.destroy_node()
     rclpy.shutdown()
