@@ -38,6 +38,7 @@ COMMANDS: Final = {
     'shield': ('robot.shield', 'Prove that the shield keeps its limits; measure its cost.'),
     'tasks': ('experiments.tasks', 'List the tasks and learners that are registered.'),
     'train': ('experiments.train', 'Train a federation in this process, without ROS.'),
+    'urdf': ('robot.urdf', 'Print the URDF of arm and patient.'),
     'utility': ('experiments.studies', 'Measure what privacy costs: success against epsilon.'),
     'version': ('version', 'Print the versions of this package and its libraries.'),
 }

@@ -176,6 +176,7 @@ class SelectorNode(ManagedNode):
             'refused': policies.refused,
             'reason': reason,
             'decision': self._decision_in_words(),
+            'latency': self._latency_in_words(),
             'arm': self.control.arm,
             'armed': self.settings.armed,
             'risk gate': 'closed' if self.loop.selector.gate.closed else 'open',
@@ -192,6 +193,14 @@ class SelectorNode(ManagedNode):
         """Say how long decisions take, beside the time after which one is late."""
         found = self.control.decision
         return found.words(self._rules.selector.answer_timeout) if found else ''
+
+    def _latency_in_words(self) -> str:
+        """Say how old a state is when the command that answers it leaves, and how many are late."""
+        found = self.control.latency
+        if found is None:
+            return ''
+        budget = found.words(self._rules.selector.state_timeout)
+        return f'median {1e3 * found.median:.3g} ms, {budget}; {self.control.late_commands} late'
 
 
 _WELL = frozenset(

@@ -78,3 +78,17 @@ def test_an_action_is_told_before_its_set_point_unless_the_tip_is_drawn_back(
             Cycle(chosen, SetPoint(np.array([0.0, 0.0, -0.1]), False, retracting, 0.2))
         )
     assert published == ['action', 'servo', 'jaw', 'servo', 'jaw', 'action']
+
+
+def test_diagnostics_tell_how_old_states_are_when_the_command_leaves(activated, monkeypatch):
+    node = activated('armed:=true')
+    control, setpoint = node.control, SetPoint(np.array([0.0, 0.0, -0.1]), False, False, 0.2)
+    assert node.health().values['latency'] == ''
+    for age in (0.001, 0.001, 0.2):
+        stamp = node.get_clock().now().nanoseconds - int(1e9 * age)
+        monkeypatch.setattr(control, '_operation', SimpleNamespace(stamp=stamp))
+        for _ in range(2):  # the second command answers no newer state
+            control.publish(Cycle(None, setpoint))
+    assert control.late_commands == 1
+    told = node.health().values['latency']
+    assert told.startswith('median ') and told.endswith('of 30 ms; 1 late')

@@ -90,6 +90,8 @@ class RobotControl:
         self._retracting = False
         self._published = 0
         self._decided: deque[float] = deque(maxlen=REMEMBERED)
+        self._latencies: deque[float] = deque(maxlen=REMEMBERED)
+        self._answered: Observation | None = None
         node.hear(PoseStamped, 'setpoint_cp', self._receive_tip, qos.SENSOR)
         node.hear(JointState, 'jaw/setpoint_js', self._receive_jaw, qos.SENSOR)
         node.hear(OperatingState, 'operating_state', self._receive_arm, qos.SENSOR)
@@ -149,6 +151,17 @@ class RobotControl:
         return DecisionTime.of(self._decided) if self._decided else None
 
     @property
+    def latency(self) -> DecisionTime | None:
+        """From the stamp of a state to the first set-point behind it, by the node's clock."""
+        return DecisionTime.of(self._latencies) if self._latencies else None
+
+    @property
+    def late_commands(self) -> int:
+        """How many of those took longer than a state may be old."""
+        limit = self._loop.selector.settings.state_timeout
+        return sum(each > limit for each in self._latencies)
+
+    @property
     def fault(self) -> str:
         """What was wrong with the last state, in words, if it holds because of its form."""
         if self.reason not in _FAULTY or self._faulty is None:
@@ -200,10 +213,15 @@ class RobotControl:
     def _command_arm(self, setpoint: SetPoint | None) -> None:
         if setpoint is None or not self._armed:
             return
-        now = self._node.get_clock().now().to_msg()
-        self.servo.publish(set_point(now, setpoint.position.tolist()))
+        now = self._node.get_clock().now()
+        told = now.to_msg()
+        self.servo.publish(set_point(told, setpoint.position.tolist()))
         if setpoint.jaw is not None:
-            self.jaw.publish(joint_state(now, (JAW,), (setpoint.jaw,)))
+            self.jaw.publish(joint_state(told, (JAW,), (setpoint.jaw,)))
+        state = self._operation
+        if state is not None and state.stamp is not None and state is not self._answered:
+            self._answered = state
+            self._latencies.append(1e-9 * (now.nanoseconds - state.stamp))
 
     def _publish_action(self, chosen: Selection) -> Header:
         """Publish an action, and return its header: the stamp of the state, now without one."""

@@ -52,15 +52,30 @@ def _text(element: ElementTree.Element | None, name: str, default: str) -> str:
 
 def _origin(element: ElementTree.Element) -> tuple[Vector, Vector]:
     """Return translation and rotation of a joint or an inertial, metres."""
-    origin = element.find('origin')
-    roll, pitch, yaw = _numbers(origin, 'rpy', '0 0 0').tolist()
+    found = element.find('origin')
+    roll, pitch, yaw = _numbers(found, 'rpy', '0 0 0').tolist()
     (cr, sr), (cp, sp), (cy, sy) = (
         (math.cos(angle), math.sin(angle)) for angle in (roll, pitch, yaw)
     )
     about_x = np.array([[1, 0, 0], [0, cr, -sr], [0, sr, cr]])
     about_y = np.array([[cp, 0, sp], [0, 1, 0], [-sp, 0, cp]])
     about_z = np.array([[cy, -sy, 0], [sy, cy, 0], [0, 0, 1]])
-    return _numbers(origin, 'xyz', '0 0 0'), about_z @ about_y @ about_x
+    return _numbers(found, 'xyz', '0 0 0'), about_z @ about_y @ about_x
+
+
+def fixed_pose(root: ElementTree.Element, link: str) -> tuple[Vector, Vector]:
+    """
+    Return where a link is in the root of a URDF, over joints that do not move.
+
+    :returns: shape (3,), m, and its turn, shape (3, 3).
+    """
+    joints = {_text(each.find('child'), 'link', ''): each for each in root.findall('joint')}
+    at, turned = np.zeros(3), np.eye(3)
+    while link in joints:
+        shift, turn = _origin(joints[link])
+        at, turned = shift + turn @ at, turn @ turned
+        link = _text(joints[link].find('parent'), 'link', '')
+    return at, turned
 
 
 @dataclass(frozen=True)

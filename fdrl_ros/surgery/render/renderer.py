@@ -65,6 +65,8 @@ class Renderer(PhysicsClient):
             if link.get('name') in ('organ', *hidden):  # the organ is cast with its dent
                 for visual in link.findall('visual'):
                     link.remove(visual)
+            for shape in link.findall('collision'):  # PyBullet draws it where nothing is visual
+                link.remove(shape)
         super().__init__('renderer')
         self.body = self.load(
             ElementTree.tostring(root, 'unicode'), path, basePosition=[0.0, 0.0, -BASE_HEIGHT]

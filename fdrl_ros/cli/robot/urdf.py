@@ -1,0 +1,18 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""`fdrl urdf`: the description of arm and patient, for other tools."""
+
+import click
+from fdrl_ros.cli.options import SettingsCommand
+from fdrl_ros.surgery.arm.mount import Mount
+
+
+@click.command(cls=SettingsCommand, groups={'mount': Mount})
+def urdf(**flags: object) -> None:
+    """
+    Print the URDF of arm and patient.
+
+    Names may have a prefix, and the room may stand elsewhere, for several arms in one tree.
+    """
+    values = {name.partition('__')[2]: value for name, value in flags.items() if value is not None}
+    click.echo(Mount.from_mapping(values).description())
