@@ -61,7 +61,7 @@ class ForeignRobot:
         self.commanded = publish(StringStamped, self.command, qos.EVENT)
         self.tip = np.array([0.0, 0.0, -0.12])
         self.goal, self.rng = self.tip, np.random.default_rng(4)
-        self.state, self.beat, self.pair = 'ENABLED', 0, pair
+        self.state, self.homed, self.beat, self.pair = 'ENABLED', True, 0, pair
         self.bad, self.force = {}, 0.5
         self.frozen, self.obeys = False, True
         self.silent = ()  # topics that say nothing
@@ -96,7 +96,7 @@ class ForeignRobot:
         stamp.sec += self.shift
         vitals, operation = self.halves(stamp)
         messages = {
-            'operating_state': OperatingState(state=self.state, is_homed=True),
+            'operating_state': OperatingState(state=self.state, is_homed=self.homed),
             'setpoint_cp': set_point(stamp, self.tip.tolist()),
             'patient_state': vitals,
             'operation_state': operation,

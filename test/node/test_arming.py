@@ -1,0 +1,73 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""The contract of arming: who may arm the selector, and what keeps it from commanding an arm."""
+
+from fdrl_ros.deployment.bringup import robot_graph, RoomArguments
+import fdrl_ros.msg as ros
+from fdrl_ros.nodes.common import qos
+import pytest
+from std_msgs.msg import String
+from support.foreign_robot import ForeignRobot, moving, reason, released
+
+STATES = 10
+"""States without an answer after which the selector is taken to be silent."""
+
+
+class PromptRobot(ForeignRobot):
+    """An arm that tells its state at 100 Hz, whoever answers."""
+
+    def answered(self, stamp: int, patience: float = 0.01) -> None:
+        super().answered(stamp, patience)
+
+
+@pytest.fixture
+def arm(room, directory) -> PromptRobot:
+    """Return a made-up arm, to which a policy was released."""
+    made = PromptRobot(room)
+    publish = room.node.create_publisher
+    publish(ros.GlobalPolicy, '/federation/policy', qos.LATCHED).publish(released(directory))
+    return made
+
+
+def answered(room, arm, stamp):
+    """Say when the selector has answered many states since a stamp."""
+    return lambda: len(arm.since(stamp)) >= STATES
+
+
+def test_an_arm_is_commanded_only_while_it_is_enabled_and_homed_and_nobody_else_drives(
+    room, runner, settings, arm
+):
+
+    runner.start(robot_graph(settings, 'robot_1', room=RoomArguments(env=False, armed='true')))
+    arm.say_until(moving(room), 90.0)
+
+    def silent_for(why: str) -> None:
+        """Wait until the selector says why, then look whether it commands."""
+        arm.say_until(lambda: reason(room) == why, 10.0)
+        arm.say_until(answered(room, arm, arm.say()), 10.0)  # what was on its way is here
+        before = len(room.heard[arm.servo])
+        arm.say_until(answered(room, arm, arm.say()), 10.0)
+        assert len(room.heard[arm.servo]) == before, f'commanded while {why}'
+
+    for state in ('DISABLED', 'PAUSED', 'FAULT'):
+        arm.state = state
+        silent_for('paused')
+        arm.state = 'ENABLED'
+        arm.say_until(moving(room), 10.0)
+    arm.homed = False
+    silent_for('paused')
+    arm.homed = True
+    arm.say_until(moving(room), 10.0)
+    pedal = room.node.create_publisher(String, 'supervise', qos.EVENT)
+    arm.say_until(lambda: pedal.get_subscription_count() == 1, 10.0)
+    pedal.publish(String(data='take_over'))
+    silent_for('surgeon')
+    words = {each.string for _, each in room.heard[arm.command]}
+    assert not words, 'it never enables, homes or resumes an arm that others stopped'
+
+
+def test_an_unarmed_selector_chooses_and_commands_nothing(room, runner, settings, arm):
+    runner.start(robot_graph(settings, 'robot_1', room=RoomArguments(env=False)))
+    arm.say_until(lambda: reason(room) == 'best', 90.0)
+    arm.say_until(answered(room, arm, arm.say()), 10.0)
+    assert not room.heard[arm.servo] and not room.heard[arm.command]
