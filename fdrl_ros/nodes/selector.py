@@ -195,7 +195,7 @@ class SelectorNode(ManagedNode):
         return found.words(self._rules.selector.answer_timeout) if found else ''
 
     def _latency_in_words(self) -> str:
-        """Say how old a state is when the command that answers it leaves, and how many are late."""
+        """Say how old states are when the commands that answer them leave."""
         found = self.control.latency
         if found is None:
             return ''
