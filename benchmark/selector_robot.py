@@ -16,8 +16,9 @@ import subprocess
 import sys
 from typing import Any
 
-from fdrl_ros.deployment.bringup import BringupSettings, environment, FEDERATION, robot_graph
+from fdrl_ros.deployment.bringup import BringupSettings, environment, robot_graph
 from fdrl_ros.deployment.layout import Layout
+from fdrl_ros.deployment.namespaces import FEDERATION
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.policy_file import load_policy
 from fdrl_ros.deployment.prepare import prepare
@@ -69,7 +70,7 @@ class Release:
         weights = load_policy(layout.pretrained).weights
         rng = np.random.default_rng(SEED)
         publish = room.node.create_publisher
-        self._publishers = [publish(ros.GlobalPolicy, f'{FEDERATION}/policy', qos.LATCHED)]
+        self._publishers = [publish(ros.GlobalPolicy, f'/{FEDERATION}/policy', qos.LATCHED)]
         message = self._channel(layout, 'key_authority').sign(
             GlobalPolicy,
             1,

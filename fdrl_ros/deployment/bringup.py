@@ -7,23 +7,23 @@ The launch files and the plain runner both start what these functions return; no
 nodes exists.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 import os
-from pathlib import Path
 import random
 import socket
 from typing import Any, Final
 
+from fdrl_ros.deployment.namespaces import absolute, check_namespace, FEDERATION
+from fdrl_ros.deployment.parameter_files import may_be_of, sections
 from fdrl_ros.deployment.settings import hospital_names
 from fdrl_ros.errors import SettingError
 from fdrl_ros.federation.settings import RoundSettings
-from fdrl_ros.resources import parse_yaml, resource
+from fdrl_ros.resources import resource
 from fdrl_ros.runtime.environment_variables import ONE_THREAD
 from fdrl_ros.runtime.orphans import LAUNCHER
 from fdrl_ros.settings import setting, Settings, Value
-import yaml
 
 PLAN_FILE = 'plan.yaml'
 """File of the plan, in a prepared federation's directory."""
@@ -38,9 +38,6 @@ NODES: Final = {
 }
 """Our nodes, named as their executables, and the file in config/ that lists their parameters."""
 
-FEDERATION = '/federation'
-"""Namespace of the servers and of the federation's topics."""
-
 DISCOVERY_SERVER = 'ROS_DISCOVERY_SERVER'
 """Variable with the discovery server of all participants of a process."""
 
@@ -54,7 +51,7 @@ class NodeSpec:
     One node in one process.
 
     :param executable: in the package, and name of its module below fdrl_ros.nodes.
-    :param namespace: absolute.
+    :param namespace: absolute, with that of the whole federation in front.
     :param name: of the node.
     :param parameters: what differs from the node's defaults.
     :param domain: DDS domain.
@@ -71,7 +68,7 @@ class NodeSpec:
     @property
     def label(self) -> str:
         """Name for people and for the log file."""
-        return f'{self.namespace.strip("/")}.{self.name}'
+        return '.'.join((*self.namespace.strip('/').split('/'), self.name))
 
 
 @dataclass(frozen=True)
@@ -81,6 +78,11 @@ class BringupSettings(Settings):
     directory: str = setting('runs/federation', "the federation's directory")
     federation_domain: int = setting(50, 'DDS domain of the federation', limits=(0, LAST_DOMAIN))
     robot_domain: int = setting(51, 'DDS domain of the robots', limits=(0, LAST_DOMAIN))
+    namespace: str = setting(
+        '',
+        'namespace in front of those of all nodes, such as north: federations of other namespaces '
+        'do not meet in a domain',
+    )
     hosts: str = setting(
         'one', 'whether all nodes run on this host or on several', choices=('one', 'several')
     )
@@ -97,6 +99,7 @@ class BringupSettings(Settings):
     def __post_init__(self) -> None:
         """Keep the robots' traffic apart, and refuse a parameter file that cannot be read."""
         super().__post_init__()
+        check_namespace('namespace', self.namespace)
         if self.federation_domain == self.robot_domain:
             raise SettingError(
                 'robot_domain', self.robot_domain, "another domain than the federation's"
@@ -119,14 +122,7 @@ class BringupSettings(Settings):
         :returns: name of a node, maybe with wildcards, and its parameters, for each section.
         :raises SettingError: if the file cannot be read, or is of another form.
         """
-        if not self.parameters:
-            return []
-        try:
-            return list(_sections(parse_yaml(Path(self.parameters).read_text('utf-8')), ''))
-        except (OSError, ValueError, yaml.YAMLError) as error:
-            reason = getattr(error, 'strerror', None) or ' '.join(str(error).split())
-            expected = f'a readable file of ROS parameters: {reason}'
-            raise SettingError('parameters', self.parameters, expected) from error
+        return sections(self.parameters) if self.parameters else []
 
 
 @dataclass(frozen=True)
@@ -202,7 +198,7 @@ def server_graph(settings: BringupSettings) -> tuple[NodeSpec, ...]:
 
 def hospital_graph(settings: BringupSettings, hospital: str) -> tuple[NodeSpec, ...]:
     """Return the nodes of one hospital: its trainer, which hands policies on to the robots."""
-    return (_node(settings, 'trainer', f'/{hospital}', robot_domain=settings.robot_domain),)
+    return (_node(settings, 'trainer', hospital, robot_domain=settings.robot_domain),)
 
 
 def robot_graph(
@@ -225,7 +221,7 @@ def robot_graph(
     env = _node(
         settings,
         'env',
-        f'/{robot}',
+        robot,
         operations=operations,
         endoscope=room.endoscope,
         publish_clock=room.publish_clock,
@@ -234,7 +230,7 @@ def robot_graph(
     selector = _node(
         settings,
         'selector',
-        f'/{robot}',
+        robot,
         armed=room.commands,
         use_sim_time=room.use_sim_time,
         hospital=room.home,
@@ -314,10 +310,11 @@ def _node(settings: BringupSettings, name: str, namespace: str, **parameters: Va
     given: dict[str, Value] = {
         'directory': settings.directory,
         'autostart': settings.autostart,
-        'federation': FEDERATION,
         **parameters,
     }
     for node, values in settings.site_parameters():
+        if not may_be_of(node, name):
+            continue
         for key, value in values.items():
             # ROS keeps both values if their types differ, and the node reads ours.
             if key in given and type(value) is not type(given[key]):
@@ -325,17 +322,5 @@ def _node(settings: BringupSettings, name: str, namespace: str, **parameters: Va
                 raise SettingError('parameters', settings.parameters, expected)
     of_robot = NODES[name] == 'robot'
     domain = settings.robot_domain if of_robot else settings.federation_domain
-    return NodeSpec(name, namespace, name, domain, given, parameter_file=settings.parameters)
-
-
-def _sections(values: Any, node: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield each node's name and parameters out of a nested file of ROS parameters."""
-    if not isinstance(values, dict):
-        raise ValueError(f'{node or "the file"} has no section ros__parameters')
-    for key, value in values.items():
-        if key != 'ros__parameters':
-            yield from _sections(value, f'{node}/{str(key).strip("/")}')
-        elif isinstance(value, dict):
-            yield node, value
-        else:
-            raise ValueError(f'ros__parameters of {node} are no names and values')
+    place = absolute(settings.namespace, namespace)
+    return NodeSpec(name, place, name, domain, given, parameter_file=settings.parameters)

@@ -15,7 +15,6 @@ import time
 
 from fdrl_ros.deployment.bringup import (
     BringupSettings,
-    FEDERATION,
     federation_graph,
     free_domains,
     middleware,
@@ -32,6 +31,7 @@ from fdrl_ros.deployment.events import (
     RejectedMessage,
 )
 from fdrl_ros.deployment.layout import ROBOTS
+from fdrl_ros.deployment.namespaces import absolute, FEDERATION
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.prepare import taking_part
 from fdrl_ros.deployment.robot.robot_policies import RobotPolicies
@@ -92,12 +92,15 @@ def unvalued_policies(operations: Sequence[Json]) -> list[str]:
 class RosFederation:
     """One federation on this host, as processes over DDS."""
 
-    def __init__(self, run: RunDirectory, plan: Plan, caller: Caller, say: Say) -> None:
+    def __init__(
+        self, run: RunDirectory, plan: Plan, caller: Caller, say: Say, *, namespace: str = ''
+    ) -> None:
         """
         Prepare the directory.
 
         :param caller: told the progress of each hospital.
         :param say: told what people should know, such as the death of a node.
+        :param namespace: in front of those of all nodes.
         :raises FdrlError: if the directory cannot be prepared.
         """
         self._run = run
@@ -110,6 +113,7 @@ class RosFederation:
             directory=str(self._layout.directory.resolve()),
             federation_domain=federation,
             robot_domain=robots,
+            namespace=namespace,
         )
         self._epsilon: dict[str, float] = {}
         self._seconds: dict[str, dict[str, float]] = {}
@@ -153,6 +157,7 @@ class RosFederation:
                 settings.federation_domain,
                 ROBOTS,
                 settings.robot_domain,
+                namespace=settings.namespace,
                 n_parameters=self._plan.network.layout.n_parameters,
             ) as watch,
         ):
@@ -283,7 +288,7 @@ class RosFederation:
             self._seconds |= {node: spent} if spent else {}
             if held := values.get('peak memory'):
                 self._memory[node] = float(held)
-            if node == f'{FEDERATION}/aggregator':
+            if node == absolute(self._settings.namespace, FEDERATION, 'aggregator'):
                 self._left_out = [f'{name}: {why}' for name, why in named('left out ').items()]
 
     def _progress(self, event: HospitalProgress) -> Progress:

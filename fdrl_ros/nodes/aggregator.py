@@ -32,7 +32,7 @@ class AggregatorNode(PartyNode):
         """Make the publishers and the key authority's client."""
         super().open()
         self._request: protocol.DecryptRequest | None = None
-        self._client = self.create_client(srv.Decrypt, f'{self.settings.federation}/decrypt')
+        self._client = self.create_client(srv.Decrypt, 'key_authority/decrypt')
         self.keep(lambda: self.destroy_client(self._client))
 
     def begin(self) -> None:

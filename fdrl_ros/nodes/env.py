@@ -80,12 +80,19 @@ class EnvNode(ManagedNode):
         self.operating = False
         super().__init__(post)
 
+    def check(self) -> None:
+        """Refuse two sources of time, and a hospital that is not in the federation."""
+        super().check()
+        if self.settings.publish_clock and self.get_parameter('use_sim_time').value:
+            raise SettingError('publish_clock', True, 'false with use_sim_time: who makes time?')
+        names, hospital = hospital_names(self.plan().federation.hospitals), self.settings.hospital
+        if hospital and hospital not in names:
+            raise SettingError('hospital', hospital, named_among(hospital, 'hospitals', names))
+
     def open(self) -> None:
         """Make the world and the publishers."""
         plan = self.plan()
         chosen = plan.federation
-        if self.settings.publish_clock and self.get_parameter('use_sim_time').value:
-            raise SettingError('publish_clock', True, 'false with use_sim_time: who makes time?')
         everybody = partial(
             mixture,
             chosen.hospitals,
@@ -95,10 +102,7 @@ class EnvNode(ManagedNode):
         )
         self._mixture: Callable[[tuple[str, ...]], Mixture | Cohort] = everybody
         if hospital := self.settings.hospital:
-            names = hospital_names(chosen.hospitals)
-            if hospital not in names:
-                raise SettingError('hospital', hospital, named_among(hospital, 'hospitals', names))
-            number = names.index(hospital)
+            number = hospital_names(chosen.hospitals).index(hospital)
             self._mixture = lambda procedures: everybody(procedures).cohorts[number]
         self._patients = self._mixture(chosen.names)
         self._operation = Operation(plan.world)

@@ -41,7 +41,7 @@ class KeyAuthorityNode(PartyNode):
     def begin(self) -> None:
         """Offer to decrypt, and to take orders; the policy or the verdict has a topic."""
         super().begin()
-        self.serve(srv.Decrypt, f'{self.settings.federation}/decrypt', protocol.DecryptRequest)
+        self.serve(srv.Decrypt, '~/decrypt', protocol.DecryptRequest)
         self.serve(srv.Order, '~/order', protocol.Order)
 
     def prepare(self, report: Take, stopped: Callable[[], bool]) -> EncryptionSettings:

@@ -10,7 +10,6 @@ from typing import Any
 
 from diagnostic_msgs.msg import DiagnosticArray
 from fdrl_ros.crypto.keys.roster import Roster
-from fdrl_ros.deployment.bringup import FEDERATION
 from fdrl_ros.deployment.events import (
     Event,
     HospitalProgress,
@@ -20,6 +19,7 @@ from fdrl_ros.deployment.events import (
     ReceivedMessage,
     RejectedMessage,
 )
+from fdrl_ros.deployment.namespaces import absolute, FEDERATION
 from fdrl_ros.errors import MessageError, ReplayError
 from fdrl_ros.federation.protocol import message as protocol
 from fdrl_ros.federation.protocol.channel import MessageVerifier, OBSERVED
@@ -54,12 +54,14 @@ class Observer(Closeable):
         robots: tuple[str, ...] = (),
         robot_domain: int | None = None,
         *,
+        namespace: str = '',
         n_parameters: int = 0,
     ) -> None:
         """
         Join the domains.
 
         :param roster: whom to believe, and whose progress to look at.
+        :param namespace: in front of those of the nodes; others are not listened to.
         :param n_parameters: of the policies; without it only short ones are heard.
         """
         self._verifier = MessageVerifier(roster)
@@ -68,32 +70,25 @@ class Observer(Closeable):
         self._ending = threading.Event()
         self._joined = ExitStack()
         self._size = 4 * n_parameters
+        self._namespace = absolute(namespace)
         federation = self._join(federation_domain)
         for kind in OBSERVED.keys() - {protocol.HospitalPolicy}:
             entry = PROTOCOL_TOPICS[kind]
-            self._subscribe_message(
-                federation, kind, f'{FEDERATION}/{entry.name}', entry.type, entry.hearing
-            )
+            topic = self._topic(FEDERATION, entry.name)
+            self._subscribe_message(federation, kind, topic, entry.type, entry.hearing)
         for name in (member.name for member in roster.hospitals):
-            self._subscribe_message(
-                federation,
-                protocol.HospitalPolicy,
-                f'/{name}/policy',
-                ros.HospitalPolicy,
-                qos.HEARD,
-            )
-            self._subscribe_event(
-                federation, f'/{name}/progress', ros.Progress, HospitalProgress, qos.EVENT
-            )
-            self._subscribe_event(
-                federation, f'/{name}/privacy', ros.Privacy, PrivacySpent, qos.HEARD
-            )
+            topic = self._topic(name, 'policy')
+            released = protocol.HospitalPolicy
+            self._subscribe_message(federation, released, topic, ros.HospitalPolicy, qos.HEARD)
+            topic = self._topic(name, 'progress')
+            self._subscribe_event(federation, topic, ros.Progress, HospitalProgress, qos.EVENT)
+            topic = self._topic(name, 'privacy')
+            self._subscribe_event(federation, topic, ros.Privacy, PrivacySpent, qos.HEARD)
         if robot_domain is not None:
             room = self._join(robot_domain)
             for name in robots:
-                self._subscribe_event(
-                    room, f'/{name}/outcome', ros.Outcome, OperationEnded, qos.EVENT
-                )
+                topic = self._topic(name, 'outcome')
+                self._subscribe_event(room, topic, ros.Outcome, OperationEnded, qos.EVENT)
 
     @property
     def finished(self) -> bool:
@@ -117,6 +112,9 @@ class Observer(Closeable):
         """Leave the domains."""
         self._ending.set()
         self._joined.close()
+
+    def _topic(self, place: str, name: str) -> str:
+        return absolute(self._namespace, place, name)
 
     def _join(self, domain: int) -> Node:
         """Make a node in a domain and a thread that listens for it."""
@@ -175,7 +173,7 @@ class Observer(Closeable):
     ) -> None:
         """Hear messages whose fields are those of an event, beside whose topic it is."""
         owner, *names = (field.name for field in fields(kind))
-        known = {owner: topic.split('/')[1]}
+        known = {owner: topic.split('/')[-2]}
 
         def copy(source: Any) -> None:
             self._queue_event(kind(**known, **{name: getattr(source, name) for name in names}))
@@ -186,4 +184,6 @@ class Observer(Closeable):
         for status in source.status:
             values = {pair.key: pair.value for pair in status.values}
             node = status.name.partition(': ')[0]
+            if absolute(*node.split('/')[:-2]) != self._namespace:
+                continue  # of another federation, or no node of ours
             self._queue_event(NodeHealth(node, status.level[0], status.message, values))

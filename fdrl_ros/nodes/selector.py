@@ -69,13 +69,18 @@ class SelectorNode(ManagedNode):
         self.policies: CandidateUpdates | None = None
         super().__init__(post)
 
+    def check(self) -> None:
+        """Refuse limits that cannot hold together."""
+        super().check()
+        rules = self.plan()
+        check_limits(rules.selector, self.further_settings('limiter'), rules.shield)
+
     def open(self) -> None:
         """Read who may release policies, and make the publishers."""
         self._check_place()
         # Read once: the control loop waits for no disk.
         self._rules = self.plan()
         self._limits = self.further_settings('limiter')
-        check_limits(self._rules.selector, self._limits, self._rules.shield)
         make_private_directory(self.layout.party(self.place))
         roster = self.layout.trusted_roster(self.place)
         network = robot_network(self.layout, self._rules)

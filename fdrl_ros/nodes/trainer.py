@@ -12,6 +12,7 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 import math
 import os
+from typing import Any
 
 from builtin_interfaces.msg import Time
 from fdrl_ros.deployment.bringup import DISCOVERY_SERVER
@@ -35,6 +36,7 @@ from fdrl_ros.privacy.accountant.accountant import epsilon_paper, PAPER_ORDER
 from fdrl_ros.runtime.environment_variables import with_variables
 from fdrl_ros.runtime.worker_thread import Post, Take
 from fdrl_ros.settings import setting
+from rclpy.qos import QoSProfile
 
 
 @dataclass(frozen=True)
@@ -56,21 +58,27 @@ OTHER_HOSTS = (DISCOVERY_SERVER, 'ROS_STATIC_PEERS')
 class RobotLink:
     """The trainer's second node, in the robots' domain: it publishes released policies only."""
 
-    def __init__(self, name: str, namespace: str, federation: str, domain: int) -> None:
+    def __init__(self, trainer: 'TrainerNode', domain: int) -> None:
         """
-        Join the domain.
+        Join the domain, under the name of the trainer's node.
 
-        :param federation: namespace of the federation's topics, the same in both domains.
+        :param trainer: its topics have the same names in both domains, remapped ones too.
         """
         self._joined = ExitStack()
         # The middleware reads them now, for whatever domain.
         with with_variables(dict.fromkeys(OTHER_HOSTS, '')):
-            self._node = self._joined.enter_context(node_in(domain, name, namespace))
-        self._federation = federation
+            node = node_in(domain, trainer.get_name(), trainer.get_namespace())
+            self._node = self._joined.enter_context(node)
+        self._trainer = trainer
 
     def open(self, publishers: PolicyPublishers) -> None:
         """Make the publishers."""
-        make, topic = self._node.create_publisher, f'{self._federation}/policy'
+
+        def make(kind: type[object], topic: str, profile: QoSProfile) -> Any:
+            name = self._trainer.resolve_topic_name(topic)
+            return self._node.create_publisher(kind, name, profile)
+
+        topic = self._trainer.topic(protocol.GlobalPolicy)
         self._global = publishers.add(ros.GlobalPolicy, topic, make)
         self._own = publishers.add(ros.HospitalPolicy, 'policy', make)
         self._home = publishers.add(ros.HospitalPolicy, 'home', make)
@@ -119,6 +127,12 @@ class TrainerNode(PartyNode):
         """Name in the roster: the namespace."""
         return self.place
 
+    def check(self) -> None:
+        """Refuse robots in the federation's domain."""
+        super().check()
+        if (domain := self.settings.robot_domain) == self.context.get_domain_id():
+            raise SettingError('robot_domain', domain, "another domain than the federation's")
+
     def open(self) -> None:
         """Make the publishers of both domains."""
         super().open()
@@ -128,11 +142,7 @@ class TrainerNode(PartyNode):
         domain = self.settings.robot_domain
         self._robots: RobotLink | None = None
         if domain >= 0:
-            if domain == self.context.get_domain_id():
-                raise SettingError('robot_domain', domain, "another domain than the federation's")
-            self._robots = RobotLink(
-                self.get_name(), self.get_namespace(), self.settings.federation, domain
-            )
+            self._robots = RobotLink(self, domain)
             self.keep(self._robots.close)
             self._robots.open(self.policies)
 

@@ -111,15 +111,15 @@ def order_about(live) -> None:
     for sender in ('operator', 'hospital_1'):
         order = sign_order(Identity.generate(sender), 'federation', 'stop', now)
         with pytest.raises(OrderError, match='the aggregator refused: unsigned message'):
-            deliver(order, domain, '/federation')
+            deliver(order, domain, '')
     operator = load_identity(live.layout.keys / 'operator' / KEY_FILE, 'operator')
     order = sign_order(operator, 'federation', 'stop', now - 3600.0)
     with pytest.raises(OrderError, match='untimely message'):
-        deliver(order, domain, '/federation')
+        deliver(order, domain, '')
     order = sign_order(operator, 'federation', 'pause', time.time())
-    deliver(order, domain, '/federation')
+    deliver(order, domain, '')
     with pytest.raises(OrderError, match='replayed message'):
-        deliver(order, domain, '/federation')
+        deliver(order, domain, '')
     live.wait(lambda: live.phase is Phase.PAUSED, 10.0)
     assert live.order('resume') == (0, 'aggregator: resume')
     live.wait(lambda: live.phase is Phase.OPEN, 10.0)

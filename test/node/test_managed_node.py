@@ -23,6 +23,10 @@ from support.node_process import begin, NODES, Process
 from support.operating_room import Room
 
 
+FIXED = {'/diagnostics', '/parameter_events', '/rosout', '/clock'}
+"""Topics that all nodes of a domain share, as REP 107 and ROS itself have it."""
+
+
 @pytest.fixture
 def process(request, directory, lone_domain):
     with Process(request.param, directory, lone_domain) as made:
@@ -44,8 +48,8 @@ def entities(node) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize('process', NODES, indirect=True)
-def test_parameters_are_described_and_cleaning_up_leaves_nothing(process):
+@pytest.mark.parametrize('process', [f'/north{each}' for each in NODES], indirect=True)
+def test_node_describes_its_parameters_moves_with_its_namespace_and_cleans_up(process):
     node = process.node
     for group in node.groups:
         for setting in Plan.groups()[group].describe():
@@ -66,6 +70,12 @@ def test_parameters_are_described_and_cleaning_up_leaves_nothing(process):
             process.spin()
         assert node.fault is None
         assert len(entities(node)) > len(before)
+        ends = [*node.publishers, *node.subscriptions]
+        topics = {each.topic_name for each in ends} - FIXED
+        assert all(each.startswith('/north/') for each in topics), topics
+        own = f'{node.get_fully_qualified_name()}/'
+        assert all(each.service_name.startswith(own) for each in node.services)
+        assert all(each.service_name.startswith('/north/') for each in node.clients)
         assert node.trigger_deactivate() == TransitionCallbackReturn.SUCCESS
         assert node.worker is None
         assert node.trigger_cleanup() == TransitionCallbackReturn.SUCCESS
@@ -179,7 +189,7 @@ def test_what_cannot_be_ends_the_process_with_a_reason(settings, directory, tmp_
 
     started = [
         (given(**{'rounds.quorum': 1}), 'rounds.quorum = 1: expected int, at least 3'),
-        (given(**{'rounds.quorums': 3}), 'rounds.quorums = 3: expected one of the parameters'),
+        (given(**{'rounds.quorums': 3}), 'rounds.quorums = 3: expected one of the 14 parameters'),
         (replace(selector, parameter_file=str(tmp_path / 'missing.yaml')), 'missing.yaml'),
         (trainer, 'Ledger'),
     ]

@@ -6,9 +6,9 @@ import time
 
 from fdrl_ros.crypto.keys.keystore import KEY_FILE, load_identity
 from fdrl_ros.crypto.keys.signing import Identity
-from fdrl_ros.deployment.bringup import FEDERATION
 from fdrl_ros.deployment.events import ReceivedMessage, RejectedMessage
 from fdrl_ros.deployment.layout import Layout
+from fdrl_ros.deployment.namespaces import FEDERATION
 from fdrl_ros.federation.protocol.message import Envelope, Phase, RoundStatus
 from fdrl_ros.nodes.observer import Observer
 from fdrl_ros.nodes.parties.conversion import to_ros
@@ -28,7 +28,7 @@ def test_forged_end_is_told_of_and_ends_no_run(directory, federation_domain):
     rclpy.init(context=context, domain_id=federation_domain)
     node = rclpy.create_node('speaker', context=context)
     try:
-        speaker = node.create_publisher(entry.type, f'{FEDERATION}/{entry.name}', entry.sending)
+        speaker = node.create_publisher(entry.type, f'/{FEDERATION}/{entry.name}', entry.sending)
         with Observer(roster, federation_domain) as watch:
             for signer, expected in (
                 (Identity.generate('aggregator'), RejectedMessage),

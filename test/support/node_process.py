@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Nodes in processes of their own, and one in this very process."""
 
+from collections.abc import Sequence
 import os
 from pathlib import Path
 import subprocess
@@ -24,22 +25,41 @@ NODES = {
     '/robot_1/env': EnvNode,
     '/robot_1/selector': SelectorNode,
 }
+"""Kind of each node, by its full name in a federation without a namespace in front."""
 
 
 class Process:
     """This process as that of one node; use it in a `with`."""
 
-    def __init__(self, full_name: str, directory: Path, domain: int, *parameters: str) -> None:
-        namespace = full_name.rpartition('/')[0]
+    def __init__(
+        self,
+        full_name: str,
+        directory: Path,
+        domain: int,
+        *parameters: str,
+        words: Sequence[str] = (),
+    ) -> None:
+        """
+        Make the node.
+
+        :param words: further ROS arguments.
+        """
+        namespace, _, name = full_name.rpartition('/')
         given = (f'directory:={directory}', *parameters)
         rclpy.init(
             args=['--ros-args', '-r', f'__ns:={namespace}']
-            + [word for each in given for word in ('-p', each)],
+            + [word for each in given for word in ('-p', each)]
+            + [*words],
             domain_id=domain,
             signal_handler_options=SignalHandlerOptions.NO,
         )
         self.executor = EventsExecutor()
-        self.node = NODES[full_name](self.executor.create_task)
+        try:
+            kind = NODES[f'/{namespace.rpartition("/")[2]}/{name}']
+            self.node = kind(self.executor.create_task)
+        except BaseException:
+            rclpy.shutdown()
+            raise
         self.executor.add_node(self.node)
 
     def spin(self, seconds: float = 0.05) -> None:

@@ -134,6 +134,7 @@ def export(directory: Path, parties: tuple[str, ...], target: Path) -> None:
     {
         'federation_domain': '--federation-domain',
         'robot_domain': '--robot-domain',
+        'namespace': '--namespace',
         'discovery_server': '--discovery-server',
         'parameters': '--parameters',
     },

@@ -17,7 +17,7 @@ from fdrl_ros.crypto.keys import keystore
 from fdrl_ros.crypto.keys.roster import remember_roster, Roster, ROSTER_MEMORY
 from fdrl_ros.crypto.keys.signing import Identity
 from fdrl_ros.crypto.keys.transaction import reading
-from fdrl_ros.deployment.bringup import BringupSettings, FEDERATION, middleware
+from fdrl_ros.deployment.bringup import BringupSettings, middleware
 from fdrl_ros.errors import KeyFileError, OrderError, RosterError
 from fdrl_ros.experiments.ros_federation import missing_ros
 from fdrl_ros.federation.protocol.orders import ADDRESSEES, sign_order
@@ -37,13 +37,10 @@ def operator() -> None:
 _FLAGS = (
     passphrase_option,
     click.option('--name', default='operator', show_default=True, help='Who orders it.'),
-    click.option(
-        '--federation',
-        default=FEDERATION,
-        show_default=True,
-        help="Namespace of the federation's servers.",
+    settings_options(
+        BringupSettings,
+        {'federation_domain': '--domain', 'namespace': '--namespace', 'hosts': '--hosts'},
     ),
-    settings_options(BringupSettings, {'federation_domain': '--domain', 'hosts': '--hosts'}),
     click.option(
         '--directory',
         type=click.Path(file_okay=False, path_type=Path),
@@ -82,22 +79,29 @@ _ORDERS = (
 
 
 def _send_order(
-    action: str, directory: Path, name: str, passphrase_file: Path | None, hosts: str, **rest: Any
+    action: str,
+    directory: Path,
+    name: str,
+    passphrase_file: Path | None,
+    federation_domain: int,
+    namespace: str,
+    hosts: str,
+    **rest: Any,
 ) -> None:
     """
     Sign an order and bring it to its server.
 
-    :param rest: domain and namespace of the servers, and whom or which round it is about.
+    :param rest: whom or which round it is about.
     :raises FdrlError: if there is no key to sign it with, or the server did not take it.
     """
-    domain, namespace = rest.pop('federation_domain'), rest.pop('federation')
+    settings = BringupSettings(namespace=namespace, hosts=hosts)
     identity, roster = operator_credentials(find_keys(directory), name, passphrase_file)
     if missing := missing_ros():
         raise OrderError(f'ROS 2 is not here: {missing}')
     calls = importlib.import_module('fdrl_ros.nodes.parties.operator_calls')
-    with with_variables(middleware(BringupSettings(hosts=hosts))):
+    with with_variables(middleware(settings)):
         order = sign_order(identity, roster.federation, action, time.time(), **rest)
-        calls.deliver(order, domain, namespace)
+        calls.deliver(order, federation_domain, namespace)
     about = ' '.join(map(str, rest.values()))
     click.echo(f'{ADDRESSEES[action]}: {action.replace("_", " ")} {about}'.rstrip())
 

@@ -7,9 +7,11 @@ from typing import Any
 import click
 from fdrl_ros.cli.experiments.train import begin_run, run_options
 from fdrl_ros.cli.group import SAME_RUN, stopping
-from fdrl_ros.cli.options import PlanCommand
+from fdrl_ros.cli.options import PlanCommand, settings_options
 from fdrl_ros.cli.output import console, show
 from fdrl_ros.cli.progress_bars import ProgressBars
+from fdrl_ros.deployment.bringup import BringupSettings
+from fdrl_ros.deployment.namespaces import check_namespace
 from fdrl_ros.errors import FdrlError
 from fdrl_ros.experiments.reports.assessment import assess
 from fdrl_ros.experiments.ros_federation import missing_ros, RosFederation
@@ -28,7 +30,8 @@ from fdrl_ros.runtime.progress import Caller
     show_default=True,
     help='Unseen patients that the robot operates on under the selector, in real time.',
 )
-def run(operations: int, **flags: Any) -> None:
+@settings_options(BringupSettings, {'namespace': '--namespace'})
+def run(operations: int, namespace: str, **flags: Any) -> None:
     """
     Run the whole system over ROS 2 and compare the policies.
 
@@ -38,6 +41,7 @@ def run(operations: int, **flags: Any) -> None:
     Interrupted, it goes on when called with the same --directory. Without ROS 2 the same parties
     run in this process, as with `fdrl train`; the exit code is the same.
     """
+    check_namespace('namespace', namespace)
     chosen, plan = begin_run(**flags)
     missing = missing_ros()
     out = console()
@@ -54,6 +58,7 @@ def run(operations: int, **flags: Any) -> None:
                 plan,
                 caller,
                 say=lambda words: out.print(words, highlight=False, soft_wrap=True),
+                namespace=namespace,
             )
             rounds = live.operate(operations)
             chosen.forget_results(len(rounds))

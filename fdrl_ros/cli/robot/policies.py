@@ -2,14 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """`fdrl policies`: policies that a robot may choose from, and the surgeon's supervision."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from datetime import datetime, UTC
 from functools import partial, reduce
 import importlib
 from pathlib import Path
 import time
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import click
 from fdrl_ros.cli.federation.key_listing import find_keys
@@ -20,6 +20,7 @@ from fdrl_ros.cli.output import console, echo_json
 from fdrl_ros.cli.robot.export_policy import export_policy
 from fdrl_ros.deployment.bringup import BringupSettings, middleware
 from fdrl_ros.deployment.layout import ROBOTS
+from fdrl_ros.deployment.namespaces import absolute
 from fdrl_ros.deployment.robot.robot_policies import RobotPolicies
 from fdrl_ros.errors import OrderError, SupervisionError
 from fdrl_ros.experiments.json_file import Json
@@ -69,7 +70,7 @@ _LIVE = (
         show_default=True,
         help='DDS domain of the robots.',
     ),
-    settings_options(BringupSettings, {'hosts': '--hosts'}),
+    settings_options(BringupSettings, {'namespace': '--namespace', 'hosts': '--hosts'}),
 )
 
 
@@ -144,17 +145,17 @@ def show(name: str, directory: Path, robot: str, as_json: bool) -> None:
 @click.argument('name')
 @click.argument('version', metavar='ROUND|DIGEST')
 @_with(*_OPTIONS, *_LIVE)
-def pin(name: str, version: str, directory: Path, robot: str, domain: int, hosts: str) -> None:
+def pin(name: str, version: str, directory: Path, robot: str, **place: Any) -> None:
     """Have one version stand for NAME, whatever comes."""
-    _order(directory, robot, (domain, hosts), 'pin', name, version)
+    _order(directory, robot, place, 'pin', name, version)
 
 
 @policies.command()
 @click.argument('name')
 @_with(*_OPTIONS, *_LIVE)
-def unpin(name: str, directory: Path, robot: str, domain: int, hosts: str) -> None:
+def unpin(name: str, directory: Path, robot: str, **place: Any) -> None:
     """Have the newest version stand for NAME again."""
-    _order(directory, robot, (domain, hosts), 'pin', name, '')
+    _order(directory, robot, place, 'pin', name, '')
 
 
 _ORDERS = {
@@ -171,19 +172,18 @@ _ORDERS = {
 
 
 def _supervise(
-    command: Command, directory: Path, robot: str, domain: int, hosts: str, name: str = ''
+    command: Command, directory: Path, robot: str, name: str = '', **place: Any
 ) -> None:
     """Order something of the selector of a robot, now or for its start."""
-    _order(directory, robot, (domain, hosts), 'supervise', command, name)
+    _order(directory, robot, place, 'supervise', command, name)
 
 
 def _hand_back(
     directory: Path,
     robot: str,
-    domain: int,
-    hosts: str,
     operator: str,
     passphrase_file: Path | None,
+    **place: Any,
 ) -> None:
     """Hand the arm back: a selector that runs wants an operator's signature on that."""
 
@@ -191,7 +191,7 @@ def _hand_back(
         identity, roster = operator_credentials(find_keys(directory), operator, passphrase_file)
         return sign_hand_back(identity, roster.federation, robot, time.time())
 
-    _order(directory, robot, (domain, hosts), 'supervise', Command.HAND_BACK, '', sign=sign)
+    _order(directory, robot, place, 'supervise', Command.HAND_BACK, '', sign=sign)
 
 
 _SIGNED = (
@@ -211,7 +211,7 @@ for _command, _help in _ORDERS.items():
 def _order(
     directory: Path,
     robot: str,
-    place: tuple[int, str],
+    place: Mapping[str, Any],
     function: str,
     *words: str,
     sign: Callable[[], Order] | None = None,
@@ -219,7 +219,8 @@ def _order(
     """
     Order something of a selector: by a service where it runs, else in writing for its start.
 
-    :param place: DDS domain of the robots, and on how many hosts nodes run.
+    :param place: `domain` of the robots, `namespace` in front of theirs, and on how many `hosts`
+        nodes run.
     :param function: of `nodes.parties.operator_calls`, and of :class:`RobotPolicies` likewise.
     :param sign: signs the order to a selector that runs.
     """
@@ -230,11 +231,12 @@ def _order(
         return
     if missing := missing_ros():
         raise OrderError(f'the selector runs, and ROS 2 is not here: {missing}')
-    domain, hosts = place
+    settings = BringupSettings(namespace=place['namespace'], hosts=place['hosts'])
     signed = () if sign is None else (sign(),)
     calls = importlib.import_module('fdrl_ros.nodes.parties.operator_calls')
-    with with_variables(middleware(BringupSettings(hosts=hosts))):
-        click.echo(getattr(calls, function)(robot, domain, *words, *signed))
+    with with_variables(middleware(settings)):
+        full_name = absolute(settings.namespace, robot)
+        click.echo(getattr(calls, function)(full_name, place['domain'], *words, *signed))
 
 
 def _status(found: RobotPolicies, version: Version, running: bool) -> str:

@@ -16,6 +16,7 @@ from types import FrameType
 from typing import Any, ClassVar
 
 from fdrl_ros.deployment.layout import Layout
+from fdrl_ros.deployment.namespaces import beside, check_namespace, FEDERATION
 from fdrl_ros.deployment.plan import Plan, SURGERY
 from fdrl_ros.errors import FdrlError, SettingError
 from fdrl_ros.nodes.common.diagnostics import Diagnostics, Health, Level
@@ -50,7 +51,16 @@ class NodeSettings(Settings):
     autostart: bool = setting(
         True, 'configure and activate at once; otherwise `ros2 lifecycle` does it'
     )
-    federation: str = setting('/federation', "namespace of the federation's topics")
+    federation_namespace: str = setting(
+        '',
+        "namespace of the federation's topics, such as /north/federation; those of the hospitals "
+        "lie beside it; a relative one lies beside this node's; empty: federation",
+    )
+
+    def __post_init__(self) -> None:
+        """Refuse an illegal namespace."""
+        super().__post_init__()
+        check_namespace('federation_namespace', self.federation_namespace)
 
 
 class ManagedNode(LifecycleNode):
@@ -111,7 +121,8 @@ class ManagedNode(LifecycleNode):
             parameters.declare(group, Plan.kind(group), getattr(plan, group))
         for group, kind in self.further.items():
             parameters.declare(group, kind)
-        parameters.seal()
+        parameters.seal(self.check)
+        self.check()
         self._diagnostics = Diagnostics(self, self.part, self.place, self.health)
 
     @property
@@ -123,6 +134,11 @@ class ManagedNode(LifecycleNode):
     def place(self) -> str:
         """The last word of the namespace: which hospital or robot this node is of."""
         return self.get_namespace().rpartition('/')[2]
+
+    @property
+    def federation_namespace(self) -> str:
+        """Namespace of the federation's topics, absolute."""
+        return beside(self.get_namespace(), self.settings.federation_namespace or FEDERATION)
 
     @property
     def settings(self) -> Any:
@@ -145,6 +161,16 @@ class ManagedNode(LifecycleNode):
         return Plan.read(self.layout.plan) if self.settings.directory else Plan().of_task()
 
     # What subclasses say.
+
+    def check(self) -> None:
+        """
+        Refuse parameters that contradict each other; a change that would is refused too.
+
+        :raises SettingError: naming one of them.
+        """
+        _ = self.settings, self.plan()
+        for group in self.further:
+            self.further_settings(group)
 
     def open(self) -> None:
         """Open files and make publishers."""
@@ -180,13 +206,19 @@ class ManagedNode(LifecycleNode):
 
     def publisher(self, kind: type[object], topic: str, profile: QoSProfile) -> Any:
         """Make a publisher that is silent while the node is inactive."""
-        made = self.create_lifecycle_publisher(kind, topic, profile)
+        profile, overriding = self._declared.overriding('publisher', topic, profile)
+        made = self.create_lifecycle_publisher(
+            kind, topic, profile, qos_overriding_options=overriding
+        )
         self.keep(lambda: self.destroy_lifecycle_publisher(made))
         return made
 
     def hear(self, kind: type[object], topic: str, callback: Take, profile: QoSProfile) -> None:
         """Make a subscription."""
-        made = self.create_subscription(kind, topic, self.guarded(callback), profile)
+        profile, overriding = self._declared.overriding('subscription', topic, profile)
+        made = self.create_subscription(
+            kind, topic, self.guarded(callback), profile, qos_overriding_options=overriding
+        )
         self.keep(lambda: self.destroy_subscription(made))
 
     def every(self, period: float, callback: Callable[[], None]) -> Any:
@@ -237,6 +269,7 @@ class ManagedNode(LifecycleNode):
         self.changeable = False
         self._configured = ExitStack()
         try:
+            self.check()
             with self._making(self._configured):
                 self.open()
         except Exception as error:

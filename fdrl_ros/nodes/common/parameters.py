@@ -2,12 +2,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Settings as ROS parameters: declared with description and range, read back as they were."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from copy import copy
+from difflib import get_close_matches
 import sys
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from fdrl_ros.errors import SettingError
-from fdrl_ros.settings import Setting, Settings
+from fdrl_ros.deployment.parameter_files import given_by_wildcards
+from fdrl_ros.errors import FdrlError, SettingError
+from fdrl_ros.nodes.common import qos
+from fdrl_ros.settings import named_among, Setting, Settings
 from rcl_interfaces.msg import (
     FloatingPointRange,
     IntegerRange,
@@ -16,12 +20,16 @@ from rcl_interfaces.msg import (
 )
 from rclpy.lifecycle import LifecycleNode
 from rclpy.parameter import Parameter
+from rclpy.qos import QoSProfile
+from rclpy.qos_overriding_options import QoSOverridingOptions
 
 S = TypeVar('S', bound=Settings)
 
 _INT64 = 2**63 - 1
-# Of rclpy itself; everything else that is given and not declared is a mistake.
+# Of rclpy itself.
 _OF_ROS = ('use_sim_time', 'start_type_description_service', 'qos_overrides')
+_NEAR = 0.8  # how like a name of ours a typing error is
+_POLICIES = {'history': ('keep_last', 'keep_all'), 'reliability': ('reliable', 'best_effort')}
 
 
 class NodeParameters:
@@ -36,6 +44,7 @@ class NodeParameters:
     def __init__(self, node: LifecycleNode) -> None:
         self._node = node
         self._settings: dict[str, Setting] = {}
+        self._proposed: dict[str, Any] = {}
         given = node.get_parameters_by_prefix('')
         self._given = {
             name: parameter.value
@@ -75,16 +84,30 @@ class NodeParameters:
             self._settings[name] = each
         return self.read(group, kind)
 
-    def seal(self) -> None:
+    def seal(self, check: Callable[[], None]) -> None:
         """
-        Refuse what was given and not declared, and watch changes from now on.
+        Refuse what was given to this node and not declared, and judge changes from now on.
 
+        What a section for many nodes gives may be for others, and is ignored.
+
+        :param check: refuses values that contradict each other; it sees them by :meth:`read`.
         :raises SettingError: naming the first unknown parameter.
         """
+        node, known = self._node, list(self._settings)
+        others = given_by_wildcards(sys.argv, node.get_fully_qualified_name())
         for name, value in self._given.items():
-            known = ', '.join(self._settings)
-            raise SettingError(name, value, f'one of the parameters {known}')
-        self._node.add_on_set_parameters_callback(self._judge)
+            if name not in others:
+                raise SettingError(name, value, named_among(name, 'parameters', known))
+            node.undeclare_parameter(name)
+            if near := get_close_matches(name, known, 1, _NEAR):
+                node.get_logger().warning(
+                    f'no parameter {name} here, ignored: did you mean {near[0]}?'
+                )
+        if self._given:
+            names = ', '.join(sorted(self._given))
+            node.get_logger().info(f'parameters for other nodes are ignored: {names}')
+        self._check = check
+        node.add_on_set_parameters_callback(self._judge)
 
     def read(self, group: str, kind: type[S]) -> S:
         """
@@ -92,29 +115,60 @@ class NodeParameters:
 
         :raises SettingError: if its values contradict each other.
         """
-        values = {
-            each.name: self._node.get_parameter(_full_name(group, each.name)).value
-            for each in kind.describe()
-        }
+        values = {each.name: self._value(_full_name(group, each.name)) for each in kind.describe()}
         try:
             return kind.from_mapping(values)
         except SettingError as error:
             raise error.of(group) from None
 
+    def overriding(
+        self, side: str, topic: str, profile: QoSProfile
+    ) -> tuple[QoSProfile, QoSOverridingOptions]:
+        """
+        Say how parameters `qos_overrides` may change the QoS of a topic.
+
+        :param side: `publisher` or `subscription`.
+        :param topic: its name as the node makes it.
+        :returns: a copy, which rclpy changes, and what it may change in it.
+        :raises SettingError: if a parameter would change what must stay, or to what cannot be.
+        """
+        kinds = qos.overridable(profile)
+        allowed = [each.name.lower() for each in kinds]
+        group = f'qos_overrides.{self._node.resolve_topic_name(topic)}.{side}'
+        for name, parameter in self._node.get_parameters_by_prefix(group).items():
+            value = parameter.value
+            if name not in allowed:
+                expected = f'none but {", ".join(allowed)}' if allowed else 'none: its QoS stays'
+                raise SettingError(f'{group}.{name}', value, expected)
+            if words := _POLICIES.get(name):
+                if value not in words:
+                    raise SettingError(f'{group}.{name}', value, f'one of {", ".join(words)}')
+            elif type(value) is not int or value < 1:
+                raise SettingError(f'{group}.{name}', value, 'int, at least 1')
+        return copy(profile), QoSOverridingOptions(kinds)
+
+    def _value(self, name: str) -> Any:
+        """Return the value of a parameter, or the one that is proposed while that is judged."""
+        if name in self._proposed:
+            return self._proposed[name]
+        return self._node.get_parameter(name).value
+
     def _judge(self, parameters: list[Parameter]) -> SetParametersResult:
-        """Refuse a change that comes too late or cannot be, and say why."""
-        for parameter in parameters:
-            known = self._settings.get(parameter.name)
-            if known is None:
-                continue
-            if not self._node.changeable:
-                reason = f'{parameter.name} is read when the node is configured: clean it up first'
-                return SetParametersResult(successful=False, reason=reason)
-            try:
-                known.check(parameter.value)
-            except SettingError as error:
-                group = parameter.name.rpartition('.')[0]
-                return SetParametersResult(successful=False, reason=str(error.of(group)))
+        """Refuse changes that come too late or cannot be, alone or together, and say why."""
+        proposed = {each.name: each.value for each in parameters if each.name in self._settings}
+        if not proposed:
+            return SetParametersResult(successful=True)
+        if not self._node.changeable:
+            name = next(iter(proposed))
+            reason = f'{name} is read when the node is configured: clean it up first'
+            return SetParametersResult(successful=False, reason=reason)
+        self._proposed = proposed
+        try:
+            self._check()
+        except FdrlError as error:
+            return SetParametersResult(successful=False, reason=str(error))
+        finally:
+            self._proposed = {}
         return SetParametersResult(successful=True)
 
 

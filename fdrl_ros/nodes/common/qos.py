@@ -5,7 +5,13 @@
 from typing import Final
 
 from rclpy.duration import Duration
-from rclpy.qos import DurabilityPolicy, HistoryPolicy, QoSProfile, ReliabilityPolicy
+from rclpy.qos import (
+    DurabilityPolicy,
+    HistoryPolicy,
+    QoSPolicyKind,
+    QoSProfile,
+    ReliabilityPolicy,
+)
 
 
 def _profile(
@@ -49,6 +55,9 @@ HEARD: Final = _profile(1000, latched=True)
 EVENT: Final = _profile(100)
 """Rare things that nobody may miss while listening: progress, outcomes, verdicts."""
 
+EXCHANGED: Final = _profile(100)
+"""Messages of the protocol that count only now: requests, relayed chunks, verdicts."""
+
 OUTCOME: Final = _profile(10, latched=True)
 """To publish how operations ended: who comes late sees the last ten."""
 
@@ -72,3 +81,18 @@ PICTURE: Final = _profile(2)
 
 DIAGNOSTICS: Final = _profile(10)
 """/diagnostics, as REP 107 has it."""
+
+
+def overridable(profile: QoSProfile) -> tuple[QoSPolicyKind, ...]:
+    """
+    Return what parameters `qos_overrides` may change of a profile.
+
+    Nothing of latched topics and of the protocol: who comes late would miss a policy, what was
+    spent of the privacy budget or the state of the arm, and rounds would stop. Of topics whose
+    newest message alone counts only the reliability, so that no old command or state queues.
+    """
+    if profile.durability == DurabilityPolicy.TRANSIENT_LOCAL or profile is EXCHANGED:
+        return ()
+    if profile.depth == 1:
+        return (QoSPolicyKind.RELIABILITY,)
+    return (QoSPolicyKind.HISTORY, QoSPolicyKind.DEPTH, QoSPolicyKind.RELIABILITY)

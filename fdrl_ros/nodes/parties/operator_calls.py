@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Brings orders to their nodes, and back what those say: an operator's, and a surgeon's."""
 
+from fdrl_ros.deployment.namespaces import absolute, FEDERATION
 from fdrl_ros.errors import OrderError, SupervisionError
 from fdrl_ros.federation.protocol.message import Order
 from fdrl_ros.nodes.common.service_call import call, PATIENCE
@@ -9,15 +10,15 @@ from fdrl_ros.nodes.parties.conversion import to_ros
 import fdrl_ros.srv as srv
 
 
-def deliver(order: Order, domain: int, federation: str) -> None:
+def deliver(order: Order, domain: int, namespace: str) -> None:
     """
     Have a server take an order.
 
     :param domain: DDS domain of the federation.
-    :param federation: namespace of its servers.
+    :param namespace: in front of that of its servers.
     :raises OrderError: if the server is not there, does not answer, or refuses.
     """
-    name = f'/{federation.strip("/")}/{order.to}/order'
+    name = absolute(namespace, FEDERATION, order.to, 'order')
     answer = call(srv.Order, name, to_ros(order, srv.Order.Request()), domain)
     if answer is None:
         raise OrderError(
@@ -34,13 +35,14 @@ def supervise(
     """
     Say a surgeon's word to a robot's selector.
 
+    :param robot: its namespace, absolute.
     :param domain: DDS domain of the robots.
     :param signed: the order of an operator, which a hand-back needs.
     :returns: what holds now, in words.
     :raises OrderError: if the selector is not there, or does not answer.
     :raises SupervisionError: if it refuses.
     """
-    service = f'/{robot}/selector/supervise'
+    service = f'{robot}/selector/supervise'
     request = srv.Supervise.Request(command=command, name=name)
     if signed is not None:
         to_ros(signed.envelope, request.envelope)
@@ -51,11 +53,12 @@ def pin(robot: str, domain: int, name: str, version: str) -> str:
     """
     Pin a policy of a robot, or unpin it.
 
+    :param robot: its namespace, absolute.
     :param version: as `PinPolicy.srv` has it.
     :raises OrderError: as :func:`supervise`.
     :raises SupervisionError: if it refuses.
     """
-    service = f'/{robot}/selector/pin_policy'
+    service = f'{robot}/selector/pin_policy'
     request = srv.PinPolicy.Request(name=name, version=version)
     return _said(service, call(srv.PinPolicy, service, request, domain))
 

@@ -79,7 +79,7 @@ class PartyNode(ManagedNode):
     def topic(self, kind: type[Message], to: str = '') -> str:
         """Name the topic of a kind of message, of the addressee's if there is one."""
         below = f'/{to}' if to else ''
-        return f'{self.settings.federation}/{PROTOCOL_TOPICS[kind].name}{below}'
+        return f'{self.federation_namespace}/{PROTOCOL_TOPICS[kind].name}{below}'
 
     def addressees(self) -> list[str]:
         """Return whom messages with an addressee are for."""

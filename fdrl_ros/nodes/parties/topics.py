@@ -29,7 +29,7 @@ class ProtocolTopic:
     @property
     def hearing(self) -> QoSProfile:
         """Return the QoS of the subscription."""
-        return qos.EVENT if self.sending is qos.EVENT else qos.HEARD
+        return self.sending if self.sending is qos.EXCHANGED else qos.HEARD
 
 
 PROTOCOL_TOPICS: dict[type[Message], ProtocolTopic] = {
@@ -41,8 +41,8 @@ PROTOCOL_TOPICS: dict[type[Message], ProtocolTopic] = {
     protocol.Complaint: ProtocolTopic('complaint', ros.Complaint, qos.KEPT),
     protocol.Blame: ProtocolTopic('blame', ros.Blame, qos.KEPT),
     protocol.MaskedUpdate: ProtocolTopic('update', ros.MaskedUpdate, qos.KEPT),
-    protocol.Wanted: ProtocolTopic('wanted', ros.Wanted, qos.EVENT),
-    protocol.Relay: ProtocolTopic('relay', ros.Relay, qos.EVENT),
+    protocol.Wanted: ProtocolTopic('wanted', ros.Wanted, qos.EXCHANGED),
+    protocol.Relay: ProtocolTopic('relay', ros.Relay, qos.EXCHANGED),
     protocol.Sketch: ProtocolTopic('sketch', ros.Sketch, qos.LATCHED),
     protocol.Dispute: ProtocolTopic('dispute', ros.Dispute, qos.KEPT),
     protocol.Opening: ProtocolTopic('opening', ros.Opening, qos.KEPT),
@@ -52,7 +52,7 @@ PROTOCOL_TOPICS: dict[type[Message], ProtocolTopic] = {
     protocol.Decline: ProtocolTopic('decline', ros.Decline, qos.LATCHED),
     protocol.LedgerHeads: ProtocolTopic('ledger_heads', ros.LedgerHeads, qos.LATCHED),
     protocol.GlobalPolicy: ProtocolTopic('policy', ros.GlobalPolicy, qos.LATCHED),
-    protocol.Verdict: ProtocolTopic('verdict', ros.Verdict, qos.EVENT),
+    protocol.Verdict: ProtocolTopic('verdict', ros.Verdict, qos.EXCHANGED),
 }
 """HospitalPolicy travels below its hospital's namespace, DecryptRequest is a service."""
 

@@ -11,6 +11,7 @@ from typing import Any, cast, TypeVar
 
 from builtin_interfaces.msg import Time
 from fdrl_ros.crypto.keys.roster import Roster
+from fdrl_ros.deployment.namespaces import beside
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.robot.public_value import fitted_with
 from fdrl_ros.deployment.robot.robot_policies import value_for_robot
@@ -111,8 +112,8 @@ class CandidateUpdates:
         self._writer: Worker | None = None
         self._active = False
         # They outlast deactivation, so that whoever waits then is answered.
-        answer_later(node, srv.PinPolicy, 'selector/pin_policy', self._if_active(self._pin))
-        answer_later(node, srv.Supervise, 'selector/supervise', self._if_active(self._supervise))
+        answer_later(node, srv.PinPolicy, '~/pin_policy', self._if_active(self._pin))
+        answer_later(node, srv.Supervise, '~/supervise', self._if_active(self._supervise))
         self.refused = 0
         self.problem = ''
 
@@ -153,7 +154,7 @@ class CandidateUpdates:
         node.keep(self._end)
         self._active = True
         self._subscribe()
-        node.answer(srv.ListPolicies, 'selector/list_policies', self._list_policies)
+        node.answer(srv.ListPolicies, '~/list_policies', self._list_policies)
         node.hear(String, 'supervise', self._receive_command, qos.EVENT)
         self._supervision_changed()
         node.every(1.0, self.assess_next)
@@ -166,10 +167,11 @@ class CandidateUpdates:
     def _subscribe(self) -> None:
         size, hear = 4 * self._start.n_parameters, self._node.hear
         reader = PolicyReader(size, self._policy_receiver(GlobalPolicy))
-        reader.subscribe(hear, ros.GlobalPolicy, f'{self._node.settings.federation}/policy')
-        topics = [f'/{member.name}/policy' for member in self.roster.hospitals]
+        federation = self._node.federation_namespace
+        reader.subscribe(hear, ros.GlobalPolicy, f'{federation}/policy')
+        topics = [f'{beside(federation, each.name)}/policy' for each in self.roster.hospitals]
         if self._hospital:
-            topics.append(f'/{self._hospital}/home')
+            topics.append(f'{beside(federation, self._hospital)}/home')
         for topic in topics:
             reader = PolicyReader(size, self._policy_receiver(HospitalPolicy))
             reader.subscribe(hear, ros.HospitalPolicy, topic)

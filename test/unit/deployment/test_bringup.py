@@ -63,6 +63,20 @@ def test_graph_has_every_party_once_in_its_namespace():
     ]
 
 
+@pytest.mark.parametrize(
+    ('namespace', 'root'), [('north', '/north'), ('/hall/north', '/hall/north')]
+)
+def test_namespace_is_put_before_that_of_every_node(namespace, root):
+    settings = replace(SETTINGS, namespace=namespace)
+    moved = federation_graph(settings, ('hospital_1',), ('robot_1',))
+    usual = federation_graph(SETTINGS, ('hospital_1',), ('robot_1',))
+    assert [each.namespace for each in moved] == [root + each.namespace for each in usual]
+    assert [each.parameters for each in moved] == [each.parameters for each in usual]
+    assert moved[-1].label == f'{root[1:].replace("/", ".")}.robot_1.selector'
+    with pytest.raises(SettingError, match="namespace = 'north-wing': expected a ROS namespace"):
+        replace(SETTINGS, namespace='north-wing')
+
+
 def test_env_alone_makes_time_and_the_selector_alone_follows_it():
     room = RoomArguments(endoscope=True, publish_clock=True, use_sim_time=True)
     env, selector = robot_graph(SETTINGS, 'robot_1', room=room)
@@ -127,7 +141,7 @@ def test_parameter_file_does_not_arm_what_a_person_leaves_unarmed(tmp_path):
     settings = BringupSettings(parameters=str(site))
     with pytest.raises(SettingError, match="armed = 'false': expected .* without armed: true"):
         robot_graph(settings, 'robot_1', room=RoomArguments(armed='false'))
-    site.write_text('/camera: {ros__parameters: {rate: 5}}')  # of somebody else
+    site.write_text('/camera: {ros__parameters: {rate: 5, directory: 3}}')  # of somebody else
     assert robot_graph(settings, 'robot_1')
 
 
