@@ -3,6 +3,7 @@
 """A small federation on disk, its nodes as real processes over real DDS, and an eye on them."""
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 import shutil
@@ -61,10 +62,16 @@ PLAN = Plan().changed(
 
 @dataclass(frozen=True)
 class Reference:
-    """A prepared directory with records, and the policy that the in-process driver makes of it."""
+    """
+    A prepared directory with records, and the policies that the in-process driver makes of it.
+
+    :param digest: of the last one.
+    :param first: digest of that of round 1.
+    """
 
     directory: Path
     digest: bytes
+    first: bytes
 
 
 @pytest.fixture(scope='session')
@@ -75,7 +82,9 @@ def reference(tmp_path_factory: pytest.TempPathFactory) -> Reference:
         open_records(layout, name, PLAN)
     played = tmp_path_factory.mktemp('played') / 'federation'
     shutil.copytree(directory, played)
-    return Reference(directory, play(Layout(played)))
+    last = play(Layout(played))
+    first = load_policy(played / 'policies' / 'global_1.npz')
+    return Reference(directory, last, digest_of(first.weights))
 
 
 def play(layout: Layout, plan: Plan = PLAN) -> bytes:
@@ -148,9 +157,12 @@ class Live:
         done = CliRunner().invoke(main, [*words, '--domain', domain])
         return done.exit_code, done.output.strip()
 
-    def finish(self) -> bytes:
-        """Wait for the end and return the digest of the last policy."""
-        last = PLAN.rounds.rounds
+    def finish(self, last: int = PLAN.rounds.rounds) -> bytes:
+        """
+        Wait for the end and return the digest of the last policy.
+
+        :param last: its round.
+        """
         self.wait(lambda: self.watch.finished and self.policy(last) is not None, 60.0)
         policy = self.policy(last)
         assert policy is not None
@@ -183,6 +195,13 @@ def encrypted(settings: BringupSettings, tmp_path: Path) -> BringupSettings:
 @pytest.fixture
 def live(settings: BringupSettings) -> Iterator[Live]:
     """Give a federation whose nodes are started again once when they die."""
+    with watched(settings) as made:
+        yield made
+
+
+@contextmanager
+def watched(settings: BringupSettings) -> Iterator[Live]:
+    """Look on at a federation whose nodes are started again once when they die."""
     log = Path(settings.directory) / 'log'
     with (
         Observer(
@@ -190,6 +209,7 @@ def live(settings: BringupSettings) -> Iterator[Live]:
             settings.federation_domain,
             ('robot_1',),
             settings.robot_domain,
+            namespace=settings.namespace,
             n_parameters=PLAN.network.n_parameters,
         ) as watch,
         Runner(settings, log, restarts=1) as runner,

@@ -22,7 +22,6 @@ from rclpy.parameter import Parameter
 from support.node_process import begin, NODES, Process
 from support.operating_room import Room
 
-
 FIXED = {'/diagnostics', '/parameter_events', '/rosout', '/clock'}
 """Topics that all nodes of a domain share, as REP 107 and ROS itself have it."""
 
