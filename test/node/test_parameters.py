@@ -220,6 +220,8 @@ def test_change_that_contradicts_another_value_is_refused_when_it_is_set(directo
         assert node.get_parameter('selector.patience').value == patience
         assert node.set_parameters_atomically([dwell, longer]).successful
         assert node.plan().selector.dwell == patience + 1.0
+        (refused,) = node.set_parameters([Parameter('limiter.speed_limit', value=0.04)])
+        assert not refused.successful and 'drawing back' in refused.reason
         (refused,) = node.set_parameters([Parameter('federation_namespace', value='no-name')])
         assert not refused.successful and 'a ROS namespace' in refused.reason
 
