@@ -9,8 +9,7 @@ from fdrl_ros.deployment.bringup import (
     robot_graph,
     RobotArguments,
 )
-from fdrl_ros.deployment.namespaces import absolute
-from fdrl_ros.nodes.common.launching import chosen, declare, graph, namespace
+from fdrl_ros.nodes.common.launching import chosen, declare, graph
 from fdrl_ros.resources import resource
 from launch import LaunchContext, LaunchDescription
 from launch.actions import OpaqueFunction
@@ -23,7 +22,7 @@ FRAMES = [('/tf', 'tf'), ('/tf_static', 'tf_static')]
 def show(context: LaunchContext) -> list[Node]:
     settings, arguments = chosen(context, BringupSettings), chosen(context, RobotArguments)
     common = {
-        'namespace': namespace(settings, absolute(settings.namespace, arguments.robot)),
+        'namespace': arguments.robot,
         'remappings': FRAMES,
         'additional_env': environment(settings, settings.robot_domain),
         # They too end with the launcher, however it ends.

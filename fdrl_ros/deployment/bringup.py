@@ -100,6 +100,7 @@ class BringupSettings(Settings):
         """Keep the robots' traffic apart, and refuse a parameter file that cannot be read."""
         super().__post_init__()
         check_namespace('namespace', self.namespace)
+        object.__setattr__(self, 'namespace', absolute(self.namespace).rstrip('/'))
         if self.federation_domain == self.robot_domain:
             raise SettingError(
                 'robot_domain', self.robot_domain, "another domain than the federation's"

@@ -24,7 +24,7 @@ from fdrl_ros.deployment.bringup import (  # noqa: E402, I100
     server_graph,
 )
 from fdrl_ros.errors import SettingError  # noqa: E402
-from fdrl_ros.nodes.common.launching import action, chosen  # noqa: E402
+from fdrl_ros.nodes.common.launching import chosen  # noqa: E402
 from fdrl_ros.resources import resource  # noqa: E402
 from launch import LaunchContext, LaunchDescription, LaunchService  # noqa: E402
 from launch.actions import (  # noqa: E402
@@ -37,7 +37,6 @@ from launch.actions import (  # noqa: E402
 from launch.event_handlers import OnProcessExit, OnProcessIO, OnProcessStart  # noqa: E402
 from launch.events import Shutdown  # noqa: E402
 from launch.launch_description_sources import PythonLaunchDescriptionSource  # noqa: E402
-from launch_ros.actions import PushRosNamespace  # noqa: E402
 from support.orphans import descendants, ended, watched  # noqa: E402
 
 FILES = ('federation', 'server', 'hospital', 'robot')
@@ -131,29 +130,6 @@ def test_frames_are_told_unless_told_not_to_and_rviz_is_shown_when_asked_for():
     ):
         shown = show(launch_context(**arguments))
         assert [each.node_executable for each in shown] == wanted
-
-
-@pytest.mark.parametrize(
-    ('namespace', 'expected'),
-    [
-        ('', '/hall/robot_1'),
-        ('north', '/hall/north/robot_1'),
-        ('/north', '/north/robot_1'),  # as ROS has it: an absolute name is not moved
-    ],
-)
-def test_pushed_namespace_moves_a_robot_with_all_that_belongs_to_it(namespace, expected):
-    show = runpy.run_path(str(resource('launch/robot.launch.py')))['show']
-    settings = BringupSettings(namespace=namespace)
-    context = launch_context(rviz='true', namespace=namespace)
-    started = [
-        *(action(settings, spec) for spec in robot_graph(settings, 'robot_1')),
-        *show(context),
-    ]
-    PushRosNamespace('hall').execute(context)
-    assert len(started) == 4
-    for each in started:
-        each._perform_substitutions(context)
-        assert each.expanded_node_namespace == expected
 
 
 def test_argument_that_is_none_is_refused_by_its_name():

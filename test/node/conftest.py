@@ -152,9 +152,10 @@ class Live:
 
     def order(self, action: str, *what: str) -> tuple[int, str]:
         """Order something as people do: exit code, and what was printed."""
-        domain = str(self.settings.federation_domain)
-        words = ['operator', action, *what, '--directory', self.settings.directory]
-        done = CliRunner().invoke(main, [*words, '--domain', domain])
+        settings = self.settings
+        place = ['--domain', str(settings.federation_domain), '--namespace', settings.namespace]
+        words = ['operator', action, *what, '--directory', settings.directory, *place]
+        done = CliRunner().invoke(main, words)
         return done.exit_code, done.output.strip()
 
     def finish(self, last: int = PLAN.rounds.rounds) -> bytes:

@@ -19,7 +19,7 @@ from support.small_run import SMALL_PLAN
 def test_rounds_over_ros_are_noted(tmp_path):
     said = []
     run = RunDirectory.create(tmp_path, 'run')
-    notes = RosFederation(run, SMALL_PLAN, NOBODY, said.append).operate(0)
+    notes = RosFederation(run, SMALL_PLAN, NOBODY, said.append, namespace='north').operate(0)
     assert [(each.round, len(each.contributors)) for each in notes] == [(1, 3)], said
     assert (run.policies / 'global_1.npz').exists()
 

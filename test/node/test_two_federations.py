@@ -53,6 +53,7 @@ def test_two_federations_in_a_domain_end_each_with_its_own_policy(settings, refe
             live.start()
         assert finish(south, 1) == reference.first
         assert finish(north, 2) == reference.digest != reference.first
+        assert south.order('stop') == (0, 'aggregator: stop')
         for live in (north, south):
             live.runner.start(robot_graph(live.settings, 'robot_1')[1:])
         assert kept(first) == {reference.digest}

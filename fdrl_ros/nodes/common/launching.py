@@ -106,21 +106,12 @@ def graph(specs: Callable[[LaunchContext, BringupSettings], Iterable[NodeSpec]])
     return OpaqueFunction(function=start)
 
 
-def namespace(settings: BringupSettings, absolute: str) -> str:
-    """
-    Return the namespace of a node as launch takes it.
-
-    It is relative, so that PushRosNamespace moves the node, unless the setting is absolute.
-    """
-    return absolute if settings.namespace.startswith('/') else absolute[1:]
-
-
 def action(settings: BringupSettings, spec: NodeSpec) -> Node:
     """Turn a node's data into what launch starts."""
     return Node(
         package=PACKAGE,
         executable=spec.executable,
-        namespace=namespace(settings, spec.namespace),
+        namespace=spec.namespace,
         name=spec.name,
         # The site's file last, so that what it says counts: above all that an arm is not armed.
         parameters=[dict(spec.parameters), *filter(None, [spec.parameter_file])],

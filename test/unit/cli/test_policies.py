@@ -175,7 +175,11 @@ def test_running_selector_is_looked_for_in_the_domain_told_or_of_the_shell(
         monkeypatch.setenv('ROS_DOMAIN_ID', variable)
     with RobotPolicies(layout, 'robot_1').files.lock():
         assert fdrl(layout, 'take-over', *words) == 'obeyed\n'
-    assert asked == [('/robot_1', domain, 'take_over', '')]
+        in_north = ('--namespace', 'north')
+        assert fdrl(layout, 'take-over', *words, *in_north) == 'obeyed\n'
+        illegal = fdrl(layout, 'take-over', '--namespace', 'north-wing', code=1)
+    assert asked == [(f'{root}/robot_1', domain, 'take_over', '') for root in ('', '/north')]
+    assert "namespace = 'north-wing': expected a ROS namespace" in illegal
 
 
 def test_a_robot_tells_by_status_whose_policies_it_has(layout):
