@@ -94,17 +94,20 @@ class NodeParameters:
         :raises SettingError: naming the first unknown parameter.
         """
         node, known = self._node, list(self._settings)
-        others = given_by_wildcards(sys.argv, node.get_fully_qualified_name())
+        others, ignored = frozenset[str](), []
+        if self._given:
+            others = given_by_wildcards(sys.argv, node.get_fully_qualified_name())
         for name, value in self._given.items():
             if name not in others:
                 raise SettingError(name, value, named_among(name, 'parameters', known))
             node.undeclare_parameter(name)
             if near := get_close_matches(name, known, 1, _NEAR):
-                node.get_logger().warning(
-                    f'no parameter {name} here, ignored: did you mean {near[0]}?'
-                )
-        if self._given:
-            names = ', '.join(sorted(self._given))
+                words = f'no parameter {name} here, ignored: did you mean {near[0]}?'
+                node.get_logger().warning(words)
+            else:
+                ignored.append(name)
+        if ignored:
+            names = ', '.join(sorted(ignored))
             node.get_logger().info(f'parameters for other nodes are ignored: {names}')
         self._check = check
         node.add_on_set_parameters_callback(self._judge)
