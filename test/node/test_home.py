@@ -65,7 +65,7 @@ def test_the_same_seed_gives_the_same_home_policies_as_in_process(live, director
 
 
 def test_hospital_that_is_in_no_federation_is_refused(reference, lone_domain):
-    with pytest.raises(SettingError, match="hospital = 'hospital_9': expected one of the hosp"):
+    with pytest.raises(SettingError, match="hospital = 'hospital_9': expected one of the 3 hosp"):
         Process('/robot_1/env', reference.directory, lone_domain, 'hospital:=hospital_9')
 
 
