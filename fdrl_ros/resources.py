@@ -42,6 +42,19 @@ def resource(name: str) -> Path:
     raise ResourceError(f'{name} is not part of this installation: looked for {places}')
 
 
+def executable(package: str, name: str) -> Path:
+    """
+    Return the path of an executable of a ROS package.
+
+    :raises ResourceError: if no ament prefix has it.
+    """
+    for prefix in filter(None, os.environ.get('AMENT_PREFIX_PATH', '').split(os.pathsep)):
+        path = Path(prefix, 'lib', package, name)
+        if os.access(path, os.X_OK):
+            return path
+    raise ResourceError(f'{package} is not installed: no {name} in AMENT_PREFIX_PATH')
+
+
 def parse_yaml(text: str) -> Any:
     """
     Return what a YAML document holds.

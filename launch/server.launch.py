@@ -2,12 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The servers of a federation: aggregator and key authority."""
 
-from fdrl_ros.deployment.bringup import BringupSettings, server_graph
-from fdrl_ros.nodes.common.launching import declare, graph
+from fdrl_ros.nodes.common.launching import arguments, nodes
 from launch import LaunchDescription
 
 
 def generate_launch_description() -> LaunchDescription:
-    return LaunchDescription(
-        [*declare(BringupSettings), graph(lambda context, settings: server_graph(settings))]
-    )
+    return LaunchDescription([*arguments('server'), *nodes('server')])

@@ -15,6 +15,7 @@ import pytest
 # Domains up to 101 keep Fast DDS below Linux's ephemeral ports. A bound port is the reservation,
 # so it ends with the process however that ends.
 DOMAINS = range(1, 102)
+HIGH_DOMAINS = range(215, 233)  # above the ephemeral ports, up to the last that Fast DDS has
 FIRST_PORT = 22119
 
 _reservations: list[socket.socket] = []
@@ -25,10 +26,10 @@ MEMORY = Path('/dev/shm')
 ROOM = 2 * 1024**3
 
 
-def _reserve_domain() -> int:
+def _reserve_domain(domains: range = DOMAINS) -> int:
     """Return a domain that no other test run on this machine has."""
-    for offset in range(len(DOMAINS)):
-        domain = DOMAINS[(os.getpid() + offset) % len(DOMAINS)]
+    for offset in range(len(domains)):
+        domain = domains[(os.getpid() + offset) % len(domains)]
         port = socket.socket()
         try:
             port.bind(('127.0.0.1', FIRST_PORT + domain))
@@ -100,6 +101,12 @@ def lone_domain() -> Iterator[int]:
 def robot_domain() -> Iterator[int]:
     """Domain of a robot's topics in this run, another than the federation's."""
     yield _reserve_domain()
+
+
+@pytest.fixture
+def high_domain() -> Iterator[int]:
+    """Domain of a robot's topics whose ports lie above the ephemeral ones."""
+    yield _reserve_domain(HIGH_DOMAINS)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -8,10 +8,12 @@ nodes exists.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 import os
+from pathlib import Path
 import random
+import shlex
 import socket
 from typing import Any, Final
 
@@ -20,7 +22,7 @@ from fdrl_ros.deployment.parameter_files import may_be_of, sections
 from fdrl_ros.deployment.settings import hospital_names
 from fdrl_ros.errors import SettingError
 from fdrl_ros.federation.settings import RoundSettings
-from fdrl_ros.resources import resource
+from fdrl_ros.resources import PACKAGE, resource
 from fdrl_ros.runtime.environment_variables import ONE_THREAD
 from fdrl_ros.runtime.orphans import LAUNCHER
 from fdrl_ros.settings import setting, Settings, Value
@@ -41,8 +43,25 @@ NODES: Final = {
 DISCOVERY_SERVER = 'ROS_DISCOVERY_SERVER'
 """Variable with the discovery server of all participants of a process."""
 
-LAST_DOMAIN = 101
-"""The highest domain whose ports lie below those that Linux gives to outgoing connections."""
+LAST_DOMAIN = 232
+"""The highest domain: the ports of the next one end above 65535."""
+
+_FREE_DOMAINS = range(1, 102)
+_PARTICIPANTS = 54  # of a domain on one host, of which ROS says that their ports are free
+_PORT_RANGE = Path('/proc/sys/net/ipv4/ip_local_port_range')
+
+_FAST_DDS = ('rmw_fastrtps_cpp', 'rmw_fastrtps_dynamic_cpp')  # the first where none is named
+_CYCLONE_ON_LOOPBACK = (
+    '<CycloneDDS><Domain><General><AllowMulticast>false</AllowMulticast>'
+    '<Interfaces><NetworkInterface address="127.0.0.1"/></Interfaces></General>'
+    '<Discovery><ParticipantIndex>auto</ParticipantIndex>'
+    '<MaxAutoParticipantIndex>32</MaxAutoParticipantIndex>'
+    '<Peers><Peer address="127.0.0.1"/></Peers></Discovery></Domain></CycloneDDS>'
+)
+_ZENOH_ON_LOOPBACK = (
+    'listen/endpoints=["tcp/127.0.0.1:0"];connect/endpoints=["tcp/127.0.0.1:7447"];'
+    'scouting/multicast/enabled=false'
+)
 
 
 @dataclass(frozen=True)
@@ -50,12 +69,16 @@ class NodeSpec:
     """
     One node in one process.
 
-    :param executable: in the package, and name of its module below fdrl_ros.nodes.
+    :param executable: in the package; of a node of ours also its module below fdrl_ros.nodes.
     :param namespace: absolute, with that of the whole federation in front.
     :param name: of the node.
     :param parameters: what differs from the node's defaults.
     :param domain: DDS domain.
     :param parameter_file: of ROS parameters; those of the site, which count last.
+    :param log_level: of the whole process.
+    :param package: of the executable.
+    :param arguments: of its command line.
+    :param remappings: names of the node and what they become.
     """
 
     executable: str
@@ -64,6 +87,10 @@ class NodeSpec:
     domain: int
     parameters: Mapping[str, Value] = field(default_factory=dict)
     parameter_file: str = ''
+    log_level: str = 'info'
+    package: str = PACKAGE
+    arguments: tuple[str, ...] = ()
+    remappings: tuple[tuple[str, str], ...] = ()
 
     @property
     def label(self) -> str:
@@ -92,6 +119,10 @@ class BringupSettings(Settings):
         'hosts find each other; empty: by multicast',
     )
     autostart: bool = setting(True, 'whether the nodes configure and activate themselves')
+    use_respawn: bool = setting(True, 'whether nodes that die are started again, after 2 s')
+    log_level: str = setting(
+        'info', 'what the nodes log', choices=('debug', 'info', 'warn', 'error', 'fatal')
+    )
     parameters: str = setting(
         '', 'file of ROS parameters such as config/hospital.yaml; empty for none'
     )
@@ -105,6 +136,9 @@ class BringupSettings(Settings):
             raise SettingError(
                 'robot_domain', self.robot_domain, "another domain than the federation's"
             )
+        if self.discovery_server and _rmw() not in _FAST_DDS:
+            expected = f'none: {_rmw()} has no Fast DDS discovery server'
+            raise SettingError('discovery_server', self.discovery_server, expected)
         if self.discovery_server and self.hosts == 'one':
             raise SettingError(
                 'discovery_server', self.discovery_server, 'none where hosts is `one`'
@@ -138,6 +172,19 @@ class FederationArguments(Settings):
     )
     options: str = setting('', 'further flags for `fdrl prepare`, such as "--seed 3"')
 
+    def __post_init__(self) -> None:
+        """Refuse options that are no words of a command line."""
+        super().__post_init__()
+        try:
+            shlex.split(self.options)
+        except ValueError as error:
+            raise SettingError('options', self.options, f'words: {error}') from error
+
+    def prepare_words(self, directory: str) -> list[str]:
+        """Return the words after `fdrl` that make a directory ready for this federation."""
+        words = ['prepare', directory, '--hospitals', str(self.hospitals)]
+        return [*words, '--rounds', str(self.rounds), *shlex.split(self.options)]
+
     @property
     def hospital_names(self) -> tuple[str, ...]:
         """Names of the hospitals, as `fdrl prepare` gives them."""
@@ -147,6 +194,13 @@ class FederationArguments(Settings):
     def robot_names(self) -> tuple[str, ...]:
         """Names of the robots."""
         return tuple(f'robot_{number}' for number in range(1, self.robots + 1))
+
+
+@dataclass(frozen=True)
+class HospitalArguments(Settings):
+    """Which hospital is started."""
+
+    hospital: str = setting('hospital_1', 'name in the roster')
 
 
 @dataclass(frozen=True)
@@ -239,6 +293,31 @@ def robot_graph(
     return (env, selector) if room.env else (selector,)
 
 
+def frames_graph(
+    settings: BringupSettings, robot: str, room: RoomArguments
+) -> tuple[NodeSpec, ...]:
+    """Return the nodes of others that a room is shown with: robot_state_publisher and RViz."""
+    common: dict[str, Any] = {
+        'namespace': f'{settings.namespace}/{robot}',
+        'domain': settings.robot_domain,
+        'log_level': settings.log_level,
+        # Every robot keeps its own tree of frames.
+        'remappings': (('/tf', 'tf'), ('/tf_static', 'tf_static')),
+    }
+    time: dict[str, Value] = {'use_sim_time': room.use_sim_time}
+    found = []
+    if room.description:
+        name = 'robot_state_publisher'
+        text = resource('urdf/psm.urdf').read_text('utf-8')
+        given = {'robot_description': text, 'publish_frequency': 50.0, **time}
+        found.append(NodeSpec(name, name=name, package=name, parameters=given, **common))
+    if room.rviz:
+        shown = ('-d', str(resource('config/robot.rviz')))
+        rviz = NodeSpec('rviz2', name='rviz2', package='rviz2', parameters=time, **common)
+        found.append(replace(rviz, arguments=shown))
+    return tuple(found)
+
+
 def federation_graph(
     settings: BringupSettings, hospitals: tuple[str, ...], robots: tuple[str, ...] = ()
 ) -> tuple[NodeSpec, ...]:
@@ -273,12 +352,67 @@ def middleware(settings: BringupSettings) -> dict[str, str]:
     there is no multicast, and the ports are not known beforehand. On one host nothing leaves it;
     the range LOCALHOST would do that too, but it always brings shared memory with it.
     """
-    if settings.hosts == 'one':
-        return {
-            'ROS_AUTOMATIC_DISCOVERY_RANGE': 'SYSTEM_DEFAULT',
-            'FASTDDS_DEFAULT_PROFILES_FILE': str(resource('config/fastdds_one_host.xml')),
-        }
-    return {'ROS_AUTOMATIC_DISCOVERY_RANGE': 'SUBNET', 'FASTDDS_BUILTIN_TRANSPORTS': 'UDPv4'}
+    if settings.hosts == 'several':
+        return {'ROS_AUTOMATIC_DISCOVERY_RANGE': 'SUBNET', 'FASTDDS_BUILTIN_TRANSPORTS': 'UDPv4'}
+    match _rmw():
+        case 'rmw_cyclonedds_cpp':
+            own = {'CYCLONEDDS_URI': _CYCLONE_ON_LOOPBACK}
+        case 'rmw_zenoh_cpp':
+            own = {'ZENOH_CONFIG_OVERRIDE': _ZENOH_ON_LOOPBACK}
+        case name if name in _FAST_DDS:
+            own = {'FASTDDS_DEFAULT_PROFILES_FILE': str(resource('config/fastdds_one_host.xml'))}
+        case _:
+            return {'ROS_AUTOMATIC_DISCOVERY_RANGE': 'LOCALHOST'}
+    return {'ROS_AUTOMATIC_DISCOVERY_RANGE': 'SYSTEM_DEFAULT', **own}
+
+
+def warnings(settings: BringupSettings) -> list[str]:
+    """Return what a person should be told before the nodes of these settings start."""
+    found = []
+    name = _rmw()
+    if settings.hosts == 'one' and name == 'rmw_zenoh_cpp':
+        found.append(
+            'hosts = one: the nodes stay on this host, but the Zenoh router is not ours: nothing '
+            'leaves the host only if it connects to no other router'
+        )
+    elif settings.hosts == 'one' and name not in (*_FAST_DDS, 'rmw_cyclonedds_cpp'):
+        found.append(
+            f'hosts = one: {name} is unknown here, so messages may leave this host: it is only '
+            'told ROS_AUTOMATIC_DISCOVERY_RANGE=LOCALHOST'
+        )
+    if name == 'rmw_zenoh_cpp':
+        return found  # its ports do not depend on the domain
+    lowest, highest = _outgoing_ports()
+    for setting_name in ('federation_domain', 'robot_domain'):
+        domain = getattr(settings, setting_name)
+        first = _first_port(domain)
+        last = first + 2 * _PARTICIPANTS - 1
+        if first <= highest and last >= lowest:
+            found.append(
+                f'{setting_name} = {domain}: its ports {first} to {last} are among those that '
+                f'this host gives to outgoing connections ({lowest} to {highest}), so a node may '
+                'find its port taken'
+            )
+    return found
+
+
+def _rmw() -> str:
+    """Return the middleware of the nodes."""
+    return os.environ.get('RMW_IMPLEMENTATION') or _FAST_DDS[0]
+
+
+def _outgoing_ports() -> tuple[int, int]:
+    """Return the first and last port that this host gives to outgoing connections."""
+    try:
+        lowest, highest = map(int, _PORT_RANGE.read_text().split())
+    except (OSError, ValueError):
+        return 32768, 60999
+    return lowest, highest
+
+
+def _first_port(domain: int) -> int:
+    """Return the port of the first participant of a domain on a host, by the DDS standard."""
+    return 7400 + 250 * domain + 10
 
 
 def free_domains(count: int) -> list[int]:
@@ -287,7 +421,7 @@ def free_domains(count: int) -> list[int]:
 
     :raises SettingError: if there are not so many.
     """
-    found = [domain for domain in range(1, LAST_DOMAIN + 1) if _is_free(domain)]
+    found = [domain for domain in _FREE_DOMAINS if _is_free(domain)]
     if len(found) < count:
         raise SettingError(
             'domains', count, f'as many free DDS domains; {len(found)} are, end other ROS nodes'
@@ -298,7 +432,7 @@ def free_domains(count: int) -> list[int]:
 
 def _is_free(domain: int) -> bool:
     """Tell whether the port of the domain's first participant on this host can be bound."""
-    port = 7400 + 250 * domain + 10
+    port = _first_port(domain)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.bind(('', port))
@@ -324,4 +458,4 @@ def _node(settings: BringupSettings, name: str, namespace: str, **parameters: Va
     of_robot = NODES[name] == 'robot'
     domain = settings.robot_domain if of_robot else settings.federation_domain
     place = absolute(settings.namespace, namespace)
-    return NodeSpec(name, place, name, domain, given, parameter_file=settings.parameters)
+    return NodeSpec(name, place, name, domain, given, settings.parameters, settings.log_level)

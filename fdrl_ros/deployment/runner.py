@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 import json
+import logging
 import os
 from pathlib import Path
 import signal
@@ -14,8 +15,13 @@ import sys
 import time
 from typing import NamedTuple, Self
 
-from fdrl_ros.deployment.bringup import BringupSettings, environment, NodeSpec
-from fdrl_ros.errors import StoreError
+from fdrl_ros.deployment.bringup import BringupSettings, environment, NodeSpec, warnings
+from fdrl_ros.deployment.supervision import Ending, RESPAWN_DELAY
+from fdrl_ros.errors import FdrlError, StoreError
+from fdrl_ros.resources import executable, PACKAGE
+from fdrl_ros.runtime.orphans import WITH_LAUNCHER
+
+_log = logging.getLogger(__name__)
 
 TAIL = 12
 """Lines of a log that a death is reported with."""
@@ -30,7 +36,7 @@ class Death:
 
     :param code: exit code; negative for a signal.
     :param lines: last lines of its log.
-    :param restarted: whether it was started again.
+    :param restarted: whether it is started again.
     """
 
     label: str
@@ -41,20 +47,41 @@ class Death:
     def __str__(self) -> str:
         """Tell it in one line, then what the node said last."""
         cause = signal.Signals(-self.code).name if self.code < 0 else f'exit code {self.code}'
-        after = ', started again' if self.restarted else ''
+        after = f', is started again in {RESPAWN_DELAY:g} s' if self.restarted else ''
         return '\n  '.join((f'{self.label} ended by {cause}{after}; it said last:', *self.lines))
+
+    def check(self) -> None:
+        """
+        End what runs the graph if this node cannot begin: it would refuse again.
+
+        :raises FdrlError: naming it.
+        """
+        if Ending.of(self.code) is Ending.REFUSED:
+            reasons = [line for line in self.lines if '[FATAL]' in line] or ['see its log']
+            raise FdrlError(f'{self.label} cannot begin: {reasons[-1].rpartition("]: ")[2]}')
 
 
 class _Process(NamedTuple):
     spec: NodeSpec
     popen: subprocess.Popen[bytes]
-    restarts: int = 0
 
 
 def command(spec: NodeSpec) -> list[str]:
-    """Return what starts a node: its module in this interpreter, nothing of the working folder."""
-    words = [sys.executable, '-P', '-m', 'fdrl_ros.nodes', spec.executable, '--ros-args']
-    words += ['-r', f'__ns:={spec.namespace}', '-r', f'__node:={spec.name}']
+    """
+    Return what starts a node.
+
+    One of ours is its module in this interpreter, and nothing of the working folder.
+
+    :raises ResourceError: if the node is of another package, which is not installed.
+    """
+    if spec.package == PACKAGE:
+        words = [sys.executable, '-P', '-m', 'fdrl_ros.nodes', spec.executable]
+    else:
+        words = [*WITH_LAUNCHER, str(executable(spec.package, spec.executable)), *spec.arguments]
+    words += ['--ros-args', '-r', f'__ns:={spec.namespace}', '-r', f'__node:={spec.name}']
+    words += ['--log-level', spec.log_level]
+    for before, after in spec.remappings:
+        words += ['-r', f'{before}:={after}']
     for name, value in spec.parameters.items():
         # JSON is YAML, and a string in quotes stays a string.
         words += ['-p', f'{name}:={json.dumps(value)}']
@@ -77,21 +104,22 @@ class Runner:
         settings: BringupSettings,
         log: Path,
         *,
-        restarts: int = 0,
         variables: Mapping[str, str] | None = None,
     ) -> None:
         """
         Prepare; nothing runs yet.
 
+        :param settings: their `use_respawn` says whether nodes that die are started again.
         :param log: directory of the log files.
-        :param restarts: how often a node that died is started again.
         :param variables: further environment variables of the nodes.
         """
         self._settings = settings
         self._log = log
-        self._restarts = restarts
         self._variables = dict(variables or {})
         self._processes: dict[str, _Process] = {}
+        for words in warnings(settings):
+            _log.warning(words)
+        self._waiting: dict[str, tuple[NodeSpec, float]] = {}  # and when they start, monotonic
 
     def __enter__(self) -> Self:
         """Do nothing: nodes begin with :meth:`start`."""
@@ -103,8 +131,9 @@ class Runner:
 
     @property
     def running(self) -> tuple[str, ...]:
-        """Labels of the nodes that run."""
-        return tuple(label for label, one in self._processes.items() if one.popen.poll() is None)
+        """Labels of the nodes that run, or will again."""
+        alive = (label for label, one in self._processes.items() if one.popen.poll() is None)
+        return (*alive, *self._waiting)
 
     def start(self, specs: Iterable[NodeSpec]) -> None:
         """
@@ -124,20 +153,23 @@ class Runner:
         return self._processes[label].popen.pid
 
     def poll(self) -> list[Death]:
-        """Look who died since the last call, and start again whom the policy allows."""
+        """Look who ended since the last call, and start again who died, after RESPAWN_DELAY."""
         deaths = []
-        for label, (spec, popen, restarts) in list(self._processes.items()):
+        for label, (spec, popen) in list(self._processes.items()):
             code = popen.poll()
             if code is None:
                 continue
             # Before its successor: whatever it started must not go on beside that.
             _kill_group(popen.pid)
-            again = restarts < self._restarts
-            deaths.append(Death(label, code, tail(self.log_file(label)), again))
+            del self._processes[label]
+            again = self._settings.use_respawn and Ending.of(code) is Ending.DIED
             if again:
-                self._processes[label] = _Process(spec, self._open(spec), restarts + 1)
-            else:
-                del self._processes[label]
+                self._waiting[label] = spec, time.monotonic() + RESPAWN_DELAY
+            deaths.append(Death(label, code, tail(self.log_file(label)), again))
+        for label, (spec, when) in list(self._waiting.items()):
+            if time.monotonic() >= when:
+                del self._waiting[label]
+                self.start([spec])
         return deaths
 
     def stop(self, grace: float = 15.0) -> dict[str, int]:
@@ -147,6 +179,7 @@ class Runner:
         :param grace: time to end by themselves, second.
         :returns: exit code by label.
         """
+        self._waiting.clear()
         for process in self._processes.values():
             process.popen.send_signal(signal.SIGINT)
         deadline = time.monotonic() + grace

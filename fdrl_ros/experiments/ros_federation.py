@@ -140,7 +140,7 @@ class RosFederation:
         :param operations: patients of the robot.
         :returns: notes of every round.
         :raises TrainingStopped: as soon as asked to stop; all nodes have ended then.
-        :raises FdrlError: if a node died for good before the first round was done.
+        :raises FdrlError: if a node cannot begin, or no round was done.
         """
         with_robot = self._plan.task.robot
         if operations and not with_robot:
@@ -151,7 +151,7 @@ class RosFederation:
         settings = self._settings
         with (
             with_variables(middleware(settings)),
-            Runner(settings, self._layout.log, restarts=1) as runner,
+            Runner(settings, self._layout.log) as runner,
             watching.Observer(
                 self._roster,
                 settings.federation_domain,
@@ -231,6 +231,7 @@ class RosFederation:
                 self._handle_event(event, operations)
             for death in runner.poll():
                 self._say(str(death))
+                death.check()
             if not runner.running:
                 raise FdrlError(f'no node runs any more; the logs are in {self._layout.log}')
 

@@ -13,6 +13,9 @@ import threading
 LAUNCHER = 'FDRL_PARENT'
 """Variable with the process whose end ends this one; launch files and the runner set it."""
 
+WITH_LAUNCHER = ('setpriv', '--pdeathsig', 'TERM')
+"""Words before the command of a foreign program, which watches no variable: it ends too."""
+
 GRACE = 0.2
 """Time for a clean end after the end of the launcher, second."""
 

@@ -1,9 +1,17 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""The launch files start the graph of bringup.py, take parameters, and end with exit code 0."""
+"""
+The launch files start the graph of bringup.py, supervise it, and end with it.
 
+Every launcher that this machine has passes the same tests: `fdrl launch` everywhere, `ros2 launch`
+where ROS 2 is installed from packages.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+import os
 from pathlib import Path
-import runpy
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,144 +19,13 @@ import time
 
 import pytest
 
-for _module in ('launch_ros',):
-    pytest.importorskip(_module, reason=f'{_module} is not installed: ROS 2 without ros2 launch')
+pytest.importorskip('rclpy', reason='ROS 2 is not sourced')
+pytest.importorskip('fdrl_ros.msg', reason='the messages are not built')
 
-from fdrl_ros.deployment.bringup import (  # noqa: E402, I100
-    BringupSettings,
-    FederationArguments,
-    hospital_graph,
-    robot_graph,
-    RobotArguments,
-    RoomArguments,
-    server_graph,
-)
-from fdrl_ros.errors import SettingError  # noqa: E402
-from fdrl_ros.nodes.common.launching import chosen  # noqa: E402
-from fdrl_ros.resources import resource  # noqa: E402
-from launch import LaunchContext, LaunchDescription, LaunchService  # noqa: E402
-from launch.actions import (  # noqa: E402
-    DeclareLaunchArgument,
-    EmitEvent,
-    IncludeLaunchDescription,
-    RegisterEventHandler,
-    TimerAction,
-)
-from launch.event_handlers import OnProcessExit, OnProcessIO, OnProcessStart  # noqa: E402
-from launch.events import Shutdown  # noqa: E402
-from launch.launch_description_sources import PythonLaunchDescriptionSource  # noqa: E402
+from fdrl_ros.deployment.launch_files import FILES, graph  # noqa: E402, I100
+from fdrl_ros.deployment.supervision import RESPAWN_DELAY  # noqa: E402
+from support.launchers import Launched, Launcher, LAUNCHERS  # noqa: E402
 from support.orphans import descendants, ended, watched  # noqa: E402
-
-FILES = ('federation', 'server', 'hospital', 'robot')
-
-
-def description(name: str) -> LaunchDescription:
-    path = resource(f'launch/{name}.launch.py')
-    source = PythonLaunchDescriptionSource(str(path))
-    return source.get_launch_description(LaunchContext())
-
-
-class Launched:
-    """One run of a launch file, and what it started."""
-
-    def __init__(self, name: str, **arguments: object) -> None:
-        self.started: list[str] = []
-        self.codes: dict[str, int] = {}
-        self.said = ''
-        self.service = LaunchService()
-        path = resource(f'launch/{name}.launch.py')
-        self.service.include_launch_description(
-            LaunchDescription(
-                [
-                    RegisterEventHandler(OnProcessStart(on_start=self._start)),
-                    RegisterEventHandler(OnProcessExit(on_exit=self._exit)),
-                    RegisterEventHandler(OnProcessIO(on_stdout=self._io, on_stderr=self._io)),
-                    IncludeLaunchDescription(
-                        PythonLaunchDescriptionSource(str(path)),
-                        launch_arguments=[(key, str(each)) for key, each in arguments.items()],
-                    ),
-                ]
-            )
-        )
-        self._until = ''
-        self._count = 0
-
-    def run(self, until: str, count: int, seconds: float) -> int:
-        """
-        Run until a text was said so many times, then shut down; give up after a time.
-
-        :returns: exit code of `ros2 launch`.
-        """
-        self._until, self._count = until, count
-        limit = TimerAction(period=seconds, actions=[EmitEvent(event=Shutdown(reason='late'))])
-        self.service.include_launch_description(LaunchDescription([limit]))
-        code: int = self.service.run()
-        return code
-
-    def _start(self, event, context):
-        self.started.append(event.process_name)
-
-    def _exit(self, event, context):
-        self.codes[event.process_name] = event.returncode
-
-    def _io(self, event):
-        before = self.said.count(self._until)
-        self.said += event.text.decode('utf-8', 'replace')
-        if before < self._count <= self.said.count(self._until):
-            return EmitEvent(event=Shutdown(reason='seen'))
-        return None
-
-
-@pytest.mark.parametrize('name', FILES)
-def test_every_argument_has_a_default_and_a_sentence(name):
-    declared = [
-        each for each in description(name).entities if isinstance(each, DeclareLaunchArgument)
-    ]
-    assert {each.name for each in BringupSettings.describe()} <= {each.name for each in declared}
-    for each in declared:
-        assert each.default_value is not None and len(each.description) > 8
-    rooms = {each.name for each in RoomArguments.describe()}
-    assert rooms <= {each.name for each in declared} or name not in ('federation', 'robot')
-
-
-def launch_context(**arguments: str) -> LaunchContext:
-    """Return the context of robot.launch.py with these arguments."""
-    context = LaunchContext()
-    context.launch_configurations.update(arguments)
-    for each in description('robot').entities:
-        if isinstance(each, DeclareLaunchArgument):
-            each.execute(context)
-    return context
-
-
-def test_frames_are_told_unless_told_not_to_and_rviz_is_shown_when_asked_for():
-    show = runpy.run_path(str(resource('launch/robot.launch.py')))['show']
-    for arguments, wanted in (
-        ({}, ['robot_state_publisher']),
-        ({'rviz': 'true'}, ['robot_state_publisher', 'rviz2']),
-        ({'description': 'false'}, []),
-    ):
-        shown = show(launch_context(**arguments))
-        assert [each.node_executable for each in shown] == wanted
-
-
-def test_argument_that_is_none_is_refused_by_its_name():
-    for name, value in (('operations', 'abc'), ('rviz', 'perhaps'), ('armed', 'ture')):
-        with pytest.raises(SettingError, match=f'{name}.*{value}'):
-            chosen(launch_context(**{name: value}), RobotArguments)
-
-
-@pytest.fixture
-def directory(tmp_path: Path) -> Path:
-    """Return a small prepared federation, made by the command that launch calls."""
-    path = tmp_path / 'federation'
-    subprocess.run(
-        [sys.executable, '-m', 'fdrl_ros', 'prepare', str(path), '--rounds', '1', *OPTIONS],
-        check=True,
-        timeout=60,
-    )
-    return path
-
 
 OPTIONS = [
     '--noise', 'seeded', '--learner-hidden', '8', '--learner-epochs', '1',
@@ -156,172 +33,152 @@ OPTIONS = [
     '--pretraining-patients', '10', '--pretraining-steps', '20', '--validation-patients', '3',
     '--validation-margin', '1.0', '--world-mode', 'kinematic',
 ]  # fmt: skip
+UP = 'is in DDS domain'
+
+Start = Callable[..., AbstractContextManager[Launched]]
 
 
-def test_server_starts_what_the_graph_says_and_ends_cleanly(
-    directory, federation_domain, robot_domain
+@pytest.fixture(params=LAUNCHERS, ids=lambda each: each.name)
+def launcher(request: pytest.FixtureRequest) -> Launcher:
+    """Return each launcher of this machine."""
+    found: Launcher = request.param
+    return found
+
+
+@pytest.fixture(scope='module')
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a small prepared federation, made by the command that launchers call."""
+    path = tmp_path_factory.mktemp('launch') / 'federation'
+    command = [sys.executable, '-m', 'fdrl_ros', 'prepare', str(path), '--rounds', '1']
+    subprocess.run([*command, *OPTIONS], check=True, timeout=60)
+    return path
+
+
+@pytest.fixture
+def directory(prepared: Path, tmp_path: Path) -> Path:
+    """Return a prepared directory of the test's own."""
+    return Path(shutil.copytree(prepared, tmp_path / 'federation'))
+
+
+@pytest.fixture
+def start(launcher: Launcher, tmp_path: Path, federation_domain: int, robot_domain: int) -> Start:
+    """Return what starts a launch file in the domains of this run, without foreign nodes."""
+
+    def begin(file: str, **arguments: object) -> AbstractContextManager[Launched]:
+        given: dict[str, object] = {
+            'federation_domain': federation_domain,
+            'robot_domain': robot_domain,
+            **({'description': False} if file in ('federation', 'robot') else {}),
+            **arguments,
+        }
+        return launcher.start(tmp_path, file, **given)
+
+    return begin
+
+
+def labels(file: str) -> set[str]:
+    """Return the labels of the nodes that a launch file starts."""
+    return {each.label for each in graph(file, {'description': 'false'})}
+
+
+@pytest.mark.parametrize('file', FILES)
+def test_typing_error_is_refused_before_any_node_starts(launcher, file, tmp_path):
+    missing = tmp_path / 'none'
+    assert f"parameters = '{missing}'" in launcher.refuse(file, parameters=missing)
+    assert "autostrat = 'false'" in launcher.refuse(file, autostrat='false')
+    if file != 'federation':
+        assert f"directory = '{missing}'" in launcher.refuse(
+            file, directory=missing, **({'description': False} if file == 'robot' else {})
+        )
+
+
+def test_unknown_hospital_is_refused_before_any_node_starts(launcher, prepared):
+    line = launcher.refuse('hospital', directory=prepared, hospital='hospital_12')
+    assert "hospital = 'hospital_12': expected one of the 3 hospitals in the roster" in line
+
+
+def test_server_starts_what_the_graph_says_and_ends_cleanly(start, directory):
+    with start('server', directory=directory) as launched:
+        launched.until_said('a new round')
+        assert set(launched.nodes()) == labels('server')
+        assert launched.end() == 0
+        assert 'has died' not in launched.said and 'escalating' not in launched.said
+
+
+def test_federation_ends_its_rounds_though_a_trainer_is_killed_in_training(start, tmp_path):
+    directory = tmp_path / 'federation'
+    options = ' '.join([*OPTIONS, '--learner-epochs', '150', '--privacy-budget', '1e6'])
+    with start('federation', directory=directory, rounds=1, options=options) as launched:
+        launched.until_said('TRAIN', seconds=90.0)
+        assert set(launched.nodes()) == labels('federation')
+        launched.kill('hospital_2.trainer')
+        launched.until_said('all rounds are done', seconds=90.0)
+        launched.until_said(UP, 8)  # servers, hospitals and robot, one of them twice
+        assert launched.end() == 0
+
+
+def test_failed_preparation_ends_the_launch_with_its_reason(launcher, tmp_path, federation_domain):
+    directory = tmp_path / 'federation'
+    arguments = {'directory': directory, 'rounds': 900, 'description': False}
+    with launcher.start(tmp_path, 'federation', **arguments) as launched:
+        assert launched.process.wait(60) == 1
+        assert 'set rounds to at most' in launched.said
+        assert f'{directory} could not be prepared' in launched.said
+        assert UP not in launched.said and not directory.exists()
+
+
+def test_node_that_cannot_begin_ends_the_launch_with_its_reason(start, directory, tmp_path):
+    site = tmp_path / 'site.yaml'
+    site.write_text('/**/aggregator: {ros__parameters: {rounds: {quorum: 1}}}')
+    with start('server', directory=directory, parameters=site) as launched:
+        assert launched.process.wait(60) == 1
+        assert 'rounds.quorum = 1: expected int, at least 3' in launched.said
+        assert 'federation/aggregator cannot begin' in launched.said.replace('.', '/')
+
+
+def test_killed_node_comes_back_and_one_that_is_told_to_end_does_not(
+    start, directory, high_domain
 ):
-    launched = Launched(
-        'server',
-        directory=directory,
-        federation_domain=federation_domain,
-        robot_domain=robot_domain,
-    )
-    launched.run('a new round', 1, 30.0)
-    assert 'a new round' in launched.said
-    assert executables(launched) == sorted(
-        each.executable for each in server_graph(BringupSettings())
-    )
-    assert set(launched.codes.values()) == {0}
+    # A domain above 101 is as good as any.
+    with start('robot', directory=directory, robot_domain=high_domain) as launched:
+        launched.until_said(UP, 2)
+        launched.kill('robot_1.env', signal.SIGTERM)
+        launched.kill('robot_1.selector')
+        launched.until_said(f'{UP} {high_domain}', 3)
+        assert set(launched.nodes()) == {'robot_1.selector'}, 'it died later, and is back already'
+        assert launched.end() == 0
 
 
-def test_federation_prepares_runs_all_rounds_and_ends_cleanly(
-    tmp_path, federation_domain, robot_domain
-):
-    settings = BringupSettings(
-        directory=str(tmp_path / 'federation'),
-        federation_domain=federation_domain,
-        robot_domain=robot_domain,
-    )
-    launched = Launched(
-        'federation',
-        directory=settings.directory,
-        federation_domain=federation_domain,
-        robot_domain=robot_domain,
-        hospitals=3,
-        rounds=1,
-        robots=1,
-        description=False,  # robot_state_publisher is no part of this test, nor of every machine
-        options=' '.join(OPTIONS),
-    )
-    launched.run('all rounds are done', 1, 90.0)
-    assert 'all rounds are done' in launched.said
-    arguments = FederationArguments()
-    graph = [
-        *server_graph(settings),
-        *(spec for name in arguments.hospital_names for spec in hospital_graph(settings, name)),
-        *robot_graph(settings, 'robot_1'),
-    ]
-    assert executables(launched) == sorted(['fdrl', *(each.executable for each in graph)])
-    assert set(launched.codes.values()) == {0}
-
-
-def test_plan_that_the_budget_does_not_pay_for_ends_the_launch_with_exit_code_1(
-    tmp_path, federation_domain, robot_domain
-):
-    launched = Launched(
-        'federation',
-        directory=tmp_path / 'federation',
-        federation_domain=federation_domain,
-        robot_domain=robot_domain,
-        rounds=900,
-    )
-    assert launched.run('never', 1, 30.0) == 1
-    assert executables(launched) == ['fdrl'] and 'set rounds to at most' in launched.said
-    assert not (tmp_path / 'federation').exists()
-
-
-def test_setting_that_cannot_be_ends_the_launch(directory, federation_domain):
-    began = time.monotonic()
-    launched = Launched(
-        'server',
-        directory=directory,
-        federation_domain=federation_domain,
-        robot_domain=federation_domain,
-    )
-    launched.run('never', 1, 30.0)
-    assert launched.started == [] and time.monotonic() - began < 20.0
-
-
-# As `ros2 launch` does it.
-LAUNCH = """
-import sys
-from launch import LaunchDescription, LaunchService
-from launch.actions import IncludeLaunchDescription
-from launch.launch_description_sources import PythonLaunchDescriptionSource
-file, *words = sys.argv[1:]
-source = PythonLaunchDescriptionSource(file)
-arguments = [word.split(':=') for word in words]
-service = LaunchService(argv=words)
-service.include_launch_description(
-    LaunchDescription([IncludeLaunchDescription(source, launch_arguments=arguments)])
-)
-sys.exit(service.run())
-"""
-INCLUDES = """
-from launch import LaunchDescription
-from launch.actions import IncludeLaunchDescription
-from launch.launch_description_sources import PythonLaunchDescriptionSource
-def generate_launch_description():
-    source = PythonLaunchDescriptionSource({file!r})
-    return LaunchDescription([IncludeLaunchDescription(source)])
-"""
-
-
-def refusal(file: Path, *words: str) -> str:
-    """Return the one line by which a launch ends with exit code 1 and starts nothing."""
-    command = [sys.executable, '-c', LAUNCH, str(file), *words]
-    out = {'stdout': subprocess.PIPE, 'stderr': subprocess.STDOUT}
-    done = subprocess.run(command, **out, text=True, timeout=30)
-    assert done.returncode == 1 and 'process started' not in done.stdout
-    (line,) = (each for each in done.stdout.splitlines() if each.startswith('[ERROR]'))
-    return line
-
-
-@pytest.mark.parametrize('name', FILES)
-def test_typing_error_ends_the_launch_before_any_node_starts(name, tmp_path):
-    file = resource(f'launch/{name}.launch.py')
-    missing = tmp_path / 'site.yaml'
-    assert f"parameters = '{missing}'" in refusal(file, f'parameters:={missing}')
-    assert "autostrat = 'false'" in refusal(file, 'autostrat:=false')
-    if name in ('federation', 'robot'):
-        assert 'did you mean env?' in refusal(file, 'evn:=false')
-        assert "armed = 'ture'" in refusal(file, 'armed:=ture')
-    if name != 'federation':
-        assert f"directory = '{missing}'" in refusal(file, f'directory:={missing}')
-    misspelt = tmp_path / 'misspelt.yaml'
-    misspelt.write_text('/robot_1/selectr: {ros__parameters: {armed: false}}')
-    assert 'did you mean selector?' in refusal(file, f'parameters:={misspelt}')
-
-
-def test_file_that_includes_ours_may_have_other_arguments(tmp_path):
-    mine, missing = tmp_path / 'mine.launch.py', tmp_path / 'site.yaml'
-    mine.write_text(INCLUDES.format(file=str(resource('launch/robot.launch.py'))))
-    assert 'parameters = ' in refusal(mine, 'camera:=true', f'parameters:={missing}')
-
-
-def test_selector_is_armed_as_said_and_alone_where_a_real_arm_answers():
-    room = runpy.run_path(str(resource('launch/robot.launch.py')))['room']
-    for arguments, wanted in (
-        ({}, {'env': None, 'selector': True}),
-        ({'armed': 'false'}, {'env': None, 'selector': False}),
-        ({'env': 'false'}, {'selector': False}),
-        ({'env': 'false', 'armed': 'true'}, {'selector': True}),
-    ):
-        context = launch_context(**arguments)
-        specs = room(context, chosen(context, BringupSettings))
-        assert {each.name: each.parameters.get('armed') for each in specs} == wanted
+def test_node_that_dies_stays_dead_where_nobody_wants_it_back(start, directory):
+    with start('server', directory=directory, use_respawn=False) as launched:
+        launched.until_said(UP, 2)
+        launched.kill('federation.aggregator')
+        launched.kill('federation.key_authority')
+        launched.process.wait(20)
+        assert launched.said.count(UP) == 2
 
 
 @pytest.mark.parametrize('number', [signal.SIGTERM, signal.SIGKILL])
-def test_nodes_end_with_the_launch_however_that_ends(
-    directory, federation_domain, robot_domain, number
-):
-    command = [sys.executable, '-c', LAUNCH, str(resource('launch/robot.launch.py'))]
-    command += [f'directory:={directory}', f'federation_domain:={federation_domain}']
-    command += [f'robot_domain:={robot_domain}', 'description:=false']
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        said = ''
-        while said.count('is in DDS domain') < 2:
-            line = process.stdout.readline()
-            assert line, said
-            said += line
-        with watched(descendants(process.pid)) as orphans:
-            assert len(orphans) == 2
-            process.send_signal(number)
+def test_nodes_end_with_the_launcher_and_none_comes_back(start, directory, number):
+    with start('robot', directory=directory) as launched:
+        launched.until_said(UP, 2)
+        launched.kill('robot_1.selector')  # it would be started again while the launcher ends
+        with watched(descendants(launched.process.pid)) as orphans:
+            assert orphans
+            launched.end(number)
             assert ended(orphans)
+    assert not list(children_of(launched.process.pid, RESPAWN_DELAY))
 
 
-def executables(launched: Launched) -> list[str]:
-    """Return what was started, without launch's numbers."""
-    return sorted(each.rpartition('-')[0] for each in launched.started)
+def children_of(launcher: int, seconds: float) -> Iterator[int]:
+    """Yield processes that name an ended launcher, looking for so long."""
+    mark = f'FDRL_PARENT={launcher}'.encode()
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        for each in filter(str.isdigit, os.listdir('/proc')):
+            try:
+                if mark in Path(f'/proc/{each}/environ').read_bytes().split(b'\0'):
+                    yield int(each)
+            except OSError:
+                continue  # it has ended, or is another user's
+        time.sleep(0.1)

@@ -195,14 +195,14 @@ def encrypted(settings: BringupSettings, tmp_path: Path) -> BringupSettings:
 
 @pytest.fixture
 def live(settings: BringupSettings) -> Iterator[Live]:
-    """Give a federation whose nodes are started again once when they die."""
+    """Give a federation whose nodes are started again when they die."""
     with watched(settings) as made:
         yield made
 
 
 @contextmanager
 def watched(settings: BringupSettings) -> Iterator[Live]:
-    """Look on at a federation whose nodes are started again once when they die."""
+    """Look on at a federation whose nodes are started again when they die."""
     log = Path(settings.directory) / 'log'
     with (
         Observer(
@@ -213,7 +213,7 @@ def watched(settings: BringupSettings) -> Iterator[Live]:
             namespace=settings.namespace,
             n_parameters=PLAN.network.n_parameters,
         ) as watch,
-        Runner(settings, log, restarts=1) as runner,
+        Runner(settings, log) as runner,
     ):
         yield Live(runner, watch, settings)
 
@@ -228,8 +228,9 @@ def room(settings: BringupSettings) -> Iterator[Room]:
 
 @pytest.fixture
 def runner(settings: BringupSettings) -> Iterator[Runner]:
-    """Give who starts single nodes."""
-    with Runner(settings, Path(settings.directory) / 'log') as made:
+    """Give who starts single nodes, each once."""
+    once = replace(settings, use_respawn=False)
+    with Runner(once, Path(settings.directory) / 'log') as made:
         yield made
 
 

@@ -35,9 +35,6 @@ from fdrl_ros.runtime.durable import erase_secret, read_secret
 LOOK = 0.2
 """Time between two looks at the nodes, second."""
 
-RESTARTS = 5
-"""How often a node that died is started again: one that cannot start says why each time."""
-
 _directory = click.argument('directory', type=click.Path(file_okay=False, path_type=Path))
 
 
@@ -143,9 +140,9 @@ def join(directory: Path, **places: Any) -> None:
     """
     Run the parties whose keys lie in a directory.
 
-    They run until Ctrl-C; who dies is started again. Each of several hosts that take part in one
-    federation runs this. `ros2 launch fdrl_ros server.launch.py` and hospital.launch.py with
-    hosts:=several do the same.
+    They run until Ctrl-C; who dies is started again, and who cannot begin ends them all. Each
+    of several hosts that take part in one federation runs this. `ros2 launch fdrl_ros
+    server.launch.py` and hospital.launch.py with hosts:=several do the same.
     """
     layout = Layout(directory)
     check_keys(layout)
@@ -155,12 +152,13 @@ def join(directory: Path, **places: Any) -> None:
     if missing := missing_ros():
         raise FdrlError(f'ROS 2 is not here: {missing}')
     settings = BringupSettings(directory=str(directory), hosts='several', **places)
-    with stopping() as stopped, Runner(settings, layout.log, restarts=RESTARTS) as runner:
+    with stopping() as stopped, Runner(settings, layout.log) as runner:
         runner.start(host_graph(settings, names))
         click.echo(f'{", ".join(names)}: started; the logs are in {layout.log}')
         while runner.running and not stopped():
             for death in runner.poll():
                 click.echo(str(death), err=True)
+                death.check()
             time.sleep(LOOK)
         if not stopped():
             raise FdrlError(f'every node has ended; the logs are in {layout.log}')

@@ -1,156 +1,376 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""The node graph for `ros2 launch`: arguments out of settings, actions out of node specs."""
+"""
+The node graph for `ros2 launch`: declared actions whose values are read out of the node specs.
 
-from collections.abc import Callable, Iterable
+Which nodes there are, with what, and what their end means is said in fdrl_ros.deployment.
+"""
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import partial
 import os
 from pathlib import Path
-import shlex
-from typing import TypeVar
+import threading
+from typing import Any
 
 from fdrl_ros.deployment.bringup import (
     BringupSettings,
     environment,
     FederationArguments,
     NodeSpec,
-    PLAN_FILE,
+    warnings,
 )
-from fdrl_ros.errors import SettingError
-from fdrl_ros.resources import resource
-from fdrl_ros.runtime.orphans import LAUNCHER
-from fdrl_ros.settings import named_among, Setting, Settings, Value
-from launch import LaunchContext
+from fdrl_ros.deployment.launch_files import (
+    as_text,
+    check,
+    chosen,
+    FILES,
+    full_graph,
+    graph,
+    parties,
+)
+from fdrl_ros.deployment.supervision import Ending, RESPAWN_DELAY
+from fdrl_ros.errors import FdrlError, StoreError
+from fdrl_ros.resources import PACKAGE, resource
+from fdrl_ros.runtime.environment_variables import with_variables
+from fdrl_ros.runtime.orphans import LAUNCHER, WITH_LAUNCHER
+from fdrl_ros.settings import Value
+from launch import Action, LaunchContext, Substitution
 from launch.actions import (
     DeclareLaunchArgument,
+    EmitEvent,
     ExecuteProcess,
+    GroupAction,
     IncludeLaunchDescription,
     OpaqueFunction,
+    PopLaunchConfigurations,
+    PushLaunchConfigurations,
+    RegisterEventHandler,
 )
+from launch.conditions import IfCondition
+from launch.event_handlers import OnProcessExit, OnShutdown
 from launch.events import IncludeLaunchDescription as Included
-from launch.substitutions import LaunchConfiguration
-from launch_ros.actions import Node
+from launch.events import matches_action
+from launch.events.process import ProcessExited, ShutdownProcess
+from launch.launch_description_entity import LaunchDescriptionEntity
+from launch.launch_description_sources import PythonLaunchDescriptionSource
+from launch.logging import get_logger
+from launch.substitutions import LaunchConfiguration, TextSubstitution
+from launch_ros.actions import LifecycleNode, Node
+from launch_ros.parameter_descriptions import ParameterValue
 from launch_ros.substitutions import ExecutableInPackage
+import rclpy
+from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
 
-PACKAGE = 'fdrl_ros'
-
-S = TypeVar('S', bound=Settings)
+_WATCHES = 'fdrl_ros_watches'
 
 
-def declare(*kinds: type[Settings]) -> list[DeclareLaunchArgument | OpaqueFunction]:
+def arguments(file: str) -> list[Action]:
     """
-    Declare every setting as an argument with its default, sentence and range.
+    Declare every setting of a launch file as an argument, then refuse what cannot be.
 
-    What comes with them refuses all undeclared arguments: declare further ones before these.
+    Each has its default, sentence and range. Declare further arguments before these.
     """
     declared = [
         DeclareLaunchArgument(
             each.name,
-            default_value=_text(each.default),
+            default_value=as_text(each.default),
             description=f'{each.description}: {each.expected()}',
         )
-        for kind in kinds
+        for kind in FILES[file]
         for each in kind.describe()
     ]
-    return [*declared, OpaqueFunction(function=_refuse_unknown)]
+    return [*declared, OpaqueFunction(function=partial(_check, file))]
 
 
-def _refuse_unknown(context: LaunchContext) -> None:
+def nodes(file: str) -> list[Action]:
+    """Return an action for each node that a launch file can start."""
+    return [_action(file, spec) for spec in full_graph(file)]
+
+
+def federation() -> list[Action]:
+    """Prepare the directory, then include the launch files of all parties."""
+    kept: dict[str, str] = {}
+
+    def keep(context: LaunchContext) -> None:
+        kept.update(context.launch_configurations)
+
+    def prepared(context: LaunchContext) -> None:
+        if context.locals.event.returncode:
+            # An error, unlike the event Shutdown, makes launch end with exit code 1.
+            directory = chosen(BringupSettings, kept).directory
+            raise StoreError(f'{directory} could not be prepared: see above')
+        # The group of actions that this file was included in has ended by now.
+        context.launch_configurations.update(kept)
+
+    prepare = _Preparation()
+    then = [
+        PushLaunchConfigurations(),
+        OpaqueFunction(function=prepared),
+        *(IncludeEach(file) for file in ('server', 'hospital', 'robot')),
+        PopLaunchConfigurations(),
+    ]
+    return [
+        OpaqueFunction(function=keep),
+        RegisterEventHandler(OnProcessExit(target_action=prepare, on_exit=then)),
+        prepare,
+    ]
+
+
+def texts(context: LaunchContext) -> dict[str, str]:
+    """Return the arguments by name; `namespace` includes what a PushRosNamespace around says."""
+    found = dict(context.launch_configurations)
+    names = (found.get('ros_namespace', ''), found.get('namespace', ''))
+    return {**found, 'namespace': '/'.join(each.strip('/') for each in names if each.strip('/'))}
+
+
+def _check(file: str, context: LaunchContext) -> None:
     """
-    Refuse unknown arguments of `ros2 launch`, if it was given one of our files.
+    Refuse what cannot be, and warn of what may not do.
 
-    Launch itself ignores them: `evn:=false` would start the simulated arm beside a real one. A
-    launch file that includes ours may take arguments that it does not declare.
-
-    :raises SettingError: naming the first.
+    Launch itself ignores unknown arguments: `evn:=false` would start the simulated arm beside a
+    real one. A launch file that includes ours may take arguments that it does not declare.
     """
     event = context.locals.event
-    if not isinstance(event, Included):
-        return
-    given, ours = event.launch_description, resource('launch/robot.launch.py').resolve().parent
-    if not any(
+    source = resource(f'launch/{file}.launch.py').resolve()
+    given = None
+    if isinstance(event, Included) and any(
         isinstance(each, IncludeLaunchDescription)
-        and Path(each.launch_description_source.location).resolve().parent == ours
-        for each in given.entities
+        and Path(each.launch_description_source.location).resolve() == source
+        for each in event.launch_description.entities
     ):
-        return
-    known = [each.name for each in given.get_launch_arguments()]
-    for name, _, value in (word.partition(':=') for word in context.argv):
-        if name not in (*known, 'launch-prefix', 'launch-prefix-filter'):
-            raise SettingError(name, value, named_among(name, 'arguments', known))
+        words = (word.partition(':=') for word in context.argv)
+        ours = ('launch-prefix', 'launch-prefix-filter')
+        given = {name: value for name, _, value in words if name not in ours}
+    check(file, texts(context), given)
+    for words in warnings(chosen(BringupSettings, texts(context))):
+        get_logger(PACKAGE).warning(words)
 
 
-def chosen(context: LaunchContext, kind: type[S]) -> S:
+class OfNode(Substitution):
     """
-    Read the arguments back.
+    A value of a node in the graph that the arguments ask for.
 
-    :raises SettingError: if one cannot be; the launch then ends with its reason.
+    :param read: returns the value.
+    :param what: the value is.
     """
-    values = {
-        each.name: _value(each, LaunchConfiguration(each.name).perform(context))
-        for each in kind.describe()
-    }
-    return kind.from_mapping(values)
+
+    def __init__(
+        self, file: str, name: str, what: str, read: Callable[[NodeSpec], object]
+    ) -> None:
+        """Keep what to read."""
+        super().__init__()
+        self._file, self._name, self._what, self._read = file, name, what, read
+
+    def describe(self) -> str:
+        """Say it as launch shows it."""
+        return f'{self._name}.{self._what}'
+
+    def perform(self, context: LaunchContext) -> str:
+        """Return the value as a text."""
+        value = self._read(find(self._file, self._name, context))
+        return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def graph(specs: Callable[[LaunchContext, BringupSettings], Iterable[NodeSpec]]) -> OpaqueFunction:
-    """Start the nodes that a function of the arguments names."""
+class InGraph(OfNode):
+    """Whether the graph that the arguments ask for has a node."""
 
-    def start(context: LaunchContext) -> list[Node]:
-        settings = chosen(context, BringupSettings)
-        nodes = [action(settings, spec) for spec in specs(context, settings)]
-        if not Path(settings.directory, PLAN_FILE).exists():
-            expected = 'one that `fdrl prepare` or `fdrl run` made, such as runs/latest/federation'
-            raise SettingError('directory', settings.directory, expected)
-        return nodes
+    def __init__(self, file: str, name: str) -> None:
+        """Keep which node."""
+        super().__init__(file, name, 'wanted', bool)
 
-    return OpaqueFunction(function=start)
+    def perform(self, context: LaunchContext) -> str:
+        """Return 'true' or 'false'."""
+        specs = graph(self._file, texts(context))
+        return as_text(any(each.name == self._name for each in specs))
 
 
-def action(settings: BringupSettings, spec: NodeSpec) -> Node:
-    """Turn a node's data into what launch starts."""
-    return Node(
-        package=PACKAGE,
+def find(file: str, name: str, context: LaunchContext) -> NodeSpec:
+    """Return a node of the graph that the arguments ask for."""
+    return next(each for each in graph(file, texts(context)) if each.name == name)
+
+
+class ForeignNode(Node):
+    """A node of another package, such as robot_state_publisher, beside ours."""
+
+    def __init__(self, file: str, spec: NodeSpec, **named: Any) -> None:
+        """Keep which node of which launch file this is."""
+        super().__init__(**named)
+        self._find = partial(find, file, spec.name)
+
+    def execute(self, context: LaunchContext) -> list[Action] | None:
+        """Start the node with the variables of its domain."""
+        with with_variables(_variables(context, self._find(context))):
+            started: list[Action] | None = super().execute(context)
+            return started
+
+
+class PartyNode(LifecycleNode):
+    """
+    A node of ours, whose lifecycle events bind in whatever DDS domain it lives.
+
+    launch_ros has one ROS node for all lifecycle nodes, in the domain of the launch; this gives
+    it one in the node's own domain.
+    """
+
+    def __init__(self, file: str, spec: NodeSpec, **named: Any) -> None:
+        """Keep which node of which launch file this is."""
+        super().__init__(**named)
+        self._find = partial(find, file, spec.name)
+
+    def execute(self, context: LaunchContext) -> list[Action] | None:
+        """Start the node with the variables of its domain and the site's parameters."""
+        spec = self._find(context)
+        self._perform_substitutions(context)
+        if spec.parameter_file:
+            # Last, so that what the site says counts: above all that an arm is not armed.
+            words = ('--params-file', os.path.abspath(spec.parameter_file))
+            self.cmd.extend([TextSubstitution(text=word)] for word in words)
+        with with_variables(_variables(context, spec)):
+            watch = _watch(context, spec.domain)
+            context._push_locals()
+            try:
+                # launch_ros looks here for its ROS node.
+                context.extend_locals({'ros_adapter': watch})
+                started: list[Action] | None = super().execute(context)
+            finally:
+                context._pop_locals()
+        return started
+
+
+class DomainWatch:
+    """
+    A ROS node of the launch in one DDS domain, where launch_ros expects its adapter.
+
+    :param domain: to be in, by the middleware's variables of this very moment.
+    """
+
+    def __init__(self, domain: int) -> None:
+        """Make the node, and spin it in a thread."""
+        self._context = rclpy.Context()
+        rclpy.init(args=[], context=self._context, domain_id=domain)
+        self.ros_node = rclpy.create_node(f'launch_ros_{os.getpid()}', context=self._context)
+        self._executor = SingleThreadedExecutor(context=self._context)
+        self._executor.add_node(self.ros_node)
+        self._thread = threading.Thread(target=self._spin, name=f'domain {domain}')
+        self._thread.start()
+
+    def _spin(self) -> None:
+        with suppress(ExternalShutdownException):
+            self._executor.spin()
+
+    def close(self) -> None:
+        """End the thread, then the node."""
+        self._context.try_shutdown()
+        self._thread.join()
+        self._executor.shutdown()
+        self.ros_node.destroy_node()
+
+
+class IncludeEach(Action):
+    """Include a launch file once for each party of a federation that its arguments ask for."""
+
+    def __init__(self, file: str, **named: Any) -> None:
+        """Keep which file."""
+        super().__init__(**named)
+        self._file = file
+
+    def __repr__(self) -> str:
+        """Say it as launch shows it."""
+        return f'IncludeEach({self._file}.launch.py, once for each that the arguments ask for)'
+
+    def execute(self, context: LaunchContext) -> list[Action]:
+        """Return the inclusions."""
+        source = str(resource(f'launch/{self._file}.launch.py'))
+        return [
+            GroupAction(
+                [
+                    IncludeLaunchDescription(
+                        PythonLaunchDescriptionSource(source), launch_arguments=given.items()
+                    )
+                ]
+            )
+            for file, given in parties(context.launch_configurations)
+            if file == self._file
+        ]
+
+
+class _Preparation(ExecuteProcess):
+    """The process that makes the directory ready; it has the learning stack."""
+
+    def __init__(self) -> None:
+        command = [ExecutableInPackage('fdrl', PACKAGE)]
+        variables = {LAUNCHER: str(os.getpid())}
+        super().__init__(cmd=command, additional_env=variables, output='screen')
+
+    def execute(self, context: LaunchContext) -> list[LaunchDescriptionEntity] | None:
+        """Start it with the words that the arguments make."""
+        given = context.launch_configurations
+        directory = chosen(BringupSettings, given).directory
+        words = chosen(FederationArguments, given).prepare_words(directory)
+        self.cmd.extend([TextSubstitution(text=word)] for word in words)
+        started: list[LaunchDescriptionEntity] | None = super().execute(context)
+        return started
+
+
+def _action(file: str, spec: NodeSpec) -> Action:
+    """Declare a node: which one is known now, its values when it starts."""
+
+    def read(what: str, value: Callable[[NodeSpec], object]) -> OfNode:
+        return OfNode(file, spec.name, what, value)
+
+    def parameter(name: str, value: Value) -> ParameterValue:
+        return ParameterValue(
+            read(name, lambda found: found.parameters[name]), value_type=type(value)
+        )
+
+    ours = spec.package == PACKAGE
+    return (PartyNode if ours else ForeignNode)(
+        file,
+        spec,
+        package=spec.package,
         executable=spec.executable,
-        namespace=spec.namespace,
+        namespace=read('namespace', lambda found: found.namespace),
         name=spec.name,
-        # The site's file last, so that what it says counts: above all that an arm is not armed.
-        parameters=[dict(spec.parameters), *filter(None, [spec.parameter_file])],
-        additional_env=environment(settings, spec.domain),
+        parameters=[{name: parameter(name, each) for name, each in spec.parameters.items()}],
+        arguments=list(spec.arguments),
+        ros_arguments=['--log-level', LaunchConfiguration('log_level')],
+        remappings=list(spec.remappings),
+        respawn=LaunchConfiguration('use_respawn'),
+        respawn_delay=RESPAWN_DELAY,
+        on_exit=_ended,
         output='both',
         sigterm_timeout='15',
         sigkill_timeout='5',
+        condition=IfCondition(InGraph(file, spec.name)),
+        **({} if ours else {'prefix': ' '.join(WITH_LAUNCHER)}),
     )
 
 
-def preparation(settings: BringupSettings, arguments: FederationArguments) -> ExecuteProcess:
-    """Return the process that makes the directory ready; it has the learning stack."""
-    return ExecuteProcess(
-        cmd=[
-            ExecutableInPackage('fdrl', PACKAGE),
-            'prepare',
-            settings.directory,
-            '--hospitals',
-            str(arguments.hospitals),
-            '--rounds',
-            str(arguments.rounds),
-            *shlex.split(arguments.options),
-        ],
-        additional_env={LAUNCHER: str(os.getpid())},
-        output='screen',
-    )
+def _ended(event: ProcessExited, context: LaunchContext) -> EmitEvent | None:
+    """Leave a node ended that was told to, and end the launch if it cannot begin."""
+    if context.is_shutdown:
+        return None
+    match Ending.of(event.returncode):
+        case Ending.STOPPED:
+            return EmitEvent(event=ShutdownProcess(process_matcher=matches_action(event.action)))
+        case Ending.REFUSED:
+            # An error, unlike the event Shutdown, makes launch end with exit code 1.
+            raise FdrlError(f'{event.action.node_name} cannot begin: see above')
+    return None
 
 
-def _text(default: Value) -> str:
-    return str(default).lower() if isinstance(default, bool) else str(default)
+def _variables(context: LaunchContext, spec: NodeSpec) -> Mapping[str, str]:
+    """Return the environment variables that a node runs with."""
+    return environment(chosen(BringupSettings, texts(context)), spec.domain)
 
 
-def _value(each: Setting, text: str) -> Value:
-    """Read an argument in its setting's type; what cannot be read is left for the check."""
-    if each.type is bool:
-        return {'true': True, 'false': False}.get(text.lower(), text)
-    if text.lower() in each.choices:
-        return text.lower()
-    try:
-        return each.type(text)
-    except ValueError:
-        return text
+def _watch(context: LaunchContext, domain: int) -> DomainWatch:
+    """Return the launch's ROS node in a domain, the same one for all nodes there."""
+    watches: dict[int, DomainWatch] = context.get_locals_as_dict().get(_WATCHES, {})
+    if domain not in watches:
+        watch = watches[domain] = DomainWatch(domain)
+        context.extend_globals({_WATCHES: watches})
+        context.register_event_handler(OnShutdown(on_shutdown=lambda *_: watch.close()))
+    return watches[domain]

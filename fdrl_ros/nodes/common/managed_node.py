@@ -18,6 +18,7 @@ from typing import Any, ClassVar
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.namespaces import beside, check_namespace, FEDERATION
 from fdrl_ros.deployment.plan import Plan, SURGERY
+from fdrl_ros.deployment.supervision import FAULT, REFUSED
 from fdrl_ros.errors import FdrlError, SettingError
 from fdrl_ros.nodes.common.diagnostics import Diagnostics, Health, Level
 from fdrl_ros.nodes.common.parameters import NodeParameters
@@ -70,7 +71,7 @@ class ManagedNode(LifecycleNode):
     Subclasses open what they need in :meth:`open` (configure) and begin in :meth:`begin`
     (activate). What they make through the methods here is destroyed by the opposite transition.
     A fault at run time takes the node back to unconfigured, and its process, if it started by
-    itself, ends with exit code 1.
+    itself, ends with the exit code FAULT.
     """
 
     executable: ClassVar[str]
@@ -373,7 +374,7 @@ def run_node(make: Callable[[Post], ManagedNode], args: Sequence[str] | None = N
     nothing.
 
     :param make: makes the node.
-    :returns: exit code.
+    :returns: exit code: REFUSED if the node could not begin, FAULT if it failed later.
     """
     stopping = [False]
 
@@ -392,17 +393,18 @@ def run_node(make: Callable[[Post], ManagedNode], args: Sequence[str] | None = N
     except FdrlError as error:
         rclpy.logging.get_logger('fdrl_ros').fatal(f'{type(error).__name__}: {error}')
         rclpy.shutdown()
-        return 1
+        return REFUSED
     executor.add_node(node)
     never = Future(executor=executor)
     node.get_logger().info(
         f'{node.get_fully_qualified_name()} is in DDS domain {node.context.get_domain_id()}'
     )
     autostart = node.settings.autostart
-    failed = False
+    code, failure = 0, REFUSED
     try:
         if autostart and node.trigger_configure() == _SUCCESS:
-            node.trigger_activate()
+            if node.trigger_activate() == _SUCCESS:
+                failure = FAULT
         while (
             not stopping[0] and not (autostart and node.fault) and node.state_name != 'finalized'
         ):
@@ -412,8 +414,9 @@ def run_node(make: Callable[[Post], ManagedNode], args: Sequence[str] | None = N
         pass
     except Exception as error:
         node.note_fault(error)
-        failed = True
-    failed |= autostart and node.fault is not None
+        code = FAULT
+    if autostart and node.fault is not None:
+        code = failure
     if node.state_name != 'finalized':
         node.trigger_shutdown()
     executor.remove_node(node)
@@ -422,5 +425,5 @@ def run_node(make: Callable[[Post], ManagedNode], args: Sequence[str] | None = N
     sys.stdout.flush()
     if node.abandoned:
         # The thread is in foreign code: ending the interpreter around it could crash.
-        os._exit(1 if failed else 0)
-    return 1 if failed else 0
+        os._exit(code)
+    return code

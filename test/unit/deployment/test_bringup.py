@@ -24,7 +24,7 @@ from fdrl_ros.deployment.bringup import (
     RoomArguments,
 )
 from fdrl_ros.deployment.runner import command, Death, Runner, tail
-from fdrl_ros.errors import SettingError, StoreError
+from fdrl_ros.errors import FdrlError, SettingError, StoreError
 import pytest
 import yaml
 
@@ -208,7 +208,7 @@ def test_who_names_no_node_or_asks_for_help_is_told_the_usage(words, code, told)
 
 
 def test_free_domains_leave_out_those_in_use(monkeypatch):
-    monkeypatch.setattr(bringup, 'LAST_DOMAIN', 9)
+    monkeypatch.setattr(bringup, '_FREE_DOMAINS', range(1, 10))
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
         for domain in range(1, 10):
             try:
@@ -226,7 +226,8 @@ def test_free_domains_leave_out_those_in_use(monkeypatch):
 def runner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runner:
     """Return a runner of programs that are given as the executable of a spec."""
     monkeypatch.setattr(running, 'command', lambda spec: [sys.executable, '-c', spec.executable])
-    return Runner(SETTINGS, tmp_path, restarts=1)
+    monkeypatch.setattr(running, 'RESPAWN_DELAY', 0.0)
+    return Runner(SETTINGS, tmp_path)
 
 
 def spec(program: str) -> NodeSpec:
@@ -260,15 +261,55 @@ def test_runner_ends_who_listens_by_sigint_and_others_by_sigkill(runner, tmp_pat
             os.kill(pid, 0)
 
 
-def test_runner_reports_a_death_with_its_last_words_and_starts_again_once(runner):
+def test_runner_reports_a_death_with_its_last_words_and_starts_again_until_it_is_told(runner):
     with runner:
-        runner.start([spec('import sys; print("the key is missing"); sys.exit(3)')])
+        runner.start([spec('import sys; print("the disk is full"); sys.exit(3)')])
         deaths = await_death(runner) + await_death(runner)
-        assert [(each.code, each.restarted) for each in deaths] == [(3, True), (3, False)]
-        assert 'exit code 3, started again' in str(deaths[0])
-        assert 'the key is missing' in str(deaths[0])
-        assert runner.running == ()
+        assert [(each.code, each.restarted) for each in deaths] == [(3, True), (3, True)]
+        assert 'exit code 3, is started again' in str(deaths[0])
+        assert 'the disk is full' in str(deaths[0])
+        assert runner.running == ('somewhere.node',)
         assert 'SIGKILL' in str(Death('a', -9, (), False))
+
+
+def test_runner_waits_before_it_starts_a_node_again_and_forgets_it_when_stopped(
+    runner, monkeypatch
+):
+    monkeypatch.setattr(running, 'RESPAWN_DELAY', 1000.0)
+    with runner:
+        runner.start([spec('import sys; sys.exit(3)')])
+        (death,) = await_death(runner)
+        assert death.restarted and runner.running == ('somewhere.node',)
+        assert runner.poll() == [] and runner.running == ('somewhere.node',)
+        assert runner.stop() == {} and runner.running == ()
+
+
+@pytest.mark.parametrize(
+    ('code', 'use_respawn', 'again', 'refused'),
+    [
+        (0, True, False, False),
+        (1, True, False, True),
+        (2, True, False, True),
+        (3, True, True, False),
+        (3, False, False, False),
+    ],
+)
+def test_exit_code_says_whether_a_node_is_started_again(
+    tmp_path, monkeypatch, code, use_respawn, again, refused
+):
+    monkeypatch.setattr(running, 'command', lambda spec: [sys.executable, '-c', spec.executable])
+    with Runner(replace(SETTINGS, use_respawn=use_respawn), tmp_path) as runner:
+        program = (
+            f'import sys; print("[FATAL] [1.5] [node]: KeyFileError: open"); sys.exit({code})'
+        )
+        runner.start([spec(program)])
+        (death,) = await_death(runner)
+        assert death.restarted is again and bool(runner.running) is again
+        if refused:
+            with pytest.raises(FdrlError, match=r'node cannot begin: KeyFileError: open'):
+                death.check()
+        else:
+            death.check()
 
 
 def test_runner_ends_what_a_dead_node_left_behind(runner, tmp_path):

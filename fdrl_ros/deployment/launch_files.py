@@ -1,0 +1,167 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""
+What each launch file starts, out of its arguments as texts, and what it refuses before.
+
+`ros2 launch` and `fdrl launch` both do what these functions return.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, TypeVar
+
+from fdrl_ros.deployment.bringup import (
+    BringupSettings,
+    FederationArguments,
+    frames_graph,
+    hospital_graph,
+    HospitalArguments,
+    NodeSpec,
+    robot_graph,
+    RobotArguments,
+    RoomArguments,
+    server_graph,
+)
+from fdrl_ros.deployment.layout import Layout
+from fdrl_ros.errors import ResourceError, SettingError
+from fdrl_ros.resources import executable, PACKAGE
+from fdrl_ros.settings import named_among, Setting, Settings, Value
+
+S = TypeVar('S', bound=Settings)
+
+FILES: Final[Mapping[str, tuple[type[Settings], ...]]] = {
+    'federation': (FederationArguments, RoomArguments, BringupSettings),
+    'hospital': (HospitalArguments, BringupSettings),
+    'robot': (RobotArguments, BringupSettings),
+    'server': (BringupSettings,),
+}
+"""The launch files, and the settings that are their arguments."""
+
+_SWITCHES: Final = {'description': 'robot_state_publisher', 'rviz': 'rviz2'}
+"""Arguments that start a node of another package, and that package."""
+
+
+def names(file: str) -> list[str]:
+    """Return the names of a launch file's arguments."""
+    return [each.name for kind in FILES[file] for each in kind.describe()]
+
+
+def chosen(kind: type[S], texts: Mapping[str, str]) -> S:
+    """
+    Read some of a launch file's arguments.
+
+    :param texts: arguments by name; those of other settings too. One that is missing has its
+        default.
+    :raises SettingError: if one cannot be.
+    """
+    values = {
+        each.name: _value(each, texts[each.name]) for each in kind.describe() if each.name in texts
+    }
+    return kind.from_mapping(values)
+
+
+def parties(texts: Mapping[str, str]) -> list[tuple[str, dict[str, str]]]:
+    """
+    Return the launch files that make up a federation, and the arguments of each.
+
+    :param texts: arguments of the federation, which each gets besides.
+    """
+    arguments, room = chosen(FederationArguments, texts), chosen(RoomArguments, texts)
+    found: list[tuple[str, dict[str, str]]] = [('server', {})]
+    found += [('hospital', {'hospital': name}) for name in arguments.hospital_names]
+    for name in arguments.robot_names:
+        # One of them shows itself and makes the time of all.
+        own = {'rviz': room.rviz, 'publish_clock': room.publish_clock}
+        first = {key: as_text(on and name == 'robot_1') for key, on in own.items()}
+        found.append(('robot', {'robot': name, **first}))
+    return found
+
+
+def graph(file: str, texts: Mapping[str, str]) -> tuple[NodeSpec, ...]:
+    """
+    Return the nodes that a launch file starts.
+
+    :param texts: its arguments, by name.
+    :raises SettingError: if an argument, or the parameter file that one names, cannot be.
+    """
+    settings = chosen(BringupSettings, texts)
+    match file:
+        case 'server':
+            return server_graph(settings)
+        case 'hospital':
+            return hospital_graph(settings, chosen(HospitalArguments, texts).hospital)
+        case 'robot':
+            room = chosen(RobotArguments, texts)
+            own = robot_graph(settings, room.robot, room.operations, room)
+            return (*own, *frames_graph(settings, room.robot, room))
+    return tuple(
+        spec for part, given in parties(texts) for spec in graph(part, {**texts, **given})
+    )
+
+
+def full_graph(file: str) -> tuple[NodeSpec, ...]:
+    """Return all nodes that a launch file can start, with the defaults of its arguments."""
+    return graph(file, dict.fromkeys(_SWITCHES, 'true'))
+
+
+def check(file: str, texts: Mapping[str, str], given: Mapping[str, str] | None = None) -> None:
+    """
+    Refuse what cannot be, before any node starts.
+
+    :param texts: arguments of the launch file, by name.
+    :param given: those that a person wrote, all of which must be known; None to trust them.
+    :raises SettingError: if an argument is unknown or cannot be, the directory is not prepared, or
+        the hospital is not in its roster.
+    :raises ResourceError: if a node of another package is asked for that is not installed.
+    :raises RosterError: if the directory's roster is not valid.
+    """
+    known = names(file)
+    for name, value in (given or {}).items():
+        if name not in known:
+            raise SettingError(name, value, named_among(name, 'arguments', known))
+    specs = graph(file, texts)
+    for spec in specs:
+        if spec.package != PACKAGE:
+            _check_installed(spec)
+    if file == 'federation':
+        return
+    directory = chosen(BringupSettings, texts).directory
+    layout = Layout(Path(directory))
+    if not layout.plan.exists():
+        expected = 'one that `fdrl prepare` or `fdrl run` made, such as runs/latest/federation'
+        raise SettingError('directory', directory, expected)
+    asked = [chosen(HospitalArguments, texts).hospital] if file == 'hospital' else []
+    if file == 'robot':
+        asked += filter(None, [chosen(RobotArguments, texts).home])
+    if asked:
+        hospitals = [each.name for each in layout.roster().hospitals]
+        for name in asked:
+            if name not in hospitals:
+                setting = 'hospital' if file == 'hospital' else 'home'
+                expected = named_among(name, 'hospitals in the roster', hospitals)
+                raise SettingError(setting, name, expected)
+
+
+def _check_installed(spec: NodeSpec) -> None:
+    switch = next(name for name, package in _SWITCHES.items() if package == spec.package)
+    try:
+        executable(spec.package, spec.executable)
+    except ResourceError as error:
+        raise ResourceError(f'{error}; install it or say {switch}:=false') from error
+
+
+def as_text(value: Value) -> str:
+    """Return a value as an argument of a launch file."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _value(each: Setting, text: str) -> Value:
+    """Read an argument in its setting's type; what cannot be read is left for the check."""
+    if each.type is bool:
+        return {'true': True, 'false': False}.get(text.lower(), text)
+    if text.lower() in each.choices:
+        return text.lower()
+    try:
+        return each.type(text)
+    except ValueError:
+        return text
