@@ -135,6 +135,11 @@ class Runner:
         alive = (label for label, one in self._processes.items() if one.popen.poll() is None)
         return (*alive, *self._waiting)
 
+    @property
+    def done(self) -> bool:
+        """Whether :meth:`poll` reported the end of every node, and none is started again."""
+        return not self._processes and not self._waiting
+
     def start(self, specs: Iterable[NodeSpec]) -> None:
         """
         Start nodes; more may follow later.

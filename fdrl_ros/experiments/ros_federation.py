@@ -232,7 +232,7 @@ class RosFederation:
             for death in runner.poll():
                 self._say(str(death))
                 death.check()
-            if not runner.running:
+            if runner.done:
                 raise FdrlError(f'no node runs any more; the logs are in {self._layout.log}')
 
     def _handle_event(self, event: Event, operations: int) -> None:

@@ -18,6 +18,7 @@ from launch.actions import (  # noqa: E402
     EmitEvent,
     GroupAction,
     IncludeLaunchDescription,
+    OpaqueFunction,
     RegisterEventHandler,
     TimerAction,
 )
@@ -99,7 +100,8 @@ def test_lifecycle_events_bind_in_the_domain_of_the_robots_and_in_any_namespace(
             )
         )
 
-    def note(event, context):
+    def note(context: LaunchContext) -> None:
+        event = context.locals.event
         if event.action.node_name == env and event.goal_state in ('inactive', 'active'):
             states.append(event.goal_state)
 
@@ -110,20 +112,18 @@ def test_lifecycle_events_bind_in_the_domain_of_the_robots_and_in_any_namespace(
         'autostart': False,
         'description': False,
     }
+    seen = [EmitEvent(event=Shutdown(reason='seen'))]
     inactive = [change(Transition.TRANSITION_ACTIVATE)]
-    started = OnProcessStart(on_start=[change(Transition.TRANSITION_CONFIGURE)])
+    configure = [change(Transition.TRANSITION_CONFIGURE)]
+    started = OnProcessStart(on_start=configure, handle_once=True)
     service = LaunchService()
     service.include_launch_description(
         LaunchDescription(
             [
                 RegisterEventHandler(started),
                 RegisterEventHandler(OnStateTransition(goal_state='inactive', entities=inactive)),
-                RegisterEventHandler(
-                    OnStateTransition(
-                        goal_state='active', entities=[EmitEvent(event=Shutdown(reason='seen'))]
-                    )
-                ),
-                RegisterEventHandler(OnStateTransition(entities=note)),
+                RegisterEventHandler(OnStateTransition(goal_state='active', entities=seen)),
+                RegisterEventHandler(OnStateTransition(entities=[OpaqueFunction(function=note)])),
                 TimerAction(period=60.0, actions=[EmitEvent(event=Shutdown(reason='late'))]),
                 GroupAction(
                     [

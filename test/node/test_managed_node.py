@@ -3,12 +3,16 @@
 """Every node: described parameters, refusals with a reason, and no trace after cleaning up."""
 
 from dataclasses import replace
+import os
 from pathlib import Path
+import subprocess
+import sys
 import time
 
-from fdrl_ros.deployment.bringup import federation_graph, robot_graph
+from fdrl_ros.deployment.bringup import environment, federation_graph, robot_graph
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.runner import command, Runner
+from fdrl_ros.deployment.supervision import Ending
 from fdrl_ros.msg import OperationState
 from fdrl_ros.nodes.common import qos
 from fdrl_ros.nodes.selector import SelectorNode
@@ -196,6 +200,39 @@ def test_what_cannot_be_ends_the_process_with_a_reason(settings, directory, tmp_
     for process, reason in processes:
         said, _ = process.communicate(timeout=60)
         assert process.returncode == 1 and reason in said and 'Traceback' not in said
+
+
+FAULTY = """
+import sys
+from fdrl_ros.errors import StoreBusyError, StoreError
+from fdrl_ros.nodes.common.managed_node import run_node
+from fdrl_ros.nodes.env import EnvNode
+class Faulty(EnvNode):
+    def {when}(self):
+        super().{when}()
+        {what}
+sys.exit(run_node(Faulty))
+"""
+
+
+@pytest.mark.parametrize(
+    ('when', 'what', 'ending'),
+    [
+        ('open', 'raise StoreError("no disk")', Ending.REFUSED),
+        ('begin', 'raise StoreBusyError("taken")', Ending.DIED),
+        ('begin', 'self.every(0.01, lambda: 1 / 0)', Ending.DIED),
+    ],
+)
+def test_exit_code_tells_a_fault_at_run_time_from_a_refusal(settings, when, what, ending):
+    spec = robot_graph(settings, 'robot_1')[0]
+    words = command(spec)
+    program = FAULTY.format(when=when, what=what)
+    done = subprocess.run(
+        [sys.executable, '-c', program, *words[words.index('--ros-args') :]],
+        env={**os.environ, **environment(settings, spec.domain)},
+        timeout=60,
+    )
+    assert Ending.of(done.returncode) is ending
 
 
 def test_unmanaged_robot_leaves_cleanly_and_tells_its_state(live):

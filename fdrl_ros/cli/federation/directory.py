@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Commands on a federation's DIRECTORY: prepare, migrate, export to another host, join."""
 
+from collections.abc import Callable
 from pathlib import Path
 import time
 from typing import Any
@@ -155,10 +156,19 @@ def join(directory: Path, **places: Any) -> None:
     with stopping() as stopped, Runner(settings, layout.log) as runner:
         runner.start(host_graph(settings, names))
         click.echo(f'{", ".join(names)}: started; the logs are in {layout.log}')
-        while runner.running and not stopped():
-            for death in runner.poll():
-                click.echo(str(death), err=True)
-                death.check()
-            time.sleep(LOOK)
+        follow(runner, stopped)
         if not stopped():
             raise FdrlError(f'every node has ended; the logs are in {layout.log}')
+
+
+def follow(runner: Runner, stopped: Callable[[], bool]) -> None:
+    """
+    Show which nodes end, until all have or it is asked to stop.
+
+    :raises FdrlError: if a node cannot begin.
+    """
+    while not runner.done and not stopped():
+        for death in runner.poll():
+            click.echo(str(death), err=True)
+            death.check()
+        time.sleep(LOOK)

@@ -5,10 +5,9 @@
 from pathlib import Path
 import subprocess
 import sys
-import time
 
 import click
-from fdrl_ros.cli.federation.directory import LOOK
+from fdrl_ros.cli.federation.directory import follow
 from fdrl_ros.cli.group import stopping
 from fdrl_ros.deployment.bringup import BringupSettings, FederationArguments
 from fdrl_ros.deployment.launch_files import check, chosen, FILES, graph
@@ -46,11 +45,7 @@ def launch(file: str, arguments: tuple[str, ...]) -> None:
     with stopping() as stopped, Runner(settings, log) as runner:
         runner.start(graph(file, texts))
         click.echo(f'{", ".join(runner.running)}: started; the logs are in {log}')
-        while runner.running and not stopped():
-            for death in runner.poll():
-                click.echo(str(death), err=True)
-                death.check()
-            time.sleep(LOOK)
+        follow(runner, stopped)
         killed = [f'{name} by {code}' for name, code in runner.stop().items() if code]
         if killed:
             raise FdrlError(f'did not end cleanly: {", ".join(killed)}')

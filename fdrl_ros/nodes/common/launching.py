@@ -144,8 +144,8 @@ def _check(file: str, context: LaunchContext) -> None:
         ours = ('launch-prefix', 'launch-prefix-filter')
         given = {name: value for name, _, value in words if name not in ours}
     check(file, texts(context), given)
-    for words in warnings(chosen(BringupSettings, texts(context))):
-        get_logger(PACKAGE).warning(words)
+    for warning in warnings(chosen(BringupSettings, texts(context))):
+        get_logger(PACKAGE).warning(warning)
 
 
 class OfNode(Substitution):

@@ -19,7 +19,13 @@ from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.namespaces import beside, check_namespace, FEDERATION
 from fdrl_ros.deployment.plan import Plan, SURGERY
 from fdrl_ros.deployment.supervision import FAULT, REFUSED
-from fdrl_ros.errors import FdrlError, SettingError
+from fdrl_ros.errors import (
+    FdrlError,
+    JournalLockedError,
+    LedgerLockedError,
+    SettingError,
+    StoreBusyError,
+)
 from fdrl_ros.nodes.common.diagnostics import Diagnostics, Health, Level
 from fdrl_ros.nodes.common.parameters import NodeParameters
 from fdrl_ros.runtime.worker_thread import Post, Run, Take, Worker
@@ -39,6 +45,9 @@ SPIN = 0.1
 
 PATIENCE = 10.0
 """How long a job may take to stop, second."""
+
+LOCKED = (JournalLockedError, LedgerLockedError, StoreBusyError)
+"""Another process has it: one that was killed a moment ago may leave its children."""
 
 _SUCCESS = TransitionCallbackReturn.SUCCESS
 _NOTHING_ASKED = inspect.Signature()
@@ -83,6 +92,9 @@ class ManagedNode(LifecycleNode):
     groups: ClassVar[tuple[str, ...]] = ()
     """Groups of the plan that are parameters of this node."""
 
+    prepares: ClassVar[bool] = False
+    """Whether it still prepares itself when it is active; it then sets :attr:`begun` itself."""
+
     further: ClassVar[dict[str, type[Settings]]] = {}
     """Groups of parameters that are not in the plan, by name."""
 
@@ -102,6 +114,7 @@ class ManagedNode(LifecycleNode):
         self.post = post
         self.changeable = True
         self.fault: Exception | None = None
+        self.begun = False  # what is refused before will be refused again
         self.worker: Worker | None = None
         self.abandoned = False
         self._steady = Clock(clock_type=ClockType.STEADY_TIME)
@@ -296,6 +309,7 @@ class ManagedNode(LifecycleNode):
             self._active.close()
             super().on_deactivate(state)
             return TransitionCallbackReturn.FAILURE
+        self.begun |= not self.prepares
         return _SUCCESS
 
     def on_deactivate(self, state: LifecycleState) -> TransitionCallbackReturn:
@@ -359,6 +373,15 @@ class ManagedNode(LifecycleNode):
         else:
             self.get_logger().fatal(''.join(traceback.format_exception(error)))
 
+    @property
+    def refuses(self) -> bool:
+        """Whether it would fail again if it were started again: nothing of it had begun."""
+        return (
+            not self.begun
+            and isinstance(self.fault, FdrlError)
+            and not isinstance(self.fault, LOCKED)
+        )
+
     def _leave(self) -> None:
         if self.state_name == 'active':
             self.trigger_deactivate()
@@ -400,11 +423,10 @@ def run_node(make: Callable[[Post], ManagedNode], args: Sequence[str] | None = N
         f'{node.get_fully_qualified_name()} is in DDS domain {node.context.get_domain_id()}'
     )
     autostart = node.settings.autostart
-    code, failure = 0, REFUSED
+    failed = False
     try:
         if autostart and node.trigger_configure() == _SUCCESS:
-            if node.trigger_activate() == _SUCCESS:
-                failure = FAULT
+            node.trigger_activate()
         while (
             not stopping[0] and not (autostart and node.fault) and node.state_name != 'finalized'
         ):
@@ -414,9 +436,9 @@ def run_node(make: Callable[[Post], ManagedNode], args: Sequence[str] | None = N
         pass
     except Exception as error:
         node.note_fault(error)
-        code = FAULT
-    if autostart and node.fault is not None:
-        code = failure
+        failed = True
+    failed |= autostart and node.fault is not None
+    code = (REFUSED if node.refuses else FAULT) if failed else 0
     if node.state_name != 'finalized':
         node.trigger_shutdown()
     executor.remove_node(node)

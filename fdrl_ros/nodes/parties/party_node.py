@@ -47,6 +47,7 @@ class PartyNode(ManagedNode):
     """
 
     part = 'rounds'
+    prepares = True
     own: ClassVar[type[PartySettings]] = PartySettings
     sends: ClassVar[tuple[type[Message], ...]] = ()
 
@@ -126,6 +127,7 @@ class PartyNode(ManagedNode):
             self.keep(store.close)
             party = self.make_party(prepared, store)
             self.party = party
+            self.begun = True
             for kind in party.takes:
                 if kind in PROTOCOL_TOPICS:
                     self._hear(kind, PROTOCOL_TOPICS[kind])

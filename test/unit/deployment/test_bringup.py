@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+from xml.etree import ElementTree
 
 from fdrl_ros.deployment import bringup
 from fdrl_ros.deployment import runner as running
@@ -19,9 +20,11 @@ from fdrl_ros.deployment.bringup import (
     federation_graph,
     FederationArguments,
     free_domains,
+    middleware,
     NodeSpec,
     robot_graph,
     RoomArguments,
+    warnings,
 )
 from fdrl_ros.deployment.runner import command, Death, Runner, tail
 from fdrl_ros.errors import FdrlError, SettingError, StoreError
@@ -166,6 +169,60 @@ def test_every_node_runs_with_one_thread_in_its_domain():
     several = environment(replace(SETTINGS, hosts='several'), 1)
     assert several['FASTDDS_BUILTIN_TRANSPORTS'] == 'UDPv4', 'heard without multicast too'
     assert several['ROS_AUTOMATIC_DISCOVERY_RANGE'] == 'SUBNET'
+
+
+@pytest.mark.parametrize(
+    ('rmw', 'name', 'words'),
+    [
+        ('rmw_fastrtps_cpp', 'FASTDDS_DEFAULT_PROFILES_FILE', 'fastdds_one_host.xml'),
+        ('rmw_fastrtps_dynamic_cpp', 'FASTDDS_DEFAULT_PROFILES_FILE', 'fastdds_one_host.xml'),
+        ('rmw_cyclonedds_cpp', 'CYCLONEDDS_URI', '<NetworkInterface address="127.0.0.1"/>'),
+        ('rmw_zenoh_cpp', 'ZENOH_CONFIG_OVERRIDE', 'listen/endpoints=["tcp/127.0.0.1:0"]'),
+        ('rmw_connextdds', 'ROS_AUTOMATIC_DISCOVERY_RANGE', 'LOCALHOST'),
+    ],
+)
+def test_each_middleware_stays_on_one_host_or_says_that_it_may_not(monkeypatch, rmw, name, words):
+    monkeypatch.setenv('RMW_IMPLEMENTATION', rmw)
+    variables = middleware(SETTINGS)
+    assert words in variables[name]
+    others = {'FASTDDS_DEFAULT_PROFILES_FILE', 'CYCLONEDDS_URI', 'ZENOH_CONFIG_OVERRIDE'} - {name}
+    assert not others & set(variables)
+    if rmw == 'rmw_cyclonedds_cpp':
+        ElementTree.fromstring(variables[name])
+    told = [each for each in warnings(SETTINGS) if each.startswith('hosts = one')]
+    assert len(told) == (rmw in ('rmw_zenoh_cpp', 'rmw_connextdds'))
+    assert not any(
+        each.startswith('hosts') for each in warnings(replace(SETTINGS, hosts='several'))
+    )
+    if 'fastrtps' not in rmw:
+        with pytest.raises(SettingError, match=f'{rmw} has no Fast DDS discovery server'):
+            BringupSettings(hosts='several', discovery_server='10.0.0.1:11811')
+
+
+@pytest.mark.parametrize(
+    ('domain', 'ports', 'told'),
+    [
+        (0, '32768 60999', False),
+        (101, '32768 60999', False),
+        (102, '32768 60999', True),
+        (214, '32768 60999', True),
+        (215, '32768 60999', False),
+        (232, '32768 60999', False),
+        (232, '1024 65535', True),
+        (60, '15000 23000', True),
+    ],
+)
+def test_domain_whose_ports_the_host_gives_away_is_warned_of(
+    monkeypatch, tmp_path, domain, ports, told
+):
+    monkeypatch.setattr(bringup, '_PORT_RANGE', tmp_path / 'range')
+    (tmp_path / 'range').write_text(ports)
+    settings = BringupSettings(federation_domain=1, robot_domain=domain)
+    found = [each for each in warnings(settings) if each.startswith('robot_domain')]
+    assert len(found) == told
+    assert all(
+        f'robot_domain = {domain}: its ports {7410 + 250 * domain} to' in each for each in found
+    )
 
 
 def test_command_line_keeps_every_value_and_its_type():

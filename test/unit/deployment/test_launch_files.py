@@ -1,0 +1,126 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""What each launch file starts and refuses, out of its arguments as texts."""
+
+from pathlib import Path
+
+from fdrl_ros.crypto.keys.keystore import make_federation, NewFederation
+from fdrl_ros.deployment.bringup import BringupSettings
+from fdrl_ros.deployment.launch_files import check, chosen, FILES, full_graph, graph, names
+from fdrl_ros.deployment.layout import Layout
+from fdrl_ros.deployment.runner import command
+from fdrl_ros.errors import ResourceError, SettingError
+import pytest
+
+SILENT = {'description': 'false'}
+
+
+@pytest.fixture
+def prepared(tmp_path: Path) -> str:
+    """Return a directory with plan and roster, and no more."""
+    layout = Layout(tmp_path / 'federation')
+    layout.directory.mkdir()
+    layout.plan.write_text('{}')
+    make_federation(
+        layout.keys, NewFederation({'hospital_1': 9, 'hospital_2': 9, 'hospital_3': 9})
+    )
+    return str(layout.directory)
+
+
+@pytest.mark.parametrize('file', FILES)
+def test_arguments_of_a_launch_file_have_one_meaning_each(file):
+    assert len(set(names(file))) == len(names(file))
+    assert {'log_level', 'use_respawn', 'namespace', 'parameters'} <= set(names(file))
+
+
+def test_selector_is_armed_as_said_and_alone_where_a_real_arm_answers():
+    for arguments, wanted in (
+        ({}, {'env': None, 'selector': True}),
+        ({'armed': 'false'}, {'env': None, 'selector': False}),
+        ({'env': 'false'}, {'selector': False}),
+        ({'env': 'false', 'armed': 'True'}, {'selector': True}),
+    ):
+        specs = graph('robot', {**SILENT, **arguments})
+        assert {each.name: each.parameters.get('armed') for each in specs} == wanted
+
+
+def test_frames_are_published_unless_told_not_to_and_rviz_is_shown_when_asked_for():
+    for arguments, wanted in (
+        ({}, ['robot_state_publisher']),
+        ({'rviz': 'true'}, ['robot_state_publisher', 'rviz2']),
+        ({'description': 'false'}, []),
+    ):
+        specs = [each for each in graph('robot', arguments) if each.package != 'fdrl_ros']
+        assert [each.executable for each in specs] == wanted
+        assert all(('/tf', 'tf') in each.remappings for each in specs)
+    assert [each.name for each in full_graph('robot')][2:] == ['robot_state_publisher', 'rviz2']
+
+
+def test_one_robot_of_a_federation_shows_itself_and_makes_the_time_of_all():
+    texts = {'robots': '2', 'rviz': 'true', 'publish_clock': 'true', 'endoscope': 'true'}
+    specs = graph('federation', texts)
+    assert sum(each.name == 'rviz2' for each in specs) == 1
+    envs = [each for each in specs if each.name == 'env']
+    assert [each.parameters['publish_clock'] for each in envs] == [True, False]
+    assert all(each.parameters['endoscope'] for each in envs)
+
+
+@pytest.mark.parametrize('text', ['ward_3', '/ward_3', 'ward_3/'])
+def test_namespace_moves_every_node_and_the_topics_of_the_federation(text):
+    for spec in graph('federation', {'robots': '1', 'namespace': text}):
+        assert spec.namespace.startswith('/ward_3/')
+        if spec.package == 'fdrl_ros':
+            assert f'__ns:={spec.namespace}' in command(spec)
+            assert '/ward_3/federation' in spec.parameters.values()
+    for wrong in ('3', 'a b', 'a//b', '~x'):
+        with pytest.raises(SettingError, match='namespace'):
+            chosen(BringupSettings, {'namespace': wrong})
+
+
+@pytest.mark.parametrize(
+    ('file', 'arguments', 'reason'),
+    [
+        ('robot', {'operations': 'abc'}, "operations = 'abc'"),
+        ('robot', {'rviz': 'perhaps'}, "rviz = 'perhaps'"),
+        ('robot', {'armed': 'ture'}, "armed = 'ture'"),
+        ('robot', {'evn': 'false'}, 'did you mean env?'),
+        ('robot', {'home': 'hospital_9'}, "home = 'hospital_9': expected one of the 3 hospitals"),
+        ('robot', {'robot_domain': '233'}, 'at most 232'),
+        ('robot', {'robot_domain': '50'}, 'another domain'),
+        ('robot', {'directory': '/none'}, "directory = '/none'"),
+        ('robot', {'log_level': 'loud'}, "log_level = 'loud'"),
+        ('hospital', {'hospital': 'hospital_12'}, 'one of the 3 hospitals in the roster'),
+        ('hospital', {'robot': 'robot_1'}, "robot = 'robot_1'"),
+        ('federation', {'hospitals': '2'}, 'hospitals = 2'),
+        ('federation', {'options': '--seed "3'}, 'No closing quotation'),
+        ('federation', {'hospital': 'hospital_1'}, 'did you mean hospitals'),
+        ('server', {'discovery_server': '10.0.0.1:11811'}, 'none where hosts is'),
+    ],
+)
+def test_argument_that_cannot_be_is_refused_by_its_name(file, arguments, reason, prepared):
+    silent = SILENT if 'description' in names(file) else {}
+    given = {'directory': prepared, **silent, **arguments}
+    with pytest.raises(SettingError) as refused:
+        check(file, given, given)
+    assert reason in str(refused.value) and '\n' not in str(refused.value)
+
+
+@pytest.mark.parametrize('file', FILES)
+def test_what_can_be_is_not_refused(file, prepared):
+    given = {'directory': prepared, **(SILENT if 'description' in names(file) else {})}
+    check(file, given, given)
+
+
+def test_package_that_is_not_installed_is_refused_with_what_to_do(prepared, tmp_path, monkeypatch):
+    monkeypatch.setenv('AMENT_PREFIX_PATH', str(tmp_path))
+    given = {'directory': prepared}
+    with pytest.raises(ResourceError, match='robot_state_publisher is not installed.*description'):
+        check('robot', given)
+    program = tmp_path / 'lib' / 'robot_state_publisher' / 'robot_state_publisher'
+    program.parent.mkdir(parents=True)
+    program.touch(0o755)
+    check('robot', given)
+    words = command(full_graph('robot')[2])
+    assert words[:4] == ['setpriv', '--pdeathsig', 'TERM', str(program)]
+    with pytest.raises(ResourceError, match='rviz2 is not installed.*say rviz:=false'):
+        check('robot', {**given, 'rviz': 'true'})
