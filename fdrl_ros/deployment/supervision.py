@@ -3,6 +3,7 @@
 """What the end of a node means: the one rule of nodes, launch files and the plain runner."""
 
 from enum import Enum
+import signal
 from typing import Final
 
 REFUSED: Final = 1
@@ -37,6 +38,6 @@ class Ending(Enum):
 
         :param code: of the process; negative for a signal.
         """
-        if code == 0:
+        if code in (0, -signal.SIGINT, -signal.SIGTERM):  # negative before it could listen
             return cls.STOPPED
         return cls.REFUSED if code in (REFUSED, USAGE) else cls.DIED

@@ -24,16 +24,26 @@ class Launched:
     """
     A launch that runs.
 
-    :param outputs: returns the files with what launcher and nodes say.
+    :param output: file with what the launcher says.
+    :param logs: folder with what the nodes say; None if the launcher says it too.
     """
 
     process: subprocess.Popen[bytes]
-    outputs: Callable[[], list[Path]]
+    output: Path
+    logs: Path | None
 
     @property
     def said(self) -> str:
-        """What launcher and nodes said so far."""
-        return '\n'.join(each.read_text('utf-8', 'replace') for each in self.outputs())
+        """What the launcher said so far."""
+        return self.output.read_text('utf-8', 'replace')
+
+    @property
+    def nodes_said(self) -> str:
+        """What the nodes said so far."""
+        if self.logs is None:
+            return self.said
+        files = sorted(self.logs.glob('*.log'))
+        return '\n'.join(each.read_text('utf-8', 'replace') for each in files)
 
     def nodes(self) -> dict[str, int]:
         """Return the processes of nodes that run, by the labels of their specs."""
@@ -60,12 +70,13 @@ class Launched:
         deadline = time.monotonic() + seconds
         while not condition():
             if time.monotonic() > deadline or self.process.poll() is not None:
-                pytest.fail(f'not within {seconds} s, {self.process.poll()}:\n{self.said}')
+                said = f'{self.said}\n{self.nodes_said}'
+                pytest.fail(f'not within {seconds} s, {self.process.poll()}:\n{said}')
             time.sleep(0.02)
 
     def until_said(self, words: str, count: int = 1, seconds: float = 60.0) -> None:
-        """Wait until something was said so many times."""
-        self.until(lambda: self.said.count(words) >= count, seconds)
+        """Wait until the nodes said something so many times."""
+        self.until(lambda: self.nodes_said.count(words) >= count, seconds)
 
     def end(self, number: signal.Signals = signal.SIGINT, seconds: float = 40.0) -> int:
         """End the launcher by a signal, and return its exit code."""
@@ -109,11 +120,7 @@ class Launcher:
         :param folder: for the output.
         """
         path = folder / f'{self.name.partition(" ")[0]}.txt'
-        logs = Path(str(arguments['directory']), 'log')
-
-        def outputs() -> list[Path]:
-            return [path, *([] if self.suffix else sorted(logs.glob('*.log')))]
-
+        logs = None if self.suffix else Path(str(arguments['directory']), 'log')
         with path.open('wb') as output:
             process = subprocess.Popen(
                 self.words(file, **arguments),
@@ -122,7 +129,7 @@ class Launcher:
                 start_new_session=True,
             )
         try:
-            yield Launched(process, outputs)
+            yield Launched(process, path, logs)
         finally:
             if process.poll() is None:
                 process.send_signal(signal.SIGINT)

@@ -13,6 +13,7 @@ from fdrl_ros.deployment.bringup import BringupSettings, FederationArguments
 from fdrl_ros.deployment.launch_files import check, chosen, FILES, graph
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.runner import Runner
+from fdrl_ros.deployment.supervision import Ending
 from fdrl_ros.errors import FdrlError, SettingError, StoreError
 from fdrl_ros.experiments.ros_federation import missing_ros
 
@@ -46,6 +47,7 @@ def launch(file: str, arguments: tuple[str, ...]) -> None:
         runner.start(graph(file, texts))
         click.echo(f'{", ".join(runner.running)}: started; the logs are in {log}')
         follow(runner, stopped)
-        killed = [f'{name} by {code}' for name, code in runner.stop().items() if code]
-        if killed:
-            raise FdrlError(f'did not end cleanly: {", ".join(killed)}')
+        codes = runner.stop()
+    unclean = [name for name, code in codes.items() if Ending.of(code) is not Ending.STOPPED]
+    if unclean:
+        raise FdrlError(f'{", ".join(unclean)} did not end cleanly; the logs are in {log}')

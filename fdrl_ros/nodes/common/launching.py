@@ -11,6 +11,7 @@ from contextlib import suppress
 from functools import partial
 import os
 from pathlib import Path
+import signal
 import threading
 from typing import Any
 
@@ -49,10 +50,10 @@ from launch.actions import (
     RegisterEventHandler,
 )
 from launch.conditions import IfCondition
-from launch.event_handlers import OnProcessExit, OnShutdown
+from launch.event_handlers import OnProcessExit, OnProcessStart, OnShutdown
 from launch.events import IncludeLaunchDescription as Included
 from launch.events import matches_action
-from launch.events.process import ProcessExited, ShutdownProcess
+from launch.events.process import ProcessExited, ProcessStarted, ShutdownProcess
 from launch.launch_description_entity import LaunchDescriptionEntity
 from launch.launch_description_sources import PythonLaunchDescriptionSource
 from launch.logging import get_logger
@@ -201,6 +202,7 @@ class ForeignNode(Node):
 
     def execute(self, context: LaunchContext) -> list[Action] | None:
         """Start the node with the variables of its domain."""
+        _end_late_starts(self, context)
         with with_variables(_variables(context, self._find(context))):
             started: list[Action] | None = super().execute(context)
             return started
@@ -227,6 +229,7 @@ class PartyNode(LifecycleNode):
             # Last, so that what the site says counts: above all that an arm is not armed.
             words = ('--params-file', os.path.abspath(spec.parameter_file))
             self.cmd.extend([TextSubstitution(text=word)] for word in words)
+        _end_late_starts(self, context)
         with with_variables(_variables(context, spec)):
             watch = _watch(context, spec.domain)
             context._push_locals()
@@ -359,6 +362,21 @@ def _ended(event: ProcessExited, context: LaunchContext) -> EmitEvent | None:
             # An error, unlike the event Shutdown, makes launch end with exit code 1.
             raise FdrlError(f'{event.action.node_name} cannot begin: see above')
     return None
+
+
+def _end_late_starts(action: Action, context: LaunchContext) -> None:
+    """
+    End a node at once that is started while the launch ends.
+
+    When a shutdown meets a respawn, launch signals the process before and waits for the new one.
+    """
+
+    def end(event: ProcessStarted, context: LaunchContext) -> None:
+        if context.is_shutdown:
+            with suppress(ProcessLookupError):
+                os.kill(event.pid, signal.SIGTERM)
+
+    context.register_event_handler(OnProcessStart(target_action=action, on_start=end))
 
 
 def _variables(context: LaunchContext, spec: NodeSpec) -> Mapping[str, str]:
