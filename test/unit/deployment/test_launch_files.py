@@ -65,13 +65,12 @@ def test_one_robot_of_a_federation_shows_itself_and_makes_the_time_of_all():
     assert all(each.parameters['endoscope'] for each in envs)
 
 
-@pytest.mark.parametrize('text', ['ward_3', '/ward_3', 'ward_3/'])
-def test_namespace_moves_every_node_and_the_topics_of_the_federation(text):
+@pytest.mark.parametrize('text', ['ward_3', '/ward_3'])
+def test_namespace_moves_every_node(text):
     for spec in graph('federation', {'robots': '1', 'namespace': text}):
         assert spec.namespace.startswith('/ward_3/')
         if spec.package == 'fdrl_ros':
             assert f'__ns:={spec.namespace}' in command(spec)
-            assert '/ward_3/federation' in spec.parameters.values()
     for wrong in ('3', 'a b', 'a//b', '~x'):
         with pytest.raises(SettingError, match='namespace'):
             chosen(BringupSettings, {'namespace': wrong})
