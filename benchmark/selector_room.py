@@ -28,7 +28,7 @@ import fdrl_ros.msg as ros
 from fdrl_ros.nodes.arm.robot_messages import joint_state, set_point
 from fdrl_ros.nodes.common import qos
 from fdrl_ros.surgery.arm.kinematics import JAW
-from fdrl_ros.surgery.gym.state import OPERATION_FIELDS, OPERATION_SIZE, PATIENT_FIELDS
+from fdrl_ros.surgery.gym.state import OPERATION_LAYOUT, OPERATION_SIZE, PATIENT_LAYOUT
 from geometry_msgs.msg import PoseStamped
 import rclpy
 from rclpy.clock import Clock, ClockType
@@ -47,8 +47,6 @@ LEAP = 100_000
 
 _BOTH = inspect.signature(lambda message, about: None)
 _SPLIT = OPERATION_SIZE
-_NAMES = [each.name for each in OPERATION_FIELDS + PATIENT_FIELDS]
-_SCALES = [each.scale for each in OPERATION_FIELDS + PATIENT_FIELDS]
 
 
 class ClockSetError(Exception):
@@ -177,17 +175,13 @@ class Bedside:
         stamp = self._room.node.get_clock().now().to_msg()
         values = with_number(beat.values, number).tolist()
         patient = ros.PatientState(
-            patient=beat.patient,
-            names=_NAMES[_SPLIT:],
-            values=values[_SPLIT:],
-            scales=_SCALES[_SPLIT:],
+            patient=beat.patient, layout=PATIENT_LAYOUT, values=values[_SPLIT:]
         )
         operation = ros.OperationState(
             procedure=beat.procedure,
             patient=beat.patient,
-            names=_NAMES[:_SPLIT],
+            layout=OPERATION_LAYOUT,
             values=values[:_SPLIT],
-            scales=_SCALES[:_SPLIT],
         )
         patient.header.stamp = operation.header.stamp = stamp
         self._tip.publish(set_point(stamp, beat.tip.tolist()))

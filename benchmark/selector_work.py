@@ -36,10 +36,11 @@ from fdrl_ros.surgery.gym.actions import TICK
 from fdrl_ros.surgery.gym.episode import Choice, Episode, run_episode
 from fdrl_ros.surgery.gym.state import (
     INDEX,
-    OPERATION_FIELDS,
+    OPERATION_LAYOUT,
     OPERATION_SIZE,
-    PATIENT_FIELDS,
+    PATIENT_LAYOUT,
     SCALES,
+    STATE_FIELDS,
 )
 from fdrl_ros.surgery.gym.surgery_env import SurgeryEnv
 from fdrl_ros.surgery.patient.cohort import Cohort
@@ -56,8 +57,8 @@ COUNTS = (1, 2, 4, 8, 16, 32, 64)
 NEVER_HOLD = SelectorSettings(hold_return=-1000.0)
 """So that a policy acts in every state, and none is spared."""
 
-_MOVING = np.array([each.unit != '1' for each in OPERATION_FIELDS + PATIENT_FIELDS])
-_NAMES = tuple(tuple(x.name for x in part) for part in (OPERATION_FIELDS, PATIENT_FIELDS))
+_MOVING = np.array([each.unit != '1' for each in STATE_FIELDS])
+_LAYOUTS = (OPERATION_LAYOUT, PATIENT_LAYOUT)
 
 
 @dataclass(frozen=True)
@@ -129,7 +130,6 @@ class Decisions:
         self._loop.selector.set_candidates(chosen)
         self._beats = beats(played, 1.0 / TICK)
         self._now = 0.0
-        self._scales = np.split(SCALES, [OPERATION_SIZE])
 
     def take(self, count: int) -> np.ndarray:
         """
@@ -150,9 +150,9 @@ class Decisions:
         self._now += TICK
         now, halves = self._now, np.split(beat.values, [OPERATION_SIZE])
         operation, patient = (
-            Observation(beat.patient, names, values, scales, now, procedure)
-            for names, values, scales, procedure in zip(
-                _NAMES, halves, self._scales, (beat.procedure, ''), strict=True
+            Observation(beat.patient, layout, values, now, procedure)
+            for layout, values, procedure in zip(
+                _LAYOUTS, halves, (beat.procedure, ''), strict=True
             )
         )
         self._loop.receive_tip(beat.tip, now)

@@ -38,6 +38,7 @@ IMPORTS = (
 BUILD_FILES = (
     'CMakeLists.txt',
     'fdrl_ros/runtime/kernel_sources.py',
+    'action/*',
     'msg/*',
     'native/*.[chp]*',
     'package.xml',

@@ -42,7 +42,7 @@ from fdrl_ros.experiments.round_recorder import Meters, RoundNote, RoundRecorder
 from fdrl_ros.experiments.run_directory import RunDirectory
 from fdrl_ros.experiments.training import prepare_run, training_progress
 from fdrl_ros.federation.protocol.message import Phase, RoundStatus
-from fdrl_ros.learner.learner import TrainingProgress
+from fdrl_ros.learner.learner import Stage, TrainingProgress
 from fdrl_ros.runtime.environment_variables import with_variables
 from fdrl_ros.runtime.progress import Caller, Progress
 from fdrl_ros.runtime.stopwatch import Stopwatch
@@ -258,7 +258,7 @@ class RosFederation:
                 self._read_diagnostics(event.node, event.values)
                 return
             case HospitalProgress():
-                if event.stage == 'at home':
+                if event.stage == Stage.AT_HOME:
                     self._at_home.add(event.hospital)
                 if event.steps:
                     self._caller.report(self._progress(event))
@@ -293,10 +293,11 @@ class RosFederation:
                 self._left_out = [f'{name}: {why}' for name, why in named('left out ').items()]
 
     def _progress(self, event: HospitalProgress) -> Progress:
-        if event.stage == 'collecting':
+        if event.stage == Stage.COLLECTING:
             return Progress('collect', event.hospital, event.step, event.steps)
         told = event.round, event.step, event.steps, event.epsilon
-        progress = TrainingProgress(*told, 'home' if event.stage == 'home' else 'training')
+        stage = Stage.HOME if event.stage == Stage.HOME else Stage.TRAINING
+        progress = TrainingProgress(*told, stage)
         return training_progress('train', event.hospital, progress, self._plan)
 
     def _share_seconds(self, before: int) -> None:

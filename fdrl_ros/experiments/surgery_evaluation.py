@@ -60,10 +60,9 @@ from fdrl_ros.surgery.gym.actions import STAY, TICK
 from fdrl_ros.surgery.gym.episode import Episode, mixed_behaviour, run_episode
 from fdrl_ros.surgery.gym.episode_metrics import OperationMeasures
 from fdrl_ros.surgery.gym.state import (
-    Field,
-    OPERATION_FIELDS,
+    OPERATION_LAYOUT,
     OPERATION_SIZE,
-    PATIENT_FIELDS,
+    PATIENT_LAYOUT,
     unscale,
 )
 from fdrl_ros.surgery.gym.surgery_env import SurgeryEnv
@@ -135,8 +134,8 @@ class SelectorSession:
     def __call__(self, state: np.ndarray) -> int:
         """Select a policy and return its action; to hold is to stay, if the shield lets it."""
         now, values = len(self.selections) * TICK, unscale(state)
-        operation = observe(OPERATION_FIELDS, values[:OPERATION_SIZE], now, self._patient)
-        vitals = observe(PATIENT_FIELDS, values[OPERATION_SIZE:], now, self._patient)
+        operation = observe(OPERATION_LAYOUT, values[:OPERATION_SIZE], now, self._patient)
+        vitals = observe(PATIENT_LAYOUT, values[OPERATION_SIZE:], now, self._patient)
         self.selections.append(self._selector.select(operation, vitals, now))
         return self.selections[-1].action
 
@@ -146,18 +145,9 @@ def selections_of(choose: Choice) -> list[Selection]:
     return choose.selections if isinstance(choose, SelectorSession) else []
 
 
-@functools.cache
-def _named(fields: tuple[Field, ...]) -> tuple[tuple[str, ...], np.ndarray]:
-    """Return names and scales of some fields of the state."""
-    return tuple(each.name for each in fields), np.array([each.scale for each in fields])
-
-
-def observe(
-    fields: tuple[Field, ...], values: np.ndarray, now: float, patient: Patient
-) -> Observation:
+def observe(layout: str, values: np.ndarray, now: float, patient: Patient) -> Observation:
     """Return what one of the two state topics tells of a patient."""
-    names, scales = _named(fields)
-    return Observation(patient.name, names, values, scales, now, patient.procedure.name)
+    return Observation(patient.name, layout, values, now, patient.procedure.name)
 
 
 @dataclass(frozen=True, eq=False)

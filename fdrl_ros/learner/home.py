@@ -25,7 +25,7 @@ from fdrl_ros.errors import (
     RecordsError,
 )
 from fdrl_ros.learner.checkpoint import Checkpoint
-from fdrl_ros.learner.learner import HomePolicy, TrainingProgress
+from fdrl_ros.learner.learner import HomePolicy, Stage, TrainingProgress
 from fdrl_ros.learner.privacy_cost import ChargedMechanism, Sized
 from fdrl_ros.learner.records.records import Records
 from fdrl_ros.learner.settings import (
@@ -248,7 +248,7 @@ class _Stage:
         paid = self._epochs_paid(trainer, number)
 
         def told(progress: TrainingProgress) -> None:
-            report(replace(progress, round=self._round, stage='home'))
+            report(replace(progress, round=self._round, stage=Stage.HOME))
 
         layout = trainer.network.layout
         begin = layout.reordered(start, ours)

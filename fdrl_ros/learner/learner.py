@@ -4,10 +4,22 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Protocol, runtime_checkable
 
 from fdrl_ros.privacy.ledger.chain import Head
 import numpy as np
+
+
+class Stage(StrEnum):
+    """What a hospital does, as Progress.msg tells it."""
+
+    COLLECTING = 'collecting'
+    WAITING = 'waiting'
+    TRAINING = 'training'
+    SENDING = 'sending'
+    HOME = 'home'
+    AT_HOME = 'at home'
 
 
 @dataclass(frozen=True)
@@ -15,14 +27,14 @@ class TrainingProgress:
     """
     Progress of local training; epsilon is the quick upper bound of the ledger.
 
-    :param stage: training in a round, or home after the last one.
+    :param stage: TRAINING in a round, or HOME after the last one.
     """
 
     round: int
     step: int
     steps: int
     epsilon: float
-    stage: str = 'training'
+    stage: Stage = Stage.TRAINING
 
 
 @dataclass(frozen=True)

@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from functools import partial
 
 from fdrl_ros.deployment.settings import hospital_names
-from fdrl_ros.errors import FdrlError, SettingError, StateError
+from fdrl_ros.errors import SettingError, StateError
 import fdrl_ros.msg as ros
 from fdrl_ros.nodes.arm.arm_interface import ArmInterface
 from fdrl_ros.nodes.arm.markers import operation_markers
-from fdrl_ros.nodes.arm.robot_messages import states
+from fdrl_ros.nodes.arm.operate_action import OperateAction
+from fdrl_ros.nodes.arm.robot_messages import state_fields, states
 from fdrl_ros.nodes.common import qos
 from fdrl_ros.nodes.common.diagnostics import Health, Level
 from fdrl_ros.nodes.common.managed_node import ManagedNode, NodeSettings
 from fdrl_ros.runtime.worker_thread import Post
 from fdrl_ros.settings import named_among, setting
-from fdrl_ros.srv import Operate
 from fdrl_ros.surgery.arm.operating_state import State
 from fdrl_ros.surgery.gym.actions import SUBSTEPS, TICK
 from fdrl_ros.surgery.gym.operation import Operation
@@ -39,7 +39,7 @@ PAUSE = 1.5
 """Between two operations, second: the selector has long been silent about the one before."""
 
 ABORTED = 'aborted'
-"""Failure of an operation that `reset`, or the end of the node's activity, ended."""
+"""Failure of an operation that `reset`, a canceled goal, or the node's deactivation ended."""
 
 
 @dataclass(frozen=True)
@@ -112,6 +112,7 @@ class EnvNode(ManagedNode):
             self.publisher(ros.OperationState, 'operation_state', qos.STATE),
             self.publisher(ros.PatientState, 'patient_state', qos.STATE),
         )
+        self._fields = self.publisher(ros.StateFields, 'state_fields', qos.OUTCOME)
         self._outcome = self.publisher(ros.Outcome, 'outcome', qos.OUTCOME)
         self._markers = self.publisher(MarkerArray, 'markers', qos.PICTURE)
         self._clock_topic = None
@@ -133,10 +134,12 @@ class EnvNode(ManagedNode):
         self._asked: Patient | None = None
         self._next_at = self.now
         self.arm.begin()
-        self.keep(self._abort)
+        self.operate = OperateAction(self, self._operation, self._bring, self._stop)
+        self.keep(self._stop)
+        for told in state_fields(self.get_clock().now().to_msg()):
+            self._fields.publish(told)
         if self._endoscope is not None:
             self._endoscope.begin(lambda: self._placed)
-        self.answer(Operate, '~/operate', self._operate)
         self.answer(Trigger, '~/reset', self._reset)
         self.answer(Trigger, '~/procedures', self._procedures)
         self.every(PERIOD, self._cycle)
@@ -144,26 +147,28 @@ class EnvNode(ManagedNode):
 
     # Services.
 
-    def _operate(self, request: Operate.Request, response: Operate.Response) -> Operate.Response:
+    def _bring(self, procedure: str, index: int) -> None:
         """
-        Put the asked patient on the table, now or after the pause between two operations.
+        Put the patient of a goal on the table, now or after the pause between two operations.
 
         One who still waits for that is sent away.
+
+        :raises FdrlError: if somebody is on the table, or there is no such procedure.
         """
-        try:
-            if self.operating:
-                raise StateError(f'{self._operation.patient.name} is on the table')
-            patients = self._patients
-            if request.procedure:
-                patients = self._mixture((procedure_named(request.procedure).name,))
-            patient = patients.patient(request.index, 'test')
-            self._bring_next(patient)
-            self._place_next()
-        except FdrlError as error:
-            response.message = str(error)
-        else:
-            response.success, response.message = True, patient.name
-        return response
+        if self.operating:
+            raise StateError(f'{self._operation.patient.name} is on the table')
+        patients = self._patients
+        if procedure:
+            patients = self._mixture((procedure_named(procedure).name,))
+        self._bring_next(patients.patient(index, 'test'))
+        self._place_next()
+
+    def _stop(self) -> None:
+        """End the operation, or send away the patient who waits for one."""
+        self._abort()
+        if self._asked is not None:
+            patient, self._asked = self._asked, None
+            self.operate.end(outcome_of(patient, ABORTED))
 
     def _reset(self, request: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
         """Abort the operation, if there is one, and have the next patient brought."""
@@ -178,6 +183,7 @@ class EnvNode(ManagedNode):
         """Have a patient come next, instead of one who waits."""
         if self._asked is not None:
             self.get_logger().info(f'{patient.name} comes instead of {self._asked.name}')
+            self.operate.end(outcome_of(self._asked, ABORTED))
         self._asked = patient
 
     def _abort(self) -> None:
@@ -270,20 +276,14 @@ class EnvNode(ManagedNode):
         self.operating = False
         self._next_at = self.now + PAUSE
         self.arm.end_operation(PAUSE)
-        outcome = ros.Outcome(
-            patient=patient.name,
-            procedure=patient.procedure.name,
-            success=not failure,
-            failure=failure,
-            steps=self._operation.ticks,
-            peak_force=peak_force,
-            damage=damage,
-        )
+        outcome = outcome_of(patient, failure, self._operation.ticks, peak_force, damage)
         self._outcome.publish(self.stamped(outcome))
+        self.operate.end(outcome)
         how = f'failure: {failure}' if failure else 'success'
         self.get_logger().info(f'{patient.name}: {how} after {self._operation.time:.1f} s')
 
     def _draw(self) -> None:
+        self.operate.report(self.operating)
         if self._placed:
             stamp = self.get_clock().now().to_msg()
             self._markers.publish(operation_markers(stamp, self._operation))
@@ -304,6 +304,25 @@ class EnvNode(ManagedNode):
             homed = 'homed' if arm.is_homed else 'not homed'
             level, summary = Level.WARN, f'the arm is {arm.state}, {homed}'
         return Health(level, summary, values)
+
+
+def outcome_of(
+    patient: Patient, failure: str, steps: int = 0, peak_force: float = 0.0, damage: float = 0.0
+) -> ros.Outcome:
+    """
+    Tell how an operation ended.
+
+    :param failure: empty on success.
+    """
+    return ros.Outcome(
+        patient=patient.name,
+        procedure=patient.procedure.name,
+        success=not failure,
+        failure=failure,
+        steps=steps,
+        peak_force=peak_force,
+        damage=damage,
+    )
 
 
 def procedure_list() -> str:

@@ -24,7 +24,7 @@ from fdrl_ros.federation.hospital.state import LocalUpdate
 from fdrl_ros.federation.protocol import message as protocol
 from fdrl_ros.federation.protocol.party import Job, Party
 from fdrl_ros.federation.protocol.store import Store
-from fdrl_ros.learner.learner import HomePolicy, TrainingProgress
+from fdrl_ros.learner.learner import HomePolicy, Stage, TrainingProgress
 from fdrl_ros.learner.trainer import Trainer
 import fdrl_ros.msg as ros
 from fdrl_ros.nodes.common import qos
@@ -171,7 +171,7 @@ class TrainerNode(PartyNode):
         self._trainer = prepared
         # What is spent is stated once both servers acknowledged the ledger.
         self._stated = self._restored = False
-        self._publish_progress('waiting')
+        self._publish_progress(Stage.WAITING)
         return parties.open_hospital(self.layout, self.member, self.plan(), prepared, store)
 
     def send(self, message: protocol.Message) -> None:
@@ -191,7 +191,9 @@ class TrainerNode(PartyNode):
             self._stated, self._restored = True, hospital.restored
             newest = not hospital.restored
             stated = ledger.epsilon_stated(newest=newest)
-            self._publish_progress('waiting', epsilon=ledger.epsilon_bound() if newest else stated)
+            self._publish_progress(
+                Stage.WAITING, epsilon=ledger.epsilon_bound() if newest else stated
+            )
             self._publish_privacy(stated, ledger.chain.head.entries)
 
     @property
@@ -209,7 +211,7 @@ class TrainerNode(PartyNode):
             self._publish_progress(**asdict(progress))
         else:
             done, count = progress
-            self._publish_progress('collecting', step=done, steps=count)
+            self._publish_progress(Stage.COLLECTING, step=done, steps=count)
 
     def finished(self, job: Job, result: object) -> None:
         """Publish what a round of training cost."""
@@ -217,11 +219,11 @@ class TrainerNode(PartyNode):
             spent = result.result
             if not self._restored:
                 self._publish_privacy(spent.epsilon, spent.ledger_entries)
-            self._publish_progress('sending', round=result.round, epsilon=spent.epsilon)
+            self._publish_progress(Stage.SENDING, round=result.round, epsilon=spent.epsilon)
         elif isinstance(result, HomePolicy):
             if not self._restored:
                 self._publish_privacy(result.epsilon, self._trainer.ledger.chain.head.entries)
-            self._publish_progress('at home', round=result.round, epsilon=result.epsilon)
+            self._publish_progress(Stage.AT_HOME, round=result.round, epsilon=result.epsilon)
             if self._robots is not None and (signed := self._hospital.signed_home()):
                 self._robots.publish_home(signed, self.get_clock().now().to_msg())
 
@@ -232,7 +234,9 @@ class TrainerNode(PartyNode):
             return health
         return Health(Level.ERROR, self._hospital.problem, health.values)
 
-    def _publish_progress(self, stage: str, *, epsilon: float = math.nan, **progress: int) -> None:
+    def _publish_progress(
+        self, stage: Stage, *, epsilon: float = math.nan, **progress: int
+    ) -> None:
         """Publish how far the hospital is, with an epsilon that may be stated."""
         if self._restored:
             epsilon = self._trainer.ledger.epsilon_stated(newest=False)

@@ -5,27 +5,32 @@
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from dataclasses import replace as changed
+import math
 from pathlib import Path
 from typing import Any, Protocol
 
+from fdrl_ros.errors import errors_named, RecordsError
 from fdrl_ros.selector.candidates.candidate import Candidate, Selection
 from fdrl_ros.selector.control.limiter import Limiter
 from fdrl_ros.selector.control.loop import ControlLoop, Cycle
 from fdrl_ros.selector.control.monitor import GateSettings
 from fdrl_ros.selector.control.observation import (
+    fault_in_words,
     Header,
     nanoseconds,
     Observation,
     observation,
     Reason,
     StateReader,
+    told_fields,
 )
 from fdrl_ros.selector.control.plausibility import PlausibilitySettings
 from fdrl_ros.selector.control.selector import Selector
 from fdrl_ros.selector.settings import SelectorSettings
 from fdrl_ros.shield.settings import ShieldSettings
 from fdrl_ros.surgery.data.bag import ARM_STATE, ARM_STATE_KINDS, recorded, TOPICS
-from fdrl_ros.surgery.data.log import ACTION, OPERATION, PATIENT
+from fdrl_ros.surgery.data.log import ACTION, FIELDS, OPERATION, PATIENT
+from fdrl_ros.surgery.gym.state import Field, OPERATION_LAYOUT, PATIENT_LAYOUT
 
 _TIP = 'setpoint_cp'
 _REPLAYED_TOPICS = {
@@ -93,6 +98,28 @@ def replay(
         now = 1e-9 * recorded_at
         chosen += _selections(_feed(loop, topic, message, now))
     return chosen + _selections([loop.run_waiting(now)])
+
+
+def other_layout(path: Path, robot: str | None = None) -> str:
+    """
+    Tell how the first recorded state of other fields differs from those of this robot.
+
+    :returns: words, by what was recorded of `state_fields`; empty if all states have these fields.
+    :raises RecordsError: if it is no bag of such a robot.
+    """
+    layouts: dict[str, tuple[Field, ...]] = {}
+    halves: dict[str, Observation] = {}
+    kinds = {topic: (TOPICS[topic],) for topic in (FIELDS, OPERATION, PATIENT)}
+    for _, topic, message in recorded(path, robot, kinds, (OPERATION, PATIENT)):
+        if topic == FIELDS:
+            with errors_named(RecordsError, str(path)):
+                layouts[message.layout] = told_fields(message)
+            continue
+        halves[topic] = observation(message, 0.0)
+        both = [halves[each] for each in (OPERATION, PATIENT) if each in halves]
+        if len(both) == 2 and [each.layout for each in both] != [OPERATION_LAYOUT, PATIENT_LAYOUT]:
+            return fault_in_words(both[0], both[1], math.inf, layouts)
+    return ''
 
 
 class SelectedAction(Protocol):

@@ -10,12 +10,13 @@ import signal
 import time
 from typing import Any
 
+from action_msgs.msg import GoalStatus
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
+from fdrl_ros.action import Operate
 import fdrl_ros.msg as ros
 from fdrl_ros.nodes.arm.arm_readings import READINGS
 from fdrl_ros.nodes.arm.robot_messages import OperatingState, StringStamped
 from fdrl_ros.nodes.common import qos
-from fdrl_ros.srv import Operate
 from fdrl_ros.surgery.arm.kinematics import forward_kinematics, JAW, JOINTS
 from fdrl_ros.surgery.arm.rotations import from_quaternion, from_rotation_vector
 from fdrl_ros.surgery.gym.actions import MAXIMUM_SPEED
@@ -23,6 +24,9 @@ from fdrl_ros.surgery.tasks.outcome import TickOutcome
 from fdrl_ros.surgery.tasks.procedures import PROCEDURES
 import numpy as np
 import pytest
+from rclpy.action import ActionClient
+from rclpy.action.client import ClientGoalHandle
+from rclpy.task import Future
 from rosgraph_msgs.msg import Clock
 from sensor_msgs.msg import CameraInfo, Image
 from std_msgs.msg import Empty
@@ -201,8 +205,7 @@ def test_reset_aborts_the_operation_which_late_clients_hear_and_brings_the_next_
 ):
     room.hear(ros.OperationState, 'operation_state', qos.EVENT)
     first = surgeon.begin('palpation', index=1)
-    busy = room.ask(Operate, 'env/operate', Operate.Request())
-    assert not busy.success and 'on the table' in busy.message
+    assert not room.operate().accepted
     following = []
     for count, patient in enumerate((first, None), 1):
         patient = patient or following[-1]
@@ -223,21 +226,36 @@ def test_reset_aborts_the_operation_which_late_clients_hear_and_brings_the_next_
         late.close()
 
 
-def test_who_waits_gives_way_to_who_is_asked_for_later(surgeon, room, runner):
+def test_a_goal_ends_when_it_is_canceled_or_its_patient_gives_way(surgeon, room, runner):
     room.hear(ros.OperationState, 'operation_state', qos.EVENT)
-    surgeon.begin('palpation', index=1)
+
+    def canceled(goal: ClientGoalHandle) -> tuple[int, bool, str]:
+        asked = goal.cancel_goal_async()
+        room.wait(asked.done, 10.0)
+        status, outcome = room.outcome_of(goal)
+        return status, outcome.success, outcome.failure
+
+    first = room.operate('palpation', 1)
+    room.wait(lambda: _patient(room), 10.0)
+    assert canceled(first) == (GoalStatus.STATUS_CANCELED, False, 'aborted')
+    surgeon.wait(lambda: room.last('outcome'))
     unasked = room.ask(Trigger, 'env/reset', Trigger.Request()).message.partition(' in ')[0]
-    first = room.ask(Operate, 'env/operate', Operate.Request(procedure='follow', index=5))
-    wanted = room.ask(Operate, 'env/operate', Operate.Request(procedure='incision', index=6))
-    assert first.success and wanted.success and wanted.message != first.message
-    surgeon.wait(lambda: _patient(room) == wanted.message)
-    said = room.last('operation_state')
-    assert (said.procedure, said.patient) == ('incision', wanted.message)
+    second = room.operate('follow', 5)
+    assert second.accepted
+    assert not room.operate('reach', 6).accepted, 'one goal at a time'
+    following = room.ask(Trigger, 'env/reset', Trigger.Request()).message.partition(' in ')[0]
+    status, outcome = room.outcome_of(second)
+    assert (status, outcome.failure) == (GoalStatus.STATUS_ABORTED, 'aborted')
+    assert outcome.procedure == 'follow' and outcome.steps == 0
+    third = room.operate('incision', 6)
+    assert canceled(third) == (GoalStatus.STATUS_CANCELED, False, 'aborted')
+    wanted = room.operate_now('incision', 7)
+    surgeon.wait(lambda: _patient(room) == wanted)
+    assert room.last('operation_state').procedure == 'incision'
     log = runner.log_file(LABEL).read_text()
-    assert f'{first.message} comes instead of {unasked}' in log
-    assert f'{wanted.message} comes instead of {first.message}' in log
-    refused = room.ask(Operate, 'env/operate', Operate.Request(procedure='no such'))
-    assert not refused.success and 'on the table' in refused.message
+    assert f'{outcome.patient} comes instead of {unasked}' in log
+    assert f'{following} comes instead of {outcome.patient}' in log
+    assert 'goal rejected: another goal is not done' in log
 
 
 def _patient(room: Room) -> str:
@@ -328,10 +346,27 @@ def test_arm_that_failed_is_led_out_by_enable_and_home(directory, lone_domain):
         room.hear(OperatingState, 'operating_state', qos.HEARD)
         room.hear(ros.Outcome, 'outcome', qos.EVENT)
         word = room.node.create_publisher(StringStamped, 'state_command', qos.EVENT)
-        client = room.node.create_client(Operate, 'env/operate')
-        wait(client.service_is_ready)
-        wait(client.call_async(Operate.Request()).done)
-        wait(lambda: node.operating)
+        client = ActionClient(room.node, Operate, 'env/operate')
+        results, feedback = [], []
+
+        def operate() -> None:
+            """Send a goal; its result comes when it ends, asked for before its feedback comes."""
+            feedback.clear()
+
+            def accepted(future: Future) -> None:
+                asked = future.result().get_result_async()
+                asked.add_done_callback(lambda done: results.append(done.result()))
+
+            sent = client.send_goal_async(Operate.Goal(), feedback_callback=feedback.append)
+            sent.add_done_callback(accepted)
+            wait(lambda: node.operating and len(feedback) > 1)
+
+        def ended(count: int) -> tuple[int, str]:
+            wait(lambda: len(results) == count)
+            return results[-1].status, results[-1].result.outcome.failure
+
+        wait(client.server_is_ready)
+        operate()
         # No set-point is fast enough to pass the hard stop within a tick: judge as if one had.
         node._end(TickOutcome(-5.0, 11.0, 3.0, 1.0, True, False, 'force', True, False))
 
@@ -342,6 +377,7 @@ def test_arm_that_failed_is_led_out_by_enable_and_home(directory, lone_domain):
         wait(lambda: state() == ('FAULT', False, False))
         wait(lambda: room.last('outcome'))
         assert room.last('outcome').failure == 'force'
+        assert ended(1) == (GoalStatus.STATUS_ABORTED, 'force')
         assert 'FAULT' in node.health().summary
         word.publish(StringStamped(string='resume'))
         word.publish(StringStamped(string='enable'))
@@ -349,6 +385,17 @@ def test_arm_that_failed_is_led_out_by_enable_and_home(directory, lone_domain):
         word.publish(StringStamped(string='home'))
         wait(lambda: state() == ('ENABLED', True, False))
         assert 'FAULT' not in node.health().summary
+        operate()
+        node._end(TickOutcome(5.0, 0.5, 0.3, 0.0, False, True, '', True, False))
+        assert ended(2) == (GoalStatus.STATUS_SUCCEEDED, '')
+        operate()
+        for count in (3, 4):
+            node.trigger_deactivate()
+            assert ended(count) == (GoalStatus.STATUS_ABORTED, 'aborted')
+            wait(lambda: not client.server_is_ready())
+            node.trigger_activate()
+            wait(client.server_is_ready)
+            operate()
     finally:
         room.close()
         process.close()

@@ -5,7 +5,7 @@
 from fdrl_ros.deployment.bringup import robot_graph
 import fdrl_ros.msg as ros
 from fdrl_ros.nodes.common import qos
-from fdrl_ros.srv import Operate, Supervise
+from fdrl_ros.srv import Supervise
 from geometry_msgs.msg import PoseStamped
 import numpy as np
 from std_srvs.srv import Trigger
@@ -27,12 +27,6 @@ def test_patient_who_came_while_the_surgeon_drove_is_operated_on(
     policy.publish(released(directory))
     runner.start(robot_graph(settings, 'robot_1'))
 
-    def operate(index: int) -> str:
-        request = Operate.Request(procedure='palpation', index=index)
-        answer = room.ask(Operate, 'env/operate', request)
-        assert answer.success, answer.message
-        return answer.message
-
     def order(request: Supervise.Request) -> None:
         answer = room.ask(Supervise, 'selector/supervise', request)
         assert answer.success, answer.message
@@ -40,13 +34,13 @@ def test_patient_who_came_while_the_surgeon_drove_is_operated_on(
     def said(patient: str) -> list[ros.SelectedAction]:
         return [each for _, each in room.heard['action'] if each.patient == patient]
 
-    first = operate(0)
+    first = room.operate_now('palpation', 0)
     room.wait(lambda: any(each.policy == 'global' for each in said(first)), 60.0)
     order(Supervise.Request(command='take_over'))
     for index in range(1, 5):  # whether it hears the very first state of each is chance
         left = position(room.last('setpoint_cp'))
         assert room.ask(Trigger, 'env/reset', Trigger.Request()).success
-        last = operate(index)
+        last = room.operate_now('palpation', index)
         room.wait(lambda last=last: len(said(last)) > 10, 20.0)
         reasons = {each.reason for each in said(last)}
         assert 'surgeon' in reasons and reasons <= {'surgeon', 'late'}, reasons

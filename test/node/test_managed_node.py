@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 
+from fdrl_ros.action import Operate
 from fdrl_ros.deployment.bringup import environment, federation_graph, robot_graph
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.runner import command, Runner
@@ -16,11 +17,11 @@ from fdrl_ros.deployment.supervision import Ending
 from fdrl_ros.msg import OperationState
 from fdrl_ros.nodes.common import qos
 from fdrl_ros.nodes.selector import SelectorNode
-from fdrl_ros.srv import Operate
 from lifecycle_msgs.msg import Transition
 from lifecycle_msgs.srv import ChangeState
 import pytest
 import rclpy
+from rclpy.action import ActionClient
 from rclpy.lifecycle import TransitionCallbackReturn
 from rclpy.parameter import Parameter
 from support.node_process import begin, NODES, Process
@@ -48,6 +49,7 @@ def entities(node) -> list[str]:
         *(each.srv_name for each in node.services),
         *(each.srv_name for each in node.clients),
         *(str(each.timer_period_ns) for each in node.timers),
+        *(type(each).__name__ for each in node.waitables),
     ]
 
 
@@ -126,20 +128,20 @@ def test_transition_that_raises_closes_everything_and_the_node_can_begin_again(
 
 
 @only('/robot_1/env')
-def test_service_that_fails_is_a_fault_of_the_node_and_answers_no(process, lone_domain):
+def test_goal_that_fails_is_a_fault_of_the_node_and_rejected(process, lone_domain):
     room, node = Room(lone_domain), process.node
     try:
         node.trigger_configure()
         node._place = lambda patient: 1 / 0
         node.trigger_activate()
-        client = room.node.create_client(Operate, 'env/operate')
-        assert client.wait_for_service(15.0)
-        future = client.call_async(Operate.Request())
+        client = ActionClient(room.node, Operate, 'env/operate')
+        assert client.wait_for_server(15.0)
+        future = client.send_goal_async(Operate.Goal())
         deadline = time.monotonic() + 10.0
         while not future.done() and time.monotonic() < deadline:
             process.spin(0.01)
             room.executor.spin_once(timeout_sec=0.01)
-        assert not future.result().success
+        assert not future.result().accepted
         assert isinstance(node.fault, ZeroDivisionError)
         while node.state_name != 'unconfigured' and time.monotonic() < deadline:
             process.spin()

@@ -5,13 +5,14 @@
 import math
 import time
 
+from action_msgs.msg import GoalStatus
 from builtin_interfaces.msg import Time
 from fdrl_ros.deployment.bringup import robot_graph, RoomArguments
 import fdrl_ros.msg as ros
 from fdrl_ros.nodes.arm.robot_messages import seconds, set_point
 from fdrl_ros.nodes.common import qos
-from fdrl_ros.srv import Operate
 from fdrl_ros.surgery.gym.actions import TICK
+from fdrl_ros.surgery.gym.state import INDEX
 from geometry_msgs.msg import PoseStamped
 import numpy as np
 import pytest
@@ -63,14 +64,14 @@ def test_env_moves_by_set_points_alone_in_real_time(runner, room, settings):
     servo = room.node.create_publisher(PoseStamped, 'servo_cp', qos.COMMAND)
     runner.start(robot_graph(settings, 'robot_1')[:1])
 
-    unknown = room.ask(Operate, 'env/operate', Operate.Request(procedure='tonsillectomy'))
-    assert not unknown.success and 'tonsillectomy' in unknown.message
-    begun = room.ask(Operate, 'env/operate', Operate.Request(index=4, procedure='palpation'))
-    assert begun.success
-    room.wait(lambda: len(room.heard['operation_state']) > 20, 5.0)
+    assert not room.operate('tonsillectomy').accepted
+    log = runner.log_file('robot_1.env')
+    room.wait(lambda: "goal rejected: procedure = 'tonsillectomy'" in log.read_text(), 5.0)
+    goal = room.operate('palpation', 4)
+    room.wait(lambda: len(room.heard['operation_state']) > 20 and room.heard['feedback'], 5.0)
     state = room.last('operation_state')
-    assert state.patient == begun.message and state.procedure == 'palpation'
-    assert state.values[state.names.index('time_left')] == 1.0, 'no command, no time'
+    assert state.patient == room.last('feedback').patient and state.procedure == 'palpation'
+    assert state.values[INDEX['time_left']] == 1.0, 'no command, no time'
 
     start = np.array(position(room.last('setpoint_cp')))
     before = set_point(Time(sec=1), start + [0.0, 0.0, 0.001])
@@ -79,7 +80,7 @@ def test_env_moves_by_set_points_alone_in_real_time(runner, room, settings):
         count = len(room.heard['operation_state'])
         room.wait(lambda count=count: len(room.heard['operation_state']) > count + 5, 5.0)
     state = room.last('operation_state')
-    assert state.values[state.names.index('time_left')] == 1.0, 'it was meant for another patient'
+    assert state.values[INDEX['time_left']] == 1.0, 'it was meant for another patient'
 
     nowhere = set_point(state.header.stamp, (math.nan, 0.0, 0.0))
     servo.publish(nowhere)
@@ -94,6 +95,7 @@ def test_env_moves_by_set_points_alone_in_real_time(runner, room, settings):
     room.wait(lambda: room.heard['outcome'], 15.0)
     outcome = room.last('outcome')
     assert not outcome.success and outcome.failure == 'time'
+    assert room.outcome_of(goal) == (GoalStatus.STATUS_ABORTED, outcome)
     assert time.monotonic() - commanded > 0.9 * 0.05 * outcome.steps, 'time is real'
     arrivals = [at for at, _ in room.heard['measured_js']]
     assert 0.5 < np.median(np.diff(arrivals)) / 0.01 < 3.0

@@ -11,12 +11,13 @@ from builtin_interfaces.msg import Time
 from diagnostic_msgs.msg import DiagnosticArray
 from fdrl_ros.deployment.bringup import robot_graph, RoomArguments
 import fdrl_ros.msg as ros
-from fdrl_ros.nodes.arm.robot_messages import stamp
+from fdrl_ros.nodes.arm.robot_messages import stamp, state_fields
 from fdrl_ros.nodes.common import qos
 from fdrl_ros.nodes.selector import SelectorNode
 from fdrl_ros.selector import Candidate
 from fdrl_ros.selector.control.loop import IDLE, PERIOD
 from fdrl_ros.surgery.gym.actions import TICK
+from fdrl_ros.surgery.gym.state import layout_of, PATIENT_LAYOUT
 import pytest
 from rosgraph_msgs.msg import Clock
 from support.foreign_robot import ForeignRobot, moving, reason, released
@@ -50,6 +51,20 @@ def test_log_and_diagnostics_name_what_is_wrong_with_a_state(room, runner, setti
     arm.halves = strangers
     words = "mismatch: patient 'somebody' in the operation, 'b' in the vital signs"
     arm.say_until(lambda: told(words), 5.0)
+
+    def foreign(stamp: Time) -> tuple[ros.PatientState, ros.OperationState]:
+        vitals, operation = halves(stamp)
+        vitals.layout = other.layout
+        return vitals, operation
+
+    _, other = state_fields(arm.clock())
+    other.scales[1] = 1.0
+    other.layout = layout_of(other.names, other.units, other.scales)
+    words = f"mismatch: vital signs has layout '{other.layout}', expected '{PATIENT_LAYOUT}'"
+    arm.halves = foreign
+    arm.say_until(lambda: told(f'{words}: no state_fields told what it is of'), 5.0)
+    room.node.create_publisher(ros.StateFields, 'state_fields', qos.LATCHED).publish(other)
+    arm.say_until(lambda: told(f'{words}: scale of heart_rate is 1.0, expected 100.0'), 5.0)
     arm.halves, arm.bad = halves, {'force': math.nan}
     arm.say_until(lambda: told('not_finite: force is nan'), 5.0)
     arm.bad = {'heart_rate': 900.0}

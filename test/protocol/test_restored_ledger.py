@@ -9,7 +9,7 @@ from fdrl_ros.federation.protocol.message import (
     HospitalPolicy,
     LedgerHeads,
     message_from_bytes,
-    MOST_DETAIL,
+    MOST_WORDS,
     Phase,
 )
 import pytest
@@ -157,7 +157,7 @@ def test_a_decline_is_short_and_printable(tmp_path):
     bench = Bench(tmp_path, hospitals=3, rounds=1)
     bench.run_to(Phase.OPEN)
     channel = bench.parties[NAME].channel
-    for detail in ('two\nlines', 'x' * (MOST_DETAIL + 1)):
+    for detail in ('two\nlines', 'x' * (MOST_WORDS + 1)):
         with pytest.raises(MessageError):
             said = channel.sign(Decline, 1, 1, reason=1, detail=detail)
             bench.aggregator.handle(message_from_bytes(said.to_bytes()), 0.0)

@@ -14,12 +14,17 @@ from fdrl_ros.selector import (
     ValueModel,
 )
 from fdrl_ros.shield.shield import Shield
-from fdrl_ros.surgery.gym.state import INDEX, OPERATION_FIELDS, PATIENT_FIELDS, SCALES, STATE_SIZE
+from fdrl_ros.surgery.gym.state import (
+    INDEX,
+    OPERATION_LAYOUT,
+    OPERATION_SIZE,
+    PATIENT_LAYOUT,
+    STATE_SIZE,
+)
 import numpy as np
 import pytest
 
-NAMES = tuple(tuple(each.name for each in part) for part in (OPERATION_FIELDS, PATIENT_FIELDS))
-SPLIT = len(OPERATION_FIELDS)
+SPLIT = OPERATION_SIZE
 
 
 def values_of(**changes):
@@ -43,15 +48,8 @@ def values_of(**changes):
 
 def observe(values, received=0.0, patient='case_1', procedure='palpation'):
     return (
-        Observation(
-            patient,
-            NAMES[0],
-            values[:SPLIT].tolist(),
-            SCALES[:SPLIT].tolist(),
-            received,
-            procedure,
-        ),
-        Observation(patient, NAMES[1], values[SPLIT:].tolist(), SCALES[SPLIT:].tolist(), received),
+        Observation(patient, OPERATION_LAYOUT, values[:SPLIT].tolist(), received, procedure),
+        Observation(patient, PATIENT_LAYOUT, values[SPLIT:].tolist(), received),
     )
 
 

@@ -24,13 +24,8 @@ def released(directory: Path) -> ros.GlobalPolicy:
 
 def half(kind, fields, values: dict[str, float], **more):
     """Return a half of the state: a message of a kind."""
-    return kind(
-        patient='somebody',
-        names=[each.name for each in fields],
-        values=[values[each.name] for each in fields],
-        scales=[each.scale for each in fields],
-        **more,
-    )
+    values = [values[each.name] for each in fields]
+    return kind(patient='somebody', layout=kind.LAYOUT, values=values, **more)
 
 
 def position(command: PoseStamped) -> tuple[float, float, float]:

@@ -7,8 +7,11 @@ from collections.abc import Callable
 import time
 from typing import Any
 
+from fdrl_ros.action import Operate
 import pytest
 import rclpy
+from rclpy.action import ActionClient
+from rclpy.action.client import ClientGoalHandle
 from rclpy.context import Context
 from rclpy.experimental import EventsExecutor
 from rclpy.qos import QoSProfile
@@ -24,6 +27,7 @@ class Room:
         self.executor = EventsExecutor(context=self.context)
         self.executor.add_node(self.node)
         self.heard: dict[str, list[tuple[float, Any]]] = defaultdict(list)
+        self._operate = ActionClient(self.node, Operate, 'env/operate')
 
     def hear(self, kind: type[Any], topic: str, profile: QoSProfile) -> None:
         """Keep all that comes on a topic with its time of arrival."""
@@ -53,12 +57,39 @@ class Room:
         self.wait(future.done, 10.0)
         return future.result()
 
+    def operate(self, procedure: str = '', index: int = 0) -> ClientGoalHandle:
+        """Send the env a goal; its feedback is kept as `feedback`, that of goals before is not."""
+        if not self._operate.wait_for_server(15.0):
+            pytest.fail('no action operate')
+        self.heard['feedback'] = kept = []
+
+        def take(message: Any) -> None:
+            kept.append((time.monotonic(), message.feedback))
+
+        goal = Operate.Goal(procedure=procedure, index=index)
+        future = self._operate.send_goal_async(goal, feedback_callback=take)
+        self.wait(future.done, 10.0)
+        return future.result()
+
+    def operate_now(self, procedure: str = '', index: int = 0) -> str:
+        """Send the env a goal, and return the patient when that one is on the table."""
+        assert self.operate(procedure, index).accepted
+        self.wait(lambda: self.last('feedback') and self.last('feedback').patient, 10.0)
+        return self.last('feedback').patient
+
+    def outcome_of(self, goal: ClientGoalHandle, seconds: float = 10.0) -> tuple[int, Any]:
+        """Wait for the end of a goal; return its status and the outcome of the operation."""
+        future = goal.get_result_async()
+        self.wait(future.done, seconds)
+        return future.result().status, future.result().result.outcome
+
     def close(self) -> None:
         """Leave."""
+        self._operate.destroy()
         self.executor.remove_node(self.node)
         self.node.destroy_node()
         rclpy.shutdown(context=self.context)
         # The executor never lets go of callbacks, which hold this: without a context of its own it
         # keeps no participant announced. A process can have about thirty before others do not
         # find the next one.
-        del self.executor, self.node, self.context
+        del self.executor, self.node, self.context, self._operate

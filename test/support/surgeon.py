@@ -17,7 +17,6 @@ from fdrl_ros.nodes.arm.robot_messages import (
     StringStamped,
 )
 from fdrl_ros.nodes.common import qos
-from fdrl_ros.srv import Operate
 from fdrl_ros.surgery.arm.rotations import from_quaternion
 from geometry_msgs.msg import PoseStamped
 import numpy as np
@@ -58,13 +57,10 @@ class Surgeon:
 
     def begin(self, procedure: str = 'reach', index: int = 0) -> str:
         """Have a patient put on the table, and wait until all is heard that the arm says."""
-        asked = self.room.ask(
-            Operate, 'env/operate', Operate.Request(procedure=procedure, index=index)
-        )
-        assert asked.success, asked.message
+        patient = self.room.operate_now(procedure, index)
         self.room.wait(lambda: all(self.room.heard[each] for each in READINGS), 10.0)
         self.room.wait(lambda: self.room.last('operating_state'), 5.0)
-        return asked.message
+        return patient
 
     @property
     def now(self) -> Any:

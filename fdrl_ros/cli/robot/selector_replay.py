@@ -17,11 +17,13 @@ from fdrl_ros.errors import SettingError
 from fdrl_ros.experiments.json_file import Json
 from fdrl_ros.experiments.reports.text_table import DISCLAIMER, make_table
 from fdrl_ros.selector import GateSettings, Selection, SelectorSettings, ShieldSettings
+from fdrl_ros.selector.control.observation import Reason
 from fdrl_ros.selector.control.plausibility import PlausibilitySettings
 from fdrl_ros.selector.replay import (
     compare,
     Comparison,
     decisions,
+    other_layout,
     recorded_actions,
     replay,
     ReplaySettings,
@@ -98,6 +100,7 @@ def replay_bag(
         'policies': Counter(each.policy for each in made),
         'reasons': Counter(str(each.reason) for each in chosen),
         'vetoes': Counter(each.veto for each in made if each.veto),
+        'other_layout': other_layout(bag, topics) if _mismatched(chosen) else '',
     }
     if as_json:
         told = {'comparison': asdict(compared)} if compared else {}
@@ -136,6 +139,11 @@ def _settings(found: RobotPolicies, flags: Mapping[str, object]) -> Json:
     return made
 
 
+def _mismatched(chosen: list[Selection]) -> bool:
+    """Tell whether the robot held because of states that are not of this robot."""
+    return any(each.reason is Reason.MISMATCH for each in chosen)
+
+
 def _as_json(selection: Selection) -> Json:
     """Return a selection for JSON."""
     told = selection._asdict() | {'risk': selection.risk and selection.risk.total}
@@ -158,6 +166,8 @@ def _print_choices(out: Console, document: Json, chosen: list[Selection], start:
         counts = sorted(document[title].items(), key=lambda each: -each[1])
         words = ', '.join(f'{name} {count}' for name, count in counts) or 'none'
         out.print(f'{title}: {words}', soft_wrap=True)
+    if document['other_layout']:
+        out.print(f'mismatch: {document["other_layout"]}', soft_wrap=True)
     out.print(f'{document["decisions"]} decisions, {document["switches"]} switches')
 
 

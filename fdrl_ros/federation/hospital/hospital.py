@@ -66,7 +66,7 @@ from fdrl_ros.federation.protocol.channel import (
     Takes,
 )
 from fdrl_ros.federation.protocol.chunk_requests import chunk_numbers, FIRST
-from fdrl_ros.federation.protocol.message import AttemptId, Message, MOST_DETAIL, Phase
+from fdrl_ros.federation.protocol.message import AttemptId, Message, Phase, shortened
 from fdrl_ros.federation.protocol.party import Effects, Job, Party, Report, Stopped
 from fdrl_ros.federation.protocol.sketches import bound_of, keys_of_masks, read_sketch
 from fdrl_ros.federation.protocol.store import Store
@@ -389,7 +389,7 @@ class Hospital(Party):
         if self._declined == round:
             return Effects()
         self._declined, self.problem = round, self.problem or why
-        detail = ' '.join(why.split()).encode()[:MOST_DETAIL].decode('utf-8', 'ignore')
+        detail = shortened(' '.join(why.split()))
         declined = self.channel.send(
             protocol.Decline, self._attempt, reason=int(reason), detail=detail
         )

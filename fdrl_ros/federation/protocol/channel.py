@@ -123,7 +123,9 @@ class Channel(Receiver):
         self.roster.check_time(self.clock())
 
     def sign(self, kind: type[M], round: int, attempt: int, **fields: object) -> M:
-        """Make a signed message of this party."""
+        """Make a signed message of this party; what it says in words is shortened."""
+        if isinstance(reason := fields.get('reason'), str):
+            fields['reason'] = protocol.shortened(reason)
         envelope = protocol.Envelope(
             self.roster.federation, round, attempt, self.name, self._store.next_counter()
         )

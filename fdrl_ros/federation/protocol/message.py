@@ -34,8 +34,8 @@ MOST_HOSPITALS = 1000
 """Most hospitals of a federation."""
 
 
-MOST_DETAIL = 500
-"""Bytes of the words in which a hospital declines."""
+MOST_WORDS = 500
+"""Bytes of what a message says in words, for people."""
 
 # How long a field may be: what is longer is refused before anybody looks at it.
 _HASH = {'most': DIGEST}
@@ -44,6 +44,12 @@ _KEYS = {'most': KEY_BYTES * MOST_HOSPITALS}
 _PARCELS = {'most': PARCEL_BYTES * MOST_HOSPITALS}
 _SHARES = {'most': SHARE_BYTES * MOST_HOSPITALS}
 _NAMES = {'most': MOST_HOSPITALS}
+_WORDS = {'most': MOST_WORDS}
+
+
+def shortened(text: str) -> str:
+    """Return the first :data:`MOST_WORDS` bytes of what is said in words."""
+    return text.encode()[:MOST_WORDS].decode('utf-8', 'ignore')
 
 
 @dataclass(frozen=True)
@@ -181,7 +187,7 @@ class RoundStatus(Message):
     terms_digest: bytes = field(metadata=_HASH)
     nonce: bytes = field(metadata=_HASH)
     keys: tuple[RoundKey, ...] = field(metadata=_NAMES)
-    reason: str
+    reason: str = field(metadata=_WORDS)
 
 
 @dataclass(frozen=True)
@@ -330,7 +336,7 @@ class Verdict(Message):
     """
 
     accepted: bool
-    reason: str
+    reason: str = field(metadata=_WORDS)
     inspected: bool
     bounded: bool
     nonce: bytes = field(metadata=_HASH)
@@ -401,7 +407,7 @@ class GlobalPolicy(Message):
     update_hashes: bytes = field(metadata={'most': DIGEST * MOST_HOSPITALS})
     rolled_back: bool
     secure: bool
-    reason: str
+    reason: str = field(metadata=_WORDS)
 
 
 @dataclass(frozen=True)
@@ -464,7 +470,7 @@ class Decline(Message):
     """
 
     reason: int
-    detail: str = field(metadata={'most': MOST_DETAIL})
+    detail: str = field(metadata=_WORDS)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,14 @@ from fdrl_ros.surgery.arm.controller import straight_quaternion
 from fdrl_ros.surgery.arm.readings import BASE
 from fdrl_ros.surgery.arm.rotations import to_quaternion
 from fdrl_ros.surgery.gym.operation import Operation
-from fdrl_ros.surgery.gym.state import OPERATION_FIELDS, OPERATION_SIZE, PATIENT_FIELDS
+from fdrl_ros.surgery.gym.state import (
+    Field,
+    OPERATION_FIELDS,
+    OPERATION_LAYOUT,
+    OPERATION_SIZE,
+    PATIENT_FIELDS,
+    PATIENT_LAYOUT,
+)
 from geometry_msgs.msg import Point, Pose, PoseStamped, Quaternion
 import numpy as np
 from sensor_msgs.msg import JointState
@@ -26,12 +33,6 @@ if not OWN:
 _source: Any = ros if OWN else crtk_msgs.msg
 OperatingState = _source.OperatingState
 StringStamped = _source.StringStamped
-
-
-_OPERATION_NAMES = [each.name for each in OPERATION_FIELDS]
-_OPERATION_SCALES = [each.scale for each in OPERATION_FIELDS]
-_PATIENT_NAMES = [each.name for each in PATIENT_FIELDS]
-_PATIENT_SCALES = [each.scale for each in PATIENT_FIELDS]
 
 
 def quaternion(rotation: np.ndarray) -> Quaternion:
@@ -86,18 +87,33 @@ def states(stamp: Time, operation: Operation) -> tuple[ros.OperationState, ros.P
     first = ros.OperationState(
         procedure=patient.procedure.name,
         patient=patient.name,
-        names=_OPERATION_NAMES,
+        layout=OPERATION_LAYOUT,
         values=values[:OPERATION_SIZE],
-        scales=_OPERATION_SCALES,
     )
     second = ros.PatientState(
         patient=patient.name,
-        names=_PATIENT_NAMES,
+        layout=PATIENT_LAYOUT,
         values=values[OPERATION_SIZE:],
-        scales=_PATIENT_SCALES,
     )
     first.header.stamp = second.header.stamp = stamp
     return first, second
+
+
+def state_fields(stamp: Time) -> tuple[ros.StateFields, ros.StateFields]:
+    """Return the fields that :func:`states` are of."""
+    operation = _fields(stamp, OPERATION_LAYOUT, OPERATION_FIELDS)
+    return operation, _fields(stamp, PATIENT_LAYOUT, PATIENT_FIELDS)
+
+
+def _fields(stamp: Time, layout: str, fields: Sequence[Field]) -> ros.StateFields:
+    told = ros.StateFields(
+        layout=layout,
+        names=[each.name for each in fields],
+        units=[each.unit for each in fields],
+        scales=[each.scale for each in fields],
+    )
+    told.header.stamp = stamp
+    return told
 
 
 def stamp(nanoseconds: int) -> Time:

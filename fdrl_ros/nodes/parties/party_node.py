@@ -11,7 +11,12 @@ from typing import Any, ClassVar
 
 from fdrl_ros.deployment.policy_file import load_policy
 from fdrl_ros.errors import FdrlError, LateError, MessageError, RoundError
-from fdrl_ros.federation.protocol.message import GlobalPolicy, HospitalPolicy, Message
+from fdrl_ros.federation.protocol.message import (
+    GlobalPolicy,
+    HospitalPolicy,
+    Message,
+    shortened,
+)
 from fdrl_ros.federation.protocol.party import Effects, Job, Party, worth_logging
 from fdrl_ros.federation.protocol.store import Store
 from fdrl_ros.nodes.common.diagnostics import Health, Level
@@ -207,7 +212,7 @@ class PartyNode(ManagedNode):
             self.guarded(lambda: refusals.append(self.take(request, kind)))()
             refusal = refusals[0] if refusals else self.fault
             response.received = refusal is None
-            response.reason = str(refusal) if refusal else ''
+            response.reason = shortened(str(refusal)) if refusal else ''
 
         self.answer(service, name, take)
 

@@ -23,7 +23,7 @@ from fdrl_ros.errors import (
     StoreBusyError,
     SupervisionError,
 )
-from fdrl_ros.federation.protocol.message import GlobalPolicy, HospitalPolicy, Order
+from fdrl_ros.federation.protocol.message import GlobalPolicy, HospitalPolicy, Order, shortened
 from fdrl_ros.federation.protocol.orders import check_hand_back, HAND_BACK
 from fdrl_ros.federation.protocol.party import worth_logging
 import fdrl_ros.msg as ros
@@ -53,6 +53,7 @@ from fdrl_ros.selector.candidates.supervision import (
     BY_TOPIC,
     Command,
     command_named,
+    Driver,
     Supervision,
     SUPERVISION_FILE,
     URGENT,
@@ -523,7 +524,7 @@ class CandidateUpdates:
         self, request: srv.ListPolicies.Request, response: srv.ListPolicies.Response
     ) -> None:
         response.policies = self.policies_message()
-        response.message = self.supervision.in_words()
+        response.message = shortened(self.supervision.in_words())
         response.success = True
 
     def publish(self) -> None:
@@ -534,7 +535,7 @@ class CandidateUpdates:
         """Describe all policies and the supervision."""
         supervision = self.supervision
         message = ros.Policies(
-            driver='surgeon' if supervision.surgeon else 'selector',
+            driver=Driver.SURGEON if supervision.surgeon else Driver.SELECTOR,
             locked=supervision.locked,
             vetoed=sorted(supervision.vetoed),
             policies=[
@@ -584,7 +585,7 @@ def policy_status(
         n_parameters=version.policy.n_parameters,
         came=Time(sec=int(seconds), nanosec=int(rest * 1e9)),
         status=str(status),
-        reason=version.refusal or version.setback,
+        reason=shortened(version.refusal or version.setback),
         pinned=supervision.pinned.get(version.name) == version.digest,
         locked=supervision.locked == version.name,
         value_misfit=max((each.conformal_error for each in estimates), default=math.nan),

@@ -5,6 +5,8 @@
 from collections import deque
 import gc
 
+from fdrl_ros.errors import StateError
+from fdrl_ros.federation.protocol.party import worth_logging
 from fdrl_ros.metrics.adaptation import Adaptation, Rates
 from fdrl_ros.metrics.risk import Risk
 import fdrl_ros.msg as ros
@@ -27,9 +29,11 @@ from fdrl_ros.selector.control.observation import (
     Observation,
     observation,
     Reason,
+    told_fields,
 )
 from fdrl_ros.surgery.arm.kinematics import JAW
 from fdrl_ros.surgery.gym.actions import displacement
+from fdrl_ros.surgery.gym.state import Field
 from geometry_msgs.msg import PoseStamped
 from rclpy.event_handler import SubscriptionEventCallbacks
 from sensor_msgs.msg import JointState
@@ -37,6 +41,9 @@ from std_msgs.msg import Header
 
 COLLECTING = 100
 """Decisions after which garbage is collected, right behind the last of them."""
+
+LAYOUTS = 16
+"""Newest layouts of states whose fields are remembered."""
 
 REMEMBERED = 1000
 """Newest decisions whose time is remembered."""
@@ -83,6 +90,8 @@ class RobotControl:
         self._operation: Observation | None = None
         self._patient: Observation | None = None
         self._faulty: tuple[Observation, Observation] | None = None
+        self._layouts: dict[str, tuple[Field, ...]] = {}
+        self._refused_fields = 0
         self.arm = ''
         """Operating state that the arm told last; empty if it told none."""
         self._pauses = PauseCommands()
@@ -106,6 +115,7 @@ class RobotControl:
         )
         node.keep(lambda: node.destroy_subscription(kept))
         node.hear(StringStamped, 'state_command', self._receive_command, qos.EVENT)
+        node.hear(ros.StateFields, 'state_fields', self._receive_fields, qos.HEARD)
         node.hear(ros.PatientState, 'patient_state', self.receive_patient, qos.SENSOR)
         node.hear(ros.OperationState, 'operation_state', self.receive_operation, qos.SENSOR)
         node.every(PERIOD, self.run_watchdog)
@@ -128,6 +138,20 @@ class RobotControl:
         """Hear what others command: the gate ends no pause but its own."""
         if nanoseconds(source.header.stamp) not in self._ordered:
             self._pauses.yield_arm()
+
+    def _receive_fields(self, source: ros.StateFields) -> None:
+        """Remember what a layout is of: a state of another one than ours is explained by it."""
+        try:
+            fields = told_fields(source)
+        except StateError as error:
+            self._refused_fields += 1
+            if worth_logging(self._refused_fields):
+                self._node.get_logger().warning(f'refused: {error}')
+            return
+        self._layouts.pop(source.layout, None)
+        self._layouts[source.layout] = fields
+        if len(self._layouts) > LAYOUTS:
+            del self._layouts[next(iter(self._layouts))]
 
     def receive_patient(self, source: ros.PatientState) -> None:
         """Pass vital signs to the control loop."""
@@ -166,7 +190,8 @@ class RobotControl:
         """What was wrong with the last state, in words, if it holds because of its form."""
         if self.reason not in _FAULTY or self._faulty is None:
             return ''
-        return fault_in_words(*self._faulty, self._loop.selector.settings.state_bound)
+        bound = self._loop.selector.settings.state_bound
+        return fault_in_words(*self._faulty, bound, self._layouts)
 
     @property
     def _clock(self) -> float:

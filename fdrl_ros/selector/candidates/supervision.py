@@ -37,6 +37,13 @@ class Command(StrEnum):
     HAND_BACK = 'hand_back'
 
 
+class Driver(StrEnum):
+    """Who moves the arm."""
+
+    SELECTOR = 'selector'
+    SURGEON = 'surgeon'
+
+
 NAMED = frozenset({Command.LOCK, Command.VETO, Command.ALLOW})
 """Commands that are about a policy."""
 

@@ -2,19 +2,23 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the robot sees, as it arrives on the two state topics, and whether it may be acted on."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 import math
 from operator import le
 from reprlib import Repr
+from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
+from fdrl_ros.errors import StateError
 from fdrl_ros.surgery.gym.state import (
     Field,
+    layout_of,
     OPERATION_FIELDS,
-    OPERATION_SIZE,
+    OPERATION_LAYOUT,
     PATIENT_FIELDS,
+    PATIENT_LAYOUT,
     PROCEDURE_NAMES,
     scale,
     STATE_BOUND,
@@ -30,6 +34,9 @@ PHYSICAL_RANGES = {
 """Values that a working sensor can show, by unit; other units are bounded in scales."""
 
 
+MOST_FIELDS = 256
+"""Most fields of one half of a state, as StateFields.msg has it."""
+
 _NAMED = 3
 """Values out of order that are named; the others are counted."""
 
@@ -38,7 +45,6 @@ _SHORT.maxstring = 60  # what others send is told in the log, but not at any len
 
 _FIELDS = OPERATION_FIELDS + PATIENT_FIELDS
 _OPERATION_NAMES = tuple(each.name for each in OPERATION_FIELDS)
-_PATIENT_NAMES = tuple(each.name for each in PATIENT_FIELDS)
 _PROCEDURES = frozenset(PROCEDURE_NAMES)
 _FORCE, _FORCE_LIMIT, _TIME_LEFT = (
     _OPERATION_NAMES.index(each) for each in ('force', 'force_limit', 'time_left')
@@ -76,9 +82,9 @@ class Observation:
     One message of a state topic: the operation or the patient.
 
     :param patient: pseudonym of the case; another one begins a new case.
-    :param names: of the values.
+    :param layout: hash of the fields that the values are of, see
+        :func:`fdrl_ros.surgery.gym.state.layout_of`.
     :param values: in the units of the fields, shape (n,).
-    :param scales: what a policy sees is values / scales, shape (n,).
     :param received: when it arrived, seconds of the steady clock.
     :param procedure: name of the procedure; only the operation has one.
     :param stamp: when it was measured, nanoseconds of the clock that stamps states: what is
@@ -88,9 +94,8 @@ class Observation:
     """
 
     patient: str
-    names: tuple[str, ...]
+    layout: str
     values: Sequence[float] | np.ndarray
-    scales: Sequence[float] | np.ndarray
     received: float
     procedure: str = ''
     stamp: int | None = None
@@ -116,7 +121,7 @@ def _time_left(values: Sequence[float] | np.ndarray) -> float:
 
 def operation_values(operation: Observation) -> np.ndarray | None:
     """Return the values of a state of the operation that is whole by itself, else None."""
-    if tuple(operation.names) != _OPERATION_NAMES or operation.procedure not in PROCEDURE_NAMES:
+    if operation.layout != OPERATION_LAYOUT or operation.procedure not in PROCEDURE_NAMES:
         return None
     try:
         values = np.array(operation.values, np.float64)
@@ -147,8 +152,16 @@ class StateMessage(Protocol):
 
     header: Header
     patient: str
-    names: Sequence[str]
+    layout: str
     values: Sequence[float]
+
+
+class FieldsMessage(Protocol):
+    """StateFields."""
+
+    layout: str
+    names: Sequence[str]
+    units: Sequence[str]
     scales: Sequence[float]
 
 
@@ -165,9 +178,8 @@ def observation(source: StateMessage, received: float) -> Observation:
     """
     return Observation(
         patient=source.patient,
-        names=tuple(source.names),
+        layout=source.layout,
         values=np.array(source.values),
-        scales=np.array(source.scales),
         received=received,
         procedure=getattr(source, 'procedure', ''),
         stamp=nanoseconds(source.header.stamp),
@@ -198,7 +210,6 @@ class StateReader:
         :param bound: largest magnitude of a value without a physical range, in scales.
         """
         scales = np.array([each.scale for each in _FIELDS])
-        self._scales = tuple(each.tobytes() for each in np.split(scales, [OPERATION_SIZE]))
         self._factors = 1.0 / scales
         limits = [self.limits(each, bound) for each in _FIELDS]
         self._low, self._high = zip(*limits, strict=True)
@@ -215,18 +226,15 @@ class StateReader:
         if (
             operation.patient != patient.patient
             or operation.procedure not in _PROCEDURES
-            or tuple(operation.names) != _OPERATION_NAMES
-            or tuple(patient.names) != _PATIENT_NAMES
+            or operation.layout != OPERATION_LAYOUT
+            or patient.layout != PATIENT_LAYOUT
         ):
             return Reason.MISMATCH
         try:
             values = np.concatenate((operation.values, patient.values), dtype=np.float64)
-            scales = np.asarray(operation.scales, np.float64).tobytes()
-            other_scales = np.asarray(patient.scales, np.float64).tobytes()
         except (TypeError, ValueError):
             return Reason.MISMATCH
-        size = len(self._factors)
-        if values.shape != (size,) or (scales, other_scales) != self._scales:
+        if values.shape != self._factors.shape:
             return Reason.MISMATCH
         read = values.tolist()
         if not (all(map(le, self._low, read)) and all(map(le, read, self._high))):  # no NaN is
@@ -241,13 +249,47 @@ class StateReader:
         return state
 
 
-def fault_in_words(operation: Observation, patient: Observation, bound: float) -> str:
+Layouts = Mapping[str, Sequence[Field]]
+"""Fields by the hash that states name them by."""
+
+
+def told_fields(source: FieldsMessage) -> tuple[Field, ...]:
+    """
+    Read the fields that a publisher of states told.
+
+    :raises StateError: if they are too many, or not those of the hash that is told with them.
+    """
+    if len(source.names) > MOST_FIELDS:
+        raise StateError(f'{len(source.names)} fields in state_fields: at most {MOST_FIELDS}')
+    try:
+        layout = layout_of(source.names, source.units, source.scales)
+    except ValueError:
+        counts = len(source.names), len(source.units), len(source.scales)
+        raise StateError(
+            'state_fields has {} names, {} units, {} scales: expected as many of each'.format(
+                *counts
+            )
+        ) from None
+    if layout != source.layout:
+        told = _SHORT.repr(source.layout)
+        raise StateError(f'state_fields says layout {told} of fields that are {layout!r}')
+    fields = zip(source.names, source.units, source.scales, strict=True)
+    return tuple(Field(name, unit, float(divisor), '') for name, unit, divisor in fields)
+
+
+def fault_in_words(
+    operation: Observation,
+    patient: Observation,
+    bound: float,
+    layouts: Layouts = MappingProxyType({}),
+) -> str:
     """
     Tell what keeps two halves from being a state, in words; empty if nothing does.
 
     It finds what :meth:`StateReader.read` refuses, and is far slower: for logs and diagnostics.
 
     :param bound: as of the reader.
+    :param layouts: fields that were told, to name the one that differs.
     """
     if operation.patient != patient.patient:
         ours, theirs = _SHORT.repr(operation.patient), _SHORT.repr(patient.patient)
@@ -256,14 +298,22 @@ def fault_in_words(operation: Observation, patient: Observation, bound: float) -
         expected = ', '.join(PROCEDURE_NAMES)
         return f'procedure {_SHORT.repr(operation.procedure)}: expected one of {expected}'
     halves = (
-        ('operation', operation, OPERATION_FIELDS),
-        ('vital signs', patient, PATIENT_FIELDS),
+        ('operation', operation, OPERATION_FIELDS, OPERATION_LAYOUT),
+        ('vital signs', patient, PATIENT_FIELDS, PATIENT_LAYOUT),
     )
-    for half in halves:
-        if words := _wrong_form(*half):
-            return words
+    for half, seen, fields, layout in halves:
+        if seen.layout != layout:
+            told = _SHORT.repr(seen.layout)
+            why = _other_fields(layouts.get(seen.layout), fields)
+            return f'{half} has layout {told}, expected {layout!r}: {why}'
+        try:
+            shape = np.asarray(seen.values, np.float64).shape
+        except (TypeError, ValueError):
+            return f'{half} has values that are no numbers'
+        if shape != (len(fields),):
+            return f'{half} has {" x ".join(map(str, shape))} values, expected {len(fields)}'
     broken, outside = [], []
-    for _, seen, fields in halves:
+    for _, seen, fields, _ in halves:
         for each, value in zip(fields, np.asarray(seen.values, np.float64).tolist(), strict=True):
             low, high = StateReader.limits(each, bound)
             unit = '' if each.unit == '1' else f' {each.unit}'
@@ -274,25 +324,20 @@ def fault_in_words(operation: Observation, patient: Observation, bound: float) -
                 outside.append(f'{each.name} is {value:g}{unit}, out of range ({span})')
             elif each.name == 'force_limit' and value <= 0.0:
                 outside.append(f'{each.name} is {value:g}{unit}, expected more than 0')
-    told = broken or outside
-    more = [f'and {len(told) - _NAMED} more'] if len(told) > _NAMED else []
-    return '; '.join(told[:_NAMED] + more)
+    faults = broken or outside
+    more = [f'and {len(faults) - _NAMED} more'] if len(faults) > _NAMED else []
+    return '; '.join(faults[:_NAMED] + more)
 
 
-def _wrong_form(half: str, seen: Observation, fields: Sequence[Field]) -> str:
-    """Tell what is wrong with names, values or scales of one half; empty if nothing is."""
-    for what, kind in (('names', object), ('values', np.float64), ('scales', np.float64)):
-        try:
-            shape = np.asarray(getattr(seen, what), kind).shape
-        except (TypeError, ValueError):
-            return f'{half} has {what} that are no numbers'
-        if shape != (len(fields),):
-            return f'{half} has {" x ".join(map(str, shape))} {what}, expected {len(fields)}'
-    scales = np.asarray(seen.scales, np.float64).tolist()
-    for number, (name, divisor, each) in enumerate(zip(seen.names, scales, fields, strict=True)):
-        if name != each.name:
-            told = _SHORT.repr(name)
-            return f'name {number} of the {half} is {told}, expected {each.name!r}'
-        if divisor != each.scale:
-            return f'scale of {each.name} is {divisor}, expected {each.scale}'
-    return ''
+def _other_fields(told: Sequence[Field] | None, expected: Sequence[Field]) -> str:
+    """Tell the first field that differs from what is expected."""
+    if told is None:
+        return 'no state_fields told what it is of'
+    for number, (found, wanted) in enumerate(zip(told, expected, strict=False)):
+        if found.name != wanted.name:
+            return f'field {number} is {_SHORT.repr(found.name)}, expected {wanted.name!r}'
+        for what in ('unit', 'scale'):
+            if getattr(found, what) != getattr(wanted, what):
+                is_, ought = (_SHORT.repr(getattr(each, what)) for each in (found, wanted))
+                return f'{what} of {wanted.name} is {is_}, expected {ought}'
+    return f'{len(told)} fields, expected {len(expected)}'

@@ -26,6 +26,7 @@ from fdrl_ros.surgery.arm.rotations import to_quaternion
 from fdrl_ros.surgery.data.dataset import Dataset, from_document, to_document
 from fdrl_ros.surgery.data.log import (
     ACTION,
+    FIELDS,
     LoggedOperation,
     LogReader,
     Message,
@@ -36,7 +37,15 @@ from fdrl_ros.surgery.data.log import (
 from fdrl_ros.surgery.data.recording import Progress, repeat, replay, silent
 from fdrl_ros.surgery.gym.actions import displacement, TICK
 from fdrl_ros.surgery.gym.episode import Episode
-from fdrl_ros.surgery.gym.state import OPERATION_SIZE, SCALES, STATE_FIELDS, unscale
+from fdrl_ros.surgery.gym.state import (
+    Field,
+    OPERATION_FIELDS,
+    OPERATION_LAYOUT,
+    OPERATION_SIZE,
+    PATIENT_FIELDS,
+    PATIENT_LAYOUT,
+    unscale,
+)
 from fdrl_ros.surgery.gym.surgery_env import SurgeryEnv
 from fdrl_ros.surgery.patient.patient import Patient
 from fdrl_ros.surgery.settings import WorldSettings
@@ -53,13 +62,14 @@ OURS = {
     ACTION: 'SelectedAction',
     OUTCOME: 'Outcome',
 }
-"""Topics with messages of this package."""
+"""Topics with messages of this package that every log of a robot has."""
 ARM_STATE = 'operating_state'
 ARM_STATE_KINDS = ('fdrl_ros/msg/OperatingState', 'crtk_msgs/msg/OperatingState')
 """CRTK's operating state, which an arm may publish: of two types with the same fields."""
 
 TOPICS: dict[str, str] = {
     **{topic: f'fdrl_ros/msg/{kind}' for topic, kind in OURS.items()},
+    FIELDS: 'fdrl_ros/msg/StateFields',
     'measured_js': 'sensor_msgs/msg/JointState',
     'setpoint_js': 'sensor_msgs/msg/JointState',
     'jaw/measured_js': 'sensor_msgs/msg/JointState',
@@ -83,7 +93,7 @@ PAUSE = 2.0
 _VERSION = 9  # of rosbag2's metadata: what ROS 2 Jazzy and Kilted write and read
 _SECOND = 1_000_000_000
 _START = _SECOND  # ns; a stamp of zero would be none
-_ORDER = (EPISODE, PATIENT, OPERATION, ACTION, OUTCOME)
+_ORDER = (FIELDS, EPISODE, PATIENT, OPERATION, ACTION, OUTCOME)
 """Of messages with one stamp: a state comes before what is chosen in it."""
 
 
@@ -113,7 +123,7 @@ def message_types() -> 'Typestore':
     from rosbags.typesys import get_types_from_msg, get_typestore, Stores
 
     store = get_typestore(Stores.ROS2_KILTED)
-    ours = {f'fdrl_ros/msg/{name}': name for name in OURS.values()}
+    ours = {f'fdrl_ros/msg/{name}': name for name in (*OURS.values(), 'StateFields')}
     for kind, name in {**ours, **dict.fromkeys(ARM_STATE_KINDS, 'OperatingState')}.items():
         store.register(get_types_from_msg(resource(f'msg/{name}.msg').read_text('utf-8'), kind))
     return store
@@ -152,6 +162,8 @@ def write_bag(
             SurgeryEnv(settings=dataset.world) as env,
         ):
             bag = _BagWriter(writer, robot)
+            bag.write_fields(OPERATION_LAYOUT, OPERATION_FIELDS)
+            bag.write_fields(PATIENT_LAYOUT, PATIENT_FIELDS)
             for index, episode in enumerate(dataset.episodes):
                 bag.write(EPISODE, data=_episode_document(dataset, index))
                 bag.write_operation(episode, _readings(dataset, index, env))
@@ -183,17 +195,28 @@ class _BagWriter:
         }
         self._now = _START
 
+    def write_fields(self, layout: str, fields: tuple[Field, ...]) -> None:
+        """Write what the values of states of a layout are."""
+        self.write(
+            FIELDS,
+            layout=layout,
+            names=[each.name for each in fields],
+            units=[each.unit for each in fields],
+            scales=np.array([each.scale for each in fields]),
+        )
+
     def write_operation(self, episode: Episode, readings: list[Readings]) -> None:
         """Write one operation and the pause after it."""
         patient = episode.patient.name
         who = {'patient': patient, 'procedure': episode.patient.procedure.name}
-        halves = (PATIENT, slice(OPERATION_SIZE, None)), (OPERATION, slice(OPERATION_SIZE))
+        halves = (
+            (PATIENT, PATIENT_LAYOUT, slice(OPERATION_SIZE, None)),
+            (OPERATION, OPERATION_LAYOUT, slice(OPERATION_SIZE)),
+        )
         for tick, (values, now) in enumerate(zip(unscale(episode.states), readings, strict=True)):
             self._write_readings(now)
-            for topic, half in halves:
-                names = [field.name for field in STATE_FIELDS[half]]
-                scales = SCALES[half].copy()
-                self.write(topic, **who, names=names, values=values[half], scales=scales)
+            for topic, layout, half in halves:
+                self.write(topic, **who, layout=layout, values=values[half])
             if tick == episode.length:
                 break
             action = int(episode.actions[tick])
@@ -282,7 +305,7 @@ def read_log(
         or with a topic of another type; or, unless `partial`, if an operation has gaps or no end.
     """
     reader = LogReader(partial)
-    for topic, message in _messages(path, robot, OURS):
+    for topic, message in _messages(path, robot, (FIELDS, *OURS)):
         reader.take(topic, message)
     return reader.finish()
 
@@ -300,7 +323,7 @@ def read_recording(
     """
     reader = LogReader(partial=False)
     documents = []
-    for topic, message in _messages(path, robot, (*OURS, EPISODE)):
+    for topic, message in _messages(path, robot, (FIELDS, *OURS, EPISODE)):
         if topic == EPISODE:
             documents.append(message.data)
         else:

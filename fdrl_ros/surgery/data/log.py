@@ -14,17 +14,18 @@ from typing import Any
 from fdrl_ros.errors import RecordsError
 from fdrl_ros.surgery.gym.actions import ACTION_COUNT, FINE_STEP, STAY, TICK
 from fdrl_ros.surgery.gym.state import (
-    Field,
     INDEX,
-    OPERATION_FIELDS,
-    PATIENT_FIELDS,
+    OPERATION_LAYOUT,
+    OPERATION_SIZE,
+    PATIENT_LAYOUT,
     scale,
+    STATE_SIZE,
     unscale,
 )
 import numpy as np
 
 OPERATION, PATIENT = 'operation_state', 'patient_state'
-ACTION, OUTCOME = 'action', 'outcome'
+FIELDS, ACTION, OUTCOME = 'state_fields', 'action', 'outcome'
 
 GAP = 1.5 * TICK
 """Longest time between two actions that follow each other, s."""
@@ -36,7 +37,11 @@ _STILL = FINE_STEP / 2
 Message = Any
 """A message of rosbags, or anything with the same fields."""
 
-_FIELDS = {OPERATION: OPERATION_FIELDS, PATIENT: PATIENT_FIELDS}
+_LAYOUTS = {
+    OPERATION: (OPERATION_LAYOUT, OPERATION_SIZE),
+    PATIENT: (PATIENT_LAYOUT, STATE_SIZE - OPERATION_SIZE),
+}
+"""Layout of each half of the state, and how many values it has."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,6 +104,8 @@ class LogReader:
         self._case: _OpenOperation | None = None
         self._halves: dict[str, tuple[float, str, np.ndarray]] = {}
         """The newest message of each half of the state: when, of whom, values."""
+        self._names: dict[str, str] = {}
+        """Fields of each layout that was told."""
         self._ended = ''
         self._done: list[LoggedOperation] = []
 
@@ -112,8 +119,10 @@ class LogReader:
         at = message.header.stamp.sec + 1e-9 * message.header.stamp.nanosec
         if at <= 0.0:
             raise RecordsError(f'{topic}: a message without a stamp')
-        if topic in _FIELDS:
-            self._halves[topic] = at, message.patient, _values(topic, message, _FIELDS[topic])
+        if topic == FIELDS:
+            self._names[message.layout] = ', '.join(message.names)
+        if topic in _LAYOUTS:
+            self._halves[topic] = at, message.patient, self._values(topic, message)
         if topic == OPERATION:
             if not self._is_on_table(message):
                 self._break_off()
@@ -235,6 +244,19 @@ class LogReader:
             values.append(half)
         return scale(np.concatenate(values))
 
+    def _values(self, topic: str, message: Message) -> np.ndarray:
+        """Return the numbers of one half of the state in their units."""
+        layout, size = _LAYOUTS[topic]
+        if message.layout != layout:
+            names = self._names.get(message.layout, 'fields that nothing tells')
+            raise RecordsError(f'{topic} holds {names} ({message.layout!r}): expected {layout}')
+        values = np.asarray(message.values, np.float64)
+        if values.shape != (size,):
+            raise RecordsError(f'{topic}: {len(values)} values, expected {size}')
+        if not np.isfinite(values).all():
+            raise RecordsError(f'{topic}: a number that is not finite')
+        return values
+
     def _refuse(self, reason: str) -> None:
         """Refuse the log, unless what is broken is to be left out."""
         if not self._partial:
@@ -247,19 +269,3 @@ def _retracted(before: np.ndarray, after: np.ndarray) -> bool:
     felt = max(first[INDEX['contact']], second[INDEX['contact']]) > 0.0
     up = second[INDEX['goal_error_z']] - first[INDEX['goal_error_z']]
     return bool(felt and up > _STILL)
-
-
-def _values(topic: str, message: Message, fields: tuple[Field, ...]) -> np.ndarray:
-    """Return the numbers of one half of the state in their units."""
-    names = tuple(field.name for field in fields)
-    if tuple(message.names) != names:
-        raise RecordsError(
-            f'{topic} holds {", ".join(message.names)}: expected {", ".join(names)}'
-        )
-    values = np.asarray(message.values, np.float64)
-    scales = np.asarray(message.scales, np.float64)
-    if values.shape != (len(fields),) or scales.tolist() != [field.scale for field in fields]:
-        raise RecordsError(f'{topic}: other scales or another number of values')
-    if not np.isfinite(values).all():
-        raise RecordsError(f'{topic}: a number that is not finite')
-    return values

@@ -8,6 +8,7 @@ The patient's stiffness is not among them: it shows only in force against depth.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+import hashlib
 from typing import Any, NamedTuple
 
 from fdrl_ros.errors import StateError
@@ -58,6 +59,32 @@ PATIENT_FIELDS: tuple[Field, ...] = (
     Field('respiratory_rate', '1/min', 20.0, 'breaths a minute'),
 )
 STATE_FIELDS: tuple[Field, ...] = OPERATION_FIELDS + PATIENT_FIELDS
+
+
+def layout_of(
+    names: Sequence[str], units: Sequence[str], scales: Sequence[float] | NDArray[np.float64]
+) -> str:
+    """
+    Return the hash by which a state names its fields; other fields have another one.
+
+    :returns: the first 16 hexadecimal digits of the SHA-256 of one line for each field: name, unit
+        and scale (%.17g), separated by a space, each ended by a newline.
+    :raises ValueError: if there are not as many of each.
+    """
+    lines = [
+        f'{name} {unit} {float(scale):.17g}\n'
+        for name, unit, scale in zip(names, units, scales, strict=True)
+    ]
+    return hashlib.sha256(''.join(lines).encode()).hexdigest()[:16]
+
+
+def _layout(fields: Sequence[Field]) -> str:
+    return layout_of(*zip(*((each.name, each.unit, each.scale) for each in fields), strict=True))
+
+
+OPERATION_LAYOUT, PATIENT_LAYOUT = _layout(OPERATION_FIELDS), _layout(PATIENT_FIELDS)
+"""Hash of each half's fields; OperationState.msg and PatientState.msg have them as constants."""
+
 OPERATION_SIZE = len(OPERATION_FIELDS)
 STATE_SIZE = len(STATE_FIELDS)
 INDEX: dict[str, int] = {field.name: index for index, field in enumerate(STATE_FIELDS)}

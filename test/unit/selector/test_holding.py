@@ -4,11 +4,25 @@
 
 import dataclasses
 import math
+from types import SimpleNamespace
 
+from fdrl_ros.errors import StateError
 from fdrl_ros.selector import Candidate, HOLD, Reason, SelectorSettings, Shield
-from fdrl_ros.selector.control.observation import fault_in_words, StateReader, UsableState
+from fdrl_ros.selector.control.observation import (
+    fault_in_words,
+    StateReader,
+    told_fields,
+    UsableState,
+)
 from fdrl_ros.surgery.gym.actions import STAY
-from fdrl_ros.surgery.gym.state import SCALES, STATE_SIZE
+from fdrl_ros.surgery.gym.state import (
+    layout_of,
+    OPERATION_LAYOUT,
+    PATIENT_FIELDS,
+    PATIENT_LAYOUT,
+    SCALES,
+    STATE_SIZE,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 import numpy as np
@@ -16,7 +30,6 @@ import pytest
 from support.choices import (
     candidate,
     constant_value,
-    NAMES,
     observe,
     select,
     selector_with,
@@ -26,6 +39,7 @@ from support.choices import (
 
 BOUND = SelectorSettings().state_bound
 PLAIN = values_of()
+OURS = OPERATION_LAYOUT
 
 
 def words(*halves):
@@ -66,19 +80,15 @@ def test_a_number_that_is_not_finite_holds_in_that_very_call(selector, index, ba
         (1, {'received': -1.0}, Reason.STALE, ''),
         (0, {'received': 9.0}, Reason.CLOCK, ''),
         (1, {'received': math.nan}, Reason.CLOCK, ''),
-        (0, {'names': NAMES[0][:-1]}, Reason.MISMATCH, 'operation has 26 names, expected 27'),
-        (1, {'names': NAMES[1][::-1]}, Reason.MISMATCH, "name 0 of the vital signs is 'respir"),
+        (
+            0,
+            {'layout': 'x'},
+            Reason.MISMATCH,
+            f"operation has layout 'x', expected {OURS!r}: no s",
+        ),
         (0, {'values': [1.0] * 26}, Reason.MISMATCH, 'operation has 26 values, expected 27'),
         (0, {'values': ['x'] * SPLIT}, Reason.MISMATCH, 'operation has values that are no numb'),
         (0, {'values': [[1.0]] * SPLIT}, Reason.MISMATCH, 'operation has 27 x 1 values, expect'),
-        (0, {'scales': [1.0] * SPLIT}, Reason.MISMATCH, 'scale of '),
-        (1, {'scales': []}, Reason.MISMATCH, 'vital signs has 0 scales, expected 4'),
-        (
-            1,
-            {'scales': [100.0, 1.0, 100.0, 20.0]},
-            Reason.MISMATCH,
-            'scale of heart_rate is 1.0, expected 100.0',
-        ),
         (
             1,
             {'patient': 'a'},
@@ -95,6 +105,50 @@ def test_a_state_of_another_form_or_time_holds_and_says_what_was_expected(
     halves[part] = dataclasses.replace(halves[part], **changes)
     holds_and_recovers(selector, halves, reason)
     assert words(*halves).startswith(expected)
+
+
+def told(**changes) -> SimpleNamespace:
+    """Return the fields of the vital signs as a publisher with other ones tells them."""
+    names, units, scales = (
+        [getattr(each, what) for each in PATIENT_FIELDS] for what in ('name', 'unit', 'scale')
+    )
+    source = SimpleNamespace(**{'names': names, 'units': units, 'scales': scales, **changes})
+    source.layout = layout_of(source.names, source.units, source.scales)
+    return source
+
+
+@pytest.mark.parametrize(
+    ('changes', 'expected'),
+    [
+        ({'scales': [100.0, 1.0, 100.0, 20.0]}, 'scale of heart_rate is 1.0, expected 100.0'),
+        ({'units': ['kPa', '1/min', '%', '1/min']}, "unit of mean_arterial_pressure is 'kPa', ex"),
+        ({'names': ['a', 'b', 'c', 'd']}, "field 0 is 'a', expected 'mean_arterial_pressure'"),
+        ({'names': [], 'units': [], 'scales': []}, '0 fields, expected 4'),
+    ],
+)
+def test_states_of_other_fields_hold_and_the_field_that_differs_is_named(
+    selector, changes, expected
+):
+    operation, vitals = observe(PLAIN, 0.05)
+    source = told(**changes)
+    vitals = dataclasses.replace(vitals, layout=source.layout)
+    holds_and_recovers(selector, (operation, vitals), Reason.MISMATCH)
+    layouts = {source.layout: told_fields(source)}
+    assert expected in fault_in_words(operation, vitals, BOUND, layouts)
+    assert told_fields(told())[1].name == 'heart_rate'
+
+
+def test_fields_of_another_hash_than_was_told_are_refused():
+    lying, uneven = told(), told()
+    lying.layout = OURS
+    with pytest.raises(StateError, match=f"layout '{OURS}' of fields that are '{PATIENT_LAYOUT}'"):
+        told_fields(lying)
+    uneven.units = uneven.units[1:]
+    with pytest.raises(StateError, match='4 names, 3 units, 4 scales'):
+        told_fields(uneven)
+    many = SimpleNamespace(names=['a'] * 257, units=['1'] * 257, scales=[1.0] * 257, layout='')
+    with pytest.raises(StateError, match='257 fields'):
+        told_fields(many)
 
 
 @pytest.mark.parametrize('part', [0, 1])

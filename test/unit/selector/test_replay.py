@@ -5,14 +5,16 @@
 from dataclasses import replace
 from itertools import count
 
-from fdrl_ros.selector import Candidate, Selector
-from fdrl_ros.selector.replay import replay
+from fdrl_ros.selector import Candidate, Reason, Selector
+from fdrl_ros.selector.replay import other_layout, replay
 from fdrl_ros.shield import damage
 from fdrl_ros.surgery.data.bag import message_types, OPERATION, PATIENT, TOPICS, write_bag
+from fdrl_ros.surgery.data.log import FIELDS
 from fdrl_ros.surgery.data.recording import demonstrations
-from fdrl_ros.surgery.gym.state import unscale
+from fdrl_ros.surgery.gym.state import layout_of, PATIENT_FIELDS, PATIENT_LAYOUT, unscale
 from fdrl_ros.surgery.settings import WorldSettings
 from fdrl_ros.surgery.tasks.procedures import procedure_named
+import numpy as np
 import pytest
 from support.choices import observe, select
 
@@ -22,6 +24,12 @@ CANDIDATES = [
     Candidate('global', lambda state: int(abs(1e3 * float(state.sum()))) % 15),
     Candidate('other', lambda state: 3),
 ]
+
+OTHER_SCALES = [1.0 if each.name == 'heart_rate' else each.scale for each in PATIENT_FIELDS]
+OTHER = layout_of(
+    [each.name for each in PATIENT_FIELDS], [each.unit for each in PATIENT_FIELDS], OTHER_SCALES
+)
+"""Layout of vital signs with another scale of the heart rate."""
 
 
 @pytest.fixture(scope='module')
@@ -64,6 +72,30 @@ def test_a_patient_who_is_operated_on_twice_is_two_cases(dataset, tmp_path):
     assert [each.cases for each in risks] == sorted([1, 2] * len(one.states))
     first, second = (risks[k * len(one.states) :][: len(one.states)] for k in range(2))
     assert [each.total for each in first] == pytest.approx([each.total for each in second])
+
+
+def test_states_of_other_fields_are_explained_by_the_fields_that_were_recorded(bag, tmp_path):
+    assert other_layout(bag) == ''
+    store, path = message_types(), tmp_path / 'bag'
+    with rosbag2.Reader(bag) as reader:
+        messages = [
+            (c.topic, at, c.msgtype, store.deserialize_cdr(data, c.msgtype))
+            for c, at, data in reader.messages()
+            if c.topic.rpartition('/')[2] in (FIELDS, OPERATION, PATIENT)
+        ]
+    with rosbag2.Writer(path, version=9, storage_plugin=rosbag2.StoragePlugin.MCAP) as writer:
+        known = {}
+        for topic, at, kind, message in messages:
+            if message.layout == PATIENT_LAYOUT:
+                if topic.endswith(FIELDS):
+                    message.scales = np.array(OTHER_SCALES)
+                message.layout = OTHER
+            if topic not in known:
+                known[topic] = writer.add_connection(topic, kind, typestore=store)
+            writer.write(known[topic], at, store.serialize_cdr(message, kind))
+    assert {each.reason for each in replay(path, CANDIDATES)} == {Reason.MISMATCH}
+    assert f"vital signs has layout '{OTHER}'" in other_layout(path)
+    assert 'scale of heart_rate is 1.0, expected 100.0' in other_layout(path)
 
 
 def _copy(source, target, heard_at):

@@ -13,9 +13,9 @@ from fdrl_ros.surgery.gym.actions import STAY, TICK
 from fdrl_ros.surgery.gym.episode import mixed_behaviour, run_episode
 from fdrl_ros.surgery.gym.state import (
     INDEX,
-    OPERATION_FIELDS,
+    OPERATION_LAYOUT,
     OPERATION_SIZE,
-    PATIENT_FIELDS,
+    PATIENT_LAYOUT,
     PROCEDURE_NAMES,
     scale,
     unscale,
@@ -99,12 +99,11 @@ def read(states, actions, *, success=True, failure='', partial=False):
 
     for tick, state in enumerate(unscale(np.asarray(states))):
         halves = (
-            (PATIENT, PATIENT_FIELDS, state[OPERATION_SIZE:]),
-            (OPERATION, OPERATION_FIELDS, state[:OPERATION_SIZE]),
+            (PATIENT, PATIENT_LAYOUT, state[OPERATION_SIZE:]),
+            (OPERATION, OPERATION_LAYOUT, state[:OPERATION_SIZE]),
         )
-        for topic, fields, values in halves:
-            names, scales = zip(*((field.name, field.scale) for field in fields), strict=True)
-            take(topic, tick, names=names, scales=scales, values=values)
+        for topic, layout, values in halves:
+            take(topic, tick, layout=layout, values=values)
         if tick < len(actions) and actions[tick] is not None:
             take(ACTION, tick, action=actions[tick])
     end = {'success': success, 'failure': failure, 'peak_force': 0.5, 'damage': 0.0}

@@ -22,9 +22,9 @@ from fdrl_ros.surgery.gym.actions import SUBSTEP
 from fdrl_ros.surgery.gym.operation import Operation
 from fdrl_ros.surgery.gym.state import (
     INDEX,
-    OPERATION_FIELDS,
+    OPERATION_LAYOUT,
     OPERATION_SIZE,
-    PATIENT_FIELDS,
+    PATIENT_LAYOUT,
 )
 from fdrl_ros.surgery.patient.patient import Point
 import numpy as np
@@ -102,9 +102,9 @@ class _Robot:
             loop.receive_tip(self._operation.target, now)
             patient = self._operation.patient
             if not self._bare:
-                vitals = observe(PATIENT_FIELDS, values[OPERATION_SIZE:], now, patient)
+                vitals = observe(PATIENT_LAYOUT, values[OPERATION_SIZE:], now, patient)
                 loop.receive_patient(vitals, now)
-            seen = observe(OPERATION_FIELDS, values[:OPERATION_SIZE], now, patient)
+            seen = observe(OPERATION_LAYOUT, values[:OPERATION_SIZE], now, patient)
             self._queue_setpoint(loop.receive_operation(seen, now))
         self._queue_setpoint(loop.watchdog(now))
 
