@@ -347,19 +347,21 @@ def test_arm_that_failed_is_led_out_by_enable_and_home(directory, lone_domain):
         room.hear(ros.Outcome, 'outcome', qos.EVENT)
         word = room.node.create_publisher(StringStamped, 'state_command', qos.EVENT)
         client = ActionClient(room.node, Operate, 'env/operate')
-        results, feedback = [], []
+        results = []
 
         def operate() -> None:
-            """Send a goal; its result comes when it ends, asked for before its feedback comes."""
-            feedback.clear()
+            """Send a goal, and wait until the node knows that its result is wanted."""
 
             def accepted(future: Future) -> None:
                 asked = future.result().get_result_async()
                 asked.add_done_callback(lambda done: results.append(done.result()))
 
-            sent = client.send_goal_async(Operate.Goal(), feedback_callback=feedback.append)
-            sent.add_done_callback(accepted)
-            wait(lambda: node.operating and len(feedback) > 1)
+            def wanted() -> bool:
+                futures = node.operate._server._result_futures.values()
+                return any(each._callbacks for each in futures if not each.done())
+
+            client.send_goal_async(Operate.Goal()).add_done_callback(accepted)
+            wait(lambda: node.operating and wanted())
 
         def ended(count: int) -> tuple[int, str]:
             wait(lambda: len(results) == count)

@@ -67,7 +67,7 @@ def test_env_moves_by_set_points_alone_in_real_time(runner, room, settings):
     assert not room.operate('tonsillectomy').accepted
     log = runner.log_file('robot_1.env')
     room.wait(lambda: "goal rejected: procedure = 'tonsillectomy'" in log.read_text(), 5.0)
-    goal = room.operate('palpation', 4)
+    operation = room.operate('palpation', 4)
     room.wait(lambda: len(room.heard['operation_state']) > 20 and room.heard['feedback'], 5.0)
     state = room.last('operation_state')
     assert state.patient == room.last('feedback').patient and state.procedure == 'palpation'
@@ -95,7 +95,7 @@ def test_env_moves_by_set_points_alone_in_real_time(runner, room, settings):
     room.wait(lambda: room.heard['outcome'], 15.0)
     outcome = room.last('outcome')
     assert not outcome.success and outcome.failure == 'time'
-    assert room.outcome_of(goal) == (GoalStatus.STATUS_ABORTED, outcome)
+    assert room.outcome_of(operation) == (GoalStatus.STATUS_ABORTED, outcome)
     assert time.monotonic() - commanded > 0.9 * 0.05 * outcome.steps, 'time is real'
     arrivals = [at for at, _ in room.heard['measured_js']]
     assert 0.5 < np.median(np.diff(arrivals)) / 0.01 < 3.0

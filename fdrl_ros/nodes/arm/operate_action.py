@@ -3,6 +3,7 @@
 """The action `~/operate`: a goal is one operation, and ends as the operation ends."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -28,9 +29,10 @@ class _Server(ActionServer):
     """
 
     def notify_execute(self, goal: ServerGoalHandle, execute: Callable[..., Any] | None) -> None:
-        """Run nothing when a goal begins, only what ends it."""
+        """Run nothing when a goal begins; what ends it, and sends the result, at once."""
         if execute is not None:
-            super().notify_execute(goal, execute)
+            with suppress(StopIteration):
+                self._execute_goal(execute, goal).send(None)
 
 
 class OperateAction:
@@ -54,7 +56,6 @@ class OperateAction:
         self._bring, self._stop = bring, node.guarded(stop)
         self._goal: ServerGoalHandle | None = None
         self._chosen = ros.SelectedAction()
-        self._unsent, self._closed = 0, False
         self._server = _Server(
             node,
             Operate,
@@ -64,7 +65,7 @@ class OperateAction:
             handle_accepted_callback=self._accept,
             cancel_callback=self._cancel,
         )
-        node.keep(self._close)
+        node.keep(self._server.destroy)
         node.hear(ros.SelectedAction, 'action', self._receive_action, qos.SENSOR)
 
     def report(self, on_table: bool) -> None:
@@ -96,11 +97,7 @@ class OperateAction:
             goal.canceled()
         else:
             goal.abort()
-        self._unsent += 1
-        self._node.answering += 1
         self._server.notify_execute(goal, lambda _: Operate.Result(outcome=outcome))
-        # The first turn comes after the sending, which was posted before.
-        self._node.post(lambda: self._node.post(self._sent))
 
     def _judge(self, goal: Operate.Goal) -> GoalResponse:
         try:
@@ -130,17 +127,3 @@ class OperateAction:
 
     def _receive_action(self, source: ros.SelectedAction) -> None:
         self._chosen = source
-
-    def _close(self) -> None:
-        """End the server, now or after the results that are on their way."""
-        self._closed = True
-        self._end_if_idle()
-
-    def _sent(self) -> None:
-        self._unsent -= 1
-        self._node.answering -= 1
-        self._end_if_idle()
-
-    def _end_if_idle(self) -> None:
-        if self._closed and not self._unsent:
-            self._server.destroy()
