@@ -35,6 +35,7 @@ NODES: Final = {
     'aggregator': 'server',
     'env': 'robot',
     'key_authority': 'server',
+    'monitor': 'robot',
     'selector': 'robot',
     'trainer': 'hospital',
 }

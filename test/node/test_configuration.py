@@ -14,6 +14,7 @@ from fdrl_ros.nodes.arm.markers import NAMESPACE
 from fdrl_ros.nodes.common.managed_node import ManagedNode, NodeSettings
 from fdrl_ros.nodes.env import EnvNode
 from fdrl_ros.nodes.key_authority import KeyAuthorityNode
+from fdrl_ros.nodes.monitor import MonitorNode
 from fdrl_ros.nodes.selector import SelectorNode
 from fdrl_ros.nodes.trainer import TrainerNode
 from fdrl_ros.resources import resource
@@ -26,7 +27,7 @@ import yaml
 FILES: dict[str, dict[str, type[ManagedNode]]] = {
     'server': {'aggregator': AggregatorNode, 'key_authority': KeyAuthorityNode},
     'hospital': {'trainer': TrainerNode},
-    'robot': {'env': EnvNode, 'selector': SelectorNode},
+    'robot': {'env': EnvNode, 'monitor': MonitorNode, 'selector': SelectorNode},
 }
 GRAPHS = {
     'server': server_graph(BringupSettings()),

@@ -338,7 +338,8 @@ def test_arm_that_failed_is_led_out_by_enable_and_home(directory, lone_domain):
 
         def wait(condition: Callable[[], Any]) -> None:
             def spun() -> Any:
-                process.spin(0.002)
+                for _ in range(10):  # one event each; a beat of the env brings several
+                    process.spin(0.001)
                 return condition()
 
             room.wait(spun, 10.0)
@@ -347,21 +348,19 @@ def test_arm_that_failed_is_led_out_by_enable_and_home(directory, lone_domain):
         room.hear(ros.Outcome, 'outcome', qos.EVENT)
         word = room.node.create_publisher(StringStamped, 'state_command', qos.EVENT)
         client = ActionClient(room.node, Operate, 'env/operate')
-        results = []
+        results, feedback = [], []
 
         def operate() -> None:
-            """Send a goal, and wait until the node knows that its result is wanted."""
+            """Send a goal; its result is asked for long before its feedback comes."""
+            feedback.clear()
 
             def accepted(future: Future) -> None:
                 asked = future.result().get_result_async()
                 asked.add_done_callback(lambda done: results.append(done.result()))
 
-            def wanted() -> bool:
-                futures = node.operate._server._result_futures.values()
-                return any(each._callbacks for each in futures if not each.done())
-
-            client.send_goal_async(Operate.Goal()).add_done_callback(accepted)
-            wait(lambda: node.operating and wanted())
+            sent = client.send_goal_async(Operate.Goal(), feedback_callback=feedback.append)
+            sent.add_done_callback(accepted)
+            wait(lambda: node.operating and len(feedback) > 2)
 
         def ended(count: int) -> tuple[int, str]:
             wait(lambda: len(results) == count)
