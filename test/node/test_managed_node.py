@@ -17,6 +17,7 @@ from fdrl_ros.deployment.supervision import Ending
 from fdrl_ros.msg import OperationState
 from fdrl_ros.nodes.common import qos
 from fdrl_ros.nodes.selector import SelectorNode
+from fdrl_ros.resources import resource
 from lifecycle_msgs.msg import Transition
 from lifecycle_msgs.srv import ChangeState
 import pytest
@@ -33,7 +34,9 @@ FIXED = {'/diagnostics', '/parameter_events', '/rosout', '/clock'}
 
 @pytest.fixture
 def process(request, directory, lone_domain):
-    with Process(request.param, directory, lone_domain) as made:
+    needed = [f'plan:={resource("config/operation_plan.yaml")}']
+    more = needed if request.param.endswith('monitor') else []
+    with Process(request.param, directory, lone_domain, *more) as made:
         yield made
 
 

@@ -114,6 +114,26 @@ def test_every_topic_and_service_of_the_selector_is_listed(directory, lone_domai
         process.close()
 
 
+def test_every_topic_that_the_monitor_hears_is_listed(directory, lone_domain, tmp_path):
+    plan = tmp_path / 'plan.yaml'
+    plan.write_text('{procedure: peg_transfer, patient: a, goal: [0, 0, -0.12]}')
+    given = (f'plan:={plan}', 'surface:=true')
+    with Process('/robot_1/monitor', directory, lone_domain, *given) as process:
+        node, listed, there = process.node, table('the monitor hears'), set()
+        node.trigger_configure()
+        node.trigger_activate()
+        for end in node.subscriptions:
+            topic = end.topic_name.removeprefix('/robot_1/')
+            if topic.startswith('/'):
+                continue
+            topic = re.sub(r'^vital_signs/\w+', 'vital_signs/...', topic)
+            there.add(topic)
+            types, profile = listed[topic]
+            assert type_of(end.msg_type) in types, topic
+            assert said(end.qos_profile) == profile, topic
+        assert listed.keys() == there
+
+
 def test_other_names_of_the_page_are_those_of_the_selector():
     told = re.findall(r'-r (\S+?):=', PAGE.split('### Another simulator')[1].split('```')[1])
     known = table('the selector says').keys() | table('the selector hears').keys()

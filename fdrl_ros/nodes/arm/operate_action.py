@@ -28,6 +28,12 @@ class _Server(ActionServer):
     calls it again and again.
     """
 
+    def add_future(self, future: object) -> None:
+        """Keep a result from the executor, which would send it when this server may be gone."""
+
+    def remove_future(self, future: object) -> None:
+        """Do nothing: the executor has none."""
+
     def notify_execute(self, goal: ServerGoalHandle, execute: Callable[..., Any] | None) -> None:
         """Run nothing when a goal begins; what ends it, and sends the result, at once."""
         if execute is not None:
