@@ -107,7 +107,7 @@ def test_every_topic_and_service_of_the_selector_is_listed(directory, lone_domai
                 assert type_of(getattr(end, kind)) in types, topic
                 assert said(end.qos_profile) in profiles.split('; '), topic
             assert listed.keys() == there
-        served = {each.srv_name.removeprefix('/robot_1/') for each in node.services}
+        served = {each.service_name.removeprefix('/robot_1/') for each in node.services}
         named = re.findall(r'^\| `(selector/\w+)` \|', PAGE, re.MULTILINE)
         assert len(named) == 3 and served >= {*named}
     finally:
