@@ -6,7 +6,6 @@ from pathlib import Path
 import shutil
 
 from fdrl_ros.deployment.bringup import federation_graph, robot_graph, RoomArguments
-from fdrl_ros.deployment.events import HospitalProgress
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.parties.hospital import HOME
 from fdrl_ros.deployment.policy_file import load_policy
@@ -35,12 +34,8 @@ def test_the_same_seed_gives_the_same_home_policies_as_in_process(live, director
     live.runner.start(federation_graph(live.settings, PLAN.hospitals))
     assert live.finish() == digest
 
-    def told(stage: str) -> set[str]:
-        events = (each for each in live.heard if isinstance(each, HospitalProgress))
-        return {each.hospital for each in events if each.stage == stage}
-
-    live.wait(lambda: told('at home') == set(PLAN.hospitals), 60.0)
-    assert told('home') == set(PLAN.hospitals)
+    policies = [Layout(directory).party(name) / HOME for name in PLAN.hospitals]
+    live.wait(lambda: all(each.exists() for each in policies), 60.0)
     for name in PLAN.hospitals:
         here, there = (
             load_policy(Layout(each).party(name) / HOME) for each in (directory, copied)
