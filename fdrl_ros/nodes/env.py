@@ -236,7 +236,9 @@ class EnvNode(ManagedNode):
     def _cycle(self) -> None:
         """Let 10 ms pass and publish."""
         self._place_next()
-        if self.operating and self.arm.commanded:
+        if not self.operating:
+            self._move_freely()
+        elif self.arm.commanded:
             self._advance()
         stamp = self.get_clock().now().to_msg()
         if self._clock_topic is not None:
@@ -244,18 +246,29 @@ class EnvNode(ManagedNode):
         # After n cycles the arm was advanced by the whole sub-steps of n * 10 ms. What is told is
         # one sub-step behind that time, between two, so that each cycle is as far as the next.
         lag = 1.0 - (self._cycle_number * SUBSTEPS % CYCLES) / CYCLES
-        self.arm.publish(stamp, placed=self._placed, lag=lag)
+        self.arm.publish(stamp, lag)
         if self.operating:
             operation_state, patient_state = states(stamp, self._operation)
             self._states[1].publish(patient_state)
             self._states[0].publish(operation_state)
 
+    def _next_substeps(self) -> int:
+        """Begin the next cycle, and return how many sub-steps it has."""
+        before = self._cycle_number * SUBSTEPS // CYCLES
+        self._cycle_number += 1
+        return self._cycle_number * SUBSTEPS // CYCLES - before
+
+    def _move_freely(self) -> None:
+        """Follow the commands with nobody on the table."""
+        substeps = self._next_substeps()
+        self._cycle_number %= CYCLES
+        self.arm.step(substeps)
+        self.arm.free.advance(substeps)
+
     def _advance(self) -> None:
         """Follow the commands; judge at the end of a tick."""
         operation = self._operation
-        before = self._cycle_number * SUBSTEPS // CYCLES
-        self._cycle_number += 1
-        substeps = self._cycle_number * SUBSTEPS // CYCLES - before
+        substeps = self._next_substeps()
         self.arm.step(substeps)
         operation.advance(substeps)
         if self._cycle_number == CYCLES:
@@ -273,9 +286,9 @@ class EnvNode(ManagedNode):
     def _finish(self, failure: str, peak_force: float, damage: float) -> None:
         """Tell how it ended; an empty failure is success."""
         patient = self._operation.patient
-        self.operating = False
+        self.operating, self._cycle_number = False, 0
         self._next_at = self.now + PAUSE
-        self.arm.end_operation(PAUSE)
+        self.arm.end_operation()
         outcome = outcome_of(patient, failure, self._operation.ticks, peak_force, damage)
         self._outcome.publish(self.stamped(outcome))
         self.operate.end(outcome)
@@ -286,7 +299,7 @@ class EnvNode(ManagedNode):
         self.operate.report(self.operating)
         if self._placed:
             stamp = self.get_clock().now().to_msg()
-            self._markers.publish(operation_markers(stamp, self._operation))
+            self._markers.publish(operation_markers(stamp, self._operation, self.operating))
 
     def health(self) -> Health:
         """Add who is on the table and what the arm is ready for."""

@@ -34,7 +34,6 @@ def test_every_cycle_of_a_motion_goes_as_far_and_never_faster_than_allowed(mode,
     operation = Operation(WorldSettings(mode=mode))
     operation.reset(public_cohort(0).patient(0))
     control, start = ArmControl(operation), np.array(operation.setpoint)
-    control.engage()
     before = ArmReadings(operation).snapshot(STAMP)
     goal = start + [0.012, 0.0, 0.010]
     turned = straight_quaternion(goal if command == 'servo_cp' else start)
@@ -75,7 +74,6 @@ def test_speed_of_a_joint_that_moves_evenly_is_even():
     operation = Operation(WorldSettings(mode='kinematic'))
     operation.reset(public_cohort(0).patient(0))
     control = ArmControl(operation)
-    control.engage()
     control.move_jp([], (operation.setpoint_joints() + [0.0, 0.0, 0.05, 0.0, 0.0, 0.0]).tolist())
     cruise = snapshots(operation, control, 90)[40:80]
     speeds = np.array([each.joint_speeds[2] for each in cruise])

@@ -11,11 +11,12 @@ import time
 from typing import Any
 
 from action_msgs.msg import GoalStatus
+from builtin_interfaces.msg import Time
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
 from fdrl_ros.action import Operate
 import fdrl_ros.msg as ros
 from fdrl_ros.nodes.arm.arm_readings import READINGS
-from fdrl_ros.nodes.arm.robot_messages import OperatingState, StringStamped
+from fdrl_ros.nodes.arm.robot_messages import joint_state, OperatingState, StringStamped
 from fdrl_ros.nodes.common import qos
 from fdrl_ros.surgery.arm.kinematics import forward_kinematics, JAW, JOINTS
 from fdrl_ros.surgery.arm.rotations import from_quaternion, from_rotation_vector
@@ -28,7 +29,7 @@ from rclpy.action import ActionClient
 from rclpy.action.client import ClientGoalHandle
 from rclpy.task import Future
 from rosgraph_msgs.msg import Clock
-from sensor_msgs.msg import CameraInfo, Image
+from sensor_msgs.msg import CameraInfo, Image, JointState
 from std_msgs.msg import Empty
 from std_srvs.srv import Trigger
 from support.node_process import Process
@@ -380,12 +381,25 @@ def test_arm_that_failed_is_led_out_by_enable_and_home(directory, lone_domain):
         assert room.last('outcome').failure == 'force'
         assert ended(1) == (GoalStatus.STATUS_ABORTED, 'force')
         assert 'FAULT' in node.health().summary
+        heard = len(room.heard['operating_state'])
+        wait(lambda: len(room.heard['operating_state']) > heard)
+        assert state() == ('FAULT', False, False), 'told again to who listens only now'
+        move = room.node.create_publisher(JointState, 'move_jr', qos.EVENT)
+        raised = joint_state(Time(), (), [0.0, 0.0, -0.002, 0.0, 0.0, 0.0])
+        before = node.arm.free.setpoint_joints()
+        wait(move.get_subscription_count)
+        move.publish(raised)
         word.publish(StringStamped(string='resume'))
         word.publish(StringStamped(string='enable'))
         wait(lambda: state() == ('ENABLED', False, False))
         word.publish(StringStamped(string='home'))
         wait(lambda: state() == ('ENABLED', True, False))
         assert 'FAULT' not in node.health().summary
+        assert np.array_equal(node.arm.free.setpoint_joints(), before), 'it held meanwhile'
+        move.publish(raised)
+        wait(lambda: state() == ('ENABLED', True, True))
+        wait(lambda: state() == ('ENABLED', True, False))
+        assert np.allclose(node.arm.free.setpoint_joints()[2], before[2] - 0.002)
         operate()
         node._end(TickOutcome(5.0, 0.5, 0.3, 0.0, False, True, '', True, False))
         assert ended(2) == (GoalStatus.STATUS_SUCCEEDED, '')

@@ -109,7 +109,8 @@ def test_commands_of_any_sender_are_meant_now_unless_they_are_from_before_the_pa
 def test_deactivated_arm_is_disabled_and_comes_back_at_rest(surgeon, room):
     room.wait(lambda: room.heard['joint_states'], 20.0)
     first = room.last('joint_states')
-    assert list(first.name) == [*JOINTS, JAW] and list(first.position) == [*HOME, 0.0]
+    assert list(first.name) == [*JOINTS, JAW]
+    assert np.allclose(first.position, [*HOME, 0.0], atol=1e-9)
     patient = surgeon.begin()
     start, rotation = surgeon.tip()
     surgeon.pose('move_cp', start + [0.0, 0.0, 0.03], rotation)

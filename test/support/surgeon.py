@@ -9,6 +9,7 @@ from typing import Any
 from fdrl_ros.deployment.bringup import NodeSpec, robot_graph
 import fdrl_ros.msg as ros
 from fdrl_ros.nodes.arm.arm_readings import READINGS
+from fdrl_ros.nodes.arm.commands import OBEYED, REFUSED
 from fdrl_ros.nodes.arm.robot_messages import (
     joint_state,
     OperatingState,
@@ -18,9 +19,7 @@ from fdrl_ros.nodes.arm.robot_messages import (
 )
 from fdrl_ros.nodes.common import qos
 from fdrl_ros.surgery.arm.rotations import from_quaternion
-from geometry_msgs.msg import PoseStamped
 import numpy as np
-from sensor_msgs.msg import JointState
 from std_msgs.msg import Empty
 from support.operating_room import Room
 
@@ -43,23 +42,35 @@ class Surgeon:
             room.hear(kind, topic, qos.EVENT)
         room.hear(OperatingState, 'operating_state', qos.HEARD)
         room.hear(ros.Outcome, 'outcome', qos.EVENT)
+        self._on_table = ''
+
+        def note(state: ros.OperationState) -> None:
+            self._on_table = state.patient
+
+        room.node.create_subscription(ros.OperationState, 'operation_state', note, qos.SENSOR)
         make = room.node.create_publisher
         self._topics = {
-            'servo_cp': make(PoseStamped, 'servo_cp', qos.COMMAND),
-            'move_cp': make(PoseStamped, 'move_cp', qos.EVENT),
-            'servo_jp': make(JointState, 'servo_jp', qos.COMMAND),
-            'move_jp': make(JointState, 'move_jp', qos.EVENT),
-            'jaw/servo_jp': make(JointState, 'jaw/servo_jp', qos.COMMAND),
-            'jaw/move_jp': make(JointState, 'jaw/move_jp', qos.EVENT),
             'hold': make(Empty, 'hold', qos.EVENT),
             'state_command': make(StringStamped, 'state_command', qos.EVENT),
         }
+        for topic, (kind, _, _, profile) in OBEYED.items():
+            newest = profile is qos.SENSOR
+            self._topics[topic] = make(kind, topic, qos.COMMAND if newest else qos.EVENT)
+        for topic, (kind, _) in REFUSED.items():
+            self._topics[topic] = make(kind, topic, qos.COMMAND)
+
+    def watch(self) -> None:
+        """Wait until all is heard that the arm says."""
+        self.room.wait(lambda: all(self.room.heard[each] for each in READINGS), 20.0)
+        self.room.wait(lambda: self.room.last('operating_state'), 5.0)
 
     def begin(self, procedure: str = 'reach', index: int = 0) -> str:
-        """Have a patient put on the table, and wait until all is heard that the arm says."""
+        """Have a patient put on the table, and look at the arm."""
         patient = self.room.operate_now(procedure, index)
-        self.room.wait(lambda: all(self.room.heard[each] for each in READINGS), 10.0)
-        self.room.wait(lambda: self.room.last('operating_state'), 5.0)
+        self.room.wait(lambda: self._on_table == patient, 10.0)
+        for each in READINGS:
+            self.room.heard[each].clear()  # of where the arm was before
+        self.watch()
         return patient
 
     @property

@@ -8,11 +8,11 @@ from typing import Final
 
 from builtin_interfaces.msg import Time
 from fdrl_ros.nodes.arm.robot_messages import header, joint_state, pose, quaternion
+from fdrl_ros.surgery.arm.free_motion import DrivenArm
 from fdrl_ros.surgery.arm.kinematics import forward_kinematics, JAW, JOINTS, Vector
 from fdrl_ros.surgery.arm.readings import read, Readings, TIP
 from fdrl_ros.surgery.arm.rotations import rotation_vector
 from fdrl_ros.surgery.gym.actions import SUBSTEP
-from fdrl_ros.surgery.gym.operation import Operation
 from geometry_msgs.msg import PoseStamped, Twist, TwistStamped, Vector3, Wrench, WrenchStamped
 import numpy as np
 from numpy.typing import ArrayLike
@@ -40,7 +40,7 @@ class Snapshot(Readings):
 
 class ArmReadings:
     """
-    Takes snapshots; speeds of joints are differences over the operation's time between two.
+    Takes snapshots; speeds of joints are differences over the time between two.
 
     The arm goes on by 2 or 3 sub-steps of 1/240 s in a cycle of 10 ms. A snapshot that lags lies
     where the arm was in between, so that snapshots are evenly apart in time; forces, and what the
@@ -49,14 +49,18 @@ class ArmReadings:
     The force sensor errs along z, in which tissue presses: one error for all that tell of force.
     """
 
-    def __init__(self, operation: Operation) -> None:
-        self._operation = operation
-        self.reset()
+    def __init__(self, driven: DrivenArm) -> None:
+        self.read_from(driven)
 
-    def reset(self) -> None:
-        """Forget what was before: the arm was placed anew."""
+    def go_on_with(self, driven: DrivenArm) -> None:
+        """Read the same arm in other surroundings, where its sub-steps are counted on."""
+        self._driven = driven
+
+    def read_from(self, driven: DrivenArm) -> None:
+        """Read an arm that was placed anew: forget what was before."""
+        self._driven = driven
         self._before: Snapshot | None = None
-        self._told = -1.0  # when that was, in sub-steps of the operation
+        self._told = -1.0  # when that was, in sub-steps
         self._arm: Readings | None = None
         self._substeps = -1
 
@@ -66,13 +70,13 @@ class ArmReadings:
 
         :param lag: how far behind, sub-steps: no farther than the arm went since last time.
         """
-        operation = self._operation
-        arm, before = read(operation), self._before
-        passed = operation.substeps - self._substeps
-        now, told = arm, float(operation.substeps)
+        driven = self._driven
+        arm, before = read(driven), self._before
+        passed = driven.substeps - self._substeps
+        now, told = arm, float(driven.substeps)
         if lag > 0.0 and self._arm is not None and passed >= lag:
             now, told = _between(self._arm, arm, 1.0 - lag / passed), told - lag
-        self._arm, self._substeps = arm, operation.substeps
+        self._arm, self._substeps = arm, driven.substeps
         speeds, turning, jaw_speed = np.zeros(6), np.zeros(3), 0.0
         velocity = np.zeros(3)
         if before is not None and told > self._told:
@@ -80,7 +84,7 @@ class ArmReadings:
             speeds = (now.joints - before.joints) / time
             turning = rotation_vector(now.rotation @ before.rotation.T) / time
             jaw_speed = (now.jaw - before.jaw) / time
-            velocity = np.array(operation.arm.velocity)
+            velocity = np.array(driven.arm.velocity)
         self._told = told
         self._before = Snapshot(
             **vars(now),

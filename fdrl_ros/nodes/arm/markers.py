@@ -58,8 +58,12 @@ def vitals_text(operation: Operation) -> str:
     )
 
 
-def operation_markers(stamp: Time, operation: Operation) -> MarkerArray:
-    """Draw an operation as it is now."""
+def operation_markers(stamp: Time, operation: Operation, under_way: bool) -> MarkerArray:
+    """
+    Draw an operation as it is now.
+
+    :param under_way: once it is over the arm moves freely, and there is no force to draw.
+    """
     patient = operation.patient
     height, _ = operation.tissue.surface(operation.time)
     x, y, z = patient.goal
@@ -75,6 +79,7 @@ def operation_markers(stamp: Time, operation: Operation) -> MarkerArray:
     tip = operation.arm.position
     end = [a + FORCE_LENGTH * b for a, b in zip(tip, operation.force, strict=True)]
     arrow.points = [point(tip), point(end)]
+    arrow.action = Marker.ADD if under_way else Marker.DELETE
     vitals = _marker(VITALS, Marker.TEXT_VIEW_FACING, (0.0, 0.0, 0.012), (1.0, 1.0, 1.0, 1.0))
     vitals.pose.position = point((x, y + 0.1, z + 0.08))
     vitals.text = vitals_text(operation)

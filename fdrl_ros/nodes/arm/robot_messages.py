@@ -7,6 +7,7 @@ from typing import Any
 
 from builtin_interfaces.msg import Time
 import fdrl_ros.msg as ros
+import fdrl_ros.srv
 from fdrl_ros.surgery.arm.controller import straight_quaternion
 from fdrl_ros.surgery.arm.readings import BASE
 from fdrl_ros.surgery.arm.rotations import to_quaternion
@@ -21,18 +22,32 @@ from fdrl_ros.surgery.gym.state import (
 )
 from geometry_msgs.msg import Point, Pose, PoseStamped, Quaternion
 import numpy as np
+from rclpy.node import Node
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Header
 
 OWN = hasattr(ros, 'OperatingState')
-"""Whether these messages are ours."""
+"""Whether CRTK's messages are ours: crtk_msgs was not found when the package was built."""
 
 if not OWN:
     import crtk_msgs.msg
+    import crtk_msgs.srv
 
-_source: Any = ros if OWN else crtk_msgs.msg
-OperatingState = _source.OperatingState
-StringStamped = _source.StringStamped
+_messages: Any = ros if OWN else crtk_msgs.msg
+_services: Any = fdrl_ros.srv if OWN else crtk_msgs.srv
+OperatingState = _messages.OperatingState
+StringStamped = _messages.StringStamped
+QueryForwardKinematics = _services.QueryForwardKinematics
+QueryInverseKinematics = _services.QueryInverseKinematics
+
+
+def warn_without_crtk(node: Node, *names: str) -> None:
+    """Say which topics and services other CRTK nodes do not understand, if there are any."""
+    if OWN:
+        node.get_logger().warning(
+            f'built without crtk_msgs: {", ".join(names)} have types of fdrl_ros, which nodes of '
+            'others do not understand'
+        )
 
 
 def quaternion(rotation: np.ndarray) -> Quaternion:

@@ -16,6 +16,7 @@ from fdrl_ros.nodes.arm.robot_messages import (
     set_point,
     stamp,
     StringStamped,
+    warn_without_crtk,
 )
 from fdrl_ros.nodes.common import qos
 from fdrl_ros.nodes.common.managed_node import ManagedNode
@@ -101,6 +102,7 @@ class RobotControl:
         self._decided: deque[float] = deque(maxlen=REMEMBERED)
         self._latencies: deque[float] = deque(maxlen=REMEMBERED)
         self._answered: Observation | None = None
+        warn_without_crtk(node, 'operating_state', 'state_command')
         node.hear(PoseStamped, 'setpoint_cp', self._receive_tip, qos.SENSOR)
         node.hear(JointState, 'jaw/setpoint_js', self._receive_jaw, qos.SENSOR)
         node.hear(OperatingState, 'operating_state', self._receive_arm, qos.SENSOR)

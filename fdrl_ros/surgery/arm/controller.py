@@ -1,16 +1,19 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
 """
-The controller of the simulated arm: CRTK's commands in, set-points of an operation out at 100 Hz.
+The controller of the simulated arm: CRTK's commands in, set-points out at 100 Hz.
 
-A servo command takes the place of whatever went on; a move runs to its end unless something
-takes its place. What is refused, a command of motion or of state, raises and changes nothing
-here; who passed it on makes the arm hold (:class:`fdrl_ros.nodes.arm.arm_interface.ArmInterface`).
+It drives the arm of an operation, or the arm in free space. A servo command takes the place of
+whatever went on; a move runs to its end unless something takes its place; a velocity counts for
+:data:`.velocity.TIMEOUT`. What is refused, a command of motion or of state, raises and changes
+nothing here; who passed it on makes the arm hold
+(:class:`fdrl_ros.nodes.arm.arm_interface.ArmInterface`).
 """
 
 from collections.abc import Sequence
 import math
 
+from fdrl_ros.surgery.arm.free_motion import DrivenArm
 from fdrl_ros.surgery.arm.kinematics import (
     inverse_kinematics,
     JAW,
@@ -31,8 +34,8 @@ from fdrl_ros.surgery.arm.rotations import (
     Quaternion,
     quaternion_of,
 )
+from fdrl_ros.surgery.arm.velocity import JointVelocity, TIMEOUT, TipVelocity
 from fdrl_ros.surgery.gym.actions import SUBSTEP
-from fdrl_ros.surgery.gym.operation import Operation
 import numpy as np
 
 STRAIGHT_TOLERANCE = 1e-3
@@ -74,7 +77,7 @@ def straight_quaternion(position: Sequence[float]) -> Quaternion:
 def _ordered(names: Sequence[str], values: Sequence[float], known: Sequence[str]) -> list[float]:
     """Return the values in the order of the joints: named, numbered from "0" on, or unnamed."""
     if len(values) != len(known):
-        raise CommandError(f'{len(values)} positions: expected {len(known)} ({", ".join(known)})')
+        raise CommandError(f'{len(values)} joints: expected {len(known)} ({", ".join(known)})')
     numbers = [str(index) for index in range(len(known))]
     for accepted in (known, numbers):
         if sorted(names) == sorted(accepted):
@@ -105,6 +108,11 @@ def joints_command(names: Sequence[str], positions: Sequence[float]) -> Vector:
     values = _ordered(names, positions, JOINTS)
     limits = zip(JOINTS, values, LOWER.tolist(), UPPER.tolist(), strict=True)
     return np.array([_within(*limit) for limit in limits], np.float64)
+
+
+def _farther(start: Vector, names: Sequence[str], steps: Sequence[float]) -> Vector:
+    """Return joints that are so far from others, or refuse what leads beyond a limit."""
+    return joints_command((), (start + np.array(_ordered(names, steps, JOINTS))).tolist())
 
 
 def jaw_command(names: Sequence[str], positions: Sequence[float]) -> float:
@@ -145,29 +153,23 @@ def pose_command(position: Sequence[float], quaternion: Sequence[float]) -> tupl
 
 class ArmControl:
     """
-    Drives the arm of one operation after another.
+    Drives the arm of one operation after another, and the free arm between them.
 
-    :param operation: whose targets are set; nobody else sets them.
+    :param driven: whose targets are set; nobody else sets them.
     """
 
-    def __init__(self, operation: Operation) -> None:
-        self._operation = operation
+    def __init__(self, driven: DrivenArm) -> None:
         self.operating_state = OperatingState()
-        self.engaged = False
-        """Whether an operation takes motion commands now."""
+        self.drive(driven)
+
+    def drive(self, driven: DrivenArm) -> None:
+        """Set the targets of another arm, or of the same after it was placed: nothing moves."""
+        self._driven = driven
         self._goal: Vector | Point | None = None
+        self._velocity: tuple[TipVelocity | JointVelocity, float] | None = None
         self._move: tuple[Move, float] | None = None
         self._jaw_move: tuple[JawMove, float] | None = None
-
-    def engage(self) -> None:
-        """Take over after the operation was reset: the wrist is straight and nothing moves."""
-        self.engaged = True
-        self._stop()
-
-    def disengage(self) -> None:
-        """Take no more motion commands: the operation is over."""
-        self.engaged = False
-        self._stop()
+        self._note_busy()
 
     # What CRTK asks for.
 
@@ -188,9 +190,8 @@ class ArmControl:
 
     def hold(self) -> None:
         """Stay where the set-point is now; always obeyed."""
-        self._stop()
-        if self.engaged:
-            self._operation.halt()
+        self.drive(self._driven)
+        self._driven.halt()
 
     def servo_cp(self, position: Sequence[float], quaternion: Sequence[float]) -> None:
         """
@@ -200,10 +201,10 @@ class ArmControl:
         :param quaternion: x, y, z, w.
         :raises StateError: if the pose is none or out of reach, or the arm is not ready.
         """
-        self._require('servo_cp')
+        self.operating_state.require_ready('servo_cp')
         point, rotation = pose_command(position, quaternion)
         if angle_between(np.array(_straight_rows(point)), rotation) > STRAIGHT_TOLERANCE:
-            roll = float(self._operation.setpoint_joints()[3])
+            roll = float(self._driven.setpoint_joints()[3])
             self._go(inverse_kinematics(point, rotation, roll))
         else:
             straight_joints(*point)  # refuses it if out of reach
@@ -215,8 +216,38 @@ class ArmControl:
 
         :raises StateError: if they are none or out of limits, or the arm is not ready.
         """
-        self._require('servo_jp')
+        self.operating_state.require_ready('servo_jp')
         self._go(joints_command(names, positions))
+
+    def servo_jr(self, names: Sequence[str], steps: Sequence[float]) -> None:
+        """
+        Add to the joints at once: to those that the servo command under way asked for.
+
+        :raises StateError: as :meth:`servo_jp`.
+        """
+        self.operating_state.require_ready('servo_jr')
+        goal = self._goal if isinstance(self._goal, np.ndarray) else self._driven.setpoint_joints()
+        self._go(_farther(goal, names, steps))
+
+    def servo_jv(self, names: Sequence[str], speeds: Sequence[float]) -> None:
+        """
+        Move the joints at these speeds, for :data:`.velocity.TIMEOUT` at most.
+
+        :raises StateError: if they are none, or the arm is not ready.
+        """
+        self.operating_state.require_ready('servo_jv')
+        self._go(velocity=JointVelocity(_ordered(names, speeds, JOINTS)))
+
+    def servo_cv(self, linear: Sequence[float], angular: Sequence[float]) -> None:
+        """
+        Move the tip and turn the tool at these speeds, for :data:`.velocity.TIMEOUT` at most.
+
+        :param linear: in the base frame, m/s.
+        :param angular: in the base frame, rad/s.
+        :raises StateError: if they are none, or the arm is not ready.
+        """
+        self.operating_state.require_ready('servo_cv')
+        self._go(velocity=TipVelocity(linear, angular))
 
     def move_cp(self, position: Sequence[float], quaternion: Sequence[float]) -> None:
         """
@@ -224,9 +255,9 @@ class ArmControl:
 
         :raises StateError: as :meth:`servo_cp`, and if a place on the way is out of reach.
         """
-        self._require('move_cp')
+        self.operating_state.require_ready('move_cp')
         point, rotation = pose_command(position, quaternion)
-        self._go(move=LineMove(self._operation.setpoint_joints(), np.array(point), rotation))
+        self._go(move=LineMove(self._driven.setpoint_joints(), np.array(point), rotation))
 
     def move_jp(self, names: Sequence[str], positions: Sequence[float]) -> None:
         """
@@ -234,10 +265,18 @@ class ArmControl:
 
         :raises StateError: as :meth:`servo_jp`.
         """
-        self._require('move_jp')
-        self._go(
-            move=JointMove(self._operation.setpoint_joints(), joints_command(names, positions))
-        )
+        self.operating_state.require_ready('move_jp')
+        self._go(move=JointMove(self._driven.setpoint_joints(), joints_command(names, positions)))
+
+    def move_jr(self, names: Sequence[str], steps: Sequence[float]) -> None:
+        """
+        Move the joints on from the set-point, arriving together, from rest to rest.
+
+        :raises StateError: as :meth:`servo_jp`.
+        """
+        self.operating_state.require_ready('move_jr')
+        start = self._driven.setpoint_joints()
+        self._go(move=JointMove(start, _farther(start, names, steps)))
 
     def servo_jaw(self, names: Sequence[str], positions: Sequence[float]) -> None:
         """
@@ -245,10 +284,10 @@ class ArmControl:
 
         :raises StateError: if the angle is none or out of limits, or the arm is not ready.
         """
-        self._require('jaw/servo_jp')
+        self.operating_state.require_ready('jaw/servo_jp')
         angle = jaw_command(names, positions)
         self._jaw_move = None
-        self._operation.aim_jaw(angle)
+        self._driven.aim_jaw(angle)
         self._note_busy()
 
     def move_jaw(self, names: Sequence[str], positions: Sequence[float]) -> None:
@@ -257,9 +296,9 @@ class ArmControl:
 
         :raises StateError: as :meth:`servo_jaw`.
         """
-        self._require('jaw/move_jp')
+        self.operating_state.require_ready('jaw/move_jp')
         angle = jaw_command(names, positions)
-        self._jaw_move = JawMove(self._operation.jaw.target, angle), 0.0
+        self._jaw_move = JawMove(self._driven.jaw.target, angle), 0.0
         self._note_busy()
 
     # Time.
@@ -268,7 +307,7 @@ class ArmControl:
         """
         Set the targets for the sub-steps that the operation advances by next.
 
-        :raises UnreachableError: if a move turns out to lead out of reach; the arm holds.
+        :raises UnreachableError: if a move or a velocity leads out of reach; the arm holds.
         """
         period = substeps * SUBSTEP
         if self._move is not None:
@@ -279,44 +318,51 @@ class ArmControl:
             except UnreachableError:  # between two places that were looked at
                 self.hold()
                 raise
-            self._operation.set_joint_target(joints.tolist(), substeps)
+            self._driven.set_joint_target(joints.tolist(), substeps)
             self._move = (move, time) if time < move.duration else None
+        elif self._velocity is not None:
+            velocity, left = self._velocity
+            try:
+                joints = velocity.joints(self._driven.setpoint_joints(), period)
+            except UnreachableError:
+                self.hold()
+                raise
+            self._driven.set_joint_target(joints.tolist(), substeps)
+            left -= period
+            self._velocity = (velocity, left) if left > _SLACK else None
         elif self._goal is not None:
             self._follow(self._goal, substeps)
         if self._jaw_move is not None:
             opening, time = self._jaw_move
             time += period
-            self._operation.aim_jaw(opening.angle(time))
+            self._driven.aim_jaw(opening.angle(time))
             self._jaw_move = (opening, time) if time < opening.duration else None
         self._note_busy()
 
     # Within.
 
-    def _require(self, what: str) -> None:
-        self.operating_state.require_ready(what)
-        if not self.engaged:
-            raise CommandError(f'{what} without a patient: expected an operation under way')
-
-    def _go(self, goal: Vector | Point | None = None, move: Move | None = None) -> None:
-        """Take a servo goal or a move in place of whatever went on."""
+    def _go(
+        self,
+        goal: Vector | Point | None = None,
+        move: Move | None = None,
+        velocity: TipVelocity | JointVelocity | None = None,
+    ) -> None:
+        """Take a servo goal, a move or a velocity in place of whatever went on."""
         self._goal, self._move = goal, None if move is None else (move, 0.0)
+        self._velocity = None if velocity is None else (velocity, TIMEOUT)
         self._note_busy()
 
     def _follow(self, goal: Vector | Point, substeps: int) -> None:
         """Go on towards a servo goal; a straight wrist is driven by its tip alone."""
-        now = self._operation.setpoint_joints()
+        now = self._driven.setpoint_joints()
         if isinstance(goal, tuple):
             if not now[3:].any():
-                self._operation.set_target(goal)
+                self._driven.set_target(goal)
                 self._goal = None
                 return
             goal = np.array([*straight_joints(*goal), 0.0, 0.0, 0.0])
         after = follow_joints(now, goal, substeps * SUBSTEP)
-        self._operation.set_joint_target(after.tolist(), substeps)
-
-    def _stop(self) -> None:
-        self._move = self._goal = self._jaw_move = None
-        self._note_busy()
+        self._driven.set_joint_target(after.tolist(), substeps)
 
     def _note_busy(self) -> None:
         self.operating_state.is_busy = self._move is not None or self._jaw_move is not None

@@ -8,8 +8,8 @@ A live arm publishes it and a recording is written with it, so that one plays as
 
 from dataclasses import dataclass
 
+from fdrl_ros.surgery.arm.free_motion import DrivenArm
 from fdrl_ros.surgery.arm.kinematics import forward_kinematics, Vector
-from fdrl_ros.surgery.gym.operation import Operation
 import numpy as np
 
 BASE = 'base_link'
@@ -54,16 +54,16 @@ class Readings:
         return np.cross(self.position, self.force)
 
 
-def read(operation: Operation) -> Readings:
+def read(driven: DrivenArm) -> Readings:
     """Read the arm; its force sensor errs along z, in which tissue presses."""
-    joints = np.asarray(operation.arm.joints(), np.float64)
-    x, y, z = operation.force
+    joints = np.asarray(driven.arm.joints(), np.float64)
+    x, y, z = driven.force
     return Readings(
         joints=joints,
-        position=np.array(operation.arm.position),
+        position=np.array(driven.arm.position),
         rotation=forward_kinematics(joints)[1],
-        setpoint=operation.setpoint_joints(),
-        jaw=float(operation.jaw.angle),
-        jaw_setpoint=float(operation.jaw.target),
-        force=np.array([x, y, z + operation.measured_force - operation.load]),
+        setpoint=driven.setpoint_joints(),
+        jaw=float(driven.jaw.angle),
+        jaw_setpoint=float(driven.jaw.target),
+        force=np.array([x, y, z + driven.measured_force - driven.load]),
     )

@@ -24,7 +24,6 @@ class Arm(Robot):
     def __init__(self, policy, patient: Patient) -> None:
         super().__init__(policy, patient)
         self.arm = ArmControl(self.operation)
-        self.arm.engage()
         self.orders: list[float | None] = []
 
     def obey(self, setpoint) -> None:

@@ -47,7 +47,6 @@ class Theatre:
         self.operation = Operation(WorldSettings(mode=mode, horizon=100000))
         self.operation.reset(public_cohort(0).patient(0))
         self.control = ArmControl(self.operation)
-        self.control.engage()
         self.cycle = 0
         self.tips = [np.array(self.operation.arm.position)]
         self.busy: list[bool] = []
@@ -274,17 +273,6 @@ def test_what_is_no_command_moves_nothing(theatre):
     assert theatre.operation.jaw.angle == 0.0
 
 
-def test_nobody_moves_the_arm_between_operations(theatre):
-    theatre.control.disengage()
-    with pytest.raises(CommandError, match='without a patient'):
-        theatre.control.servo_cp(*raised(theatre))
-    theatre.control.hold()
-    theatre.operation.reset(public_cohort(0).patient(1))
-    theatre.control.engage()
-    theatre.control.servo_cp(*raised(theatre))
-    assert np.allclose(HOME[3:], theatre.operation.setpoint_joints()[3:])
-
-
 def test_jaw_opens_at_once_by_servo_and_gently_by_move(theatre):
     control, jaw = theatre.control, theatre.operation.jaw
     control.servo_jaw(['jaw'], [0.6])
@@ -395,8 +383,8 @@ def test_joints_are_read_by_name_by_number_and_without_names(order):
 @pytest.mark.parametrize(
     ('names', 'positions', 'expected'),
     [
-        ([], HOME.tolist()[:5], '5 positions: expected 6'),
-        ([], [*HOME.tolist(), 0.0], '7 positions: expected 6'),
+        ([], HOME.tolist()[:5], '5 joints: expected 6'),
+        ([], [*HOME.tolist(), 0.0], '7 joints: expected 6'),
         (list(JOINTS[:5]), HOME.tolist(), 'expected yaw, pitch'),
         (['yaw'] * 6, HOME.tolist(), 'expected yaw, pitch'),
         (['1', '2', '3', '4', '5', '6'], HOME.tolist(), '"0" to "5"'),
