@@ -213,9 +213,13 @@ class RoomArguments(Settings):
     )
     rviz: bool = setting(False, 'show arm, patient and force in RViz (simulated)')
     endoscope: bool = setting(False, "draw and publish the endoscope's pictures")
-    publish_clock: bool = setting(False, "publish the env's clock as /clock")
     use_sim_time: bool = setting(
-        False, 'have all nodes but the env follow /clock: of publish_clock, or of somebody else'
+        False, 'have all nodes follow /clock, which the simulated env makes where it is started'
+    )
+    real_time_factor: float = setting(
+        1.0,
+        'how fast the env has simulated time pass; 0: as fast as whoever commands the arm answers',
+        limits=(0.0, 100.0),
     )
     env: bool = setting(
         True, "start the simulated env; false where a real arm answers on the robot's topics"
@@ -280,7 +284,8 @@ def robot_graph(
         robot,
         operations=operations,
         endoscope=room.endoscope,
-        publish_clock=room.publish_clock,
+        use_sim_time=room.use_sim_time,
+        real_time_factor=room.real_time_factor,
         hospital=room.home,
     )
     selector = _node(

@@ -65,15 +65,16 @@ def parties(texts: Mapping[str, str]) -> list[tuple[str, dict[str, str]]]:
     Return the launch files that make up a federation, and the arguments of each.
 
     :param texts: arguments of the federation, which each gets besides.
+    :raises SettingError: if several robots would each make the time of all.
     """
     arguments, room = chosen(FederationArguments, texts), chosen(RoomArguments, texts)
+    if room.use_sim_time and room.env and arguments.robots > 1:
+        raise SettingError('use_sim_time', True, 'one robot: each env makes its own /clock')
     found: list[tuple[str, dict[str, str]]] = [('server', {})]
     found += [('hospital', {'hospital': name}) for name in arguments.hospital_names]
     for name in arguments.robot_names:
-        # One of them shows itself and makes the time of all.
-        own = {'rviz': room.rviz, 'publish_clock': room.publish_clock}
-        first = {key: as_text(on and name == 'robot_1') for key, on in own.items()}
-        found.append(('robot', {'robot': name, **first}))
+        shown = room.rviz and name == 'robot_1'  # one of them
+        found.append(('robot', {'robot': name, 'rviz': as_text(shown)}))
     return found
 
 

@@ -13,6 +13,7 @@ from fdrl_ros.nodes.arm.arm_interface import ArmInterface
 from fdrl_ros.nodes.arm.markers import operation_markers
 from fdrl_ros.nodes.arm.operate_action import OperateAction
 from fdrl_ros.nodes.arm.robot_messages import state_fields, states
+from fdrl_ros.nodes.arm.simulation_clock import SimulationClock
 from fdrl_ros.nodes.common import qos
 from fdrl_ros.nodes.common.diagnostics import Health, Level
 from fdrl_ros.nodes.common.managed_node import ManagedNode, NodeSettings
@@ -25,7 +26,7 @@ from fdrl_ros.surgery.patient.cohort import Cohort, Mixture, mixture
 from fdrl_ros.surgery.patient.patient import Patient
 from fdrl_ros.surgery.tasks.outcome import HARD_STOP, TickOutcome
 from fdrl_ros.surgery.tasks.procedures import procedure_named, PROCEDURES, TRAITS
-from rosgraph_msgs.msg import Clock
+from rclpy.clock import Clock
 from std_srvs.srv import Trigger
 from visualization_msgs.msg import MarkerArray
 
@@ -53,8 +54,11 @@ class EnvSettings(NodeSettings):
     hospital: str = setting(
         '', 'hospital whose patients come; empty: those of all hospitals in turn'
     )
-    publish_clock: bool = setting(
-        False, "publish the host's time, of which all stamps are, as /clock for use_sim_time"
+    real_time_factor: float = setting(
+        1.0,
+        'how fast time passes with use_sim_time, where this node makes /clock; 0: as fast as '
+        'whoever commands the arm answers',
+        limits=(0.0, 100.0),
     )
     endoscope: bool = setting(False, "draw and publish the endoscope's pictures")
     endoscope_rate: float = setting(
@@ -64,10 +68,11 @@ class EnvSettings(NodeSettings):
 
 class EnvNode(ManagedNode):
     """
-    Wraps :class:`fdrl_ros.surgery.gym.operation.Operation` in real time.
+    Wraps :class:`fdrl_ros.surgery.gym.operation.Operation` in real time, or makes /clock.
 
     An operation's time begins with the first motion command, so that no patient waits for a
-    selector. The arm obeys CRTK's commands and nothing else.
+    selector. The arm obeys CRTK's commands and nothing else. With use_sim_time this node is the
+    source of simulated time: see :class:`fdrl_ros.nodes.arm.simulation_clock.SimulationClock`.
     """
 
     executable = 'env'
@@ -78,13 +83,16 @@ class EnvNode(ManagedNode):
 
     def __init__(self, post: Post) -> None:
         self.operating = False
+        self.simulation: SimulationClock | None = None
         super().__init__(post)
 
+    def get_clock(self) -> Clock:
+        """Return the clock of all stamps: the one that this node makes, if it does."""
+        return super().get_clock() if self.simulation is None else self.simulation.clock
+
     def check(self) -> None:
-        """Refuse two sources of time, and a hospital that is not in the federation."""
+        """Refuse a hospital that is not in the federation."""
         super().check()
-        if self.settings.publish_clock and self.get_parameter('use_sim_time').value:
-            raise SettingError('publish_clock', True, 'false with use_sim_time: who makes time?')
         names, hospital = hospital_names(self.plan().federation.hospitals), self.settings.hospital
         if hospital and hospital not in names:
             raise SettingError('hospital', hospital, named_among(hospital, 'hospitals', names))
@@ -107,6 +115,10 @@ class EnvNode(ManagedNode):
         self._patients = self._mixture(chosen.names)
         self._operation = Operation(plan.world)
         self.keep(self._operation.close)
+        self.simulation = None
+        if self.get_parameter('use_sim_time').value:
+            factor = self.settings.real_time_factor
+            self.simulation = SimulationClock(self, self, PERIOD, factor)
         self.arm = ArmInterface(self, self._operation)
         self._states = (
             self.publisher(ros.OperationState, 'operation_state', qos.STATE),
@@ -115,9 +127,6 @@ class EnvNode(ManagedNode):
         self._fields = self.publisher(ros.StateFields, 'state_fields', qos.OUTCOME)
         self._outcome = self.publisher(ros.Outcome, 'outcome', qos.OUTCOME)
         self._markers = self.publisher(MarkerArray, 'markers', qos.PICTURE)
-        self._clock_topic = None
-        if self.settings.publish_clock:
-            self._clock_topic = self.publisher(Clock, '/clock', qos.CLOCK)
         self._endoscope = None
         if self.settings.endoscope:
             # Loads the renderer, which not all users need.
@@ -130,9 +139,8 @@ class EnvNode(ManagedNode):
         """Take commands and let time pass."""
         self.operating = False
         self._cycle_number = 0
-        self._next, self._left = self.settings.first_patient, self.settings.operations
         self._asked: Patient | None = None
-        self._next_at = self.now
+        self._begin_patients()
         self.arm.begin()
         self.operate = OperateAction(self, self._operation, self._bring, self._stop)
         self.keep(self._stop)
@@ -142,8 +150,12 @@ class EnvNode(ManagedNode):
             self._endoscope.begin(lambda: self._placed)
         self.answer(Trigger, '~/reset', self._reset)
         self.answer(Trigger, '~/procedures', self._procedures)
-        self.every(PERIOD, self._cycle)
-        self.every(0.1, self._draw)
+        if self.simulation is None:
+            self.every(PERIOD, self.pass_cycle)
+        else:
+            self.arm.on_command = self.simulation.note_command
+            self.simulation.begin()
+        self.every(0.1, self._draw, self.motion_clock)
 
     # Services.
 
@@ -175,7 +187,7 @@ class EnvNode(ManagedNode):
         self._abort()
         patient = self._next_patient()
         self._bring_next(patient)
-        wait = max(0.0, self._next_at - self.now)
+        wait = max(0.0, self._next_at - self.time)
         response.success, response.message = True, f'{patient.name} in {wait:.1f} s'
         return response
 
@@ -201,6 +213,12 @@ class EnvNode(ManagedNode):
 
     # Patients.
 
+    def _begin_patients(self) -> None:
+        """Have the first patient come next, at once."""
+        self._next, self._left = self.settings.first_patient, self.settings.operations
+        self._asked = None
+        self._next_at = self.time
+
     def _next_patient(self) -> Patient:
         patient = self._patients.patient(self._next, 'test')
         self._next += 1
@@ -208,7 +226,8 @@ class EnvNode(ManagedNode):
 
     def _place_next(self) -> None:
         """Put the next patient on the table if it is time."""
-        if self.operating or self.now < self._next_at:
+        stands = self.simulation is not None and not self.simulation.time.passes
+        if self.operating or stands or self.time < self._next_at:
             return
         if self._asked is not None:
             patient, self._asked = self._asked, None
@@ -233,7 +252,22 @@ class EnvNode(ManagedNode):
 
     # Time.
 
-    def _cycle(self) -> None:
+    def is_free(self) -> bool:
+        """Say whether nobody is on the table."""
+        return not self.operating
+
+    def return_to_start(self) -> None:
+        """Abort the operation, bring the arm home and begin with the first patient."""
+        self._abort()
+        self.arm.return_home()
+        self._begin_patients()
+
+    def follow_clock_back(self) -> None:
+        """Go on after the simulated clock was set back."""
+        self.arm.follow_clock_back()
+        self._next_at = min(self._next_at, self.time + PAUSE)
+
+    def pass_cycle(self) -> None:
         """Let 10 ms pass and publish."""
         self._place_next()
         if not self.operating:
@@ -241,8 +275,6 @@ class EnvNode(ManagedNode):
         elif self.arm.commanded:
             self._advance()
         stamp = self.get_clock().now().to_msg()
-        if self._clock_topic is not None:
-            self._clock_topic.publish(Clock(clock=stamp))
         # After n cycles the arm was advanced by the whole sub-steps of n * 10 ms. What is told is
         # one sub-step behind that time, between two, so that each cycle is as far as the next.
         lag = 1.0 - (self._cycle_number * SUBSTEPS % CYCLES) / CYCLES
@@ -287,7 +319,7 @@ class EnvNode(ManagedNode):
         """Tell how it ended; an empty failure is success."""
         patient = self._operation.patient
         self.operating, self._cycle_number = False, 0
-        self._next_at = self.now + PAUSE
+        self._next_at = self.time + PAUSE
         self.arm.end_operation()
         outcome = outcome_of(patient, failure, self._operation.ticks, peak_force, damage)
         self._outcome.publish(self.stamped(outcome))
@@ -309,6 +341,10 @@ class EnvNode(ManagedNode):
         arm = self.arm.control.operating_state
         values = {**health.values, 'arm': str(arm.state), 'homed': arm.is_homed}
         level, summary = health.level, health.summary
+        if self.simulation is not None:
+            values['simulated time'] = self.simulation.in_words()
+            if self.count_publishers('/clock') > 1:
+                level, summary = Level.WARN, 'somebody else makes /clock too'
         if self.operating:
             summary = f'operating on {self._operation.patient.name}'
         if self._endoscope is not None and self._endoscope.lost:

@@ -270,7 +270,7 @@ def _shown(room: Room, patient: str) -> bool:
 
 
 def test_endoscope_and_clock_are_there_when_asked_for(runner, room, settings):
-    runner.start([env_alone(settings, endoscope=True, endoscope_rate=15.0, publish_clock=True)])
+    runner.start([env_alone(settings, endoscope=True, endoscope_rate=15.0, use_sim_time=True)])
     surgeon = Surgeon(room)
     for name in ('image_raw', 'depth', 'labels'):
         room.hear(Image, f'endoscope/{name}', qos.PICTURE)

@@ -102,7 +102,12 @@ def test_env_moves_by_set_points_alone_in_real_time(runner, room, settings):
 
 
 @pytest.mark.parametrize(
-    'arguments', [RoomArguments(), RoomArguments(publish_clock=True, use_sim_time=True)]
+    'arguments',
+    [
+        RoomArguments(),
+        RoomArguments(use_sim_time=True),
+        RoomArguments(use_sim_time=True, real_time_factor=0.0),
+    ],
 )
 def test_robot_operates_under_the_selector(runner, room, settings, directory, arguments):
     room.hear(ros.Outcome, 'outcome', qos.EVENT)

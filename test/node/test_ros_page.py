@@ -51,7 +51,7 @@ def type_of(kind: type) -> str:
 def test_every_topic_is_listed_with_its_type_and_qos(lone_domain):
     rclpy.init(
         args=['--ros-args', '-r', '__ns:=/robot_1', '-p', 'endoscope:=true']
-        + ['-p', 'publish_clock:=true', '-p', 'world.mode:=kinematic'],
+        + ['-p', 'use_sim_time:=true', '-p', 'world.mode:=kinematic'],
         domain_id=lone_domain,
         signal_handler_options=SignalHandlerOptions.NO,
     )

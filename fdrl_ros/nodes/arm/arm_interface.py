@@ -9,20 +9,16 @@ from typing import Any
 from builtin_interfaces.msg import Time
 from fdrl_ros.errors import StateError
 from fdrl_ros.federation.protocol.party import worth_logging
+from fdrl_ros.nodes.arm import robot_messages
 from fdrl_ros.nodes.arm.arm_readings import ArmReadings, READINGS
 from fdrl_ros.nodes.arm.commands import OBEYED, Read, REFUSED
 from fdrl_ros.nodes.arm.kinematics_queries import answer_kinematics
-from fdrl_ros.nodes.arm.robot_messages import (
-    OperatingState,
-    seconds,
-    StringStamped,
-    warn_without_crtk,
-)
+from fdrl_ros.nodes.arm.robot_messages import seconds, StringStamped, warn_without_crtk
 from fdrl_ros.nodes.common import qos
 from fdrl_ros.nodes.common.managed_node import ManagedNode
 from fdrl_ros.surgery.arm.controller import ArmControl
 from fdrl_ros.surgery.arm.free_motion import FreeMotion
-from fdrl_ros.surgery.arm.operating_state import CommandError
+from fdrl_ros.surgery.arm.operating_state import CommandError, OperatingState
 from fdrl_ros.surgery.gym.operation import Operation
 from std_msgs.msg import Empty
 
@@ -59,9 +55,13 @@ class ArmInterface:
             (node.publisher(kind, topic, qos.STATE), make)
             for topic, (kind, make) in READINGS.items()
         ]
-        self._state = node.publisher(OperatingState, 'operating_state', qos.OPERATING)
+        self._state = node.publisher(
+            robot_messages.OperatingState, 'operating_state', qos.OPERATING
+        )
         self.commanded = False
         """Whether the present patient's arm was given a motion command."""
+        self.on_command: Callable[[], None] = lambda: None
+        """Called when a motion command was obeyed."""
         self._since = 0.0
         self._quiet_until = 0.0
         self._warned: dict[str, float] = {}
@@ -100,10 +100,24 @@ class ArmInterface:
         self._readings.go_on_with(self.free)
         self._begin_time()
 
+    def return_home(self) -> None:
+        """Put the arm to its home, enabled, with nobody on the table."""
+        self.free.go_home()
+        self.control.operating_state = OperatingState()
+        self.control.drive(self.free)
+        self._readings.read_from(self.free)
+        self._begin_time()
+
+    def follow_clock_back(self) -> None:
+        """Go on after the clock was set back."""
+        self._begin_time()
+        self._told_at = self._node.time
+        self._warned.clear()
+
     def _begin_time(self) -> None:
         """Drop what was commanded before now."""
         self._since = seconds(self._node.get_clock().now().to_msg())
-        self._quiet_until = self._node.now + GRACE
+        self._quiet_until = self._node.time + GRACE
 
     def step(self, substeps: int) -> None:
         """Follow the commands for the sub-steps that the arm advances by next."""
@@ -122,7 +136,7 @@ class ArmInterface:
         for publisher, make in self._publishers:
             if publisher.get_subscription_count():
                 publisher.publish(make(now))
-        self._publish_state(again=self._node.now - self._told_at >= STATE_PERIOD)
+        self._publish_state(again=self._node.time - self._told_at >= STATE_PERIOD)
 
     def _publish_state(self, *, again: bool = False) -> None:
         """Publish the operating state if it changed, or once more."""
@@ -130,9 +144,9 @@ class ArmInterface:
         told = (str(state.state), state.is_homed, state.is_busy)
         if told == self._told and not again:
             return
-        self._told, self._told_at = told, self._node.now
+        self._told, self._told_at = told, self._node.time
         name, homed, busy = told
-        message = OperatingState(state=name, is_homed=homed, is_busy=busy)
+        message = robot_messages.OperatingState(state=name, is_homed=homed, is_busy=busy)
         self._state.publish(self._node.stamped(message))
 
     def _receiver(
@@ -143,7 +157,7 @@ class ArmInterface:
         def take(command: Any) -> None:
             sent = seconds(command.header.stamp)
             if 0.0 < sent < self._since:
-                if self._node.now >= self._quiet_until:
+                if self._node.time >= self._quiet_until:
                     late = self._since - sent
                     self._warn(
                         topic,
@@ -157,6 +171,7 @@ class ArmInterface:
                 self._refuse(topic, error)
             else:
                 self.commanded = True
+                self.on_command()
             self._publish_state()
 
         return take
@@ -186,7 +201,7 @@ class ArmInterface:
 
     def _warn(self, topic: str, text: str) -> None:
         """Warn about a topic, unless that was done within the last second."""
-        now = self._node.now
+        now = self._node.time
         if now - self._warned.get(topic, -WARNING_PERIOD) >= WARNING_PERIOD:
             self._warned[topic] = now
             self._node.get_logger().warning(text)

@@ -92,7 +92,7 @@ class EndoscopeView:
                 self._start_process()
                 self._draw()
 
-        self._node.every(1.0 / self._camera.fps, look)
+        self._node.every(1.0 / self._camera.fps, look, self._node.motion_clock)
 
     def _start_process(self) -> None:
         """Start the process that draws; the worker waits until it has come up."""

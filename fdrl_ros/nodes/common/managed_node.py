@@ -145,6 +145,18 @@ class ManagedNode(LifecycleNode):
         return time.monotonic()
 
     @property
+    def motion_clock(self) -> Clock:
+        """Clock of arm and patient: /clock with use_sim_time, else the steady one."""
+        clock = self.get_clock()
+        return clock if clock.ros_time_is_active else self._steady
+
+    @property
+    def time(self) -> float:
+        """That clock, second; simulated time may stand, and go back when it is reset."""
+        clock = self.get_clock()
+        return 1e-9 * clock.now().nanoseconds if clock.ros_time_is_active else time.monotonic()
+
+    @property
     def place(self) -> str:
         """The last word of the namespace: which hospital or robot this node is of."""
         return self.get_namespace().rpartition('/')[2]
@@ -235,8 +247,10 @@ class ManagedNode(LifecycleNode):
         )
         self.keep(lambda: self.destroy_subscription(made))
 
-    def every(self, period: float, callback: Callable[[], None]) -> Any:
-        """Make a timer on the steady clock, and return it."""
+    def every(
+        self, period: float, callback: Callable[[], None], clock: Clock | None = None
+    ) -> Any:
+        """Make a timer, on the steady clock unless another is given, and return it."""
         guarded = self.guarded(callback)
 
         def call() -> None:
@@ -244,7 +258,7 @@ class ManagedNode(LifecycleNode):
 
         # The executor asks for the signature at every call, which takes longer than most of them.
         call.__signature__ = _NOTHING_ASKED  # type: ignore[attr-defined]
-        made = self.create_timer(period, call, clock=self._steady)
+        made = self.create_timer(period, call, clock=clock or self._steady)
         self.keep(lambda: self.destroy_timer(made))
         return made
 

@@ -158,7 +158,11 @@ class NodeParameters:
 
     def _judge(self, parameters: list[Parameter]) -> SetParametersResult:
         """Refuse changes that come too late or cannot be, alone or together, and say why."""
-        proposed = {each.name: each.value for each in parameters if each.name in self._settings}
+        proposed = {
+            each.name: each.value
+            for each in parameters
+            if each.name in self._settings or each.name == 'use_sim_time'
+        }
         if not proposed:
             return SetParametersResult(successful=True)
         if not self._node.changeable:

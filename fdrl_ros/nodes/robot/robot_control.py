@@ -120,7 +120,7 @@ class RobotControl:
         node.hear(ros.StateFields, 'state_fields', self._receive_fields, qos.HEARD)
         node.hear(ros.PatientState, 'patient_state', self.receive_patient, qos.SENSOR)
         node.hear(ros.OperationState, 'operation_state', self.receive_operation, qos.SENSOR)
-        node.every(PERIOD, self.run_watchdog)
+        node.every(PERIOD, self.run_watchdog, node.motion_clock)
 
     def _receive_tip(self, source: PoseStamped) -> None:
         position = source.pose.position
@@ -157,18 +157,18 @@ class RobotControl:
 
     def receive_patient(self, source: ros.PatientState) -> None:
         """Pass vital signs to the control loop."""
-        now = self._node.now
+        now = self._node.time
         self._patient = observation(source, now)
         self.publish(self._loop.receive_patient(self._patient, now))
 
     def receive_operation(self, source: ros.OperationState) -> None:
         """Pass a state of the operation to the control loop."""
-        now = self._node.now
+        began, now = self._node.now, self._node.time
         self.publish(self._loop.run_waiting(now))
         self._operation = observation(source, now)
         cycle = self._loop.receive_operation(self._operation, now, self._clock)
         if cycle is not None and cycle.selection is not None:
-            self._decided.append(self._node.now - now)
+            self._decided.append(self._node.now - began)
         self.publish(cycle)
 
     @property
@@ -202,14 +202,14 @@ class RobotControl:
 
     def run_watchdog(self) -> None:
         """Run the watchdog, and pause or resume the arm for the gate."""
-        now = self._node.now
+        now = self._node.time
         self.publish(self._loop.watchdog(now))
         if self._loop.selector.surgeon:
             self._pauses.yield_arm()
         elif self._armed and not self._loop.is_idle(now):
             # First the tip comes out of the force, then the arm is paused.
             closed = self._loop.selector.gate.closed and not self._retracting
-            word = self._pauses.next_command(closed, self.arm, now)
+            word = self._pauses.next_command(closed, self.arm, self._node.now)
             if word is not None:
                 command = self._node.stamped(StringStamped(string=word))
                 self._ordered.append(nanoseconds(command.header.stamp))

@@ -62,7 +62,8 @@ class ControlLoop:
     """
     The selector and the limiter of one robot, driven by its messages.
 
-    `now` is of one steady clock; stamps are of the clock that stamps states.
+    `now` is of one clock: the steady one, or a simulated one, which may stand and be set back;
+    stamps are of the clock that stamps states.
     """
 
     def __init__(
@@ -86,11 +87,12 @@ class ControlLoop:
         self._jaw: float | None = None
         self._arm_ready = True
         self._arm = NewestMessage()
-        self._release_arm()
+        self._last_decision = self._newest = -math.inf
         self._refused: tuple[Reason, float] | None = None
-        self._last_decision = self._last_hold = self._setpoint_time = -math.inf
         self._last_watch: float | None = None
+        self._last_hold = self._setpoint_time = -math.inf
         self._stalled = self._resumed = self._last_operation = -math.inf
+        self._release_arm()
 
     # Observe: messages of the robot.
 
@@ -106,6 +108,7 @@ class ControlLoop:
         :param clock: the node's clock at its arrival, s; None where there is none.
         :returns: None where the state waits.
         """
+        self._follow_clock_back(now)
         observation = self._back_dated(observation, now)
         self._last_operation = observation.received
         case = self.selector.case
@@ -131,6 +134,7 @@ class ControlLoop:
 
     def receive_patient(self, observation: Observation, now: float) -> Cycle | None:
         """Take in vital signs; run the control cycle of the state that waits for them, if any."""
+        self._follow_clock_back(now)
         observation = self._back_dated(observation, now)
         self._patients.append(observation)
         newest = self._waiting or self._operation
@@ -204,6 +208,7 @@ class ControlLoop:
 
         :returns: None while all is well.
         """
+        self._follow_clock_back(now)
         if self._last_watch is not None and now - self._last_watch > self._timeout:
             self._stalled, self._resumed = self._last_watch, now
         self._last_watch = now
@@ -304,6 +309,19 @@ class ControlLoop:
         if same_time:
             self._stamps.restart()
         self._sensors.restart()
+
+    def _follow_clock_back(self, now: float) -> None:
+        """Forget what was received later than now: the clock was set back."""
+        if now < self._newest:
+            self._operation = self._waiting = None
+            self._patients.clear()
+            self._tips.clear()
+            self._arm = NewestMessage()
+            self._refused = self._last_watch = None
+            self._last_hold = self._setpoint_time = -math.inf
+            self._stalled = self._resumed = self._last_operation = -math.inf
+            self._release_arm()
+        self._newest = now
 
     # Vital signs, tip and jaw that belong to a state.
 

@@ -80,13 +80,13 @@ def test_namespace_is_put_before_that_of_every_node(namespace, root):
         replace(SETTINGS, namespace='north-wing')
 
 
-def test_env_alone_makes_time_and_the_selector_alone_follows_it():
-    room = RoomArguments(endoscope=True, publish_clock=True, use_sim_time=True)
+def test_env_makes_time_and_the_selector_follows_it():
+    room = RoomArguments(endoscope=True, use_sim_time=True, real_time_factor=4.0)
     env, selector = robot_graph(SETTINGS, 'robot_1', room=room)
-    assert env.parameters['endoscope'] and env.parameters['publish_clock']
-    assert 'use_sim_time' not in env.parameters and selector.parameters['use_sim_time']
+    assert env.parameters['endoscope'] and env.parameters['real_time_factor'] == 4.0
+    assert env.parameters['use_sim_time'] and selector.parameters['use_sim_time']
     env, selector = robot_graph(SETTINGS, 'robot_1')
-    assert not env.parameters['endoscope'] and not env.parameters['publish_clock']
+    assert not env.parameters['endoscope'] and not env.parameters['use_sim_time']
     assert not selector.parameters['use_sim_time']
 
 

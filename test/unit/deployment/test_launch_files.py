@@ -56,13 +56,14 @@ def test_frames_are_published_unless_told_not_to_and_rviz_is_shown_when_asked_fo
     assert [each.name for each in full_graph('robot')][2:] == ['robot_state_publisher', 'rviz2']
 
 
-def test_one_robot_of_a_federation_shows_itself_and_makes_the_time_of_all():
-    texts = {'robots': '2', 'rviz': 'true', 'publish_clock': 'true', 'endoscope': 'true'}
+def test_one_robot_of_a_federation_shows_itself_and_only_one_may_make_time():
+    texts = {'robots': '2', 'rviz': 'true', 'endoscope': 'true'}
     specs = graph('federation', texts)
     assert sum(each.name == 'rviz2' for each in specs) == 1
     envs = [each for each in specs if each.name == 'env']
-    assert [each.parameters['publish_clock'] for each in envs] == [True, False]
     assert all(each.parameters['endoscope'] for each in envs)
+    with pytest.raises(SettingError, match='use_sim_time'):
+        graph('federation', {'robots': '2', 'use_sim_time': 'true'})
 
 
 @pytest.mark.parametrize('text', ['ward_3', '/ward_3'])
