@@ -12,7 +12,12 @@ pytest.importorskip('launch_ros', reason='launch_ros is not installed')
 
 from fdrl_ros.deployment.launch_files import FILES, full_graph, names  # noqa: E402, I100
 from fdrl_ros.resources import resource  # noqa: E402
-from launch import LaunchContext, LaunchDescription, LaunchIntrospector, LaunchService  # noqa: E402
+from launch import (  # noqa: E402
+    LaunchContext,
+    LaunchDescription,
+    LaunchIntrospector,
+    LaunchService,
+)
 from launch.actions import (  # noqa: E402
     DeclareLaunchArgument,
     EmitEvent,

@@ -5,25 +5,36 @@
 from collections.abc import Callable
 from typing import Any
 
-from fdrl_ros.federation.protocol.message import shortened
 from fdrl_ros.nodes.common.managed_node import ManagedNode
 
 Answered = Callable[[bool, str], None]
 """Told whether what was asked for is done, and what there is to say of it."""
 
+Fill = Callable[[Any, bool, str], None]
+"""Puts that into the response."""
+
+
+def _fill(response: Any, success: bool, message: str) -> None:
+    response.success, response.message = success, message
+
 
 def answer_later(
-    node: ManagedNode, kind: type[Any], name: str, callback: Callable[[Any, Answered], None]
+    node: ManagedNode,
+    kind: type[Any],
+    name: str,
+    callback: Callable[[Any, Answered], None],
+    fill: Fill = _fill,
 ) -> None:
     """
-    Make a service with `success` and `message`, until the present transition is undone.
+    Make a service that tells success and a message, until the present transition is undone.
 
     Who still waits when the transition is undone is answered: the service ends after that.
 
     :param callback: given the request, and what to call once with the answer, on the executor's
         thread; a fault of it is one of the node, and answered as such.
+    :param fill: puts the answer into the response; into `success` and `message` by default.
     """
-    service = _Service(node, node.guarded(callback))
+    service = _Service(node, node.guarded(callback), fill)
     service.serve(kind, name)
     node.keep(service.close)
 
@@ -36,8 +47,10 @@ class _Service:
     coroutine: so the callback returns an empty response, and what sends it only keeps it.
     """
 
-    def __init__(self, node: ManagedNode, callback: Callable[..., None]) -> None:
-        self._node, self._callback = node, callback
+    def __init__(
+        self, node: ManagedNode, callback: Callable[..., None], fill: Fill = _fill
+    ) -> None:
+        self._node, self._callback, self._fill = node, callback, fill
         self._waiting, self._closed = 0, False
 
     def serve(self, kind: type[Any], name: str) -> None:
@@ -55,7 +68,7 @@ class _Service:
         self._waiting += 1
 
         def answered(success: bool, message: str) -> None:
-            response.success, response.message = success, shortened(message)
+            self._fill(response, success, message)
             self._send(response, header)
             self._waiting -= 1
             # Not within a call of the service itself: the executor holds it.
@@ -64,7 +77,7 @@ class _Service:
         before = self._waiting
         self._callback(self._request, answered)
         if self._node.fault is not None and self._waiting == before:
-            answered(False, 'the selector has a fault')
+            answered(False, 'the node has a fault')
 
     def close(self) -> None:
         """End, now or after the last answer."""
