@@ -17,6 +17,7 @@ import shlex
 import socket
 from typing import Any, Final
 
+from fdrl_ros.deployment.frame_settings import FrameSettings
 from fdrl_ros.deployment.namespaces import absolute, check_namespace, FEDERATION
 from fdrl_ros.deployment.parameter_files import may_be_of, sections
 from fdrl_ros.deployment.settings import hospital_names
@@ -205,7 +206,7 @@ class HospitalArguments(Settings):
 
 
 @dataclass(frozen=True)
-class RoomArguments(Settings):
+class RoomArguments(FrameSettings):
     """What an operating room may have besides."""
 
     description: bool = setting(
@@ -287,6 +288,9 @@ def robot_graph(
         use_sim_time=room.use_sim_time,
         real_time_factor=room.real_time_factor,
         hospital=room.home,
+        frame_prefix=room.frame_prefix,
+        base_frame=room.base_frame,
+        base_pose=room.base_pose,
     )
     selector = _node(
         settings,
@@ -303,22 +307,22 @@ def frames_graph(
     settings: BringupSettings, robot: str, room: RoomArguments
 ) -> tuple[NodeSpec, ...]:
     """Return the nodes of others that a room is shown with: robot_state_publisher and RViz."""
+    # Every robot keeps its own tree of frames, unless their names tell robots apart.
+    root = '/' if room.frame_prefix else ''
     common: dict[str, Any] = {
         'namespace': f'{settings.namespace}/{robot}',
         'domain': settings.robot_domain,
         'log_level': settings.log_level,
-        # Every robot keeps its own tree of frames.
-        'remappings': (('/tf', 'tf'), ('/tf_static', 'tf_static')),
+        'remappings': tuple((f'/{name}', root + name) for name in ('tf', 'tf_static')),
     }
     time: dict[str, Value] = {'use_sim_time': room.use_sim_time}
     found = []
     if room.description:
         name = 'robot_state_publisher'
-        text = resource('urdf/psm.urdf').read_text('utf-8')
-        given = {'robot_description': text, 'publish_frequency': 50.0, **time}
+        given = {'robot_description': room.mount().urdf(), 'publish_frequency': 50.0, **time}
         found.append(NodeSpec(name, name=name, package=name, parameters=given, **common))
     if room.rviz:
-        shown = ('-d', str(resource('config/robot.rviz')))
+        shown = ('-d', str(resource('config/robot.rviz')), '-f', room.mount().base_link)
         rviz = NodeSpec('rviz2', name='rviz2', package='rviz2', parameters=time, **common)
         found.append(replace(rviz, arguments=shown))
     return tuple(found)

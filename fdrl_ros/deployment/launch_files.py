@@ -70,6 +70,9 @@ def parties(texts: Mapping[str, str]) -> list[tuple[str, dict[str, str]]]:
     arguments, room = chosen(FederationArguments, texts), chosen(RoomArguments, texts)
     if room.use_sim_time and room.env and arguments.robots > 1:
         raise SettingError('use_sim_time', True, 'one robot: each env makes its own /clock')
+    if room.frame_prefix and arguments.robots > 1:
+        expected = 'none for several robots: start each with robot.launch.py and its own'
+        raise SettingError('frame_prefix', room.frame_prefix, expected)
     found: list[tuple[str, dict[str, str]]] = [('server', {})]
     found += [('hospital', {'hospital': name}) for name in arguments.hospital_names]
     for name in arguments.robot_names:

@@ -6,13 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
+from fdrl_ros.deployment.frame_settings import FrameSettings
 from fdrl_ros.deployment.settings import hospital_names
 from fdrl_ros.errors import SettingError, StateError
 import fdrl_ros.msg as ros
 from fdrl_ros.nodes.arm.arm_interface import ArmInterface
 from fdrl_ros.nodes.arm.markers import operation_markers
 from fdrl_ros.nodes.arm.operate_action import OperateAction
-from fdrl_ros.nodes.arm.robot_messages import state_fields, states
+from fdrl_ros.nodes.arm.robot_messages import state_fields, states, with_frames
 from fdrl_ros.nodes.arm.simulation_clock import SimulationClock
 from fdrl_ros.nodes.common import qos
 from fdrl_ros.nodes.common.diagnostics import Health, Level
@@ -44,7 +45,7 @@ ABORTED = 'aborted'
 
 
 @dataclass(frozen=True)
-class EnvSettings(NodeSettings):
+class EnvSettings(NodeSettings, FrameSettings):
     """What an env's node is told."""
 
     operations: int = setting(
@@ -119,7 +120,8 @@ class EnvNode(ManagedNode):
         if self.get_parameter('use_sim_time').value:
             factor = self.settings.real_time_factor
             self.simulation = SimulationClock(self, self, PERIOD, factor)
-        self.arm = ArmInterface(self, self._operation)
+        self._mount = self.settings.mount()
+        self.arm = ArmInterface(self, self._operation, self._mount)
         self._states = (
             self.publisher(ros.OperationState, 'operation_state', qos.STATE),
             self.publisher(ros.PatientState, 'patient_state', qos.STATE),
@@ -132,7 +134,9 @@ class EnvNode(ManagedNode):
             # Loads the renderer, which not all users need.
             from fdrl_ros.nodes.arm.endoscope_view import EndoscopeView
 
-            self._endoscope = EndoscopeView(self, self._operation, self.settings.endoscope_rate)
+            self._endoscope = EndoscopeView(
+                self, self._operation, self.settings.endoscope_rate, self._mount
+            )
         self._placed = False
 
     def begin(self) -> None:
@@ -331,7 +335,10 @@ class EnvNode(ManagedNode):
         self.operate.report(self.operating)
         if self._placed:
             stamp = self.get_clock().now().to_msg()
-            self._markers.publish(operation_markers(stamp, self._operation, self.operating))
+            markers = operation_markers(stamp, self._operation, self.operating)
+            for each in markers.markers:
+                with_frames(each, self._mount)
+            self._markers.publish(markers)
 
     def health(self) -> Health:
         """Add who is on the table and what the arm is ready for."""

@@ -4,10 +4,10 @@
 
 import click
 from fdrl_ros.cli.options import SettingsCommand
-from fdrl_ros.surgery.arm.mount import Mount
+from fdrl_ros.deployment.frame_settings import FrameSettings
 
 
-@click.command(cls=SettingsCommand, groups={'mount': Mount})
+@click.command(cls=SettingsCommand, groups={'frames': FrameSettings})
 def urdf(**flags: object) -> None:
     """
     Print the URDF of arm and patient.
@@ -15,4 +15,4 @@ def urdf(**flags: object) -> None:
     Names may have a prefix, and the room may stand elsewhere, for several arms in one tree.
     """
     values = {name.partition('__')[2]: value for name, value in flags.items() if value is not None}
-    click.echo(Mount.from_mapping(values).description())
+    click.echo(FrameSettings.from_mapping(values).mount().urdf())

@@ -13,11 +13,17 @@ from fdrl_ros.nodes.arm import robot_messages
 from fdrl_ros.nodes.arm.arm_readings import ArmReadings, READINGS
 from fdrl_ros.nodes.arm.commands import OBEYED, Read, REFUSED
 from fdrl_ros.nodes.arm.kinematics_queries import answer_kinematics
-from fdrl_ros.nodes.arm.robot_messages import seconds, StringStamped, warn_without_crtk
+from fdrl_ros.nodes.arm.robot_messages import (
+    seconds,
+    StringStamped,
+    warn_without_crtk,
+    with_frames,
+)
 from fdrl_ros.nodes.common import qos
 from fdrl_ros.nodes.common.managed_node import ManagedNode
 from fdrl_ros.surgery.arm.controller import ArmControl
 from fdrl_ros.surgery.arm.free_motion import FreeMotion
+from fdrl_ros.surgery.arm.mount import Mount
 from fdrl_ros.surgery.arm.operating_state import CommandError, OperatingState
 from fdrl_ros.surgery.gym.operation import Operation
 from std_msgs.msg import Empty
@@ -43,16 +49,18 @@ class ArmInterface:
 
     :param node: whose topics these are; made while it is configured.
     :param operation: whose arm this is.
+    :param mount: names of its frames, and where it stands.
     """
 
-    def __init__(self, node: ManagedNode, operation: Operation) -> None:
+    def __init__(self, node: ManagedNode, operation: Operation, mount: Mount) -> None:
         self._node = node
+        self._mount = mount
         self._operation = operation
         self.free = FreeMotion(operation.arm)
         self.control = ArmControl(self.free)
         self._readings = ArmReadings(self.free)
         self._publishers = [
-            (node.publisher(kind, topic, qos.STATE), make)
+            (topic, node.publisher(kind, topic, qos.STATE), make)
             for topic, (kind, make) in READINGS.items()
         ]
         self._state = node.publisher(
@@ -133,9 +141,13 @@ class ArmInterface:
         :param lag: how far behind the arm that is, sub-steps.
         """
         now = self._readings.snapshot(stamp, lag)
-        for publisher, make in self._publishers:
-            if publisher.get_subscription_count():
-                publisher.publish(make(now))
+        for topic, publisher, make in self._publishers:
+            if not publisher.get_subscription_count():
+                continue
+            message = with_frames(make(now), self._mount)
+            if topic == 'joint_states':  # robot_state_publisher knows the joints of the URDF
+                message.name = [self._mount.frame(name) for name in message.name]
+            publisher.publish(message)
         self._publish_state(again=self._node.time - self._told_at >= STATE_PERIOD)
 
     def _publish_state(self, *, again: bool = False) -> None:
@@ -166,7 +178,7 @@ class ArmInterface:
                     )
                 return
             try:
-                obey(*read(command))
+                obey(*read(command, self._mount))
             except StateError as error:
                 self._refuse(topic, error)
             else:

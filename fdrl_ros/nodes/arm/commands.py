@@ -7,39 +7,37 @@ from typing import Any, Final
 
 from fdrl_ros.nodes.common import qos
 from fdrl_ros.surgery.arm.controller import ArmControl
-from fdrl_ros.surgery.arm.operating_state import CommandError
-from fdrl_ros.surgery.arm.readings import BASE
+from fdrl_ros.surgery.arm.mount import Mount
 from geometry_msgs.msg import PoseStamped, TwistStamped, WrenchStamped
 from rclpy.qos import QoSProfile
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Empty
 
-Read = Callable[[Any], tuple[Sequence[Any], Sequence[float]]]
-"""Takes the two arguments of a command out of its message."""
+Read = Callable[[Any, Mount], tuple[Sequence[Any], Sequence[float]]]
+"""Takes the two arguments of a command, in base_link, out of its message."""
 
 
-def _check_frame(frame: str, what: str) -> None:
-    if frame not in ('', BASE):
-        raise CommandError(f'{what} in {frame!r}: expected one in {BASE!r}, or in no frame')
-
-
-def _pose(command: PoseStamped) -> tuple[Sequence[float], Sequence[float]]:
-    _check_frame(command.header.frame_id, 'a pose')
+def _pose(command: PoseStamped, mount: Mount) -> tuple[Sequence[float], Sequence[float]]:
     at, turned = command.pose.position, command.pose.orientation
-    return (at.x, at.y, at.z), (turned.x, turned.y, turned.z, turned.w)
+    return mount.pose_in_base_link(
+        command.header.frame_id, (at.x, at.y, at.z), (turned.x, turned.y, turned.z, turned.w)
+    )
 
 
-def _twist(command: TwistStamped) -> tuple[Sequence[float], Sequence[float]]:
-    _check_frame(command.header.frame_id, 'a velocity')
+def _twist(command: TwistStamped, mount: Mount) -> tuple[Sequence[float], Sequence[float]]:
     linear, angular = command.twist.linear, command.twist.angular
-    return (linear.x, linear.y, linear.z), (angular.x, angular.y, angular.z)
+    return mount.twist_in_base_link(
+        command.header.frame_id,
+        (linear.x, linear.y, linear.z),
+        (angular.x, angular.y, angular.z),
+    )
 
 
-def _positions(command: JointState) -> tuple[Sequence[str], Sequence[float]]:
+def _positions(command: JointState, mount: Mount) -> tuple[Sequence[str], Sequence[float]]:
     return command.name, command.position.tolist()
 
 
-def _speeds(command: JointState) -> tuple[Sequence[str], Sequence[float]]:
+def _speeds(command: JointState, mount: Mount) -> tuple[Sequence[str], Sequence[float]]:
     return command.name, command.velocity.tolist()
 
 

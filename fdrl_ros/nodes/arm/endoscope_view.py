@@ -7,8 +7,10 @@ from collections.abc import Callable
 
 from builtin_interfaces.msg import Time
 from fdrl_ros.errors import FdrlError, ResourceError
+from fdrl_ros.nodes.arm.robot_messages import with_frames
 from fdrl_ros.nodes.common import qos
 from fdrl_ros.nodes.common.managed_node import ManagedNode
+from fdrl_ros.surgery.arm.mount import Mount
 from fdrl_ros.surgery.gym.operation import Operation
 from fdrl_ros.surgery.render.camera import Camera, FRAME_ID, Intrinsics
 from fdrl_ros.surgery.render.endoscope import EndoscopeProcess, Frame
@@ -57,10 +59,12 @@ class EndoscopeView:
 
     :param node: whose topics these are; made while it is configured.
     :param rate: most pictures a second.
+    :param mount: names of the arm's frames.
     """
 
-    def __init__(self, node: ManagedNode, operation: Operation, rate: float) -> None:
+    def __init__(self, node: ManagedNode, operation: Operation, rate: float, mount: Mount) -> None:
         self._node = node
+        self._mount = mount
         self._operation = operation
         self._camera = Camera(fps=rate)
         self._images = {
@@ -123,5 +127,8 @@ class EndoscopeView:
         for name, (encoding, attribute) in IMAGES.items():
             if self._images[name].get_subscription_count():
                 pixels = getattr(result, attribute)
-                self._images[name].publish(image(stamp, encoding, pixels))
-        self._info.publish(camera_info(stamp, self._camera.intrinsics))
+                self._images[name].publish(
+                    with_frames(image(stamp, encoding, pixels), self._mount)
+                )
+        info = camera_info(stamp, self._camera.intrinsics)
+        self._info.publish(with_frames(info, self._mount))

@@ -9,6 +9,7 @@ from builtin_interfaces.msg import Time
 import fdrl_ros.msg as ros
 import fdrl_ros.srv
 from fdrl_ros.surgery.arm.controller import straight_quaternion
+from fdrl_ros.surgery.arm.mount import Mount
 from fdrl_ros.surgery.arm.readings import BASE
 from fdrl_ros.surgery.arm.rotations import to_quaternion
 from fdrl_ros.surgery.gym.operation import Operation
@@ -71,20 +72,29 @@ def header(stamp: Time, frame: str = BASE) -> Header:
     return Header(stamp=stamp, frame_id=frame)
 
 
+def with_frames(message: Any, mount: Mount) -> Any:
+    """Put the arm's own names of frames into a message with a header, and return it."""
+    message.header.frame_id = mount.frame(message.header.frame_id)
+    return message
+
+
 def pose(stamp: Time, position: Sequence[float], orientation: Quaternion) -> PoseStamped:
     """Make a pose in the base frame."""
     made = Pose(position=point(position), orientation=orientation)
     return PoseStamped(header=header(stamp), pose=made)
 
 
-def set_point(stamp: Time, position: Sequence[float]) -> PoseStamped:
+def set_point(stamp: Time, position: Sequence[float], frame: str = BASE) -> PoseStamped:
     """
     Make the command servo_cp for a tool that is straight: it points along the shaft.
 
     :param position: m; whether the arm reaches it is for the arm to say.
+    :param frame: what the arm calls its base.
     """
     x, y, z, w = straight_quaternion(position)
-    return pose(stamp, position, Quaternion(x=x, y=y, z=z, w=w))
+    made = pose(stamp, position, Quaternion(x=x, y=y, z=z, w=w))
+    made.header.frame_id = frame
+    return made
 
 
 def joint_state(

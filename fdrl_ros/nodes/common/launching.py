@@ -328,6 +328,13 @@ def _action(file: str, spec: NodeSpec) -> Action:
             read(name, lambda found: found.parameters[name]), value_type=type(value)
         )
 
+    def argument(place: int) -> OfNode:
+        return read(f'arguments[{place}]', lambda found: found.arguments[place])
+
+    def remapping(place: int) -> tuple[str, OfNode]:
+        name = spec.remappings[place][0]
+        return name, read(name, lambda found: found.remappings[place][1])
+
     ours = spec.package == PACKAGE
     return (PartyNode if ours else ForeignNode)(
         file,
@@ -337,9 +344,9 @@ def _action(file: str, spec: NodeSpec) -> Action:
         namespace=read('namespace', lambda found: found.namespace),
         name=spec.name,
         parameters=[{name: parameter(name, each) for name, each in spec.parameters.items()}],
-        arguments=list(spec.arguments),
+        arguments=[argument(place) for place in range(len(spec.arguments))],
         ros_arguments=['--log-level', LaunchConfiguration('log_level')],
-        remappings=list(spec.remappings),
+        remappings=[remapping(place) for place in range(len(spec.remappings))],
         respawn=LaunchConfiguration('use_respawn'),
         respawn_delay=RESPAWN_DELAY,
         on_exit=_ended,

@@ -102,6 +102,7 @@ class RobotControl:
         self._decided: deque[float] = deque(maxlen=REMEMBERED)
         self._latencies: deque[float] = deque(maxlen=REMEMBERED)
         self._answered: Observation | None = None
+        self._frame = ''  # what the arm calls its base
         warn_without_crtk(node, 'operating_state', 'state_command')
         node.hear(PoseStamped, 'setpoint_cp', self._receive_tip, qos.SENSOR)
         node.hear(JointState, 'jaw/setpoint_js', self._receive_jaw, qos.SENSOR)
@@ -123,7 +124,7 @@ class RobotControl:
         node.every(PERIOD, self.run_watchdog, node.motion_clock)
 
     def _receive_tip(self, source: PoseStamped) -> None:
-        position = source.pose.position
+        position, self._frame = source.pose.position, source.header.frame_id
         at = 1e-9 * nanoseconds(source.header.stamp)
         self._loop.receive_tip((position.x, position.y, position.z), at)
 
@@ -242,7 +243,7 @@ class RobotControl:
             return
         now = self._node.get_clock().now()
         told = now.to_msg()
-        self.servo.publish(set_point(told, setpoint.position.tolist()))
+        self.servo.publish(set_point(told, setpoint.position.tolist(), self._frame))
         if setpoint.jaw is not None:
             self.jaw.publish(joint_state(told, (JAW,), (setpoint.jaw,)))
         state = self._operation

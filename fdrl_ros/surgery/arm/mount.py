@@ -2,18 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where an arm stands, and how its frames are named: for several arms in one tree of frames."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-import math
-import re
 import xml.etree.ElementTree as ElementTree
 
-from fdrl_ros.errors import SettingError
 from fdrl_ros.resources import resource
-from fdrl_ros.settings import setting, Settings
 from fdrl_ros.surgery.arm.description import fixed_pose, read_description
-from fdrl_ros.surgery.arm.kinematics import Vector
+from fdrl_ros.surgery.arm.kinematics import Point, Vector
 from fdrl_ros.surgery.arm.operating_state import CommandError
 from fdrl_ros.surgery.arm.readings import BASE
 from fdrl_ros.surgery.arm.rotations import from_quaternion, Quaternion, to_quaternion
@@ -31,54 +26,31 @@ _NAMING = {
 }
 """Elements of a URDF and their attributes that name links or joints."""
 
-_NAME = re.compile(r'[A-Za-z][A-Za-z0-9_]*(/[A-Za-z][A-Za-z0-9_]*)*')
-_PREFIX = re.compile(r'([A-Za-z][A-Za-z0-9_]*/)*([A-Za-z][A-Za-z0-9_]*)?')
-
 
 @dataclass(frozen=True)
-class Mount(Settings):
-    """Names of an arm's frames and joints, and where its operating room stands."""
+class Mount:
+    """
+    Where an arm stands, under which names.
 
-    frame_prefix: str = setting(
-        '',
-        'put before the names of all frames and joints in URDF, /tf and messages, such as left_; '
-        'empty: each robot has a tree of frames of its own',
-    )
-    base_frame: str = setting(
-        '', "frame in which the room stands; empty: the room's own frame `world` is the root"
-    )
-    base_pose: str = setting(
-        '0 0 0 0 0 0',
-        'where the room stands in base_frame: x y z in m, roll pitch yaw in rad',
-    )
+    :param frame_prefix: before the names of all frames and joints of the URDF.
+    :param base_frame: in which the room stands; empty for none.
+    :param base_pose: of the room in it: x, y, z, m; roll, pitch, yaw, rad.
+    """
 
-    def __post_init__(self) -> None:
-        """Refuse names that are none and a pose that is none."""
-        super().__post_init__()
-        if not _PREFIX.fullmatch(self.frame_prefix):
-            expected = 'letters, digits and _, a letter first, such as left_'
-            raise SettingError('frame_prefix', self.frame_prefix, expected)
-        if self.base_frame and not _NAME.fullmatch(self.base_frame):
-            raise SettingError('base_frame', self.base_frame, 'the name of a frame, such as map')
-        numbers = self._numbers()
-        if len(numbers) != 6 or not all(map(math.isfinite, numbers)):
-            raise SettingError(
-                'base_pose', self.base_pose, 'six finite numbers: x y z roll pitch yaw'
-            )
-        if any(numbers) and not self.base_frame:
-            raise SettingError('base_pose', self.base_pose, 'a base_frame with it')
+    frame_prefix: str = ''
+    base_frame: str = ''
+    base_pose: tuple[float, ...] = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
 
-    def _numbers(self) -> list[float]:
-        try:
-            return [float(word) for word in self.base_pose.split()]
-        except ValueError:
-            return []
+    @property
+    def base_link(self) -> str:
+        """Name of the arm's own frame, whose origin is the remote centre."""
+        return self.frame(BASE)
 
     def frame(self, name: str) -> str:
         """Return the full name of a frame or joint of the URDF."""
         return f'{self.frame_prefix}{name}'
 
-    def description(self) -> str:
+    def urdf(self) -> str:
         """
         Return the URDF of arm and patient with these names, standing there.
 
@@ -90,8 +62,8 @@ class Mount(Settings):
                 element.set(key, self.frame(element.get(key, '')))
         root.set('name', self.frame(root.get('name', '')))
         if self.base_frame:
-            numbers = self._numbers()
-            place, turn = (' '.join(map(repr, each)) for each in (numbers[:3], numbers[3:]))
+            pose = self.base_pose
+            place, turn = (' '.join(map(repr, each)) for each in (pose[:3], pose[3:]))
             joint = (
                 f'<joint name="{self.frame("mount")}" type="fixed"><parent '
                 f'link="{self.base_frame}"/><child link="{self.frame(ROOT)}"/>'
@@ -104,26 +76,44 @@ class Mount(Settings):
     @cached_property
     def remote_centre(self) -> tuple[Vector, Vector]:
         """Where base_link is in the root of the tree: shape (3,), m, and its turn, (3, 3)."""
-        return fixed_pose(ElementTree.fromstring(self.description()), self.frame(BASE))
+        return fixed_pose(ElementTree.fromstring(self.urdf()), self.base_link)
 
-    def in_base_link(
-        self, frame: str, position: Sequence[float], quaternion: Quaternion
-    ) -> tuple[Sequence[float], Quaternion]:
+    def pose_in_base_link(
+        self, frame: str, position: Point, quaternion: Quaternion
+    ) -> tuple[Point, Quaternion]:
         """
-        Return a pose, given in the arm's base_link or in base_frame, in base_link.
+        Return a pose, given in base_link or in base_frame, in base_link.
 
         :param frame: name of the frame that it is given in; empty for base_link.
-        :param position: x, y, z, m.
+        :param position: m.
         :param quaternion: x, y, z, w.
         :raises CommandError: if it is in another frame.
         """
-        base = self.frame(BASE)
-        if frame in ('', base):
+        if self._is_base_link(frame, 'a pose'):
             return position, quaternion
-        if frame != self.base_frame:
-            known = f'{base!r} or {self.base_frame!r}' if self.base_frame else f'{base!r}'
-            raise CommandError(f'a pose in {frame!r}: expected one in {known}, or in no frame')
         at, turned = self.remote_centre
         rotation = turned.T @ from_quaternion(quaternion)
-        moved = turned.T @ (np.array(position) - at)
-        return moved.tolist(), to_quaternion(rotation)
+        x, y, z = (turned.T @ (np.array(position) - at)).tolist()
+        return (x, y, z), to_quaternion(rotation)
+
+    def twist_in_base_link(self, frame: str, linear: Point, angular: Point) -> tuple[Point, Point]:
+        """
+        Return velocities of the tip, given in base_link or in base_frame, in base_link.
+
+        :param linear: m/s.
+        :param angular: rad/s.
+        :raises CommandError: if they are in another frame.
+        """
+        if self._is_base_link(frame, 'a velocity'):
+            return linear, angular
+        _, turned = self.remote_centre
+        (x, y, z), (p, q, r) = ((turned.T @ np.array(each)).tolist() for each in (linear, angular))
+        return (x, y, z), (p, q, r)
+
+    def _is_base_link(self, frame: str, what: str) -> bool:
+        if frame in ('', self.base_link):
+            return True
+        if not self.base_frame or frame != self.base_frame:
+            known = ' or '.join(map(repr, filter(None, (self.base_link, self.base_frame))))
+            raise CommandError(f'{what} in {frame!r}: expected one in {known}, or in no frame')
+        return False

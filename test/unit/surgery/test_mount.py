@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import xml.etree.ElementTree as ElementTree
 
+from fdrl_ros.deployment.frame_settings import FrameSettings
 from fdrl_ros.errors import SettingError
 from fdrl_ros.resources import resource
 from fdrl_ros.surgery.arm.kinematics import forward, JAW, JOINTS, LOWER, UPPER
@@ -18,9 +19,7 @@ from hypothesis import strategies as st
 import numpy as np
 import pytest
 
-ELSEWHERE = Mount(
-    frame_prefix='left_', base_frame='theatre', base_pose='1.5 -0.25 0.8 0.1 -0.2 2.0'
-)
+ELSEWHERE = Mount('left_', 'theatre', (1.5, -0.25, 0.8, 0.1, -0.2, 2.0))
 
 
 def whole():
@@ -57,13 +56,13 @@ def test_the_official_parser_takes_it(mount, tmp_path):
     if shutil.which('check_urdf') is None:
         pytest.skip('check_urdf is not installed (liburdfdom-tools)')
     path = tmp_path / 'arm.urdf'
-    path.write_text(mount.description())
+    path.write_text(mount.urdf())
     done = subprocess.run(['check_urdf', path], capture_output=True, text=True, check=True)
     assert f'root Link: {mount.base_frame or "world"} has' in done.stdout
 
 
 def test_a_prefix_and_a_place_change_names_and_the_root_alone():
-    plain, moved = whole(), ElementTree.fromstring(ELSEWHERE.description())
+    plain, moved = whole(), ElementTree.fromstring(ELSEWHERE.urdf())
     for tag in ('link', 'joint'):
         before = {each.get('name') for each in plain.findall(tag)}
         after = {each.get('name') for each in moved.findall(tag)}
@@ -71,12 +70,12 @@ def test_a_prefix_and_a_place_change_names_and_the_root_alone():
             'theatre' if tag == 'link' else 'left_mount'
         }
     text = ElementTree.tostring(plain, 'unicode')
-    assert Mount().description() == text
+    assert Mount().urdf() == text
 
 
 def test_pybullet_puts_the_tip_of_an_arm_elsewhere_where_kinematics_does():
     held = PhysicsClient('a test')
-    body = held.load(ELSEWHERE.description(), resource('urdf/psm.urdf'))
+    body = held.load(ELSEWHERE.urdf(), resource('urdf/psm.urdf'))
     index = {}
     for number in range(pybullet.getNumJoints(body, held.client)):
         info = pybullet.getJointInfo(body, number, held.client)
@@ -110,17 +109,17 @@ def test_a_pose_in_the_base_frame_is_the_one_in_base_link(position, numbers):
     at, turned = ELSEWHERE.remote_centre
     seen = at + turned @ np.array(position)
     rotation = turned @ from_quaternion(quaternion)
-    back, turn = ELSEWHERE.in_base_link('theatre', seen.tolist(), to_quaternion(rotation))
+    back, turn = ELSEWHERE.pose_in_base_link('theatre', seen.tolist(), to_quaternion(rotation))
     assert np.abs(np.array(back) - position).max() < 1e-9
     assert np.abs(from_quaternion(turn) - from_quaternion(quaternion)).max() < 1e-9
     for frame in ('', 'left_base_link'):
-        assert ELSEWHERE.in_base_link(frame, position, quaternion) == (position, quaternion)
+        assert ELSEWHERE.pose_in_base_link(frame, position, quaternion) == (position, quaternion)
 
 
 def test_a_pose_in_another_frame_is_refused_by_its_name():
     for mount, frame in ((ELSEWHERE, 'base_link'), (Mount(), 'theatre')):
         with pytest.raises(CommandError, match=f"in '{frame}'"):
-            mount.in_base_link(frame, (0.0, 0.0, 0.0), (0.0, 0.0, 0.0, 1.0))
+            mount.pose_in_base_link(frame, (0.0, 0.0, 0.0), (0.0, 0.0, 0.0, 1.0))
 
 
 @pytest.mark.parametrize(
@@ -136,4 +135,4 @@ def test_a_pose_in_another_frame_is_refused_by_its_name():
 )
 def test_names_and_poses_that_cannot_be_are_refused(name, values):
     with pytest.raises(SettingError, match=name):
-        Mount(**values)
+        FrameSettings(**values)
