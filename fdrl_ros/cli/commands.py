@@ -23,7 +23,7 @@ COMMANDS: Final = {
     'join': ('federation.directory', 'Run the parties whose keys lie in a directory.'),
     'journal': ('federation.journal', 'Show and verify the round journals of the parties.'),
     'keys': ('federation.keys', 'Make, show and change the keys and the signed roster.'),
-    'launch': ('federation.launch', 'Start the nodes of a launch file, without `ros2 launch`.'),
+    'launch': ('federation.launch', 'Start the nodes of a launch file.'),
     'measures': (
         'experiments.studies',
         'Show what each measure of risk and adaptation rewards.',
