@@ -27,6 +27,7 @@ from fdrl_ros.deployment.bringup import (
     warnings,
 )
 from fdrl_ros.deployment.runner import command, Death, Runner, tail
+from fdrl_ros.deployment.supervision import Ending
 from fdrl_ros.errors import FdrlError, SettingError, StoreError
 import pytest
 import yaml
@@ -392,6 +393,12 @@ def test_runner_ends_what_a_dead_node_left_behind(runner, tmp_path):
         raise KeyboardInterrupt
     with pytest.raises(ProcessLookupError):  # the block was left by an error
         os.kill(again, 0)
+
+
+def test_signals_that_ask_for_the_end_are_no_deaths_and_others_are():
+    asked = {number: Ending.of(-number) for number in (signal.SIGINT, signal.SIGTERM)}
+    assert set(asked.values()) == {Ending.STOPPED}
+    assert {Ending.of(-number) for number in (signal.SIGKILL, signal.SIGSEGV)} == {Ending.DIED}
 
 
 def test_runner_says_which_log_cannot_be_written(tmp_path):
