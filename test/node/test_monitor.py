@@ -99,10 +99,8 @@ def test_a_selector_drives_an_arm_by_states_that_the_monitor_makes_of_its_topics
         {'federation': {'disturbances': False, 'gap': 0.0}}
     )
     chosen = plan.federation
-    patients = mixture(
-        chosen.hospitals, chosen.heterogeneity, chosen.seed, conditions=chosen.conditions
-    )
-    patient = patients(('palpation',)).patient(0, 'test')
+    drawn = (chosen.hospitals, chosen.heterogeneity, chosen.seed, ('palpation',))
+    patient = mixture(*drawn, conditions=chosen.conditions).patient(0, 'test')
     file = tmp_path / 'plan.yaml'
     file.write_text(
         yaml.safe_dump(
