@@ -69,6 +69,8 @@ def test_every_topic_is_listed_with_its_type_and_qos(lone_domain):
                 topic = end.topic_name.removeprefix('/robot_1/')
                 if topic.split('/')[-1] in MIDDLEWARE or 'transition_event' in topic:
                     continue
+                if (first, topic) == ('command', '/clock'):  # rclpy's own, not followed here
+                    continue
                 there.add(topic)
                 if topic.startswith('local/'):  # the same, as CRTK names it
                     topic = topic.removeprefix('local/')

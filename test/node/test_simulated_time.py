@@ -155,8 +155,7 @@ def test_time_stands_is_stepped_and_goes_back_when_told(env, room):
 
 
 def test_same_commands_give_the_same_outcome_at_any_pace(runner, room, settings):
-    env, surgeon = Simulated(room), Surgeon(room)
-    outcomes = []
+    surgeon, outcomes = Surgeon(room), []
     for count, factor in enumerate((1.0, 4.0, 0.0), 1):
         spec = env_alone(
             settings, use_sim_time=True, real_time_factor=factor, **{'world.horizon': 40}
@@ -169,8 +168,6 @@ def test_same_commands_give_the_same_outcome_at_any_pace(runner, room, settings)
         surgeon.wait(lambda c=count: len(room.heard['outcome']) == c)
         told = room.last('outcome')
         outcomes.append((told.patient, told.failure, told.steps, told.peak_force, told.damage))
-        assert np.diff(env.times).min() >= 0
-        room.heard['/clock'].clear()
         assert set(runner.stop().values()) == {0}
         for topic in list(room.heard):
             if topic != 'outcome':

@@ -66,6 +66,7 @@ class Surgeon:
 
     def begin(self, procedure: str = 'reach', index: int = 0) -> str:
         """Have a patient put on the table, and look at the arm."""
+        self._on_table = ''
         patient = self.room.operate_now(procedure, index)
         self.room.wait(lambda: self._on_table == patient, 10.0)
         for each in READINGS:
