@@ -7,17 +7,10 @@ import fdrl_ros.msg as ros
 from fdrl_ros.nodes.common import qos
 import pytest
 from std_msgs.msg import String
-from support.foreign_robot import ForeignRobot, moving, reason, released
+from support.foreign_robot import moving, PromptRobot, reason, released
 
 STATES = 10
 """States without an answer after which the selector is taken to be silent."""
-
-
-class PromptRobot(ForeignRobot):
-    """An arm that tells its state at 100 Hz, whoever answers."""
-
-    def answered(self, stamp: int, patience: float = 0.01) -> None:
-        super().answered(stamp, patience)
 
 
 @pytest.fixture

@@ -33,7 +33,7 @@ KINDS = {
     'sensor_msgs/msg/JointState': JointState,
     'geometry_msgs/msg/PoseStamped': PoseStamped,
     'geometry_msgs/msg/WrenchStamped': WrenchStamped,
-    **{f'fdrl_ros/msg/{name}': getattr(ros, name) for name in OURS.values()},
+    **{f'fdrl_ros/msg/{name}': getattr(ros, name) for name in (*OURS.values(), 'StateFields')},
 }
 
 
@@ -44,10 +44,13 @@ def room(settings) -> Iterator[Room]:
     made.close()
 
 
+OF_LIBRARIES = ('__msgtype__', '_check_fields')
+
+
 def said(message: Any) -> Any:
     """Return what a message holds, whichever library made it; NaN as a word."""
     names = getattr(message, '__dataclass_fields__', None) or getattr(message, '__slots__', ())
-    inner = [each.lstrip('_') for each in names if each not in ('__msgtype__', '_check_fields')]
+    inner = [each.lstrip('_') for each in names if not each.isupper() and each not in OF_LIBRARIES]
     if inner:
         return {each: said(getattr(message, each)) for each in inner}
     if isinstance(message, str):

@@ -5,6 +5,7 @@
 from fdrl_ros.deployment.bringup import robot_graph
 import fdrl_ros.msg as ros
 from fdrl_ros.nodes.common import qos
+from fdrl_ros.selector import Reason
 from fdrl_ros.srv import Supervise
 from geometry_msgs.msg import PoseStamped
 import numpy as np
@@ -36,6 +37,10 @@ def test_patient_who_came_while_the_surgeon_drove_is_operated_on(
 
     first = room.operate_now('palpation', 0)
     room.wait(lambda: any(each.policy == 'global' for each in said(first)), 60.0)
+    room.wait(lambda: room.last('feedback').policy == 'global', 5.0)
+    told = room.last('feedback')
+    assert told.reason in {*Reason} and 0.0 <= told.progress <= 1.0
+    assert told.time > 0.0 and told.peak_force >= 0.0
     order(Supervise.Request(command='take_over'))
     for index in range(1, 5):  # whether it hears the very first state of each is chance
         left = position(room.last('setpoint_cp'))

@@ -59,14 +59,20 @@ OTHERS = {
     'PatientState': {'LAYOUT'},
 }
 
-UNBOUNDED = {
-    ('OperatingState', 'state'): 'the field is that of crtk_msgs',
-    ('StringStamped', 'string'): 'the field is that of crtk_msgs',
+OF_OTHERS = {
+    'crtk_msgs': {
+        *('OperatingState', 'StringStamped'),
+        *('QueryForwardKinematics', 'QueryInverseKinematics'),
+    },
+    'simulation_interfaces': {
+        *('GetSimulationState', 'GetSimulatorFeatures', 'ResetSimulation', 'Result'),
+        *('SetSimulationState', 'SimulationState', 'SimulatorFeatures', 'StepSimulation'),
+    },
 }
-"""Fields without a bound, and the reason."""
+"""Packages whose definitions stand in ours where they are not found: fields have no bounds."""
 
 VERSIONS = {
-    1: '62a88cf582a888f0',
+    1: 'dc4bd2ef46c42d8c',
 }
 """
 Hash of the definitions in each version of the set.
@@ -94,7 +100,7 @@ def constants_of(name: str) -> dict[str, object]:
     return {each.name: each.value for part in PARTS[name] for each in part.constants}
 
 
-@pytest.mark.parametrize('name', PARTS)
+@pytest.mark.parametrize('name', sorted(PARTS.keys() - OF_OTHERS['simulation_interfaces']))
 def test_constants_are_the_words_and_numbers_of_the_code_and_no_others(name):
     expected = {each.name: int(each) for each in NUMBERS.get(name, ())}
     for (owner, field), words in WORDS.items():
@@ -121,8 +127,8 @@ def unbounded(part: MessageSpecification) -> Iterator[str]:
 
 
 def test_every_text_and_sequence_has_a_bound_or_a_reason():
-    found = {(name, each) for name, parts in PARTS.items() for p in parts for each in unbounded(p)}
-    assert found == set(UNBOUNDED)
+    found = {name for name, parts in PARTS.items() if any(any(unbounded(each)) for each in parts)}
+    assert found <= set().union(*OF_OTHERS.values()) <= PARTS.keys()
 
 
 @pytest.mark.parametrize('name', sorted(set(KINDS) & set(PARTS)))

@@ -22,6 +22,7 @@ from geometry_msgs.msg import PointStamped
 import numpy as np
 import pytest
 from std_msgs.msg import Float64
+from std_srvs.srv import Trigger
 from support.foreign_robot import released
 import yaml
 
@@ -129,8 +130,10 @@ def test_a_selector_drives_an_arm_by_states_that_the_monitor_makes_of_its_topics
         run = nodes.enter_context
         run(started('env', settings, ELSEWHERE, directory=directory, **CALM))
         run(started('monitor', settings, plan=file, surface=True))
-        room.wait(lambda: told('no state: no measured_cp'), 20.0)
+        room.wait(lambda: told('no state: no surface'), 20.0)
         assert room.operate_now('palpation', 0) == patient.name
+        # The arm was brought to the start of the patient: that was no motion of the plan.
+        assert room.ask(Trigger, 'monitor/start', Trigger.Request()).success
         room.wait(lambda: bedside.measured and told('waiting for the first motion'), 10.0)
         run(started('selector', settings, directory=directory, armed=True))
         room.wait(lambda: room.last('action') and room.last('action').policy == 'global', 60.0)

@@ -8,6 +8,7 @@ from typing import Any
 
 from fdrl_ros.errors import SettingError
 from fdrl_ros.nodes.common import qos
+from fdrl_ros.resources import resource
 import pytest
 from rclpy.parameter import Parameter, parameter_value_to_python
 from rclpy.parameter_client import AsyncParameterClient
@@ -61,7 +62,10 @@ def test_node_starts_with_the_same_parameters_from_its_dump(
     name, directory, lone_domain, tmp_path, monkeypatch
 ):
     file = tmp_path / 'dump.yaml'
-    with Process(name, directory, lone_domain, 'use_sim_time:=true') as process:
+    given = ['use_sim_time:=true']
+    if name.endswith('monitor'):
+        given.append(f'plan:={resource("config/operation_plan.yaml")}')
+    with Process(name, directory, lone_domain, *given) as process:
         process.node.trigger_configure()
         process.node.trigger_activate()
         read = read_by_services(process, lone_domain)

@@ -20,7 +20,7 @@ from fdrl_ros.surgery.gym.actions import TICK
 from fdrl_ros.surgery.gym.state import layout_of, PATIENT_LAYOUT
 import pytest
 from rosgraph_msgs.msg import Clock
-from support.foreign_robot import ForeignRobot, moving, reason, released
+from support.foreign_robot import ForeignRobot, moving, PromptRobot, reason, released
 from support.node_process import Process
 from support.operating_room import Room
 
@@ -100,7 +100,7 @@ def test_a_closed_risk_gate_pauses_the_arm_and_resumes_it(room, runner, settings
 
 
 def test_simulated_time_that_leaps_is_held_for_and_recovers(room, runner, settings, directory):
-    arm = ForeignRobot(room)
+    arm = PromptRobot(room)
     clock = room.node.create_publisher(Clock, '/clock', qos.CLOCK)
     simulated, began = [1_000.0], time.monotonic()
 
@@ -168,7 +168,8 @@ def test_arm_is_not_paused_by_a_gate_that_hears_of_it_no_more(inside, monkeypatc
     arm.say_until(moving(arm.room), 20.0)
     both.stopped = True
     control, sent, now = process.node.control, [], [process.node.now]
-    monkeypatch.setattr(SelectorNode, 'now', property(lambda self: now[0]))
+    for clock in ('now', 'time'):
+        monkeypatch.setattr(SelectorNode, clock, property(lambda self: now[0]))
     monkeypatch.setattr(control, '_state', SimpleNamespace(publish=sent.append))
     process.node.loop.selector.gate.closed = True
     control.run_watchdog()
@@ -186,7 +187,8 @@ def test_silence_is_told_within_a_period_of_the_node_s_own_clock(inside, monkeyp
     both.stopped = True
     control, told = process.node.control, []
     now = [time.monotonic() + 1.0]
-    monkeypatch.setattr(SelectorNode, 'now', property(lambda self: now[0]))
+    for clock in ('now', 'time'):
+        monkeypatch.setattr(SelectorNode, clock, property(lambda self: now[0]))
     monkeypatch.setattr(control, 'action', SimpleNamespace(publish=told.append))
     control.run_watchdog()
     begun = arm.room.node.get_clock().now().nanoseconds

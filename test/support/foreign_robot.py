@@ -149,8 +149,15 @@ class ForeignRobot:
         return [each for each in self.actions if nanoseconds(each.header.stamp) > stamp]
 
 
-class StillRobot(ForeignRobot):
-    """An arm that follows nothing, and tells its state at 100 Hz whoever answers."""
+class PromptRobot(ForeignRobot):
+    """An arm that tells its state at 100 Hz, whoever answers."""
+
+    def answered(self, stamp: int, patience: float = 0.01) -> None:
+        super().answered(stamp, patience)
+
+
+class StillRobot(PromptRobot):
+    """The same arm, which follows nothing."""
 
     def __init__(self, room: Room) -> None:
         super().__init__(room)
@@ -158,9 +165,6 @@ class StillRobot(ForeignRobot):
 
     def follow(self) -> None:
         pass
-
-    def answered(self, stamp: int, patience: float = 0.01) -> None:
-        super().answered(stamp, patience)
 
 
 def reason(room: Room) -> str:

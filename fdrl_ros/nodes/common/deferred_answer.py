@@ -5,6 +5,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from fdrl_ros.federation.protocol.message import shortened
 from fdrl_ros.nodes.common.managed_node import ManagedNode
 
 Answered = Callable[[bool, str], None]
@@ -68,7 +69,7 @@ class _Service:
         self._waiting += 1
 
         def answered(success: bool, message: str) -> None:
-            self._fill(response, success, message)
+            self._fill(response, success, shortened(message))
             self._send(response, header)
             self._waiting -= 1
             # Not within a call of the service itself: the executor holds it.
