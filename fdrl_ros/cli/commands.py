@@ -33,6 +33,7 @@ COMMANDS: Final = {
     'policies': ('robot.policies', 'Show, pin, lock, veto and export the policies of a robot.'),
     'prepare': ('federation.directory', 'Make a directory ready: plan, keys, starting policy.'),
     'privacy': ('federation.privacy', 'Show and verify the privacy ledgers of hospitals.'),
+    'record': ('robot.record', 'Record what a robot publishes in a bag.'),
     'run': ('federation.run', 'Run the whole system over ROS 2 and compare the policies.'),
     'selector': ('robot.selector', 'Measure the selector, which picks a policy at every tick.'),
     'sepsis': ('experiments.sepsis', 'Reproduce the results of the DP-DQN paper on ICU-Sepsis.'),

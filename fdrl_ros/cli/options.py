@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+from fdrl_ros.deployment.bringup import BringupSettings
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.plan import Plan, SURGERY
 from fdrl_ros.deployment.prepare import read_records
@@ -168,6 +169,21 @@ def settings_options(kind: type[Settings], flags: Mapping[str, str]) -> Callable
         return command
 
     return add
+
+
+def live_options(command: C) -> C:
+    """Add the flags that say where robots run: DDS domain, namespace, hosts."""
+    where = settings_options(BringupSettings, {'namespace': '--namespace', 'hosts': '--hosts'})
+    domain = click.option(
+        '--domain',
+        type=click.IntRange(0),
+        envvar='ROS_DOMAIN_ID',
+        show_envvar=True,
+        default=BringupSettings().robot_domain,
+        show_default=True,
+        help='DDS domain of the robots.',
+    )
+    return domain(where(command))
 
 
 def records_from(values: tuple[str, ...], plan: Plan) -> dict[str, Records]:

@@ -8,10 +8,12 @@ from typing import Any
 
 from fdrl_ros.deployment.bringup import robot_graph
 from fdrl_ros.deployment.runner import Runner
+from fdrl_ros.errors import RecordsError
 from fdrl_ros.learner.records.records import Records
 import fdrl_ros.msg as ros
 from fdrl_ros.nodes.common import qos
-from fdrl_ros.surgery.data.bag import message_types, OURS, read_log, TOPICS, write_bag
+from fdrl_ros.nodes.recorder import Recorder
+from fdrl_ros.surgery.data.bag import message_types, OURS, read_log, write_bag
 from fdrl_ros.surgery.data.log_rewards import with_rewards
 from fdrl_ros.surgery.data.recording import demonstrations
 from fdrl_ros.surgery.gym.state import STATE_SIZE
@@ -23,7 +25,6 @@ from sensor_msgs.msg import JointState
 from std_msgs.msg import String
 from support.foreign_robot import released
 from support.operating_room import Room
-from support.recorder import Recorder
 
 rosbag2 = pytest.importorskip('rosbags.rosbag2')
 
@@ -61,24 +62,28 @@ def said(message: Any) -> Any:
 
 
 def test_the_log_of_a_live_robot_becomes_records(room, settings, directory, tmp_path):
-    kinds = {topic: KINDS[TOPICS[topic]] for topic in OURS}
-    recorder = Recorder(room, kinds, qos.EVENT)
+    path = tmp_path / 'live'
+    room.hear(ros.Outcome, 'outcome', qos.EVENT)
     policy = room.node.create_publisher(ros.GlobalPolicy, '/federation/policy', qos.LATCHED)
     with Runner(settings, Path(settings.directory) / 'log') as runner:
         runner.start(robot_graph(settings, 'robot_1', operations=2))
         # Before everything is heard, nobody begins: the selector has no policy.
         names = [f'/robot_1/{topic}' for topic in OURS]
         room.wait(lambda: all(room.node.count_publishers(each) for each in names), 30.0)
-        policy.publish(released(directory))
-        room.wait(lambda: recorder.count('outcome') == 2, 40.0)
-    path = tmp_path / 'live'
-    recorder.save(path)
+        with Recorder(path, '/robot_1', settings.robot_domain) as recorder:
+            policy.publish(released(directory))
+
+            def ended() -> bool:
+                recorder.poll(0.05)
+                return recorder.counts['outcome'] == len(room.heard['outcome']) == 2
+
+            room.wait(ended, 40.0)
+    with pytest.raises(RecordsError, match='exists already'):
+        Recorder(path, '/robot_1', settings.robot_domain)
     # A busy machine may lose a tick here and there: those are left out.
     found = read_log(path, partial=True)
     assert [each.patient for each in found] == ['hospital_1/test/0', 'hospital_2/test/0']
-    outcomes = [
-        deserialize_message(d, ros.Outcome) for t, _, d in recorder.logged if t == 'outcome'
-    ]
+    outcomes = [each for _, each in room.heard['outcome']]
     for log, outcome in zip(found, outcomes, strict=True):
         assert (log.success, log.failure) == (outcome.success, outcome.failure)
         assert 0.1 * outcome.steps <= len(log.actions) <= outcome.steps + 3

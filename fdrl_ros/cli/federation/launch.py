@@ -23,7 +23,7 @@ from fdrl_ros.experiments.ros_federation import missing_ros
 @click.argument('arguments', nargs=-1, metavar='[NAME:=VALUE]...')
 def launch(file: str, arguments: tuple[str, ...]) -> None:
     """
-    Start the nodes of a launch file, without `ros2 launch`.
+    Start the nodes of a launch file.
 
     FILE and the arguments are those of `ros2 launch fdrl_ros FILE.launch.py NAME:=VALUE ...`, and
     so are refusals and what happens when a node ends. The nodes run until Ctrl-C.

@@ -15,7 +15,7 @@ import click
 from fdrl_ros.cli.federation.key_listing import find_keys
 from fdrl_ros.cli.federation.orders import operator_credentials
 from fdrl_ros.cli.federation.passphrase import passphrase_option
-from fdrl_ros.cli.options import json_option, settings_options
+from fdrl_ros.cli.options import json_option, live_options
 from fdrl_ros.cli.output import console, echo_json
 from fdrl_ros.cli.robot.export_policy import export_policy
 from fdrl_ros.deployment.bringup import BringupSettings, middleware
@@ -34,8 +34,6 @@ from fdrl_ros.selector.candidates.supervision import Command, NAMED
 from rich.table import Table
 
 Callback = TypeVar('Callback', bound=Callable[..., None])
-
-_PLACE = BringupSettings()
 
 
 @click.group()
@@ -59,18 +57,6 @@ _OPTIONS = (
         help='Of a federation, or of a run; `fdrl run` makes the default.',
     ),
     click.option('--robot', default=ROBOTS[0], show_default=True, help='Which robot.'),
-)
-_LIVE = (
-    click.option(
-        '--domain',
-        type=click.IntRange(0),
-        envvar='ROS_DOMAIN_ID',
-        show_envvar=True,
-        default=_PLACE.robot_domain,
-        show_default=True,
-        help='DDS domain of the robots.',
-    ),
-    settings_options(BringupSettings, {'namespace': '--namespace', 'hosts': '--hosts'}),
 )
 
 
@@ -144,7 +130,7 @@ def show(name: str, directory: Path, robot: str, as_json: bool) -> None:
 @policies.command()
 @click.argument('name')
 @click.argument('version', metavar='ROUND|DIGEST')
-@_with(*_OPTIONS, *_LIVE)
+@_with(*_OPTIONS, live_options)
 def pin(name: str, version: str, directory: Path, robot: str, **place: Any) -> None:
     """Have one version stand for NAME, whatever comes."""
     _order(directory, robot, place, 'pin', name, version)
@@ -152,7 +138,7 @@ def pin(name: str, version: str, directory: Path, robot: str, **place: Any) -> N
 
 @policies.command()
 @click.argument('name')
-@_with(*_OPTIONS, *_LIVE)
+@_with(*_OPTIONS, live_options)
 def unpin(name: str, directory: Path, robot: str, **place: Any) -> None:
     """Have the newest version stand for NAME again."""
     _order(directory, robot, place, 'pin', name, '')
@@ -204,7 +190,7 @@ for _command, _help in _ORDERS.items():
     _signed = _SIGNED if _command is Command.HAND_BACK else ()
     _obey = _hand_back if _signed else partial(_supervise, _command)
     policies.command(_command.replace('_', '-'), help=_help)(
-        _with(*_named, *_OPTIONS, *_LIVE, *_signed)(_obey)
+        _with(*_named, *_OPTIONS, live_options, *_signed)(_obey)
     )
 
 

@@ -90,7 +90,9 @@ STORAGES = ('mcap', 'sqlite3')
 PAUSE = 2.0
 """Between two operations, s."""
 
-_VERSION = 9  # of rosbag2's metadata: what ROS 2 Jazzy and Kilted write and read
+BAG_VERSION = 9
+"""Version of rosbag2's metadata that ROS 2 Jazzy and Kilted write and read."""
+
 _SECOND = 1_000_000_000
 _START = _SECOND  # ns; a stamp of zero would be none
 _ORDER = (FIELDS, EPISODE, PATIENT, OPERATION, ACTION, OUTCOME)
@@ -158,7 +160,7 @@ def write_bag(
     plugin = library.StoragePlugin[storage.upper()]
     try:
         with (
-            library.Writer(part / path.name, version=_VERSION, storage_plugin=plugin) as writer,
+            library.Writer(part / path.name, version=BAG_VERSION, storage_plugin=plugin) as writer,
             SurgeryEnv(settings=dataset.world) as env,
         ):
             bag = _BagWriter(writer, robot)
