@@ -213,6 +213,10 @@ class PassphraseError(KeyFileError):
     """The passphrase of a key is missing or wrong, or the key is not encrypted."""
 
 
+class SecurityError(CryptoError):
+    """A certificate, signed rule or enclave of DDS Security is missing, damaged or not valid."""
+
+
 class RosterError(CryptoError):
     """The roster is not signed by the pinned root, or contradicts itself."""
 

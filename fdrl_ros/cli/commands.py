@@ -35,6 +35,7 @@ COMMANDS: Final = {
     'privacy': ('federation.privacy', 'Show and verify the privacy ledgers of hospitals.'),
     'record': ('robot.record', 'Record what a robot publishes in a bag.'),
     'run': ('federation.run', 'Run the whole system over ROS 2 and compare the policies.'),
+    'security': ('federation.security', 'Make, change and check the keystore of DDS Security.'),
     'selector': ('robot.selector', 'Measure the selector, which picks a policy at every tick.'),
     'sepsis': ('experiments.sepsis', 'Reproduce the results of the DP-DQN paper on ICU-Sepsis.'),
     'shield': ('robot.shield', 'Prove that the shield keeps its limits; measure its cost.'),

@@ -7,7 +7,7 @@ The launch files and the plain runner both start what these functions return; no
 nodes exists.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 import os
@@ -20,6 +20,7 @@ from typing import Any, Final
 from fdrl_ros.deployment.frame_settings import FrameSettings
 from fdrl_ros.deployment.namespaces import absolute, check_namespace, FEDERATION
 from fdrl_ros.deployment.parameter_files import may_be_of, sections
+from fdrl_ros.deployment.security.variables import ABLE
 from fdrl_ros.deployment.settings import hospital_names
 from fdrl_ros.errors import SettingError
 from fdrl_ros.federation.settings import RoundSettings
@@ -44,6 +45,9 @@ NODES: Final = {
 
 DISCOVERY_SERVER = 'ROS_DISCOVERY_SERVER'
 """Variable with the discovery server of all participants of a process."""
+
+SECURITY_FOLDER = 'dds-security'
+"""Folder of the keystore of DDS Security beside the parties' keys; no party has such a name."""
 
 LAST_DOMAIN = 232
 """The highest domain: the ports of the next one end above 65535."""
@@ -99,6 +103,11 @@ class NodeSpec:
         """Name for people and for the log file."""
         return '.'.join((*self.namespace.strip('/').split('/'), self.name))
 
+    @property
+    def full_name(self) -> str:
+        """Name with the namespace, and the enclave that holds the node's keys."""
+        return f'{self.namespace.rstrip("/")}/{self.name}'
+
 
 @dataclass(frozen=True)
 class BringupSettings(Settings):
@@ -128,6 +137,12 @@ class BringupSettings(Settings):
     parameters: str = setting(
         '', 'file of ROS parameters such as config/hospital.yaml; empty for none'
     )
+    security: bool = setting(
+        False, 'whether every node joins by its enclave alone (DDS Security, as SROS2 has it)'
+    )
+    keystore: str = setting(
+        '', 'keystore with the enclaves; empty: the one that `fdrl security init` makes'
+    )
 
     def __post_init__(self) -> None:
         """Keep the robots' traffic apart, and refuse a parameter file that cannot be read."""
@@ -141,6 +156,9 @@ class BringupSettings(Settings):
         if self.discovery_server and _rmw() not in _FAST_DDS:
             expected = f'none: {_rmw()} has no Fast DDS discovery server'
             raise SettingError('discovery_server', self.discovery_server, expected)
+        if self.security and _rmw() not in ABLE:
+            expected = f'false: {_rmw()} has no DDS Security'
+            raise SettingError('security', self.security, expected)
         if self.discovery_server and self.hosts == 'one':
             raise SettingError(
                 'discovery_server', self.discovery_server, 'none where hosts is `one`'
@@ -151,6 +169,23 @@ class BringupSettings(Settings):
             if near and near != [name]:  # others may be of nodes that are not ours
                 expected = f'a node of ours in {node!r}; did you mean {near[0]}?'
                 raise SettingError('parameters', self.parameters, expected)
+
+    @property
+    def enclaves(self) -> Path:
+        """Keystore that ROS_SECURITY_KEYSTORE names."""
+        return Path(self.keystore or Path(self.directory, 'keys', SECURITY_FOLDER)).absolute()
+
+    def check_enclaves(self, specs: Iterable[NodeSpec]) -> None:
+        """
+        Refuse nodes without an enclave, if security is on, before any of them starts.
+
+        :raises SettingError: naming the first.
+        """
+        for spec in specs:
+            key = self.enclaves / 'enclaves' / spec.full_name.lstrip('/') / 'key.pem'
+            if self.security and not key.exists():
+                expected = f'one with the enclave {spec.full_name}: `fdrl security` makes it'
+                raise SettingError('keystore', str(self.enclaves), expected)
 
     def site_parameters(self) -> list[tuple[str, dict[str, Any]]]:
         """
@@ -348,6 +383,12 @@ def environment(settings: BringupSettings, domain: int) -> dict[str, str]:
         'PYTHONUNBUFFERED': '1',
         **middleware(settings),
     }
+    if settings.security:
+        variables |= {
+            'ROS_SECURITY_ENABLE': 'true',
+            'ROS_SECURITY_STRATEGY': 'Enforce',
+            'ROS_SECURITY_KEYSTORE': str(settings.enclaves),
+        }
     if settings.discovery_server and domain == settings.federation_domain:
         variables[DISCOVERY_SERVER] = settings.discovery_server
     return variables

@@ -11,6 +11,7 @@ from fdrl_ros.crypto.keys.roster import SERVERS
 from fdrl_ros.crypto.keys.transaction import reading
 from fdrl_ros.deployment.bringup import BringupSettings, hospital_graph, NodeSpec, server_graph
 from fdrl_ros.deployment.layout import Layout
+from fdrl_ros.deployment.security.enclaves import copy_enclaves, robots_of
 from fdrl_ros.errors import RosterError, StoreError
 from fdrl_ros.runtime.durable import make_private_directory
 
@@ -20,13 +21,14 @@ def export(layout: Layout, names: Sequence[str], target: Path) -> None:
     Copy what the host of some parties needs, and nothing of the others.
 
     Plan, public starting policy, roster and the root's public key are for everybody. Of each
-    party come its key, if it is here, and its directory with records, ledger and state.
+    party come its key, if it is here, its directory with records, ledger and state, and its
+    enclaves of DDS Security.
 
     :param target: a directory that is not there yet.
     :raises RosterError: if the root did not sign the roster, or a party is not in it.
     :raises StoreError: if something is missing, or cannot be written.
     """
-    known = [each.name for each in layout.roster().members]
+    known = [*(each.name for each in layout.roster().members), *robots_of(layout.keys)]
     for name in names:
         if name not in known:
             raise RosterError(f'{name} is not in the roster: expected one of {", ".join(known)}')
@@ -51,6 +53,7 @@ def export(layout: Layout, names: Sequence[str], target: Path) -> None:
                 ):
                     if before.exists():
                         shutil.copytree(before, after)
+            copy_enclaves(layout.keys, names, made.keys)
         part.rename(target)
     except (OSError, shutil.Error) as error:
         raise StoreError(f'cannot copy {layout.directory} to {target}: {error}') from error

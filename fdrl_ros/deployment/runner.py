@@ -79,7 +79,7 @@ def command(spec: NodeSpec) -> list[str]:
     else:
         words = [*WITH_LAUNCHER, str(executable(spec.package, spec.executable)), *spec.arguments]
     words += ['--ros-args', '-r', f'__ns:={spec.namespace}', '-r', f'__node:={spec.name}']
-    words += ['--log-level', spec.log_level]
+    words += ['--enclave', spec.full_name, '--log-level', spec.log_level]
     for before, after in spec.remappings:
         words += ['-r', f'{before}:={after}']
     for name, value in spec.parameters.items():
@@ -145,7 +145,10 @@ class Runner:
         Start nodes; more may follow later.
 
         :raises StoreError: if a log file cannot be written.
+        :raises SettingError: if security is on, and one has no enclave; none is started then.
         """
+        specs = tuple(specs)
+        self._settings.check_enclaves(specs)
         for spec in specs:
             self._processes[spec.label] = _Process(spec, self._open(spec))
 

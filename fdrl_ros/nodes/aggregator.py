@@ -18,15 +18,6 @@ class AggregatorNode(PartyNode):
 
     executable = 'aggregator'
     groups = ('rounds',)
-    sends = (
-        protocol.RoundStatus,
-        protocol.Delivery,
-        protocol.Blame,
-        protocol.Dispute,
-        protocol.LedgerHeads,
-        protocol.Wanted,
-        protocol.Relay,
-    )
 
     def open(self) -> None:
         """Make the publishers and the key authority's client."""

@@ -26,13 +26,6 @@ class KeyAuthorityNode(PartyNode):
 
     executable = 'key_authority'
     groups = ('encryption', 'validation', 'world')
-    sends = (
-        protocol.EncryptionKey,
-        protocol.GlobalPolicy,
-        protocol.LedgerHeads,
-        protocol.Verdict,
-        protocol.Wanted,
-    )
 
     def addressees(self) -> list[str]:
         """Return who relays updates."""

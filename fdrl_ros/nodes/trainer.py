@@ -105,18 +105,6 @@ class TrainerNode(PartyNode):
     executable = 'trainer'
     groups = ('learner', 'privacy', 'home', 'collection', 'world')
     own = TrainerSettings
-    sends = (
-        protocol.RoundKey,
-        protocol.Shares,
-        protocol.MaskedUpdate,
-        protocol.Settle,
-        protocol.Reveal,
-        protocol.Complaint,
-        protocol.Sketch,
-        protocol.Opening,
-        protocol.Objection,
-        protocol.Decline,
-    )
 
     def __init__(self, post: Post) -> None:
         self._stated = self._restored = False

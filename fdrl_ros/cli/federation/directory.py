@@ -118,7 +118,8 @@ def export(directory: Path, parties: tuple[str, ...], target: Path) -> None:
     """
     Copy what the host of some parties needs, and no more.
 
-    The copy is of DIRECTORY. PARTIES are aggregator, key_authority, operator and hospitals.
+    The copy is of DIRECTORY. PARTIES are aggregator, key_authority, operator, hospitals, and
+    robots that have enclaves (`fdrl security`).
     Their private keys stay in DIRECTORY too: erase them there when the copy has arrived.
     """
     export_parties(Layout(directory), parties, target)
@@ -135,6 +136,8 @@ def export(directory: Path, parties: tuple[str, ...], target: Path) -> None:
         'namespace': '--namespace',
         'discovery_server': '--discovery-server',
         'parameters': '--parameters',
+        'security': '--security/--no-security',
+        'keystore': '--keystore',
     },
 )
 def join(directory: Path, **places: Any) -> None:

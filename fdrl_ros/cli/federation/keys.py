@@ -34,6 +34,7 @@ from fdrl_ros.crypto.keys.keystore import (
 from fdrl_ros.crypto.keys.roster import Roster
 from fdrl_ros.crypto.keys.rotation import change_passphrase, RosterChanges, rotate_he
 from fdrl_ros.crypto.keys.signing import fingerprint, Identity, PUBLIC_KEY_BYTES
+from fdrl_ros.deployment.bringup import SECURITY_FOLDER
 from fdrl_ros.errors import SettingError
 from fdrl_ros.runtime.durable import make_private_directory
 
@@ -299,3 +300,5 @@ def _publish(roster: Roster, directory: Path) -> None:
         'Carry roster.json, and a new key, to the hosts of all parties and robots, and start them '
         'again.'
     )
+    if (directory / SECURITY_FOLDER).exists():
+        click.echo('Before that `fdrl security update`: enclaves follow the roster.')

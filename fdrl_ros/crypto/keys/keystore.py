@@ -30,6 +30,8 @@ from fdrl_ros.runtime.durable import (
 KEY_FILE: Final = 'identity.key'
 HE_FILE: Final = 'he_secret.key'
 NOISE_FILE: Final = 'noise.key'
+AUTHORITY_FILES: Final = ('identity_ca.key', 'permissions_ca.key')
+"""Keys of the authorities of DDS Security, beside the root's, which stays offline too."""
 ROOT_FILE: Final = 'root.pub'
 ROSTER_FILE: Final = 'roster.json'
 # Parties of every federation besides its hospitals. The root signs rosters and stays offline.

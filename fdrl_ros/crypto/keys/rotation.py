@@ -17,6 +17,7 @@ from typing import Any, Final
 from fdrl_ros.crypto.keys.he_key import he_bytes, load_he
 from fdrl_ros.crypto.keys.key_file import label, Passphrase, seal, unseal
 from fdrl_ros.crypto.keys.keystore import (
+    AUTHORITY_FILES,
     HE_FILE,
     identity_bytes,
     KEY_FILE,
@@ -223,6 +224,6 @@ def private_keys(directory: Path) -> list[str]:
     """Return the names of all files with a private key, relative to the directory."""
     return sorted(
         str(path.relative_to(directory))
-        for file in (KEY_FILE, HE_FILE)
+        for file in (KEY_FILE, HE_FILE, *AUTHORITY_FILES)
         for path in directory.glob(f'[a-z]*/{file}')
     )

@@ -47,7 +47,7 @@ class Transaction:
         self._written.append(name)
 
     def remove(self, name: str) -> None:
-        """Stage the erasure of a file, if it exists, and of its folder, if it is then empty."""
+        """Stage the erasure of a file, if it exists, and of its folders that are then empty."""
         self._removed.append(name)
 
     def commit(self) -> None:
@@ -129,14 +129,17 @@ def _finish(directory: Path) -> None:
             new, target = folder / str(number), directory / name
             if new.exists():
                 _erase(target)
-                target.parent.mkdir(mode=0o700, exist_ok=True)
+                for parent in reversed(target.relative_to(directory).parents):
+                    (directory / parent).mkdir(mode=0o700, exist_ok=True)
                 new.rename(target)
                 sync_folder(target.parent)
         for name in found['removed']:
             target = directory / name
             _erase(target)
-            if target.parent.exists() and not any(target.parent.iterdir()):
-                target.parent.rmdir()
+            for parent in target.relative_to(directory).parents[:-1]:
+                left = directory / parent
+                if left.exists() and not any(left.iterdir()):
+                    left.rmdir()
         sync_folder(directory)
         for former in folder.glob('*.before'):  # an older version moved former keys here
             _erase(former)

@@ -11,6 +11,7 @@ import rclpy
 from rclpy.context import Context
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
+from rclpy.parameter import Parameter
 
 PATIENCE = 10.0
 """Longest wait for the server, and for its answer, second."""
@@ -28,6 +29,7 @@ def node_in(domain: int, name: str, namespace: str | None = None) -> Iterator[No
         enable_rosout=False,
         start_parameter_services=False,
         use_global_arguments=False,
+        parameter_overrides=[Parameter('start_type_description_service', value=False)],
     )
     try:
         yield node

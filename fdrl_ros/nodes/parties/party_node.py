@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
+from fdrl_ros.deployment.interfaces import sent_by
 from fdrl_ros.deployment.policy_file import load_policy
 from fdrl_ros.errors import FdrlError, LateError, MessageError, RoundError
 from fdrl_ros.federation.protocol.message import (
@@ -54,7 +55,6 @@ class PartyNode(ManagedNode):
     part = 'rounds'
     prepares = True
     own: ClassVar[type[PartySettings]] = PartySettings
-    sends: ClassVar[tuple[type[Message], ...]] = ()
 
     def __init__(self, post: Post) -> None:
         self.party: Party | None = None
@@ -71,7 +71,7 @@ class PartyNode(ManagedNode):
         self.layout.credentials(self.member)
         self.policies = PolicyPublishers(self)
         self._senders: dict[tuple[type[Message], str], Any] = {}
-        for kind in self.sends:
+        for kind in sent_by(self.executable):
             entry = PROTOCOL_TOPICS[kind]
             for to in self.addressees() if kind in ADDRESSED else ['']:
                 topic = self.topic(kind, to)

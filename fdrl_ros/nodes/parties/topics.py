@@ -4,6 +4,7 @@
 
 from dataclasses import dataclass
 
+from fdrl_ros.deployment.interfaces import protocol_topics
 from fdrl_ros.federation.protocol import message as protocol
 from fdrl_ros.federation.protocol.message import Message
 import fdrl_ros.msg as ros
@@ -32,32 +33,39 @@ class ProtocolTopic:
         return self.sending if self.sending is qos.EXCHANGED else qos.HEARD
 
 
+_SENDING: dict[type[Message], QoSProfile] = {
+    protocol.RoundStatus: qos.LATCHED,
+    protocol.EncryptionKey: qos.LATCHED,
+    protocol.RoundKey: qos.LATCHED,
+    protocol.Shares: qos.LATCHED,
+    protocol.Delivery: qos.LATCHED,
+    protocol.Complaint: qos.KEPT,
+    protocol.Blame: qos.KEPT,
+    protocol.MaskedUpdate: qos.KEPT,
+    protocol.Wanted: qos.EXCHANGED,
+    protocol.Relay: qos.EXCHANGED,
+    protocol.Sketch: qos.LATCHED,
+    protocol.Dispute: qos.KEPT,
+    protocol.Opening: qos.KEPT,
+    protocol.Settle: qos.LATCHED,
+    protocol.Reveal: qos.LATCHED,
+    protocol.Objection: qos.LATCHED,
+    protocol.Decline: qos.LATCHED,
+    protocol.LedgerHeads: qos.LATCHED,
+    protocol.GlobalPolicy: qos.LATCHED,
+    protocol.Verdict: qos.EXCHANGED,
+}
+
 PROTOCOL_TOPICS: dict[type[Message], ProtocolTopic] = {
-    protocol.RoundStatus: ProtocolTopic('round', ros.RoundStatus, qos.LATCHED),
-    protocol.EncryptionKey: ProtocolTopic('key', ros.EncryptionKey, qos.LATCHED),
-    protocol.RoundKey: ProtocolTopic('round_key', ros.RoundKey, qos.LATCHED),
-    protocol.Shares: ProtocolTopic('shares', ros.Shares, qos.LATCHED),
-    protocol.Delivery: ProtocolTopic('delivery', ros.Delivery, qos.LATCHED),
-    protocol.Complaint: ProtocolTopic('complaint', ros.Complaint, qos.KEPT),
-    protocol.Blame: ProtocolTopic('blame', ros.Blame, qos.KEPT),
-    protocol.MaskedUpdate: ProtocolTopic('update', ros.MaskedUpdate, qos.KEPT),
-    protocol.Wanted: ProtocolTopic('wanted', ros.Wanted, qos.EXCHANGED),
-    protocol.Relay: ProtocolTopic('relay', ros.Relay, qos.EXCHANGED),
-    protocol.Sketch: ProtocolTopic('sketch', ros.Sketch, qos.LATCHED),
-    protocol.Dispute: ProtocolTopic('dispute', ros.Dispute, qos.KEPT),
-    protocol.Opening: ProtocolTopic('opening', ros.Opening, qos.KEPT),
-    protocol.Settle: ProtocolTopic('settle', ros.Settle, qos.LATCHED),
-    protocol.Reveal: ProtocolTopic('reveal', ros.Reveal, qos.LATCHED),
-    protocol.Objection: ProtocolTopic('objection', ros.Objection, qos.LATCHED),
-    protocol.Decline: ProtocolTopic('decline', ros.Decline, qos.LATCHED),
-    protocol.LedgerHeads: ProtocolTopic('ledger_heads', ros.LedgerHeads, qos.LATCHED),
-    protocol.GlobalPolicy: ProtocolTopic('policy', ros.GlobalPolicy, qos.LATCHED),
-    protocol.Verdict: ProtocolTopic('verdict', ros.Verdict, qos.EXCHANGED),
+    kind: ProtocolTopic(name, getattr(ros, kind.__name__), _SENDING[kind])
+    for kind, (name, _) in protocol_topics().items()
 }
 """HospitalPolicy travels below its hospital's namespace, DecryptRequest is a service."""
 
 WITH_WEIGHTS = (protocol.GlobalPolicy, protocol.HospitalPolicy)
 """Kinds whose weights, if they are long, follow the message in chunks (parties.weights_topic)."""
 
-ADDRESSED: tuple[type[Message], ...] = (protocol.Delivery, protocol.Dispute, protocol.Wanted)
+ADDRESSED: tuple[type[Message], ...] = tuple(
+    kind for kind, (_, addressed) in protocol_topics().items() if addressed
+)
 """Kinds that are for one party each, on a topic of its own: nobody else has to hear them."""
