@@ -114,8 +114,8 @@ def check(file: str, texts: Mapping[str, str], given: Mapping[str, str] | None =
 
     :param texts: arguments of the launch file, by name.
     :param given: those that a person wrote, all of which must be known; None to trust them.
-    :raises SettingError: if an argument is unknown or cannot be, the directory is not prepared, or
-        the hospital is not in its roster.
+    :raises SettingError: if an argument is unknown or cannot be, the directory is not prepared,
+        the hospital is not in its roster, or security is on and a node has no enclave.
     :raises ResourceError: if a node of another package is asked for that is not installed.
     :raises RosterError: if the directory's roster is not valid.
     """
@@ -123,13 +123,15 @@ def check(file: str, texts: Mapping[str, str], given: Mapping[str, str] | None =
     for name, value in (given or {}).items():
         if name not in known:
             raise SettingError(name, value, named_among(name, 'arguments', known))
-    specs = graph(file, texts)
+    specs, settings = graph(file, texts), chosen(BringupSettings, texts)
+    if settings.security and any(each.package == _SWITCHES['rviz'] for each in specs):
+        raise SettingError('rviz', True, 'false with security: RViz has no enclave')
     for spec in specs:
         if spec.package != PACKAGE:
             _check_installed(spec)
     if file == 'federation':
         return
-    directory = chosen(BringupSettings, texts).directory
+    directory = settings.directory
     layout = Layout(Path(directory))
     if not layout.plan.exists():
         expected = 'one that `fdrl prepare` or `fdrl run` made, such as runs/latest/federation'
@@ -144,6 +146,7 @@ def check(file: str, texts: Mapping[str, str], given: Mapping[str, str] | None =
                 setting = 'hospital' if file == 'hospital' else 'home'
                 expected = named_among(name, 'hospitals in the roster', hospitals)
                 raise SettingError(setting, name, expected)
+    settings.check_enclaves(specs)
 
 
 def _check_installed(spec: NodeSpec) -> None:

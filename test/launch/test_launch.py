@@ -23,6 +23,7 @@ pytest.importorskip('rclpy', reason='ROS 2 is not sourced')
 pytest.importorskip('fdrl_ros.msg', reason='the messages are not built')
 
 from fdrl_ros.deployment.launch_files import FILES, graph  # noqa: E402, I100
+from fdrl_ros.deployment.security.enclaves import KeystoreSettings, make_keystore  # noqa: E402
 from fdrl_ros.deployment.supervision import RESPAWN_DELAY  # noqa: E402
 from support.launchers import Launched, Launcher, LAUNCHERS  # noqa: E402
 from support.orphans import descendants, ended, watched  # noqa: E402
@@ -134,6 +135,20 @@ def test_node_that_cannot_begin_ends_the_launch_with_its_reason(start, directory
         assert launched.process.wait(60) == 1
         assert 'rounds.quorum = 1: expected int, at least 3' in launched.said
         assert 'federation/aggregator cannot begin' in launched.said.replace('.', '/')
+
+
+def test_node_that_cannot_be_secured_ends_the_launch_and_runs_nowhere(
+    start, directory, federation_domain, robot_domain
+):
+    domains = {'federation_domain': federation_domain, 'robot_domain': robot_domain}
+    make_keystore(directory / 'keys', KeystoreSettings(**domains))
+    with start('robot', directory=directory, security=True) as launched:
+        launched.until_said('Found security directory')
+        while launched.process.poll() is None and UP not in launched.nodes_said:
+            time.sleep(0.02)
+        if UP not in launched.nodes_said:  # the middleware has no plugin
+            assert launched.process.wait(60) == 1
+            assert 'have the security libraries' in launched.said
 
 
 def test_killed_node_comes_back_and_one_that_is_told_to_end_does_not(

@@ -31,6 +31,7 @@ from fdrl_ros.deployment.launch_files import (
     graph,
     parties,
 )
+from fdrl_ros.deployment.security.variables import is_on
 from fdrl_ros.deployment.supervision import Ending, RESPAWN_DELAY
 from fdrl_ros.errors import FdrlError, StoreError
 from fdrl_ros.resources import PACKAGE, resource
@@ -213,7 +214,8 @@ class PartyNode(LifecycleNode):
     A node of ours, whose lifecycle events bind in whatever DDS domain it lives.
 
     launch_ros has one ROS node for all lifecycle nodes, in the domain of the launch; this gives
-    it one in the node's own domain.
+    it one in the node's own domain. Where DDS Security is on, the launch has no keys and joins no
+    domain: the node starts all the same, and those events bind to nothing.
     """
 
     def __init__(self, file: str, spec: NodeSpec, **named: Any) -> None:
@@ -231,6 +233,13 @@ class PartyNode(LifecycleNode):
             self.cmd.extend([TextSubstitution(text=word)] for word in words)
         _end_late_starts(self, context)
         with with_variables(_variables(context, spec)):
+            if is_on(os.environ):
+                get_logger(PACKAGE).warning(
+                    f'DDS Security is on: events do not bind to {spec.full_name}, call its '
+                    'lifecycle services with the enclave of an operator'
+                )
+                unbound: list[Action] | None = Node.execute(self, context)
+                return unbound
             watch = _watch(context, spec.domain)
             context._push_locals()
             try:
@@ -345,7 +354,10 @@ def _action(file: str, spec: NodeSpec) -> Action:
         name=spec.name,
         parameters=[{name: parameter(name, each) for name, each in spec.parameters.items()}],
         arguments=[argument(place) for place in range(len(spec.arguments))],
-        ros_arguments=['--log-level', LaunchConfiguration('log_level')],
+        ros_arguments=[
+            *('--log-level', LaunchConfiguration('log_level')),
+            *('--enclave', read('enclave', lambda found: found.full_name)),
+        ],
         remappings=[remapping(place) for place in range(len(spec.remappings))],
         respawn=LaunchConfiguration('use_respawn'),
         respawn_delay=RESPAWN_DELAY,

@@ -14,10 +14,12 @@ import time
 import traceback
 from types import FrameType
 from typing import Any, ClassVar
+import warnings
 
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.namespaces import beside, check_namespace, FEDERATION
 from fdrl_ros.deployment.plan import Plan, SURGERY
+from fdrl_ros.deployment.security.variables import check_security
 from fdrl_ros.deployment.supervision import FAULT, REFUSED
 from fdrl_ros.errors import (
     FdrlError,
@@ -421,14 +423,22 @@ def run_node(make: Callable[[Post], ManagedNode], args: Sequence[str] | None = N
     for each in (signal.SIGINT, signal.SIGTERM):
         signal.signal(each, stop)
     try:
+        check_security(os.environ, rclpy.get_rmw_implementation_identifier())
         rclpy.init(args=args, signal_handler_options=SignalHandlerOptions.NO)
     except RCLError as error:
         sys.exit(f'fdrl_ros: {error}')
+    except SettingError as error:
+        rclpy.logging.get_logger('fdrl_ros').fatal(str(error))
+        return REFUSED
     executor = EventsExecutor()
     try:
-        node = make(executor.create_task)
-    except FdrlError as error:
-        rclpy.logging.get_logger('fdrl_ros').fatal(f'{type(error).__name__}: {error}')
+        with warnings.catch_warnings():
+            # Of what is undone where the middleware refuses: it has no security, above all.
+            warnings.filterwarnings('ignore', 'Failed to fini')
+            node = make(executor.create_task)
+    except (RCLError, FdrlError) as error:
+        words = f'{type(error).__name__}: {" ".join(str(error).split())}'
+        rclpy.logging.get_logger('fdrl_ros').fatal(words)
         rclpy.shutdown()
         return REFUSED
     executor.add_node(node)

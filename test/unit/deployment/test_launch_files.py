@@ -95,6 +95,12 @@ def test_namespace_moves_every_node(text):
         ('federation', {'options': '--seed "3'}, 'No closing quotation'),
         ('federation', {'hospital': 'hospital_1'}, 'did you mean hospitals'),
         ('server', {'discovery_server': '10.0.0.1:11811'}, 'none where hosts is'),
+        ('server', {'security': 'true'}, 'with the enclave /federation/key_authority'),
+        (
+            'robot',
+            {'security': 'true', 'rviz': 'true'},
+            'rviz = True: expected false with security',
+        ),
     ],
 )
 def test_argument_that_cannot_be_is_refused_by_its_name(file, arguments, reason, prepared):
