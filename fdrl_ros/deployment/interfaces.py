@@ -32,6 +32,9 @@ DESCRIPTION = 'robot_state_publisher'
 MONITOR = 'monitor'
 """Executable and node name of what reports the states of a real arm."""
 
+RECORDER = 'recorder'
+"""The same of what records one robot: `fdrl record`."""
+
 
 class Domain(StrEnum):
     """A DDS domain of the graph."""
@@ -131,27 +134,27 @@ INTERFACES: Final[Mapping[Domain, tuple[Interface, ...]]] = {
               optional='policies above 256 KiB'),
         topic('{home}/home', 'trainer', 'selector'),
         topic('{home}/home/weights', 'trainer', 'selector', optional='policies above 256 KiB'),
-        topic('{robot}/measured_js', 'env'),
-        topic('{robot}/setpoint_js', 'env'),
-        topic('{robot}/measured_cp', 'env', 'monitor'),
+        topic('{robot}/measured_js', 'env', 'recorder'),
+        topic('{robot}/setpoint_js', 'env', 'recorder'),
+        topic('{robot}/measured_cp', 'env', 'monitor recorder'),
         topic('{robot}/local/measured_cp', 'env'),
-        topic('{robot}/setpoint_cp', 'env', 'selector monitor'),
+        topic('{robot}/setpoint_cp', 'env', 'selector monitor recorder'),
         topic('{robot}/local/setpoint_cp', 'env'),
         topic('{robot}/measured_cv', 'env'),
-        topic('{robot}/body/measured_cf', 'env'),
+        topic('{robot}/body/measured_cf', 'env', 'recorder'),
         topic('{robot}/body/measured_cf', '', 'monitor', optional='force = body'),
-        topic('{robot}/spatial/measured_cf', 'env'),
+        topic('{robot}/spatial/measured_cf', 'env', 'recorder'),
         topic('{robot}/spatial/measured_cf', '', 'monitor', optional='force = spatial'),
-        topic('{robot}/jaw/measured_js', 'env'),
+        topic('{robot}/jaw/measured_js', 'env', 'recorder'),
         topic('{robot}/jaw/measured_js', '', 'monitor', optional='a plan that uses the jaw'),
         topic('{robot}/jaw/setpoint_js', 'env', 'selector'),
         topic('{robot}/jaw/setpoint_js', '', 'monitor', optional='a plan that uses the jaw'),
-        topic('{robot}/joint_states', 'env', 'robot_state_publisher'),
-        topic('{robot}/operating_state', 'env', 'selector'),
-        topic('{robot}/operation_state', 'env monitor', 'selector'),
-        topic('{robot}/patient_state', 'env monitor', 'selector'),
-        topic('{robot}/state_fields', 'env monitor', 'selector'),
-        topic('{robot}/outcome', 'env', 'observer'),
+        topic('{robot}/joint_states', 'env', 'robot_state_publisher recorder'),
+        topic('{robot}/operating_state', 'env', 'selector recorder'),
+        topic('{robot}/operation_state', 'env monitor', 'selector recorder'),
+        topic('{robot}/patient_state', 'env monitor', 'selector recorder'),
+        topic('{robot}/state_fields', 'env monitor', 'selector recorder'),
+        topic('{robot}/outcome', 'env', 'observer recorder'),
         topic('{robot}/markers', 'env'),
         topic('{robot}/endoscope/image_raw', 'env', optional='endoscope'),
         topic('{robot}/endoscope/depth', 'env', optional='endoscope'),
@@ -182,7 +185,7 @@ INTERFACES: Final[Mapping[Domain, tuple[Interface, ...]]] = {
         topic('{robot}/vital_signs/oxygen_saturation', '', 'monitor', optional='vitals'),
         topic('{robot}/vital_signs/respiratory_rate', '', 'monitor', optional='vitals'),
         topic('{robot}/supervise', '', 'selector'),
-        topic('{robot}/action', 'selector', 'env'),
+        topic('{robot}/action', 'selector', 'env recorder'),
         topic('{robot}/risk', 'selector'),
         topic('{robot}/adaptation', 'selector'),
         topic('{robot}/policies', 'selector'),
@@ -209,7 +212,7 @@ INTERFACES: Final[Mapping[Domain, tuple[Interface, ...]]] = {
 
 _OURS = ' '.join(NODES)
 _NODES = f'{_OURS} {DESCRIPTION}'
-_ALL = f'{_NODES} {OPERATOR} {OBSERVER}'
+_ALL = f'{_NODES} {OPERATOR} {OBSERVER} {RECORDER}'
 _STEADY = ('describe_parameters', 'get_parameter_types', 'get_parameters', 'list_parameters')
 _CHANGING = ('set_parameters', 'set_parameters_atomically')
 _LIFECYCLE = (

@@ -68,7 +68,7 @@ class Recorder(Closeable):
             self._writer = self._joined.enter_context(writer)
         except OSError as error:
             raise RecordsError(f'cannot write {path}: {error.strerror}') from error
-        node = self._joined.enter_context(node_in(domain, 'recorder'))
+        node = self._joined.enter_context(node_in(domain, 'recorder', robot))
         self._clock = node.get_clock()
         self._executor = EventsExecutor(context=node.context)
         self._executor.add_node(node)

@@ -54,7 +54,7 @@ from fdrl_ros.deployment.bringup import (
     SECURITY_FOLDER,
     server_graph,
 )
-from fdrl_ros.deployment.interfaces import Domain, MONITOR, OBSERVER, OPERATOR, Places
+from fdrl_ros.deployment.interfaces import Domain, MONITOR, OBSERVER, OPERATOR, Places, RECORDER
 from fdrl_ros.deployment.namespaces import check_namespace
 from fdrl_ros.deployment.security import rules
 from fdrl_ros.errors import (
@@ -193,7 +193,7 @@ class KeystoreSettings(Settings):
             specs += robot_graph(bringup, robot, room=room)
             specs += frames_graph(bringup, robot, room)
             place = f'{bringup.namespace}/{robot}'
-            specs.append(NodeSpec(MONITOR, place, MONITOR, self.robot_domain))
+            specs += [NodeSpec(e, place, e, self.robot_domain) for e in (MONITOR, RECORDER)]
         specs += [
             NodeSpec(OPERATOR, '/', each.name, self.federation_domain)
             for each in members

@@ -14,6 +14,7 @@ from fdrl_ros.deployment.interfaces import (
     OBSERVER,
     OPERATOR,
     Places,
+    RECORDER,
     sent_by,
     Use,
     uses_of,
@@ -24,6 +25,7 @@ from fdrl_ros.federation.hospital.hospital import Hospital
 from fdrl_ros.federation.key_authority.key_authority import KeyAuthority
 from fdrl_ros.federation.protocol import message as protocol
 from fdrl_ros.federation.protocol.channel import OBSERVED
+from fdrl_ros.surgery.data.bag import ARM_STATE, EPISODE, TOPICS
 import pytest
 
 HOSPITALS = ('hospital_1', 'hospital_2', 'hospital_3')
@@ -96,6 +98,17 @@ def test_a_home_policy_goes_to_robots_of_its_hospital_alone():
     ):
         found = uses_of(spec, Places.of(graph()), Domain.ROBOTS)
         assert {each.name for each in found if '/home' in each.name} == homes
+
+
+def test_what_records_a_robot_subscribes_to_all_that_a_bag_holds_and_to_no_other_robot():
+    recorder = NodeSpec(RECORDER, '/robot_1', RECORDER, 51)
+    found = uses_of(recorder, Places.of(graph()), Domain.ROBOTS)
+    topics = {*TOPICS, ARM_STATE} - {EPISODE}
+    assert {each.name for each in found} - {'/parameter_events'} == {
+        f'/robot_1/{each}' for each in topics
+    }
+    assert not [each for each in found if each.verb not in (Verb.PUBLISH, Verb.SUBSCRIBE)]
+    assert not uses_of(recorder, Places.of(graph()), Domain.FEDERATION)
 
 
 def test_operators_call_what_nodes_serve_and_serve_nothing_else():

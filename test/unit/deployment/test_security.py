@@ -54,7 +54,7 @@ from fdrl_ros.runtime.durable import make_private_directory, write_secret
 import pytest
 
 HOSPITALS = ('hospital_1', 'hospital_2', 'hospital_3', 'hospital_4')
-ROOM = ('env', 'selector', 'robot_state_publisher', 'monitor')
+ROOM = ('env', 'selector', 'robot_state_publisher', 'monitor', 'recorder')
 SETTINGS = KeystoreSettings(robots='robot_1=hospital_1, robot_2')
 PATHS = {
     *('/federation/aggregator', '/federation/key_authority', '/operator', '/observer'),
@@ -345,7 +345,7 @@ def test_live_nodes_are_compared_with_their_policies_both_ways(made):
             uses = [each for each in uses_of(spec, places, domain) if not each.optional]
             if uses:
                 live[node_name(spec)] = Endpoints.of(uses)
-        for name in ('/operator', '/observer', '/robot_1/monitor'):
+        for name in ('/operator', '/observer', '/robot_1/monitor', '/robot_1/recorder'):
             live.pop(name, None)
         live['/launch_ros_42'] = Endpoints(frozenset({'rt/rosout'}))  # no part of what is secured
         assert not rules.live_faults(specs, places, domain, live)
