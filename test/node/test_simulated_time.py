@@ -169,6 +169,7 @@ def test_same_commands_give_the_same_outcome_at_any_pace(runner, room, settings)
         told = room.last('outcome')
         outcomes.append((told.patient, told.failure, told.steps, told.peak_force, told.damage))
         assert set(runner.stop().values()) == {0}
+        room.wait(lambda: not room.takes_goals, 10.0)
         for topic in list(room.heard):
             if topic != 'outcome':
                 room.heard[topic].clear()

@@ -71,6 +71,11 @@ class Room:
         self.wait(future.done, 10.0)
         return future.result()
 
+    @property
+    def takes_goals(self) -> bool:
+        """Whether an env that takes goals is there."""
+        return bool(self._operate.server_is_ready())
+
     def operate_now(self, procedure: str = '', index: int = 0) -> str:
         """Send the env a goal, and return the patient when that one is on the table."""
         assert self.operate(procedure, index).accepted

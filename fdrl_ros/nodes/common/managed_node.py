@@ -465,6 +465,7 @@ def run_node(make: Callable[[Post], ManagedNode], args: Sequence[str] | None = N
     code = (REFUSED if node.refuses else FAULT) if failed else 0
     if node.state_name != 'finalized':
         node.trigger_shutdown()
+    executor.spin_once(timeout_sec=0.0)  # it lets go of what was destroyed, so that others see it
     executor.remove_node(node)
     node.destroy_node()
     rclpy.shutdown()
