@@ -43,6 +43,9 @@ NODES: Final = {
 }
 """Our nodes, named as their executables, and the file in config/ that lists their parameters."""
 
+PATIENTS_APART: Final = 1000
+"""Between the numbers of the first patients of two robots of a federation."""
+
 DISCOVERY_SERVER = 'ROS_DISCOVERY_SERVER'
 """Variable with the discovery server of all participants of a process."""
 
@@ -85,6 +88,7 @@ class NodeSpec:
     :param package: of the executable.
     :param arguments: of its command line.
     :param remappings: names of the node and what they become.
+    :param respawn: whether it is started again when it dies, if `use_respawn` says so.
     """
 
     executable: str
@@ -97,6 +101,7 @@ class NodeSpec:
     package: str = PACKAGE
     arguments: tuple[str, ...] = ()
     remappings: tuple[tuple[str, str], ...] = ()
+    respawn: bool = True
 
     @property
     def label(self) -> str:
@@ -282,6 +287,7 @@ class RobotArguments(RoomArguments):
     """What one operating room is asked for."""
 
     robot: str = setting('robot_1', 'name of the robot: the namespace of its topics')
+    first_patient: int = setting(0, 'number of the first patient', minimum=0)
     operations: int = setting(
         -1, 'patients operated on by itself, one after the other; -1 for no end', minimum=-1
     )
@@ -302,23 +308,29 @@ def robot_graph(
     robot: str,
     operations: int = 0,
     room: RoomArguments = RoomArguments(),  # noqa: B008 (frozen)
+    first_patient: int = 0,
 ) -> tuple[NodeSpec, ...]:
     """
     Return the nodes of one operating room: the simulated env, if asked for, and the selector.
 
     :param operations: simulated patients that are operated on by itself, one after the other;
         -1 for no end.
+    :param first_patient: number of the first of them: robots have patients of their own.
     :raises SettingError: if the parameter file arms a selector that must not be armed.
     """
-    if room.armed == 'false' and any(
-        values.get('armed') for _, values in settings.site_parameters()
+    place = absolute(settings.namespace, robot)
+    if not room.commands and any(
+        values.get('armed')
+        for section, values in settings.site_parameters()
+        if may_be_of(section, f'{place}/selector')
     ):
-        raise SettingError('armed', 'false', f'{settings.parameters} without armed: true')
+        raise SettingError('armed', room.armed, f'{settings.parameters} without armed: true')
     env = _node(
         settings,
         'env',
         robot,
         operations=operations,
+        first_patient=first_patient,
         endoscope=room.endoscope,
         use_sim_time=room.use_sim_time,
         real_time_factor=room.real_time_factor,
@@ -335,6 +347,9 @@ def robot_graph(
         use_sim_time=room.use_sim_time,
         hospital=room.home,
     )
+    if not room.env and room.commands:
+        # After a crash a person looks before a real arm is commanded again.
+        selector = replace(selector, respawn=False)
     return (env, selector) if room.env else (selector,)
 
 
@@ -348,6 +363,7 @@ def frames_graph(
         'namespace': f'{settings.namespace}/{robot}',
         'domain': settings.robot_domain,
         'log_level': settings.log_level,
+        'respawn': settings.use_respawn,
         'remappings': tuple((f'/{name}', root + name) for name in ('tf', 'tf_static')),
     }
     time: dict[str, Value] = {'use_sim_time': room.use_sim_time}
@@ -370,7 +386,11 @@ def federation_graph(
     return (
         *server_graph(settings),
         *(spec for hospital in hospitals for spec in hospital_graph(settings, hospital)),
-        *(spec for robot in robots for spec in robot_graph(settings, robot)),
+        *(
+            spec
+            for number, robot in enumerate(robots)
+            for spec in robot_graph(settings, robot, first_patient=number * PATIENTS_APART)
+        ),
     )
 
 
@@ -509,4 +529,13 @@ def _node(settings: BringupSettings, name: str, namespace: str, **parameters: Va
     of_robot = NODES[name] == 'robot'
     domain = settings.robot_domain if of_robot else settings.federation_domain
     place = absolute(settings.namespace, namespace)
-    return NodeSpec(name, place, name, domain, given, settings.parameters, settings.log_level)
+    return NodeSpec(
+        name,
+        place,
+        name,
+        domain,
+        given,
+        settings.parameters,
+        settings.log_level,
+        respawn=settings.use_respawn,
+    )

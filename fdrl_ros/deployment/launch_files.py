@@ -17,6 +17,7 @@ from fdrl_ros.deployment.bringup import (
     hospital_graph,
     HospitalArguments,
     NodeSpec,
+    PATIENTS_APART,
     robot_graph,
     RobotArguments,
     RoomArguments,
@@ -75,9 +76,14 @@ def parties(texts: Mapping[str, str]) -> list[tuple[str, dict[str, str]]]:
         raise SettingError('frame_prefix', room.frame_prefix, expected)
     found: list[tuple[str, dict[str, str]]] = [('server', {})]
     found += [('hospital', {'hospital': name}) for name in arguments.hospital_names]
-    for name in arguments.robot_names:
+    for number, name in enumerate(arguments.robot_names):
         shown = room.rviz and name == 'robot_1'  # one of them
-        found.append(('robot', {'robot': name, 'rviz': as_text(shown)}))
+        own = {
+            'robot': name,
+            'rviz': as_text(shown),
+            'first_patient': as_text(number * PATIENTS_APART),
+        }
+        found.append(('robot', own))
     return found
 
 
@@ -96,7 +102,7 @@ def graph(file: str, texts: Mapping[str, str]) -> tuple[NodeSpec, ...]:
             return hospital_graph(settings, chosen(HospitalArguments, texts).hospital)
         case 'robot':
             room = chosen(RobotArguments, texts)
-            own = robot_graph(settings, room.robot, room.operations, room)
+            own = robot_graph(settings, room.robot, room.operations, room, room.first_patient)
             return (*own, *frames_graph(settings, room.robot, room))
     return tuple(
         spec for part, given in parties(texts) for spec in graph(part, {**texts, **given})

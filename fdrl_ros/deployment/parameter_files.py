@@ -53,10 +53,13 @@ def flattened(values: Mapping[str, Any], group: str = '') -> dict[str, Any]:
 
 def may_be_of(section: str, name: str) -> bool:
     """
-    Tell whether a section may be for a node of a name, whatever its namespace.
+    Tell whether a section may be for a node.
 
     :param section: full name of a node, maybe with wildcards.
+    :param name: of the node; with its namespace that counts too.
     """
+    if '/' in name:
+        return _matches(section, name)
     last = section.rpartition('/')[2]
     return last == name or last in _WILDCARDS
 

@@ -170,7 +170,8 @@ class Runner:
             # Before its successor: whatever it started must not go on beside that.
             _kill_group(popen.pid)
             del self._processes[label]
-            again = self._settings.use_respawn and Ending.of(code) is Ending.DIED
+            ending = Ending.of(code, ours=spec.package == PACKAGE)
+            again = self._settings.use_respawn and spec.respawn and ending is Ending.DIED
             if again:
                 self._waiting[label] = spec, time.monotonic() + RESPAWN_DELAY
             deaths.append(Death(label, code, tail(self.log_file(label)), again))

@@ -9,9 +9,6 @@ from typing import Final
 REFUSED: Final = 1
 """Exit code of a node that could not begin: settings, directory or keys are refused."""
 
-USAGE: Final = 2
-"""Exit code of a node whose command line is wrong."""
-
 FAULT: Final = 3
 """Exit code of a node that failed after it had begun."""
 
@@ -32,12 +29,13 @@ class Ending(Enum):
     """By a fault, or killed: it is started again, if `use_respawn` says so."""
 
     @classmethod
-    def of(cls, code: int) -> 'Ending':
+    def of(cls, code: int, *, ours: bool = True) -> 'Ending':
         """
         Judge an exit code.
 
         :param code: of the process; negative for a signal.
+        :param ours: whether the node is of this package: what others mean by 1 nobody knows.
         """
         if code in (0, -signal.SIGINT, -signal.SIGTERM):  # negative before it could listen
             return cls.STOPPED
-        return cls.REFUSED if code in (REFUSED, USAGE) else cls.DIED
+        return cls.REFUSED if ours and code == REFUSED else cls.DIED

@@ -9,7 +9,7 @@ import sys
 from types import FrameType
 
 from fdrl_ros.deployment.bringup import NODES
-from fdrl_ros.deployment.supervision import USAGE
+from fdrl_ros.deployment.supervision import REFUSED
 from fdrl_ros.resources import resource
 from fdrl_ros.runtime.orphans import end_with_launcher
 
@@ -38,7 +38,7 @@ def start(name: str) -> int:
     if words and words[0] != '--ros-args':
         asked = words[0] in ('-h', '--help')
         print(usage(name), file=sys.stdout if asked else sys.stderr)
-        return 0 if asked else USAGE
+        return 0 if asked else REFUSED
 
     def leave(number: int, frame: FrameType | None) -> None:
         # Not by an exception: imported foreign code could turn it into another.

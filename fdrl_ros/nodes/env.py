@@ -261,8 +261,8 @@ class EnvNode(ManagedNode):
         return not self.operating
 
     def return_to_start(self) -> None:
-        """Abort the operation, bring the arm home and begin with the first patient."""
-        self._abort()
+        """End the operation, or who waits for it; bring the arm home; begin with patient one."""
+        self._stop()
         self.arm.return_home()
         self._begin_patients()
 
@@ -350,7 +350,7 @@ class EnvNode(ManagedNode):
         level, summary = health.level, health.summary
         if self.simulation is not None:
             values['simulated time'] = self.simulation.in_words()
-            if self.count_publishers('/clock') > 1:
+            if self.count_publishers(self.resolve_topic_name('/clock')) > 1:
                 level, summary = Level.WARN, 'somebody else makes /clock too'
         if self.operating:
             summary = f'operating on {self._operation.patient.name}'

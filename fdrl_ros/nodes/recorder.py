@@ -36,7 +36,8 @@ def _kinds() -> dict[str, tuple[str, Any]]:
         if topic != EPISODE:
             package, _, kind = name.split('/')
             found[topic] = name, getattr(importlib.import_module(f'{package}.msg'), kind)
-    arm = next(each for each in ARM_STATE_KINDS if each.startswith(OperatingState.__module__[:4]))
+    package = OperatingState.__module__.partition('.')[0]
+    arm = next(each for each in ARM_STATE_KINDS if each.startswith(f'{package}/'))
     return {**found, ARM_STATE: (arm, OperatingState)}
 
 

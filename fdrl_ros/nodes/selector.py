@@ -4,6 +4,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+import math
 import time
 
 from fdrl_ros.crypto.keys.roster import SERVERS
@@ -13,7 +14,7 @@ from fdrl_ros.errors import SettingError
 from fdrl_ros.nodes.common.diagnostics import Health, Level
 from fdrl_ros.nodes.common.managed_node import ManagedNode, NodeSettings
 from fdrl_ros.nodes.robot.candidate_updates import CandidateUpdates
-from fdrl_ros.nodes.robot.robot_control import RobotControl
+from fdrl_ros.nodes.robot.robot_control import MOST_BENT, RobotControl
 from fdrl_ros.runtime import kernels
 from fdrl_ros.runtime.durable import make_private_directory
 from fdrl_ros.runtime.realtime import with_priority, without_garbage, without_sleep
@@ -31,6 +32,11 @@ class SelectorNodeSettings(NodeSettings):
 
     armed: bool = setting(
         False, 'publish set-points; a real arm has its own emergency stop besides'
+    )
+    await_arm: bool = setting(
+        True,
+        'while armed: send nothing before the arm has told its operating_state; false only for an '
+        'arm that tells none',
     )
     priority: int = setting(
         0,
@@ -102,7 +108,10 @@ class SelectorNode(ManagedNode):
         gate = self.further_settings('gate')
         selector = Selector(rules.selector, gate=gate, clock=time.monotonic, shield=rules.shield)
         plausibility = self.further_settings('plausibility')
-        self.loop = ControlLoop(selector, Limiter(self._limits), plausibility)
+        awaited = self.settings.armed and self.settings.await_arm
+        self.loop = ControlLoop(
+            selector, Limiter(self._limits), plausibility, arm_ready=not awaited
+        )
         self.control.begin(self.loop, self.settings.armed, rules.selector.change_threshold)
         assert self.policies is not None
         self.policies.begin(self.loop)
@@ -188,6 +197,10 @@ class SelectorNode(ManagedNode):
             'informedness': f'{self.loop.selector.following.informedness:.2f}',
             'surgeon': policies.supervision.in_words(),
         }
+        if self.control.bent > MOST_BENT:
+            turned = f'setpoint_cp is turned by {math.degrees(self.control.bent):.0f} degrees'
+            told = f'{turned} from a straight tool: nothing is commanded from there'
+            return Health(Level.WARN, told, values)
         if reason not in _WELL:
             return Health(Level.WARN, f'holding: {self._why()}', values)
         if policies.problem:

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The contract of arming: who may arm the selector, and what keeps it from commanding an arm."""
 
+from diagnostic_msgs.msg import DiagnosticArray
 from fdrl_ros.deployment.bringup import robot_graph, RoomArguments
 import fdrl_ros.msg as ros
 from fdrl_ros.nodes.common import qos
@@ -31,8 +32,23 @@ def test_an_arm_is_commanded_only_while_it_is_enabled_and_homed_and_nobody_else_
     room, runner, settings, arm
 ):
 
-    runner.start(robot_graph(settings, 'robot_1', room=RoomArguments(env=False, armed='true')))
-    arm.say_until(moving(room), 90.0)
+    (selector,) = robot_graph(settings, 'robot_1', room=RoomArguments(env=False, armed='true'))
+    arm.silent = ('operating_state',)
+    runner.start([selector])
+
+    def told(words: str) -> bool:
+        status = [each for _, array in room.heard['/diagnostics'][-10:] for each in array.status]
+        return any(words in each.message for each in status)
+
+    room.hear(DiagnosticArray, '/diagnostics', qos.DIAGNOSTICS)
+    arm.say_until(lambda: reason(room) == 'paused', 90.0)
+    assert not room.heard[arm.servo], 'nobody knows whether the arm is enabled'
+    arm.silent, arm.bent = (), True
+    arm.say_until(lambda: told('from a straight tool'), 20.0)
+    assert not room.heard[arm.servo], 'a straight tool would be a jump'
+    arm.bent = False
+    arm.say_until(moving(room), 20.0)
+    arm.say_until(lambda: room.heard[arm.servo], 10.0)
 
     def silent_for(why: str) -> None:
         """Wait until the selector says why, then look whether it commands."""

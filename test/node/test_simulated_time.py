@@ -144,6 +144,12 @@ def test_time_stands_is_stepped_and_goes_back_when_told(env, room):
             assert np.allclose(surgeon.tip()[0], at_goal, atol=1e-9)
     assert np.allclose(surgeon.settle(), HOME, atol=1e-6), 'the arm is back'
 
+    assert env.set(PAUSED).result == Result.RESULT_OK
+    waiting = room.operate('palpation', 3)  # nobody comes while time stands
+    env.reset(ResetSimulation.Request.SCOPE_STATE)
+    assert room.outcome_of(waiting)[1].failure == 'aborted', 'who waits is sent away'
+    assert env.set(PLAYING).result == Result.RESULT_OK
+
     patient = surgeon.begin()
     assert env.set(STOPPED).result == Result.RESULT_OK
     room.wait(lambda: room.heard['outcome'], 5.0)

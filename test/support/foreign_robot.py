@@ -11,7 +11,7 @@ from fdrl_ros.nodes.common import qos
 from fdrl_ros.nodes.parties.conversion import to_ros
 from fdrl_ros.selector.control.observation import nanoseconds
 from fdrl_ros.surgery.gym.state import OPERATION_FIELDS, PATIENT_FIELDS
-from geometry_msgs.msg import PoseStamped
+from geometry_msgs.msg import PoseStamped, Quaternion
 import numpy as np
 from support.operating_room import Room
 from support.signed_policies import global_policy
@@ -59,6 +59,7 @@ class ForeignRobot:
         self.state, self.homed, self.beat, self.pair = 'ENABLED', True, 0, pair
         self.bad, self.force = {}, 0.5
         self.frozen, self.obeys = False, True
+        self.bent = False  # whether the wrist is
         self.silent = ()  # topics that say nothing
         self.procedure, self.shift = 'palpation', 0  # s that stamps are off
         self.clock = lambda: room.node.get_clock().now().to_msg()
@@ -92,7 +93,7 @@ class ForeignRobot:
         vitals, operation = self.halves(stamp)
         messages = {
             'operating_state': OperatingState(state=self.state, is_homed=self.homed),
-            'setpoint_cp': set_point(stamp, self.tip.tolist()),
+            'setpoint_cp': self.set_point(stamp),
             'patient_state': vitals,
             'operation_state': operation,
         }
@@ -105,6 +106,13 @@ class ForeignRobot:
             self.topics[topic].publish(message)
         self.spoken_at[nanoseconds(stamp)] = time.monotonic()
         return nanoseconds(stamp)
+
+    def set_point(self, stamp) -> PoseStamped:
+        """Say where the tip was told to be, and how the tool is turned."""
+        told = set_point(stamp, self.tip.tolist())
+        if self.bent:
+            told.pose.orientation = Quaternion(w=1.0)
+        return told
 
     def follow(self) -> None:
         commands = self.room.heard[self.servo]

@@ -3,6 +3,7 @@
 """Poses, set-points and states as ROS messages and back: metres, newtons, one base frame."""
 
 from collections.abc import Sequence
+import math
 from typing import Any
 
 from builtin_interfaces.msg import Time
@@ -95,6 +96,13 @@ def set_point(stamp: Time, position: Sequence[float], frame: str = BASE) -> Pose
     made = pose(stamp, position, Quaternion(x=x, y=y, z=z, w=w))
     made.header.frame_id = frame
     return made
+
+
+def bent_by(position: Sequence[float], turned: Quaternion) -> float:
+    """Return the angle between a tool and a straight one at a point (m), rad."""
+    x, y, z, w = straight_quaternion(position)
+    dot = abs(x * turned.x + y * turned.y + z * turned.z + w * turned.w)
+    return 2.0 * math.acos(min(dot, 1.0)) if dot <= 1.0 + 1e-6 else 0.0
 
 
 def joint_state(

@@ -60,7 +60,7 @@ from launch.launch_description_sources import PythonLaunchDescriptionSource
 from launch.logging import get_logger
 from launch.substitutions import LaunchConfiguration, TextSubstitution
 from launch_ros.actions import LifecycleNode, Node
-from launch_ros.parameter_descriptions import ParameterValue
+from launch_ros.parameter_descriptions import Parameter, ParameterValue
 from launch_ros.substitutions import ExecutableInPackage
 import rclpy
 from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
@@ -158,9 +158,7 @@ class OfNode(Substitution):
     :param what: the value is.
     """
 
-    def __init__(
-        self, file: str, name: str, what: str, read: Callable[[NodeSpec], object]
-    ) -> None:
+    def __init__(self, file: str, name: str, what: str, read: Callable[[NodeSpec], Value]) -> None:
         """Keep what to read."""
         super().__init__()
         self._file, self._name, self._what, self._read = file, name, what, read
@@ -171,8 +169,7 @@ class OfNode(Substitution):
 
     def perform(self, context: LaunchContext) -> str:
         """Return the value as a text."""
-        value = self._read(find(self._file, self._name, context))
-        return str(value).lower() if isinstance(value, bool) else str(value)
+        return as_text(self._read(find(self._file, self._name, context)))
 
 
 class InGraph(OfNode):
@@ -209,7 +206,7 @@ class ForeignNode(Node):
             return started
 
 
-class PartyNode(LifecycleNode):
+class OurNode(LifecycleNode):
     """
     A node of ours, whose lifecycle events bind in whatever DDS domain it lives.
 
@@ -329,13 +326,11 @@ class _Preparation(ExecuteProcess):
 def _action(file: str, spec: NodeSpec) -> Action:
     """Declare a node: which one is known now, its values when it starts."""
 
-    def read(what: str, value: Callable[[NodeSpec], object]) -> OfNode:
+    def read(what: str, value: Callable[[NodeSpec], Value]) -> OfNode:
         return OfNode(file, spec.name, what, value)
 
-    def parameter(name: str, value: Value) -> ParameterValue:
-        return ParameterValue(
-            read(name, lambda found: found.parameters[name]), value_type=type(value)
-        )
+    def parameter(name: str) -> OfNode:
+        return read(name, lambda found: found.parameters[name])
 
     def argument(place: int) -> OfNode:
         return read(f'arguments[{place}]', lambda found: found.arguments[place])
@@ -345,23 +340,29 @@ def _action(file: str, spec: NodeSpec) -> Action:
         return name, read(name, lambda found: found.remappings[place][1])
 
     ours = spec.package == PACKAGE
-    return (PartyNode if ours else ForeignNode)(
+    given = spec.parameters.items()
+    return (OurNode if ours else ForeignNode)(
         file,
         spec,
         package=spec.package,
         executable=spec.executable,
         namespace=read('namespace', lambda found: found.namespace),
         name=spec.name,
-        parameters=[{name: parameter(name, each) for name, each in spec.parameters.items()}],
+        # Ours as `-p`, like the plain runner: a site's file then means the same to both.
+        parameters=(
+            [Parameter(name, parameter(name), value_type=type(each)) for name, each in given]
+            if ours
+            else [{name: ParameterValue(parameter(name), value_type=type(e)) for name, e in given}]
+        ),
         arguments=[argument(place) for place in range(len(spec.arguments))],
         ros_arguments=[
             *('--log-level', LaunchConfiguration('log_level')),
             *('--enclave', read('enclave', lambda found: found.full_name)),
         ],
         remappings=[remapping(place) for place in range(len(spec.remappings))],
-        respawn=LaunchConfiguration('use_respawn'),
+        respawn=read('respawn', lambda found: found.respawn),
         respawn_delay=RESPAWN_DELAY,
-        on_exit=_ended,
+        on_exit=partial(_ended, ours),
         output='both',
         sigterm_timeout='15',
         sigkill_timeout='5',
@@ -370,11 +371,11 @@ def _action(file: str, spec: NodeSpec) -> Action:
     )
 
 
-def _ended(event: ProcessExited, context: LaunchContext) -> EmitEvent | None:
+def _ended(ours: bool, event: ProcessExited, context: LaunchContext) -> EmitEvent | None:
     """Leave a node ended that was told to, and end the launch if it cannot begin."""
     if context.is_shutdown:
         return None
-    match Ending.of(event.returncode):
+    match Ending.of(event.returncode, ours=ours):
         case Ending.STOPPED:
             return EmitEvent(event=ShutdownProcess(process_matcher=matches_action(event.action)))
         case Ending.REFUSED:

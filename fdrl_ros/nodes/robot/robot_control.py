@@ -4,6 +4,7 @@
 
 from collections import deque
 import gc
+import math
 
 from fdrl_ros.errors import StateError
 from fdrl_ros.federation.protocol.party import worth_logging
@@ -11,6 +12,7 @@ from fdrl_ros.metrics.adaptation import Adaptation, Rates
 from fdrl_ros.metrics.risk import Risk
 import fdrl_ros.msg as ros
 from fdrl_ros.nodes.arm.robot_messages import (
+    bent_by,
     joint_state,
     OperatingState,
     set_point,
@@ -42,6 +44,9 @@ from std_msgs.msg import Header
 
 COLLECTING = 100
 """Decisions after which garbage is collected, right behind the last of them."""
+
+MOST_BENT = math.radians(5.0)
+"""Turn from a straight tool beyond which a set-point of the arm is none to begin from, rad."""
 
 LAYOUTS = 16
 """Newest layouts of states whose fields are remembered."""
@@ -103,6 +108,8 @@ class RobotControl:
         self._latencies: deque[float] = deque(maxlen=REMEMBERED)
         self._answered: Observation | None = None
         self._frame = ''  # what the arm calls its base
+        self.bent = 0.0
+        """How far the set-point's tool is from straight, rad."""
         warn_without_crtk(node, 'operating_state', 'state_command')
         node.hear(PoseStamped, 'setpoint_cp', self._receive_tip, qos.SENSOR)
         node.hear(JointState, 'jaw/setpoint_js', self._receive_jaw, qos.SENSOR)
@@ -125,6 +132,10 @@ class RobotControl:
 
     def _receive_tip(self, source: PoseStamped) -> None:
         position, self._frame = source.pose.position, source.header.frame_id
+        turned = source.pose.orientation
+        self.bent = bent_by((position.x, position.y, position.z), turned)
+        if self.bent > MOST_BENT:
+            return  # a straight tool at its place would be a jump
         at = 1e-9 * nanoseconds(source.header.stamp)
         self._loop.receive_tip((position.x, position.y, position.z), at)
 
@@ -239,17 +250,19 @@ class RobotControl:
                 gc.collect()
 
     def _command_arm(self, setpoint: SetPoint | None) -> None:
-        if setpoint is None or not self._armed:
+        if setpoint is None:
             return
         now = self._node.get_clock().now()
-        told = now.to_msg()
-        self.servo.publish(set_point(told, setpoint.position.tolist(), self._frame))
-        if setpoint.jaw is not None:
-            self.jaw.publish(joint_state(told, (JAW,), (setpoint.jaw,)))
         state = self._operation
         if state is not None and state.stamp is not None and state is not self._answered:
             self._answered = state
             self._latencies.append(1e-9 * (now.nanoseconds - state.stamp))
+        if not self._armed:
+            return
+        told = now.to_msg()
+        self.servo.publish(set_point(told, setpoint.position.tolist(), self._frame))
+        if setpoint.jaw is not None:
+            self.jaw.publish(joint_state(told, (JAW,), (setpoint.jaw,)))
 
     def _publish_action(self, chosen: Selection) -> Header:
         """Publish an action, and return its header: the stamp of the state, now without one."""

@@ -71,6 +71,8 @@ class ControlLoop:
         selector: Selector,
         limiter: Limiter,
         plausibility: PlausibilitySettings | None = None,
+        *,
+        arm_ready: bool = True,
     ) -> None:
         self.selector = selector
         self.limiter = limiter
@@ -85,7 +87,7 @@ class ControlLoop:
         self._paired = True
         self._tips: deque[Tip] = deque(maxlen=4)
         self._jaw: float | None = None
-        self._arm_ready = True
+        self._arm_ready = arm_ready
         self._arm = NewestMessage()
         self._last_decision = self._newest = -math.inf
         self._refused: tuple[Reason, float] | None = None

@@ -218,7 +218,7 @@ def test_the_commands_of_the_page_bring_a_log_into_training(walks, tmp_path, mon
     section = page.split("## A live arm's log as data")[1]
     lines = [each.partition('#')[0].split() for each in section.splitlines()]
     record, convert, train = (each for each in lines if each[:1] in (['ros2'], ['fdrl']))
-    assert record[record.index('-o') + 1] == 'log'
+    assert record == ['fdrl', 'record', 'log']
     monkeypatch.chdir(tmp_path)
     assert CliRunner().invoke(main, convert[1:]).exit_code == 0
     train[train.index('64')] = '4'  # of six patients, not of the hundreds of a hospital

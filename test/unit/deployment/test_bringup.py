@@ -96,7 +96,10 @@ def test_env_makes_time_and_the_selector_follows_it():
 def test_selector_without_the_simulated_env_is_armed_by_who_says_so_alone(env, armed):
     graph = robot_graph(SETTINGS, 'robot_1', room=RoomArguments(env=env, armed=armed))
     assert [each.executable for each in graph] == ['env', 'selector'][not env :]
-    assert graph[-1].parameters['armed'] is (armed == 'true' or (env and armed == 'auto'))
+    armed_now = armed == 'true' or (env and armed == 'auto')
+    assert graph[-1].parameters['armed'] is armed_now
+    # A real arm is not commanded again after a crash before a person has looked.
+    assert graph[-1].respawn is (env or not armed_now)
     with pytest.raises(SettingError, match="armed = 'ture': expected .* 'auto', 'true', 'false'"):
         RoomArguments(armed='ture')
 
@@ -145,6 +148,10 @@ def test_parameter_file_does_not_arm_what_a_person_leaves_unarmed(tmp_path):
     settings = BringupSettings(parameters=str(site))
     with pytest.raises(SettingError, match="armed = 'false': expected .* without armed: true"):
         robot_graph(settings, 'robot_1', room=RoomArguments(armed='false'))
+    with pytest.raises(SettingError, match="armed = 'auto': expected .* without armed: true"):
+        robot_graph(settings, 'robot_1', room=RoomArguments(env=False))
+    site.write_text('/robot_2/selector: {ros__parameters: {armed: true}}')
+    assert robot_graph(settings, 'robot_1', room=RoomArguments(env=False))
     site.write_text('/camera: {ros__parameters: {rate: 5, directory: 3}}')  # of somebody else
     assert robot_graph(settings, 'robot_1')
 
@@ -254,7 +261,7 @@ def test_node_that_is_told_to_end_while_it_is_imported_ends_quietly(number):
         ([], 1, [each.executable for each in graph()]),
         (['surgeon'], 1, [each.executable for each in graph()]),
         (['env', '--help'], 0, ['--ros-args', 'config/robot.yaml']),
-        (['trainer', 'now'], 2, ['--ros-args', 'config/hospital.yaml']),
+        (['trainer', 'now'], 1, ['--ros-args', 'config/hospital.yaml']),
     ],
 )
 def test_who_names_no_node_or_asks_for_help_is_told_the_usage(words, code, told):
@@ -342,12 +349,23 @@ def test_runner_waits_before_it_starts_a_node_again_and_forgets_it_when_stopped(
         assert runner.stop() == {} and runner.running == ()
 
 
+def test_an_exit_code_of_a_node_of_others_refuses_nothing():
+    assert Ending.of(1) is Ending.REFUSED
+    assert {Ending.of(code, ours=False) for code in (1, 2, 3, -9)} == {Ending.DIED}
+    assert {Ending.of(code, ours=False) for code in (0, -2, -15)} == {Ending.STOPPED}
+
+
+def test_robots_of_a_federation_have_patients_of_their_own():
+    specs = federation_graph(SETTINGS, (), ('robot_1', 'robot_2', 'robot_3'))
+    firsts = [each.parameters['first_patient'] for each in specs if each.executable == 'env']
+    assert firsts == [0, 1000, 2000]
+
+
 @pytest.mark.parametrize(
     ('code', 'use_respawn', 'again', 'refused'),
     [
         (0, True, False, False),
         (1, True, False, True),
-        (2, True, False, True),
         (3, True, True, False),
         (3, False, False, False),
     ],
