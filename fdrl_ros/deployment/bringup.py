@@ -291,6 +291,17 @@ class RobotArguments(RoomArguments):
     operations: int = setting(
         -1, 'patients operated on by itself, one after the other; -1 for no end', minimum=-1
     )
+    plan: str = setting(
+        '',
+        'YAML file of the operation plan by which the monitor makes the states of a real arm, '
+        'with env:=false; empty: no monitor',
+    )
+
+    def __post_init__(self) -> None:
+        """Refuse two nodes that publish states of one robot."""
+        super().__post_init__()
+        if self.plan and self.env:
+            raise SettingError('plan', self.plan, 'none with the simulated env; say env:=false')
 
 
 def server_graph(settings: BringupSettings) -> tuple[NodeSpec, ...]:
@@ -309,13 +320,15 @@ def robot_graph(
     operations: int = 0,
     room: RoomArguments = RoomArguments(),  # noqa: B008 (frozen)
     first_patient: int = 0,
+    plan: str = '',
 ) -> tuple[NodeSpec, ...]:
     """
-    Return the nodes of one operating room: the simulated env, if asked for, and the selector.
+    Return the nodes of one operating room: the simulated env or the monitor, and the selector.
 
     :param operations: simulated patients that are operated on by itself, one after the other;
         -1 for no end.
     :param first_patient: number of the first of them: robots have patients of their own.
+    :param plan: file by which the monitor makes the states of a real arm; empty for no monitor.
     :raises SettingError: if the parameter file arms a selector that must not be armed.
     """
     place = absolute(settings.namespace, robot)
@@ -350,7 +363,12 @@ def robot_graph(
     if not room.env and room.commands:
         # After a crash a person looks before a real arm is commanded again.
         selector = replace(selector, respawn=False)
-    return (env, selector) if room.env else (selector,)
+    if room.env:
+        return env, selector
+    if not plan:
+        return (selector,)
+    monitor = _node(settings, 'monitor', robot, plan=plan, use_sim_time=room.use_sim_time)
+    return monitor, selector
 
 
 def frames_graph(

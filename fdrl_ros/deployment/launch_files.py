@@ -102,7 +102,14 @@ def graph(file: str, texts: Mapping[str, str]) -> tuple[NodeSpec, ...]:
             return hospital_graph(settings, chosen(HospitalArguments, texts).hospital)
         case 'robot':
             room = chosen(RobotArguments, texts)
-            own = robot_graph(settings, room.robot, room.operations, room, room.first_patient)
+            own = robot_graph(
+                settings,
+                room.robot,
+                room.operations,
+                room,
+                first_patient=room.first_patient,
+                plan=room.plan,
+            )
             return (*own, *frames_graph(settings, room.robot, room))
     return tuple(
         spec for part, given in parties(texts) for spec in graph(part, {**texts, **given})
@@ -111,7 +118,10 @@ def graph(file: str, texts: Mapping[str, str]) -> tuple[NodeSpec, ...]:
 
 def full_graph(file: str) -> tuple[NodeSpec, ...]:
     """Return all nodes that a launch file can start, with the defaults of its arguments."""
-    return graph(file, dict.fromkeys(_SWITCHES, 'true'))
+    shown = dict.fromkeys(_SWITCHES, 'true')
+    real = {**shown, 'env': 'false', 'plan': 'plan.yaml'}
+    specs = (*graph(file, shown), *graph(file, real))
+    return tuple({each.label: each for each in specs}.values())
 
 
 def check(file: str, texts: Mapping[str, str], given: Mapping[str, str] | None = None) -> None:

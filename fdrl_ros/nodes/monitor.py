@@ -64,7 +64,9 @@ class MonitorSettings(NodeSettings):
         False, 'expect the height of the surface on the topic surface; else it rests as planned'
     )
     frame: str = setting(
-        '', 'frame that poses have to be in, with z up and the origin in the trocar; empty: any'
+        '',
+        'frame that poses and the surface have to be in, with z up and the origin in the trocar; '
+        'empty: any',
     )
 
 
@@ -106,9 +108,8 @@ class MonitorNode(ManagedNode):
         hear(PoseStamped, 'setpoint_cp', self._receive_setpoint, qos.SENSOR)
         hear(PoseStamped, 'servo_cp', self._receive_command, qos.SENSOR)
         hear(WrenchStamped, f'{self._chosen.force}/measured_cf', self._receive_force, qos.SENSOR)
-        if self._uses_jaw:
-            for topic in ('jaw/measured_js', 'jaw/setpoint_js'):
-                hear(JointState, topic, partial(self._receive_jaw, topic), qos.SENSOR)
+        for topic in ('jaw/measured_js', 'jaw/setpoint_js'):  # the next plan may use it
+            hear(JointState, topic, partial(self._receive_jaw, topic), qos.SENSOR)
         if self._chosen.surface:
             hear(PointStamped, 'surface', self._receive_surface, qos.SENSOR)
         if self._recorded is None:
@@ -129,6 +130,7 @@ class MonitorNode(ManagedNode):
         self._start_at: np.ndarray | None = None
         self._commanded = False
         self._inputs: dict[str, tuple[Any, float]] = {}
+        self._elsewhere: dict[str, str] = {}
         self._surface_before: tuple[float, float] | None = None
 
     def _start(self, request: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
@@ -148,9 +150,25 @@ class MonitorNode(ManagedNode):
     # What is measured, and when.
 
     def _keep(self, name: str, value: Any) -> None:
-        self._inputs[name] = value, self.now
+        self._inputs[name] = value, self.time
+
+    def _age(self, came: float) -> float:
+        """Return the time since then, s; infinite if simulated time went back behind it."""
+        age = self.time - came
+        return age if age >= 0.0 else math.inf
+
+    def _in_frame(self, name: str, source: PoseStamped | PointStamped) -> bool:
+        """Return whether a message is in the frame wanted; if not, keep why there is no state."""
+        frame, wanted = source.header.frame_id, self._chosen.frame
+        if wanted and frame != wanted:
+            self._elsewhere[name] = f'{name} in {frame!r}, expected {wanted!r}'
+            return False
+        self._elsewhere.pop(name, None)
+        return True
 
     def _receive_setpoint(self, source: PoseStamped) -> None:
+        if not self._in_frame('setpoint_cp', source):
+            return
         at = source.pose.position
         position = np.array([at.x, at.y, at.z])
         self._keep('setpoint_cp', position)
@@ -172,6 +190,8 @@ class MonitorNode(ManagedNode):
 
     def _receive_surface(self, source: PointStamped) -> None:
         """Keep the height, and its speed since the one before."""
+        if not self._in_frame('surface', source):
+            return
         time, height = 1e-9 * nanoseconds(source.header.stamp), source.point.z
         before, self._surface_before = self._surface_before, (time, height)
         if before is not None and time > before[0]:
@@ -190,14 +210,17 @@ class MonitorNode(ManagedNode):
         except StateError as error:
             self._problem = str(error)
         else:
-            self._problem, self._published_at = '', self.now
+            self._problem, self._published_at = '', self.time
 
     def _publish(self, source: PoseStamped) -> None:
         """
         Publish both halves of the state.
 
-        :raises StateError: if an input is missing, too old or impossible.
+        :raises StateError: if an input is missing, too old, in another frame or impossible.
         """
+        self._in_frame('measured_cp', source)
+        for problem in self._elsewhere.values():
+            raise StateError(problem)
         time = 1e-9 * nanoseconds(source.header.stamp)
         tip, rotation = self._pose(source)
         force = self._newest('force', 'no measured force')
@@ -236,11 +259,8 @@ class MonitorNode(ManagedNode):
         """
         Return position and rotation of the tool.
 
-        :raises StateError: if it is in another frame, or cannot be.
+        :raises StateError: if it cannot be.
         """
-        frame, wanted = source.header.frame_id, self._chosen.frame
-        if wanted and frame != wanted:
-            raise StateError(f'measured_cp in {frame!r}, expected {wanted!r}')
         at, turned = source.pose.position, source.pose.orientation
         tip = (at.x, at.y, at.z)
         length = math.hypot(turned.x, turned.y, turned.z, turned.w)
@@ -257,9 +277,9 @@ class MonitorNode(ManagedNode):
         :raises StateError: if it never came, or is too old.
         """
         value, came = self._inputs.get(name, (None, -math.inf))
-        if value is None:
+        old = self._age(came)
+        if old == math.inf:
             raise StateError(missing)
-        old = self.now - came
         if old > (age or self._chosen.input_age):
             raise StateError(f'{missing} for {old:.1f} s')
         return value
@@ -291,7 +311,7 @@ class MonitorNode(ManagedNode):
         """Return why there is no state now; empty while there is."""
         if self._problem:
             return self._problem
-        if self._published_at is None or self.now - self._published_at > _SILENT:
+        if self._published_at is None or self._age(self._published_at) > _SILENT:
             return 'no measured_cp'
         return ''
 

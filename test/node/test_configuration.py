@@ -5,7 +5,13 @@
 from pathlib import Path
 import sys
 
-from fdrl_ros.deployment.bringup import BringupSettings, hospital_graph, robot_graph, server_graph
+from fdrl_ros.deployment.bringup import (
+    BringupSettings,
+    hospital_graph,
+    robot_graph,
+    RoomArguments,
+    server_graph,
+)
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.nodes.aggregator import AggregatorNode
 from fdrl_ros.nodes.arm.arm_readings import READINGS
@@ -32,7 +38,10 @@ FILES: dict[str, dict[str, type[ManagedNode]]] = {
 GRAPHS = {
     'server': server_graph(BringupSettings()),
     'hospital': hospital_graph(BringupSettings(), 'hospital_1'),
-    'robot': robot_graph(BringupSettings(), 'robot_1'),
+    'robot': (
+        *robot_graph(BringupSettings(), 'robot_1'),
+        *robot_graph(BringupSettings(), 'robot_1', room=RoomArguments(env=False), plan='a.yaml'),
+    ),
 }
 DISPLAYED = {
     'rviz_default_plugins/Image': 'Image',

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 
+from builtin_interfaces.msg import Time
 from diagnostic_msgs.msg import DiagnosticArray
 from fdrl_ros.deployment.bringup import environment
 from fdrl_ros.deployment.layout import Layout
@@ -18,14 +19,17 @@ from fdrl_ros.selector.control.observation import nanoseconds
 from fdrl_ros.surgery.data.vital_signs import NAMES
 from fdrl_ros.surgery.gym.state import OPERATION_FIELDS
 from fdrl_ros.surgery.patient.cohort import mixture
-from geometry_msgs.msg import PointStamped
+from geometry_msgs.msg import PointStamped, PoseStamped, WrenchStamped
 import numpy as np
 import pytest
+from rosgraph_msgs.msg import Clock
+from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64
 from std_srvs.srv import Trigger
 from support.foreign_robot import released
 import yaml
 
+VITALS = (80.0, 70.0, 97.0, 14.0)
 CALM = {'federation.disturbances': False, 'federation.gap': 0.0, 'world.horizon': 600}
 ELSEWHERE = {each: f'env/{each}' for each in ('operation_state', 'patient_state', 'state_fields')}
 TOLERANCES = {
@@ -154,6 +158,104 @@ def test_a_selector_drives_an_arm_by_states_that_the_monitor_makes_of_its_topics
         if field.name in TOLERANCES:
             far = np.quantile(apart[:, place], 0.99)
             assert far <= TOLERANCES[field.name], f'{field.name}: {far:g}'
+
+
+class Table:
+    """An arm at rest above an organ, and a patient monitor: all that a monitor hears."""
+
+    def __init__(self, room) -> None:
+        self.room = room
+        self.seconds = 5  # of /clock, which stands
+        self.stamped = 0
+        self.frames = dict.fromkeys(('setpoint_cp', 'surface', 'measured_cp'), 'base')
+        self.silent = ''
+        publish = room.node.create_publisher
+        self.clock = publish(Clock, '/clock', qos.STATE)
+        self.force = publish(WrenchStamped, 'body/measured_cf', qos.STATE)
+        jaws = ('jaw/measured_js', 'jaw/setpoint_js')
+        self.jaws = [publish(JointState, name, qos.STATE) for name in jaws]
+        self.vitals = [publish(Float64, f'vital_signs/{name}', qos.STATE) for name in NAMES]
+        kinds = {'surface': PointStamped}
+        self.places = {
+            name: publish(kinds.get(name, PoseStamped), name, qos.STATE) for name in self.frames
+        }
+        room.hear(ros.OperationState, 'operation_state', qos.EVENT)
+        room.hear(DiagnosticArray, '/diagnostics', qos.DIAGNOSTICS)
+
+    def publish(self) -> None:
+        self.clock.publish(Clock(clock=Time(sec=self.seconds)))
+        self.force.publish(WrenchStamped())
+        for each in self.jaws:
+            each.publish(JointState(position=[0.1]))
+        for each, value in zip(self.vitals, VITALS, strict=True):
+            each.publish(Float64(data=value))
+        self.stamped += 1_000_000
+        for name, frame in self.frames.items():
+            if name == self.silent:
+                continue
+            if name == 'surface':
+                message = PointStamped()
+                message.point.z = -0.12
+            else:
+                message = PoseStamped()
+                message.pose.position.z = -0.07
+                message.pose.orientation.w = 1.0
+            message.header.frame_id = frame
+            message.header.stamp = Time(sec=5, nanosec=self.stamped)
+            self.places[name].publish(message)
+
+    def until(self, condition) -> None:
+        def heard() -> bool:
+            self.publish()
+            return condition()
+
+        self.room.wait(heard, 20.0)
+
+    def until_told(self, words: str) -> None:
+        """Wait until diagnostics say just that from now on."""
+        self.room.heard['/diagnostics'].clear()
+        self.until(
+            lambda: any(
+                status.message == words
+                for _, each in self.room.heard['/diagnostics']
+                for status in each.status
+            )
+        )
+
+    def until_state(self, patient: str) -> None:
+        """Wait until a state of a patient comes from now on."""
+        self.room.heard['operation_state'].clear()
+        self.until(
+            lambda: (state := self.room.last('operation_state')) and state.patient == patient
+        )
+
+
+def test_a_monitor_checks_frames_lives_by_the_clock_and_takes_a_plan_with_the_jaw(
+    room, settings, tmp_path
+):
+    file = tmp_path / 'plan.yaml'
+    file.write_text('{procedure: reach, patient: case_1, goal: [0, 0, -0.12]}')
+    table = Table(room)
+    told = {'plan': file, 'surface': True, 'frame': 'base', 'use_sim_time': True}
+    with started('monitor', settings, input_age=10.0, **told):
+        table.until_state('case_1')
+        for name in table.frames:
+            table.frames[name] = 'camera'
+            table.until_told(f"no state: {name} in 'camera', expected 'base'")
+            table.frames[name] = 'base'
+            table.until_state('case_1')
+
+        file.write_text('{procedure: peg_transfer, patient: case_2, goal: [0, 0, -0.12]}')
+        assert room.ask(Trigger, 'monitor/start', Trigger.Request()).success
+        table.until_state('case_2')
+
+        table.silent = 'setpoint_cp'
+        table.seconds = 65
+        table.until_told('no state: no setpoint_cp for 60.0 s')
+        table.seconds = 1
+        table.until_told('no state: no setpoint_cp')
+        table.silent = ''
+        table.until_state('case_2')
 
 
 @pytest.mark.parametrize(

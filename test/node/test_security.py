@@ -18,7 +18,7 @@ from support.node_process import begin
 
 PATIENCE = 40.0
 ROOM = RoomArguments(endoscope=True, use_sim_time=True, home='hospital_1')
-OFF = {'policies above 256 KiB', 'force = spatial', 'a plan that uses the jaw'}
+OFF = {'policies above 256 KiB', 'force = spatial'}
 
 
 @pytest.fixture

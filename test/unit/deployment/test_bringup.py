@@ -23,6 +23,7 @@ from fdrl_ros.deployment.bringup import (
     middleware,
     NodeSpec,
     robot_graph,
+    RobotArguments,
     RoomArguments,
     warnings,
 )
@@ -102,6 +103,15 @@ def test_selector_without_the_simulated_env_is_armed_by_who_says_so_alone(env, a
     assert graph[-1].respawn is (env or not armed_now)
     with pytest.raises(SettingError, match="armed = 'ture': expected .* 'auto', 'true', 'false'"):
         RoomArguments(armed='ture')
+
+
+def test_monitor_reports_a_real_arm_by_a_plan_and_never_beside_the_simulated_env():
+    room = RobotArguments(env=False, plan='plan.yaml', use_sim_time=True)
+    monitor, selector = robot_graph(SETTINGS, 'robot_1', room=room, plan=room.plan)
+    assert (monitor.full_name, monitor.domain) == ('/robot_1/monitor', selector.domain)
+    assert monitor.parameters['plan'] == 'plan.yaml' and monitor.parameters['use_sim_time']
+    with pytest.raises(SettingError, match="plan = 'plan.yaml': expected none .* env:=false"):
+        RobotArguments(plan='plan.yaml')
 
 
 @pytest.mark.parametrize(

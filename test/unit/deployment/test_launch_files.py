@@ -39,6 +39,10 @@ def test_selector_is_armed_as_said_and_alone_where_a_real_arm_answers():
         ({'armed': 'false'}, {'env': None, 'selector': False}),
         ({'env': 'false'}, {'selector': False}),
         ({'env': 'false', 'armed': 'True'}, {'selector': True}),
+        (
+            {'env': 'false', 'armed': 'true', 'plan': 'plan.yaml'},
+            {'monitor': None, 'selector': True},
+        ),
     ):
         specs = graph('robot', {**SILENT, **arguments})
         assert {each.name: each.parameters.get('armed') for each in specs} == wanted
@@ -53,7 +57,9 @@ def test_frames_are_published_unless_told_not_to_and_rviz_is_shown_when_asked_fo
         specs = [each for each in graph('robot', arguments) if each.package != 'fdrl_ros']
         assert [each.executable for each in specs] == wanted
         assert all(('/tf', 'tf') in each.remappings for each in specs)
-    assert [each.name for each in full_graph('robot')][2:] == ['robot_state_publisher', 'rviz2']
+    assert [each.name for each in full_graph('robot')] == [
+        *('env', 'selector', 'robot_state_publisher', 'rviz2', 'monitor')
+    ]
 
 
 def test_one_robot_of_a_federation_shows_itself_and_only_one_may_make_time():
@@ -84,6 +90,8 @@ def test_namespace_moves_every_node(text):
         ('robot', {'rviz': 'perhaps'}, "rviz = 'perhaps'"),
         ('robot', {'armed': 'ture'}, "armed = 'ture'"),
         ('robot', {'evn': 'false'}, 'did you mean env?'),
+        ('robot', {'plan': 'plan.yaml'}, "plan = 'plan.yaml': expected none with the simulated"),
+        ('federation', {'plan': 'plan.yaml'}, "plan = 'plan.yaml'"),
         ('robot', {'home': 'hospital_9'}, "home = 'hospital_9': expected one of the 3 hospitals"),
         ('robot', {'robot_domain': '233'}, 'at most 232'),
         ('robot', {'robot_domain': '50'}, 'another domain'),
