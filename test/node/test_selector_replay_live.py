@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the node decided live, with faults in between, is decided again on what was recorded."""
 
+from dataclasses import replace
 import json
 import math
 import time
@@ -36,6 +37,8 @@ def robot(room, runner, settings, directory):
     """Give an arm, and a selector whose two policies are candidates from its first state on."""
     arm = ForeignRobot(room)
     spec = robot_graph(settings, 'robot_1')[1]
+    # Whether a state or the arm's is heard first is chance: it would be the first decision.
+    spec = replace(spec, parameters={**spec.parameters, 'await_arm': False})
     room.hear(ros.Policies, 'policies', qos.LATCHED)
     publish = room.node.create_publisher
     publish(ros.GlobalPolicy, '/federation/policy', qos.LATCHED).publish(released(directory))

@@ -167,10 +167,6 @@ class PromptRobot(ForeignRobot):
 class StillRobot(PromptRobot):
     """The same arm, which follows nothing."""
 
-    def __init__(self, room: Room) -> None:
-        super().__init__(room)
-        self.silent = ('operating_state',)
-
     def follow(self) -> None:
         pass
 
