@@ -99,7 +99,7 @@ class Authority:
         """
         key = generate_private_key(SECP256R1())
         subject = _name(name[:LONGEST_SUBJECT])
-        builder = _builder(subject, subject, key, now, AUTHORITY_DAYS)
+        builder = _builder(subject, subject, key, now, now + timedelta(days=AUTHORITY_DAYS))
         builder = builder.add_extension(x509.BasicConstraints(True, 0), critical=True)
         return cls(builder.sign(key, SHA256()), key)
 
@@ -133,17 +133,20 @@ class Authority:
 
         :param enclave: its path, such as `/robot_1/env`: at most 64 letters.
         :param now: UTC.
-        :param days: validity from then on, at most that of the authority.
+        :param days: validity from then on; it ends with that of the authority at the latest.
         :returns: the certificate, and the private key as PEM in clear, as the middleware reads it.
-        :raises SecurityError: if the path is too long for a certificate.
+        :raises SecurityError: if the path is too long for a certificate, or the authority expired.
         """
         if len(enclave) > LONGEST_SUBJECT:
             raise SecurityError(
                 f'enclave {enclave} has {len(enclave)} letters, a certificate holds '
                 f'{LONGEST_SUBJECT}: take shorter names'
             )
+        if time_faults(self.certificate, now):
+            raise SecurityError('the authority has expired: run `fdrl security rotate` for all')
         key = generate_private_key(SECP256R1())
-        builder = _builder(_name(enclave), self.certificate.subject, key, now, days)
+        end = min(now + timedelta(days=days), self.certificate.not_valid_after_utc)
+        builder = _builder(_name(enclave), self.certificate.subject, key, now, end)
         uri = x509.UniformResourceIdentifier(binding.uri())
         certificate = (
             builder.add_extension(x509.BasicConstraints(False, None), critical=False)
@@ -273,7 +276,7 @@ def _builder(
     issuer: x509.Name,
     key: EllipticCurvePrivateKey,
     now: datetime,
-    days: int,
+    end: datetime,
 ) -> x509.CertificateBuilder:
     return x509.CertificateBuilder(
         issuer,
@@ -281,5 +284,5 @@ def _builder(
         key.public_key(),
         x509.random_serial_number(),
         now - EARLY,
-        now + timedelta(days=days),
+        end,
     )

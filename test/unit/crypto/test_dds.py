@@ -82,6 +82,14 @@ def test_what_is_no_certificate_or_bound_to_no_roster_is_refused():
         AUTHORITY.issue('/' + 64 * 'a', BINDING, NOW, 1)
 
 
+def test_no_certificate_outlives_its_authority():
+    late = NOW + timedelta(days=3600)
+    certificate, _ = AUTHORITY.issue('/a/b', BINDING, late, 100)
+    assert certificate.not_valid_after_utc == AUTHORITY.certificate.not_valid_after_utc
+    with pytest.raises(SecurityError, match='the authority has expired'):
+        AUTHORITY.issue('/a/b', BINDING, late + timedelta(days=51), 100)
+
+
 @given(some.sets(some.integers(1, 2**150)))
 def test_a_revocation_list_holds_what_was_put_in(serials):
     data = AUTHORITY.revocations(serials, NOW)
