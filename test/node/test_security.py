@@ -10,7 +10,9 @@ from fdrl_ros.deployment.interfaces import Domain, Endpoints, Places, uses_of
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.security.enclaves import KeystoreSettings, make_keystore
 from fdrl_ros.deployment.security.rules import live_faults
+from fdrl_ros.errors import SettingError
 from fdrl_ros.nodes.common.live_graph import live_graph
+from fdrl_ros.nodes.common.service_call import node_in
 from fdrl_ros.resources import resource
 from node.conftest import PLAN
 import pytest
@@ -65,6 +67,13 @@ def test_everything_that_nodes_have_is_allowed_and_nothing_else(graph, settings,
                 {**found, name: replace(found[name], publish=frozenset({'rt/federation/round'}))}
             )
         )
+
+
+def test_programs_of_people_do_not_run_unsecured_either(settings, monkeypatch):
+    monkeypatch.setenv('ROS_SECURITY_ENABLE', 'True')
+    with pytest.raises(SettingError, match='ROS_SECURITY_ENABLE'):
+        with node_in(settings.robot_domain, 'operator'):
+            pass
 
 
 def test_a_node_that_cannot_be_secured_does_not_run(settings):

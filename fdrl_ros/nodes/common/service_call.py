@@ -4,8 +4,10 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+import os
 from typing import Any
 
+from fdrl_ros.deployment.security.variables import check_security
 from fdrl_ros.errors import OrderError
 import rclpy
 from rclpy.context import Context
@@ -19,7 +21,12 @@ PATIENCE = 10.0
 
 @contextmanager
 def node_in(domain: int, name: str, namespace: str | None = None) -> Iterator[Node]:
-    """Make a node in a DDS domain, in a context of its own, that offers nothing by itself."""
+    """
+    Make a node in a DDS domain, in a context of its own, that offers nothing by itself.
+
+    :raises SettingError: if variables ask for security, and it would run without.
+    """
+    check_security(os.environ, rclpy.get_rmw_implementation_identifier())
     context = Context()
     rclpy.init(context=context, domain_id=domain)
     node = rclpy.create_node(
