@@ -168,6 +168,9 @@ class BringupSettings(Settings):
             raise SettingError(
                 'discovery_server', self.discovery_server, 'none where hosts is `one`'
             )
+        if self.discovery_server and self.security:
+            expected = 'none with security: the server has no enclave'
+            raise SettingError('discovery_server', self.discovery_server, expected)
         for node, _ in self.site_parameters():
             name = node.rpartition('/')[2]
             near = get_close_matches(name, NODES, 1)
@@ -426,6 +429,7 @@ def environment(settings: BringupSettings, domain: int) -> dict[str, str]:
             'ROS_SECURITY_ENABLE': 'true',
             'ROS_SECURITY_STRATEGY': 'Enforce',
             'ROS_SECURITY_KEYSTORE': str(settings.enclaves),
+            'ROS_SECURITY_ENCLAVE_OVERRIDE': '',  # a person's counts for no node
         }
     if settings.discovery_server and domain == settings.federation_domain:
         variables[DISCOVERY_SERVER] = settings.discovery_server

@@ -146,6 +146,7 @@ def check(file: str, texts: Mapping[str, str], given: Mapping[str, str] | None =
         if spec.package != PACKAGE:
             _check_installed(spec)
     if file == 'federation':
+        settings.check_enclaves(specs)
         return
     directory = settings.directory
     layout = Layout(Path(directory))

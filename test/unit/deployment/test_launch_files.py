@@ -103,7 +103,13 @@ def test_namespace_moves_every_node(text):
         ('federation', {'options': '--seed "3'}, 'No closing quotation'),
         ('federation', {'hospital': 'hospital_1'}, 'did you mean hospitals'),
         ('server', {'discovery_server': '10.0.0.1:11811'}, 'none where hosts is'),
+        (
+            'server',
+            {'discovery_server': '10.0.0.1:11811', 'hosts': 'several', 'security': 'true'},
+            'none with security',
+        ),
         ('server', {'security': 'true'}, 'with the enclave /federation/key_authority'),
+        ('federation', {'security': 'true'}, 'with the enclave /federation/key_authority'),
         (
             'robot',
             {'security': 'true', 'rviz': 'true'},
