@@ -35,6 +35,18 @@ MONITOR = 'monitor'
 RECORDER = 'recorder'
 """The same of what records one robot: `fdrl record`."""
 
+PEDAL = 'pedal'
+"""The same of a pedal with which a surgeon takes over."""
+
+SENSORS = 'sensors'
+"""The same of what publishes a patient's vital signs, or the surface that a camera sees."""
+
+CLIENT = 'client'
+"""The same of a CRTK client that commands an arm, such as a surgeon's console."""
+
+GUESTS: Final = (PEDAL, SENSORS, CLIENT)
+"""Programs of others at a robot."""
+
 
 class Domain(StrEnum):
     """A DDS domain of the graph."""
@@ -134,21 +146,21 @@ INTERFACES: Final[Mapping[Domain, tuple[Interface, ...]]] = {
               optional='policies above 256 KiB'),
         topic('{home}/home', 'trainer', 'selector'),
         topic('{home}/home/weights', 'trainer', 'selector', optional='policies above 256 KiB'),
-        topic('{robot}/measured_js', 'env', 'recorder'),
-        topic('{robot}/setpoint_js', 'env', 'recorder'),
-        topic('{robot}/measured_cp', 'env', 'monitor recorder'),
-        topic('{robot}/local/measured_cp', 'env'),
-        topic('{robot}/setpoint_cp', 'env', 'selector monitor recorder'),
-        topic('{robot}/local/setpoint_cp', 'env'),
-        topic('{robot}/measured_cv', 'env'),
-        topic('{robot}/body/measured_cf', 'env', 'recorder'),
+        topic('{robot}/measured_js', 'env', 'recorder client'),
+        topic('{robot}/setpoint_js', 'env', 'recorder client'),
+        topic('{robot}/measured_cp', 'env', 'monitor recorder client'),
+        topic('{robot}/local/measured_cp', 'env', 'client'),
+        topic('{robot}/setpoint_cp', 'env', 'selector monitor recorder client'),
+        topic('{robot}/local/setpoint_cp', 'env', 'client'),
+        topic('{robot}/measured_cv', 'env', 'client'),
+        topic('{robot}/body/measured_cf', 'env', 'recorder client'),
         topic('{robot}/body/measured_cf', '', 'monitor', optional='force = body'),
-        topic('{robot}/spatial/measured_cf', 'env', 'recorder'),
+        topic('{robot}/spatial/measured_cf', 'env', 'recorder client'),
         topic('{robot}/spatial/measured_cf', '', 'monitor', optional='force = spatial'),
-        topic('{robot}/jaw/measured_js', 'env', 'monitor recorder'),
-        topic('{robot}/jaw/setpoint_js', 'env', 'selector monitor'),
+        topic('{robot}/jaw/measured_js', 'env', 'monitor recorder client'),
+        topic('{robot}/jaw/setpoint_js', 'env', 'selector monitor client'),
         topic('{robot}/joint_states', 'env', 'robot_state_publisher recorder'),
-        topic('{robot}/operating_state', 'env', 'selector recorder'),
+        topic('{robot}/operating_state', 'env', 'selector recorder client'),
         topic('{robot}/operation_state', 'env monitor', 'selector recorder'),
         topic('{robot}/patient_state', 'env monitor', 'selector recorder'),
         topic('{robot}/state_fields', 'env monitor', 'selector recorder'),
@@ -159,30 +171,31 @@ INTERFACES: Final[Mapping[Domain, tuple[Interface, ...]]] = {
         topic('{robot}/endoscope/labels', 'env', optional='endoscope'),
         topic('{robot}/endoscope/camera_info', 'env', optional='endoscope'),
         topic('/clock', 'env', optional='use_sim_time'),
-        topic('{robot}/servo_cp', 'selector', 'env monitor'),
-        topic('{robot}/jaw/servo_jp', 'selector', 'env'),
-        topic('{robot}/state_command', 'selector', 'env selector'),
-        topic('{robot}/servo_cv', '', 'env'),
-        topic('{robot}/servo_jp', '', 'env'),
-        topic('{robot}/servo_jr', '', 'env'),
-        topic('{robot}/servo_jv', '', 'env'),
-        topic('{robot}/move_cp', '', 'env'),
-        topic('{robot}/move_jp', '', 'env'),
-        topic('{robot}/move_jr', '', 'env'),
-        topic('{robot}/jaw/move_jp', '', 'env'),
-        topic('{robot}/servo_cf', '', 'env'),
-        topic('{robot}/body/servo_cf', '', 'env'),
-        topic('{robot}/spatial/servo_cf', '', 'env'),
-        topic('{robot}/servo_jf', '', 'env'),
-        topic('{robot}/jaw/servo_jf', '', 'env'),
-        topic('{robot}/free', '', 'env'),
-        topic('{robot}/hold', '', 'env'),
-        topic('{robot}/surface', '', 'monitor', optional='surface'),
-        topic('{robot}/vital_signs/mean_arterial_pressure', '', 'monitor', optional='vitals'),
-        topic('{robot}/vital_signs/heart_rate', '', 'monitor', optional='vitals'),
-        topic('{robot}/vital_signs/oxygen_saturation', '', 'monitor', optional='vitals'),
-        topic('{robot}/vital_signs/respiratory_rate', '', 'monitor', optional='vitals'),
-        topic('{robot}/supervise', '', 'selector'),
+        topic('{robot}/servo_cp', 'selector client', 'env monitor'),
+        topic('{robot}/jaw/servo_jp', 'selector client', 'env'),
+        topic('{robot}/state_command', 'selector client', 'env selector'),
+        topic('{robot}/servo_cv', 'client', 'env'),
+        topic('{robot}/servo_jp', 'client', 'env'),
+        topic('{robot}/servo_jr', 'client', 'env'),
+        topic('{robot}/servo_jv', 'client', 'env'),
+        topic('{robot}/move_cp', 'client', 'env'),
+        topic('{robot}/move_jp', 'client', 'env'),
+        topic('{robot}/move_jr', 'client', 'env'),
+        topic('{robot}/jaw/move_jp', 'client', 'env'),
+        topic('{robot}/servo_cf', 'client', 'env'),
+        topic('{robot}/body/servo_cf', 'client', 'env'),
+        topic('{robot}/spatial/servo_cf', 'client', 'env'),
+        topic('{robot}/servo_jf', 'client', 'env'),
+        topic('{robot}/jaw/servo_jf', 'client', 'env'),
+        topic('{robot}/free', 'client', 'env'),
+        topic('{robot}/hold', 'client', 'env'),
+        topic('{robot}/surface', 'sensors', 'monitor', optional='surface'),
+        topic('{robot}/vital_signs/mean_arterial_pressure', 'sensors', 'monitor',
+              optional='vitals'),
+        topic('{robot}/vital_signs/heart_rate', 'sensors', 'monitor', optional='vitals'),
+        topic('{robot}/vital_signs/oxygen_saturation', 'sensors', 'monitor', optional='vitals'),
+        topic('{robot}/vital_signs/respiratory_rate', 'sensors', 'monitor', optional='vitals'),
+        topic('{robot}/supervise', 'pedal', 'selector'),
         topic('{robot}/action', 'selector', 'env recorder'),
         topic('{robot}/risk', 'selector'),
         topic('{robot}/adaptation', 'selector'),
@@ -209,7 +222,8 @@ INTERFACES: Final[Mapping[Domain, tuple[Interface, ...]]] = {
 # fmt: on
 
 _OURS = ' '.join(NODES)
-_NODES = f'{_OURS} {DESCRIPTION}'
+_OTHERS = ' '.join((DESCRIPTION, *GUESTS))
+_NODES = f'{_OURS} {_OTHERS}'
 _ALL = f'{_NODES} {OPERATOR} {OBSERVER} {RECORDER}'
 _STEADY = ('describe_parameters', 'get_parameter_types', 'get_parameters', 'list_parameters')
 _CHANGING = ('set_parameters', 'set_parameters_atomically')
@@ -218,7 +232,7 @@ _LIFECYCLE = (
     'get_transition_graph',
 )
 
-EVERYWHERE: Final = (topic('/parameter_events', _ALL, DESCRIPTION),)
+EVERYWHERE: Final = (topic('/parameter_events', _ALL, _OTHERS),)
 """What every node has in each of its domains, the trainer's second node too."""
 
 AT_HOME: Final = (
@@ -298,6 +312,17 @@ class Endpoints:
                     (publish if serves else subscribe).update(told)
         return cls(frozenset(publish), frozenset(subscribe))
 
+    def in_patterns(self, nodes: Iterable[str]) -> 'Endpoints':
+        """Return the same with one pattern for all services of each of some nodes."""
+        below = tuple(f'{kind}{node}/' for node in nodes for kind in ('rq', 'rr'))
+
+        def shortened(names: frozenset[str]) -> frozenset[str]:
+            whole = {each for each in below if any(name.startswith(each) for name in names)}
+            rest = {name for name in names if not name.startswith(below)}
+            return frozenset(rest | {f'{each}*' for each in whole})
+
+        return Endpoints(shortened(self.publish), shortened(self.subscribe))
+
     def within(self, others: 'Endpoints') -> bool:
         """Return whether all of these are among others."""
         return self.publish <= others.publish and self.subscribe <= others.subscribe
@@ -352,7 +377,7 @@ def node_name(spec: NodeSpec) -> str:
 
 def home_domain(spec: NodeSpec) -> Domain:
     """Return the domain that a node runs in; the trainer publishes in the robots' one besides."""
-    robot = spec.executable == DESCRIPTION or NODES.get(spec.executable) == 'robot'
+    robot = spec.executable in (DESCRIPTION, *GUESTS) or NODES.get(spec.executable) == 'robot'
     return Domain.ROBOTS if robot else Domain.FEDERATION
 
 
@@ -385,6 +410,20 @@ def uses_of(spec: NodeSpec, places: Places, domain: Domain) -> tuple[Use, ...]:
                     name = places.remapped.get(told, told)
                     found.setdefault((verb, name), Use(verb, name, line.optional))
     return tuple(sorted(found.values()))
+
+
+def open_nodes(places: Places, domain: Domain) -> tuple[str, ...]:
+    """Return the full names of the nodes of ours whose services operators may all call."""
+    closed = tuple(
+        each.name.replace('{federation}', places.federation)
+        for each in INTERFACES[domain]
+        if each.kind is Kind.SERVICE and OPERATOR not in each.to
+    )
+    return tuple(
+        name
+        for name in places.nodes[domain]
+        if not any(each.startswith(f'{name}/') for each in closed)
+    )
 
 
 def sent_by(executable: str) -> tuple[type[Message], ...]:

@@ -19,10 +19,12 @@ from fdrl_ros.deployment.bringup import NODES, NodeSpec
 from fdrl_ros.deployment.interfaces import (
     Domain,
     Endpoints,
+    GUESTS,
     in_words,
     MONITOR,
     node_name,
     OBSERVER,
+    open_nodes,
     OPERATOR,
     Places,
     uses_of,
@@ -52,9 +54,14 @@ GOVERNANCE: Final = {
     'enable_join_access_control': 'true',
     'discovery_protection_kind': 'ENCRYPT',
     'liveliness_protection_kind': 'ENCRYPT',
-    'rtps_protection_kind': 'ENCRYPT',
+    'rtps_protection_kind': 'ENCRYPT_WITH_ORIGIN_AUTHENTICATION',
 }
-"""How a domain is protected: strangers neither join it nor read what is in it."""
+"""
+How a domain is protected: strangers neither join it nor read what is in it.
+
+A packet has a tag of its own for each who gets it, made by a key that only the two share. So who
+hears a writer, and has its key, cannot speak for it.
+"""
 
 TOPIC_GOVERNANCE: Final = {
     'enable_discovery_protection': 'true',
@@ -118,6 +125,8 @@ def permissions(
         rule = SubElement(grant, 'allow_rule')
         SubElement(SubElement(rule, 'domains'), 'id').text = str(number)
         endpoints = Endpoints.of(uses)
+        if spec.executable == OPERATOR:
+            endpoints = endpoints.in_patterns(open_nodes(places, domain))
         for what, names in (
             ('publish', endpoints.publish),
             ('subscribe', endpoints.subscribe),
@@ -126,7 +135,7 @@ def permissions(
             for name in sorted({*names, _DISCOVERY}):
                 SubElement(topics, 'topic').text = name
     SubElement(grant, 'default').text = 'DENY'
-    return _text(root)
+    return _text(root, '')  # without blanks: it has to fit into a packet
 
 
 def governance(numbers: Numbers) -> bytes:
@@ -188,7 +197,11 @@ def live_faults(
     found = [
         f'{name} is not in the {domain} domain'
         for name, spec in known.items()
-        if spec.executable in NODES and spec.executable != MONITOR and name not in live
+        if spec.executable in NODES
+        and spec.executable != MONITOR
+        and name not in live
+        # A real arm has a monitor in place of the simulated env.
+        and not (spec.executable == 'env' and f'{spec.namespace}/{MONITOR}' in live)
     ]
     for name, has in sorted(live.items()):
         if _OF_LAUNCH.fullmatch(name):
@@ -198,10 +211,10 @@ def live_faults(
             continue
         uses, lines = uses_of(known[name], places, domain), set[str]()
         allowed = Endpoints.of(uses)
-        # People and observers do what they like of what they may.
+        # People and programs of others do what they like of what they may.
         needed = (
             Endpoints.of(use for use in uses if not use.optional)
-            if known[name].executable not in (OPERATOR, OBSERVER)
+            if known[name].executable not in (OPERATOR, OBSERVER, *GUESTS)
             else Endpoints()
         )
         for verb, real, may, must in (
@@ -222,6 +235,6 @@ def _document(kind: str) -> Element:
     return Element('dds', {f'{{{_XSI}}}noNamespaceSchemaLocation': f'{_SCHEMA}{kind}.xsd'})
 
 
-def _text(root: Element) -> bytes:
-    ElementTree.indent(root)
+def _text(root: Element, space: str = '  ') -> bytes:
+    ElementTree.indent(root, space)
     return ElementTree.tostring(root, 'utf-8', xml_declaration=True) + b'\n'
