@@ -11,7 +11,7 @@ from fdrl_ros.crypto.keys.roster import SERVERS
 from fdrl_ros.crypto.keys.transaction import reading
 from fdrl_ros.deployment.bringup import BringupSettings, hospital_graph, NodeSpec, server_graph
 from fdrl_ros.deployment.layout import Layout
-from fdrl_ros.deployment.security.enclaves import copy_enclaves, robots_of
+from fdrl_ros.deployment.security.enclaves import copy_enclaves, guests_of
 from fdrl_ros.errors import RosterError, StoreError
 from fdrl_ros.runtime.durable import make_private_directory
 
@@ -28,7 +28,7 @@ def export(layout: Layout, names: Sequence[str], target: Path) -> None:
     :raises RosterError: if the root did not sign the roster, or a party is not in it.
     :raises StoreError: if something is missing, or cannot be written.
     """
-    known = [*(each.name for each in layout.roster().members), *robots_of(layout.keys)]
+    known = [*(each.name for each in layout.roster().members), *guests_of(layout.keys)]
     for name in names:
         if name not in known:
             raise RosterError(f'{name} is not in the roster: expected one of {", ".join(known)}')

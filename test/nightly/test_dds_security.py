@@ -6,6 +6,7 @@ The keystore in two implementations of DDS that enforce it: Cyclone DDS and Fast
 Participants get the enclaves of nodes and the names of their topics; ROS 2 itself takes no part.
 """
 
+from dataclasses import replace
 import os
 from pathlib import Path
 import shutil
@@ -142,6 +143,9 @@ POLICY, HOME = 'rt/federation/policy', 'rt/hospital_1/home'
         (SELECTOR, ENV, SERVO, True),
         ('/hospital_1/trainer', '/robot_2/selector', POLICY, True),
         ('/hospital_1/trainer', SELECTOR, HOME, True),
+        ('/robot_1/client', ENV, SERVO, True),
+        # By a pattern of all services of a node.
+        ('/operator', ENV, 'rq/robot_1/env/resetRequest', True),
         ('', ENV, SERVO, False),
         (SELECTOR, '', SERVO, False),
         ('/robot_2/selector', ENV, SERVO, False),
@@ -159,6 +163,15 @@ def test_robots_hear_who_may_speak_and_nobody_else(
     assert heard(exchange(*places, topic, robot_domain)) == may
 
 
+def test_operators_are_not_the_aggregator(exchange, keys, federation_domain):
+    operator, asked = (
+        Keystore(keys).enclave(e) for e in ('/operator', '/federation/key_authority')
+    )
+    for name, may in (('order', True), ('decrypt', False)):
+        topic = f'rq/federation/key_authority/{name}Request'
+        assert heard(exchange(operator, asked, topic, federation_domain)) == may
+
+
 def test_the_trainer_takes_part_in_the_federations_domain_too(exchange, keys, federation_domain):
     aggregator = Keystore(keys).enclave('/federation/aggregator')
     trainer = Keystore(keys).enclave('/hospital_1/trainer')
@@ -174,6 +187,22 @@ def test_revoked_and_foreign_keys_speak_to_nobody(exchange, make_keys, tmp_path,
     assert not heard(exchange(stolen, arm, SERVO, robot_domain))
     assert heard(exchange(selector, arm, SERVO, robot_domain))
     assert not heard(exchange(Keystore(foreign).enclave(SELECTOR), arm, SERVO, robot_domain))
+
+
+def test_who_keeps_rules_of_before_a_right_was_taken_away_is_left_alone(
+    exchange, make_keys, tmp_path, robot_domain
+):
+    keys = make_keys('smaller')
+    trainer, arm = Keystore(keys).enclave('/hospital_1/trainer'), Keystore(keys).enclave(ENV)
+    kept = shutil.copytree(Keystore(keys).enclave(SELECTOR), tmp_path / 'kept')
+    assert heard(exchange(trainer, kept, HOME, robot_domain))
+    update_keystore(keys, change=lambda settings: replace(settings, robots='robot_1, robot_2'))
+    # Its certificate is not revoked, and its rules were signed.
+    assert not heard(exchange(trainer, kept, HOME, robot_domain))
+    newer = shutil.copytree(Keystore(keys).enclave(SELECTOR), tmp_path / 'newer')
+    assert heard(exchange(newer, arm, SERVO, robot_domain))
+    shutil.copy2(kept / 'permissions.p7s', newer)
+    assert not heard(exchange(newer, arm, SERVO, robot_domain))
 
 
 @pytest.mark.parametrize('name', ['permissions.p7s', 'governance.p7s'])

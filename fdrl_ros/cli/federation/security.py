@@ -20,6 +20,7 @@ from fdrl_ros.deployment.security.enclaves import (
     Keystore,
     KeystoreSettings,
     make_keystore,
+    restore_party,
     revoke_party,
     rotate_all,
     update_keystore,
@@ -93,7 +94,7 @@ def update(directory: Path, passphrase_file: Path | None, **chosen: str | None) 
         return KeystoreSettings.from_mapping({**asdict(settings), **given})
 
     made = update_keystore(directory, read_passphrase(passphrase_file, directory), change=change)
-    _tell(made)
+    _tell(directory, made)
 
 
 @security.command()
@@ -104,18 +105,14 @@ def rotate(directory: Path, party: str | None, passphrase_file: Path | None) -> 
     """
     Give PARTY new keys and revoke its old ones; without PARTY, all parties and both authorities.
 
-    A party that `revoke` took out comes back with new keys.
+    A party that `revoke` took out stays out.
     """
     passphrase = read_passphrase(passphrase_file, directory)
     if party is None:
-        _tell(rotate_all(directory, passphrase))
-        _show_authorities(directory)
-        return
-    _tell(
-        update_keystore(
-            directory, passphrase, change=lambda before: before.restored(party), rotate=party
-        )
-    )
+        made = rotate_all(directory, passphrase)
+    else:
+        made = update_keystore(directory, passphrase, rotate=party)
+    _tell(directory, made)
 
 
 @security.command()
@@ -130,7 +127,17 @@ def revoke(directory: Path, party: str, passphrase_file: Path | None) -> None:
     """
     revoke_party(directory, party, read_passphrase(passphrase_file, directory))
     click.echo(f'{party} is revoked')
-    _tell(())
+    _tell(directory, ())
+
+
+@security.command()
+@_directory
+@click.argument('party')
+@passphrase_option
+def restore(directory: Path, party: str, passphrase_file: Path | None) -> None:
+    """Take back `revoke` of PARTY, a member of the roster: it gets new keys."""
+    made = restore_party(directory, party, read_passphrase(passphrase_file, directory))
+    _tell(directory, made)
 
 
 @security.command()
@@ -176,9 +183,10 @@ def _show_authorities(directory: Path) -> None:
         click.echo(f'{name}: sha256 {certificate_fingerprint(certificate)}')
 
 
-def _tell(made: tuple[str, ...]) -> None:
+def _tell(directory: Path, made: tuple[str, ...]) -> None:
     if made:
         click.echo(f'new keys: {", ".join(made)}')
+    _show_authorities(directory)
     click.echo(
         'Carry the enclaves to all hosts (`fdrl export`, or the folder dds-security/enclaves of '
         'each), and start their nodes again.'

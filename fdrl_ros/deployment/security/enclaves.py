@@ -29,7 +29,7 @@ from fdrl_ros.crypto.dds.certificates import (
     time_faults,
     utc,
 )
-from fdrl_ros.crypto.dds.smime import signed
+from fdrl_ros.crypto.dds.smime import signed, verified
 from fdrl_ros.crypto.keys.key_file import Passphrase, seal, unseal
 from fdrl_ros.crypto.keys.keystore import (
     AUTHORITY_FILES,
@@ -54,7 +54,15 @@ from fdrl_ros.deployment.bringup import (
     SECURITY_FOLDER,
     server_graph,
 )
-from fdrl_ros.deployment.interfaces import Domain, MONITOR, OBSERVER, OPERATOR, Places, RECORDER
+from fdrl_ros.deployment.interfaces import (
+    Domain,
+    GUESTS,
+    MONITOR,
+    OBSERVER,
+    OPERATOR,
+    Places,
+    RECORDER,
+)
 from fdrl_ros.deployment.namespaces import check_namespace
 from fdrl_ros.deployment.security import rules
 from fdrl_ros.errors import (
@@ -81,6 +89,13 @@ ENCLAVE_FILES: Final = (
 )
 """What the middleware reads of an enclave."""
 
+LONGEST_PERMISSIONS: Final = 60_000
+"""Most bytes of signed permissions: they travel in one UDP packet, with a certificate."""
+
+Issued = dict[str, dict[int, int]]
+"""Serial numbers of an enclave's certificates, by its path, and when each ends (Unix, second)."""
+
+_ISSUED: Final = 'issued'
 _PUBLIC, _POLICIES, _SIGNATURE = 'public', 'policies', 'authorities.sig'
 _RULE = re.compile(r'(/[A-Za-z_]\w*)+:=(/[A-Za-z_]\w*)+', re.ASCII)
 
@@ -193,7 +208,9 @@ class KeystoreSettings(Settings):
             specs += robot_graph(bringup, robot, room=room)
             specs += frames_graph(bringup, robot, room)
             place = f'{bringup.namespace}/{robot}'
-            specs += [NodeSpec(e, place, e, self.robot_domain) for e in (MONITOR, RECORDER)]
+            specs += [
+                NodeSpec(e, place, e, self.robot_domain) for e in (MONITOR, RECORDER, *GUESTS)
+            ]
         specs += [
             NodeSpec(OPERATOR, '/', each.name, self.federation_domain)
             for each in members
@@ -292,9 +309,26 @@ class Keystore:
         path = self.folder / SETTINGS_FILE
         if not path.exists():
             raise SecurityError(f'{self.folder} is no keystore: `fdrl security init` makes one')
+        return self._made()[0]
+
+    def issued(self) -> Issued:
+        """
+        Return the certificates that are not revoked and may still be somewhere.
+
+        :raises SecurityError: if the keystore is damaged.
+        """
+        return self._made()[1] if (self.folder / SETTINGS_FILE).exists() else {}
+
+    def _made(self) -> tuple[KeystoreSettings, Issued]:
+        path = self.folder / SETTINGS_FILE
         try:
-            return KeystoreSettings.from_mapping(json.loads(self.read(path)))
-        except (ValueError, TypeError, SettingError) as error:
+            found = json.loads(self.read(path))
+            issued = {
+                enclave: {int(serial): int(end) for serial, end in own.items()}
+                for enclave, own in found.pop(_ISSUED).items()
+            }
+            return KeystoreSettings.from_mapping(found), issued
+        except (ValueError, TypeError, AttributeError, KeyError, SettingError) as error:
             raise SecurityError(f'{path} is damaged: {error}') from error
 
     def roster(self) -> Roster:
@@ -323,7 +357,7 @@ def make_keystore(
     with _changing(store) as changes:
         if (store.folder / SETTINGS_FILE).exists():
             raise SecurityError(f'{store.folder} is a keystore: `fdrl security update` changes it')
-        return _write(store, changes, settings, _new_authorities(store, changes, passphrase))
+        return _write(store, changes, settings, passphrase, anew=True)
 
 
 def update_keystore(
@@ -337,24 +371,26 @@ def update_keystore(
     Bring the enclaves to the roster and the graph, and sign all rules anew.
 
     New nodes get enclaves. Those of nodes and parties that are gone are revoked and erased. A
-    party whose signing key was rotated gets new ones.
+    party whose signing key was rotated gets new ones. If an enclave loses a right, the authority
+    of permissions is drawn anew: what the former one signed counts nowhere any more.
 
     :param change: of the keystore's settings.
     :param rotate: a party that gets new keys.
     :returns: paths of the enclaves that got new keys.
     :raises SecurityError: if there is no keystore, or it is damaged.
-    :raises RosterError: if the graph has no such party.
+    :raises RosterError: if the graph has no such party, or it is revoked.
     :raises KeyFileError: if files cannot be read or written.
     """
     store = Keystore(keys)
     with _changing(store) as changes:
         settings = change(store.settings())
-        authorities = _load_authorities(store, passphrase)
+        if rotate in _names(settings.revoked):
+            raise RosterError(f'{rotate} is revoked: `fdrl security restore` takes that back')
         if rotate:
             parties = sorted({party_of(each) for each in settings.graph(store.roster())})
             if rotate not in parties:
                 raise RosterError(f'{rotate}: {named_among(rotate, "parties", parties)}')
-        return _write(store, changes, settings, authorities, rotate)
+        return _write(store, changes, settings, passphrase, rotate)
 
 
 def rotate_all(keys: Path, passphrase: Passphrase | None = None) -> tuple[str, ...]:
@@ -367,9 +403,7 @@ def rotate_all(keys: Path, passphrase: Passphrase | None = None) -> tuple[str, .
     """
     store = Keystore(keys)
     with _changing(store) as changes:
-        settings = store.settings()
-        authorities = _new_authorities(store, changes, passphrase)
-        return _write(store, changes, settings, authorities, anew=True)
+        return _write(store, changes, store.settings(), passphrase, anew=True)
 
 
 def revoke_party(keys: Path, party: str, passphrase: Passphrase | None = None) -> None:
@@ -388,6 +422,25 @@ def revoke_party(keys: Path, party: str, passphrase: Passphrase | None = None) -
         return settings.without(party)
 
     update_keystore(keys, passphrase, change=change)
+
+
+def restore_party(keys: Path, party: str, passphrase: Passphrase | None = None) -> tuple[str, ...]:
+    """
+    Take back what :func:`revoke_party` did to a member of the roster; it gets new keys.
+
+    :returns: paths of its enclaves.
+    :raises RosterError: if it is not revoked.
+    :raises SecurityError: if there is no keystore, or it is damaged.
+    :raises KeyFileError: if files cannot be read or written.
+    """
+
+    def change(settings: KeystoreSettings) -> KeystoreSettings:
+        revoked = _names(settings.revoked)
+        if party not in revoked:
+            raise RosterError(f'{party}: {named_among(party, "revoked parties", revoked)}')
+        return settings.restored(party)
+
+    return update_keystore(keys, passphrase, change=change)
 
 
 def copy_enclaves(keys: Path, parties: Sequence[str], target: Path) -> None:
@@ -410,15 +463,19 @@ def copy_enclaves(keys: Path, parties: Sequence[str], target: Path) -> None:
     for folder in (_PUBLIC, _POLICIES):
         shutil.copytree(store.folder / folder, made.folder / folder)
     for path in (each for each in wanted if store.enclave(each).exists()):
-        for parent in (made.enclaves, made.enclave(path).parent):
-            make_private_directory(parent)
-        shutil.copytree(store.enclave(path), made.enclave(path))
+        place = made.folder
+        for part in made.enclave(path).relative_to(made.folder).parts:
+            place /= part
+            make_private_directory(place)
+        for name in ENCLAVE_FILES:
+            shutil.copy2(store.enclave(path) / name, place)
 
 
-def robots_of(keys: Path) -> tuple[str, ...]:
-    """Return the robots of a keystore; none if there is no keystore."""
+def guests_of(keys: Path) -> tuple[str, ...]:
+    """Return who has enclaves and is not in the roster: robots, and `observer`."""
     store = Keystore(keys)
-    return tuple(store.settings().homes) if (store.folder / SETTINGS_FILE).exists() else ()
+    here = (store.folder / SETTINGS_FILE).exists()
+    return (*store.settings().homes, OBSERVER) if here else ()
 
 
 def _signed_by_root(*certificates: bytes) -> bytes:
@@ -438,19 +495,23 @@ def _changing(store: Keystore) -> AbstractContextManager[Transaction]:
 
 
 def _new_authorities(
-    store: Keystore, changes: Transaction, passphrase: Passphrase | None
+    store: Keystore,
+    changes: Transaction,
+    passphrase: Passphrase | None,
+    identity: Authority | None = None,
 ) -> _Authorities:
+    """Draw both authorities, or that of permissions alone, and have the root sign for both."""
     now, federation = utc(time.time()), store.roster().federation
-    made = tuple(
-        Authority.make(f'fdrl {federation} {what}', now) for what in ('identity', 'permissions')
-    )
-    for authority, certificate, key in zip(
-        made, AUTHORITY_CERTIFICATES, AUTHORITY_FILES, strict=True
-    ):
+    made = [] if identity is None else [identity]
+    names = ('identity', 'permissions')
+    kinds = tuple(zip(names, AUTHORITY_CERTIFICATES, AUTHORITY_FILES, strict=True))
+    for what, certificate, key in kinds[len(made) :]:
+        authority = Authority.make(f'fdrl {federation} {what}', now)
         about = {'created': int(now.timestamp())}
         sealed = seal(authority.der(), f'{key} of {federation}', about, passphrase)
         changes.write(f'{ROOT}/{key}', sealed)
         changes.write(f'{SECURITY_FOLDER}/{_PUBLIC}/{certificate}', pem(authority.certificate))
+        made.append(authority)
     root = load_identity(store.keys / ROOT / KEY_FILE, ROOT, passphrase=passphrase)
     signature = root.sign(_signed_by_root(*(pem(each.certificate) for each in made)))
     changes.write(f'{SECURITY_FOLDER}/{_PUBLIC}/{_SIGNATURE}', signature)
@@ -470,7 +531,7 @@ def _write(
     store: Keystore,
     changes: Transaction,
     settings: KeystoreSettings,
-    authorities: _Authorities,
+    passphrase: Passphrase | None,
     rotate: str = '',
     *,
     anew: bool = False,
@@ -483,58 +544,94 @@ def _write(
     :returns: paths of the enclaves that get new keys.
     """
     roster, now = store.roster(), utc(time.time())
-    identity, permissions = authorities
-    specs = settings.graph(roster)
+    former = {
+        path: {serial: end for serial, end in own.items() if end > now.timestamp()}
+        for path, own in store.issued().items()
+    }
+    identity, permissions = (
+        _new_authorities(store, changes, passphrase)
+        if anew
+        else _load_authorities(store, passphrase)
+    )
+    specs = {each.full_name: each for each in settings.graph(roster)}
     places, present = settings.places(roster), store.present
     revoked: set[int] = set()
-    if present and not anew:
-        revoked |= revoked_serials(store.public(REVOCATIONS_FILE), identity.certificate)
-    for gone in set(present) - {each.full_name for each in specs}:
-        if not anew:
-            revoked.add(store.certificate(gone).serial_number)
+    for gone in {*present, *former} - specs.keys():
+        revoked |= former.get(gone, {}).keys()
         for name in ENCLAVE_FILES:
             changes.remove(f'{SECURITY_FOLDER}/enclaves{gone}/{name}')
-    certificates, fresh = {}, []
-    for spec in specs:
-        path, binding = spec.full_name, binding_of(spec, roster)
-        before = store.certificate(path) if path in present and not anew else None
-        if before is not None:
-            if party_of(spec) == rotate or not _serves(before, binding):
-                revoked.add(before.serial_number)
+    certificates, texts, fresh, issued = {}, {}, [], dict[str, dict[int, int]]()
+    for path, spec in specs.items():
+        binding, before, own = binding_of(spec, roster), None, former.get(path, {})
+        if path in present and not anew and party_of(spec) != rotate:
+            before = store.certificate(path)
+            if not _serves(before, binding):
                 before = None
-            elif time_faults(before, now, soon=True):
-                before = None  # nobody stole it: hosts may still have it
         if before is None:
+            revoked |= own.keys()
+            own = {}
+        # One that ends soon is not revoked: nobody stole it, and hosts may still have it.
+        if before is None or time_faults(before, now, soon=True):
             before, key = identity.issue(path, binding, now, settings.valid_days)
             changes.write(f'{SECURITY_FOLDER}/enclaves{path}/{PRIVATE_FILE}', key)
             fresh.append(path)
         certificates[path] = before
+        issued[path] = {**own, before.serial_number: int(before.not_valid_after_utc.timestamp())}
+        texts[path] = rules.permissions(spec, places, settings.numbers, validity_of(before))
+    if anew:
+        revoked = set()
+    else:
+        revoked |= revoked_serials(store.public(REVOCATIONS_FILE), identity.certificate)
+        if any(_loses(store, path, permissions, texts.get(path)) for path in former):
+            identity, permissions = _new_authorities(store, changes, passphrase, identity)
     documents = {
         REVOCATIONS_FILE: identity.revocations(revoked, now),
         GOVERNANCE_FILE: signed(rules.governance(settings.numbers), permissions),
         AUTHORITY_CERTIFICATES[0]: pem(identity.certificate),
         AUTHORITY_CERTIFICATES[1]: pem(permissions.certificate),
     }
-    for spec in specs:
-        certificate = certificates[spec.full_name]
-        own = {
+    for path, certificate in certificates.items():
+        own_files = {
             CERTIFICATE_FILE: pem(certificate),
-            PERMISSIONS_FILE: signed(
-                rules.permissions(spec, places, settings.numbers, validity_of(certificate)),
-                permissions,
-            ),
+            PERMISSIONS_FILE: signed(texts[path], permissions),
         }
-        for name, data in (documents | own).items():
-            changes.write(f'{SECURITY_FOLDER}/enclaves{spec.full_name}/{name}', data)
+        if fault := length_fault(own_files[PERMISSIONS_FILE]):
+            raise SecurityError(f'{path}: {fault}')
+        for name, data in (documents | own_files).items():
+            changes.write(f'{SECURITY_FOLDER}/enclaves{path}/{name}', data)
     changes.write(f'{SECURITY_FOLDER}/{_PUBLIC}/{REVOCATIONS_FILE}', documents[REVOCATIONS_FILE])
     for domain in Domain:
         changes.write(
             f'{SECURITY_FOLDER}/{_POLICIES}/{domain}.policy.xml',
-            rules.policy(specs, places, domain),
+            rules.policy(specs.values(), places, domain),
         )
-    text = json.dumps(asdict(settings), indent=1) + '\n'
+    text = json.dumps({**asdict(settings), _ISSUED: issued}, indent=1) + '\n'
     changes.write(f'{SECURITY_FOLDER}/{SETTINGS_FILE}', text.encode())
     return tuple(fresh)
+
+
+def _loses(store: Keystore, path: str, permissions: Authority, text: bytes | None) -> bool:
+    """
+    Return whether an enclave may do less from now on.
+
+    :param text: its permissions from now on; None if it has none any more.
+    """
+    try:
+        signed_before = store.read(store.enclave(path) / PERMISSIONS_FILE)
+        before = rules.rules_in(verified(signed_before, permissions.certificate))
+    except SecurityError:
+        return True  # nobody knows what it had
+    return text is None or not before <= rules.rules_in(text)
+
+
+def length_fault(permissions: bytes) -> str:
+    """Say that signed permissions are too long for the middleware; empty if they are not."""
+    if len(permissions) <= LONGEST_PERMISSIONS:
+        return ''
+    return (
+        f'{PERMISSIONS_FILE}: {len(permissions)} bytes, and the middleware carries '
+        f'{LONGEST_PERMISSIONS}: take shorter names, or fewer hospitals and robots'
+    )
 
 
 def validity_of(certificate: x509.Certificate) -> tuple[datetime, datetime]:

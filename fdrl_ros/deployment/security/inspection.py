@@ -31,6 +31,7 @@ from fdrl_ros.deployment.security.enclaves import (
     GOVERNANCE_FILE,
     Keystore,
     KeystoreSettings,
+    length_fault,
     party_of,
     PERMISSIONS_FILE,
     PRIVATE_FILE,
@@ -146,7 +147,9 @@ class _Inspection:
             with part():
                 found += self._binding_faults(Binding.of(certificate), spec)
             with part(f'{PERMISSIONS_FILE}: '):
-                text = verified(store.read(folder / PERMISSIONS_FILE), permissions)
+                data = store.read(folder / PERMISSIONS_FILE)
+                found += filter(None, [length_fault(data)])
+                text = verified(data, permissions)
                 wanted = rules.permissions(
                     spec, self._places, self._settings.numbers, validity_of(certificate)
                 )

@@ -33,18 +33,22 @@ def keys(tmp_path):
 
 def test_from_the_first_enclave_to_a_revoked_hospital(keys):
     first = done('security', 'init', keys, '--robots', 'robot_1, robot_2')
-    assert first.startswith('made 18 enclaves')
-    assert done('security', 'check', keys) == '18 enclaves: all as roster and graph want\n'
+    assert first.startswith('made 24 enclaves')
+    assert done('security', 'check', keys) == '24 enclaves: all as roster and graph want\n'
     assert '`fdrl security update`' in done('keys', 'revoke', keys, 'hospital_2')
     faults = refused('security', 'check', keys).splitlines()
     assert len(faults) > 1 and all(each.startswith('fdrl: /') for each in faults)
     assert 'new keys' not in done('security', 'update', keys)
     assert '/operator' in done('security', 'rotate', keys, 'operator').splitlines()[0]
+    assert 'hospital_3 is revoked' in done('security', 'revoke', keys, 'hospital_3')
+    assert '`fdrl security restore`' in refused('security', 'rotate', keys, 'hospital_3')
+    restored = done('security', 'restore', keys, 'hospital_3')
+    assert restored.startswith('new keys: /hospital_3/trainer\nidentity_ca.cert.pem: sha256 ')
     assert 'robot_1 is revoked' in done('security', 'revoke', keys, 'robot_1')
     assert '/robot_3/env' in done('security', 'update', keys, '--robots', 'robot_2, robot_3')
     everything = done('security', 'rotate', keys)
     assert 'identity_ca.cert.pem: sha256 ' in everything and '/hospital_1/trainer' in everything
-    assert done('security', 'check', keys).startswith('17 enclaves')
+    assert done('security', 'check', keys).startswith('23 enclaves')
 
 
 @pytest.mark.parametrize(

@@ -23,11 +23,19 @@ from fdrl_ros.crypto.keys.keystore import load_passphrase, make_federation, NewF
 from fdrl_ros.crypto.keys.rotation import change_passphrase, private_keys, RosterChanges
 from fdrl_ros.deployment.bringup import BringupSettings, environment, federation_graph
 from fdrl_ros.deployment.hosts import export
-from fdrl_ros.deployment.interfaces import Domain, Endpoints, node_name, Places, uses_of
+from fdrl_ros.deployment.interfaces import (
+    Domain,
+    Endpoints,
+    GUESTS,
+    node_name,
+    Places,
+    uses_of,
+    Verb,
+)
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.runner import command, Runner
-from fdrl_ros.deployment.security import rules
+from fdrl_ros.deployment.security import enclaves, rules
 from fdrl_ros.deployment.security.enclaves import (
     AUTHORITY_CERTIFICATES,
     binding_of,
@@ -36,6 +44,7 @@ from fdrl_ros.deployment.security.enclaves import (
     KeystoreSettings,
     make_keystore,
     party_of,
+    restore_party,
     revoke_party,
     rotate_all,
     update_keystore,
@@ -54,7 +63,7 @@ from fdrl_ros.runtime.durable import make_private_directory, write_secret
 import pytest
 
 HOSPITALS = ('hospital_1', 'hospital_2', 'hospital_3', 'hospital_4')
-ROOM = ('env', 'selector', 'robot_state_publisher', 'monitor', 'recorder')
+ROOM = ('env', 'selector', 'robot_state_publisher', 'monitor', 'recorder', *GUESTS)
 SETTINGS = KeystoreSettings(robots='robot_1=hospital_1, robot_2')
 PATHS = {
     *('/federation/aggregator', '/federation/key_authority', '/operator', '/observer'),
@@ -178,7 +187,7 @@ xsi:noNamespaceSchemaLocation=\
       <enable_join_access_control>true</enable_join_access_control>
       <discovery_protection_kind>ENCRYPT</discovery_protection_kind>
       <liveliness_protection_kind>ENCRYPT</liveliness_protection_kind>
-      <rtps_protection_kind>ENCRYPT</rtps_protection_kind>
+      <rtps_protection_kind>ENCRYPT_WITH_ORIGIN_AUTHENTICATION</rtps_protection_kind>
       <topic_access_rules>
         <topic_rule>
           <topic_expression>*</topic_expression>
@@ -213,6 +222,65 @@ def test_documents_are_as_sros2_and_dds_security_write_them(keys):
         b'<not_after>1970-01-02T00:00:00</not_after>',
     ):
         assert line in text
+
+
+def test_whoever_is_listened_to_has_an_enclave_that_may_speak(made):
+    roster = Keystore(made).roster()
+    specs, places = SETTINGS.graph(roster), SETTINGS.places(roster)
+    for domain in Domain:
+        said, heard = (
+            {
+                each.name
+                for spec in specs
+                for each in uses_of(spec, places, domain)
+                if each.verb is verb
+            }
+            for verb in (Verb.PUBLISH, Verb.SUBSCRIBE)
+        )
+        # Simulated time is the robots' alone.
+        assert heard - said <= ({'/clock'} if domain is Domain.FEDERATION else set())
+    for path, own in (
+        ('/robot_1/pedal', {'supervise'}),
+        ('/robot_2/sensors', {'surface', 'vital_signs/heart_rate'}),
+        ('/robot_2/client', {'servo_cp', 'servo_jp', 'move_cp', 'jaw/move_jp', 'state_command'}),
+    ):
+        robot = path.split('/')[1]
+        found = {topic for _, what, topic in rules.rules_in(permissions(made, path))}
+        assert {f'rt/{robot}/{each}' for each in own} <= found
+        assert all(robot in each or each.count('/') < 2 for each in found)
+
+
+def test_ten_hospitals_and_ten_robots_fit_and_more_than_fits_is_refused(
+    keys, tmp_path, monkeypatch
+):
+    hospitals = [f'hospital_{i}' for i in range(1, 11)]
+    make_federation(tmp_path / 'ten', NewFederation(dict.fromkeys(hospitals, 30)))
+    homes = ', '.join(each.replace('hospital', 'robot') + f'={each}' for each in hospitals)
+    settings = KeystoreSettings(namespace='a_long_name', robots=homes)
+    roster = Keystore(tmp_path / 'ten').roster()
+    specs, places = settings.graph(roster), settings.places(roster)
+    for spec in specs:
+        text = rules.permissions(spec, places, settings.numbers, (utc(0), utc(86400)))
+        assert len(text) < enclaves.LONGEST_PERMISSIONS / 3
+    before = serials(keys)
+    monkeypatch.setattr(enclaves, 'LONGEST_PERMISSIONS', 3000)
+    faults = '\n'.join(keystore_faults(keys))
+    for each in ('/operator', '/robot_1/env'):
+        assert re.search(f'{each}: permissions.p7s: .* the middleware carries 3000', faults)
+    with pytest.raises(SecurityError, match=r'permissions.p7s: \d+ bytes'):
+        update_keystore(keys, rotate='operator')
+    assert serials(keys) == before
+
+
+def test_operators_call_all_services_but_those_that_servers_have_for_each_other(keys):
+    called = {
+        topic.partition('/')[2]
+        for _, what, topic in rules.rules_in(permissions(keys, '/operator'))
+        if what == 'publish' and topic.startswith('rq')
+    }
+    assert {'federation/aggregator/*', 'robot_1/env/*', 'hospital_2/trainer/*'} <= called
+    assert 'federation/key_authority/orderRequest' in called
+    assert not called & {'federation/key_authority/*', 'federation/key_authority/decryptRequest'}
 
 
 def test_policies_name_every_enclave_of_their_domain(keys):
@@ -251,7 +319,7 @@ def test_a_federation_of_a_namespace_has_all_names_in_it(keys):
     found = rules.rules_in(permissions(keys, '/north/federation/aggregator'))
     assert (50, 'publish', 'rq/north/federation/key_authority/decryptRequest') in found
     found = rules.rules_in(permissions(keys, '/operator'))
-    assert (50, 'publish', 'rq/north/federation/aggregator/orderRequest') in found
+    assert (50, 'publish', 'rq/north/federation/aggregator/*') in found
     settings = BringupSettings(directory=str(keys.parent), namespace='/north', security=True)
     settings.check_enclaves(federation_graph(settings, HOSPITALS, ('robot_1',)))
 
@@ -298,14 +366,64 @@ def test_revoked_parties_come_back_with_new_keys_alone(keys):
     # Its robot gets no home policy meanwhile.
     assert b'hospital_1' not in permissions(keys, '/robot_1/selector')
     assert not keystore_faults(keys)
-    update_keystore(
-        keys, change=lambda settings: settings.restored('hospital_1'), rotate='hospital_1'
-    )
+    with pytest.raises(RosterError, match='hospital_1 is revoked: `fdrl security restore`'):
+        update_keystore(keys, rotate='hospital_1')
+    assert '/hospital_1/trainer' not in Keystore(keys).present
+    assert restore_party(keys, 'hospital_1') == ('/hospital_1/trainer',)
     assert serials(keys)['/hospital_1/trainer'] not in revoked(keys)
     assert not keystore_faults(keys)
+    with pytest.raises(RosterError, match='hospital_1'):
+        restore_party(keys, 'hospital_1')
     for name in ('hospital_9', 'observer'):
         with pytest.raises(RosterError):
             revoke_party(keys, name)
+
+
+def test_whoever_is_revoked_or_rotated_loses_renewed_and_lost_certificates_too(keys, monkeypatch):
+    first, begin = serials(keys), time.time()
+    monkeypatch.setattr(time, 'time', lambda: begin + 340 * 86400)
+    update_keystore(keys)
+    renewed = serials(keys)
+    (Keystore(keys).enclave('/robot_2/env') / 'cert.pem').unlink()
+    revoke_party(keys, 'robot_2')
+    update_keystore(keys, rotate='robot_1')
+    robots = {path for path in PATHS if path.startswith('/robot')}
+    assert revoked(keys) == {each[path] for each in (first, renewed) for path in robots}
+    assert not (Keystore(keys).enclaves / 'robot_2').exists() and not keystore_faults(keys)
+    # What has expired needs no place in the list.
+    monkeypatch.setattr(time, 'time', lambda: begin + 400 * 86400)
+    update_keystore(keys, rotate='operator')
+    assert renewed['/operator'] in revoked(keys) and first['/operator'] not in revoked(keys)
+
+
+@pytest.mark.parametrize(
+    'take',
+    [
+        lambda keys: update_keystore(
+            keys, change=lambda settings: replace(settings, robots='robot_1, robot_2, robot_3')
+        ),
+        lambda keys: revoke_party(keys, 'robot_3'),
+        lambda keys: (
+            (Keystore(keys).enclave('/robot_2/env') / 'permissions.p7s').unlink(),
+            update_keystore(keys),
+        ),
+    ],
+    ids=['another home', 'a robot less', 'who knows what it had'],
+)
+def test_rights_that_are_taken_away_count_nowhere(keys, take):
+    document = (Keystore(keys).enclave('/robot_1/selector') / 'permissions.p7s').read_bytes()
+    before = serials(keys)
+    more = 'robot_1=hospital_1, robot_2, robot_3'
+    update_keystore(keys, change=lambda settings: replace(settings, robots=more))
+    # Who has it still may do all of it.
+    assert verified(document, pem_of(keys, AUTHORITY_CERTIFICATES[1]))
+    take(keys)
+    for path in Keystore(keys).present:
+        own = (Keystore(keys).enclave(path) / AUTHORITY_CERTIFICATES[1]).read_bytes()
+        with pytest.raises(SecurityError, match='not signed by the permissions authority'):
+            verified(document, read_certificate(own))
+    assert not keystore_faults(keys)
+    assert before.items() <= serials(keys).items()
 
 
 def test_rotating_all_ends_the_authorities_too(keys):
@@ -349,13 +467,16 @@ def test_live_nodes_are_compared_with_their_policies_both_ways(made):
             live.pop(name, None)
         live['/launch_ros_42'] = Endpoints(frozenset({'rt/rosout'}))  # no part of what is secured
         assert not rules.live_faults(specs, places, domain, live)
+    # A real arm has no simulated env, and a monitor.
+    arm = {name: has for name, has in live.items() if name != '/robot_2/env'}
+    assert not rules.live_faults(specs, places, Domain.ROBOTS, arm)
     env, stranger = live['/robot_1/env'], Endpoints(frozenset({'rt/robot_1/servo_cp'}))
     less = replace(
         env, subscribe=env.subscribe - {'rq/robot_1/env/resetRequest', 'rt/robot_1/hold'}
     )
     more = replace(less, publish=less.publish | {'rt/robot_2/servo_cp'})
     live |= {'/robot_1/env': more, '/stranger': stranger}
-    del live['/robot_2/env']
+    del live['/robot_2/env'], live['/robot_2/monitor']
     assert rules.live_faults(specs, places, Domain.ROBOTS, live) == [
         '/robot_2/env is not in the robots domain',
         '/robot_1/env may not publish /robot_2/servo_cp in the robots domain, and does',
@@ -514,12 +635,17 @@ def test_what_ends_soon_is_made_anew_and_not_revoked(keys, monkeypatch):
     assert not set(before.values()) & set(serials(keys).values())
 
 
-def test_a_host_gets_the_enclaves_of_its_parties_and_no_authority(keys, tmp_path):
+def exported(keys, target, *names):
+    """Return the keys that the host of some parties gets."""
     layout = Layout(keys.parent)
     layout.plan.write_text(Plan().to_yaml())
     layout.pretrained.write_bytes(b'public')
-    export(layout, ['hospital_2', 'robot_1'], tmp_path / 'two')
-    copied = Layout(tmp_path / 'two').keys
+    export(layout, names, target)
+    return Layout(target).keys
+
+
+def test_a_host_gets_the_enclaves_of_its_parties_and_no_authority(keys, tmp_path):
+    copied = exported(keys, tmp_path / 'two', 'hospital_2', 'robot_1')
     own = {each for each in PATHS if each.startswith(('/hospital_2', '/robot_1'))}
     assert set(Keystore(copied).present) == own and not keystore_faults(copied)
     assert not list(copied.rglob('*_ca.key')) and not (copied / 'root').exists()
@@ -529,6 +655,15 @@ def test_a_host_gets_the_enclaves_of_its_parties_and_no_authority(keys, tmp_path
     ]
 
 
+def test_a_host_gets_no_enclave_that_lies_below_another_and_no_open_folder(keys, tmp_path):
+    update_keystore(keys, change=lambda settings: replace(settings, namespace='operator'))
+    people = exported(keys, tmp_path / 'people', 'operator', 'observer')
+    assert Keystore(people).present == ('/observer', '/operator') and not keystore_faults(people)
+    robot = exported(keys, tmp_path / 'robot', 'robot_1')
+    own = {f'/operator/robot_1/{each}' for each in ROOM}
+    assert set(Keystore(robot).present) == own and not keystore_faults(robot)
+
+
 def test_nodes_start_with_their_enclave_or_not_at_all(keys, tmp_path, monkeypatch):
     settings = BringupSettings(directory=str(keys.parent), security=True)
     graph = federation_graph(settings, HOSPITALS, ('robot_1',))
@@ -536,6 +671,7 @@ def test_nodes_start_with_their_enclave_or_not_at_all(keys, tmp_path, monkeypatc
     variables = environment(settings, 51)
     assert variables['ROS_SECURITY_STRATEGY'] == 'Enforce'
     assert variables['ROS_SECURITY_KEYSTORE'] == str(keys / 'dds-security')
+    assert variables['ROS_SECURITY_ENCLAVE_OVERRIDE'] == ''
     words = command(graph[0])
     assert words[words.index('--enclave') + 1] == graph[0].full_name
     assert 'ROS_SECURITY_ENABLE' not in environment(replace(settings, security=False), 51)
