@@ -119,7 +119,7 @@ def export(directory: Path, parties: tuple[str, ...], target: Path) -> None:
     Copy what the host of some parties needs, and no more.
 
     The copy is of DIRECTORY. PARTIES are aggregator, key_authority, operator, hospitals, and
-    robots that have enclaves (`fdrl security`).
+    robots and `observer`, if they have enclaves (`fdrl security`).
     Their private keys stay in DIRECTORY too: erase them there when the copy has arrived.
     """
     export_parties(Layout(directory), parties, target)
