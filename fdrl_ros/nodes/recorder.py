@@ -69,6 +69,7 @@ class Recorder(Closeable):
             self._writer = self._joined.enter_context(writer)
         except OSError as error:
             raise RecordsError(f'cannot write {path}: {error.strerror}') from error
+        path.chmod(0o700)  # it holds what is measured of patients
         node = self._joined.enter_context(node_in(domain, 'recorder', robot))
         self._clock = node.get_clock()
         self._executor = EventsExecutor(context=node.context)

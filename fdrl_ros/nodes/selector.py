@@ -198,8 +198,10 @@ class SelectorNode(ManagedNode):
             'surgeon': policies.supervision.in_words(),
         }
         if self.control.bent > MOST_BENT:
-            turned = f'setpoint_cp is turned by {math.degrees(self.control.bent):.0f} degrees'
-            told = f'{turned} from a straight tool: nothing is commanded from there'
+            turn = f'by {math.degrees(self.control.bent):.0f} degrees from a straight tool'
+            if math.isinf(self.control.bent):
+                turn = 'by no rotation'
+            told = f'setpoint_cp is turned {turn}: nothing is commanded from there'
             return Health(Level.WARN, told, values)
         if reason not in _WELL:
             return Health(Level.WARN, f'holding: {self._why()}', values)

@@ -2,10 +2,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """The contract of arming: who may arm the selector, and what keeps it from commanding an arm."""
 
+import math
+
+from builtin_interfaces.msg import Time
 from diagnostic_msgs.msg import DiagnosticArray
 from fdrl_ros.deployment.bringup import robot_graph, RoomArguments
 import fdrl_ros.msg as ros
+from fdrl_ros.nodes.arm.robot_messages import bent_by, quaternion, set_point
 from fdrl_ros.nodes.common import qos
+from fdrl_ros.surgery.arm.rotations import from_quaternion, from_rotation_vector
+from geometry_msgs.msg import Quaternion
+import numpy as np
 import pytest
 from std_msgs.msg import String
 from support.foreign_robot import moving, PromptRobot, reason, released
@@ -80,3 +87,15 @@ def test_an_unarmed_selector_chooses_and_commands_nothing(room, runner, settings
     arm.say_until(lambda: reason(room) == 'best', 90.0)
     arm.say_until(answered(room, arm, arm.say()), 10.0)
     assert not room.heard[arm.servo] and not room.heard[arm.command]
+
+
+def test_a_tool_is_bent_by_the_angle_from_a_straight_one_and_by_no_number_without_a_rotation():
+    at = (0.02, -0.01, -0.12)
+    straight = set_point(Time(), at).pose.orientation
+    assert bent_by(at, straight) == pytest.approx(0.0, abs=1e-6)
+    matrix = from_quaternion((straight.x, straight.y, straight.z, straight.w))
+    for angle in (0.05, 1.0, 3.0):
+        turned = quaternion(matrix @ from_rotation_vector(np.array([0.0, 0.0, angle])))
+        assert bent_by(at, turned) == pytest.approx(angle, abs=1e-6)
+    for none in (Quaternion(w=0.0), Quaternion(w=math.nan), Quaternion(w=2.0)):
+        assert bent_by(at, none) == math.inf

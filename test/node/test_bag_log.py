@@ -78,6 +78,7 @@ def test_the_log_of_a_live_robot_becomes_records(room, settings, directory, tmp_
                 return recorder.counts['outcome'] == len(room.heard['outcome']) == 2
 
             room.wait(ended, 40.0)
+    assert path.stat().st_mode & 0o777 == 0o700, 'it holds what is measured of patients'
     with pytest.raises(RecordsError, match='exists already'):
         Recorder(path, '/robot_1', settings.robot_domain)
     # A busy machine may lose a tick here and there: those are left out.

@@ -8,8 +8,8 @@ from typing import Any
 
 from builtin_interfaces.msg import Time
 import fdrl_ros.msg as ros
-import fdrl_ros.srv
-from fdrl_ros.surgery.arm.controller import straight_quaternion
+from fdrl_ros.nodes.common.foreign_messages import definitions
+from fdrl_ros.surgery.arm.controller import straight_quaternion, UNIT_TOLERANCE
 from fdrl_ros.surgery.arm.mount import Mount
 from fdrl_ros.surgery.arm.readings import BASE
 from fdrl_ros.surgery.arm.rotations import to_quaternion
@@ -28,24 +28,16 @@ from rclpy.node import Node
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Header
 
-OWN = hasattr(ros, 'OperatingState')
-"""Whether CRTK's messages are ours: crtk_msgs was not found when the package was built."""
-
-if not OWN:
-    import crtk_msgs.msg
-    import crtk_msgs.srv
-
-_messages: Any = ros if OWN else crtk_msgs.msg
-_services: Any = fdrl_ros.srv if OWN else crtk_msgs.srv
-OperatingState = _messages.OperatingState
-StringStamped = _messages.StringStamped
-QueryForwardKinematics = _services.QueryForwardKinematics
-QueryInverseKinematics = _services.QueryInverseKinematics
+_CRTK = definitions('crtk_msgs', 'OperatingState')
+OperatingState = _CRTK.msg.OperatingState
+StringStamped = _CRTK.msg.StringStamped
+QueryForwardKinematics = _CRTK.srv.QueryForwardKinematics
+QueryInverseKinematics = _CRTK.srv.QueryInverseKinematics
 
 
 def warn_without_crtk(node: Node, *names: str) -> None:
     """Say which topics and services other CRTK nodes do not understand, if there are any."""
-    if OWN:
+    if _CRTK.own:
         node.get_logger().warning(
             f'built without crtk_msgs: {", ".join(names)} have types of fdrl_ros, which nodes of '
             'others do not understand'
@@ -99,10 +91,13 @@ def set_point(stamp: Time, position: Sequence[float], frame: str = BASE) -> Pose
 
 
 def bent_by(position: Sequence[float], turned: Quaternion) -> float:
-    """Return the angle between a tool and a straight one at a point (m), rad."""
+    """Return the angle between a tool and a straight one at a point (m), rad; infinite of none."""
     x, y, z, w = straight_quaternion(position)
-    dot = abs(x * turned.x + y * turned.y + z * turned.z + w * turned.w)
-    return 2.0 * math.acos(min(dot, 1.0)) if dot <= 1.0 + 1e-6 else 0.0
+    length = math.hypot(turned.x, turned.y, turned.z, turned.w)
+    if not abs(length - 1.0) <= UNIT_TOLERANCE:
+        return math.inf
+    dot = abs(x * turned.x + y * turned.y + z * turned.z + w * turned.w) / length
+    return 2.0 * math.acos(min(dot, 1.0))
 
 
 def joint_state(

@@ -10,34 +10,25 @@ not found when this one was built.
 from typing import Any, Final, Protocol
 
 from fdrl_ros.errors import StateError
-import fdrl_ros.msg as ros
 from fdrl_ros.nodes.arm.robot_messages import stamp
 from fdrl_ros.nodes.common import qos
 from fdrl_ros.nodes.common.deferred_answer import answer_later, Answered
+from fdrl_ros.nodes.common.foreign_messages import definitions
 from fdrl_ros.nodes.common.managed_node import ManagedNode
 from fdrl_ros.runtime.simulated_time import SimulatedTime, Simulation
-import fdrl_ros.srv
 from rclpy.clock import Clock, ClockType
 from rclpy.time_source import TimeSource
 from rosgraph_msgs.msg import Clock as ClockMessage
 
-OWN = hasattr(ros, 'SimulationState')
-"""Whether these messages are ours."""
-
-if not OWN:
-    import simulation_interfaces.msg
-    import simulation_interfaces.srv
-
-_messages: Any = ros if OWN else simulation_interfaces.msg
-_services: Any = fdrl_ros.srv if OWN else simulation_interfaces.srv
-Result = _messages.Result
-SimulationState = _messages.SimulationState
-SimulatorFeatures = _messages.SimulatorFeatures
-GetSimulationState = _services.GetSimulationState
-GetSimulatorFeatures = _services.GetSimulatorFeatures
-ResetSimulation = _services.ResetSimulation
-SetSimulationState = _services.SetSimulationState
-StepSimulation = _services.StepSimulation
+_FOUND = definitions('simulation_interfaces', 'SimulationState')
+Result = _FOUND.msg.Result
+SimulationState = _FOUND.msg.SimulationState
+SimulatorFeatures = _FOUND.msg.SimulatorFeatures
+GetSimulationState = _FOUND.srv.GetSimulationState
+GetSimulatorFeatures = _FOUND.srv.GetSimulatorFeatures
+ResetSimulation = _FOUND.srv.ResetSimulation
+SetSimulationState = _FOUND.srv.SetSimulationState
+StepSimulation = _FOUND.srv.StepSimulation
 
 FEATURES: Final = (
     SimulatorFeatures.SIMULATION_RESET,
@@ -108,7 +99,7 @@ class SimulationClock:
         self._answered = self._follows = False
         self._passed_at = node.now
         self._stepped: Answered | None = None
-        if OWN:
+        if _FOUND.own:
             node.get_logger().warning(
                 'built without simulation_interfaces: ~/set_simulation_state and the others have '
                 'types of fdrl_ros, which tools of others do not understand'
