@@ -89,7 +89,7 @@ class Room:
         self.nodes: list[Any] = []
         self.sending = False
         make = self.node('sender').create_publisher
-        self.out = PolicyPublisher(make, ros.GlobalPolicy, '/policy', self._start)
+        self.out = PolicyPublisher(make, ros.GlobalPolicy, '/policy', self._start, qos.RELEASED)
 
     def _start(self) -> None:
         self.sending = True
@@ -150,6 +150,15 @@ def test_short_weights_travel_in_their_message(room):
     assert not room.sending
 
 
+def test_who_comes_late_gets_the_policies_of_the_last_rounds(room):
+    sent = [policy(SHORT) for _ in range(10)]
+    for number, each in enumerate(sent):
+        room.out.publish(each, Time(sec=number))
+    room.add_reader(SHORT)
+    assert room.spin(lambda: len(room.heard) == 8)
+    assert [bytes(message.digest) for message, _ in room.heard] == [e.digest for e in sent[-8:]]
+
+
 def test_chunks_of_an_earlier_policy_are_not_sent_any_more(room):
     counted: list[ros.Piece] = []
     node = room.node('counting')
@@ -204,8 +213,9 @@ def test_a_large_model_ends_with_the_policy_of_the_in_process_driver(
         live.wait(
             lambda: 'FINISHED' in live.health('/federation/aggregator').get('summary', ''), 5.0
         )
-        assert live.health('/federation/aggregator')['refused'] == '0'
-        assert live.health('/federation/key_authority')['refused'] == '0'
+        servers = '/federation/aggregator', '/federation/key_authority'
+        live.wait(lambda: all('refused' in live.health(each) for each in servers), 5.0)
+        assert [live.health(each)['refused'] for each in servers] == ['0', '0']
         assert not live.deaths
 
 

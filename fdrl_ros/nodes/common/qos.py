@@ -36,7 +36,7 @@ def _profile(
 
 
 LATCHED: Final = _profile(1, latched=True)
-"""To publish what late joiners need the newest of: round status, keys, policies."""
+"""To publish what late joiners need the newest of: round status, keys, a robot's policies."""
 
 OPERATING: Final = _profile(10, latched=True)
 """To publish the operating state: a client that waits for a move sees it begin and end."""
@@ -45,6 +45,10 @@ KEPT: Final = _profile(64, latched=True)
 """To publish chunks of updates, of which half as many at most are on their way
 (federation.protocol.chunk_requests), so that none is overwritten; a server that was cut off for
 long gets them when it is back. What proves faults is kept too, of which there may be several."""
+
+RELEASED: Final = _profile(8, latched=True)
+"""To publish global policies: who comes late, or cannot listen for some short rounds, misses none
+of the last eight. Robots get the newest alone."""
 
 CHUNKS: Final = _profile(1200, latched=True)
 """To publish and hear long weights in chunks: all of the newest, 73 MB (parties.weights_topic)."""

@@ -76,7 +76,7 @@ class PartyNode(ManagedNode):
             for to in self.addressees() if kind in ADDRESSED else ['']:
                 topic = self.topic(kind, to)
                 self._senders[kind, to] = (
-                    self.policies.add(entry.type, topic)
+                    self.policies.add(entry.type, topic, profile=entry.sending)
                     if kind in WITH_WEIGHTS
                     else self.publisher(entry.type, topic, entry.sending)
                 )

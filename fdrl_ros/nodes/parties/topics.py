@@ -52,7 +52,7 @@ _SENDING: dict[type[Message], QoSProfile] = {
     protocol.Objection: qos.LATCHED,
     protocol.Decline: qos.LATCHED,
     protocol.LedgerHeads: qos.LATCHED,
-    protocol.GlobalPolicy: qos.LATCHED,
+    protocol.GlobalPolicy: qos.RELEASED,
     protocol.Verdict: qos.EXCHANGED,
 }
 

@@ -60,17 +60,23 @@ class PolicyPublisher:
     """Publishes policies on one topic, and long weights in chunks below it."""
 
     def __init__(
-        self, make: Callable[..., Any], kind: type[object], topic: str, start: Callable[[], None]
+        self,
+        make: Callable[..., Any],
+        kind: type[object],
+        topic: str,
+        start: Callable[[], None],
+        profile: QoSProfile = qos.LATCHED,
     ) -> None:
         """
         Make the publishers.
 
         :param make: makes a publisher from a ROS type, a topic and a QoS profile.
         :param kind: ROS type of the policies.
+        :param profile: of the messages; long weights are kept of the newest policy alone.
         :param start: has :meth:`publish_burst` called every :data:`PERIOD` until it returns False.
         """
         self._kind = kind
-        self._messages = make(kind, topic, qos.LATCHED)
+        self._messages = make(kind, topic, profile)
         self._chunks = make(ros.Piece, f'{topic}/{BELOW}', qos.CHUNKS)
         self._start = start
         self._rest: Iterator[ros.Piece] = iter(())
@@ -110,14 +116,19 @@ class PolicyPublishers:
         self._timer: Any = None
 
     def add(
-        self, kind: type[object], topic: str, make: Callable[..., Any] | None = None
+        self,
+        kind: type[object],
+        topic: str,
+        make: Callable[..., Any] | None = None,
+        profile: QoSProfile = qos.LATCHED,
     ) -> PolicyPublisher:
         """
         Make a publisher of policies.
 
         :param make: makes the ROS publishers; the node's unless given.
+        :param profile: of the messages.
         """
-        made = PolicyPublisher(make or self._node.publisher, kind, topic, self._run)
+        made = PolicyPublisher(make or self._node.publisher, kind, topic, self._run, profile)
         self._publishers.append(made)
         return made
 
