@@ -5,6 +5,7 @@ How fast the selector decides, in process and from topic to topic, beside a bare
 
     tools/in_workspace python benchmark/selector.py --json selector.json
     tools/in_workspace python benchmark/selector.py --minutes 10 --json selector.json
+    tools/in_workspace python benchmark/selector.py --robots 2 --minutes 10 --json selector.json
     tools/in_workspace python benchmark/selector.py --alone
 
 In process a decision is: both halves of a state in; action, risk and the arm's set-point out.
@@ -18,7 +19,9 @@ its short turn after the other.
 From topic to topic there are three processes: this one is the room (selector_room.py), the others
 are the selector's node, as `fdrl` starts it and with 8 policies that came to it as policies do,
 and a bare rclpy node that answers each state with an action (selector_echo.py). They have their
-turns one after the other, each idle and beside a process that only counts.
+turns one after the other, each idle and beside a process that only counts. With `--robots` so many
+selectors answer at the same time, each to its own robot's states, and so many echo nodes in the
+other turns; times and fractions are of all of them together, `cpu_share` is of one.
 
 The selector decides at 20 Hz whatever the rate of states, and moves the arm at each state. So two
 times are told. `topic_*_us` goes from a state's publishing to the arrival of the *action* that was
@@ -29,12 +32,13 @@ timestamp: the room's own handling of answers is in none of these times.
 
 `missed_deadline_fraction` is of states at 100 Hz for `--minutes`: whose set-point, or whose action
 if one was due, arrived later than 10 ms after the state, or never.
-`missed_decision_fraction` is of decisions alone. `--minutes` is per node and load, in turns of
+`missed_decision_fraction` is of decisions alone. `missed_deadline_worst_turn_fraction` is of
+the turn with the most. `--minutes` is per node and load, in turns of
 `--seconds`; `--busy-minutes` is another number of them beside the busy core.
 """
 
 import argparse
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 import math
@@ -60,8 +64,8 @@ from fdrl_ros.deployment.bringup import BringupSettings, free_domains, middlewar
 from fdrl_ros.runtime import kernels
 from fdrl_ros.runtime.environment_variables import with_variables
 import numpy as np
-from selector_robot import busy, ECHO, echo, ROBOT, selector
-from selector_room import Bedside, ClockSetError, processor_time, Room
+from selector_robot import busy, ECHO, echoes, ROBOT, selectors
+from selector_room import Bedside, ClockSetError, operate, processor_time, Room
 from selector_work import (
     Answers,
     beats,
@@ -148,6 +152,12 @@ MISSED = tuple(
 )
 """Fractions of all turns together."""
 
+WORST = tuple(
+    Row(f'missed_deadline{load}_worst_turn_fraction', own, peer, BARE, None, False)
+    for load, own, peer in ((each, f'deadline{each}', f'echo{each}') for each in LOADS)
+)
+"""The largest fraction of a turn."""
+
 
 class Figures(dict[str, Measurement]):
     """What was measured, by name; each turn adds a sample."""
@@ -178,11 +188,14 @@ class Lateness:
 
     late: int = 0
     count: int = 0
+    worst: float = 0.0
 
     def add(self, taken: np.ndarray) -> None:
-        """Count further times, second."""
-        self.late += int((taken > PERIOD).sum())
+        """Count the times of another turn, second."""
+        late = int((taken > PERIOD).sum())
+        self.late += late
         self.count += len(taken)
+        self.worst = max(self.worst, late / len(taken))
 
     @property
     def fraction(self) -> float:
@@ -228,64 +241,74 @@ def in_process(found: Figures, given: argparse.Namespace) -> None:
 
 
 class Topics:
-    """The room, and both nodes in it."""
+    """The room, and both kinds of nodes in it."""
 
-    def __init__(self, room: Room, processes: Mapping[str, int]) -> None:
+    def __init__(self, room: Room, processes: Mapping[str, Mapping[str, int]]) -> None:
         """
-        Wait until both nodes hear the room.
+        Wait until all nodes hear the room.
 
-        :param processes: of the nodes, by namespace.
+        :param processes: of the nodes of each kind, by namespace.
         """
-        self._beds = {name: Bedside(room, name) for name in processes}
-        self._processes = processes
+        self._room = room
+        self._beds = {
+            kind: [Bedside(room, name) for name in each] for kind, each in processes.items()
+        }
+        self._processes = {kind: list(each.values()) for kind, each in processes.items()}
         self._played = episodes()
         self._beats = {rate: beats(self._played, rate) for rate in (FAST, SLOW)}
-        if not room.spin(lambda: all(each.is_heard for each in self._beds.values()), 30.0):
+        beds = [bed for each in self._beds.values() for bed in each]
+        if not room.spin(lambda: all(each.is_heard for each in beds), 30.0):
             raise SystemExit('nobody hears the states')
-        self.missed = {row.own: Lateness() for row in MISSED}
-        self.missed |= {row.peer: Lateness() for row in MISSED if row.peer}
+        self.missed = {name: Lateness() for row in MISSED for name in (row.own, row.peer or '')}
 
     def turn(self, found: Figures, load: str, rate: float, seconds: float) -> None:
-        """Let both nodes answer, one after the other."""
+        """Let the nodes answer, one kind after the other."""
         with busy(LOADS[load]):
-            for name, bed in self._beds.items():
-                answers, share = self._operate(bed, self._processes[name], rate, seconds)
+            for kind in self._beds:
+                answers, share = self._operate(kind, rate, seconds)
                 if rate == FAST:
-                    self._put_times(found, name, load, answers)
+                    self._put_times(found, kind, load, answers)
                 else:
-                    own = '' if name == ROBOT else 'echo_'
+                    own = '' if kind == ROBOT else 'echo_'
                     found.put(f'{own}cpu{load}_share', share, '1')
-                    self._count(name, load, answers)
+                    self._count(kind, load, answers)
 
-    def _operate(
-        self, bed: Bedside, process: int, rate: float, seconds: float
-    ) -> tuple[Answers, float]:
-        """Return what a node answered and its share of a core; anew if the clock was set."""
+    def _operate(self, kind: str, rate: float, seconds: float) -> tuple[list[Answers], float]:
+        """Return what nodes answered and one's share of a core; anew if the clock was set."""
+        beds, processes = self._beds[kind], self._processes[kind]
+
+        def used() -> float:
+            return sum(map(processor_time, processes)) / len(processes)
+
         for _ in range(ATTEMPTS):
-            before = processor_time(process), time.monotonic()
+            before = used(), time.monotonic()
             try:
-                answers = bed.operate(self._beats[rate], rate, seconds)
+                answers = operate(self._room, beds, self._beats[rate], rate, seconds)
             except ClockSetError as error:
                 progress(f'{error}: once more')
                 continue
-            used, passed = processor_time(process) - before[0], time.monotonic() - before[1]
-            return answers, used / passed
+            return answers, (used() - before[0]) / (time.monotonic() - before[1])
         raise SystemExit("this machine's clock is set all the time")
 
     @staticmethod
-    def _put_times(found: Figures, name: str, load: str, answers: Answers) -> None:
-        if name == ECHO:
-            found.put_times(f'echo{load}', answers.echoes())
+    def _put_times(found: Figures, kind: str, load: str, answers: Sequence[Answers]) -> None:
+        if kind == ECHO:
+            found.put_times(f'echo{load}', joined(Answers.echoes, answers))
             return
-        found.put_times(f'topic{load}', answers.decisions())
-        found.put_times(f'setpoint{load}', answers.set_points())
+        found.put_times(f'topic{load}', joined(Answers.decisions, answers))
+        found.put_times(f'setpoint{load}', joined(Answers.set_points, answers))
 
-    def _count(self, name: str, load: str, answers: Answers) -> None:
-        if name == ECHO:
-            self.missed[f'echo{load}'].add(answers.echoes())
+    def _count(self, kind: str, load: str, answers: Sequence[Answers]) -> None:
+        if kind == ECHO:
+            self.missed[f'echo{load}'].add(joined(Answers.echoes, answers))
             return
-        self.missed[f'decision{load}'].add(answers.decisions())
-        self.missed[f'deadline{load}'].add(answers.whole())
+        self.missed[f'decision{load}'].add(joined(Answers.decisions, answers))
+        self.missed[f'deadline{load}'].add(joined(Answers.whole, answers))
+
+
+def joined(times: Callable[[Answers], np.ndarray], answers: Sequence[Answers]) -> np.ndarray:
+    """Return the times of all robots' answers, second."""
+    return np.concatenate([times(each) for each in answers])
 
 
 def check_granted(process: int, given: argparse.Namespace) -> None:
@@ -302,20 +325,23 @@ def check_granted(process: int, given: argparse.Namespace) -> None:
 
 
 def on_topics(found: Figures, given: argparse.Namespace, folder: Path) -> dict[str, Lateness]:
-    """Measure both nodes in turns."""
+    """Measure both kinds of nodes in turns."""
     federation_domain, robot_domain = free_domains(2)
     settings = BringupSettings(str(folder / 'federation'), federation_domain, robot_domain)
     with ExitStack() as stack:
         stack.enter_context(with_variables(middleware(settings)))
         room = Room(robot_domain)
         stack.callback(room.close)
-        progress('starting the selector, which values its policies')
+        progress('starting the selectors, which value their policies')
         parameters = {'priority': given.priority, 'awake': given.awake}
         processes = {
-            ROBOT: stack.enter_context(selector(room, settings, given.policies, parameters)),
-            ECHO: stack.enter_context(echo(settings)),
+            ROBOT: stack.enter_context(
+                selectors(room, settings, given.robots, given.policies, parameters)
+            ),
+            ECHO: stack.enter_context(echoes(settings, given.robots)),
         }
-        check_granted(processes[ROBOT], given)
+        for process in processes[ROBOT].values():
+            check_granted(process, given)
         topics = Topics(room, processes)
         for repeat in range(given.repeats):
             for load in LOADS:
@@ -342,6 +368,9 @@ def main() -> None:
         '--busy-minutes', type=float, help='the same beside a busy core (as --minutes)'
     )
     parser.add_argument(
+        '--robots', type=int, default=1, help='whose selectors answer at the same time (1)'
+    )
+    parser.add_argument(
         '--policies', type=int, default=POLICIES, help='of the selector on topics (8; at most 8)'
     )
     parser.add_argument(
@@ -360,6 +389,8 @@ def main() -> None:
     check(parser, given)
     if not 1 <= given.policies <= POLICIES:
         parser.error('expected --policies from 1 to 8')
+    if not 1 <= given.robots <= 16:
+        parser.error('expected --robots from 1 to 16')
     if not 0 <= given.priority <= 99:
         parser.error('expected --priority from 0 to 99')
     for each in (given.minutes, given.busy_minutes):
@@ -368,11 +399,12 @@ def main() -> None:
     as_process()
     run = circumstances(given, SEED, ('numpy', 'onnxruntime', 'ros-rclpy'), bind=False)
     run |= {'minutes': given.minutes, 'policies': given.policies, 'priority': given.priority}
+    run['robots'] = given.robots
     run['arithmetic'] = 'compiled' if kernels.built() else 'NumPy'
     run |= {'awake': given.awake, 'busy_minutes': given.busy_minutes or given.minutes}
     found = Figures()
     in_process(found, given)
-    rows, counted = IN_PROCESS, MISSED
+    rows, counted = IN_PROCESS, (*MISSED, *WORST)
     if given.alone:
         counted = ()
     else:
@@ -384,9 +416,11 @@ def main() -> None:
     for row in rows:
         table.add(row, found)
     for row in counted:
-        peer = missed[row.peer] if row.peer else None
-        own = missed[row.own]
-        table.add_one(row, own.fraction, '1', peer_value=peer.fraction if peer else None)
+        own, peer = (
+            each.worst if row in WORST else each.fraction
+            for each in (missed[row.own], missed[row.peer])
+        )
+        table.add_one(row, own, '1', peer_value=peer)
     table.end()
     if given.json:
         write(given.json, table.written)

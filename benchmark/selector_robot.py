@@ -3,7 +3,7 @@
 """
 The nodes that benchmark/selector.py measures, each in a process of its own.
 
-The selector runs as `fdrl` starts it: armed, in a prepared directory, with the policies of a
+The selectors run as `fdrl` starts them: armed, in a prepared directory, with the policies of a
 federation, which arrive signed over latched topics and are checked and valued there.
 """
 
@@ -34,9 +34,9 @@ import numpy as np
 from selector_room import Room
 from selector_work import SEED
 
-ROBOT, ECHO = '/robot_1', '/echo'
-SELECTOR = f'{ROBOT}/selector'
-LABEL = 'robot_1.selector'
+ROBOT, ECHO = 'robot', 'echo'
+"""What names of robots and of echo nodes begin with; numbers follow."""
+
 HOSPITALS = 7
 
 LONGEST = 300.0
@@ -108,47 +108,61 @@ class Release:
 
 
 @contextmanager
-def selector(
-    room: Room, settings: BringupSettings, policies: int, parameters: Mapping[str, Any]
-) -> Iterator[int]:
+def selectors(
+    room: Room,
+    settings: BringupSettings,
+    robots: int,
+    policies: int,
+    parameters: Mapping[str, Any],
+) -> Iterator[dict[str, int]]:
     """
-    Run a selector until it has all candidates, and go on running it.
+    Run selectors until they have all candidates, and go on running them.
 
-    :param policies: how many there are to choose from, 1 to 8.
-    :param parameters: of the node, besides those that every one has.
-    :returns: its process.
-    :raises SystemExit: if it has not within :data:`LONGEST`.
+    :param robots: how many there are, of one selector each.
+    :param policies: how many each has to choose from, 1 to 8.
+    :param parameters: of the nodes, besides those that every one has.
+    :returns: the process of each, by namespace.
+    :raises SystemExit: if one has not within :data:`LONGEST`.
     """
+    names = [f'{ROBOT}_{number}' for number in range(1, robots + 1)]
     layout = prepare(Path(settings.directory), PLAN)
     with Runner(settings, layout.log) as runner:
         hospitals = PLAN.hospitals[: policies - 1]
         release = Release(room, layout, hospitals)
-        spec = next(each for each in robot_graph(settings, 'robot_1') if each.label == LABEL)
-        runner.start([replace(spec, parameters={**spec.parameters, **parameters})])
-        names = ('global', *hospitals)
+        wanted = {'global', *hospitals}
+        labels = {f'/{name}': f'{name}.selector' for name in names}
+        for name in names:
+            (spec,) = (e for e in robot_graph(settings, name) if e.executable == 'selector')
+            runner.start([replace(spec, parameters={**spec.parameters, **parameters})])
 
-        def is_ready() -> bool:
-            known = room.health(SELECTOR).get('candidates', '').split(', ')
-            return bool(runner.poll()) or all(each in known for each in names)
+        def waiting() -> list[str]:
+            known = {
+                each: room.health(f'{each}/selector').get('candidates', '') for each in labels
+            }
+            return [each for each in labels if not wanted <= set(known[each].split(', '))]
 
-        if not room.spin(is_ready, LONGEST) or LABEL not in runner.running:
-            log = runner.log_file(LABEL).read_text('utf-8')
-            raise SystemExit(f'no selector with {len(names)} policies:\n{log}')
-        yield runner.process_id(LABEL)
+        if not room.spin(lambda: runner.poll() or not waiting(), LONGEST) or waiting():
+            log = runner.log_file(labels[waiting()[0]]).read_text('utf-8')
+            raise SystemExit(f'no selector with {len(wanted)} policies:\n{log}')
+        yield {name: runner.process_id(label) for name, label in labels.items()}
         del release
 
 
 @contextmanager
-def echo(settings: BringupSettings) -> Iterator[int]:
-    """Run the echo node; yield its process."""
+def echoes(settings: BringupSettings, count: int) -> Iterator[dict[str, int]]:
+    """Run echo nodes; yield the process of each, by namespace."""
     variables = os.environ | environment(settings, settings.robot_domain)
     script = Path(__file__).with_name('selector_echo.py')
-    process = subprocess.Popen([sys.executable, str(script), ECHO], env=variables)
+    processes = {
+        name: subprocess.Popen([sys.executable, str(script), name], env=variables)
+        for name in (f'/{ECHO}_{number}' for number in range(1, count + 1))
+    }
     try:
-        yield process.pid
+        yield {name: process.pid for name, process in processes.items()}
     finally:
-        process.kill()
-        process.wait()
+        for process in processes.values():
+            process.kill()
+            process.wait()
 
 
 @contextmanager

@@ -14,7 +14,7 @@ middleware into its callback. Both times are of the system clock, as that timest
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 import gc
 import inspect
 from itertools import islice
@@ -135,43 +135,14 @@ class Bedside:
         """Whether somebody answers states."""
         return self._operation.get_subscription_count() > 0
 
-    def operate(self, beats: Iterator[Beat], rate: float, seconds: float) -> Answers:
-        """
-        Say states at a rate, and note what is answered.
+    def begin(self, first: int) -> Answers:
+        """Note what is answered from now on; states count from the first on."""
+        self._answers = Answers(begin=first)
+        return self._answers
 
-        :param rate: hertz.
-        :raises ClockSetError: if the system clock was set meanwhile.
-        :raises SystemExit: if the middleware does not tell when answers came.
-        """
-        self._answers = answers = Answers()
-        begin = round(SETTLING * rate)
-        apart = time.time_ns() - time.monotonic_ns()
-        count = begin + round(seconds * rate)
-        made = deque(enumerate(islice(beats, count)))
-
-        def beat() -> None:
-            # A beat that comes late shall not be followed by the next at once.
-            early = answers.sent and time.time_ns() - answers.sent[-1] < 0.5e9 / rate
-            if made and not early:
-                self._send_state(answers, *made.popleft())
-
-        gc.collect()
-        gc.disable()
-        timer = self._room.node.create_timer(1.0 / rate, beat, clock=self._room.steady)
-        try:
-            self._room.spin(lambda: not made, 2.0 * count / rate)
-            self._room.spin(lambda: False, AFTER)
-        finally:
-            self._room.node.destroy_timer(timer)
-            gc.enable()
-        if abs(time.time_ns() - time.monotonic_ns() - apart) > LEAP:
-            raise ClockSetError("this machine's clock was set meanwhile")
-        if not all(came for came, _ in answers.actions + answers.set_points_heard):
-            raise SystemExit('this middleware does not tell when a message was received')
-        answers.begin = begin
-        return answers
-
-    def _send_state(self, answers: Answers, number: int, beat: Beat) -> None:
+    def send_state(self, number: int, beat: Beat) -> None:
+        """Say a state."""
+        answers = self._answers
         stamp = self._room.node.get_clock().now().to_msg()
         values = with_number(beat.values, number).tolist()
         patient = ros.PatientState(
@@ -190,6 +161,50 @@ class Bedside:
         answers.stamps[stamp_of(operation)] = number
         answers.sent.append(time.time_ns())
         self._operation.publish(operation)
+
+
+def operate(
+    room: Room, beds: Sequence[Bedside], beats: Iterator[Beat], rate: float, seconds: float
+) -> list[Answers]:
+    """
+    Say states to several robots at a rate, each on a timer of its own, and note their answers.
+
+    :param beats: states, of which each robot gets its own.
+    :param rate: of each robot, hertz.
+    :raises ClockSetError: if the system clock was set meanwhile.
+    :raises SystemExit: if the middleware does not tell when answers came.
+    """
+    first = round(SETTLING * rate)
+    count = first + round(seconds * rate)
+    apart = time.time_ns() - time.monotonic_ns()
+    made = [deque(enumerate(islice(beats, count))) for _ in beds]
+    found = [bed.begin(first) for bed in beds]
+
+    def speaker(bed: Bedside, states: deque[tuple[int, Beat]], answers: Answers) -> Any:
+        def beat() -> None:
+            # A beat that comes late shall not be followed by the next at once.
+            early = answers.sent and time.time_ns() - answers.sent[-1] < 0.5e9 / rate
+            if states and not early:
+                bed.send_state(*states.popleft())
+
+        return room.node.create_timer(1.0 / rate, beat, clock=room.steady)
+
+    gc.collect()
+    gc.disable()
+    timers = [speaker(*each) for each in zip(beds, made, found, strict=True)]
+    try:
+        room.spin(lambda: not any(made), 2.0 * count / rate)
+        room.spin(lambda: False, AFTER)
+    finally:
+        for timer in timers:
+            room.node.destroy_timer(timer)
+        gc.enable()
+    if abs(time.time_ns() - time.monotonic_ns() - apart) > LEAP:
+        raise ClockSetError("this machine's clock was set meanwhile")
+    heard = [each for answers in found for each in answers.actions + answers.set_points_heard]
+    if not all(came for came, _ in heard):
+        raise SystemExit('this middleware does not tell when a message was received')
+    return found
 
 
 def processor_time(process: int) -> float:

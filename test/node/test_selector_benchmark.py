@@ -10,7 +10,6 @@ from pathlib import Path
 import subprocess
 import sys
 import time
-from types import SimpleNamespace
 
 from fdrl_ros.deployment.bringup import free_domains
 from fdrl_ros.nodes.common import qos
@@ -26,6 +25,7 @@ NAMES = {
     'setpoint_p99_us',
     'missed_deadline_fraction',
     'missed_deadline_busy_fraction',
+    'missed_deadline_worst_turn_fraction',
     'cpu_share',
     'decision_linearity_r2',
 }
@@ -34,7 +34,7 @@ NAMES = {
 def test_figures_are_measured_and_written(tmp_path):
     file = tmp_path / 'selector.json'
     command = [sys.executable, str(BENCHMARK), '--json', str(file), '--policies', '2']
-    short = ['--repeats', '1', '--seconds', '1', '--minutes', '0.01']
+    short = ['--repeats', '1', '--seconds', '1', '--minutes', '0.01', '--robots', '2']
     subprocess.run([*command, *short], check=True, timeout=200)
     written = json.loads(file.read_text())
     assert set(written) >= NAMES
@@ -44,6 +44,7 @@ def test_figures_are_measured_and_written(tmp_path):
             assert each['peer'].startswith('bare rclpy echo node')
             assert isfinite(each['peer_value'])
     assert 0.0 < written['cpu_share']['value'] < 1.0
+    assert all(each['robots'] == 2 for each in written.values())
 
 
 def test_an_answer_has_the_time_at_which_the_middleware_received_it(monkeypatch):
@@ -72,19 +73,20 @@ def test_a_turn_in_which_the_clock_was_set_is_taken_once_more(monkeypatch):
     monkeypatch.syspath_prepend(str(BENCHMARK.parent))
     bench = importlib.import_module('selector')
     topics = bench.Topics.__new__(bench.Topics)
-    topics._beats = {bench.FAST: iter(())}
+    topics._room, topics._beats = None, {bench.FAST: iter(())}
+    topics._beds, topics._processes = {bench.ROBOT: []}, {bench.ROBOT: [os.getpid()]}
     turns = []
 
-    def operate(beats, rate, seconds):
+    def operate(room, beds, beats, rate, seconds):
         turns.append(rate)
         if len(turns) in bad:
             raise bench.ClockSetError('set')
-        return 'answers'
+        return ['answers']
 
+    monkeypatch.setattr(bench, 'operate', operate)
     bad = {1}
-    bed = SimpleNamespace(operate=operate)
-    answers, share = topics._operate(bed, os.getpid(), bench.FAST, 1.0)
-    assert answers == 'answers' and len(turns) == 2 and share >= 0.0
+    answers, share = topics._operate(bench.ROBOT, bench.FAST, 1.0)
+    assert answers == ['answers'] and len(turns) == 2 and share >= 0.0
     bad = set(range(10))
     with pytest.raises(SystemExit, match='all the time'):
-        topics._operate(bed, os.getpid(), bench.FAST, 1.0)
+        topics._operate(bench.ROBOT, bench.FAST, 1.0)
