@@ -7,7 +7,7 @@ The launch files and the plain runner both start what these functions return; no
 nodes exists.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 import os
@@ -56,7 +56,8 @@ LAST_DOMAIN = 232
 """The highest domain: the ports of the next one end above 65535."""
 
 _FREE_DOMAINS = range(1, 102)
-_PARTICIPANTS = 54  # of a domain on one host, of which ROS says that their ports are free
+_PARTICIPANTS = 54  # of a domain on one host: ROS says that their ports are free, and they meet
+_GUESTS = 6  # participants besides our nodes: an observer, an operator, RViz, a recorder
 _PORT_RANGE = Path('/proc/sys/net/ipv4/ip_local_port_range')
 
 _FAST_DDS = ('rmw_fastrtps_cpp', 'rmw_fastrtps_dynamic_cpp')  # the first where none is named
@@ -64,7 +65,7 @@ _CYCLONE_ON_LOOPBACK = (
     '<CycloneDDS><Domain><General><AllowMulticast>false</AllowMulticast>'
     '<Interfaces><NetworkInterface address="127.0.0.1"/></Interfaces></General>'
     '<Discovery><ParticipantIndex>auto</ParticipantIndex>'
-    '<MaxAutoParticipantIndex>32</MaxAutoParticipantIndex>'
+    f'<MaxAutoParticipantIndex>{_PARTICIPANTS}</MaxAutoParticipantIndex>'
     '<Peers><Peer address="127.0.0.1"/></Peers></Discovery></Domain></CycloneDDS>'
 )
 _ZENOH_ON_LOOPBACK = (
@@ -401,18 +402,30 @@ def frames_graph(
 
 
 def federation_graph(
-    settings: BringupSettings, hospitals: tuple[str, ...], robots: tuple[str, ...] = ()
+    settings: BringupSettings, hospitals: tuple[str, ...]
 ) -> tuple[NodeSpec, ...]:
-    """Return all nodes of a federation on one host."""
-    return (
-        *server_graph(settings),
-        *(spec for hospital in hospitals for spec in hospital_graph(settings, hospital)),
-        *(
-            spec
-            for number, robot in enumerate(robots)
-            for spec in robot_graph(settings, robot, first_patient=number * PATIENTS_APART)
-        ),
-    )
+    """Return the nodes of the servers and of all hospitals, on one host."""
+    trainers = (spec for hospital in hospitals for spec in hospital_graph(settings, hospital))
+    return (*server_graph(settings), *trainers)
+
+
+def check_participants(settings: BringupSettings, specs: Sequence[NodeSpec]) -> None:
+    """
+    Refuse more nodes on one host than find each other in a DDS domain.
+
+    A trainer takes part in both domains.
+
+    :raises SettingError: if there are too many.
+    """
+    if settings.hosts == 'several' or _rmw() == 'rmw_zenoh_cpp':
+        return
+    most = _PARTICIPANTS - _GUESTS
+    for name in ('federation_domain', 'robot_domain'):
+        domain = getattr(settings, name)
+        count = sum(each.domain == domain or each.executable == 'trainer' for each in specs)
+        if count > most:
+            expected = f'{most} nodes of one host at most (hospitals, robots), not {count}'
+            raise SettingError(name, domain, expected)
 
 
 def environment(settings: BringupSettings, domain: int) -> dict[str, str]:

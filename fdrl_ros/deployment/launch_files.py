@@ -12,6 +12,7 @@ from typing import Final, TypeVar
 
 from fdrl_ros.deployment.bringup import (
     BringupSettings,
+    check_participants,
     FederationArguments,
     frames_graph,
     hospital_graph,
@@ -146,6 +147,7 @@ def check(file: str, texts: Mapping[str, str], given: Mapping[str, str] | None =
         if spec.package != PACKAGE:
             _check_installed(spec)
     if file == 'federation':
+        check_participants(settings, specs)
         settings.check_enclaves(specs)
         return
     directory = settings.directory

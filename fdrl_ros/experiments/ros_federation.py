@@ -15,6 +15,7 @@ import time
 
 from fdrl_ros.deployment.bringup import (
     BringupSettings,
+    check_participants,
     federation_graph,
     free_domains,
     middleware,
@@ -115,6 +116,9 @@ class RosFederation:
             robot_domain=robots,
             namespace=namespace,
         )
+        here = taking_part(self._layout, plan)
+        self._federation = federation_graph(self._settings, here)
+        check_participants(self._settings, self._federation)
         self._epsilon: dict[str, float] = {}
         self._seconds: dict[str, dict[str, float]] = {}
         self._memory: dict[str, float] = {}
@@ -165,8 +169,7 @@ class RosFederation:
                 f'To look on: ROS_DOMAIN_ID={settings.federation_domain} is the federation'
                 + (f', ROS_DOMAIN_ID={settings.robot_domain} the robot.' if with_robot else '.')
             )
-            here = taking_part(self._layout, self._plan)
-            runner.start(federation_graph(settings, here))
+            runner.start(self._federation)
             rounds = self._plan.rounds
             self._follow(runner, watch.poll, lambda: watch.finished, rounds.train_timeout)
             done = self._recorder.notes[-1].round if self._recorder.notes else 0
@@ -175,7 +178,7 @@ class RosFederation:
                 if not watch.finished:
                     self._recorder.note_end(words)
             if self._plan.home.epochs and watch.finished:
-                everyone = set(here)
+                everyone = set(taking_part(self._layout, self._plan))
                 self._follow(
                     runner, watch.poll, lambda: self._at_home >= everyone, rounds.train_timeout
                 )

@@ -18,7 +18,6 @@ from fdrl_ros.deployment.bringup import (
     BringupSettings,
     environment,
     federation_graph,
-    FederationArguments,
     free_domains,
     middleware,
     NodeSpec,
@@ -27,9 +26,12 @@ from fdrl_ros.deployment.bringup import (
     RoomArguments,
     warnings,
 )
+from fdrl_ros.deployment.launch_files import check
+from fdrl_ros.deployment.launch_files import graph as launch_graph
 from fdrl_ros.deployment.runner import command, Death, Runner, tail
 from fdrl_ros.deployment.supervision import Ending
 from fdrl_ros.errors import FdrlError, SettingError, StoreError
+from fdrl_ros.resources import resource
 import pytest
 import yaml
 
@@ -49,8 +51,9 @@ while True: signal.pause()
 
 
 def graph() -> tuple[NodeSpec, ...]:
-    arguments = FederationArguments(robots=2)
-    return federation_graph(SETTINGS, arguments.hospital_names, arguments.robot_names)
+    return launch_graph(
+        'federation', {'directory': SETTINGS.directory, 'robots': '2', 'description': 'false'}
+    )
 
 
 def test_graph_has_every_party_once_in_its_namespace():
@@ -73,8 +76,10 @@ def test_graph_has_every_party_once_in_its_namespace():
 )
 def test_namespace_is_put_before_that_of_every_node(namespace, root):
     settings = replace(SETTINGS, namespace=namespace)
-    moved = federation_graph(settings, ('hospital_1',), ('robot_1',))
-    usual = federation_graph(SETTINGS, ('hospital_1',), ('robot_1',))
+    moved, usual = (
+        (*federation_graph(each, ('hospital_1',)), *robot_graph(each, 'robot_1'))
+        for each in (settings, SETTINGS)
+    )
     assert [each.namespace for each in moved] == [root + each.namespace for each in usual]
     assert [each.parameters for each in moved] == [each.parameters for each in usual]
     assert moved[-1].label == f'{root[1:].replace("/", ".")}.robot_1.selector'
@@ -365,8 +370,21 @@ def test_an_exit_code_of_a_node_of_others_refuses_nothing():
     assert {Ending.of(code, ours=False) for code in (0, -2, -15)} == {Ending.STOPPED}
 
 
+def test_more_nodes_than_find_each_other_on_one_host_are_refused(monkeypatch):
+    profile = resource('config/fastdds_one_host.xml').read_text()
+    assert '<maxInitialPeersRange>54</maxInitialPeersRange>' in profile
+    most = {'hospitals': '46', 'robots': '1', 'description': 'false'}
+    check('federation', most)
+    for more, domain in (({'hospitals': '47'}, 'federation_domain'), ({'robots': '2'}, 'robot')):
+        with pytest.raises(SettingError, match=rf'{domain}.*48 nodes of one host at most'):
+            check('federation', {**most, **more})
+        check('federation', {**most, **more, 'hosts': 'several'})
+    monkeypatch.setenv('RMW_IMPLEMENTATION', 'rmw_zenoh_cpp')
+    check('federation', {**most, 'hospitals': '47'})
+
+
 def test_robots_of_a_federation_have_patients_of_their_own():
-    specs = federation_graph(SETTINGS, (), ('robot_1', 'robot_2', 'robot_3'))
+    specs = launch_graph('federation', {'robots': '3', 'description': 'false'})
     firsts = [each.parameters['first_patient'] for each in specs if each.executable == 'env']
     assert firsts == [0, 1000, 2000]
 

@@ -4,7 +4,7 @@
 
 from dataclasses import replace
 
-from fdrl_ros.deployment.bringup import BringupSettings, federation_graph, NodeSpec
+from fdrl_ros.deployment.bringup import NodeSpec
 from fdrl_ros.deployment.interfaces import (
     Domain,
     Endpoints,
@@ -20,6 +20,7 @@ from fdrl_ros.deployment.interfaces import (
     uses_of,
     Verb,
 )
+from fdrl_ros.deployment.launch_files import graph as launch_graph
 from fdrl_ros.federation.aggregator.aggregator import Aggregator
 from fdrl_ros.federation.hospital.hospital import Hospital
 from fdrl_ros.federation.key_authority.key_authority import KeyAuthority
@@ -35,7 +36,7 @@ ELSEWHERE = {protocol.DecryptRequest, protocol.HospitalPolicy, protocol.Order}
 
 
 def graph() -> tuple[NodeSpec, ...]:
-    return federation_graph(BringupSettings(), HOSPITALS, ('robot_1', 'robot_2'))
+    return launch_graph('federation', {'robots': '2', 'description': 'false'})
 
 
 def uses(name: str, domain: Domain) -> tuple[Use, ...]:

@@ -21,7 +21,7 @@ from fdrl_ros.crypto.dds.smime import signed, verified
 from fdrl_ros.crypto.keys.key_file import Passphrase
 from fdrl_ros.crypto.keys.keystore import load_passphrase, make_federation, NewFederation
 from fdrl_ros.crypto.keys.rotation import change_passphrase, private_keys, RosterChanges
-from fdrl_ros.deployment.bringup import BringupSettings, environment, federation_graph
+from fdrl_ros.deployment.bringup import BringupSettings, environment, federation_graph, robot_graph
 from fdrl_ros.deployment.hosts import export
 from fdrl_ros.deployment.interfaces import (
     Domain,
@@ -32,6 +32,7 @@ from fdrl_ros.deployment.interfaces import (
     uses_of,
     Verb,
 )
+from fdrl_ros.deployment.launch_files import graph as launch_graph
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.runner import command, Runner
@@ -116,7 +117,7 @@ def test_every_node_operator_and_observer_gets_what_the_middleware_reads(keys):
         assert {each.name for each in folder.iterdir()} == set(ENCLAVE_FILES)
         assert (folder / 'key.pem').stat().st_mode & 0o777 == 0o600
         assert folder.stat().st_mode & 0o777 == folder.parent.stat().st_mode & 0o777 == 0o700
-    graph = federation_graph(BringupSettings(), HOSPITALS, ('robot_1', 'robot_2'))
+    graph = launch_graph('federation', {'robots': '2', 'description': 'false'})
     assert {each.full_name for each in graph} < PATHS
     assert {each.name for each in (keys / 'root').iterdir()} == {
         *('identity.key', 'identity_ca.key', 'permissions_ca.key'),
@@ -321,7 +322,9 @@ def test_a_federation_of_a_namespace_has_all_names_in_it(keys):
     found = rules.rules_in(permissions(keys, '/operator'))
     assert (50, 'publish', 'rq/north/federation/aggregator/*') in found
     settings = BringupSettings(directory=str(keys.parent), namespace='/north', security=True)
-    settings.check_enclaves(federation_graph(settings, HOSPITALS, ('robot_1',)))
+    settings.check_enclaves(
+        (*federation_graph(settings, HOSPITALS), *robot_graph(settings, 'robot_1'))
+    )
 
 
 def test_the_keystore_follows_the_roster(keys):
@@ -666,7 +669,7 @@ def test_a_host_gets_no_enclave_that_lies_below_another_and_no_open_folder(keys,
 
 def test_nodes_start_with_their_enclave_or_not_at_all(keys, tmp_path, monkeypatch):
     settings = BringupSettings(directory=str(keys.parent), security=True)
-    graph = federation_graph(settings, HOSPITALS, ('robot_1',))
+    graph = (*federation_graph(settings, HOSPITALS), *robot_graph(settings, 'robot_1'))
     settings.check_enclaves(graph)
     variables = environment(settings, 51)
     assert variables['ROS_SECURITY_STRATEGY'] == 'Enforce'
