@@ -29,16 +29,14 @@ from fdrl_ros.federation.hospital.state import RoundSeeds
 from fdrl_ros.federation.key_authority.key_authority import (
     KeyAuthority,
     KeyAuthoritySettings,
-    ServerStep,
-    Weights,
 )
+from fdrl_ros.federation.key_authority.server_step import fed_avg, ServerStep, Weights
 from fdrl_ros.federation.key_authority.state import Validation
 from fdrl_ros.federation.local_driver import LocalFederation
 from fdrl_ros.federation.protocol.channel import Channel
 from fdrl_ros.federation.protocol.message import GlobalPolicy
 from fdrl_ros.federation.protocol.party import Party
 from fdrl_ros.federation.protocol.store import Store
-from fdrl_ros.federation.protocol.update_codec import fed_avg
 from fdrl_ros.federation.settings import RoundSettings
 from fdrl_ros.learner.learner import (
     HomeLearner,

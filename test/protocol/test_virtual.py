@@ -10,6 +10,8 @@ from fdrl_ros.errors import (
     SettingError,
     StoreError,
 )
+from fdrl_ros.federation.key_authority.server_step import fed_avg, RoundSum, Stepped
+from fdrl_ros.federation.key_authority.state import Validation
 from fdrl_ros.federation.virtual import PlainLearner, VirtualFederation
 from fdrl_ros.policy import NetworkShape
 import numpy as np
@@ -100,5 +102,52 @@ def test_what_cannot_be_is_told(tmp_path):
 
 
 def test_the_step_of_the_server_is_anybodys():
-    made = federation(step=lambda weights, average: weights + 0.5 * average)
+    def half(sum: RoundSum) -> Stepped:
+        weights = sum.weights.copy()
+        weights[sum.shared] += 0.5 * sum.average
+        return Stepped(weights)
+
+    made = federation(step=half)
     np.testing.assert_allclose(made.play(), 0.5 * average(1), rtol=0, atol=1e-4)
+
+
+def counting(sum: RoundSum) -> Stepped:
+    """Add 1 to personal weights in each round, and count the rounds in the state."""
+    number = int(sum.state or b'0') + 1
+    assert sum.round == number
+    weights = fed_avg(sum).weights
+    personal = np.setdiff1d(np.arange(weights.size), sum.shared)
+    assert personal.size and np.all(weights[personal] == number - 1)
+    weights[personal] += 1
+    return Stepped(weights, str(number).encode())
+
+
+def test_the_step_moves_its_own_personal_weights_and_keeps_a_state(tmp_path):
+    made = federation(step=counting, personal=('value',), directory=tmp_path)
+    made.play(2)
+    made.driver.leave('key_authority')
+    made.join('key_authority')
+    personal = np.setdiff1d(np.arange(SHAPE.n_parameters), SHAPE.layout.shared(('value',)))
+    assert np.all(made.play()[personal] == 3)
+    assert made.parties['key_authority'].state.step_state == b'3'
+
+
+def test_a_policy_that_fails_its_test_leaves_no_state_of_the_step():
+    tests = iter([True, False, True])
+    seen = []
+
+    def step(sum: RoundSum) -> Stepped:
+        seen.append(sum.state)
+        return Stepped(fed_avg(sum).weights, b'after %d' % sum.round)
+
+    made = federation(step=step, validate=lambda weights: Validation(next(tests), ''))
+    made.play(3)
+    assert seen == [b'', b'after 1', b'after 1']
+
+
+@pytest.mark.parametrize('wrong', [np.zeros(3, np.float32), np.full(SHAPE.n_parameters, np.nan)])
+def test_a_step_that_makes_no_policy_ends_the_round_with_the_older_weights(wrong):
+    made = federation(step=lambda sum: Stepped(wrong, b'lost'))
+    assert not made.play().any()
+    assert made.policy.rolled_back and 'the server step made no policy' in made.policy.reason
+    assert made.parties['key_authority'].state.step_state == b''

@@ -24,7 +24,20 @@ from fdrl_ros.crypto.masking.masks import leftover_mask
 from fdrl_ros.crypto.masking.share_sealing import KeyList
 from fdrl_ros.crypto.masking.sharing import Recovery, ShareError
 from fdrl_ros.crypto.masking.sketch import Sketch
-from fdrl_ros.errors import CryptoError, FdrlError, LedgerHeadError, MessageError, RoundError
+from fdrl_ros.errors import (
+    CryptoError,
+    FdrlError,
+    LedgerHeadError,
+    MessageError,
+    PolicyError,
+    RoundError,
+)
+from fdrl_ros.federation.key_authority.server_step import (
+    fed_avg,
+    RoundSum,
+    ServerStep,
+    Weights,
+)
 from fdrl_ros.federation.key_authority.state import KeyAuthorityState, Released, Validation
 from fdrl_ros.federation.protocol import message as protocol
 from fdrl_ros.federation.protocol.attempt import (
@@ -48,16 +61,13 @@ from fdrl_ros.federation.protocol.sketches import (
     too_long,
 )
 from fdrl_ros.federation.protocol.store import Store
-from fdrl_ros.federation.protocol.update_codec import fed_avg, Terms, UpdateCodec
+from fdrl_ros.federation.protocol.update_codec import Terms, UpdateCodec
 from fdrl_ros.policy import encode_weights
 from fdrl_ros.policy.layout import TensorLayout
+from fdrl_ros.policy.policy import check_weights
 from fdrl_ros.privacy.ledger.chain import DIGEST
 import numpy as np
 from numpy.typing import NDArray
-
-Weights = NDArray[np.float32]
-ServerStep = Callable[[Weights, NDArray[np.float64]], Weights]
-"""From the weights and the average update of a round to the next weights."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +77,8 @@ class KeyAuthoritySettings:
 
     :param encryption: how updates are quantised and encrypted.
     :param validate: test of a new policy on public patients.
-    :param personal: layers that each hospital keeps to itself: here they stay as they began.
+    :param personal: layers that each hospital keeps to itself: here only the server's step
+        changes them.
     :param step: the server's step.
     """
 
@@ -664,11 +675,17 @@ class KeyAuthority:
             average = codec.average(slots, sizes, roster.n_max)
         except CryptoError as error:
             return self._rolled_back(request, f'the sum is not one of honest updates: {error}')
-        weights = self.state.released.weights.copy()
-        weights[self._shared] = self._settings.step(weights[self._shared], average)
+        before = self.state.released.weights
+        given = RoundSum(round, before, self._shared, average, self.state.step_state)
+        stepped = self._settings.step(given)
+        try:
+            check_weights(stepped.weights, before.size)
+        except PolicyError as error:
+            return self._rolled_back(request, f'the server step made no policy: {error}')
         hashes = b''.join(checked.hashes[name] for name in survivors)
-        summed = Released(round, attempt, weights, survivors, hashes, False, '', tuple(sizes))
-        self.state.keep_summed(summed, summing.secure)
+        made = stepped.weights
+        summed = Released(round, attempt, made, survivors, hashes, False, '', tuple(sizes))
+        self.state.keep_summed(summed, summing.secure, stepped.state)
         return self._validated(summed)
 
     def _check_sketches(

@@ -27,6 +27,8 @@ KEPT = 100
 
 _POLICY = 'policy '
 _SUMMED = 'summed'
+_STEP = 'state of the server step'
+_NEXT_STEP = 'next state of the server step'
 _REFUSED = 'refused hospitals'
 _NONCE = 'nonce of the projections'
 _SEEDED = 'seeded'  # the first round in which noise was, as a number
@@ -180,16 +182,22 @@ class KeyAuthorityState:
         self.record = changed
         return True
 
-    def keep_summed(self, summed: Released, secure: bool) -> None:
+    def keep_summed(self, summed: Released, secure: bool, step_state: bytes = b'') -> None:
         """
         Keep a decrypted policy; after a restart it is validated and released from here.
 
         :param secure: whether all its hospitals signed that their noise is.
+        :param step_state: what the server's step wants back, once the policy is released.
         """
-        rows = {_SUMMED: encode(summed)}
+        rows = {_SUMMED: encode(summed), _NEXT_STEP: step_state}
         if not secure and self._store.get(_SEEDED) is None:
             rows[_SEEDED] = str(summed.round).encode()
         self._store.replace((), rows)
+
+    @property
+    def step_state(self) -> bytes:
+        """What the server's step returned in the newest round whose sum was released."""
+        return self._store.get(_STEP) or b''
 
     @property
     def secure(self) -> bool:
@@ -242,7 +250,10 @@ class KeyAuthorityState:
             RECORD: encode(changed),
             f'{_POLICY}{released.round}': encode(released),
         }
-        self._store.replace([_SUMMED, f'{_POLICY}{released.round - KEPT}'], rows | used)
+        if not released.rolled_back:
+            rows[_STEP] = self._store.get(_NEXT_STEP) or b''
+        over = [_SUMMED, _NEXT_STEP, f'{_POLICY}{released.round - KEPT}']
+        self._store.replace(over, rows | used)
         self.record, self.released = changed, released
 
 

@@ -140,16 +140,6 @@ class UpdateCodec:
         return n_max / sum(sizes) * total
 
 
-def fed_avg(weights: np.ndarray, average: np.ndarray) -> np.ndarray:
-    """
-    Take the step of FedAvg: add the average update (FDRL Eq. 2).
-
-    :param weights: before, shape (n_parameters,), float32.
-    :param average: weighted by n_i, same shape, float64.
-    """
-    return (weights.astype(np.float64) + average).astype(np.float32)
-
-
 @dataclass(frozen=True)
 class Terms:
     """
