@@ -11,10 +11,11 @@ from typing import Self
 
 from fdrl_ros.errors import FdrlError, PluginError, PolicyError
 from fdrl_ros.learner.settings import LearnerSettings
+from fdrl_ros.learner.torch.flat_weights import flat, layout_of, load
 from fdrl_ros.learner.torch.losses import Algorithm, ALGORITHMS
 from fdrl_ros.learner.torch.modules import adapted, BUILT_IN, Make
 from fdrl_ros.learner.torch.onnx_graph import onnx_graph
-from fdrl_ros.policy.layout import Tensor, TensorLayout
+from fdrl_ros.policy.layout import TensorLayout
 from fdrl_ros.policy.onnx_network import OnnxNetwork
 from fdrl_ros.policy.policy import Action, check_weights, digest_of
 from fdrl_ros.runtime.references import load_reference, reference_digest
@@ -211,8 +212,7 @@ class TorchNetwork:
     def layout(self) -> TensorLayout:
         """Names and shapes of the tensors in the flat weight vector, frozen ones first."""
         module, fixed = self._build(np.random.default_rng(0))
-        tensors = [Tensor(name, tuple(each.shape)) for name, each in module.named_parameters()]
-        return TensorLayout.of(tensors, (*fixed, *self.frozen))
+        return layout_of(module, (*fixed, *self.frozen))
 
     @property
     def n_parameters(self) -> int:
@@ -229,17 +229,11 @@ class TorchNetwork:
 
     def flat(self, module: nn.Module) -> Array:
         """Return the weights of a module of this network, shape (n_parameters,), float32."""
-        own = dict(module.named_parameters())
-        parts = [own[each.name].detach().cpu().reshape(-1) for each in self.layout.tensors]
-        weights: Array = torch.cat(parts).numpy()
-        return weights
+        return flat(module, self.layout)
 
     def load(self, module: nn.Module, weights: Array) -> None:
         """Copy flat weights into a module of this network."""
-        own = dict(module.named_parameters())
-        with torch.no_grad():
-            for name, values in self.layout.split(weights).items():
-                own[name].copy_(torch.from_numpy(np.array(values, np.float32)))
+        load(module, self.layout, weights)
 
     def policy(self, weights: Array) -> 'TorchPolicy':
         """

@@ -1,0 +1,126 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""Batches of short clips for training: the newest frame is labelled, three earlier ones precede."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+import math
+
+from fdrl_ros.errors import RecordsError
+from fdrl_ros.segmentation.clip import Clip
+from fdrl_ros.segmentation.training.settings import SiteSettings
+from fdrl_ros.surgery.render.parts import UNLABELLED
+import numpy as np
+from numpy.typing import NDArray
+import torch
+from torch.nn import functional
+
+HISTORY = 4
+"""Frames that a clip for the network holds: the newest, and three before, 0.2 s apart."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """
+    Clips for one step.
+
+    :param frames: shape (clips, frames, 3, height, width), float32 in [0, 1], the oldest first.
+    :param labels: of the newest frames, shape (clips, height, width), int64.
+    """
+
+    frames: torch.Tensor
+    labels: torch.Tensor
+
+
+def history(clip: Clip, newest: int, count: int = HISTORY) -> NDArray[np.uint8]:
+    """
+    Return a frame and those before it; where there are none, the first one is repeated.
+
+    :returns: shape (count, height, width, 3), the oldest first.
+    """
+    return clip.frames[[max(0, newest - before) for before in reversed(range(count))]]
+
+
+def as_input(frames: NDArray[np.uint8]) -> torch.Tensor:
+    """
+    Turn frames into what the network takes.
+
+    :param frames: shape (..., height, width, 3).
+    :returns: shape (..., 3, height, width), float32 in [0, 1].
+    """
+    moved = np.ascontiguousarray(np.moveaxis(frames, -1, -3))
+    return torch.from_numpy(moved).to(torch.float32) / 255.0
+
+
+class Sampler:
+    """Draws batches of a site's clips, each turned and scaled as a whole."""
+
+    def __init__(self, clips: Sequence[Clip], settings: SiteSettings, frames: int) -> None:
+        """
+        Take the clips of a site.
+
+        :param frames: of each clip for the network: 1 without the temporal module.
+        :raises RecordsError: if there are none, or sizes differ.
+        """
+        if not clips or not all(len(each.frames) for each in clips):
+            raise RecordsError('no clip to train on, or one without a frame')
+        sizes = {each.labels.shape[1:] for each in clips}
+        if len(sizes) > 1:
+            raise RecordsError(f'clips of sizes {sorted(sizes)}: expected one size')
+        self._clips, self._settings, self._frames = clips, settings, frames
+        self._index = [
+            (number, newest)
+            for number, clip in enumerate(clips)
+            for newest in range(len(clip.frames))
+        ]
+
+    def draw(self, rng: np.random.Generator) -> Batch:
+        """Draw a batch; the same generator gives the same one."""
+        chosen = rng.integers(len(self._index), size=self._settings.batch)
+        frames, labels = [], []
+        for number, newest in (self._index[each] for each in chosen):
+            clip = self._clips[number]
+            frames.append(as_input(history(clip, newest, self._frames)))
+            labels.append(torch.from_numpy(clip.labels[newest].astype(np.float32)))
+        pictures, parts = torch.stack(frames), torch.stack(labels)
+        return Batch(*self._moved(pictures, parts, rng))
+
+    def _moved(
+        self, frames: torch.Tensor, labels: torch.Tensor, rng: np.random.Generator
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Turn and scale each clip; what comes from outside of the picture is UNLABELLED."""
+        count, length, _, height, width = frames.shape
+        angles = np.radians(self._settings.rotation) * rng.uniform(-1.0, 1.0, count)
+        scales = 1.0 + self._settings.scale * rng.uniform(-1.0, 1.0, count)
+        cos, sin, aspect = np.cos(angles), np.sin(angles), width / height
+        rows = np.zeros((count, 2, 3), np.float32)
+        rows[:, 0, 0], rows[:, 0, 1] = cos / scales, -sin / (scales * aspect)
+        rows[:, 1, 0], rows[:, 1, 1] = sin * aspect / scales, cos / scales
+        places = functional.affine_grid(
+            torch.from_numpy(rows), [count, 1, height, width], align_corners=False
+        )
+        moved = functional.grid_sample(
+            frames.flatten(1, 2), places, padding_mode='reflection', align_corners=False
+        )
+        # Labels are moved by 1, so that 0 means outside.
+        found = functional.grid_sample(
+            labels[:, None] + 1.0, places, mode='nearest', align_corners=False
+        )[:, 0].to(torch.int64)
+        parts = torch.where(found == 0, UNLABELLED, found - 1)
+        return moved.reshape(count, length, 3, height, width), parts
+
+
+def batches_of(clip: Clip, frames: int, size: int) -> list[torch.Tensor]:
+    """
+    Return a whole clip for the network, some newest frames at a time.
+
+    :returns: tensors of shape (at most size, frames, 3, height, width).
+    """
+    count = len(clip.frames)
+    wanted = [range(first, min(first + size, count)) for first in range(0, count, size)]
+    return [torch.stack([as_input(history(clip, at, frames)) for at in each]) for each in wanted]
+
+
+def rounds_of(steps: int, each: int) -> int:
+    """Return how many rounds so many steps make, at least one."""
+    return max(1, math.ceil(steps / each))

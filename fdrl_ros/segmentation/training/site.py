@@ -1,0 +1,71 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""
+Training in a hospital (RSC): some steps of AdamW on its own clips, from the global weights.
+
+Which tensors stay at home is no matter of this step: the protocol puts the personal ones into the
+weights that it is given, and takes only the shared ones out of what it returns (FedST Eq. 5-6).
+"""
+
+from collections.abc import Sequence
+
+from fdrl_ros.learner.torch.flat_weights import flat, layout_of, load
+from fdrl_ros.segmentation.clip import Clip
+from fdrl_ros.segmentation.network.losses import segmentation_loss
+from fdrl_ros.segmentation.network.segmenter import Segmenter
+from fdrl_ros.segmentation.training.batches import HISTORY, Sampler
+from fdrl_ros.segmentation.training.settings import SiteSettings
+import numpy as np
+from numpy.typing import NDArray
+import torch
+
+
+class SiteTraining:
+    """
+    The step of a hospital in each round: a function of weights and round.
+
+    :param clips: of this hospital.
+    :param segmenter: a module of the federation's architecture, which is trained in place.
+    :param text: vector of the hospital's prompt, shape (text,).
+    :param seed: of the order of the clips and of their augmentation.
+    """
+
+    def __init__(
+        self,
+        clips: Sequence[Clip],
+        segmenter: Segmenter,
+        text: NDArray[np.float32],
+        settings: SiteSettings,
+        seed: Sequence[int],
+    ) -> None:
+        self._settings, self._seed = settings, tuple(seed)
+        self._segmenter, self._layout = segmenter, layout_of(segmenter)
+        frames = HISTORY if segmenter.settings.temporal else 1
+        self._sampler = Sampler(clips, settings, frames)
+        self._text = torch.from_numpy(np.array(text, np.float32))[None]
+        self.loss = float('nan')
+        """Mean loss of the newest round."""
+
+    def __call__(self, weights: NDArray[np.float32], round: int) -> NDArray[np.float32]:
+        """
+        Train for a round.
+
+        :param weights: to begin with, shape (n_parameters,), float32.
+        :returns: the trained ones, same shape; the same ones for the same arguments.
+        """
+        segmenter, settings = self._segmenter, self._settings
+        load(segmenter, self._layout, weights)
+        segmenter.train()
+        rng = np.random.default_rng([*self._seed, round])
+        optimiser = torch.optim.AdamW(segmenter.parameters(), lr=settings.rate)
+        losses = []
+        for _ in range(settings.steps):
+            batch = self._sampler.draw(rng)
+            logits = segmenter(batch.frames, self._text.expand(len(batch.frames), -1))
+            loss = segmentation_loss(logits, batch.labels, settings.dice_weight)
+            optimiser.zero_grad()
+            loss.backward()
+            optimiser.step()
+            losses.append(loss.item())
+        self.loss = float(np.mean(losses))
+        return flat(segmenter, self._layout)
