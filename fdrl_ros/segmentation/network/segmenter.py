@@ -1,0 +1,237 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""The segmenter of FedST: frames and a site's text in, the instrument's parts out (section III)."""
+
+from dataclasses import dataclass
+
+from fdrl_ros.errors import RecordsError, SettingError
+from fdrl_ros.segmentation.network.channels import ChannelSelection
+from fdrl_ros.segmentation.network.pvt import (
+    as_map,
+    as_tokens,
+    EncoderSize,
+    PyramidVisionTransformer,
+)
+from fdrl_ros.segmentation.network.temporal import (
+    SMALL_MAPS,
+    TemporalAttention,
+    WIDE_MAPS,
+    Windows,
+)
+from fdrl_ros.surgery.render.parts import PARTS
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional
+
+MULTIPLE = 32
+"""Sides of a frame are multiples of this, the stride of the last stage."""
+
+MEAN = 0.485, 0.456, 0.406
+DEVIATION = 0.229, 0.224, 0.225
+"""Of red, green and blue in the pictures that the public weights come from."""
+
+FINE = 4
+"""The head gives so many logits on each side of an element of the map: it works at stride 2."""
+
+
+@dataclass(frozen=True)
+class Size:
+    """
+    Sizes of a whole segmenter.
+
+    :param width: channels C of the map F.
+    :param heads: of the temporal attention.
+    """
+
+    encoder: EncoderSize
+    width: int
+    heads: int
+    windows: Windows = SMALL_MAPS
+
+
+SIZES = {
+    'tiny': Size(EncoderSize((16, 32, 64, 96), (2, 2, 2, 2), (1, 1, 2, 3)), 128, 4),
+    'b0': Size(EncoderSize((32, 64, 160, 256), (2, 2, 2, 2)), 256, 8),
+    'b2': Size(EncoderSize((64, 128, 320, 512), (3, 4, 6, 3)), 256, 8, WIDE_MAPS),
+}
+"""Sizes by name; the encoders b0 and b2 are those of the published weights."""
+
+
+@dataclass(frozen=True)
+class SegmenterSettings:
+    """
+    What a segmenter is made of.
+
+    :param size: one of SIZES.
+    :param temporal: whether earlier frames count.
+    :param channels: whether text weighs the channels.
+    :param text: length of a text vector.
+    :raises SettingError: if the size is unknown or the text has no length.
+    """
+
+    size: str = 'tiny'
+    temporal: bool = True
+    channels: bool = True
+    text: int = 512
+
+    def __post_init__(self) -> None:
+        """Refuse what does not fit."""
+        if self.size not in SIZES:
+            raise SettingError('size', self.size, f'one of {", ".join(SIZES)}')
+        if self.text < 1:
+            raise SettingError('text', self.text, 'at least 1')
+
+
+class Fusion(nn.Module):
+    """
+    One map at stride 8 out of the four stages, as the all-MLP decoder of SegFormer makes it.
+
+    Each stage has a linear layer to C channels, and their sum is rectified. That sum equals one
+    linear layer over all of them side by side. Coarse stages are enlarged bilinearly; of the
+    finest, four neighbours go into one element together.
+    """
+
+    def __init__(self, widths: tuple[int, int, int, int], width: int) -> None:
+        super().__init__()
+        self.stage1 = nn.Conv2d(widths[0], width, 2, 2)
+        self.stage2 = nn.Linear(widths[1], width)
+        self.stage3 = nn.Linear(widths[2], width)
+        self.stage4 = nn.Linear(widths[3], width)
+
+    def forward(self, stages: list[torch.Tensor]) -> torch.Tensor:
+        """Return F, (N, h, w, C), for the tokens of four stages."""
+        first, second, third, fourth = stages
+        coarse = self.stage3(third) + _doubled(self.stage4(fourth))
+        fine = self.stage2(second) + as_tokens(self.stage1(as_map(first)))
+        return functional.relu(fine + _doubled(coarse))
+
+
+def _doubled(tokens: torch.Tensor) -> torch.Tensor:
+    """Enlarge a map bilinearly to twice its sides."""
+    return as_tokens(functional.interpolate(as_map(tokens), scale_factor=2, mode='bilinear'))
+
+
+class Head(nn.Module):
+    """One linear layer from an element of the map to logits of its 4 x 4 parts."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.fc = nn.Linear(width, len(PARTS) * FINE * FINE)
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        """Return logits (N, 4, height, width) of whole frames for a map (N, h, w, C)."""
+        fine = functional.pixel_shuffle(as_map(self.fc(tokens)), FINE)
+        return functional.interpolate(fine, scale_factor=2, mode='bilinear')
+
+
+class Segmenter(nn.Module):
+    """
+    Label each pixel of the newest frame of a clip as background, shaft, wrist or jaw.
+
+    :param rng: draws the weights; PyTorch's own generator stays as it is. Without it they are
+        those of seed 0.
+    """
+
+    mean: torch.Tensor
+    deviation: torch.Tensor
+
+    def __init__(
+        self, settings: SegmenterSettings, rng: np.random.Generator | None = None
+    ) -> None:
+        super().__init__()
+        self.settings = settings
+        size = SIZES[settings.size]
+        self.frames = size.windows.maps
+        draws = torch.Generator()
+        draws.manual_seed(int((rng or np.random.default_rng(0)).integers(2**63)))
+        with torch.random.fork_rng(devices=[]):
+            torch.set_rng_state(draws.get_state())
+            self.encoder = PyramidVisionTransformer(size.encoder)
+            self.fusion = Fusion(size.encoder.widths, size.width)
+            self.temporal: TemporalAttention | None = None
+            if settings.temporal:
+                self.temporal = TemporalAttention(size.width, size.heads, size.windows)
+            self.channels: ChannelSelection | None = None
+            if settings.channels:
+                self.channels = ChannelSelection(size.width, settings.text)
+            self.head = Head(size.width)
+        self.register_buffer('mean', torch.tensor(MEAN).view(3, 1, 1), persistent=False)
+        self.register_buffer('deviation', torch.tensor(DEVIATION).view(3, 1, 1), persistent=False)
+
+    def forward(self, clips: torch.Tensor, text: torch.Tensor) -> torch.Tensor:
+        """
+        Return logits of the newest frames, (B, 4, H, W).
+
+        :param clips: (B, T, 3, H, W), float32 in [0, 1], the oldest frame first; T is 4, or 1
+            where there is no history.
+        :param text: the site's vector for each clip, (B, text).
+        :raises RecordsError: if frames or text are of another form.
+        """
+        if clips.ndim != 5:
+            raise RecordsError(f'clips {tuple(clips.shape)}: expected (B, T, 3, H, W)')
+        if self.temporal is None:
+            clips = clips[:, -1:]
+        features = self.features(clips.flatten(0, 1))
+        return self.segment(features.unflatten(0, clips.shape[:2]), text)
+
+    def features(self, frames: torch.Tensor) -> torch.Tensor:
+        """
+        Return the map F of single frames, (N, C, H / 8, W / 8).
+
+        :param frames: (N, 3, H, W), float32 in [0, 1].
+        :raises RecordsError: if they are of another form.
+        """
+        check_frames(frames)
+        normal = (frames - self.mean) / self.deviation
+        normal = normal.contiguous(memory_format=torch.channels_last)
+        tokens: torch.Tensor = self.fusion(self.encoder(normal))
+        return as_map(tokens)
+
+    def segment(self, features: torch.Tensor, text: torch.Tensor) -> torch.Tensor:
+        """
+        Return logits of the newest frames, (B, 4, H, W), for the maps of all frames of a clip.
+
+        :param features: (B, T, C, H / 8, W / 8), the oldest first; T is 4, or 1.
+        :param text: (B, text).
+        :raises RecordsError: if maps or text are of another form.
+        """
+        if features.ndim != 5 or features.shape[1] not in (1, self.frames):
+            expected = f'(B, {self.frames} or 1, C, h, w)'
+            raise RecordsError(f'features {tuple(features.shape)}: expected {expected}')
+        tokens = as_tokens(features[:, -1])
+        if self.temporal is not None:
+            maps = [as_tokens(each) for each in features.unbind(1)]
+            tokens = self.temporal(maps if len(maps) > 1 else maps * self.frames)
+        if self.channels is not None:
+            expected_text = len(features), self.settings.text
+            if text.shape != expected_text:
+                raise RecordsError(f'text {tuple(text.shape)}: expected {expected_text}')
+            tokens = self.channels(tokens, text)
+        logits: torch.Tensor = self.head(tokens)
+        return logits
+
+    def plain(self, features: torch.Tensor) -> torch.Tensor:
+        """
+        Return logits (N, 4, H, W) by the head alone, without earlier frames and text.
+
+        :param features: (N, C, H / 8, W / 8).
+        """
+        logits: torch.Tensor = self.head(as_tokens(features))
+        return logits
+
+
+def check_frames(frames: torch.Tensor) -> None:
+    """
+    Refuse frames that a segmenter cannot take.
+
+    :raises RecordsError: unless they are (N, 3, H, W), H and W multiples of 32 above 0.
+    """
+    shape = tuple(frames.shape)
+    if len(shape) != 4 or shape[1] != 3:
+        raise RecordsError(f'frames {shape}: expected (N, 3, height, width)')
+    if min(shape[2:]) < MULTIPLE or shape[2] % MULTIPLE or shape[3] % MULTIPLE:
+        raise RecordsError(
+            f'frames of {shape[2]} x {shape[3]} pixels: expected sides that are multiples of '
+            f'{MULTIPLE}'
+        )

@@ -1,0 +1,188 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""The temporal module: windows of the current map attend to pooled earlier maps (Eq. 3 and 4)."""
+
+from dataclasses import dataclass
+from functools import cache
+
+from fdrl_ros.errors import SettingError
+import torch
+from torch import nn
+from torch.nn import functional
+
+
+@dataclass(frozen=True)
+class Windows:
+    """
+    Which part of each map a window of the current one attends to.
+
+    The three tuples begin with the oldest map and end with the current one.
+
+    :param size: side of a window, s, elements of the map.
+    :param pooling: side of the square that becomes one context token, p.
+    :param fields: side of the square around a window that its tokens come from, r.
+    :raises SettingError: if a field holds no token.
+    """
+
+    size: int = 4
+    pooling: tuple[int, ...] = (4, 2, 1, 1)
+    fields: tuple[int, ...] = (16, 12, 6, 6)
+
+    def __post_init__(self) -> None:
+        """Refuse what does not fit."""
+        if self.size < 1 or min(self.pooling) < 1 or len(self.pooling) != len(self.fields):
+            raise SettingError('windows', self, 'sizes from 1, as many fields as poolings')
+        if min(self.tokens) < 1:
+            raise SettingError('windows.fields', self.fields, f'at least {self.pooling}')
+
+    @property
+    def maps(self) -> int:
+        """Number of maps, T."""
+        return len(self.pooling)
+
+    @property
+    def tokens(self) -> list[int]:
+        """Tokens on a side of each map's field: r / p, rounded down."""
+        return [field // pool for field, pool in zip(self.fields, self.pooling, strict=True)]
+
+    @property
+    def context(self) -> int:
+        """Context tokens of a window."""
+        return sum(side * side for side in self.tokens)
+
+
+SMALL_MAPS = Windows()
+"""For maps of about 16 x 16, as frames of 128 x 128 have at stride 8: smaller than the paper's."""
+
+WIDE_MAPS = Windows(7, (7, 4, 2, 1), (49, 20, 6, 7))
+"""Those of the paper."""
+
+
+@cache
+@torch.inference_mode(False)  # tensors that are kept must serve training too
+def context_places(
+    windows: Windows, height: int, width: int
+) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """
+    Return where the context tokens of each window lie among all pooled tokens of all maps.
+
+    A field is centred on its window, up to the rounding to whole tokens.
+
+    :returns: indices (windows, context), int64, in row order; and whether each is inside of its
+        map, same shape, or None if all are.
+    """
+    found, inside, start = [], [], 0
+    for pool, field, side in zip(windows.pooling, windows.fields, windows.tokens, strict=True):
+        rows, columns = (
+            _along(windows.size, pool, field, side, length) for length in (height, width)
+        )
+        high, wide = -(-height // pool), -(-width // pool)
+        place = rows[:, None, :, None].clamp(0, high - 1) * wide
+        place = place + columns[None, :, None, :].clamp(0, wide - 1)
+        fits = ((rows >= 0) & (rows < high))[:, None, :, None]
+        fits = fits & ((columns >= 0) & (columns < wide))[None, :, None, :]
+        found.append((start + place).flatten(2).flatten(0, 1))
+        inside.append(fits.flatten(2).flatten(0, 1))
+        start += high * wide
+    fitting = torch.cat(inside, 1)
+    return torch.cat(found, 1), None if bool(fitting.all()) else fitting
+
+
+def _along(size: int, pool: int, field: int, side: int, length: int) -> torch.Tensor:
+    """Return the numbers of the pooled tokens on one axis, (windows, tokens of a field)."""
+    corners = size * torch.arange(-(-length // size))
+    first = torch.div(2 * corners + size - field + pool, 2 * pool, rounding_mode='floor')
+    return first[:, None] + torch.arange(side)
+
+
+class HeadLinear(nn.Module):
+    """A linear layer for each head, from its own channels to its own channels."""
+
+    def __init__(self, heads: int, width: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(heads, width, width))
+        self.bias = nn.Parameter(torch.zeros(heads, 1, width))
+        nn.init.uniform_(self.weight, -(width**-0.5), width**-0.5)
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        """Return (N, heads, tokens, channels of a head) for (N, tokens, channels)."""
+        by_head = tokens.unflatten(2, (self.weight.shape[0], -1)).transpose(1, 2)
+        return by_head @ self.weight + self.bias
+
+
+class Pooling(nn.Module):
+    """A linear layer from the elements of a square to one context token (Eq. 3)."""
+
+    def __init__(self, side: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.full((side, side), side**-2.0))
+        self.bias = nn.Parameter(torch.zeros(()))
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        """
+        Return (N, pooled tokens, C) for (N, h, w, C), in row order.
+
+        A map that is no multiple of the square is filled up with zeros at its end.
+        """
+        side = self.weight.shape[0]
+        if side == 1:
+            return (tokens * self.weight + self.bias).flatten(1, 2)
+        height, width = tokens.shape[1:3]
+        tokens = functional.pad(tokens, (0, 0, 0, -width % side, 0, -height % side))
+        squares = tokens.unflatten(2, (-1, side)).unflatten(1, (-1, side))
+        pooled = torch.einsum('nipjqc,pq->nijc', squares, self.weight) + self.bias
+        return pooled.flatten(1, 2)
+
+
+class TemporalAttention(nn.Module):
+    """
+    Cross-attention of the current map to the pooled current and earlier maps.
+
+    :param width: channels C of a map.
+    :param heads: of the attention; each maps its own channels alone.
+    """
+
+    def __init__(self, width: int, heads: int, windows: Windows) -> None:
+        super().__init__()
+        self.windows = windows
+        self.pool = nn.ModuleList(Pooling(side) for side in windows.pooling)
+        self.q = HeadLinear(heads, width // heads)
+        self.k = HeadLinear(heads, width // heads)
+        self.v = HeadLinear(heads, width // heads)
+        self.bias = nn.Parameter(torch.zeros(heads, windows.size**2, windows.context))
+
+    def forward(self, maps: list[torch.Tensor]) -> torch.Tensor:
+        """
+        Return the current map with what its windows gathered added to it (Eq. 4).
+
+        :param maps: tokens (N, h, w, C) of each frame, the oldest first, the current one last.
+        :returns: (N, h, w, C).
+        """
+        current, size = maps[-1], self.windows.size
+        count, height, width, channels = current.shape
+        context = torch.cat([pool(each) for pool, each in zip(self.pool, maps, strict=True)], 1)
+        places, fitting = context_places(self.windows, height, width)
+        bias = self.bias.expand(len(places), -1, -1, -1)
+        if fitting is not None:
+            bias = bias.masked_fill(~fitting[:, None, None, :], -torch.inf)
+        k, v = (self._gathered(layer(context), places) for layer in (self.k, self.v))
+        down, right = -height % size, -width % size
+        padded = functional.pad(current, (0, 0, 0, right, 0, down)) if down or right else current
+        high, wide = (height + down) // size, (width + right) // size
+        heads = len(self.bias)
+        q = self.q(padded.flatten(1, 2)).unflatten(2, (high, size, wide, size))
+        q = q.permute(0, 2, 4, 1, 3, 5, 6).reshape(-1, heads, size * size, channels // heads)
+        if count > 1:
+            bias = bias.repeat(count, 1, 1, 1)
+        found = functional.scaled_dot_product_attention(q, k, v, bias)
+        found = found.unflatten(2, (size, size)).unflatten(0, (count, high, wide))
+        found = found.permute(0, 1, 4, 2, 5, 3, 6).reshape(padded.shape)
+        return current + found[:, :height, :width]
+
+    @staticmethod
+    def _gathered(tokens: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
+        """Return the context of each window, (N * windows, heads, context, channels of a head)."""
+        count, heads, _, width = tokens.shape
+        found = tokens.transpose(1, 2).flatten(2).index_select(1, places.flatten())
+        found = found.view(count * len(places), -1, heads, width)
+        return found.transpose(1, 2)
