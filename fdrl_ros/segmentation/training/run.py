@@ -1,0 +1,252 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""Train segmenters by one of the compared methods, over the real protocol where it is federated."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+import time
+
+from fdrl_ros.crypto.he.schemes import EncryptionSettings
+from fdrl_ros.errors import SettingError
+from fdrl_ros.federation.hospital.hospital import Hospital
+from fdrl_ros.federation.key_authority.server_step import (
+    fed_avg,
+    RoundSum,
+    ServerStep,
+    Stepped,
+)
+from fdrl_ros.federation.local_driver import LocalFederation
+from fdrl_ros.federation.protocol.message import MaskedUpdate, Message
+from fdrl_ros.federation.virtual import PlainLearner, VirtualFederation
+from fdrl_ros.learner.torch.flat_weights import flat, layout_of, load
+from fdrl_ros.segmentation.clip import Clip
+from fdrl_ros.segmentation.network.losses import segmentation_loss
+from fdrl_ros.segmentation.network.personal import personal_tensors
+from fdrl_ros.segmentation.network.segmenter import Segmenter, SegmenterSettings
+from fdrl_ros.segmentation.training.batches import Sampler
+from fdrl_ros.segmentation.training.methods import Method
+from fdrl_ros.segmentation.training.server import Serq
+from fdrl_ros.segmentation.training.settings import ServerSettings, SiteSettings
+from fdrl_ros.segmentation.training.site import SiteTraining
+import numpy as np
+from numpy.typing import NDArray
+import torch
+
+Weights = NDArray[np.float32]
+Told = Callable[[int, str], None]
+"""Told how many training steps are done, and where."""
+
+LIMIT = 0.25
+"""Bound of a weight's change in a round, of which the quantisation has 2^16 steps."""
+
+
+@dataclass(frozen=True, eq=False)
+class VideoSites:
+    """
+    Who has which clips.
+
+    :param training: of each site of the federation.
+    :param synthetic: of the key authority.
+    :param vectors: of each prompt, by the kind of prompt and the site; the server's is `server`.
+    """
+
+    training: Mapping[str, Sequence[Clip]]
+    synthetic: Sequence[Clip]
+    vectors: Mapping[str, Mapping[str, Weights]]
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """
+    How long is trained.
+
+    :param rounds: of the federation, each of `site.steps` steps in each site.
+    :param pretraining: steps on synthetic frames before, by everybody.
+    """
+
+    rounds: int
+    pretraining: int
+    site: SiteSettings = field(default_factory=SiteSettings)
+    server: ServerSettings = field(default_factory=ServerSettings)
+
+
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """
+    What a method made.
+
+    :param settings: of the segmenter.
+    :param weights: of each site's model, shape (n_parameters,).
+    :param unseen: models for a site outside, by the name of the way they are made.
+    :param upload: bytes that a site encrypted and sent in a round, and what FedST's Table IX
+        counts: four for each shared weight. Both 0 where nothing is sent.
+    :param seconds: of training, in sites and at the server.
+    """
+
+    settings: SegmenterSettings
+    weights: Mapping[str, Weights]
+    unseen: Mapping[str, Weights]
+    upload: tuple[float, int]
+    seconds: tuple[float, float]
+
+
+class MeasuredDriver(LocalFederation):
+    """An in-process driver that counts the bytes of encrypted updates."""
+
+    def __init__(self) -> None:
+        super().__init__({})
+        self.sent = 0
+
+    def post(self, message: Message) -> None:
+        """Count and deliver a message."""
+        if isinstance(message, MaskedUpdate):
+            self.sent += len(message.ciphertext)
+        super().post(message)
+
+
+def architecture(method: Method, size: str, text: int) -> SegmenterSettings:
+    """Return what a method's segmenter is made of."""
+    return SegmenterSettings(size, method.temporal, method.channels, text)
+
+
+def pretrained(
+    settings: SegmenterSettings, sites: VideoSites, schedule: Schedule, seed: int, told: Told
+) -> Weights:
+    """
+    Train a segmenter on single synthetic frames, as everybody's start.
+
+    :returns: shape (n_parameters,); temporal module and channel selection as they were drawn.
+    """
+    segmenter = Segmenter(settings, np.random.default_rng([seed, 10]))
+    rng = np.random.default_rng([seed, 11])
+    sampler = Sampler(sites.synthetic, schedule.site, 1)
+    optimiser = torch.optim.AdamW(segmenter.parameters(), lr=schedule.site.rate)
+    segmenter.train()
+    for step in range(schedule.pretraining):
+        batch = sampler.draw(rng)
+        logits = segmenter.plain(segmenter.features(batch.frames[:, -1]))
+        loss = segmentation_loss(logits, batch.labels, schedule.site.dice_weight)
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        told(step + 1, 'synthetic')
+    return flat(segmenter, layout_of(segmenter))
+
+
+def steps_of(method: Method, sites: int, schedule: Schedule) -> int:
+    """Return how many steps :func:`train` takes, for progress."""
+    server = schedule.rounds * 2 * schedule.server.steps if method.serq else 0
+    return schedule.pretraining + schedule.rounds * schedule.site.steps * sites + server
+
+
+def train(
+    method: Method, size: str, sites: VideoSites, schedule: Schedule, seed: int, told: Told
+) -> Trained:
+    """
+    Train by a method.
+
+    Every method begins with the same pre-trained weights, and all sites together take the same
+    number of steps in it.
+
+    :param told: may raise to stop.
+    """
+    names = list(sites.training)
+    length = len(next(iter(sites.vectors['text'].values())))
+    settings = architecture(method, size, length)
+    start = pretrained(settings, sites, schedule, seed, told)
+    done = schedule.pretraining
+
+    def advance(steps: int, who: str) -> None:
+        nonlocal done
+        done += steps
+        told(done, who)
+
+    vectors = sites.vectors[method.prompt or 'text']
+
+    def training(name: str, clips: Sequence[Clip]) -> Callable[[Weights, int], Weights]:
+        segmenter = Segmenter(settings)
+        number = [*names, 'pooled'].index(name)
+        step = SiteTraining(clips, segmenter, vectors[name], schedule.site, (seed, 12, number))
+
+        def trained(weights: Weights, round: int) -> Weights:
+            after = step(weights, round)
+            advance(schedule.site.steps, name)
+            return after
+
+        return trained
+
+    begun = time.perf_counter()
+    if method.where == 'alone':
+        alone = {}
+        for name in names:
+            step, alone[name] = training(name, sites.training[name]), start
+            for round in range(1, schedule.rounds + 1):
+                alone[name] = step(alone[name], round)
+        seconds = time.perf_counter() - begun, 0.0
+        return Trained(settings, alone, dict(alone), (0.0, 0), seconds)
+    if method.where == 'pooled':
+        if method.channels:
+            raise SettingError('prompt', method.prompt, 'none where all clips are one site')
+        every = [clip for name in names for clip in sites.training[name]]
+        vectors = {**vectors, 'pooled': next(iter(vectors.values()))}
+        step, weights = training('pooled', every), start
+        for round in range(1, schedule.rounds * len(names) + 1):
+            weights = step(weights, round)
+        seconds = time.perf_counter() - begun, 0.0
+        return Trained(settings, dict.fromkeys(names, weights), {'own': weights}, (0.0, 0), seconds)
+    personal = tuple(personal_tensors(Segmenter(settings), method.personal))
+    layout = layout_of(Segmenter(settings))
+    driver, at_server = MeasuredDriver(), 0.0
+    step_of_server: ServerStep = fed_avg
+    if method.serq:
+        serq = Serq(
+            (Segmenter(settings), Segmenter(settings)),
+            start,
+            list(sites.synthetic),
+            schedule.server,
+            seed,
+        )
+
+        def timed(sum: RoundSum) -> Stepped:
+            nonlocal at_server
+            before = time.perf_counter()
+            stepped = serq(sum)
+            at_server += time.perf_counter() - before
+            advance(2 * schedule.server.steps, 'server')
+            return stepped
+
+        step_of_server = timed
+    federation = VirtualFederation(
+        {
+            name: PlainLearner(training(name, sites.training[name]), n_units=1, seed=seed)
+            for name in names
+        },
+        start,
+        layout,
+        personal=personal,
+        step=step_of_server,
+        driver=driver,
+        encryption=replace(EncryptionSettings(), limit=LIMIT),
+    )
+    weights = federation.play(schedule.rounds)
+    seconds = time.perf_counter() - begun - at_server, at_server
+    models = {}
+    for name in names:
+        party = federation.parties[name]
+        assert isinstance(party, Hospital)
+        own = party.with_own_layers()
+        models[name] = weights if own is None else own
+    unseen = {'server': weights}
+    if personal:
+        # The paper averages what is personal for a site outside, which shows it to the server.
+        averaged = np.mean([models[name] for name in names], axis=0, dtype=np.float64)
+        unseen['average'] = averaged.astype(np.float32)
+    upload = driver.sent / (schedule.rounds * len(names)), 4 * int(layout.shared(personal).size)
+    return Trained(settings, models, unseen, upload, seconds)
+
+
+def segmenter_of(settings: SegmenterSettings, weights: Weights) -> Segmenter:
+    """Return a segmenter with some weights, ready to be used."""
+    segmenter = Segmenter(settings)
+    load(segmenter, layout_of(segmenter), weights)
+    return segmenter.eval()
