@@ -17,7 +17,7 @@
 #endif
 
 // calls begin
-#define FDRL_FORM 8  // of these calls: a module that was built from others is not used
+#define FDRL_FORM 9  // of these calls: a module that was built from others is not used
 #define FDRL_MOST_LAYERS 16
 #define FDRL_LANES 16
 #define FDRL_DONE 0
@@ -132,6 +132,43 @@ void fdrl_values(const fdrl_bank *bank, const double *state, double *found);
 void fdrl_advantages(
   ptrdiff_t count, ptrdiff_t members, ptrdiff_t than, double factor, const double *means,
   const double *deviations, const double *strangeness, double *found);
+// Pictures of an operation; see endoscope.c. Lengths in metres, colours linear, 0 to 1.
+#define FDRL_ROD 0
+#define FDRL_CYLINDER 1
+#define FDRL_BOX 2
+
+// A rod is two balls and the cone that touches both; a cylinder has flat ends; a box has a middle
+// (start), half sizes (end) and the directions of its sides as rows (turn).
+typedef struct {
+  double start[3], end[3], first, last, turn[9];
+  float colour[3], metal, gloss, stain;
+  int32_t kind, label, shades, marks;
+} fdrl_shape;
+
+// Where the tissue gives way: depth exp(-r^2 / 2 a^2), which is 0 beyond 8 a.
+typedef struct {
+  float x, y, depth, spread;
+} fdrl_dent;
+
+// Heights (size, size) and looks (size, size, 8) of tissue: red, green, blue, gloss, slopes along
+// x and y, weight of the fine relief, room; both begin at `corner`. The fine relief (grain, grain, 4) and
+// the smoke (cloud, cloud) repeat.
+typedef struct {
+  double eye[3], turn[9], focal, across, down, near, far, barrel;
+  float lamp[3], power, fall, ambient, wrap, shadow;
+  int32_t width, height, size, grain, cloud, dents;
+  const float *heights, *looks, *fine, *smoke;
+  const fdrl_dent *dent;
+  float corner[2], pitch, fine_pitch, surface, top, bottom, steep, relief;
+  float tint[3], tinted, mean[3], gap[3], clear;
+  float haze, haze_colour[3], haze_at[2], vignette, soft, fringe, gain[3], saturation, noise;
+  uint32_t seed;
+} fdrl_scene;
+
+// Shapes now and a moment before (or NULL); picture (height, width, 3), depth and labels.
+int fdrl_draw(
+  const fdrl_scene *scene, const fdrl_shape *shapes, const fdrl_shape *before, ptrdiff_t count,
+  uint8_t *picture, float *depth, uint8_t *labels);
 // calls end
 
 #endif  // FDRL_ROS__KERNELS_H_

@@ -54,6 +54,8 @@ class Stream(IntEnum):
     """Exploration that the ceiling of the study of mastery learns from, and its minibatches."""
     CLONING = 36
     """Minibatches of cloning without privacy in the study of mastery."""
+    SITES = 37
+    """Made-up video: tissue, camera and motion of each clip."""
 
 
 PUBLIC_FACTORS = 4
