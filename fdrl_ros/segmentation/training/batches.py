@@ -4,14 +4,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-import math
 
 from fdrl_ros.errors import RecordsError
 from fdrl_ros.segmentation.clip import Clip
 from fdrl_ros.segmentation.training.settings import SiteSettings
 from fdrl_ros.surgery.render.parts import UNLABELLED
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 import torch
 from torch.nn import functional
 
@@ -32,13 +31,15 @@ class Batch:
     labels: torch.Tensor
 
 
-def history(clip: Clip, newest: int, count: int = HISTORY) -> NDArray[np.uint8]:
+def history(newest: ArrayLike, count: int = HISTORY) -> NDArray[np.int64]:
     """
-    Return a frame and those before it; where there are none, the first one is repeated.
+    Return the numbers of frames and of those before them; the first one is repeated before it.
 
-    :returns: shape (count, height, width, 3), the oldest first.
+    :param newest: of each clip for the network, any shape.
+    :returns: the oldest first, shape (..., count).
     """
-    return clip.frames[[max(0, newest - before) for before in reversed(range(count))]]
+    earlier = np.arange(count - 1, -1, -1)
+    return np.maximum(0, np.asarray(newest, np.int64)[..., None] - earlier)
 
 
 def as_input(frames: NDArray[np.uint8]) -> torch.Tensor:
@@ -80,7 +81,7 @@ class Sampler:
         frames, labels = [], []
         for number, newest in (self._index[each] for each in chosen):
             clip = self._clips[number]
-            frames.append(as_input(history(clip, newest, self._frames)))
+            frames.append(as_input(clip.frames[history(newest, self._frames)]))
             labels.append(torch.from_numpy(clip.labels[newest].astype(np.float32)))
         pictures, parts = torch.stack(frames), torch.stack(labels)
         return Batch(*self._moved(pictures, parts, rng))
@@ -108,19 +109,3 @@ class Sampler:
         )[:, 0].to(torch.int64)
         parts = torch.where(found == 0, UNLABELLED, found - 1)
         return moved.reshape(count, length, 3, height, width), parts
-
-
-def batches_of(clip: Clip, frames: int, size: int) -> list[torch.Tensor]:
-    """
-    Return a whole clip for the network, some newest frames at a time.
-
-    :returns: tensors of shape (at most size, frames, 3, height, width).
-    """
-    count = len(clip.frames)
-    wanted = [range(first, min(first + size, count)) for first in range(0, count, size)]
-    return [torch.stack([as_input(history(clip, at, frames)) for at in each]) for each in wanted]
-
-
-def rounds_of(steps: int, each: int) -> int:
-    """Return how many rounds so many steps make, at least one."""
-    return max(1, math.ceil(steps / each))

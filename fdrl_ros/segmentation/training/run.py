@@ -149,100 +149,138 @@ def train(
     number of steps in it.
 
     :param told: may raise to stop.
+    :raises SettingError: if a prompt is to tell sites apart where all clips are one site.
     """
-    names = list(sites.training)
+    if method.where == 'pooled' and method.channels:
+        raise SettingError('prompt', method.prompt, 'none where all clips are one site')
     length = len(next(iter(sites.vectors['text'].values())))
     settings = architecture(method, size, length)
     start = pretrained(settings, sites, schedule, seed, told)
-    done = schedule.pretraining
+    run = _Run(method, settings, sites, schedule, seed, told)
+    match method.where:
+        case 'alone':
+            return run.alone(start)
+        case 'pooled':
+            return run.pooled(start)
+        case _:
+            return run.federated(start)
 
-    def advance(steps: int, who: str) -> None:
-        nonlocal done
-        done += steps
-        told(done, who)
 
-    vectors = sites.vectors[method.prompt or 'text']
+class _Run:
+    """One training by a method, from the start on."""
 
-    def training(name: str, clips: Sequence[Clip]) -> Callable[[Weights, int], Weights]:
-        segmenter = Segmenter(settings)
-        number = [*names, 'pooled'].index(name)
-        step = SiteTraining(clips, segmenter, vectors[name], schedule.site, (seed, 12, number))
+    def __init__(
+        self,
+        method: Method,
+        settings: SegmenterSettings,
+        sites: VideoSites,
+        schedule: Schedule,
+        seed: int,
+        told: Told,
+    ) -> None:
+        self._method, self._settings, self._sites = method, settings, sites
+        self._schedule, self._seed, self._told = schedule, seed, told
+        self._done = schedule.pretraining
+        self._begun, self._at_server = time.perf_counter(), 0.0
+
+    def alone(self, start: Weights) -> Trained:
+        """Let each site train for itself."""
+        models = {}
+        for name in self._sites.training:
+            step, models[name] = self._step(name), start
+            for round in range(1, self._schedule.rounds + 1):
+                models[name] = step(models[name], round)
+        return self._trained(models, dict(models))
+
+    def pooled(self, start: Weights) -> Trained:
+        """Train one model on the clips of all sites, with as many steps as they take together."""
+        names, weights, step = list(self._sites.training), start, self._step('')
+        for round in range(1, self._schedule.rounds * len(names) + 1):
+            weights = step(weights, round)
+        return self._trained(dict.fromkeys(names, weights), {'own': weights})
+
+    def federated(self, start: Weights) -> Trained:
+        """Train over the protocol, with masks and encryption."""
+        method, names = self._method, list(self._sites.training)
+        model = Segmenter(self._settings)
+        personal, layout = tuple(personal_tensors(model, method.personal)), layout_of(model)
+        hospitals = {f'site_{name.lower()}': name for name in names}
+        driver = MeasuredDriver()
+        federation = VirtualFederation(
+            {
+                hospital: PlainLearner(self._step(name), n_units=1, seed=self._seed + number)
+                for number, (hospital, name) in enumerate(hospitals.items())
+            },
+            start,
+            layout,
+            personal=personal,
+            step=self._serq(start) if method.serq else fed_avg,
+            driver=driver,
+            encryption=replace(EncryptionSettings(), limit=LIMIT),
+        )
+        weights = federation.play(self._schedule.rounds)
+        models = {}
+        for hospital, name in hospitals.items():
+            party = federation.parties[hospital]
+            assert isinstance(party, Hospital)
+            own = party.with_own_layers()
+            models[name] = weights if own is None else own
+        unseen = {'server': weights}
+        if personal:
+            # The paper averages what is personal for a site outside: the server would see it.
+            averaged = np.mean([models[name] for name in names], axis=0, dtype=np.float64)
+            unseen['average'] = averaged.astype(np.float32)
+        sent = driver.sent / (self._schedule.rounds * len(names))
+        return self._trained(models, unseen, (sent, 4 * int(layout.shared(personal).size)))
+
+    def _step(self, name: str) -> Callable[[Weights, int], Weights]:
+        """Return the step of a site, or of all clips together without a name."""
+        sites, prompt = self._sites, self._method.prompt or 'text'
+        number = [*sites.training, ''].index(name)
+        clips = sites.training[name] if name else [c for e in sites.training.values() for c in e]
+        vectors = sites.vectors[prompt]
+        step = SiteTraining(
+            clips,
+            Segmenter(self._settings),
+            vectors[name] if name else next(iter(vectors.values())),
+            self._schedule.site,
+            (self._seed, 12, number),
+        )
 
         def trained(weights: Weights, round: int) -> Weights:
             after = step(weights, round)
-            advance(schedule.site.steps, name)
+            self._advance(self._schedule.site.steps, name or 'all sites')
             return after
 
         return trained
 
-    begun = time.perf_counter()
-    if method.where == 'alone':
-        alone = {}
-        for name in names:
-            step, alone[name] = training(name, sites.training[name]), start
-            for round in range(1, schedule.rounds + 1):
-                alone[name] = step(alone[name], round)
-        seconds = time.perf_counter() - begun, 0.0
-        return Trained(settings, alone, dict(alone), (0.0, 0), seconds)
-    if method.where == 'pooled':
-        if method.channels:
-            raise SettingError('prompt', method.prompt, 'none where all clips are one site')
-        every = [clip for name in names for clip in sites.training[name]]
-        vectors = {**vectors, 'pooled': next(iter(vectors.values()))}
-        step, weights = training('pooled', every), start
-        for round in range(1, schedule.rounds * len(names) + 1):
-            weights = step(weights, round)
-        seconds = time.perf_counter() - begun, 0.0
-        return Trained(settings, dict.fromkeys(names, weights), {'own': weights}, (0.0, 0), seconds)
-    personal = tuple(personal_tensors(Segmenter(settings), method.personal))
-    layout = layout_of(Segmenter(settings))
-    driver, at_server = MeasuredDriver(), 0.0
-    step_of_server: ServerStep = fed_avg
-    if method.serq:
-        serq = Serq(
-            (Segmenter(settings), Segmenter(settings)),
-            start,
-            list(sites.synthetic),
-            schedule.server,
-            seed,
-        )
+    def _serq(self, start: Weights) -> ServerStep:
+        """Return the step of the server."""
+        server = self._schedule.server
+        models = Segmenter(self._settings), Segmenter(self._settings)
+        serq = Serq(models, start, self._sites.synthetic, server, self._seed)
 
-        def timed(sum: RoundSum) -> Stepped:
-            nonlocal at_server
+        def stepped(sum: RoundSum) -> Stepped:
             before = time.perf_counter()
-            stepped = serq(sum)
-            at_server += time.perf_counter() - before
-            advance(2 * schedule.server.steps, 'server')
-            return stepped
+            found = serq(sum)
+            self._at_server += time.perf_counter() - before
+            self._advance(2 * server.steps, 'server')
+            return found
 
-        step_of_server = timed
-    federation = VirtualFederation(
-        {
-            name: PlainLearner(training(name, sites.training[name]), n_units=1, seed=seed)
-            for name in names
-        },
-        start,
-        layout,
-        personal=personal,
-        step=step_of_server,
-        driver=driver,
-        encryption=replace(EncryptionSettings(), limit=LIMIT),
-    )
-    weights = federation.play(schedule.rounds)
-    seconds = time.perf_counter() - begun - at_server, at_server
-    models = {}
-    for name in names:
-        party = federation.parties[name]
-        assert isinstance(party, Hospital)
-        own = party.with_own_layers()
-        models[name] = weights if own is None else own
-    unseen = {'server': weights}
-    if personal:
-        # The paper averages what is personal for a site outside, which shows it to the server.
-        averaged = np.mean([models[name] for name in names], axis=0, dtype=np.float64)
-        unseen['average'] = averaged.astype(np.float32)
-    upload = driver.sent / (schedule.rounds * len(names)), 4 * int(layout.shared(personal).size)
-    return Trained(settings, models, unseen, upload, seconds)
+        return stepped
+
+    def _advance(self, steps: int, who: str) -> None:
+        self._done += steps
+        self._told(self._done, who)
+
+    def _trained(
+        self,
+        models: Mapping[str, Weights],
+        unseen: Mapping[str, Weights],
+        upload: tuple[float, int] = (0.0, 0),
+    ) -> Trained:
+        seconds = time.perf_counter() - self._begun - self._at_server, self._at_server
+        return Trained(self._settings, models, unseen, upload, seconds)
 
 
 def segmenter_of(settings: SegmenterSettings, weights: Weights) -> Segmenter:

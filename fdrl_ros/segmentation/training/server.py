@@ -18,7 +18,7 @@ all of them. Both optimisers begin anew in each round, so the step is a function
 the state, and a restart repeats it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 import io
 from typing import Self
@@ -82,20 +82,25 @@ class Serq:
     :param start: weights of the pre-trained model at first, shape (n_parameters,).
     :param clips: synthetic ones; `settings.frames` of their frames are used.
     :param seed: of the frames, of D at first, and of the order in each round.
+    :param dice_weight: lambda_1 of Eq. 9.
     """
 
     def __init__(
         self,
         segmenters: tuple[Segmenter, Segmenter],
         start: NDArray[np.float32],
-        clips: list[Clip],
+        clips: Sequence[Clip],
         settings: ServerSettings,
         seed: int,
+        dice_weight: float = 0.3,
     ) -> None:
         self._model, self._pretrained = segmenters
         self._layout, self._settings = layout_of(self._model), settings
         self._start, self._seed = np.array(start, np.float32), seed
-        every = [(number, at) for number, clip in enumerate(clips) for at in range(len(clip.frames))]
+        self._dice_weight = dice_weight
+        every = [
+            (number, at) for number, clip in enumerate(clips) for at in range(len(clip.frames))
+        ]
         rng = np.random.default_rng([seed, 0])
         count = min(settings.frames, len(every))
         chosen = [every[each] for each in sorted(rng.choice(len(every), count, replace=False))]
@@ -185,7 +190,7 @@ class Serq:
             chosen = torch.from_numpy(rng.integers(len(self._frames), size=settings.batch))
             features = model.features(self._frames[chosen])
             segmented = segmentation_loss(
-                model.plain(features, self._frames.shape[-2:]), self._labels[chosen]
+                model.plain(features), self._labels[chosen], self._dice_weight
             )
             loss = segmented + weight * distance(chosen, features)
             optimiser.zero_grad()

@@ -1,0 +1,185 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""
+Measure FedST and its rivals: one part is one method with one seed.
+
+A part draws the clips of its seed, trains by its method, and labels unseen clips of every site.
+All methods of a seed have the same clips and the same pre-trained start.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+import time
+
+from fdrl_ros.experiments.json_file import Json
+from fdrl_ros.experiments.studies.fedst.settings import (
+    FEDERATED,
+    FedstSettings,
+    SCARCE,
+    SERVER,
+    UNSEEN,
+)
+from fdrl_ros.experiments.study import Part, Study, Work
+from fdrl_ros.runtime.progress import Caller, NOBODY
+from fdrl_ros.segmentation.clip import Clip
+from fdrl_ros.segmentation.metrics import evaluate
+from fdrl_ros.segmentation.network.segmenter import Segmenter
+from fdrl_ros.segmentation.scenes import site_clip
+from fdrl_ros.segmentation.text import prompt_vectors
+from fdrl_ros.segmentation.training.batches import as_input, HISTORY, history
+from fdrl_ros.segmentation.training.methods import METHODS
+from fdrl_ros.segmentation.training.run import (
+    segmenter_of,
+    steps_of,
+    train,
+    Trained,
+    VideoSites,
+    Weights,
+)
+import numpy as np
+from numpy.typing import NDArray
+import torch
+
+RATE = 5.0
+"""Frames a second: 0.2 s apart, as in the paper."""
+
+MEASURES = ('dice', 'iou', 'hd95', 'assd')
+_TEST = 100_000  # number of a site's first unseen clip
+_AT_ONCE = 16  # frames that are labelled together
+
+
+def run_fedst(directory: Path, settings: FedstSettings, caller: Caller = NOBODY) -> list[Json]:
+    """
+    Measure every method with every seed.
+
+    :param directory: gets ``parts/``, one JSON file a method and seed, and is gone on from them.
+    :returns: the parts, each with `method` and `seed`.
+    :raises TrainingStopped: as soon as the caller says so; call it again to go on.
+    :raises StoreError: if a part is damaged, or of other settings.
+    """
+    study = Study('fedst', directory / 'parts', measure, workers=settings.workers)
+    seeds = range(settings.seed, settings.seed + settings.seeds)
+    return study.run(
+        [_part(settings, name, seed) for seed in seeds for name in settings.methods], caller
+    )
+
+
+def _part(settings: FedstSettings, name: str, seed: int) -> Part:
+    method = METHODS[name]
+    free = ('tables', 'seeds', 'seed', 'workers')
+    relevant = {key: each for key, each in asdict(settings).items() if key not in free}
+    own = {'method': name, 'seed': seed, 'definition': asdict(method), 'settings': relevant}
+    effort = steps_of(method, len(FEDERATED), settings.schedule) * (
+        3.0 if method.temporal else 1.0
+    )
+    return Part(
+        f'{name}_{seed}', own, (settings, name, seed), f'{method.title}, seed {seed}', effort
+    )
+
+
+def measure(settings: FedstSettings, name: str, seed: int, *, work: Work) -> Json:
+    """Measure one method with one seed."""
+    torch.set_num_threads(1)
+    method = METHODS[name]
+    total = steps_of(method, len(FEDERATED), settings.schedule)
+
+    def told(done: int, who: str) -> None:
+        work.check()
+        work.tell(done, total + 1, who)
+
+    sites = draw_sites(settings, seed)
+    trained = train(method, settings.size, sites, settings.schedule, seed, told)
+    vectors = sites.vectors[method.prompt or 'text']
+    found: Json = {'sites': {}, 'unseen': {}}
+    for site in FEDERATED:
+        segmenter = segmenter_of(trained.settings, trained.weights[site])
+        found['sites'][site] = score(segmenter, test_clips(settings, site, seed), vectors[site])
+        work.check()
+    outside = test_clips(settings, UNSEEN, seed)
+    for way, weights in trained.unseen.items():
+        segmenter = segmenter_of(trained.settings, weights)
+        found['unseen'][way] = score(segmenter, outside, vectors[UNSEEN])
+        work.check()
+    return found | {
+        'upload_bytes': trained.upload[0],
+        'upload_counted': trained.upload[1],
+        'seconds_sites': trained.seconds[0],
+        'seconds_server': trained.seconds[1],
+        'frames_per_second': speed(trained, outside[0], vectors[UNSEEN]),
+    }
+
+
+def draw_sites(settings: FedstSettings, seed: int) -> VideoSites:
+    """Draw the clips of a seed that are trained on."""
+    training = {}
+    for site in FEDERATED:
+        count = max(1, settings.clips // 10) if site == SCARCE else settings.clips
+        training[site] = _clips(settings, site, seed, range(count))
+    synthetic = _clips(settings, SERVER, seed, range(settings.synthetic_clips))
+    return VideoSites(training, synthetic, prompt_vectors((*FEDERATED, UNSEEN), seed))
+
+
+def test_clips(settings: FedstSettings, site: str, seed: int) -> list[Clip]:
+    """Draw the unseen clips of a site."""
+    return _clips(settings, site, seed, range(_TEST, _TEST + settings.test_clips))
+
+
+def _clips(settings: FedstSettings, site: str, seed: int, numbers: Sequence[int]) -> list[Clip]:
+    size = {'frames': settings.frames, 'size': settings.pixels}
+    return [site_clip(site, seed, number, rate=RATE, **size) for number in numbers]
+
+
+def predict(segmenter: Segmenter, clip: Clip, vector: Weights) -> NDArray[np.uint8]:
+    """
+    Label the frames of a clip.
+
+    :returns: a part's number in each pixel, shape (frames, height, width).
+    """
+    count = HISTORY if segmenter.settings.temporal else 1
+    text = torch.from_numpy(np.array(vector, np.float32))[None]
+    found = []
+    with torch.inference_mode():
+        frames = as_input(clip.frames).split(_AT_ONCE)
+        features = torch.cat([segmenter.features(each) for each in frames])
+        for newest in torch.arange(len(clip.frames)).split(_AT_ONCE):
+            logits = segmenter.segment(
+                features[torch.from_numpy(history(newest.numpy(), count))],
+                text.expand(len(newest), -1),
+            )
+            found.append(logits.argmax(dim=1).to(torch.uint8))
+    return torch.cat(found).numpy()
+
+
+def score(segmenter: Segmenter, clips: Sequence[Clip], vector: Weights) -> Json:
+    """Compare predictions with the labels: each measure of each clip by part, None if undefined."""
+    scored = [
+        evaluate(predict(segmenter, clip, vector), clip.labels, distances=True) for clip in clips
+    ]
+    parts = scored[0].parts
+    return {
+        measure: {
+            part: [float(each.mean(measure)[at]) for each in scored]
+            for at, part in enumerate(parts)
+        }
+        for measure in MEASURES
+    }
+
+
+def speed(trained: Trained, clip: Clip, vector: Weights) -> float:
+    """Return how many frames a second a model of a method labels, on one core."""
+    segmenter = segmenter_of(trained.settings, next(iter(trained.weights.values())))
+    predict(segmenter, clip, vector)
+    begun = time.perf_counter()
+    predict(segmenter, clip, vector)
+    return len(clip.frames) / (time.perf_counter() - begun)
+
+
+def overall(scores: Mapping[str, Mapping[str, Sequence[float | None]]], measure: str) -> float:
+    """Return the mean over parts of the mean over clips, NaN where nothing is defined."""
+    parts = []
+    for values in scores[measure].values():
+        known = [each for each in values if each is not None and np.isfinite(each)]
+        if known:
+            parts.append(float(np.mean(known)))
+    return float(np.mean(parts)) if parts else float('nan')
