@@ -1,6 +1,6 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""Batches of short clips for training: the newest frame is labelled, three earlier ones precede."""
+"""Batches of short clips for training: a labelled frame, and three before it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

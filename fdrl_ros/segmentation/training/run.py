@@ -1,6 +1,6 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""Train segmenters by one of the compared methods, over the real protocol where it is federated."""
+"""Train segmenters by one of the compared methods; federated ones over the real protocol."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
