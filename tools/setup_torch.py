@@ -1,10 +1,10 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
 """
-Add PyTorch and Opacus to the environment that tools/setup_workspace.py made.
+Add PyTorch, Opacus and MONAI to the environment that tools/setup_workspace.py made.
 
-Tests and the learner `torch` need them, `make run` does without. Like that program it leaves a
-stamp as its very last act, and does nothing where the stamp holds.
+Tests, the learner `torch` and the segmenter need them, `make run` does without. Like that program
+it leaves a stamp as its very last act, and does nothing where the stamp holds.
 """
 
 import sys
@@ -13,22 +13,24 @@ import urllib.request
 from commands import Failed, ROOT, run, step
 from setup_workspace import CONSTRAINTS, digest, read, VENV
 
-REQUIREMENTS = ROOT / 'requirements' / 'torch.txt'
+REQUIREMENTS = [ROOT / 'requirements' / name for name in ('torch.txt', 'segmentation.txt')]
 PINS = ROOT / 'constraints-torch.txt'
 STAMP = VENV / 'stamp_torch'
 CPU_WHEELS = 'https://download.pytorch.org/whl/cpu'
 
 
 def main():
-    """Install both, unless they are there."""
-    stamp = digest(read(VENV / 'stamp'), REQUIREMENTS.read_text(), PINS.read_text())
+    """Install all, unless they are there."""
+    texts = [path.read_text() for path in (*REQUIREMENTS, PINS)]
+    stamp = digest(read(VENV / 'stamp'), *texts)
     if read(STAMP) == stamp:
         return
     step('Installing PyTorch, about 200 MB')
     python = VENV / 'bin' / 'python'
     pip = [python, '-m', 'pip', '--disable-pip-version-check', 'install']
-    run([*pip, '--no-compile', '-c', CONSTRAINTS, '-c', PINS, '-r', REQUIREMENTS, *cpu_wheels()])
-    run([python, '-c', 'import opacus, torch'])
+    wanted = [word for path in REQUIREMENTS for word in ('-r', path)]
+    run([*pip, '--no-compile', '-c', CONSTRAINTS, '-c', PINS, *wanted, *cpu_wheels()])
+    run([python, '-c', 'import monai.metrics, opacus, torch'])
     STAMP.write_text(stamp)
 
 

@@ -43,6 +43,7 @@ KINDS = {
     'coverage part': Shown('measuring'),
     'measures part': Shown('measuring'),
     'selector part': Shown('comparing'),
+    'video': Shown('checking', 20, at_once=True),
     'sepsis': Shown('sepsis', 20, at_once=True),
     'sepsis part': Shown('learning', 0, passing=True),
     'experiment part': Shown('experiment'),
