@@ -71,10 +71,16 @@ COMPONENTS: Final = {
 
 PLACES: Final = {
     'nothing': _fedst('nothing', (82.19, 76.42), personal='none'),
-    'head': _fedst('head', (None, None), personal='head'),
+    'everything': _fedst('everything', (81.56, 10.25), where='alone', serq=False),
+    'decoder_queries': _fedst(
+        "the temporal module's queries", (81.36, 56.23), personal='decoder_queries'
+    ),
+    'both_queries': _fedst(
+        "both modules' queries", (81.65, 54.37), personal='queries+decoder_queries'
+    ),
     'fedst': MAIN['fedst'],
 }
-"""Table V: what is personal, encoder or decoder."""
+"""Table V: what is personal, in the encoder and in the temporal module behind it."""
 
 LAYERS: Final = {
     'norm': _fedst('normalisation', (81.99, 74.23), personal='norm'),

@@ -89,6 +89,12 @@ class Trained:
     upload: tuple[float, int]
     seconds: tuple[float, float]
 
+    def segmenter(self, name: str) -> Segmenter:
+        """Return the model of a site, or one for a site outside, ready to be used."""
+        segmenter = Segmenter(self.settings)
+        load(segmenter, layout_of(segmenter), {**self.unseen, **self.weights}[name])
+        return segmenter.eval()
+
 
 class MeasuredDriver(LocalFederation):
     """An in-process driver that counts the bytes of encrypted updates."""
@@ -125,7 +131,7 @@ def pretrained(
     for step in range(schedule.pretraining):
         batch = sampler.draw(rng)
         logits = segmenter.plain(segmenter.features(batch.frames[:, -1]))
-        loss = segmentation_loss(logits, batch.labels, schedule.site.dice_weight)
+        loss = segmentation_loss(logits, batch.labels)
         optimiser.zero_grad()
         loss.backward()
         optimiser.step()
@@ -281,10 +287,3 @@ class _Run:
     ) -> Trained:
         seconds = time.perf_counter() - self._begun - self._at_server, self._at_server
         return Trained(self._settings, models, unseen, upload, seconds)
-
-
-def segmenter_of(settings: SegmenterSettings, weights: Weights) -> Segmenter:
-    """Return a segmenter with some weights, ready to be used."""
-    segmenter = Segmenter(settings)
-    load(segmenter, layout_of(segmenter), weights)
-    return segmenter.eval()

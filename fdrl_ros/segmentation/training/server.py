@@ -82,7 +82,6 @@ class Serq:
     :param start: weights of the pre-trained model at first, shape (n_parameters,).
     :param clips: synthetic ones; `settings.frames` of their frames are used.
     :param seed: of the frames, of D at first, and of the order in each round.
-    :param dice_weight: lambda_1 of Eq. 9.
     """
 
     def __init__(
@@ -92,12 +91,10 @@ class Serq:
         clips: Sequence[Clip],
         settings: ServerSettings,
         seed: int,
-        dice_weight: float = 0.3,
     ) -> None:
         self._model, self._pretrained = segmenters
         self._layout, self._settings = layout_of(self._model), settings
         self._start, self._seed = np.array(start, np.float32), seed
-        self._dice_weight = dice_weight
         every = [
             (number, at) for number, clip in enumerate(clips) for at in range(len(clip.frames))
         ]
@@ -189,9 +186,7 @@ class Serq:
         for _ in range(settings.steps):
             chosen = torch.from_numpy(rng.integers(len(self._frames), size=settings.batch))
             features = model.features(self._frames[chosen])
-            segmented = segmentation_loss(
-                model.plain(features), self._labels[chosen], self._dice_weight
-            )
+            segmented = segmentation_loss(model.plain(features), self._labels[chosen])
             loss = segmented + weight * distance(chosen, features)
             optimiser.zero_grad()
             loss.backward()

@@ -14,7 +14,6 @@ class SiteSettings(Settings):
     steps: int = setting(100, 'training steps of a round', limits=(1, 100_000))
     batch: int = setting(2, 'clips in a step', limits=(1, 1000))
     rate: float = setting(1e-3, 'learning rate of AdamW (paper: 6e-5)', limits=(1e-7, 1.0))
-    dice_weight: float = setting(0.3, 'lambda_1 of Eq. 9', limits=(0.0, 100.0))
     rotation: float = setting(
         15.0, 'largest rotation of an augmented clip', limits=(0.0, 180.0), unit='deg'
     )

@@ -62,7 +62,7 @@ class SiteTraining:
         for _ in range(settings.steps):
             batch = self._sampler.draw(rng)
             logits = segmenter(batch.frames, self._text.expand(len(batch.frames), -1))
-            loss = segmentation_loss(logits, batch.labels, settings.dice_weight)
+            loss = segmentation_loss(logits, batch.labels)
             optimiser.zero_grad()
             loss.backward()
             optimiser.step()

@@ -7,10 +7,12 @@ A part draws the clips of its seed, trains by its method, and labels unseen clip
 All methods of a seed have the same clips and the same pre-trained start.
 """
 
+import base64
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 import time
+import zlib
 
 from fdrl_ros.experiments.json_file import Json
 from fdrl_ros.experiments.studies.fedst.settings import (
@@ -30,7 +32,6 @@ from fdrl_ros.segmentation.text import prompt_vectors
 from fdrl_ros.segmentation.training.batches import as_input, HISTORY, history
 from fdrl_ros.segmentation.training.methods import METHODS
 from fdrl_ros.segmentation.training.run import (
-    segmenter_of,
     steps_of,
     train,
     Trained,
@@ -91,15 +92,19 @@ def measure(settings: FedstSettings, name: str, seed: int, *, work: Work) -> Jso
     sites = draw_sites(settings, seed)
     trained = train(method, settings.size, sites, settings.schedule, seed, told)
     vectors = sites.vectors[method.prompt or 'text']
-    found: Json = {'sites': {}, 'unseen': {}}
+    found: Json = {'sites': {}, 'unseen': {}, 'examples': {}}
     for site in FEDERATED:
-        segmenter = segmenter_of(trained.settings, trained.weights[site])
-        found['sites'][site] = score(segmenter, test_clips(settings, site, seed), vectors[site])
+        segmenter, clips = trained.segmenter(site), test_clips(settings, site, seed)
+        found['sites'][site] = score(segmenter, clips, vectors[site])
+        found['examples'][site] = packed(predict(segmenter, clips[0], vectors[site]))
         work.check()
     outside = test_clips(settings, UNSEEN, seed)
-    for way, weights in trained.unseen.items():
-        segmenter = segmenter_of(trained.settings, weights)
+    for way in trained.unseen:
+        segmenter = trained.segmenter(way)
         found['unseen'][way] = score(segmenter, outside, vectors[UNSEEN])
+        found['examples'].setdefault(
+            UNSEEN, packed(predict(segmenter, outside[0], vectors[UNSEEN]))
+        )
         work.check()
     return found | {
         'upload_bytes': trained.upload[0],
@@ -166,9 +171,19 @@ def score(segmenter: Segmenter, clips: Sequence[Clip], vector: Weights) -> Json:
     }
 
 
+def packed(labels: NDArray[np.uint8]) -> str:
+    """Return label pictures as text for a part's file."""
+    return base64.b64encode(zlib.compress(labels.tobytes(), 9)).decode()
+
+
+def unpacked(text: str, shape: tuple[int, ...]) -> NDArray[np.uint8]:
+    """Return what :func:`packed` wrote."""
+    return np.frombuffer(zlib.decompress(base64.b64decode(text)), np.uint8).reshape(shape)
+
+
 def speed(trained: Trained, clip: Clip, vector: Weights) -> float:
     """Return how many frames a second a model of a method labels, on one core."""
-    segmenter = segmenter_of(trained.settings, next(iter(trained.weights.values())))
+    segmenter = trained.segmenter(FEDERATED[0])
     predict(segmenter, clip, vector)
     begun = time.perf_counter()
     predict(segmenter, clip, vector)

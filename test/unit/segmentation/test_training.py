@@ -1,0 +1,158 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""Hospitals' training of the segmenter, alone and over the protocol."""
+
+from dataclasses import replace
+
+from fdrl_ros.errors import RecordsError
+from fdrl_ros.federation.protocol.encoding import encode
+from fdrl_ros.learner.torch.flat_weights import flat, layout_of
+from fdrl_ros.segmentation.clip import Clip
+from fdrl_ros.segmentation.network.segmenter import Segmenter, SegmenterSettings
+from fdrl_ros.segmentation.training import run
+from fdrl_ros.segmentation.training.batches import as_input, history, Sampler
+from fdrl_ros.segmentation.training.methods import METHODS
+from fdrl_ros.segmentation.training.run import MeasuredDriver, Schedule, train, VideoSites
+from fdrl_ros.segmentation.training.settings import ServerSettings, SiteSettings
+from fdrl_ros.segmentation.training.site import SiteTraining
+from fdrl_ros.surgery.render.parts import JAW, SHAFT, UNLABELLED
+import numpy as np
+import pytest
+
+SITE = SiteSettings(steps=2, batch=2)
+SCHEDULE = Schedule(2, 1, SITE, ServerSettings(steps=1, frames=3))
+
+
+def clip(seed: int, frames: int = 5, size: int = 32) -> Clip:
+    """Return a clip of a bright shaft with a red jaw that moves over noise."""
+    rng = np.random.default_rng(seed)
+    pictures = rng.integers(0, 60, (frames, size, size, 3)).astype(np.uint8)
+    labels = np.zeros((frames, size, size), np.uint8)
+    for at in range(frames):
+        row = 4 + 2 * at
+        labels[at, row : row + 6, : size // 2], labels[at, row : row + 6, size // 2 :] = SHAFT, JAW
+        pictures[at][labels[at] == SHAFT] = 200
+        pictures[at][labels[at] == JAW] = (220, 40, 40)
+    return Clip(f'clip_{seed}', pictures, labels, 5.0)
+
+
+def sites() -> VideoSites:
+    names = ('A', 'B', 'C')
+    rng = np.random.default_rng(1)
+    vectors = {name: rng.normal(size=512).astype(np.float32) for name in names}
+    training = {name: [clip(number)] for number, name in enumerate(names)}
+    return VideoSites(training, [clip(9)], {'text': vectors})
+
+
+def test_history_repeats_the_first_frame():
+    assert history(0).tolist() == [0, 0, 0, 0]
+    assert history([2, 7]).tolist() == [[0, 0, 1, 2], [4, 5, 6, 7]]
+    assert history(3, 1).tolist() == [3]
+
+
+def test_a_batch_without_augmentation_is_frames_and_labels_as_they_are():
+    still = replace(SITE, rotation=0.0, scale=0.0)
+    one = clip(1)
+    batch = Sampler([one], still, 4).draw(np.random.default_rng(4))
+    newest = np.random.default_rng(4).integers(5, size=2)
+    expected = as_input(one.frames[history(newest)])
+    np.testing.assert_allclose(batch.frames, expected, rtol=0, atol=1e-5)
+    assert np.array_equal(batch.labels, one.labels[newest])
+
+
+def test_augmentation_moves_frames_and_labels_alike_and_knows_what_is_outside():
+    one = clip(1, size=64)
+    batch = Sampler([one], replace(SITE, batch=20, rotation=40.0, scale=0.4), 4).draw(
+        np.random.default_rng(4)
+    )
+    red = (batch.frames[:, -1, 0] > 0.7) & (batch.frames[:, -1, 1] < 0.3)
+    jaw = batch.labels == JAW
+    outside = batch.labels == UNLABELLED
+    assert outside.any() and not outside.all()
+    agree = (red & jaw).sum() / ((red | jaw) & ~outside).sum()
+    assert agree > 0.8
+    assert len({int(each.sum()) for each in outside}) > 5  # each clip by its own
+
+
+def test_clips_that_cannot_be_trained_on_are_refused():
+    with pytest.raises(RecordsError, match='no clip'):
+        Sampler([], SITE, 4)
+    with pytest.raises(RecordsError, match='one size'):
+        Sampler([clip(1), clip(2, size=64)], SITE, 4)
+
+
+@pytest.mark.parametrize('temporal', [False, True])
+def test_a_site_s_training_is_a_function_and_lowers_the_loss(temporal):
+    settings = SegmenterSettings('tiny', temporal=temporal, channels=temporal)
+    text = np.ones(512, np.float32)
+    start = flat(Segmenter(settings), layout_of(Segmenter(settings)))
+
+    def training() -> SiteTraining:
+        return SiteTraining([clip(1)], Segmenter(settings), text, replace(SITE, steps=12), (5,))
+
+    one = training()
+    first = one(start, 1)
+    before = one.loss
+    assert np.array_equal(training()(start, 1), first)
+    assert not np.array_equal(training()(start, 2), first)
+    one(first, 2)
+    assert one.loss < before
+
+
+def test_the_federation_s_model_is_the_mean_of_what_sites_train(monkeypatch):
+    monkeypatch.setattr(run, 'LIMIT', 0.05)
+    given, method = sites(), METHODS['fedavg']
+    one = replace(SCHEDULE, rounds=1)
+    federated = train(method, 'tiny', given, one, 1, lambda done, who: None)
+    alone = train(METHODS['local'], 'tiny', given, one, 1, lambda done, who: None)
+    mean = np.mean([alone.weights[name] for name in given.training], axis=0)
+    np.testing.assert_allclose(federated.weights['A'], mean, rtol=0, atol=2e-5)
+    assert federated.upload[1] == 4 * mean.size < federated.upload[0]
+
+
+def test_what_is_personal_is_in_no_byte_that_is_sent(monkeypatch):
+    sent = bytearray()
+
+    class Overheard(MeasuredDriver):
+        def post(self, message):
+            sent.extend(encode(message))
+            super().post(message)
+
+    monkeypatch.setattr(run, 'MeasuredDriver', Overheard)
+    given = sites()
+    trained = train(METHODS['fedst'], 'tiny', given, SCHEDULE, 1, lambda done, who: None)
+    segmenter = Segmenter(trained.settings)
+    layout = layout_of(segmenter)
+    personal = [each for each in layout.tensors if '.attn.q.' in each.name]
+    assert personal
+    outgoing = bytes(sent)
+    assert trained.unseen['server'].tobytes()[:4000] in outgoing  # the policies are among them
+    for name, weights in trained.weights.items():
+        own = layout.split(weights)
+        for other in set(trained.weights) - {name}:
+            theirs = layout.split(trained.weights[other])
+            for tensor in personal:
+                mine = own[tensor.name]
+                assert not np.array_equal(mine, theirs[tensor.name])
+                assert mine.reshape(-1)[:2].tobytes() not in outgoing
+            assert np.array_equal(own['head.fc.weight'], theirs['head.fc.weight'])
+
+
+def test_the_same_seed_trains_the_same_models():
+    one, other = (
+        train(METHODS['fedst'], 'tiny', sites(), SCHEDULE, 1, lambda done, who: None)
+        for _ in range(2)
+    )
+    for name in one.weights:
+        assert np.array_equal(one.weights[name], other.weights[name])
+    assert np.array_equal(one.unseen['server'], other.unseen['server'])
+
+
+def test_the_paper_s_model_for_a_site_outside_averages_what_is_personal():
+    trained = train(METHODS['feddp'], 'tiny', sites(), SCHEDULE, 1, lambda done, who: None)
+    mean = np.mean(list(trained.weights.values()), axis=0)
+    np.testing.assert_allclose(trained.unseen['average'], mean, rtol=0, atol=1e-6)
+    layout = layout_of(Segmenter(trained.settings))
+    server = layout.split(trained.unseen['server'])
+    name = next(each.name for each in layout.tensors if '.attn.q.weight' in each.name)
+    assert not np.allclose(server[name], layout.split(mean)[name], atol=1e-6)
