@@ -157,7 +157,7 @@ def predict(segmenter: Segmenter, clip: Clip, vector: Weights) -> NDArray[np.uin
 
 
 def score(segmenter: Segmenter, clips: Sequence[Clip], vector: Weights) -> Json:
-    """Compare predictions with the labels: each measure of each clip by part, None if undefined."""
+    """Compare predictions with labels: each measure of each clip by part, NaN if undefined."""
     scored = [
         evaluate(predict(segmenter, clip, vector), clip.labels, distances=True) for clip in clips
     ]

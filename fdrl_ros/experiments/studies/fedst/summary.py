@@ -1,6 +1,6 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""Sum up the parts of FedST's study: intervals over clips and seeds, differences paired by seed."""
+"""Sum up FedST's study: intervals over clips and seeds, differences paired by seed."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict

@@ -24,9 +24,10 @@ _UNITS = {
     'assd': ('ASSD, pixels', 1.0),
 }
 _CAPTION = (
-    'Made-up video; [95 % intervals] over clips and seeds, of means over seeds. Paper: real video, '
-    'other sizes.'
+    'Made-up video; [95 % intervals] over clips and seeds, of means over seeds. Paper: real '
+    'video, other sizes.'
 )
+_VERBS = {-1: 'is worse than', 0: 'does not differ beyond chance from', 1: 'is better than'}
 TRAINED_WELL = {'pooled': 80.0, 'fedavg': 70.0}
 """Mean Dice in percent that these reach where a study was long enough to compare anything."""
 
@@ -151,19 +152,15 @@ def verdicts(summary: Json) -> list[str]:
         mean = 100.0 * found['sites']['mean']['dice']['mean']
         if mean < least:
             said.append(
-                f'{found["title"]} reaches {mean:.1f} % mean Dice on A to D, below {least:g}: this '
-                'study is under-trained, and its order means little'
+                f'{found["title"]} reaches {mean:.1f} % mean Dice on A to D, below {least:g}: '
+                'this study is under-trained, and its order means little'
             )
     for where, words in (('sites', 'on A to D'), (UNSEEN, 'on site E')):
         groups: dict[int, list[str]] = {-1: [], 0: [], 1: []}
         for name, found in summary['differences'].items():
             groups[sign_of(found[where])].append(summary['methods'][name]['title'])
         title = summary['methods'][BEST]['title'] if groups else ''
-        for sign, verb in (
-            (-1, 'is worse than'),
-            (0, 'does not differ beyond chance from'),
-            (1, 'is better than'),
-        ):
+        for sign, verb in _VERBS.items():
             if groups[sign]:
                 said.append(f'{title} {verb} {", ".join(groups[sign])} {words}')
     said.append('no differential privacy: epsilon is infinite for every method')
