@@ -3,10 +3,11 @@
 """
 EndoVis 2017, the Robotic Instrument Segmentation Challenge: porcine videos at 2 Hz.
 
-What was read of the layout: https://endovissub2017-roboticinstrumentsegmentation.grand-challenge.org/Data/
-(rate, crop, split, parts), github.com/ternaus/robot-surgery-segmentation (folders and values of
-the training set). That the published labels of the test set have the values 30, 100 and 255 (200:
-ultrasound probe) is known from the code of several users, not from its owners.
+What was read of the layout: the challenge's page Data at
+endovissub2017-roboticinstrumentsegmentation.grand-challenge.org (rate, crop, split, parts) and
+github.com/ternaus/robot-surgery-segmentation (folders and values of the training set). That the
+published labels of the test set have the values 30, 100 and 255 (200: ultrasound probe) is known
+from the code of several users, not from its owners.
 """
 
 from collections.abc import Iterator

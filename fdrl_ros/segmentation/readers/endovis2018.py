@@ -14,7 +14,6 @@ import json
 from pathlib import Path
 from typing import Any, Final
 
-from fdrl_ros.errors import RecordsError
 from fdrl_ros.segmentation.readers.mask_code import Colour, MaskCode
 from fdrl_ros.segmentation.readers.video import (
     folders_named,
@@ -47,9 +46,9 @@ def find(root: Path, rate: float) -> Found:
     faults: list[str] = []
     folders = list(folders_named(root, r'seq_\d+'))
     code = _code(root, folders, faults) if folders else None
-    repaired = {
-        name: path for each in folders_named(root, 'repairs') for name, path in _repairs(each)
-    }
+    repaired: dict[str, Path] = {}  # such as seq_1_frame042.png
+    for each in folders_named(root, 'repairs'):
+        repaired |= pictures_in(each) | pictures_in(each / 'repairs')
     for folder in folders:
         split: Split = 'training'
         if 'test_data' in folder.relative_to(root.parent).parts:
@@ -77,12 +76,6 @@ def find(root: Path, rate: float) -> Found:
     return Found(tuple(videos), tuple(faults))
 
 
-def _repairs(folder: Path) -> Sequence[tuple[str, Path]]:
-    """Return the masks that the owners corrected later, such as seq_1_frame042.png."""
-    inner = folder / 'repairs'
-    return list({**pictures_in(folder), **pictures_in(inner)}.items())
-
-
 def _code(root: Path, folders: Sequence[Path], faults: list[str]) -> MaskCode | None:
     """Join the tables of classes, of which each release has its own."""
     tables = {
@@ -95,12 +88,13 @@ def _code(root: Path, folders: Sequence[Path], faults: list[str]) -> MaskCode | 
     for table in sorted(tables):
         try:
             own = dict(map(_class, _classes(json.loads(table.read_text('utf-8')))))
-            if other := {each for each in own if parts.get(each, own[each]) != own[each]}:
-                raise RecordsError(f'colours {sorted(other)} mean something else in another table')
-        except (OSError, ValueError, TypeError, KeyError, RecordsError) as error:
+        except (OSError, ValueError, TypeError, KeyError) as error:
             faults.append(f'{table}: no table of names and colours of classes: {error!r}')
-        else:
-            parts |= own
+            continue
+        other = sorted(each for each in own if parts.get(each, own[each]) != own[each])
+        if other:
+            faults.append(f'{table}: colours {other} mean another part than in another table')
+        parts |= own
     lacking = [name for name, part in CLASSES.items() if part not in parts.values()]
     if lacking:
         faults.append(f'{root}: no labels.json has the colours of {", ".join(lacking)}')

@@ -8,7 +8,7 @@ import math
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from fdrl_ros.errors import RecordsError, SettingError
+from fdrl_ros.errors import os_errors_as, RecordsError, SettingError
 from fdrl_ros.segmentation.readers import endovis2017, endovis2018, grasp, sar_rarp50
 from fdrl_ros.segmentation.readers.video import Found, RATE, Split, VideoClips
 
@@ -53,7 +53,8 @@ def find_videos(root: Path, form: str = AUTO, rate: float = RATE) -> tuple[str, 
     if not root.is_dir():
         raise RecordsError(f'{root}: no such folder')
     tried = {name: each for name, each in FORMATS.items() if form in (name, AUTO)}
-    found = {name: each.find(root, rate) for name, each in tried.items()}
+    with os_errors_as(RecordsError, f'cannot read {root}'):
+        found = {name: each.find(root, rate) for name, each in tried.items()}
     there = {name: each for name, each in found.items() if each.videos or each.faults}
     if not there:
         inside = ', '.join(sorted(each.name for each in root.iterdir())[:5]) or 'nothing'

@@ -47,6 +47,9 @@ def find(root: Path, rate: float, instrument: int = UNLABELLED) -> Found:
     base = next((each for each in bases if (each / 'annotations').is_dir()), None)
     if base is None:
         return Found()
+    for needed in (base / 'frames', base / 'annotations' / 'segmentations'):
+        if not needed.is_dir():
+            return Found(faults=(f'{needed}: no such folder',))
     code = MaskCode({0: BACKGROUND} | dict.fromkeys(range(1, 256), instrument))
     for word, split in SPLITS.items():
         table = base / 'annotations' / f'grasp_short-term_{word}.json'
@@ -67,6 +70,8 @@ def find(root: Path, rate: float, instrument: int = UNLABELLED) -> Found:
 
 def _clip(path: Path, base: Path, split: Split, code: MaskCode, rate: float) -> Video:
     """Return a labelled frame with those before it, as far as there are any."""
+    if not path.is_relative_to(base / 'frames'):
+        raise RecordsError(f'{path}: expected a frame below {base / "frames"}')
     within = path.relative_to(base / 'frames').with_suffix('')
     mask = base / 'annotations' / 'segmentations' / within.with_suffix('.png')
     native = RATES.get(len(path.stem))

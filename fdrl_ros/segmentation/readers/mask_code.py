@@ -40,7 +40,8 @@ class MaskCode:
         if strange:
             words = [str(_unpacked(each) if coloured else each) for each in strange[:_SHOWN]]
             more = ' and more' if len(strange) > _SHOWN else ''
-            expected = ', '.join(map(str, self.parts)) if len(self.parts) < 20 else 'others'
+            names = [str(each) for each in self.parts]
+            expected = ', '.join(names) if len(names) < 20 else f'{names[0]} to {names[-1]}'
             raise RecordsError(f'values {", ".join(words)}{more}: expected {expected}')
         found: NDArray[np.uint8] = np.array([table[value] for value in known], np.uint8)[place]
         return found

@@ -25,6 +25,10 @@ Box = tuple[int, int, int, int]
 RATE = 5.0
 """Frames a second by default: 0.2 s from one to the next, as in FedST."""
 
+_PICTURES = ('.png', '.jpg', '.jpeg', '.bmp')
+_OF_PICTURES = r'left_frames|right_frames|labels|ground_truth|rgb|segmentations?|CASE\d+'
+"""Folders of so many pictures that no other folder is looked for in them."""
+
 
 @dataclass(frozen=True)
 class Picture:
@@ -190,10 +194,6 @@ def in_order(path: Path) -> list[str | int]:
 def numbers_in(path: Path) -> list[int]:
     """Return the numbers in the name of a file or folder."""
     return [int(each) for each in re.findall(r'\d+', path.stem)]
-
-
-_PICTURES = ('.png', '.jpg', '.jpeg', '.bmp')
-_OF_PICTURES = r'left_frames|right_frames|labels|ground_truth|rgb|segmentations?|CASE\d+'
 
 
 def _visible(folder: Path) -> Iterator[Path]:

@@ -254,7 +254,7 @@ def test_a_check_stops_where_the_caller_wants(tree):
             lambda root: write(root / 'instrument_dataset_2/left_frames/frame0.png', picture(0)),
             'instrument_dataset_2: no labels: expected ground_truth/',
         ),
-        (lambda root: (root / 'annotations').mkdir(), 'grasp_short-term_train.json: no COCO file'),
+        (lambda root: (root / 'annotations').mkdir(), 'frames: no such folder'),
     ],
 )
 def test_half_a_layout_is_named(change, words, tmp_path):
@@ -268,11 +268,28 @@ def test_names_of_sar_rarp50_are_numbers(tree_of):
     assert 'expected names by number of the frame' in faults_of(root)[0]
 
 
-def test_names_of_grasp_tell_the_rate(tree_of):
+@pytest.mark.parametrize(
+    ('name', 'words'),
+    [
+        ('CASE001/000.jpg', 'expected a name of 9 digits (30 Hz) or 5 (1 Hz)'),
+        ('/etc/000000001.jpg', 'expected a frame below'),
+    ],
+)
+def test_names_that_are_none_of_grasp_are_named(name, words, tree_of):
     root = tree_of('grasp') / 'GraSP_30fps'
     table = root / 'annotations' / 'grasp_short-term_train.json'
-    table.write_text(json.dumps({'images': [{'file_name': 'CASE001/000.jpg'}]}))
-    assert 'expected a name of 9 digits (30 Hz) or 5 (1 Hz)' in faults_of(root)[0]
+    table.write_text(json.dumps({'images': [{'file_name': name}]}))
+    (fault,) = faults_of(root)
+    assert words in fault
+
+
+def test_a_table_of_grasp_that_is_none_is_named(tree_of):
+    root = tree_of('grasp') / 'GraSP_30fps'
+    for table in ('{', '{}', '[1]', '{"images": [1]}'):
+        path = root / 'annotations' / 'grasp_short-term_test.json'
+        path.write_text(table)
+        (fault,) = faults_of(root)
+        assert fault.startswith(f'{path}: no COCO file with images: ')
 
 
 @pytest.mark.parametrize(
@@ -299,7 +316,7 @@ def test_tables_that_contradict_each_other_are_named(tree_of):
     root = tree_of('endovis2018')
     other = [{'name': 'thread', 'color': [0, 255, 0]}]
     (root / 'test_data' / 'labels.json').write_text(json.dumps(other))
-    assert 'mean something else in another table' in ' '.join(faults_of(root))
+    assert 'colours [(0, 255, 0)] mean another part than in' in ' '.join(faults_of(root))
 
 
 def test_what_is_no_collection_is_refused_with_what_was_expected(tmp_path):
