@@ -53,7 +53,8 @@ setup(
     cffi_modules=['native/build.py:ffibuilder'],
     install_requires=requirements('learning'),
     extras_require={
-        name: requirements(name) for name in ('bags', 'benchmark', 'onnx', 'sepsis', 'torch')
+        name: requirements(name)
+        for name in ('bags', 'benchmark', 'onnx', 'segmentation', 'sepsis', 'torch')
     },
     entry_points={'console_scripts': ['fdrl = fdrl_ros.cli:main']},
     cmdclass={'build_py': BuildWithSharedFiles},

@@ -54,6 +54,8 @@ class Stream(IntEnum):
     """Exploration that the ceiling of the study of mastery learns from, and its minibatches."""
     CLONING = 36
     """Minibatches of cloning without privacy in the study of mastery."""
+    INDICATORS = 38
+    """Random vectors in place of the text of a site of surgical video."""
 
 
 PUBLIC_FACTORS = 4

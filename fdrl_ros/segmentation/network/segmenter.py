@@ -209,14 +209,24 @@ class Segmenter(nn.Module):
         if features.ndim != 5 or features.shape[1] not in (1, self.frames):
             expected = f'(B, {self.frames} or 1, C, h, w)'
             raise RecordsError(f'features {tuple(features.shape)}: expected {expected}')
-        tokens = as_tokens(features[:, -1])
+        return self.segment_maps(list(features.unbind(1)), text)
+
+    def segment_maps(self, maps: list[torch.Tensor], text: torch.Tensor) -> torch.Tensor:
+        """
+        Return what :meth:`segment` does, for maps that do not lie side by side.
+
+        :param maps: (B, C, H / 8, W / 8) each, the oldest first; 4, or 1.
+        :param text: (B, text).
+        :raises RecordsError: if the text is of another form.
+        """
+        tokens = as_tokens(maps[-1])
         if self.temporal is not None:
-            maps = [as_tokens(each) for each in features.unbind(1)]
-            tokens = self.temporal(maps if len(maps) > 1 else maps * self.frames)
+            every = [as_tokens(each) for each in maps]
+            tokens = self.temporal(every if len(every) > 1 else every * self.frames)
         if self.channels is not None:
-            expected_text = len(features), self.settings.text
-            if text.shape != expected_text:
-                raise RecordsError(f'text {tuple(text.shape)}: expected {expected_text}')
+            expected = len(tokens), self.settings.text
+            if text.shape != expected:
+                raise RecordsError(f'text {tuple(text.shape)}: expected {expected}')
             tokens = self.channels(tokens, text)
         logits: torch.Tensor = self.head(tokens)
         return logits

@@ -60,7 +60,9 @@ WIDE_MAPS = Windows(7, (7, 4, 2, 1), (49, 20, 6, 7))
 
 @cache
 @torch.inference_mode(False)  # tensors that are kept must serve training too
-def context_places(windows: Windows, height: int, width: int) -> tuple[torch.Tensor, torch.Tensor]:
+def context_places(
+    windows: Windows, height: int, width: int, device: torch.device
+) -> tuple[torch.Tensor, torch.Tensor]:
     """
     Return where the context tokens of each window lie among all pooled tokens of all maps.
 
@@ -83,7 +85,8 @@ def context_places(windows: Windows, height: int, width: int) -> tuple[torch.Ten
         inside.append(fits.flatten(2).flatten(0, 1))
         start += high * wide
     outside = torch.zeros(len(found[0]), windows.context)
-    return torch.cat(found, 1), outside.masked_fill(~torch.cat(inside, 1), -torch.inf)
+    outside = outside.masked_fill(~torch.cat(inside, 1), -torch.inf)
+    return torch.cat(found, 1).to(device), outside.to(device)
 
 
 TOGETHER = 4
@@ -106,10 +109,16 @@ class HeadLinear(nn.Module):
         self.bias = nn.Parameter(torch.zeros(heads, 1, width))
         nn.init.uniform_(self.weight, -(width**-0.5), width**-0.5)
 
-    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-        """Return (heads, tokens, channels of a head) for (tokens, channels)."""
-        by_head = tokens.unflatten(1, (len(self.weight), -1)).transpose(0, 1)
-        return torch.baddbmm(self.bias, by_head, self.weight)
+
+def by_head(tokens: torch.Tensor, *layers: HeadLinear) -> torch.Tensor:
+    """
+    Return what some layers give, side by side, (heads, tokens, layers * channels of a head).
+
+    :param tokens: (tokens, C).
+    """
+    weight = torch.cat([layer.weight for layer in layers], 2)
+    bias = torch.cat([layer.bias for layer in layers], 2)
+    return torch.baddbmm(bias, tokens.unflatten(1, (len(weight), -1)).transpose(0, 1), weight)
 
 
 class Pooling(nn.Module):
@@ -160,24 +169,23 @@ class TemporalAttention(nn.Module):
         :param maps: tokens (N, h, w, C) of each frame, the oldest first, the current one last.
         :returns: (N, h, w, C).
         """
-        size, count = self.windows.size, len(maps[-1])
-        current = maps[-1]
-        height, width = current.shape[1:3]
+        current, size = maps[-1], self.windows.size
+        count, height, width, _ = current.shape
+        places, outside = context_places(self.windows, height, width, current.device)
         context = torch.cat([pool(each) for pool, each in zip(self.pool, maps, strict=True)], 1)
-        length = context.shape[1]
-        rows = context.flatten(0, 1)
-        offered = torch.cat([self.k(rows), self.v(rows)], 2).transpose(0, 1).flatten(1)
+        offered = by_head(context.flatten(0, 1), self.k, self.v).transpose(0, 1).flatten(1)
         down, right = -height % size, -width % size
         padded = functional.pad(current, (0, 0, 0, right, 0, down)) if down or right else current
         high, wide = (height + down) // size, (width + right) // size
-        q = self.q(padded.flatten(0, 2)).unflatten(1, (count, high, size, wide, size))
+        q = by_head(padded.flatten(0, 2), self.q).unflatten(1, (count, high, size, wide, size))
         q = q.permute(1, 2, 4, 0, 3, 5, 6).flatten(4, 5).flatten(1, 2)
-        clips = length * torch.arange(count)[:, None, None]
+        clips = torch.arange(count, device=current.device)[:, None, None] * context.shape[1]
         found = [
-            self._attended(queries, offered.index_select(0, (clips + places).flatten()), outside)
-            for queries, places, outside in zip(
+            self._attended(queries, offered.index_select(0, (clips + rows).flatten()), mask)
+            for queries, rows, mask in zip(
                 q.split(TOGETHER, 1),
-                *(each.split(TOGETHER) for each in context_places(self.windows, height, width)),
+                places.split(TOGETHER),
+                outside.split(TOGETHER),
                 strict=True,
             )
         ]
