@@ -13,7 +13,7 @@ import urllib.request
 from commands import Failed, ROOT, run, step
 from setup_workspace import CONSTRAINTS, digest, read, VENV
 
-REQUIREMENTS = [ROOT / 'requirements' / name for name in ('torch.txt', 'segmentation.txt')]
+REQUIREMENTS = ROOT / 'requirements' / 'torch.txt'
 PINS = ROOT / 'constraints-torch.txt'
 STAMP = VENV / 'stamp_torch'
 CPU_WHEELS = 'https://download.pytorch.org/whl/cpu'
@@ -21,15 +21,13 @@ CPU_WHEELS = 'https://download.pytorch.org/whl/cpu'
 
 def main():
     """Install all, unless they are there."""
-    texts = [path.read_text() for path in (*REQUIREMENTS, PINS)]
-    stamp = digest(read(VENV / 'stamp'), *texts)
+    stamp = digest(read(VENV / 'stamp'), REQUIREMENTS.read_text(), PINS.read_text())
     if read(STAMP) == stamp:
         return
     step('Installing PyTorch, about 200 MB')
     python = VENV / 'bin' / 'python'
     pip = [python, '-m', 'pip', '--disable-pip-version-check', 'install']
-    wanted = [word for path in REQUIREMENTS for word in ('-r', path)]
-    run([*pip, '--no-compile', '-c', CONSTRAINTS, '-c', PINS, *wanted, *cpu_wheels()])
+    run([*pip, '--no-compile', '-c', CONSTRAINTS, '-c', PINS, '-r', REQUIREMENTS, *cpu_wheels()])
     run([python, '-c', 'import monai.metrics, opacus, torch'])
     STAMP.write_text(stamp)
 

@@ -56,6 +56,8 @@ class Stream(IntEnum):
     """Minibatches of cloning without privacy in the study of mastery."""
     SITES = 37
     """Made-up video: tissue, camera and motion of each clip."""
+    INDICATORS = 38
+    """Random vectors in place of the text of a site of surgical video."""
 
 
 PUBLIC_FACTORS = 4

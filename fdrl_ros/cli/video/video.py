@@ -4,11 +4,13 @@
 
 import click
 from fdrl_ros.cli.video.check import check
+from fdrl_ros.cli.video.prompts import prompts
 
 
 @click.group()
 def video() -> None:
-    """Check collections of labelled surgical video."""
+    """Draw, show and check labelled surgical video."""
 
 
-video.add_command(check)
+for each in (check, prompts):
+    video.add_command(each)

@@ -61,15 +61,15 @@ WIDE_MAPS = Windows(7, (7, 4, 2, 1), (49, 20, 6, 7))
 @cache
 @torch.inference_mode(False)  # tensors that are kept must serve training too
 def context_places(
-    windows: Windows, height: int, width: int
-) -> tuple[torch.Tensor, torch.Tensor | None]:
+    windows: Windows, height: int, width: int, device: torch.device
+) -> tuple[torch.Tensor, torch.Tensor]:
     """
     Return where the context tokens of each window lie among all pooled tokens of all maps.
 
     A field is centred on its window, up to the rounding to whole tokens.
 
-    :returns: indices (windows, context), int64, in row order; and whether each is inside of its
-        map, same shape, or None if all are.
+    :returns: indices (windows, context), int64, in row order; and what is added to the attention
+        to each, same shape: 0, or minus infinity outside of the map.
     """
     found, inside, start = [], [], 0
     for pool, field, side in zip(windows.pooling, windows.fields, windows.tokens, strict=True):
@@ -84,8 +84,13 @@ def context_places(
         found.append((start + place).flatten(2).flatten(0, 1))
         inside.append(fits.flatten(2).flatten(0, 1))
         start += high * wide
-    fitting = torch.cat(inside, 1)
-    return torch.cat(found, 1), None if bool(fitting.all()) else fitting
+    outside = torch.zeros(len(found[0]), windows.context)
+    outside = outside.masked_fill(~torch.cat(inside, 1), -torch.inf)
+    return torch.cat(found, 1).to(device), outside.to(device)
+
+
+TOGETHER = 4
+"""Windows whose context is gathered at a time: more would not stay in the processor's cache."""
 
 
 def _along(size: int, pool: int, field: int, side: int, length: int) -> torch.Tensor:
@@ -104,10 +109,16 @@ class HeadLinear(nn.Module):
         self.bias = nn.Parameter(torch.zeros(heads, 1, width))
         nn.init.uniform_(self.weight, -(width**-0.5), width**-0.5)
 
-    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-        """Return (N, heads, tokens, channels of a head) for (N, tokens, channels)."""
-        by_head = tokens.unflatten(2, (self.weight.shape[0], -1)).transpose(1, 2)
-        return by_head @ self.weight + self.bias
+
+def by_head(tokens: torch.Tensor, *layers: HeadLinear) -> torch.Tensor:
+    """
+    Return what some layers give, side by side, (heads, tokens, layers * channels of a head).
+
+    :param tokens: (tokens, C).
+    """
+    weight = torch.cat([layer.weight for layer in layers], 2)
+    bias = torch.cat([layer.bias for layer in layers], 2)
+    return torch.baddbmm(bias, tokens.unflatten(1, (len(weight), -1)).transpose(0, 1), weight)
 
 
 class Pooling(nn.Module):
@@ -159,30 +170,45 @@ class TemporalAttention(nn.Module):
         :returns: (N, h, w, C).
         """
         current, size = maps[-1], self.windows.size
-        count, height, width, channels = current.shape
+        count, height, width, _ = current.shape
+        places, outside = context_places(self.windows, height, width, current.device)
         context = torch.cat([pool(each) for pool, each in zip(self.pool, maps, strict=True)], 1)
-        places, fitting = context_places(self.windows, height, width)
-        bias = self.bias.expand(len(places), -1, -1, -1)
-        if fitting is not None:
-            bias = bias.masked_fill(~fitting[:, None, None, :], -torch.inf)
-        k, v = (self._gathered(layer(context), places) for layer in (self.k, self.v))
+        offered = by_head(context.flatten(0, 1), self.k, self.v).transpose(0, 1).flatten(1)
         down, right = -height % size, -width % size
         padded = functional.pad(current, (0, 0, 0, right, 0, down)) if down or right else current
         high, wide = (height + down) // size, (width + right) // size
-        heads = len(self.bias)
-        q = self.q(padded.flatten(1, 2)).unflatten(2, (high, size, wide, size))
-        q = q.permute(0, 2, 4, 1, 3, 5, 6).reshape(-1, heads, size * size, channels // heads)
-        if count > 1:
-            bias = bias.repeat(count, 1, 1, 1)
-        found = functional.scaled_dot_product_attention(q, k, v, bias)
-        found = found.unflatten(2, (size, size)).unflatten(0, (count, high, wide))
-        found = found.permute(0, 1, 4, 2, 5, 3, 6).reshape(padded.shape)
-        return current + found[:, :height, :width]
+        q = by_head(padded.flatten(0, 2), self.q).unflatten(1, (count, high, size, wide, size))
+        q = q.permute(1, 2, 4, 0, 3, 5, 6).flatten(4, 5).flatten(1, 2)
+        clips = torch.arange(count, device=current.device)[:, None, None] * context.shape[1]
+        found = [
+            self._attended(queries, offered.index_select(0, (clips + rows).flatten()), mask)
+            for queries, rows, mask in zip(
+                q.split(TOGETHER, 1),
+                places.split(TOGETHER),
+                outside.split(TOGETHER),
+                strict=True,
+            )
+        ]
+        gathered = torch.cat(found, 1).unflatten(3, (size, size)).unflatten(1, (high, wide))
+        gathered = gathered.permute(0, 1, 4, 2, 5, 3, 6).reshape(padded.shape)
+        return current + gathered[:, :height, :width]
 
-    @staticmethod
-    def _gathered(tokens: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
-        """Return the context of each window, (N * windows, heads, context, channels of a head)."""
-        count, heads, _, width = tokens.shape
-        found = tokens.transpose(1, 2).flatten(2).index_select(1, places.flatten())
-        found = found.view(count * len(places), -1, heads, width)
-        return found.transpose(1, 2)
+    def _attended(
+        self, queries: torch.Tensor, offered: torch.Tensor, outside: torch.Tensor
+    ) -> torch.Tensor:
+        """
+        Return what some windows gather, the shape of their queries.
+
+        :param queries: (N, windows, heads, elements of a window, channels of a head).
+        :param offered: keys and values of all context tokens of all windows, one row each.
+        :param outside: added to the attention, (windows, context).
+        """
+        count, windows, heads = queries.shape[:3]
+        k, v = (
+            offered.view(count * windows, -1, heads, 2 * queries.shape[4])
+            .transpose(1, 2)
+            .chunk(2, 3)
+        )
+        bias = (self.bias + outside[:, None, None, :]).repeat(count, 1, 1, 1)
+        found = functional.scaled_dot_product_attention(queries.flatten(0, 1), k, v, bias)
+        return found.unflatten(0, (count, windows))

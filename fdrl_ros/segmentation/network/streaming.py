@@ -1,0 +1,105 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""Segment a live video frame by frame; what was computed of earlier frames is used again."""
+
+from dataclasses import dataclass
+import math
+
+from fdrl_ros.errors import RecordsError
+from fdrl_ros.segmentation.network.segmenter import Segmenter
+import numpy as np
+from numpy.typing import NDArray
+import torch
+
+INTERVAL = 0.2
+"""Between two frames of a clip, s."""
+
+SPACING = 0.01
+"""Between two frames that are kept, s, at least: it bounds memory, at any rate of the camera."""
+
+
+@dataclass(frozen=True, eq=False)
+class Segmented:
+    """
+    What a segmenter makes of one frame.
+
+    :param labels: the likeliest of PARTS in each pixel, (H, W), uint8.
+    :param probabilities: of each of PARTS, (4, H, W), float32.
+    """
+
+    labels: NDArray[np.uint8]
+    probabilities: NDArray[np.float32]
+
+
+class Stream:
+    """
+    A video that goes on.
+
+    With each frame go those of the video that are nearest to 0.6, 0.4 and 0.2 s earlier; where
+    the video is shorter, its first one takes their place. A step back in time, a gap longer than
+    0.6 s or another size of the frames begins a new video.
+
+    :param text: the site's vector, shape (text,).
+    :raises RecordsError: if the text has another length than the segmenter's.
+    """
+
+    def __init__(self, segmenter: Segmenter, text: NDArray[np.float32]) -> None:
+        expected = (segmenter.settings.text,)
+        if text.shape != expected or not np.isfinite(text).all():
+            raise RecordsError(f'text vector {text.shape}: expected finite numbers {expected}')
+        self._segmenter = segmenter
+        weight = next(segmenter.parameters())
+        self._text = torch.tensor(text, dtype=weight.dtype, device=weight.device)[None]
+        self._earlier = segmenter.frames - 1 if segmenter.temporal is not None else 0
+        self._past: list[tuple[float, torch.Tensor]] = []
+        self._newest = -math.inf
+
+    @property
+    def kept(self) -> int:
+        """Number of earlier frames whose maps are kept."""
+        return len(self._past)
+
+    def begin_anew(self) -> None:
+        """Forget earlier frames, as when the camera was moved to another patient."""
+        self._past, self._newest = [], -math.inf
+
+    @torch.inference_mode()
+    def segment(self, frame: NDArray[np.uint8], stamp: float) -> Segmented:
+        """
+        Segment the next frame.
+
+        :param frame: shape (H, W, 3), uint8, RGB, H and W multiples of 32.
+        :param stamp: when it was taken, s.
+        :raises RecordsError: if frame or stamp cannot be used; the video goes on without it.
+        """
+        if frame.dtype != np.uint8 or frame.ndim != 3 or frame.shape[2] != 3:
+            words = f'{frame.dtype} {frame.shape}'
+            raise RecordsError(f'frame {words}: expected uint8 (height, width, 3)')
+        if not math.isfinite(stamp):
+            raise RecordsError(f'frame at {stamp} s: expected a finite time')
+        picture = torch.from_numpy(np.ascontiguousarray(frame)).to(self._text.device)
+        current = self._segmenter.features(picture.permute(2, 0, 1)[None] / 255.0)
+        self._go_on(stamp, current)
+        maps = [
+            min(self._past, key=lambda each: abs(each[0] - wanted))[1]
+            for wanted in self._wanted(stamp)
+        ]
+        logits = self._segmenter.segment_maps([*maps, current], self._text)[0]
+        labels = logits.argmax(0).to(torch.uint8)
+        return Segmented(labels.cpu().numpy(), logits.softmax(0).cpu().numpy())
+
+    def _wanted(self, stamp: float) -> list[float]:
+        """Return when the earlier frames of a clip should have been taken, s."""
+        return [stamp - INTERVAL * number for number in range(self._earlier, 0, -1)]
+
+    def _go_on(self, stamp: float, current: torch.Tensor) -> None:
+        """Keep a frame's map, and forget those that no later frame can need."""
+        length = INTERVAL * self._earlier
+        other = bool(self._past) and self._past[-1][1].shape != current.shape
+        if stamp <= self._newest or stamp - self._newest > length or other:
+            self.begin_anew()
+        self._newest = stamp
+        if not self._past or stamp - self._past[-1][0] >= SPACING:
+            self._past.append((stamp, current))
+        while len(self._past) > 1 and self._past[1][0] <= stamp - length:
+            del self._past[0]
