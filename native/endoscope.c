@@ -20,6 +20,7 @@
 #define NEAR_ENOUGH 1e-5f  // metres between a ray and the tissue that it has met
 #define SHINES 0.03f  // metres of tissue that a shape may shine through
 #define EXTRA 3
+#define GUESSED 0.96f  // of the depth of the pixel above
 
 typedef float looks __attribute__((vector_size(32)));
 typedef float four __attribute__((vector_size(16)));
@@ -119,25 +120,39 @@ static inline float height(const fdrl_scene *s, float x, float y)
   return mix(low, high, dy) - (s->dents ? dented(s, x, y, along) : 0.0f);
 }
 
-static float meets_tissue(const fdrl_scene *s, vec ray, float limit)
+// Where a ray from the eye enters the layer that tissue lies in, or infinite.
+static inline float enters(const fdrl_scene *s, vec ray)
 {
-  const float eye = (float)s->eye[2] - s->surface;
-  float t = (float)s->near;
-  if (eye + t * ray.z > s->top) {
-    if (ray.z >= 0.0f) { return INFINITY; }
-    t = most(t, (s->top - eye) / ray.z);
-  }
+  const float eye = (float)s->eye[2] - s->surface, near = (float)s->near;
+  if (eye + near * ray.z <= s->top) { return near; }
+  return ray.z < 0.0f ? most(near, (s->top - eye) / ray.z) : INFINITY;
+}
+
+// Where a ray meets the tissue before a limit, from a guess above it or from where it enters. A step
+// is as long as a slope of `steep` allows, or up to three times as long where a line through the
+// last two gaps says so.
+static float meets_tissue(const fdrl_scene *s, vec ray, float limit, float guess)
+{
+  const float eye = (float)s->eye[2] - s->surface, begin = enters(s, ray);
   const float x = (float)s->eye[0], y = (float)s->eye[1];
   const float rate = 1.0f / (fabsf(ray.z) + s->steep * sqrtf(ray.x * ray.x + ray.y * ray.y));
-  float last = t, above = 0.0f;
+  float t = guess > begin && guess < limit ? guess : begin, last = t, above = 0.0f;
   for (int i = 0; i < STEPS && t < limit; i++) {
     const float gap = eye + t * ray.z - height(s, x + t * ray.x, y + t * ray.y);
-    if (gap < NEAR_ENOUGH) {
-      if (gap < 0.0f && i) { t = last + (t - last) * above / (above - gap); }
-      break;
+    if (fabsf(gap) < NEAR_ENOUGH) { break; }
+    float step = gap * rate;
+    if (above == 0.0f) {
+      if (gap < 0.0f) {  // the guess, or the eye itself, is below
+        if (t <= begin) { break; }
+        t = begin;
+        continue;
+      }
+    } else {
+      const float fall = above - gap, line = gap * (t - last) / fall;
+      if (gap < 0.0f || (fall > 0.0f && line > step)) { step = least(line, 3.0f * fabsf(step)); }
     }
     last = t, above = gap;
-    t += gap * rate;
+    t += step;
     if (ray.z > 0.0f && eye + t * ray.z > s->top) { return INFINITY; }
   }
   return t < limit && eye + t * ray.z > s->bottom ? t : INFINITY;
@@ -350,14 +365,16 @@ static void draw_row(const frame *f, int row, float *x, float *y, float *z)
 {
   const fdrl_scene *s = f->scene;
   const ptrdiff_t from = (ptrdiff_t)row * s->width;
-  float *behind = z + s->width;
+  float *behind = z + s->width, *ground = behind + s->width;
   int16_t *met = f->now + from;
   for (int i = 0; i < s->width; i++) {
     const vec ray = ray_of(s, i, row);
-    const float shape_at = f->depth[from + i], t = meets_tissue(s, ray, shape_at);
-    behind[i] = t < shape_at && met[i] >= 0 ? (float)met[i] : -1.0f;
+    const float shape_at = f->depth[from + i];
+    const float t = meets_tissue(s, ray, shape_at, GUESSED * ground[i]);
+    ground[i] = t < INFINITY ? t : 0.0f;
+    behind[i] = -1.0f;
     if (t < shape_at) {
-      behind[i] = met[i] >= 0 && shape_at - t < SHINES ? (float)met[i] : -1.0f;
+      if (shape_at - t < SHINES) { behind[i] = (float)met[i]; }
       f->depth[from + i] = t;
       met[i] = TISSUE;
     }
@@ -413,7 +430,7 @@ static void soften_edges(const frame *f)
         const vec ray = ray_of(s, u, v);
         float t = (float)s->far;
         int met = meets_shapes(s, shapes, f->count, NULL, ray, &t);
-        const float ground = meets_tissue(s, ray, t);
+        const float ground = meets_tissue(s, ray, t, GUESSED * f->depth[i]);
         if (ground < t) { t = ground, met = TISSUE; }
         const vec found = shade(s, shapes, met, ray, t, f->shade[i], u, v);
         colour[0] += found.x, colour[1] += found.y, colour[2] += found.z;
@@ -509,7 +526,7 @@ int fdrl_draw(
 {
   const ptrdiff_t size = (ptrdiff_t)scene->width * scene->height;
   frame f = {scene, shapes, before, count, NULL, NULL, depth, NULL, NULL};
-  float *floats = malloc(sizeof(float) * (size_t)(8 * size + 4 * scene->width));
+  float *floats = malloc(sizeof(float) * (size_t)(8 * size + 5 * scene->width));
   int16_t *met = malloc(sizeof(int16_t) * (size_t)(2 * size));
   if (!floats || !met) {
     free(floats), free(met);
@@ -525,6 +542,7 @@ int fdrl_draw(
   }
   find_shapes(&f, shapes, depth, f.now);
   if (before) { find_shapes(&f, before, other, f.then); }
+  for (int i = 0; i < scene->width; i++) { row_of_points[4 * scene->width + i] = 0.0f; }
   for (int row = 0; row < scene->height; row++) {
     draw_row(
       &f, row, row_of_points, row_of_points + scene->width, row_of_points + 2 * scene->width);

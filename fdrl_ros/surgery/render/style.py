@@ -48,7 +48,7 @@ class SceneStyle:
     """
 
     tissue: Colour = (0.40, 0.085, 0.060)
-    around: Colour = (0.55, 0.20, 0.15)
+    around: Colour = (0.52, 0.17, 0.125)
     fat: Colour = (0.78, 0.52, 0.17)
     vessel: Colour = (0.20, 0.012, 0.014)
     fat_share: float = 0.25
@@ -56,8 +56,8 @@ class SceneStyle:
     blood: float = 0.03
     mottled: float = 0.5
     folds: float = 0.004
-    relief: float = 0.35
-    wet: float = 0.5
+    relief: float = 0.6
+    wet: float = 0.75
     stain: float = 0.15
     power: float = 1.6
     ambient: float = 0.10

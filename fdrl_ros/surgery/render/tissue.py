@@ -183,8 +183,8 @@ def make_tissue(style: SceneStyle, seed: int | Sequence[int], size: int = 512, o
     pitch = EXTENT / (size - 1)
     warp = field(rng, size, 6)
     hills = rough(rng, size, 5, 2) - np.float32(0.5)
-    ridges = 1 - 2 * np.abs(2 * rough(rng, size, 7, 2) + np.float32(0.35) * warp - np.float32(1.175))
-    ridges = np.maximum(ridges, 0) ** 2
+    crest = np.float32(7) * (rough(rng, size, 7, 2) + np.float32(0.2) * warp - np.float32(0.6))
+    ridges = np.maximum(1 - crest * crest, 0) ** 2
     fat_field = rough(rng, size, 9, 2)
     lumps = field(rng, size, 72)
     spread = rough(rng, size, 11, 5)
@@ -203,19 +203,20 @@ def make_tissue(style: SceneStyle, seed: int | Sequence[int], size: int = 512, o
             across, 1.0, 1.8
         )
     else:
-        inside = share_of(warp + np.float32(0.5) * hills, 0.55, 0.02)
+        inside = share_of(warp + np.float32(0.5) * hills + np.float32(0.15) * pale, 0.55, 0.03)
         rough_part = np.ones((size, size), np.float32)
         base = np.float32(3.0 * style.folds) * hills + np.float32(0.0015) * inside
     fat = share_of(fat_field + np.float32(0.10) * (lumps - np.float32(0.5)), style.fat_share, 0.02)
     fat = fat * (1 - np.float32(0.92) * inside)
-    blood = share_of(pool - np.float32(0.4) * hills, style.blood, 0.012)
+    pool = pool - np.float32(0.4) * hills + np.float32(0.12) * (spread - np.float32(0.5))
+    blood, level = share_of(pool, style.blood, 0.012), share_of(pool, style.blood, 0.06)
     cover = cover * (1 - np.float32(0.6) * fat)
     relief = (
         np.float32(style.folds) * ridges
         + fat * np.float32(0.0022) * (np.float32(0.4) + lumps)
     ) * rough_part + np.float32(0.5 * EXTENT) * rise * (np.float32(0.3) + np.float32(0.7) * rough_part)
     relief = relief + np.float32(0.0012) * (spread - np.float32(0.5))
-    heights = base + relief * (1 - np.float32(0.7) * blood)
+    heights = base + relief * (1 - np.float32(0.7) * level)
     heights = np.ascontiguousarray(heights, np.float32)
 
     looks = np.empty((size, size, 8), np.float32)
