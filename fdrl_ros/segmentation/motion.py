@@ -51,13 +51,10 @@ class Motion:
     def at(self, time: float) -> tuple[Joints, float]:
         """Return joints (rad and m) and the angle of the jaw (rad) at a time, s."""
         time = max(0.0, time)
-        index = min(
-            int(np.searchsorted(self._times, time, side='right')), len(self._times) - 1
-        )
+        index = min(int(np.searchsorted(self._times, time, side='right')), len(self._times) - 1)
         begin, end = self._times[index - 1], self._times[index]
         share = min(1.0, (time - begin) / (end - begin))
         share = share * share * share * (10.0 - 15.0 * share + 6.0 * share * share)
         first, last = self._places[index - 1], self._places[index]
         x, y, z, roll, pitch, yaw, jaw = (first + share * (last - first)).tolist()
         return bent_joints((x, y, z), (roll, pitch, yaw)), jaw
-

@@ -224,12 +224,10 @@ class _Operation:
 
     def __init__(self, site: Site, seed: list[int], length: float) -> None:
         rng = np.random.default_rng(seed)
-        style = replace(
-            site.style, power=site.style.power * float(rng.uniform(0.9, 1.1))
-        )
+        style = replace(site.style, power=site.style.power * float(rng.uniform(0.9, 1.1)))
         self._noise = int(rng.integers(2**31))
         tissue = _tissue(site.style, tuple(seed))
-        self._scene = Scene(style, tissue, (0.0, 0.0))
+        self._scene = Scene(style, tissue)
         x, y, z = site.eye
         jitter = rng.uniform(-1.0, 1.0, 6)
         self._eye = np.array([x, y, z]) + 0.006 * jitter[:3]
@@ -277,6 +275,4 @@ class _Operation:
             time=time + self._phase,
             noise=self._noise + 7919 * index,
         )
-        return self._scene.draw(
-            camera, self._shapes(time), moment, self._shapes(time - _EXPOSURE)
-        )
+        return self._scene.draw(camera, self._shapes(time), moment, self._shapes(time - _EXPOSURE))

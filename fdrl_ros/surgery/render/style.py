@@ -43,6 +43,7 @@ class SceneStyle:
     :param gain: white balance: red, green, blue.
     :param saturation: of colours; 1 leaves them.
     :param noise: of the sensor, standard deviation of dark pixels, of 1.
+    :param nothing: colour of where nothing is.
     :param shaft: surface of the instruments' shafts; `wrist` and `jaw` likewise.
     :raises SettingError: if an amount is negative or above what can be drawn.
     """
@@ -74,6 +75,7 @@ class SceneStyle:
     gain: Colour = (1.0, 1.0, 1.0)
     saturation: float = 1.0
     noise: float = 0.012
+    nothing: Colour = (0.030, 0.008, 0.007)
     shaft: Material = _BLACK
     wrist: Material = _STEEL
     jaw: Material = _STEEL
