@@ -18,7 +18,15 @@ import tempfile
 import cffi
 
 HERE = pathlib.Path(__file__).resolve().parent
-SOURCES = ('clipping.c', 'contact.c', 'endoscope.c', 'network.c', 'noise.c', 'shapes.c', 'values.c')
+SOURCES = (
+    'clipping.c',
+    'contact.c',
+    'endoscope.c',
+    'network.c',
+    'noise.c',
+    'shapes.c',
+    'values.c',
+)
 FLAGS = ['-O3', '-std=gnu11', '-fno-math-errno', '-fno-trapping-math', '-Wno-psabi']
 
 ffibuilder = cffi.FFI()

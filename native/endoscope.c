@@ -16,10 +16,11 @@
 
 #define NOTHING (-2)
 #define TISSUE (-1)
-#define STEPS 48
+#define STEPS 64
 #define NEAR_ENOUGH 1e-5f  // metres between a ray and the tissue that it has met
 #define SHINES 0.03f  // metres of tissue that a shape may shine through
 #define EXTRA 3
+#define GUESSED 0.96f  // of the depth of the pixel above
 
 typedef float looks __attribute__((vector_size(32)));
 typedef float four __attribute__((vector_size(16)));
@@ -119,26 +120,49 @@ static inline float height(const fdrl_scene *s, float x, float y)
   return mix(low, high, dy) - (s->dents ? dented(s, x, y, along) : 0.0f);
 }
 
-static float meets_tissue(const fdrl_scene *s, vec ray, float limit)
+// Where a ray from the eye enters the layer that tissue lies in, or infinite.
+static inline float enters(const fdrl_scene *s, vec ray)
 {
-  const float eye = (float)s->eye[2] - s->surface;
-  float t = (float)s->near;
-  if (eye + t * ray.z > s->top) {
-    if (ray.z >= 0.0f) { return INFINITY; }
-    t = most(t, (s->top - eye) / ray.z);
-  }
+  const float eye = (float)s->eye[2] - s->surface, near = (float)s->near;
+  if (eye + near * ray.z <= s->top) { return near; }
+  return ray.z < 0.0f ? most(near, (s->top - eye) / ray.z) : INFINITY;
+}
+
+// Where a ray meets the tissue before a limit, from a guess above it or from where it enters. A step
+// is as long as a slope of `steep` allows, or up to three times as long where a line through the
+// last two gaps says so; once the ray is below, the place is enclosed.
+static float meets_tissue(const fdrl_scene *s, vec ray, float limit, float guess)
+{
+  const float eye = (float)s->eye[2] - s->surface, begin = enters(s, ray);
   const float x = (float)s->eye[0], y = (float)s->eye[1];
   const float rate = 1.0f / (fabsf(ray.z) + s->steep * sqrtf(ray.x * ray.x + ray.y * ray.y));
-  float last = t, above = 0.0f;
+  float t = guess > begin && guess < limit ? guess : begin;
+  float high = begin, above = 0.0f, low = INFINITY, below = 0.0f;
   for (int i = 0; i < STEPS && t < limit; i++) {
     const float gap = eye + t * ray.z - height(s, x + t * ray.x, y + t * ray.y);
-    if (gap < NEAR_ENOUGH) {
-      if (gap < 0.0f && i) { t = last + (t - last) * above / (above - gap); }
-      break;
+    if (fabsf(gap) < NEAR_ENOUGH) { break; }
+    if (gap < 0.0f && above == 0.0f) {  // the guess, or the eye itself, is below
+      if (t <= begin) { break; }
+      t = begin;
+      continue;
     }
-    last = t, above = gap;
-    t += gap * rate;
-    if (ray.z > 0.0f && eye + t * ray.z > s->top) { return INFINITY; }
+    if (gap < 0.0f) {
+      low = t, below = gap;
+    } else {
+      float step = gap * rate;
+      if (low == INFINITY && above > gap) {
+        const float line = gap * (t - high) / (above - gap);
+        step = most(step, least(line, 3.0f * step));
+      }
+      high = t, above = gap;
+      t += step;
+    }
+    if (low < INFINITY) {
+      const float share = above / (above - below);
+      t = high + (low - high) * least(most(share, 0.1f), 0.9f);
+    } else if (ray.z > 0.0f && eye + t * ray.z > s->top) {
+      return INFINITY;
+    }
   }
   return t < limit && eye + t * ray.z > s->bottom ? t : INFINITY;
 }
@@ -257,7 +281,7 @@ static vec shade_tissue(const fdrl_scene *s, vec ray, float t, float light)
   const float facing = dot(normal, towards), wrap = s->wrap;
   const float direct = power * light * clamp((facing + wrap) / (1.0f + wrap));
   const float glance = clamp(dot(normal, half)), edge = 1.0f - clamp(dot(normal, view));
-  const float shine = look[3] * power * light *
+  const float shine = look[3] * power * light * clamp(4.0f * facing) *
                       (2.2f * to_power(glance, 7) + 0.25f * to_power(glance, 4) + 0.10f * edge * edge);
   const float bright = (s->ambient * power + direct) * (1.0f + 0.35f * fine[0]);
   const float tinted = s->tinted;
@@ -291,7 +315,7 @@ static vec shade_shape(const fdrl_scene *s, const fdrl_shape *shape, vec ray, fl
   const four fine = grain_at(s->fine, s->grain, along * 700.0f, (n.x + 0.6f * n.z) * 9.0f);
   const float stained = shape->stain * smooth(3.0f * fine[0] + shape->stain - 0.2f);
   const vec colour = of(shape->colour), mean = of(s->mean);
-  const float bright = (s->ambient + (1.0f - 0.5f * metal) * direct) * power * (1.0f + 0.12f * fine[0]);
+  const float bright = (s->ambient + (1.0f - 0.5f * metal) * direct) * power * (1.0f + 0.12f * metal * fine[0]);
   const float mirror = metal * (0.35f + 0.65f * to_power(1.0f - facing_us, 1));
   vec found = {
     colour.x * (bright + mirror * (mean.x * below + above)) + shine,
@@ -350,14 +374,16 @@ static void draw_row(const frame *f, int row, float *x, float *y, float *z)
 {
   const fdrl_scene *s = f->scene;
   const ptrdiff_t from = (ptrdiff_t)row * s->width;
-  float *behind = z + s->width;
+  float *behind = z + s->width, *ground = behind + s->width;
   int16_t *met = f->now + from;
   for (int i = 0; i < s->width; i++) {
     const vec ray = ray_of(s, i, row);
-    const float shape_at = f->depth[from + i], t = meets_tissue(s, ray, shape_at);
-    behind[i] = t < shape_at && met[i] >= 0 ? (float)met[i] : -1.0f;
+    const float shape_at = f->depth[from + i];
+    const float t = meets_tissue(s, ray, least(shape_at, (float)s->far), GUESSED * ground[i]);
+    ground[i] = t < INFINITY ? t : 0.0f;
+    behind[i] = -1.0f;
     if (t < shape_at) {
-      behind[i] = met[i] >= 0 && shape_at - t < SHINES ? (float)met[i] : -1.0f;
+      if (shape_at - t < SHINES) { behind[i] = (float)met[i]; }
       f->depth[from + i] = t;
       met[i] = TISSUE;
     }
@@ -413,7 +439,7 @@ static void soften_edges(const frame *f)
         const vec ray = ray_of(s, u, v);
         float t = (float)s->far;
         int met = meets_shapes(s, shapes, f->count, NULL, ray, &t);
-        const float ground = meets_tissue(s, ray, t);
+        const float ground = meets_tissue(s, ray, t, GUESSED * f->depth[i]);
         if (ground < t) { t = ground, met = TISSUE; }
         const vec found = shade(s, shapes, met, ray, t, f->shade[i], u, v);
         colour[0] += found.x, colour[1] += found.y, colour[2] += found.z;
@@ -509,7 +535,7 @@ int fdrl_draw(
 {
   const ptrdiff_t size = (ptrdiff_t)scene->width * scene->height;
   frame f = {scene, shapes, before, count, NULL, NULL, depth, NULL, NULL};
-  float *floats = malloc(sizeof(float) * (size_t)(8 * size + 4 * scene->width));
+  float *floats = malloc(sizeof(float) * (size_t)(8 * size + 5 * scene->width));
   int16_t *met = malloc(sizeof(int16_t) * (size_t)(2 * size));
   if (!floats || !met) {
     free(floats), free(met);
@@ -525,6 +551,7 @@ int fdrl_draw(
   }
   find_shapes(&f, shapes, depth, f.now);
   if (before) { find_shapes(&f, before, other, f.then); }
+  for (int i = 0; i < scene->width; i++) { row_of_points[4 * scene->width + i] = 0.0f; }
   for (int row = 0; row < scene->height; row++) {
     draw_row(
       &f, row, row_of_points, row_of_points + scene->width, row_of_points + 2 * scene->width);

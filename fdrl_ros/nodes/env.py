@@ -11,6 +11,7 @@ from fdrl_ros.deployment.settings import hospital_names
 from fdrl_ros.errors import SettingError, StateError
 import fdrl_ros.msg as ros
 from fdrl_ros.nodes.arm.arm_interface import ArmInterface
+from fdrl_ros.nodes.arm.endoscope_view import EndoscopeView
 from fdrl_ros.nodes.arm.markers import operation_markers
 from fdrl_ros.nodes.arm.operate_action import OperateAction
 from fdrl_ros.nodes.arm.robot_messages import state_fields, states, with_frames
@@ -25,6 +26,7 @@ from fdrl_ros.surgery.gym.actions import SUBSTEPS, TICK
 from fdrl_ros.surgery.gym.operation import Operation
 from fdrl_ros.surgery.patient.cohort import Cohort, Mixture, mixture
 from fdrl_ros.surgery.patient.patient import Patient
+from fdrl_ros.surgery.render.camera import Camera
 from fdrl_ros.surgery.tasks.outcome import HARD_STOP, TickOutcome
 from fdrl_ros.surgery.tasks.procedures import procedure_named, PROCEDURES, TRAITS
 from rclpy.clock import Clock
@@ -64,6 +66,10 @@ class EnvSettings(NodeSettings, FrameSettings):
     endoscope: bool = setting(False, "draw and publish the endoscope's pictures")
     endoscope_rate: float = setting(
         10.0, 'most pictures of the endoscope', limits=(0.5, 15.0), unit='1/s'
+    )
+    endoscope_width: int = setting(320, 'width of its pictures', limits=(16, 2048), unit='pixels')
+    endoscope_height: int = setting(
+        240, 'height of its pictures', limits=(16, 2048), unit='pixels'
     )
 
 
@@ -131,12 +137,12 @@ class EnvNode(ManagedNode):
         self._markers = self.publisher(MarkerArray, 'markers', qos.PICTURE)
         self._endoscope = None
         if self.settings.endoscope:
-            # Loads the renderer, which not all users need.
-            from fdrl_ros.nodes.arm.endoscope_view import EndoscopeView
-
-            self._endoscope = EndoscopeView(
-                self, self._operation, self.settings.endoscope_rate, self._mount
+            camera = Camera(
+                self.settings.endoscope_width,
+                self.settings.endoscope_height,
+                self.settings.endoscope_rate,
             )
+            self._endoscope = EndoscopeView(self, self._operation, camera, self._mount)
         self._placed = False
 
     def begin(self) -> None:
@@ -354,8 +360,6 @@ class EnvNode(ManagedNode):
                 level, summary = Level.WARN, 'somebody else makes /clock too'
         if self.operating:
             summary = f'operating on {self._operation.patient.name}'
-        if self._endoscope is not None and self._endoscope.lost:
-            level, summary = Level.WARN, self._endoscope.lost
         if not arm.is_ready:
             homed = 'homed' if arm.is_homed else 'not homed'
             level, summary = Level.WARN, f'the arm is {arm.state}, {homed}'

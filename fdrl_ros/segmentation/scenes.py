@@ -40,7 +40,7 @@ class Site:
     :param style: of its pictures.
     :param eye: where its camera is, about, m.
     :param field_of_view: from top to bottom, rad.
-    :param instruments: fewest and most in a clip.
+    :param instruments: chances of one, two and three in a clip.
     :param length: of fingers, times that of the arm's.
     :param width: of instruments, times the usual one.
     """
@@ -48,10 +48,10 @@ class Site:
     surgery: str
     style: SceneStyle
     eye: Point = (0.0, -0.060, -0.035)
-    field_of_view: float = 0.90
-    instruments: tuple[int, int] = (1, 3)
-    length: float = 1.4
-    width: float = 1.0
+    field_of_view: float = 0.80
+    instruments: tuple[float, float, float] = (0.2, 0.5, 0.3)
+    length: float = 1.6
+    width: float = 1.15
 
 
 _A = SceneStyle()
@@ -68,14 +68,14 @@ SITES: Final = MappingProxyType(
                 around=(0.60, 0.28, 0.20),
                 fat=(0.86, 0.62, 0.28),
                 fat_share=0.40,
-                smoke=0.22,
+                smoke=0.18,
                 power=1.35,
                 gain=(0.90, 1.0, 1.16),
                 noise=0.022,
                 vignette=0.6,
             ),
             eye=(0.010, -0.052, -0.028),
-            field_of_view=1.0,
+            field_of_view=0.90,
         ),
         'C': Site(
             'prostatectomy',
@@ -86,7 +86,7 @@ SITES: Final = MappingProxyType(
                 fat_share=0.15,
                 vessels=11,
                 blood=0.12,
-                wet=0.85,
+                wet=1.2,
                 stain=0.35,
                 gain=(1.12, 0.98, 0.88),
                 power=1.8,
@@ -103,8 +103,8 @@ SITES: Final = MappingProxyType(
                 fat_share=0.10,
                 smoke=0.10,
                 blood=0.06,
-                wet=0.35,
-                power=1.1,
+                wet=0.5,
+                power=1.9,
                 fall=0.06,
                 noise=0.028,
                 soft=0.8,
@@ -112,7 +112,7 @@ SITES: Final = MappingProxyType(
                 vignette=0.9,
             ),
             eye=(0.0, -0.070, -0.038),
-            field_of_view=0.85,
+            field_of_view=0.76,
         ),
         'E': Site(
             'lobectomy',
@@ -124,9 +124,9 @@ SITES: Final = MappingProxyType(
                 fat_share=0.20,
                 mottled=0.9,
                 vessels=9,
-                smoke=0.15,
+                smoke=0.12,
                 blood=0.08,
-                wet=0.7,
+                wet=1.0,
                 gain=(0.84, 1.02, 1.10),
                 power=2.0,
                 noise=0.03,
@@ -135,7 +135,7 @@ SITES: Final = MappingProxyType(
                 vignette=1.0,
             ),
             eye=(0.012, -0.070, -0.010),
-            field_of_view=0.95,
+            field_of_view=0.86,
         ),
         'synthetic': Site(
             'synthetic data',
@@ -227,22 +227,21 @@ class _Operation:
         style = replace(site.style, power=site.style.power * float(rng.uniform(0.9, 1.1)))
         self._noise = int(rng.integers(2**31))
         tissue = _tissue(site.style, tuple(seed))
-        self._scene = Scene(style, tissue, (0.0, 0.0))
+        self._scene = Scene(style, tissue)
         x, y, z = site.eye
         jitter = rng.uniform(-1.0, 1.0, 6)
         self._eye = np.array([x, y, z]) + 0.006 * jitter[:3]
         self._look = np.array([0.0, 0.0, _SURFACE + 0.006]) + 0.006 * jitter[3:]
         self._field_of_view = site.field_of_view
         self._phase = float(rng.uniform(0.0, 6.0))
-        fewest, most = site.instruments
-        count = int(rng.integers(fewest, most + 1))
+        count = 1 + int(rng.choice(3, p=site.instruments))
         chosen = sorted(rng.permutation(3)[:count].tolist())
         self._tools: list[tuple[Point, Motion, Build]] = []
         for index in chosen:
             at = _ARMS[index]
-            side = 0.014 * float(np.sign(at[0]))
-            low = (side - 0.016 - at[0], -0.018 - at[1], _SURFACE + 0.002 - at[2])
-            high = (side + 0.016 - at[0], 0.020 - at[1], _SURFACE + 0.026 - at[2])
+            side = 0.011 * float(np.sign(at[0]))
+            low = (side - 0.014 - at[0], -0.018 - at[1], _SURFACE + 0.002 - at[2])
+            high = (side + 0.014 - at[0], 0.020 - at[1], _SURFACE + 0.026 - at[2])
             length_of = site.length * float(rng.uniform(0.8, 1.25))
             build = Build(
                 style.shaft,

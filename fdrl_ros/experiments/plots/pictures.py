@@ -10,8 +10,7 @@ from fdrl_ros.runtime.progress import Caller, NOBODY, Progress
 from fdrl_ros.surgery.gym.actions import ACTIONS, SUBSTEPS, TICK
 from fdrl_ros.surgery.gym.operation import Operation
 from fdrl_ros.surgery.patient.patient import Patient
-from fdrl_ros.surgery.render.picture import CLOSE_EYE, CLOSE_LOOK, picture
-from fdrl_ros.surgery.render.renderer import Renderer
+from fdrl_ros.surgery.render.picture import picture
 from fdrl_ros.surgery.settings import WorldSettings
 from fdrl_ros.surgery.tasks.expert import expert
 from PIL import Image
@@ -47,12 +46,11 @@ def draw_procedures(
     :raises TrainingStopped: as soon as the caller says so.
     """
     written = []
-    renderer = Renderer()
     try:
         directory.mkdir(parents=True, exist_ok=True)
         for number, patient in enumerate(patients, 1):
             procedure = patient.procedure.name
-            frames, still = _watch(patient, world or WorldSettings(), renderer, moving, caller)
+            frames, still = _watch(patient, world or WorldSettings(), moving, caller)
             written.append(directory / f'{procedure}.png')
             still.save(written[-1], optimize=True)
             if moving:
@@ -69,13 +67,11 @@ def draw_procedures(
             caller.report(Progress('draw', procedure, number, len(patients)))
     except OSError as error:
         raise StoreError(f'cannot draw into {directory}: {error}') from error
-    finally:
-        renderer.close()
     return written
 
 
 def _watch(
-    patient: Patient, world: WorldSettings, renderer: Renderer, moving: bool, caller: Caller
+    patient: Patient, world: WorldSettings, moving: bool, caller: Caller
 ) -> tuple[list[Image.Image], Image.Image]:
     """Return the frames of one operation and the still among them."""
     operation = Operation(world)
@@ -88,9 +84,9 @@ def _watch(
                 raise TrainingStopped(f'drawing stopped at {patient.procedure.name}')
             last = operation.done
             if moving and (operation.ticks % FRAME == 0 or last):
-                frames.append(_frame(operation, renderer))
+                frames.append(_frame(operation))
             if still is None and (operation.scene.done >= STILL or last):
-                still = _frame(operation, renderer)
+                still = _frame(operation)
             if last:
                 assert still is not None
                 return frames, still
@@ -102,8 +98,8 @@ def _watch(
         operation.close()
 
 
-def _frame(operation: Operation, renderer: Renderer) -> Image.Image:
-    return Image.fromarray(picture(operation, WIDTH, HEIGHT, CLOSE_EYE, CLOSE_LOOK, renderer))
+def _frame(operation: Operation) -> Image.Image:
+    return Image.fromarray(picture(operation, WIDTH, HEIGHT))
 
 
 def _in_one_palette(frames: Sequence[Image.Image]) -> list[Image.Image]:

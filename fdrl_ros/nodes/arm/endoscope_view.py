@@ -6,24 +6,22 @@ from array import array
 from collections.abc import Callable
 
 from builtin_interfaces.msg import Time
-from fdrl_ros.errors import FdrlError, ResourceError
+from fdrl_ros.errors import FdrlError
 from fdrl_ros.nodes.arm.robot_messages import with_frames
 from fdrl_ros.nodes.common import qos
 from fdrl_ros.nodes.common.managed_node import ManagedNode
 from fdrl_ros.surgery.arm.mount import Mount
 from fdrl_ros.surgery.gym.operation import Operation
 from fdrl_ros.surgery.render.camera import Camera, FRAME_ID, Intrinsics
-from fdrl_ros.surgery.render.endoscope import EndoscopeProcess, Frame
+from fdrl_ros.surgery.render.endoscope import Endoscope
+from fdrl_ros.surgery.render.scene import Frame
 from fdrl_ros.surgery.render.view import view_of
 import numpy as np
 from sensor_msgs.msg import CameraInfo, Image
 
 IMAGES = {'image_raw': ('rgb8', 'rgb'), 'depth': ('32FC1', 'depth'), 'labels': ('mono8', 'labels')}
 """Topic below endoscope/ -> encoding and attribute of a frame; depth is in metres, labels
-are as surgery.render.endoscope has them."""
-
-RESTART = 10.0
-"""Shortest time between two starts of the process that draws, second."""
+are as surgery.render.parts has them."""
 
 
 def image(stamp: Time, encoding: str, pixels: np.ndarray) -> Image:
@@ -55,25 +53,24 @@ class EndoscopeView:
     """
     Looks at an operation through the endoscope while somebody listens.
 
-    The process that draws is started anew when it is lost; the arm goes on meanwhile.
-
     :param node: whose topics these are; made while it is configured.
-    :param rate: most pictures a second.
+    :param camera: of the pictures; it says how many there are in a second.
     :param mount: names of the arm's frames.
+    :raises ResourceError: if the compiled arithmetic was not built.
     """
 
-    def __init__(self, node: ManagedNode, operation: Operation, rate: float, mount: Mount) -> None:
+    def __init__(
+        self, node: ManagedNode, operation: Operation, camera: Camera, mount: Mount
+    ) -> None:
         self._node = node
         self._mount = mount
         self._operation = operation
-        self._camera = Camera(fps=rate)
+        self._camera, self._endoscope = camera, Endoscope(camera)
         self._images = {
             name: node.publisher(Image, f'endoscope/{name}', qos.PICTURE) for name in IMAGES
         }
         self._info = node.publisher(CameraInfo, 'endoscope/camera_info', qos.PICTURE)
         self._drawing = False
-        self.lost = ''
-        """Why there are no pictures, or empty."""
 
     def begin(self, placed: Callable[[], bool]) -> None:
         """
@@ -81,33 +78,21 @@ class EndoscopeView:
 
         :param placed: whether there is an operation to look at.
         """
-        self._drawing, self.lost = False, ''
-        self._start_process()
-        self._node.keep(lambda: self._endoscope.close())
+        self._drawing = False
 
         def look() -> None:
             listeners = [*self._images.values(), self._info]
             heard = any(each.get_subscription_count() for each in listeners)
-            if not (heard and placed()) or self._drawing:
-                return
-            if not self.lost:
-                self._draw()
-            elif self._node.now >= self._next_start:
-                self._start_process()
+            if heard and placed() and not self._drawing:
                 self._draw()
 
         self._node.every(1.0 / self._camera.fps, look, self._node.motion_clock)
-
-    def _start_process(self) -> None:
-        """Start the process that draws; the worker waits until it has come up."""
-        self._endoscope = EndoscopeProcess(self._camera)
-        self._next_start = self._node.now + RESTART
 
     def _draw(self) -> None:
         """Have a picture drawn of how it is now."""
         operation = self._operation
         joints, jaw = operation.arm.joints().tolist(), operation.jaw.angle
-        stamp, view = self._node.get_clock().now().to_msg(), view_of(operation)
+        stamp, view = self._node.get_clock().now().to_msg(), view_of(operation, guides=False)
         self._drawing = True
         self._node.submit(
             lambda report, stopped: self._endoscope.capture(joints, jaw, view),
@@ -116,14 +101,11 @@ class EndoscopeView:
 
     def _publish(self, stamp: Time, result: Frame | Exception) -> None:
         self._drawing = False
-        if isinstance(result, FdrlError) and not isinstance(result, ResourceError):
+        if isinstance(result, FdrlError):
             self._node.get_logger().warning(f'no picture: {result}', throttle_duration_sec=1.0)
             return
         if isinstance(result, Exception):
-            self.lost = f'the endoscope is lost: {result}'
-            self._node.get_logger().error(self.lost)
-            return
-        self.lost = ''
+            raise result
         for name, (encoding, attribute) in IMAGES.items():
             if self._images[name].get_subscription_count():
                 pixels = getattr(result, attribute)

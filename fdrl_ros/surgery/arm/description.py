@@ -42,25 +42,27 @@ def read_description(path: Path) -> ElementTree.Element:
     return root
 
 
-def _numbers(element: ElementTree.Element | None, name: str, default: str) -> Vector:
-    return np.array([float(word) for word in _text(element, name, default).split()])
+def numbers(element: ElementTree.Element | None, name: str, default: str) -> Vector:
+    """Return the numbers of an attribute."""
+    return np.array([float(word) for word in text(element, name, default).split()])
 
 
-def _text(element: ElementTree.Element | None, name: str, default: str) -> str:
+def text(element: ElementTree.Element | None, name: str, default: str) -> str:
+    """Return an attribute of an element that may be missing."""
     return default if element is None else element.get(name, default)
 
 
-def _origin(element: ElementTree.Element) -> tuple[Vector, Vector]:
-    """Return translation and rotation of a joint or an inertial, metres."""
+def origin(element: ElementTree.Element) -> tuple[Vector, Vector]:
+    """Return translation (m) and rotation of a joint, an inertial or a visual element."""
     found = element.find('origin')
-    roll, pitch, yaw = _numbers(found, 'rpy', '0 0 0').tolist()
+    roll, pitch, yaw = numbers(found, 'rpy', '0 0 0').tolist()
     (cr, sr), (cp, sp), (cy, sy) = (
         (math.cos(angle), math.sin(angle)) for angle in (roll, pitch, yaw)
     )
     about_x = np.array([[1, 0, 0], [0, cr, -sr], [0, sr, cr]])
     about_y = np.array([[cp, 0, sp], [0, 1, 0], [-sp, 0, cp]])
     about_z = np.array([[cy, -sy, 0], [sy, cy, 0], [0, 0, 1]])
-    return _numbers(found, 'xyz', '0 0 0'), about_z @ about_y @ about_x
+    return numbers(found, 'xyz', '0 0 0'), about_z @ about_y @ about_x
 
 
 def fixed_pose(root: ElementTree.Element, link: str) -> tuple[Vector, Vector]:
@@ -69,12 +71,12 @@ def fixed_pose(root: ElementTree.Element, link: str) -> tuple[Vector, Vector]:
 
     :returns: shape (3,), m, and its turn, shape (3, 3).
     """
-    joints = {_text(each.find('child'), 'link', ''): each for each in root.findall('joint')}
+    joints = {text(each.find('child'), 'link', ''): each for each in root.findall('joint')}
     at, turned = np.zeros(3), np.eye(3)
     while link in joints:
-        shift, turn = _origin(joints[link])
+        shift, turn = origin(joints[link])
         at, turned = shift + turn @ at, turn @ turned
-        link = _text(joints[link].find('parent'), 'link', '')
+        link = text(joints[link].find('parent'), 'link', '')
     return at, turned
 
 
@@ -92,10 +94,10 @@ class _Mass:
         if inertial is None:
             return cls(0.0, np.zeros(3), np.zeros((3, 3)))
         found = inertial.find('inertia')
-        xx, xy, xz, yy, yz, zz = (float(_text(found, name, '0')) for name in _INERTIA)
-        centre, turn = _origin(inertial)
+        xx, xy, xz, yy, yz, zz = (float(text(found, name, '0')) for name in _INERTIA)
+        centre, turn = origin(inertial)
         inertia = turn @ np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]]) @ turn.T
-        return cls(float(_text(inertial.find('mass'), 'value', '0')), centre, inertia)
+        return cls(float(text(inertial.find('mass'), 'value', '0')), centre, inertia)
 
     def carried(self, shift: Vector, turn: Vector) -> '_Mass':
         """Return the same mass seen from the frame that holds ours at a shift and turn."""
@@ -139,10 +141,10 @@ def chain_description(path: Path, straight: bool) -> str:
     joints = {joint.get('name'): joint for joint in whole.findall('joint')}
     chain = [joints[name] for name in (*JOINTS, f'{_TIP}_joint')]
     try:
-        masses = [_Mass.of(links[_text(joint.find('child'), 'link', '')]) for joint in chain]
+        masses = [_Mass.of(links[text(joint.find('child'), 'link', '')]) for joint in chain]
         if straight:
             for joint in reversed(chain[3:]):
-                masses[-2:] = [masses[-2] + masses[-1].carried(*_origin(joint))]
+                masses[-2:] = [masses[-2] + masses[-1].carried(*origin(joint))]
             chain = chain[:3]
     except (KeyError, ValueError) as problem:
         raise ResourceError(
@@ -150,6 +152,6 @@ def chain_description(path: Path, straight: bool) -> str:
         ) from problem
     parts = [_NOTHING.link(_ROOT)]
     for joint, mass in zip(chain, masses, strict=True):
-        parts.append(mass.link(_text(joint.find('child'), 'link', '')))
+        parts.append(mass.link(text(joint.find('child'), 'link', '')))
         parts.append(ElementTree.tostring(joint, 'unicode'))
     return f'<robot name="chain">{"".join(parts)}</robot>'

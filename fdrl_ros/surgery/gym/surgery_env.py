@@ -8,7 +8,7 @@ Importing this module registers the surgical envs with Gymnasium.
 
 from collections.abc import Mapping, Sequence
 from itertools import product
-from typing import Any, TYPE_CHECKING
+from typing import Any
 
 from fdrl_ros.errors import SettingError, StateError
 from fdrl_ros.surgery.gym.actions import ACTION_COUNT, action_numbered, SUBSTEPS
@@ -16,13 +16,11 @@ from fdrl_ros.surgery.gym.operation import Operation
 from fdrl_ros.surgery.gym.state import Info, PROCEDURE_NAMES, STATE_BOUND, STATE_SIZE
 from fdrl_ros.surgery.patient.cohort import Admissions, PatientSource
 from fdrl_ros.surgery.patient.patient import Patient
+from fdrl_ros.surgery.render.picture import picture
 from fdrl_ros.surgery.settings import checked_world, SPARSE, sparse, WorldSettings
 import gymnasium
 import numpy as np
 from numpy.typing import NDArray
-
-if TYPE_CHECKING:
-    from fdrl_ros.surgery.render.renderer import Renderer
 
 
 def env_id(procedure: str = 'surgery', *, sparse: bool = False) -> str:
@@ -72,7 +70,6 @@ class SurgeryEnv(gymnasium.Env[NDArray[np.float32], np.int64]):
         self.settings = WorldSettings() if settings is None else checked_world(settings)
         self.render_mode = render_mode
         self.operation = Operation(self.settings)
-        self._renderer: Renderer | None = None
         self._closed = False
         self.action_space = gymnasium.spaces.Discrete(ACTION_COUNT)
         self.observation_space = gymnasium.spaces.Box(
@@ -85,6 +82,7 @@ class SurgeryEnv(gymnasium.Env[NDArray[np.float32], np.int64]):
         Return who is on the table.
 
         :raises StateError: before the first reset, and after :meth:`close`.
+        :raises ResourceError: if the compiled arithmetic was not built.
         """
         self._check_open()
         return self.operation.patient
@@ -143,23 +141,17 @@ class SurgeryEnv(gymnasium.Env[NDArray[np.float32], np.int64]):
         For other sizes and places see :func:`fdrl_ros.surgery.render.picture.picture`.
 
         :raises StateError: before the first reset, and after :meth:`close`.
+        :raises ResourceError: if the compiled arithmetic was not built.
         """
         self._check_open()
         if self.render_mode is None:
             return None
-        # A second physics client: only when asked.
-        from fdrl_ros.surgery.render.picture import CLOSE_EYE, CLOSE_LOOK, HEIGHT, picture, WIDTH
-        from fdrl_ros.surgery.render.renderer import Renderer
-
-        self._renderer = self._renderer or Renderer()
-        return picture(self.operation, WIDTH, HEIGHT, CLOSE_EYE, CLOSE_LOOK, self._renderer)
+        return picture(self.operation)
 
     def close(self) -> None:
-        """Give back the physics clients; the env refuses whatever is asked of it from now on."""
+        """Give back the physics client; the env refuses whatever is asked of it from now on."""
         self._closed = True
         self.operation.close()
-        if self._renderer is not None:
-            self._renderer.close()
 
     def _check_open(self) -> None:
         if self._closed:

@@ -7,7 +7,6 @@ The optical frame is that of REP 103: x to the right, y down, z away from the ca
 """
 
 from dataclasses import dataclass
-from functools import cached_property
 import math
 
 from fdrl_ros.errors import SettingError
@@ -15,7 +14,6 @@ from fdrl_ros.runtime.ranges import check_number, check_whole, is_within
 from fdrl_ros.surgery.arm.kinematics import Point, Vector
 from fdrl_ros.surgery.constants import Group
 import numpy as np
-from numpy.typing import NDArray
 
 FRAME_ID = 'endoscope_optical'
 """The link of the URDF where the default camera is."""
@@ -86,9 +84,9 @@ class Camera:
 
     @property
     def intrinsics(self) -> Intrinsics:
-        """Return the pinhole camera; PyBullet's middle is half a pixel from the usual one."""
+        """Return the pinhole camera; whole numbers are the middles of pixels."""
         focal = self.height / 2.0 / math.tan(self.field_of_view / 2.0)
-        across, down = self.width / 2.0, self.height / 2.0 - 1.0
+        across, down = (self.width - 1) / 2.0, (self.height - 1) / 2.0
         return Intrinsics(self.width, self.height, focal, focal, across, down)
 
     def pose(self) -> tuple[Vector, Vector]:
@@ -107,18 +105,3 @@ class Camera:
             return False
         self._last = time
         return True
-
-    @cached_property
-    def rays(self) -> NDArray[np.float32]:
-        """
-        Return the ray of each pixel, row by row, in the base frame: shape (3, height * width).
-
-        A point at depth z in a pixel is z times its ray from the eye.
-        """
-        _eye, rotation = self.pose()
-        pinhole = self.intrinsics
-        columns = (np.arange(self.width) - pinhole.cx) / pinhole.fx
-        rows = (np.arange(self.height) - pinhole.cy) / pinhole.fy
-        right, down = np.meshgrid(columns, rows)
-        across = np.stack([right.ravel(), down.ravel(), np.ones(right.size)])
-        return np.asarray(rotation @ across, np.float32)

@@ -73,9 +73,7 @@ def instrument(
     radius = SHAFT_RADIUS * wide
     made = [
         Shape(build.shaft, back, end, radius, radius, SHAFT, shades=True),
-        Shape(
-            build.wrist, elbow, hinge, _BODY[0] * wide, _BODY[1] * wide, WRIST, shades=True
-        ),
+        Shape(build.wrist, elbow, hinge, _BODY[0] * wide, _BODY[1] * wide, WRIST, shades=True),
     ]
     for sign in (-1.0, 1.0):
         apart = sign * _PRONGS_APART * wide
@@ -96,9 +94,7 @@ def instrument(
         out = _sum(zero, (sign * math.cos(turn), side), (-sign * math.sin(turn), approach))
         base = _sum(hinge, (_ABREAST, out))
         bow = _sum(hinge, (_BENT * length, ahead), (_ABREAST + _BOW, out))
-        knuckle, middle, last = (
-            each * build.thickness for each in (_KNUCKLE, _MIDDLE, _END)
-        )
+        knuckle, middle, last = (each * build.thickness for each in (_KNUCKLE, _MIDDLE, _END))
         top = _sum(hinge, (length - last, ahead), (0.6 * last, out))
         made.append(Shape(build.jaw, base, bow, knuckle, middle, JAW, shades=True))
         made.append(Shape(build.jaw, bow, top, middle, last, JAW, shades=True))

@@ -13,7 +13,6 @@ import math
 
 from fdrl_ros.errors import ResourceError
 from fdrl_ros.runtime import kernels
-from fdrl_ros.surgery.arm.kinematics import Point
 from fdrl_ros.surgery.render.camera import Camera
 from fdrl_ros.surgery.render.shapes import Colour, packed, Shape
 from fdrl_ros.surgery.render.style import SceneStyle
@@ -86,19 +85,17 @@ class Scene:
     """
     Tissue in one style.
 
-    :param middle: of the tissue, m.
+    :param bottom: what is so far above the surface or less is a hole, m.
     :raises ResourceError: if the compiled arithmetic was not built.
     """
 
-    def __init__(
-        self, style: SceneStyle, tissue: Tissue, middle: tuple[float, float] = (0.0, 0.0)
-    ) -> None:
+    def __init__(self, style: SceneStyle, tissue: Tissue, bottom: float = -math.inf) -> None:
         if not kernels.built():
             raise ResourceError(f'pictures are drawn in compiled code: {kernels.missing()}')
-        self.style, self.tissue, self.middle = style, tissue, middle
+        self.style, self.tissue = style, tissue
         steep = np.abs(tissue.looks[::4, ::4, 4:6]).max(axis=2)
-        self._steep = max(0.25, float(np.sort(steep.ravel())[int(0.97 * steep.size)]))
-        self._top, self._bottom = float(tissue.heights.max()), -math.inf
+        self._steep = max(0.25, float(np.sort(steep.ravel())[int(0.98 * steep.size)]))
+        self._top, self._bottom = float(tissue.heights.max()), bottom
 
     def draw(
         self,
@@ -149,7 +146,7 @@ class Scene:
                 'fine': ffi.from_buffer('float[]', tissue.fine),
                 'smoke': ffi.from_buffer('float[]', tissue.smoke),
                 'dent': dents,
-                'corner': [each - EXTENT / 2 for each in self.middle],
+                'corner': (-EXTENT / 2, -EXTENT / 2),
                 'pitch': tissue.pitch,
                 'fine_pitch': 0.0002,
                 'surface': moment.surface,
@@ -160,7 +157,7 @@ class Scene:
                 'tint': moment.tint,
                 'tinted': moment.tinted,
                 'mean': tissue.mean,
-                'gap': (0.03, 0.008, 0.007),
+                'gap': style.nothing,
                 'clear': moment.clear,
                 'haze': style.smoke,
                 'haze_colour': style.smoke_colour,
@@ -191,6 +188,3 @@ class Scene:
         if done != kernels.lib.FDRL_DONE:
             raise ResourceError('a picture needs more memory than there is')
         return Frame(rgb, depth, labels)
-
-
-__all__ = ['Dent', 'Frame', 'Moment', 'Point', 'Scene']

@@ -43,12 +43,13 @@ class SceneStyle:
     :param gain: white balance: red, green, blue.
     :param saturation: of colours; 1 leaves them.
     :param noise: of the sensor, standard deviation of dark pixels, of 1.
+    :param nothing: colour of where nothing is.
     :param shaft: surface of the instruments' shafts; `wrist` and `jaw` likewise.
     :raises SettingError: if an amount is negative or above what can be drawn.
     """
 
     tissue: Colour = (0.40, 0.085, 0.060)
-    around: Colour = (0.55, 0.20, 0.15)
+    around: Colour = (0.52, 0.17, 0.125)
     fat: Colour = (0.78, 0.52, 0.17)
     vessel: Colour = (0.20, 0.012, 0.014)
     fat_share: float = 0.25
@@ -56,8 +57,8 @@ class SceneStyle:
     blood: float = 0.03
     mottled: float = 0.5
     folds: float = 0.004
-    relief: float = 0.35
-    wet: float = 0.5
+    relief: float = 0.6
+    wet: float = 0.75
     stain: float = 0.15
     power: float = 1.6
     ambient: float = 0.10
@@ -74,6 +75,7 @@ class SceneStyle:
     gain: Colour = (1.0, 1.0, 1.0)
     saturation: float = 1.0
     noise: float = 0.012
+    nothing: Colour = (0.030, 0.008, 0.007)
     shaft: Material = _BLACK
     wrist: Material = _STEEL
     jaw: Material = _STEEL

@@ -30,12 +30,14 @@ class Organ:
     """
     The organ that operations have: its top is level, as the contact law takes all of it to be.
 
-    :param axes: half axes of its ellipse, m.
-    :param level: share of them that is level.
+    :param axes: half axes of its ellipsoid along x, y and z, m.
+    :param level: share of its length and width that is level.
+    :param alone: nothing is around it.
     """
 
-    axes: tuple[float, float] = (0.080, 0.060)
+    axes: tuple[float, float, float] = (0.080, 0.060, 0.050)
     level: float = 0.70
+    alone: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,7 +123,9 @@ def slopes(heights: Field, pitch: float) -> tuple[Field, Field]:
     return along, across
 
 
-def branches(rng: np.random.Generator, count: int) -> list[tuple[float, float, float, float, float]]:
+def branches(
+    rng: np.random.Generator, count: int
+) -> list[tuple[float, float, float, float, float]]:
     """
     Draw vessels that wind and branch.
 
@@ -130,7 +134,7 @@ def branches(rng: np.random.Generator, count: int) -> list[tuple[float, float, f
     pieces: list[tuple[float, float, float, float, float]] = []
     for _ in range(count):
         x, y, turn = rng.random(), rng.random(), rng.random() * 2 * math.pi
-        going = [(x, y, turn, 0.0022 + 0.0022 * rng.random(), 26)]
+        going = [(x, y, turn, 0.0015 + 0.0024 * rng.random(), 26)]
         while going:
             x, y, turn, radius, left = going.pop()
             bend = 0.0
@@ -171,7 +175,26 @@ def vessels_of(rng: np.random.Generator, size: int, count: int) -> tuple[Field, 
     return cover, rise
 
 
-def make_tissue(style: SceneStyle, seed: int | Sequence[int], size: int = 512, organ: Organ | None = None) -> Tissue:
+def _level(organ: Organ, place: Field, warp: Field) -> tuple[Field, Field, Field]:
+    """Return where the organ is, how far the ground may be uneven, and its height, m."""
+    x, y, z = (np.float32(each) for each in organ.axes)
+    across = np.sqrt((place / x) ** 2 + (place[:, None] / y) ** 2)
+    if organ.alone:
+        top = z * np.sqrt(np.maximum(1 - across * across, 0))
+        edge = z * np.sqrt(np.float32(1 - organ.level * organ.level))
+        height = np.minimum(top - edge, 0) - z * step(across, 0.98, 1.0)
+        return np.ones_like(across), np.zeros_like(across), height
+    inside = 1 - step(across + np.float32(0.25) * (warp - np.float32(0.5)), 0.93, 1.03)
+    hollow = np.float32(-0.012) * step(across, 0.76, 1.02) + np.float32(0.012) * step(
+        across, 1.0, 1.6
+    )
+    wall = np.float32(0.07) * step(across, 1.3, 2.4)
+    return inside, step(across, organ.level, 1.25), hollow + wall
+
+
+def make_tissue(
+    style: SceneStyle, seed: int | Sequence[int], size: int = 512, organ: Organ | None = None
+) -> Tissue:
     """
     Make the tissue of a scene.
 
@@ -183,8 +206,8 @@ def make_tissue(style: SceneStyle, seed: int | Sequence[int], size: int = 512, o
     pitch = EXTENT / (size - 1)
     warp = field(rng, size, 6)
     hills = rough(rng, size, 5, 2) - np.float32(0.5)
-    ridges = 1 - 2 * np.abs(2 * rough(rng, size, 7, 2) + np.float32(0.35) * warp - np.float32(1.175))
-    ridges = np.maximum(ridges, 0) ** 2
+    crest = np.float32(7) * (rough(rng, size, 7, 2) + np.float32(0.2) * warp - np.float32(0.6))
+    ridges = np.maximum(1 - crest * crest, 0) ** 2
     fat_field = rough(rng, size, 9, 2)
     lumps = field(rng, size, 72)
     spread = rough(rng, size, 11, 5)
@@ -193,29 +216,25 @@ def make_tissue(style: SceneStyle, seed: int | Sequence[int], size: int = 512, o
     thin = field(rng, size, 40)
     cover, rise = vessels_of(rng, size, style.vessels)
 
-    place = (np.arange(size, dtype=np.float32) * np.float32(pitch) - np.float32(EXTENT / 2))
+    place = np.arange(size, dtype=np.float32) * np.float32(pitch) - np.float32(EXTENT / 2)
     if organ is not None:
-        across = np.sqrt((place / np.float32(organ.axes[0])) ** 2
-                         + (place[:, None] / np.float32(organ.axes[1])) ** 2)
-        inside = 1 - step(across + np.float32(0.25) * (warp - np.float32(0.5)), 0.96, 1.02)
-        rough_part = step(across, organ.level, 1.25)
-        base = np.float32(-0.012) * step(across, 0.74, 1.02) + np.float32(0.010) * step(
-            across, 1.0, 1.8
-        )
+        inside, rough_part, base = _level(organ, place, warp)
     else:
-        inside = share_of(warp + np.float32(0.5) * hills, 0.55, 0.02)
+        inside = share_of(warp + np.float32(0.5) * hills + np.float32(0.15) * pale, 0.55, 0.03)
         rough_part = np.ones((size, size), np.float32)
         base = np.float32(3.0 * style.folds) * hills + np.float32(0.0015) * inside
     fat = share_of(fat_field + np.float32(0.10) * (lumps - np.float32(0.5)), style.fat_share, 0.02)
     fat = fat * (1 - np.float32(0.92) * inside)
-    blood = share_of(pool - np.float32(0.4) * hills, style.blood, 0.012)
+    pool = pool - np.float32(0.4) * hills + np.float32(0.12) * (spread - np.float32(0.5))
+    blood, level = share_of(pool, style.blood, 0.012), share_of(pool, style.blood, 0.06)
     cover = cover * (1 - np.float32(0.6) * fat)
     relief = (
-        np.float32(style.folds) * ridges
-        + fat * np.float32(0.0022) * (np.float32(0.4) + lumps)
-    ) * rough_part + np.float32(0.5 * EXTENT) * rise * (np.float32(0.3) + np.float32(0.7) * rough_part)
+        np.float32(style.folds) * ridges + fat * np.float32(0.0022) * (np.float32(0.4) + lumps)
+    ) * rough_part + np.float32(0.5 * EXTENT) * rise * (
+        np.float32(0.3) + np.float32(0.7) * rough_part
+    )
     relief = relief + np.float32(0.0012) * (spread - np.float32(0.5))
-    heights = base + relief * (1 - np.float32(0.7) * blood)
+    heights = base + relief * (1 - np.float32(0.7) * level)
     heights = np.ascontiguousarray(heights, np.float32)
 
     looks = np.empty((size, size, 8), np.float32)
@@ -223,12 +242,25 @@ def make_tissue(style: SceneStyle, seed: int | Sequence[int], size: int = 512, o
     lines = np.clip(1 - np.abs(2 * thin + np.float32(0.25) * pale - np.float32(1.12)) * 9, 0, 1)
     lines = np.float32(0.55 * min(1, style.vessels)) * lines * lines * step(pale, 0.42, 0.62)
     for k in range(3):
-        organ_part = inside * np.float32(style.tissue[k]) + (1 - inside) * np.float32(style.around[k])
+        organ_part = inside * np.float32(style.tissue[k]) + (1 - inside) * np.float32(
+            style.around[k]
+        )
         organ_part = organ_part * shade
-        organ_part = organ_part + (np.float32(style.fat[k]) * (np.float32(0.75) + np.float32(0.5) * lumps) - organ_part) * fat
+        organ_part = (
+            organ_part
+            + (
+                np.float32(style.fat[k]) * (np.float32(0.75) + np.float32(0.5) * lumps)
+                - organ_part
+            )
+            * fat
+        )
         threads = np.maximum(cover, lines * (1 - fat))
-        organ_part = organ_part + (np.float32(style.vessel[k]) - organ_part) * np.float32(0.85) * threads
-        looks[..., k] = organ_part + (np.float32(_BLOOD[k]) - organ_part) * np.float32(0.92) * blood
+        organ_part = (
+            organ_part + (np.float32(style.vessel[k]) - organ_part) * np.float32(0.85) * threads
+        )
+        looks[..., k] = (
+            organ_part + (np.float32(_BLOOD[k]) - organ_part) * np.float32(0.92) * blood
+        )
     wet = np.float32(style.wet) * (np.float32(0.45) + np.float32(1.1) * pale)
     looks[..., 3] = wet * (1 + np.float32(0.8) * blood + np.float32(0.3) * cover)
     along, down = slopes(heights, pitch)

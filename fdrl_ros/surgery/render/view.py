@@ -18,6 +18,7 @@ class View:
     """
     One moment, apart from the joints: numbers only, so that another thread may draw it.
 
+    :param time: of the operation, s.
     :param surface: height of the untouched organ, m.
     :param damage: done to it, N s.
     :param radius: of what presses, m.
@@ -30,6 +31,7 @@ class View:
     :param arrow: start of an arrow and its way, m.
     """
 
+    time: float = 0.0
     surface: float = constant('workspace.surface')
     damage: float = 0.0
     radius: float = 0.003
@@ -42,22 +44,32 @@ class View:
     arrow: tuple[Point, Point] | None = None
 
 
+def bruised(damage: float) -> float:
+    """Return how bruised tissue looks, 0 to 1, by damage in N s."""
+    return 1.0 - math.exp(-max(0.0, damage) / constant('endoscope.bruise'))
+
+
 def tissue_colour(damage: float) -> tuple[float, float, float]:
     """Return red, green and blue of tissue, from healthy to bruised, by damage in N s."""
-    share = 1.0 - math.exp(-max(0.0, damage) / constant('endoscope.bruise'))
+    share = bruised(damage)
     red, green, blue = (a + (b - a) * share for a, b in zip(_HEALTHY, _BRUISED, strict=True))
     return red, green, blue
 
 
-def view_of(operation: Operation) -> View:
-    """Return what is to be seen of an operation now."""
+def view_of(operation: Operation, *, guides: bool = True) -> View:
+    """
+    Return what is to be seen of an operation now.
+
+    :param guides: with the waypoint, which is not in the patient.
+    """
     patient, task, scene = operation.patient, operation.task, operation.scene
     traits = TRAITS[patient.procedure.name]
     return View(
+        time=operation.time,
         surface=operation.tissue.surface(operation.time)[0],
         damage=operation.damage,
         radius=patient.procedure.contact_radius,
-        waypoint=operation.waypoint,
+        waypoint=operation.waypoint if guides else None,
         object=scene.object,
         ring=traits.pegs,
         pegs=tuple((x, y, z) for x, y, z in task.peg_tops()),
