@@ -22,6 +22,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 import io
 from typing import Self
+import zipfile
 
 from fdrl_ros.errors import StoreError
 from fdrl_ros.federation.key_authority.server_step import fed_avg, RoundSum, Stepped
@@ -70,7 +71,7 @@ class SerqState:
         try:
             with np.load(io.BytesIO(data), allow_pickle=False) as found:
                 return cls(found['weights'], found['descriptor'], found['average'])
-        except (OSError, ValueError, KeyError, EOFError) as error:
+        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
             raise StoreError(f'the state of SERQ is damaged: {error}') from error
 
 
