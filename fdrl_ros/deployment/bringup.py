@@ -38,6 +38,7 @@ NODES: Final = {
     'env': 'robot',
     'key_authority': 'server',
     'monitor': 'robot',
+    'segmenter': 'robot',
     'selector': 'robot',
     'trainer': 'hospital',
 }
@@ -45,6 +46,12 @@ NODES: Final = {
 
 PATIENTS_APART: Final = 1000
 """Between the numbers of the first patients of two robots of a federation."""
+
+PICTURE: Final = 320, 240
+"""Width and height of the simulated endoscope's pictures, pixels."""
+
+SEGMENTED_PICTURE: Final = 128, 128
+"""The same where a segmenter is started: the size of the video that it was trained on."""
 
 DISCOVERY_SERVER = 'ROS_DISCOVERY_SERVER'
 """Variable with the discovery server of all participants of a process."""
@@ -258,6 +265,11 @@ class RoomArguments(FrameSettings):
     )
     rviz: bool = setting(False, 'show arm, patient and force in RViz (simulated)')
     endoscope: bool = setting(False, "draw and publish the endoscope's pictures")
+    segmenter: str = setting(
+        '',
+        'file of a trained segmenter, which labels the pictures, with 128 x 128 pixels of the '
+        'simulated endoscope; the selector then holds without sight; empty: none',
+    )
     use_sim_time: bool = setting(
         False, 'have all nodes follow /clock, which the simulated env makes where it is started'
     )
@@ -279,6 +291,11 @@ class RoomArguments(FrameSettings):
         'whether the selector commands the arm; auto: where the simulated env is started with it',
         choices=('auto', 'true', 'false'),
     )
+
+    @property
+    def picture(self) -> tuple[int, int]:
+        """Width and height of the simulated endoscope's pictures, pixels."""
+        return SEGMENTED_PICTURE if self.segmenter else PICTURE
 
     @property
     def commands(self) -> bool:
@@ -327,7 +344,7 @@ def robot_graph(
     plan: str = '',
 ) -> tuple[NodeSpec, ...]:
     """
-    Return the nodes of one operating room: the simulated env or the monitor, and the selector.
+    Return the nodes of one operating room: the env or the monitor, selector, segmenter if asked.
 
     :param operations: simulated patients that are operated on by itself, one after the other;
         -1 for no end.
@@ -348,7 +365,9 @@ def robot_graph(
         robot,
         operations=operations,
         first_patient=first_patient,
-        endoscope=room.endoscope,
+        endoscope=room.endoscope or bool(room.segmenter),
+        endoscope_width=room.picture[0],
+        endoscope_height=room.picture[1],
         use_sim_time=room.use_sim_time,
         real_time_factor=room.real_time_factor,
         hospital=room.home,
@@ -361,18 +380,25 @@ def robot_graph(
         'selector',
         robot,
         armed=room.commands,
+        sight=bool(room.segmenter),
         use_sim_time=room.use_sim_time,
         hospital=room.home,
     )
     if not room.env and room.commands:
         # After a crash a person looks before a real arm is commanded again.
         selector = replace(selector, respawn=False)
+    found = [selector]
     if room.env:
-        return env, selector
-    if not plan:
-        return (selector,)
-    monitor = _node(settings, 'monitor', robot, plan=plan, use_sim_time=room.use_sim_time)
-    return monitor, selector
+        found = [env, selector]
+    elif plan:
+        found = [
+            _node(settings, 'monitor', robot, plan=plan, use_sim_time=room.use_sim_time),
+            selector,
+        ]
+    if room.segmenter:
+        time = room.use_sim_time
+        found.append(_node(settings, 'segmenter', robot, file=room.segmenter, use_sim_time=time))
+    return tuple(found)
 
 
 def frames_graph(

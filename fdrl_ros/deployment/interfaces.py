@@ -32,6 +32,9 @@ DESCRIPTION = 'robot_state_publisher'
 MONITOR = 'monitor'
 """Executable and node name of what reports the states of a real arm."""
 
+SEGMENTER = 'segmenter'
+"""The same of what labels the endoscope's pictures, where one is started."""
+
 RECORDER = 'recorder'
 """The same of what records one robot: `fdrl record`."""
 
@@ -167,9 +170,14 @@ INTERFACES: Final[Mapping[Domain, tuple[Interface, ...]]] = {
         topic('{robot}/outcome', 'env', 'observer recorder'),
         topic('{robot}/markers', 'env'),
         topic('{robot}/endoscope/image_raw', 'env', optional='endoscope'),
+        topic('{robot}/endoscope/image_raw', '', 'segmenter'),
         topic('{robot}/endoscope/depth', 'env', optional='endoscope'),
         topic('{robot}/endoscope/labels', 'env', optional='endoscope'),
         topic('{robot}/endoscope/camera_info', 'env', optional='endoscope'),
+        topic('{robot}/segmenter/labels', 'segmenter'),
+        topic('{robot}/segmenter/overlay', 'segmenter'),
+        topic('{robot}/visibility', 'segmenter', 'recorder'),
+        topic('{robot}/visibility', '', 'selector', optional='sight'),
         topic('/clock', 'env', optional='use_sim_time'),
         topic('{robot}/servo_cp', 'selector client', 'env monitor'),
         topic('{robot}/jaw/servo_jp', 'selector client', 'env'),

@@ -120,7 +120,7 @@ def graph(file: str, texts: Mapping[str, str]) -> tuple[NodeSpec, ...]:
 def full_graph(file: str) -> tuple[NodeSpec, ...]:
     """Return all nodes that a launch file can start, with the defaults of its arguments."""
     shown = dict.fromkeys(_SWITCHES, 'true')
-    real = {**shown, 'env': 'false', 'plan': 'plan.yaml'}
+    real = {**shown, 'env': 'false', 'plan': 'plan.yaml', 'segmenter': 'segmenter.npz'}
     specs = (*graph(file, shown), *graph(file, real))
     return tuple({each.label: each for each in specs}.values())
 
@@ -146,6 +146,8 @@ def check(file: str, texts: Mapping[str, str], given: Mapping[str, str] | None =
     for spec in specs:
         if spec.package != PACKAGE:
             _check_installed(spec)
+        elif spec.executable == 'segmenter' and not Path(str(spec.parameters['file'])).is_file():
+            raise SettingError('segmenter', spec.parameters['file'], 'a file of a segmenter')
     if file == 'federation':
         check_participants(settings, specs)
         settings.check_enclaves(specs)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
+from fdrl_ros.deployment.bringup import PICTURE
 from fdrl_ros.deployment.frame_settings import FrameSettings
 from fdrl_ros.deployment.settings import hospital_names
 from fdrl_ros.errors import SettingError, StateError
@@ -67,9 +68,11 @@ class EnvSettings(NodeSettings, FrameSettings):
     endoscope_rate: float = setting(
         10.0, 'most pictures of the endoscope', limits=(0.5, 15.0), unit='1/s'
     )
-    endoscope_width: int = setting(320, 'width of its pictures', limits=(16, 2048), unit='pixels')
+    endoscope_width: int = setting(
+        PICTURE[0], 'width of its pictures', limits=(16, 2048), unit='pixels'
+    )
     endoscope_height: int = setting(
-        240, 'height of its pictures', limits=(16, 2048), unit='pixels'
+        PICTURE[1], 'height of its pictures', limits=(16, 2048), unit='pixels'
     )
 
 

@@ -21,6 +21,8 @@ from fdrl_ros.surgery.data.bag import (
     EPISODE,
     message_types,
     TOPICS,
+    VISIBILITY,
+    VISIBILITY_KIND,
 )
 from fdrl_ros.surgery.data.log import FIELDS
 from rclpy.experimental import EventsExecutor
@@ -32,7 +34,7 @@ _LATCHED: Final = (FIELDS, ARM_STATE)
 def _kinds() -> dict[str, tuple[str, Any]]:
     """Return the topics of a robot: name of the type in a bag, and the type."""
     found = {}
-    for topic, name in TOPICS.items():
+    for topic, name in {**TOPICS, VISIBILITY: VISIBILITY_KIND}.items():
         if topic != EPISODE:
             package, _, kind = name.split('/')
             found[topic] = name, getattr(importlib.import_module(f'{package}.msg'), kind)

@@ -26,11 +26,20 @@ from fdrl_ros.selector.control.observation import (
 )
 from fdrl_ros.selector.control.plausibility import PlausibilitySettings
 from fdrl_ros.selector.control.selector import Selector
+from fdrl_ros.selector.control.sight import Sight, VisibilitySettings
 from fdrl_ros.selector.settings import SelectorSettings
 from fdrl_ros.shield.settings import ShieldSettings
-from fdrl_ros.surgery.data.bag import ARM_STATE, ARM_STATE_KINDS, recorded, TOPICS
+from fdrl_ros.surgery.data.bag import (
+    ARM_STATE,
+    ARM_STATE_KINDS,
+    recorded,
+    TOPICS,
+    VISIBILITY,
+    VISIBILITY_KIND,
+)
 from fdrl_ros.surgery.data.log import ACTION, FIELDS, OPERATION, PATIENT
 from fdrl_ros.surgery.gym.state import Field, OPERATION_LAYOUT, PATIENT_LAYOUT
+from fdrl_ros.surgery.render.parts import JAW
 
 _TIP = 'setpoint_cp'
 _REPLAYED_TOPICS = {
@@ -38,6 +47,7 @@ _REPLAYED_TOPICS = {
     PATIENT: (TOPICS[PATIENT],),
     _TIP: (TOPICS[_TIP],),
     ARM_STATE: ARM_STATE_KINDS,
+    VISIBILITY: (VISIBILITY_KIND,),
 }
 
 
@@ -47,6 +57,7 @@ class ReplaySettings:
     All that a node is told and that counts in its decisions.
 
     :param locked: name of the candidate that alone may act, as a surgeon may say; empty for none.
+    :param sight: whether the robot needed sight.
     """
 
     selector: SelectorSettings = SelectorSettings()
@@ -54,6 +65,8 @@ class ReplaySettings:
     plausibility: PlausibilitySettings = PlausibilitySettings()
     shield: ShieldSettings = ShieldSettings()
     locked: str = ''
+    sight: bool = False
+    visibility: VisibilitySettings = VisibilitySettings()
 
 
 def replay(
@@ -72,8 +85,9 @@ def replay(
     because of what is wrong with a state. Where most states were recorded at the time of their
     stamps, stamps are compared with that time as the node compares them with its clock.
 
-    :param path: of a bag with `operation_state` and `patient_state`; `setpoint_cp` and
-        `operating_state` count where they were recorded.
+    :param path: of a bag with `operation_state` and `patient_state`; `setpoint_cp`,
+        `operating_state` and, for a robot that needed sight, `visibility` count where they were
+        recorded.
     :param robot: namespace of its topics; needed where the bag is of several robots.
     :param decided: stamps of the states to decide in, ns, as the robot did that missed some of
         what was recorded; by itself the replay decides once a tick.
@@ -87,10 +101,11 @@ def replay(
     plausibility = rules.plausibility
     if not _stamped_when_recorded(found, plausibility.clock_tolerance):
         plausibility = changed(plausibility, clock_tolerance=0.0)
+    sight = Sight(rules.visibility, plausibility.clock_tolerance) if rules.sight else None
     loop = (
-        ControlLoop(selector, Limiter(), plausibility)
+        ControlLoop(selector, Limiter(), plausibility, sight=sight)
         if decided is None
-        else _ReplayLoop(selector, plausibility, decided)
+        else _ReplayLoop(selector, plausibility, sight, decided)
     )
     chosen: list[Selection] = []
     now = 0.0
@@ -154,9 +169,13 @@ class _ReplayLoop(ControlLoop):
     """Decides in the states in which a robot decided; feels what it felt in those between them."""
 
     def __init__(
-        self, selector: Selector, plausibility: PlausibilitySettings, decided: Collection[int]
+        self,
+        selector: Selector,
+        plausibility: PlausibilitySettings,
+        sight: Sight | None,
+        decided: Collection[int],
     ) -> None:
-        super().__init__(selector, Limiter(), plausibility)
+        super().__init__(selector, Limiter(), plausibility, sight=sight)
         self._decided = frozenset(decided)
         self._reader = StateReader(selector.settings.state_bound)
 
@@ -181,6 +200,9 @@ def _feed(loop: ControlLoop, topic: str, message: Any, now: float) -> Iterator[C
         loop.receive_tip((tip.x, tip.y, tip.z), stamp)
     elif topic == ARM_STATE:
         loop.receive_arm_state(message.state, bool(message.is_homed), stamp, now)
+    elif topic == VISIBILITY:
+        if loop.sight is not None:
+            loop.sight.receive(message.seen, float(message.share[JAW]), stamp)
     elif topic == PATIENT:
         yield loop.receive_patient(observation(message, now), now)
     else:

@@ -6,7 +6,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fdrl_ros.surgery.data.bag import ARM_STATE, ARM_STATE_KINDS, message_types, TOPICS
+from fdrl_ros.surgery.data.bag import (
+    ARM_STATE,
+    ARM_STATE_KINDS,
+    message_types,
+    TOPICS,
+    VISIBILITY,
+    VISIBILITY_KIND,
+)
 from rclpy.qos import QoSProfile
 from rclpy.serialization import deserialize_message
 from support.operating_room import Room
@@ -14,7 +21,7 @@ from support.operating_room import Room
 
 def type_of(topic: str) -> str:
     """Return the type that a topic has in a bag."""
-    return ARM_STATE_KINDS[0] if topic == ARM_STATE else TOPICS[topic]
+    return {ARM_STATE: ARM_STATE_KINDS[0], VISIBILITY: VISIBILITY_KIND, **TOPICS}[topic]
 
 
 class Recorder:

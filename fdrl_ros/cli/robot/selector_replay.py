@@ -19,6 +19,7 @@ from fdrl_ros.experiments.reports.text_table import DISCLAIMER, make_table
 from fdrl_ros.selector import GateSettings, Selection, SelectorSettings, ShieldSettings
 from fdrl_ros.selector.control.observation import Reason
 from fdrl_ros.selector.control.plausibility import PlausibilitySettings
+from fdrl_ros.selector.control.sight import VisibilitySettings
 from fdrl_ros.selector.replay import (
     compare,
     Comparison,
@@ -36,6 +37,7 @@ _GROUPS: dict[str, type[Settings]] = {
     'gate': GateSettings,
     'plausibility': PlausibilitySettings,
     'shield': ShieldSettings,
+    'visibility': VisibilitySettings,
 }
 _SHOWN = 40
 """Lines of each list that are printed; all are in the JSON."""
@@ -60,6 +62,7 @@ _OTHER_STATES = (
 @click.option(
     '--follow', is_flag=True, help='Decide in the very states in which the recorded selector did.'
 )
+@click.option('--sight', is_flag=True, help='The recorded selector needed sight (`sight`).')
 @json_option
 def replay_bag(
     bag: Path,
@@ -67,6 +70,7 @@ def replay_bag(
     robot: str,
     topics: str | None,
     follow: bool,
+    sight: bool,
     as_json: bool,
     **flags: object,
 ) -> None:
@@ -79,7 +83,7 @@ def replay_bag(
     """
     found = RobotPolicies.of(directory, robot)
     supervision = found.supervision
-    rules = ReplaySettings(**_settings(found, flags), locked=supervision.locked)
+    rules = ReplaySettings(**_settings(found, flags), locked=supervision.locked, sight=sight)
     candidates = found.registry.candidates(supervision)
     actions = recorded_actions(bag, topics)
     decided = decisions(actions) if follow and actions else None

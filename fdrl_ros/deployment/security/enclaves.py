@@ -62,6 +62,7 @@ from fdrl_ros.deployment.interfaces import (
     OPERATOR,
     Places,
     RECORDER,
+    SEGMENTER,
 )
 from fdrl_ros.deployment.namespaces import check_namespace
 from fdrl_ros.deployment.security import rules
@@ -208,9 +209,8 @@ class KeystoreSettings(Settings):
             specs += robot_graph(bringup, robot, room=room)
             specs += frames_graph(bringup, robot, room)
             place = f'{bringup.namespace}/{robot}'
-            specs += [
-                NodeSpec(e, place, e, self.robot_domain) for e in (MONITOR, RECORDER, *GUESTS)
-            ]
+            others = (MONITOR, SEGMENTER, RECORDER, *GUESTS)
+            specs += [NodeSpec(each, place, each, self.robot_domain) for each in others]
         specs += [
             NodeSpec(OPERATOR, '/', each.name, self.federation_domain)
             for each in members

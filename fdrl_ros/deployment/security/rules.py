@@ -27,6 +27,7 @@ from fdrl_ros.deployment.interfaces import (
     open_nodes,
     OPERATOR,
     Places,
+    SEGMENTER,
     uses_of,
     Verb,
 )
@@ -198,7 +199,7 @@ def live_faults(
         f'{name} is not in the {domain} domain'
         for name, spec in known.items()
         if spec.executable in NODES
-        and spec.executable != MONITOR
+        and spec.executable not in (MONITOR, SEGMENTER)
         and name not in live
         # A real arm has a monitor in place of the simulated env.
         and not (spec.executable == 'env' and f'{spec.namespace}/{MONITOR}' in live)

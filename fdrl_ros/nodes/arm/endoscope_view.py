@@ -2,12 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The endoscope's pictures as topics; they are drawn on the worker's thread, one at a time."""
 
-from array import array
 from collections.abc import Callable
 
 from builtin_interfaces.msg import Time
 from fdrl_ros.errors import FdrlError
-from fdrl_ros.nodes.arm.robot_messages import with_frames
+from fdrl_ros.nodes.arm.images import image
+from fdrl_ros.nodes.arm.robot_messages import header, with_frames
 from fdrl_ros.nodes.common import qos
 from fdrl_ros.nodes.common.managed_node import ManagedNode
 from fdrl_ros.surgery.arm.mount import Mount
@@ -16,25 +16,11 @@ from fdrl_ros.surgery.render.camera import Camera, FRAME_ID, Intrinsics
 from fdrl_ros.surgery.render.endoscope import Endoscope
 from fdrl_ros.surgery.render.scene import Frame
 from fdrl_ros.surgery.render.view import view_of
-import numpy as np
 from sensor_msgs.msg import CameraInfo, Image
 
 IMAGES = {'image_raw': ('rgb8', 'rgb'), 'depth': ('32FC1', 'depth'), 'labels': ('mono8', 'labels')}
 """Topic below endoscope/ -> encoding and attribute of a frame; depth is in metres, labels
 are as surgery.render.parts has them."""
-
-
-def image(stamp: Time, encoding: str, pixels: np.ndarray) -> Image:
-    """
-    Make an image message.
-
-    :param pixels: shape (height, width) or (height, width, 3), of the encoding's type.
-    """
-    height, width = pixels.shape[:2]
-    made = Image(height=height, width=width, encoding=encoding, step=pixels[0].nbytes)
-    made.header.stamp, made.header.frame_id = stamp, FRAME_ID
-    made.data = array('B', pixels.tobytes())
-    return made
 
 
 def camera_info(stamp: Time, camera: Intrinsics) -> CameraInfo:
@@ -71,6 +57,7 @@ class EndoscopeView:
         }
         self._info = node.publisher(CameraInfo, 'endoscope/camera_info', qos.PICTURE)
         self._drawing = False
+        self._drawn = 0  # no two pictures have one noise, also while time stands
 
     def begin(self, placed: Callable[[], bool]) -> None:
         """
@@ -93,9 +80,10 @@ class EndoscopeView:
         operation = self._operation
         joints, jaw = operation.arm.joints().tolist(), operation.jaw.angle
         stamp, view = self._node.get_clock().now().to_msg(), view_of(operation, guides=False)
-        self._drawing = True
+        self._drawing, self._drawn = True, self._drawn + 1
+        noise = self._drawn
         self._node.submit(
-            lambda report, stopped: self._endoscope.capture(joints, jaw, view),
+            lambda report, stopped: self._endoscope.capture(joints, jaw, view, noise),
             lambda result: self._publish(stamp, result),
         )
 
@@ -109,8 +97,7 @@ class EndoscopeView:
         for name, (encoding, attribute) in IMAGES.items():
             if self._images[name].get_subscription_count():
                 pixels = getattr(result, attribute)
-                self._images[name].publish(
-                    with_frames(image(stamp, encoding, pixels), self._mount)
-                )
+                shown = image(header(stamp, FRAME_ID), encoding, pixels)
+                self._images[name].publish(with_frames(shown, self._mount))
         info = camera_info(stamp, self._camera.intrinsics)
         self._info.publish(with_frames(info, self._mount))

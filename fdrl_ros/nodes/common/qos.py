@@ -80,8 +80,11 @@ ACTION: Final = _profile(5, period=0.1, life=0.1)
 COMMAND: Final = _profile(1, life=0.1)
 """To publish set-points: an old one moves nothing; hosts need one time of day."""
 
+SEEN: Final = _profile(1)
+"""To publish what the segmenter sees: reliable, so that any subscriber matches."""
+
 PICTURE: Final = _profile(2)
-"""Markers, for people."""
+"""Markers and pictures, for people; a segmenter takes the newest."""
 
 DIAGNOSTICS: Final = _profile(10)
 """/diagnostics, as REP 107 has it."""

@@ -37,6 +37,7 @@ from fdrl_ros.selector.control.observation import (
 from fdrl_ros.surgery.arm.kinematics import JAW
 from fdrl_ros.surgery.gym.actions import displacement
 from fdrl_ros.surgery.gym.state import Field
+from fdrl_ros.surgery.render import parts
 from geometry_msgs.msg import PoseStamped
 from rclpy.event_handler import SubscriptionEventCallbacks
 from sensor_msgs.msg import JointState
@@ -56,6 +57,8 @@ REMEMBERED = 1000
 
 _FAULTY = frozenset({Reason.MISMATCH, Reason.NOT_FINITE, Reason.OUT_OF_RANGE})
 """Reasons for which the two halves of a state are at fault."""
+
+_SEEN, _UNTOLD = 'something', 'no visibility in time'
 
 _TOLD = (
     *('patient', 'policy', 'reason', 'value', 'uncertainty', 'expected_risk'),
@@ -128,6 +131,11 @@ class RobotControl:
         node.hear(ros.StateFields, 'state_fields', self._receive_fields, qos.HEARD)
         node.hear(ros.PatientState, 'patient_state', self.receive_patient, qos.SENSOR)
         node.hear(ros.OperationState, 'operation_state', self.receive_operation, qos.SENSOR)
+        self.sight = ''
+        """What is seen, in words; empty where the robot needs no sight."""
+        if loop.sight is not None:
+            self.sight = _UNTOLD
+            node.hear(ros.Visibility, 'visibility', self._receive_visibility, qos.SENSOR)
         node.every(PERIOD, self.run_watchdog, node.motion_clock)
 
     def _receive_tip(self, source: PoseStamped) -> None:
@@ -167,6 +175,11 @@ class RobotControl:
         if len(self._layouts) > LAYOUTS:
             del self._layouts[next(iter(self._layouts))]
 
+    def _receive_visibility(self, source: ros.Visibility) -> None:
+        at, sight = 1e-9 * nanoseconds(source.header.stamp), self._loop.sight
+        if sight is not None and sight.receive(source.seen, float(source.share[parts.JAW]), at):
+            self.sight = _SEEN if source.seen else source.reason
+
     def receive_patient(self, source: ros.PatientState) -> None:
         """Pass vital signs to the control loop."""
         now = self._node.time
@@ -201,7 +214,9 @@ class RobotControl:
 
     @property
     def fault(self) -> str:
-        """What was wrong with the last state, in words, if it holds because of its form."""
+        """What was wrong with the last state, or with sight, in words, if it holds for that."""
+        if self.reason == Reason.NO_SIGHT:
+            return _UNTOLD if self.sight == _SEEN else self.sight
         if self.reason not in _FAULTY or self._faulty is None:
             return ''
         bound = self._loop.selector.settings.state_bound

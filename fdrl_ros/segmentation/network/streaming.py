@@ -18,6 +18,11 @@ SPACING = 0.01
 """Between two frames that are kept, s, at least: it bounds memory, at any rate of the camera."""
 
 
+def use_one_thread() -> None:
+    """Let PyTorch compute in one thread: more of them only take the processors of others."""
+    torch.set_num_threads(1)
+
+
 @dataclass(frozen=True, eq=False)
 class Segmented:
     """

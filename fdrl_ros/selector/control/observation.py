@@ -72,6 +72,7 @@ class Reason(StrEnum):
     FROZEN = 'frozen'
     RISK_GATE = 'risk_gate'
     PAUSED = 'paused'
+    NO_SIGHT = 'no_sight'
     LOCKED = 'locked'
     SURGEON = 'surgeon'
 

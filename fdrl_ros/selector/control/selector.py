@@ -37,7 +37,7 @@ from fdrl_ros.selector.value.bank import Estimates
 from fdrl_ros.shield.retreat import Vector
 from fdrl_ros.shield.settings import ShieldSettings
 from fdrl_ros.shield.shield import Shield, ShieldDecision, Veto
-from fdrl_ros.surgery.gym.actions import action_numbered, STAY
+from fdrl_ros.surgery.gym.actions import action_numbered, finest, STAY
 import numpy as np
 
 logger = logging.getLogger(__name__)
@@ -133,6 +133,8 @@ class Selector:
         now: float,
         hold: Reason | None = None,
         away: Vector | None = None,
+        *,
+        finely: bool = False,
     ) -> Selection:
         """
         Choose a policy for this state of the case under way, and ask it for an action.
@@ -144,6 +146,7 @@ class Selector:
         :param now: seconds of the steady clock.
         :param hold: why to hold whatever the policies answer, if that is so.
         :param away: along the shaft away from the tissue, where a robot that holds is drawn back.
+        :param finely: whether a coarse move of the policy becomes the fine one of its direction.
         """
         state = self._usable_state(operation, patient, now)
         if isinstance(state, Reason):
@@ -163,6 +166,8 @@ class Selector:
             proposal = self._propose_in_time(state, operation.procedure, operation.time)
         else:
             proposal = self.hold(hold, now)
+        if finely:
+            proposal = proposal._replace(action=finest(proposal.action))
         damage = self._monitor.damage.total
         decision = self._shield_decision(state.values, operation, damage, proposal, away)
         if decision is None:

@@ -67,6 +67,10 @@ ARM_STATE = 'operating_state'
 ARM_STATE_KINDS = ('fdrl_ros/msg/OperatingState', 'crtk_msgs/msg/OperatingState')
 """CRTK's operating state, which an arm may publish: of two types with the same fields."""
 
+VISIBILITY = 'visibility'
+VISIBILITY_KIND = 'fdrl_ros/msg/Visibility'
+"""What a segmenter sees of the instrument, by which a robot that needs sight decides: live alone."""
+
 TOPICS: dict[str, str] = {
     **{topic: f'fdrl_ros/msg/{kind}' for topic, kind in OURS.items()},
     FIELDS: 'fdrl_ros/msg/StateFields',
@@ -125,7 +129,8 @@ def message_types() -> 'Typestore':
     from rosbags.typesys import get_types_from_msg, get_typestore, Stores
 
     store = get_typestore(Stores.ROS2_KILTED)
-    ours = {f'fdrl_ros/msg/{name}': name for name in (*OURS.values(), 'StateFields')}
+    names = (*OURS.values(), 'StateFields', 'Visibility')
+    ours = {f'fdrl_ros/msg/{name}': name for name in names}
     for kind, name in {**ours, **dict.fromkeys(ARM_STATE_KINDS, 'OperatingState')}.items():
         store.register(get_types_from_msg(resource(f'msg/{name}.msg').read_text('utf-8'), kind))
     return store

@@ -54,6 +54,8 @@ def _moves(word: str, step: float) -> list[Action]:
     return moves
 
 
+_MOVES = 6  # of either size
+
 ACTIONS: tuple[Action, ...] = (
     *_moves('coarse', COARSE_STEP),
     *_moves('fine', FINE_STEP),
@@ -84,6 +86,11 @@ def action_numbered(action: SupportsIndex) -> Action:
             f'action {action!r}: expected a whole number from 0 to {ACTION_COUNT - 1}'
         )
     return ACTIONS[index]
+
+
+def finest(action: int) -> int:
+    """Return the fine move in the direction of a coarse one; other actions as they are."""
+    return action + _MOVES if action < _MOVES else action
 
 
 def displacement(action: int) -> tuple[float, float, float]:

@@ -8,6 +8,7 @@ run.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 
 from fdrl_ros.errors import StateError
@@ -84,7 +85,11 @@ class Endoscope:
         self._scene = Scene(style, organ_tissue(style))
 
     def capture(
-        self, joints: Sequence[float], jaw: float = 0.0, view: View | None = None
+        self,
+        joints: Sequence[float],
+        jaw: float = 0.0,
+        view: View | None = None,
+        noise: int | None = None,
     ) -> Frame:
         """
         Take a picture.
@@ -92,6 +97,7 @@ class Endoscope:
         :param joints: the six of the arm, rad and m.
         :param jaw: angle between the fingers, rad.
         :param view: organ and things; an untouched organ and nothing else by default.
+        :param noise: number of the sensor's noise; by default it goes with the operation's time.
         :raises StateError: on joints or a jaw that are not finite or beyond their limits.
         """
         six = checked_joints(joints)
@@ -99,4 +105,7 @@ class Endoscope:
             raise StateError(f'jaw {jaw!r}: expected {JAW_LIMITS[0]} to {JAW_LIMITS[1]} rad')
         shown = view or View()
         shapes = shapes_of(six, jaw, shown, self._style)
-        return self._scene.draw(self.camera, shapes, moment_of(six, shown))
+        moment = moment_of(six, shown)
+        if noise is not None:
+            moment = replace(moment, noise=noise)
+        return self._scene.draw(self.camera, shapes, moment)

@@ -26,7 +26,7 @@ from fdrl_ros.federation.hospital.hospital import Hospital
 from fdrl_ros.federation.key_authority.key_authority import KeyAuthority
 from fdrl_ros.federation.protocol import message as protocol
 from fdrl_ros.federation.protocol.channel import OBSERVED
-from fdrl_ros.surgery.data.bag import ARM_STATE, EPISODE, TOPICS
+from fdrl_ros.surgery.data.bag import ARM_STATE, EPISODE, TOPICS, VISIBILITY
 import pytest
 
 HOSPITALS = ('hospital_1', 'hospital_2', 'hospital_3')
@@ -104,7 +104,7 @@ def test_a_home_policy_goes_to_robots_of_its_hospital_alone():
 def test_what_records_a_robot_subscribes_to_all_that_a_bag_holds_and_to_no_other_robot():
     recorder = NodeSpec(RECORDER, '/robot_1', RECORDER, 51)
     found = uses_of(recorder, Places.of(graph()), Domain.ROBOTS)
-    topics = {*TOPICS, ARM_STATE} - {EPISODE}
+    topics = {*TOPICS, ARM_STATE, VISIBILITY} - {EPISODE}
     assert {each.name for each in found} - {'/parameter_events'} == {
         f'/robot_1/{each}' for each in topics
     }

@@ -1,0 +1,131 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""Files of trained segmenters as npz: settings, weights, and the site's name and text vector."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+import hashlib
+import json
+from pathlib import Path
+from typing import Any, Final
+from zipfile import BadZipFile
+import zlib
+
+from fdrl_ros.errors import errors_named, os_errors_as, PolicyError, StoreError
+from fdrl_ros.learner.torch.flat_weights import layout_of, load
+from fdrl_ros.policy.layout import TensorLayout
+from fdrl_ros.runtime.durable import replacing
+from fdrl_ros.segmentation.network.segmenter import Segmenter, SegmenterSettings
+import numpy as np
+from numpy.typing import NDArray
+import torch
+
+FORMAT: Final = 1
+"""Version of the file, in its field `format`."""
+
+_NUMBERS = ('weights', 'text')
+
+
+@dataclass(frozen=True, eq=False)
+class SavedSegmenter:
+    """
+    What a file of a segmenter holds.
+
+    :param weights: in the order of the network's layout, shape (n_parameters,), float32.
+    :param text: vector of the site's prompt, shape (settings.text,), float32.
+    :param site: whose model it is.
+    :raises PolicyError: if weights or text do not fit the settings, or are not finite.
+    """
+
+    settings: SegmenterSettings
+    weights: NDArray[np.float32]
+    text: NDArray[np.float32]
+    site: str
+
+    def __post_init__(self) -> None:
+        """Refuse what does not fit."""
+        layout = _layout(self.settings)
+        for name, found, length in (
+            ('weights', self.weights, layout.n_parameters),
+            ('text vector', self.text, self.settings.text),
+        ):
+            if found.shape != (length,) or found.dtype != np.float32:
+                words = f'{name} {found.dtype} {found.shape}'
+                raise PolicyError(f'segmenter with {words}: expected float32 ({length},)')
+            if not np.isfinite(found).all():
+                raise PolicyError(f'segmenter with {name} that are not finite')
+
+    def segmenter(self) -> Segmenter:
+        """Return the network, ready to be used."""
+        made = Segmenter(self.settings)
+        load(made, _layout(self.settings), self.weights)
+        return made.eval()
+
+
+def save_segmenter(path: Path, segmenter: SavedSegmenter) -> None:
+    """
+    Write a segmenter, readable by the owner alone; whole, or what was there stays.
+
+    :raises StoreError: if the file cannot be written.
+    """
+    fields = {
+        'settings': np.array(json.dumps(asdict(segmenter.settings))),
+        'layout': np.array(_layout(segmenter.settings).to_json()),
+        'site': np.array(segmenter.site),
+        'weights': segmenter.weights.astype('<f4'),
+        'text': segmenter.text.astype('<f4'),
+    }
+    digest = np.array(_digest(fields))
+    with os_errors_as(StoreError, f'cannot write the segmenter {path}'):
+        with replacing(path) as file:
+            np.savez(file, format=np.array(FORMAT), digest=digest, **fields)  # type: ignore[arg-type]
+
+
+def load_segmenter(path: Path) -> SavedSegmenter:
+    """
+    Read what :func:`save_segmenter` wrote.
+
+    :raises PolicyError: if the file is missing, damaged, of another version, of an architecture
+        that this package does not have, or contradicts itself.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            version, digest = int(file['format']), str(file['digest'])
+            fields = {name: file[name] for name in ('settings', 'layout', 'site', *_NUMBERS)}
+        given: dict[str, Any] = json.loads(str(fields['settings']))
+    except OSError as error:
+        raise PolicyError(f'cannot read the segmenter {path}: {error.strerror or error}') from error
+    except (KeyError, ValueError, TypeError, EOFError, BadZipFile, zlib.error) as error:
+        raise PolicyError(f'{path} is no file of a segmenter, or damaged') from error
+    if version != FORMAT:
+        raise PolicyError(f'{path} is of format {version}: expected {FORMAT}')
+    if digest != _digest(fields):
+        raise PolicyError(f'{path} is damaged: its digest is another one')
+    with errors_named(PolicyError, str(path)):
+        try:
+            settings = SegmenterSettings(**given)
+            known = _layout(settings).to_json() == str(fields['layout'])
+        except TypeError as error:
+            raise PolicyError(f'unknown settings {given}') from error
+        if not known:
+            raise PolicyError(f'tensors of another architecture than {settings.size} is here')
+        weights, text = (fields[name].astype(np.float32) for name in _NUMBERS)
+        return SavedSegmenter(settings, weights, text, str(fields['site']))
+
+
+@lru_cache(maxsize=1)
+def _layout(settings: SegmenterSettings) -> TensorLayout:
+    """Return the tensors of a network, which is not made for that."""
+    with torch.device('meta'):
+        return layout_of(Segmenter(settings))
+
+
+def _digest(fields: Mapping[str, NDArray[Any]]) -> str:
+    """Return SHA-256 of all fields with their names, types and shapes, hexadecimal."""
+    made = hashlib.sha256()
+    for name in sorted(fields):
+        found = np.asarray(fields[name])
+        made.update(f'{name} {found.dtype.str} {found.shape}\n'.encode())
+        made.update(found.tobytes())
+    return made.hexdigest()

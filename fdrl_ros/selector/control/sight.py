@@ -1,0 +1,78 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""What the robot sees of its instrument: without sight it holds, without the jaw it moves finely."""
+
+from dataclasses import dataclass
+from enum import Enum
+import math
+
+from fdrl_ros.selector.control.plausibility import NewestMessage
+from fdrl_ros.settings import setting, Settings
+
+
+@dataclass(frozen=True)
+class VisibilitySettings(Settings):
+    """What a robot that needs sight has to see."""
+
+    longest_age: float = setting(
+        0.3,
+        'greatest age of the picture that was segmented, by the stamps of picture and state',
+        limits=(0.05, 10.0),
+        unit='s',
+    )
+    jaw_share: float = setting(
+        0.0005,
+        'share of the pixels that are jaw, below which the robot makes fine moves alone',
+        limits=(0.0, 1.0),
+    )
+
+
+class View(Enum):
+    """What is seen at a time."""
+
+    CLEAR = 'the jaw is in view'
+    NO_JAW = 'the jaw is not in view'
+    BLIND = 'nothing is seen'
+
+
+class Sight:
+    """
+    Judges what the segmenter told last, by stamps alone, so that a replay finds the same.
+
+    :param tolerance: greatest time that a picture may be ahead of a state, s; 0 compares nothing.
+    """
+
+    def __init__(self, settings: VisibilitySettings, tolerance: float) -> None:
+        self._settings = settings
+        self._tolerance = tolerance or math.inf
+        self.restart()
+
+    def restart(self) -> None:
+        """Forget what was seen: time began again."""
+        self._order = NewestMessage()
+        self._seen, self._jaw, self._time = False, 0.0, -math.inf
+
+    def receive(self, seen: bool, jaw: float, time: float) -> bool:
+        """
+        Take in what is seen.
+
+        :param seen: whether anything is.
+        :param jaw: share of the pixels that are jaw.
+        :param time: stamp of the picture, s.
+        :returns: False for a message older than one received before.
+        """
+        if not self._order.accepts(time):
+            return False
+        self._seen, self._jaw, self._time = seen, jaw, time
+        return True
+
+    def at(self, time: float) -> View:
+        """
+        Return what is seen in a state.
+
+        :param time: its stamp, s.
+        """
+        age = time - self._time
+        if not (self._seen and -self._tolerance <= age <= self._settings.longest_age):
+            return View.BLIND
+        return View.CLEAR if self._jaw >= self._settings.jaw_share else View.NO_JAW

@@ -1,0 +1,139 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""A robot that needs sight holds while nothing is seen, and moves finely without its jaw in view."""
+
+from itertools import pairwise
+
+from fdrl_ros.selector import Reason
+from fdrl_ros.selector.control.loop import ControlLoop
+from fdrl_ros.selector.control.sight import Sight, View, VisibilitySettings
+from fdrl_ros.surgery.gym.actions import ACTIONS, finest
+from hypothesis import given
+from hypothesis import strategies as st
+import numpy as np
+import pytest
+from support.robot_loop import Robot
+
+SETTINGS = VisibilitySettings()
+UP = next(number for number, each in enumerate(ACTIONS) if each.name == 'coarse +z')
+ENOUGH = 2.0 * SETTINGS.jaw_share
+
+
+class Seeing(Robot):
+    """A robot whose segmenter tells something at 10 Hz."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda state: UP)
+        made = self.loop
+        self.sight = Sight(SETTINGS, 0.5)
+        self.loop = ControlLoop(made.selector, made.limiter, sight=self.sight)
+        self.seen, self.jaw, self.silent = True, ENOUGH, False
+        self.beats = 0
+
+    def publish(self, *given, **named) -> None:
+        if self.beats % 10 == 0 and not self.silent:
+            self.sight.receive(self.seen, self.jaw, self.time)
+        self.beats += 1
+        super().publish(*given, **named)
+
+
+@pytest.fixture
+def robot():
+    made = Seeing()
+    made.run(20)
+    assert made.last.policy == 'global'
+    return made
+
+
+def test_a_robot_that_needs_no_sight_acts_without_it():
+    robot = Robot(lambda state: UP)
+    robot.run(20)
+    assert robot.last.policy == 'global'
+
+
+def test_who_was_told_nothing_holds_and_keeps_the_beat():
+    robot = Seeing()
+    robot.silent = True
+    robot.run(31)
+    assert {each.reason for each in robot.selections} == {Reason.NO_SIGHT}
+    assert {round(b - a, 6) for (a, _), (b, _) in pairwise(robot.timed)} == {0.05}
+    assert all(each.risk is not None for each in robot.selections), 'risk is still monitored'
+
+
+@pytest.mark.parametrize('beats', range(1, 11))
+def test_the_next_state_holds_whenever_sight_is_lost_and_sight_moves_the_robot_again(robot, beats):
+    robot.run(beats)
+    robot.sight.receive(False, 0.0, robot.time)
+    robot.silent = True
+    told, before = robot.now, len(robot.timed)
+    robot.run(1)
+    ((now, held),) = robot.timed[before:]
+    assert (now, held.reason, held.holds) == (told, Reason.NO_SIGHT, True)
+    tip = robot.targets[-1]
+    robot.run(20)
+    np.testing.assert_array_equal(robot.targets[-1], tip)
+    assert robot.last.reason == Reason.NO_SIGHT
+    robot.sight.receive(True, ENOUGH, robot.time)
+    robot.run(6)
+    assert robot.last.policy == 'global'
+
+
+def test_silence_of_the_segmenter_holds_at_the_stated_age(robot):
+    robot.silent = True
+    told = 1e-9 * robot.stamp
+    robot.run(60)
+    held = next(each for each in robot.selections if each.reason == Reason.NO_SIGHT)
+    assert held.stamp is not None
+    age = 1e-9 * held.stamp - told
+    assert SETTINGS.longest_age - 0.1 <= age <= SETTINGS.longest_age + 0.011
+
+
+def test_without_the_jaw_in_view_moves_are_fine_and_with_it_coarse(robot):
+    assert robot.last.action == UP
+    robot.jaw = SETTINGS.jaw_share / 2.0
+    robot.run(20)
+    assert ACTIONS[robot.last.action].name == 'fine +z' and robot.last.policy == 'global'
+    robot.jaw = ENOUGH
+    robot.run(20)
+    assert robot.last.action == UP
+
+
+def test_a_clock_that_was_set_back_forgets_what_was_seen(robot):
+    robot.silent = True
+    robot.now -= 30.0
+    robot.run(1)
+    assert robot.sight.at(robot.time) is View.BLIND
+
+
+@pytest.mark.parametrize(
+    ('seen', 'jaw', 'ahead', 'expected'),
+    [
+        (True, ENOUGH, 0.0, View.CLEAR),
+        (True, 0.0, 0.0, View.NO_JAW),
+        (True, float('nan'), 0.0, View.NO_JAW),
+        (False, ENOUGH, 0.0, View.BLIND),
+        (True, ENOUGH, -0.31, View.BLIND),
+        (True, ENOUGH, 0.49, View.CLEAR),
+        (True, ENOUGH, 0.51, View.BLIND),
+    ],
+)
+def test_what_is_told_counts_within_its_time(seen, jaw, ahead, expected):
+    sight = Sight(SETTINGS, 0.5)
+    assert sight.receive(seen, jaw, 100.0 + ahead)
+    assert sight.at(100.0) is expected
+
+
+def test_an_older_word_does_not_end_blindness():
+    sight = Sight(SETTINGS, 0.5)
+    assert sight.receive(False, 0.0, 100.0)
+    assert not sight.receive(True, ENOUGH, 99.9)
+    assert sight.at(100.0) is View.BLIND
+
+
+@given(st.sampled_from(range(len(ACTIONS))))
+def test_the_finest_move_has_the_direction_of_the_asked_one(action):
+    asked, made = (np.array(ACTIONS[each].displacement) for each in (action, finest(action)))
+    assert ACTIONS[finest(action)].jaw == ACTIONS[action].jaw
+    assert finest(finest(action)) == finest(action)
+    np.testing.assert_array_equal(np.sign(asked), np.sign(made))
+    assert np.abs(made).max() <= 0.0005
