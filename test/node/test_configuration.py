@@ -21,6 +21,7 @@ from fdrl_ros.nodes.common.managed_node import ManagedNode, NodeSettings
 from fdrl_ros.nodes.env import EnvNode
 from fdrl_ros.nodes.key_authority import KeyAuthorityNode
 from fdrl_ros.nodes.monitor import MonitorNode
+from fdrl_ros.nodes.segmenter import SegmenterNode
 from fdrl_ros.nodes.selector import SelectorNode
 from fdrl_ros.nodes.trainer import TrainerNode
 from fdrl_ros.resources import resource
@@ -33,7 +34,12 @@ import yaml
 FILES: dict[str, dict[str, type[ManagedNode]]] = {
     'server': {'aggregator': AggregatorNode, 'key_authority': KeyAuthorityNode},
     'hospital': {'trainer': TrainerNode},
-    'robot': {'env': EnvNode, 'monitor': MonitorNode, 'selector': SelectorNode},
+    'robot': {
+        'env': EnvNode,
+        'monitor': MonitorNode,
+        'segmenter': SegmenterNode,
+        'selector': SelectorNode,
+    },
 }
 GRAPHS = {
     'server': server_graph(BringupSettings()),
@@ -41,6 +47,7 @@ GRAPHS = {
     'robot': (
         *robot_graph(BringupSettings(), 'robot_1'),
         *robot_graph(BringupSettings(), 'robot_1', room=RoomArguments(env=False), plan='a.yaml'),
+        *robot_graph(BringupSettings(), 'robot_1', room=RoomArguments(segmenter='a.npz')),
     ),
 }
 DISPLAYED = {
@@ -52,7 +59,7 @@ DISPLAYED = {
 PUBLISHED = (
     {name: kind.__name__ for name, (kind, _) in READINGS.items()}
     | {f'endoscope/{name}': 'Image' for name in IMAGES}
-    | {'markers': 'MarkerArray'}
+    | {'markers': 'MarkerArray', 'segmenter/overlay': 'Image'}
 )
 
 
@@ -66,6 +73,7 @@ def test_rviz_shows_topics_that_are_published_with_their_type():
         assert PUBLISHED[name] == DISPLAYED[each['Class']]
     named = {each['Topic']['Value'] for each in topics}
     assert {'markers', 'endoscope/image_raw', 'body/measured_cf', 'setpoint_cp'} <= named
+    assert 'segmenter/overlay' in named
     frames = resource('urdf/psm.urdf').read_text()
     fixed = shown['Visualization Manager']['Global Options']['Fixed Frame']
     for frame in (fixed, 'table', BASE, TIP, FRAME_ID):
@@ -77,7 +85,9 @@ def test_rviz_shows_every_marker_and_the_arm_by_its_description():
     displays = {each['Class']: each for each in shown['Visualization Manager']['Displays']}
     for each in shown['Visualization Manager']['Displays']:
         topic = each.get('Topic', {}).get('Value', '')
-        assert not (each['Enabled'] and topic.startswith('endoscope')), 'it is off by default'
+        assert not (each['Enabled'] and topic.startswith(('endoscope', 'segmenter'))), (
+            'it is off by default'
+        )
     markers = displays['rviz_default_plugins/MarkerArray']
     assert markers['Enabled'] and markers['Namespaces'] == {NAMESPACE: True}
     arm = displays['rviz_default_plugins/RobotModel']

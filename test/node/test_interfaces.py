@@ -12,6 +12,7 @@ from fdrl_ros.federation.protocol.orders import ADDRESSEES
 from fdrl_ros.learner.learner import Stage
 from fdrl_ros.learner.settings import PrivacySettings
 from fdrl_ros.nodes.env import ABORTED
+from fdrl_ros.segmentation.camera_check import Blindness
 from fdrl_ros.selector import Reason
 from fdrl_ros.selector.candidates.candidate import GLOBAL, HOLD, HOME
 from fdrl_ros.selector.candidates.registry import Status
@@ -20,6 +21,7 @@ from fdrl_ros.selector.control.observation import MOST_FIELDS
 from fdrl_ros.shield.action_bounds import Veto
 from fdrl_ros.surgery.arm.operating_state import COMMANDS, State
 from fdrl_ros.surgery.gym.state import OPERATION_LAYOUT, PATIENT_LAYOUT
+from fdrl_ros.surgery.render.parts import PARTS as PARTS_SEEN
 from fdrl_ros.surgery.tasks.outcome import FAILURES
 from fdrl_ros.surgery.tasks.procedures import PROCEDURE_NAMES
 import pytest
@@ -49,6 +51,7 @@ WORDS = {
     ('SelectedAction', 'veto'): [each for each in Veto if each is not Veto.NONE],
     ('StringStamped', 'string'): COMMANDS,
     ('Supervise', 'command'): Command,
+    ('Visibility', 'reason'): Blindness,
 }
 """Words that a field may have, besides none; the constant of one is FIELD_WORD."""
 
@@ -57,6 +60,7 @@ OTHERS = {
     'InterfaceVersion': {'CURRENT'},
     'OperationState': {'LAYOUT'},
     'PatientState': {'LAYOUT'},
+    'Visibility': {each.upper() for each in PARTS_SEEN},
 }
 
 OF_OTHERS = {
@@ -73,6 +77,7 @@ OF_OTHERS = {
 
 VERSIONS = {
     1: 'dc4bd2ef46c42d8c',
+    2: '56dc4139325aa2f2',
 }
 """
 Hash of the definitions in each version of the set.
@@ -115,6 +120,15 @@ def test_constants_are_the_words_and_numbers_of_the_code_and_no_others(name):
 def test_the_layouts_in_the_messages_are_those_of_the_state():
     assert constants_of('OperationState')['LAYOUT'] == OPERATION_LAYOUT
     assert constants_of('PatientState')['LAYOUT'] == PATIENT_LAYOUT
+
+
+def test_the_parts_in_visibility_are_those_of_the_label_picture():
+    found = constants_of('Visibility')
+    assert {name: found[name.upper()] for name in PARTS_SEEN} == {
+        name: number for number, name in enumerate(PARTS_SEEN)
+    }
+    sizes = {each.type.array_size for each in PARTS['Visibility'][0].fields if each.type.is_array}
+    assert sizes == {len(PARTS_SEEN)}
 
 
 def unbounded(part: MessageSpecification) -> Iterator[str]:

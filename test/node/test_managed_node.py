@@ -17,7 +17,6 @@ from fdrl_ros.deployment.supervision import Ending
 from fdrl_ros.msg import OperationState
 from fdrl_ros.nodes.common import qos
 from fdrl_ros.nodes.selector import SelectorNode
-from fdrl_ros.resources import resource
 from lifecycle_msgs.msg import Transition
 from lifecycle_msgs.srv import ChangeState
 import pytest
@@ -27,15 +26,15 @@ from rclpy.lifecycle import TransitionCallbackReturn
 from rclpy.parameter import Parameter
 from support.node_process import begin, NODES, Process
 from support.operating_room import Room
+from support.untrained_segmenter import needed
 
 FIXED = {'/diagnostics', '/parameter_events', '/rosout', '/clock'}
 """Topics that all nodes of a domain share, as REP 107 and ROS itself have it."""
 
 
 @pytest.fixture
-def process(request, directory, lone_domain):
-    needed = [f'plan:={resource("config/operation_plan.yaml")}']
-    more = needed if request.param.endswith('monitor') else []
+def process(request, directory, lone_domain, tmp_path):
+    more = needed(request.param, tmp_path)
     with Process(request.param, directory, lone_domain, *more) as made:
         yield made
 

@@ -8,13 +8,13 @@ from typing import Any
 
 from fdrl_ros.errors import SettingError
 from fdrl_ros.nodes.common import qos
-from fdrl_ros.resources import resource
 import pytest
 from rclpy.parameter import Parameter, parameter_value_to_python
 from rclpy.parameter_client import AsyncParameterClient
 from rclpy.qos import HistoryPolicy, ReliabilityPolicy
 from support.node_process import NODES, Process
 from support.operating_room import Room
+from support.untrained_segmenter import needed
 import yaml
 
 
@@ -62,9 +62,7 @@ def test_node_starts_with_the_same_parameters_from_its_dump(
     name, directory, lone_domain, tmp_path, monkeypatch
 ):
     file = tmp_path / 'dump.yaml'
-    given = ['use_sim_time:=true']
-    if name.endswith('monitor'):
-        given.append(f'plan:={resource("config/operation_plan.yaml")}')
+    given = ['use_sim_time:=true', *needed(name, tmp_path)]
     with Process(name, directory, lone_domain, *given) as process:
         process.node.trigger_configure()
         process.node.trigger_activate()

@@ -16,6 +16,7 @@ from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 from rclpy.signals import SignalHandlerOptions
 from support.node_process import Process
 from support.surgeon import env_alone, LABEL, Surgeon
+from support.untrained_segmenter import needed
 
 PAGE = (Path(__file__).resolve().parents[2] / 'docs' / 'ros.md').read_text('utf-8')
 CLIENT = re.search(r'```python\n(.*?)```', PAGE, re.DOTALL)[1]
@@ -87,7 +88,9 @@ def test_every_topic_is_listed_with_its_type_and_qos(lone_domain):
 
 
 def test_every_topic_and_service_of_the_selector_is_listed(directory, lone_domain):
-    process = Process('/robot_1/selector', directory, lone_domain, 'hospital:=hospital_2')
+    process = Process(
+        '/robot_1/selector', directory, lone_domain, 'hospital:=hospital_2', 'sight:=true'
+    )
     node = process.node
     try:
         node.trigger_configure()
@@ -136,11 +139,33 @@ def test_every_topic_that_the_monitor_hears_is_listed(directory, lone_domain, tm
         assert listed.keys() == there
 
 
+def test_every_topic_of_the_segmenter_is_listed(directory, lone_domain, tmp_path):
+    given = needed('/robot_1/segmenter', tmp_path)
+    with Process('/robot_1/segmenter', directory, lone_domain, *given) as process:
+        node = process.node
+        node.trigger_configure()
+        node.trigger_activate()
+        for first, ends in (
+            ('the segmenter hears', node.subscriptions),
+            ('the segmenter says', node.publishers),
+        ):
+            listed, there = table(first), set()
+            for end in ends:
+                topic = end.topic_name.removeprefix('/robot_1/')
+                if topic.startswith('/') or topic.split('/')[-1] == 'transition_event':
+                    continue
+                there.add(topic)
+                types, profile = listed[topic]
+                assert type_of(end.msg_type) in types, topic
+                assert said(end.qos_profile) == profile, topic
+            assert listed.keys() == there
+
+
 def test_other_names_of_the_page_are_those_of_the_selector():
     told = re.findall(r'-r (\S+?):=', PAGE.split('### Another simulator')[1].split('```')[1])
     known = table('the selector says').keys() | table('the selector hears').keys()
     theirs = {each for each in known if not each.startswith('/')}
-    ours = {'action', 'risk', 'adaptation', 'policies', 'supervise'}
+    ours = {'action', 'risk', 'adaptation', 'policies', 'supervise', 'visibility'}
     assert {*told} - {'__ns'} == theirs - ours
 
 

@@ -13,6 +13,7 @@ from fdrl_ros.deployment.bringup import robot_graph
 from fdrl_ros.deployment.robot.robot_policies import RobotPolicies
 import fdrl_ros.msg as ros
 from fdrl_ros.nodes.arm.robot_messages import OperatingState
+from fdrl_ros.nodes.arm.robot_messages import stamp as to_stamp
 from fdrl_ros.nodes.common import qos
 from fdrl_ros.nodes.parties.conversion import to_ros
 from fdrl_ros.selector.replay import compare, decisions, recorded_actions, replay, ReplaySettings
@@ -29,16 +30,34 @@ STATES = {
     'patient_state': ros.PatientState,
     'operation_state': ros.OperationState,
     'operating_state': OperatingState,
+    'visibility': ros.Visibility,
 }
+
+
+class SeenRobot(ForeignRobot):
+    """An arm of which a segmenter tells what it sees, after each state."""
+
+    def __init__(self, room) -> None:
+        super().__init__(room)
+        self.seen, self.jaw = True, 0.01
+        self.topics['visibility'] = room.node.create_publisher(
+            ros.Visibility, 'visibility', qos.SEEN
+        )
+
+    def answered(self, stamp: int, patience: float = 0.1) -> None:
+        told = ros.Visibility(seen=self.seen, share=[0.9, 0.0, 0.0, self.jaw])
+        told.header.stamp = to_stamp(stamp)
+        self.topics['visibility'].publish(told)
+        super().answered(stamp, patience)
 
 
 @pytest.fixture
 def robot(room, runner, settings, directory):
     """Give an arm, and a selector whose two policies are candidates from its first state on."""
-    arm = ForeignRobot(room)
+    arm = SeenRobot(room)
     spec = robot_graph(settings, 'robot_1')[1]
     # Whether a state or the arm's is heard first is chance: it would be the first decision.
-    spec = replace(spec, parameters={**spec.parameters, 'await_arm': False})
+    spec = replace(spec, parameters={**spec.parameters, 'await_arm': False, 'sight': True})
     room.hear(ros.Policies, 'policies', qos.LATCHED)
     publish = room.node.create_publisher
     publish(ros.GlobalPolicy, '/federation/policy', qos.LATCHED).publish(released(directory))
@@ -92,6 +111,12 @@ def test_the_same_states_give_the_same_decisions(robot, room, directory, tmp_pat
     assert reason(room) == 'frozen'
     arm.frozen = False
     beats(arm, 40)
+    arm.seen = False
+    beats(arm, 12)
+    assert reason(room) == 'no_sight'
+    arm.seen, arm.jaw = True, 0.0
+    beats(arm, 40)
+    arm.jaw = 0.01
     arm.silent = ('patient_state',)
     beats(arm, 12)
     assert reason(room) == 'stale'
@@ -120,10 +145,10 @@ def test_the_same_states_give_the_same_decisions(robot, room, directory, tmp_pat
     live = decisions(actions)
     assert len(live) > 60
     told = {each.reason for each in actions}
-    assert told >= {'not_finite', 'frozen', 'stale', 'clock', 'risk_gate', 'paused'}
+    assert told >= {'not_finite', 'frozen', 'stale', 'clock', 'risk_gate', 'paused', 'no_sight'}
     # A busy machine may have let a state be late: then its clock said where it decided.
     late = [each for each in actions if each.reason == 'late']
-    rules = ReplaySettings(found.plan.selector, shield=found.plan.shield)
+    rules = ReplaySettings(found.plan.selector, shield=found.plan.shield, sight=True)
     chosen = replay(bag, candidates, rules, decided=live if late else None)
     compared = compare(actions, chosen)
     assert not compared.differ, (compared.differ[:5], len(late))
@@ -139,7 +164,7 @@ def test_the_same_states_give_the_same_decisions(robot, room, directory, tmp_pat
             assert repr(tuple(map(float, numbers))) == repr(tuple(map(float, theirs)))
             assert (one.proposed, one.veto) == (each.proposed, each.veto)
 
-    words = ['selector', 'replay', str(bag), '--policies', str(directory), '--json']
+    words = ['selector', 'replay', str(bag), '--policies', str(directory), '--json', '--sight']
     words += ['--follow'] if late else []
     done = CliRunner().invoke(commands.main, words)
     assert done.exit_code == 0, done.output

@@ -13,6 +13,7 @@ from fdrl_ros.nodes.aggregator import AggregatorNode
 from fdrl_ros.nodes.env import EnvNode
 from fdrl_ros.nodes.key_authority import KeyAuthorityNode
 from fdrl_ros.nodes.monitor import MonitorNode
+from fdrl_ros.nodes.segmenter import SegmenterNode
 from fdrl_ros.nodes.selector import SelectorNode
 from fdrl_ros.nodes.trainer import TrainerNode
 import rclpy
@@ -25,6 +26,7 @@ NODES = {
     '/hospital_1/trainer': TrainerNode,
     '/robot_1/env': EnvNode,
     '/robot_1/monitor': MonitorNode,
+    '/robot_1/segmenter': SegmenterNode,
     '/robot_1/selector': SelectorNode,
 }
 """Kind of each node, by its full name in a federation without a namespace in front."""

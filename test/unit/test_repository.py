@@ -35,6 +35,7 @@ STATED = {
     'frozen states behind A_task': r"b'fdrl_ros state set (\d+)'",
     '`fdrl_ros dataset`': r"'fdrl_ros dataset (\d+)'",
     '`fdrl_ros episode metrics`': r"'fdrl_ros episode metrics (\d+)'",
+    'settings, weights, site, text vector, digest': r'SEGMENTER_FORMAT: Final = (\d+)',
     "a study's part": r'PART_FORMAT = (\d+)',
     'ONNX opset 17, IR version 9': r'OPSET, IR_VERSION = (\d+)',
 }

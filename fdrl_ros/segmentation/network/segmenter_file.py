@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 import torch
 
-FORMAT: Final = 1
+SEGMENTER_FORMAT: Final = 1
 """Version of the file, in its field `format`."""
 
 _NUMBERS = ('weights', 'text')
@@ -79,7 +79,7 @@ def save_segmenter(path: Path, segmenter: SavedSegmenter) -> None:
     digest = np.array(_digest(fields))
     with os_errors_as(StoreError, f'cannot write the segmenter {path}'):
         with replacing(path) as file:
-            np.savez(file, format=np.array(FORMAT), digest=digest, **fields)  # type: ignore[arg-type]
+            np.savez(file, format=np.array(SEGMENTER_FORMAT), digest=digest, **fields)  # type: ignore[arg-type]
 
 
 def load_segmenter(path: Path) -> SavedSegmenter:
@@ -95,11 +95,13 @@ def load_segmenter(path: Path) -> SavedSegmenter:
             fields = {name: file[name] for name in ('settings', 'layout', 'site', *_NUMBERS)}
         given: dict[str, Any] = json.loads(str(fields['settings']))
     except OSError as error:
-        raise PolicyError(f'cannot read the segmenter {path}: {error.strerror or error}') from error
+        raise PolicyError(
+            f'cannot read the segmenter {path}: {error.strerror or error}'
+        ) from error
     except (KeyError, ValueError, TypeError, EOFError, BadZipFile, zlib.error) as error:
         raise PolicyError(f'{path} is no file of a segmenter, or damaged') from error
-    if version != FORMAT:
-        raise PolicyError(f'{path} is of format {version}: expected {FORMAT}')
+    if version != SEGMENTER_FORMAT:
+        raise PolicyError(f'{path} is of format {version}: expected {SEGMENTER_FORMAT}')
     if digest != _digest(fields):
         raise PolicyError(f'{path} is damaged: its digest is another one')
     with errors_named(PolicyError, str(path)):

@@ -1,6 +1,6 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""What the robot sees of its instrument: without sight it holds, without the jaw it moves finely."""
+"""What the robot sees of its instrument: it holds blind, and moves finely without its jaw."""
 
 from dataclasses import dataclass
 from enum import Enum

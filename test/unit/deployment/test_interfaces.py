@@ -15,6 +15,7 @@ from fdrl_ros.deployment.interfaces import (
     OPERATOR,
     Places,
     RECORDER,
+    SEGMENTER,
     sent_by,
     Use,
     uses_of,
@@ -114,8 +115,8 @@ def test_what_records_a_robot_subscribes_to_all_that_a_bag_holds_and_to_no_other
 
 def test_operators_call_what_nodes_serve_and_serve_nothing_else():
     operator = NodeSpec(OPERATOR, '/', 'alice', 50)
-    monitors = (NodeSpec(MONITOR, f'/robot_{i}', MONITOR, 51) for i in (1, 2))
-    specs = (*graph(), *monitors)
+    others = (NodeSpec(e, f'/robot_{i}', e, 51) for i in (1, 2) for e in (MONITOR, SEGMENTER))
+    specs = (*graph(), *others)
     for domain in Domain:
         found = uses_of(operator, Places.of(specs), domain)
         called = {each.name for each in found if each.verb is Verb.REQUEST}

@@ -58,7 +58,7 @@ def test_frames_are_published_unless_told_not_to_and_rviz_is_shown_when_asked_fo
         assert [each.executable for each in specs] == wanted
         assert all(('/tf', 'tf') in each.remappings for each in specs)
     assert [each.name for each in full_graph('robot')] == [
-        *('env', 'selector', 'robot_state_publisher', 'rviz2', 'monitor')
+        *('env', 'selector', 'robot_state_publisher', 'rviz2', 'monitor', 'segmenter')
     ]
 
 
@@ -90,6 +90,8 @@ def test_namespace_moves_every_node(text):
         ('robot', {'rviz': 'perhaps'}, "rviz = 'perhaps'"),
         ('robot', {'armed': 'ture'}, "armed = 'ture'"),
         ('robot', {'evn': 'false'}, 'did you mean env?'),
+        ('robot', {'segmenter': '/none.npz'}, "segmenter = '/none.npz': expected a file"),
+        ('federation', {'segmenter': '/none.npz'}, "segmenter = '/none.npz'"),
         ('robot', {'plan': 'plan.yaml'}, "plan = 'plan.yaml': expected none with the simulated"),
         ('federation', {'plan': 'plan.yaml'}, "plan = 'plan.yaml'"),
         ('robot', {'home': 'hospital_9'}, "home = 'hospital_9': expected one of the 3 hospitals"),

@@ -64,7 +64,10 @@ from fdrl_ros.runtime.durable import make_private_directory, write_secret
 import pytest
 
 HOSPITALS = ('hospital_1', 'hospital_2', 'hospital_3', 'hospital_4')
-ROOM = ('env', 'selector', 'robot_state_publisher', 'monitor', 'recorder', *GUESTS)
+ROOM = (
+    *('env', 'selector', 'robot_state_publisher', 'monitor', 'segmenter', 'recorder'),
+    *GUESTS,
+)
 SETTINGS = KeystoreSettings(robots='robot_1=hospital_1, robot_2')
 PATHS = {
     *('/federation/aggregator', '/federation/key_authority', '/operator', '/observer'),

@@ -1,6 +1,6 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""A robot that needs sight holds while nothing is seen, and moves finely without its jaw in view."""
+"""A robot that needs sight holds while nothing is seen, and moves finely without its jaw."""
 
 from itertools import pairwise
 
