@@ -17,6 +17,7 @@ from fdrl_ros.resources import resource
 from node.conftest import PLAN
 import pytest
 from support.node_process import begin
+from support.untrained_segmenter import untrained
 
 PATIENCE = 40.0
 ROOM = RoomArguments(endoscope=True, use_sim_time=True, home='hospital_1')
@@ -24,8 +25,8 @@ OFF = {'policies above 256 KiB', 'force = spatial'}
 
 
 @pytest.fixture
-def graph(settings):
-    room = robot_graph(settings, 'robot_1', room=ROOM)
+def graph(settings, tmp_path):
+    room = robot_graph(settings, 'robot_1', room=replace(ROOM, segmenter=str(untrained(tmp_path))))
     plan = {'plan': str(resource('config/operation_plan.yaml')), 'surface': True}
     monitor = NodeSpec('monitor', '/robot_1', 'monitor', settings.robot_domain, plan)
     return (*federation_graph(settings, PLAN.hospitals), *room, monitor)
@@ -47,7 +48,7 @@ def test_everything_that_nodes_have_is_allowed_and_nothing_else(graph, settings,
             return live_faults(specs, places, domain, found)
 
         # Monitor and observer need not be there for a graph without faults: they may come last.
-        count = 7 if domain is Domain.ROBOTS else 6
+        count = 8 if domain is Domain.ROBOTS else 6
 
         def complete(found, count=count, compared=compared):
             return len(found) == count and not compared(found)
