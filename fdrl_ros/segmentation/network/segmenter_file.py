@@ -76,10 +76,10 @@ def save_segmenter(path: Path, segmenter: SavedSegmenter) -> None:
         'weights': segmenter.weights.astype('<f4'),
         'text': segmenter.text.astype('<f4'),
     }
-    digest = np.array(_digest(fields))
+    fields |= {'digest': np.array(_digest(fields)), 'format': np.array(SEGMENTER_FORMAT)}
     with os_errors_as(StoreError, f'cannot write the segmenter {path}'):
         with replacing(path) as file:
-            np.savez(file, format=np.array(SEGMENTER_FORMAT), digest=digest, **fields)  # type: ignore[arg-type]
+            np.savez(file, **fields)  # type: ignore[arg-type]
 
 
 def load_segmenter(path: Path) -> SavedSegmenter:
