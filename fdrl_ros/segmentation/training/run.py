@@ -25,9 +25,9 @@ from fdrl_ros.segmentation.network.personal import personal_tensors
 from fdrl_ros.segmentation.network.segmenter import Segmenter, SegmenterSettings
 from fdrl_ros.segmentation.training.batches import Sampler
 from fdrl_ros.segmentation.training.methods import Method
-from fdrl_ros.segmentation.training.server import Serq
+from fdrl_ros.segmentation.training.serq import Serq
 from fdrl_ros.segmentation.training.settings import ServerSettings, SiteSettings
-from fdrl_ros.segmentation.training.site import SiteTraining
+from fdrl_ros.segmentation.training.site_training import SiteTraining
 import numpy as np
 from numpy.typing import NDArray
 import torch
@@ -234,8 +234,8 @@ class _Run:
         unseen = {'server': weights}
         if personal:
             # The paper averages what is personal for a site outside: the server would see it.
-            averaged = np.mean([models[name] for name in names], axis=0, dtype=np.float64)
-            unseen['average'] = averaged.astype(np.float32)
+            together = np.stack([models[name] for name in names]).astype(np.float64)
+            unseen['average'] = together.mean(axis=0).astype(np.float32)
         sent = driver.sent / (self._schedule.rounds * len(names))
         return self._trained(models, unseen, (sent, 4 * int(layout.shared(personal).size)))
 
@@ -266,9 +266,9 @@ class _Run:
         models = Segmenter(self._settings), Segmenter(self._settings)
         serq = Serq(models, start, self._sites.synthetic, server, self._seed)
 
-        def stepped(sum: RoundSum) -> Stepped:
+        def stepped(given: RoundSum) -> Stepped:
             before = time.perf_counter()
-            found = serq(sum)
+            found = serq(given)
             self._at_server += time.perf_counter() - before
             self._advance(2 * server.steps, 'server')
             return found

@@ -14,7 +14,7 @@ from fdrl_ros.segmentation.training.batches import as_input, history, Sampler
 from fdrl_ros.segmentation.training.methods import METHODS
 from fdrl_ros.segmentation.training.run import MeasuredDriver, Schedule, train, VideoSites
 from fdrl_ros.segmentation.training.settings import ServerSettings, SiteSettings
-from fdrl_ros.segmentation.training.site import SiteTraining
+from fdrl_ros.segmentation.training.site_training import SiteTraining
 from fdrl_ros.surgery.render.parts import JAW, SHAFT, UNLABELLED
 import numpy as np
 import pytest
