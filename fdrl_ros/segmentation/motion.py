@@ -1,6 +1,6 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""Instruments that work: tips move smoothly from place to place, wrists turn, jaws open and close."""
+"""Instruments at work: tips move from place to place, wrists turn, jaws open and close."""
 
 from dataclasses import dataclass
 

@@ -226,7 +226,7 @@ class _Operation:
         rng = np.random.default_rng(seed)
         style = replace(site.style, power=site.style.power * float(rng.uniform(0.9, 1.1)))
         self._noise = int(rng.integers(2**31))
-        tissue = _tissue(site.style, tuple(seed))
+        tissue = _tissue(site.style, (*seed, 1))
         self._scene = Scene(style, tissue)
         x, y, z = site.eye
         jitter = rng.uniform(-1.0, 1.0, 6)

@@ -16,7 +16,7 @@ from fdrl_ros.runtime import kernels
 from fdrl_ros.surgery.render.camera import Camera
 from fdrl_ros.surgery.render.shapes import Colour, packed, Shape
 from fdrl_ros.surgery.render.style import SceneStyle
-from fdrl_ros.surgery.render.tissue import EXTENT, Tissue
+from fdrl_ros.surgery.render.tissue import EXTENT, FINE_PITCH, Tissue
 import numpy as np
 from numpy.typing import NDArray
 
@@ -148,7 +148,7 @@ class Scene:
                 'dent': dents,
                 'corner': (-EXTENT / 2, -EXTENT / 2),
                 'pitch': tissue.pitch,
-                'fine_pitch': 0.0002,
+                'fine_pitch': FINE_PITCH,
                 'surface': moment.surface,
                 'top': self._top,
                 'bottom': self._bottom,
