@@ -43,8 +43,8 @@ COMMANDS: Final = {
     'train': ('experiments.train', 'Train a federation in this process, without ROS.'),
     'urdf': ('robot.urdf', 'Print the URDF of arm and patient.'),
     'utility': ('experiments.studies', 'Measure what privacy costs: success against epsilon.'),
-    'video': ('video.video', 'Draw labelled surgical video, and look at it.'),
     'version': ('version', 'Print the versions of this package and its libraries.'),
+    'video': ('video.video', 'Draw, show and check labelled surgical video.'),
 }
 """Each command: the module below fdrl_ros.cli with a function of that name; what it does."""
 

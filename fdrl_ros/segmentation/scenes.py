@@ -194,6 +194,8 @@ def site_clip(
     """
     Draw a clip of a site: another patient, camera and motion for each number.
 
+    A longer clip begins with the frames of a shorter one.
+
     :param site: one of SITES by name.
     :param seed: of all clips, at least 0.
     :param number: of this clip, at least 0.
@@ -239,19 +241,20 @@ class _Operation:
         self._tools: list[tuple[Point, Motion, Build]] = []
         for index in chosen:
             at = _ARMS[index]
+            own = np.random.default_rng([*seed, 2, index])
             side = 0.011 * float(np.sign(at[0]))
             low = (side - 0.014 - at[0], -0.018 - at[1], _SURFACE + 0.002 - at[2])
             high = (side + 0.014 - at[0], 0.020 - at[1], _SURFACE + 0.026 - at[2])
-            length_of = site.length * float(rng.uniform(0.8, 1.25))
+            fingers = site.length * float(own.uniform(0.8, 1.25))
             build = Build(
                 style.shaft,
                 style.wrist,
                 style.jaw,
-                fingers=length_of,
-                thickness=float(rng.uniform(0.8, 1.2)),
+                fingers=fingers,
+                thickness=float(own.uniform(0.8, 1.2)),
                 width=site.width,
             )
-            self._tools.append((at, Motion(rng, Room(low, high), length), build))
+            self._tools.append((at, Motion(own, Room(low, high), length), build))
 
     def _shapes(self, time: float) -> list[Shape]:
         made: list[Shape] = []

@@ -1,3 +1,3 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""Commands for surgical video."""
+"""`fdrl video` and its commands."""
