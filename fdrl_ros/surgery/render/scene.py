@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 import math
 
-from fdrl_ros.errors import ResourceError
+from fdrl_ros.errors import ResourceError, SettingError
 from fdrl_ros.runtime import kernels
 from fdrl_ros.surgery.render.camera import Camera
 from fdrl_ros.surgery.render.shapes import Colour, packed, Shape
@@ -108,7 +108,11 @@ class Scene:
         Draw a picture.
 
         :param before: the same shapes a moment before, for the blur of what moves.
+        :raises SettingError: if there are more or fewer shapes before.
+        :raises ResourceError: if there is too little memory.
         """
+        if before and len(before) != len(shapes):
+            raise SettingError('before', len(before), f'as many shapes as now: {len(shapes)}')
         style, tissue, ffi = self.style, self.tissue, kernels.ffi
         height, width = camera.height, camera.width
         eye, turn = camera.pose()
