@@ -282,7 +282,7 @@ static vec shade_tissue(const fdrl_scene *s, vec ray, float t, float light)
   const float direct = power * light * clamp((facing + wrap) / (1.0f + wrap));
   const float glance = clamp(dot(normal, half)), edge = 1.0f - clamp(dot(normal, view));
   const float shine = look[3] * power * light * clamp(4.0f * facing) *
-                      (2.2f * to_power(glance, 7) + 0.25f * to_power(glance, 4) + 0.10f * edge * edge);
+                      (2.2f * to_power(glance, 7) + 0.25f * to_power(glance, 4) + 0.04f * edge * edge);
   const float bright = (s->ambient * power + direct) * (1.0f + 0.35f * fine[0]);
   const float tinted = s->tinted;
   return (vec){

@@ -46,6 +46,7 @@ COMMANDS: Final = {
     'utility': ('experiments.studies', 'Measure what privacy costs: success against epsilon.'),
     'video': ('video.video', 'Draw, show and check labelled surgical video.'),
     'version': ('version', 'Print the versions of this package and its libraries.'),
+    'video': ('video.video', 'Draw, show and check labelled surgical video.'),
 }
 """Each command: the module below fdrl_ros.cli with a function of that name; what it does."""
 
