@@ -24,7 +24,7 @@ from fdrl_ros.deployment.security.variables import ABLE
 from fdrl_ros.deployment.settings import hospital_names
 from fdrl_ros.errors import SettingError
 from fdrl_ros.federation.settings import RoundSettings
-from fdrl_ros.resources import PACKAGE, resource
+from fdrl_ros.resources import PACKAGE, prefixes, resource
 from fdrl_ros.runtime.environment_variables import ONE_THREAD
 from fdrl_ros.runtime.orphans import LAUNCHER
 from fdrl_ros.settings import setting, Settings, Value
@@ -426,6 +426,33 @@ def check_participants(settings: BringupSettings, specs: Sequence[NodeSpec]) -> 
         if count > most:
             expected = f'{most} nodes of one host at most (hospitals, robots), not {count}'
             raise SettingError(name, domain, expected)
+
+
+def check_middleware() -> None:
+    """
+    Refuse a middleware that is not installed: every process would end when it imports rclpy.
+
+    :raises SettingError: naming RMW_IMPLEMENTATION.
+    """
+    folders = [each / 'share/ament_index/resource_index/rmw_typesupport' for each in prefixes()]
+    found = {each.name for folder in folders for each in folder.glob('rmw_*')}
+    found.discard('rmw_implementation')  # loads the others
+    name = os.environ.get('RMW_IMPLEMENTATION')
+    if name and found and name not in found:
+        expected = f'one that is installed: {", ".join(sorted(found))}'
+        raise SettingError('RMW_IMPLEMENTATION', name, expected)
+
+
+def check_domain(name: str, text: str) -> int:
+    """
+    Read a DDS domain.
+
+    :param name: of the variable or setting.
+    :raises SettingError: if there is no such domain.
+    """
+    if not text.isdecimal() or int(text) > LAST_DOMAIN:
+        raise SettingError(name, text, f'a DDS domain, 0 to {LAST_DOMAIN}')
+    return int(text)
 
 
 def environment(settings: BringupSettings, domain: int) -> dict[str, str]:

@@ -15,6 +15,7 @@ import time
 
 from fdrl_ros.deployment.bringup import (
     BringupSettings,
+    check_middleware,
     check_participants,
     federation_graph,
     free_domains,
@@ -59,7 +60,12 @@ _START = 180.0  # for the robot's nodes to come up and value a first policy, sec
 
 
 def missing_ros() -> str:
-    """Return what nodes lack of ROS 2; empty if they can run."""
+    """
+    Return what nodes lack of ROS 2; empty if they can run.
+
+    :raises SettingError: if RMW_IMPLEMENTATION names a middleware that is not installed.
+    """
+    check_middleware()
     if importlib.util.find_spec('rclpy') is None:
         return 'rclpy is not found (source a ROS 2 installation, or run `make setup`)'
     try:
@@ -232,9 +238,9 @@ class RosFederation:
             self._caller.check()
             for event in poll(_POLL):
                 self._handle_event(event, operations)
-            for death in runner.poll():
-                self._say(str(death))
-                death.check()
+            for happened in runner.poll():
+                self._say(str(happened))
+                happened.check()
             if runner.done:
                 raise FdrlError(f'no node runs any more; the logs are in {self._layout.log}')
 

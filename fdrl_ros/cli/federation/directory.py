@@ -171,7 +171,7 @@ def follow(runner: Runner, stopped: Callable[[], bool]) -> None:
     :raises FdrlError: if a node cannot begin.
     """
     while not runner.done and not stopped():
-        for death in runner.poll():
-            click.echo(str(death), err=True)
-            death.check()
+        for event in runner.poll():
+            click.echo(str(event), err=True)
+            event.check()
         time.sleep(LOOK)
