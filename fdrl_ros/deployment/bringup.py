@@ -174,6 +174,9 @@ class BringupSettings(Settings):
             raise SettingError('discovery_server', self.discovery_server, expected)
         for node, _ in self.site_parameters():
             name = node.rpartition('/')[2]
+            if node.strip('/') in NODES:
+                expected = f'a namespace in {node!r}, such as /**{node}: no node of ours has none'
+                raise SettingError('parameters', self.parameters, expected)
             near = get_close_matches(name, NODES, 1)
             if near and near != [name]:  # others may be of nodes that are not ours
                 expected = f'a node of ours in {node!r}; did you mean {near[0]}?'
@@ -341,7 +344,8 @@ def robot_graph(
         for section, values in settings.site_parameters()
         if may_be_of(section, f'{place}/selector')
     ):
-        raise SettingError('armed', room.armed, f'{settings.parameters} without armed: true')
+        expected = f'true, or {settings.parameters} without armed: true'
+        raise SettingError('armed', room.armed, expected)
     env = _node(
         settings,
         'env',
@@ -527,6 +531,29 @@ def warnings(settings: BringupSettings) -> list[str]:
                 'find its port taken'
             )
     return found
+
+
+def idle_sections(settings: BringupSettings, specs: Sequence[NodeSpec]) -> list[str]:
+    """
+    Warn of sections of the parameter file that are for nodes such as these, and none of them.
+
+    :returns: one warning, or nothing.
+    :raises SettingError: if one says `armed: false`, and a selector is armed.
+    """
+    found = []
+    for section, values in settings.site_parameters():
+        if not any(may_be_of(section, each.name) for each in specs) or any(
+            may_be_of(section, each.full_name) for each in specs
+        ):
+            continue
+        for each in specs:
+            if values.get('armed') is False and each.parameters.get('armed'):
+                expected = f'armed: false of {each.full_name}, not of {section}, or armed:=false'
+                raise SettingError('parameters', settings.parameters, expected)
+        found.append(section)
+    names = ', '.join(each.full_name for each in specs)
+    words = f'{settings.parameters}: {", ".join(found)} is none of the nodes {names}'
+    return [words] if found else []
 
 
 def _rmw() -> str:

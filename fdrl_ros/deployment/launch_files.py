@@ -17,12 +17,14 @@ from fdrl_ros.deployment.bringup import (
     frames_graph,
     hospital_graph,
     HospitalArguments,
+    idle_sections,
     NodeSpec,
     PATIENTS_APART,
     robot_graph,
     RobotArguments,
     RoomArguments,
     server_graph,
+    warnings,
 )
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.errors import ResourceError, SettingError
@@ -125,6 +127,19 @@ def full_graph(file: str) -> tuple[NodeSpec, ...]:
     return tuple({each.label: each for each in specs}.values())
 
 
+def notices(file: str, texts: Mapping[str, str]) -> list[str]:
+    """
+    Return what a person should be told before the nodes of a launch file start.
+
+    :raises SettingError: as :func:`graph`, or if the parameter file means to disarm a selector
+        and does not.
+    """
+    settings = chosen(BringupSettings, texts)
+    # What a federation includes is a part of the nodes that its parameter file is for.
+    included = file != 'federation' and 'hospitals' in texts
+    return warnings(settings) + ([] if included else idle_sections(settings, graph(file, texts)))
+
+
 def check(file: str, texts: Mapping[str, str], given: Mapping[str, str] | None = None) -> None:
     """
     Refuse what cannot be, before any node starts.
@@ -141,6 +156,7 @@ def check(file: str, texts: Mapping[str, str], given: Mapping[str, str] | None =
         if name not in known:
             raise SettingError(name, value, named_among(name, 'arguments', known))
     specs, settings = graph(file, texts), chosen(BringupSettings, texts)
+    notices(file, texts)
     if settings.security and any(each.package == _SWITCHES['rviz'] for each in specs):
         raise SettingError('rviz', True, 'false with security: RViz has no enclave')
     for spec in specs:

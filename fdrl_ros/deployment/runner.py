@@ -15,7 +15,13 @@ import sys
 import time
 from typing import NamedTuple, Self
 
-from fdrl_ros.deployment.bringup import BringupSettings, environment, NodeSpec, warnings
+from fdrl_ros.deployment.bringup import (
+    BringupSettings,
+    environment,
+    idle_sections,
+    NodeSpec,
+    warnings,
+)
 from fdrl_ros.deployment.supervision import Ending, RESPAWN_DELAY
 from fdrl_ros.errors import FdrlError, StoreError
 from fdrl_ros.resources import executable, PACKAGE
@@ -160,9 +166,15 @@ class Runner:
         Start nodes; more may follow later.
 
         :raises StoreError: if a log file cannot be written.
-        :raises SettingError: if security is on, and one has no enclave; none is started then.
+        :raises SettingError: if security is on, and one has no enclave, or the parameter file
+            means to disarm a selector and does not; none is started then.
         """
         specs = tuple(specs)
+        for words in idle_sections(self._settings, specs):
+            _log.warning(words)
+        self._begin(specs)
+
+    def _begin(self, specs: Iterable[NodeSpec]) -> None:
         self._settings.check_enclaves(specs)
         for spec in specs:
             self._processes[spec.label] = self._open(spec)
@@ -197,7 +209,7 @@ class Runner:
         for label, (spec, when) in list(self._waiting.items()):
             if time.monotonic() >= when:
                 del self._waiting[label]
-                self.start([spec])
+                self._begin([spec])
                 events.append(Restart(label))
         return events
 

@@ -326,6 +326,7 @@ class ManagedNode(LifecycleNode):
             super().on_deactivate(state)
             return TransitionCallbackReturn.FAILURE
         self.begun |= not self.prepares
+        self._declared.warn_of_idle_overrides()
         return _SUCCESS
 
     def on_deactivate(self, state: LifecycleState) -> TransitionCallbackReturn:

@@ -26,7 +26,7 @@ from fdrl_ros.deployment.bringup import (
     RoomArguments,
     warnings,
 )
-from fdrl_ros.deployment.launch_files import check
+from fdrl_ros.deployment.launch_files import check, notices
 from fdrl_ros.deployment.launch_files import graph as launch_graph
 from fdrl_ros.deployment.runner import command, Death, Runner, tail
 from fdrl_ros.deployment.supervision import Ending
@@ -163,14 +163,47 @@ def test_parameter_file_does_not_arm_what_a_person_leaves_unarmed(tmp_path):
     site = tmp_path / 'site.yaml'
     site.write_text('/**/selector: {ros__parameters: {armed: true}}')
     settings = BringupSettings(parameters=str(site))
-    with pytest.raises(SettingError, match="armed = 'false': expected .* without armed: true"):
+    with pytest.raises(
+        SettingError, match="armed = 'false': expected true, .*without armed"
+    ):
         robot_graph(settings, 'robot_1', room=RoomArguments(armed='false'))
-    with pytest.raises(SettingError, match="armed = 'auto': expected .* without armed: true"):
+    with pytest.raises(
+        SettingError, match="armed = 'auto': expected true, .*without armed"
+    ):
         robot_graph(settings, 'robot_1', room=RoomArguments(env=False))
     site.write_text('/robot_2/selector: {ros__parameters: {armed: true}}')
     assert robot_graph(settings, 'robot_1', room=RoomArguments(env=False))
     site.write_text('/camera: {ros__parameters: {rate: 5, directory: 3}}')  # of somebody else
     assert robot_graph(settings, 'robot_1')
+
+
+def test_section_of_no_node_is_told_and_refused_where_it_should_have_disarmed(
+    tmp_path, caplog, monkeypatch
+):
+    site = tmp_path / 'site.yaml'
+    settings = replace(SETTINGS, parameters='')
+    site.write_text('selector: {ros__parameters: {armed: false}}')
+    with pytest.raises(SettingError, match='a namespace in .*, such as /../selector'):
+        replace(settings, parameters=str(site))
+    robot_3 = '/robot_3/selector: {ros__parameters: {armed: %s}}'
+    site.write_text(robot_3 % 'false')
+    given = {'directory': SETTINGS.directory, 'parameters': str(site), 'description': 'false'}
+    with pytest.raises(SettingError, match='armed: false of /robot_1/selector, not of /robot_3'):
+        check('robot', given)
+    unarmed = {**given, 'armed': 'false'}
+    (words,) = notices('robot', unarmed)
+    assert (
+        words == f'{site}: /robot_3/selector is none of the nodes /robot_1/env, /robot_1/selector'
+    )
+    monkeypatch.setattr(running, 'command', lambda spec: [sys.executable, '-c', ''])
+    with Runner(replace(settings, parameters=str(site)), tmp_path) as runner:
+        runner.start(launch_graph('robot', unarmed))
+    assert words in caplog.messages
+    site.write_text(robot_3 % 'true')  # one file for many robots
+    assert len(notices('robot', given)) == 1 and not notices('server', given)
+    assert not notices('robot', {**given, 'hospitals': '3'}), 'a federation tells it once'
+    assert len(notices('federation', given)) == 1
+    assert not notices('federation', {**given, 'robots': '3'})
 
 
 def test_robots_live_in_another_domain_than_the_federation():
