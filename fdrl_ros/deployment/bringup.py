@@ -18,7 +18,7 @@ import socket
 from typing import Any, Final
 
 from fdrl_ros.deployment.frame_settings import FrameSettings
-from fdrl_ros.deployment.namespaces import absolute, check_namespace, FEDERATION
+from fdrl_ros.deployment.namespaces import absolute, check_name, check_namespace, FEDERATION
 from fdrl_ros.deployment.parameter_files import may_be_of, sections
 from fdrl_ros.deployment.security.variables import ABLE
 from fdrl_ros.deployment.settings import hospital_names
@@ -283,6 +283,13 @@ class RoomArguments(FrameSettings):
         choices=('auto', 'true', 'false'),
     )
 
+    def __post_init__(self) -> None:
+        """Refuse a pace of time that nobody makes."""
+        super().__post_init__()
+        if self.real_time_factor != 1.0 and not self.use_sim_time:
+            expected = '1.0 without use_sim_time:=true'
+            raise SettingError('real_time_factor', self.real_time_factor, expected)
+
     @property
     def commands(self) -> bool:
         """Whether the selector commands the arm."""
@@ -305,8 +312,9 @@ class RobotArguments(RoomArguments):
     )
 
     def __post_init__(self) -> None:
-        """Refuse two nodes that publish states of one robot."""
+        """Refuse two nodes that publish states of one robot, and a name that is none."""
         super().__post_init__()
+        check_name('robot', self.robot)
         if self.plan and self.env:
             raise SettingError('plan', self.plan, 'none with the simulated env; say env:=false')
 

@@ -163,13 +163,9 @@ def test_parameter_file_does_not_arm_what_a_person_leaves_unarmed(tmp_path):
     site = tmp_path / 'site.yaml'
     site.write_text('/**/selector: {ros__parameters: {armed: true}}')
     settings = BringupSettings(parameters=str(site))
-    with pytest.raises(
-        SettingError, match="armed = 'false': expected true, .*without armed"
-    ):
+    with pytest.raises(SettingError, match="armed = 'false': expected true, .*without armed"):
         robot_graph(settings, 'robot_1', room=RoomArguments(armed='false'))
-    with pytest.raises(
-        SettingError, match="armed = 'auto': expected true, .*without armed"
-    ):
+    with pytest.raises(SettingError, match="armed = 'auto': expected true, .*without armed"):
         robot_graph(settings, 'robot_1', room=RoomArguments(env=False))
     site.write_text('/robot_2/selector: {ros__parameters: {armed: true}}')
     assert robot_graph(settings, 'robot_1', room=RoomArguments(env=False))
