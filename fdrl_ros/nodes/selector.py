@@ -172,6 +172,8 @@ class SelectorNode(ManagedNode):
     def _why(self) -> str:
         """Return the reason, and what is wrong with the state if that is it."""
         fault = self.control.fault
+        if self.control.reason == Reason.NO_POLICY and self.policies is not None:
+            fault = self.policies.absence
         return f'{self.control.reason}: {fault}' if fault else self.control.reason
 
     def health(self) -> Health:

@@ -485,6 +485,9 @@ def run_node(make: Callable[[Post], ManagedNode], args: Sequence[str] | None = N
     try:
         if autostart:
             node.start()
+        else:
+            way = f'ros2 lifecycle set {node.get_fully_qualified_name()} configure'
+            node.get_logger().info(f'autostart is false: it waits for `{way}`, then `activate`')
         tried = node.now
         while not stopping[0] and node.state_name != 'finalized':
             if autostart and node.fault is not None:
