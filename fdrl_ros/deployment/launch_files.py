@@ -152,9 +152,9 @@ def notices(file: str, texts: Mapping[str, str]) -> list[str]:
         and does not.
     """
     settings = chosen(BringupSettings, texts)
+    told = warnings(settings)
     # What a federation includes is a part of the nodes that its parameter file is for.
     included = file != 'federation' and 'hospitals' in texts
-    told = warnings(settings)
     if file in ('robot', 'federation'):
         room = chosen(RoomArguments, texts)
         if room.env and not room.commands and texts.get('operations', '-1') != '0':

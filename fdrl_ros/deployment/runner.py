@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 import json
-import logging
 import os
 from pathlib import Path
 import signal
@@ -15,19 +14,11 @@ import sys
 import time
 from typing import NamedTuple, Self
 
-from fdrl_ros.deployment.bringup import (
-    BringupSettings,
-    environment,
-    idle_sections,
-    NodeSpec,
-    warnings,
-)
+from fdrl_ros.deployment.bringup import BringupSettings, environment, NodeSpec
 from fdrl_ros.deployment.supervision import Ending, RESPAWN_DELAY
 from fdrl_ros.errors import FdrlError, StoreError
 from fdrl_ros.resources import executable, PACKAGE
 from fdrl_ros.runtime.orphans import WITH_LAUNCHER
-
-_log = logging.getLogger(__name__)
 
 TAIL = 12
 """Lines of a log that a death is reported with."""
@@ -138,8 +129,6 @@ class Runner:
         self._log = log
         self._variables = dict(variables or {})
         self._processes: dict[str, _Process] = {}
-        for words in warnings(settings):
-            _log.warning(words)
         self._waiting: dict[str, tuple[NodeSpec, float]] = {}  # and when they start, monotonic
 
     def __enter__(self) -> Self:
@@ -166,15 +155,9 @@ class Runner:
         Start nodes; more may follow later.
 
         :raises StoreError: if a log file cannot be written.
-        :raises SettingError: if security is on, and one has no enclave, or the parameter file
-            means to disarm a selector and does not; none is started then.
+        :raises SettingError: if security is on, and one has no enclave; none is started then.
         """
         specs = tuple(specs)
-        for words in idle_sections(self._settings, specs):
-            _log.warning(words)
-        self._begin(specs)
-
-    def _begin(self, specs: Iterable[NodeSpec]) -> None:
         self._settings.check_enclaves(specs)
         for spec in specs:
             self._processes[spec.label] = self._open(spec)
@@ -209,7 +192,7 @@ class Runner:
         for label, (spec, when) in list(self._waiting.items()):
             if time.monotonic() >= when:
                 del self._waiting[label]
-                self._begin([spec])
+                self.start([spec])
                 events.append(Restart(label))
         return events
 

@@ -22,6 +22,7 @@ from fdrl_ros.deployment.bringup import (
     middleware,
     robot_graph,
     RoomArguments,
+    warnings,
 )
 from fdrl_ros.deployment.events import (
     Event,
@@ -175,6 +176,8 @@ class RosFederation:
                 f'To look on: ROS_DOMAIN_ID={settings.federation_domain} is the federation'
                 + (f', ROS_DOMAIN_ID={settings.robot_domain} the robot.' if with_robot else '.')
             )
+            for words in warnings(settings):
+                self._say(words)
             runner.start(self._federation)
             rounds = self._plan.rounds
             self._follow(runner, watch.poll, lambda: watch.finished, rounds.train_timeout)

@@ -11,7 +11,7 @@ import click
 from fdrl_ros.cli.federation.directory import follow
 from fdrl_ros.cli.group import stopping
 from fdrl_ros.deployment.bringup import BringupSettings, FederationArguments
-from fdrl_ros.deployment.launch_files import check, chosen, described, FILES, graph
+from fdrl_ros.deployment.launch_files import check, chosen, described, FILES, graph, notices
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.runner import Runner
 from fdrl_ros.deployment.supervision import Ending
@@ -59,6 +59,8 @@ def launch(file: str, arguments: tuple[str, ...], show_args: bool) -> None:
             raise StoreError(f'{settings.directory} could not be prepared: see above')
     log = Layout(Path(settings.directory)).log
     with stopping() as stopped, Runner(settings, log) as runner:
+        for notice in notices(file, texts):
+            click.echo(notice, err=True)
         runner.start(graph(file, texts))
         click.echo(f'{", ".join(runner.running)}: started; the logs are in {log}')
         follow(runner, stopped)
