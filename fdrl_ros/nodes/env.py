@@ -45,6 +45,9 @@ PAUSE = 1.5
 ABORTED = 'aborted'
 """Failure of an operation that `reset`, a canceled goal, or the node's deactivation ended."""
 
+NOT_BEGUN = 'not_begun'
+"""Failure of a goal's operation that nobody began."""
+
 
 @dataclass(frozen=True)
 class EnvSettings(NodeSettings, FrameSettings):
@@ -62,6 +65,13 @@ class EnvSettings(NodeSettings, FrameSettings):
         'how fast time passes with use_sim_time, where this node makes /clock; 0: as fast as '
         'whoever commands the arm answers',
         limits=(0.0, 100.0),
+    )
+    goal_timeout: float = setting(
+        120.0,
+        "longest time that a goal's patient waits on the table for the first motion command; 0: "
+        'as long as it takes',
+        limits=(0.0, 86400.0),
+        unit='s',
     )
     endoscope: bool = setting(False, "draw and publish the endoscope's pictures")
     endoscope_rate: float = setting(
@@ -120,6 +130,7 @@ class EnvNode(ManagedNode):
             number = hospital_names(chosen.hospitals).index(hospital)
             self._mixture = lambda procedures: everybody(procedures).cohorts[number]
         self._patients = self._mixture(chosen.names)
+        self._goal_timeout = self.settings.goal_timeout
         self._operation = Operation(plan.world)
         self.keep(self._operation.close)
         self.simulation = None
@@ -175,10 +186,12 @@ class EnvNode(ManagedNode):
 
         One who still waits for that is sent away.
 
-        :raises FdrlError: if somebody is on the table, or there is no such procedure.
+        :raises FdrlError: if somebody is on the table, the arm takes no motion commands, or there
+            is no such procedure.
         """
         if self.operating:
             raise StateError(f'{self._operation.patient.name} is on the table')
+        self.arm.control.operating_state.require_ready('a goal')
         patients = self._patients
         if procedure:
             patients = self._mixture((procedure_named(procedure).name,))
@@ -258,6 +271,7 @@ class EnvNode(ManagedNode):
         self._operation.reset(patient)
         self.operating = self._placed = True
         self._cycle_number, self._peak = 0, 0.0
+        self._placed_at = self.time
         self.arm.begin_operation()
 
     # Time.
@@ -276,6 +290,7 @@ class EnvNode(ManagedNode):
         """Go on after the simulated clock was set back."""
         self.arm.follow_clock_back()
         self._next_at = min(self._next_at, self.time + PAUSE)
+        self._placed_at = self.time
 
     def pass_cycle(self) -> None:
         """Let 10 ms pass and publish."""
@@ -284,6 +299,8 @@ class EnvNode(ManagedNode):
             self._move_freely()
         elif self.arm.commanded:
             self._advance()
+        elif self._is_forgotten():
+            self._finish(NOT_BEGUN, 0.0, 0.0)
         stamp = self.get_clock().now().to_msg()
         # After n cycles the arm was advanced by the whole sub-steps of n * 10 ms. What is told is
         # one sub-step behind that time, between two, so that each cycle is as far as the next.
@@ -293,6 +310,11 @@ class EnvNode(ManagedNode):
             operation_state, patient_state = states(stamp, self._operation)
             self._states[1].publish(patient_state)
             self._states[0].publish(operation_state)
+
+    def _is_forgotten(self) -> bool:
+        """Say whether the patient of a goal has waited for too long."""
+        longest = self._goal_timeout
+        return self.operate.has_goal and 0.0 < longest < self.time - self._placed_at
 
     def _next_substeps(self) -> int:
         """Begin the next cycle, and return how many sub-steps it has."""

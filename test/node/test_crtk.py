@@ -222,6 +222,24 @@ def test_reset_aborts_the_operation_which_late_clients_hear_and_brings_the_next_
         late.close()
 
 
+def test_goal_that_nobody_begins_ends_and_one_for_an_arm_that_is_off_is_rejected(
+    runner, room, settings
+):
+    runner.start([env_alone(settings, goal_timeout=0.5)])
+    surgeon = Surgeon(room)
+    status, outcome = room.outcome_of(room.operate('palpation', 1))
+    assert (status, outcome.failure) == (GoalStatus.STATUS_ABORTED, ros.Outcome.FAILURE_NOT_BEGUN)
+    assert outcome.steps == 0
+    surgeon.word('disable')
+    surgeon.wait(lambda: surgeon.state == ('DISABLED', True, False))
+    assert not room.operate('palpation', 1).accepted
+    said = 'goal rejected: a goal while DISABLED, homed: expected ENABLED and homed (enable first)'
+    assert said in runner.log_file(LABEL).read_text()
+    surgeon.word('enable')
+    surgeon.wait(lambda: surgeon.state == ('ENABLED', True, False))
+    assert room.operate('palpation', 1).accepted
+
+
 def test_a_goal_ends_when_it_is_canceled_or_its_patient_gives_way(surgeon, room, runner):
     room.hear(ros.OperationState, 'operation_state', qos.EVENT)
 
