@@ -119,7 +119,7 @@ def test_maps_of_many_windows_are_gathered_in_parts_without_a_difference(monkeyp
     maps = [random(2, 16, 12, 4, seed=number) for number in range(4)]
     with torch.no_grad():
         found = module(maps)
-        monkeypatch.setattr('fdrl_ros.segmentation.network.temporal.TOGETHER', 100)
+        monkeypatch.setattr('fdrl_ros.segmentation.network.temporal.TOGETHER', 5000)
         torch.testing.assert_close(module(maps), found, atol=1e-6, rtol=1e-6)
 
 

@@ -4,7 +4,7 @@
 
 from fdrl_ros.errors import RecordsError
 from fdrl_ros.segmentation.network.segmenter import Segmenter, SegmenterSettings
-from fdrl_ros.segmentation.network.streaming import Stream
+from fdrl_ros.segmentation.network.streaming import likeliest, Stream
 from hypothesis import given, settings
 from hypothesis import strategies as st
 import numpy as np
@@ -117,3 +117,9 @@ def test_a_stream_leaves_the_segmenter_trainable(segmenter):
     Stream(segmenter, TEXT).segment(FRAMES[0, :, :32], 0.0)
     clips = torch.rand(1, 4, 3, 32, 32)
     segmenter(clips, torch.from_numpy(TEXT)[None]).sum().backward()
+
+
+@given(st.integers(0, 1000))
+def test_the_likeliest_part_is_the_first_greatest(seed):
+    logits = torch.from_numpy(np.random.default_rng(seed).integers(-2, 3, (4, 5, 3)))
+    assert torch.equal(likeliest(logits).long(), logits.argmax(0))
