@@ -44,7 +44,6 @@ COMMANDS: Final = {
     'train': ('experiments.train', 'Train a federation in this process, without ROS.'),
     'urdf': ('robot.urdf', 'Print the URDF of arm and patient.'),
     'utility': ('experiments.studies', 'Measure what privacy costs: success against epsilon.'),
-    'video': ('video.video', 'Draw, show and check labelled surgical video.'),
     'version': ('version', 'Print the versions of this package and its libraries.'),
     'video': ('video.video', 'Draw, show and check labelled surgical video.'),
 }

@@ -167,6 +167,6 @@ def indicator(kind: str, site: str, *, length: int = LENGTH, seed: int = 0) -> V
         distance = np.linspace(0.0, sites - 1.0, length) - number
         return np.exp(-(distance**2) / (2.0 * GAUSSIAN_DEVIATION**2)).astype(np.float32)
     if kind == 'random':
-        drawn = np.random.default_rng((Stream.INDICATORS, seed, number)).normal(size=length)
+        drawn = np.random.default_rng([Stream.INDICATORS, seed, number]).normal(size=length)
         return (drawn / np.linalg.norm(drawn)).astype(np.float32)
     raise SettingError('indicator', kind, f'one of {", ".join(INDICATORS)}')

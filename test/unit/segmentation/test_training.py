@@ -114,6 +114,8 @@ def test_what_is_personal_is_in_no_byte_that_is_sent(monkeypatch):
     sent = bytearray()
 
     class Overheard(MeasuredDriver):
+        """Hears every message."""
+
         def post(self, message):
             sent.extend(encode(message))
             super().post(message)
