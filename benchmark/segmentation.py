@@ -32,6 +32,7 @@ from benchmarking import (
     Work,
     write,
 )
+from fdrl_ros.segmentation.scenes import site_clip
 from fdrl_ros.segmentation.text import indicator
 import numpy as np
 
@@ -53,6 +54,8 @@ ROWS = (
     Row('b0_cached_over_naive', 'b0 128', 'b0 128 naive', NAIVE, None, ratio='own/peer'),
     Row('tiny_step_ms', 'tiny step', None, '', 300.0, False),
     Row('b0_step_ms', 'b0 step', None, '', None),
+    Row('render_128_fps', 'render 128', None, '', 100.0),
+    Row('render_256_fps', 'render 256', None, '', 25.0),
 )
 """Frames a second; a training step is forward and backward over two clips of four frames."""
 
@@ -138,6 +141,15 @@ def step(size: str) -> Work:
     return work
 
 
+def drawing(side: int) -> Work:
+    """Return work that draws a clip of site A with its labels; it counts frames."""
+
+    def work() -> int:
+        return len(site_clip('A', SEED, 0, frames=8, size=side, rate=1.0 / INTERVAL).frames)
+
+    return work
+
+
 def measurements() -> dict[str, Measurement]:
     """Return everything that is measured in turns."""
 
@@ -150,6 +162,8 @@ def measurements() -> dict[str, Measurement]:
             found[f'{size} {side}'] = Measurement(of(stream, size, side), 's-1')
         found[f'{size} 128 naive'] = Measurement(of(naive, size, 128), 's-1')
         found[f'{size} step'] = Measurement(of(step, size), 'ms')
+    for side in (128, 256):
+        found[f'render {side}'] = Measurement(of(drawing, side), 's-1')
     return found
 
 

@@ -36,7 +36,7 @@ class Site:
     """
     One hospital's operations on video.
 
-    :param surgery: its kind, for prompts.
+    :param surgery: its kind, as Table I of the FedST paper names it, for prompts.
     :param style: of its pictures.
     :param eye: where its camera is, about, m.
     :param field_of_view: from top to bottom, rad.
@@ -59,9 +59,9 @@ _PLAIN = Material((0.20, 0.25, 0.75), metal=0.0, gloss=0.0)
 
 SITES: Final = MappingProxyType(
     {
-        'A': Site('nephrectomy', _A),
+        'A': Site('Nephrectomy', _A),
         'B': Site(
-            'nephrectomy',
+            'Nephrectomy',
             replace(
                 _A,
                 tissue=(0.30, 0.055, 0.055),
@@ -78,7 +78,7 @@ SITES: Final = MappingProxyType(
             field_of_view=0.90,
         ),
         'C': Site(
-            'prostatectomy',
+            'Prostatectomy',
             replace(
                 _A,
                 tissue=(0.62, 0.27, 0.23),
@@ -94,7 +94,7 @@ SITES: Final = MappingProxyType(
             eye=(-0.008, -0.045, -0.040),
         ),
         'D': Site(
-            'hysterectomy',
+            'Hysterectomy',
             replace(
                 _A,
                 tissue=(0.58, 0.20, 0.22),
@@ -115,7 +115,7 @@ SITES: Final = MappingProxyType(
             field_of_view=0.76,
         ),
         'E': Site(
-            'lobectomy',
+            'Lobectomy',
             replace(
                 _A,
                 tissue=(0.62, 0.36, 0.34),
@@ -138,7 +138,7 @@ SITES: Final = MappingProxyType(
             field_of_view=0.86,
         ),
         'synthetic': Site(
-            'synthetic data',
+            'Synthetic Data',
             replace(
                 _A,
                 tissue=(0.75, 0.10, 0.10),

@@ -18,7 +18,7 @@ from fdrl_ros.experiments.studies.fedst.tables import tables, verdicts
 
 @click.group()
 def reproduce() -> None:
-    """Repeat the experiments of a paper, with its numbers beside ours."""
+    """Repeat a paper's experiments, with its numbers."""
 
 
 @reproduce.command(cls=SettingsCommand, groups={'fedst': FedstSettings})

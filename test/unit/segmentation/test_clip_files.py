@@ -109,8 +109,8 @@ def test_commands_draw_and_show(tmp_path):
     clips = tmp_path / 'clips'
     few = ('--clips', 2, '--frames', 2, '--size', 24)
     result = run('make', clips, '--site', 'D', *few)
-    assert result.exit_code == 0 and 'hysterectomy' in result.output
-    assert json.loads((clips / ABOUT).read_text())['surgery'] == 'hysterectomy'
+    assert result.exit_code == 0 and 'Hysterectomy' in result.output
+    assert json.loads((clips / ABOUT).read_text())['surgery'] == 'Hysterectomy'
     for words in ((clips,), ('--site', 'E', '--size', 24)):
         sheet = tmp_path / 'sheet.png'
         assert run('show', *words, '--clips', 2, '--columns', 2, '--save', sheet).exit_code == 0
