@@ -7,7 +7,11 @@
 // The same bytes on every processor: no product is fused with a sum, no sum is reordered, and
 // but for square roots, which are exact, no function of the C library is called.
 
+#ifdef __clang__
+#pragma STDC FP_CONTRACT OFF
+#else
 #pragma GCC optimize("fp-contract=off")
+#endif
 
 #include "shapes.h"
 

@@ -131,8 +131,10 @@ class ClipFiles(Sequence[Clip]):
 
     @overload
     def __getitem__(self, index: int) -> Clip: ...
+
     @overload
     def __getitem__(self, index: slice) -> list[Clip]: ...
+
     def __getitem__(self, index: int | slice) -> Clip | list[Clip]:
         """
         Read a clip, or several.
