@@ -55,7 +55,6 @@ class Site:
 
 
 _A = SceneStyle()
-_PLAIN = Material((0.20, 0.25, 0.75), metal=0.0, gloss=0.0)
 
 SITES: Final = MappingProxyType(
     {

@@ -154,6 +154,16 @@ def test_a_shaft_that_begins_behind_the_eye_is_seen():
     assert (frame.labels == 1)[expected].mean() > 0.99
 
 
+def test_a_shape_that_is_nowhere_is_not_drawn():
+    nowhere = (math.nan, 0.0, 0.0)
+    kinds = [Shape(GREY, nowhere, nowhere, 0.01, 0.01, kind=kind) for kind in (ROD, CYLINDER, BOX)]
+    scene = Scene(PLAIN, level())
+    frame = scene.draw(CAMERA, kinds)
+    assert np.array_equal(frame.depth, scene.draw(CAMERA, []).depth)
+    with pytest.raises(SettingError, match='shapes'):
+        scene.draw(CAMERA, kinds * 4000)
+
+
 def test_depth_of_level_tissue_is_that_of_a_plane():
     for height, surface in ((0.0, 0.0), (0.004, -0.01)):
         frame = Scene(PLAIN, level(height)).draw(CAMERA, [], Moment(surface=surface))
