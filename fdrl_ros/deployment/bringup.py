@@ -546,7 +546,8 @@ def idle_sections(settings: BringupSettings, specs: Sequence[NodeSpec]) -> list[
     Warn of sections of the parameter file that are for nodes such as these, and none of them.
 
     :returns: one warning, or nothing.
-    :raises SettingError: if one says `armed: false`, and a selector is armed.
+    :raises SettingError: if one says `armed: false` of a robot that is armed here, in another
+        namespace. Of another robot it is only told: one file may serve many.
     """
     found = []
     for section, values in settings.site_parameters():
@@ -555,7 +556,8 @@ def idle_sections(settings: BringupSettings, specs: Sequence[NodeSpec]) -> list[
         ):
             continue
         for each in specs:
-            if values.get('armed') is False and each.parameters.get('armed'):
+            same = section.split('/')[-2:] == each.full_name.split('/')[-2:]
+            if same and values.get('armed') is False and each.parameters.get('armed'):
                 expected = f'armed: false of {each.full_name}, not of {section}, or armed:=false'
                 raise SettingError('parameters', settings.parameters, expected)
         found.append(section)

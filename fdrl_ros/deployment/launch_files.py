@@ -159,7 +159,8 @@ def notices(file: str, texts: Mapping[str, str]) -> list[str]:
         room = chosen(RoomArguments, texts)
         if room.env and not room.commands and texts.get('operations', '-1') != '0':
             told.append('the selector is not armed: patients wait until somebody commands the arm')
-    return told + ([] if included else idle_sections(settings, graph(file, texts)))
+    idle = idle_sections(settings, graph(file, texts))
+    return told if included else told + idle
 
 
 def check(file: str, texts: Mapping[str, str], given: Mapping[str, str] | None = None) -> None:

@@ -186,12 +186,16 @@ class EnvNode(ManagedNode):
 
         One who still waits for that is sent away.
 
-        :raises FdrlError: if somebody is on the table, the arm takes no motion commands, or there
+        A paused arm takes the goal: a selector that paused it resumes it for a new patient.
+
+        :raises FdrlError: if somebody is on the table, the arm is not enabled and homed, or there
             is no such procedure.
         """
         if self.operating:
             raise StateError(f'{self._operation.patient.name} is on the table')
-        self.arm.control.operating_state.require_ready('a goal')
+        state = self.arm.control.operating_state
+        if state.state is not State.PAUSED or not state.is_homed:
+            state.require_ready('a goal')
         patients = self._patients
         if procedure:
             patients = self._mixture((procedure_named(procedure).name,))
@@ -271,7 +275,7 @@ class EnvNode(ManagedNode):
         self._operation.reset(patient)
         self.operating = self._placed = True
         self._cycle_number, self._peak = 0, 0.0
-        self._placed_at = self.time
+        self._placed_at = self.now
         self.arm.begin_operation()
 
     # Time.
@@ -290,7 +294,7 @@ class EnvNode(ManagedNode):
         """Go on after the simulated clock was set back."""
         self.arm.follow_clock_back()
         self._next_at = min(self._next_at, self.time + PAUSE)
-        self._placed_at = self.time
+        self._placed_at = self.now
 
     def pass_cycle(self) -> None:
         """Let 10 ms pass and publish."""
@@ -314,7 +318,7 @@ class EnvNode(ManagedNode):
     def _is_forgotten(self) -> bool:
         """Say whether the patient of a goal has waited for too long."""
         longest = self._goal_timeout
-        return self.operate.has_goal and 0.0 < longest < self.time - self._placed_at
+        return self.operate.has_goal and 0.0 < longest < self.now - self._placed_at
 
     def _next_substeps(self) -> int:
         """Begin the next cycle, and return how many sub-steps it has."""

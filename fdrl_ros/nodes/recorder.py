@@ -8,6 +8,7 @@ from functools import partial
 import importlib
 from pathlib import Path
 import shutil
+import time
 from typing import Any, Final
 
 from fdrl_ros.errors import RecordsError
@@ -37,6 +38,9 @@ _NEEDED: Final = (OPERATION, PATIENT, ACTION)
 """Without these there is nothing to replay or to train on."""
 
 _NEXT: Final = 'the next operation to begin'
+
+_PATIENCE: Final = 5.0
+"""For topics that replay and training do without, second."""
 
 _FRESH: Final = 50_000_000
 """Age up to which a message from before the first state belongs to it, ns."""
@@ -81,6 +85,7 @@ class Recorder(Closeable):
         self._path, self._robot, self._domain = path, robot, domain
         self._heard: dict[str, Any] = {}
         self._before: list[tuple[str, int, bytes]] = []
+        self._needed_at = time.monotonic()
         self.waits_for = ''
         """What it waits for before it writes; empty since it does."""
         with ExitStack() as joined:
@@ -126,7 +131,8 @@ class Recorder(Closeable):
         if self.waits_for != _NEXT:
             return False
         state = deserialize_message(data, OperationState)
-        return state.layout != OPERATION_LAYOUT or state.values[INDEX['time_left']] >= 1.0
+        left = state.values[INDEX['time_left'] :]
+        return state.layout != OPERATION_LAYOUT or not len(left) or left[0] >= 1.0
 
     def _keep(self, topic: str, now: int, data: bytes) -> None:
         """Keep what the first state is understood with, and nothing of another patient."""
@@ -140,13 +146,22 @@ class Recorder(Closeable):
         self.counts[topic] += 1
 
     def _look(self) -> None:
-        """Look which topics are not heard yet, of those that are needed or published."""
-        missing = [
-            found.topic_name
+        """
+        Look which topics are not heard yet, of those that are needed or published.
+
+        What is published and never heard, as by another QoS, is waited for no longer than
+        :data:`_PATIENCE` after the others.
+        """
+        now = time.monotonic()
+        unheard = {
+            topic: found.topic_name
             for topic, found in self._heard.items()
             if not found.get_publisher_count()
             and (topic in _NEEDED or self._node.count_publishers(found.topic_name))
-        ]
+        }
+        if any(topic in _NEEDED for topic in unheard):
+            self._needed_at = now
+        missing = list(unheard.values()) if now - self._needed_at < _PATIENCE else []
         self.waits_for = f'{", ".join(missing)} in DDS domain {self._domain}' if missing else _NEXT
 
     def poll(self, seconds: float) -> None:

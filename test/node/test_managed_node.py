@@ -233,6 +233,11 @@ RELEASED = """attempts.append(1)
         os.kill(os.getpid(), signal.SIGINT)"""
 """Another process lets go of the node's state in time."""
 
+STOPPED = """managed_node.LOCK_PATIENCE = 60.0
+        os.kill(os.getpid(), signal.SIGINT)
+        raise StoreBusyError("taken")"""
+"""The node is stopped while it waits for that."""
+
 
 @pytest.mark.parametrize(
     ('when', 'what', 'ending'),
@@ -240,6 +245,8 @@ RELEASED = """attempts.append(1)
         ('open', 'raise StoreError("no disk")', Ending.REFUSED),
         ('begin', 'raise StoreBusyError("taken")', Ending.REFUSED),
         ('open', RELEASED, Ending.STOPPED),
+        ('begin', RELEASED, Ending.STOPPED),
+        ('begin', STOPPED, Ending.STOPPED),
         ('begin', 'self.every(0.01, lambda: 1 / 0)', Ending.DIED),
     ],
 )

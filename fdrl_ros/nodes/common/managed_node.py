@@ -428,8 +428,8 @@ class ManagedNode(LifecycleNode):
         )
 
     def start(self) -> None:
-        """Configure and activate."""
-        if self.trigger_configure() == _SUCCESS:
+        """Configure, unless that is done, and activate."""
+        if self.state_name == 'inactive' or self.trigger_configure() == _SUCCESS:
             self.trigger_activate()
 
     def _leave(self) -> None:
@@ -494,7 +494,7 @@ def run_node(make: Callable[[Post], ManagedNode], args: Sequence[str] | None = N
                 if not node.waits:
                     node.tell_fault()
                     break
-                if node.state_name == 'unconfigured' and node.now - tried >= LOCK_PERIOD:
+                if node.now - tried >= LOCK_PERIOD:
                     tried = node.now
                     node.start()
             # Many callbacks a call: spin_once would leave the executor after each.
@@ -504,7 +504,7 @@ def run_node(make: Callable[[Post], ManagedNode], args: Sequence[str] | None = N
     except Exception as error:
         node.note_fault(error)
         failed = True
-    failed |= autostart and node.fault is not None
+    failed |= autostart and node.fault is not None and not node.waits
     code = (REFUSED if node.refuses else FAULT) if failed else 0
     if node.state_name != 'finalized':
         node.trigger_shutdown()

@@ -180,10 +180,14 @@ def test_section_of_no_node_is_told_and_refused_where_it_should_have_disarmed(tm
     with pytest.raises(SettingError, match='a namespace in .*, such as /../selector'):
         replace(settings, parameters=str(site))
     robot_3 = '/robot_3/selector: {ros__parameters: {armed: %s}}'
-    site.write_text(robot_3 % 'false')
     given = {'directory': SETTINGS.directory, 'parameters': str(site), 'description': 'false'}
-    with pytest.raises(SettingError, match='armed: false of /robot_1/selector, not of /robot_3'):
-        check('robot', given)
+    site.write_text('/robot_1/selector: {ros__parameters: {armed: false}}')
+    ward = {**given, 'namespace': 'ward'}
+    for more in ({}, {'hospitals': '3'}):  # also included by another launch file
+        with pytest.raises(SettingError, match='armed: false of /ward/robot_1/selector, not of'):
+            check('robot', ward | more)
+    site.write_text(robot_3 % 'false')
+    assert len(notices('robot', given)) == 1, 'one file for many robots'
     unarmed = {**given, 'armed': 'false'}
     notice, words = notices('robot', unarmed)
     assert (
