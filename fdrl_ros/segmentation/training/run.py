@@ -121,9 +121,11 @@ def pretrained(
     """
     Train a segmenter on single synthetic frames, as everybody's start.
 
-    :returns: shape (n_parameters,); temporal module and channel selection as they were drawn.
+    :returns: shape (n_parameters,); encoder, fusion and head are the same for all settings of a
+        size, temporal module and channel selection as they were drawn.
     """
-    segmenter = Segmenter(settings, np.random.default_rng([seed, 10]))
+    plain = replace(settings, temporal=False, channels=False)
+    segmenter = Segmenter(plain, np.random.default_rng([seed, 10]))
     rng = np.random.default_rng([seed, 11])
     sampler = Sampler(sites.synthetic, schedule.site, 1)
     optimiser = torch.optim.AdamW(segmenter.parameters(), lr=schedule.site.rate)
@@ -136,7 +138,9 @@ def pretrained(
         loss.backward()
         optimiser.step()
         told(step + 1, 'synthetic')
-    return flat(segmenter, layout_of(segmenter))
+    whole = Segmenter(settings, np.random.default_rng([seed, 13]))
+    whole.load_state_dict(segmenter.state_dict(), strict=False)
+    return flat(whole, layout_of(whole))
 
 
 def steps_of(method: Method, sites: int, schedule: Schedule) -> int:
@@ -151,8 +155,8 @@ def train(
     """
     Train by a method.
 
-    Every method begins with the same pre-trained weights, and all sites together take the same
-    number of steps in it.
+    All methods begin with the same pre-trained encoder, fusion and head, and all sites together
+    take the same number of steps in each.
 
     :param told: may raise to stop.
     :raises SettingError: if a prompt is to tell sites apart where all clips are one site.

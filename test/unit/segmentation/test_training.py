@@ -140,6 +140,17 @@ def test_what_is_personal_is_in_no_byte_that_is_sent(monkeypatch):
             assert np.array_equal(own['head.fc.weight'], theirs['head.fc.weight'])
 
 
+def test_all_methods_begin_with_the_same_encoder_and_head():
+    given, starts = sites(), {}
+    for name in ('fedavg', 'fedst'):
+        settings = run.architecture(METHODS[name], 'tiny', 512)
+        start = run.pretrained(settings, given, SCHEDULE, 1, lambda done, who: None)
+        starts[name] = layout_of(Segmenter(settings)).split(start)
+    assert len(starts['fedst']) > len(starts['fedavg'])
+    for name, values in starts['fedavg'].items():
+        assert np.array_equal(values, starts['fedst'][name])
+
+
 def test_the_same_seed_trains_the_same_models():
     one, other = (
         train(METHODS['fedst'], 'tiny', sites(), SCHEDULE, 1, lambda done, who: None)
