@@ -25,7 +25,7 @@ from typing import Any
 
 from diagnostic_msgs.msg import DiagnosticArray
 import fdrl_ros.msg as ros
-from fdrl_ros.nodes.arm.robot_messages import joint_state, set_point
+from fdrl_ros.nodes.arm.robot_messages import joint_state, OperatingState, set_point
 from fdrl_ros.nodes.common import qos
 from fdrl_ros.surgery.arm.kinematics import JAW
 from fdrl_ros.surgery.gym.state import OPERATION_LAYOUT, OPERATION_SIZE, PATIENT_LAYOUT
@@ -113,6 +113,9 @@ class Bedside:
         self._room = room
         self._answers = Answers()
         publish, hear = room.node.create_publisher, room.node.create_subscription
+        # An armed selector commands nothing before the arm has told that it is ready.
+        self._ready = publish(OperatingState, f'{namespace}/operating_state', qos.OPERATING)
+        self._ready.publish(OperatingState(state='ENABLED', is_homed=True))
         self._tip = publish(PoseStamped, f'{namespace}/setpoint_cp', qos.STATE)
         self._jaw = publish(JointState, f'{namespace}/jaw/setpoint_js', qos.STATE)
         self._patient = publish(ros.PatientState, f'{namespace}/patient_state', qos.STATE)

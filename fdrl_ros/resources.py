@@ -17,11 +17,17 @@ _YAML_LOADER = getattr(yaml, 'CSafeLoader', yaml.SafeLoader)  # in C ten times a
 def roots() -> list[Path]:
     """List the folders that may hold our files: the source, a wheel, then each ament prefix."""
     package = Path(__file__).resolve().parent
-    prefixes = [each for each in os.environ.get('AMENT_PREFIX_PATH', '').split(os.pathsep) if each]
     return [
         package.parent,
         package / '_share',
-        *(Path(each) / 'share' / PACKAGE for each in prefixes),
+        *(each / 'share' / PACKAGE for each in prefixes()),
+    ]
+
+
+def prefixes() -> list[Path]:
+    """List the ament prefixes, in which ROS packages are installed."""
+    return [
+        Path(each) for each in os.environ.get('AMENT_PREFIX_PATH', '').split(os.pathsep) if each
     ]
 
 
@@ -48,8 +54,8 @@ def executable(package: str, name: str) -> Path:
 
     :raises ResourceError: if no ament prefix has it.
     """
-    for prefix in filter(None, os.environ.get('AMENT_PREFIX_PATH', '').split(os.pathsep)):
-        path = Path(prefix, 'lib', package, name)
+    for prefix in prefixes():
+        path = prefix / 'lib' / package / name
         if os.access(path, os.X_OK):
             return path
     raise ResourceError(f'{package} is not installed: no {name} in AMENT_PREFIX_PATH')

@@ -7,7 +7,11 @@
 // The same bytes on every processor: no product is fused with a sum, no sum is reordered, and
 // but for square roots, which are exact, no function of the C library is called.
 
+#ifdef __clang__
+#pragma STDC FP_CONTRACT OFF
+#else
 #pragma GCC optimize("fp-contract=off")
+#endif
 
 #include "shapes.h"
 
@@ -128,9 +132,9 @@ static inline float enters(const fdrl_scene *s, vec ray)
   return ray.z < 0.0f ? most(near, (s->top - eye) / ray.z) : INFINITY;
 }
 
-// Where a ray meets the tissue before a limit, from a guess above it or from where it enters. A step
-// is as long as a slope of `steep` allows, or up to three times as long where a line through the
-// last two gaps says so; once the ray is below, the place is enclosed.
+// Where a ray meets the tissue before a limit, from a guess above it or from where it enters. A
+// step is as long as a slope of `steep` allows, or up to three times as long where a line through
+// the last two gaps says so; once the ray is below, the place is enclosed.
 static float meets_tissue(const fdrl_scene *s, vec ray, float limit, float guess)
 {
   const float eye = (float)s->eye[2] - s->surface, begin = enters(s, ray);
@@ -169,13 +173,11 @@ static float meets_tissue(const fdrl_scene *s, vec ray, float limit, float guess
 
 // Nearest shape that one ray meets before a limit.
 static int meets_shapes(
-  const fdrl_scene *s, const fdrl_shape *shapes, ptrdiff_t count, const int *chosen, vec ray,
-  float *limit)
+  const fdrl_scene *s, const fdrl_shape *shapes, ptrdiff_t count, vec ray, float *limit)
 {
   const double way[3] = {ray.x, ray.y, ray.z};
   int found = NOTHING;
   for (ptrdiff_t i = 0; i < count; i++) {
-    if (chosen && !chosen[i]) { continue; }
     const double t = fdrl_meets(shapes + i, s->eye, way, s->near);
     if (t < *limit) {
       *limit = (float)t;
@@ -275,14 +277,16 @@ static vec shade_tissue(const fdrl_scene *s, vec ray, float t, float light)
   if (s->dents) { dented(s, at.x, at.y, along); }
   const float rough = s->relief;
   const vec normal = unit((vec){-along[0] - rough * fine[1], -along[1] - rough * fine[2], 1.0f});
-  const vec to_lamp = less(of(s->lamp), at), towards = unit(to_lamp), view = unit(scaled(ray, -1.0f));
+  const vec to_lamp = less(of(s->lamp), at), towards = unit(to_lamp);
+  const vec view = unit(scaled(ray, -1.0f));
   const vec half = unit((vec){towards.x + view.x, towards.y + view.y, towards.z + view.z});
   const float power = light_of(s, to_lamp);
   const float facing = dot(normal, towards), wrap = s->wrap;
   const float direct = power * light * clamp((facing + wrap) / (1.0f + wrap));
   const float glance = clamp(dot(normal, half)), edge = 1.0f - clamp(dot(normal, view));
-  const float shine = look[3] * power * light * clamp(4.0f * facing) *
-                      (2.2f * to_power(glance, 7) + 0.25f * to_power(glance, 4) + 0.10f * edge * edge);
+  const float lobes = 2.2f * to_power(glance, 7) + 0.25f * to_power(glance, 4);
+  const float shine =
+    look[3] * power * light * clamp(4.0f * facing) * (lobes + 0.04f * edge * edge);
   const float bright = (s->ambient * power + direct) * (1.0f + 0.35f * fine[0]);
   const float tinted = s->tinted;
   return (vec){
@@ -311,11 +315,13 @@ static vec shade_shape(const fdrl_scene *s, const fdrl_shape *shape, vec ray, fl
   const float direct = clamp(dot(n, towards)), glance = clamp(dot(n, half));
   const float up = 2.0f * dot(n, view) * n.z - view.z;  // where a mirror would see
   const float below = power * 0.8f * smooth(0.55f - 0.75f * up), above = 0.10f * power;
-  const float shine = shape->gloss * power * (1.6f * to_power(glance, 6) + 0.35f * to_power(glance, 3));
+  const float lobes = 1.6f * to_power(glance, 6) + 0.35f * to_power(glance, 3);
+  const float shine = shape->gloss * power * lobes;
   const four fine = grain_at(s->fine, s->grain, along * 700.0f, (n.x + 0.6f * n.z) * 9.0f);
   const float stained = shape->stain * smooth(3.0f * fine[0] + shape->stain - 0.2f);
   const vec colour = of(shape->colour), mean = of(s->mean);
-  const float bright = (s->ambient + (1.0f - 0.5f * metal) * direct) * power * (1.0f + 0.12f * metal * fine[0]);
+  const float bright =
+    (s->ambient + (1.0f - 0.5f * metal) * direct) * power * (1.0f + 0.12f * metal * fine[0]);
   const float mirror = metal * (0.35f + 0.65f * to_power(1.0f - facing_us, 1));
   vec found = {
     colour.x * (bright + mirror * (mean.x * below + above)) + shine,
@@ -339,7 +345,8 @@ static vec shade(
     const float wide = (float)s->cloud / (float)s->width;
     const float u = (float)column * wide * 0.5f, v = (float)row * wide * 0.5f;
     const four one = grain_at(s->smoke, s->cloud, u + s->haze_at[0], v + s->haze_at[1]);
-    const four two = grain_at(s->smoke, s->cloud, 1.9f * u - s->haze_at[1], 1.9f * v + s->haze_at[0]);
+    const four two =
+      grain_at(s->smoke, s->cloud, 1.9f * u - s->haze_at[1], 1.9f * v + s->haze_at[0]);
     const float deep = s->fall > 0.0f ? least(t / s->fall, 1.6f) : 1.0f;
     const float share = clamp(s->haze * deep * (0.75f + 0.9f * one[0] + 0.45f * two[0]));
     found.x = mix(found.x, s->haze_colour[0] * s->power, share);
@@ -438,7 +445,7 @@ static void soften_edges(const frame *f)
         const double u = column + beside[k][0], v = row + beside[k][1];
         const vec ray = ray_of(s, u, v);
         float t = (float)s->far;
-        int met = meets_shapes(s, shapes, f->count, NULL, ray, &t);
+        int met = meets_shapes(s, shapes, f->count, ray, &t);
         const float ground = meets_tissue(s, ray, t, GUESSED * f->depth[i]);
         if (ground < t) { t = ground, met = TISSUE; }
         const vec found = shade(s, shapes, met, ray, t, f->shade[i], u, v);
@@ -468,7 +475,9 @@ SIMD static void blur(const fdrl_scene *s, float *colours, float *scratch)
     const float *at = scratch + row * stride;
     const float *above = row ? at - stride : at, *below = row + 1 < s->height ? at + stride : at;
     float *to = colours + row * stride;
-    for (ptrdiff_t i = 0; i < stride; i++) { to[i] = middle * at[i] + side * (above[i] + below[i]); }
+    for (ptrdiff_t i = 0; i < stride; i++) {
+      to[i] = middle * at[i] + side * (above[i] + below[i]);
+    }
   }
 }
 

@@ -151,8 +151,8 @@ typedef struct {
 } fdrl_dent;
 
 // Heights (size, size) and looks (size, size, 8) of tissue: red, green, blue, gloss, slopes along
-// x and y, weight of the fine relief, room; both begin at `corner`. The fine relief (grain, grain, 4) and
-// the smoke (cloud, cloud) repeat.
+// x and y, weight of the fine relief, room; both begin at `corner`. The fine relief (grain, grain,
+// 4) and the smoke (cloud, cloud, 4) repeat; their sizes are powers of two.
 typedef struct {
   double eye[3], turn[9], focal, across, down, near, far, barrel;
   float lamp[3], power, fall, ambient, wrap, shadow;

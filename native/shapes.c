@@ -4,7 +4,11 @@
 // Where rays meet rods, cylinders and boxes, in closed form. No product is fused with a sum, so
 // that all processors give the same bytes.
 
+#ifdef __clang__
+#pragma STDC FP_CONTRACT OFF
+#else
 #pragma GCC optimize("fp-contract=off")
+#endif
 
 #include "shapes.h"
 
@@ -15,9 +19,10 @@ static inline double dot(const double *a, const double *b)
   return a[0] * b[0] + a[1] * b[1] + a[2] * b[2];
 }
 
+// What is not a number is at the lowest.
 static inline double within(double x, double low, double high)
 {
-  return x < low ? low : (x > high ? high : x);
+  return x > low ? (x < high ? x : high) : low;
 }
 
 // Unit axis from the start of a shape to its end, and its length.

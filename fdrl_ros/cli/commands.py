@@ -34,7 +34,7 @@ COMMANDS: Final = {
     'prepare': ('federation.directory', 'Make a directory ready: plan, keys, starting policy.'),
     'privacy': ('federation.privacy', 'Show and verify the privacy ledgers of hospitals.'),
     'record': ('robot.record', 'Record what a robot publishes in a bag.'),
-    'reproduce': ('experiments.reproduce', 'Repeat the experiments of a paper beside its numbers.'),
+    'reproduce': ('experiments.reproduce', "Repeat a paper's experiments, with its numbers."),
     'run': ('federation.run', 'Run the whole system over ROS 2 and compare the policies.'),
     'security': ('federation.security', 'Make, change and check the keystore of DDS Security.'),
     'selector': ('robot.selector', 'Measure the selector, which picks a policy at every tick.'),
@@ -44,8 +44,8 @@ COMMANDS: Final = {
     'train': ('experiments.train', 'Train a federation in this process, without ROS.'),
     'urdf': ('robot.urdf', 'Print the URDF of arm and patient.'),
     'utility': ('experiments.studies', 'Measure what privacy costs: success against epsilon.'),
-    'video': ('video.video', 'Draw, show and check labelled surgical video.'),
     'version': ('version', 'Print the versions of this package and its libraries.'),
+    'video': ('video.video', 'Draw, show and check labelled surgical video.'),
 }
 """Each command: the module below fdrl_ros.cli with a function of that name; what it does."""
 

@@ -44,6 +44,8 @@ KINDS = {
     'measures part': Shown('measuring'),
     'selector part': Shown('comparing'),
     'video': Shown('checking', 20, at_once=True),
+    'fedst': Shown('all parts', 20, at_once=True),
+    'fedst part': Shown('training', 0, passing=True),
     'sepsis': Shown('sepsis', 20, at_once=True),
     'sepsis part': Shown('learning', 0, passing=True),
     'experiment part': Shown('experiment'),

@@ -18,13 +18,13 @@ import socket
 from typing import Any, Final
 
 from fdrl_ros.deployment.frame_settings import FrameSettings
-from fdrl_ros.deployment.namespaces import absolute, check_namespace, FEDERATION
+from fdrl_ros.deployment.namespaces import absolute, check_name, check_namespace, FEDERATION
 from fdrl_ros.deployment.parameter_files import may_be_of, sections
 from fdrl_ros.deployment.security.variables import ABLE
 from fdrl_ros.deployment.settings import hospital_names
 from fdrl_ros.errors import SettingError
 from fdrl_ros.federation.settings import RoundSettings
-from fdrl_ros.resources import PACKAGE, resource
+from fdrl_ros.resources import PACKAGE, prefixes, resource
 from fdrl_ros.runtime.environment_variables import ONE_THREAD
 from fdrl_ros.runtime.orphans import LAUNCHER
 from fdrl_ros.settings import setting, Settings, Value
@@ -181,6 +181,9 @@ class BringupSettings(Settings):
             raise SettingError('discovery_server', self.discovery_server, expected)
         for node, _ in self.site_parameters():
             name = node.rpartition('/')[2]
+            if node.strip('/') in NODES:
+                expected = f'a namespace in {node!r}, such as /**{node}: no node of ours has none'
+                raise SettingError('parameters', self.parameters, expected)
             near = get_close_matches(name, NODES, 1)
             if near and near != [name]:  # others may be of nodes that are not ours
                 expected = f'a node of ours in {node!r}; did you mean {near[0]}?'
@@ -292,6 +295,13 @@ class RoomArguments(FrameSettings):
         choices=('auto', 'true', 'false'),
     )
 
+    def __post_init__(self) -> None:
+        """Refuse a pace of time that nobody makes."""
+        super().__post_init__()
+        if self.real_time_factor != 1.0 and not self.use_sim_time:
+            expected = '1.0 without use_sim_time:=true'
+            raise SettingError('real_time_factor', self.real_time_factor, expected)
+
     @property
     def picture(self) -> tuple[int, int]:
         """Width and height of the simulated endoscope's pictures, pixels."""
@@ -319,8 +329,9 @@ class RobotArguments(RoomArguments):
     )
 
     def __post_init__(self) -> None:
-        """Refuse two nodes that publish states of one robot."""
+        """Refuse two nodes that publish states of one robot, and a name that is none."""
         super().__post_init__()
+        check_name('robot', self.robot)
         if self.plan and self.env:
             raise SettingError('plan', self.plan, 'none with the simulated env; say env:=false')
 
@@ -358,7 +369,8 @@ def robot_graph(
         for section, values in settings.site_parameters()
         if may_be_of(section, f'{place}/selector')
     ):
-        raise SettingError('armed', room.armed, f'{settings.parameters} without armed: true')
+        expected = f'true, or {settings.parameters} without armed: true'
+        raise SettingError('armed', room.armed, expected)
     env = _node(
         settings,
         'env',
@@ -454,6 +466,33 @@ def check_participants(settings: BringupSettings, specs: Sequence[NodeSpec]) -> 
             raise SettingError(name, domain, expected)
 
 
+def check_middleware() -> None:
+    """
+    Refuse a middleware that is not installed: every process would end when it imports rclpy.
+
+    :raises SettingError: naming RMW_IMPLEMENTATION.
+    """
+    folders = [each / 'share/ament_index/resource_index/rmw_typesupport' for each in prefixes()]
+    found = {each.name for folder in folders for each in folder.glob('rmw_*')}
+    found.discard('rmw_implementation')  # loads the others
+    name = os.environ.get('RMW_IMPLEMENTATION')
+    if name and found and name not in found:
+        expected = f'one that is installed: {", ".join(sorted(found))}'
+        raise SettingError('RMW_IMPLEMENTATION', name, expected)
+
+
+def check_domain(name: str, text: str) -> int:
+    """
+    Read a DDS domain.
+
+    :param name: of the variable or setting.
+    :raises SettingError: if there is no such domain.
+    """
+    if not text.isdecimal() or int(text) > LAST_DOMAIN:
+        raise SettingError(name, text, f'a DDS domain, 0 to {LAST_DOMAIN}')
+    return int(text)
+
+
 def environment(settings: BringupSettings, domain: int) -> dict[str, str]:
     """Return the variables that every node of this process runs with."""
     variables = {
@@ -526,6 +565,31 @@ def warnings(settings: BringupSettings) -> list[str]:
                 'find its port taken'
             )
     return found
+
+
+def idle_sections(settings: BringupSettings, specs: Sequence[NodeSpec]) -> list[str]:
+    """
+    Warn of sections of the parameter file that are for nodes such as these, and none of them.
+
+    :returns: one warning, or nothing.
+    :raises SettingError: if one says `armed: false` of a robot that is armed here, in another
+        namespace. Of another robot it is only told: one file may serve many.
+    """
+    found = []
+    for section, values in settings.site_parameters():
+        if not any(may_be_of(section, each.name) for each in specs) or any(
+            may_be_of(section, each.full_name) for each in specs
+        ):
+            continue
+        for each in specs:
+            same = section.split('/')[-2:] == each.full_name.split('/')[-2:]
+            if same and values.get('armed') is False and each.parameters.get('armed'):
+                expected = f'armed: false of {each.full_name}, not of {section}, or armed:=false'
+                raise SettingError('parameters', settings.parameters, expected)
+        found.append(section)
+    names = ', '.join(each.full_name for each in specs)
+    words = f'{settings.parameters}: {", ".join(found)} is none of the nodes {names}'
+    return [words] if found else []
 
 
 def _rmw() -> str:

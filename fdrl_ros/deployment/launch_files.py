@@ -7,9 +7,12 @@ What each launch file starts, out of its arguments as texts, and what it refuses
 """
 
 from collections.abc import Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Final, TypeVar
 
+from fdrl_ros.crypto.keys.keystore import KEY_FILE
+from fdrl_ros.crypto.keys.roster import SERVERS
 from fdrl_ros.deployment.bringup import (
     BringupSettings,
     check_participants,
@@ -17,17 +20,21 @@ from fdrl_ros.deployment.bringup import (
     frames_graph,
     hospital_graph,
     HospitalArguments,
+    idle_sections,
     NodeSpec,
     PATIENTS_APART,
     robot_graph,
     RobotArguments,
     RoomArguments,
     server_graph,
+    warnings,
 )
 from fdrl_ros.deployment.layout import Layout
-from fdrl_ros.errors import ResourceError, SettingError
+from fdrl_ros.deployment.plan import Plan
+from fdrl_ros.errors import KeyFileError, PolicyError, ResourceError, SettingError
 from fdrl_ros.resources import executable, PACKAGE
 from fdrl_ros.settings import named_among, Setting, Settings, Value
+from fdrl_ros.surgery.gym.measured_operation import OperationPlan
 
 S = TypeVar('S', bound=Settings)
 
@@ -39,6 +46,9 @@ FILES: Final[Mapping[str, tuple[type[Settings], ...]]] = {
 }
 """The launch files, and the settings that are their arguments."""
 
+_MEANT: Final = {('robot', 'hospital'): 'home'}
+"""Argument that is meant by one of another launch file."""
+
 _SWITCHES: Final = {'description': 'robot_state_publisher', 'rviz': 'rviz2'}
 """Arguments that start a node of another package, and that package."""
 
@@ -46,6 +56,15 @@ _SWITCHES: Final = {'description': 'robot_state_publisher', 'rviz': 'rviz2'}
 def names(file: str) -> list[str]:
     """Return the names of a launch file's arguments."""
     return [each.name for kind in FILES[file] for each in kind.describe()]
+
+
+def described(file: str) -> str:
+    """Return the arguments of a launch file with default and range, as `ros2 launch -s` does."""
+    lines = [f"Arguments of {file} (pass arguments as '<name>:=<value>'):"]
+    for each in (each for kind in FILES[file] for each in kind.describe()):
+        lines += ['', f"    '{each.name}':", f'        {each.description}: {each.expected()}']
+        lines += [f"        (default: '{as_text(each.default)}')"]
+    return '\n'.join(lines)
 
 
 def chosen(kind: type[S], texts: Mapping[str, str]) -> S:
@@ -125,6 +144,25 @@ def full_graph(file: str) -> tuple[NodeSpec, ...]:
     return tuple({each.label: each for each in specs}.values())
 
 
+def notices(file: str, texts: Mapping[str, str]) -> list[str]:
+    """
+    Return what a person should be told before the nodes of a launch file start.
+
+    :raises SettingError: as :func:`graph`, or if the parameter file means to disarm a selector
+        and does not.
+    """
+    settings = chosen(BringupSettings, texts)
+    told = warnings(settings)
+    # What a federation includes is a part of the nodes that its parameter file is for.
+    included = file != 'federation' and 'hospitals' in texts
+    if file in ('robot', 'federation'):
+        room = chosen(RoomArguments, texts)
+        if room.env and not room.commands and texts.get('operations', '-1') != '0':
+            told.append('the selector is not armed: patients wait until somebody commands the arm')
+    idle = idle_sections(settings, graph(file, texts))
+    return told if included else told + idle
+
+
 def check(file: str, texts: Mapping[str, str], given: Mapping[str, str] | None = None) -> None:
     """
     Refuse what cannot be, before any node starts.
@@ -134,13 +172,18 @@ def check(file: str, texts: Mapping[str, str], given: Mapping[str, str] | None =
     :raises SettingError: if an argument is unknown or cannot be, the directory is not prepared,
         the hospital is not in its roster, or security is on and a node has no enclave.
     :raises ResourceError: if a node of another package is asked for that is not installed.
-    :raises RosterError: if the directory's roster is not valid.
+    :raises FdrlError: if a file of the directory is missing or damaged, or a plan of operation.
     """
     known = names(file)
     for name, value in (given or {}).items():
         if name not in known:
-            raise SettingError(name, value, named_among(name, 'arguments', known))
+            meant = _MEANT.get((file, name))
+            near = [meant] if meant else get_close_matches(name, known, 3)
+            hint = f'did you mean {" or ".join(near)}?' if near else '--show-args lists them'
+            expected = f'one of the {len(known)} arguments of {file}; {hint}'
+            raise SettingError(name, value, expected)
     specs, settings = graph(file, texts), chosen(BringupSettings, texts)
+    notices(file, texts)
     if settings.security and any(each.package == _SWITCHES['rviz'] for each in specs):
         raise SettingError('rviz', True, 'false with security: RViz has no enclave')
     for spec in specs:
@@ -157,17 +200,39 @@ def check(file: str, texts: Mapping[str, str], given: Mapping[str, str] | None =
     if not layout.plan.exists():
         expected = 'one that `fdrl prepare` or `fdrl run` made, such as runs/latest/federation'
         raise SettingError('directory', directory, expected)
-    asked = [chosen(HospitalArguments, texts).hospital] if file == 'hospital' else []
-    if file == 'robot':
-        asked += filter(None, [chosen(RobotArguments, texts).home])
-    if asked:
-        hospitals = [each.name for each in layout.roster().hospitals]
-        for name in asked:
-            if name not in hospitals:
-                setting = 'hospital' if file == 'hospital' else 'home'
-                expected = named_among(name, 'hospitals in the roster', hospitals)
-                raise SettingError(setting, name, expected)
+    _check_directory(layout, file, texts)
     settings.check_enclaves(specs)
+
+
+def _check_directory(layout: Layout, file: str, texts: Mapping[str, str]) -> None:
+    """
+    Refuse a directory whose files the nodes could not use, or that has no such hospital.
+
+    :raises FdrlError: naming the first.
+    """
+    Plan.read(layout.plan)
+    if not layout.pretrained.exists():
+        raise PolicyError(f'{layout.pretrained} is not there: prepare the directory again')
+    hospitals = [each.name for each in layout.roster().hospitals]
+    asked = {}
+    if file == 'hospital':
+        asked['hospital'] = chosen(HospitalArguments, texts).hospital
+    if file == 'robot':
+        room = chosen(RobotArguments, texts)
+        if room.home:
+            asked['home'] = room.home
+        if room.plan:
+            OperationPlan.read(Path(room.plan))
+        if room.robot in (*hospitals, *layout.others):
+            raise SettingError('robot', room.robot, 'a name that no hospital or server has')
+    for setting, name in asked.items():
+        if name not in hospitals:
+            expected = named_among(name, 'hospitals in the roster', hospitals)
+            raise SettingError(setting, name, expected)
+    for name in {'server': SERVERS, 'hospital': tuple(asked.values())}.get(file, ()):
+        key = layout.keys / name / KEY_FILE
+        if not key.exists():
+            raise KeyFileError(f'{key} is not there: the host of {name} has it')
 
 
 def _check_installed(spec: NodeSpec) -> None:

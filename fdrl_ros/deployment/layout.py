@@ -9,10 +9,11 @@ import time
 
 from fdrl_ros.crypto.keys import keystore
 from fdrl_ros.crypto.keys.key_file import Passphrase
-from fdrl_ros.crypto.keys.roster import remember_roster, Roster, ROSTER_MEMORY
+from fdrl_ros.crypto.keys.roster import remember_roster, Roster, ROSTER_MEMORY, SERVERS
 from fdrl_ros.crypto.keys.signing import Identity
 from fdrl_ros.crypto.keys.transaction import reading
 from fdrl_ros.deployment.bringup import PLAN_FILE
+from fdrl_ros.deployment.namespaces import FEDERATION
 from fdrl_ros.errors import KeyFileError, StoreError
 
 ROBOTS = ('robot_1',)
@@ -93,6 +94,11 @@ class Layout:
     def log(self) -> Path:
         """Log files, one a node."""
         return self.directory / 'log'
+
+    @property
+    def others(self) -> tuple[str, ...]:
+        """Names that no robot may have, besides those of hospitals: its folder would be theirs."""
+        return (*SERVERS, FEDERATION, self.keys.name, self.log.name)
 
     def party(self, name: str) -> Path:
         """Return the directory of a hospital, server or robot."""

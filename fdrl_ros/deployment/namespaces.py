@@ -13,7 +13,8 @@ FEDERATION: Final = 'federation'
 LONGEST = 200
 """Most letters of a namespace; the middleware takes 255 in a whole name of a topic."""
 
-_LEGAL = re.compile(r'/|/?[A-Za-z_][A-Za-z0-9_]*(/[A-Za-z_][A-Za-z0-9_]*)*')
+_WORD = '[A-Za-z_][A-Za-z0-9_]*'
+_LEGAL = re.compile(f'/|/?{_WORD}(/{_WORD})*')
 
 
 def check_namespace(setting: str, namespace: str) -> None:
@@ -30,6 +31,18 @@ def check_namespace(setting: str, namespace: str) -> None:
             'at the end'
         )
         raise SettingError(setting, namespace, expected)
+
+
+def check_name(setting: str, name: str) -> None:
+    """
+    Refuse what ROS does not take as one word of a namespace.
+
+    :param setting: name of the setting that holds it.
+    :raises SettingError: if it is illegal.
+    """
+    if len(name) > LONGEST or not re.fullmatch(_WORD, name):
+        expected = f'letters, digits and _ that begin with no digit, at most {LONGEST}'
+        raise SettingError(setting, name, expected)
 
 
 def absolute(*parts: str) -> str:

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 import json
-import logging
 import os
 from pathlib import Path
 import signal
@@ -15,13 +14,11 @@ import sys
 import time
 from typing import NamedTuple, Self
 
-from fdrl_ros.deployment.bringup import BringupSettings, environment, NodeSpec, warnings
+from fdrl_ros.deployment.bringup import BringupSettings, environment, NodeSpec
 from fdrl_ros.deployment.supervision import Ending, RESPAWN_DELAY
 from fdrl_ros.errors import FdrlError, StoreError
 from fdrl_ros.resources import executable, PACKAGE
 from fdrl_ros.runtime.orphans import WITH_LAUNCHER
-
-_log = logging.getLogger(__name__)
 
 TAIL = 12
 """Lines of a log that a death is reported with."""
@@ -35,7 +32,7 @@ class Death:
     A node that ended without being told to.
 
     :param code: exit code; negative for a signal.
-    :param lines: last lines of its log.
+    :param lines: the last ones that it wrote since it was started.
     :param restarted: whether it is started again.
     """
 
@@ -45,10 +42,11 @@ class Death:
     restarted: bool
 
     def __str__(self) -> str:
-        """Tell it in one line, then what the node said last."""
+        """Tell it and the time in one line, then what the node said last."""
         cause = signal.Signals(-self.code).name if self.code < 0 else f'exit code {self.code}'
         after = f', is started again in {RESPAWN_DELAY:g} s' if self.restarted else ''
-        return '\n  '.join((f'{self.label} ended by {cause}{after}; it said last:', *self.lines))
+        said = '; it said last:' if self.lines else ', and said nothing'
+        return '\n  '.join((f'{_now()} {self.label} ended by {cause}{after}{said}', *self.lines))
 
     def check(self) -> None:
         """
@@ -61,9 +59,23 @@ class Death:
             raise FdrlError(f'{self.label} cannot begin: {reasons[-1].rpartition("]: ")[2]}')
 
 
+class Restart(NamedTuple):
+    """A node that died and was started again."""
+
+    label: str
+
+    def __str__(self) -> str:
+        """Tell it and the time in one line."""
+        return f'{_now()} {self.label} is running again'
+
+    def check(self) -> None:
+        """Do nothing: whether it can begin is not known yet."""
+
+
 class _Process(NamedTuple):
     spec: NodeSpec
     popen: subprocess.Popen[bytes]
+    log_start: int  # where its lines begin in the log, bytes
 
 
 def command(spec: NodeSpec) -> list[str]:
@@ -117,8 +129,6 @@ class Runner:
         self._log = log
         self._variables = dict(variables or {})
         self._processes: dict[str, _Process] = {}
-        for words in warnings(settings):
-            _log.warning(words)
         self._waiting: dict[str, tuple[NodeSpec, float]] = {}  # and when they start, monotonic
 
     def __enter__(self) -> Self:
@@ -150,7 +160,7 @@ class Runner:
         specs = tuple(specs)
         self._settings.check_enclaves(specs)
         for spec in specs:
-            self._processes[spec.label] = _Process(spec, self._open(spec))
+            self._processes[spec.label] = self._open(spec)
 
     def log_file(self, label: str) -> Path:
         """Return the log file of a node."""
@@ -160,10 +170,14 @@ class Runner:
         """Return the process of a node."""
         return self._processes[label].popen.pid
 
-    def poll(self) -> list[Death]:
-        """Look who ended since the last call, and start again who died, after RESPAWN_DELAY."""
-        deaths = []
-        for label, (spec, popen) in list(self._processes.items()):
+    def poll(self) -> list[Death | Restart]:
+        """
+        Look who ended since the last call, and start again who died, after RESPAWN_DELAY.
+
+        :returns: what happened, each of which a person is told.
+        """
+        events: list[Death | Restart] = []
+        for label, (spec, popen, log_start) in list(self._processes.items()):
             code = popen.poll()
             if code is None:
                 continue
@@ -174,12 +188,13 @@ class Runner:
             again = self._settings.use_respawn and spec.respawn and ending is Ending.DIED
             if again:
                 self._waiting[label] = spec, time.monotonic() + RESPAWN_DELAY
-            deaths.append(Death(label, code, tail(self.log_file(label)), again))
+            events.append(Death(label, code, tail(self.log_file(label), since=log_start), again))
         for label, (spec, when) in list(self._waiting.items()):
             if time.monotonic() >= when:
                 del self._waiting[label]
                 self.start([spec])
-        return deaths
+                events.append(Restart(label))
+        return events
 
     def stop(self, grace: float = 15.0) -> dict[str, int]:
         """
@@ -202,7 +217,7 @@ class Runner:
         self._processes.clear()
         return codes
 
-    def _open(self, spec: NodeSpec) -> subprocess.Popen[bytes]:
+    def _open(self, spec: NodeSpec) -> _Process:
         variables = {
             **os.environ,
             **environment(self._settings, spec.domain),
@@ -211,7 +226,8 @@ class Runner:
         }
         try:
             with self.log_file(spec.label).open('ab') as log:
-                return subprocess.Popen(
+                start = log.tell()
+                popen = subprocess.Popen(
                     command(spec),
                     stdin=subprocess.DEVNULL,
                     stdout=log,
@@ -219,19 +235,29 @@ class Runner:
                     env=variables,
                     start_new_session=True,
                 )
+                return _Process(spec, popen, start)
         except OSError as error:
             raise StoreError(f'cannot start {spec.label}: {error}') from error
 
 
-def tail(path: Path, lines: int = TAIL) -> tuple[str, ...]:
-    """Return the last lines of a log file; none if it cannot be read."""
+def tail(path: Path, lines: int = TAIL, since: int = 0) -> tuple[str, ...]:
+    """
+    Return the last lines of a log file that are not empty; none if it cannot be read.
+
+    :param since: byte before which nothing counts.
+    """
     try:
         with path.open('rb') as file:
-            file.seek(max(0, path.stat().st_size - _TAIL_BYTES))
+            file.seek(max(since, path.stat().st_size - _TAIL_BYTES))
             text = file.read().decode('utf-8', 'replace')
     except OSError:
         return ()
-    return tuple(text.splitlines()[-lines:])
+    return tuple(line for line in text.splitlines() if line.strip())[-lines:]
+
+
+def _now() -> str:
+    """Return the time of day, for people."""
+    return time.strftime('%H:%M:%S')
 
 
 def _kill_group(leader: int) -> None:

@@ -15,12 +15,14 @@ import time
 
 from fdrl_ros.deployment.bringup import (
     BringupSettings,
+    check_middleware,
     check_participants,
     federation_graph,
     free_domains,
     middleware,
     robot_graph,
     RoomArguments,
+    warnings,
 )
 from fdrl_ros.deployment.events import (
     Event,
@@ -59,7 +61,12 @@ _START = 180.0  # for the robot's nodes to come up and value a first policy, sec
 
 
 def missing_ros() -> str:
-    """Return what nodes lack of ROS 2; empty if they can run."""
+    """
+    Return what nodes lack of ROS 2; empty if they can run.
+
+    :raises SettingError: if RMW_IMPLEMENTATION names a middleware that is not installed.
+    """
+    check_middleware()
     if importlib.util.find_spec('rclpy') is None:
         return 'rclpy is not found (source a ROS 2 installation, or run `make setup`)'
     try:
@@ -169,6 +176,8 @@ class RosFederation:
                 f'To look on: ROS_DOMAIN_ID={settings.federation_domain} is the federation'
                 + (f', ROS_DOMAIN_ID={settings.robot_domain} the robot.' if with_robot else '.')
             )
+            for words in warnings(settings):
+                self._say(words)
             runner.start(self._federation)
             rounds = self._plan.rounds
             self._follow(runner, watch.poll, lambda: watch.finished, rounds.train_timeout)
@@ -232,9 +241,9 @@ class RosFederation:
             self._caller.check()
             for event in poll(_POLL):
                 self._handle_event(event, operations)
-            for death in runner.poll():
-                self._say(str(death))
-                death.check()
+            for happened in runner.poll():
+                self._say(str(happened))
+                happened.check()
             if runner.done:
                 raise FdrlError(f'no node runs any more; the logs are in {self._layout.log}')
 

@@ -8,8 +8,9 @@ import signal
 import sys
 from types import FrameType
 
-from fdrl_ros.deployment.bringup import NODES
+from fdrl_ros.deployment.bringup import check_domain, check_middleware, NODES
 from fdrl_ros.deployment.supervision import REFUSED
+from fdrl_ros.errors import SettingError
 from fdrl_ros.resources import resource
 from fdrl_ros.runtime.orphans import end_with_launcher
 
@@ -39,6 +40,12 @@ def start(name: str) -> int:
         asked = words[0] in ('-h', '--help')
         print(usage(name), file=sys.stdout if asked else sys.stderr)
         return 0 if asked else REFUSED
+    try:
+        check_middleware()
+        check_domain('ROS_DOMAIN_ID', os.environ.get('ROS_DOMAIN_ID') or '0')
+    except SettingError as error:
+        print(f'{name}: {error}', file=sys.stderr)
+        return REFUSED
 
     def leave(number: int, frame: FrameType | None) -> None:
         # Not by an exception: imported foreign code could turn it into another.

@@ -46,6 +46,9 @@ PAUSE = 1.5
 ABORTED = 'aborted'
 """Failure of an operation that `reset`, a canceled goal, or the node's deactivation ended."""
 
+NOT_BEGUN = 'not_begun'
+"""Failure of a goal's operation that nobody began."""
+
 
 @dataclass(frozen=True)
 class EnvSettings(NodeSettings, FrameSettings):
@@ -63,6 +66,13 @@ class EnvSettings(NodeSettings, FrameSettings):
         'how fast time passes with use_sim_time, where this node makes /clock; 0: as fast as '
         'whoever commands the arm answers',
         limits=(0.0, 100.0),
+    )
+    goal_timeout: float = setting(
+        120.0,
+        "longest time that a goal's patient waits on the table for the first motion command; 0: "
+        'as long as it takes',
+        limits=(0.0, 86400.0),
+        unit='s',
     )
     endoscope: bool = setting(False, "draw and publish the endoscope's pictures")
     endoscope_rate: float = setting(
@@ -123,6 +133,7 @@ class EnvNode(ManagedNode):
             number = hospital_names(chosen.hospitals).index(hospital)
             self._mixture = lambda procedures: everybody(procedures).cohorts[number]
         self._patients = self._mixture(chosen.names)
+        self._goal_timeout = self.settings.goal_timeout
         self._operation = Operation(plan.world)
         self.keep(self._operation.close)
         self.simulation = None
@@ -178,10 +189,16 @@ class EnvNode(ManagedNode):
 
         One who still waits for that is sent away.
 
-        :raises FdrlError: if somebody is on the table, or there is no such procedure.
+        A paused arm takes the goal: a selector that paused it resumes it for a new patient.
+
+        :raises FdrlError: if somebody is on the table, the arm is not enabled and homed, or there
+            is no such procedure.
         """
         if self.operating:
             raise StateError(f'{self._operation.patient.name} is on the table')
+        state = self.arm.control.operating_state
+        if state.state is not State.PAUSED or not state.is_homed:
+            state.require_ready('a goal')
         patients = self._patients
         if procedure:
             patients = self._mixture((procedure_named(procedure).name,))
@@ -261,6 +278,7 @@ class EnvNode(ManagedNode):
         self._operation.reset(patient)
         self.operating = self._placed = True
         self._cycle_number, self._peak = 0, 0.0
+        self._placed_at = self.now
         self.arm.begin_operation()
 
     # Time.
@@ -279,6 +297,7 @@ class EnvNode(ManagedNode):
         """Go on after the simulated clock was set back."""
         self.arm.follow_clock_back()
         self._next_at = min(self._next_at, self.time + PAUSE)
+        self._placed_at = self.now
 
     def pass_cycle(self) -> None:
         """Let 10 ms pass and publish."""
@@ -287,6 +306,8 @@ class EnvNode(ManagedNode):
             self._move_freely()
         elif self.arm.commanded:
             self._advance()
+        elif self._is_forgotten():
+            self._finish(NOT_BEGUN, 0.0, 0.0)
         stamp = self.get_clock().now().to_msg()
         # After n cycles the arm was advanced by the whole sub-steps of n * 10 ms. What is told is
         # one sub-step behind that time, between two, so that each cycle is as far as the next.
@@ -296,6 +317,11 @@ class EnvNode(ManagedNode):
             operation_state, patient_state = states(stamp, self._operation)
             self._states[1].publish(patient_state)
             self._states[0].publish(operation_state)
+
+    def _is_forgotten(self) -> bool:
+        """Say whether the patient of a goal has waited for too long."""
+        longest = self._goal_timeout
+        return self.operate.has_goal and 0.0 < longest < self.now - self._placed_at
 
     def _next_substeps(self) -> int:
         """Begin the next cycle, and return how many sub-steps it has."""

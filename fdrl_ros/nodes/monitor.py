@@ -320,7 +320,9 @@ class MonitorNode(ManagedNode):
         why = self._why().partition(' for ')[0]
         if why != self._told:
             self._told = why
-            if why:
+            if self._operation.over:
+                self.get_logger().info(why)
+            elif why:
                 self.get_logger().warning(f'no state: {why}')
             else:
                 self.get_logger().info(f'{self._plan.procedure} on {self._plan.patient}')
@@ -331,6 +333,8 @@ class MonitorNode(ManagedNode):
         if health.level is not Level.OK or self.state_name != 'active':
             return health
         why = self._why()
+        if self._operation.over:
+            return Health(Level.OK, why, health.values)
         if why:
             return Health(Level.WARN, f'no state: {why}', health.values)
         told = 'waiting for the first motion command' if self._began is None else 'operating'

@@ -4,31 +4,48 @@
 
 from collections import Counter
 from contextlib import ExitStack
+from functools import partial
 import importlib
 from pathlib import Path
+import shutil
+import time
 from typing import Any, Final
 
 from fdrl_ros.errors import RecordsError
+from fdrl_ros.msg import OperationState
 from fdrl_ros.nodes.arm.robot_messages import OperatingState
 from fdrl_ros.nodes.common import qos
 from fdrl_ros.nodes.common.service_call import node_in
 from fdrl_ros.runtime.closeable import Closeable
 from fdrl_ros.surgery.data.bag import (
+    add_topic,
     ARM_STATE,
     ARM_STATE_KINDS,
     BAG_VERSION,
     bags,
     EPISODE,
-    message_types,
     TOPICS,
     VISIBILITY,
     VISIBILITY_KIND,
 )
-from fdrl_ros.surgery.data.log import FIELDS
+from fdrl_ros.surgery.data.log import ACTION, FIELDS, OPERATION, OUTCOME, PATIENT
+from fdrl_ros.surgery.gym.state import INDEX, OPERATION_LAYOUT
 from rclpy.experimental import EventsExecutor
+from rclpy.serialization import deserialize_message
 from rclpy.task import Future
 
 _LATCHED: Final = (FIELDS, ARM_STATE)
+
+_NEEDED: Final = (OPERATION, PATIENT, ACTION)
+"""Without these there is nothing to replay or to train on."""
+
+_NEXT: Final = 'the next operation to begin'
+
+_PATIENCE: Final = 5.0
+"""For topics that replay and training do without, second."""
+
+_FRESH: Final = 50_000_000
+"""Age up to which a message from before the first state belongs to it, ns."""
 
 
 def _kinds() -> dict[str, tuple[str, Any]]:
@@ -45,16 +62,20 @@ def _kinds() -> dict[str, tuple[str, Any]]:
 
 class Recorder(Closeable):
     """
-    Hears all topics of one robot from now on, with its state's fields and operating state of now.
+    Writes all topics of one robot, from the beginning of an operation on.
 
-    Use it in a `with` and call :meth:`poll`; the bag is complete when it is left. Nothing is
-    decoded: what was sent is what is written, with the time at which it came.
+    It first waits until it hears every topic that the robot publishes, so that none is missing in
+    the first states; then for the next operation. What is latched, and the newest message of each
+    other topic, is written before that. Use it in a `with` and call :meth:`poll`; the bag is
+    complete when it is left, and there is none if nothing was written. What was sent is what is
+    written, with the time at which it came.
 
     :param path: of the bag's folder; it must not exist.
     :param robot: absolute namespace of the topics.
     :param domain: DDS domain.
     :raises RecordsError: if the folder exists or cannot be written.
     :raises ResourceError: if the library that writes bags is not installed.
+    :raises SettingError: if there is no such domain.
     """
 
     def __init__(self, path: Path, robot: str, domain: int) -> None:
@@ -63,40 +84,91 @@ class Recorder(Closeable):
         """Messages that were written, by topic."""
         if path.exists():
             raise RecordsError(f'{path} exists already and is not written over')
-        self._joined = ExitStack()
-        writer = library.Writer(
-            path, version=BAG_VERSION, storage_plugin=library.StoragePlugin.MCAP
-        )
-        try:
-            self._writer = self._joined.enter_context(writer)
-        except OSError as error:
-            raise RecordsError(f'cannot write {path}: {error.strerror}') from error
-        path.chmod(0o700)  # it holds what is measured of patients
-        node = self._joined.enter_context(node_in(domain, 'recorder', robot))
-        self._clock = node.get_clock()
-        self._executor = EventsExecutor(context=node.context)
-        self._executor.add_node(node)
-        self._never: Future = Future(executor=self._executor)
-        self._joined.callback(self._executor.remove_node, node)
-        for topic, (name, kind) in _kinds().items():
-            connection = self._writer.add_connection(
-                f'{robot}/{topic}', name, typestore=message_types()
+        self._path, self._robot, self._domain = path, robot, domain
+        self._heard: dict[str, Any] = {}
+        self._before: list[tuple[str, int, bytes]] = []
+        self._needed_at = time.monotonic()
+        self.waits_for = ''
+        """What it waits for before it writes; empty since it does."""
+        with ExitStack() as joined:
+            node = joined.enter_context(node_in(domain, 'recorder', robot))
+            writer = library.Writer(
+                path, version=BAG_VERSION, storage_plugin=library.StoragePlugin.MCAP
             )
-            profile = qos.HEARD if topic in _LATCHED else qos.EVENT
-            node.create_subscription(
-                kind, f'{robot}/{topic}', self._taker(topic, connection), profile, raw=True
-            )
+            try:
+                self._writer = joined.enter_context(writer)
+            except OSError as error:
+                raise RecordsError(f'cannot write {path}: {error.strerror}') from error
+            path.chmod(0o700)  # it holds what is measured of patients
+            self._node = node
+            self._executor = EventsExecutor(context=node.context)
+            self._executor.add_node(node)
+            self._never: Future = Future(executor=self._executor)
+            joined.callback(self._executor.remove_node, node)
+            self._connections = {}
+            for topic, (name, kind) in _kinds().items():
+                full = f'{robot}/{topic}'
+                self._connections[topic] = add_topic(self._writer, full, name)
+                profile = qos.HEARD if topic in _LATCHED else qos.EVENT
+                self._heard[topic] = node.create_subscription(
+                    kind, full, partial(self._take, topic), profile, raw=True
+                )
+            self._look()
+            self._joined = joined.pop_all()
 
-    def _taker(self, topic: str, connection: Any) -> Any:
-        def take(data: bytes) -> None:
-            self._writer.write(connection, self._clock.now().nanoseconds, bytes(data))
-            self.counts[topic] += 1
+    def _take(self, topic: str, data: bytes) -> None:
+        now = self._node.get_clock().now().nanoseconds
+        data = bytes(data)
+        if self.waits_for:
+            if topic != OPERATION or not self._begins(data):
+                self._keep(topic, now, data)
+                return
+            for each in self._before:
+                self._write(*each)
+            self.waits_for = ''
+        self._write(topic, now, data)
 
-        return take
+    def _begins(self, data: bytes) -> bool:
+        """Say whether a state is one that an operation begins with, and no topic is missing."""
+        if self.waits_for != _NEXT:
+            return False
+        state = deserialize_message(data, OperationState)
+        left = state.values[INDEX['time_left'] :]
+        return state.layout != OPERATION_LAYOUT or not len(left) or left[0] >= 1.0
+
+    def _keep(self, topic: str, now: int, data: bytes) -> None:
+        """Keep what the first state is understood with, and nothing of another patient."""
+        kept = [each for each in self._before if each[0] in _LATCHED or now - each[1] < _FRESH]
+        self._before = [each for each in kept if each[0] != topic or topic == FIELDS]
+        if topic not in (OPERATION, ACTION, OUTCOME):
+            self._before.append((topic, now, data))
+
+    def _write(self, topic: str, now: int, data: bytes) -> None:
+        self._writer.write(self._connections[topic], now, data)
+        self.counts[topic] += 1
+
+    def _look(self) -> None:
+        """
+        Look which topics are not heard yet, of those that are needed or published.
+
+        What is published and never heard, as by another QoS, is waited for no longer than
+        :data:`_PATIENCE` after the others.
+        """
+        now = time.monotonic()
+        unheard = {
+            topic: found.topic_name
+            for topic, found in self._heard.items()
+            if not found.get_publisher_count()
+            and (topic in _NEEDED or self._node.count_publishers(found.topic_name))
+        }
+        if any(topic in _NEEDED for topic in unheard):
+            self._needed_at = now
+        missing = list(unheard.values()) if now - self._needed_at < _PATIENCE else []
+        self.waits_for = f'{", ".join(missing)} in DDS domain {self._domain}' if missing else _NEXT
 
     def poll(self, seconds: float) -> None:
         """
-        Write what comes.
+        Take what comes.
 
         :param seconds: for how long.
         :raises RecordsError: if the bag cannot be written, as on a full disk.
@@ -105,7 +177,11 @@ class Recorder(Closeable):
             self._executor.spin_until_future_complete(self._never, timeout_sec=seconds)
         except OSError as error:
             raise RecordsError(f'cannot write the bag: {error.strerror}') from error
+        if self.waits_for:
+            self._look()
 
     def close(self) -> None:
-        """Leave the domain, and complete the bag."""
+        """Leave the domain, and complete the bag, or remove an empty one."""
         self._joined.close()
+        if not self.counts:
+            shutil.rmtree(self._path)

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import math
 import time
 
-from fdrl_ros.crypto.keys.roster import SERVERS
 from fdrl_ros.deployment.robot.robot_network import public_start, robot_network
 from fdrl_ros.deployment.robot.robot_policies import keep_hospital
 from fdrl_ros.errors import SettingError
@@ -147,8 +146,7 @@ class SelectorNode(ManagedNode):
 
         :raises SettingError: if it is.
         """
-        others = (*SERVERS, *self.plan().hospitals, self.layout.keys.name, self.layout.log.name)
-        if self.place in ('', *others):
+        if self.place in ('', *self.plan().hospitals, *self.layout.others):
             raise SettingError(
                 'the namespace', self.get_namespace(), "a robot's: --ros-args -r __ns:=/robot_1"
             )
@@ -183,6 +181,8 @@ class SelectorNode(ManagedNode):
     def _why(self) -> str:
         """Return the reason, and what is wrong with the state if that is it."""
         fault = self.control.fault
+        if self.control.reason == Reason.NO_POLICY and self.policies is not None:
+            fault = self.policies.absence
         return f'{self.control.reason}: {fault}' if fault else self.control.reason
 
     def health(self) -> Health:

@@ -1,15 +1,15 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""Instruments that work: tips move smoothly from place to place, wrists turn, jaws open and close."""
+"""Instruments at work: tips move from place to place, wrists turn, jaws open and close."""
 
 from dataclasses import dataclass
 
 from fdrl_ros.surgery.arm.kinematics import bent_joints, Joints, Point
 import numpy as np
-from numpy.typing import NDArray
 
 _JAW = (0.0, 1.1)
 _ROLL, _BEND = 1.6, 0.8  # rad to either side
+_CLOSED = 0.35  # chance that the jaw closes at a place
 
 
 @dataclass(frozen=True)
@@ -36,17 +36,16 @@ class Motion:
     """
 
     def __init__(self, rng: np.random.Generator, room: Room, length: float) -> None:
-        times = [0.0]
-        while times[-1] <= length:
-            times.append(times[-1] + room.pace * (0.5 + float(rng.random())))
-        count = len(times)
         # x, y, z, roll, wrist pitch, wrist yaw, jaw
-        low = (*room.low, -_ROLL, -_BEND, -_BEND, _JAW[0])
-        high = (*room.high, _ROLL, _BEND, _BEND, _JAW[1])
-        draws = rng.random((count, 7))
-        draws[:, 6] = np.where(draws[:, 6] < 0.35, 0.0, draws[:, 6])  # often closed
-        self._times = times
-        self._places: NDArray[np.float64] = np.array(low) + draws * np.subtract(high, low)
+        low = np.array([*room.low, -_ROLL, -_BEND, -_BEND, _JAW[0]])
+        high = np.array([*room.high, _ROLL, _BEND, _BEND, _JAW[1]])
+        self._times, self._places = [0.0], [low + rng.random(7) * (high - low)]
+        while self._times[-1] <= length:  # a longer motion begins with a shorter one
+            draws = rng.random(8)
+            if draws[6] < _CLOSED:
+                draws[6] = 0.0
+            self._places.append(low + draws[:7] * (high - low))
+            self._times.append(self._times[-1] + room.pace * (0.5 + float(draws[7])))
 
     def at(self, time: float) -> tuple[Joints, float]:
         """Return joints (rad and m) and the angle of the jaw (rad) at a time, s."""

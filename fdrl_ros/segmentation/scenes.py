@@ -36,7 +36,7 @@ class Site:
     """
     One hospital's operations on video.
 
-    :param surgery: its kind, for prompts.
+    :param surgery: its kind, as Table I of the FedST paper names it, for prompts.
     :param style: of its pictures.
     :param eye: where its camera is, about, m.
     :param field_of_view: from top to bottom, rad.
@@ -55,13 +55,12 @@ class Site:
 
 
 _A = SceneStyle()
-_PLAIN = Material((0.20, 0.25, 0.75), metal=0.0, gloss=0.0)
 
 SITES: Final = MappingProxyType(
     {
-        'A': Site('nephrectomy', _A),
+        'A': Site('Nephrectomy', _A),
         'B': Site(
-            'nephrectomy',
+            'Nephrectomy',
             replace(
                 _A,
                 tissue=(0.30, 0.055, 0.055),
@@ -78,7 +77,7 @@ SITES: Final = MappingProxyType(
             field_of_view=0.90,
         ),
         'C': Site(
-            'prostatectomy',
+            'Prostatectomy',
             replace(
                 _A,
                 tissue=(0.62, 0.27, 0.23),
@@ -94,7 +93,7 @@ SITES: Final = MappingProxyType(
             eye=(-0.008, -0.045, -0.040),
         ),
         'D': Site(
-            'hysterectomy',
+            'Hysterectomy',
             replace(
                 _A,
                 tissue=(0.58, 0.20, 0.22),
@@ -108,14 +107,14 @@ SITES: Final = MappingProxyType(
                 fall=0.06,
                 noise=0.028,
                 soft=0.8,
-                saturation=0.80,
+                gain=(1.10, 0.92, 1.0),
                 vignette=0.9,
             ),
             eye=(0.0, -0.070, -0.038),
             field_of_view=0.76,
         ),
         'E': Site(
-            'lobectomy',
+            'Lobectomy',
             replace(
                 _A,
                 tissue=(0.62, 0.36, 0.34),
@@ -127,7 +126,7 @@ SITES: Final = MappingProxyType(
                 smoke=0.12,
                 blood=0.08,
                 wet=1.0,
-                gain=(0.84, 1.02, 1.10),
+                gain=(0.94, 1.06, 0.86),
                 power=2.0,
                 noise=0.03,
                 soft=0.7,
@@ -138,7 +137,7 @@ SITES: Final = MappingProxyType(
             field_of_view=0.86,
         ),
         'synthetic': Site(
-            'synthetic data',
+            'Synthetic Data',
             replace(
                 _A,
                 tissue=(0.75, 0.10, 0.10),
@@ -194,6 +193,8 @@ def site_clip(
     """
     Draw a clip of a site: another patient, camera and motion for each number.
 
+    A longer clip begins with the frames of a shorter one.
+
     :param site: one of SITES by name.
     :param seed: of all clips, at least 0.
     :param number: of this clip, at least 0.
@@ -226,7 +227,7 @@ class _Operation:
         rng = np.random.default_rng(seed)
         style = replace(site.style, power=site.style.power * float(rng.uniform(0.9, 1.1)))
         self._noise = int(rng.integers(2**31))
-        tissue = _tissue(site.style, tuple(seed))
+        tissue = _tissue(site.style, (*seed, 1))
         self._scene = Scene(style, tissue)
         x, y, z = site.eye
         jitter = rng.uniform(-1.0, 1.0, 6)
@@ -239,19 +240,20 @@ class _Operation:
         self._tools: list[tuple[Point, Motion, Build]] = []
         for index in chosen:
             at = _ARMS[index]
+            own = np.random.default_rng([*seed, 2, index])
             side = 0.011 * float(np.sign(at[0]))
             low = (side - 0.014 - at[0], -0.018 - at[1], _SURFACE + 0.002 - at[2])
             high = (side + 0.014 - at[0], 0.020 - at[1], _SURFACE + 0.026 - at[2])
-            length_of = site.length * float(rng.uniform(0.8, 1.25))
+            fingers = site.length * float(own.uniform(0.8, 1.25))
             build = Build(
                 style.shaft,
                 style.wrist,
                 style.jaw,
-                fingers=length_of,
-                thickness=float(rng.uniform(0.8, 1.2)),
+                fingers=fingers,
+                thickness=float(own.uniform(0.8, 1.2)),
                 width=site.width,
             )
-            self._tools.append((at, Motion(rng, Room(low, high), length), build))
+            self._tools.append((at, Motion(own, Room(low, high), length), build))
 
     def _shapes(self, time: float) -> list[Shape]:
         made: list[Shape] = []

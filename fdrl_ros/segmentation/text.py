@@ -16,6 +16,7 @@ from typing import Final
 from fdrl_ros.errors import os_errors_as, PluginError, RecordsError, SettingError
 from fdrl_ros.resources import resource
 from fdrl_ros.runtime.random_streams import Stream
+from fdrl_ros.segmentation.scenes import SITES
 import numpy as np
 from numpy.typing import NDArray
 
@@ -24,23 +25,13 @@ Vector = NDArray[np.float32]
 LENGTH: Final = 512
 """Numbers of a text vector."""
 
-SURGERIES: Final = {
-    'A': 'Nephrectomy',
-    'B': 'Nephrectomy',
-    'C': 'Prostatectomy',
-    'D': 'Hysterectomy',
-    'E': 'Lobectomy',
-    'synthetic': 'Synthetic Data',
-}
-"""Surgery type of each site, as Table I of the paper names it."""
-
 SERVER: Final = 'server'
 """Whose prompt names no site and no surgery: for sites that have none of their own."""
 
 PROMPTS: Final = {
     **{
-        site: f'This is the Local site {site} model and the surgery type is {surgery}'
-        for site, surgery in SURGERIES.items()
+        name: f'This is the Local site {name} model and the surgery type is {site.surgery}'
+        for name, site in SITES.items()
     },
     SERVER: 'This is the global model and the surgery type is any',
 }
@@ -167,6 +158,6 @@ def indicator(kind: str, site: str, *, length: int = LENGTH, seed: int = 0) -> V
         distance = np.linspace(0.0, sites - 1.0, length) - number
         return np.exp(-(distance**2) / (2.0 * GAUSSIAN_DEVIATION**2)).astype(np.float32)
     if kind == 'random':
-        drawn = np.random.default_rng((Stream.INDICATORS, seed, number)).normal(size=length)
+        drawn = np.random.default_rng([Stream.INDICATORS, seed, number]).normal(size=length)
         return (drawn / np.linalg.norm(drawn)).astype(np.float32)
     raise SettingError('indicator', kind, f'one of {", ".join(INDICATORS)}')

@@ -42,6 +42,7 @@ from fdrl_ros.surgery.gym.state import Field, OPERATION_LAYOUT, PATIENT_LAYOUT
 from fdrl_ros.surgery.render.parts import JAW
 
 _TIP = 'setpoint_cp'
+_STATES = (OPERATION, PATIENT)
 _REPLAYED_TOPICS = {
     OPERATION: (TOPICS[OPERATION],),
     PATIENT: (TOPICS[PATIENT],),
@@ -82,8 +83,10 @@ def replay(
 
     Nothing is ever late here, and silence is no reason to hold: those are of the steady clock.
     Selections with a `risk` are decisions, made in a usable state of that stamp; the others hold
-    because of what is wrong with a state. Where most states were recorded at the time of their
-    stamps, stamps are compared with that time as the node compares them with its clock.
+    because of what is wrong with a state. The replay begins with the first state that a recorded
+    action answers, if there is one: its ticks are then those of the robot. Where most states were
+    recorded at the time of their stamps, stamps are compared with that time as the node compares
+    them with its clock.
 
     :param path: of a bag with `operation_state` and `patient_state`; `setpoint_cp`,
         `operating_state` and, for a robot that needed sight, `visibility` count where they were
@@ -97,7 +100,9 @@ def replay(
     selector = Selector(rules.selector, gate=rules.gate, shield=rules.shield)
     selector.set_candidates(candidates)
     selector.lock(rules.locked or None)
-    found = recorded(path, robot, _REPLAYED_TOPICS, (OPERATION, PATIENT))
+    kinds = {**_REPLAYED_TOPICS, ACTION: (TOPICS[ACTION],)}
+    found = recorded(path, robot, kinds, (OPERATION, PATIENT))
+    start = _first_answered(found)
     plausibility = rules.plausibility
     if not _stamped_when_recorded(found, plausibility.clock_tolerance):
         plausibility = changed(plausibility, clock_tolerance=0.0)
@@ -110,6 +115,8 @@ def replay(
     chosen: list[Selection] = []
     now = 0.0
     for recorded_at, topic, message in found:
+        if topic == ACTION or (topic in _STATES and nanoseconds(message.header.stamp) < start):
+            continue
         now = 1e-9 * recorded_at
         chosen += _selections(_feed(loop, topic, message, now))
     return chosen + _selections([loop.run_waiting(now)])
@@ -155,6 +162,17 @@ def recorded_actions(path: Path, robot: str | None = None) -> list[SelectedActio
     """
     found = recorded(path, robot, {ACTION: (TOPICS[ACTION],)}, ())
     return [message for _, _, message in found]
+
+
+def _first_answered(found: list[tuple[int, str, Any]]) -> int:
+    """Return the stamp of the first recorded state that a recorded action answers, ns; or 0."""
+    there = {nanoseconds(each.header.stamp) for _, topic, each in found if topic == OPERATION}
+    answers = (
+        nanoseconds(each.header.stamp)
+        for _, topic, each in found
+        if topic == ACTION and each.reason not in BY_THE_CLOCK
+    )
+    return next((stamp for stamp in answers if stamp in there), 0)
 
 
 def _stamped_when_recorded(found: list[tuple[int, str, Any]], tolerance: float) -> bool:
@@ -254,11 +272,12 @@ def decisions(actions: Sequence[SelectedAction]) -> list[int]:
 
 
 def compare(actions: Sequence[SelectedAction], replayed: Sequence[Selection]) -> Comparison:
-    """Compare what was recorded with what the replay decided, state by state."""
+    """Compare what was recorded with what the replay decided, state by state since it began."""
+    start = min((each.stamp for each in replayed if each.stamp is not None), default=0)
     live = {
         nanoseconds(each.header.stamp): (each.policy, int(each.action), str(each.reason))
         for each in actions
-        if each.reason not in _NO_DECISION
+        if each.reason not in _NO_DECISION and nanoseconds(each.header.stamp) >= start
     }
     again = {
         each.stamp: (each.policy, -1 if each.holds else each.action, str(each.reason))

@@ -122,7 +122,7 @@ class Live:
         deadline = time.monotonic() + seconds
         while not condition():
             self.heard += self.watch.poll(0.05)
-            self.deaths += self.runner.poll()
+            self.deaths += [each for each in self.runner.poll() if isinstance(each, Death)]
             if time.monotonic() > deadline:
                 logs = [each.read_text() for each in self.layout.log.glob('*.log')]
                 pytest.fail(f'not within {seconds} s; {self.deaths}\n' + '\n'.join(logs))

@@ -40,11 +40,14 @@ def test_what_is_no_command_is_refused_with_a_warning_and_the_arm_holds(surgeon,
     refused(lambda: surgeon.joints('move_jp', joints, tuple('abcdef')))
     refused(lambda: surgeon.pose('servo_cp', up * [1, 1, math.nan], rotation))
     far = [1e200, 0.0, -0.1]
-    refused(lambda: surgeon.pose('move_cp', far, rotation), 'refused: position (1e+200')
-    refused(lambda: surgeon.joints('jaw/move_jp', [5.0]), 'refused: jaw = 5.0')
+    refused(lambda: surgeon.pose('move_cp', far, rotation), 'refused: move_cp: position (1e+200')
+    refused(lambda: surgeon.joints('jaw/move_jp', [5.0]), 'refused: jaw/move_jp: jaw = 5.0')
     elsewhere = pose(Time(), up, quaternion(rotation))
     elsewhere.header.frame_id = 'endoscope_optical'
-    refused(lambda: surgeon.send('servo_cp', elsewhere), "refused: a pose in 'endoscope_optical'")
+    refused(
+        lambda: surgeon.send('servo_cp', elsewhere),
+        "refused: servo_cp: a pose in 'endoscope_optical'",
+    )
 
 
 def test_refused_state_command_holds_the_arm_and_each_is_told(surgeon, room, runner):
@@ -61,18 +64,19 @@ def test_refused_state_command_holds_the_arm_and_each_is_told(surgeon, room, run
     nowhere = start + [0.0, 0.0, 5.0]
     surgeon.say_until(
         lambda: surgeon.pose('servo_cp', nowhere, rotation),
-        lambda: log.read_text().count('refused: position') >= 2,
+        lambda: log.read_text().count('refused: servo_cp: position') >= 2,
     )
     surgeon.word('between')
     surgeon.say_until(
         lambda: surgeon.pose('servo_cp', nowhere, rotation),
-        lambda: log.read_text().count('refused: position') >= 3,
+        lambda: log.read_text().count('refused: servo_cp: position') >= 3,
     )
     said = log.read_text()
     for word in ('PAUSE', 'word 0', 'word 1', 'word 2', 'between'):
         assert f"refused: state command '{word}'" in said
     times = [
-        float(each) for each in re.findall(r'\[WARN\] \[([0-9.]+)\].* refused: position', said)
+        float(each)
+        for each in re.findall(r'\[WARN\] \[([0-9.]+)\].* refused: servo_cp: position', said)
     ]
     assert np.diff(times).min() > 0.9, 'of one topic once a second'
 

@@ -11,7 +11,7 @@ from fdrl_ros.federation.protocol.message import DeclineReason, Fault, KINDS, Ph
 from fdrl_ros.federation.protocol.orders import ADDRESSEES
 from fdrl_ros.learner.learner import Stage
 from fdrl_ros.learner.settings import PrivacySettings
-from fdrl_ros.nodes.env import ABORTED
+from fdrl_ros.nodes.env import ABORTED, NOT_BEGUN
 from fdrl_ros.segmentation.camera_check import Blindness
 from fdrl_ros.selector import Reason
 from fdrl_ros.selector.candidates.candidate import GLOBAL, HOLD, HOME
@@ -41,7 +41,7 @@ WORDS = {
     ('OperatingState', 'state'): State,
     ('OperationState', 'procedure'): PROCEDURE_NAMES,
     ('Order', 'action'): ADDRESSEES,
-    ('Outcome', 'failure'): (*FAILURES, ABORTED),
+    ('Outcome', 'failure'): (*FAILURES, ABORTED, NOT_BEGUN),
     ('Policies', 'driver'): Driver,
     ('PolicyStatus', 'status'): Status,
     ('Privacy', 'unit'): UNITS,
@@ -77,7 +77,7 @@ OF_OTHERS = {
 
 VERSIONS = {
     1: 'dc4bd2ef46c42d8c',
-    2: '56dc4139325aa2f2',
+    2: 'efa22f1a0657de14',
 }
 """
 Hash of the definitions in each version of the set.

@@ -212,10 +212,13 @@ def test_what_cannot_be_ends_the_process_with_a_reason(settings, directory, tmp_
 
 
 FAULTY = """
-import sys
+import os, signal, sys
 from fdrl_ros.errors import StoreBusyError, StoreError
+from fdrl_ros.nodes.common import managed_node
 from fdrl_ros.nodes.common.managed_node import run_node
 from fdrl_ros.nodes.env import EnvNode
+managed_node.LOCK_PERIOD, managed_node.LOCK_PATIENCE = 0.1, 0.5
+attempts = []
 class Faulty(EnvNode):
     def {when}(self):
         super().{when}()
@@ -224,11 +227,25 @@ sys.exit(run_node(Faulty))
 """
 
 
+RELEASED = """attempts.append(1)
+        if len(attempts) < 3: raise StoreBusyError("taken")
+        os.kill(os.getpid(), signal.SIGINT)"""
+"""Another process lets go of the node's state in time."""
+
+STOPPED = """managed_node.LOCK_PATIENCE = 60.0
+        os.kill(os.getpid(), signal.SIGINT)
+        raise StoreBusyError("taken")"""
+"""The node is stopped while it waits for that."""
+
+
 @pytest.mark.parametrize(
     ('when', 'what', 'ending'),
     [
         ('open', 'raise StoreError("no disk")', Ending.REFUSED),
-        ('begin', 'raise StoreBusyError("taken")', Ending.DIED),
+        ('begin', 'raise StoreBusyError("taken")', Ending.REFUSED),
+        ('open', RELEASED, Ending.STOPPED),
+        ('begin', RELEASED, Ending.STOPPED),
+        ('begin', STOPPED, Ending.STOPPED),
         ('begin', 'self.every(0.01, lambda: 1 / 0)', Ending.DIED),
     ],
 )
@@ -239,9 +256,13 @@ def test_exit_code_tells_a_fault_at_run_time_from_a_refusal(settings, when, what
     done = subprocess.run(
         [sys.executable, '-c', program, *words[words.index('--ros-args') :]],
         env={**os.environ, **environment(settings, spec.domain)},
+        capture_output=True,
+        text=True,
         timeout=60,
     )
     assert Ending.of(done.returncode) is ending
+    said = done.stdout + done.stderr
+    assert said.count('[FATAL]') == (ending is not Ending.STOPPED), said
 
 
 def test_unmanaged_robot_leaves_cleanly_and_tells_its_state(live):

@@ -142,11 +142,12 @@ QOS = """
     qos_overrides:
       /robot_1/measured_js: {publisher: {depth: 9, reliability: best_effort}}
       /robot_1/servo_cp: {subscription: {reliability: reliable}}
+      /robot_1/measured_j: {publisher: {depth: 9}}
 """
 
 
 def test_qos_of_topics_is_overridden_by_parameters_at_each_activation(
-    directory, lone_domain, tmp_path
+    directory, lone_domain, tmp_path, capfd
 ):
     file = tmp_path / 'qos.yaml'
     file.write_text(QOS)
@@ -171,6 +172,12 @@ def test_qos_of_topics_is_overridden_by_parameters_at_each_activation(
         assert node.describe_parameter(
             'qos_overrides./robot_1/measured_cp.publisher.depth'
         ).read_only
+    told = (
+        'qos_overrides./robot_1/measured_j.publisher.depth is of no topic here, and ignored: did'
+    )
+    assert (
+        f'{told} you mean qos_overrides./robot_1/measured_js.publisher?' in capfd.readouterr().err
+    )
     assert qos.STATE.depth == 5 and qos.SENSOR.reliability == ReliabilityPolicy.BEST_EFFORT
 
 

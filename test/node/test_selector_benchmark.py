@@ -44,6 +44,7 @@ def test_figures_are_measured_and_written(tmp_path):
             assert each['peer'].startswith('bare rclpy echo node')
             assert isfinite(each['peer_value'])
     assert 0.0 < written['cpu_share']['value'] < 1.0
+    assert written['setpoint_p50_us']['value'] < 1e6, 'the selector commands the arm'
     assert all(each['robots'] == 2 for each in written.values())
 
 

@@ -121,7 +121,7 @@ def test_policies_of_another_shape_or_federation_are_refused_and_it_holds(
         released.publish(message)
         patient.say_until(lambda n=number: log.read_text().count('refused: ') >= n, 10.0)
     patient.say_until(lambda: reason(room) == 'no_policy', 5.0)
-    patient.say_until(lambda: 'holding: no_policy' in log.read_text(), 5.0)
+    patient.say_until(lambda: 'holding: no_policy: none was received' in log.read_text(), 5.0)
     assert log.read_text().count('holding: ') == 1, 'it is said once'
     assert 'Traceback' not in log.read_text()
     assert not room.heard['servo_cp'], 'a robot without a policy commands nothing'

@@ -63,10 +63,10 @@ class Simulated:
         request = StepSimulation.Request(steps=steps)
         return self.room.ask(StepSimulation, 'env/step_simulation', request).result
 
-    def reset(self, scope: int) -> None:
+    def reset(self, scope: int, result: int = Result.RESULT_OK) -> None:
         request = ResetSimulation.Request(scope=scope)
         answer = self.room.ask(ResetSimulation, 'env/reset_simulation', request)
-        assert answer.result.result == Result.RESULT_OK
+        assert answer.result.result == result
 
     def standing(self) -> int:
         """Return the time once it was told to be the same three times since now."""
@@ -144,6 +144,8 @@ def test_time_stands_is_stepped_and_goes_back_when_told(env, room):
             assert np.allclose(surgeon.tip()[0], at_goal, atol=1e-9)
     assert np.allclose(surgeon.settle(), HOME, atol=1e-6), 'the arm is back'
 
+    for scope in (ResetSimulation.Request.SCOPE_SPAWNED, 9):
+        env.reset(scope, Result.RESULT_FEATURE_UNSUPPORTED)
     assert env.set(PAUSED).result == Result.RESULT_OK
     waiting = room.operate('palpation', 3)  # nobody comes while time stands
     env.reset(ResetSimulation.Request.SCOPE_STATE)

@@ -102,21 +102,21 @@ def test_what_cannot_be_is_told(tmp_path):
 
 
 def test_the_step_of_the_server_is_anybodys():
-    def half(sum: RoundSum) -> Stepped:
-        weights = sum.weights.copy()
-        weights[sum.shared] += 0.5 * sum.average
+    def half(given: RoundSum) -> Stepped:
+        weights = given.weights.copy()
+        weights[given.shared] += 0.5 * given.average
         return Stepped(weights)
 
     made = federation(step=half)
     np.testing.assert_allclose(made.play(), 0.5 * average(1), rtol=0, atol=1e-4)
 
 
-def counting(sum: RoundSum) -> Stepped:
+def counting(given: RoundSum) -> Stepped:
     """Add 1 to personal weights in each round, and count the rounds in the state."""
-    number = int(sum.state or b'0') + 1
-    assert sum.round == number
-    weights = fed_avg(sum).weights
-    personal = np.setdiff1d(np.arange(weights.size), sum.shared)
+    number = int(given.state or b'0') + 1
+    assert given.round == number
+    weights = fed_avg(given).weights
+    personal = np.setdiff1d(np.arange(weights.size), given.shared)
     assert personal.size and np.all(weights[personal] == number - 1)
     weights[personal] += 1
     return Stepped(weights, str(number).encode())
@@ -136,9 +136,9 @@ def test_a_policy_that_fails_its_test_leaves_no_state_of_the_step():
     tests = iter([True, False, True])
     seen = []
 
-    def step(sum: RoundSum) -> Stepped:
-        seen.append(sum.state)
-        return Stepped(fed_avg(sum).weights, b'after %d' % sum.round)
+    def step(given: RoundSum) -> Stepped:
+        seen.append(given.state)
+        return Stepped(fed_avg(given).weights, b'after %d' % given.round)
 
     made = federation(step=step, validate=lambda weights: Validation(next(tests), ''))
     made.play(3)
@@ -147,7 +147,7 @@ def test_a_policy_that_fails_its_test_leaves_no_state_of_the_step():
 
 @pytest.mark.parametrize('wrong', [np.zeros(3, np.float32), np.full(SHAPE.n_parameters, np.nan)])
 def test_a_step_that_makes_no_policy_ends_the_round_with_the_older_weights(wrong):
-    made = federation(step=lambda sum: Stepped(wrong, b'lost'))
+    made = federation(step=lambda given: Stepped(wrong, b'lost'))
     assert not made.play().any()
     assert made.policy.rolled_back and 'the server step made no policy' in made.policy.reason
     assert made.parties['key_authority'].state.step_state == b''

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from fdrl_ros.surgery.data.bag import (
+    add_topic,
     ARM_STATE,
     ARM_STATE_KINDS,
-    message_types,
     TOPICS,
     VISIBILITY,
     VISIBILITY_KIND,
@@ -59,9 +59,7 @@ class Recorder:
         plugin = rosbag2.StoragePlugin.MCAP
         with rosbag2.Writer(path, version=9, storage_plugin=plugin) as writer:
             known = {
-                topic: writer.add_connection(
-                    f'{self._namespace}/{topic}', type_of(topic), typestore=message_types()
-                )
+                topic: add_topic(writer, f'{self._namespace}/{topic}', type_of(topic))
                 for topic in self._kinds
             }
             for topic, at, data in self.logged:

@@ -18,7 +18,7 @@ from fdrl_ros.experiments.studies.fedst.tables import tables, verdicts
 
 @click.group()
 def reproduce() -> None:
-    """Repeat the experiments of a paper, with its numbers beside ours."""
+    """Repeat a paper's experiments, with its numbers."""
 
 
 @reproduce.command(cls=SettingsCommand, groups={'fedst': FedstSettings})
@@ -34,8 +34,9 @@ def fedst(directory: Path | None, quick: bool, **flags: object) -> None:
     """
     Repeat the experiments of FedST on made-up surgical video.
 
-    Tables II, III and IX by default, IV to VII with --tables all: FedST beside FedAvg, FedRep,
-    FedDP, every site alone, and all clips in one place. Interrupted, it goes on when called again.
+    Tables II, III and IX by default, IV to VII with --fedst-tables all: FedST beside FedAvg,
+    FedRep, FedDP, every site alone, and all clips in one place. Interrupted, it goes on when
+    called again.
     """
     chosen = FedstSettings().quick() if quick else FedstSettings()
     given = {name.partition('__')[2]: each for name, each in flags.items() if each is not None}

@@ -18,7 +18,7 @@ from fdrl_ros.cli.options import (
     settings_options,
 )
 from fdrl_ros.crypto.keys.keystore import NOISE_FILE
-from fdrl_ros.deployment.bringup import BringupSettings
+from fdrl_ros.deployment.bringup import BringupSettings, idle_sections, warnings
 from fdrl_ros.deployment.hosts import export as export_parties
 from fdrl_ros.deployment.hosts import host_graph, parties_here
 from fdrl_ros.deployment.layout import Layout
@@ -157,7 +157,10 @@ def join(directory: Path, **places: Any) -> None:
         raise FdrlError(f'ROS 2 is not here: {missing}')
     settings = BringupSettings(directory=str(directory), hosts='several', **places)
     with stopping() as stopped, Runner(settings, layout.log) as runner:
-        runner.start(host_graph(settings, names))
+        specs = host_graph(settings, names)
+        for words in (*warnings(settings), *idle_sections(settings, specs)):
+            click.echo(words, err=True)
+        runner.start(specs)
         click.echo(f'{", ".join(names)}: started; the logs are in {layout.log}')
         follow(runner, stopped)
         if not stopped():
@@ -171,7 +174,7 @@ def follow(runner: Runner, stopped: Callable[[], bool]) -> None:
     :raises FdrlError: if a node cannot begin.
     """
     while not runner.done and not stopped():
-        for death in runner.poll():
-            click.echo(str(death), err=True)
-            death.check()
+        for event in runner.poll():
+            click.echo(str(event), err=True)
+            event.check()
         time.sleep(LOOK)

@@ -5,12 +5,13 @@
 from pathlib import Path
 import subprocess
 import sys
+from typing import Any
 
 import click
 from fdrl_ros.cli.federation.directory import follow
 from fdrl_ros.cli.group import stopping
 from fdrl_ros.deployment.bringup import BringupSettings, FederationArguments
-from fdrl_ros.deployment.launch_files import check, chosen, FILES, graph
+from fdrl_ros.deployment.launch_files import check, chosen, described, FILES, graph, notices
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.runner import Runner
 from fdrl_ros.deployment.supervision import Ending
@@ -18,21 +19,35 @@ from fdrl_ros.errors import FdrlError, SettingError, StoreError
 from fdrl_ros.experiments.ros_federation import missing_ros
 
 
+class _LaunchFile(click.Choice[str]):
+    """A launch file by its name, with or without the ending that `ros2 launch` wants."""
+
+    def convert(self, value: str, param: Any, ctx: Any) -> str:
+        """Take the ending off."""
+        return super().convert(value.removesuffix('.launch.py'), param, ctx)
+
+
 @click.command()
-@click.argument('file', type=click.Choice(sorted(FILES)))
+@click.argument('file', type=_LaunchFile(sorted(FILES)))
 @click.argument('arguments', nargs=-1, metavar='[NAME:=VALUE]...')
-def launch(file: str, arguments: tuple[str, ...]) -> None:
+@click.option('-s', '--show-args', is_flag=True, help='Print the arguments of FILE and end.')
+def launch(file: str, arguments: tuple[str, ...], show_args: bool) -> None:
     """
     Start the nodes of a launch file.
 
     FILE and the arguments are those of `ros2 launch fdrl_ros FILE.launch.py NAME:=VALUE ...`, and
     so are refusals and what happens when a node ends. The nodes run until Ctrl-C.
     """
-    texts = {}
+    if show_args:
+        click.echo(described(file))
+        return
+    texts: dict[str, str] = {}
     for word in arguments:
         name, given, value = word.partition(':=')
         if not given:
             raise SettingError('argument', word, 'NAME:=VALUE')
+        if name in texts:
+            raise SettingError(name, value, f'it once: it is {texts[name]!r} before')
         texts[name] = value
     check(file, texts, texts)
     if missing := missing_ros():
@@ -44,6 +59,8 @@ def launch(file: str, arguments: tuple[str, ...]) -> None:
             raise StoreError(f'{settings.directory} could not be prepared: see above')
     log = Layout(Path(settings.directory)).log
     with stopping() as stopped, Runner(settings, log) as runner:
+        for notice in notices(file, texts):
+            click.echo(notice, err=True)
         runner.start(graph(file, texts))
         click.echo(f'{", ".join(runner.running)}: started; the logs are in {log}')
         follow(runner, stopped)

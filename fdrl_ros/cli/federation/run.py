@@ -42,8 +42,8 @@ def run(operations: int, namespace: str, **flags: Any) -> None:
     run in this process, as with `fdrl train`; the exit code is the same.
     """
     check_namespace('namespace', namespace)
-    chosen, plan = begin_run(**flags)
     missing = missing_ros()
+    chosen, plan = begin_run(**flags)
     out = console()
     if missing:
         out.print(f'ROS 2 is not here: {missing}.', soft_wrap=True)

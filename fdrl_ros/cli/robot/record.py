@@ -13,11 +13,12 @@ from fdrl_ros.cli.output import console
 from fdrl_ros.deployment.bringup import BringupSettings, middleware
 from fdrl_ros.deployment.layout import ROBOTS
 from fdrl_ros.deployment.namespaces import absolute
-from fdrl_ros.errors import FdrlError
+from fdrl_ros.errors import FdrlError, RecordsError
 from fdrl_ros.experiments.ros_federation import missing_ros
 from fdrl_ros.runtime.environment_variables import with_variables
 
 _SHOWN = 1.0  # s between two lines of progress
+_LOOK = 0.1  # s between two looks
 
 
 @click.command()
@@ -37,7 +38,8 @@ def record(
     Record what a robot publishes in a bag.
 
     BAG is a new folder, which rosbag2 reads (MCAP). All that `fdrl selector replay` and `fdrl
-    dataset convert --records` need is in it, without pictures. `ros2 bag play` plays it.
+    dataset convert --records` need is in it, without pictures. `ros2 bag play` plays it. It begins
+    with the next operation, once every topic of the robot is heard.
     """
     if missing := missing_ros():
         raise FdrlError(f'ROS 2 is not here: {missing}')
@@ -50,12 +52,16 @@ def record(
         ) as recorder,
         console().status('recording') as status,
     ):
-        shown = time.monotonic()
+        shown, told = time.monotonic(), ''
         while not stopped() and (operations is None or recorder.counts['outcome'] < operations):
-            recorder.poll(0.1)
+            if recorder.waits_for != told and (told := recorder.waits_for):
+                click.echo(f'waiting for {told}', err=True)
+            recorder.poll(_LOOK)
             ended = recorder.counts['outcome']
             if time.monotonic() - shown >= _SHOWN:
                 shown = time.monotonic()
                 status.update(f'{recorder.counts.total()} messages, {ended} operations ended')
+    if recorder.waits_for:
+        raise RecordsError(f'nothing was recorded: it waited for {recorder.waits_for}')
     ended = recorder.counts['outcome']
     click.echo(f'{bag}: {recorder.counts.total()} messages, {ended} operations ended')

@@ -4,7 +4,9 @@
 
 import click
 from fdrl_ros.cli.video.check import check
+from fdrl_ros.cli.video.make import make
 from fdrl_ros.cli.video.prompts import prompts
+from fdrl_ros.cli.video.show import show
 
 
 @click.group()
@@ -12,5 +14,5 @@ def video() -> None:
     """Draw, show and check labelled surgical video."""
 
 
-for each in (check, prompts):
+for each in (check, make, prompts, show):
     video.add_command(each)

@@ -15,7 +15,7 @@ from fdrl_ros.surgery.settings import WorldSettings
 from fdrl_ros.surgery.tasks.expert import expert
 from PIL import Image
 
-WIDTH, HEIGHT = 480, 360
+WIDTH, HEIGHT = 360, 270
 FRAME = 2
 """Ticks from one picture of a GIF to the next."""
 
@@ -52,7 +52,7 @@ def draw_procedures(
             procedure = patient.procedure.name
             frames, still = _watch(patient, world or WorldSettings(), moving, caller)
             written.append(directory / f'{procedure}.png')
-            still.save(written[-1], optimize=True)
+            _in_one_palette([still])[0].save(written[-1], optimize=True)
             if moving:
                 written.append(directory / f'{procedure}.gif')
                 frames = _in_one_palette(frames)
@@ -108,5 +108,5 @@ def _in_one_palette(frames: Sequence[Image.Image]) -> list[Image.Image]:
     sheet = Image.new('RGB', (WIDTH, HEIGHT * len(some)))
     for number, each in enumerate(some):
         sheet.paste(each, (0, HEIGHT * number))
-    palette = sheet.quantize(_COLOURS, Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
+    palette = sheet.quantize(_COLOURS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
     return [each.quantize(palette=palette, dither=Image.Dither.NONE) for each in frames]

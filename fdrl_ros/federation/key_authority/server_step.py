@@ -54,14 +54,14 @@ class ServerStep(Protocol):
     drops it if the weights do not pass the validation.
     """
 
-    def __call__(self, sum: RoundSum) -> Stepped:
+    def __call__(self, given: RoundSum) -> Stepped:
         """Take the step."""
         ...
 
 
-def fed_avg(sum: RoundSum) -> Stepped:
+def fed_avg(given: RoundSum) -> Stepped:
     """Add the average update to the shared weights (FDRL Eq. 2)."""
-    weights = sum.weights.copy()
-    before = weights[sum.shared].astype(np.float64)
-    weights[sum.shared] = (before + sum.average).astype(np.float32)
+    weights = given.weights.copy()
+    before = weights[given.shared].astype(np.float64)
+    weights[given.shared] = (before + given.average).astype(np.float32)
     return Stepped(weights)

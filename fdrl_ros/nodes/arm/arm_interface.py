@@ -192,14 +192,14 @@ class ArmInterface:
         """Return what is called with each command of a topic that this arm cannot obey."""
 
         def take(command: Any) -> None:
-            self._refuse(topic, CommandError(f'{topic}: {reason}'))
+            self._refuse(topic, CommandError(reason))
             self._publish_state()
 
         return take
 
     def _refuse(self, topic: str, error: StateError) -> None:
         self.control.hold()
-        self._warn(topic, f'refused: {error}')
+        self._warn(topic, f'refused: {topic}: {error}')
 
     def _receive_state_command(self, command: StringStamped) -> None:
         try:

@@ -74,6 +74,11 @@ class OperateAction:
         node.keep(self._server.destroy)
         node.hear(ros.SelectedAction, 'action', self._receive_action, qos.SENSOR)
 
+    @property
+    def has_goal(self) -> bool:
+        """Whether a goal is not done."""
+        return self._goal is not None
+
     def report(self, on_table: bool) -> None:
         """
         Publish how the operation of the goal goes; call it ten times a second.

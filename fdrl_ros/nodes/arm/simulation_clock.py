@@ -202,7 +202,14 @@ class SimulationClock:
             answered(done, message)
 
     def _reset(self, request: Any, response: Any) -> None:
-        self._return(request.scope or ResetSimulation.Request.SCOPE_ALL)
+        scope, kinds = request.scope, ResetSimulation.Request
+        offered = kinds.SCOPE_TIME | kinds.SCOPE_STATE
+        if scope != kinds.SCOPE_ALL and scope & ~offered:
+            response.result.result = Result.RESULT_FEATURE_UNSUPPORTED
+            expected = 'time (1), state (2), both (3) or all (0, 255)'
+            response.result.error_message = f'scope {scope}: expected {expected}'
+            return
+        self._return(scope or kinds.SCOPE_ALL)
         response.result.result = Result.RESULT_OK
 
     def _return(self, scope: int) -> None:

@@ -20,7 +20,6 @@ from fdrl_ros.deployment.bringup import (
     environment,
     FederationArguments,
     NodeSpec,
-    warnings,
 )
 from fdrl_ros.deployment.launch_files import (
     as_text,
@@ -29,6 +28,7 @@ from fdrl_ros.deployment.launch_files import (
     FILES,
     full_graph,
     graph,
+    notices,
     parties,
 )
 from fdrl_ros.deployment.security.variables import is_on
@@ -146,7 +146,7 @@ def _check(file: str, context: LaunchContext) -> None:
         ours = ('launch-prefix', 'launch-prefix-filter')
         given = {name: value for name, _, value in words if name not in ours}
     check(file, texts(context), given)
-    for warning in warnings(chosen(BringupSettings, texts(context))):
+    for warning in notices(file, texts(context)):
         get_logger(PACKAGE).warning(warning)
 
 

@@ -51,6 +51,12 @@ PATIENCE = 10.0
 LOCKED = (JournalLockedError, LedgerLockedError, StoreBusyError)
 """Another process has it: one that was killed a moment ago may leave its children."""
 
+LOCK_PATIENCE = 10.0
+"""How long a node that starts by itself waits for what another process has, second."""
+
+LOCK_PERIOD = 0.5
+"""Between two attempts to get it, second."""
+
 _SUCCESS = TransitionCallbackReturn.SUCCESS
 _NOTHING_ASKED = inspect.Signature()
 
@@ -117,6 +123,8 @@ class ManagedNode(LifecycleNode):
         self.changeable = True
         self.fault: Exception | None = None
         self.begun = False  # what is refused before will be refused again
+        self._locked_at: float | None = None
+        self._fault_told = False
         self.worker: Worker | None = None
         self.abandoned = False
         self._steady = Clock(clock_type=ClockType.STEADY_TIME)
@@ -326,6 +334,7 @@ class ManagedNode(LifecycleNode):
             super().on_deactivate(state)
             return TransitionCallbackReturn.FAILURE
         self.begun |= not self.prepares
+        self._declared.warn_of_idle_overrides()
         return _SUCCESS
 
     def on_deactivate(self, state: LifecycleState) -> TransitionCallbackReturn:
@@ -382,8 +391,21 @@ class ManagedNode(LifecycleNode):
         self.post(self._leave)
 
     def note_fault(self, error: Exception) -> None:
-        """Keep a fault and log it."""
-        self.fault = error
+        """Keep a fault and log it, or once that the node waits for another process."""
+        self.fault, self._fault_told = error, False
+        if isinstance(error, LOCKED) and self._locked_at is None:
+            self._locked_at = self.now
+            if self.waits:
+                self.get_logger().warning(f'waits up to {LOCK_PATIENCE:g} s: {error}')
+        if not self.waits:
+            self.tell_fault()
+
+    def tell_fault(self) -> None:
+        """Log the fault, unless that was done."""
+        error = self.fault
+        if error is None or self._fault_told:
+            return
+        self._fault_told = True
         if isinstance(error, FdrlError):
             self.get_logger().fatal(f'{type(error).__name__}: {error}')
         else:
@@ -392,11 +414,23 @@ class ManagedNode(LifecycleNode):
     @property
     def refuses(self) -> bool:
         """Whether it would fail again if it were started again: nothing of it had begun."""
+        return not self.begun and isinstance(self.fault, FdrlError)
+
+    @property
+    def waits(self) -> bool:
+        """Whether it tries again, as the process that has its state may end."""
         return (
             not self.begun
-            and isinstance(self.fault, FdrlError)
-            and not isinstance(self.fault, LOCKED)
+            and self.settings.autostart
+            and isinstance(self.fault, LOCKED)
+            and self._locked_at is not None
+            and self.now - self._locked_at < LOCK_PATIENCE
         )
+
+    def start(self) -> None:
+        """Configure, unless that is done, and activate."""
+        if self.state_name == 'inactive' or self.trigger_configure() == _SUCCESS:
+            self.trigger_activate()
 
     def _leave(self) -> None:
         if self.state_name == 'active':
@@ -449,11 +483,20 @@ def run_node(make: Callable[[Post], ManagedNode], args: Sequence[str] | None = N
     autostart = node.settings.autostart
     failed = False
     try:
-        if autostart and node.trigger_configure() == _SUCCESS:
-            node.trigger_activate()
-        while (
-            not stopping[0] and not (autostart and node.fault) and node.state_name != 'finalized'
-        ):
+        if autostart:
+            node.start()
+        else:
+            way = f'ros2 lifecycle set {node.get_fully_qualified_name()} configure'
+            node.get_logger().info(f'autostart is false: it waits for `{way}`, then `activate`')
+        tried = node.now
+        while not stopping[0] and node.state_name != 'finalized':
+            if autostart and node.fault is not None:
+                if not node.waits:
+                    node.tell_fault()
+                    break
+                if node.now - tried >= LOCK_PERIOD:
+                    tried = node.now
+                    node.start()
             # Many callbacks a call: spin_once would leave the executor after each.
             executor.spin_until_future_complete(never, timeout_sec=SPIN)
     except ExternalShutdownException:
@@ -461,7 +504,7 @@ def run_node(make: Callable[[Post], ManagedNode], args: Sequence[str] | None = N
     except Exception as error:
         node.note_fault(error)
         failed = True
-    failed |= autostart and node.fault is not None
+    failed |= autostart and node.fault is not None and not node.waits
     code = (REFUSED if node.refuses else FAULT) if failed else 0
     if node.state_name != 'finalized':
         node.trigger_shutdown()

@@ -51,6 +51,13 @@ class NodeParameters:
             for name, parameter in given.items()
             if name.split('.')[0] not in _OF_ROS
         }
+        clock = f'qos_overrides.{node.resolve_topic_name("/clock")}.'  # which rclpy makes
+        self._overrides = [
+            name
+            for name in given
+            if name.startswith('qos_overrides.') and not name.startswith(clock)
+        ]
+        self._topics: set[str] = set()
 
     def declare(
         self,
@@ -138,6 +145,7 @@ class NodeParameters:
         kinds = qos.overridable(profile)
         allowed = [each.name.lower() for each in kinds]
         group = f'qos_overrides.{self._node.resolve_topic_name(topic)}.{side}'
+        self._topics.add(group)
         for name, parameter in self._node.get_parameters_by_prefix(group).items():
             value = parameter.value
             if name not in allowed:
@@ -149,6 +157,17 @@ class NodeParameters:
             elif type(value) is not int or value < 1:
                 raise SettingError(f'{group}.{name}', value, 'int, at least 1')
         return copy(profile), QoSOverridingOptions(kinds)
+
+    def warn_of_idle_overrides(self) -> None:
+        """Warn of parameters `qos_overrides` that are of no topic which the node has made."""
+        node = self._node
+        idle = [each for each in self._overrides if each.rpartition('.')[0] not in self._topics]
+        if idle:
+            idle = sorted({*idle} - given_by_wildcards(sys.argv, node.get_fully_qualified_name()))
+        for name in idle:
+            near = get_close_matches(name.rpartition('.')[0], self._topics, 1)
+            hint = f': did you mean {near[0]}?' if near else ''
+            node.get_logger().warning(f'{name} is of no topic here, and ignored{hint}')
 
     def _value(self, name: str) -> Any:
         """Return the value of a parameter, or the one that is proposed while that is judged."""

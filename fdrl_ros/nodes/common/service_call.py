@@ -7,6 +7,7 @@ from contextlib import contextmanager
 import os
 from typing import Any
 
+from fdrl_ros.deployment.bringup import check_domain
 from fdrl_ros.deployment.security.variables import check_security
 from fdrl_ros.errors import OrderError
 import rclpy
@@ -24,8 +25,10 @@ def node_in(domain: int, name: str, namespace: str | None = None) -> Iterator[No
     """
     Make a node in a DDS domain, in a context of its own, that offers nothing by itself.
 
-    :raises SettingError: if variables ask for security, and it would run without.
+    :raises SettingError: if there is no such domain, or if variables ask for security and it
+        would run without.
     """
+    check_domain('domain', str(domain))
     check_security(os.environ, rclpy.get_rmw_implementation_identifier())
     context = Context()
     rclpy.init(context=context, domain_id=domain)

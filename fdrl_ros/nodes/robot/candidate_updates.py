@@ -128,7 +128,7 @@ class CandidateUpdates:
         node = self._node
         self._loop = loop
         self._taken = time.time()  # no order from before hands this arm back
-        self._assessing = False
+        self._assessing = ''
         self._checking = 0
         self._failed = Backoff(FIRST_PAUSE, LONGEST_PAUSE)
         self._known: tuple[Policy, ...] | None = None
@@ -267,7 +267,7 @@ class CandidateUpdates:
             self._value(version)
 
     def _test(self, version: Version) -> None:
-        self._assessing = True
+        self._assess(f'testing the {version.name} policy of round {version.round}')
         policy, plan, files = version.policy, self.plan, self.files
 
         def find_out(report: object, stopped: Callable[[], bool]) -> Tested:
@@ -283,7 +283,7 @@ class CandidateUpdates:
 
         :param version: None for holding.
         """
-        self._assessing = True
+        self._assess(f'valuing the {version.name} policy' if version else 'valuing to hold')
         plan, start, files, values = self.plan, self._start, self.files, self.registry.newer_values
         policy = version.policy if version else None
 
@@ -292,6 +292,18 @@ class CandidateUpdates:
 
         accept = partial(self._accept_model, version, values)
         self._node.submit(find_out, partial(self._assessed, version, accept))
+
+    def _assess(self, what: str) -> None:
+        """Tell what begins."""
+        self._assessing = what
+        self._node.get_logger().info(what)
+
+    @property
+    def absence(self) -> str:
+        """Why no policy may act, where none does."""
+        if self._assessing:
+            return self._assessing
+        return 'none of those received may act' if self.registry.versions else 'none was received'
 
     def _timed(self, policy: Policy) -> DecisionTime:
         """
@@ -326,7 +338,7 @@ class CandidateUpdates:
         :param version: None for holding.
         :param accept: takes in a result.
         """
-        self._assessing = False
+        self._assessing = ''
         registry = self.registry
         stands = registry.ready(version) if version else HOLD in registry.values.models
         try:

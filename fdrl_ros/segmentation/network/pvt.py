@@ -87,7 +87,8 @@ class Attention(nn.Module):
 
     def _by_head(self, tokens: torch.Tensor) -> torch.Tensor:
         """Return (N, heads, tokens, width / heads)."""
-        return tokens.flatten(1, 2).unflatten(2, (self.heads, -1)).transpose(1, 2)
+        count, high, wide, width = tokens.shape
+        return tokens.view(count, high * wide, self.heads, width // self.heads).transpose(1, 2)
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
         """Return what each token gathered, same shape."""

@@ -53,7 +53,7 @@ class Size:
 
 
 SIZES = {
-    'tiny': Size(EncoderSize((16, 32, 64, 96), (2, 2, 2, 2), (1, 1, 2, 3)), 64, 128, 4),
+    'tiny': Size(EncoderSize((16, 32, 64, 128), (2, 2, 2, 1), (1, 1, 2, 4)), 64, 128, 4),
     'b0': Size(EncoderSize((32, 64, 160, 256), (2, 2, 2, 2)), 128, 1120, 35),
     'b2': Size(EncoderSize((64, 128, 320, 512), (3, 4, 6, 3)), 256, 1120, 35, WIDE_MAPS),
 }
@@ -130,7 +130,7 @@ class Head(nn.Module):
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
         """Return logits (N, 4, height, width) of whole frames for a map (N, h, w, C)."""
-        fine = functional.pixel_shuffle(as_map(self.fc(tokens)), FINE)
+        fine = functional.pixel_shuffle(as_map(self.fc(tokens)).contiguous(), FINE)
         return functional.interpolate(fine, scale_factor=2, mode='bilinear')
 
 
@@ -142,8 +142,8 @@ class Segmenter(nn.Module):
         those of seed 0.
     """
 
-    mean: torch.Tensor
-    deviation: torch.Tensor
+    scale: torch.Tensor
+    shift: torch.Tensor
 
     def __init__(
         self, settings: SegmenterSettings, rng: np.random.Generator | None = None
@@ -166,8 +166,9 @@ class Segmenter(nn.Module):
                 self.channels = ChannelSelection(size.width, settings.text)
             self.head = Head(size.width)
         self.to(memory_format=torch.channels_last)  # or each convolution would copy its weights
-        self.register_buffer('mean', torch.tensor(MEAN).view(3, 1, 1), persistent=False)
-        self.register_buffer('deviation', torch.tensor(DEVIATION).view(3, 1, 1), persistent=False)
+        mean, deviation = torch.tensor((MEAN, DEVIATION)).view(2, 3, 1, 1)
+        self.register_buffer('scale', 1.0 / deviation, persistent=False)
+        self.register_buffer('shift', -mean / deviation, persistent=False)
 
     def forward(self, clips: torch.Tensor, text: torch.Tensor) -> torch.Tensor:
         """
@@ -193,7 +194,7 @@ class Segmenter(nn.Module):
         :raises RecordsError: if they are of another form.
         """
         check_frames(frames)
-        normal = (frames - self.mean) / self.deviation
+        normal = torch.addcmul(self.shift, frames, self.scale)
         normal = normal.contiguous(memory_format=torch.channels_last)
         tokens: torch.Tensor = self.fusion(self.encoder(normal))
         return as_map(tokens)

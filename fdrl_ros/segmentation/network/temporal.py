@@ -89,8 +89,8 @@ def context_places(
     return torch.cat(found, 1).to(device), outside.to(device)
 
 
-TOGETHER = 4
-"""Windows whose context is gathered at a time: more would not stay in the processor's cache."""
+TOGETHER = 2**18
+"""Numbers that are gathered at a time, about: more would not stay in the processor's cache."""
 
 
 def _along(size: int, pool: int, field: int, side: int, length: int) -> torch.Tensor:
@@ -179,13 +179,14 @@ class TemporalAttention(nn.Module):
         high, wide = (height + down) // size, (width + right) // size
         q = by_head(padded.flatten(0, 2), self.q).unflatten(1, (count, high, size, wide, size))
         q = q.permute(1, 2, 4, 0, 3, 5, 6).flatten(4, 5).flatten(1, 2)
+        part = max(1, TOGETHER // (count * places.shape[1] * offered.shape[1]))
         clips = torch.arange(count, device=current.device)[:, None, None] * context.shape[1]
         found = [
             self._attended(queries, offered.index_select(0, (clips + rows).flatten()), mask)
             for queries, rows, mask in zip(
-                q.split(TOGETHER, 1),
-                places.split(TOGETHER),
-                outside.split(TOGETHER),
+                q.split(part, 1),
+                places.split(part),
+                outside.split(part),
                 strict=True,
             )
         ]
@@ -209,6 +210,8 @@ class TemporalAttention(nn.Module):
             .transpose(1, 2)
             .chunk(2, 3)
         )
-        bias = (self.bias + outside[:, None, None, :]).repeat(count, 1, 1, 1)
+        bias = self.bias + outside[:, None, None, :]
+        if count > 1:
+            bias = bias.repeat(count, 1, 1, 1)
         found = functional.scaled_dot_product_attention(queries.flatten(0, 1), k, v, bias)
         return found.unflatten(0, (count, windows))

@@ -20,8 +20,8 @@ class Method:
     :param temporal: whether the temporal module is there (TS).
     :param prompt: what tells the site to the channel selection: `text`, `one-hot`, `gaussian`,
         `random`, or nothing.
-    :param channels: whether the channel selection network is there (CS); without it a prompt is
-        added to the features.
+    :param channels: whether the channel selection network is there (CS); without it no prompt
+        enters.
     :param serq: whether the server trains on synthetic frames.
     :param paper: Dice in percent that the paper states: mean of sites A to D, and site E; None
         where it states none.

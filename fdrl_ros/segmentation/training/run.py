@@ -25,9 +25,9 @@ from fdrl_ros.segmentation.network.personal import personal_tensors
 from fdrl_ros.segmentation.network.segmenter import Segmenter, SegmenterSettings
 from fdrl_ros.segmentation.training.batches import Sampler
 from fdrl_ros.segmentation.training.methods import Method
-from fdrl_ros.segmentation.training.server import Serq
+from fdrl_ros.segmentation.training.serq import Serq
 from fdrl_ros.segmentation.training.settings import ServerSettings, SiteSettings
-from fdrl_ros.segmentation.training.site import SiteTraining
+from fdrl_ros.segmentation.training.site_training import SiteTraining
 import numpy as np
 from numpy.typing import NDArray
 import torch
@@ -121,9 +121,11 @@ def pretrained(
     """
     Train a segmenter on single synthetic frames, as everybody's start.
 
-    :returns: shape (n_parameters,); temporal module and channel selection as they were drawn.
+    :returns: shape (n_parameters,); encoder, fusion and head are the same for all settings of a
+        size, temporal module and channel selection as they were drawn.
     """
-    segmenter = Segmenter(settings, np.random.default_rng([seed, 10]))
+    plain = replace(settings, temporal=False, channels=False)
+    segmenter = Segmenter(plain, np.random.default_rng([seed, 10]))
     rng = np.random.default_rng([seed, 11])
     sampler = Sampler(sites.synthetic, schedule.site, 1)
     optimiser = torch.optim.AdamW(segmenter.parameters(), lr=schedule.site.rate)
@@ -136,7 +138,9 @@ def pretrained(
         loss.backward()
         optimiser.step()
         told(step + 1, 'synthetic')
-    return flat(segmenter, layout_of(segmenter))
+    whole = Segmenter(settings, np.random.default_rng([seed, 13]))
+    whole.load_state_dict(segmenter.state_dict(), strict=False)
+    return flat(whole, layout_of(whole))
 
 
 def steps_of(method: Method, sites: int, schedule: Schedule) -> int:
@@ -151,8 +155,8 @@ def train(
     """
     Train by a method.
 
-    Every method begins with the same pre-trained weights, and all sites together take the same
-    number of steps in it.
+    All methods begin with the same pre-trained encoder, fusion and head, and all sites together
+    take the same number of steps in each.
 
     :param told: may raise to stop.
     :raises SettingError: if a prompt is to tell sites apart where all clips are one site.
@@ -234,8 +238,8 @@ class _Run:
         unseen = {'server': weights}
         if personal:
             # The paper averages what is personal for a site outside: the server would see it.
-            averaged = np.mean([models[name] for name in names], axis=0, dtype=np.float64)
-            unseen['average'] = averaged.astype(np.float32)
+            together = np.stack([models[name] for name in names]).astype(np.float64)
+            unseen['average'] = together.mean(axis=0).astype(np.float32)
         sent = driver.sent / (self._schedule.rounds * len(names))
         return self._trained(models, unseen, (sent, 4 * int(layout.shared(personal).size)))
 
@@ -266,9 +270,9 @@ class _Run:
         models = Segmenter(self._settings), Segmenter(self._settings)
         serq = Serq(models, start, self._sites.synthetic, server, self._seed)
 
-        def stepped(sum: RoundSum) -> Stepped:
+        def stepped(given: RoundSum) -> Stepped:
             before = time.perf_counter()
-            found = serq(sum)
+            found = serq(given)
             self._at_server += time.perf_counter() - before
             self._advance(2 * server.steps, 'server')
             return found

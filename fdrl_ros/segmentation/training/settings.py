@@ -1,6 +1,6 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""Settings of FedST's training; the defaults are the paper's but for the learning rates."""
+"""Settings of FedST's training; where a default is not the paper's, its description says so."""
 
 from dataclasses import dataclass
 

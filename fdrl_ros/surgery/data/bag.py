@@ -52,6 +52,7 @@ from fdrl_ros.surgery.settings import WorldSettings
 import numpy as np
 
 if TYPE_CHECKING:
+    from rosbags.interfaces import Connection
     from rosbags.rosbag2 import Reader, Writer
     from rosbags.typesys.store import Typestore
 
@@ -129,11 +130,37 @@ def message_types() -> 'Typestore':
     from rosbags.typesys import get_types_from_msg, get_typestore, Stores
 
     store = get_typestore(Stores.ROS2_KILTED)
-    names = (*OURS.values(), 'StateFields', 'Visibility')
-    ours = {f'fdrl_ros/msg/{name}': name for name in names}
-    for kind, name in {**ours, **dict.fromkeys(ARM_STATE_KINDS, 'OperatingState')}.items():
-        store.register(get_types_from_msg(resource(f'msg/{name}.msg').read_text('utf-8'), kind))
+    for kind in _DEFINED_HERE:
+        store.register(get_types_from_msg(_definition(kind), kind))
     return store
+
+
+_DEFINED_HERE = (
+    *(f'fdrl_ros/msg/{name}' for name in (*OURS.values(), 'StateFields', 'Visibility')),
+    *ARM_STATE_KINDS,
+)
+"""Types whose definitions are in msg/."""
+
+_NEXT_DEFINITION = '=' * 80 + '\n'
+
+
+def _definition(kind: str) -> str:
+    """Return the definition of a type in msg/."""
+    return resource(f'msg/{kind.rpartition("/")[2]}.msg').read_text('utf-8')
+
+
+def add_topic(writer: 'Writer', topic: str, kind: str) -> 'Connection':
+    """
+    Add a topic to a bag, with a definition of its type that any tool can read.
+
+    The one that the library makes lacks the quotes of text constants, and is refused by itself.
+    """
+    store = message_types()
+    definition, _ = store.generate_msgdef(kind, ros_version=2)
+    if kind in _DEFINED_HERE:
+        _, *nested = definition.split(_NEXT_DEFINITION)
+        definition = _NEXT_DEFINITION.join((_definition(kind), *nested))
+    return writer.add_connection(topic, kind, msgdef=definition, rihs01=store.hash_rihs01(kind))
 
 
 def write_bag(
@@ -197,8 +224,7 @@ class _BagWriter:
         self._store = message_types()
         self._writer = writer
         self._connections = {
-            topic: writer.add_connection(f'/{robot}/{topic}', kind, typestore=self._store)
-            for topic, kind in TOPICS.items()
+            topic: add_topic(writer, f'/{robot}/{topic}', kind) for topic, kind in TOPICS.items()
         }
         self._now = _START
 

@@ -135,11 +135,11 @@ class LogReader:
 
     def finish(self) -> list[LoggedOperation]:
         """
-        Return the operations.
+        Return the operations; one that the log ends in without an outcome, as far as it goes.
 
-        :raises RecordsError: if there is none, or the last has no end and that matters.
+        :raises RecordsError: if there is none.
         """
-        self._break_off()
+        self._break_off(at_end=True)
         if not self._done:
             raise RecordsError('the log has no operation')
         return self._done
@@ -180,11 +180,12 @@ class LogReader:
             self._refuse(f'{case.patient}: no action')
         self._case, self._ended = None, case.patient
 
-    def _break_off(self) -> None:
-        """End an operation that has no outcome."""
+    def _break_off(self, at_end: bool = False) -> None:
+        """End an operation that has no outcome, which only matters before the end of the log."""
         case, self._case = self._case, None
         if case is not None and case.rows:
-            self._refuse(f'{case.patient}: the operation has no outcome')
+            if not at_end:
+                self._refuse(f'{case.patient}: the operation has no outcome')
             self._close(case, None, case.rows[-1][0])
 
     def _close(self, case: _OpenOperation, outcome: Message | None, at: float) -> None:

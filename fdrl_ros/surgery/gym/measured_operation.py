@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from fdrl_ros.errors import SettingError, StateError
 from fdrl_ros.resources import parse_yaml
+from fdrl_ros.settings import named_among
 from fdrl_ros.surgery.gym.actions import TICK
 from fdrl_ros.surgery.gym.state import operation_values, PROCEDURE_NAMES, Seen
 from fdrl_ros.surgery.patient.cohort import public_cohort
@@ -75,8 +76,13 @@ class OperationPlan:
             reason = getattr(error, 'strerror', None) or ' '.join(str(error).split())
             raise SettingError('plan', str(path), f'a readable YAML file: {reason}') from error
         names = [each.name for each in fields(cls)]
-        if not isinstance(document, dict) or not document.keys() <= {*names}:
+        if not isinstance(document, dict):
             raise SettingError('plan', str(path), 'a mapping of ' + ', '.join(names))
+        for key in document:
+            if key not in names:
+                raise SettingError(
+                    f'{path}: {key}', document[key], named_among(key, 'keys', names)
+                )
         plan = cls(**_checked(document))
         plan.as_patient()
         return plan

@@ -11,14 +11,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 import math
 
-from fdrl_ros.errors import ResourceError
+from fdrl_ros.errors import ResourceError, SettingError
 from fdrl_ros.runtime import kernels
+from fdrl_ros.runtime.ranges import check_whole
 from fdrl_ros.surgery.render.camera import Camera
 from fdrl_ros.surgery.render.shapes import Colour, packed, Shape
 from fdrl_ros.surgery.render.style import SceneStyle
-from fdrl_ros.surgery.render.tissue import EXTENT, Tissue
+from fdrl_ros.surgery.render.tissue import EXTENT, FINE_PITCH, Tissue
 import numpy as np
 from numpy.typing import NDArray
+
+_MOST_SHAPES = 10_000
 
 
 @dataclass(frozen=True)
@@ -108,7 +111,12 @@ class Scene:
         Draw a picture.
 
         :param before: the same shapes a moment before, for the blur of what moves.
+        :raises SettingError: if there are more or fewer shapes before, or more than 10,000.
+        :raises ResourceError: if there is too little memory.
         """
+        check_whole('shapes', len(shapes), 0, _MOST_SHAPES)
+        if before and len(before) != len(shapes):
+            raise SettingError('before', len(before), f'as many shapes as now: {len(shapes)}')
         style, tissue, ffi = self.style, self.tissue, kernels.ffi
         height, width = camera.height, camera.width
         eye, turn = camera.pose()
@@ -148,7 +156,7 @@ class Scene:
                 'dent': dents,
                 'corner': (-EXTENT / 2, -EXTENT / 2),
                 'pitch': tissue.pitch,
-                'fine_pitch': 0.0002,
+                'fine_pitch': FINE_PITCH,
                 'surface': moment.surface,
                 'top': self._top,
                 'bottom': self._bottom,

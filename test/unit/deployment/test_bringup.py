@@ -26,11 +26,13 @@ from fdrl_ros.deployment.bringup import (
     RoomArguments,
     warnings,
 )
-from fdrl_ros.deployment.launch_files import check
+from fdrl_ros.deployment.launch_files import check, notices
 from fdrl_ros.deployment.launch_files import graph as launch_graph
 from fdrl_ros.deployment.runner import command, Death, Runner, tail
 from fdrl_ros.deployment.supervision import Ending
 from fdrl_ros.errors import FdrlError, SettingError, StoreError
+from fdrl_ros.experiments.ros_federation import missing_ros
+from fdrl_ros.nodes import entry_point
 from fdrl_ros.resources import resource
 import pytest
 import yaml
@@ -177,14 +179,42 @@ def test_parameter_file_does_not_arm_what_a_person_leaves_unarmed(tmp_path):
     site = tmp_path / 'site.yaml'
     site.write_text('/**/selector: {ros__parameters: {armed: true}}')
     settings = BringupSettings(parameters=str(site))
-    with pytest.raises(SettingError, match="armed = 'false': expected .* without armed: true"):
+    with pytest.raises(SettingError, match="armed = 'false': expected true, .*without armed"):
         robot_graph(settings, 'robot_1', room=RoomArguments(armed='false'))
-    with pytest.raises(SettingError, match="armed = 'auto': expected .* without armed: true"):
+    with pytest.raises(SettingError, match="armed = 'auto': expected true, .*without armed"):
         robot_graph(settings, 'robot_1', room=RoomArguments(env=False))
     site.write_text('/robot_2/selector: {ros__parameters: {armed: true}}')
     assert robot_graph(settings, 'robot_1', room=RoomArguments(env=False))
     site.write_text('/camera: {ros__parameters: {rate: 5, directory: 3}}')  # of somebody else
     assert robot_graph(settings, 'robot_1')
+
+
+def test_section_of_no_node_is_told_and_refused_where_it_should_have_disarmed(tmp_path):
+    site = tmp_path / 'site.yaml'
+    settings = replace(SETTINGS, parameters='')
+    site.write_text('selector: {ros__parameters: {armed: false}}')
+    with pytest.raises(SettingError, match='a namespace in .*, such as /../selector'):
+        replace(settings, parameters=str(site))
+    robot_3 = '/robot_3/selector: {ros__parameters: {armed: %s}}'
+    given = {'directory': SETTINGS.directory, 'parameters': str(site), 'description': 'false'}
+    site.write_text('/robot_1/selector: {ros__parameters: {armed: false}}')
+    ward = {**given, 'namespace': 'ward'}
+    for more in ({}, {'hospitals': '3'}):  # also included by another launch file
+        with pytest.raises(SettingError, match='armed: false of /ward/robot_1/selector, not of'):
+            check('robot', ward | more)
+    site.write_text(robot_3 % 'false')
+    assert len(notices('robot', given)) == 1, 'one file for many robots'
+    unarmed = {**given, 'armed': 'false'}
+    notice, words = notices('robot', unarmed)
+    assert (
+        words == f'{site}: /robot_3/selector is none of the nodes /robot_1/env, /robot_1/selector'
+    )
+    assert 'not armed' in notice
+    site.write_text(robot_3 % 'true')  # one file for many robots
+    assert len(notices('robot', given)) == 1 and not notices('server', given)
+    assert not notices('robot', {**given, 'hospitals': '3'}), 'a federation tells it once'
+    assert len(notices('federation', given)) == 1
+    assert not notices('federation', {**given, 'robots': '3'})
 
 
 def test_robots_live_in_another_domain_than_the_federation():
@@ -236,6 +266,33 @@ def test_each_middleware_stays_on_one_host_or_says_that_it_may_not(monkeypatch, 
     if 'fastrtps' not in rmw:
         with pytest.raises(SettingError, match=f'{rmw} has no Fast DDS discovery server'):
             BringupSettings(hosts='several', discovery_server='10.0.0.1:11811')
+
+
+@pytest.mark.parametrize(
+    ('name', 'value', 'expected'),
+    [
+        ('RMW_IMPLEMENTATION', 'rmw_nonsense', 'one that is installed: rmw_fastrtps_cpp'),
+        ('RMW_IMPLEMENTATION', 'rmw_implementation', 'one that is installed: rmw_fastrtps_cpp'),
+        ('ROS_DOMAIN_ID', '300', 'a DDS domain, 0 to 232'),
+        ('ROS_DOMAIN_ID', 'five', 'a DDS domain, 0 to 232'),
+    ],
+)
+def test_variable_that_ends_every_node_is_refused_in_one_line(
+    monkeypatch, tmp_path, capsys, name, value, expected
+):
+    index = tmp_path / 'share/ament_index/resource_index/rmw_typesupport'
+    index.mkdir(parents=True)
+    for each in ('rmw_fastrtps_cpp', 'rmw_implementation'):
+        (index / each).touch()
+    monkeypatch.setenv('AMENT_PREFIX_PATH', str(tmp_path))
+    monkeypatch.setenv('RMW_IMPLEMENTATION', 'rmw_fastrtps_cpp')
+    monkeypatch.setenv(name, value)
+    monkeypatch.setattr(sys, 'argv', ['env', '--ros-args'])
+    assert entry_point.start('env') == 1
+    assert capsys.readouterr().err == f'env: {name} = {value!r}: expected {expected}\n'
+    if name == 'RMW_IMPLEMENTATION':
+        with pytest.raises(SettingError, match=f'{name} = {value!r}'):  # of every command
+            missing_ros()
 
 
 @pytest.mark.parametrize(
@@ -331,9 +388,9 @@ def spec(program: str) -> NodeSpec:
 
 
 def await_death(runner: Runner) -> list[Death]:
-    """Wait until the one node has ended, and return what the runner says of it."""
+    """Wait until the one node has ended, and return what the runner says of its end."""
     os.waitid(os.P_PID, runner.process_id('somewhere.node'), os.WEXITED | os.WNOWAIT)
-    return runner.poll()
+    return [each for each in runner.poll() if isinstance(each, Death)]
 
 
 def test_runner_ends_who_listens_by_sigint_and_others_by_sigkill(runner, tmp_path):
@@ -359,13 +416,28 @@ def test_runner_ends_who_listens_by_sigint_and_others_by_sigkill(runner, tmp_pat
 
 def test_runner_reports_a_death_with_its_last_words_and_starts_again_until_it_is_told(runner):
     with runner:
-        runner.start([spec('import sys; print("the disk is full"); sys.exit(3)')])
-        deaths = await_death(runner) + await_death(runner)
+        program = 'import os, sys; print("the disk is full for", os.getpid()); sys.exit(3)'
+        runner.start([spec(program)])
+        pids = [runner.process_id('somewhere.node')]
+        deaths = await_death(runner)
+        pids.append(runner.process_id('somewhere.node'))
+        deaths += await_death(runner)
         assert [(each.code, each.restarted) for each in deaths] == [(3, True), (3, True)]
         assert 'exit code 3, is started again' in str(deaths[0])
-        assert 'the disk is full' in str(deaths[0])
+        # What it said before it was started again, in the same file, is no news.
+        assert [each.lines for each in deaths] == [
+            (f'the disk is full for {pid}',) for pid in pids
+        ]
         assert runner.running == ('somewhere.node',)
         assert 'SIGKILL' in str(Death('a', -9, (), False))
+
+
+def test_runner_says_that_a_node_runs_again(runner):
+    with runner:
+        runner.start([spec('import sys; sys.exit(3)')])
+        os.waitid(os.P_PID, runner.process_id('somewhere.node'), os.WEXITED | os.WNOWAIT)
+        death, restart = runner.poll()
+        assert death.restarted and str(restart).endswith('somewhere.node is running again')
 
 
 def test_runner_waits_before_it_starts_a_node_again_and_forgets_it_when_stopped(

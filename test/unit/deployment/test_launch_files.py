@@ -4,12 +4,14 @@
 
 from pathlib import Path
 
+from click.testing import CliRunner
+from fdrl_ros.cli import main
 from fdrl_ros.crypto.keys.keystore import make_federation, NewFederation
-from fdrl_ros.deployment.bringup import BringupSettings
+from fdrl_ros.deployment.bringup import BringupSettings, RobotArguments
 from fdrl_ros.deployment.launch_files import check, chosen, FILES, full_graph, graph, names
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.runner import command
-from fdrl_ros.errors import ResourceError, SettingError
+from fdrl_ros.errors import FdrlError, ResourceError, SettingError
 import pytest
 
 SILENT = {'description': 'false'}
@@ -21,6 +23,7 @@ def prepared(tmp_path: Path) -> str:
     layout = Layout(tmp_path / 'federation')
     layout.directory.mkdir()
     layout.plan.write_text('{}')
+    layout.pretrained.touch()
     make_federation(
         layout.keys, NewFederation({'hospital_1': 9, 'hospital_2': 9, 'hospital_3': 9})
     )
@@ -92,6 +95,13 @@ def test_namespace_moves_every_node(text):
         ('robot', {'evn': 'false'}, 'did you mean env?'),
         ('robot', {'segmenter': '/none.npz'}, "segmenter = '/none.npz': expected a file"),
         ('federation', {'segmenter': '/none.npz'}, "segmenter = '/none.npz'"),
+        ('robot', {'hospital': 'hospital_1'}, 'arguments of robot; did you mean home?'),
+        ('robot', {'xyz': '1'}, '--show-args lists them'),
+        ('robot', {'robot': '9x'}, "robot = '9x': expected letters, digits and _"),
+        ('robot', {'robot': 'hospital_1'}, "robot = 'hospital_1': expected a name that no"),
+        ('robot', {'robot': 'keys'}, "robot = 'keys': expected a name that no"),
+        ('robot', {'real_time_factor': '4'}, 'expected 1.0 without use_sim_time:=true'),
+        ('robot', {'env': 'false', 'plan': '/none.yaml'}, "plan = '/none.yaml': expected a"),
         ('robot', {'plan': 'plan.yaml'}, "plan = 'plan.yaml': expected none with the simulated"),
         ('federation', {'plan': 'plan.yaml'}, "plan = 'plan.yaml'"),
         ('robot', {'home': 'hospital_9'}, "home = 'hospital_9': expected one of the 3 hospitals"),
@@ -146,3 +156,36 @@ def test_package_that_is_not_installed_is_refused_with_what_to_do(prepared, tmp_
     assert words[:4] == ['setpriv', '--pdeathsig', 'TERM', str(program)]
     with pytest.raises(ResourceError, match='rviz2 is not installed.*say rviz:=false'):
         check('robot', {**given, 'rviz': 'true'})
+
+
+@pytest.mark.parametrize(
+    ('file', 'lost', 'text', 'reason'),
+    [
+        ('server', 'plan.yaml', '{', 'expected a readable YAML file'),
+        ('robot', 'keys/roster.json', '{', 'roster.json is damaged'),
+        ('robot', 'pretrained.npz', None, 'pretrained.npz is not there'),
+        ('server', 'keys/aggregator/identity.key', None, 'identity.key is not there'),
+        ('hospital', 'keys/hospital_1/identity.key', None, 'identity.key is not there'),
+    ],
+)
+def test_directory_that_no_node_could_use_is_refused(prepared, file, lost, text, reason):
+    path = Path(prepared, lost)
+    path.unlink()
+    if text is not None:
+        path.write_text(text)
+    given = {'directory': prepared, **(SILENT if file == 'robot' else {})}
+    with pytest.raises(FdrlError, match=reason) as refused:
+        check(file, given)
+    assert '\n' not in str(refused.value)
+
+
+def test_command_shows_the_arguments_and_refuses_what_is_given_twice():
+    runner = CliRunner()
+    shown = runner.invoke(main, ['launch', 'robot.launch.py', '--show-args'])
+    assert shown.exit_code == 0
+    for each in RobotArguments.describe():
+        assert f"'{each.name}':\n        {each.description}: " in shown.output
+    assert "(default: 'robot_1')" in shown.output
+    twice = runner.invoke(main, ['launch', 'robot', 'armed:=false', 'armed:=true'])
+    assert twice.exit_code == 1
+    assert "armed = 'true': expected it once: it is 'false' before" in twice.output

@@ -10,13 +10,8 @@ from fdrl_ros.cli.commands import main
 from fdrl_ros.errors import TrainingStopped
 from fdrl_ros.experiments.plots.pictures import draw_procedures, HEIGHT, WIDTH
 from fdrl_ros.runtime.progress import Caller
-from fdrl_ros.surgery.arm.kinematics import straight_joints
 from fdrl_ros.surgery.gym.state import PROCEDURE_NAMES
-from fdrl_ros.surgery.patient.cohort import mixture, public_cohort
-from fdrl_ros.surgery.render.camera import Camera
-from fdrl_ros.surgery.render.picture import CLOSE_EYE, CLOSE_LOOK
-from fdrl_ros.surgery.render.renderer import Renderer
-from fdrl_ros.surgery.render.view import View
+from fdrl_ros.surgery.patient.cohort import mixture
 from fdrl_ros.surgery.settings import WorldSettings
 import numpy as np
 from PIL import Image, ImageChops
@@ -43,26 +38,18 @@ def test_expert_is_drawn_still_and_moving(tmp_path):
         image.seek(image.n_frames - 1)
         assert image.n_frames > 4
         assert ImageChops.difference(first, image.convert('RGB')).getbbox() is not None
-        corner = set()  # where nothing moves, nothing flickers
+        corners = []  # tissue breathes there, and nothing flickers
         for number in range(image.n_frames):
             image.seek(number)
-            corner.add(image.convert('RGB').crop((0, 0, WIDTH // 4, HEIGHT // 4)).tobytes())
-        assert len(corner) == 1
+            corner = image.convert('RGB').crop((0, 0, WIDTH // 4, HEIGHT // 4))
+            corners.append(np.asarray(corner, float).mean(axis=(0, 1)))
+        assert np.abs(np.diff(corners, axis=0)).max() < 3.0
 
 
-def test_force_and_tip_of_the_deepest_procedure_can_be_seen():
+def test_the_force_on_the_tip_can_be_seen():
     pixels = np.asarray(Image.open(PUBLISHED / 'palpation.png').convert('RGB'), int)
     red, green, blue = np.moveaxis(pixels, 2, 0)
     assert ((red > 180) & (green > 140) & (blue < 60)).sum() > 200  # the arrow
-    renderer, (x, y, z) = Renderer(), public_cohort(0).patient(0).goal
-    view = View(surface=z, radius=0.003)
-    joints = [*straight_joints(x, y, z - 0.012), 0.0, 0.0, 0.0]
-    camera = Camera(120, 90, eye=CLOSE_EYE, look=CLOSE_LOOK)
-    renderer.show(joints, 0.0, view)
-    hidden, clear = (renderer.render(camera, (-0.4, -0.7, 1.0), each).rgb for each in (0.0, 0.45))
-    changed = (hidden != clear).any(axis=2)
-    assert 0 < changed.sum() < 0.05 * changed.size  # the tip in the organ, not what is behind it
-    renderer.close()
 
 
 @pytest.mark.parametrize('name', PROCEDURE_NAMES[: sampled(len(PROCEDURE_NAMES), 2)])

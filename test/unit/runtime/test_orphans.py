@@ -106,13 +106,6 @@ from computes import compute
 tasks = [({gate!r},), ('/dev/null',)]
 run_tasks(compute, tasks, workers=2, caller=Caller(print))
 """,
-    'endoscope': """
-import pathlib, signal
-from fdrl_ros.surgery.render.endoscope import EndoscopeProcess
-drawing = EndoscopeProcess()
-pathlib.Path({gate!r}).write_text(str(drawing.process.pid))
-signal.pause()
-""",
 }
 
 

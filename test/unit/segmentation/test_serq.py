@@ -11,7 +11,7 @@ from fdrl_ros.segmentation.clip import Clip
 from fdrl_ros.segmentation.network.losses import segmentation_loss
 from fdrl_ros.segmentation.network.segmenter import Segmenter, SegmenterSettings
 from fdrl_ros.segmentation.training.batches import as_input
-from fdrl_ros.segmentation.training.server import Serq, SerqState
+from fdrl_ros.segmentation.training.serq import Serq, SerqState
 from fdrl_ros.segmentation.training.settings import ServerSettings
 import numpy as np
 import pytest
@@ -67,11 +67,11 @@ def adam_step(parameters: list[torch.Tensor], loss: torch.Tensor) -> None:
 
 
 def test_both_models_take_the_steps_of_equations_11_and_12():
-    sum = given(1)
+    round = given(1)
     made = serq()
-    stepped = made(sum)
+    stepped = made(round)
     state = SerqState.from_bytes(stepped.state)
-    weights = fed_avg(sum).weights
+    weights = fed_avg(round).weights
     moving = features(weights)
     rng = np.random.default_rng([3, 1, 1])
     frames, labels = as_input(clip().frames), torch.from_numpy(clip().labels.astype(np.int64))
@@ -116,9 +116,9 @@ def test_a_step_depends_on_sum_and_state_alone():
 def test_the_server_s_own_queries_learn():
     personal = tuple(t.name for t in LAYOUT.tensors if '.attn.q.' in t.name)
     shared = LAYOUT.shared(personal)
-    sum = replace(given(1), shared=shared, average=np.zeros(shared.size))
+    round = replace(given(1), shared=shared, average=np.zeros(shared.size))
     own = np.setdiff1d(np.arange(LAYOUT.n_parameters), shared)
-    moved = serq()(sum).weights[own] - START[own]
+    moved = serq()(round).weights[own] - START[own]
     assert np.count_nonzero(moved) > own.size / 2  # slopes of queries are small at first
 
 

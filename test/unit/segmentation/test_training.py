@@ -14,7 +14,7 @@ from fdrl_ros.segmentation.training.batches import as_input, history, Sampler
 from fdrl_ros.segmentation.training.methods import METHODS
 from fdrl_ros.segmentation.training.run import MeasuredDriver, Schedule, train, VideoSites
 from fdrl_ros.segmentation.training.settings import ServerSettings, SiteSettings
-from fdrl_ros.segmentation.training.site import SiteTraining
+from fdrl_ros.segmentation.training.site_training import SiteTraining
 from fdrl_ros.surgery.render.parts import JAW, SHAFT, UNLABELLED
 import numpy as np
 import pytest
@@ -114,6 +114,8 @@ def test_what_is_personal_is_in_no_byte_that_is_sent(monkeypatch):
     sent = bytearray()
 
     class Overheard(MeasuredDriver):
+        """Hears every message."""
+
         def post(self, message):
             sent.extend(encode(message))
             super().post(message)
@@ -136,6 +138,17 @@ def test_what_is_personal_is_in_no_byte_that_is_sent(monkeypatch):
                 assert not np.array_equal(mine, theirs[tensor.name])
                 assert mine.reshape(-1)[:2].tobytes() not in outgoing
             assert np.array_equal(own['head.fc.weight'], theirs['head.fc.weight'])
+
+
+def test_all_methods_begin_with_the_same_encoder_and_head():
+    given, starts = sites(), {}
+    for name in ('fedavg', 'fedst'):
+        settings = run.architecture(METHODS[name], 'tiny', 512)
+        start = run.pretrained(settings, given, SCHEDULE, 1, lambda done, who: None)
+        starts[name] = layout_of(Segmenter(settings)).split(start)
+    assert len(starts['fedst']) > len(starts['fedavg'])
+    for name, values in starts['fedavg'].items():
+        assert np.array_equal(values, starts['fedst'][name])
 
 
 def test_the_same_seed_trains_the_same_models():

@@ -25,13 +25,14 @@ from fdrl_ros.surgery.data.dataset import Dataset
 from fdrl_ros.surgery.data.log_rewards import with_rewards
 from fdrl_ros.surgery.data.recording import demonstrations, recorded_episode, replay
 from fdrl_ros.surgery.gym.actions import STAY, TICK
-from fdrl_ros.surgery.gym.state import PATIENT_LAYOUT
+from fdrl_ros.surgery.gym.state import OPERATION_LAYOUT, PATIENT_LAYOUT
 from fdrl_ros.surgery.gym.surgery_env import SurgeryEnv
 from fdrl_ros.surgery.settings import WorldSettings
 import numpy as np
 import pytest
 
 rosbag2 = pytest.importorskip('rosbags.rosbag2')
+AnyReader = pytest.importorskip('rosbags.highlevel').AnyReader
 
 WORLD = WorldSettings(mode='kinematic', horizon=40)
 
@@ -303,6 +304,26 @@ def test_gaps_are_refused_or_left_out(dataset, bag, tmp_path, topic, numbers, to
     assert rows[0] <= rows[1]
     assert found[0].terminals.any() == (topic != 'outcome')
     assert [len(each.actions) for each in found[1:]] == [len(each.actions) for each in whole[1:]]
+
+
+def test_an_operation_that_the_recording_ends_in_is_kept_as_far_as_it_goes(bag, tmp_path):
+    path = edited(bag, tmp_path / 'bag', drop('outcome', {3}))
+    *before, last = read_log(path)
+    whole = read_log(bag)
+    assert [len(each.actions) for each in before] == [len(each.actions) for each in whole[:2]]
+    assert len(last.actions) == len(whole[2].actions) - 1 and not last.terminals.any()
+
+
+@pytest.mark.parametrize('storage', STORAGES)
+def test_any_reader_takes_the_types_out_of_a_bag(whole_bags, storage):
+    seen = set()
+    with AnyReader([whole_bags[storage]]) as reader:
+        for connection, _, data in reader.messages():
+            reader.deserialize(data, connection.msgtype)
+            seen.add(connection.topic)
+        kind = reader.typestore.types['fdrl_ros/msg/OperationState']
+    assert seen == {f'/robot_1/{topic}' for topic in TOPICS}
+    assert kind.LAYOUT == OPERATION_LAYOUT and kind.PROCEDURE_REACH == 'reach'
 
 
 @pytest.mark.parametrize('end', [0, 10, 100, 5000, 20000, -1000, -100, -20, -1])

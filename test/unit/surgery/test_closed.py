@@ -16,11 +16,7 @@ from fdrl_ros.surgery.gym.surgery_env import SurgeryEnv
 from fdrl_ros.surgery.gym.vector_env import VectorSurgeryEnv
 from fdrl_ros.surgery.gym.vector_operation import VectorOperation
 from fdrl_ros.surgery.patient.cohort import Cohort, public_cohort
-from fdrl_ros.surgery.render.camera import Camera
-from fdrl_ros.surgery.render.endoscope import Endoscope
 from fdrl_ros.surgery.render.picture import picture
-from fdrl_ros.surgery.render.renderer import Renderer
-from fdrl_ros.surgery.render.view import View
 from fdrl_ros.surgery.settings import WorldSettings
 from fdrl_ros.surgery.tasks.expert import vector_expert_costs
 import numpy as np
@@ -116,40 +112,19 @@ def test_every_call_of_a_closed_arm_is_refused_before_pybullet_hears_of_it():
 
 
 def test_who_is_closed_and_forgotten_disconnects_nobody():
-    for make in (DynamicArm, Renderer):
-        forgotten, closed = make(), make()
-        client = forgotten.client
-        del forgotten
-        gc.collect()
-        assert not pybullet.isConnected(client)
-        closed.close()
-        others = [DynamicArm() for _ in range(3)]
-        closed.close()
-        del closed
-        gc.collect()
-        for each in others:
-            assert pybullet.isConnected(each.client)
-            each.place(PATIENT.start, 0.02)
-            each.close()
-
-
-def test_a_closed_endoscope_and_a_closed_stage_draw_nothing():
-    endoscope, renderer = Endoscope(Camera(16, 16)), Renderer()
-    view = View(waypoint=(0.0, 0.0, -0.12), cut=((0.0, 0.0, -0.13), (0.01, 0.0, -0.13)))
-    joints = [0.0, 0.0, 0.12, 0.0, 0.0, 0.0]
-    endoscope.capture(joints, 0.0, view)
-    renderer.show(joints, 0.0, view)
-    endoscope.close(), renderer.close()
-    others = [Renderer(), Renderer()]
-    bodies = [pybullet.getNumBodies(each.client) for each in others]
-    refuses(lambda: endoscope.capture(joints), what='endoscope')
-    refuses(
-        lambda: renderer.show(joints, 0.0, View()),
-        lambda: renderer.render(Camera(16, 16), (0.0, 0.0, 1.0)),
-        what='renderer',
-    )
-    assert [pybullet.getNumBodies(each.client) for each in others] == bodies
-    for each in (endoscope, renderer, *others):
+    forgotten, closed = DynamicArm(), DynamicArm()
+    client = forgotten.client
+    del forgotten
+    gc.collect()
+    assert not pybullet.isConnected(client)
+    closed.close()
+    others = [DynamicArm() for _ in range(3)]
+    closed.close()
+    del closed
+    gc.collect()
+    for each in others:
+        assert pybullet.isConnected(each.client)
+        each.place(PATIENT.start, 0.02)
         each.close()
 
 

@@ -105,7 +105,7 @@ def test_the_plan_that_ships_can_be_read():
         ({'patient': ''}, 'a name'),
         ({'target_force': -1}, 'at least 0'),
         ({'procedure': 'reach', 'target_force': 1.0}, 'no hover holds one'),
-        ({'waypoint': [0, 0, 0]}, 'a mapping of procedure'),
+        ({'gaol': [0, 0, 0]}, r'plan.yaml: gaol = \[0, 0, 0\]: expected .*did you mean goal'),
     ],
 )
 def test_a_plan_that_nobody_can_carry_out_is_refused(tmp_path, changes, told):

@@ -12,7 +12,6 @@ from fdrl_ros.segmentation.training.methods import (
     INDICATORS,
     LAYERS,
     MAIN,
-    METHODS,
     PLACES,
 )
 from fdrl_ros.segmentation.training.run import Schedule
@@ -69,24 +68,20 @@ class FedstSettings(Settings):
         super().__post_init__()
         if self.pixels % 32:
             raise SettingError('pixels', self.pixels, 'a multiple of 32')
-        for name in self._tables:
+        for name in self.chosen:
             if name not in TABLES:
                 raise SettingError('tables', self.tables, f'all, or some of {", ".join(TABLES)}')
 
     @property
-    def _tables(self) -> tuple[str, ...]:
+    def chosen(self) -> tuple[str, ...]:
+        """Names of the tables that are made."""
         names = tuple(each.strip() for each in self.tables.split(','))
         return tuple(TABLES) if names == ('all',) else names
 
     @property
-    def chosen(self) -> tuple[str, ...]:
-        """Names of the tables that are made."""
-        return self._tables
-
-    @property
     def methods(self) -> tuple[str, ...]:
         """Names of the methods in them, each once."""
-        return tuple(dict.fromkeys(each for name in self._tables for each in TABLES[name]))
+        return tuple(dict.fromkeys(each for name in self.chosen for each in TABLES[name]))
 
     @property
     def schedule(self) -> Schedule:
@@ -115,7 +110,3 @@ class FedstSettings(Settings):
             server_frames=40,
             pretraining=60,
         )
-
-    def check_methods(self) -> None:
-        """Refuse methods that are not there."""
-        assert set(self.methods) <= set(METHODS)

@@ -45,6 +45,9 @@ import torch
 RATE = 5.0
 """Frames a second: 0.2 s apart, as in the paper."""
 
+Scores = Mapping[str, Sequence[float | None]]
+"""A measure of each clip, by part."""
+
 MEASURES = ('dice', 'iou', 'hd95', 'assd')
 _TEST = 100_000  # number of a site's first unseen clip
 _AT_ONCE = 16  # frames that are labelled together
@@ -190,11 +193,17 @@ def speed(trained: Trained, clip: Clip, vector: Weights) -> float:
     return len(clip.frames) / (time.perf_counter() - begun)
 
 
-def overall(scores: Mapping[str, Mapping[str, Sequence[float | None]]], measure: str) -> float:
-    """Return the mean over parts of the mean over clips, NaN where nothing is defined."""
-    parts = []
-    for values in scores[measure].values():
-        known = [each for each in values if each is not None and np.isfinite(each)]
-        if known:
-            parts.append(float(np.mean(known)))
-    return float(np.mean(parts)) if parts else float('nan')
+def clip_means(scores: Scores) -> list[float]:
+    """Return of each clip the mean over the parts that are defined in it, NaN if none is."""
+    rows = [[np.nan if each is None else each for each in clips] for clips in scores.values()]
+    table = np.array(rows, np.float64)
+    known = ~np.isnan(table)
+    with np.errstate(invalid='ignore'):
+        mean: list[float] = (np.where(known, table, 0.0).sum(0) / known.sum(0)).tolist()
+    return mean
+
+
+def overall(scores: Scores) -> float:
+    """Return the mean over the clips where a measure is defined, NaN if it is nowhere."""
+    known = [each for each in clip_means(scores) if not np.isnan(each)]
+    return float(np.mean(known)) if known else float('nan')

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from fdrl_ros.experiments.intervals import Interval, interval, over_clips_and_seeds, paired
 from fdrl_ros.experiments.json_file import Json
 from fdrl_ros.experiments.studies.fedst.settings import FEDERATED, FedstSettings, TABLES, UNSEEN
-from fdrl_ros.experiments.studies.fedst.study import MEASURES, overall
+from fdrl_ros.experiments.studies.fedst.study import clip_means, MEASURES, overall
 from fdrl_ros.segmentation.training.methods import METHODS
 import numpy as np
 
@@ -72,7 +72,7 @@ def _scores(of_seeds: Sequence[Json]) -> Json:
     """Return intervals over clips and seeds: mean of parts, and each part's Dice."""
     found: Json = {}
     for measure in MEASURES:
-        clips = [_mean_of_parts(scores[measure]) for scores in of_seeds]
+        clips = [clip_means(scores[measure]) for scores in of_seeds]
         found[measure] = over_clips_and_seeds(clips, np.random.default_rng(0))
     found['parts'] = {
         part: over_clips_and_seeds(
@@ -85,15 +85,6 @@ def _scores(of_seeds: Sequence[Json]) -> Json:
 
 def _numbers(values: Sequence[float | None]) -> list[float]:
     return [np.nan if each is None else each for each in values]
-
-
-def _mean_of_parts(scores: Mapping[str, Sequence[float | None]]) -> list[float]:
-    """Return for each clip the mean over the parts that are defined in it."""
-    table = np.array([_numbers(values) for values in scores.values()], np.float64)
-    known = ~np.isnan(table)
-    with np.errstate(invalid='ignore'):
-        mean: list[float] = (np.where(known, table, 0.0).sum(0) / known.sum(0)).tolist()
-    return mean
 
 
 def _joined(models: Mapping[str, Json]) -> Json:
@@ -109,13 +100,13 @@ def _joined(models: Mapping[str, Json]) -> Json:
 
 
 def _mean_of_sites(part: Json, measure: str) -> float:
-    return float(np.mean([overall(part['sites'][site], measure) for site in FEDERATED]))
+    return float(np.mean([overall(part['sites'][site][measure]) for site in FEDERATED]))
 
 
 def _unseen_dice(part: Json, way: str) -> float:
     unseen = part['unseen']
     scores = unseen[way] if way in unseen else unseen.get('server') or unseen.get('own')
-    return overall(scores if scores else _joined(unseen), 'dice')
+    return overall((scores or _joined(unseen))['dice'])
 
 
 def _differences(by_method: Mapping[str, Sequence[Json]]) -> dict[str, dict[str, Interval]]:

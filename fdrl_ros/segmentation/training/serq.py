@@ -108,18 +108,18 @@ class Serq:
         self.losses: tuple[float, float] = (float('nan'), float('nan'))
         """Mean of Eq. 11 and of Eq. 12 in the newest round."""
 
-    def __call__(self, sum: RoundSum) -> Stepped:
+    def __call__(self, given: RoundSum) -> Stepped:
         """
         Take the step of a round.
 
         :raises StoreError: if the state is damaged or of another architecture.
         """
-        averaged = fed_avg(sum).weights
+        averaged = fed_avg(given).weights
         load(self._model, self._layout, averaged)
         features = self._features(self._model)
-        before = self._before(sum.state, features)
-        average = self._averaged(before, features, first=not sum.state)
-        rng = np.random.default_rng([self._seed, 1, sum.round])
+        before = self._before(given.state, features)
+        average = self._averaged(before, features, first=not given.state)
+        rng = np.random.default_rng([self._seed, 1, given.round])
         load(self._pretrained, self._layout, before.weights)
         descriptor = torch.tensor(before.descriptor)
         first = self._describe(descriptor, average, rng)

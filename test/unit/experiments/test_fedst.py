@@ -1,0 +1,158 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""FedST's study: from parts to tables, report and sentences."""
+
+from dataclasses import replace
+import json
+
+from click.testing import CliRunner
+from fdrl_ros.cli import main
+from fdrl_ros.errors import SettingError
+from fdrl_ros.experiments.studies.fedst.settings import FEDERATED, FedstSettings, UNSEEN
+from fdrl_ros.experiments.studies.fedst.study import (
+    clip_means,
+    measure,
+    overall,
+    packed,
+    unpacked,
+)
+from fdrl_ros.experiments.studies.fedst.summary import summarise
+from fdrl_ros.experiments.studies.fedst.tables import tables, verdicts
+from fdrl_ros.experiments.study import Work
+from fdrl_ros.runtime.progress import NOBODY
+from fdrl_ros.segmentation.overlay import COLOURS, overlaid
+from fdrl_ros.segmentation.training.methods import METHODS
+import numpy as np
+import pytest
+
+TINY = FedstSettings(
+    seeds=2,
+    workers=2,
+    pixels=32,
+    clips=1,
+    test_clips=1,
+    frames=2,
+    synthetic_clips=1,
+    rounds=1,
+    steps=1,
+    server_steps=1,
+    server_frames=2,
+    pretraining=1,
+)
+
+
+def part(name: str, seed: int, dice: float, unseen: dict[str, float]) -> dict:
+    def scores(value: float) -> dict:
+        each = {'shaft': [value, value], 'wrist': [value, None], 'jaw': [value - 0.1, value + 0.1]}
+        return dict.fromkeys(('dice', 'iou', 'hd95', 'assd'), each)
+
+    return {
+        'method': name,
+        'seed': seed,
+        'sites': {site: scores(dice) for site in FEDERATED},
+        'unseen': {way: scores(value) for way, value in unseen.items()},
+        'upload_bytes': 6e6,
+        'upload_counted': 2e6,
+        'seconds_sites': 10.0,
+        'seconds_server': 0.0,
+        'frames_per_second': 100.0,
+    }
+
+
+def summary(fedst: float = 0.8) -> dict:
+    settings = replace(TINY, seeds=2)
+    parts = []
+    for seed in (1, 2):
+        wobble = 0.001 * seed
+        for name in settings.methods:
+            own = fedst if name == 'fedst' else 0.75
+            if name == 'local':
+                unseen = dict.fromkeys(FEDERATED, 0.3)
+            elif name == 'pooled':
+                unseen = {'own': 0.5}
+            else:
+                unseen = {'server': 0.4}
+                if METHODS[name].personal != 'none':
+                    unseen['average'] = 0.6
+            parts.append(part(name, seed, own + wobble * len(name), unseen))
+    return summarise(parts, settings)
+
+
+def test_means_are_over_parts_and_what_is_undefined_is_left_out():
+    scores = part('fedst', 1, 0.8, {})['sites']['A']['dice']
+    assert clip_means(scores) == pytest.approx([(0.8 + 0.8 + 0.7) / 3, (0.8 + 0.9) / 2])
+    assert np.isnan(overall({'jaw': [None]}))
+    found = summary()['methods']['fedst']
+    of_seeds = overall(scores) + np.array([0.005, 0.01])
+    for place in ('A', 'mean'):
+        assert found['sites'][place]['dice']['mean'] == pytest.approx(of_seeds.mean())
+    assert found['sites']['A']['parts']['wrist']['mean'] == pytest.approx(0.8075)
+    assert set(found[UNSEEN]) == {'server', 'average'}
+
+
+@pytest.mark.parametrize(('fedst', 'words'), [(0.8, 'better than'), (0.7, 'worse than')])
+def test_verdicts_say_what_is_beyond_chance_and_that_a_study_is_too_short(fedst, words):
+    said = verdicts(summary(fedst))
+    assert 'Centralised reaches 76.7 %' in said[0] and 'under-trained' in said[0]
+    assert any(each.startswith(f'FedST is {words}') and 'on A to D' in each for each in said)
+    assert 'epsilon is infinite' in said[-1]
+
+
+def test_tables_hold_our_numbers_and_the_paper_s():
+    made = {each.title.partition(':')[0]: each for each in tables(summary())}
+    assert {'Table II', 'Table III', 'Table IX'} < set(made)
+    titles = list(made['Table III'].columns[0].cells)
+    assert titles.count('FedST') == 2  # both ways for what sites keep
+    rows = list(zip(*(each.cells for each in made['Table III'].columns), strict=True))
+    assert {row[1]: row[-1] for row in rows if row[0] == 'FedST'} == {
+        "server's own": '',
+        "sites' average": '78.0',
+    }
+
+
+def test_unknown_tables_and_sizes_are_refused():
+    with pytest.raises(SettingError, match='tables'):
+        FedstSettings(tables='ten')
+    with pytest.raises(SettingError, match='multiple of 32'):
+        FedstSettings(pixels=100)
+    assert set(FedstSettings(tables='all').methods) == set(METHODS)
+
+
+def test_labels_go_into_a_file_and_back_and_over_frames():
+    labels = np.arange(4, dtype=np.uint8).reshape(1, 2, 2)
+    assert np.array_equal(unpacked(packed(labels), labels.shape), labels)
+    drawn = overlaid(np.full((1, 2, 2, 3), 100, np.uint8), labels)
+    assert (drawn[0, 0, 0] == 100).all()
+    expected = (0.45 * 100 + 0.55 * COLOURS[3]).astype(np.uint8)
+    assert np.abs(drawn[0, 1, 1].astype(int) - expected).max() <= 1
+
+
+@pytest.mark.parametrize('name', ['fedst', 'local'])
+def test_a_part_is_measured_and_the_same_again(name, tmp_path):
+    def measured() -> dict:
+        found = measure(TINY, name, 1, work=Work(tmp_path, ('a', 'b'), NOBODY))
+        timed = ('seconds_sites', 'seconds_server', 'frames_per_second')
+        return {key: each for key, each in found.items() if key not in timed}
+
+    found = measured()
+    assert json.dumps(found) == json.dumps(measured())
+    assert set(found['sites']) == set(FEDERATED) and set(found['examples']) == {*FEDERATED, UNSEEN}
+
+
+def test_the_command_makes_tables_and_a_report_and_goes_on(tmp_path):
+    flags = ['--fedst-seeds', '1', '--fedst-workers', '1', '--fedst-pixels', '32']
+    for name in ('clips', 'test-clips', 'frames', 'synthetic-clips', 'rounds', 'steps'):
+        flags += [f'--fedst-{name}', '1']
+    for name in ('server-steps', 'server-frames', 'pretraining'):
+        flags += [f'--fedst-{name}', '1']
+    words = ['reproduce', 'fedst', '--directory', str(tmp_path / 'fedst'), *flags]
+    done = CliRunner().invoke(main, words)
+    assert done.exit_code == 0, done.output
+    assert 'Table II' in done.output and 'under-trained' in done.output
+    page = (tmp_path / 'fedst' / 'fedst.html').read_text()
+    assert 'image/png;base64' in page and '<h3>Site E</h3>' in page and 'http' not in page
+    assert len(list((tmp_path / 'fedst' / 'parts').glob('*.json'))) == 6
+    again = CliRunner().invoke(main, words)
+    assert again.exit_code == 0 and 'Table IX' in again.output
+    other = CliRunner().invoke(main, [*words, '--fedst-rate', '0.01'])
+    assert other.exit_code == 1 and 'of other settings' in other.output
