@@ -66,7 +66,7 @@ class Restart(NamedTuple):
 
     def __str__(self) -> str:
         """Tell it and the time in one line."""
-        return f'{_now()} {self.label} is running again'
+        return f'{_now()} {self.label} was started again'
 
     def check(self) -> None:
         """Do nothing: whether it can begin is not known yet."""

@@ -114,8 +114,8 @@ def replay(
     )
     chosen: list[Selection] = []
     now = 0.0
-    for recorded_at, topic, message in found:
-        if topic == ACTION or (topic in _STATES and nanoseconds(message.header.stamp) < start):
+    for place, (recorded_at, topic, message) in enumerate(found):
+        if topic == ACTION or (topic in _STATES and place < start):
             continue
         now = 1e-9 * recorded_at
         chosen += _selections(_feed(loop, topic, message, now))
@@ -165,14 +165,24 @@ def recorded_actions(path: Path, robot: str | None = None) -> list[SelectedActio
 
 
 def _first_answered(found: list[tuple[int, str, Any]]) -> int:
-    """Return the stamp of the first recorded state that a recorded action answers, ns; or 0."""
+    """
+    Return the place of the first state, of either half, that a recorded action answers; or 0.
+
+    The place counts and not the stamp: stamps go back where simulated time was reset.
+    """
     there = {nanoseconds(each.header.stamp) for _, topic, each in found if topic == OPERATION}
     answers = (
         nanoseconds(each.header.stamp)
         for _, topic, each in found
         if topic == ACTION and each.reason not in BY_THE_CLOCK
     )
-    return next((stamp for stamp in answers if stamp in there), 0)
+    first = next((stamp for stamp in answers if stamp in there), None)
+    halves = (
+        place
+        for place, (_, topic, each) in enumerate(found)
+        if topic in _STATES and nanoseconds(each.header.stamp) == first
+    )
+    return next(halves, 0)
 
 
 def _stamped_when_recorded(found: list[tuple[int, str, Any]], tolerance: float) -> bool:

@@ -101,7 +101,7 @@ class ManagedNode(LifecycleNode):
     """Groups of the plan that are parameters of this node."""
 
     prepares: ClassVar[bool] = False
-    """Whether it still prepares itself when it is active; it then sets :attr:`begun` itself."""
+    """Whether it still prepares itself when it is active; it calls :meth:`note_begun` itself."""
 
     further: ClassVar[dict[str, type[Settings]]] = {}
     """Groups of parameters that are not in the plan, by name."""
@@ -333,9 +333,14 @@ class ManagedNode(LifecycleNode):
             self._active.close()
             super().on_deactivate(state)
             return TransitionCallbackReturn.FAILURE
-        self.begun |= not self.prepares
-        self._declared.warn_of_idle_overrides()
+        if not self.prepares:
+            self.note_begun()
         return _SUCCESS
+
+    def note_begun(self) -> None:
+        """Note that all is made: what fails from now on may succeed when it is started again."""
+        self.begun = True
+        self._declared.warn_of_idle_overrides()
 
     def on_deactivate(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Stop working."""

@@ -132,10 +132,10 @@ class PartyNode(ManagedNode):
             self.keep(store.close)
             party = self.make_party(prepared, store)
             self.party = party
-            self.begun = True
             for kind in party.takes:
                 if kind in PROTOCOL_TOPICS:
                     self._hear(kind, PROTOCOL_TOPICS[kind])
+        self.note_begun()
         self.act(lambda: party.start(self.now))
 
     def _drop_party(self) -> None:

@@ -27,7 +27,7 @@ from fdrl_ros.segmentation.training.batches import Sampler
 from fdrl_ros.segmentation.training.methods import Method
 from fdrl_ros.segmentation.training.serq import Serq
 from fdrl_ros.segmentation.training.settings import ServerSettings, SiteSettings
-from fdrl_ros.segmentation.training.site_training import SiteTraining
+from fdrl_ros.segmentation.training.site_training import SiteTraining, update_limit
 import numpy as np
 from numpy.typing import NDArray
 import torch
@@ -35,9 +35,6 @@ import torch
 Weights = NDArray[np.float32]
 Told = Callable[[int, str], None]
 """Told how many training steps are done, and where."""
-
-LIMIT = 0.25
-"""Bound of a weight's change in a round, of which the quantisation has 2^16 steps."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -226,7 +223,7 @@ class _Run:
             personal=personal,
             step=self._serq(start) if method.serq else fed_avg,
             driver=driver,
-            encryption=replace(EncryptionSettings(), limit=LIMIT),
+            encryption=replace(EncryptionSettings(), limit=update_limit(self._schedule.site)),
         )
         weights = federation.play(self._schedule.rounds)
         models = {}

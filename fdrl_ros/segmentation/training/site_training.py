@@ -9,7 +9,9 @@ weights that it is given, and takes only the shared ones out of what it returns 
 
 from collections.abc import Sequence
 
+from fdrl_ros.learner.optimizer import BETAS
 from fdrl_ros.learner.torch.flat_weights import flat, layout_of, load
+from fdrl_ros.learner.update_bound import adam_steps
 from fdrl_ros.segmentation.clip import Clip
 from fdrl_ros.segmentation.network.losses import segmentation_loss
 from fdrl_ros.segmentation.network.segmenter import Segmenter
@@ -18,6 +20,22 @@ from fdrl_ros.segmentation.training.settings import SiteSettings
 import numpy as np
 from numpy.typing import NDArray
 import torch
+
+DECAY = 0.01
+"""Weight decay of AdamW: a step takes this share of the learning rate off each weight."""
+
+LARGEST_WEIGHT = 10.0
+"""The size that :func:`update_limit` supposes of no weight to exceed; only the decay needs it."""
+
+
+def update_limit(settings: SiteSettings) -> float:
+    """
+    Return how far a weight moves in a round at most, whatever the clips are.
+
+    It is the bound of :mod:`fdrl_ros.learner.update_bound` for Adam, with the decay.
+    """
+    decay = DECAY * settings.steps * LARGEST_WEIGHT
+    return settings.rate * (float(adam_steps(settings.steps).sum()) + decay)
 
 
 class SiteTraining:
@@ -57,7 +75,9 @@ class SiteTraining:
         load(segmenter, self._layout, weights)
         segmenter.train()
         rng = np.random.default_rng([*self._seed, round])
-        optimiser = torch.optim.AdamW(segmenter.parameters(), lr=settings.rate)
+        optimiser = torch.optim.AdamW(
+            segmenter.parameters(), lr=settings.rate, betas=BETAS, weight_decay=DECAY
+        )
         losses = []
         for _ in range(settings.steps):
             batch = self._sampler.draw(rng)

@@ -437,7 +437,7 @@ def test_runner_says_that_a_node_runs_again(runner):
         runner.start([spec('import sys; sys.exit(3)')])
         os.waitid(os.P_PID, runner.process_id('somewhere.node'), os.WEXITED | os.WNOWAIT)
         death, restart = runner.poll()
-        assert death.restarted and str(restart).endswith('somewhere.node is running again')
+        assert death.restarted and str(restart).endswith('somewhere.node was started again')
 
 
 def test_runner_waits_before_it_starts_a_node_again_and_forgets_it_when_stopped(

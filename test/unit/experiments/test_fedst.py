@@ -14,12 +14,15 @@ from fdrl_ros.experiments.studies.fedst.study import (
     measure,
     overall,
     packed,
+    predict,
     unpacked,
+    unseen_clips,
 )
 from fdrl_ros.experiments.studies.fedst.summary import summarise
 from fdrl_ros.experiments.studies.fedst.tables import tables, verdicts
 from fdrl_ros.experiments.study import Work
 from fdrl_ros.runtime.progress import NOBODY
+from fdrl_ros.segmentation.network.segmenter_file import load_segmenter
 from fdrl_ros.segmentation.overlay import COLOURS, overlaid
 from fdrl_ros.segmentation.training.methods import METHODS
 import numpy as np
@@ -130,13 +133,19 @@ def test_labels_go_into_a_file_and_back_and_over_frames():
 @pytest.mark.parametrize('name', ['fedst', 'local'])
 def test_a_part_is_measured_and_the_same_again(name, tmp_path):
     def measured() -> dict:
-        found = measure(TINY, name, 1, work=Work(tmp_path, ('a', 'b'), NOBODY))
+        work = Work(tmp_path, ('a', 'b'), NOBODY)
+        found = measure(TINY, name, 1, tmp_path / 'segmenters', work=work)
         timed = ('seconds_sites', 'seconds_server', 'frames_per_second')
         return {key: each for key, each in found.items() if key not in timed}
 
     found = measured()
     assert json.dumps(found) == json.dumps(measured())
     assert set(found['sites']) == set(FEDERATED) and set(found['examples']) == {*FEDERATED, UNSEEN}
+    for site in FEDERATED:
+        saved = load_segmenter(tmp_path / 'segmenters' / f'{name}_{site}.npz')
+        clips = unseen_clips(TINY, site, 1)
+        assert saved.site == site
+        assert packed(predict(saved.segmenter(), clips[0], saved.text)) == found['examples'][site]
 
 
 def test_the_command_makes_tables_and_a_report_and_goes_on(tmp_path):

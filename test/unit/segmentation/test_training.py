@@ -14,7 +14,7 @@ from fdrl_ros.segmentation.training.batches import as_input, history, Sampler
 from fdrl_ros.segmentation.training.methods import METHODS
 from fdrl_ros.segmentation.training.run import MeasuredDriver, Schedule, train, VideoSites
 from fdrl_ros.segmentation.training.settings import ServerSettings, SiteSettings
-from fdrl_ros.segmentation.training.site_training import SiteTraining
+from fdrl_ros.segmentation.training.site_training import SiteTraining, update_limit
 from fdrl_ros.surgery.render.parts import JAW, SHAFT, UNLABELLED
 import numpy as np
 import pytest
@@ -99,8 +99,20 @@ def test_a_site_s_training_is_a_function_and_lowers_the_loss(temporal):
     assert one.loss < before
 
 
-def test_the_federation_s_model_is_the_mean_of_what_sites_train(monkeypatch):
-    monkeypatch.setattr(run, 'LIMIT', 0.05)
+@pytest.mark.parametrize('steps', [1, 7])
+def test_no_weight_moves_beyond_the_limit_of_a_round(steps):
+    settings = SegmenterSettings('tiny', temporal=False, channels=False)
+    start = flat(Segmenter(settings), layout_of(Segmenter(settings)))
+    site = replace(SITE, steps=steps, rate=0.01)
+    text = np.ones(512, np.float32)
+    after = SiteTraining([clip(1)], Segmenter(settings), text, site, (5,))(start, 1)
+    farthest = float(np.abs(after - start).max())
+    assert farthest <= update_limit(site)
+    if steps == 1:  # the first step of Adam has the length of its rate
+        assert farthest > 0.9 * update_limit(site)
+
+
+def test_the_federation_s_model_is_the_mean_of_what_sites_train():
     given, method = sites(), METHODS['fedavg']
     one = replace(SCHEDULE, rounds=1)
     federated = train(method, 'tiny', given, one, 1, lambda done, who: None)

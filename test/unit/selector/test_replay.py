@@ -145,3 +145,43 @@ def test_following_feels_what_the_robot_felt_without_vital_signs(bag, tmp_path, 
     decided = [each.stamp for each in replay(lost, CANDIDATES) if each.risk is not None]
     followed = replay(lost, CANDIDATES, decided=decided)
     assert [each.risk for each in followed] == told
+
+
+def test_states_count_where_stamps_go_back_after_the_first_that_was_answered(bag, tmp_path):
+    """A reset of simulated time sets the stamps of the second patient back."""
+    store, path, patients = message_types(), tmp_path / 'bag', []
+    with rosbag2.Reader(bag) as reader:
+        messages = [
+            (c.topic, at, c.msgtype, store.deserialize_cdr(data, c.msgtype))
+            for c, at, data in reader.messages()
+            if c.topic.rpartition('/')[2] in (OPERATION, PATIENT)
+        ]
+    with rosbag2.Writer(path, version=9, storage_plugin=rosbag2.StoragePlugin.MCAP) as writer:
+        known = {}
+        for topic, at, kind, message in messages:
+            if not patients or message.patient != patients[-1]:
+                patients.append(message.patient)
+            message.header.stamp.sec += 1000 * (len(patients) == 1)
+            if topic not in known:
+                known[topic] = writer.add_connection(topic, kind, typestore=store)
+            writer.write(known[topic], at, store.serialize_cdr(message, kind))
+        action, kind = '/robot_1/action', TOPICS['action']
+        answer = store.types[kind](
+            header=messages[0][3].header,
+            patient=patients[0],
+            policy='global',
+            action=3,
+            displacement=np.zeros(3),
+            value=0.0,
+            uncertainty=0.0,
+            expected_risk=0.0,
+            reason=Reason.BEST,
+            proposed=3,
+            veto='',
+            predicted_force=0.0,
+        )
+        connection = writer.add_connection(action, kind, typestore=store)
+        writer.write(connection, messages[-1][1], store.serialize_cdr(answer, kind))
+    last = [m.header.stamp.sec for _, _, _, m in messages if m.patient == patients[-1]]
+    found = {int(each.stamp // 10**9) for each in replay(path, CANDIDATES)}
+    assert len(patients) == 2 and found >= set(last)

@@ -10,7 +10,7 @@ from pathlib import Path
 from fdrl_ros.experiments.json_file import Json
 from fdrl_ros.experiments.reports.text_table import DISCLAIMER
 from fdrl_ros.experiments.studies.fedst.settings import FEDERATED, FedstSettings, UNSEEN
-from fdrl_ros.experiments.studies.fedst.study import RATE, test_clips, unpacked
+from fdrl_ros.experiments.studies.fedst.study import RATE, unpacked, unseen_clips
 from fdrl_ros.experiments.studies.fedst.tables import tables, verdicts
 from fdrl_ros.segmentation.overlay import overlaid
 from fdrl_ros.segmentation.training.methods import METHODS
@@ -73,7 +73,7 @@ _SITES = (*FEDERATED, UNSEEN)
 
 def _strips(site: str, settings: FedstSettings, parts: Sequence[Json]) -> NDArray[np.uint8]:
     """Return frame, truth and predictions side by side, shape (frames, height, width, 3)."""
-    clip = test_clips(settings, site, settings.seed)[0]
+    clip = unseen_clips(settings, site, settings.seed)[0]
     labels = [clip.labels]
     labels += [unpacked(part['examples'][site], clip.labels.shape) for part in parts]
     return np.concatenate([clip.frames, *(overlaid(clip.frames, each) for each in labels)], axis=2)

@@ -14,6 +14,7 @@ from pathlib import Path
 import time
 import zlib
 
+from fdrl_ros.errors import os_errors_as, StoreError
 from fdrl_ros.experiments.json_file import Json
 from fdrl_ros.experiments.studies.fedst.settings import (
     FEDERATED,
@@ -27,6 +28,7 @@ from fdrl_ros.runtime.progress import Caller, NOBODY
 from fdrl_ros.segmentation.clip import Clip
 from fdrl_ros.segmentation.metrics import evaluate
 from fdrl_ros.segmentation.network.segmenter import Segmenter
+from fdrl_ros.segmentation.network.segmenter_file import save_segmenter, SavedSegmenter
 from fdrl_ros.segmentation.scenes import site_clip
 from fdrl_ros.segmentation.text import prompt_vectors
 from fdrl_ros.segmentation.training.batches import as_input, HISTORY, history
@@ -57,7 +59,8 @@ def run_fedst(directory: Path, settings: FedstSettings, caller: Caller = NOBODY)
     """
     Measure every method with every seed.
 
-    :param directory: gets ``parts/``, one JSON file a method and seed, and is gone on from them.
+    :param directory: gets ``parts/``, one JSON file a method and seed, and is gone on from them;
+        ``segmenters/`` gets the models of the first seed, a file a method and site.
     :returns: the parts, each with `method` and `seed`.
     :raises TrainingStopped: as soon as the caller says so; call it again to go on.
     :raises StoreError: if a part is damaged, or of other settings.
@@ -65,11 +68,16 @@ def run_fedst(directory: Path, settings: FedstSettings, caller: Caller = NOBODY)
     study = Study('fedst', directory / 'parts', measure, workers=settings.workers)
     seeds = range(settings.seed, settings.seed + settings.seeds)
     return study.run(
-        [_part(settings, name, seed) for seed in seeds for name in settings.methods], caller
+        [
+            _part(settings, name, seed, directory / 'segmenters')
+            for seed in seeds
+            for name in settings.methods
+        ],
+        caller,
     )
 
 
-def _part(settings: FedstSettings, name: str, seed: int) -> Part:
+def _part(settings: FedstSettings, name: str, seed: int, segmenters: Path) -> Part:
     method = METHODS[name]
     free = ('tables', 'seeds', 'seed', 'workers')
     relevant = {key: each for key, each in asdict(settings).items() if key not in free}
@@ -78,12 +86,22 @@ def _part(settings: FedstSettings, name: str, seed: int) -> Part:
         3.0 if method.temporal else 1.0
     )
     return Part(
-        f'{name}_{seed}', own, (settings, name, seed), f'{method.title}, seed {seed}', effort
+        f'{name}_{seed}',
+        own,
+        (settings, name, seed, segmenters if seed == settings.seed else None),
+        f'{method.title}, seed {seed}',
+        effort,
     )
 
 
-def measure(settings: FedstSettings, name: str, seed: int, *, work: Work) -> Json:
-    """Measure one method with one seed."""
+def measure(
+    settings: FedstSettings, name: str, seed: int, segmenters: Path | None, *, work: Work
+) -> Json:
+    """
+    Measure one method with one seed.
+
+    :param segmenters: folder that gets the trained models; None keeps none.
+    """
     torch.set_num_threads(1)
     method = METHODS[name]
     total = steps_of(method, len(FEDERATED), settings.schedule)
@@ -95,13 +113,15 @@ def measure(settings: FedstSettings, name: str, seed: int, *, work: Work) -> Jso
     sites = draw_sites(settings, seed)
     trained = train(method, settings.size, sites, settings.schedule, seed, told)
     vectors = sites.vectors[method.prompt or 'text']
+    if segmenters is not None:
+        save(segmenters, name, trained, vectors)
     found: Json = {'sites': {}, 'unseen': {}, 'examples': {}}
     for site in FEDERATED:
-        segmenter, clips = trained.segmenter(site), test_clips(settings, site, seed)
+        segmenter, clips = trained.segmenter(site), unseen_clips(settings, site, seed)
         found['sites'][site] = score(segmenter, clips, vectors[site])
         found['examples'][site] = packed(predict(segmenter, clips[0], vectors[site]))
         work.check()
-    outside = test_clips(settings, UNSEEN, seed)
+    outside = unseen_clips(settings, UNSEEN, seed)
     for way in trained.unseen:
         segmenter = trained.segmenter(way)
         found['unseen'][way] = score(segmenter, outside, vectors[UNSEEN])
@@ -118,6 +138,19 @@ def measure(settings: FedstSettings, name: str, seed: int, *, work: Work) -> Jso
     }
 
 
+def save(directory: Path, name: str, trained: Trained, vectors: Mapping[str, Weights]) -> None:
+    """
+    Write the segmenters of a method, which robots run: ``NAME_SITE.npz`` for each site.
+
+    :raises StoreError: if one cannot be written.
+    """
+    with os_errors_as(StoreError, f'cannot make {directory}'):
+        directory.mkdir(parents=True, exist_ok=True)
+    for site, weights in trained.weights.items():
+        saved = SavedSegmenter(trained.settings, weights, vectors[site], site)
+        save_segmenter(directory / f'{name}_{site}.npz', saved)
+
+
 def draw_sites(settings: FedstSettings, seed: int) -> VideoSites:
     """Draw the clips of a seed that are trained on."""
     training = {}
@@ -128,7 +161,7 @@ def draw_sites(settings: FedstSettings, seed: int) -> VideoSites:
     return VideoSites(training, synthetic, prompt_vectors((*FEDERATED, UNSEEN), seed))
 
 
-def test_clips(settings: FedstSettings, site: str, seed: int) -> list[Clip]:
+def unseen_clips(settings: FedstSettings, site: str, seed: int) -> list[Clip]:
     """Draw the unseen clips of a site."""
     return _clips(settings, site, seed, range(_TEST, _TEST + settings.test_clips))
 
