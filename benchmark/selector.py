@@ -35,11 +35,15 @@ if one was due, arrived later than 10 ms after the state, or never.
 `missed_decision_fraction` is of decisions alone. `missed_deadline_worst_turn_fraction` is of
 the turn with the most. `--minutes` is per node and load, in turns of
 `--seconds`; `--busy-minutes` is another number of them beside the busy core.
+
+With `--segmenter FILE` the nodes also have turns (`_sight`) beside the segmenter's node, which
+labels 10 pictures a second of 128 x 128 and is idle in the other turns. `seen_rate` counts what it
+tells, `sight_latency_p50_ms` is the age of a picture by then.
 """
 
 import argparse
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import contextmanager, ExitStack
 from dataclasses import dataclass
 import math
 import os
@@ -64,8 +68,8 @@ from fdrl_ros.deployment.bringup import BringupSettings, free_domains, middlewar
 from fdrl_ros.runtime import kernels
 from fdrl_ros.runtime.environment_variables import with_variables
 import numpy as np
-from selector_robot import busy, ECHO, echoes, ROBOT, selectors
-from selector_room import Bedside, ClockSetError, operate, processor_time, Room
+from selector_robot import busy, ECHO, echoes, ROBOT, segmenter, selectors
+from selector_room import Bedside, Camera, ClockSetError, operate, processor_time, Room
 from selector_work import (
     Answers,
     beats,
@@ -97,17 +101,27 @@ ATTEMPTS = 3
 """At a turn on topics, if the system clock is set in it."""
 
 ALONE = 'one network alone'
+RATE = 10.0
+"""Pictures a second."""
+
 BARE = 'bare rclpy echo node'
 AWAKE = Path('/dev/cpu_dma_latency')
 """Tells how long processors may take to wake, us."""
 
-LOADS = {'': 0, '_busy': 1}
-"""Processes that only count, beside the others; and what names tell of it."""
+SIGHT = '_sight'
+LOADS = ('', '_busy')
+"""What works beside the nodes: nothing, or a process that only counts; as names tell of it."""
 
 
-def topic_rows() -> Iterator[Row]:
+def loads(given: argparse.Namespace) -> tuple[str, ...]:
+    """Return what works beside the nodes in this run, a segmenter too if it is given."""
+    return (*LOADS, SIGHT) if given.segmenter else LOADS
+
+
+def topic_rows(loads: Sequence[str]) -> Iterator[Row]:
     """Yield the rows of what goes over topics."""
-    for load, goal in (('', 1000.0), ('_busy', 2000.0)):
+    for load in loads:
+        goal = {'': 1000.0, '_busy': 2000.0}.get(load)
         for name in ('topic', 'setpoint'):
             for part in PARTS:
                 own, peer = f'{name}{load}_{part}_us', f'echo{load}_{part}_us'
@@ -115,10 +129,14 @@ def topic_rows() -> Iterator[Row]:
                 yield Row(own, own, peer, BARE, wanted, False)
         own, peer = f'topic{load}_p99_us', f'echo{load}_p99_us'
         name = f'topic{load}_p99_over_echo'
-        yield Row(name, own, peer, f'{BARE}, us', 2.5, False, 'own/peer')
-    for load in LOADS:
+        worst = None if load == SIGHT else 2.5
+        yield Row(name, own, peer, f'{BARE}, us', worst, False, 'own/peer')
+    for load in loads:
         name, goal = f'cpu{load}_share', None if load else 0.15
         yield Row(name, name, f'echo_{name}', BARE, goal, False)
+    if SIGHT in loads:
+        for name, wanted in (('seen_rate', RATE), ('sight_latency_p50_ms', None)):
+            yield Row(name, name, None, '', wanted)
 
 
 PARTS = {'p50': 50.0, 'p99': 99.0, 'p999': 99.9}
@@ -145,18 +163,22 @@ IN_PROCESS = (
     Row('decision_linearity_r2', 'decision_linearity_r2', None, '', 0.95),
     Row('decision_linearity_turn_r2', 'decision_linearity_turn_r2', None, '', None),
 )
-MISSED = tuple(
-    Row(f'missed_{what}{load}_fraction', f'{what}{load}', f'echo{load}', BARE, goal, False)
-    for what in ('deadline', 'decision')
-    for load, goal in (('', 1e-4), ('_busy', 1e-3))
-)
-"""Fractions of all turns together."""
 
-WORST = tuple(
-    Row(f'missed_deadline{load}_worst_turn_fraction', own, peer, BARE, None, False)
-    for load, own, peer in ((each, f'deadline{each}', f'echo{each}') for each in LOADS)
-)
-"""The largest fraction of a turn."""
+
+def missed_rows(loads: Sequence[str]) -> Iterator[Row]:
+    """Yield the rows of fractions of all turns together."""
+    for what in ('deadline', 'decision'):
+        for load in loads:
+            goal = {'': 1e-4, '_busy': 1e-3}.get(load)
+            name = f'missed_{what}{load}_fraction'
+            yield Row(name, f'{what}{load}', f'echo{load}', BARE, goal, False)
+
+
+def worst_rows(loads: Sequence[str]) -> Iterator[Row]:
+    """Yield the rows of the largest fraction of a turn."""
+    for load in loads:
+        name = f'missed_deadline{load}_worst_turn_fraction'
+        yield Row(name, f'deadline{load}', f'echo{load}', BARE, None, False)
 
 
 class Figures(dict[str, Measurement]):
@@ -243,13 +265,21 @@ def in_process(found: Figures, given: argparse.Namespace) -> None:
 class Topics:
     """The room, and both kinds of nodes in it."""
 
-    def __init__(self, room: Room, processes: Mapping[str, Mapping[str, int]]) -> None:
+    def __init__(
+        self,
+        room: Room,
+        processes: Mapping[str, Mapping[str, int]],
+        loads: Sequence[str],
+        camera: Camera | None = None,
+    ) -> None:
         """
         Wait until all nodes hear the room.
 
         :param processes: of the nodes of each kind, by namespace.
+        :param loads: what works beside them.
+        :param camera: whose pictures a segmenter gets, if one is among the loads.
         """
-        self._room = room
+        self._room, self._camera = room, camera
         self._beds = {
             kind: [Bedside(room, name) for name in each] for kind, each in processes.items()
         }
@@ -259,11 +289,26 @@ class Topics:
         beds = [bed for each in self._beds.values() for bed in each]
         if not room.spin(lambda: all(each.is_heard for each in beds), 30.0):
             raise SystemExit('nobody hears the states')
-        self.missed = {name: Lateness() for row in MISSED for name in (row.own, row.peer or '')}
+        rows = list(missed_rows(loads))
+        self.missed = {name: Lateness() for row in rows for name in (row.own, row.peer or '')}
+
+    @contextmanager
+    def _beside(self, found: Figures, load: str) -> Iterator[None]:
+        """Have something work beside the nodes."""
+        if load != SIGHT:
+            with busy(1 if load else 0):
+                yield
+            return
+        assert self._camera is not None
+        begun = time.monotonic()
+        with self._camera.running(RATE) as latencies:
+            yield
+        found.put('seen_rate', len(latencies) / (time.monotonic() - begun), 's-1')
+        found.put('sight_latency_p50_ms', 1e3 * float(np.median(latencies)), 'ms')
 
     def turn(self, found: Figures, load: str, rate: float, seconds: float) -> None:
         """Let the nodes answer, one kind after the other."""
-        with busy(LOADS[load]):
+        with self._beside(found, load):
             for kind in self._beds:
                 answers, share = self._operate(kind, rate, seconds)
                 if rate == FAST:
@@ -342,15 +387,20 @@ def on_topics(found: Figures, given: argparse.Namespace, folder: Path) -> dict[s
         }
         for process in processes[ROBOT].values():
             check_granted(process, given)
-        topics = Topics(room, processes)
+        camera = None
+        if given.segmenter:
+            progress('starting the segmenter')
+            camera = stack.enter_context(segmenter(room, settings, given.segmenter))
+        topics = Topics(room, processes, loads(given), camera)
         for repeat in range(given.repeats):
-            for load in LOADS:
+            for load in loads(given):
                 progress(f'repeat {repeat + 1} of {given.repeats}: {FAST:g} Hz{load}')
                 topics.turn(found, load, FAST, given.seconds)
-        minutes = {'': given.minutes, '_busy': given.busy_minutes or given.minutes}
-        left = {load: math.ceil(60.0 * minutes[load] / given.seconds) for load in LOADS}
+        minutes = dict.fromkeys(loads(given), given.minutes)
+        minutes['_busy'] = given.busy_minutes or given.minutes
+        left = {load: math.ceil(60.0 * each / given.seconds) for load, each in minutes.items()}
         for turn in range(max(left.values())):
-            for load in LOADS:
+            for load in left:
                 if turn < left[load]:
                     progress(f'turn {turn + 1} of {left[load]}: {SLOW:g} Hz{load}')
                     topics.turn(found, load, SLOW, given.seconds)
@@ -384,6 +434,12 @@ def main() -> None:
         action='store_true',
         help="let the selector's node keep the processors awake, where the system permits it",
     )
+    parser.add_argument(
+        '--segmenter',
+        type=Path,
+        metavar='FILE',
+        help='a trained segmenter, which works beside the nodes in further turns',
+    )
     parser.add_argument('--alone', action='store_true', help='only in process, without nodes')
     given = parser.parse_args()
     check(parser, given)
@@ -396,6 +452,8 @@ def main() -> None:
     for each in (given.minutes, given.busy_minutes):
         if each is not None and not 0.0 < each <= 600.0:
             parser.error('expected --minutes and --busy-minutes above 0')
+    if given.segmenter and not given.segmenter.is_file():
+        parser.error(f'--segmenter {given.segmenter}: there is no such file')
     as_process()
     run = circumstances(given, SEED, ('numpy', 'onnxruntime', 'ros-rclpy'), bind=False)
     run |= {'minutes': given.minutes, 'policies': given.policies, 'priority': given.priority}
@@ -404,20 +462,21 @@ def main() -> None:
     run |= {'awake': given.awake, 'busy_minutes': given.busy_minutes or given.minutes}
     found = Figures()
     in_process(found, given)
-    rows, counted = IN_PROCESS, (*MISSED, *WORST)
+    rows, worst = IN_PROCESS, list(worst_rows(loads(given)))
+    counted = [*missed_rows(loads(given)), *worst]
     if given.alone:
-        counted = ()
+        counted = []
     else:
         with tempfile.TemporaryDirectory() as folder:
             missed = on_topics(found, given, Path(folder))
-        rows += tuple(topic_rows())
+        rows += tuple(topic_rows(loads(given)))
     progress('')
     table = Table([row.name for row in (*rows, *counted)], run)
     for row in rows:
         table.add(row, found)
     for row in counted:
         own, peer = (
-            each.worst if row in WORST else each.fraction
+            each.worst if row in worst else each.fraction
             for each in (missed[row.own], missed[row.peer])
         )
         table.add_one(row, own, '1', peer_value=peer)

@@ -16,7 +16,7 @@ import subprocess
 import sys
 from typing import Any
 
-from fdrl_ros.deployment.bringup import BringupSettings, environment, robot_graph
+from fdrl_ros.deployment.bringup import BringupSettings, environment, robot_graph, RoomArguments
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.namespaces import FEDERATION
 from fdrl_ros.deployment.plan import Plan
@@ -31,7 +31,7 @@ from fdrl_ros.nodes.common import qos
 from fdrl_ros.nodes.parties.conversion import to_ros
 from fdrl_ros.policy import digest_of, encode_weights
 import numpy as np
-from selector_room import Room
+from selector_room import Camera, Room
 from selector_work import SEED
 
 ROBOT, ECHO = 'robot', 'echo'
@@ -146,6 +146,30 @@ def selectors(
             raise SystemExit(f'no selector with {len(wanted)} policies:\n{log}')
         yield {name: runner.process_id(label) for name, label in labels.items()}
         del release
+
+
+@contextmanager
+def segmenter(room: Room, settings: BringupSettings, file: Path) -> Iterator[Camera]:
+    """
+    Run the segmenter of the first robot; yield the camera that it looks through.
+
+    :param file: of a trained segmenter.
+    :raises SystemExit: if it does not tell within :data:`LONGEST` what it sees.
+    """
+    name = f'{ROBOT}_1'
+    camera = Camera(room, f'/{name}')
+    (spec,) = (
+        each
+        for each in robot_graph(settings, name, room=RoomArguments(segmenter=str(file)))
+        if each.executable == 'segmenter'
+    )
+    with Runner(settings, Layout(Path(settings.directory)).log) as runner:
+        runner.start([spec])
+        with camera.running(1.0) as latencies:
+            if not room.spin(lambda: latencies or runner.poll(), LONGEST) or not latencies:
+                log = runner.log_file(spec.label).read_text('utf-8')
+                raise SystemExit(f'the segmenter sees nothing:\n{log}')
+        yield camera
 
 
 @contextmanager

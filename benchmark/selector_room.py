@@ -15,9 +15,10 @@ middleware into its callback. Both times are of the system clock, as that timest
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 import gc
 import inspect
-from itertools import islice
+from itertools import cycle, islice
 import os
 from pathlib import Path
 import time
@@ -25,16 +26,19 @@ from typing import Any
 
 from diagnostic_msgs.msg import DiagnosticArray
 import fdrl_ros.msg as ros
+from fdrl_ros.nodes.arm.images import image
 from fdrl_ros.nodes.arm.robot_messages import joint_state, OperatingState, set_point
 from fdrl_ros.nodes.common import qos
+from fdrl_ros.segmentation.scenes import site_clip
 from fdrl_ros.surgery.arm.kinematics import JAW
 from fdrl_ros.surgery.gym.state import OPERATION_LAYOUT, OPERATION_SIZE, PATIENT_LAYOUT
 from geometry_msgs.msg import PoseStamped
 import rclpy
 from rclpy.clock import Clock, ClockType
 from rclpy.experimental import EventsExecutor
-from selector_work import Answers, Beat, stamp_of, with_number
-from sensor_msgs.msg import JointState
+from selector_work import Answers, Beat, SEED, stamp_of, with_number
+from sensor_msgs.msg import Image, JointState
+from std_msgs.msg import Header
 
 SETTLING = 1.0
 """Seconds before each measurement: nodes find each other's rhythm, and caches fill."""
@@ -164,6 +168,40 @@ class Bedside:
         answers.stamps[stamp_of(operation)] = number
         answers.sent.append(time.time_ns())
         self._operation.publish(operation)
+
+
+class Camera:
+    """A robot's endoscope, and what is told of its pictures."""
+
+    def __init__(self, room: Room, namespace: str) -> None:
+        self._room = room
+        topic = f'{namespace}/endoscope/image_raw'
+        self._pictures = room.node.create_publisher(Image, topic, qos.PICTURE)
+        self._frames = cycle(site_clip('A', SEED, 0, frames=40, size=128, rate=10.0).frames)
+        self._latencies: list[float] = []
+        room.node.create_subscription(
+            ros.Visibility, f'{namespace}/visibility', self._take, qos.SEEN
+        )
+
+    def _take(self, message: ros.Visibility) -> None:
+        if message.seen:
+            self._latencies.append(message.latency)
+
+    @contextmanager
+    def running(self, rate: float) -> Iterator[list[float]]:
+        """Send so many pictures a second; the list gets the latency of each that was segmented."""
+        self._latencies = found = []
+
+        def send() -> None:
+            stamp = self._room.node.get_clock().now().to_msg()
+            header = Header(stamp=stamp, frame_id='endoscope_optical')
+            self._pictures.publish(image(header, 'rgb8', next(self._frames)))
+
+        timer = self._room.node.create_timer(1.0 / rate, send, clock=self._room.steady)
+        try:
+            yield found
+        finally:
+            self._room.node.destroy_timer(timer)
 
 
 def operate(
