@@ -42,9 +42,10 @@ def interval(values: Sequence[float | None], bounds: tuple[float, float] = UNBOU
     """
     Return mean and 95 % interval over seeds by Student's t.
 
-    :param values: one for each seed; None is left out.
+    :param values: one for each seed; None and NaN are undefined and left out.
     :param bounds: least and greatest value that the mean can have; the interval is cut to them.
     """
+    values = [None if each is None or math.isnan(each) else each for each in values]
     known = np.array([each for each in values if each is not None], dtype=np.float64)
     mean = float(known.mean()) if len(known) else None
     low = high = None
@@ -52,7 +53,7 @@ def interval(values: Sequence[float | None], bounds: tuple[float, float] = UNBOU
         error = float(known.std(ddof=1)) / math.sqrt(len(known))
         half = float(special.stdtrit(len(known) - 1, 0.5 + CONFIDENCE / 2)) * error
         low, high = max(mean - half, bounds[0]), min(mean + half, bounds[1])
-    return {'mean': mean, 'low': low, 'high': high, 'values': list(values)}
+    return {'mean': mean, 'low': low, 'high': high, 'values': values}
 
 
 def over_seeds(rows: Sequence[Json], bounds: tuple[float, float] = UNBOUNDED) -> Json:
@@ -73,6 +74,17 @@ def over_seeds(rows: Sequence[Json], bounds: tuple[float, float] = UNBOUNDED) ->
 def paired(one: Sequence[float], other: Sequence[float]) -> Interval:
     """Return mean and interval of one minus other, seed by seed."""
     return interval([a - b for a, b in zip(one, other, strict=True)])
+
+
+def p_value(found: Interval) -> float:
+    """Return the chance of a mean at least as far from 0 by Student's t; 1 for a single seed."""
+    known = np.array([each for each in found['values'] if each is not None], np.float64)
+    if len(known) < 2:
+        return 1.0
+    error = float(known.std(ddof=1)) / math.sqrt(len(known))
+    if error == 0.0:
+        return float(known.mean() == 0.0)
+    return 2.0 * float(special.stdtr(len(known) - 1, -abs(float(known.mean())) / error))
 
 
 def sign_of(found: Interval) -> int:
@@ -129,15 +141,12 @@ def over_clips_and_seeds(
     found = interval(means)
     found['low'] = found['high'] = None
     if sum(map(len, known)) > 1:
-        drawn = [
-            np.mean(
-                [
-                    known[seed][rng.integers(len(known[seed]), size=len(known[seed]))].mean()
-                    for seed in rng.integers(len(known), size=len(known))
-                ]
-            )
-            for _ in range(resamples)
-        ]
+        seeds = rng.integers(len(known), size=(resamples, len(known)))
+        drawn = np.zeros(resamples)
+        for number, clips in enumerate(known):
+            rows, _ = np.nonzero(seeds == number)
+            means_drawn = clips[rng.integers(len(clips), size=(len(rows), len(clips)))].mean(1)
+            np.add.at(drawn, rows, means_drawn / len(known))
         tail = (1.0 - CONFIDENCE) / 2.0
         low, high = np.quantile(drawn, [tail, 1.0 - tail])
         found['low'], found['high'] = float(low), float(high)

@@ -16,6 +16,7 @@ PATTERNS = {
     'norm': r'encoder\..*norm\d?\.',
     'channels': r'channels\.',
     'decoder_queries': r'temporal\.q\.',
+    'decoder': r'(fusion|head)\.',
     'head': r'head\.',
     'all': '',
 }
@@ -26,7 +27,7 @@ def personal_tensors(segmenter: Segmenter, which: str) -> tuple[str, ...]:
     """
     Name the tensors that a hospital keeps.
 
-    FedDP keeps `queries`, FedRep `head`, FedAvg `none`; FedST keeps `queries`, or
+    FedDP keeps `queries`, FedRep `decoder`, FedAvg `none`; FedST keeps `queries`, or
     `queries+channels` if the paper's 12.69 of 19.71 MB are to come out. Tables V and VI try
     the other groups.
 

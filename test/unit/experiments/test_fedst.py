@@ -8,7 +8,13 @@ import json
 from click.testing import CliRunner
 from fdrl_ros.cli import main
 from fdrl_ros.errors import SettingError
-from fdrl_ros.experiments.studies.fedst.settings import FEDERATED, FedstSettings, UNSEEN
+from fdrl_ros.experiments.studies.fedst import paper
+from fdrl_ros.experiments.studies.fedst.settings import (
+    FEDERATED,
+    FedstSettings,
+    TABLES,
+    UNSEEN,
+)
 from fdrl_ros.experiments.studies.fedst.study import (
     clip_means,
     measure,
@@ -18,7 +24,7 @@ from fdrl_ros.experiments.studies.fedst.study import (
     unpacked,
     unseen_clips,
 )
-from fdrl_ros.experiments.studies.fedst.summary import summarise
+from fdrl_ros.experiments.studies.fedst.summary import _averaged, summarise
 from fdrl_ros.experiments.studies.fedst.tables import tables, verdicts
 from fdrl_ros.experiments.study import Work
 from fdrl_ros.runtime.progress import NOBODY
@@ -109,8 +115,56 @@ def test_tables_hold_our_numbers_and_the_paper_s():
     rows = list(zip(*(each.cells for each in made['Table III'].columns), strict=True))
     assert {row[1]: row[-1] for row in rows if row[0] == 'FedST'} == {
         "server's own": '',
-        "sites' average": '78.0',
+        "sites' average": '78.0, 64.3, 310.9, 81.4',
     }
+    # Nobody trains the server's own tensors of these.
+    assert [row[1] for row in rows if row[0] in ('FedRep', 'FedDP')] == ["sites' average"] * 2
+    columns = [made['Table II'].columns[each].cells for each in (0, -1)]
+    first = dict(zip(*columns, strict=True))
+    assert first['FedST'].endswith('51.2')  # the last of the four is of ASSD
+
+
+def test_ablations_have_the_paper_s_numbers_of_their_own_table():
+    for name, stated in paper.ABLATIONS.items():
+        assert set(stated) == set(TABLES[name])
+    assert paper.ABLATIONS['components']['fedst'] != paper.ABLATIONS['layers']['fedst']
+    assert paper.ABLATIONS['layers']['fedst'][0] == paper.SITES['dice']['fedst'][-1]
+    near = {'dice': 0.6, 'iou': 0.7, 'hd95': 0.6, 'assd': 0.6}  # its means are not always means
+    for each, rows in paper.SITES.items():
+        for name, (*sites, mean) in rows.items():
+            assert np.mean(sites) == pytest.approx(mean, abs=near[each]), (each, name)
+
+
+def test_on_the_site_outside_methods_are_compared_as_the_paper_compares_them():
+    found = summary()['differences']
+    average, server, local = 0.6, 0.4, 0.3
+    for name, other in (('feddp', average), ('fedavg', server), ('local', local)):
+        difference = found[name][UNSEEN]
+        assert difference['seeds']['mean'] == pytest.approx(average - other)
+        assert difference['clips']['mean'] == pytest.approx(average - other)
+        assert difference['p'] == pytest.approx(1.0 if name == 'feddp' else 0.0)
+
+
+def test_models_that_trained_alone_count_as_one_where_they_label_the_same_clips():
+    scores = {
+        site: part('local', 1, value, {})['sites']['A'] for site, value in (('A', 0.2), ('B', 0.6))
+    }
+    mean = _averaged(scores)
+    assert mean['dice']['shaft'] == pytest.approx([0.4, 0.4])
+    assert mean['dice']['wrist'] == [pytest.approx(0.4), None]
+
+
+def test_one_seed_tests_nothing_and_what_is_undefined_stays_so():
+    settings = replace(TINY, seeds=1)
+    parts = [part(name, 1, 0.5, {'server': 0.4, 'own': 0.4}) for name in settings.methods]
+    for each in parts:
+        for site in FEDERATED:
+            each['sites'][site]['hd95'] = dict.fromkeys(('shaft', 'wrist', 'jaw'), [None, None])
+    made = summarise(parts, settings)
+    said = verdicts(made)
+    assert any('one seed' in each for each in said) and not any('chance from' in x for x in said)
+    table = next(each for each in tables(made) if 'HD95' in each.title)
+    assert set(table.columns[1].cells) == {'undefined'} == set(table.columns[5].cells)
 
 
 def test_unknown_tables_and_sizes_are_refused():

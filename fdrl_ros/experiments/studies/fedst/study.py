@@ -81,7 +81,8 @@ def _part(settings: FedstSettings, name: str, seed: int, segmenters: Path) -> Pa
     method = METHODS[name]
     free = ('tables', 'seeds', 'seed', 'workers')
     relevant = {key: each for key, each in asdict(settings).items() if key not in free}
-    own = {'method': name, 'seed': seed, 'definition': asdict(method), 'settings': relevant}
+    definition = {key: each for key, each in asdict(method).items() if key != 'title'}
+    own = {'method': name, 'seed': seed, 'definition': definition, 'settings': relevant}
     effort = steps_of(method, len(FEDERATED), settings.schedule) * (
         3.0 if method.temporal else 1.0
     )
