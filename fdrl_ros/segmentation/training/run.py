@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 import time
 
 from fdrl_ros.crypto.he.schemes import EncryptionSettings
-from fdrl_ros.errors import SettingError
+from fdrl_ros.errors import SettingError, TrainingStopped
 from fdrl_ros.federation.hospital.hospital import Hospital
 from fdrl_ros.federation.key_authority.server_step import (
     fed_avg,
@@ -188,6 +188,8 @@ class _Run:
         self._method, self._settings, self._sites = method, settings, sites
         self._schedule, self._seed, self._told = schedule, seed, told
         self._done = schedule.pretraining
+        self._driver: MeasuredDriver | None = None
+        self._stopped: TrainingStopped | None = None
         self._begun, self._at_server = time.perf_counter(), 0.0
 
     def alone(self, start: Weights) -> Trained:
@@ -225,7 +227,12 @@ class _Run:
             driver=driver,
             encryption=replace(EncryptionSettings(), limit=update_limit(self._schedule.site)),
         )
-        weights = federation.play(self._schedule.rounds)
+        self._driver = driver
+        try:
+            weights = federation.play(self._schedule.rounds)
+        finally:
+            if self._stopped is not None:  # to the federation it is one hospital's business
+                raise self._stopped
         models = {}
         for hospital, name in hospitals.items():
             party = federation.parties[hospital]
@@ -278,7 +285,13 @@ class _Run:
 
     def _advance(self, steps: int, who: str) -> None:
         self._done += steps
-        self._told(self._done, who)
+        try:
+            self._told(self._done, who)
+        except TrainingStopped as stopped:
+            self._stopped = stopped
+            if self._driver is not None:
+                self._driver.stop()
+            raise
 
     def _trained(
         self,

@@ -4,7 +4,7 @@
 
 from dataclasses import replace
 
-from fdrl_ros.errors import RecordsError
+from fdrl_ros.errors import RecordsError, TrainingStopped
 from fdrl_ros.federation.protocol.encoding import encode
 from fdrl_ros.learner.torch.flat_weights import flat, layout_of
 from fdrl_ros.segmentation.clip import Clip
@@ -120,6 +120,20 @@ def test_the_federation_s_model_is_the_mean_of_what_sites_train():
     mean = np.mean([alone.weights[name] for name in given.training], axis=0)
     np.testing.assert_allclose(federated.weights['A'], mean, rtol=0, atol=2e-5)
     assert federated.upload[1] == 4 * mean.size < federated.upload[0]
+
+
+@pytest.mark.parametrize('name', ['fedst', 'local'])
+def test_training_ends_as_soon_as_somebody_stops_it(name):
+    told = []
+
+    def stop(done: int, who: str) -> None:
+        told.append(done)
+        if who != 'synthetic':
+            raise TrainingStopped('enough')
+
+    with pytest.raises(TrainingStopped, match='enough'):
+        train(METHODS[name], 'tiny', sites(), SCHEDULE, 1, stop)
+    assert told == [*range(1, SCHEDULE.pretraining + 1), told[-1]]
 
 
 def test_what_is_personal_is_in_no_byte_that_is_sent(monkeypatch):
