@@ -28,9 +28,9 @@ _THEN = 'fdrl_ros.cli.then'
 
 class FdrlGroup(click.Group):
     """
-    The top of the command line; turns errors of the package into one line.
+    Commands that are imported when they are called; turns errors of the package into one line.
 
-    A command's module is imported when the command is called, or its own help is asked for.
+    The help of a single command imports it too.
     """
 
     def __init__(

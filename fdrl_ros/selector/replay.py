@@ -230,7 +230,8 @@ def _feed(loop: ControlLoop, topic: str, message: Any, now: float) -> Iterator[C
         loop.receive_arm_state(message.state, bool(message.is_homed), stamp, now)
     elif topic == VISIBILITY:
         if loop.sight is not None:
-            loop.sight.receive(message.seen, float(message.share[JAW]), stamp)
+            jaw = float(message.share[JAW])
+            loop.sight.receive(message.seen, jaw, stamp, message.reason)
     elif topic == PATIENT:
         yield loop.receive_patient(observation(message, now), now)
     else:

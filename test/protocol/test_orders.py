@@ -9,6 +9,7 @@ import json
 from fdrl_ros.crypto.keys.signing import Identity
 from fdrl_ros.errors import OrderTimeError, ReplayError, RoundError, SignatureError
 from fdrl_ros.federation.journal.journal import read
+from fdrl_ros.federation.key_authority.server_step import fed_avg, RoundSum, Stepped
 from fdrl_ros.federation.protocol.message import message_from_bytes, Objection, Phase
 from fdrl_ros.federation.protocol.orders import (
     check_hand_back,
@@ -17,6 +18,7 @@ from fdrl_ros.federation.protocol.orders import (
     sign_hand_back,
     sign_order,
 )
+import numpy as np
 import pytest
 from support.federation_bench import Bench
 from support.fuzzing import state_of
@@ -96,6 +98,24 @@ def test_an_order_that_was_refused_cannot_be_used_later(running):
         authority.handle(order, running.driver.now)
     assert running.run(lambda: authority.round == 2)
     refuse(running, order, ReplayError, 'not newer')
+
+
+def test_after_a_roll_back_the_server_s_step_begins_anew_from_the_older_weights(tmp_path):
+    seen = []
+
+    def step(given: RoundSum) -> Stepped:
+        seen.append((given.state, given.weights))
+        return Stepped(fed_avg(given).weights, b'after %d' % given.round)
+
+    bench = Bench(tmp_path, rounds=5, step=step)
+    assert bench.run(lambda: bench.key_authority.round == 2)
+    older = bench.key_authority.state.policy(1).weights
+    bench.order('roll_back', to_round=1)
+    assert bench.key_authority.state.step_state == b''
+    bench.restart('key_authority')
+    assert bench.run(lambda: bench.key_authority.round == 5)
+    assert [state for state, _ in seen] == [b'', b'after 1', b'', b'after 4']
+    np.testing.assert_array_equal(seen[2][1], older)
 
 
 @pytest.mark.parametrize('off', [-3600.0, -ORDER_AGE - 1.0, ORDER_AGE + 1.0, 3600.0])

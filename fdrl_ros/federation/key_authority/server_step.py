@@ -21,7 +21,8 @@ class RoundSum:
         tensors are the server's own.
     :param shared: indices of the weights that hospitals share, shape (shared weights,), int64.
     :param average: update of those, weighted by n_i, shape (shared weights,), float64.
-    :param state: what the step returned in the newest round that was released; empty at first.
+    :param state: what the step returned in the newest round that was released; empty at first,
+        and after an operator rolled back.
     """
 
     round: int
@@ -51,7 +52,8 @@ class ServerStep(Protocol):
     It runs on the key authority's worker and may take long. After a crash it runs again on the
     same sum, so it must be a function of what it is given: a generator that it needs is seeded by
     the round. The key authority keeps the returned state durably, together with the weights, and
-    drops it if the weights do not pass the validation.
+    drops it if the weights do not pass the validation. When an operator rolls back to an older
+    policy, it drops the state before as well: the step begins anew from those weights.
     """
 
     def __call__(self, given: RoundSum) -> Stepped:

@@ -196,7 +196,11 @@ class KeyAuthorityState:
 
     @property
     def step_state(self) -> bytes:
-        """What the server's step returned in the newest round whose sum was released."""
+        """
+        What the server's step returned in the newest round whose sum was released.
+
+        It is empty after an operator's roll-back: the step begins anew from the older weights.
+        """
         return self._store.get(_STEP) or b''
 
     @property
@@ -243,6 +247,9 @@ class KeyAuthorityState:
         """
         Keep the effects of a round, in one step with what the store keeps of an order.
 
+        An order rolls back: it drops the state of the server's step, which is one of the rounds
+        that are taken back.
+
         :param used: rows of the order that it obeys, if it obeys one.
         """
         changed = replace(self.record, phase=Phase.RELEASED, round=released.round)
@@ -253,6 +260,8 @@ class KeyAuthorityState:
         if not released.rolled_back:
             rows[_STEP] = self._store.get(_NEXT_STEP) or b''
         over = [_SUMMED, _NEXT_STEP, f'{_POLICY}{released.round - KEPT}']
+        if used:
+            over.append(_STEP)
         self._store.replace(over, rows | used)
         self.record, self.released = changed, released
 

@@ -176,8 +176,9 @@ class RobotControl:
             del self._layouts[next(iter(self._layouts))]
 
     def _receive_visibility(self, source: ros.Visibility) -> None:
-        at, sight = 1e-9 * nanoseconds(source.header.stamp), self._loop.sight
-        if sight is not None and sight.receive(source.seen, float(source.share[parts.JAW]), at):
+        sight, jaw = self._loop.sight, float(source.share[parts.JAW])
+        stamp = 1e-9 * nanoseconds(source.header.stamp)
+        if sight is not None and sight.receive(source.seen, jaw, stamp, source.reason):
             self.sight = _SEEN if source.seen else source.reason
 
     def receive_patient(self, source: ros.PatientState) -> None:

@@ -9,6 +9,7 @@ Nothing is downloaded here. Both publish b0 and b2, trained on ImageNet, as `.pt
 
 from collections.abc import Mapping
 import json
+import math
 from pathlib import Path
 import pickle
 import re
@@ -136,8 +137,11 @@ def _read_safetensors(file: Path) -> Mapping[str, torch.Tensor]:
         for name, each in header.items():
             first, last = each['data_offsets']
             kind, shape = TYPES[each['dtype']], each['shape']
-            flat = torch.frombuffer(numbers[first:last], dtype=kind) if last > first else None
-            made[name] = torch.empty(shape) if flat is None else flat.reshape(shape)
+            size = kind.itemsize * math.prod(shape)
+            if not 0 <= first <= last <= len(numbers) or last - first != size:
+                raise ValueError(f'{name} {shape}: bytes {first} to {last} of {len(numbers)}')
+            flat = torch.frombuffer(numbers[first:last], dtype=kind) if size else torch.empty(0)
+            made[name] = flat.reshape(shape)
     except (ValueError, KeyError, TypeError, AttributeError, RuntimeError) as error:
         raise PolicyError(f'{file}: a damaged .safetensors file: {error!r}') from error
     return made

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import math
 
 from fdrl_ros.errors import RecordsError
-from fdrl_ros.segmentation.network.segmenter import Segmenter
+from fdrl_ros.segmentation.network.segmenter import MULTIPLE, Segmenter
 import numpy as np
 from numpy.typing import NDArray
 import torch
@@ -44,6 +44,9 @@ class Stream:
     the video is shorter, its first one takes their place. A step back in time, a gap longer than
     0.6 s or another size of the frames begins a new video.
 
+    Frames of any size are padded below and on the right with their last row and column, to sides
+    that are multiples of 32; what is found there is cut off.
+
     :param text: the site's vector, shape (text,).
     :raises RecordsError: if the text has another length than the segmenter's.
     """
@@ -57,7 +60,7 @@ class Stream:
         self._text = torch.tensor(text, dtype=weight.dtype, device=weight.device)[None]
         self._earlier = segmenter.frames - 1 if segmenter.temporal is not None else 0
         self._past: list[tuple[float, torch.Tensor]] = []
-        self._newest = -math.inf
+        self._newest, self._size = -math.inf, (0, 0)
 
     @property
     def kept(self) -> int:
@@ -73,36 +76,38 @@ class Stream:
         """
         Segment the next frame.
 
-        :param frame: shape (H, W, 3), uint8, RGB, H and W multiples of 32.
+        :param frame: shape (H, W, 3), uint8, RGB.
         :param stamp: when it was taken, s.
         :raises RecordsError: if frame or stamp cannot be used; the video goes on without it.
         """
-        if frame.dtype != np.uint8 or frame.ndim != 3 or frame.shape[2] != 3:
+        if frame.dtype != np.uint8 or frame.ndim != 3 or frame.shape[2] != 3 or not frame.size:
             words = f'{frame.dtype} {frame.shape}'
             raise RecordsError(f'frame {words}: expected uint8 (height, width, 3)')
+        height, width = frame.shape[:2]
         if not math.isfinite(stamp):
             raise RecordsError(f'frame at {stamp} s: expected a finite time')
-        picture = torch.from_numpy(np.ascontiguousarray(frame)).to(self._text.device)
+        beyond = (0, -height % MULTIPLE), (0, -width % MULTIPLE), (0, 0)
+        picture = torch.from_numpy(np.pad(frame, beyond, 'edge')).to(self._text.device)
         current = self._segmenter.features(picture.permute(2, 0, 1)[None] / 255.0)
-        self._go_on(stamp, current)
+        self._go_on(stamp, (height, width), current)
         maps = [
             min(self._past, key=lambda each: abs(each[0] - wanted))[1]
             for wanted in self._wanted(stamp)
         ]
         logits = self._segmenter.segment_maps([*maps, current], self._text)[0]
+        logits = logits[:, :height, :width]
         return Segmented(likeliest(logits).cpu().numpy(), logits.softmax(0).cpu().numpy())
 
     def _wanted(self, stamp: float) -> list[float]:
         """Return when the earlier frames of a clip should have been taken, s."""
         return [stamp - INTERVAL * number for number in range(self._earlier, 0, -1)]
 
-    def _go_on(self, stamp: float, current: torch.Tensor) -> None:
+    def _go_on(self, stamp: float, size: tuple[int, int], current: torch.Tensor) -> None:
         """Keep a frame's map, and forget those that no later frame can need."""
         length = INTERVAL * self._earlier
-        other = bool(self._past) and self._past[-1][1].shape != current.shape
-        if stamp <= self._newest or stamp - self._newest > length or other:
+        if stamp <= self._newest or stamp - self._newest > length or size != self._size:
             self.begin_anew()
-        self._newest = stamp
+        self._newest, self._size = stamp, size
         if not self._past or stamp - self._past[-1][0] >= SPACING:
             self._past.append((stamp, current))
         while len(self._past) > 1 and self._past[1][0] <= stamp - length:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from fdrl_ros.errors import RecordsError
 from fdrl_ros.segmentation.clip import Clip
+from fdrl_ros.segmentation.readers.video import VideoClips
 from fdrl_ros.segmentation.training.settings import SiteSettings
 from fdrl_ros.surgery.render.parts import UNLABELLED
 import numpy as np
@@ -53,6 +54,17 @@ def as_input(frames: NDArray[np.uint8]) -> torch.Tensor:
     return torch.from_numpy(moved).to(torch.float32) / 255.0
 
 
+def _labelled(clips: Sequence[Clip], number: int) -> tuple[list[int], tuple[int, ...]]:
+    """Return the numbers of a clip's labelled frames, and height and width of its frames."""
+    if isinstance(clips, VideoClips):
+        size = clips.read(number, 0, 1).labels.shape[1:]
+        frames = clips.videos[number].frames
+        return [at for at, each in enumerate(frames) if each.masks], size
+    labels = clips[number].labels
+    known = (labels != UNLABELLED).any(axis=(1, 2))
+    return np.flatnonzero(known).tolist(), labels.shape[1:]
+
+
 class Sampler:
     """Draws batches of a site's clips, each turned and scaled as a whole."""
 
@@ -60,31 +72,48 @@ class Sampler:
         """
         Take the clips of a site.
 
+        :param clips: of videos in files only what is drawn is read, and a frame with a mask
+            counts as labelled.
         :param frames: of each clip for the network: 1 without the temporal module.
-        :raises RecordsError: if there are none, or sizes differ.
+        :raises RecordsError: if no frame is labelled, or sizes differ.
         """
-        if not clips or not all(len(each.frames) for each in clips):
-            raise RecordsError('no clip to train on, or one without a frame')
-        sizes = {each.labels.shape[1:] for each in clips}
+        self._clips, self._settings, self._frames = clips, settings, frames
+        self._index, sizes = [], set()
+        for number in range(len(clips)):
+            labelled, size = _labelled(clips, number)
+            self._index += [(number, newest) for newest in labelled]
+            sizes.add(size)
+        if not self._index:
+            raise RecordsError('no clip to train on that has a labelled frame')
         if len(sizes) > 1:
             raise RecordsError(f'clips of sizes {sorted(sizes)}: expected one size')
-        self._clips, self._settings, self._frames = clips, settings, frames
-        self._index = [
-            (number, newest)
-            for number, clip in enumerate(clips)
-            for newest in range(len(clip.frames))
-        ]
 
     def draw(self, rng: np.random.Generator) -> Batch:
-        """Draw a batch; the same generator gives the same one."""
+        """
+        Draw a batch of labelled frames, each with those before it.
+
+        :param rng: the same one gives the same batch.
+        :raises RecordsError: if a file cannot be read.
+        """
         chosen = rng.integers(len(self._index), size=self._settings.batch)
         frames, labels = [], []
         for number, newest in (self._index[each] for each in chosen):
-            clip = self._clips[number]
-            frames.append(as_input(clip.frames[history(newest, self._frames)]))
-            labels.append(torch.from_numpy(clip.labels[newest].astype(np.float32)))
+            read, known = self._read(number, newest)
+            frames.append(as_input(read))
+            labels.append(torch.from_numpy(known.astype(np.float32)))
         pictures, parts = torch.stack(frames), torch.stack(labels)
         return Batch(*self._moved(pictures, parts, rng))
+
+    def _read(self, number: int, newest: int) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+        """Return a frame of a clip after those before it, and its labels."""
+        numbers = history(newest, self._frames)
+        if isinstance(self._clips, VideoClips):
+            first = int(numbers[0])
+            clip = self._clips.read(number, first, newest + 1)
+            numbers = numbers - first
+        else:
+            clip = self._clips[number]
+        return clip.frames[numbers], clip.labels[numbers[-1]]
 
     def _moved(
         self, frames: torch.Tensor, labels: torch.Tensor, rng: np.random.Generator

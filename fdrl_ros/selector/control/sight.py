@@ -9,6 +9,9 @@ import math
 from fdrl_ros.selector.control.plausibility import NewestMessage
 from fdrl_ros.settings import setting, Settings
 
+NO_PICTURE = 'no_picture'
+"""Reason of a message of which no picture is the cause: its stamp is the segmenter's time."""
+
 
 @dataclass(frozen=True)
 class VisibilitySettings(Settings):
@@ -52,16 +55,21 @@ class Sight:
         self._order = NewestMessage()
         self._seen, self._jaw, self._time = False, 0.0, -math.inf
 
-    def receive(self, seen: bool, jaw: float, time: float) -> bool:
+    def receive(self, seen: bool, jaw: float, time: float, reason: str = '') -> bool:
         """
-        Take in what is seen.
+        Take in what is seen; that nothing is always counts.
+
+        Only stamps of pictures are compared: the camera's clock may differ from the segmenter's,
+        and a picture that comes late, after a message that none came, ends that.
 
         :param seen: whether anything is.
         :param jaw: share of the pixels that are jaw.
-        :param time: stamp of the picture, s.
-        :returns: False for a message older than one received before.
+        :param time: stamp of the picture, s; with NO_PICTURE that of the message.
+        :param reason: why nothing is seen.
+        :returns: False for a picture that is older than one received before.
         """
-        if not self._order.accepts(time):
+        late = reason != NO_PICTURE and not self._order.accepts(time)
+        if seen and late:
             return False
         self._seen, self._jaw, self._time = seen, jaw, time
         return True

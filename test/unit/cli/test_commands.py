@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Commands are imported when they are called, and the help tells of them without."""
 
+import os
 import subprocess
 import sys
 
@@ -43,3 +44,28 @@ def test_unknown_command_is_refused() -> None:
 def test_shell_completes_commands() -> None:
     found = ShellComplete(main, {}, 'fdrl', '_FDRL_COMPLETE').get_completions([], 'pr')
     assert [each.value for each in found] == ['prepare', 'privacy']
+
+
+@pytest.mark.parametrize(
+    ('words', 'code', 'told'),
+    [
+        (['reproduce', '--help'], 0, 'Repeat the experiments of FedST on made-up surgical video.'),
+        (['reproduce', 'fedst'], 1, 'fdrl: reproduce fedst: no PyTorch here: pip install'),
+        (['reproduce', 'fedst', '--help'], 1, 'fdrl: reproduce fedst: no PyTorch here: pip'),
+    ],
+)
+def test_without_pytorch_reproduce_shows_its_help_and_says_what_is_missing(
+    words, code, told, tmp_path
+) -> None:
+    folder = tmp_path / 'torch'
+    folder.mkdir()
+    (folder / '__init__.py').write_text('raise ImportError("no PyTorch here")')
+    path = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
+    done = subprocess.run(
+        [sys.executable, '-m', 'fdrl_ros', *words],
+        env={**os.environ, 'PYTHONPATH': path},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == code and told in done.stdout + done.stderr
+    assert code == 0 or len(done.stderr.splitlines()) == 1

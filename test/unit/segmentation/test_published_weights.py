@@ -149,6 +149,18 @@ def code(path):
     torch.save({'weights': re.compile('code that loading would run')}, path)
 
 
+def header_only(**changes):
+    """Return a writer of a file with one tensor of 3 x 4 numbers, and something in its header."""
+
+    def write(path):
+        numbers = bytes(48)
+        entry = {'dtype': 'F32', 'shape': [3, 4], 'data_offsets': [0, 48]} | changes
+        text = json.dumps({'norm.weight': entry}).encode()
+        path.write_bytes(len(text).to_bytes(8, 'little') + text + numbers)
+
+    return write
+
+
 @pytest.mark.parametrize(
     ('name', 'write', 'words'),
     [
@@ -167,6 +179,30 @@ def code(path):
             'cut.safetensors',
             lambda path: path.write_bytes(safetensors(published('b0'))[:-8]),
             'damaged',
+        ),
+        *(
+            ('header.safetensors', header_only(**changes), 'a damaged .safetensors file')
+            for changes in (
+                {'data_offsets': [0, 0]},
+                {'data_offsets': [0, 44]},
+                {'data_offsets': [-48, 48]},
+                {'data_offsets': [4, 52]},
+                {'data_offsets': [48, 0]},
+                {'data_offsets': [0.0, 48.0]},
+                {'data_offsets': [0, 48, 96]},
+                {'shape': [3, 5]},
+                {'shape': [-3, -4]},
+                {'shape': 12},
+                {'shape': ['3', 4]},
+                {'dtype': 'F16'},
+                {'dtype': 'I32'},
+            )
+        ),
+        ('header.safetensors', header_only(), 'tensors of another encoder'),
+        (
+            'header.safetensors',
+            header_only(shape=[0, 4], data_offsets=[0, 0]),
+            'tensors of another encoder',
         ),
     ],
 )

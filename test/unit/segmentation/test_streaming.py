@@ -84,13 +84,36 @@ def test_memory_is_bounded_at_any_rate(segmenter, gaps):
         assert 1 <= stream.kept <= 62
 
 
+@pytest.mark.parametrize('size', [(31, 64), (17, 33), (32, 40), (1, 1)])
+def test_frames_of_any_size_are_segmented_as_if_their_edges_went_on(segmenter, size):
+    height, width = size
+    stream, padded = Stream(segmenter, TEXT), Stream(segmenter, TEXT)
+    for number in range(3):
+        frame = FRAMES[number, :height, :width]
+        rows = np.minimum(np.arange(32), height - 1)
+        columns = np.minimum(np.arange(32 if width <= 32 else 64), width - 1)
+        found = stream.segment(frame, 0.2 * number)
+        expected = padded.segment(frame[rows][:, columns], 0.2 * number).probabilities
+        np.testing.assert_allclose(
+            found.probabilities, expected[:, :height, :width], rtol=0, atol=1e-6
+        )
+        np.testing.assert_array_equal(found.labels, found.probabilities.argmax(0))
+    assert found.labels.shape == size and found.probabilities.shape == (4, *size)
+
+
+def test_another_size_that_is_padded_alike_begins_anew(segmenter):
+    stream = Stream(segmenter, TEXT)
+    stream.segment(FRAMES[0, :31], 0.0)
+    check(segmenter, stream.segment(FRAMES[1], 0.2), [1] * 4)
+
+
 def test_bad_frames_are_refused_and_the_video_goes_on(segmenter):
     stream = Stream(segmenter, TEXT)
     stream.segment(FRAMES[0], 0.0)
     for frame, stamp, words in (
         (FRAMES[1].astype(np.float32), 0.2, 'float32'),
         (FRAMES[1, :, :, :2], 0.2, 'expected uint8'),
-        (FRAMES[1, :31], 0.2, 'multiples of 32'),
+        (FRAMES[1, :0], 0.2, 'expected uint8'),
         (FRAMES[1], np.nan, 'finite time'),
     ):
         with pytest.raises(RecordsError, match=words):

@@ -9,6 +9,8 @@ from fdrl_ros.federation.protocol.encoding import encode
 from fdrl_ros.learner.torch.flat_weights import flat, layout_of
 from fdrl_ros.segmentation.clip import Clip
 from fdrl_ros.segmentation.network.segmenter import Segmenter, SegmenterSettings
+from fdrl_ros.segmentation.readers import video
+from fdrl_ros.segmentation.readers.formats import open_videos
 from fdrl_ros.segmentation.training import run
 from fdrl_ros.segmentation.training.batches import as_input, history, Sampler
 from fdrl_ros.segmentation.training.methods import METHODS
@@ -18,6 +20,7 @@ from fdrl_ros.segmentation.training.site_training import SiteTraining, update_li
 from fdrl_ros.surgery.render.parts import JAW, SHAFT, UNLABELLED
 import numpy as np
 import pytest
+from support import video_trees
 
 SITE = SiteSettings(steps=2, batch=2)
 SCHEDULE = Schedule(2, 1, SITE, ServerSettings(steps=1, frames=3))
@@ -58,6 +61,63 @@ def test_a_batch_without_augmentation_is_frames_and_labels_as_they_are():
     expected = as_input(one.frames[history(newest)])
     np.testing.assert_allclose(batch.frames, expected, rtol=0, atol=1e-5)
     assert np.array_equal(batch.labels, one.labels[newest])
+
+
+def test_frames_are_drawn_evenly_from_all_clips_as_stated():
+    still = replace(SITE, batch=50, rotation=0.0, scale=0.0)
+    clips = [clip(1), clip(2, frames=9), clip(3, frames=2)]
+    every = [(each, at) for each in clips for at in range(len(each.frames))]
+    batch = Sampler(clips, still, 4).draw(np.random.default_rng(4))
+    drawn = np.random.default_rng(4).integers(len(every), size=50)
+    assert len(set(drawn.tolist())) == len(every)
+    for place, number in enumerate(drawn):
+        one, newest = every[number]
+        assert np.array_equal(batch.labels[place], one.labels[newest])
+        expected = as_input(one.frames[history(newest)])
+        np.testing.assert_allclose(batch.frames[place], expected, rtol=0, atol=1e-5)
+
+
+def test_frames_without_a_labelled_pixel_are_history_alone():
+    still = replace(SITE, batch=40, rotation=0.0, scale=0.0)
+    one, none = clip(1), clip(2)
+    labels = np.full_like(one.labels, UNLABELLED)
+    none = replace(none, labels=labels)
+    labels = labels.copy()
+    labels[2, 3, 4], labels[4] = JAW, one.labels[4]  # a single pixel is enough
+    one = replace(one, labels=labels)
+    batch = Sampler([none, one], still, 4).draw(np.random.default_rng(4))
+    places = np.random.default_rng(4).integers(2, size=40)
+    for place, newest in enumerate(np.array([2, 4])[places]):
+        assert np.array_equal(batch.labels[place], labels[newest])
+        expected = as_input(one.frames[history(newest)])
+        np.testing.assert_allclose(batch.frames[place], expected, rtol=0, atol=1e-5)
+    with pytest.raises(RecordsError, match='labelled frame'):
+        Sampler([none], still, 4)
+
+
+def test_of_a_video_in_files_only_the_drawn_history_is_read(tmp_path, monkeypatch):
+    video_trees.sar_rarp50(tmp_path)  # of the frames 0 to 20, 0, 10 and 20 have masks
+    clips = open_videos(tmp_path, split='training', rate=10.0)
+    still = replace(SITE, batch=1, rotation=0.0, scale=0.0)
+    sampler, whole = Sampler(clips, still, 4), clips[0]
+    loaded, load = [], video._load
+
+    def counting(path):
+        loaded.append((path.parent.name, int(path.stem) // 6))
+        return load(path)
+
+    monkeypatch.setattr(video, '_load', counting)
+    seen, rng = set(), np.random.default_rng(4)
+    for _ in range(10):
+        batch = sampler.draw(rng)
+        newest = max(number for _, number in loaded)
+        seen.add(newest)
+        assert {number for folder, number in loaded if folder == 'rgb'} == {*history(newest)}
+        assert np.array_equal(batch.labels[0], whole.labels[newest])
+        expected = as_input(whole.frames[history(newest)])
+        np.testing.assert_allclose(batch.frames[0], expected, rtol=0, atol=1e-5)
+        loaded.clear()
+    assert seen == {0, 10, 20}
 
 
 def test_augmentation_moves_frames_and_labels_alike_and_knows_what_is_outside():

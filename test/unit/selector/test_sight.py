@@ -4,9 +4,10 @@
 
 from itertools import pairwise
 
+from fdrl_ros.segmentation.camera_check import Blindness
 from fdrl_ros.selector import Reason
 from fdrl_ros.selector.control.loop import ControlLoop
-from fdrl_ros.selector.control.sight import Sight, View, VisibilitySettings
+from fdrl_ros.selector.control.sight import NO_PICTURE, Sight, View, VisibilitySettings
 from fdrl_ros.surgery.gym.actions import ACTIONS, finest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -128,6 +129,29 @@ def test_an_older_word_does_not_end_blindness():
     assert sight.receive(False, 0.0, 100.0)
     assert not sight.receive(True, ENOUGH, 99.9)
     assert sight.at(100.0) is View.BLIND
+
+
+@pytest.mark.parametrize('late', [0.4, 0.2, 0.0, -0.1])
+def test_a_camera_that_stops_is_told_and_a_late_picture_ends_that_whatever_its_clock(late):
+    sight = Sight(SETTINGS, 0.5)
+    assert sight.receive(True, ENOUGH, 100.0 + late)
+    assert sight.receive(False, 0.0, 100.15, NO_PICTURE)
+    assert sight.at(100.16) is View.BLIND
+    assert sight.receive(True, ENOUGH, 100.1 + late)
+    assert sight.at(100.17) is View.CLEAR
+
+
+def test_a_message_that_nothing_is_seen_counts_even_if_it_comes_late():
+    sight = Sight(SETTINGS, 0.5)
+    assert sight.receive(True, ENOUGH, 100.0)
+    assert sight.receive(False, 0.0, 99.9, 'dark')
+    assert sight.at(100.0) is View.BLIND
+    assert not sight.receive(True, ENOUGH, 99.95)
+    assert sight.at(100.0) is View.BLIND
+
+
+def test_robot_and_segmenter_have_the_same_word_for_no_picture():
+    assert NO_PICTURE == Blindness.NO_PICTURE
 
 
 @given(st.sampled_from(range(len(ACTIONS))))

@@ -164,6 +164,22 @@ def test_a_shape_that_is_nowhere_is_not_drawn():
         scene.draw(CAMERA, kinds * 4000)
 
 
+def test_textures_may_lie_anywhere_in_memory():
+    """Loads that want a wider alignment than numbers have would end the process here."""
+
+    def moved(values):
+        room = np.empty(values.size + 1, np.float32)[1:].reshape(values.shape)
+        room[...] = values
+        return room
+
+    style = replace(PLAIN, smoke=0.5)
+    tissue = make_tissue(style, 0, 64)
+    textures = {name: getattr(tissue, name) for name in ('heights', 'looks', 'fine', 'smoke')}
+    elsewhere = replace(tissue, **{name: moved(each) for name, each in textures.items()})
+    one, other = (Scene(style, each).draw(CAMERA, []) for each in (tissue, elsewhere))
+    assert np.array_equal(one.rgb, other.rgb)
+
+
 def test_depth_of_level_tissue_is_that_of_a_plane():
     for height, surface in ((0.0, 0.0), (0.004, -0.01)):
         frame = Scene(PLAIN, level(height)).draw(CAMERA, [], Moment(surface=surface))

@@ -1,0 +1,54 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""`fdrl reproduce fedst`: the experiments of FedST, with the paper's numbers beside ours."""
+
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+from fdrl_ros.cli.experiments.study_command import StudySession
+from fdrl_ros.cli.options import SettingsCommand
+from fdrl_ros.errors import os_errors_as, PluginError, StoreError
+
+try:
+    from fdrl_ros.experiments.studies.fedst.report import write_report
+    from fdrl_ros.experiments.studies.fedst.settings import FedstSettings
+    from fdrl_ros.experiments.studies.fedst.study import run_fedst
+    from fdrl_ros.experiments.studies.fedst.summary import summarise
+    from fdrl_ros.experiments.studies.fedst.tables import tables, verdicts
+except ImportError as missing:
+    raise PluginError(
+        'reproduce fedst', f'{missing}: pip install "fdrl_ros[torch]", or `make setup`'
+    ) from missing
+
+
+@click.command(cls=SettingsCommand, groups={'fedst': FedstSettings})
+@click.option(
+    '--directory',
+    type=click.Path(path_type=Path),
+    default=None,
+    help='Where each part and the results are kept; what is finished is not run again.  '
+    '[default: runs/fedst, or runs/fedst_quick]',
+)
+@click.option('--quick', is_flag=True, help='Few clips and steps: a look of minutes, no claim.')
+def fedst(directory: Path | None, quick: bool, **flags: object) -> None:
+    """
+    Repeat the experiments of FedST on made-up surgical video.
+
+    Tables II, III and IX by default, IV to VII with --fedst-tables all: FedST beside FedAvg,
+    FedRep, FedDP, every site alone, and all clips in one place. Interrupted, it goes on when
+    called again.
+    """
+    chosen = FedstSettings().quick() if quick else FedstSettings()
+    given = {name.partition('__')[2]: each for name, each in flags.items() if each is not None}
+    settings = FedstSettings.from_mapping({**asdict(chosen), **given})
+    study = StudySession.open(directory or Path('runs/fedst_quick' if quick else 'runs/fedst'))
+    with study.run.lock():
+        parts = study.measure(run_fedst, study.run.path, settings)
+        summary = summarise(parts, settings)
+        study.save('fedst', summary)
+        with os_errors_as(StoreError, f'cannot write into {study.run.path}'):
+            write_report(study.run.path / 'fedst.html', summary, parts, settings)
+    for table in tables(summary):
+        study.out.print(table)
+    study.show(*verdicts(summary), f'report: {study.directory / "fedst.html"}')
