@@ -68,7 +68,7 @@ def test_video_is_learned_from_the_same_over_ros_and_in_process(tmp_path):
             },
             'rounds': {'rounds': 2},
             'world': {'pixels': 32, 'frames': 2, 'serq_steps': 1, 'serq_frames': 4},
-            'learner': {'epochs': 1, 'frozen': '', 'transitions_per_patient': 1},
+            'learner': {'epochs': 1, 'transitions_per_patient': 1},
             'collection': {'patients': 4},
             'pretraining': {'patients': 2, 'steps': 2},
             'privacy': {'noise_multiplier': 0.0, 'budget': math.inf, 'batch': 2},
@@ -82,5 +82,7 @@ def test_video_is_learned_from_the_same_over_ros_and_in_process(tmp_path):
     assert {*notes[-1].epsilon.values()} == {math.inf}
     start, *_, end = same_in_process(run, plan)
     layout = plan.network.layout
-    kept = np.setdiff1d(np.arange(len(start)), layout.shared(['encoder.*.q']))
-    assert not np.array_equal(start[kept], end[kept])  # SERQ trains the server's own queries
+    moved = start != end
+    shared, own = layout.shared(['encoder.*.q']), layout.shared(['head'])
+    assert moved[shared].mean() > 0.5 and moved[own].mean() > 0.5  # SERQ trains its own queries
+    assert not moved[: layout.start].any()

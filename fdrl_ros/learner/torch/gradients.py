@@ -231,6 +231,8 @@ class TorchGradients:
 
     def _fast(self, transitions: int) -> Passes | None:
         """Return the fastest way that is exact here, and blind to company; None: there is none."""
+        if self.network.places > 1:
+            return None  # one unit is enough work, and many would fill the memory
         enough = _WORK / (self.size * transitions)
         places = min(max(FEWEST, min(MOST, enough)), _MOST_NUMBERS / self.size)
         places = 2 ** math.floor(math.log2(max(1.0, places)))
