@@ -13,11 +13,13 @@ from functools import cache, lru_cache
 from typing import Any
 
 from fdrl_ros.errors import SettingError, TaskError
+from fdrl_ros.resources import resource
+from fdrl_ros.segmentation import scenes
 from fdrl_ros.segmentation.clip import Clip, HISTORY, history
 from fdrl_ros.segmentation.metrics import evaluate, PartScores
-from fdrl_ros.segmentation.observation import observation_size, packed
+from fdrl_ros.segmentation.observation import observation_size, packed, STEP
 from fdrl_ros.segmentation.scenes import site_clip
-from fdrl_ros.segmentation.text import text_vectors
+from fdrl_ros.segmentation.text import FILE, text_vectors
 from fdrl_ros.segmentation.training.settings import ServerSettings
 from fdrl_ros.settings import setting, Settings
 from fdrl_ros.surgery.render.parts import PARTS
@@ -298,3 +300,7 @@ class InstrumentsTask(Task[Video, VideoSettings]):
             raise SettingError('hospitals', chosen.hospitals, expected)
         if chosen.procedures:
             raise SettingError('procedures', chosen.procedures, 'none: task instruments has none')
+
+    def constants(self) -> bytes:
+        """Return the styles of the sites, and what texts are as bytes."""
+        return repr((dict(scenes.SITES), STEP)).encode() + resource(FILE).read_bytes()
