@@ -57,9 +57,10 @@ def _mark_records(path: Path, plan: Plan, dry_run: bool) -> bool:
     if records.task is not None:
         plan.identity.check(records.task, path)
         return False
-    if records.actions.ndim != (2 if plan.spec.continuous else 1):
+    if (records.actions.dtype == np.float32) != plan.spec.continuous:
         raise SettingError('task', plan.task.name, f'a task with the actions of {path}')
-    check_actions(records.actions, plan.spec.n_actions, continuous=plan.spec.continuous)
+    spec = plan.spec
+    check_actions(records.actions, spec.n_actions, continuous=spec.continuous, places=spec.places)
     if not dry_run:
         replace(records, task=plan.identity).save(path)
     return True

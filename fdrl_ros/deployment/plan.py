@@ -420,6 +420,12 @@ class Plan:
 
         return learner_named(self.learner.kind)(self.spec, self.learner)
 
+    @property
+    def server_step(self) -> str:
+        """The server step of the task, by reference; empty: FedAvg. Surgery stays unloaded."""
+        task = self.federation.task
+        return '' if task == SURGERY else self.task.server_step(self.world)
+
     def with_all_weights(self) -> Self:
         """Return this plan with all weights trained, where it learns offsets of inputs alone."""
         if not self.learner.offsets:

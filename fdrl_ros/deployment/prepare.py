@@ -288,7 +288,10 @@ def read_records(plan: Plan, files: Mapping[str, Path]) -> dict[str, Records]:
         records = plan.load_records(path)
         with errors_named(RecordsError, str(path)):
             check_actions(
-                records.actions, plan.network.actions, continuous=plan.network.continuous
+                records.actions,
+                plan.network.actions,
+                continuous=plan.network.continuous,
+                places=plan.network.places,
             )
         ChargedMechanism.from_settings(records, plan.learner, plan.privacy)
         found[name] = records

@@ -32,6 +32,7 @@ TASKS = {
     'cartpole': 'fdrl_ros.worlds.cartpole:CartPoleTask',
     'icu_sepsis': 'fdrl_ros.worlds.icu_sepsis.task:IcuSepsisTask',
     'paper': 'fdrl_ros.worlds.paper.task:PaperTask',
+    'instruments': 'fdrl_ros.segmentation.task:InstrumentsTask',
 }
 
 LEARNERS = {

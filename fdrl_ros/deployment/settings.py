@@ -44,7 +44,7 @@ class FederationSettings(Settings):
     personal: str = setting(
         '',
         'layers that each hospital keeps to itself: names such as value, advantage or shared.0, '
-        'separated by commas',
+        'separated by commas; * stands for any letters, as in encoder.*.q',
     )
     release: bool = setting(
         False,

@@ -48,7 +48,7 @@ class LearnerSettings(Settings):
     frozen: str = setting(
         '',
         'tensors or modules that stay as the public start has them, separated by commas, such as '
-        'shared.0 or shared.1.weight',
+        'shared.0 or shared.1.weight; * stands for any letters',
     )
     offsets: str = setting(
         '',

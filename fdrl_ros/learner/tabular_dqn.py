@@ -115,12 +115,12 @@ def dueling_network(spec: TaskSpec, learner: LearnerSettings) -> NetworkShape:
     """
     Return the network of the compiled learner for a task.
 
-    :raises SettingError: if the task has images or continuous actions, or settings name a module
-        or a loss that the compiled learner lacks.
+    :raises SettingError: if the task has images, continuous actions or several at a time, or
+        settings name a module or a loss that the compiled learner lacks.
     :raises PolicyError: if there is no such tensor to freeze, or nothing is left to train.
     """
-    if spec.continuous or spec.dtype != 'float32':
-        what = 'continuous actions' if spec.continuous else 'images'
+    if spec.continuous or spec.dtype != 'float32' or spec.places > 1:
+        what = 'images' if spec.dtype != 'float32' else f'{spec.in_words} actions'
         raise SettingError('learner.kind', 'dqn', f"'torch': this task has {what}")
     check_algorithm(learner)
     for name in ('network', 'adapter_rank'):

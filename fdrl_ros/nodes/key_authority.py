@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from fdrl_ros.crypto.he.schemes import EncryptionSettings
 from fdrl_ros.deployment.agreed_encryption import agreed_encryption, loads_world
-from fdrl_ros.deployment.parties.key_authority import open_key_authority
+from fdrl_ros.deployment.parties.key_authority import open_key_authority, server_step
 from fdrl_ros.deployment.policy_file import load_policy
 from fdrl_ros.federation.key_authority.key_authority import KeyAuthority
 from fdrl_ros.federation.protocol import message as protocol
@@ -51,10 +51,22 @@ class KeyAuthorityNode(PartyNode):
         plan = self.plan()
         start = load_policy(self.layout.pretrained).weights
         # In a process of its own: this one holds the secret key and loads nothing of the world.
-        validation = SeparateObject(VALIDATION, plan, start)
-        self.keep(validation.close)
+        validation = self.separate(VALIDATION, plan, start)
         validate = self.stopwatch.timed('validate', validation)
-        return open_key_authority(self.layout, plan, store, validate=validate, encryption=prepared)
+        return open_key_authority(
+            self.layout,
+            plan,
+            store,
+            validate=validate,
+            encryption=prepared,
+            step=server_step(plan, start, self.separate),
+        )
+
+    def separate(self, place: str, *arguments: object) -> SeparateObject:
+        """Make an object in a process of its own, which ends with this node's party."""
+        made = SeparateObject(place, *arguments)
+        self.keep(made.close)
+        return made
 
     def health(self) -> Health:
         """Add the newest released round."""

@@ -57,6 +57,11 @@ class NetworkShape:
         """Whether an action is a vector of numbers: it is one of a list."""
         return False
 
+    @property
+    def places(self) -> int:
+        """Places that have an action each: an observation has one."""
+        return 1
+
     def layers(self) -> Iterator[Layer]:
         """Yield the layers in module order: shared, then value, then advantage."""
         start = 0

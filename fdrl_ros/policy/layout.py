@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import hashlib
 import json
 import math
+import re
 
 from fdrl_ros.errors import PolicyError
 import numpy as np
@@ -174,11 +175,13 @@ def named(tensors: Sequence[Tensor], names: Collection[str]) -> set[Tensor]:
     """
     Return the tensors of some names, each of a tensor or of the module that holds it.
 
+    :param names: in which * stands for any letters, dots too: `encoder.*.q`.
     :raises PolicyError: if nothing has such a name.
     """
     found = set()
     for name in names:
-        mine = {t for t in tensors if t.name == name or t.name.startswith(f'{name}.')}
+        form = re.compile(re.escape(name).replace(r'\*', '.*') + r'(\..*)?', re.DOTALL)
+        mine = {tensor for tensor in tensors if form.fullmatch(tensor.name)}
         if not mine:
             known = ', '.join(tensor.name for tensor in tensors)
             raise PolicyError(f'no tensor or module {name!r}: expected some of {known}')

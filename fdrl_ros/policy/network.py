@@ -34,6 +34,11 @@ class Network(Protocol):
         ...
 
     @property
+    def places(self) -> int:
+        """Places of an observation that have a discrete action each; 1 where it has one."""
+        ...
+
+    @property
     def layout(self) -> TensorLayout:
         """Names and shapes of the weights, in their order."""
         ...

@@ -93,6 +93,7 @@ class OnnxNetwork:
         values = trial.q_values(np.zeros((2, self.states), dtype=self.dtype))
         if values.shape[:2] != (2, self.actions):
             raise PolicyError(f'ONNX graph: values {values.shape}: expected {(2, self.actions)}')
+        self.places = math.prod(values.shape[2:])
 
     @property
     def continuous(self) -> bool:

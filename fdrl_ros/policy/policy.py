@@ -7,14 +7,17 @@ Weights travel as float32, little-endian, in the order of the layout; SHA-256 is
 """
 
 import hashlib
-from typing import Protocol
+from typing import Any, Protocol
 
 from fdrl_ros.errors import PolicyError
 import numpy as np
 from numpy.typing import NDArray
 
-Action = int | NDArray[np.float32]
-"""Number of a discrete action, or a continuous one, shape (actions,)."""
+Action = int | NDArray[Any]
+"""
+Number of a discrete action, or one for each of several places, shape (places,), or a continuous
+action, shape (actions,), float32.
+"""
 
 
 class Policy(Protocol):
@@ -53,7 +56,8 @@ class Policy(Protocol):
         Choose the action of highest value; ties go to the lowest number.
 
         :param state: scaled, shape (states,).
-        :returns: number of a discrete action, or a continuous one within the task's limits.
+        :returns: number of a discrete action, one for each place if there are several, or a
+            continuous one within the task's limits.
         """
         ...
 

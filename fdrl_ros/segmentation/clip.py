@@ -1,6 +1,6 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""Video clips with the instrument's parts labelled, and collections of them."""
+"""Video clips with the instrument's parts labelled, collections of them, and a frame's history."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,7 +8,10 @@ from dataclasses import dataclass
 from fdrl_ros.errors import RecordsError
 from fdrl_ros.surgery.render.parts import PARTS, UNLABELLED
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
+
+HISTORY = 4
+"""Frames that a clip for the network holds: the newest, and three before, 0.2 s apart."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,3 +51,14 @@ class Clip:
 
 Clips = Sequence[Clip]
 """A collection, whose clips may be read or drawn only when they are asked for."""
+
+
+def history(newest: ArrayLike, count: int = HISTORY) -> NDArray[np.int64]:
+    """
+    Return the numbers of frames and of those before them; the first one is repeated before it.
+
+    :param newest: of each clip for the network, any shape.
+    :returns: the oldest first, shape (..., count).
+    """
+    earlier = np.arange(count - 1, -1, -1)
+    return np.maximum(0, np.asarray(newest, np.int64)[..., None] - earlier)

@@ -10,6 +10,7 @@ import math
 from typing import Self
 
 from fdrl_ros.errors import TaskError
+from fdrl_ros.policy.policy import Action
 import gymnasium
 from gymnasium import spaces
 import numpy as np
@@ -42,6 +43,7 @@ class TaskSpec:
     :param actions: names of the discrete actions; none if actions are continuous.
     :param low: least value of each number of a continuous action.
     :param high: greatest value of each.
+    :param places: of an observation that have a discrete action each, such as pixels to label.
     """
 
     shape: tuple[int, ...]
@@ -50,6 +52,7 @@ class TaskSpec:
     actions: tuple[str, ...] = ()
     low: tuple[float, ...] = ()
     high: tuple[float, ...] = ()
+    places: int = 1
 
     def __post_init__(self) -> None:
         """Refuse what contradicts itself."""
@@ -66,6 +69,9 @@ class TaskSpec:
             raise TaskError(f'actions from {self.low} to {self.high}: expected low < high')
         if bool(self.actions) == bool(self.low):
             raise TaskError('expected discrete actions by name, or limits of continuous ones')
+        if self.places < 1 or (self.places > 1 and len(self.actions) not in range(2, 257)):
+            expected = 'at least 1; 2 to 256 discrete actions where there are several'
+            raise TaskError(f'actions at {self.places} places: expected {expected}')
 
     @property
     def size(self) -> int:
@@ -141,12 +147,23 @@ class TaskSpec:
             flat = flat / np.array([field.scale for field in self.fields])
         return flat.astype(np.float32)
 
-    def draw_action(self, rng: np.random.Generator) -> int | NDArray[np.float32]:
-        """Draw an action, each as likely as the others."""
+    @property
+    def in_words(self) -> str:
+        """How many actions of which kind there are."""
+        kind = 'continuous' if self.continuous else 'discrete'
+        return f'{self.n_actions} {kind}' + (f' at {self.places} places' * (self.places > 1))
+
+    def draw_action(self, rng: np.random.Generator) -> Action:
+        """Draw an action, each as likely as the others; one for each of several places."""
         if self.continuous:
             return rng.uniform(self.low, self.high).astype(np.float32)
+        if self.places > 1:
+            return rng.integers(len(self.actions), size=self.places, dtype=np.uint8)
         return int(rng.integers(len(self.actions)))
 
     def digest(self) -> str:
         """Return the SHA-256 of all of it, hexadecimal."""
-        return hashlib.sha256(json.dumps(asdict(self)).encode()).hexdigest()
+        found = asdict(self)
+        if self.places == 1:  # specs without places keep their digests
+            del found['places']
+        return hashlib.sha256(json.dumps(found).encode()).hexdigest()

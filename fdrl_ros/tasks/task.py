@@ -249,6 +249,15 @@ class Task(ABC, Generic[P, W]):
         """
         return {}
 
+    def server_step(self, world: W) -> str:
+        """
+        Return what the key authority makes new global weights with; empty: FedAvg.
+
+        :returns: `package.module:Class` of a server step; the class is called with the settings of
+            the federation, those of the world, the network and the weights of the public start.
+        """
+        return ''
+
     def check(self, chosen: Hospitals) -> None:
         """
         Refuse settings of a federation that this task cannot have.

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`fdrl run` starts the nodes, hears their rounds, and notes them."""
 
+import math
 from pathlib import Path
 import shutil
 
@@ -12,6 +13,7 @@ from fdrl_ros.experiments.run_directory import RunDirectory
 from fdrl_ros.experiments.studies.experiment import run_training
 from fdrl_ros.runtime.progress import NOBODY
 import numpy as np
+import pytest
 from support import pole
 from support.small_run import SMALL_PLAN
 
@@ -37,13 +39,50 @@ def test_a_task_of_a_users_file_learns_the_same_over_ros_and_in_process(tmp_path
     notes = RosFederation(run, plan, NOBODY, said.append).operate(3)
     assert [each.round for each in notes] == [1, 2], said
     assert any('No robot acts in task pole' in each for each in said)
-    run_training(tmp_path / 'in_process', plan)
-    for name in ('global_1', 'global_2'):
+    same_in_process(run, plan)
+
+
+def same_in_process(run: RunDirectory, plan: Plan) -> list[np.ndarray]:
+    """Train by a plan in process, compare its policies with those of a run, and return them."""
+    here = run.path.parent / 'in_process'
+    run_training(here, plan)
+    found = []
+    for number in range(plan.rounds.rounds + 1):
         one, other = (
-            load_policy(each / 'policies' / f'{name}.npz')
-            for each in (run.path, tmp_path / 'in_process')
+            load_policy(each / f'global_{number}.npz')
+            for each in (run.policies, here / 'policies')
         )
         assert one.task == other.task == plan.identity
         assert np.array_equal(one.weights, other.weights)
-    start = load_policy(run.policies / 'global_0.npz').weights
-    assert not np.array_equal(one.weights, start)
+        found.append(one.weights)
+    assert not np.array_equal(found[-1], found[0])
+    return found
+
+
+def test_video_is_learned_from_the_same_over_ros_and_in_process(tmp_path):
+    pytest.importorskip('torch')
+    plan = Plan(
+        {
+            'federation': {
+                **{'task': 'instruments', 'noise': 'seeded', 'personal': 'encoder.*.q'},
+            },
+            'rounds': {'rounds': 2},
+            'world': {'pixels': 32, 'frames': 2, 'serq_steps': 1, 'serq_frames': 4},
+            'learner': {'epochs': 1, 'transitions_per_patient': 1},
+            'collection': {'patients': 4},
+            'pretraining': {'patients': 2, 'steps': 2},
+            'privacy': {'noise_multiplier': 0.0, 'budget': math.inf, 'batch': 2},
+            'validation': {'patients': 1, 'margin': 1.0},
+        }
+    ).checked()
+    said = []
+    run = RunDirectory.create(tmp_path, 'run')
+    notes = RosFederation(run, plan, NOBODY, said.append).operate(0)
+    assert [each.round for each in notes] == [1, 2], said
+    assert {*notes[-1].epsilon.values()} == {math.inf}
+    start, *_, end = same_in_process(run, plan)
+    layout = plan.network.layout
+    moved = start != end
+    shared, own = layout.shared(['encoder.*.q']), layout.shared(['head'])
+    assert moved[shared].mean() > 0.5 and moved[own].mean() > 0.5  # SERQ trains its own queries
+    assert not moved[: layout.start].any()

@@ -134,9 +134,8 @@ def test_tasks_and_learners_that_ship_are_listed():
     expected = {}
     for name in TASKS:
         spec = Plan({'federation': {'task': name}}).spec
-        kind = 'continuous' if spec.continuous else 'discrete'
         shape = ' x '.join(map(str, spec.shape))
-        expected[name] = [f'{shape} {spec.dtype}', f'{spec.n_actions} {kind}']
+        expected[name] = [f'{shape} {spec.dtype}', spec.in_words]
     assert found == expected
     kinds = {row[0].split('`')[1] for row in rows('`--learner-kind`', page) if '`' in row[0]}
     assert kinds == LEARNERS.keys()

@@ -63,7 +63,7 @@ def described(name: str) -> Json:
         'task': name,
         'version': task.version,
         'observation': f'{" x ".join(map(str, spec.shape))} {spec.dtype}',
-        'actions': f'{spec.n_actions} {"continuous" if spec.continuous else "discrete"}',
+        'actions': spec.in_words,
         'world_hash': plan.identity.world_hash[:12],
         'summary': task.summary,
     }

@@ -4,6 +4,7 @@
 
 from collections.abc import Callable
 import logging
+from typing import Any
 
 from fdrl_ros.crypto.he.encryption import SecretContext
 from fdrl_ros.crypto.he.schemes import AnyScheme, choose_scheme, EncryptionSettings
@@ -15,8 +16,10 @@ from fdrl_ros.deployment.parties.channel import open_channel
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.policy_file import load_policy
 from fdrl_ros.federation.key_authority.key_authority import KeyAuthority, KeyAuthoritySettings
+from fdrl_ros.federation.key_authority.server_step import fed_avg, ServerStep
 from fdrl_ros.federation.key_authority.state import KeyAuthorityState, Validation
 from fdrl_ros.federation.protocol.store import Store
+from fdrl_ros.runtime.references import load_reference
 import numpy as np
 from numpy.typing import NDArray
 
@@ -26,6 +29,12 @@ Validate = Callable[[NDArray[np.float32]], Validation]
 """Tests the weights of a new policy before it is released."""
 
 
+def make_here(place: str, *arguments: object) -> Callable[..., Any]:
+    """Make a callable object of a reference `module:Class` in this process."""
+    made: Callable[..., Any] = load_reference(place)(*arguments)  # type: ignore[operator]
+    return made
+
+
 def open_key_authority(
     layout: Layout,
     plan: Plan,
@@ -33,6 +42,7 @@ def open_key_authority(
     *,
     validate: Validate,
     encryption: EncryptionSettings | None = None,
+    step: ServerStep | None = None,
 ) -> KeyAuthority:
     """
     Put the key authority together; it makes its secret key on the first call.
@@ -41,6 +51,7 @@ def open_key_authority(
         :class:`fdrl_ros.deployment.parties.policy_validation.PublicValidation`.
     :param encryption: of :func:`fdrl_ros.deployment.agreed_encryption.agreed_encryption`, which is
         called unless it is given.
+    :param step: the server's step; that of :func:`server_step` unless given.
     """
     saved = load_policy(layout.pretrained)
     start = saved.weights
@@ -73,8 +84,25 @@ def open_key_authority(
             chosen,
             validate=validate,
             personal=personal,
+            step=step or server_step(plan, start),
         ),
     )
+
+
+def server_step(
+    plan: Plan, start: NDArray[np.float32], make: Callable[..., Callable[..., Any]] = make_here
+) -> ServerStep:
+    """
+    Return the server's step of a plan: its task's, or FedAvg.
+
+    :param start: weights of the public start, shape (n_parameters,).
+    :param make: makes the object, here or elsewhere; see :func:`make_here`.
+    :raises PluginError: if the task's step cannot be loaded.
+    """
+    place = plan.server_step
+    if not place:
+        return fed_avg
+    return make(place, plan.federation, plan.world, plan.network, start)
 
 
 def open_secret_context(layout: Layout, scheme: AnyScheme, after_round: int = 0) -> SecretContext:

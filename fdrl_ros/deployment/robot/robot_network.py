@@ -24,12 +24,14 @@ _ARM = (STATE_SIZE, 'float32', ACTION_COUNT, False)
 
 def save_graph(layout: Layout, plan: Plan) -> None:
     """
-    Write the graph of a plan's network once, if it has one, so that robots run without PyTorch.
+    Write the graph of a plan's network once, so that robots run without PyTorch.
+
+    There is none where the network has none, or robots do not take policies of the task.
 
     :raises StoreError: if it cannot be written.
     """
     network = plan.network
-    if layout.graph.exists() or not isinstance(network, TracedNetwork):
+    if layout.graph.exists() or not isinstance(network, TracedNetwork) or _form(plan) != _ARM:
         return
     try:
         graph = network.onnx_graph()
@@ -48,8 +50,7 @@ def robot_network(layout: Layout, plan: Plan) -> Network:
         nor the learner's library is installed.
     :raises FdrlError: if there is no graph and the learner cannot be loaded.
     """
-    spec = plan.spec
-    wanted = (spec.size, spec.dtype, spec.n_actions, spec.continuous)
+    wanted = _form(plan)
     if wanted != _ARM:
         raise TaskError(
             f'a policy of task {plan.identity.name} maps {_in_words(*wanted)}: robots take '
@@ -72,6 +73,12 @@ def robot_network(layout: Layout, plan: Plan) -> Network:
         if found != wanted:
             raise PolicyError(f'{_in_words(*found)}: expected {_in_words(*wanted)}')
     return network
+
+
+def _form(plan: Plan) -> tuple[int, str, int, bool]:
+    """Return of a plan's task what `_ARM` says of the arm's."""
+    spec = plan.spec
+    return spec.size, spec.dtype, spec.n_actions, spec.continuous
 
 
 def _in_words(states: int, dtype: str, actions: int, continuous: bool) -> str:

@@ -142,7 +142,7 @@ def measure(plan: Plan, work: Work) -> Json:
         for epsilon in EPSILONS:
             name = name_of(epsilon)
             privacy = privacy_at(plan, epsilon, records.n_patients)
-            learned, part['epsilon_spent'][name] = _learn(
+            learned, part['epsilon_spent'][name] = learn_at(
                 records, weights, plan, privacy, work, f'{start}_{name}'
             )
             part['sigma_m'][name] = privacy.noise_multiplier
@@ -189,7 +189,7 @@ def steps_of(plan: Plan, units: int) -> int:
     return plan.rounds.rounds * plan.learner.epochs * epoch
 
 
-def _learn(
+def learn_at(
     records: Records,
     weights: np.ndarray,
     plan: Plan,
@@ -197,7 +197,13 @@ def _learn(
     work: Work,
     name: str,
 ) -> tuple[np.ndarray, float | None]:
-    """Train the remaining rounds at one epsilon; return the weights and the epsilon spent."""
+    """
+    Train all rounds of a hospital at one epsilon, in a ledger of its own.
+
+    :param privacy: of :func:`privacy_at`.
+    :param name: of the folder of ledger and checkpoint, and of the noise.
+    :returns: the weights, and the epsilon spent, None if there was no noise.
+    """
     directory = work.directory / name
     make_private_directory(directory)
     with Ledger(

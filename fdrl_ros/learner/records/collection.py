@@ -103,7 +103,7 @@ class _Explorer(Generic[P]):
         """Return what is recorded of an operation."""
         if self._labels == 'done':
             return episode
-        actions = np.array(self._told, episode.actions.dtype)
+        actions = np.array(self._told, episode.actions.dtype).reshape(episode.actions.shape)
         return SimpleEpisode(
             episode.patient,
             episode.states,
@@ -144,7 +144,8 @@ class HospitalSimulator(Generic[P, W]):
         :param stopped: called before each patient; of surgeons, before each hundred, and of
             operations side by side, before each thousand.
         :raises SettingError: if the settings need a policy and none is given, or surgeons or a
-            controller and the task has none, or labels of a guide and there is none.
+            controller and the task has none, or labels of a guide and there is none; also if
+            moves are to be drawn where an action is a class at each of several places.
         :raises TrainingStopped: once `stopped` returns True.
         """
         guide = self.settings.guide
@@ -152,6 +153,12 @@ class HospitalSimulator(Generic[P, W]):
             raise SettingError('guide', guide, "a policy to be given, or 'expert'")
         if self.labels not in ('done', 'guide') or (self.labels, guide) == ('guide', 'surgeon'):
             raise SettingError('labels', self.labels, "'done', or 'guide' where one guides")
+        tried = self.settings.exploration + self.settings.variation
+        if self._spec.places > 1 and self.labels == 'done' and tried:
+            expected = (
+                f'0, as variation: what is drawn at {self._spec.places} places teaches nothing'
+            )
+            raise SettingError('exploration', self.settings.exploration, expected)
         made = {'surgeon': self._operated, 'controller': self._controlled}.get(guide, self._guided)
         episodes: list[Episode[P]] = []
         for episode in made(population, stopped):

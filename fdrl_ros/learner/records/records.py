@@ -20,7 +20,7 @@ import numpy as np
 
 _TYPES: dict[str, tuple[type[np.generic], ...]] = {
     'states': (np.float32, np.uint8),
-    'actions': (np.int64, np.float32),
+    'actions': (np.int64, np.float32),  # uint8 too, where there are several places
     'rewards': (np.float32,),
     'next_states': (np.float32, np.uint8),
     'terminals': (np.bool_,),
@@ -72,9 +72,9 @@ class Records:
     Transitions of all patients of a hospital, grouped by patient and in order of time.
 
     ``states``, ``next_states``: (transitions, states), float32, or uint8 for images. ``actions``:
-    numbers of discrete actions, (transitions,), int64, or continuous ones, (transitions, n),
-    float32. ``rewards``: float32, ``terminals`` (no value follows): bool, each (transitions,).
-    ``starts``: first
+    numbers of discrete actions, (transitions,), int64, one for each place of an observation,
+    (transitions, places), uint8, or continuous ones, (transitions, n), float32. ``rewards``:
+    float32, ``terminals`` (no value follows): bool, each (transitions,). ``starts``: first
     transition of each patient, then the number of transitions: (patients + 1,), int64.
     ``patients``: their pseudonyms, (patients,). ``ends``: whether a transition is the last of its
     episode, terminal or cut off, bool, (transitions,); without them it is one after which the
@@ -101,13 +101,13 @@ class Records:
                 object.__setattr__(self, name, _converted(name, value, kinds))
         count, starts, patients = len(self.states), self.starts, self.patients.tolist()
         flat = (self.rewards, self.terminals, self.ends)
-        discrete = self.actions.dtype == np.int64
+        several = self.actions.dtype != np.int64  # numbers of an action
         if (
             self.states.ndim != 2
             or self.next_states.shape != self.states.shape
             or self.next_states.dtype != self.states.dtype
             or self.actions.shape[:1] != (count,)
-            or self.actions.ndim != (1 if discrete else 2)
+            or self.actions.ndim != (2 if several else 1)
             or any(column is not None and column.shape != (count,) for column in flat)
         ):
             raise RecordsError('the arrays of the records differ in length or shape')
@@ -123,7 +123,7 @@ class Records:
         for name in ('states', 'actions', 'rewards', 'next_states'):
             if not np.isfinite(getattr(self, name)).all():
                 raise RecordsError(f'{name} of the records are not all finite')
-        if discrete and np.any(self.actions < 0):
+        if not several and np.any(self.actions < 0):
             raise RecordsError('an action of the records is negative')
         if self.ends is None:
             ends = np.ones(count, np.bool_)
@@ -272,10 +272,15 @@ class Records:
 
 
 def _converted(name: str, value: object, kinds: tuple[type[np.generic], ...]) -> np.ndarray:
-    """Convert a value to the first of some data types, unless it has one, if nothing is lost."""
+    """
+    Convert a value to the first of some data types, unless it has one, if nothing is lost.
+
+    Actions of two axes are float32, or uint8 as they are: classes at each place.
+    """
     try:
         array = np.asarray(value)
-        if array.dtype in kinds:
+        compact = name == 'actions' and array.ndim == 2 and array.dtype == np.uint8
+        if array.dtype in kinds or compact:
             return array
         kind = kinds[-1] if name == 'actions' and array.ndim == 2 else kinds[0]
         made = array.astype(kind, copy=False)

@@ -19,21 +19,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-def check_actions(actions: np.ndarray, count: int, *, continuous: bool = False) -> None:
+def check_actions(
+    actions: np.ndarray, count: int, *, continuous: bool = False, places: int = 1
+) -> None:
     """
     Refuse recorded actions that a network does not have.
 
-    :param actions: discrete, (transitions,), or continuous, (transitions, n).
+    :param actions: discrete, (transitions,) or (transitions, places), or continuous,
+        (transitions, n).
     :param count: discrete actions of the network, or numbers of its continuous ones.
     :param continuous: whether the network's actions are.
+    :param places: of an observation that have an action each.
     :raises RecordsError: if there are others.
     """
-    if continuous != (actions.ndim == 2):
+    if continuous != (actions.dtype == np.float32):
         found, wanted = ('continuous', 'discrete')[:: -1 if continuous else 1]
         raise RecordsError(f'{found} actions: those of the network are {wanted}')
-    if actions.ndim == 2 and actions.shape[1] != count:
+    if continuous and actions.shape[1] != count:
         raise RecordsError(f'actions of {actions.shape[1]} numbers: the network gives {count}')
-    if actions.ndim == 1 and actions.max() >= count:
+    if not continuous and actions[0].size != places:
+        found = actions[0].size
+        raise RecordsError(f'actions at {found} places of an observation: expected {places}')
+    if not continuous and actions.max() >= count:
         raise RecordsError(f'an action beyond the {count} of the network')
 
 
@@ -44,7 +51,8 @@ class Batch:
 
     ``states`` and ``next_states`` have shape (units, transitions, states), float32; ``actions``
     int64, ``rewards`` and ``discounts`` float32 (gamma^n; 0 where no value follows) have shape
-    (units, transitions). ``weights``, if any, scale each transition's loss.
+    (units, transitions). ``weights``, if any, scale each transition's loss. Continuous actions,
+    and those at several places, have one more axis, and the type of the records.
     """
 
     states: np.ndarray
@@ -180,7 +188,12 @@ class Transitions:
             raise RecordsError(f'inputs must turn the number of a state into {network.states}')
         elif any(each.min() < 0 or each.max() >= len(inputs) for each in both):
             raise RecordsError(f'a state beyond the {len(inputs)} of the inputs')
-        check_actions(self.actions, network.actions, continuous=network.continuous)
+        check_actions(
+            self.actions,
+            network.actions,
+            continuous=network.continuous,
+            places=network.places,
+        )
 
     def lengths(self, units: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return how many transitions the given units have, same shape."""

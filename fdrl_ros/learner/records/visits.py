@@ -62,8 +62,9 @@ def read_visits(path: Path, spec: TaskSpec, task: TaskIdentity) -> Records:
     :raises RecordsError: naming line and column, if a column is missing or a cell is not what is
         expected; or if nothing is left.
     """
-    if not spec.fields:
-        raise RecordsError('a table of visits cannot hold images: make Records in Python')
+    if not spec.fields or spec.places > 1:
+        what = 'images' if not spec.fields else f'actions at {spec.places} places'
+        raise RecordsError(f'a table of visits cannot hold {what}: make Records in Python')
     visits = sorted(_visits(path, spec), key=lambda visit: (visit.patient, visit.stay, visit.time))
     scales = np.array([field.scale for field in spec.fields])
     episodes = []

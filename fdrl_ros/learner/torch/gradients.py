@@ -90,7 +90,6 @@ class TorchGradients:
         """Number of trained weights: the length of a gradient."""
         self._ways: dict[int, Way] = {}
         self._watched: list[Watched] = []
-        self._action_places = self._places_of_actions()
 
     def check_private(self) -> None:
         """
@@ -232,6 +231,8 @@ class TorchGradients:
 
     def _fast(self, transitions: int) -> Passes | None:
         """Return the fastest way that is exact here, and blind to company; None: there is none."""
+        if self.network.places > 1:
+            return None  # one unit is enough work, and many would fill the memory
         enough = _WORK / (self.size * transitions)
         places = min(max(FEWEST, min(MOST, enough)), _MOST_NUMBERS / self.size)
         places = 2 ** math.floor(math.log2(max(1.0, places)))
@@ -331,6 +332,8 @@ class TorchGradients:
         if spec.continuous:
             low, high = (actions.new_tensor(each) for each in (spec.low, spec.high))
             actions = (actions - low) * (2.0 / (high - low)) - 1.0
+        else:
+            actions = actions.long()
         return Tensors(now, actions, rewards, after, discounts, weights)
 
     def _tried(self, units: int, transitions: int) -> Tensors:
@@ -343,7 +346,8 @@ class TorchGradients:
                 return rng.integers(0, 256, (*size, spec.size)).astype(np.uint8)
             return rng.normal(size=(*size, spec.size)).astype(np.float32)
 
-        actions: np.ndarray = rng.integers(spec.n_actions, size=(*size, *self._action_places))
+        places = (spec.places,) if spec.places > 1 else ()
+        actions: np.ndarray = rng.integers(spec.n_actions, size=(*size, *places))
         if spec.continuous:
             actions = rng.uniform(spec.low, spec.high, (*size, spec.n_actions)).astype(np.float32)
         rewards = rng.normal(size=size).astype(np.float32)
@@ -354,15 +358,6 @@ class TorchGradients:
         """Return the state of PyTorch's generator, which moves with each number drawn."""
         cuda = self.device.type == 'cuda'
         return torch.cuda.get_rng_state(self.device) if cuda else torch.get_rng_state()
-
-    def _places_of_actions(self) -> tuple[int, ...]:
-        """Return () where an observation has one action, (places,) where it has one at each."""
-        shape = self.network.shape
-        with torch.no_grad():
-            found = self.algorithm.scores(
-                self._still.module, torch.zeros((1, *shape), device=self.device)
-            )
-        return (math.prod(found.shape[2:]),) if found.dim() > 2 else ()
 
 
 class TrainableNetwork(TorchNetwork):

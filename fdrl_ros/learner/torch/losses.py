@@ -91,6 +91,9 @@ class Algorithm(ABC):
     continuous: bool | None = False
     """Whether actions are vectors of numbers; None: both kinds serve."""
 
+    places: bool = False
+    """Whether it also serves where an observation has a discrete action at each of its places."""
+
     def __init__(self, learner: LearnerSettings) -> None:
         """Take the settings of the learner."""
         self.learner = learner
@@ -352,6 +355,7 @@ class Supervised(Algorithm):
     """
 
     continuous = None
+    places = True
 
     def losses(self, networks: Networks, batch: Tensors) -> torch.Tensor:
         """Return the cross-entropy or the squared error of each observation."""
@@ -361,10 +365,6 @@ class Supervised(Algorithm):
             return (outputs - wanted).square().flatten(2).mean(dim=2)
         places = torch.log_softmax(outputs, dim=2).unsqueeze(-1).flatten(3)
         wanted = batch.actions.reshape(*outputs.shape[:2], 1, -1)
-        if wanted.shape[-1] != places.shape[-1]:
-            raise PolicyError(
-                f'targets of {wanted.shape[-1]} places: the module gives {places.shape[-1]}'
-            )
         return -places.gather(2, wanted).flatten(2).mean(dim=2)
 
 

@@ -122,6 +122,11 @@ class TorchNetwork:
         """Whether an action is a vector of numbers."""
         return self.spec.continuous
 
+    @property
+    def places(self) -> int:
+        """Places of an observation that have a discrete action each; 1 where it has one."""
+        return self.spec.places
+
     def check(self) -> None:
         """
         Refuse a module that does not fit, before anything is spent.
@@ -130,19 +135,26 @@ class TorchNetwork:
         :raises PolicyError: on parameters that are not float32, on outputs of another shape than
             expected, and on actions of the wrong kind.
         """
-        kind = self.algorithm_of(LearnerSettings()).continuous
+        algorithm = self.algorithm_of(LearnerSettings())
+        kind = algorithm.continuous
         if kind is not None and kind != self.spec.continuous:
             wanted = 'continuous' if kind else 'discrete'
             raise PolicyError(f'algorithm {self.algorithm}: it is for {wanted} actions')
+        if self.places > 1 and not algorithm.places:
+            raise PolicyError(
+                f'algorithm {self.algorithm}: it is for one action at a time, but this '
+                f'task has one at each of {self.places} places; take supervised'
+            )
         self.layout.digest()  # refuses names of frozen tensors that do not fit
         acting = Acting(self, self.build(np.random.default_rng(0)))
         given = torch.zeros((2, self.states))
         with torch.no_grad(), self._own_code():
             found = acting(given)
-        if found.shape[:2] != (2, self.actions):
+        if found.shape[:2] != (2, self.actions) or found.shape[2:].numel() != self.places:
+            expected = f'(2, {self.actions})' + f' at {self.places} places' * (self.places > 1)
             raise PolicyError(
                 f'module {self.module}: 2 observations of shape {self.shape} give '
-                f'{tuple(found.shape)}, expected (2, {self.actions})'
+                f'{tuple(found.shape)}, expected {expected}'
             )
 
     def algorithm_of(self, learner: LearnerSettings) -> Algorithm:
@@ -368,8 +380,8 @@ class TorchPolicy:
         Choose an action; of those with the highest score the one of the lowest number.
 
         :param state: flat, shape (states,).
-        :returns: its number; of a continuous policy numbers within the task's limits; where the
-            module scores classes at several places, the class at each.
+        :returns: its number; of a continuous policy numbers within the task's limits; where there
+            are several places, the class at each, in the shape that the module gives them.
         """
         found = self.q_values(np.asarray(state))
         if self.network.spec.continuous:

@@ -6,17 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fdrl_ros.errors import RecordsError
-from fdrl_ros.segmentation.clip import Clip
+from fdrl_ros.segmentation.clip import Clip, HISTORY, history
 from fdrl_ros.segmentation.readers.video import VideoClips
 from fdrl_ros.segmentation.training.settings import SiteSettings
 from fdrl_ros.surgery.render.parts import UNLABELLED
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 import torch
 from torch.nn import functional
-
-HISTORY = 4
-"""Frames that a clip for the network holds: the newest, and three before, 0.2 s apart."""
 
 
 @dataclass(frozen=True)
@@ -30,17 +27,6 @@ class Batch:
 
     frames: torch.Tensor
     labels: torch.Tensor
-
-
-def history(newest: ArrayLike, count: int = HISTORY) -> NDArray[np.int64]:
-    """
-    Return the numbers of frames and of those before them; the first one is repeated before it.
-
-    :param newest: of each clip for the network, any shape.
-    :returns: the oldest first, shape (..., count).
-    """
-    earlier = np.arange(count - 1, -1, -1)
-    return np.maximum(0, np.asarray(newest, np.int64)[..., None] - earlier)
 
 
 def as_input(frames: NDArray[np.uint8]) -> torch.Tensor:

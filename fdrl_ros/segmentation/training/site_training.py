@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from fdrl_ros.learner.optimizer import BETAS
 from fdrl_ros.learner.torch.flat_weights import flat, layout_of, load
 from fdrl_ros.learner.update_bound import adam_steps
-from fdrl_ros.segmentation.clip import Clip
+from fdrl_ros.segmentation.clip import Clip, HISTORY
 from fdrl_ros.segmentation.network.losses import segmentation_loss
 from fdrl_ros.segmentation.network.segmenter import Segmenter
-from fdrl_ros.segmentation.training.batches import HISTORY, Sampler
+from fdrl_ros.segmentation.training.batches import Sampler
 from fdrl_ros.segmentation.training.settings import SiteSettings
 import numpy as np
 from numpy.typing import NDArray

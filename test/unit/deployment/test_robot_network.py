@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A robot runs the ONNX graph of its federation if it can, and refuses one that does not fit."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 import subprocess
 import sys
 
@@ -39,8 +39,8 @@ class PlanOf:
     """A plan whose network is another one."""
 
     network: object
+    spec: object = PLAN.spec
     learner = PLAN.learner
-    spec = PLAN.spec
     identity = PLAN.identity
 
 
@@ -118,6 +118,9 @@ def test_a_federation_saves_the_graph_of_its_network_once(layout, caplog):
     saved = layout.graph.read_bytes()
     save_graph(layout, PlanOf(Traced(2, 4)))
     assert layout.graph.read_bytes() == saved and OnnxNetwork(saved).actions == 3
+    layout.graph.unlink()
+    save_graph(layout, replace(PlanOf(Traced(2, 3)), spec=replace(PLAN.spec, actions=('go',))))
+    assert not layout.graph.exists(), 'no robot takes it'
 
 
 ROBOT = """

@@ -7,7 +7,7 @@ import itertools
 from fdrl_ros.errors import RecordsError
 from fdrl_ros.learner.privacy_cost import ChargedMechanism
 from fdrl_ros.learner.records.records import Records
-from fdrl_ros.learner.records.transitions import Transitions
+from fdrl_ros.learner.records.transitions import check_actions, Transitions
 from fdrl_ros.learner.settings import LearnerSettings, PrivacySettings
 from hypothesis import given, settings, strategies
 import numpy as np
@@ -77,6 +77,29 @@ def test_other_types_are_converted_and_can_be_saved_and_loaded(tmp_path, version
     else:
         np.savez(path, **{name: array for name, array in made.arrays().items() if name != 'ends'})
     assert Records.load(path, 1).digest() == made.digest()
+
+
+def test_classes_at_several_places_stay_bytes(tmp_path):
+    classes = np.arange(15, dtype=np.uint8).reshape(5, 3) % 4
+    made = Records(**arrays(actions=classes))
+    made.save(tmp_path / 'records.npz')
+    again = Records.load(tmp_path / 'records.npz', 1)
+    assert again.actions.dtype == np.uint8 and again.digest() == made.digest()
+    np.testing.assert_array_equal(again.actions, classes)
+    changed = classes.copy()
+    changed[4, 2] = 3
+    assert Records(**arrays(actions=changed)).digest() != made.digest()
+    check_actions(made.actions, 4, places=3)
+    for changes, words in (
+        ({'count': 3, 'places': 3}, 'beyond the 3'),
+        ({'count': 4, 'places': 2}, 'at 3 places of an observation: expected 2'),
+        ({'count': 4}, 'expected 1'),
+        ({'count': 3, 'continuous': True}, 'discrete actions: those'),
+    ):
+        with pytest.raises(RecordsError, match=words):
+            check_actions(made.actions, **changes)
+    with pytest.raises(RecordsError, match='at 1 places of an observation: expected 3'):
+        check_actions(Records(**arrays()).actions, 4, places=3)
 
 
 def test_a_patient_who_is_not_known_or_appears_twice_is_refused_and_not_named():

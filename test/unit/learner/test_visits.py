@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A hospital's table of visits becomes records; what is wrong is named by line and column."""
 
+from dataclasses import replace
+
 from fdrl_ros.errors import RecordsError
 from fdrl_ros.learner.records.visits import read_visits
 from fdrl_ros.policy.task_identity import TaskIdentity
@@ -84,6 +86,11 @@ def test_what_is_wrong_is_named_by_line_without_a_value(tmp_path, text, words):
     with pytest.raises(RecordsError, match=words) as error:
         read(tmp_path, text)
     assert 'SECRET' not in str(error.value)
+
+
+def test_tasks_that_a_row_cannot_hold_are_refused(tmp_path):
+    with pytest.raises(RecordsError, match='cannot hold actions at 4 places'):
+        read(tmp_path, HEAD, replace(SPEC, places=4))
 
 
 def test_a_file_that_cannot_be_read_is_refused(tmp_path):

@@ -32,6 +32,16 @@ def test_frozen_tensors_come_first_and_are_not_shared():
     assert split['head.bias'].shape == ()
 
 
+def test_a_star_in_a_name_stands_for_any_letters():
+    layout = TensorLayout(TENSORS)
+    np.testing.assert_array_equal(layout.shared(['*.bias']), [*range(6), 9, 10, 11])
+    np.testing.assert_array_equal(layout.shared(['b*0']), np.arange(9, 13))
+    np.testing.assert_array_equal(layout.trained(['*d*.w*t']), [6, 7, 8, 12])
+    assert TensorLayout.of(TENSORS, ['h*']) == TensorLayout.of(TENSORS, ['head'])
+    dotted = TensorLayout((Tensor('a+c', (1,)), Tensor('aac', (1,))))
+    np.testing.assert_array_equal(dotted.shared(['a+c']), [1])
+
+
 @pytest.mark.parametrize(
     'make',
     [
@@ -42,6 +52,8 @@ def test_frozen_tensors_come_first_and_are_not_shared():
         lambda: TensorLayout.of(TENSORS, ['body', 'head']),
         lambda: TensorLayout.of(TENSORS, ['bod']),
         lambda: TensorLayout(TENSORS).shared(['tail']),
+        lambda: TensorLayout(TENSORS).shared(['t*']),
+        lambda: TensorLayout(TENSORS).shared(['*']),
         lambda: TensorLayout(TENSORS).shared(['body', 'head']),
         lambda: TensorLayout.from_json('{"frozen": 0}'),
         lambda: TensorLayout.from_json('{"frozen": 1, "tensors": [["a", [2]]]}'),

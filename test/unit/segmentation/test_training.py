@@ -7,12 +7,12 @@ from dataclasses import replace
 from fdrl_ros.errors import RecordsError, TrainingStopped
 from fdrl_ros.federation.protocol.encoding import encode
 from fdrl_ros.learner.torch.flat_weights import flat, layout_of
-from fdrl_ros.segmentation.clip import Clip
+from fdrl_ros.segmentation.clip import Clip, history
 from fdrl_ros.segmentation.network.segmenter import Segmenter, SegmenterSettings
 from fdrl_ros.segmentation.readers import video
 from fdrl_ros.segmentation.readers.formats import open_videos
 from fdrl_ros.segmentation.training import run
-from fdrl_ros.segmentation.training.batches import as_input, history, Sampler
+from fdrl_ros.segmentation.training.batches import as_input, Sampler
 from fdrl_ros.segmentation.training.methods import METHODS
 from fdrl_ros.segmentation.training.run import MeasuredDriver, Schedule, train, VideoSites
 from fdrl_ros.segmentation.training.settings import ServerSettings, SiteSettings

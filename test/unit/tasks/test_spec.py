@@ -42,6 +42,10 @@ def test_actions_are_drawn_evenly_within_their_limits():
     np.testing.assert_allclose(drawn.mean(axis=0), [0.0, 1.0], atol=0.1)
     discrete = TaskSpec.from_spaces(VECTOR, TWO)
     assert {discrete.draw_action(rng) for _ in range(20)} == {0, 1}
+    pixels = TaskSpec((8,), 'uint8', actions=('a', 'b', 'c'), places=300)
+    classes = pixels.draw_action(rng)
+    assert classes.shape == (300,) and classes.dtype == np.uint8 and set(classes) == {0, 1, 2}
+    assert pixels.in_words == '3 discrete at 300 places'
 
 
 @pytest.mark.parametrize(
@@ -55,6 +59,9 @@ def test_actions_are_drawn_evenly_within_their_limits():
         lambda: TaskSpec((1,), low=(0.0,), high=(0.0,)),
         lambda: TaskSpec((1,), low=(0.0,), high=()),
         lambda: TaskSpec((1,), actions=('a',), low=(0.0,), high=(1.0,)),
+        lambda: TaskSpec((1,), actions=('a', 'b'), places=0),
+        lambda: TaskSpec((1,), low=(0.0,), high=(1.0,), places=2),
+        lambda: TaskSpec((1,), actions=tuple(map(str, range(257))), places=2),
         lambda: TaskSpec.from_spaces(VECTOR, TWO, actions=['one']),
         lambda: TaskSpec.from_spaces(VECTOR, spaces.Discrete(2, start=1)),
         lambda: TaskSpec.from_spaces(VECTOR, spaces.Box(-np.inf, np.inf, (2,))),
@@ -66,6 +73,13 @@ def test_actions_are_drawn_evenly_within_their_limits():
 def test_what_no_policy_can_see_or_do_is_refused(make):
     with pytest.raises(TaskError):
         make()
+
+
+def test_places_are_part_of_the_digest_where_there_are_several():
+    one, two = (TaskSpec((2,), actions=('a', 'b'), places=each) for each in (1, 2))
+    assert one.digest() != two.digest()
+    # That of specs before there were places.
+    assert one.digest().startswith('512191d1177fa22b')
 
 
 def test_an_identity_is_read_back_and_refuses_others():

@@ -25,13 +25,13 @@ from fdrl_ros.experiments.studies.fedst.settings import (
 )
 from fdrl_ros.experiments.study import Part, Study, Work
 from fdrl_ros.runtime.progress import Caller, NOBODY
-from fdrl_ros.segmentation.clip import Clip
+from fdrl_ros.segmentation.clip import Clip, HISTORY, history
 from fdrl_ros.segmentation.metrics import evaluate
 from fdrl_ros.segmentation.network.segmenter import Segmenter
 from fdrl_ros.segmentation.network.segmenter_file import save_segmenter, SavedSegmenter
 from fdrl_ros.segmentation.scenes import site_clip
 from fdrl_ros.segmentation.text import prompt_vectors
-from fdrl_ros.segmentation.training.batches import as_input, HISTORY, history
+from fdrl_ros.segmentation.training.batches import as_input
 from fdrl_ros.segmentation.training.methods import METHODS
 from fdrl_ros.segmentation.training.run import (
     steps_of,

@@ -23,7 +23,7 @@ import torch
 
 PLAIN = TaskSpec((4,), actions=('a', 'b', 'c'))
 VECTOR = TaskSpec((4,), low=(-1.0, -1.0), high=(1.0, 1.0))
-IMAGE = TaskSpec((1, 6, 6), 'uint8', actions=('tissue', 'tool', 'blood'))
+IMAGE = TaskSpec((1, 6, 6), 'uint8', actions=('tissue', 'tool', 'blood'), places=36)
 GAMMA = 0.9
 
 
