@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fdrl_ros.errors import RecordsError
-from fdrl_ros.segmentation.clip import Clip, HISTORY, history
+from fdrl_ros.segmentation.clip import Clip, history
 from fdrl_ros.segmentation.readers.video import VideoClips
 from fdrl_ros.segmentation.training.settings import SiteSettings
 from fdrl_ros.surgery.render.parts import UNLABELLED
