@@ -3,6 +3,7 @@
 """`fdrl reproduce fedst`: the experiments of FedST, with the paper's numbers beside ours."""
 
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 import click
@@ -11,6 +12,7 @@ from fdrl_ros.cli.options import SettingsCommand
 from fdrl_ros.errors import os_errors_as, PluginError, StoreError
 
 try:
+    from fdrl_ros.experiments.studies.fedst.private import run_private
     from fdrl_ros.experiments.studies.fedst.report import write_report
     from fdrl_ros.experiments.studies.fedst.settings import FedstSettings
     from fdrl_ros.experiments.studies.fedst.study import run_fedst
@@ -31,7 +33,12 @@ except ImportError as missing:
     '[default: runs/fedst, or runs/fedst_quick]',
 )
 @click.option('--quick', is_flag=True, help='Few clips and steps: a look of minutes, no claim.')
-def fedst(directory: Path | None, quick: bool, **flags: object) -> None:
+@click.option(
+    '--private',
+    is_flag=True,
+    help='Also tune head and queries of a segmenter by DP-SGD at every site, one video a unit.',
+)
+def fedst(directory: Path | None, quick: bool, private: bool, **flags: object) -> None:
     """
     Repeat the experiments of FedST on made-up surgical video.
 
@@ -46,6 +53,9 @@ def fedst(directory: Path | None, quick: bool, **flags: object) -> None:
     with study.run.lock():
         parts = study.measure(run_fedst, study.run.path, settings)
         summary = summarise(parts, settings)
+        if private:
+            tune = partial(run_private, quick=quick)
+            summary['private'] = study.measure(tune, study.run.path, settings)
         study.save('fedst', summary)
         with os_errors_as(StoreError, f'cannot write into {study.run.path}'):
             write_report(study.run.path / 'fedst.html', summary, parts, settings)

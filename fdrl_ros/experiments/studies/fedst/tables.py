@@ -8,6 +8,7 @@ from fdrl_ros.experiments.intervals import interval_words
 from fdrl_ros.experiments.json_file import Json
 from fdrl_ros.experiments.reports.text_table import make_table
 from fdrl_ros.experiments.studies.fedst import paper
+from fdrl_ros.experiments.studies.fedst.private import private_table
 from fdrl_ros.experiments.studies.fedst.settings import FEDERATED, UNSEEN
 from fdrl_ros.experiments.studies.fedst.summary import BEST, WAYS
 import numpy as np
@@ -49,6 +50,8 @@ def tables(summary: Json) -> Iterator[Table]:
             yield _ablation(summary, methods, name)
     if summary['differences']:
         yield _difference_table(summary)
+    if 'private' in summary:
+        yield private_table(summary['private'])
 
 
 def _stated(values: Sequence[float] | None, decimals: int = 1) -> str:
@@ -202,5 +205,5 @@ def verdicts(summary: Json) -> list[str]:
         for sign, verb in _VERBS.items():
             if groups[sign]:
                 said.append(f'{title} {verb} {", ".join(groups[sign])} {words}')
-    said.append('no differential privacy: epsilon is infinite for every method')
+    said.append('the compared methods have no differential privacy: their epsilon is infinite')
     return said
