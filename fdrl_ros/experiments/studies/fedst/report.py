@@ -52,7 +52,7 @@ def write_report(
     columns = ', '.join(('frame', 'truth', *(METHODS[name].title for name in names)))
     body = [
         '<h1>FedST on made-up surgical video</h1>',
-        f'<p>{DISCLAIMER} The compared methods have no differential privacy: their epsilon is infinite.</p>',
+        f'<p>{DISCLAIMER}</p>',
         f'<ul>{said}</ul>',
         f'<h2>One frame of every site</h2><p>From left to right: {columns}. Blue is shaft, yellow '
         'wrist, red jaw.</p>',
