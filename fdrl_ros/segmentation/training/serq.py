@@ -19,7 +19,7 @@ the state, and a restart repeats it.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 import io
 from typing import Self
 import zipfile
@@ -117,8 +117,8 @@ class Serq:
         averaged = fed_avg(given).weights
         load(self._model, self._layout, averaged)
         features = self._features(self._model)
-        before = self._before(given.state, features)
-        average = self._averaged(before, features, first=not given.state)
+        before = self._averaged(given.state, features)
+        average = torch.tensor(before.average)
         rng = np.random.default_rng([self._seed, 1, given.round])
         load(self._pretrained, self._layout, before.weights)
         descriptor = torch.tensor(before.descriptor)
@@ -130,8 +130,8 @@ class Serq:
         )
         return Stepped(flat(self._model, self._layout), after.to_bytes())
 
-    def _before(self, data: bytes, features: torch.Tensor) -> SerqState:
-        """Return the state before this round."""
+    def _averaged(self, data: bytes, features: torch.Tensor) -> SerqState:
+        """Return the state before this round, with the global model's features in it (Eq. 10)."""
         if not data:
             rng = np.random.default_rng([self._seed, 2])
             drawn = rng.normal(0.0, _DESCRIPTOR_SPREAD, features.shape[1:])
@@ -140,12 +140,9 @@ class Serq:
         shapes = before.weights.shape, before.descriptor.shape, before.average.shape
         if shapes != (self._start.shape, features.shape[1:], features.shape):
             raise StoreError(f'the state of SERQ is of another model or other frames: {shapes}')
-        return before
-
-    def _averaged(self, before: SerqState, features: torch.Tensor, *, first: bool) -> torch.Tensor:
-        """Return the moving average of the global model's features (Eq. 10)."""
         mu = self._settings.average
-        return features if first else (1.0 - mu) * torch.tensor(before.average) + mu * features
+        average = (1.0 - mu) * torch.tensor(before.average) + mu * features
+        return replace(before, average=average.numpy())
 
     def _describe(
         self, descriptor: torch.Tensor, average: torch.Tensor, rng: np.random.Generator

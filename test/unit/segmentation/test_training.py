@@ -3,9 +3,11 @@
 """Hospitals' training of the segmenter, alone and over the protocol."""
 
 from dataclasses import replace
+from itertools import combinations
 
 from fdrl_ros.errors import RecordsError, TrainingStopped
 from fdrl_ros.federation.protocol.encoding import encode
+from fdrl_ros.federation.protocol.update_codec import UpdateCodec
 from fdrl_ros.learner.torch.flat_weights import flat, layout_of
 from fdrl_ros.segmentation.clip import Clip, history
 from fdrl_ros.segmentation.network.segmenter import Segmenter, SegmenterSettings
@@ -196,8 +198,29 @@ def test_training_ends_as_soon_as_somebody_stops_it(name):
     assert told == [*range(1, SCHEDULE.pretraining + 1), told[-1]]
 
 
+def windows(values: np.ndarray, before: np.ndarray) -> set[bytes]:
+    """Return two neighbours that changed, at eight places all over a tensor, as bytes."""
+    values, before = values.reshape(-1), before.reshape(-1)
+    changed = np.flatnonzero(values != before)
+    assert changed.size > 0.9 * values.size
+    first = changed[:-1][np.diff(changed) == 1]
+    chosen = first[np.linspace(0, first.size - 1, 8).astype(int)]
+    return {values[at : at + 2].tobytes() for at in chosen}
+
+
+def found_in(messages: bytes, wanted: set[bytes]) -> set[bytes]:
+    """Return which windows of eight bytes are anywhere in messages."""
+    known, found = np.sort(np.frombuffer(b''.join(wanted), '<i8')), set()
+    for offset in range(8):
+        data = np.frombuffer(messages, '<i8', (len(messages) - offset) // 8, offset)
+        nearest = known[np.searchsorted(known, data).clip(max=known.size - 1)]
+        found |= {each.tobytes() for each in data[nearest == data]}
+    return found
+
+
 def test_what_is_personal_is_in_no_byte_that_is_sent(monkeypatch):
-    sent = bytearray()
+    sent, steps, averages = bytearray(), [], []
+    average = UpdateCodec.average
 
     class Overheard(MeasuredDriver):
         """Hears every message."""
@@ -206,24 +229,52 @@ def test_what_is_personal_is_in_no_byte_that_is_sent(monkeypatch):
             sent.extend(encode(message))
             super().post(message)
 
+    class Watched(SiteTraining):
+        """Keeps the weights before and after each step."""
+
+        def __call__(self, weights, round):
+            after = super().__call__(weights, round)
+            steps.append((round, weights, after))
+            return after
+
+    def decrypted(codec, slots, sizes, n_max):
+        found = average(codec, slots, sizes, n_max)  # refuses numbers beyond n_parameters
+        averages.append((codec.n_parameters, found))
+        return found
+
     monkeypatch.setattr(run, 'MeasuredDriver', Overheard)
-    given = sites()
-    trained = train(METHODS['fedst'], 'tiny', given, SCHEDULE, 1, lambda done, who: None)
-    segmenter = Segmenter(trained.settings)
-    layout = layout_of(segmenter)
-    personal = [each for each in layout.tensors if '.attn.q.' in each.name]
-    assert personal
-    outgoing = bytes(sent)
-    assert trained.unseen['server'].tobytes()[:4000] in outgoing  # the policies are among them
-    for name, weights in trained.weights.items():
-        own = layout.split(weights)
-        for other in set(trained.weights) - {name}:
-            theirs = layout.split(trained.weights[other])
-            for tensor in personal:
-                mine = own[tensor.name]
-                assert not np.array_equal(mine, theirs[tensor.name])
-                assert mine.reshape(-1)[:2].tobytes() not in outgoing
-            assert np.array_equal(own['head.fc.weight'], theirs['head.fc.weight'])
+    monkeypatch.setattr(run, 'SiteTraining', Watched)
+    monkeypatch.setattr(UpdateCodec, 'average', decrypted)
+    trained = train(METHODS['fedst'], 'tiny', sites(), SCHEDULE, 1, lambda done, who: None)
+    layout = layout_of(Segmenter(trained.settings))
+    personal = tuple(each.name for each in layout.tensors if '.attn.q.' in each.name)
+    shared = layout.shared(personal)
+    assert personal and sorted(round for round, *_ in steps) == [1, 1, 1, 2, 2, 2]
+
+    mine, server = set(), set()
+    for _, before, after in steps:
+        given, made = layout.split(before), layout.split(after)
+        for name in personal:
+            mine |= windows(made[name], given[name])
+    last = layout.split(trained.unseen['server'])
+    for name in personal:
+        server |= windows(last[name], np.full_like(last[name], np.nan))
+    assert len(mine) > 6 * 7 * len(personal)
+    assert found_in(bytes(sent), mine | server) == server  # which are in the policies
+
+    # What is encrypted is the change of what is shared, and nothing beside it.
+    for round, (length, found) in enumerate(averages, 1):
+        changes = [after - before for number, before, after in steps if number == round]
+        assert length == found.size == shared.size
+        expected = np.mean(changes, axis=0)[shared]
+        np.testing.assert_allclose(found, expected, rtol=0, atol=2e-5)
+        assert np.abs(expected).max() > 1e-4
+    assert len(averages) == SCHEDULE.rounds
+    for name in personal:
+        values = [layout.split(each)[name] for each in trained.weights.values()]
+        assert not any(np.array_equal(one, other) for one, other in combinations(values, 2))
+    heads = [layout.split(each)['head.fc.weight'] for each in trained.weights.values()]
+    assert all(np.array_equal(each, heads[0]) for each in heads)
 
 
 def test_all_methods_begin_with_the_same_encoder_and_head():
