@@ -52,7 +52,7 @@ def clip_path(directory: Path, number: int) -> Path:
 
 def make_clips(directory: Path, drawn: Drawn, caller: Caller = NOBODY) -> 'ClipFiles':
     """
-    Draw clips into a directory; those that are there already are kept.
+    Draw clips into a directory; those that are there already, and can be read, are kept.
 
     :raises SettingError: on clips that cannot be drawn.
     :raises StoreError: if the directory holds other clips or cannot be written, or another
@@ -74,7 +74,9 @@ def make_clips(directory: Path, drawn: Drawn, caller: Caller = NOBODY) -> 'ClipF
             write_whole(path, (json.dumps(about, indent=2) + '\n').encode())
         for number in range(drawn.clips):
             caller.check()
-            if not clip_path(directory, number).exists():
+            try:
+                _read_clip(directory, drawn, number)
+            except RecordsError:
                 _write_clip(directory, drawn, number)
             caller.report(Progress('draw', f'site {drawn.site}', number + 1, drawn.clips))
     return ClipFiles(directory)
@@ -92,6 +94,28 @@ def _write_clip(directory: Path, drawn: Drawn, number: int) -> None:
     file = io.BytesIO()
     np.savez(file, frames=clip.frames, labels=clip.labels, rate=clip.rate, name=clip.name)
     write_whole(clip_path(directory, number), file.getvalue())
+
+
+def _read_clip(directory: Path, drawn: Drawn, number: int) -> Clip:
+    """
+    Read a clip.
+
+    :raises RecordsError: if its file is missing or damaged, or is not what `clips.json` says.
+    """
+    path = clip_path(directory, number)
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            frames, labels = file['frames'], file['labels']
+            name, rate = str(file['name']), float(file['rate'])
+    except _BROKEN as problem:
+        words = f'{path} cannot be read: {problem!r}'
+        raise RecordsError(f'{words}: `fdrl video make` draws it anew') from problem
+    with errors_named(RecordsError, str(path)):
+        clip = Clip(name, frames, labels, rate)
+    shape = (drawn.frames, drawn.size, drawn.size)
+    if labels.shape != shape or rate != drawn.rate:
+        raise RecordsError(f'{path}: {labels.shape} at {rate} Hz: expected {shape}')
+    return clip
 
 
 def _read_about(directory: Path) -> Drawn:
@@ -144,16 +168,4 @@ class ClipFiles(Sequence[Clip]):
         if isinstance(index, slice):
             return [self[each] for each in range(*index.indices(len(self)))]
         number = range(len(self))[index]
-        path, drawn = clip_path(self.directory, number), self.drawn
-        try:
-            with np.load(path, allow_pickle=False) as file:
-                frames, labels = file['frames'], file['labels']
-                name, rate = str(file['name']), float(file['rate'])
-        except _BROKEN as problem:
-            raise RecordsError(f'{path} cannot be read: {problem!r}') from problem
-        with errors_named(RecordsError, str(path)):
-            clip = Clip(name, frames, labels, rate)
-        shape = (drawn.frames, drawn.size, drawn.size)
-        if labels.shape != shape or rate != drawn.rate:
-            raise RecordsError(f'{path}: {labels.shape} at {rate} Hz: expected {shape}')
-        return clip
+        return _read_clip(self.directory, self.drawn, number)

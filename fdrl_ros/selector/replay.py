@@ -230,7 +230,7 @@ def _feed(loop: ControlLoop, topic: str, message: Any, now: float) -> Iterator[C
         loop.receive_arm_state(message.state, bool(message.is_homed), stamp, now)
     elif topic == VISIBILITY:
         if loop.sight is not None:
-            jaw = float(message.share[JAW])
+            jaw = float(message.share[JAW]), float(message.confidence[JAW])
             loop.sight.receive(message.seen, jaw, stamp, message.reason)
     elif topic == PATIENT:
         yield loop.receive_patient(observation(message, now), now)

@@ -176,7 +176,8 @@ class RobotControl:
             del self._layouts[next(iter(self._layouts))]
 
     def _receive_visibility(self, source: ros.Visibility) -> None:
-        sight, jaw = self._loop.sight, float(source.share[parts.JAW])
+        sight = self._loop.sight
+        jaw = float(source.share[parts.JAW]), float(source.confidence[parts.JAW])
         stamp = 1e-9 * nanoseconds(source.header.stamp)
         if sight is not None and sight.receive(source.seen, jaw, stamp, source.reason):
             self.sight = _SEEN if source.seen else source.reason

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 import json
 import math
 from pathlib import Path
-import pickle
 import re
 
 from fdrl_ros.errors import os_errors_as, PolicyError
@@ -105,8 +104,10 @@ def _read_torch(file: Path) -> Mapping[str, torch.Tensor]:
     """
     try:
         found = torch.load(file, 'cpu', weights_only=True)
-    except (RuntimeError, pickle.UnpicklingError, EOFError, ValueError) as error:
-        raise PolicyError(f'{file}: not a file of tensors: {str(error)[:200]}') from error
+    except OSError:
+        raise
+    except Exception as error:  # whatever a file makes PyTorch's reader raise
+        raise PolicyError(f'{file}: not a file of tensors alone, or damaged') from error
     for key in ('state_dict', 'model'):
         if isinstance(found, Mapping) and isinstance(found.get(key), Mapping):
             found = found[key]

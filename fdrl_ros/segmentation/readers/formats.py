@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from fdrl_ros.errors import os_errors_as, RecordsError, SettingError
+from fdrl_ros.segmentation.clip_files import ABOUT
 from fdrl_ros.segmentation.readers import endovis2017, endovis2018, grasp, sar_rarp50
 from fdrl_ros.segmentation.readers.video import Found, RATE, Split, VideoClips
 
@@ -52,6 +53,11 @@ def find_videos(root: Path, form: str = AUTO, rate: float = RATE) -> tuple[str, 
         raise SettingError('rate', rate, 'above 0 Hz')
     if not root.is_dir():
         raise RecordsError(f'{root}: no such folder')
+    if (root / ABOUT).exists():
+        raise RecordsError(
+            f'{root} holds made-up clips: `fdrl video show` and ClipFiles read those, and '
+            '`fdrl video make` draws damaged ones anew'
+        )
     tried = {name: each for name, each in FORMATS.items() if form in (name, AUTO)}
     with os_errors_as(RecordsError, f'cannot read {root}'):
         found = {name: each.find(root, rate) for name, each in tried.items()}

@@ -28,6 +28,11 @@ class VisibilitySettings(Settings):
         'share of the pixels that are jaw, below which the robot makes fine moves alone',
         limits=(0.0, 1.0),
     )
+    jaw_confidence: float = setting(
+        0.5,
+        "mean probability of the jaw's pixels, below which they do not count",
+        limits=(0.0, 1.0),
+    )
 
 
 class View(Enum):
@@ -55,7 +60,7 @@ class Sight:
         self._order = NewestMessage()
         self._seen, self._jaw, self._time = False, 0.0, -math.inf
 
-    def receive(self, seen: bool, jaw: float, time: float, reason: str = '') -> bool:
+    def receive(self, seen: bool, jaw: tuple[float, float], time: float, reason: str = '') -> bool:
         """
         Take in what is seen; that nothing is always counts.
 
@@ -63,7 +68,7 @@ class Sight:
         and a picture that comes late, after a message that none came, ends that.
 
         :param seen: whether anything is.
-        :param jaw: share of the pixels that are jaw.
+        :param jaw: share of the pixels that are jaw, and mean probability of these; NaN for none.
         :param time: stamp of the picture, s; with NO_PICTURE that of the message.
         :param reason: why nothing is seen.
         :returns: False for a picture that is older than one received before.
@@ -71,7 +76,9 @@ class Sight:
         late = reason != NO_PICTURE and not self._order.accepts(time)
         if seen and late:
             return False
-        self._seen, self._jaw, self._time = seen, jaw, time
+        share, confidence = jaw
+        self._jaw = share if confidence >= self._settings.jaw_confidence else 0.0
+        self._seen, self._time = seen, time
         return True
 
     def at(self, time: float) -> View:

@@ -10,6 +10,7 @@ from fdrl_ros.cli.commands import main
 from fdrl_ros.errors import RecordsError, SettingError, StoreError, TrainingStopped
 from fdrl_ros.runtime.progress import Caller
 from fdrl_ros.segmentation.clip_files import ABOUT, clip_path, ClipFiles, Drawn, make_clips
+from fdrl_ros.segmentation.readers.formats import open_videos
 from fdrl_ros.segmentation.scenes import site_clip
 from fdrl_ros.segmentation.sheet import write_moving, write_sheet
 import numpy as np
@@ -48,6 +49,16 @@ def test_stopped_work_goes_on_where_it_was(tmp_path):
     kept = clip_path(tmp_path, 0).stat().st_mtime_ns
     assert len(make_clips(tmp_path, DRAWN)) == 3
     assert clip_path(tmp_path, 0).stat().st_mtime_ns == kept
+
+
+def test_damaged_and_missing_clips_are_drawn_anew(made, tmp_path):
+    before = [clip.frames for clip in make_clips(tmp_path, DRAWN)]
+    shortened(clip_path(tmp_path, 0))
+    clip_path(tmp_path, 1).unlink()
+    with pytest.raises(RecordsError, match='holds made-up clips'):
+        open_videos(tmp_path)
+    after = [clip.frames for clip in make_clips(tmp_path, DRAWN)]
+    assert all(map(np.array_equal, before, after))
 
 
 def test_other_clips_are_not_mixed_in(made, tmp_path):

@@ -168,6 +168,7 @@ def header_only(**changes):
         ('text.pth', lambda path: path.write_text('no weights'), 'not a file of tensors'),
         ('list.pth', a_list, 'expected tensors by name'),
         ('code.pth', code, 'not a file of tensors'),
+        ('junk.pth', lambda path: path.write_bytes(b'hello' * 100), 'not a file of tensors'),
         ('nan.pth', not_finite, 'not finite'),
         ('short.safetensors', lambda path: path.write_bytes(b'\x09'), 'not a .safetensors'),
         (

@@ -18,6 +18,8 @@ from support.robot_loop import Robot
 SETTINGS = VisibilitySettings()
 UP = next(number for number, each in enumerate(ACTIONS) if each.name == 'coarse +z')
 ENOUGH = 2.0 * SETTINGS.jaw_share
+NONE = 0.0, float('nan')
+"""No jaw, and the confidence of no pixel."""
 
 
 class Seeing(Robot):
@@ -29,11 +31,12 @@ class Seeing(Robot):
         self.sight = Sight(SETTINGS, 0.5)
         self.loop = ControlLoop(made.selector, made.limiter, sight=self.sight)
         self.seen, self.jaw, self.silent = True, ENOUGH, False
+        self.confidence = 0.9
         self.beats = 0
 
     def publish(self, *given, **named) -> None:
         if self.beats % 10 == 0 and not self.silent:
-            self.sight.receive(self.seen, self.jaw, self.time)
+            self.sight.receive(self.seen, (self.jaw, self.confidence), self.time)
         self.beats += 1
         super().publish(*given, **named)
 
@@ -64,7 +67,7 @@ def test_who_was_told_nothing_holds_and_keeps_the_beat():
 @pytest.mark.parametrize('beats', range(1, 11))
 def test_the_next_state_holds_whenever_sight_is_lost_and_sight_moves_the_robot_again(robot, beats):
     robot.run(beats)
-    robot.sight.receive(False, 0.0, robot.time)
+    robot.sight.receive(False, NONE, robot.time)
     robot.silent = True
     told, before = robot.now, len(robot.timed)
     robot.run(1)
@@ -74,7 +77,7 @@ def test_the_next_state_holds_whenever_sight_is_lost_and_sight_moves_the_robot_a
     robot.run(20)
     np.testing.assert_array_equal(robot.targets[-1], tip)
     assert robot.last.reason == Reason.NO_SIGHT
-    robot.sight.receive(True, ENOUGH, robot.time)
+    robot.sight.receive(True, (ENOUGH, 0.9), robot.time)
     robot.run(6)
     assert robot.last.policy == 'global'
 
@@ -97,6 +100,9 @@ def test_without_the_jaw_in_view_moves_are_fine_and_with_it_coarse(robot):
     robot.jaw = ENOUGH
     robot.run(20)
     assert robot.last.action == UP
+    robot.jaw, robot.confidence = 0.5, 0.3  # of four parts, as a network that guesses
+    robot.run(20)
+    assert ACTIONS[robot.last.action].name == 'fine +z'
 
 
 def test_a_clock_that_was_set_back_forgets_what_was_seen(robot):
@@ -120,33 +126,33 @@ def test_a_clock_that_was_set_back_forgets_what_was_seen(robot):
 )
 def test_what_is_told_counts_within_its_time(seen, jaw, ahead, expected):
     sight = Sight(SETTINGS, 0.5)
-    assert sight.receive(seen, jaw, 100.0 + ahead)
+    assert sight.receive(seen, (jaw, 0.9), 100.0 + ahead)
     assert sight.at(100.0) is expected
 
 
 def test_an_older_word_does_not_end_blindness():
     sight = Sight(SETTINGS, 0.5)
-    assert sight.receive(False, 0.0, 100.0)
-    assert not sight.receive(True, ENOUGH, 99.9)
+    assert sight.receive(False, NONE, 100.0)
+    assert not sight.receive(True, (ENOUGH, 0.9), 99.9)
     assert sight.at(100.0) is View.BLIND
 
 
 @pytest.mark.parametrize('late', [0.4, 0.2, 0.0, -0.1])
 def test_a_camera_that_stops_is_told_and_a_late_picture_ends_that_whatever_its_clock(late):
     sight = Sight(SETTINGS, 0.5)
-    assert sight.receive(True, ENOUGH, 100.0 + late)
-    assert sight.receive(False, 0.0, 100.15, NO_PICTURE)
+    assert sight.receive(True, (ENOUGH, 0.9), 100.0 + late)
+    assert sight.receive(False, NONE, 100.15, NO_PICTURE)
     assert sight.at(100.16) is View.BLIND
-    assert sight.receive(True, ENOUGH, 100.1 + late)
+    assert sight.receive(True, (ENOUGH, 0.9), 100.1 + late)
     assert sight.at(100.17) is View.CLEAR
 
 
 def test_a_message_that_nothing_is_seen_counts_even_if_it_comes_late():
     sight = Sight(SETTINGS, 0.5)
-    assert sight.receive(True, ENOUGH, 100.0)
-    assert sight.receive(False, 0.0, 99.9, 'dark')
+    assert sight.receive(True, (ENOUGH, 0.9), 100.0)
+    assert sight.receive(False, NONE, 99.9, 'dark')
     assert sight.at(100.0) is View.BLIND
-    assert not sight.receive(True, ENOUGH, 99.95)
+    assert not sight.receive(True, (ENOUGH, 0.9), 99.95)
     assert sight.at(100.0) is View.BLIND
 
 
