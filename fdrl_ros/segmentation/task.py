@@ -209,10 +209,11 @@ class InstrumentsTask(Task[Video, VideoSettings]):
         'pretraining': {'patients': 40, 'steps': 400, 'batch': 4, 'learning_rate': 0.001},
         'learner': {
             **{'kind': 'torch', 'network': 'fdrl_ros.segmentation.network.module:Tiny'},
-            **{'algorithm': 'supervised', 'learning_rate': 0.001, 'epochs': 8},
+            **{'algorithm': 'supervised', 'learning_rate': 0.001, 'epochs': 4},
             **{'transitions_per_patient': 2, 'proximal': 0.0, 'frozen': FROZEN},
         },
-        'privacy': {'batch': 8, 'delta': 1e-2, 'noise_multiplier': 3.0},
+        # The least noise, rounded up, by which all rounds keep budget 8.
+        'privacy': {'batch': 8, 'delta': 1e-2, 'noise_multiplier': 1.01},
         'rounds': {'rounds': 3},
         'validation': {'patients': 8},
         'evaluation': {'patients': 24, 'round_patients': 12, 'state_patients': 4},
