@@ -28,6 +28,7 @@ FAULTS = {
     'coins: units': 'some units join more often than others, or all equally often',
     'coins: repeats': 'who joined a step joins the next one more often than others, or less',
     'coins: again': 'two steps have the same coins, or coins that hang together',
+    'coins: lags': 'units share coins, or coins that hang together',
     'noise: size': 'the noise has another standard deviation than is charged',
     'noise: steps': 'the size of the noise differs from step to step',
     'noise: one step': 'the noise of one step is too large or too small',
@@ -68,7 +69,7 @@ def inclusion_tests(
         'rate' (as many join as should), 'sizes' (batches vary as independent coins do: those of
         fixed size do not), 'units' (so does how often a unit joins: it does not where data are
         shuffled), 'repeats' (who joined joins the next step as often as others), 'again' (so it
-        is of any two steps).
+        is of any two steps), 'lags' (and of units at any distance).
     """
     joins = joins_of(joined, n_units)
     sizes = np.array([len(each) for each in joined])
@@ -90,6 +91,7 @@ def inclusion_tests(
         'sizes': _spread(excess, p, 1),
         'units': _spread(excess, p, 0),
         'again': _pairs(excess, variance),
+        'lags': _lags(excess, variance),
     }
     after = math.sqrt((variance[1:] * variance[:-1]).sum())
     if after:
@@ -228,21 +230,40 @@ def _spread(excess: Floats, p: Floats, axis: int) -> float:
 
 def _pairs(excess: Floats, variance: Floats) -> float:
     """
-    Bound the p-value of the most alike coins, or the least, of any two steps (Bennett 1962).
+    Bound the p-value of the coins of any two steps that are most alike, or least.
 
     Given a step's coins, the products with another step's are independent, of mean 0 and at most
     1, and their variances add up.
     """
-    products = np.abs(excess @ excess.T)
-    variances = np.square(excess) @ variance.T
-    first, second = np.triu_indices(len(excess), 1)
-    product, of = products[first, second], variances[first, second]
-    product, of = product[of > 0.0], of[of > 0.0]
-    if not len(of):
+    steps = np.triu_indices(len(excess), 1)
+    return _bennett((excess @ excess.T)[steps], (np.square(excess) @ variance.T)[steps])
+
+
+def _lags(excess: Floats, variance: Floats) -> float:
+    """Bound the p-value of the coins of units at a distance that are most alike, or least."""
+    count = excess.shape[1]
+    kept = slice(1, (count + 1) // 2)
+
+    def lagged(one: Floats, other: Floats) -> Floats:
+        both = np.fft.rfft(one, axis=1).conj() * np.fft.rfft(other, axis=1)
+        return np.asarray(np.fft.irfft(both.sum(axis=0), count)[kept])
+
+    return _bennett(lagged(excess, excess), lagged(np.square(excess), variance))
+
+
+def _bennett(sums: Floats, variances: Floats) -> float:
+    """
+    Bound the p-value of the farthest of some sums, of terms of mean 0 and at most 1.
+
+    Bennett (1962), and Freedman (1975) where terms are drawn one after the other.
+    """
+    kept = variances > 1e-9
+    if not kept.any():
         return 1.0
-    ratio = product / of
+    of = variances[kept]
+    ratio = np.abs(sums[kept]) / of
     exponent = of * ((1.0 + ratio) * np.log1p(ratio) - ratio)
-    return min(1.0, 2.0 * len(first) * math.exp(-float(exponent.max())))
+    return min(1.0, 2.0 * len(sums) * math.exp(-float(exponent.max())))
 
 
 def _alike(noise: Floats, other: Floats, *, one: bool = True) -> float:

@@ -39,7 +39,10 @@ class Mutant:
         return source
 
 
-PRIORITISED = ('--learner-replay', 'prioritised_poisson')
+PRIORITISED = (
+    *('--learner-replay', 'prioritised_poisson', '--learner-algorithm', 'double_dqn'),
+    *('--pretraining-labels', 'done'),
+)
 RELEASE = 'return self.add_noise(clipped, self.noise(round, step))'
 GAUSSIAN = "return self._source.gaussian('gradient', round, step, self.dqn.size)"
 SUM = 'return made.clipped_sum(units, transitions, clip_norm)'
@@ -120,7 +123,7 @@ MUTANTS = {
                 'return np.flatnonzero(np.repeat(coins[::2], 2)[: len(coins)] < probabilities)',
             ),
         ),
-        shows='coins: sizes',
+        shows='coins: lags',
         flags=PRIORITISED,
     ),
     'clipping at ten times C': Mutant(
@@ -317,14 +320,15 @@ MUTANTS = {
         'unsampled steps add up to nine tenths of their cost',
         f'{PRIVACY}.accountant.accountant',
         (('gaussian_epsilon(tally.mu, delta)', 'gaussian_epsilon(0.9 * tally.mu, delta)'),),
-        test='test/unit/privacy/test_accountant.py',
+        test='test/unit/privacy/test_accountant.py::test_unsampled_steps_compose_as_one_gaussian',
     ),
     'noise that groups do not halve': Mutant(
         'accounting',
         'a transition in several records is charged as if it were in one',
         f'{LEARNER}.privacy_cost',
         (('noise /= 2.0 if group > 1 else 1.0', 'noise /= 1.0'),),
-        test='test/unit/learner/test_sampling.py',
+        test='test/unit/learner/test_sampling.py'
+        '::test_returns_of_n_steps_make_a_transition_unit_a_group_of_n',
     ),
     'a block for other gradients': Mutant(
         'reuse',
@@ -336,7 +340,7 @@ MUTANTS = {
                 'if earlier.charge != entry.charge:',
             ),
         ),
-        test='test/unit/privacy/test_ledger.py',
+        test='test/unit/privacy/test_ledger.py::test_a_block_is_never_reserved_for_something_else',
     ),
     'noise that is not erased': Mutant(
         'reuse',
@@ -348,7 +352,8 @@ MUTANTS = {
                 'self._write(link, self._hashed(link), self._alone, self._ledger)',
             ),
         ),
-        test='test/unit/privacy/test_noise_key.py',
+        test='test/unit/privacy/test_noise_key.py'
+        '::test_what_is_over_can_be_drawn_by_nobody_who_has_the_directory',
     ),
     'noise before the charge': Mutant(
         'order',
@@ -361,14 +366,15 @@ MUTANTS = {
                 '        self.noise(state.round, state.steps)\n',
             ),
         ),
-        test='test/unit/learner/test_order.py',
+        test='test/unit/learner/test_order.py'
+        '::test_every_block_is_reserved_before_anything_of_it_is_drawn',
     ),
     'a late answer is taken': Mutant(
         'late rounds',
         'the aggregator takes what was sent in an attempt that is over',
         'fdrl_ros.federation.aggregator.aggregator',
         (('if attempt != self.state.record.id:', 'if attempt > self.state.record.id:'),),
-        test='test/protocol/test_fuzz.py',
+        test='test/protocol/test_fuzz.py::test_10_000_bad_messages_are_refused_and_change_nothing',
     ),
     'a second decryption': Mutant(
         'late rounds',
@@ -384,14 +390,14 @@ MUTANTS = {
                 'if False:\n            # The answer',
             ),
         ),
-        test='test/protocol/test_refusals.py',
+        test='test/protocol/test_refusals.py::test_there_is_no_second_decryption_of_a_round',
     ),
     'pair masks alone': Mutant(
         'masks',
         'a hospital adds no mask of its own: who restores its pair masks has its update',
         'fdrl_ros.crypto.masking.masks',
         (('    terms.append((secrets.self_seed, True))\n', ''),),
-        test='test/unit/crypto/test_masking.py',
+        test='test/unit/crypto/test_masking.py::test_masks_of_all_members_cancel',
     ),
     'masks of half the range': Mutant(
         'masks',
@@ -403,34 +409,38 @@ MUTANTS = {
                 '            return words[:size] % np.uint64(modulus // 2)',
             ),
         ),
-        test='test/unit/crypto/test_masking.py',
+        test='test/unit/crypto/test_masking.py'
+        '::test_rejection_is_what_makes_the_remainder_uniform',
     ),
     'masks that no round changes': Mutant(
         'masks',
         'pair masks do not depend on the round: a difference of rounds has none',
         'fdrl_ros.crypto.masking.masks',
         (('self.federation, self.round, self.attempt\n', 'self.federation, 0, 0\n'),),
-        test='test/unit/crypto/test_masking.py',
+        test='test/unit/crypto/test_masking.py'
+        '::test_stream_changes_with_everything_that_it_is_bound_to',
     ),
     'rounding to the nearest': Mutant(
         'quantisation',
         'rounding is not random: small updates are lost or doubled',
         'fdrl_ros.crypto.he.quantisation',
         (('(uniforms < scaled - lower)', '(scaled - lower > 0.5)'),),
-        test='test/unit/crypto/test_quantisation.py',
+        test='test/unit/crypto/test_quantisation.py::test_rounding_has_no_bias',
     ),
     'values beyond the limit': Mutant(
         'quantisation',
         'values are not clipped to the limit: one hospital moves a sum without bound',
         'fdrl_ros.crypto.he.quantisation',
         (('np.clip(values, -self.limit, self.limit)', 'values'),),
-        test='test/unit/crypto/test_quantisation.py',
+        test='test/unit/crypto/test_quantisation.py'
+        '::test_limits_and_what_lies_beyond_become_the_extremes',
     ),
     'personal layers that travel': Mutant(
         'layers',
         'layers that a hospital keeps to itself are in its updates',
         'fdrl_ros.policy.layout',
         (('kept = self._outside(personal)', 'kept = self._outside(())'),),
-        test='test/protocol/test_home.py',
+        test='test/protocol/test_home.py'
+        '::test_layers_that_a_hospital_kept_come_with_the_shared_ones',
     ),
 }
