@@ -19,7 +19,7 @@ from fdrl_ros.privacy.accountant.accountant import Charge
 import numpy as np
 from numpy.typing import NDArray
 
-PARTS = (0.5, 0.25, 0.12, 0.06, 0.03, 0.015, 0.008, 0.004, 0.0)
+PARTS = (0.5, 0.25, 0.12, 0.06, 0.03, 0.02, 0.01, 0.005, 0.0)
 """Of all canaries: how many of the highest scores, and of the lowest, may be guessed."""
 
 SHARES = (0.75, 0.25)

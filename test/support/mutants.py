@@ -213,9 +213,9 @@ MUTANTS = {
         ),
         shows='noise: shape',
     ),
-    'half a layer without noise': Mutant(
+    'weights without noise': Mutant(
         'layers',
-        'the weights of the last layer get no noise',
+        'the last 64 weights get no noise',
         f'{LEARNER}.trainer',
         ((GAUSSIAN, f'{GAUSSIAN} * (np.arange(self.dqn.size) < self.dqn.size - 64)'),),
         shows='noise: weights',

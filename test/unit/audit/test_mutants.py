@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Some planted bugs, each caught by the audit command; `make nightly` plants them all."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,14 @@ def test_bugs_fit_the_sources(name: str) -> None:
     source = (ROOT / mutant.module.replace('.', '/')).with_suffix('.py').read_text('utf-8')
     compile(mutant.applied(source), name, 'exec')
     assert bool(mutant.test) != bool(mutant.shows)
+
+
+def test_the_page_names_every_bug_and_the_figures_say_that_each_was_caught() -> None:
+    page = ' '.join((ROOT / 'docs/privacy.md').read_text('utf-8').split())
+    saved = json.loads((ROOT / 'docs/results/mutants.json').read_text('utf-8'))
+    assert {each['name'] for each in saved['figures'] if each['caught']} == MUTANTS.keys()
+    for name in MUTANTS:
+        assert name in page, name
 
 
 def test_bugs_are_of_every_area() -> None:
