@@ -18,9 +18,9 @@ class Mutant:
     """
     A bug.
 
-    ``area`` and ``breaks``: what, in words. ``module``: which has it. ``edits``: text there that
-    occurs once, and what takes its place. ``shows``: what the audit command says of it, or
-    ``test``: which test fails. ``flags`` of the command, beside the usual ones.
+    ``area`` and ``breaks``: what, in words. ``module``: which has it, or a file of C. ``edits``:
+    text there that occurs once, and what takes its place. ``shows``: what the audit command says
+    of it, or ``test``: which test fails. ``flags`` of the command, beside the usual ones.
     """
 
     area: str
@@ -30,6 +30,16 @@ class Mutant:
     shows: str = ''
     test: str = ''
     flags: tuple[str, ...] = ()
+
+    @property
+    def file(self) -> str:
+        """Return where the source is, below the checkout."""
+        return self.module if self.compiled else f'{self.module.replace(".", "/")}.py'
+
+    @property
+    def compiled(self) -> bool:
+        """Whether it is in the compiled arithmetic."""
+        return self.module.endswith('.c')
 
     def applied(self, source: str) -> str:
         """Return the module's text with the bug."""
@@ -157,6 +167,26 @@ MUTANTS = {
         ),
         shows='clipping: shift',
     ),
+    'a norm without the head': Mutant(
+        'layers',
+        'the compiled norm of a gradient leaves the last layer out',
+        'native/clipping.c',
+        (
+            (
+                'square += (double)dot(area, at, at)',
+                'if (l < net->shared) square += (double)dot(area, at, at)',
+            ),
+        ),
+        shows='clipping: shift',
+    ),
+    'a unit that is not finite': Mutant(
+        'clipping',
+        'a gradient that is not finite is added, so all see who has it',
+        'native/clipping.c',
+        (('  if (!isfinite(square)) { return 0.0; }\n', ''),),
+        test='test/unit/learner/test_gradient.py'
+        '::test_a_unit_that_is_not_finite_adds_nothing_and_stops_nobody',
+    ),
     'clipping after the sum': Mutant(
         'clipping',
         'the sum of all is clipped, not each unit',
@@ -225,6 +255,18 @@ MUTANTS = {
         'half of the weights have the noise of the other half',
         f'{LEARNER}.trainer',
         ((GAUSSIAN, f'{GAUSSIAN}[np.arange(self.dqn.size) % (self.dqn.size // 2)]'),),
+        shows='noise: lags',
+    ),
+    'cosine for sine': Mutant(
+        'reuse',
+        'the compiled noise has the same draws for both halves of the weights',
+        'native/noise.c',
+        (
+            (
+                '*(doubles *)second = radius * sine;',
+                '*(doubles *)second = radius * cosine + 0.0 * sine;',
+            ),
+        ),
         shows='noise: lags',
     ),
     'same noise every round': Mutant(

@@ -5,21 +5,28 @@ Run the package with a planted bug, in a process of its own.
 
 `python -m support.mutation NAME ARGUMENTS` is `fdrl ARGUMENTS` with the bug of that name, and
 `pytest -p support.mutation` with the name in FDRL_MUTANT runs tests against it. The sources on the
-disk stay as they are: the bug goes into a module while it is imported.
+disk stay as they are: the bug goes into a module while it is imported, or into a copy of the
+compiled arithmetic.
 """
 
+import atexit
 from collections.abc import Sequence
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from importlib.util import spec_from_file_location
 import os
 from pathlib import Path
+import runpy
+import shutil
 import subprocess
 import sys
+import tempfile
 from types import CodeType, ModuleType
 
 from support.mutants import Mutant, MUTANTS
 
 ROOT = Path(__file__).resolve().parents[2]
+KERNELS = 'fdrl_ros._kernels'
 NAME = 'FDRL_MUTANT'
 NONE = 'none'
 PATIENCE = 300.0  # seconds
@@ -44,13 +51,16 @@ class _Loader(SourceFileLoader):
 class _Finder(MetaPathFinder):
     def __init__(self, mutant: Mutant) -> None:
         self.mutant = mutant
+        self.name = KERNELS if mutant.compiled else mutant.module
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         """Find the module that has the bug; all others are found as ever."""
-        if fullname != self.mutant.module:
+        if fullname != self.name:
             return None
+        if self.mutant.compiled:
+            return spec_from_file_location(fullname, _built(self.mutant))
         spec = PathFinder.find_spec(fullname, path, target)
         assert spec is not None and spec.origin is not None
         spec.loader = _Loader(fullname, spec.origin)
@@ -58,13 +68,34 @@ class _Finder(MetaPathFinder):
         return spec
 
 
+def _built(mutant: Mutant) -> Path:
+    """Compile the arithmetic with the bug, as if from the sources of this checkout."""
+    folder = Path(tempfile.mkdtemp(prefix='mutant'))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    native = shutil.copytree(ROOT / 'native', folder / 'native')
+    (folder / 'fdrl_ros').symlink_to(ROOT / 'fdrl_ros')
+    digest = runpy.run_path(str(ROOT / 'fdrl_ros/runtime/kernel_sources.py'))['sources_digest']
+    builder, source = native / 'build.py', folder / mutant.file
+    real = builder.read_text('utf-8').replace('{_digest(HERE)}', digest(ROOT / 'native'))
+    builder.write_text(real, 'utf-8')
+    source.write_text(mutant.applied(source.read_text('utf-8')), 'utf-8')
+    made = subprocess.run(
+        [sys.executable, str(builder), str(folder / 'made')],
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    return Path(made.stdout.split()[-1])
+
+
 def plant(name: str) -> None:
     """Have the module of a bug imported with it; that of NONE has none."""
     if name == NONE:
         return
     mutant = MUTANTS[name]
-    assert mutant.module not in sys.modules, f'{mutant.module} was imported before'
-    sys.meta_path.insert(0, _Finder(mutant))
+    finder = _Finder(mutant)
+    assert finder.name not in sys.modules, f'{finder.name} was imported before'
+    sys.meta_path.insert(0, finder)
 
 
 def started(name: str, directory: Path, flags: Sequence[str] = ()) -> subprocess.Popen[str]:
