@@ -25,6 +25,7 @@ ALONE = {
 """500 patients whose records are made quickly: they are known to the adversary anyway."""
 FREE = {'budget': 1000.0, 'delta': 1e-5}
 
+DP_DQN = 'sigma 2.6, q 0.256, 288 steps'
 CASES = {
     'sigma 1, q 1, 1 step': {
         'privacy': {**FREE, 'noise_multiplier': 1.0, 'batch': 500},
@@ -41,14 +42,19 @@ CASES = {
         'rounds': {'rounds': 5},
         'learner': {'epochs': 10},
     },
-    'DP-DQN: sigma 2.6, q 0.256, 288 steps': {
+    DP_DQN: {
         'privacy': {**FREE, 'noise_multiplier': 2.6, 'batch': 128},
         'rounds': {'rounds': 6},
         'learner': {'epochs': 12},
     },
 }
-LEAST = {'estimated': 0.95, 'bound': 0.15, 'by_errors': 0.35}
+LEAST = {'estimated': 0.9, 'bound': 0.05, 'by_errors': 0.5}
 """Share of the claim that the mean over seeds must reach, where a history has many steps."""
+TOGETHER = {
+    '0.95': {'estimated': 0.95, 'bound': 0.45, 'by_errors': 0.85},
+    '0.999': {'estimated': 0.95, 'bound': 0.35, 'by_errors': 0.8},
+}
+"""Share that all seeds together must reach, at each confidence."""
 
 pytestmark = pytest.mark.slow
 
@@ -78,9 +84,14 @@ def test_no_fault_is_found_and_bounds_are_close_below_the_claim(tmp_path, name, 
     figures.append(figure_of(name, summary))
     assert not summary['faults']
     claimed = summary['parts'][0]['claimed']
+    means = {bound: np.mean([each[bound] for each in summary['parts']]) for bound in BOUNDS}
     for bounds in summary['together'].values():
         assert max(bounds.values()) < claimed
     if summary['parts'][0]['charge']['steps'] > 1:
         for bound, share in LEAST.items():
-            assert np.mean([each[bound] for each in summary['parts']]) > share * claimed
-        assert summary['together']['0.95']['by_errors'] > 0.5 * claimed
+            assert means[bound] > share * claimed, bound
+        for confidence, shares in TOGETHER.items():
+            for bound, share in shares.items():
+                assert summary['together'][confidence][bound] > share * claimed, bound
+    if name == DP_DQN:
+        assert means['estimated'] > 0.95 * claimed
