@@ -25,8 +25,8 @@ def test_bugs_are_caught_by_the_audit(tmp_path: Path) -> None:
     for turn in range(0, len(FAST), 2):
         names = FAST[turn : turn + 2]
         running = [started(name, tmp_path / name.replace(' ', '_')) for name in names]
-        for name, each in zip(names, running, strict=True):
-            caught, said = verdict(name, each)
+        found = {name: verdict(name, each) for name, each in zip(names, running, strict=True)}
+        for name, (caught, said) in found.items():
             assert caught, f'{name}: {said}'
 
 
