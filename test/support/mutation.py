@@ -49,6 +49,8 @@ class _Loader(SourceFileLoader):
 
 
 class _Finder(MetaPathFinder):
+    """Finds one module with a bug in it."""
+
     def __init__(self, mutant: Mutant) -> None:
         self.mutant = mutant
         self.name = KERNELS if mutant.compiled else mutant.module
