@@ -8,7 +8,13 @@ from typing import Any
 
 
 class FdrlError(Exception):
-    """Base of every error that this package raises on purpose; it can be pickled."""
+    """
+    Base of every error that this package raises on purpose; it can be pickled.
+
+    A command that ends with one ends with its exit code.
+    """
+
+    exit_code = 1
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copy text and values, whatever the class is made of."""
@@ -231,6 +237,12 @@ class RosterRollbackError(RosterError):
 
 class PrivacyError(FdrlError):
     """Going on would void or exceed a privacy guarantee."""
+
+
+class AuditFault(PrivacyError):
+    """An audit found that training is not as private as is claimed, or not as it is charged."""
+
+    exit_code = 3
 
 
 class BudgetExceededError(PrivacyError):

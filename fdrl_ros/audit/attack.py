@@ -10,99 +10,115 @@ is how much likelier it is for a member, and the sum over steps is the best scor
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 import math
+from typing import NamedTuple, Self
 
-from fdrl_ros.audit.bound import epsilon_lower_bound
-from fdrl_ros.audit.canary import Canaries
-from fdrl_ros.errors import PrivacyError
+from fdrl_ros.audit.bound import epsilon_lower_bound, error_lower_bound
 from fdrl_ros.privacy.accountant.accountant import Charge
 import numpy as np
 from numpy.typing import NDArray
 
+PARTS = (0.5, 0.25, 0.12, 0.06, 0.03, 0.02, 0.01, 0.005, 0.0)
+"""Of all canaries: how many of the highest scores, and of the lowest, may be guessed."""
+
 SHARES = (0.75, 0.25)
-"""Of the chance of failure: for the planned number of guesses, and for guessing everyone."""
+"""Of the chance of failure: for the planned guesses, and for guessing everyone."""
 
-_PARTS = (0.5, 0.25, 0.12, 0.06, 0.03, 0.015, 0.0)
-_REHEARSALS = 5
+_REHEARSED = 20000  # canaries, in as many rehearsals as that takes
 
 
-@dataclass(frozen=True)
-class Guesses:
-    """How many of the highest scores are guessed to be members, of the lowest not to be."""
+class Guesses(NamedTuple):
+    """Which places of :data:`PARTS` are guessed to be members, and which not to be."""
 
     members: int
     others: int
 
-    def correct(self, scores: NDArray[np.float64], members: NDArray[np.bool_]) -> int:
-        """Return how many of these guesses are right."""
-        ranked = members[np.argsort(scores, kind='stable')]
-        above = ranked[len(ranked) - self.members :]
-        return int(above.sum() + (~ranked[: self.others]).sum())
 
-    def epsilon(self, correct: int, canaries: int, delta: float, failure: float) -> float:
-        """Return the epsilon that so many right guesses prove."""
+@dataclass(frozen=True)
+class Hits:
+    """
+    What guesses of canaries would be right, of one run or of several.
+
+    Runs of separate noise are one mechanism, and each canary is of one run: so the same theorems
+    hold for all canaries together. ``members`` and ``others``: number of them. ``top``: members
+    among the highest scores, and ``bottom``: others among the lowest, for each of :data:`PARTS`.
+    ``sizes``: how many scores each of these parts has. ``missed``: members with a score of 0 or
+    below. ``alarms``: others above 0.
+    """
+
+    members: int
+    others: int
+    top: tuple[int, ...]
+    bottom: tuple[int, ...]
+    sizes: tuple[int, ...]
+    missed: int
+    alarms: int
+
+    @classmethod
+    def of(cls, scores: NDArray[np.float64], members: NDArray[np.bool_]) -> Self:
+        """Count, given who is a member: shapes (canaries,)."""
+        count = len(scores)
+        ranked = members[np.argsort(scores, kind='stable')]
+        sizes = tuple(round(part * count) for part in PARTS)
+        return cls(
+            int(members.sum()),
+            int((~members).sum()),
+            tuple(int(ranked[count - size :].sum()) for size in sizes),
+            tuple(int((~ranked[:size]).sum()) for size in sizes),
+            sizes,
+            int((members & (scores <= 0.0)).sum()),
+            int((~members & (scores > 0.0)).sum()),
+        )
+
+    def __add__(self, other: 'Hits') -> 'Hits':
+        """Put two runs together."""
+
+        def both(mine: Sequence[int], theirs: Sequence[int]) -> tuple[int, ...]:
+            return tuple(x + y for x, y in zip(mine, theirs, strict=True))
+
+        return Hits(
+            self.members + other.members,
+            self.others + other.others,
+            both(self.top, other.top),
+            both(self.bottom, other.bottom),
+            both(self.sizes, other.sizes),
+            self.missed + other.missed,
+            self.alarms + other.alarms,
+        )
+
+    def proven(self, planned: Guesses, *, delta: float, failure: float) -> float:
+        """
+        Bound epsilon by the planned guesses and by guessing every canary; the larger bound holds.
+
+        Of everyone, those with a score above 0 are guessed to be members. Each may fail with its
+        share of `failure`, so both hold at once with confidence 1 - failure.
+        """
+        first = self.bound(planned, delta=delta, failure=SHARES[0] * failure)
+        count = self.members + self.others
+        second = epsilon_lower_bound(
+            canaries=count,
+            guesses=count,
+            correct=count - self.missed - self.alarms,
+            delta=delta,
+            failure=SHARES[1] * failure,
+        )
+        return max(first, second)
+
+    def bound(self, guesses: Guesses, *, delta: float, failure: float) -> float:
+        """Return the epsilon that some guesses prove, whatever the mechanism is."""
         return epsilon_lower_bound(
-            canaries=canaries,
-            guesses=self.members + self.others,
-            correct=correct,
+            canaries=self.members + self.others,
+            guesses=self.sizes[guesses.members] + self.sizes[guesses.others],
+            correct=self.top[guesses.members] + self.bottom[guesses.others],
             delta=delta,
             failure=failure,
         )
 
-
-@dataclass(frozen=True)
-class Proof:
-    """What some guesses prove: ``epsilon`` at confidence 1 - ``failure``."""
-
-    guesses: Guesses
-    correct: int
-    failure: float
-    epsilon: float
-
-
-@dataclass(frozen=True, eq=False)
-class Release:
-    """
-    One step, with what the world sees of it and what only a test sees.
-
-    ``gradient``: the noised mean gradient, released, (trained weights,). ``clipped``: the sum
-    before noise, and ``known``: the part of it that others than canaries added, same shape.
-    ``units``: who joined, (joined,).
-    """
-
-    gradient: NDArray[np.float64]
-    clipped: NDArray[np.float64]
-    known: NDArray[np.float64]
-    units: NDArray[np.int64]
-
-
-class Adversary:
-    """Sums the evidence of all releases for each canary."""
-
-    def __init__(
-        self, canaries: Canaries, charge: Charge, *, clip_norm: float, expected_batch: float
-    ) -> None:
-        """
-        Learn what is public.
-
-        :param charge: of which noise and sampling each step is.
-        :raises PrivacyError: without noise nothing is claimed, so there is nothing to refute.
-        """
-        if charge.noise_multiplier <= 0.0:
-            raise PrivacyError('a finite epsilon is not claimed: there is nothing to audit')
-        self.scores = np.zeros(len(canaries))
-        self.steps = 0
-        self._canaries = canaries
-        self._charge = charge
-        self._clip_norm, self._expected_batch = clip_norm, expected_batch
-
-    def __call__(self, release: Release) -> None:
-        """See a step."""
-        unknown = release.gradient * self._expected_batch - release.known
-        along = self._canaries.along(unknown) / self._clip_norm
-        self.scores += log_ratio(along, self._charge)
-        self.steps += 1
+    def by_errors(self, claimed: Charge, *, delta: float, failure: float) -> float:
+        """Return :func:`fdrl_ros.audit.bound.error_lower_bound` of guessing everyone."""
+        errors, guessed = (self.missed, self.alarms), (self.members, self.others)
+        return error_lower_bound(claimed, errors, guessed, delta=delta, failure=failure)
 
 
 def log_ratio(x: NDArray[np.float64], charge: Charge) -> NDArray[np.float64]:
@@ -110,30 +126,6 @@ def log_ratio(x: NDArray[np.float64], charge: Charge) -> NDArray[np.float64]:
     sigma, q = charge.noise_multiplier, charge.sampling_probability
     joined = (x - 0.5) / sigma**2
     return joined if q == 1.0 else np.logaddexp(math.log1p(-q), math.log(q) + joined)
-
-
-def prove(
-    scores: NDArray[np.float64],
-    members: NDArray[np.bool_],
-    planned: Guesses,
-    *,
-    delta: float,
-    failure: float,
-) -> tuple[Proof, Proof]:
-    """
-    Bound epsilon by the planned guesses and by guessing every canary; the larger bound holds.
-
-    Of everyone, those with a score above 0 are guessed to be members. Each may fail with its share
-    of `failure`, so both hold at once with confidence 1 - failure.
-    """
-    above = int((scores > 0.0).sum())
-    everyone = Guesses(above, len(scores) - above)
-    found = []
-    for guesses, share in zip((planned, everyone), SHARES, strict=True):
-        correct = guesses.correct(scores, members)
-        epsilon = guesses.epsilon(correct, len(scores), delta, share * failure)
-        found.append(Proof(guesses, correct, share * failure, epsilon))
-    return found[0], found[1]
 
 
 def rehearse(
@@ -163,23 +155,28 @@ def plan_guesses(
     failure: float,
 ) -> tuple[Guesses, float]:
     """
-    Choose the number of guesses from public settings, before any release is seen.
+    Choose the guesses from public settings, before any release is seen.
 
-    :returns: the numbers, and the mean bound that they would give on a flawless mechanism.
+    :returns: the guesses, and the mean bound that they would give on a flawless mechanism.
     """
-    drawn = [rehearse(history, canaries, rng) for _ in range(_REHEARSALS)]
-    share = SHARES[0] * failure
+    turns = range(max(1, _REHEARSED // canaries))
+    drawn = [Hits.of(*rehearse(history, canaries, rng)) for _ in turns]
+    top, bottom = (
+        tuple(int(each) for each in np.mean([getattr(hits, name) for hits in drawn], axis=0))
+        for name in ('top', 'bottom')
+    )
+    usual = replace(drawn[0], top=top, bottom=bottom)
 
     def expected(guesses: Guesses) -> tuple[float, int]:
         """Return the bound, and of those who promise none prefer the many."""
-        correct = int(np.mean([guesses.correct(*each) for each in drawn]))
-        count = guesses.members + guesses.others
-        return guesses.epsilon(correct, canaries, delta, share), count
+        found = usual.bound(guesses, delta=delta, failure=SHARES[0] * failure)
+        return found, -guesses.members - guesses.others
 
-    counts = sorted({round(part * canaries) for part in _PARTS})
-    pairs = [Guesses(above, below) for above in counts for below in counts if above + below]
-    best = max(pairs, key=expected)
+    places = range(len(PARTS))
+    pairs = [Guesses(*each) for each in np.ndindex(len(places), len(places))]
+    best = max((each for each in pairs if PARTS[each.members] + PARTS[each.others]), key=expected)
     # Others than those that chose, who flatter the choice.
-    fresh = [rehearse(history, canaries, rng) for _ in range(_REHEARSALS)]
-    bounds = [best.epsilon(best.correct(*each), canaries, delta, share) for each in fresh]
-    return best, float(np.mean(bounds))
+    fresh = [Hits.of(*rehearse(history, canaries, rng)) for _ in turns]
+    return best, float(
+        np.mean([each.proven(best, delta=delta, failure=failure) for each in fresh])
+    )

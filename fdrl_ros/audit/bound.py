@@ -7,8 +7,8 @@ Of m canaries each is a member by a fair coin of its own, and of r of them an ad
 which. Two theorems limit how likely v right guesses are under (epsilon, delta)-DP, whatever the
 adversary does and however canaries hang together: one of Steinke, Nasr and Jagielski (2023), one
 of Mahloujifar, Melis and Chaudhuri (2025). Both are limits, so the smaller holds; the second is
-far better once m delta is not tiny. A tight bound takes the kind of mechanism for granted (after
-Nasr et al. 2023).
+far better once m delta is not tiny. Beside them is a bound from rates of errors, which takes the
+kind of mechanism for granted.
 """
 
 import math
@@ -16,10 +16,10 @@ import math
 from fdrl_ros.errors import SettingError
 from fdrl_ros.privacy.accountant.accountant import Charge, epsilon_pld
 import numpy as np
-from numpy.typing import NDArray
 from scipy.stats import beta, binom
 
-_MOST = 64.0  # no epsilon above it is looked for: 1 in 10^28 guesses would be wrong
+MOST = 64.0
+"""Largest epsilon that is looked for: beyond it 1 in 10^28 guesses would be wrong."""
 _NEAR = 1e-4  # of the search
 _STEP = 1.25  # between two noise multipliers that are tried, until the limit is between them
 _CLOSE = 1.01  # of the limit in the end
@@ -58,7 +58,7 @@ def epsilon_lower_bound(
     if not refuted(0.0):
         return 0.0
     low, high = 0.0, 1.0
-    while high < _MOST and refuted(high):
+    while high < MOST and refuted(high):
         low, high = high, 2.0 * high
     while high - low > _NEAR:
         middle = 0.5 * (low + high)
@@ -112,26 +112,30 @@ def refuted_by_curve(
     return right + wrong > guesses / canaries
 
 
-def gaussian_lower_bound(
+def error_lower_bound(
     claimed: Charge,
-    scores: NDArray[np.float64],
-    members: NDArray[np.bool_],
+    errors: tuple[int, int],
+    guessed: tuple[int, int],
     *,
     delta: float,
     failure: float,
 ) -> float:
     """
-    Return epsilon of the claimed mechanism with the most noise that canaries do not refute.
+    Return epsilon of the claimed mechanism with the most noise that errors do not refute.
 
-    It takes for granted that canaries' scores do not hang together, as isotropic noise leaves
-    them, and that the mechanism is the claimed one but for its noise multiplier.
+    An adversary guesses each canary. The shares that are wrong limit the total variation distance
+    of a canary's two worlds, and that of the accountant's dominating pair is at least as large. It
+    takes for granted that canaries do not hang together, and that the mechanism is the claimed one
+    but for its noise multiplier; what it releases need not be Gaussian.
 
     :param claimed: all steps.
-    :param scores: of canaries, shape (canaries,); above 0 where a member is likelier.
-    :param members: who took part, shape (canaries,).
+    :param errors: wrong guesses among members, and among others.
+    :param guessed: members, and others.
     :param failure: one minus the confidence.
     """
-    distance = least_distance(scores[members], scores[~members], failure)
+    distance = 1.0 - sum(
+        _most(wrong, of, failure / 2.0) for wrong, of in zip(errors, guessed, strict=True)
+    )
     if distance <= 0.0:
         return 0.0
 
@@ -159,31 +163,6 @@ def gaussian_lower_bound(
     return epsilon(high, delta)
 
 
-def least_distance(
-    ours: NDArray[np.float64], theirs: NDArray[np.float64], failure: float
-) -> float:
-    """
-    Return a lower confidence limit of the total variation distance: the least delta of epsilon 0.
-
-    It is at least what shares above a threshold differ by. Half the failure goes to the threshold
-    0, where a flawless mechanism differs most (Clopper and Pearson 1934), half to all thresholds
-    at once (Dvoretzky, Kiefer and Wolfowitz 1956, with the constant of Massart 1990).
-
-    :param ours: scores that tend to be higher, shape (ours,).
-    :param theirs: shape (theirs,).
-    """
-    if not len(ours) or not len(theirs):
-        return 0.0
-    part = failure / 4.0  # two ways, two shares each
-    missed, alarms = int((ours <= 0.0).sum()), int((theirs > 0.0).sum())
-    at_zero = 1.0 - _most(missed, len(ours), part) - _most(alarms, len(theirs), part)
-    thresholds = np.sort(theirs)
-    below = np.searchsorted(np.sort(ours), thresholds, side='right') / len(ours)
-    gap = float((np.arange(1, len(theirs) + 1) / len(theirs) - below).max())
-    margin = sum(math.sqrt(-math.log(part) / (2.0 * len(each))) for each in (ours, theirs))
-    return max(at_zero, gap - margin)
-
-
 def _most(count: int, of: int, failure: float) -> float:
-    """Return the upper confidence limit of a probability."""
+    """Return the upper confidence limit of a probability (Clopper and Pearson 1934)."""
     return 1.0 if count == of else float(beta.ppf(1.0 - failure, count + 1, of - count))

@@ -5,8 +5,11 @@ Canaries: made-up units whose gradients are orthogonal directions in the space o
 
 A dense layer's gradient is the outer product of b, the slopes at its outputs, and [a, 1], its
 inputs and the bias. With b along an axis and [a, 1] along a row of an orthogonal matrix whose last
-column is constant, these make an orthogonal basis of the layer's whole space. So a canary can be
-put where the gradients of real rows are, to be clipped and summed by the code that clips patients.
+column is constant, these make an orthogonal basis of the layer's whole space. A canary mixes one
+such direction of every layer, by a row of an orthogonal matrix: so it spans the network, and is
+still orthogonal to all others. It can be put where the gradients of real rows are, to be clipped
+and summed by the code that clips patients. Once the smallest layer has no direction left, further
+canaries span the others.
 
 Where Q is a table, a row adds to its state's line and to the bias. Half the rows of a canary add
 to one state's line what the other half takes from another's, so that nothing is left at the bias,
@@ -15,6 +18,7 @@ which all share; no state is in two pairs. So canaries are orthogonal there too.
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 import math
 
 from fdrl_ros.errors import SettingError
@@ -38,18 +42,21 @@ class DenseCanaries:
     """
     Canaries in the dense layers of a network, and a fair coin for each.
 
-    ``trained``: which weights are. ``layers``: those of which all are, in the order of the flat
-    weights. ``layer``, ``output`` and ``row`` of its orthogonal matrix: of each canary,
-    (canaries,), int64. ``members``: who takes part, (canaries,), bool. ``norm``: of a canary's
-    gradient.
+    Each has a part in every dense layer that it spans. ``trained``: which weights are. ``layers``:
+    those of which all are, in the order of the flat weights. ``canary``: of each part, (parts,),
+    int64; ``layer``, ``output`` and ``row`` of the layer's orthogonal matrix: where it is, same
+    shape; ``share``: its length, where the canary's own is 1. ``members``: who takes part,
+    (canaries,), bool. ``norm``: of a canary's gradient.
     """
 
     shape: NetworkShape
     trained: TrainedWeights
     layers: tuple[Layer, ...]
+    canary: Numbers
     layer: Numbers
     output: Numbers
     row: Numbers
+    share: NDArray[np.float64]
     members: NDArray[np.bool_]
     norm: float
 
@@ -76,22 +83,20 @@ class DenseCanaries:
             for each in shape.layers()
             if named(shape.layout.tensors, [each.name]).isdisjoint(left_out)
         )
-        ends = np.cumsum([0, *(each.stop - each.start for each in layers)])[1:]
-        most = int(ends[-1]) if layers else 0
+        most = sum(each.stop - each.start for each in layers)
         if not 1 <= count <= most:
             expected = f'1 to {most}, the weights of layers that are trained whole'
             raise SettingError('canaries', count, expected)
-        chosen = np.sort(rng.permutation(most)[:count])
-        layer = np.searchsorted(ends, chosen, side='right')
-        inside = chosen - np.concatenate(([0], ends))[layer]
-        widths = np.array([each.inputs + 1 for each in layers])[layer]
+        canary, share, layer, output, row = _mixed(_directions(shape, layers, rng), count)
         return cls(
             shape,
             TrainedWeights.of(shape, frozen),
             layers,
+            canary,
             layer,
-            inside // widths,
-            inside % widths,
+            output,
+            row,
+            share,
             rng.integers(2, size=count).astype(np.bool_),
             norm,
         )
@@ -106,7 +111,7 @@ class DenseCanaries:
 
         :param gradient: of the trained weights, flat, shape (size,).
         """
-        found, flat = np.empty(len(self)), np.zeros(self.shape.n_parameters)
+        found, flat = np.empty(len(self.canary)), np.zeros(self.shape.n_parameters)
         flat[self.trained.index] = gradient
         for number, each in enumerate(self.layers):
             mine = self.layer == number
@@ -115,7 +120,7 @@ class DenseCanaries:
             whole = np.column_stack((matrix.reshape(each.outputs, each.inputs), bias))
             products = whole @ orthogonal(each.inputs + 1).T
             found[mine] = products[self.output[mine], self.row[mine]]
-        return found
+        return np.asarray(np.bincount(self.canary, found * self.share, len(self)), np.float64)
 
     def plant(self, slopes: Sequence[Slopes], which: Numbers, rows: Numbers) -> None:
         """
@@ -127,27 +132,71 @@ class DenseCanaries:
         """
         for each in slopes:
             each.outputs[rows] = 0.0
-        places = {each.name: place for place, each in enumerate(self.shape.layers())}
-        head = len(self.shape.hidden)
+        at = np.full(len(self), -1)
+        at[which] = np.arange(len(which))
+        at[~self.members] = -1
         for number, layer in enumerate(self.layers):
-            mine = (self.layer[which] == number) & self.members[which]
-            if not mine.any():
-                continue
+            parts = np.flatnonzero((self.layer == number) & (at[self.canary] >= 0))
+            here = rows[at[self.canary[parts]]]
+            into = slopes[_dense_layer(self.shape, layer) - self.trained.first]
             # Value and advantage are one layer there, the value first.
-            part = slopes[min(places[layer.name], head) - self.trained.first]
-            output = self.output[which[mine]] + (layer.name == 'advantage')
+            output = self.output[parts] + (layer.name == 'advantage')
             size = math.sqrt(layer.inputs + 1.0)
-            inputs = orthogonal(layer.inputs + 1)[self.row[which[mine]], :-1] * size
-            part.inputs[rows[mine]] = inputs[:, None, :]
-            part.outputs[rows[mine], output[:, None]] = self.norm / size / rows.shape[1]
+            inputs = orthogonal(layer.inputs + 1)[self.row[parts], :-1] * size
+            into.inputs[here] = inputs[:, None, :]
+            slope = self.share[parts] * self.norm / size / rows.shape[1]
+            into.outputs[here, output[:, None]] = slope[:, None]
 
 
+def _dense_layer(shape: NetworkShape, layer: Layer) -> int:
+    """Return which dense layer of the network one is; value and advantage are both its head."""
+    places = {each.name: place for place, each in enumerate(shape.layers())}
+    return min(places[layer.name], len(shape.hidden))
+
+
+def _directions(
+    shape: NetworkShape, layers: Sequence[Layer], rng: np.random.Generator
+) -> list[Numbers]:
+    """Return each dense layer's directions in random order: layer, output, row; (3, size)."""
+    found: dict[int, list[Numbers]] = {}
+    for number, each in enumerate(layers):
+        output, row = np.divmod(np.arange(each.stop - each.start), each.inputs + 1)
+        one = np.stack((np.full_like(output, number), output, row))
+        found.setdefault(_dense_layer(shape, each), []).append(one)
+    whole = [np.concatenate(parts, axis=1) for parts in found.values()]
+    return [each[:, rng.permutation(each.shape[1])] for each in whole]
+
+
+def _mixed(directions: Sequence[Numbers], count: int) -> tuple[NDArray, ...]:
+    """
+    Mix one direction of each layer that has some left into as many canaries.
+
+    :returns: canary, share, layer, output and row of each part, (parts,).
+    """
+    columns: list[tuple[NDArray, ...]] = []
+    made = begun = 0
+    for end in sorted({each.shape[1] for each in directions}):
+        spanned = [each for each in directions if each.shape[1] >= end]
+        mixing = orthogonal(len(spanned))
+        groups = max(0, min(end - begun, -(-(count - made) // len(spanned))))
+        for column, each in enumerate(spanned):
+            for turn, share in enumerate(mixing[:, column]):
+                canary = made + turn + len(spanned) * np.arange(groups)
+                columns.append((canary, np.full(groups, share), *each[:, begun : begun + groups]))
+        made, begun = made + groups * len(spanned), end
+    canary, *others = (np.concatenate(each) for each in zip(*columns, strict=True))
+    return tuple(each[canary < count] for each in (canary, *others))
+
+
+@lru_cache(maxsize=16)
 def orthogonal(size: int) -> NDArray[np.float64]:
     """Return an orthogonal matrix, (size, size), whose last column is 1 / sqrt(size)."""
     normal = np.full(size, -1.0 / math.sqrt(size))
     normal[-1] += 1.0
     square = normal @ normal
-    return np.eye(size) - (np.outer(normal, normal) * (2.0 / square) if square else 0.0)
+    made = np.eye(size) - (np.outer(normal, normal) * (2.0 / square) if square else 0.0)
+    made.setflags(write=False)
+    return made
 
 
 @dataclass(frozen=True, eq=False)
@@ -257,8 +306,11 @@ class PlantedDqn(DuelingGradients):
     units: Numbers
     """Who is in the next batch, shape (joined,)."""
 
+    clipped: NDArray[np.float64]
+    """The last sum, shape (size,)."""
+
     known: NDArray[np.float64]
-    """What the patients alone added to the last sum, shape (size,)."""
+    """What the patients alone added to it, same shape."""
 
     canaries: Canaries
 
@@ -273,13 +325,20 @@ class PlantedDqn(DuelingGradients):
     ) -> NDArray[np.float64]:
         """Clip and sum as ever; see :class:`DuelingGradients`. What patients add is kept too."""
         units, patients = self.units, self.units < self.first
-        self.known = np.zeros(self.size)
+        self.forget()
         if patients.any():
             self.units = units[patients]
             alone = batch.mapped(lambda column: column[patients])
             self.known = super().clipped_sum(weights, target, alone, clip_norm)
-            self.units = units
-        return super().clipped_sum(weights, target, batch, clip_norm)
+        self.units = units
+        total = super().clipped_sum(weights, target, batch, clip_norm)
+        self.clipped = total.copy()
+        return total
+
+    def forget(self) -> None:
+        """Begin a step: nobody joined yet."""
+        self.units = np.empty(0, np.int64)
+        self.clipped, self.known = np.zeros(self.size), np.zeros(self.size)
 
     def places(self, batch: Batch) -> tuple[Numbers, Numbers]:
         """Return which canaries are in a batch, (units,), and their rows, (units, rows)."""
@@ -341,6 +400,6 @@ def planted(
     if isinstance(canaries, TabularCanaries):
         assert inputs is not None
         made = PlantedTabularDqn(shape, np.diagonal(inputs), learner)
-    made.canaries = canaries
-    made.first, made.units, made.known = first, np.empty(0, np.int64), np.zeros(made.size)
+    made.canaries, made.first = canaries, first
+    made.forget()
     return made

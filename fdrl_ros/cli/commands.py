@@ -10,7 +10,7 @@ from fdrl_ros.experiments.reports.versions import package_version
 from fdrl_ros.runtime.orphans import end_with_launcher
 
 COMMANDS: Final = {
-    'audit': ('experiments.studies', 'Bound epsilon from below, by canaries among the patients.'),
+    'audit': ('experiments.studies', 'Hold epsilon against what is released, by canaries.'),
     'dataset': ('dataset.dataset', 'Record operations to one file, replay, show, convert them.'),
     'draw': ('experiments.draw', 'Draw the expert operating, one picture for each procedure.'),
     'evaluate': ('experiments.evaluate', 'Evaluate a run directory again, or files of policies.'),

@@ -1,6 +1,10 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""How every command ends: one line on an error, exit code 1; exit code 130 after Ctrl-C."""
+"""
+How every command ends: one line on an error, exit code 1; exit code 130 after Ctrl-C.
+
+An audit that finds a fault ends with 3.
+"""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -88,7 +92,7 @@ class FdrlGroup(click.Group):
             ctx.exit(INTERRUPTED)
         except FdrlError as error:
             click.echo(f'fdrl: {error}', err=True)
-            ctx.exit(1)
+            ctx.exit(error.exit_code)
 
 
 def when_stopped(then: str) -> None:

@@ -209,7 +209,8 @@ class InstrumentsTask(Task[Video, VideoSettings]):
         'pretraining': {'patients': 40, 'steps': 400, 'batch': 4, 'learning_rate': 0.001},
         'learner': {
             **{'kind': 'torch', 'network': 'fdrl_ros.segmentation.network.module:Tiny'},
-            **{'algorithm': 'supervised', 'learning_rate': 0.001, 'epochs': 4},
+            'algorithm': 'fdrl_ros.segmentation.network.losses:CrossEntropyAndDice',
+            **{'learning_rate': 0.001, 'epochs': 4},
             **{'transitions_per_patient': 2, 'proximal': 0.0, 'frozen': FROZEN},
         },
         # The least noise, rounded up, by which all rounds keep budget 8.

@@ -7,11 +7,11 @@ They are `fdrl audit`, `experiment`, `heterogeneity`, `measures` and `utility`.
 """
 
 import click
-from fdrl_ros.audit.privacy_audit import AuditSettings
+from fdrl_ros.audit.privacy_audit import AuditSettings, BOUNDS
 from fdrl_ros.cli.experiments.mastery import MASTERY, run_fixed
 from fdrl_ros.cli.experiments.study_command import PlanStudy, study_command
 from fdrl_ros.cli.options import SettingOption
-from fdrl_ros.errors import PrivacyError, SettingError
+from fdrl_ros.errors import AuditFault, SettingError
 from fdrl_ros.experiments.intervals import interval, interval_words, share_words
 from fdrl_ros.experiments.json_file import Json
 from fdrl_ros.experiments.plots.studies import draw_audit, draw_heterogeneity, draw_utility
@@ -29,21 +29,23 @@ from rich.table import Table
 @study_command('runs/audit', 5)
 def audit(study: PlanStudy, **flags: object) -> None:
     """
-    Bound epsilon from below, by canaries among the patients.
+    Hold the claimed epsilon against what is released, by canaries among the patients.
 
-    One hospital trains with them. Everything but the canaries is the plan's. A proven epsilon
-    above the claimed one ends with exit code 1. Interrupted, it goes on when called again.
+    One hospital trains with them. Bounds of epsilon from below, and tests of noise, coins and
+    clipping: a bound above the claim or a failed test is a FAULT and ends with exit code 3.
+    Interrupted, it goes on when called again.
     """
     own = {name.removeprefix('audit__'): each for name, each in flags.items() if each is not None}
     settings = AuditSettings.from_mapping(own)
     summary = study.measure(run_audit, study.run.path, study.plan, settings, study.seeds)
     study.out.print(_audit_table(summary))
+    study.show(*_together(summary))
     study.save('audit', summary, draw_audit)
-    if summary['refuted']:
-        words = ', '.join(map(str, summary['refuted']))
-        raise PrivacyError(
-            f'more epsilon was proven than is claimed, with seed {words}: a flawless mechanism '
-            f'does that with a chance of {2.0 * settings.failure:g} a seed at most'
+    if summary['faults']:
+        study.show(*(f'FAULT: {each}' for each in summary['faults']))
+        raise AuditFault(
+            f'FAULT: {summary["faults"][0]}; {len(summary["faults"])} in all. The audit of '
+            f'flawless code finds one with a chance of {settings.failure:g} a seed at most'
         )
 
 
@@ -51,26 +53,38 @@ audit.params += [SettingOption('audit', setting) for setting in AuditSettings.de
 
 
 def _audit_table(summary: Json) -> Table:
-    """Return what was claimed and proven, a row a seed."""
+    """Return what was claimed and what was shown of it, a row a seed."""
     parts, failure = summary['parts'], summary['settings']['audit']['failure']
     one, charge = parts[0], parts[0]['charge']
     rows = []
     for part in parts:
-        best = max(part['proofs'], key=lambda proof: proof['epsilon'])
-        claimed, proven = part['claimed'], part['bound']
-        numbers = (claimed, proven, proven / claimed, part['attainable'], part['gaussian'])
-        guesses = best['guesses']['members'] + best['guesses']['others']
-        right = f'{best["correct"]} of {guesses}'
-        rows.append((part['seed'], *(f'{each:.3f}' for each in numbers), right, part['seconds']))
+        numbers = [part[name] for name in ('claimed', *BOUNDS, 'attainable', 'shift', 'sigma')]
+        words = (*(f'{each:.3f}' for each in numbers), f'{part["least_p"]:.2g}')
+        found = str(len(part['faults'])) if part['faults'] else 'none'
+        rows.append((part['seed'], *words, found, part['seconds']))
     return make_table(
         f'Epsilon at delta = {one["delta"]:g}: {one["canaries"]} canaries among '
         f'{one["patients"]} patients, {charge["steps"]} steps, sigma_m = '
-        f'{charge["noise_multiplier"]:g}, q = {charge["sampling_probability"]:.3g}; proofs hold '
-        f'with {100.0 * (1.0 - failure):g} % each',
-        ('seed', 'claimed', 'proven', 'proven / claimed', 'on a flawless mechanism')
-        + ('proven if noise is Gaussian', 'right guesses', 'seconds'),
+        f'{charge["noise_multiplier"]:g}, q = {charge["sampling_probability"]:.3g}. Lower bounds '
+        f'and tests of a seed are all right with {100.0 * (1.0 - failure):g} %',
+        ('seed', 'claimed', 'if Gaussian', 'whatever it is', 'by errors', 'on a flawless one')
+        + ('left of a canary, C', 'noise, C', 'least p', 'faults', 'seconds'),
         rows,
     )
+
+
+def _together(summary: Json) -> list[str]:
+    """Return what all seeds prove, a line for each confidence."""
+    claimed = min(each['claimed'] for each in summary['parts'])
+    lines = []
+    for confidence, bounds in summary['together'].items():
+        shares = (
+            f'{bounds[name]:.3f} ({bounds[name] / claimed:.2f} of it) {what}'
+            for name, what in BOUNDS.items()
+        )
+        sure = f'{100.0 * float(confidence):g} %'
+        lines.append(f'All seeds, of {claimed:.3f} claimed, {sure} each: {"; ".join(shares)}.')
+    return lines
 
 
 @study_command('runs/experiment', 5)

@@ -12,7 +12,8 @@ import numpy as np
 SIZE = (11.0, 4.2)
 AUDIT_STYLES = {
     'claimed': ('_', 'black', 'claimed by the accountant'),
-    'gaussian': ('s', 'tab:orange', 'proven if noise is isotropic and Gaussian'),
+    'estimated': ('s', 'tab:orange', 'lower limit if the mechanism is Gaussian'),
+    'by_errors': ('^', 'tab:green', 'proven if it is the claimed one but for its noise'),
     'bound': ('o', 'tab:blue', 'proven, whatever the mechanism is'),
     'attainable': ('x', 'gray', 'mean proof on a flawless mechanism'),
 }

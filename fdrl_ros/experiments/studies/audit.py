@@ -4,25 +4,33 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict
+import functools
+import operator
 from pathlib import Path
 import shutil
 
+from fdrl_ros.audit.attack import Hits, plan_guesses
 from fdrl_ros.audit.canary import compiled
-from fdrl_ros.audit.privacy_audit import Audit, Audited, AuditSettings
+from fdrl_ros.audit.distribution import least_p
+from fdrl_ros.audit.estimate import Projections
+from fdrl_ros.audit.privacy_audit import Audit, Audited, AuditSettings, BOUNDS, Evidence
 from fdrl_ros.deployment.parties.hospital import noise_source
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.experiments.json_file import Json
 from fdrl_ros.experiments.study import chosen_settings, digest_of, Part, Study, Work
 from fdrl_ros.learner.learner import TrainingProgress
 from fdrl_ros.learner.records.collection import HospitalSimulator
+from fdrl_ros.privacy.accountant.accountant import Charge
+from fdrl_ros.privacy.noise import NoiseSource
 from fdrl_ros.runtime.progress import Caller, NOBODY
 from fdrl_ros.runtime.random_streams import Stream
 import numpy as np
 
-NUMBERS = ('claimed', 'bound', 'gaussian', 'attainable')
-"""What of :class:`Audited` is told of every seed."""
-
 _BINS = 60  # of the scores
+_OTHERS = 2  # hospitals whose noise is compared
+
+CONFIDENCES = (0.95, 0.999)
+"""At which all seeds together are told."""
 
 
 def run_audit(
@@ -40,7 +48,7 @@ def run_audit(
     frozen layer, all weights are trained in their place.
 
     :param directory: gets ``records_*.npz`` and ``seeds/``, and is gone on from them.
-    :returns: settings, the numbers of every seed, and whether the claim stands.
+    :returns: settings, the numbers of every seed, what all prove together, and every fault.
     :raises TrainingStopped: as soon as the caller says so; call it again to go on.
     :raises StoreError: if a file is damaged, or of other settings.
     """
@@ -84,38 +92,67 @@ def measure(plan: Plan, settings: AuditSettings, seed: int, records: Path, work:
         np.random.default_rng([Stream.AUDIT, seed]),
         report=tell,
         stopped=work.caller.stopped,
+        others=[_noise_of(directory, name, plan) for name in plan.hospitals[:_OTHERS]],
     )
     return {'seed': seed, **_numbers(made)}
 
 
 def summarise(relevant: Json, seeds: list[int], parts: list[Json]) -> Json:
-    """Put the seeds together: each number's mean, least and most, and whether the claim stands."""
-    columns = {name: [each[name] for each in parts] for name in NUMBERS}
-    spreads = {
-        name: {'mean': float(np.mean(values)), 'least': min(values), 'most': max(values)}
-        for name, values in columns.items()
-    }
+    """Put the seeds together: numbers of each, what all of them prove, and every fault."""
     return {
         **relevant,
         'seeds': seeds,
-        **spreads,
-        'refuted': [each['seed'] for each in parts if not each['consistent']],
+        'together': {f'{each:g}': _together(parts, each) for each in CONFIDENCES},
+        'faults': [f'seed {each["seed"]}: {one}' for each in parts for one in each['faults']],
         'parts': [{k: v for k, v in each.items() if k != 'settings'} for each in parts],
     }
+
+
+def _together(parts: list[Json], confidence: float) -> Json:
+    """
+    Return the bounds that all seeds prove together, each with a confidence of its own.
+
+    Seeds differ in noise, coins and canaries, and all claim the same.
+    """
+    one = parts[0]
+    charge, delta = Charge(**one['charge']), one['delta']
+    hits = functools.reduce(operator.add, (Hits(**each['hits']) for each in parts))
+    sums = (Projections(**each['projections']) for each in parts)
+    projections = functools.reduce(operator.add, sums)
+    rng = np.random.default_rng([Stream.AUDIT, 0])
+    count, failure = hits.members + hits.others, 1.0 - confidence
+    planned, _ = plan_guesses([charge], count, rng, delta=delta, failure=failure)
+    whole = Evidence(hits, projections, charge, planned)
+    return whole.bounds(delta=delta, failure=dict.fromkeys(BOUNDS, failure))
+
+
+def _noise_of(directory: Path, name: str, plan: Plan) -> NoiseSource:
+    """Return the noise of a hospital of the plan."""
+    own = directory / name
+    own.mkdir()
+    return noise_source(own, name, plan)
 
 
 def _numbers(made: Audited) -> Json:
     low, high = float(made.scores.min()), float(made.scores.max())
     edges = np.linspace(low, max(high, low + 1e-9), _BINS + 1)
+    evidence = made.evidence
     return {
-        **{name: getattr(made, name) for name in NUMBERS},
-        'consistent': made.consistent,
+        'claimed': made.claimed,
+        **made.bounds,
+        'attainable': made.attainable,
+        'shift': evidence.projections.mean_shift,
+        'sigma': evidence.projections.sigma,
+        'least_p': least_p(made.tests),
+        'faults': list(made.faults),
+        'tests': made.tests,
         'delta': made.delta,
         'patients': made.patients,
         'canaries': len(made.members),
-        'members': int(made.members.sum()),
         'charge': made.charge._asdict(),
-        'proofs': [asdict(each) for each in made.proofs],
+        'planned': evidence.planned._asdict(),
+        'hits': asdict(evidence.hits),
+        'projections': asdict(evidence.projections),
         'seconds': round(made.seconds, 2),
         'scores': {
             'edges': edges.tolist(),
@@ -137,8 +174,9 @@ def _keep_records(path: Path, plan: Plan, caller: Caller) -> None:
 
 
 def _check(part: Json) -> None:
-    for name in (*NUMBERS, 'consistent', 'scores', 'seed', 'proofs'):
+    for name in ('claimed', *BOUNDS, 'attainable', 'faults', 'scores', 'seed', 'delta', 'charge'):
         part[name]
+    Hits(**part['hits']), Projections(**part['projections'])
 
 
 def _relevant_settings(plan: Plan, settings: AuditSettings) -> Json:

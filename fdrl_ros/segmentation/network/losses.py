@@ -4,6 +4,8 @@
 
 from typing import Final
 
+from fdrl_ros.errors import PolicyError
+from fdrl_ros.learner.torch.losses import Algorithm, Networks, Tensors
 from fdrl_ros.surgery.render.parts import PARTS, UNLABELLED
 import torch
 from torch.nn import functional
@@ -37,3 +39,27 @@ def segmentation_loss(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tenso
     each = chances.sum((0, 2, 3)) + masks.sum((0, 2, 3))
     dice = (2.0 * both + SMOOTHING) / (each + SMOOTHING)
     return entropy + DICE_WEIGHT * (1.0 - dice).mean()
+
+
+class CrossEntropyAndDice(Algorithm):
+    """:func:`segmentation_loss` of single pictures, as the loss of a plan's learner."""
+
+    places = True
+
+    def losses(self, networks: Networks, batch: Tensors) -> torch.Tensor:
+        """
+        Return the loss of each picture, (units, transitions).
+
+        :raises PolicyError: if there are not as many labels as the module gives scores for.
+        """
+        scores = networks.trained(batch.observations).flatten(3).flatten(0, 1)
+        labels = batch.actions.reshape(len(scores), -1)
+        if labels.shape[1] != scores.shape[2]:
+            raise PolicyError(
+                f'labels of {labels.shape[1]} pixels: the module scores {scores.shape[2]}'
+            )
+        found = [
+            segmentation_loss(one[None, :, None], other[None, None])
+            for one, other in zip(scores, labels, strict=True)
+        ]
+        return torch.stack(found).reshape(batch.rewards.shape)

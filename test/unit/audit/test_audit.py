@@ -1,17 +1,12 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""What right guesses prove: closed forms, a linear programme, and games with a known epsilon."""
+"""Bounds on epsilon: closed forms, a linear programme, and games with a known epsilon."""
 
 import math
 
-from fdrl_ros.audit.attack import log_ratio, plan_guesses, prove, rehearse
-from fdrl_ros.audit.bound import (
-    epsilon_lower_bound,
-    gaussian_lower_bound,
-    least_distance,
-    refuted_by_curve,
-    tail_probability,
-)
+from fdrl_ros.audit.attack import Hits, log_ratio, PARTS, plan_guesses, rehearse
+from fdrl_ros.audit.bound import epsilon_lower_bound, refuted_by_curve, tail_probability
+from fdrl_ros.audit.estimate import Projections
 from fdrl_ros.errors import SettingError
 from fdrl_ros.privacy.accountant.accountant import Charge, epsilon_pld
 from hypothesis import given, settings
@@ -19,7 +14,7 @@ from hypothesis import strategies as st
 import numpy as np
 import pytest
 from scipy.optimize import linprog
-from scipy.stats import beta, binom, norm
+from scipy.stats import beta, binom, chi2, norm
 
 FAILURE = 1e-3
 
@@ -137,28 +132,58 @@ def test_bound_that_knows_the_mechanism_is_close_below_it():
     true = epsilon_pld([claimed], delta)
 
     def found(scores, members):
-        return gaussian_lower_bound(claimed, scores, members, delta=delta, failure=FAILURE)
+        return Hits.of(scores, members).by_errors(claimed, delta=delta, failure=FAILURE)
 
     scores, members = rehearse([claimed], 4000, np.random.default_rng(4))
     assert 0.75 * true < found(scores, members) < true
     assert found(scores, np.random.default_rng(5).permutation(members)) == 0.0
-    # It stops looking at four times the claim, and needs no threshold at 0.
-    apart = np.where(members, 1.0, -1.0)
-    assert 4.0 * true < found(apart, members) < 8.0 * true
-    assert 3.0 * true < found(apart - 9.0, members) < 8.0 * true
+    # It stops looking at four times the claim.
+    assert 4.0 * true < found(np.where(members, 1.0, -1.0), members) < 8.0 * true
     assert found(scores, np.ones(4000, np.bool_)) == 0.0
 
 
-def test_distance_is_at_most_the_true_one_but_once_in_a_thousand():
-    """500 draws of two Gaussians; more than 5 false limits would come once in 70000."""
-    rng, shift = np.random.default_rng(6), 1.2
-    true = 2.0 * norm.cdf(shift / 2.0) - 1.0
-    found = []
-    for _ in range(500):
-        ours, theirs = rng.normal(shift / 2.0, 1.0, 400), rng.normal(-shift / 2.0, 1.0, 440)
-        found.append(least_distance(ours, theirs, FAILURE))
-    assert sum(each > true for each in found) <= 5
-    assert np.mean(found) > 0.6 * true
+def test_estimate_is_below_the_truth_as_often_as_it_says_and_close_to_it():
+    """400 draws, each too high with a chance of 5 %: more than 38 would come once in 5000."""
+    claimed, delta, rng = Charge(1.5, 0.3, 40), 1e-5, np.random.default_rng(6)
+    true, found = epsilon_pld([claimed], delta), []
+    for _ in range(400):
+        joins = rng.random((40, 300)) < claimed.sampling_probability
+        members = rng.integers(2, size=300).astype(np.bool_)
+        joined = joins & members
+        along = joined + claimed.noise_multiplier * rng.standard_normal(joins.shape)
+        sums = Projections.of(along, joined, joins)
+        found.append(sums.epsilon(claimed, delta=delta, failure=0.05))
+    assert sum(each > true for each in found) <= 38
+    assert 0.85 * true < np.mean(found) < true
+
+
+def test_estimate_is_that_of_the_limits_written_out():
+    sums = Projections(
+        joined=400, shift=380.0, rest=1600, square=6400.0, joins=0, coins=0, steps=9
+    )
+    assert sums.mean_shift == 0.95 and sums.sigma == 2.0
+    deviation = math.sqrt(6400.0 / chi2.ppf(1e-4, 1600))
+    least = 0.95 - norm.isf(8e-4) * deviation / 20.0
+    assert sums.noise_over_shift(1e-3) == pytest.approx(deviation / least)
+    true = epsilon_pld([Charge(deviation / least, 0.3, 9)], 1e-5)
+    assert sums.epsilon(Charge(9.0, 0.3, 1), delta=1e-5, failure=1e-3) == pytest.approx(true)
+    twice = sums + sums
+    assert (twice.joined, twice.square, twice.steps) == (800, 12800.0, 9)
+    assert twice.noise_over_shift(1e-3) < sums.noise_over_shift(1e-3)
+
+
+def test_estimate_takes_the_probability_of_joining_that_coins_show():
+    often = Projections(400, 380.0, 1600, 6400.0, joins=1800, coins=2000, steps=9)
+    claimed = Charge(2.0, 0.3, 9)
+    least = beta.ppf(1e-4, 1800, 201)
+    true = epsilon_pld([Charge(often.noise_over_shift(1e-3), least, 9)], 1e-5)
+    assert often.epsilon(claimed, delta=1e-5, failure=1e-3) == pytest.approx(true)
+    charged = claimed._replace(sampling_probability=0.95)
+    assert often.epsilon(charged, delta=1e-5, failure=1e-3) > true
+    silent = Projections(400, 380.0, 1600, 0.0, joins=0, coins=0, steps=9)
+    assert silent.epsilon(claimed, delta=1e-5, failure=1e-3) == 64.0
+    nothing = Projections(400, -3.0, 1600, 6400.0, joins=0, coins=0, steps=9)
+    assert nothing.epsilon(claimed, delta=1e-5, failure=1e-3) == 0.0
 
 
 # The adversary.
@@ -175,10 +200,20 @@ def test_score_is_the_log_of_the_ratio_of_densities():
 def test_planned_guesses_prove_more_than_guessing_everyone_and_less_than_is_claimed():
     history, rng = [Charge(1.0, 1.0, 2)], np.random.default_rng(3)
     planned, expected = plan_guesses(history, 1000, rng, delta=1e-5, failure=FAILURE)
-    assert 0 < planned.members + planned.others < 500
-    first, second = prove(*rehearse(history, 1000, rng), planned, delta=1e-5, failure=FAILURE)
-    assert second.guesses.members + second.guesses.others == 1000
-    assert first.failure + second.failure == pytest.approx(FAILURE)
-    claimed = epsilon_pld(history, 1e-5)
-    assert second.epsilon < first.epsilon < claimed
-    assert first.epsilon == pytest.approx(expected, abs=1.0)
+    assert 0.0 < PARTS[planned.members] + PARTS[planned.others] < 0.5
+    hits = Hits.of(*rehearse(history, 1000, rng))
+    proven = hits.proven(planned, delta=1e-5, failure=FAILURE)
+    everyone = bound(1000, 1000, 1000 - hits.missed - hits.alarms, 1e-5)
+    assert everyone < proven < epsilon_pld(history, 1e-5)
+    assert proven == pytest.approx(expected, abs=1.0)
+
+
+def test_hits_are_counted_from_both_ends_and_add_up():
+    scores = np.array([3.0, -1.0, 2.0, 0.5, -2.0, -3.0, 4.0, 0.0])
+    members = np.array([1, 0, 1, 0, 1, 0, 1, 0], np.bool_)
+    hits = Hits.of(scores, members)
+    assert (hits.members, hits.others, hits.missed, hits.alarms) == (4, 4, 1, 1)
+    assert dict(zip(PARTS, hits.top, strict=True))[0.5] == 3
+    assert dict(zip(PARTS, hits.bottom, strict=True))[0.25] == 1
+    both = hits + hits
+    assert (both.members, both.missed, both.sizes[0], both.top[0]) == (8, 2, 8, 6)

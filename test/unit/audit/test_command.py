@@ -6,7 +6,8 @@ import json
 from pathlib import Path
 
 from click.testing import CliRunner
-from fdrl_ros.audit.privacy_audit import AuditedTrainer, AuditSettings
+from fdrl_ros.audit.observation import AuditedTrainer
+from fdrl_ros.audit.privacy_audit import AuditSettings, BOUNDS
 from fdrl_ros.cli import main
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.errors import TrainingStopped
@@ -47,8 +48,15 @@ def without_seconds(summary):
 
 def test_a_stopped_audit_goes_on_and_ends_with_the_same_numbers(tmp_path):
     whole = run_audit(tmp_path / 'whole', PLAN, SETTINGS, range(1, 3))
-    assert [each['seed'] for each in whole['parts']] == [1, 2] and not whole['refuted']
-    assert whole['claimed']['least'] > whole['bound']['most']
+    assert [each['seed'] for each in whole['parts']] == [1, 2] and not whole['faults']
+    for part in whole['parts']:
+        assert part['claimed'] > max(part['estimated'], part['bound'], part['by_errors'])
+    claimed = whole['parts'][0]['claimed']
+    sure, surer = whole['together']['0.95'], whole['together']['0.999']
+    for name, each in sure.items():
+        assert surer[name] <= each < claimed
+    # Both seeds together show more than either.
+    assert surer['estimated'] > max(part['estimated'] for part in whole['parts'])
     asked = iter(range(10**6))
     with pytest.raises(TrainingStopped):  # 4 patients, 4 steps of seed 1, one of seed 2
         cut = Caller(stopped=lambda: next(asked) > 8)
@@ -69,29 +77,37 @@ def test_command_prints_the_proof_beside_the_claim_and_writes_json_and_plot(tmp_
     assert done.exit_code == 0, done.output
     summary = json.loads((tmp_path / 'audit.json').read_text())
     assert summary['parts'][0]['canaries'] == 200 and summary['parts'][0]['patients'] == 4
-    for name in ('claimed', 'bound', 'gaussian', 'attainable'):
+    for name in ('claimed', 'estimated', 'bound', 'by_errors', 'attainable'):
         assert f'{summary["parts"][0][name]:.3f}' in done.output
-    assert '200 canaries among 4 patients' in done.output and '99.9 %' in done.output
+    assert '200 canaries among 4 patients' in done.output and '99.98 %' in done.output
     assert (tmp_path / 'audit.png').read_bytes().startswith(b'\x89PNG')
 
 
-def test_command_ends_with_1_when_more_is_proven_than_claimed(tmp_path, monkeypatch):
+def test_command_ends_with_3_and_says_what_is_wrong(tmp_path, monkeypatch):
     monkeypatch.setattr(AuditedTrainer, 'noise', lambda self, *at: np.zeros(self.dqn.size))
     done = fdrl('audit', '--directory', tmp_path, '--seeds', 1, *FLAGS.split())
-    assert done.exit_code == 1
-    assert 'more epsilon was proven than is claimed, with seed 1' in done.output
-    assert json.loads((tmp_path / 'audit.json').read_text())['refuted'] == [1]
+    assert done.exit_code == 3
+    assert 'fdrl: FAULT: seed 1: epsilon is at least' in done.output
+    faults = json.loads((tmp_path / 'audit.json').read_text())['faults']
+    assert all(f'FAULT: {each}' in done.output for each in faults)
+    assert sum('noise: size' in each for each in faults) == 1
 
 
 def test_documented_figures_are_those_of_the_result_file():
     saved = json.loads((ROOT / 'docs/results/audit.json').read_text('utf-8'))
     page = (ROOT / 'docs/privacy.md').read_text('utf-8')
     for each in saved['figures']:
-        if 'bounds' in each:
-            low, high = min(each['bounds']), max(each['bounds'])
-            spread = f'{np.mean(each["bounds"]):.2f} [{low:.2f}, {high:.2f}]'
-            rows = [line for line in page.splitlines() if spread in line and each['case'] in line]
-            assert len(rows) == 1 and f'| {each["claimed"]:.2f} |' in rows[0]
-            row = rows[0]
-            assert f'| {np.mean(each["gaussian"]):.2f}' in row
-    assert saved['settings']['failure'] == 0.001 and len(saved['settings']['seeds']) == 5
+        rows = [line for line in page.splitlines() if line.startswith(f'| {each["case"]} |')]
+        assert len(rows) == 2, each['case']
+        assert f'| {each["claimed"]:.2f} |' in rows[0]
+        for name in BOUNDS:
+            low, high, mean = min(each[name]), max(each[name]), np.mean(each[name])
+            assert f'| {mean:.2f} [{low:.2f}, {high:.2f}] |' in rows[0]
+        words = [
+            f'{bounds[name]:.2f} ({bounds[name] / each["claimed"]:.2f})'
+            for name in BOUNDS
+            for bounds in each['together'].values()
+        ]
+        assert f'| {" | ".join(words)} |' in rows[1]
+    assert saved['settings']['failure'] == AuditSettings().failure
+    assert len(saved['settings']['seeds']) == 5

@@ -3,29 +3,26 @@
 """
 Audits of the training code: what it claims stands, and what planted faults claim does not.
 
-A flawless trainer fails one of these audits at most once in a thousand seeds; the seeds are fixed.
+A flawless trainer fails one of these audits at most once in 5000 seeds; the seeds are fixed. Bugs
+in the sources themselves: :mod:`unit.audit.test_mutants`.
 """
 
 from dataclasses import replace
 
-from fdrl_ros.audit.canary import DenseCanaries
-from fdrl_ros.audit.privacy_audit import Audit, AuditedTrainer, AuditSettings, with_canary_places
+from fdrl_ros.audit.observation import AuditedTrainer
+from fdrl_ros.audit.privacy_audit import Audit, AuditSettings
 from fdrl_ros.errors import BudgetExceededError, PrivacyError, SettingError
 from fdrl_ros.learner import network_kernel, tabular_dqn, trainer
 from fdrl_ros.learner.records.records import Records
 from fdrl_ros.learner.records.sampling import SampledUnits
 from fdrl_ros.learner.settings import LearnerSettings, PrivacySettings
-from fdrl_ros.learner.trainer import TrainingSetup
 from fdrl_ros.policy import NetworkShape
 from fdrl_ros.privacy import mechanism
 from fdrl_ros.privacy.accountant.accountant import epsilon_pld
-from fdrl_ros.privacy.ledger.chain import Owner
-from fdrl_ros.privacy.ledger.ledger import Ledger
 from fdrl_ros.privacy.noise import NoiseSource
 import numpy as np
 import pytest
 from support.audit_faults import Forgetful, Noiseless
-from support.distribution import inclusion_tests, least_p, noise_tests
 
 SHAPE = NetworkShape(states=4, actions=3, hidden=(24, 24))
 LEARNER = LearnerSettings(epochs=1, transitions_per_patient=2, target_period=3)
@@ -75,14 +72,13 @@ def test_claims_of_the_real_code_stand_and_proofs_are_as_good_as_can_be(
     privacy = replace(PRIVACY, noise_multiplier=sigma, batch=batch)
     found = [audited(tmp_path, seed=s, rounds=rounds, privacy=privacy) for s in range(seeds)]
     for each in found:
-        assert each.consistent
+        assert not each.faults
         steps = rounds * 40 // batch
         assert each.claimed == pytest.approx(epsilon_pld([(sigma, batch / 40, steps)], 1e-5))
     # From seed to seed the bound of a flawless mechanism varies by 0.25.
-    mean = np.mean([each.bound for each in found])
+    mean = np.mean([each.bounds['bound'] for each in found])
     assert mean == pytest.approx(found[0].attainable, abs=0.8)
-    assert mean > 0.05 * found[0].claimed
-    assert np.mean([each.gaussian for each in found]) > 0.05 * found[0].claimed
+    assert np.mean([each.bounds['estimated'] for each in found]) > 0.6 * found[0].claimed
 
 
 @pytest.mark.parametrize(
@@ -99,7 +95,7 @@ def test_every_kind_of_learner_can_be_audited(tmp_path, changes):
         privacy=replace(PRIVACY, noise_multiplier=0.5, batch=40),
         settings=AuditSettings(canaries=400),
     )
-    assert made.consistent and made.claimed < 60.0
+    assert not made.faults and made.claimed < 60.0
 
 
 def numbered(count=30):
@@ -118,8 +114,8 @@ def test_learners_of_a_table_are_audited_by_its_own_clipping(tmp_path, monkeypat
     settings, shape = AuditSettings(canaries=390, strength=20.0), NetworkShape(30, 25, ())
     whole = Audit(made, shape, LEARNER, EVERYONE, 1, settings, inputs)
     found = whole.run(tmp_path, NoiseSource.seeded(1), np.random.default_rng(1))
-    assert found.consistent is clipped
-    assert (found.bound < found.claimed) is clipped
+    assert (not found.faults) is clipped
+    assert all((each < found.claimed) is clipped for each in found.bounds.values())
 
 
 def test_what_is_not_claimed_is_not_audited(tmp_path):
@@ -147,8 +143,10 @@ def test_canaries_neither_add_steps_nor_raise_the_sampling(tmp_path, canaries, j
 
 def test_forgotten_noise_is_found(tmp_path):
     made = audited(tmp_path, privacy=EVERYONE, trainer=Noiseless)
-    assert made.bound > made.claimed and made.gaussian > made.claimed
-    assert made.bound > 4.0  # all that 600 canaries can prove
+    assert all(each > made.claimed for each in made.bounds.values())
+    assert made.bounds['bound'] > 2.0  # about all that 600 canaries can prove
+    words = 'the noise has another standard deviation than is charged'
+    assert any(words in each for each in made.faults)
 
 
 # All ways through the clipping.
@@ -162,63 +160,47 @@ def test_wrong_clipping_is_found(tmp_path, monkeypatch, by, transitions):
         monkeypatch.setattr(module, 'clip_limit', lambda clip_norm: factor * clip_norm)
     made = audited(
         tmp_path,
-        learner=replace(LEARNER, transitions_per_patient=transitions),
         privacy=EVERYONE,
-        settings=AuditSettings(canaries=300, strength=20.0),
+        settings=AuditSettings(canaries=300, strength=20.0, transitions=transitions),
     )
-    assert made.bound > made.claimed and made.gaussian > made.claimed
+    assert all(each > made.claimed for each in made.bounds.values())
+    assert any('clipping leaves another length' in each for each in made.faults)
 
 
 def test_an_accountant_that_starts_anew_each_round_is_found(tmp_path):
     privacy = replace(EVERYONE, noise_multiplier=2.5)
     made = audited(tmp_path, rounds=25, privacy=privacy, trainer=Forgetful)
     assert made.claimed == pytest.approx(epsilon_pld([(2.5, 1.0, 1)], 1e-5))
-    assert made.bound > made.claimed and made.gaussian > made.claimed
+    assert all(each > made.claimed for each in made.bounds.values())
+    assert 'the ledger counts 0 steps, and 25 were released' in made.faults
+
+
+def test_transitions_of_the_learner_are_taken_if_asked(tmp_path, monkeypatch):
+    drawn = []
+    real = AuditedTrainer.batch
+
+    def seen(self, draw, round, step):
+        made = real(self, draw, round, step)
+        drawn.append(made.actions.shape[1])
+        return made
+
+    monkeypatch.setattr(AuditedTrainer, 'batch', seen)
+    learner = replace(LEARNER, transitions_per_patient=7)
+    for seed, (asked, taken) in enumerate([(0, 7), (3, 3)]):
+        drawn.clear()
+        settings = replace(SETTINGS, transitions=asked)
+        assert not audited(tmp_path, seed=seed, learner=learner, settings=settings).faults
+        assert set(drawn) == {taken}
 
 
 # Planted faults that distributions show.
 
 
-class Watched:
-    """What is to be seen of the training of a little hospital."""
-
-    def __init__(self, directory, *, epochs=12, batch=10, kind=AuditedTrainer):
-        learner, privacy = replace(LEARNER, epochs=epochs), replace(PRIVACY, batch=batch)
-        rng = np.random.default_rng(5)
-        with Ledger(
-            directory / 'ledger.sqlite',
-            Owner(hospital='watched', unit='patient', delta=privacy.delta, budget=float('inf')),
-        ) as ledger:
-            canaries = DenseCanaries.draw(SHAPE, (), 40, 4.0, rng)
-            self.trainer = kind(
-                TrainingSetup(SHAPE, learner, privacy, ledger, NoiseSource.seeded(5)),
-                with_canary_places(records(), len(canaries)),
-                directory / 'checkpoint.npz',
-            )
-            self.trainer.plant(canaries)
-            self.seen = []
-            self.trainer.observers = (self.seen.append,)
-            self.trainer.train(
-                SHAPE.draw(rng), 1, report=lambda progress: None, stopped=lambda: False
-            )
-
-    def inclusion(self):
-        mechanism = self.trainer.mechanism
-        joined = [each.units for each in self.seen]
-        return inclusion_tests(joined, mechanism.n_records, mechanism.rate)
-
-    def noise(self):
-        return noise_tests(
-            self.seen, noise_multiplier=1.0, clip_norm=0.4, expected_batch=PRIVACY.batch
-        )
-
-
-def test_batches_and_noise_of_the_real_code_are_as_the_accountant_takes_them(tmp_path):
-    """False alarm: 1 in 100 seeds; the seed is fixed."""
-    watched = Watched(tmp_path)
-    assert len(watched.seen) == 12 * 8
-    assert least_p(watched.inclusion()) > 0.01
-    assert least_p(watched.noise()) > 0.01
+def p_values(tmp_path, *, epochs=12, **more):
+    """Return p-values of the tests of a little hospital's audit."""
+    settings = AuditSettings(canaries=40)
+    learner = replace(LEARNER, epochs=epochs)
+    return audited(tmp_path, seed=5, learner=learner, settings=settings, **more).tests
 
 
 @pytest.mark.parametrize('divided', ['noise', 'everything'])
@@ -239,8 +221,8 @@ def test_noise_that_follows_the_size_of_the_batch_is_found(tmp_path, monkeypatch
 
     monkeypatch.setattr(AuditedTrainer, 'batch', counted)
     monkeypatch.setattr(trainer, 'noisy_mean', by_size)
-    found = Watched(tmp_path).noise()
-    assert found['steps'] < 1e-9 and found['batches'] < 1e-9
+    found = p_values(tmp_path)
+    assert found['noise: steps'] < 1e-6 and found['noise: batches'] < 1e-9
 
 
 def test_noise_that_is_used_twice_is_found(tmp_path):
@@ -250,8 +232,8 @@ def test_noise_that_is_used_twice_is_found(tmp_path):
         def noise(self, round, step):
             return super().noise(round, step // 2)
 
-    found = Watched(tmp_path, kind=Lazy).noise()
-    assert found['fresh'] < 1e-9 and found['shape'] > 1e-3
+    found = p_values(tmp_path, trainer=Lazy)
+    assert found['noise: fresh'] < 1e-9 and found['noise: shape'] > 1e-3
 
 
 class Shuffling(AuditedTrainer):
@@ -289,10 +271,14 @@ class Replacing(Shuffling):
 
 @pytest.mark.parametrize(
     ('kind', 'shows'),
-    [(Shuffling, ['sizes', 'units', 'repeats']), (FixedSize, ['sizes']), (Replacing, ['once'])],
+    [
+        (Shuffling, ['sizes', 'units', 'repeats']),
+        (FixedSize, ['sizes']),
+        (Replacing, ['once']),
+    ],
 )
 def test_batches_that_are_not_poisson_are_found(tmp_path, kind, shows):
-    found = Watched(tmp_path, kind=kind).inclusion()
+    found = p_values(tmp_path, trainer=kind)
     for name in shows:
-        assert found[name] < 1e-6, name
-    assert found['rate'] > 1e-3
+        assert found[f'coins: {name}'] < 1e-6, name
+    assert found['coins: rate'] > 1e-3

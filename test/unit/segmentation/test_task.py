@@ -13,9 +13,11 @@ from fdrl_ros.errors import PolicyError, RecordsError, SettingError, TaskError
 from fdrl_ros.federation.key_authority.server_step import fed_avg, RoundSum
 from fdrl_ros.learner.privacy_cost import check_rounds, RecordCounts
 from fdrl_ros.learner.records.collection import HospitalSimulator
+from fdrl_ros.learner.settings import LearnerSettings
 from fdrl_ros.learner.torch.flat_weights import flat, layout_of
 from fdrl_ros.policy.layout import named
 from fdrl_ros.segmentation.clip import history
+from fdrl_ros.segmentation.network.losses import CrossEntropyAndDice, segmentation_loss
 from fdrl_ros.segmentation.network.personal import personal_tensors
 from fdrl_ros.segmentation.network.segmenter import Segmenter, SegmenterSettings
 from fdrl_ros.segmentation.observation import observation_size, packed, pixels_of, STEP
@@ -245,3 +247,21 @@ def test_a_network_of_a_plan_scores_what_the_segmenter_does():
     with torch.no_grad():
         logits = Segmenter.forward(segmenter.eval(), frames, text)[0]
     np.testing.assert_array_equal(network.policy(weights)(seen), logits.argmax(0))
+
+
+def test_the_loss_of_a_plan_is_that_of_single_pictures():
+    drawn = torch.Generator().manual_seed(3)
+    scores = torch.randn((2, 3, 4, 16), generator=drawn)
+    labels = torch.randint(0, 4, (2, 3, 16), generator=drawn)
+    networks = SimpleNamespace(trained=lambda observations: scores)
+    batch = SimpleNamespace(observations=None, actions=labels, rewards=torch.zeros(2, 3))
+    found = CrossEntropyAndDice(LearnerSettings(kind='torch')).losses(networks, batch)
+    for unit in range(2):
+        for step in range(3):
+            one = segmentation_loss(
+                scores[unit, step].reshape(1, 4, 4, 4), labels[unit, step].reshape(1, 4, 4)
+            )
+            assert found[unit, step] == pytest.approx(float(one), rel=1e-6)
+    batch.actions = labels[..., :9]
+    with pytest.raises(PolicyError, match='labels of 9 pixels'):
+        CrossEntropyAndDice(LearnerSettings(kind='torch')).losses(networks, batch)
