@@ -8,6 +8,8 @@ an attacker of one model uses the others as shadow models, so every model is att
 every statistic leaves the attacked model out.
 """
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -15,13 +17,20 @@ Scores = NDArray[np.float64]
 Members = NDArray[np.bool_]
 
 
-def loss_scores(errors: Scores) -> Scores:
+def loss_scores(errors: Scores, most: float = math.inf) -> Scores:
     """
-    Return minus the loss of each record, half the square of its temporal-difference error.
+    Return minus the loss of each record, the size of its temporal-difference error.
 
     Yeom et al. 2018: a model errs less on what it was trained on.
+
+    :param most: errors beyond count as that, so that few huge ones do not move means.
     """
-    return -0.5 * np.square(errors)
+    return -np.minimum(np.abs(errors), most)
+
+
+def log_errors(errors: Scores) -> Scores:
+    """Return log(|error| + 0.01), which is about as spread for small errors as for large."""
+    return np.log(np.abs(errors) + 0.01)
 
 
 def calibrated(scores: Scores) -> Scores:
@@ -45,7 +54,7 @@ def likelihood_ratios(
     For each record the other models that were trained on it give mean and variance of what is
     observed of a member, those that were not give the other's.
 
-    :param observed: any number of each model and record, such as a signed error.
+    :param observed: any number of each model and record, such as a log error.
     :param members: which records each model was trained on, same shape.
     :param pooled: whether all records share their variances, better with few shadow models.
     :returns: same shape; 0 where a side has fewer than 2 other models.

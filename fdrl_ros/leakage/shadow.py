@@ -20,7 +20,7 @@ from fdrl_ros.learner.settings import LearnerSettings, PrivacySettings
 from fdrl_ros.policy import NetworkShape
 from fdrl_ros.privacy.mechanism import clip_limit, grid_of, poisson_sample
 from fdrl_ros.privacy.noise import NoiseSource
-from fdrl_ros.runtime.kernels import check_built, ffi, lib
+from fdrl_ros.runtime.kernels import check_built, ffi, gaussian, lib
 import numpy as np
 from numpy.typing import NDArray
 
@@ -94,7 +94,10 @@ class Draws:
         """
         coins = rng.random((steps, members)) < rate
         starts = np.concatenate(([0], np.cumsum(coins.sum(axis=1)))).astype(np.int64)
-        drawn = rng.standard_normal((steps, noise)) if noise else None
+        drawn = None
+        if noise:
+            words = rng.integers(2**64, size=2 * -(-steps * noise // 2), dtype=np.uint64)
+            drawn = gaussian(words)[: steps * noise].reshape(steps, noise)
         return cls(np.nonzero(coins)[1], starts, drawn)
 
     @classmethod

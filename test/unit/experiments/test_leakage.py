@@ -172,8 +172,8 @@ def test_a_ratio_is_told_only_where_its_denominator_is_measured() -> None:
 
         seats = {
             seat: {
-                'lira error': row(central if seat == 'central' else federated),
-                'shuffled error': row(0.0),
+                'calibrated loss': row(central if seat == 'central' else federated),
+                'shuffled loss': row(0.0),
             }
             for seat in ('central', 'released', 'aggregate', 'own', 'aggregator', 'coalition')
         }

@@ -6,6 +6,7 @@ from fdrl_ros.leakage.attacks import (
     alignment,
     calibrated,
     likelihood_ratios,
+    log_errors,
     loss_scores,
     ranked_candidates,
     recall,
@@ -64,7 +65,10 @@ def test_attacks_reach_the_best_auc_on_gaussian_observations() -> None:
 
 
 def test_a_smaller_error_scores_higher_whatever_its_sign() -> None:
-    assert loss_scores(np.array([2.0, -1.0, 0.0])).tolist() == [-2.0, -0.5, 0.0]
+    errors = np.array([2.0, -1.0, 0.0])
+    assert loss_scores(errors).tolist() == [-2.0, -1.0, 0.0]
+    assert loss_scores(errors, 1.5).tolist() == [-1.5, -1.0, 0.0]
+    assert np.exp(log_errors(errors)) == pytest.approx([2.01, 1.01, 0.01])
 
 
 def test_alignment_is_one_along_the_descent_and_zero_without_a_gradient() -> None:

@@ -138,7 +138,7 @@ class AttackSettings(Settings):
     observed: int = setting(
         10, 'rounds whose aggregate and updates are attacked, evenly spaced', limits=(1, 1000)
     )
-    resamples: int = setting(200, 'bootstrap resamples of models', limits=(10, 100000))
+    resamples: int = setting(100, 'bootstrap resamples of models', limits=(10, 100000))
     workers: int = setting(2, 'processes that work at once', limits=(1, 64))
 
     def __post_init__(self) -> None:

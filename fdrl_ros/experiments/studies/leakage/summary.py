@@ -16,7 +16,7 @@ from fdrl_ros.experiments.intervals import (
 )
 from fdrl_ros.experiments.json_file import Json
 from fdrl_ros.experiments.studies.leakage.settings import AttackSettings
-from fdrl_ros.experiments.studies.leakage.study import CONTROL, TEMPERATURES
+from fdrl_ros.experiments.studies.leakage.study import CONTROL, RULED, TEMPERATURES
 from fdrl_ros.metrics.divergence import overall_effectiveness
 
 METRICS = ('auc', 'tpr', 'plr')
@@ -35,8 +35,6 @@ MEMORISED = 0.8
 """AUC on the released centralised policy that the attacks are to reach in that regime."""
 
 _SIDES = {'central': 'central'}
-_RULED = 'lira error'
-"""The attack whose PLR stands for a released policy, chosen beforehand."""
 
 
 def summarise(found: Mapping[str, Sequence[Json]], settings: AttackSettings) -> Json:
@@ -85,8 +83,8 @@ def _regime(parts: Sequence[Json]) -> Json:
         ),
         'plr': _comparison(
             seats,
-            [row['released'][_RULED]['plr'] for row in rows],
-            [row['central'][_RULED]['plr'] for row in rows],
+            [row['released'][RULED]['plr'] for row in rows],
+            [row['central'][RULED]['plr'] for row in rows],
         ),
         'bounds': bounds,
         'broken': _broken(parts),
@@ -109,7 +107,7 @@ def _comparison(seats: Json, federated: list[float], central: list[float]) -> Js
 
     A change in percent is told only where the interval of the centralised PLR excludes 0.
     """
-    measured: Interval = seats['central'][_RULED]['plr']
+    measured: Interval = seats['central'][RULED]['plr']
     ratio = None
     if sign_of(measured) > 0 and min(central) > 0.0:
         mean = measured['mean']
@@ -160,7 +158,7 @@ def _effectiveness(parts: Sequence[Json]) -> Json:
             for which in ('epsilon', 'epsilon_paper'):
                 both = {}
                 for side, seat in (('federated', 'released'), ('central', 'central')):
-                    told = part['attacks'][seat][_RULED]['plr']['value']
+                    told = part['attacks'][seat][RULED]['plr']['value']
                     both[side] = overall_effectiveness(
                         min(1.0, max(0.0, told)),
                         part['divergence'][tau][side],

@@ -14,7 +14,7 @@ from pathlib import Path
 from fdrl_ros.experiments.json_file import Json
 from fdrl_ros.experiments.studies.leakage.settings import AttackSettings
 from fdrl_ros.experiments.studies.leakage.simulation import ERROR, Simulation
-from fdrl_ros.experiments.studies.leakage.study import attacks
+from fdrl_ros.experiments.studies.leakage.study import attacks, RULED
 from fdrl_ros.experiments.study import Part, Study, Work
 from fdrl_ros.privacy.accountant.leakage_bounds import leakage_bounds
 from fdrl_ros.runtime.progress import Caller, NOBODY
@@ -26,7 +26,6 @@ NOISES = (0.01, 0.025, 0.063, 0.16, 0.4, 1.0)
 """Standard deviations s on the averaged gradient, over the paper's range."""
 
 _REGIME = 'paper'
-_ATTACK = f'lira {ERROR}'
 
 
 def run_surface(directory: Path, settings: AttackSettings, caller: Caller = NOBODY) -> Json:
@@ -70,7 +69,7 @@ def measure_cell(settings: AttackSettings, work: Work) -> Json:
     seen = {('released', ERROR): np.array(errors)}
     found = attacks(seen, np.array(members), rng, settings.resamples, work)
     bounds = leakage_bounds([regime.charge(False, settings.hospitals)])
-    return {'found': found['released'][_ATTACK], 'bounds': bounds._asdict()}
+    return {'found': found['released'][RULED], 'bounds': bounds._asdict()}
 
 
 def surface_rows(summary: Json, metric: str = 'plr', form: str = '.4f') -> list[tuple[str, ...]]:
