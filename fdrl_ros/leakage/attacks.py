@@ -45,9 +45,7 @@ def calibrated(scores: Scores) -> Scores:
     return (scores - scores.mean(axis=0)) * (models / (models - 1.0))
 
 
-def likelihood_ratios(
-    observed: Scores, members: Members, *, pooled: bool = False
-) -> Scores:
+def likelihood_ratios(observed: Scores, members: Members, *, pooled: bool = False) -> Scores:
     """
     Return LiRA's log-likelihood ratios (Carlini et al. 2022, online), one Gaussian a side.
 
@@ -70,9 +68,7 @@ def likelihood_ratios(
         spread = (square.sum(axis=0) - square) - count * np.square(mean - middle)
         variance = spread / np.maximum(count - 1, 1)
         if pooled:
-            variance = np.broadcast_to(
-                variance.mean(axis=1, keepdims=True), observed.shape
-            )
+            variance = np.broadcast_to(variance.mean(axis=1, keepdims=True), observed.shape)
         variance = np.maximum(variance, _LEAST_VARIANCE)
         logs.append(-0.5 * (np.square(observed - mean) / variance + np.log(variance)))
         known &= count >= 2
@@ -98,9 +94,7 @@ def alignment(update: Scores, gradients: Scores) -> Scores:
     return np.where(norms > 0.0, found, 0.0)
 
 
-def ranked_candidates(
-    updates: Scores, atoms: Scores, ridge: float = 1e-6
-) -> NDArray[np.int64]:
+def ranked_candidates(updates: Scores, atoms: Scores, ridge: float = 1e-6) -> NDArray[np.int64]:
     """
     Rank candidates by how much of an update each makes: gradient inversion over a dictionary.
 

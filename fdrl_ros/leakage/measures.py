@@ -70,7 +70,7 @@ class Roc:
 
     @cached_property
     def _sorted(self) -> tuple[NDArray[np.int64], Members, NDArray[np.int64]]:
-        """Model and membership by falling score, and the last place of each run of equal scores."""
+        """Model and membership by falling score, and where each run of equal scores ends."""
         flat = self.scores.reshape(-1)
         order = np.argsort(-flat, kind='stable')
         model = np.repeat(np.arange(len(self.scores)), self.scores.shape[1])[order]
@@ -94,7 +94,8 @@ class Roc:
 
     def auc(self, weights: NDArray[np.float64] | None = None) -> float:
         """Return P(a member's score is above another's) + half of P(equal)."""
-        return float(np.trapezoid(*reversed(self.curve(weights))))
+        false, true = self.curve(weights)
+        return float(np.trapezoid(true, false))
 
     def tpr_at(self, fpr: float, weights: NDArray[np.float64] | None = None) -> float:
         """Return the TPR at an FPR, on the straight line between neighbouring thresholds."""
@@ -133,9 +134,7 @@ def _upper(fpr: Scores, tpr: Scores) -> tuple[Scores, Scores]:
     return fpr[last], tpr[last]
 
 
-def resampled(
-    models: int, resamples: int, rng: np.random.Generator
-) -> list[NDArray[np.float64]]:
+def resampled(models: int, resamples: int, rng: np.random.Generator) -> list[NDArray[np.float64]]:
     """Return how often each model counts in each bootstrap resample, shape (models,)."""
     counts = rng.multinomial(models, np.full(models, 1.0 / models), size=resamples)
     return list(counts.astype(np.float64))

@@ -1,6 +1,6 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""`fdrl attack` on a tiny regime: seats, resuming, refusals, and what its sentences are made of."""
+"""`fdrl attack` on tiny regimes: seats, resuming, refusals, and its sentences."""
 
 from dataclasses import replace
 import json

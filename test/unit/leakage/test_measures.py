@@ -42,7 +42,9 @@ def test_information_is_exact_where_only_variances_differ() -> None:
     other = np.exp(-(at**2) / 2.0) / math.sqrt(2.0 * math.pi)
     mean = (one + other) / 2.0
     with np.errstate(divide='ignore', invalid='ignore'):
-        parts = np.nan_to_num(one * np.log2(one / mean)) + np.nan_to_num(other * np.log2(other / mean))
+        parts = np.nan_to_num(one * np.log2(one / mean)) + np.nan_to_num(
+            other * np.log2(other / mean)
+        )
     told = leakage_rate(scores, members, np.random.default_rng(1), 100)
     assert abs(told.value - np.trapezoid(parts, at) / 2.0) < 5.0 * told.error + 0.003
 

@@ -1,6 +1,6 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""Settings of the leakage study, and its regimes, which were fixed before anything was measured."""
+"""Settings of the leakage study, and its regimes, fixed before anything was measured."""
 
 from dataclasses import asdict, dataclass, replace
 import math

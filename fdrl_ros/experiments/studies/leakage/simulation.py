@@ -83,7 +83,9 @@ class Simulation:
         """All candidates as lines, hospital by hospital, shape (records, 13)."""
         self.start = SHAPE.draw(np.random.default_rng([Stream.LEAKAGE, seed]))
         """Public start of all models, shape (n_parameters,)."""
-        self.trainer = ShadowTrainer(SHAPE, regime.learner(False), regime.privacy(False, hospitals))
+        self.trainer = ShadowTrainer(
+            SHAPE, regime.learner(False), regime.privacy(False, hospitals)
+        )
         self.pooled = ShadowTrainer(SHAPE, regime.learner(True), regime.privacy(True, hospitals))
         self._batch = batch_of(self.table, SIZE)
         self._batches = [batch_of(self.table[self._of(each)], SIZE) for each in range(hospitals)]
@@ -205,14 +207,17 @@ class Simulation:
         """Subtract the updates of t - 1 hospitals, none the target, from an aggregate."""
         count = self.hospitals
         colluding = [(target + 1 + i) % count for i in range(default_threshold(count) - 1)]
-        found: Numbers = count * step - np.sum([changes[each] for each in colluding], axis=0)
-        return found / (count - len(colluding))
+        theirs = np.sum([changes[each] for each in colluding], axis=0)
+        found: Numbers = (count * step - theirs) / (count - len(colluding))
+        return found
 
     def _masked(self, change: Numbers, rng: np.random.Generator) -> Numbers:
         """Return the masked integers of an update, around 0."""
         quantisation = Quantisation(_LIMIT, _BITS, self.hospitals)
         integers = quantisation.quantise(change, rng.random(len(change)))
-        masked = (integers + mask(rng.bytes(32), len(integers), _MODULUS)) % _MODULUS
+        masked: Numbers = (
+            (integers + mask(rng.bytes(32), len(integers), _MODULUS)) % _MODULUS
+        ).astype(np.float64)
         return masked - _MODULUS / 2.0
 
     def _central(self, model: int, members: NDArray[np.bool_]) -> Weights:

@@ -8,7 +8,6 @@ from pathlib import Path
 from fdrl_ros.experiments.json_file import Json
 from fdrl_ros.experiments.studies.leakage.settings import AttackSettings, DELTA, Regime
 from fdrl_ros.experiments.studies.leakage.simulation import (
-    ALIGNMENT,
     ERROR,
     Model,
     SHAPE,
@@ -90,18 +89,14 @@ def run_leakage(
 def measure(settings: AttackSettings, name: str, seed: int, work: Work) -> Json:
     """Measure one regime with one seed: train all models, then attack each by the others."""
     regime = settings.regime(name)
-    world = Simulation(
-        regime, seed, settings.hospitals, settings.heterogeneity, settings.observed
-    )
+    world = Simulation(regime, seed, settings.hospitals, settings.heterogeneity, settings.observed)
     models = []
     for index in range(settings.models):
         work.check()
         models.append(world.model(index))
         work.tell(index + 1, settings.models + 1, 'trains')
     members = np.array([each.members for each in models])
-    seen = {
-        key: np.array([each.seen[key] for each in models]) for key in sorted(models[0].seen)
-    }
+    seen = {key: np.array([each.seen[key] for each in models]) for key in sorted(models[0].seen)}
     rng = np.random.default_rng([Stream.LEAKAGE, seed, 0, 1])
     return {
         'attacks': attacks(seen, members, rng, settings.resamples, work),
@@ -159,7 +154,8 @@ def _bounds(regime: Regime, hospitals: int) -> Json:
         epsilon = epsilon_pld([charge], DELTA)
         found[name] = {
             'sigma_m': charge.noise_multiplier,
-            's': charge.noise_multiplier * regime.clip_norm
+            's': charge.noise_multiplier
+            * regime.clip_norm
             / regime.privacy(central, hospitals).batch,
             'steps': charge.steps,
             'epsilon': epsilon,
@@ -279,9 +275,7 @@ def candidates(
     return table, found.formed() / found.errors[:, None]
 
 
-def _codes(
-    table: NDArray[np.float32], dictionary: NDArray[np.float32]
-) -> NDArray[np.int64]:
+def _codes(table: NDArray[np.float32], dictionary: NDArray[np.float32]) -> NDArray[np.int64]:
     """Return which candidate each line of a table is."""
     known = {(*line[:SIZE].tolist(), line[-1]): place for place, line in enumerate(dictionary)}
     return np.array([known[(*line[:SIZE].tolist(), line[-1])] for line in table], np.int64)

@@ -7,8 +7,8 @@ from dataclasses import asdict
 import math
 
 from fdrl_ros.experiments.intervals import (
-    interval,
     Interval,
+    interval,
     interval_words,
     over_seeds,
     paired,
@@ -200,8 +200,8 @@ def _sentences(name: str, each: Json) -> list[str]:
     difference = interval_words(plr['difference'], '.4f')
     if plr['change_percent'] is None:
         said.append(
-            'change of PLR by federation in percent: not measurable, as the centralised PLR cannot '
-            f'be told from 0; difference {difference} bits'
+            'change of PLR by federation in percent: not measurable, since the centralised PLR '
+            f'cannot be told from 0; difference {difference} bits'
         )
     else:
         change = interval_words(plr['change_percent'], '.0f')
