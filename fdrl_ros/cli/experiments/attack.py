@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 from fdrl_ros.cli.experiments.study_command import StudySession
 from fdrl_ros.cli.options import SettingsCommand
+from fdrl_ros.experiments.plots.leakage import draw_leakage
 from fdrl_ros.experiments.reports.text_table import make_table, NOT_PRIVATE
 from fdrl_ros.experiments.studies.leakage.settings import AttackSettings
 from fdrl_ros.experiments.studies.leakage.study import run_leakage
@@ -50,7 +51,7 @@ def attack(directory: Path | None, quick: bool, surface: bool, **flags: object) 
         grids = list(leakage_tables(summary))
         said = verdicts(summary)
         words = '\n'.join([*(f'- {each}' for each in said), '', *(g.markdown() for g in grids)])
-        study.save('attack', summary, table=words, suffix='md')
+        study.save('attack', summary, draw_leakage, words, 'md')
     for grid in grids:
         study.out.print(make_table(*grid))
     study.show(*said)
