@@ -13,6 +13,16 @@ import matplotlib
 WIDTH, HEIGHT = 3.4, 3.6
 """Inches of a panel."""
 
+ATTACKS = (
+    'loss',
+    'calibrated loss',
+    'lira loss',
+    'alignment',
+    'calibrated alignment',
+    'lira alignment',
+    f'{CONTROL} loss',
+)
+
 
 def draw_leakage(summary: Json, path: Path) -> None:
     """
@@ -38,10 +48,8 @@ def draw_leakage(summary: Json, path: Path) -> None:
                 bound = regime['bounds'][side]['pair']['auc']
                 if bound < 1.0:
                     axes.axvline(bound, linestyle='--', color=colour)
-            shown = ('loss', 'calibrated loss', 'lira loss')
-            shown += ('alignment', 'calibrated alignment', 'lira alignment', f'{CONTROL} loss')
             for row, seat in enumerate(SEATS):
-                for place, attack in enumerate(shown):
+                for place, attack in enumerate(ATTACKS):
                     found = regime['seats'][seat].get(attack)
                     if found is None:
                         continue

@@ -23,12 +23,40 @@ class Grid(NamedTuple):
         return f'## {self.title}\n\n' + '\n'.join(f'| {" | ".join(row)} |' for row in lines) + '\n'
 
 
+FORMS = {'auc': '.3f', 'tpr': '.3f', 'plr': '.4f'}
+_WORDS = {'auc': 'AUC', 'tpr': 'TPR at 1 % FPR', 'plr': 'PLR, bits'}
+_LIMITS = {'auc': 'auc', 'tpr': 'tpr', 'plr': 'information'}
+
+
+def overview(summary: Json, metric: str) -> Grid:
+    """
+    Return what the attack of the highest AUC finds in each seat, and the bounds, by regime.
+
+    :param metric: 'auc', 'tpr' or 'plr'.
+    """
+    regimes, form = summary['regimes'], FORMS[metric]
+    rows: list[tuple[str, ...]] = []
+    for seat, words in SEATS.items():
+        cells = []
+        for regime in regimes.values():
+            attack = regime['strongest'][seat]
+            found = interval_words(regime['seats'][seat][attack][metric], form)
+            cells.append(f'{found}, {attack}' if metric == 'auc' else found)
+        rows.append((words, *cells))
+    for side, words in (('federated', 'bound, a hospital'), ('central', 'bound, centralised')):
+        limits = (each['bounds'][side]['pair'][_LIMITS[metric]] for each in regimes.values())
+        rows.append((words, *(f'{each:{form}}' for each in limits)))
+    title = f'{_WORDS[metric]}: {len(summary["seeds"])} seeds, mean [95 % interval]'
+    return Grid(title, ('seat', *regimes), rows)
+
+
 def leakage_tables(summary: Json) -> Iterator[Grid]:
-    """Yield the tables of every regime."""
+    """Yield an overview, then the tables of every regime."""
+    yield from (overview(summary, metric) for metric in FORMS)
     for name, regime in summary['regimes'].items():
         yield _seats(name, regime, len(summary['seeds']))
-    yield _inversion(summary)
-    yield _effectiveness(summary)
+    yield inversion(summary)
+    yield effectiveness(summary)
 
 
 def _seats(name: str, regime: Json, seeds: int) -> Grid:
@@ -37,18 +65,18 @@ def _seats(name: str, regime: Json, seeds: int) -> Grid:
         attacks = regime['seats'][seat]
         for attack in sorted(attacks, key=lambda each: -attacks[each]['auc']['mean']):
             each = attacks[attack]
-            cells = (interval_words(each['auc'], '.3f'), interval_words(each['tpr'], '.3f'))
-            rows.append((words, attack, *cells, interval_words(each['plr'], '.4f')))
+            found = (interval_words(each[metric], form) for metric, form in FORMS.items())
+            rows.append((words, attack, *found))
     for side, words in (('federated', 'bound, a hospital'), ('central', 'bound, centralised')):
-        found = regime['bounds'][side]
-        limits = found['pair']
-        most = (f'{limits["auc"]:.3f}', f'{limits["tpr"]:.3f}', f'{limits["information"]:.4f}')
-        rows.append((words, f'epsilon {found["epsilon"]:.3g}, s = {found["s"]:.3g}', *most))
+        spent = regime['bounds'][side]
+        most = (f'{spent["pair"][_LIMITS[metric]]:{form}}' for metric, form in FORMS.items())
+        rows.append((words, f'epsilon {spent["epsilon"]:.3g}, s = {spent["s"]:.3g}', *most))
     title = f'{name}: {regime["what"]}; {seeds} seeds, mean [95 % interval]'
-    return Grid(title, ('seat', 'attack', 'AUC', 'TPR at 1 % FPR', 'PLR, bits'), rows)
+    return Grid(title, ('seat', 'attack', *_WORDS.values()), rows)
 
 
-def _inversion(summary: Json) -> Grid:
+def inversion(summary: Json) -> Grid:
+    """Return how many records are named from an update, beside chance."""
     rows = []
     for name, regime in summary['regimes'].items():
         for update, each in regime['inversion'].items():
@@ -58,7 +86,8 @@ def _inversion(summary: Json) -> Grid:
     return Grid(title, ('regime', 'update', 'recall', 'chance'), rows)
 
 
-def _effectiveness(summary: Json) -> Grid:
+def effectiveness(summary: Json) -> Grid:
+    """Return D_KL by temperature, and how federation changes OPE by either epsilon."""
     rows = []
     for name, regime in summary['regimes'].items():
         for tau, each in regime['effectiveness'].items():
