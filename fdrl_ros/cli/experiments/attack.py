@@ -13,7 +13,7 @@ from fdrl_ros.experiments.reports.text_table import make_table, NOT_PRIVATE
 from fdrl_ros.experiments.studies.leakage.settings import AttackSettings
 from fdrl_ros.experiments.studies.leakage.study import run_leakage
 from fdrl_ros.experiments.studies.leakage.summary import summarise, verdicts
-from fdrl_ros.experiments.studies.leakage.surface import run_surface, surface_rows
+from fdrl_ros.experiments.studies.leakage.surface import run_surface, surface_rows, utility_rows
 from fdrl_ros.experiments.studies.leakage.tables import Grid, leakage_tables
 
 
@@ -26,7 +26,7 @@ from fdrl_ros.experiments.studies.leakage.tables import Grid, leakage_tables
     '[default: runs/attack, or runs/attack_quick; runs/surface with --surface]',
 )
 @click.option('--quick', is_flag=True, help='Few models and seeds: a look of a minute, no claim.')
-@click.option('--surface', is_flag=True, help='PLR over H and s, in 36 cells, instead.')
+@click.option('--surface', is_flag=True, help='PLR and A_task over H and s, in 36 cells, instead.')
 def attack(directory: Path | None, quick: bool, surface: bool, **flags: object) -> None:
     """
     Attack policies and updates: who took part, and which records.
@@ -63,6 +63,15 @@ def _surface(study: StudySession, settings: AttackSettings) -> None:
         summary = study.measure(run_surface, study.run.path, settings)
         headings = ('H', *(f's = {each:g}' for each in summary['noises']))
         title = f'PLR of the released policy, bits, {summary["models"]} models [95 % interval]'
-        grid = Grid(title, headings, surface_rows(summary))
-        study.save('surface', summary, table=grid.markdown(), suffix='md')
-    study.out.print(make_table(*grid))
+        grids = (
+            Grid(title, headings, surface_rows(summary)),
+            Grid(
+                'Exact A_task, and return, of that policy; at most: of any single policy',
+                ('measure', *headings, 'at most'),
+                utility_rows(summary),
+            ),
+        )
+        words = '\n'.join(each.markdown() for each in grids)
+        study.save('surface', summary, table=words, suffix='md')
+    for grid in grids:
+        study.out.print(make_table(*grid))

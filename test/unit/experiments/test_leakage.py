@@ -15,8 +15,10 @@ from fdrl_ros.experiments.studies.leakage.settings import AttackSettings, Regime
 from fdrl_ros.experiments.studies.leakage.simulation import ALIGNMENT, ERROR, Simulation
 from fdrl_ros.experiments.studies.leakage.study import candidates, run_leakage
 from fdrl_ros.experiments.studies.leakage.summary import summarise, verdicts
+from fdrl_ros.experiments.studies.leakage.utility import utility
 from fdrl_ros.learner.settings import LearnerSettings
 from fdrl_ros.runtime.progress import Caller
+from fdrl_ros.worlds.paper.env import PaperHospital
 import numpy as np
 import pytest
 
@@ -78,7 +80,7 @@ def test_candidates_are_all_states_and_actions_with_the_gradient_of_q() -> None:
     change = np.random.default_rng(4).normal(size=atoms.shape[1])
     scale = 1e-3
     policies = [(start + sign * scale * change).astype(np.float32) for sign in (1.0, -1.0)]
-    ahead, behind = (study._values(each).reshape(-1).astype(np.float64) for each in policies)
+    ahead, behind = (study.values_in(each).reshape(-1).astype(np.float64) for each in policies)
     assert atoms @ change == pytest.approx((ahead - behind) / (2.0 * scale), abs=0.02)
 
 
@@ -136,6 +138,19 @@ def test_the_surface_has_a_cell_for_each_level(
     rows = json.loads((tmp_path / 'surface.json').read_text())['rows']
     assert [[cell['regime']['noise'] for cell in row] for row in rows] == [[0.01, 1.0]] * 2
     assert rows[0][0]['bounds']['information'] > rows[0][1]['bounds']['information']
+
+
+def test_utility_is_exact_and_its_ceiling_is_that_of_any_single_policy() -> None:
+    alike = [PaperHospital(each, 3, 0.0, 1) for each in range(3)]
+    best = utility(alike, alike[0].best)
+    assert best.a_task == best.ceiling == 1.0 and best.value == pytest.approx(best.expert)
+    apart = [PaperHospital(each, 3, 1.0, 1) for each in range(3)]
+    found = [utility(apart, each.best) for each in apart]
+    ceiling = found[0].ceiling
+    assert max(each.a_task for each in found) <= ceiling < 1.0
+    assert max(each.value for each in found) < found[0].expert
+    worst = utility(apart, np.argmax(apart[0].law.costs, axis=1))
+    assert worst.a_task < 0.3 and worst.value < found[0].value
 
 
 def test_unknown_regimes_and_impossible_noise_are_refused(tmp_path: Path) -> None:

@@ -72,9 +72,11 @@ class Simulation:
         :param observed: rounds in which updates are looked at, evenly spaced.
         """
         self.regime, self.seed, self.hospitals = regime, seed, hospitals
+        self.homes = [
+            PaperHospital(each, hospitals, heterogeneity, seed) for each in range(hospitals)
+        ]
         tables = []
-        for each in range(hospitals):
-            home = PaperHospital(each, hospitals, heterogeneity, seed)
+        for home in self.homes:
             records = home.records(2 * regime.records, seed)
             table = Transitions.from_records(records, discount=DISCOUNT).table
             assert table is not None

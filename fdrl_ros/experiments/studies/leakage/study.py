@@ -174,7 +174,7 @@ def _divergence(models: list[Model]) -> Json:
         rows = []
         for each in models:
             values = [
-                _values(own.values) for own in (*each.hospitals, each.released, each.central)
+                values_in(own.values) for own in (*each.hospitals, each.released, each.central)
             ]
             *hospitals, released, central = values
             rows.append(
@@ -188,10 +188,12 @@ def _divergence(models: list[Model]) -> Json:
     return found
 
 
-def _values(weights: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return Q in every probed state, shape (states, actions)."""
+def values_in(
+    weights: NDArray[np.float32], states: NDArray[np.float32] = PROBES
+) -> NDArray[np.float32]:
+    """Return Q in some states, by default all that go on, shape (states, actions)."""
     *hidden, (value, value_bias), (advantage, bias) = SHAPE.split(weights)
-    at = PROBES
+    at = states
     for matrix, each in hidden:
         at = np.tanh(at @ matrix.T + each)
     gains = at @ advantage.T + bias
@@ -264,7 +266,7 @@ def candidates(
     :returns: lines of a table without what follows, shape (1728, 13), and gradients, shape
         (1728, n_parameters).
     """
-    values = _values(weights)
+    values = values_in(weights)
     lines = np.zeros((len(PROBES), ACTION_COUNT, 2 * SIZE + 3), np.float32)
     lines[..., :SIZE] = PROBES[:, None, :]
     lines[..., -1] = np.arange(ACTION_COUNT)
