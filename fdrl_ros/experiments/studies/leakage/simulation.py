@@ -136,7 +136,7 @@ class Simulation:
         )
 
     def train(self, model: int) -> ShadowWeights:
-        """Train a model, federated alone, and look at nothing."""
+        """Train a model, federated alone; its coins and noise are not those of :meth:`model`."""
         return ShadowWeights(self._federated(model, self.members(model), None)[0])
 
     def local_round(
