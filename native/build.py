@@ -24,6 +24,7 @@ SOURCES = (
     'endoscope.c',
     'network.c',
     'noise.c',
+    'shadow.c',
     'shapes.c',
     'values.c',
 )

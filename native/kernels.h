@@ -17,7 +17,7 @@
 #endif
 
 // calls begin
-#define FDRL_FORM 9  // of these calls: a module that was built from others is not used
+#define FDRL_FORM 10  // of these calls: a module that was built from others is not used
 #define FDRL_MOST_LAYERS 16
 #define FDRL_LANES 16
 #define FDRL_DONE 0
@@ -69,6 +69,20 @@ int fdrl_drawn(
   const fdrl_network *net, const fdrl_loss *loss, const float *weights, const float *target,
   const float *table, ptrdiff_t length, const int64_t *index, ptrdiff_t units,
   ptrdiff_t transitions, const float *scales, double limit, double *total);
+
+// How noised sums turn into steps: clipping, noise on its grid, proximal term, Adam or plain descent.
+typedef struct {
+  double limit, batch, grid, per_noise, share, proximal, rate, mean_decay, square_decay;
+  ptrdiff_t target_period;
+  int adam;
+} fdrl_descent;
+
+// Local training from `weights`, in place. Rows of a table join: those from starts[t] to
+// starts[t + 1] in step t. Noise of each step, or NULL; see shadow.c.
+int fdrl_local_steps(
+  const fdrl_network *net, const fdrl_loss *loss, const fdrl_descent *how, const float *anchor,
+  const float *table, ptrdiff_t length, const int64_t *joined, const int64_t *starts,
+  ptrdiff_t steps, const double *noise, double *weights);
 
 void fdrl_gaussian(const uint64_t *words, ptrdiff_t pairs, double *draws);
 int fdrl_noisy_mean(

@@ -50,7 +50,7 @@ class NetworkKernel:
                 'sizes': list(self.sizes),
             },
         )
-        self._loss = ffi.new(
+        self.loss = ffi.new(
             'fdrl_loss *',
             {
                 'kind': list(LOSSES).index(check_algorithm(learner)),
@@ -141,7 +141,7 @@ class NetworkKernel:
         """Return the first arguments of the calls: network, loss and both weights."""
         if weights.size != self._parameters or target.size != self._parameters:
             raise SettingError('weights', weights.size, f'{self._parameters} numbers')
-        return self.network, self._loss, _floats(weights), _floats(target)
+        return self.network, self.loss, _floats(weights), _floats(target)
 
     def check(self, done: int, lines: int = 0) -> None:
         """

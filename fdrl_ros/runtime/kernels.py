@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 __all__ = ['ffi', 'lib']  # for modules with calls of their own
 
-_FORM = 9
+_FORM = 10
 _NATIVE = Path(__file__).resolve().parents[2] / 'native'
 
 try:

@@ -58,6 +58,8 @@ class Stream(IntEnum):
     """Made-up video: tissue, camera and motion of each clip."""
     INDICATORS = 38
     """Random vectors in place of the text of a site of surgical video."""
+    LEAKAGE = 39
+    """Membership bits, coins and noise of shadow models, and resamples of them."""
 
 
 PUBLIC_FACTORS = 4

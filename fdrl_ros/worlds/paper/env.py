@@ -264,11 +264,13 @@ class PaperWorldEnv(gymnasium.Env[NDArray[np.float32], np.int64]):
     The paper's world as a Gymnasium env: one patient of one hospital after another.
 
     :param hospital: whose patients; hospital 0 at H = 0 unless told otherwise.
+    :param record_steps: transitions of an operation that is recorded, for the task.
     """
 
     metadata: dict[str, object] = {'render_modes': []}
 
-    def __init__(self, hospital: PaperHospital | None = None) -> None:
+    def __init__(self, hospital: PaperHospital | None = None, record_steps: int = HORIZON) -> None:
+        self.record_steps = record_steps
         self.hospital = hospital or PaperHospital()
         self.render_mode = None
         self.action_space = gymnasium.spaces.Discrete(ACTION_COUNT)

@@ -7,8 +7,9 @@ import functools
 
 from fdrl_ros.errors import SettingError
 from fdrl_ros.runtime.random_streams import PaperStream
+from fdrl_ros.settings import setting, Settings
 from fdrl_ros.tasks import Choice, Field, Hospitals, Task, TaskSpec
-from fdrl_ros.tasks.task import NoSettings, SimpleEpisode, SPLITS
+from fdrl_ros.tasks.task import SimpleEpisode, SPLITS
 from fdrl_ros.worlds.paper.env import HORIZON, PaperHospital, PaperWorldEnv
 from fdrl_ros.worlds.paper.law import ACTIONS, FIELDS, GRID, law, LEANS, SIZE
 import gymnasium
@@ -24,16 +25,30 @@ _MEANINGS = (
 
 
 @dataclass(frozen=True)
+class PaperWorldSettings(Settings):
+    """What is set of the paper's world."""
+
+    record_steps: int = setting(
+        HORIZON,
+        'transitions of a recorded operation, after which it is cut off; 1: records are single '
+        'transitions, as the paper has them',
+        limits=(1, HORIZON),
+    )
+
+
+@dataclass(frozen=True)
 class PaperPatient:
     """
     One patient: whose law holds, and the seed of admission and of all that happens.
 
     :param name: pseudonym.
+    :param recorded: whether the operation is of those that hospitals learn from.
     """
 
     name: str
     hospital: PaperHospital
     seed: int
+    recorded: bool = False
 
 
 @dataclass(frozen=True)
@@ -65,14 +80,16 @@ class PaperPopulation:
             numbers = home.hospitals, home.heterogeneity, home.seed
             home = PaperHospital(int(rng.integers(home.hospitals)), *numbers)
         whose = 'public' if self.public else f'hospital_{home.hospital + 1}'
-        return PaperPatient(f'{whose}/{split}/{index}', home, int(rng.integers(2**31)))
+        name, seed = f'{whose}/{split}/{index}', int(rng.integers(2**31))
+        return PaperPatient(name, home, seed, recorded=split == SPLITS[0])
 
 
-class PaperTask(Task[PaperPatient, NoSettings]):
+class PaperTask(Task[PaperPatient, PaperWorldSettings]):
     """Bring an operation to its end before the patient collapses."""
 
     name = 'paper'
     summary = "the FDRL paper's world: 1024 states, 3 actions, each hospital an own exact law"
+    world = PaperWorldSettings
     defaults = {
         'collection': {'patients': 600, 'exploration': 0.4},
         'pretraining': {'patients': 50, 'steps': 50, 'discount': 0.9},
@@ -81,7 +98,7 @@ class PaperTask(Task[PaperPatient, NoSettings]):
         'rounds': {'rounds': 8},
     }
 
-    def spec(self, world: NoSettings) -> TaskSpec:
+    def spec(self, world: PaperWorldSettings) -> TaskSpec:
         """Return the 5 levels and the 3 actions."""
         fields = tuple(
             Field(name, '1', 1.0, f'{words}, in thirds')
@@ -89,9 +106,9 @@ class PaperTask(Task[PaperPatient, NoSettings]):
         )
         return TaskSpec((SIZE,), fields=fields, actions=ACTIONS)
 
-    def make_env(self, world: NoSettings) -> PaperWorldEnv:
+    def make_env(self, world: PaperWorldSettings) -> PaperWorldEnv:
         """Return a new env; :meth:`operate` names the patients."""
-        return PaperWorldEnv()
+        return PaperWorldEnv(record_steps=world.record_steps)
 
     def population(
         self, chosen: Hospitals, hospital: int | None, heterogeneity: float | None = None
@@ -109,7 +126,11 @@ class PaperTask(Task[PaperPatient, NoSettings]):
         patient: PaperPatient,
         rng: np.random.Generator,
     ) -> SimpleEpisode[PaperPatient]:
-        """Operate on one patient; the patient's own seed decides what happens."""
+        """
+        Operate on one patient; the patient's own seed decides what happens.
+
+        Operations that are recorded end after the world's record_steps at the latest.
+        """
         if not isinstance(env, PaperWorldEnv):
             raise TypeError(f'{env}: expected a PaperWorldEnv')
         env.hospital = patient.hospital
@@ -117,7 +138,8 @@ class PaperTask(Task[PaperPatient, NoSettings]):
         states, over = [state], False
         actions: list[int] = []
         rewards: list[float] = []
-        while not over and len(actions) < HORIZON:
+        most = env.record_steps if patient.recorded else HORIZON
+        while not over and len(actions) < most:
             actions.append(int(choose(state)))
             state, reward, over, _, info = env.step(actions[-1])
             states.append(state)
@@ -131,7 +153,7 @@ class PaperTask(Task[PaperPatient, NoSettings]):
             over,
         )
 
-    def guide(self, patient: PaperPatient, world: NoSettings) -> Choice:
+    def guide(self, patient: PaperPatient, world: PaperWorldSettings) -> Choice:
         """Return the best action of the hospital's own law."""
         home = _solved(patient.hospital)
         return lambda state: home.expert(state)[0]

@@ -3,17 +3,21 @@
 """The worlds that ship as tasks: patients by number, guides, identity, and what they refuse."""
 
 from contextlib import closing
+from dataclasses import replace
 from types import SimpleNamespace
 
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.errors import SettingError
+from fdrl_ros.learner.records.collection import HospitalSimulator
+from fdrl_ros.privacy.accountant.accountant import epsilon_pld
+from fdrl_ros.resources import resource
 from fdrl_ros.worlds.cartpole import CartPoleTask, FALL, STEPS
 from fdrl_ros.worlds.icu_sepsis.assets import icu_sepsis
 from fdrl_ros.worlds.icu_sepsis.records import features_of
 from fdrl_ros.worlds.icu_sepsis.task import IcuSepsisTask, SepsisWorldSettings
 from fdrl_ros.worlds.icu_sepsis.values import optimum
 from fdrl_ros.worlds.paper.env import PaperHospital
-from fdrl_ros.worlds.paper.task import PaperTask
+from fdrl_ros.worlds.paper.task import PaperTask, PaperWorldSettings
 from gymnasium.envs.classic_control.cartpole import CartPoleEnv
 import numpy as np
 import pytest
@@ -143,3 +147,20 @@ def test_sick_patients_of_sepsis_go_to_other_hospitals():
     assert max(means) - min(means) > 2.0
     survived = operated(task, task.population(CHOSEN, 0).patient(1), lambda state: 12)
     assert set(survived.rewards.tolist()) <= {-1.0, 0.0, 1.0} and survived.terminated
+
+
+def test_records_of_the_paper_s_plan_are_single_transitions_and_its_epsilon_is_below_8():
+    plan = Plan.load(resource('config/paper/paper_world.yaml'))
+    simulator = HospitalSimulator(plan.task, plan.world, plan.collection)
+    records = simulator.collect(plan.population(0))
+    assert records.n_patients == records.n_transitions == 100
+    assert plan.network.hidden == (64, 64) and len(plan.hospitals) == 3
+    assert np.bincount(records.actions).min() > 15  # of 33; chance 1e-4
+    steps = plan.rounds.rounds * plan.learner.epochs * 4
+    assert 7.9 < epsilon_pld([(plan.privacy.noise_multiplier, 0.25, steps)], 1e-4) < 8.0
+    whole = replace(simulator, world=PaperWorldSettings()).collect(plan.population(0))
+    assert whole.longest > 5
+    same = [whole.states[whole.starts[:-1]], whole.actions[whole.starts[:-1]]]
+    assert np.array_equal(records.states, same[0]) and np.array_equal(records.actions, same[1])
+    tested = plan.population(0).patient(0, 'test')
+    assert len(operated(plan.task, tested, lambda state: 2).actions) > 1

@@ -1,0 +1,77 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""`fdrl attack`: what policies and updates tell of the records behind them, from every seat."""
+
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+from fdrl_ros.cli.experiments.study_command import StudySession
+from fdrl_ros.cli.options import SettingsCommand
+from fdrl_ros.experiments.plots.leakage import draw_leakage
+from fdrl_ros.experiments.reports.text_table import make_table, NOT_PRIVATE
+from fdrl_ros.experiments.studies.leakage.settings import AttackSettings
+from fdrl_ros.experiments.studies.leakage.study import run_leakage
+from fdrl_ros.experiments.studies.leakage.summary import summarise, verdicts
+from fdrl_ros.experiments.studies.leakage.surface import run_surface, surface_rows, utility_rows
+from fdrl_ros.experiments.studies.leakage.tables import Grid, leakage_tables
+
+
+@click.command(cls=SettingsCommand, groups={'attack': AttackSettings})
+@click.option(
+    '--directory',
+    type=click.Path(path_type=Path),
+    default=None,
+    help='Where each part and the result are kept; what is finished is not run again.  '
+    '[default: runs/attack, or runs/attack_quick; runs/surface with --surface]',
+)
+@click.option('--quick', is_flag=True, help='Few models and seeds: a look of a minute, no claim.')
+@click.option('--surface', is_flag=True, help='PLR and A_task over H and s, in 36 cells, instead.')
+def attack(directory: Path | None, quick: bool, surface: bool, **flags: object) -> None:
+    """
+    Attack policies and updates: who took part, and which records.
+
+    In the FDRL paper's world, by loss, calibrated loss, LiRA, alignment of updates and gradient
+    inversion, from the seats of robot, aggregator, hospitals and of who sees a hospital's own
+    update; beside the bounds that differential privacy gives, D_KL and OPE. Interrupted, it goes
+    on when called again.
+    """
+    chosen = AttackSettings().quick() if quick else AttackSettings()
+    given = {name.partition('__')[2]: each for name, each in flags.items() if each is not None}
+    settings = AttackSettings.from_mapping({**asdict(chosen), **given})
+    name = 'surface' if surface else 'attack'
+    study = StudySession.open(directory or Path(f'runs/{name}_quick' if quick else f'runs/{name}'))
+    study.out.print(NOT_PRIVATE, style='bold red')
+    if surface:
+        _surface(study, settings)
+        return
+    with study.run.lock():
+        found = study.measure(run_leakage, study.run.path, settings)
+        summary = {'quick': quick, **summarise(found, settings)}
+        grids = list(leakage_tables(summary))
+        said = verdicts(summary)
+        words = '\n'.join([*(f'- {each}' for each in said), '', *(g.markdown() for g in grids)])
+        study.save('attack', summary, draw_leakage, words, 'md')
+    for grid in grids:
+        study.out.print(make_table(*grid))
+    study.show(*said)
+
+
+def _surface(study: StudySession, settings: AttackSettings) -> None:
+    """Measure PLR over H and s, print and save it."""
+    with study.run.lock():
+        summary = study.measure(run_surface, study.run.path, settings)
+        headings = ('H', *(f's = {each:g}' for each in summary['noises']))
+        title = f'PLR of the released policy, bits, {summary["models"]} models [95 % interval]'
+        grids = (
+            Grid(title, headings, surface_rows(summary)),
+            Grid(
+                'Exact A_task, and return, of that policy; at most: of any single policy',
+                ('measure', *headings, 'at most'),
+                utility_rows(summary),
+            ),
+        )
+        words = '\n'.join(each.markdown() for each in grids)
+        study.save('surface', summary, table=words, suffix='md')
+    for grid in grids:
+        study.out.print(make_table(*grid))
