@@ -4,6 +4,7 @@
 
 import base64
 from collections.abc import Sequence
+from html import escape
 import io
 from pathlib import Path
 
@@ -17,14 +18,16 @@ from fdrl_ros.segmentation.training.methods import METHODS
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
-from rich.console import Console
+from rich.table import Table
 
 _SHOWN = ('local', 'fedavg', 'fedst')
 """Methods whose labels are shown, of those that there are."""
 
 _STYLE = (
     'body{font-family:sans-serif;max-width:1100px;margin:2em auto;padding:0 1em}'
-    'pre{font-size:12px;overflow-x:auto}img{image-rendering:pixelated;max-width:100%}'
+    'table{border-collapse:collapse;font-size:13px;margin:2em 0}caption{text-align:left}'
+    'caption b,caption span{display:block}th,td{border:1px solid #999;padding:.2em .5em}'
+    'img{image-rendering:pixelated;max-width:100%}'
 )
 _LARGER = 2  # times that pictures are enlarged
 
@@ -38,10 +41,7 @@ def write_report(
     :param parts: of which those of the first seed are shown.
     :raises OSError: if it cannot be written.
     """
-    console = Console(record=True, file=io.StringIO(), width=150)
-    for table in tables(summary):
-        console.print(table)
-    printed = console.export_html(inline_styles=True, code_format='<pre>{code}</pre>')
+    printed = ''.join(map(_html, tables(summary)))
     said = ''.join(f'<li>{each}</li>' for each in verdicts(summary))
     shown = {
         part['method']: part
@@ -60,12 +60,28 @@ def write_report(
     strips = {site: _strips(site, settings, [shown[name] for name in names]) for site in _SITES}
     for site, strip in strips.items():
         middle = strip[len(strip) // 2]
-        body.append(f'<h3>Site {site}</h3>{_picture([middle])}')
-    body.append(f'<h2>A clip of site {FEDERATED[0]}</h2>{_picture(strips[FEDERATED[0]])}')
-    body.append(f'<h2>A clip of site {UNSEEN}</h2>{_picture(strips[UNSEEN])}')
+        body.append(f'<h3>Site {site}</h3>{_picture([middle], f"a frame of site {site}")}')
+    body.append(
+        f'<h2>A clip of site {FEDERATED[0]}</h2>{_picture(strips[FEDERATED[0]], "a clip")}'
+    )
+    body.append(f'<h2>A clip of site {UNSEEN}</h2>{_picture(strips[UNSEEN], "a clip")}')
     body.append(f'<h2>Tables</h2>{printed}')
     page = '<!doctype html><html lang="en"><meta charset="utf-8"><title>FedST</title>'
     path.write_text(f'{page}<style>{_STYLE}</style>{"".join(body)}</html>\n', 'utf-8')
+
+
+def _html(table: Table) -> str:
+    """Return a table as an element of a page."""
+    columns = [[str(column.header), *map(str, column.cells)] for column in table.columns]
+    head, *rows = (
+        ''.join(f'<td>{escape(cell)}</td>' for cell in row) for row in zip(*columns, strict=True)
+    )
+    about = f'<b>{escape(str(table.title))}</b><span>{escape(str(table.caption))}</span>'
+    body = ''.join(f'<tr>{row}</tr>' for row in rows)
+    return (
+        f'<table><caption>{about}</caption><thead><tr>{head.replace("td>", "th>")}</tr></thead>'
+        f'<tbody>{body}</tbody></table>'
+    )
 
 
 _SITES = (*FEDERATED, UNSEEN)
@@ -79,7 +95,7 @@ def _strips(site: str, settings: FedstSettings, parts: Sequence[Json]) -> NDArra
     return np.concatenate([clip.frames, *(overlaid(clip.frames, each) for each in labels)], axis=2)
 
 
-def _picture(frames: Sequence[NDArray[np.uint8]] | NDArray[np.uint8]) -> str:
+def _picture(frames: Sequence[NDArray[np.uint8]] | NDArray[np.uint8], what: str) -> str:
     """Return a picture, or several that move, as an element of a page."""
     height, width = frames[0].shape[:2]
     size = width * _LARGER, height * _LARGER
@@ -89,4 +105,4 @@ def _picture(frames: Sequence[NDArray[np.uint8]] | NDArray[np.uint8]) -> str:
     more = {'save_all': True, 'append_images': images[1:], 'duration': round(1000.0 / RATE)}
     images[0].save(out, form, **({**more, 'loop': 0, 'quality': 70} if len(images) > 1 else {}))
     data = base64.b64encode(out.getvalue()).decode()
-    return f'<img alt="labelled frames" src="data:image/{form};base64,{data}">'
+    return f'<img alt="{what}, and how it is labelled" src="data:image/{form};base64,{data}">'
