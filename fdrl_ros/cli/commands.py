@@ -10,10 +10,7 @@ from fdrl_ros.experiments.reports.versions import package_version
 from fdrl_ros.runtime.orphans import end_with_launcher
 
 COMMANDS: Final = {
-    'attack': (
-        'experiments.attack',
-        'Attack policies and updates: who took part, and which records.',
-    ),
+    'attack': ('experiments.attack', 'Attack policies and updates from every seat.'),
     'audit': ('experiments.studies', 'Hold epsilon against what is released, by canaries.'),
     'dataset': ('dataset.dataset', 'Record operations to one file, replay, show, convert them.'),
     'draw': ('experiments.draw', 'Draw the expert operating, one picture for each procedure.'),

@@ -29,7 +29,7 @@ from fdrl_ros.experiments.studies.leakage.tables import Grid, leakage_tables
 @click.option('--surface', is_flag=True, help='PLR and A_task over H and s, in 36 cells, instead.')
 def attack(directory: Path | None, quick: bool, surface: bool, **flags: object) -> None:
     """
-    Attack policies and updates: who took part, and which records.
+    Attack policies and updates from every seat.
 
     In the FDRL paper's world, by loss, calibrated loss, LiRA, alignment of updates and gradient
     inversion, from the seats of robot, aggregator, hospitals and of who sees a hospital's own

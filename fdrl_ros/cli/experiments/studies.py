@@ -29,7 +29,7 @@ from rich.table import Table
 @study_command('runs/audit', 5)
 def audit(study: PlanStudy, **flags: object) -> None:
     """
-    Hold the claimed epsilon against what is released, by canaries among the patients.
+    Hold epsilon against what is released, by canaries.
 
     One hospital trains with them. Bounds of epsilon from below, and tests of noise, coins and
     clipping: a bound above the claim or a failed test is a FAULT and ends with exit code 3.
