@@ -77,7 +77,7 @@ OF_OTHERS = {
 
 VERSIONS = {
     1: 'dc4bd2ef46c42d8c',
-    2: 'efa22f1a0657de14',
+    2: '0d46c5a29d564195',
 }
 """
 Hash of the definitions in each version of the set.
