@@ -40,15 +40,21 @@ class SeenRobot(ForeignRobot):
     def __init__(self, room) -> None:
         super().__init__(room)
         self.seen, self.jaw = True, 0.01
+        self.recorder: Recorder | None = None
         self.topics['visibility'] = room.node.create_publisher(
             ros.Visibility, 'visibility', qos.SEEN
         )
 
     def answered(self, stamp: int, patience: float = 0.1) -> None:
-        told = ros.Visibility(seen=self.seen, share=[0.9, 0.0, 0.0, self.jaw])
+        super().answered(stamp, patience)
+        heard = self.recorder.count('visibility')
+        told = ros.Visibility(
+            seen=self.seen, share=[0.9, 0.0, 0.0, self.jaw], confidence=[0.9] * 4
+        )
         told.header.stamp = to_stamp(stamp)
         self.topics['visibility'].publish(told)
-        super().answered(stamp, patience)
+        # Which of two topics is heard first is chance: the next state comes after this.
+        self.room.wait(lambda: self.recorder.count('visibility') > heard, 5.0)
 
 
 @pytest.fixture
@@ -73,7 +79,7 @@ def robot(room, runner, settings, directory):
     room.wait(lambda: candidates() == 2, 120.0)
     runner.stop()
     del room.heard['policies'][:], room.heard['action'][:]
-    recorder = Recorder(room, STATES | {'action': ros.SelectedAction}, qos.EVENT)
+    recorder = arm.recorder = Recorder(room, STATES | {'action': ros.SelectedAction}, qos.EVENT)
     runner.start([spec])
     # Who hears the first state is heard, too: the node, the recorder.
     room.wait(lambda: candidates() == 2, 60.0)
