@@ -197,8 +197,9 @@ class ShadowTrainer:
         :param table: transitions as lines, see
             :attr:`fdrl_ros.learner.records.transitions.Transitions.table`.
         :param members: lines of the table that are trained on.
-        :returns: weights in double precision, shape (n_parameters,); not finite if they diverged.
+        :returns: weights in double precision, shape (n_parameters,).
         :raises SettingError: if weights, noise or lines do not fit.
+        :raises PolicyError: if the weights diverged.
         """
         size, width = self.shape.n_parameters, 2 * self.shape.states + 3
         table = np.ascontiguousarray(table, np.float32)

@@ -25,14 +25,15 @@ DECAY = 0.01
 """Weight decay of AdamW: a step takes this share of the learning rate off each weight."""
 
 LARGEST_WEIGHT = 10.0
-"""The size that :func:`update_limit` supposes of no weight to exceed; only the decay needs it."""
+"""Assumed bound on the size of a weight; in :func:`update_limit` the decay alone needs it."""
 
 
 def update_limit(settings: SiteSettings) -> float:
     """
     Return how far a weight moves in a round at most, whatever the clips are.
 
-    It is the bound of :mod:`fdrl_ros.learner.update_bound` for Adam, with the decay.
+    It is the bound of :mod:`fdrl_ros.learner.update_bound` for Adam, plus the decay of weights up
+    to LARGEST_WEIGHT.
     """
     decay = DECAY * settings.steps * LARGEST_WEIGHT
     return settings.rate * (float(adam_steps(settings.steps).sum()) + decay)
