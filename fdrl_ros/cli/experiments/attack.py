@@ -13,7 +13,13 @@ from fdrl_ros.experiments.reports.text_table import make_table, NOT_PRIVATE
 from fdrl_ros.experiments.studies.leakage.settings import AttackSettings
 from fdrl_ros.experiments.studies.leakage.study import run_leakage
 from fdrl_ros.experiments.studies.leakage.summary import summarise, verdicts
-from fdrl_ros.experiments.studies.leakage.surface import run_surface, surface_rows, utility_rows
+from fdrl_ros.experiments.studies.leakage.surface import (
+    HETEROGENEITIES,
+    NOISES,
+    run_surface,
+    surface_rows,
+    utility_rows,
+)
 from fdrl_ros.experiments.studies.leakage.tables import Grid, leakage_tables
 
 
@@ -60,7 +66,7 @@ def attack(directory: Path | None, quick: bool, surface: bool, **flags: object) 
 def _surface(study: StudySession, settings: AttackSettings) -> None:
     """Measure PLR over H and s, print and save it."""
     with study.run.lock():
-        summary = study.measure(run_surface, study.run.path, settings)
+        summary = study.measure(run_surface, study.run.path, settings, HETEROGENEITIES, NOISES)
         headings = ('H', *(f's = {each:g}' for each in summary['noises']))
         title = f'PLR of the released policy, bits, {summary["models"]} models [95 % interval]'
         grids = (

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from click.testing import CliRunner, Result
 from fdrl_ros.cli import main
+from fdrl_ros.cli.experiments import attack
 from fdrl_ros.errors import SettingError, StoreError, TrainingStopped
 from fdrl_ros.experiments.studies.leakage import simulation, study, surface
 from fdrl_ros.experiments.studies.leakage.settings import AttackSettings, Regime, REGIMES
@@ -140,8 +141,8 @@ def test_the_command_prints_and_writes_what_it_found(
 def test_the_surface_has_a_cell_for_each_level(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(surface, 'HETEROGENEITIES', (0.0, 1.0))
-    monkeypatch.setattr(surface, 'NOISES', (0.01, 1.0))
+    monkeypatch.setattr(attack, 'HETEROGENEITIES', (0.0, 1.0))
+    monkeypatch.setattr(attack, 'NOISES', (0.01, 1.0))
     monkeypatch.setattr(surface, '_VALUED', 2)
     flags = '--surface --models 4 --resamples 10 --workers 1'
     done = fdrl('attack', '--directory', tmp_path, *flags.split())

@@ -14,7 +14,9 @@ Seats: ``central`` has the released centralised policy; ``released`` the federat
 hospitals, who subtract their own updates from the aggregate.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from fdrl_ros.crypto.he.quantisation import Quantisation
 from fdrl_ros.crypto.keys.roster import default_threshold
@@ -58,6 +60,24 @@ class Model:
     released: ShadowWeights
     central: ShadowWeights
     hospitals: tuple[ShadowWeights, ...]
+
+
+class Round(NamedTuple):
+    """
+    One round of a federation.
+
+    ``number`` from 1; the policy ``before`` it and ``after`` it; each hospital's own weights.
+    """
+
+    number: int
+    before: Weights
+    after: Weights
+    trained: list[Weights]
+
+    @property
+    def changes(self) -> list[Numbers]:
+        """Return each hospital's update."""
+        return [each.astype(np.float64) - self.before for each in self.trained]
 
 
 class Simulation:
@@ -122,22 +142,26 @@ class Simulation:
         :raises PolicyError: if learning diverged.
         """
         members = self.members(model)
-        seen: dict[tuple[str, str], Numbers] = {}
-        weights, own = self._federated(model, members, seen)
-        seen['released', ERROR] = self.errors(weights)
-        central = self._central(model, members)
+        sums, rng = _Sums(len(self.table)), self._rng(model, 1)
+        for last in self.federate(members, rng):
+            if last.number in self._observed:
+                self._look(sums, last, rng)
+        seen = sums.means()
+        seen['released', ERROR] = self.errors(last.after)
+        central = self.centralise(members, self._rng(model, 2))
         seen['central', ERROR] = self.errors(central)
         return Model(
             members,
             seen,
-            ShadowWeights(weights),
+            ShadowWeights(last.after),
             ShadowWeights(central),
-            tuple(map(ShadowWeights, own)),
+            tuple(map(ShadowWeights, last.trained)),
         )
 
     def train(self, model: int) -> ShadowWeights:
         """Train a model, federated alone; its coins and noise are not those of :meth:`model`."""
-        return ShadowWeights(self._federated(model, self.members(model), None)[0])
+        *_, last = self.federate(self.members(model), self._rng(model, 1))
+        return ShadowWeights(last.after)
 
     def local_round(
         self, rng: np.random.Generator, weights: Weights, own: NDArray[np.int64]
@@ -147,45 +171,57 @@ class Simulation:
 
         :param own: numbers of those who take part, at one hospital.
         """
-        trainer = self.trainer
-        steps, rate = trainer.round_steps(self.regime.records), self.regime.rate
-        draws = Draws.seeded(rng, steps, len(own), rate, trainer.noise_size)
+        steps = self.trainer.round_steps(self.regime.records)
+        return self.descend(self.trainer, weights, own, steps, rng)
+
+    def descend(
+        self,
+        trainer: ShadowTrainer,
+        weights: Weights,
+        own: NDArray[np.int64],
+        steps: int,
+        rng: np.random.Generator,
+    ) -> Weights:
+        """
+        Take some steps on some candidates, from a fresh optimizer.
+
+        :param own: numbers of those who take part.
+        """
+        draws = Draws.seeded(rng, steps, len(own), self.regime.rate, trainer.noise_size)
         found: Weights = trainer.train(weights, self.table, own, draws).astype(np.float32)
         return found
 
-    def _federated(
+    def own(self, members: NDArray[np.bool_]) -> list[NDArray[np.int64]]:
+        """Return the numbers of those who take part at each hospital."""
+        places = map(self._of, range(self.hospitals))
+        return [np.flatnonzero(members[each]) + each.start for each in places]
+
+    def federate(
         self,
-        model: int,
         members: NDArray[np.bool_],
-        seen: dict[tuple[str, str], Numbers] | None,
-    ) -> tuple[Weights, list[Weights]]:
-        """Train all rounds; return the last policy and the hospitals' own weights behind it."""
-        rng, homes = self._rng(model, 1), range(self.hospitals)
-        own = [np.flatnonzero(members[self._of(each)]) + self._of(each).start for each in homes]
-        weights, sums = self.start, _Sums(len(self.table))
-        trained: list[Weights] = []
-        for round in range(1, self.regime.rounds + 1):
+        rng: np.random.Generator,
+        start: Weights | None = None,
+    ) -> Iterator[Round]:
+        """
+        Train round by round.
+
+        :param members: whether each candidate takes part.
+        :param rng: of coins and noise.
+        :param start: first policy; the public start unless given.
+        """
+        own = self.own(members)
+        weights = self.start if start is None else start
+        for number in range(1, self.regime.rounds + 1):
             trained = [self.local_round(rng, weights, each) for each in own]
             changes = [each.astype(np.float64) - weights for each in trained]
             after = (weights + np.mean(changes, axis=0)).astype(np.float32)
-            if seen is not None and round in self._observed:
-                self._look(sums, weights, after, trained, changes, rng)
+            yield Round(number, weights, after, trained)
             weights = after
-        if seen is not None:
-            seen.update(sums.means())
-        return weights, trained
 
-    def _look(
-        self,
-        sums: '_Sums',
-        before: Weights,
-        after: Weights,
-        trained: list[Weights],
-        changes: list[Numbers],
-        rng: np.random.Generator,
-    ) -> None:
+    def _look(self, sums: '_Sums', seen: Round, rng: np.random.Generator) -> None:
         """Add what each seat sees of a round."""
         sums.count += 1
+        before, after, changes = seen.before, seen.after, seen.changes
         step = after.astype(np.float64) - before
         gradients = gradients_at(self.trainer, before, self._batch)
         everyone = slice(None)
@@ -222,13 +258,10 @@ class Simulation:
         ).astype(np.float64)
         return masked - _MODULUS / 2.0
 
-    def _central(self, model: int, members: NDArray[np.bool_]) -> Weights:
+    def centralise(self, members: NDArray[np.bool_], rng: np.random.Generator) -> Weights:
         """Train the centralised baseline on all that take part."""
-        regime, trainer, rng = self.regime, self.pooled, self._rng(model, 2)
         pooled = np.flatnonzero(members)
-        draws = Draws.seeded(rng, regime.steps(True), len(pooled), regime.rate, trainer.noise_size)
-        found: Weights = trainer.train(self.start, self.table, pooled, draws).astype(np.float32)
-        return found
+        return self.descend(self.pooled, self.start, pooled, self.regime.steps(True), rng)
 
     def errors(self, weights: Weights) -> Numbers:
         """Return every candidate's signed error at some weights, shape (records,)."""

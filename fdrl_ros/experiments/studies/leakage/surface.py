@@ -7,6 +7,7 @@ A cell is the paper's regime at one H and one s. All models of a cell have the s
 public start, so that each is attacked with all others as its shadows.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 import itertools
 from pathlib import Path
@@ -31,26 +32,34 @@ _REGIME = 'paper'
 _VALUED = 16  # models whose utility is measured
 
 
-def run_surface(directory: Path, settings: AttackSettings, caller: Caller = NOBODY) -> Json:
+def run_surface(
+    directory: Path,
+    settings: AttackSettings,
+    levels: Sequence[float],
+    noises: Sequence[float],
+    caller: Caller = NOBODY,
+) -> Json:
     """
     Measure every cell; settings' noise, heterogeneity, regimes and seeds do not count.
 
     :param directory: gets ``cells/``, one JSON file each, and is gone on from them.
+    :param levels: of H.
+    :param noises: s.
     :returns: levels, and the cells in rows of one H.
     :raises TrainingStopped: as soon as the caller says so; call it again to go on.
     :raises StoreError: if a part is damaged, or of other settings.
     """
     parts = [
         Part(f'H{level:g}_s{noise:g}', {**own.relevant(_REGIME), 'seed': own.seed}, (own,))
-        for level, noise in itertools.product(HETEROGENEITIES, NOISES)
+        for level, noise in itertools.product(levels, noises)
         for own in [replace(settings, heterogeneity=level, noise=noise)]
     ]
     study = Study('surface', directory / 'cells', measure_cell, _check, settings.workers)
     cells = study.run(parts, caller)
-    width = len(NOISES)
+    width = len(noises)
     return {
-        'heterogeneities': HETEROGENEITIES,
-        'noises': NOISES,
+        'heterogeneities': list(levels),
+        'noises': list(noises),
         'models': settings.models,
         'rows': [cells[start : start + width] for start in range(0, len(cells), width)],
     }

@@ -1,0 +1,49 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""All experiments of the FDRL paper, one after another; what is finished is not run again."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+from fdrl_ros.experiments.json_file import Json
+from fdrl_ros.experiments.studies.fdrl_paper.grid import run_grid
+from fdrl_ros.experiments.studies.fdrl_paper.learning_curves import run_curves
+from fdrl_ros.experiments.studies.fdrl_paper.rounds import run_rounds
+from fdrl_ros.experiments.studies.fdrl_paper.settings import FdrlSettings
+from fdrl_ros.experiments.studies.leakage.study import run_leakage
+from fdrl_ros.experiments.studies.leakage.surface import run_surface
+from fdrl_ros.runtime.progress import Caller, NOBODY
+
+
+class Measured(NamedTuple):
+    """
+    What came out of every part.
+
+    ``leakage``: by regime, of each seed; ``rounds``: of each seed; ``grid``: by H, of each seed;
+    ``surface``: PLR over H and s; ``curves``: by records, of each seed.
+    """
+
+    leakage: dict[str, list[Json]]
+    rounds: list[Json]
+    grid: dict[str, list[Json]]
+    surface: Json
+    curves: dict[str, list[Json]]
+
+
+def run_fdrl(directory: Path, settings: FdrlSettings, caller: Caller = NOBODY) -> Measured:
+    """
+    Run every experiment.
+
+    :param directory: gets a folder of parts for each experiment, and is gone on from them.
+    :raises TrainingStopped: as soon as the caller says so; call it again to go on.
+    :raises StoreError: if a part is damaged, or of other settings.
+    """
+    attack = settings.attack()
+    noisy = [each for each in settings.all_noises if each]
+    return Measured(
+        run_leakage(directory / 'leakage', attack, caller),
+        run_rounds(directory / 'rounds', settings, caller),
+        run_grid(directory / 'policies', settings, caller),
+        run_surface(directory / 'surface', attack, settings.all_levels, noisy, caller=caller),
+        run_curves(directory / 'records', settings, caller),
+    )
