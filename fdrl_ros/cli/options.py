@@ -16,7 +16,7 @@ from fdrl_ros.learner.records.records import Records
 from fdrl_ros.resources import resource
 from fdrl_ros.settings import Setting, Settings, Value
 
-PLAIN = ('attack', 'federation', 'frames', 'rounds', 'sepsis')
+PLAIN = ('attack', 'fdrl', 'federation', 'frames', 'rounds', 'sepsis')
 """Groups whose flags go without the group's name in front."""
 
 ESSENTIAL = (

@@ -76,6 +76,20 @@ def paired(one: Sequence[float], other: Sequence[float]) -> Interval:
     return interval([a - b for a, b in zip(one, other, strict=True)])
 
 
+def percent_change(one: Sequence[float], other: Sequence[float]) -> Interval | None:
+    """
+    Return by how many percent of the mean of `other` one differs from it, paired by seed.
+
+    :returns: None where the interval of `other` does not lie above 0: such a ratio means nothing.
+    """
+    base = interval(other)
+    if sign_of(base) <= 0 or min(other) <= 0.0:
+        return None
+    mean = base['mean']
+    assert mean is not None
+    return interval([100.0 * (a - b) / mean for a, b in zip(one, other, strict=True)])
+
+
 def p_value(found: Interval) -> float:
     """Return the chance of a mean at least as far from 0 by Student's t; 1 for a single seed."""
     known = np.array([each for each in found['values'] if each is not None], np.float64)

@@ -58,7 +58,16 @@ def write_json(path: Path, value: object) -> None:
 
     :raises StoreError: if it cannot be written.
     """
+    write_text(path, json_text(value, indent=2) + '\n')
+
+
+def write_text(path: Path, text: str) -> None:
+    """
+    Write a text file atomically.
+
+    :raises StoreError: if it cannot be written.
+    """
     part = path.with_name(path.name + '.part')
     with os_errors_as(StoreError, f'cannot write {path}'):
-        part.write_text(json_text(value, indent=2) + '\n', 'utf-8')
+        part.write_text(text, 'utf-8')
         part.replace(path)

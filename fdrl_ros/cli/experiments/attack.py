@@ -9,7 +9,7 @@ import click
 from fdrl_ros.cli.experiments.study_command import StudySession
 from fdrl_ros.cli.options import SettingsCommand
 from fdrl_ros.experiments.plots.leakage import draw_leakage
-from fdrl_ros.experiments.reports.text_table import make_table, NOT_PRIVATE
+from fdrl_ros.experiments.reports.text_table import Grid, make_table, NOT_PRIVATE
 from fdrl_ros.experiments.studies.leakage.settings import AttackSettings
 from fdrl_ros.experiments.studies.leakage.study import run_leakage
 from fdrl_ros.experiments.studies.leakage.summary import summarise, verdicts
@@ -20,7 +20,7 @@ from fdrl_ros.experiments.studies.leakage.surface import (
     surface_rows,
     utility_rows,
 )
-from fdrl_ros.experiments.studies.leakage.tables import Grid, leakage_tables
+from fdrl_ros.experiments.studies.leakage.tables import leakage_tables
 
 
 @click.command(cls=SettingsCommand, groups={'attack': AttackSettings})

@@ -8,7 +8,8 @@ import click
 from fdrl_ros.cli.group import FdrlGroup
 
 PAPERS: Final = {
-    'fedst': ('experiments.fedst', 'Repeat the experiments of FedST on made-up surgical video.')
+    'fdrl': ('experiments.fdrl', 'Repeat the experiments of the FDRL paper, claim by claim.'),
+    'fedst': ('experiments.fedst', 'Repeat the experiments of FedST on made-up surgical video.'),
 }
 """Each paper's command, as the table of all commands has them: some need PyTorch."""
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from fdrl_ros.experiments.intervals import Interval
 from fdrl_ros.experiments.reports.text_table import DISCLAIMER
+import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
@@ -24,12 +25,15 @@ _LETTERS = 17
 
 
 @contextmanager
-def drawing(path: Path, size: tuple[float, float], words: str = '') -> Iterator[Figure]:
+def drawing(
+    path: Path, size: tuple[float, float], words: str = '', *, vector: bool = False
+) -> Iterator[Figure]:
     """
     Draw a figure into a PNG file.
 
     :param size: inches.
     :param words: below it, before the disclaimer.
+    :param vector: whether to write an SVG file beside it, too.
     :raises OSError: if the file cannot be written.
     """
     figure = Figure(size, layout='constrained')
@@ -40,6 +44,9 @@ def drawing(path: Path, size: tuple[float, float], words: str = '') -> Iterator[
     below = '\n'.join(textwrap.fill(line, width) for line in lines)
     figure.supxlabel(below, fontsize=7, color='dimgray')
     figure.savefig(path, dpi=DOTS)
+    if vector:
+        with matplotlib.rc_context({'svg.hashsalt': path.stem, 'svg.fonttype': 'none'}):
+            figure.savefig(path.with_suffix('.svg'), metadata={'Date': None})
 
 
 def ends_of(found: Sequence[Interval]) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:

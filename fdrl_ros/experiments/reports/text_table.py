@@ -3,6 +3,7 @@
 """One way to make the tables of every study and command, and what is printed beside results."""
 
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from rich.console import JustifyMethod
 from rich.markup import escape
@@ -35,3 +36,20 @@ def make_table(
     for row in rows:
         table.add_row(*(escape(str(cell)) for cell in row))
     return table
+
+
+class Grid(NamedTuple):
+    """A table: title, headings and rows of text."""
+
+    title: str
+    headings: tuple[str, ...]
+    rows: list[tuple[str, ...]]
+
+    def markdown(self) -> str:
+        """Return the table as Markdown, below its title."""
+        return f'## {self.title}\n\n{self.markdown_rows()}'
+
+    def markdown_rows(self) -> str:
+        """Return the table as Markdown, without its title."""
+        lines = [self.headings, ('---',) * len(self.headings), *self.rows]
+        return '\n'.join(f'| {" | ".join(row)} |' for row in lines) + '\n'

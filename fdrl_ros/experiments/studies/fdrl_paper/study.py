@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fdrl_ros.experiments.json_file import Json
+from fdrl_ros.experiments.studies.fdrl_paper.cost import run_cost
 from fdrl_ros.experiments.studies.fdrl_paper.grid import run_grid
 from fdrl_ros.experiments.studies.fdrl_paper.learning_curves import run_curves
 from fdrl_ros.experiments.studies.fdrl_paper.rounds import run_rounds
@@ -20,7 +21,8 @@ class Measured(NamedTuple):
     What came out of every part.
 
     ``leakage``: by regime, of each seed; ``rounds``: of each seed; ``grid``: by H, of each seed;
-    ``surface``: PLR over H and s; ``curves``: by records, of each seed.
+    ``surface``: PLR over H and s; ``curves``: by records, of each
+    seed; ``cost``: seconds.
     """
 
     leakage: dict[str, list[Json]]
@@ -28,6 +30,7 @@ class Measured(NamedTuple):
     grid: dict[str, list[Json]]
     surface: Json
     curves: dict[str, list[Json]]
+    cost: Json
 
 
 def run_fdrl(directory: Path, settings: FdrlSettings, caller: Caller = NOBODY) -> Measured:
@@ -46,4 +49,5 @@ def run_fdrl(directory: Path, settings: FdrlSettings, caller: Caller = NOBODY) -
         run_grid(directory / 'policies', settings, caller),
         run_surface(directory / 'surface', attack, settings.all_levels, noisy, caller=caller),
         run_curves(directory / 'records', settings, caller),
+        run_cost(directory / 'cost', settings, caller),
     )

@@ -81,7 +81,7 @@ def run_leakage(
         for name in settings.names
         for seed in seeds
     ]
-    study = Study('attack', directory / 'parts', measure, _check, settings.workers)
+    study = Study('leakage', directory / 'parts', measure, _check, settings.workers)
     found = iter(study.run(parts, caller))
     return {name: [next(found) for _ in seeds] for name in settings.names}
 

@@ -8,10 +8,10 @@ import math
 
 from fdrl_ros.experiments.intervals import (
     Interval,
-    interval,
     interval_words,
     over_seeds,
     paired,
+    percent_change,
     sign_of,
 )
 from fdrl_ros.experiments.json_file import Json
@@ -82,7 +82,6 @@ def _regime(parts: Sequence[Json]) -> Json:
             *([row[seat][best[seat]]['auc'] for row in rows] for seat in ('own', 'aggregate'))
         ),
         'plr': _comparison(
-            seats,
             [row['released'][RULED]['plr'] for row in rows],
             [row['central'][RULED]['plr'] for row in rows],
         ),
@@ -101,19 +100,14 @@ def strongest(attacks: Json) -> str:
     return max(real, key=lambda name: attacks[name]['auc']['mean'])
 
 
-def _comparison(seats: Json, federated: list[float], central: list[float]) -> Json:
+def _comparison(federated: list[float], central: list[float]) -> Json:
     """
     Compare the PLR of both released policies, paired by seed.
 
     A change in percent is told only where the interval of the centralised PLR excludes 0.
     """
-    measured: Interval = seats['central'][RULED]['plr']
-    ratio = None
-    if sign_of(measured) > 0 and min(central) > 0.0:
-        mean = measured['mean']
-        assert mean is not None
-        ratio = interval([100.0 * (a - b) / mean for a, b in zip(federated, central, strict=True)])
-    return {'difference': paired(federated, central), 'change_percent': ratio}
+    change = percent_change(federated, central)
+    return {'difference': paired(federated, central), 'change_percent': change}
 
 
 def _broken(parts: Sequence[Json]) -> list[str]:

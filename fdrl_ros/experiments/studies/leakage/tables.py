@@ -3,25 +3,11 @@
 """Tables of the leakage study, for the terminal and as Markdown."""
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from fdrl_ros.experiments.intervals import interval_words
 from fdrl_ros.experiments.json_file import Json
+from fdrl_ros.experiments.reports.text_table import Grid
 from fdrl_ros.experiments.studies.leakage.summary import SEATS
-
-
-class Grid(NamedTuple):
-    """A table: title, headings and rows of text."""
-
-    title: str
-    headings: tuple[str, ...]
-    rows: list[tuple[str, ...]]
-
-    def markdown(self) -> str:
-        """Return the table as Markdown."""
-        lines = [self.headings, ('---',) * len(self.headings), *self.rows]
-        return f'## {self.title}\n\n' + '\n'.join(f'| {" | ".join(row)} |' for row in lines) + '\n'
-
 
 FORMS = {'auc': '.3f', 'tpr': '.3f', 'plr': '.4f'}
 _WORDS = {'auc': 'AUC', 'tpr': 'TPR at 1 % FPR', 'plr': 'PLR, bits'}
