@@ -12,7 +12,7 @@ from fdrl_ros.errors import os_errors_as, SettingError, StoreError
 from fdrl_ros.experiments.reports.text_table import make_table, NOT_PRIVATE
 from fdrl_ros.experiments.studies.fdrl_paper.report import verdicts, write_report
 from fdrl_ros.experiments.studies.fdrl_paper.settings import FdrlSettings, FEWEST_SEEDS
-from fdrl_ros.experiments.studies.fdrl_paper.study import run_fdrl
+from fdrl_ros.experiments.studies.fdrl_paper.study import run_fdrl, run_surgery
 from fdrl_ros.experiments.studies.fdrl_paper.summary import summarise
 from fdrl_ros.experiments.studies.fdrl_paper.tables import claims_grid
 
@@ -26,7 +26,12 @@ from fdrl_ros.experiments.studies.fdrl_paper.tables import claims_grid
     'again.  [default: runs/fdrl, or runs/fdrl_quick]',
 )
 @click.option('--quick', is_flag=True, help='Two seeds, few models: a look, no claim.')
-def fdrl(directory: Path | None, quick: bool, **flags: object) -> None:
+@click.option(
+    '--surgery',
+    is_flag=True,
+    help="Also repeat the paper's setting in the surgical world, with every seed.",
+)
+def fdrl(directory: Path | None, quick: bool, surgery: bool, **flags: object) -> None:
     """
     Repeat the experiments of the FDRL paper (Fig. 3 to 7, ablation, cost).
 
@@ -44,9 +49,12 @@ def fdrl(directory: Path | None, quick: bool, **flags: object) -> None:
     study = StudySession.open(directory or Path('runs/fdrl_quick' if quick else 'runs/fdrl'))
     study.out.print(NOT_PRIVATE, style='bold red')
     words = ' '.join(f'--{name.replace("_", "-")} {each!r}' for name, each in given.items())
-    command = ' '.join(('fdrl reproduce fdrl', *(['--quick'] if quick else []), words)).strip()
+    flagged = [f'--{each}' for each, is_on in (('quick', quick), ('surgery', surgery)) if is_on]
+    command = ' '.join(('fdrl reproduce fdrl', *flagged, words)).strip()
     with study.run.lock():
         summary = summarise(study.measure(run_fdrl, study.run.path, settings), settings)
+        if surgery:
+            summary['surgery'] = study.measure(run_surgery, study.run.path, settings)
         study.save('fdrl', {'quick': quick, **summary})
         with os_errors_as(StoreError, f'cannot write into {study.run.path}'):
             write_report(study.run.path, summary, settings, command)

@@ -15,7 +15,7 @@ from fdrl_ros.experiments.studies.fdrl_paper.claims import (
     UNMEASURABLE,
 )
 from fdrl_ros.experiments.studies.fdrl_paper.settings import FdrlSettings, FEWEST_SEEDS
-from fdrl_ros.experiments.studies.fdrl_paper.tables import claims_grid, tables
+from fdrl_ros.experiments.studies.fdrl_paper.tables import claims_grid, surgery_grid, tables
 from fdrl_ros.experiments.studies.leakage.tables import leakage_tables
 from fdrl_ros.experiments.study import digest_of
 
@@ -61,6 +61,9 @@ def write_report(directory: Path, summary: Json, settings: FdrlSettings, command
         'fig7': 'Figure 7: what federation changes',
         'records': 'Where federation begins to pay',
     }
+    surgical = []
+    if 'surgery' in summary:
+        surgical = [Section('In surgery', [surgery_grid(summary['surgery'])])]
     page = Page(
         'The experiments of the FDRL paper',
         about,
@@ -68,6 +71,7 @@ def write_report(directory: Path, summary: Json, settings: FdrlSettings, command
             Section('Claims and verdicts', [verdicts(summary) + '.', RULES, claims_grid(summary)]),
             *(Section(title, [figures[name]]) for name, title in names.items()),
             Section('Policies, hospitals, cost', list(tables(summary, settings))),
+            *surgical,
             Section('Attacks from every seat', list(leakage_tables(summary['leakage']))),
         ],
         {

@@ -5,7 +5,9 @@
 from pathlib import Path
 from typing import NamedTuple
 
+from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.experiments.json_file import Json
+from fdrl_ros.experiments.studies.experiment import run_seeds
 from fdrl_ros.experiments.studies.fdrl_paper.cost import run_cost
 from fdrl_ros.experiments.studies.fdrl_paper.grid import run_grid
 from fdrl_ros.experiments.studies.fdrl_paper.learning_curves import run_curves
@@ -13,7 +15,11 @@ from fdrl_ros.experiments.studies.fdrl_paper.rounds import run_rounds
 from fdrl_ros.experiments.studies.fdrl_paper.settings import FdrlSettings
 from fdrl_ros.experiments.studies.leakage.study import run_leakage
 from fdrl_ros.experiments.studies.leakage.surface import run_surface
+from fdrl_ros.resources import resource
 from fdrl_ros.runtime.progress import Caller, NOBODY
+
+SURGERY_PLAN = 'config/paper/fdrl.yaml'
+"""The paper's setting in the surgical world."""
 
 
 class Measured(NamedTuple):
@@ -31,6 +37,17 @@ class Measured(NamedTuple):
     surface: Json
     curves: dict[str, list[Json]]
     cost: Json
+
+
+def run_surgery(directory: Path, settings: FdrlSettings, caller: Caller = NOBODY) -> Json:
+    """
+    Repeat the paper's setting in the surgical world: encrypted, with seeded noise.
+
+    :returns: what :func:`~fdrl_ros.experiments.studies.experiment.run_seeds` returns.
+    :raises TrainingStopped: as soon as the caller says so; call it again to go on.
+    """
+    plan = Plan.read(resource(SURGERY_PLAN)).changed({'federation': {'noise': 'seeded'}})
+    return run_seeds(directory / 'surgery', plan, settings.every_seed, caller)
 
 
 def run_fdrl(directory: Path, settings: FdrlSettings, caller: Caller = NOBODY) -> Measured:

@@ -114,6 +114,27 @@ def curves_grid(summary: Json) -> Grid:
     return Grid(f'A_task over records, %: {_seeds(summary)}', headings, rows)
 
 
+def surgery_grid(combined: Json) -> Grid:
+    """Return what policies are worth in the surgical world, and how federation differs."""
+    shown = (('success', 100.0), ('a_task', 100.0), ('r_mit', 1.0), ('mean_return', 1.0))
+    forms = {100.0: '.1f', 1.0: '.3f'}
+    rows = [
+        (title + name, *(_cell(row.get(key), forms[by], by) for key, by in shown))
+        for title, table in (
+            ('', combined['policies']),
+            ('federated minus ', combined['federated_minus']),
+        )
+        for name, row in table.items()
+    ]
+    worst = max(combined['epsilon'].values())
+    level = combined['plan']['federation']['heterogeneity']
+    title = (
+        f"The paper's setting in surgery, H = {level:g}, "
+        f'epsilon {worst:.2f} at delta {combined["delta"]:g}: {_seeds(combined)}'
+    )
+    return Grid(title, ('policy', 'success, %', 'A_task, %', 'R_mit', 'return'), rows)
+
+
 def cost_grid(summary: Json) -> Grid:
     """Return processor time of an epoch, and of an encrypted round."""
     rows = []
