@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 import math
 
 from fdrl_ros.errors import SettingError
-from fdrl_ros.experiments.studies.leakage.settings import AttackSettings, Regime, REGIMES
+from fdrl_ros.experiments.studies.leakage.settings import AttackSettings, PAPER, Regime, REGIMES
 from fdrl_ros.settings import setting, Settings
 
 FEWEST_SEEDS = 10
@@ -99,7 +99,7 @@ class FdrlSettings(Settings):
         :param noise: s.
         :param matched: whether the centralised baseline takes as many epochs as the federation.
         """
-        found = replace(REGIMES['paper'], noise=noise)
+        found = replace(REGIMES[PAPER], noise=noise)
         epochs = found.rounds * found.epochs if matched else found.central_epochs
         return replace(found, central_epochs=epochs)
 

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """All experiments of the FDRL paper, one after another; what is finished is not run again."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,6 +14,7 @@ from fdrl_ros.experiments.studies.fdrl_paper.grid import run_grid
 from fdrl_ros.experiments.studies.fdrl_paper.learning_curves import run_curves
 from fdrl_ros.experiments.studies.fdrl_paper.rounds import run_rounds
 from fdrl_ros.experiments.studies.fdrl_paper.settings import FdrlSettings
+from fdrl_ros.experiments.studies.leakage.settings import PAPER, REGIMES
 from fdrl_ros.experiments.studies.leakage.study import run_leakage
 from fdrl_ros.experiments.studies.leakage.surface import run_surface
 from fdrl_ros.resources import resource
@@ -59,9 +61,14 @@ def run_fdrl(directory: Path, settings: FdrlSettings, caller: Caller = NOBODY) -
     :raises StoreError: if a part is damaged, or of other settings.
     """
     attack = settings.attack()
+    own = replace(attack, regimes=PAPER, noise=settings.noise)
+    others = replace(attack, regimes=', '.join(each for each in REGIMES if each != PAPER))
     noisy = [each for each in settings.all_noises if each]
     return Measured(
-        run_leakage(directory / 'leakage', attack, caller),
+        {
+            **run_leakage(directory / 'leakage', own, caller),
+            **run_leakage(directory / 'leakage', others, caller),
+        },
         run_rounds(directory / 'rounds', settings, caller),
         run_grid(directory / 'policies', settings, caller),
         run_surface(directory / 'surface', attack, settings.all_levels, noisy, caller=caller),

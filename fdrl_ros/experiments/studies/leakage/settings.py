@@ -93,8 +93,11 @@ class Regime:
 
 _FEW = {'records': 10, 'batch': 10, 'epochs': 20, 'central_epochs': 1000}
 
+PAPER = 'paper'
+"""Name of the paper's own regime."""
+
 REGIMES = {
-    'paper': Regime(
+    PAPER: Regime(
         "the paper's: 3 x 100 records, 50 rounds of 5 epochs, centralised 15 epochs, s = 0.1",
         central_epochs=15,
         noise=0.1,

@@ -13,7 +13,7 @@ import itertools
 from pathlib import Path
 
 from fdrl_ros.experiments.json_file import Json
-from fdrl_ros.experiments.studies.leakage.settings import AttackSettings
+from fdrl_ros.experiments.studies.leakage.settings import AttackSettings, PAPER
 from fdrl_ros.experiments.studies.leakage.simulation import ERROR, Simulation
 from fdrl_ros.experiments.studies.leakage.study import attacks, RULED, values_in
 from fdrl_ros.experiments.studies.leakage.utility import Utility, utility
@@ -28,7 +28,6 @@ HETEROGENEITIES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 NOISES = (0.01, 0.025, 0.063, 0.16, 0.4, 1.0)
 """Standard deviations s on the averaged gradient, over the paper's range."""
 
-_REGIME = 'paper'
 _VALUED = 16  # models whose utility is measured
 
 
@@ -50,7 +49,7 @@ def run_surface(
     :raises StoreError: if a part is damaged, or of other settings.
     """
     parts = [
-        Part(f'H{level:g}_s{noise:g}', {**own.relevant(_REGIME), 'seed': own.seed}, (own,))
+        Part(f'H{level:g}_s{noise:g}', {**own.relevant(PAPER), 'seed': own.seed}, (own,))
         for level, noise in itertools.product(levels, noises)
         for own in [replace(settings, heterogeneity=level, noise=noise)]
     ]
@@ -67,7 +66,7 @@ def run_surface(
 
 def measure_cell(settings: AttackSettings, work: Work) -> Json:
     """Measure one cell: train all models, and attack each by the others."""
-    regime = settings.regime(_REGIME)
+    regime = settings.regime(PAPER)
     world = Simulation(
         regime, settings.seed, settings.hospitals, settings.heterogeneity, settings.observed
     )
