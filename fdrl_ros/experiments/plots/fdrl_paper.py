@@ -57,8 +57,9 @@ def draw_figures(summary: Json, directory: Path, settings: FdrlSettings) -> dict
         'fig5': (
             _bars,
             3.6,
-            'Four measures of the federated policy and of three baselines, with 95 % intervals '
-            'over seeds. The paper draws a radar, whose areas mean nothing.',
+            'A_task and R_mit of five policies; PLR and OPE of the federated policy and of the '
+            "paper's baseline; 95 % intervals over seeds. The paper draws a radar, whose areas "
+            'mean nothing.',
         ),
         'fig6': (
             _surface,
@@ -290,6 +291,8 @@ def _changes(figure: Figure, summary: Json, settings: FdrlSettings) -> None:
     axes.plot(range(len(_SHOWN)), [CLAIMED[each] for each in _SHOWN], **_DIAMOND, label='paper')
     axes.axhline(0.0, color='gray', linewidth=0.5)
     axes.set_yscale('symlog', linthresh=100.0)
+    marks = (-200, -100, -50, 0, 50, 100, 200, 500, 1000)
+    axes.set_yticks(marks, [f'{each:+d}' if each else '0' for each in marks])
     axes.set_xticks(range(len(_SHOWN)), list(_SHOWN.values()))
     axes.set_ylabel('change by federation, %')
     axes.legend(fontsize=7)

@@ -48,7 +48,10 @@ def run_surgery(directory: Path, settings: FdrlSettings, caller: Caller = NOBODY
     :returns: what :func:`~fdrl_ros.experiments.studies.experiment.run_seeds` returns.
     :raises TrainingStopped: as soon as the caller says so; call it again to go on.
     """
-    changes = {'federation': {'noise': 'seeded'}, 'evaluation': {'round_patients': 1}}
+    changes: dict[str, dict[str, object]] = {
+        'federation': {'noise': 'seeded'},
+        'evaluation': {'round_patients': 1},
+    }
     plan = Plan.read(resource(SURGERY_PLAN)).changed(changes)
     return run_seeds(directory / 'surgery', plan, settings.every_seed, caller)
 

@@ -67,10 +67,19 @@ def _grid(parts: Sequence[Json]) -> Json:
 
 def _curve(parts: Sequence[Json]) -> Json:
     rows = [
-        {way: {**worth, **part['any_size']} for way, worth in part['worth'].items()}
+        {
+            way: {**worth, **part['any_size'], 'federated_minus_alone': _lead(worth)}
+            for way, worth in part['worth'].items()
+        }
         for part in parts
     ]
     return over_seeds(rows)
+
+
+def _lead(worth: Json) -> Json:
+    """Return what the federated policy is worth more than each hospital's own at home."""
+    federated, alone = worth['federated'], worth['alone']
+    return {name: federated[name] - alone[name] for name in ('a_task', 'value')}
 
 
 def _rounds(parts: Sequence[Json]) -> Json:

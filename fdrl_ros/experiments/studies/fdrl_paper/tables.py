@@ -108,9 +108,20 @@ def curves_grid(summary: Json) -> Grid:
                 _cell(found[way][name]['a_task'], '.1f', 100.0)
                 for name in ('public_start', 'majority')
             ]
-            rows.append((size, words, *cells, *limits))
+            lead = found[way]['federated_minus_alone']
+            rows.append(
+                (
+                    size,
+                    words,
+                    *cells,
+                    *limits,
+                    _cell(lead['a_task'], '+.1f', 100.0),
+                    _cell(lead['value'], '+.3f', 1.0),
+                )
+            )
     names = (*shown, 'public_start', 'majority')
-    headings = ('records of a hospital', 'privacy', *(NAMES[name] for name in names))
+    leads = ('federated minus alone, points', 'of return')
+    headings = ('records of a hospital', 'privacy', *(NAMES[name] for name in names), *leads)
     return Grid(f'A_task over records, %: {_seeds(summary)}', headings, rows)
 
 
