@@ -189,7 +189,8 @@ def percent(value: dict[str, float]) -> str:
 
 @pytest.mark.parametrize('page', [*PAGES, ROOT / 'CHANGELOG.rst'], ids=lambda page: page.name)
 def test_no_line_of_a_page_is_long(page):
-    long = [each for each in page.read_text('utf-8').splitlines() if len(each) > 120]
+    lines = page.read_text('utf-8').splitlines()
+    long = [each for each in lines if len(each) > 120 and not each.startswith('|')]
     assert not long
 
 
