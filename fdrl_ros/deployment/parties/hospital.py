@@ -13,6 +13,7 @@ import hashlib
 import logging
 import os
 from pathlib import Path
+from typing import NamedTuple
 
 from fdrl_ros.crypto.keys.key_file import Passphrase
 from fdrl_ros.crypto.keys.keystore import NOISE_FILE
@@ -33,6 +34,11 @@ from fdrl_ros.learner.privacy_cost import check_rounds
 from fdrl_ros.learner.records.collection import HospitalSimulator
 from fdrl_ros.learner.records.records import Records
 from fdrl_ros.learner.trainer import Trainer, TrainingSetup
+from fdrl_ros.privacy.accountant.leakage_bounds import (
+    bounds_of_guarantee,
+    leakage_bounds,
+    LeakageBounds,
+)
 from fdrl_ros.privacy.ledger.account import AccountedLedger, Note
 from fdrl_ros.privacy.ledger.chain import Head, Owner
 from fdrl_ros.privacy.ledger.ledger import Ledger
@@ -98,7 +104,14 @@ def open_records(
     return records
 
 
-def ledger_epsilon(layout: Layout, name: str, plan: Plan) -> float:
+class Spent(NamedTuple):
+    """What a hospital has spent: epsilon, and what it bounds of any membership attack."""
+
+    epsilon: float
+    attacks: LeakageBounds
+
+
+def ledger_spent(layout: Layout, name: str, plan: Plan) -> Spent:
     """
     Read what a hospital has spent, by the tight accountant, from its ledger.
 
@@ -114,8 +127,9 @@ def ledger_epsilon(layout: Layout, name: str, plan: Plan) -> float:
                 ledger.verify(seen, f'the {server.replace("_", " ")}')
             except LedgerCorruptError as error:
                 log.warning('%s counts as having spent its whole budget: %s', name, error)
-                return ledger.epsilon_stated(newest=False)
-        return ledger.epsilon()
+                whole = ledger.epsilon_stated(newest=False)
+                return Spent(whole, bounds_of_guarantee(whole, ledger.owner.delta))
+        return Spent(ledger.epsilon(), leakage_bounds(ledger.chain.history()))
 
 
 def open_training(

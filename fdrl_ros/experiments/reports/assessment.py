@@ -8,7 +8,7 @@ from pathlib import Path
 
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.ledger_inspection import inspect_hospital
-from fdrl_ros.deployment.parties.hospital import HOME, ledger_epsilon
+from fdrl_ros.deployment.parties.hospital import HOME, ledger_spent, Spent
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.policy_file import load_policy
 from fdrl_ros.errors import PolicyError
@@ -51,7 +51,7 @@ class Assessment:
     rounds: list[RoundNote]
     learning: list[tuple[float, ...]]
     extras: Extras
-    epsilon: dict[str, float]
+    spent: dict[str, Spent]
     ledger_problems: dict[str, str]
     disjoint: bool
 
@@ -59,6 +59,11 @@ class Assessment:
     def plan(self) -> Plan:
         """The settings of the run."""
         return self.evaluator.plan
+
+    @property
+    def epsilon(self) -> dict[str, float]:
+        """What each hospital has spent."""
+        return {name: each.epsilon for name, each in self.spent.items()}
 
     def summary(self) -> Json:
         """Return what ``summary.json`` holds."""
@@ -76,6 +81,7 @@ class Assessment:
             'policies': {name: each.score for name, each in self.evaluations.items()},
             **{f'by_{column}': found for column, found in self.groups().items()},
             'epsilon': self.epsilon,
+            'attack_bounds': {name: each.attacks._asdict() for name, each in self.spent.items()},
             'ledger_problems': self.ledger_problems,
             'delta': privacy.delta,
             'unit': privacy.unit,
@@ -237,7 +243,7 @@ def assess(
         rounds=rounds,
         learning=learning,
         extras=evaluator.extras(contenders, evaluations),
-        epsilon={name: ledger_epsilon(layout, name, plan) for name in plan.hospitals},
+        spent={name: ledger_spent(layout, name, plan) for name in plan.hospitals},
         ledger_problems={
             name: found.problems[0]
             for name in plan.hospitals

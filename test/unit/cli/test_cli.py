@@ -16,7 +16,7 @@ from fdrl_ros.cli.options import flag_of
 from fdrl_ros.crypto.he import schemes
 from fdrl_ros.crypto.keys.keystore import KEY_FILE, load_identity, ROSTER_FILE
 from fdrl_ros.deployment.layout import Layout
-from fdrl_ros.deployment.parties.hospital import ledger_epsilon
+from fdrl_ros.deployment.parties.hospital import ledger_spent
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.policy_file import load_policy
 from fdrl_ros.deployment.prepare import prepare
@@ -30,6 +30,7 @@ from fdrl_ros.experiments.training import train_federation
 from fdrl_ros.federation.hospital.hospital import Hospital
 from fdrl_ros.learner.records.collection import CollectionSettings, HospitalSimulator
 from fdrl_ros.learner.records.records import Records
+from fdrl_ros.privacy.accountant.leakage_bounds import bounds_of_guarantee
 from fdrl_ros.resources import resource
 from fdrl_ros.runtime import kernels
 from fdrl_ros.runtime.progress import Caller
@@ -52,7 +53,7 @@ TINY = {
 }
 SUMMARY = (
     'task learner world_hash commit policies by_hospital epsilon ledger_problems delta unit '
-    'disjoint_patients blamed epsilon_of_shared_patients '
+    'attack_bounds disjoint_patients blamed epsilon_of_shared_patients '
     'delta_of_shared_patients sigma_m s epsilon_paper release rounds rounds_planned ended '
     'round_seconds he_seconds update_bytes peak_memory n_parameters seed versions'
 )
@@ -132,6 +133,17 @@ def test_seeded_noise_is_labelled_where_people_look(trained):
 @pytest.fixture
 def no_plots(monkeypatch):
     monkeypatch.setattr(run_directory, 'draw_all', lambda *_: None)
+
+
+def test_a_run_says_what_no_attack_on_its_releases_exceeds(trained):
+    run, output = trained
+    summary = json.loads((run / 'summary.json').read_text())
+    for name, found in summary['attack_bounds'].items():
+        alone = bounds_of_guarantee(summary['epsilon'][name], summary['delta'])
+        assert 0.5 < found['auc'] <= alone.auc and 0.01 < found['tpr'] <= alone.tpr
+        assert 0.0 < found['information'] <= alone.information
+    most = max(each['auc'] for each in summary['attack_bounds'].values())
+    assert f'AUC {most:.3f}' in ' '.join(output.split())
 
 
 @pytest.mark.usefixtures('no_plots')
@@ -290,10 +302,10 @@ def test_restored_hospital_counts_as_having_spent_its_whole_budget(plan_file, tm
     ledger.write_bytes(newest)
     layout = Layout(run / 'federation')
     plan = Plan.load(layout.plan)
-    spent = ledger_epsilon(layout, 'hospital_1', plan)
+    spent = ledger_spent(layout, 'hospital_1', plan).epsilon
     shutil.rmtree(home)
     backup.rename(home)
-    assert spent < ledger_epsilon(layout, 'hospital_1', plan) == 8
+    assert spent < ledger_spent(layout, 'hospital_1', plan).epsilon == 8
     for place in (run, home):
         shown = fdrl('privacy', 'show', place)
         assert shown.exit_code == 1 and 'an old copy was restored' in shown.stderr

@@ -27,7 +27,7 @@ from fdrl_ros.crypto.keys.rotation import change_passphrase, RosterChanges, rota
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.parties.channel import open_channel
 from fdrl_ros.deployment.parties.hospital import (
-    ledger_epsilon,
+    ledger_spent,
     open_hospital,
     open_ledger,
     open_records,
@@ -75,7 +75,7 @@ def test_ledger_that_is_gone_is_not_begun_again_under_the_old_noise_key(layout):
     begin(layout).ledger.close()
     ledger, key = (layout.party(NAME) / each for each in ('ledger.sqlite', 'noise.key'))
     ledger.unlink()
-    for opening in (lambda: begin(layout), lambda: ledger_epsilon(layout, NAME, PLAN)):
+    for opening in (lambda: begin(layout), lambda: ledger_spent(layout, NAME, PLAN).epsilon):
         with pytest.raises(PrivacyError, match='put the ledger back'):
             opening()
         assert not ledger.exists()

@@ -8,7 +8,7 @@ import shutil
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.parties.hospital import (
     LEDGER,
-    ledger_epsilon,
+    ledger_spent,
     open_ledger,
     open_records,
     open_training,
@@ -83,7 +83,7 @@ def test_rounds_and_home_policies_of_both_federations_are_in_the_account(federat
     assert [part.blocks for part in parts(chain)] == [4, 4]
     both = epsilon_pld([(2.0, 0.5, 12), (10.0, 1.0, 2)], 1e-4)
     assert chain.epsilon() == pytest.approx(both) and WHOLE < both < 2 * WHOLE
-    assert ledger_epsilon(federations[0], NAME, plan) == pytest.approx(WHOLE)
+    assert ledger_spent(federations[0], NAME, plan).epsilon == pytest.approx(WHOLE)
 
 
 def test_federation_that_the_rest_of_the_budget_does_not_pay_for_is_not_begun(
@@ -119,7 +119,7 @@ def test_hospitals_of_one_plan_have_accounts_of_their_own(federations, tmp_path)
         chain = read_content(tmp_path / f'account of {name}').chain
         (part,) = parts(chain)
         assert part.ledger == str(layout.party(name) / LEDGER) and part.blocks == 4
-        assert chain.epsilon() == ledger_epsilon(layout, name, plan)
+        assert chain.epsilon() == ledger_spent(layout, name, plan).epsilon
 
 
 def test_account_changes_nothing_of_what_is_trained(federations, tmp_path):

@@ -11,6 +11,7 @@ from pathlib import Path
 import pickle
 import subprocess
 
+from fdrl_ros.deployment.parties.hospital import Spent
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.errors import TaskError
 from fdrl_ros.experiments.evaluation import Evaluator, PolicyContender, unseen_patients
@@ -27,6 +28,7 @@ from fdrl_ros.experiments.reports.run_table import (
 from fdrl_ros.experiments.round_recorder import RoundNote
 from fdrl_ros.experiments.studies.experiment import combine
 from fdrl_ros.experiments.surgery_evaluation import SurgeryEvaluator
+from fdrl_ros.privacy.accountant.leakage_bounds import gaussian_bounds
 from fdrl_ros.tasks.task import SimpleEpisode
 import numpy as np
 import pytest
@@ -106,8 +108,8 @@ def test_leads_are_paired_by_patient(found):
 def assessment(evaluator, evaluations):
     rows = [(0, 0.1, 0.0, 0.3, 12.0, 10.0, 14.0), (1, 0.5, 0.3, 0.7, 30.0, 25.0, 35.0)]
     extras = evaluator.extras([], evaluations)
-    epsilon = dict.fromkeys(evaluator.plan.hospitals, 1.0)
-    return Assessment(evaluator, evaluations, [], rows, extras, epsilon, {}, True)
+    spent = dict.fromkeys(evaluator.plan.hospitals, Spent(1.0, gaussian_bounds(0.2)))
+    return Assessment(evaluator, evaluations, [], rows, extras, spent, {}, True)
 
 
 def test_the_report_has_hospitals_leads_and_what_was_learned_in(found, tmp_path):
