@@ -113,7 +113,7 @@ def cell(folder: Path) -> Work:
     settings = replace(AttackSettings(), noise=0.1)
 
     def work() -> int:
-        measure_cell(settings, work=PartWork(folder, ('surface part', 'one'), NOBODY))
+        measure_cell(settings, 1, work=PartWork(folder, ('surface part', 'one'), NOBODY))
         return 1
 
     return work

@@ -174,10 +174,10 @@ def test_the_baseline_is_seen_on_the_way_of_one_run(tiny: None) -> None:
 
 def test_hospitals_alone_learn_from_their_own_records_only(tiny: None) -> None:
     world = Simulation(replace(TINY, noise=0.0), 1, 3, 0.5, 1)
-    members = world.members(0)
-    other = members.copy()
-    other[: 2 * TINY.records] = ~other[: 2 * TINY.records]  # others at the first hospital
-    before, after = Learners(world, members).alone(), Learners(world, other).alone()
+    before = Learners(world).alone()
+    changed = Learners(world)
+    changed.members[: 2 * TINY.records] ^= True  # others at the first hospital
+    after = changed.alone()
     assert (before[0] != after[0]).any()
     assert all((a == b).all() for a, b in zip(before[1:], after[1:], strict=True))
 

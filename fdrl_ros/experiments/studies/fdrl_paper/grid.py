@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every policy at every H and s (FDRL Fig. 4 to 7): exact A_task and return, R_mit and D_KL."""
 
+from dataclasses import asdict
 from pathlib import Path
 
 from fdrl_ros.experiments.json_file import Json
@@ -9,6 +10,7 @@ from fdrl_ros.experiments.studies.fdrl_paper.policies import (
     actions_of,
     Appraisal,
     Learners,
+    mean_of,
     public_start,
 )
 from fdrl_ros.experiments.studies.fdrl_paper.settings import FdrlSettings, PAPER_NOISE
@@ -35,7 +37,13 @@ def run_grid(
     parts = [
         Part(
             f'H{level:g}_seed{seed}',
-            {**settings.relevant(_RELEVANT), 'heterogeneity': level, 'seed': seed},
+            {
+                **settings.relevant(_RELEVANT),
+                'heterogeneity': level,
+                'seed': seed,
+                'draws': [draws_at(settings, level, each) for each in noises_of(settings)],
+                'regime': asdict(settings.regime(0.0)),
+            },
             (settings, level, seed),
             f'policies at H = {level:g}, seed {seed}',
         )
@@ -57,44 +65,50 @@ def noises_of(settings: FdrlSettings) -> list[float]:
     return sorted({*settings.all_noises, settings.noise})
 
 
+def draws_at(settings: FdrlSettings, level: float, noise: float) -> int:
+    """Return how many policies of each kind a seed trains at one H and s."""
+    shown = level == settings.heterogeneity and noise in (0.0, settings.noise)
+    return settings.draws if shown else 1
+
+
 def measure_level(settings: FdrlSettings, level: float, seed: int, work: Work) -> Json:
-    """Measure all policies of one H and one seed, at every s."""
+    """Measure all policies of one H and one seed, at every s; the means over draws."""
     noises = noises_of(settings)
     start = public_start(seed)
+    homes = Simulation(settings.regime(0.0), seed, settings.hospitals, level, 1).homes
+    appraisal = Appraisal(homes, settings.patients, seed)
     at: Json = {}
     for place, noise in enumerate(noises):
-        work.check()
         work.tell(place, len(noises), 'trains')
-        regime = settings.regime(noise)
-        world = Simulation(regime, seed, settings.hospitals, level, 1)
-        learners = Learners(world, world.members(0))
-        released, trained = learners.federated()
-        less = settings.regime(noise / settings.hospitals)
-        central = {'central_steps': regime, 'central_epsilon': less}
-        policies = {name: learners.central(each) for name, each in central.items()}
-        policies['federated'] = released
-        policies['federated_from_start'] = learners.federated(start)[0]
-        if not place:
-            short = settings.regime(PAPER_NOISE, matched=False)
-            paper = learners.central(short)
-        if not place:
-            appraisal = Appraisal(world.homes, settings.patients, seed)
-        found = {name: appraisal.worth(actions_of(each)) for name, each in policies.items()}
-        found['alone'] = appraisal.at_home(list(map(actions_of, learners.alone())))
-        at[f'{noise:g}'] = {
-            'worth': found,
-            'divergence': _divergence(
-                released,
-                trained,
-                {'central_paper': paper, 'central_steps': policies['central_steps']},
-            ),
-        }
-    same = {
-        **appraisal.yardsticks(),
-        'central_paper': appraisal.worth(actions_of(paper)),
-        'public_start': appraisal.worth(actions_of(start)),
-    }
+        world = Simulation(settings.regime(noise), seed, settings.hospitals, level, 1)
+        rows = []
+        for draw in range(draws_at(settings, level, noise)):
+            work.check()
+            rows.append(_measure(settings, Learners(world, draw), appraisal, start))
+        at[f'{noise:g}'] = mean_of(rows)
+    same = {**appraisal.yardsticks(), 'public_start': appraisal.worth(actions_of(start))}
     return {'at': at, 'any_noise': same}
+
+
+def _measure(
+    settings: FdrlSettings, learners: Learners, appraisal: Appraisal, start: Weights
+) -> Json:
+    """Train each policy once; return what it is worth, and D_KL."""
+    regime = learners.world.regime
+    released, trained = learners.federated()
+    central = {
+        'central_paper': learners.central(settings.regime(PAPER_NOISE, matched=False)),
+        'central_steps': learners.central(regime),
+        'central_epsilon': learners.central(settings.regime(regime.noise / settings.hospitals)),
+    }
+    policies = {
+        **central,
+        'federated': released,
+        'federated_from_start': learners.federated(start)[0],
+    }
+    worth = {name: appraisal.worth(actions_of(each)) for name, each in policies.items()}
+    worth['alone'] = appraisal.at_home(list(map(actions_of, learners.alone())))
+    return {'worth': worth, 'divergence': _divergence(released, trained, central)}
 
 
 def _divergence(released: Weights, trained: list[Weights], central: dict[str, Weights]) -> Json:

@@ -7,6 +7,7 @@ Every record joins a step with chance 1 / 4, however many there are, so steps an
 same and the noise on the mean gradient falls as 1 / n. This shows where federation begins to pay.
 """
 
+from dataclasses import asdict
 from pathlib import Path
 
 from fdrl_ros.experiments.json_file import Json
@@ -41,7 +42,12 @@ def run_curves(
     parts = [
         Part(
             f'records{size}_seed{seed}',
-            {**settings.relevant(_RELEVANT), 'records': size, 'seed': seed},
+            {
+                **settings.relevant(_RELEVANT),
+                'records': size,
+                'seed': seed,
+                'regime': asdict(settings.of_records(size, private=True)),
+            },
             (settings, size, seed),
             f'{size} records, seed {seed}',
             effort=1000 + size,
@@ -63,7 +69,7 @@ def measure_records(settings: FdrlSettings, records: int, seed: int, work: Work)
         work.tell(place, len(WAYS), 'trains')
         regime = settings.of_records(records, private=private)
         world = Simulation(regime, seed, settings.hospitals, settings.heterogeneity, 1)
-        learners = Learners(world, world.members(0))
+        learners = Learners(world)
         policies = {'federated': learners.federated()[0]}
         work.check()
         policies['federated_from_start'] = learners.federated(start)[0]

@@ -10,7 +10,7 @@ noise; ``alone`` is each hospital on its own records. ``public_start`` has seen 
 fitted to the expert of the mean hospital, H = 0; ``federated_from_start`` begins with it.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 import functools
 
@@ -41,6 +41,7 @@ STABILISE = 2
 """Number of the action that treats the patient and leaves the operation."""
 
 _TIE = 1e-9  # of V* - Q*, up to which an action is as good as the best
+_PURPOSES = 1000  # more than one draw has
 _UNSEEN = 10**6  # added to a seed: of patients that no policy learned from
 _FIT = Regime('fit', records=8, batch=1, clip_norm=UNCLIPPED, proximal=0.0, learning_rate=0.002)
 _FIT_STEPS = 4000
@@ -184,16 +185,27 @@ def _operations(
     return 1.0 - float(means.mean()), float(done.mean())
 
 
-class Learners:
-    """Trains the policies of one seed on one draw of records."""
+def mean_of(rows: Sequence[Json]) -> Json:
+    """Return the mean of every number of rows that are nested alike."""
+    return {
+        name: mean_of([row[name] for row in rows])
+        if isinstance(first, Mapping)
+        else float(np.mean([row[name] for row in rows]))
+        for name, first in rows[0].items()
+    }
 
-    def __init__(self, world: Simulation, members: NDArray[np.bool_]) -> None:
+
+class Learners:
+    """Trains the policies of one seed once, on one draw of members, coins and noise."""
+
+    def __init__(self, world: Simulation, draw: int = 0) -> None:
         """Take the records of those who take part."""
-        self.world, self.members = world, members
+        self.world, self.members, self._draw = world, world.members(draw), draw
 
     def rng(self, purpose: int) -> np.random.Generator:
         """Return the generator of coins and noise of one policy."""
-        return np.random.default_rng([Stream.LEAKAGE, self.world.seed, 10, purpose])
+        number = purpose + _PURPOSES * self._draw
+        return np.random.default_rng([Stream.LEAKAGE, self.world.seed, 10, number])
 
     def federated(self, start: Weights | None = None) -> tuple[Weights, list[Weights]]:
         """Return the last policy, and each hospital's own weights before it was averaged."""

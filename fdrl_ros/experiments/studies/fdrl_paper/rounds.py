@@ -7,11 +7,12 @@ PLR of a policy is measured by the attack that stands for a released policy in t
 on every policy of some rounds; of the baseline at the same share of its 15 epochs.
 """
 
+from dataclasses import asdict
 import math
 from pathlib import Path
 
 from fdrl_ros.experiments.json_file import Json
-from fdrl_ros.experiments.studies.fdrl_paper.policies import actions_of, Appraisal
+from fdrl_ros.experiments.studies.fdrl_paper.policies import actions_of, Appraisal, mean_of
 from fdrl_ros.experiments.studies.fdrl_paper.settings import FdrlSettings, PAPER_NOISE
 from fdrl_ros.experiments.studies.leakage.settings import DELTA, Regime
 from fdrl_ros.experiments.studies.leakage.simulation import Round, SHAPE, Simulation, Weights
@@ -43,7 +44,12 @@ def run_rounds(directory: Path, settings: FdrlSettings, caller: Caller = NOBODY)
     parts = [
         Part(
             f'seed{seed}',
-            {**settings.relevant(_RELEVANT), 'seed': seed},
+            {
+                **settings.relevant(_RELEVANT),
+                'seed': seed,
+                'looked_at': ROUNDS,
+                'regime': asdict(settings.regime(settings.noise)),
+            },
             (settings, seed),
             f'rounds, seed {seed}',
         )
@@ -98,7 +104,7 @@ def measure_rounds(settings: FdrlSettings, seed: int, work: Work) -> Json:
     return {
         'plr': {'federated': plr[0], 'central': plr[1]},
         'epsilon': {'federated': spent, 'central': baseline.spent()},
-        'rows': [_mean([row[place] for row in rows]) for place in range(len(ROUNDS))],
+        'rows': [mean_of([row[place] for row in rows]) for place in range(len(ROUNDS))],
     }
 
 
@@ -148,16 +154,6 @@ def _row(appraisal: Appraisal, seen: Round, central: Weights) -> Json:
             }
             for tau in TEMPERATURES
         },
-    }
-
-
-def _mean(rows: list[Json]) -> Json:
-    """Return the mean of every number of rows that are nested alike."""
-    return {
-        name: _mean([row[name] for row in rows])
-        if isinstance(first, dict)
-        else float(np.mean([row[name] for row in rows]))
-        for name, first in rows[0].items()
     }
 
 

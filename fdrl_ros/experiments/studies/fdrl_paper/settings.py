@@ -47,6 +47,9 @@ class FdrlSettings(Settings):
     patients: int = setting(
         200, 'patients of a hospital, in whom R_mit is measured', limits=(2, 10**6)
     )
+    draws: int = setting(
+        8, 'policies of each kind and seed at the H and s of Fig. 5 and 7', limits=(1, 1000)
+    )
     resamples: int = setting(100, 'bootstrap resamples of models', limits=(10, 100000))
     workers: int = setting(2, 'processes that work at once', limits=(1, 64))
 
@@ -100,8 +103,9 @@ class FdrlSettings(Settings):
         :param matched: whether the centralised baseline takes as many epochs as the federation.
         """
         found = replace(REGIMES[PAPER], noise=noise)
-        epochs = found.rounds * found.epochs if matched else found.central_epochs
-        return replace(found, central_epochs=epochs)
+        if not matched:
+            return found
+        return replace(found, central_epochs=found.rounds * found.epochs, central_noise=None)
 
     def of_records(self, records: int, *, private: bool) -> Regime:
         """Return the regime of a learning curve: q stays 1 / 4, so steps do not grow."""
@@ -135,5 +139,6 @@ class FdrlSettings(Settings):
             noises='0, 0.01, 1',
             records='100, 300',
             patients=40,
+            draws=2,
             resamples=20,
         )

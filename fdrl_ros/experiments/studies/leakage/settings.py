@@ -30,6 +30,7 @@ class Regime:
     :param rounds: T, of ``epochs`` local epochs each; E.
     :param central_epochs: of the centralised baseline.
     :param noise: s, standard deviation on the averaged gradient; 0 for none.
+    :param central_noise: that of the centralised baseline; None: the same.
     :param epsilon: that the noise is calibrated to in place of ``noise``; infinite for none.
     :param clip_norm: C.
     :param proximal: lambda of FDRL Eq. 3, for hospitals.
@@ -43,6 +44,7 @@ class Regime:
     epochs: int = 5
     central_epochs: int = 250
     noise: float = 0.0
+    central_noise: float | None = None
     epsilon: float = math.inf
     clip_norm: float = 0.4
     proximal: float = 0.01
@@ -73,7 +75,10 @@ class Regime:
     def privacy(self, central: bool, hospitals: int) -> PrivacySettings:
         """Return clipping, noise and batch of a hospital, or of the centralised baseline."""
         batch = self.batch * (hospitals if central else 1)
-        sigma = self.noise * batch / self.clip_norm
+        noise = self.noise
+        if central and self.central_noise is not None:
+            noise = self.central_noise
+        sigma = noise * batch / self.clip_norm
         if math.isfinite(self.epsilon):
             phases = [(self.rate, self.steps(central))]
             sigma = noise_multiplier_for(epsilon=self.epsilon, delta=DELTA, phases=phases)
@@ -98,9 +103,10 @@ PAPER = 'paper'
 
 REGIMES = {
     PAPER: Regime(
-        "the paper's: 3 x 100 records, 50 rounds of 5 epochs, centralised 15 epochs, s = 0.1",
+        "the paper's: 100 records a hospital, 50 rounds of 5 epochs, centralised 15 epochs",
         central_epochs=15,
         noise=0.1,
+        central_noise=0.1,
     ),
     'matched': Regime('as many steps centralised as federated, clipping, no noise'),
     'memorising': Regime(
@@ -135,7 +141,7 @@ class AttackSettings(Settings):
     heterogeneity: float = setting(0.5, 'H: how far the hospitals are apart', limits=(0.0, 1.0))
     noise: float = setting(
         -1.0,
-        "s in place of each regime's noise; -1: the regime's own",
+        "s in place of each regime's noise, not of the paper's baseline; -1: the regime's own",
         limits=(-1.0, 100.0),
     )
     observed: int = setting(
