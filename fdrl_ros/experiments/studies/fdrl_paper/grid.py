@@ -108,7 +108,8 @@ def _measure(
     }
     worth = {name: appraisal.worth(actions_of(each)) for name, each in policies.items()}
     worth['alone'] = appraisal.at_home(list(map(actions_of, learners.alone())))
-    return {'worth': worth, 'divergence': _divergence(released, trained, central)}
+    others = {name: central[name] for name in ('central_paper', 'central_steps')}
+    return {'worth': worth, 'divergence': _divergence(released, trained, others)}
 
 
 def _divergence(released: Weights, trained: list[Weights], central: dict[str, Weights]) -> Json:
