@@ -78,16 +78,21 @@ def paired(one: Sequence[float], other: Sequence[float]) -> Interval:
 
 def percent_change(one: Sequence[float], other: Sequence[float]) -> Interval | None:
     """
-    Return by how many percent of the mean of `other` one differs from it, paired by seed.
+    Return by how many percent the mean of one differs from that of `other`, paired by seed.
+
+    The interval is that of the ratio of both means by the delta method, so the chance of the
+    denominator counts too. Its values are each seed's share in it, not ratios of single seeds.
 
     :returns: None where the interval of `other` does not lie above 0: such a ratio means nothing.
     """
-    base = interval(other)
-    if sign_of(base) <= 0 or min(other) <= 0.0:
+    if sign_of(interval(other)) <= 0:
         return None
-    mean = base['mean']
-    assert mean is not None
-    return interval([100.0 * (a - b) / mean for a, b in zip(one, other, strict=True)])
+    base = math.fsum(other) / len(other)
+    ratio = math.fsum(one) / len(one) / base
+    shares = [
+        100.0 * (ratio - 1.0 + (a - ratio * b) / base) for a, b in zip(one, other, strict=True)
+    ]
+    return interval(shares, (-100.0 if min(one) >= 0.0 else -math.inf, math.inf))
 
 
 def p_value(found: Interval) -> float:

@@ -9,7 +9,7 @@ interrupted reads what is finished and measures the rest. To add a study, write 
 measures one part and a list of :class:`Part`.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 import hashlib
 import json
@@ -21,7 +21,7 @@ import time
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.errors import os_errors_as, StoreError
 from fdrl_ros.experiments.json_file import from_json, Json, json_text, write_json
-from fdrl_ros.experiments.reports.versions import versions
+from fdrl_ros.experiments.reports.versions import commit, versions
 from fdrl_ros.runtime.progress import Caller, NOBODY, Progress, Report
 from fdrl_ros.runtime.worker_processes import run_tasks
 
@@ -235,12 +235,28 @@ def _measure(study: Study, part: Part, caller: Caller) -> Json:
             'format': PART_FORMAT,
             'name': study.name,
             'settings_digest': digest_of(part.settings),
+            'commit': commit(),
             'versions': versions(),
         }
         write_json(study.directory / f'{part.name}.json', {HEADER: header, **content})
         shutil.rmtree(folder, ignore_errors=True)
     caller.report(Progress(*progress, work.total, work.total))
     return content
+
+
+def commits_of(parts: Iterable[Path]) -> list[str]:
+    """
+    Return the commits of the code that measured some parts, each once.
+
+    :raises StoreError: if a part cannot be read.
+    """
+    found = set()
+    for path in parts:
+        try:
+            found.add(from_json(path.read_text('utf-8'))[HEADER].get('commit', 'unknown'))
+        except (OSError, ValueError, KeyError) as error:
+            raise StoreError(f'{path} cannot be read: {error}; remove it') from error
+    return sorted(found)
 
 
 def chosen_settings(plan: Plan, *groups: str, **some: Collection[str]) -> Json:

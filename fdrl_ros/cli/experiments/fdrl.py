@@ -57,6 +57,6 @@ def fdrl(directory: Path | None, quick: bool, surgery: bool, **flags: object) ->
             summary['surgery'] = study.measure(run_surgery, study.run.path, settings)
         study.save('fdrl', {'quick': quick, **summary})
         with os_errors_as(StoreError, f'cannot write into {study.run.path}'):
-            write_report(study.run.path, summary, settings, command)
+            write_report(study.run.path, summary, settings, command, looks=quick)
     study.out.print(make_table(*claims_grid(summary)))
     study.show(verdicts(summary), f'report: {study.directory / "fdrl.html"} and fdrl.md')

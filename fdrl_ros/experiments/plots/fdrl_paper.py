@@ -51,8 +51,8 @@ def draw_figures(summary: Json, directory: Path, settings: FdrlSettings) -> dict
             _noise,
             3.4,
             'Noise s on the averaged gradient against accuracy (a: one line for each H, dashed: '
-            'chance), privacy leakage rate of the released policy (b: a dot for each H with its '
-            'bootstrap interval) and epsilon (c: delta 1e-3, dashed: the formula of the paper).',
+            'chance), privacy leakage rate of the released policy (b: a dot for each '
+            'H) and epsilon (c: delta 1e-3; gray: the formula of the paper, in two readings).',
         ),
         'fig5': (
             _bars,
@@ -127,20 +127,11 @@ def _noise(figure: Figure, summary: Json, settings: FdrlSettings) -> None:
     first.legend(fontsize=6)
     surface = summary['surface']
     for place, row in enumerate(surface['rows']):
-        plr = [each['found']['plr'] for each in row]
-        means = np.array([each['value'] for each in plr])
-        ends = np.array([[each[name] for each in plr] for name in ('low', 'high')])
         shift = 1.0 + 0.06 * (place - len(surface['rows']) / 2)
         at_noise = np.array(surface['noises']) * shift
-        second.errorbar(
-            at_noise,
-            means,
-            np.abs(ends - means),
-            fmt='o',
-            ms=3,
-            linewidth=1,
-            color=(0.0, 0.45, 0.7, shades[place]),
-        )
+        found = [each['plr'] for each in row]
+        colour = (0.0, 0.45, 0.7, shades[place])
+        draw_points(second, at_noise, found, fmt='o', ms=3, linewidth=1, color=colour)
     second.axhline(0.0, color='gray', linewidth=0.5)
     second.set_title('(b) PLR, bits', fontsize=9)
     spent = list(summary['spent'].values())
@@ -156,7 +147,14 @@ def _noise(figure: Figure, summary: Json, settings: FdrlSettings) -> None:
         [each['epsilon_paper'] for each in spent],
         's--',
         color='gray',
-        label="paper's formula, one step",
+        label="paper's formula, sigma = sigma_m",
+    )
+    third.plot(
+        surface['noises'],
+        [each['epsilon_s'] for each in spent],
+        '^:',
+        color='gray',
+        label="paper's formula, sigma = s",
     )
     third.set_yscale('log')
     third.set_title('(c) epsilon', fontsize=9)

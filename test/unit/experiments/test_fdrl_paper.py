@@ -22,6 +22,7 @@ from fdrl_ros.experiments.studies.fdrl_paper.claims import (
     PARTLY,
     REPRODUCED,
     UNMEASURABLE,
+    UNMEASURED,
 )
 from fdrl_ros.experiments.studies.fdrl_paper.grid import run_grid
 from fdrl_ros.experiments.studies.fdrl_paper.policies import (
@@ -45,8 +46,9 @@ TINY = Regime('tiny', records=8, batch=2, rounds=3, epochs=2, central_epochs=2, 
 SETTINGS = FdrlSettings(
     seeds=2,
     models=4,
-    levels='0.5',
-    noises='0, 0.1',
+    levels='0, 0.5',
+    noises='0.1, 1',
+    draws=1,
     records='8',
     patients=4,
     resamples=10,
@@ -83,9 +85,12 @@ def spread(mean: float, half: float) -> Interval:
     [
         (spread(-60.0, 2.0), REPRODUCED),
         (spread(-90.0, 2.0), REPRODUCED),
-        (spread(-30.0, 2.0), PARTLY),
-        (spread(-2.0, 9.0), NOT),
+        (spread(-40.0, 2.0), REPRODUCED),  # more than half, surely
+        (spread(-20.0, 2.0), PARTLY),
+        (spread(-30.0, 9.0), PARTLY),  # perhaps half, surely some
+        (spread(-2.0, 9.0), NOT),  # neither half nor surely any
         (spread(30.0, 2.0), NOT),
+        (spread(-30.0, 50.0), UNMEASURABLE),  # holds 0 and the claim
         (None, UNMEASURABLE),
         (interval([-60.0]), UNMEASURABLE),
     ],
@@ -104,7 +109,8 @@ def test_margins_levels_and_trends_have_the_verdict_of_their_interval() -> None:
     assert of_level(spread(0.5, 0.01), 0.92) == NOT
     assert of_level(spread(0.92, 0.01), 0.92) == UNMEASURABLE
     assert of_trend(spread(-1.0, 0.1), -1) == REPRODUCED
-    assert of_trend(spread(1.0, 0.1), -1) == NOT == of_trend(spread(0.0, 1.0), -1)
+    assert of_trend(spread(1.0, 0.1), -1) == NOT
+    assert of_trend(spread(0.0, 1.0), -1) == UNMEASURABLE
 
 
 @given(strategies.lists(strategies.floats(0.5, 2.0), min_size=3, max_size=9))
@@ -114,6 +120,37 @@ def test_a_ratio_is_told_only_where_its_denominator_is_not_0(values: Sequence[fl
     assert doubled is not None and doubled['mean'] == pytest.approx(100.0)
     around_0 = [sign * each for each in values for sign in (-1.0, 1.0)]
     assert percent_change(steady * 2, around_0) is None
+
+
+def test_the_interval_of_a_ratio_covers_as_often_as_it_says() -> None:
+    rng, held = np.random.default_rng(1), 0
+    for _ in range(400):
+        base = rng.normal(1.0, 0.3, 10)  # a denominator as uncertain as in the leakage study
+        found = percent_change(list(0.4 * base + rng.normal(0.0, 0.02, 10)), list(base))
+        assert found is not None and found['low'] is not None and found['high'] is not None
+        held += found['low'] <= -60.0 <= found['high']
+    assert 0.9 < held / 400 < 0.98
+
+
+@given(strategies.lists(strategies.floats(0.1, 9.0), min_size=2, max_size=9))
+def test_nothing_that_is_positive_falls_by_more_than_all(values: Sequence[float]) -> None:
+    found = percent_change(values, [10.0 - each / 10.0 for each in values])
+    assert found is not None and found['low'] is not None and found['low'] >= -100.0
+
+
+def test_another_noise_leaves_the_baseline_of_the_paper_as_it_is() -> None:
+    changed = replace(SETTINGS, noise=0.5)
+    for regime in (changed.regime(0.5, matched=False), replace(REGIMES['paper'], noise=0.5)):
+        assert regime.privacy(False, 3).noise_multiplier == pytest.approx(0.5 * 25 / 0.4)
+        assert regime.privacy(True, 3).noise_multiplier == pytest.approx(0.1 * 75 / 0.4)
+    matched = changed.regime(0.5)
+    assert matched.privacy(True, 3).noise_multiplier == pytest.approx(0.5 * 75 / 0.4)
+    assert all('s = ' not in each.what for each in REGIMES.values())
+
+
+def test_masked_updates_are_added_and_decrypted_to_their_mean() -> None:
+    exchange = cost.Exchange(3)
+    assert exchange.round() == pytest.approx(exchange.updates.mean(axis=0), abs=1e-4)
 
 
 def test_a_policy_is_worth_what_its_definition_says() -> None:
@@ -184,23 +221,27 @@ def test_hospitals_alone_learn_from_their_own_records_only(tiny: None) -> None:
 
 def test_the_command_writes_a_report_that_needs_nothing_else(tmp_path: Path, tiny: None) -> None:
     flags = {
-        'models': 4, 'levels': '0, 1', 'noises': '0, 0.1', 'records': '8', 'patients': 4,
+        'models': 4, 'levels': '0, 1', 'noises': '0, 0.1, 1', 'heterogeneity': 1, 'draws': 1, 'records': '8', 'patients': 4,
         'resamples': 10, 'workers': 1,
     }  # fmt: skip
     words = [str(each) for name, value in flags.items() for each in (f'--{name}', value)]
     done = fdrl('--quick', '--directory', tmp_path, *words)
     assert done.exit_code == 0, done.output
-    assert 'readings of the claims' in done.output and 'NOT PRIVATE' in done.output
+    assert "claims in the paper's own setting" in done.output and 'NOT PRIVATE' in done.output
     page = (tmp_path / 'fdrl.html').read_text()
     assert page.count('<svg') == 6 and 'a look, no claim' in page and '--models 4' in page
     outside = re.findall(r'(?:src|href)="(?!#|data:)[^"]*"', page)
     assert not outside and 'url(http' not in page
+    assert 'other reading' in page and 'SHA-256 of the parts' in page
     names = re.findall(r'\bid="([^"]+)"', page)
     assert names and all(re.match(r'(fig\d|records)-', each) for each in names)
     summary = json.loads((tmp_path / 'fdrl.json').read_text())
-    known = {REPRODUCED, PARTLY, NOT, UNMEASURABLE}
+    known = {REPRODUCED, PARTLY, NOT, UNMEASURABLE, UNMEASURED}
     assert {each['verdict'] for each in summary['claims']} <= known
     assert len(summary['claims']) > 20
+    assert {each['claimed'] for each in summary['claims'] if each['verdict'] == UNMEASURED} == {
+        'A_task of 91 % under strong heterogeneity'  # H = 0.8 is left out
+    }
     text = (tmp_path / 'fdrl.md').read_text()
     assert all(f']({name}.png)' in text for name in ('fig3', 'fig4', 'fig5', 'fig6', 'fig7'))
     assert all((tmp_path / f'fig{each}.png').exists() for each in range(3, 8))
@@ -211,7 +252,7 @@ def test_a_stopped_study_goes_on_and_changed_settings_are_refused(
 ) -> None:
     asked = iter(range(10**6))
     with pytest.raises(TrainingStopped):
-        run_grid(tmp_path, SETTINGS, Caller(stopped=lambda: next(asked) > 2))
+        run_grid(tmp_path, SETTINGS, Caller(stopped=lambda: next(asked) > 3))
     whole = run_grid(tmp_path, SETTINGS)
     assert run_grid(tmp_path, SETTINGS) == whole and len(whole['0.5']) == 2
     with pytest.raises(StoreError, match='other settings'):
@@ -228,6 +269,8 @@ def test_a_stopped_study_goes_on_and_changed_settings_are_refused(
         (('--seeds', 9), 'at least 10'),
         (('--levels', '0, 2'), 'rising numbers from 0 to 1'),
         (('--noises', '1, 0.1'), 'rising numbers'),
+        (('--noises', '0, 0.1'), 'at least two, of s above 0'),
+        (('--levels', '0.5'), 'at least two'),
         (('--records', '101'), 'multiples of 4'),
     ],
 )

@@ -3,6 +3,8 @@
 """The report of the FDRL paper's experiments: claims first, then figures, tables, provenance."""
 
 from collections import Counter
+from collections.abc import Iterable
+import hashlib
 from pathlib import Path
 
 from fdrl_ros.experiments.json_file import Json
@@ -13,46 +15,63 @@ from fdrl_ros.experiments.studies.fdrl_paper.claims import (
     PARTLY,
     REPRODUCED,
     UNMEASURABLE,
+    UNMEASURED,
 )
-from fdrl_ros.experiments.studies.fdrl_paper.settings import FdrlSettings, FEWEST_SEEDS
+from fdrl_ros.experiments.studies.fdrl_paper.settings import FdrlSettings
 from fdrl_ros.experiments.studies.fdrl_paper.tables import claims_grid, surgery_grid, tables
+from fdrl_ros.experiments.studies.leakage.summary import verdicts as leakage_verdicts
 from fdrl_ros.experiments.studies.leakage.tables import leakage_tables
-from fdrl_ros.experiments.study import digest_of
+from fdrl_ros.experiments.study import commits_of, digest_of
 
 RULES = (
-    'Every verdict follows one rule for its kind of claim. A claimed change is reproduced if it '
-    'has the claimed sign beyond chance (95 %) and its interval holds the claimed size or it is '
-    'larger; partly if it is smaller; not otherwise. A claimed level or margin is '
-    'reproduced or not if the whole interval lies on one side of it. A ratio whose denominator '
-    'cannot be told from 0 is not measurable.'
+    'Every verdict follows one rule for its kind of claim. A claimed change is reproduced if its '
+    'whole interval (95 %) is beyond half of what is claimed; else partly if it has the claimed '
+    'sign beyond chance; else not measurable if the interval holds half of the claim, or if it is '
+    'a ratio whose denominator cannot be told from 0; else not reproduced. A claimed level, '
+    'margin or trend is reproduced or not if the whole interval lies on one side of it; else not '
+    'measurable. A cost is reproduced if its time grows by no more than size^0.25 beyond the '
+    'claim, or is at most the claimed time. Other readings are marked and not counted.'
 )
 
 
 def verdicts(summary: Json) -> str:
-    """Count the verdicts in one sentence."""
-    count = Counter(each['verdict'] for each in summary['claims'])
-    words = [f'{count[each]} {each}' for each in (REPRODUCED, PARTLY, NOT, UNMEASURABLE)]
-    return f'{len(summary["claims"])} readings of the claims: {", ".join(words)}'
+    """Count the verdicts in the paper's own setting in one sentence."""
+    own = [each for each in summary['claims'] if each['own']]
+    count = Counter(each['verdict'] for each in own)
+    every = (REPRODUCED, PARTLY, NOT, UNMEASURABLE, UNMEASURED)
+    words = [f'{count[each]} {each}' for each in every if count[each]]
+    return f"{len(own)} claims in the paper's own setting: {', '.join(words)}"
 
 
-def write_report(directory: Path, summary: Json, settings: FdrlSettings, command: str) -> None:
+def digest_of_files(paths: Iterable[Path]) -> str:
+    """Return SHA-256 over files' names and contents, in the order of their names."""
+    found = hashlib.sha256()
+    for path in sorted(paths):
+        found.update(f'{path.name} {path.stat().st_size}\n'.encode())
+        found.update(path.read_bytes())
+    return found.hexdigest()
+
+
+def write_report(
+    directory: Path, summary: Json, settings: FdrlSettings, command: str, *, looks: bool
+) -> None:
     """
     Draw the figures and write ``fdrl.html`` and ``fdrl.md``.
 
     :param command: that repeats all of it.
+    :param looks: whether this is a quick look that claims nothing.
     :raises StoreError: if a file cannot be written.
     """
     shown = draw_figures(summary, directory, settings)
     figures = {name: Picture(directory / f'{name}.png', words) for name, words in shown.items()}
-    few = len(summary['seeds']) < FEWEST_SEEDS
     about = (
         'Experiments of Hafeez et al. 2025 (arXiv 2505.12153), in a world of 5 numbers and 3 '
         'actions made after its section IV: records are single transitions, each of a patient of '
         'its own. The paper published neither code nor data, so methods are compared, not '
         'digits. Noise here is seeded, so nothing of this is private.'
     )
-    if few:
-        about += f' Fewer than {FEWEST_SEEDS} seeds: a look, no claim.'
+    if looks:
+        about += ' Few seeds, models or patients: a look, no claim.'
     names = {
         'fig3': 'Figure 3: round by round',
         'fig4': 'Figure 4: noise against accuracy and privacy',
@@ -64,6 +83,8 @@ def write_report(directory: Path, summary: Json, settings: FdrlSettings, command
     surgical = []
     if 'surgery' in summary:
         surgical = [Section('In surgery', [surgery_grid(summary['surgery'])])]
+    kept = ('leakage', 'rounds', 'policies', 'surface', 'records', 'cost')
+    parts = [part for name in kept for part in (directory / name).rglob('*.json')]
     page = Page(
         'The experiments of the FDRL paper',
         about,
@@ -72,13 +93,22 @@ def write_report(directory: Path, summary: Json, settings: FdrlSettings, command
             *(Section(title, [figures[name]]) for name, title in names.items()),
             Section('Policies, hospitals, cost', list(tables(summary, settings))),
             *surgical,
-            Section('Attacks from every seat', list(leakage_tables(summary['leakage']))),
+            Section(
+                'Attacks from every seat',
+                [
+                    *(f'{each}.' for each in leakage_verdicts(summary['leakage'])),
+                    *leakage_tables(summary['leakage']),
+                ],
+            ),
         ],
         {
             'command': command,
             'seeds': ', '.join(map(str, summary['seeds'])),
             'settings': ', '.join(f'{k}={v}' for k, v in summary['settings'].items()),
             'digest of the settings': digest_of(summary['settings']),
+            'code of the parts': ', '.join(commits_of(parts)),
+            'SHA-256 of the parts': digest_of_files(parts),
+            'SHA-256 of the figures': digest_of_files(directory.glob('*.png')),
         },
     )
     page.write(directory / 'fdrl')

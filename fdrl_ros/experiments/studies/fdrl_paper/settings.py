@@ -56,8 +56,10 @@ class FdrlSettings(Settings):
     def __post_init__(self) -> None:
         """Refuse lists that are none, and levels of H beyond 1."""
         super().__post_init__()
-        self._numbers('levels', 0.0, 1.0)
-        self._numbers('noises', 0.0, 100.0)
+        for name, most in (('levels', 1.0), ('noises', 100.0)):
+            found = self._numbers(name, 0.0, most)
+            if len(found) < 2 or (name == 'noises' and sum(each > 0.0 for each in found) < 2):
+                raise SettingError(name, getattr(self, name), 'at least two, of s above 0')
         for each in self._numbers('records', 4.0, 10**6):
             if each % 4.0:
                 raise SettingError('records', self.records, 'multiples of 4 (q is 1 / 4)')

@@ -47,6 +47,7 @@ def _spent(noise: float, settings: FdrlSettings) -> Json:
     return {
         'epsilon': epsilon_pld([charge], DELTA),
         'epsilon_paper': epsilon_paper(PAPER_ORDER, charge.noise_multiplier),
+        'epsilon_s': epsilon_paper(PAPER_ORDER, noise),
     }
 
 

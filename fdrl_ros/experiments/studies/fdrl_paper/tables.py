@@ -25,6 +25,9 @@ NAMES = {
 }
 """Names of policies for readers, in the order of tables."""
 
+OTHER_READING = 'other reading: '
+"""Before a claim that is tested in another setting than the paper's."""
+
 _MEASURES = (
     ('a_task', 'A_task, %', '.1f', 100.0),
     ('share', '% of the ceiling', '.0f', 100.0),
@@ -38,7 +41,10 @@ def claims_grid(summary: Json) -> Grid:
     """Return the table of claims and verdicts."""
     headings = ('claim', 'where', 'tested in', 'found', 'verdict', 'why')
     rows = [
-        tuple(each[name] for name in ('claimed', 'where', 'setting', 'found', 'verdict', 'why'))
+        (
+            each['claimed'] if each['own'] else OTHER_READING + each['claimed'],
+            *(each[name] for name in ('where', 'setting', 'found', 'verdict', 'why')),
+        )
         for each in summary['claims']
     ]
     return Grid(f'Claims of the paper: {_seeds(summary)}', headings, rows)
@@ -147,12 +153,21 @@ def surgery_grid(combined: Json) -> Grid:
 
 
 def cost_grid(summary: Json) -> Grid:
-    """Return processor time of an epoch, and of an encrypted round."""
-    rows = []
-    for key, what in (('local', 'epoch of {} records'), ('round', 'round of {} hospitals')):
-        for size, each in summary['cost'][key].items():
-            cells = (f'{1000.0 * each[name]:.2f}' for name in ('least', 'median'))
-            rows.append((what.format(size), *cells))
+    """Return processor time of training, of adding and decrypting, and of a whole round."""
+    cost, kinds = summary['cost'], ('least', 'median')
+    works = {
+        'local': 'an epoch of {} records',
+        'adding': 'adding the updates of {} hospitals',
+        'decrypting': 'decrypting the sum of {} hospitals',
+    }
+    rows = [
+        (what.format(size), *(f'{1000.0 * each[kind]:.2f}' for kind in kinds))
+        for key, what in works.items()
+        for size, each in cost[key].items()
+    ]
+    least, *_ = cost['adding']
+    whole = (f'{1000.0 * cost["round"][kind]:.2f}' for kind in kinds)
+    rows.append((f'an encrypted round of {least} hospitals, all parties', *whole))
     title = 'Processor time of local training and of encryption, ms, of 5'
     return Grid(title, ('work', 'least', 'median'), rows)
 

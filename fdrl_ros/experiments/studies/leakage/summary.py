@@ -18,8 +18,16 @@ from fdrl_ros.experiments.json_file import Json
 from fdrl_ros.experiments.studies.leakage.settings import AttackSettings
 from fdrl_ros.experiments.studies.leakage.study import CONTROL, RULED, TEMPERATURES
 from fdrl_ros.metrics.divergence import overall_effectiveness
+from fdrl_ros.privacy.accountant.accountant import epsilon_paper, PAPER_ORDER
 
 METRICS = ('auc', 'tpr', 'plr')
+
+EPSILONS = {
+    'epsilon': 'true epsilon',
+    'epsilon_paper': 'epsilon by the formula, sigma = sigma_m',
+    'epsilon_s': 'epsilon by the formula, sigma = s',
+}
+"""Readings of epsilon in OPE; the paper's formula is alpha / (2 sigma^2)."""
 
 SEATS = {
     'central': 'released centralised policy',
@@ -149,19 +157,26 @@ def _effectiveness(parts: Sequence[Json]) -> Json:
         row: Json = {}
         for tau in (f'{each:g}' for each in TEMPERATURES):
             row[tau] = {}
-            for which in ('epsilon', 'epsilon_paper'):
+            for which in EPSILONS:
                 both = {}
                 for side, seat in (('federated', 'released'), ('central', 'central')):
                     told = part['attacks'][seat][RULED]['plr']['value']
                     both[side] = overall_effectiveness(
                         min(1.0, max(0.0, told)),
                         part['divergence'][tau][side],
-                        part['bounds'][side][which],
+                        _epsilon(part['bounds'][side], which),
                     )
                 both['change_percent'] = 100.0 * (both['federated'] / both['central'] - 1.0)
                 row[tau][which] = both
         rows.append(row)
     return over_seeds(rows)
+
+
+def _epsilon(spent: Json, which: str) -> float:
+    """Return one reading of epsilon."""
+    if which != 'epsilon_s':
+        return float(spent[which])
+    return epsilon_paper(PAPER_ORDER, spent['s']) if spent['s'] else math.inf
 
 
 def verdicts(summary: Json) -> list[str]:
@@ -204,7 +219,7 @@ def _sentences(name: str, each: Json) -> list[str]:
         said.append(
             f'above their bounds with 99.9 % confidence: {", ".join(each["broken"])}'
             if each['broken']
-            else 'no attack is above what differential privacy bounds'
+            else 'no attack is above its bound with 99.9 % confidence'
         )
     control = each['control']
     said.append(

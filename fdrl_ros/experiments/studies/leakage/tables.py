@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from fdrl_ros.experiments.intervals import interval_words
 from fdrl_ros.experiments.json_file import Json
 from fdrl_ros.experiments.reports.text_table import Grid
-from fdrl_ros.experiments.studies.leakage.summary import SEATS
+from fdrl_ros.experiments.studies.leakage.summary import EPSILONS, SEATS
 
 FORMS = {'auc': '.3f', 'tpr': '.3f', 'plr': '.4f'}
 _WORDS = {'auc': 'AUC', 'tpr': 'TPR at 1 % FPR', 'plr': 'PLR, bits'}
@@ -79,18 +79,14 @@ def effectiveness(summary: Json) -> Grid:
         for tau, each in regime['effectiveness'].items():
             divergence = regime['divergence'][tau]
             cells = [interval_words(divergence[side], '.3g') for side in ('federated', 'central')]
-            cells += [
-                interval_words(each[which]['change_percent'], '+.0f')
-                for which in ('epsilon', 'epsilon_paper')
-            ]
+            cells += [interval_words(each[which]['change_percent'], '+.0f') for which in EPSILONS]
             rows.append((name, tau, *cells))
     headings = (
         'regime',
         'tau',
         'D_KL federated, nats',
         'D_KL centralised, nats',
-        'OPE change, %, true epsilon',
-        "OPE change, %, the paper's epsilon",
+        *(f'OPE change, %, {words}' for words in EPSILONS.values()),
     )
     return Grid(
         'D_KL (Eq. 19, 20) and OPE (Eq. 24): federated against centralised', headings, rows
