@@ -46,7 +46,7 @@ class PaperWorldSettings(Settings):
 
     The scales are our choice, like all numbers of this world, and nothing that is trained depends
     on them. The tolerance is half of what a step costs. A policy sees each level divided by the
-    highest, so one level is 1/3: the threshold asks that two levels move at once, or one by two.
+    highest, so one level is 1/3, and a step moves a level by one: the threshold asks for two.
     """
 
     record_steps: int = setting(

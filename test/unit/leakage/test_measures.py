@@ -55,7 +55,7 @@ def entropy(chance: float) -> float:
 
 
 @pytest.mark.parametrize('flipped', [0.01, 0.1, 0.4])
-def test_a_bit_that_is_flipped_now_and_then_tells_one_less_the_entropy_of_that(
+def test_a_bit_that_is_flipped_at_times_tells_one_less_the_entropy_of_that(
     flipped: float,
 ) -> None:
     """FDRL Eq. 14 and 15 of a binary symmetric channel: I / H = 1 - h2(flipped), H = 1 bit."""
