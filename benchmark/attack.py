@@ -145,7 +145,7 @@ def surface(folder: Path, whole: bool) -> Work:
             Part(f'{level}_{noise}', {}, (replace(SURFACE, heterogeneity=level, noise=noise),))
             for level, noise in CORNERS
         ]
-        Study('surface', None, measure_cell, workers=WORKERS).run(parts)
+        Study('surface', None, measure_cell, workers=SURFACE.workers).run(parts)
         return len(parts) / (len(HETEROGENEITIES) * len(NOISES))
 
     return work
