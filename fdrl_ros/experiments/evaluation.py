@@ -232,7 +232,13 @@ class Evaluator:
         """Return what else the report of a run shows."""
         plan = self.plan
         words = f'{plan.identity}; learner {plan.learner.kind}: {plan.network.name}'
-        return Extras(lines=(words,))
+        score = next(iter(evaluations.values())).score
+        same = [
+            f'{name} {score[name]:.3f}'
+            for name, heading in plan.task.exact_measures.items()
+            if not heading
+        ]
+        return Extras(lines=(words, f'exactly: {", ".join(same)}') if same else (words,))
 
     def keep(self, layout: Layout) -> None:
         """Keep in a run's directory what another evaluation is compared by."""

@@ -200,7 +200,7 @@ def plain_scores(measures: Mapping[str, str], exact: Mapping[str, str] = {}) -> 
         for name, heading in measures.items()
     }
     known = {
-        name: Score(_figure(name), heading, compared=bool(heading))
+        name: Score(_figure(name), heading, compared=bool(heading), over_seeds=not heading)
         for name, heading in exact.items()
     }
     length = Score(mean_of('length'), 'length', '.1f', minor=True, over_seeds=True)

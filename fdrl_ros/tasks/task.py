@@ -168,7 +168,11 @@ class Task(ABC, Generic[P, W]):
     """Numbers of :meth:`measure` that tables show and compare: the heading of each, by name."""
 
     exact_measures: ClassVar[Mapping[str, str]] = {}
-    """Numbers of :meth:`exact`: the heading of each, by name; an empty one is in files alone."""
+    """
+    Numbers of :meth:`exact`: the heading of each, by name.
+
+    One without a heading is the same for all policies, such as a ceiling: it is told below tables.
+    """
 
     robot: ClassVar[bool] = False
     """Whether the nodes of a robot act in this world, on patients of its population."""

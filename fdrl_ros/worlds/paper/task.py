@@ -143,7 +143,7 @@ class PaperTask(Task[PaperPatient, PaperWorldSettings]):
     }
     exact_measures = {
         'a_task': 'A_task',
-        'a_task_ceiling': 'ceiling',
+        'a_task_ceiling': '',
         'a_task_chance': '',
         'a_task_exact': 'best only',
         'a_task_exact_ceiling': '',

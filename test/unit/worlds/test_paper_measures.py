@@ -124,7 +124,10 @@ def test_a_table_has_the_exact_numbers_beside_those_of_patients():
     plan = Plan({'federation': {'task': 'paper'}, 'evaluation': {'workers': 1}}).checked()
     evaluator = evaluator_of(plan)
     assert type(evaluator) is Evaluator
-    score = evaluator.evaluate([RandomContender()], 60)['random'].score
+    evaluations = evaluator.evaluate([RandomContender()], 60)
+    score = evaluations['random'].score
+    said = evaluator.extras([], evaluations).lines[1]
+    assert f'a_task_ceiling {score["a_task_ceiling"]:.3f}' in said
     assert score['a_task'] == pytest.approx(score['a_task_chance'])
     # A mean of 60 operations of some 11 steps, each of them right with chance 0.36.
     assert score['a_task_on_policy'] == pytest.approx(score['a_task'], abs=0.15)
