@@ -8,7 +8,8 @@
 #   make setup   only set up: .venv, the wheels, the colcon build, and PyTorch, which `make run`
 #               does without: run this first for a plan with `--learner-kind torch`
 #   make nightly set up what is missing, then the slow tests that back claims (test/nightly), in
-#               hours; ARGS="--save docs/results/expert.json": keeps their figures; alias: paper
+#               hours; NIGHTLY=test/nightly/test_mutants.py, or ARGS="-k pace": those alone;
+#               ARGS="--save docs/results/mutants.json": keeps the figures of one file; alias: paper
 #   make lint    check style, types, commit subjects and the site   make format   repair style
 #   make docs    build the documentation site into site/ (open site/index.html)
 #   make clean   remove all that these made; runs/ stays
@@ -19,6 +20,7 @@ PYTHON ?= python3
 DISTRO ?= jazzy
 ARGS ?=
 TESTS ?=
+NIGHTLY ?= test/nightly
 # Unit tests that `make test` runs on a sample and `make nightly` in full.
 SAMPLED = $(addprefix test/unit/,audit benchmark crypto experiments federation learner metrics \
   policy privacy selector shield surgery worlds)
@@ -33,8 +35,10 @@ test: setup
 	@tools/in_workspace tools/test_workspace $(TESTS)
 
 nightly: setup
-	@tools/in_workspace python -m pytest -q test/nightly $(ARGS)
+	@tools/in_workspace python -m pytest -q $(NIGHTLY) $(ARGS)
+ifeq ($(strip $(NIGHTLY) $(ARGS)),test/nightly)
 	@FDRL_TESTS=full tools/in_workspace python -m pytest -q $(SAMPLED)
+endif
 
 paper: nightly
 

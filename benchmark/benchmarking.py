@@ -31,7 +31,7 @@ if importlib.util.find_spec('fdrl_ros') is None:
 Work = Callable[[], float]
 """Do some work and return how many units of it were done."""
 
-_SCALE = {'us': 1e6, 'ms': 1e3, 's': 1.0}
+_SCALE = {'us': 1e6, 'ms': 1e3, 's': 1.0, 'min': 1.0 / 60.0}
 
 PROCESS = {
     'OMP_NUM_THREADS': '1',

@@ -7,7 +7,7 @@ Preparing is idempotent: it keeps what exists and repeats what an interruption l
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import partial
 import logging
 from pathlib import Path
@@ -38,10 +38,11 @@ import numpy as np
 log = logging.getLogger(__name__)
 
 FREE_GROUPS = ('rounds', 'selector', 'shield', 'value', 'safety', 'evaluation')
-"""Settings that a directory may change later: nothing that is kept depends on them."""
+"""
+Settings that a directory may change later: nothing that is kept depends on them.
 
-FREE_SETTINGS = ('privacy.account',)
-"""Single ones of other groups: an account may be moved, and a ledger that charges one goes on."""
+So may single ones of other groups whose text leaves them out, such as an account that is moved.
+"""
 
 Progress = Callable[[str, int, int], None]
 """What is under way, and how many of how many are done."""
@@ -208,13 +209,13 @@ def check_accounts(plan: Plan) -> None:
 
 def changed_settings(layout: Layout, plan: Plan) -> list[str]:
     """Return the settings that a directory was prepared with other values of, such as `a.b`."""
-    before = Plan.load(layout.plan).to_mapping()
+    before, now = Plan.load(layout.plan).to_mapping(), plan.to_mapping()
     return [
-        f'{group}.{name}'
-        for group, named in plan.to_mapping().items()
-        for name, value in named.items()
-        if group not in FREE_GROUPS and f'{group}.{name}' not in FREE_SETTINGS
-        if before[group].get(name) != value
+        f'{group}.{each.name}'
+        for group, kind in Plan.groups(plan.federation.task).items()
+        for each in fields(kind)
+        if group not in FREE_GROUPS and each.repr
+        if before[group].get(each.name) != now[group][each.name]
     ]
 
 

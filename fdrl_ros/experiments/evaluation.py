@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 import csv
 from dataclasses import dataclass, field, replace
+import functools
 import hashlib
 from pathlib import Path
 from typing import Any
@@ -179,7 +180,8 @@ class Evaluator:
     @property
     def scores(self) -> Scores:
         """The numbers of a policy."""
-        return plain_scores(self.plan.task.measures)
+        task = self.plan.task
+        return plain_scores(task.measures, task.exact_measures)
 
     def rivals(self) -> tuple[str, ...]:
         """Return the rows over which the report states the lead of the policy that robots use."""
@@ -217,7 +219,12 @@ class Evaluator:
 
     def figures(self, contender: Contender) -> dict[str, float]:
         """Return what is measured of a contender beside patients."""
-        return {}
+        plan = self.plan
+        if not plan.task.exact_measures:
+            return {}
+        at_random = isinstance(contender, RandomContender)
+        begin = None if at_random else functools.partial(contender.begin, plan=plan)
+        return dict(plan.task.exact(begin, plan.federation, plan.world))
 
     def extras(
         self, contenders: Sequence[Contender], evaluations: Mapping[str, Evaluation]
@@ -225,7 +232,13 @@ class Evaluator:
         """Return what else the report of a run shows."""
         plan = self.plan
         words = f'{plan.identity}; learner {plan.learner.kind}: {plan.network.name}'
-        return Extras(lines=(words,))
+        score = next(iter(evaluations.values())).score
+        same = [
+            f'{name} {score[name]:.3f}'
+            for name, heading in plan.task.exact_measures.items()
+            if not heading
+        ]
+        return Extras(lines=(words, f'exactly: {", ".join(same)}') if same else (words,))
 
     def keep(self, layout: Layout) -> None:
         """Keep in a run's directory what another evaluation is compared by."""

@@ -181,21 +181,30 @@ BY_GROUP: Scores = {**SUCCESS, **TOTAL, **PATIENTS}
 """What is told of the patients of each hospital."""
 
 
-def plain_scores(measures: Mapping[str, str]) -> Scores:
+def _figure(name: str) -> Measure:
+    return lambda results: results.figures[name]
+
+
+def plain_scores(measures: Mapping[str, str], exact: Mapping[str, str] = {}) -> Scores:
     """
     Return the scores of any task.
 
     Success with its 95 % interval (Wilson), mean sum of the rewards with its own (normal), mean
-    discounted return and length, and the means of what the task measures.
+    discounted return and length, what the task computes exactly, the means of what it measures.
 
     :param measures: heading of each measure, by name.
+    :param exact: heading of each exact number, by name; it is compared if it has one.
     """
     own = {
         name: Score(mean_of(name), heading, compared=True, paired=name)
         for name, heading in measures.items()
     }
+    known = {
+        name: Score(_figure(name), heading, compared=bool(heading), over_seeds=not heading)
+        for name, heading in exact.items()
+    }
     length = Score(mean_of('length'), 'length', '.1f', minor=True, over_seeds=True)
-    return {**SUCCESS, **TOTAL, **RETURN, 'mean_length': length, **own, **PATIENTS}
+    return {**SUCCESS, **TOTAL, **RETURN, 'mean_length': length, **known, **own, **PATIENTS}
 
 
 def compared(scores: Scores) -> tuple[str, ...]:

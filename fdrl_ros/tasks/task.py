@@ -167,6 +167,13 @@ class Task(ABC, Generic[P, W]):
     measures: ClassVar[Mapping[str, str]] = {}
     """Numbers of :meth:`measure` that tables show and compare: the heading of each, by name."""
 
+    exact_measures: ClassVar[Mapping[str, str]] = {}
+    """
+    Numbers of :meth:`exact`: the heading of each, by name.
+
+    One without a heading is the same for all policies, such as a ceiling: it is told below tables.
+    """
+
     robot: ClassVar[bool] = False
     """Whether the nodes of a robot act in this world, on patients of its population."""
 
@@ -246,6 +253,17 @@ class Task(ABC, Generic[P, W]):
 
         :returns: by name, always the same names; NaN is undefined. Results are also given for each
             value of the text 'procedure', if there is one.
+        """
+        return {}
+
+    def exact(
+        self, begin: Callable[[P], Choice] | None, chosen: Hospitals, world: W
+    ) -> Mapping[str, float]:
+        """
+        Return what can be computed of who acts, whoever the patients are.
+
+        :param begin: returns who acts on a patient; None: actions are drawn at random.
+        :returns: by the names of :attr:`exact_measures`.
         """
         return {}
 

@@ -4,7 +4,7 @@
 The audit over five seeds: how near its bounds come to the claim, and that it finds no fault.
 
 Takes some minutes on one core, so it is not part of `make test`: run `make nightly
-ARGS='test/nightly/test_audit.py --save docs/results/audit.json'` to keep the figures.
+NIGHTLY=test/nightly/test_audit.py ARGS='--save docs/results/audit.json'` to keep the figures.
 """
 
 from fdrl_ros.audit.privacy_audit import AuditSettings, BOUNDS

@@ -3,7 +3,7 @@
 """
 A coalition of both servers and t - 1 hospitals tries to tell two worlds apart, 200 rounds each.
 
-Takes about fifteen minutes; run by `make nightly ARGS=test/nightly/test_coalition_in_full.py`.
+Takes about fifteen minutes; run by `make nightly NIGHTLY=test/nightly/test_coalition_in_full.py`.
 With one share more the same distinguishers are right every time.
 """
 

@@ -3,7 +3,7 @@
 """
 1,000 random schedules of drop-outs, 200 in which deadlines pass meanwhile, 1,000 with liars.
 
-Takes about fifteen minutes; run by `make nightly ARGS=test/nightly/test_dropouts_in_full.py`.
+Takes about fifteen minutes; run by `make nightly NIGHTLY=test/nightly/test_dropouts_in_full.py`.
 """
 
 from collections import Counter

@@ -3,7 +3,7 @@
 """
 600 rounds of random lies, with restarts of the hospitals that are lied to: no lie gains anything.
 
-Takes about fifteen minutes; run by `make nightly ARGS=test/nightly/test_lies_in_full.py`. With
+Takes about fifteen minutes; run by `make nightly NIGHTLY=test/nightly/test_lies_in_full.py`. With
 2t - n hospitals on its side the same liar gets more than one sum of a round soon.
 """
 

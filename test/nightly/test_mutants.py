@@ -3,8 +3,8 @@
 """
 Every planted bug of :mod:`support.mutants`, caught by who should catch it; in minutes.
 
-`make nightly ARGS='test/nightly/test_mutants.py --save docs/results/mutants.json'` keeps the
-figures.
+`make nightly NIGHTLY=test/nightly/test_mutants.py ARGS='--save docs/results/mutants.json'` keeps
+which bug was caught by whom.
 """
 
 import time

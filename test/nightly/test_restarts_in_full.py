@@ -3,8 +3,8 @@
 """
 A kill at every point of a run of two rounds, and 200 kills or more in each of ten runs of twenty.
 
-Takes about four minutes; run by `make nightly ARGS=test/nightly/test_restarts_in_full.py`. Whoever
-dies, and in the middle of whatever, the last policy is that of an undisturbed run.
+Takes about four minutes; run by `make nightly NIGHTLY=test/nightly/test_restarts_in_full.py`.
+Whoever dies, and in the middle of whatever, the last policy is that of an undisturbed run.
 """
 
 from collections import Counter

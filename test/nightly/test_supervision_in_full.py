@@ -4,7 +4,7 @@
 Fifty kills of nodes at random moments: the federation ends with the same policy, by itself.
 
 Takes about four minutes for each launcher of this machine, `fdrl launch` and `ros2 launch`; run by
-`make nightly ARGS=test/nightly/test_supervision_in_full.py`.
+`make nightly NIGHTLY=test/nightly/test_supervision_in_full.py`.
 """
 
 from collections import Counter

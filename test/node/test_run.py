@@ -11,6 +11,7 @@ from fdrl_ros.deployment.policy_file import load_policy
 from fdrl_ros.experiments.ros_federation import RosFederation
 from fdrl_ros.experiments.run_directory import RunDirectory
 from fdrl_ros.experiments.studies.experiment import run_training
+from fdrl_ros.resources import resource
 from fdrl_ros.runtime.progress import NOBODY
 import numpy as np
 import pytest
@@ -39,6 +40,19 @@ def test_a_task_of_a_users_file_learns_the_same_over_ros_and_in_process(tmp_path
     notes = RosFederation(run, plan, NOBODY, said.append).operate(3)
     assert [each.round for each in notes] == [1, 2], said
     assert any('No robot acts in task pole' in each for each in said)
+    same_in_process(run, plan)
+
+
+def test_the_paper_s_plan_learns_the_same_over_ros_and_in_process(tmp_path):
+    """Two rounds of five epochs of single transitions, with the plan's own network and noise."""
+    plan = Plan.load(resource('config/paper/paper_world.yaml')).changed(
+        {'federation': {'noise': 'seeded'}, 'rounds': {'rounds': 2}}
+    )
+    said = []
+    run = RunDirectory.create(tmp_path, 'run')
+    notes = RosFederation(run, plan, NOBODY, said.append).operate(0)
+    assert [each.round for each in notes] == [1, 2], said
+    assert 0.0 < max(notes[-1].epsilon.values()) < 8.0
     same_in_process(run, plan)
 
 

@@ -108,6 +108,19 @@ def test_what_heterogeneity_does_is_as_in_its_result_file():
 NUMBERS = {3: 'three', 10: 'ten'}
 
 
+def test_every_equation_of_the_paper_has_a_function_and_a_test_that_exist():
+    page = (ROOT / 'docs' / 'fdrl-differences.md').read_text('utf-8')
+    found, tested = (
+        '\n'.join(path.read_text('utf-8') for path in sorted((ROOT / place).rglob('*.py')))
+        for place in ('fdrl_ros', 'test')
+    )
+    table = rows('Eq.', page)
+    for _, _, function, test in table:
+        assert re.search(rf'^(def|class) {function.strip("`")}\b', found, re.MULTILINE), function
+        assert re.search(rf'^def {test.strip("`")}\(', tested, re.MULTILINE), test
+    assert {int(each) for row in table for each in row[0].split(', ')} == {*range(1, 25)}
+
+
 def test_speeds_are_those_of_their_result_file():
     found = json.loads((ROOT / 'docs' / 'results' / 'speed.json').read_text('utf-8'))
     page = LIBRARY.read_text('utf-8')

@@ -77,6 +77,7 @@ class Assessment:
             'task': {'name': plan.identity.name, 'version': plan.identity.version},
             'learner': {'kind': plan.learner.kind, 'network': plan.network.name},
             'world_hash': plan.identity.world_hash,
+            'world': dict(vars(plan.world)),
             'commit': commit(),
             'policies': {name: each.score for name, each in self.evaluations.items()},
             **{f'by_{column}': found for column, found in self.groups().items()},

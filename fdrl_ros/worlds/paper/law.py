@@ -179,19 +179,22 @@ class Law:
         expected = [self.transitions(action) @ gain for action in range(ACTION_COUNT)]
         return np.where(ended(GRID)[:, None], 0.0, np.stack(expected, axis=1))
 
-    def value(self, policy: NDArray[np.int64]) -> Array:
+    def value(self, policy: NDArray[np.int64] | Array) -> Array:
         """
         Return the exact value of a policy in every state, by one linear solve.
 
-        :param policy: action in each state of GRID, shape (1024,).
+        :param policy: action in each state of GRID, shape (1024,), or the chance of each action,
+            shape (1024, 3).
         :returns: V, shape (1024,).
         """
+        shares = policy if policy.ndim == 2 else np.eye(ACTION_COUNT)[policy]
         chances = np.zeros((STATE_COUNT, STATE_COUNT))
         for action in range(ACTION_COUNT):
-            rows = policy == action
-            chances[rows] = self.transitions(action)[rows]
+            rows = shares[:, action] > 0.0
+            share = shares[rows, action, None]
+            chances[rows] += share * self.transitions(action)[rows]
         chances *= ~ended(GRID)[:, None]
-        own = self.rewards[np.arange(STATE_COUNT), policy]
+        own = (shares * self.rewards).sum(axis=1)
         return np.asarray(np.linalg.solve(np.eye(STATE_COUNT) - DISCOUNT * chances, own))
 
     @cached_property

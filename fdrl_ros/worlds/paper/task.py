@@ -2,18 +2,33 @@
 # SPDX-License-Identifier: Apache-2.0
 """The FDRL paper's world (section IV) as a task: 5 numbers, 3 actions."""
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 import functools
 
 from fdrl_ros.errors import SettingError
+from fdrl_ros.metrics.adaptation import alpha_adapt
+from fdrl_ros.metrics.risk import risk_terms, RiskScale
 from fdrl_ros.runtime.random_streams import PaperStream
 from fdrl_ros.settings import setting, Settings
-from fdrl_ros.tasks import Choice, Field, Hospitals, Task, TaskSpec
+from fdrl_ros.tasks import Choice, Episode, Field, Hospitals, Task, TaskSpec
 from fdrl_ros.tasks.task import SimpleEpisode, SPLITS
-from fdrl_ros.worlds.paper.env import HORIZON, PaperHospital, PaperWorldEnv
-from fdrl_ros.worlds.paper.law import ACTIONS, FIELDS, GRID, law, LEANS, SIZE
+from fdrl_ros.worlds.paper.env import HORIZON, PaperHospital, PaperWorldEnv, STATES
+from fdrl_ros.worlds.paper.law import (
+    ACTIONS,
+    collapsed,
+    FIELDS,
+    GRID,
+    index_of,
+    law,
+    LEANS,
+    LEVELS,
+    SIZE,
+)
+from fdrl_ros.worlds.paper.utility import agreement, as_expert, exact_return, UNIFORM
 import gymnasium
 import numpy as np
+from numpy.typing import NDArray
 
 _MEANINGS = (
     'of the tool',
@@ -26,13 +41,37 @@ _MEANINGS = (
 
 @dataclass(frozen=True)
 class PaperWorldSettings(Settings):
-    """What is set of the paper's world."""
+    """
+    What is set of the paper's world, and what its measures are scaled by.
+
+    The scales are our choice, like all numbers of this world, and nothing that is trained depends
+    on them. The tolerance is half of what a step costs. A policy sees each level divided by the
+    highest, so one level is 1/3, and a step moves a level by one: the threshold asks for two.
+    """
 
     record_steps: int = setting(
         HORIZON,
         'transitions of a recorded operation, after which it is cut off; 1: records are single '
         'transitions, as the paper has them',
         limits=(1, HORIZON),
+    )
+    tolerance: float = setting(
+        0.01,
+        "V* - Q* up to which an action counts as the expert's in A_task (Eq. 8); a success is 1",
+        limits=(0.0, 1.0),
+        repr=False,
+    )
+    full_damage: float = setting(
+        1.0,
+        'damage, over its highest level, at which T_d of R_mit is 1 (Eq. 10)',
+        limits=(0.01, 1.0),
+        repr=False,
+    )
+    change_threshold: float = setting(
+        0.4,
+        'change of state that counts in alpha_adapt (Eq. 11), levels over the highest',
+        limits=(0.0, 3.0),
+        repr=False,
     )
 
 
@@ -97,6 +136,20 @@ class PaperTask(Task[PaperPatient, PaperWorldSettings]):
         'privacy': {'batch': 200, 'noise_multiplier': 2.6, 'delta': 1e-3},
         'rounds': {'rounds': 8},
     }
+    measures = {
+        'a_task_on_policy': 'on policy',
+        'r_mit': 'R_mit',
+        'alpha_adapt': 'alpha_adapt',
+    }
+    exact_measures = {
+        'a_task': 'A_task',
+        'a_task_ceiling': '',
+        'a_task_chance': '',
+        'a_task_exact': 'best only',
+        'a_task_exact_ceiling': '',
+        'exact_return': 'exact return',
+        'exact_expert_return': '',
+    }
 
     def spec(self, world: PaperWorldSettings) -> TaskSpec:
         """Return the 5 levels and the 3 actions."""
@@ -158,6 +211,59 @@ class PaperTask(Task[PaperPatient, PaperWorldSettings]):
         home = _solved(patient.hospital)
         return lambda state: home.expert(state)[0]
 
+    def measure(
+        self, episode: Episode[PaperPatient], world: PaperWorldSettings
+    ) -> Mapping[str, float]:
+        """
+        Return A_task in the states met, R_mit and alpha_adapt of an operation (FDRL Eq. 8 to 11).
+
+        Force and damage are those after each step, as shares of the highest level; the critical
+        error is collapse.
+        """
+        states, actions = episode.states, episode.actions
+        levels = np.rint(states * (LEVELS - 1)).astype(np.int64)
+        right = as_expert(
+            _solved(episode.patient.hospital), index_of(levels[:-1]), world.tolerance
+        )
+        after = states[1:]
+        force, damage = (after[:, FIELDS.index(name)] for name in ('force', 'damage'))
+        scale = RiskScale(full_damage=world.full_damage)
+        risk = risk_terms(force, damage, collapsed(levels[1:]), 1.0, scale)
+        adaptation, _ = alpha_adapt([(states[:-1], actions)], world.change_threshold)
+        return {
+            'a_task_on_policy': float(right[np.arange(len(actions)), actions].mean()),
+            'r_mit': 1.0 - float(risk.total.mean()),
+            'alpha_adapt': adaptation,
+        }
+
+    def exact(
+        self,
+        begin: Callable[[PaperPatient], Choice] | None,
+        chosen: Hospitals,
+        world: PaperWorldSettings,
+    ) -> Mapping[str, float]:
+        """
+        Return A_task over all states and the return of all patients, each with its ceiling.
+
+        A_task counts actions within the tolerance, ``a_task_exact`` only the best. Ceilings of
+        A_task are of any single policy: who acts by a policy of each hospital's own can pass them.
+        """
+        patients = [
+            self.population(chosen, each).patient(0, SPLITS[1]) for each in range(chosen.hospitals)
+        ]
+        homes = [_solved(each.hospital) for each in patients]
+        acting = UNIFORM if begin is None else [_in_all_states(begin(each)) for each in patients]
+        near, best = agreement(homes, acting, world.tolerance), agreement(homes, acting)
+        return {
+            'a_task': near.a_task,
+            'a_task_ceiling': near.ceiling,
+            'a_task_chance': near.chance,
+            'a_task_exact': best.a_task,
+            'a_task_exact_ceiling': best.ceiling,
+            'exact_return': exact_return(homes, acting),
+            'exact_expert_return': _expert_return(tuple(homes)),
+        }
+
     def check(self, chosen: Hospitals) -> None:
         """Refuse procedures: this task has none."""
         if chosen.procedures:
@@ -174,3 +280,14 @@ class PaperTask(Task[PaperPatient, PaperWorldSettings]):
 def _solved(hospital: PaperHospital) -> PaperHospital:
     """Return one object for equal hospitals: its law is solved once."""
     return hospital
+
+
+@functools.lru_cache(maxsize=8)
+def _expert_return(homes: tuple[PaperHospital, ...]) -> float:
+    """Return what each hospital's own expert reaches; solved once."""
+    return exact_return(homes, [each.best for each in homes])
+
+
+def _in_all_states(choose: Choice) -> NDArray[np.int64]:
+    """Return what somebody does in each of STATES, shape (1024,)."""
+    return np.array([int(choose(state)) for state in STATES], np.int64)

@@ -52,7 +52,7 @@ TINY = {
     | {'state_patients': 2, 'states_per_patient': 4, 'workers': 1},
 }
 SUMMARY = (
-    'task learner world_hash commit policies by_hospital epsilon ledger_problems delta unit '
+    'task learner world_hash world commit policies by_hospital epsilon ledger_problems delta unit '
     'attack_bounds disjoint_patients blamed epsilon_of_shared_patients '
     'delta_of_shared_patients sigma_m s epsilon_paper release rounds rounds_planned ended '
     'round_seconds he_seconds update_bytes peak_memory n_parameters seed versions'

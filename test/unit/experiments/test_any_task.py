@@ -118,6 +118,7 @@ def test_the_report_has_hospitals_leads_and_what_was_learned_in(found, tmp_path)
     assert summary['task'] == {'name': 'pole', 'version': 1}
     assert summary['learner'] == {'kind': 'dqn', 'network': 'dueling network 4-8-8-2'}
     assert summary['world_hash'] == own.plan.identity.world_hash
+    assert summary['world'] == {}
     assert set(summary['by_hospital']) == set(own.plan.hospitals)
     for name, each in own.evaluations.items():
         by_hospital = [summary['by_hospital'][one][name] for one in own.plan.hospitals]

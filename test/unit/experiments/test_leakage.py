@@ -12,16 +12,24 @@ from fdrl_ros.cli import main
 from fdrl_ros.cli.experiments import attack
 from fdrl_ros.errors import SettingError, StoreError, TrainingStopped
 from fdrl_ros.experiments.studies.leakage import simulation, study, surface
-from fdrl_ros.experiments.studies.leakage.settings import AttackSettings, Regime, REGIMES
+from fdrl_ros.experiments.studies.leakage.settings import (
+    AttackSettings,
+    DELTA,
+    Regime,
+    REGIMES,
+)
 from fdrl_ros.experiments.studies.leakage.simulation import ALIGNMENT, ERROR, Simulation
 from fdrl_ros.experiments.studies.leakage.study import candidates, run_leakage
 from fdrl_ros.experiments.studies.leakage.summary import summarise, verdicts
-from fdrl_ros.experiments.studies.leakage.utility import utility
 from fdrl_ros.learner.settings import LearnerSettings
+from fdrl_ros.privacy.accountant.accountant import epsilon_paper, epsilon_pld
 from fdrl_ros.runtime.progress import Caller
 from fdrl_ros.worlds.paper.env import PaperHospital
+from fdrl_ros.worlds.paper.utility import utility
 import numpy as np
 import pytest
+from scipy.optimize import brentq
+from scipy.stats import norm
 
 FIXED = dict(REGIMES)
 TINY = Regime(
@@ -188,6 +196,27 @@ def test_regimes_are_those_that_were_fixed() -> None:
     assert private.epsilon == 8.0 and private.charge(False, 3).noise_multiplier > 1.0
     assert isinstance(matched.learner(False), LearnerSettings)
     assert matched.learner(False).proximal > matched.learner(True).proximal == 0.0
+
+
+def test_both_epsilons_of_the_papers_regime_by_hand() -> None:
+    """
+    FDRL Eq. 22 and 23 at alpha = 2, and the true epsilon by a central limit theorem.
+
+    Many steps of Poisson sampling compose to a Gaussian of mu = q sqrt(T (e^(1 / sigma^2) - 1))
+    (Dong, Roth and Su 2019).
+    """
+    for central, sigma, steps in ((False, 0.1 * 25 / 0.4, 1000), (True, 0.1 * 75 / 0.4, 60)):
+        charge = FIXED['paper'].charge(central, 3)
+        assert charge == (pytest.approx(sigma), 0.25, steps, 1)
+        assert epsilon_paper(2.0, charge.noise_multiplier) == pytest.approx(1.0 / sigma**2)
+        mu = 0.25 * math.sqrt(steps * math.expm1(1.0 / sigma**2))
+
+        def delta(epsilon: float, mu: float = mu) -> float:
+            low, high = (norm.cdf(-epsilon / mu + side * mu / 2.0) for side in (1.0, -1.0))
+            return float(low - math.exp(epsilon) * high)
+
+        exact = brentq(lambda epsilon: delta(epsilon) - DELTA, 0.0, 20.0)
+        assert epsilon_pld([charge], DELTA) == pytest.approx(exact, rel=0.05)
 
 
 def test_a_ratio_is_told_only_where_its_denominator_is_measured() -> None:

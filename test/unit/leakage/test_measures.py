@@ -49,6 +49,39 @@ def test_information_is_exact_where_only_variances_differ() -> None:
     assert abs(told.value - np.trapezoid(parts, at) / 2.0) < 5.0 * told.error + 0.003
 
 
+def entropy(chance: float) -> float:
+    """Return the entropy of a coin in bits."""
+    return -chance * math.log2(chance) - (1.0 - chance) * math.log2(1.0 - chance)
+
+
+@pytest.mark.parametrize('flipped', [0.01, 0.1, 0.4])
+def test_a_bit_that_is_flipped_at_times_tells_one_less_the_entropy_of_that(
+    flipped: float,
+) -> None:
+    """FDRL Eq. 14 and 15 of a binary symmetric channel: I / H = 1 - h2(flipped), H = 1 bit."""
+    rng = np.random.default_rng(4)
+    members = rng.random((MODELS, RECORDS)) < 0.5
+    scores = (members ^ (rng.random(members.shape) < flipped)).astype(float)
+    told = leakage_rate(scores, members, rng, 100)
+    assert abs(told.value - (1.0 - entropy(flipped))) < 5.0 * told.error + 1e-4
+
+
+def test_the_rate_of_all_records_is_the_mean_over_hospitals() -> None:
+    """FDRL Eq. 16, where every hospital has as many records; scores are log-likelihood ratios."""
+    rng, chances = np.random.default_rng(5), np.repeat([0.05, 0.2, 0.45], RECORDS // 3)
+    members = rng.random((MODELS, RECORDS)) < 0.5
+    shown = members ^ (rng.random(members.shape) < chances)
+    scores = np.where(shown, 1.0, -1.0) * np.log((1.0 - chances) / chances)
+    told = leakage_rate(scores, members, rng, 100)
+    exact = np.mean([1.0 - entropy(each) for each in (0.05, 0.2, 0.45)])
+    assert abs(told.value - exact) < 5.0 * told.error + 1e-3
+    each = [
+        leakage_rate(scores[:, own], members[:, own], rng, 100).value
+        for own in np.split(np.arange(RECORDS), 3)
+    ]
+    assert told.value == pytest.approx(np.mean(each), abs=2e-3)
+
+
 def test_shuffled_labels_tell_nothing() -> None:
     scores, _ = gaussian(3.0)
     members = np.random.default_rng(9).random(scores.shape) < 0.5

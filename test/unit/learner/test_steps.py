@@ -119,6 +119,36 @@ def test_a_round_is_its_steps_written_out(tmp_path, changes):
         assert moved.max() > 5e-3 and not kept.any()
 
 
+class Constant(Trainer):
+    """Has the same gradient in every step."""
+
+    gradient = np.random.default_rng(1).normal(size=SHAPE.n_parameters)
+
+    def private_gradient(self, *_: object) -> np.ndarray:
+        """Return it."""
+        return self.gradient.copy()
+
+
+@pytest.mark.parametrize('proximal', [0.3, 5.0])
+def test_plain_descent_on_a_constant_gradient_is_the_papers_local_step_in_closed_form(
+    tmp_path, proximal
+):
+    """
+    FDRL Eq. 3 with eta lambda for the paper's lambda: d <- (1 - eta lambda) d - eta g.
+
+    So after k steps d = -(g / lambda) (1 - (1 - eta lambda)^k).
+    """
+    learner = replace(LEARNER, optimizer='sgd', proximal=proximal)
+    with ledger_of(tmp_path, 'a', PRIVACY) as ledger:
+        setup = TrainingSetup(SHAPE, learner, PRIVACY, ledger, RecordedNoise('a', []))
+        made = Constant(setup, records(), tmp_path / 'a.state')
+        found = trained(made, START)
+        steps = learner.epochs * made.steps_per_block
+    left = (1.0 - learner.learning_rate * proximal) ** steps
+    expected = START - made.gradient / proximal * (1.0 - left)
+    np.testing.assert_allclose(found.weights, expected, rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.parametrize('period, settling', [(1, 0.0), (4, 0.0), (4, 0.5), (4, 1.0)])
 def test_pre_training_is_its_steps_written_out(period, settling):
     given = replace(records(), terminals=np.zeros(30, bool))

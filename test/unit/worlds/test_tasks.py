@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.errors import SettingError
+from fdrl_ros.learner.privacy_cost import ChargedMechanism
 from fdrl_ros.learner.records.collection import HospitalSimulator
 from fdrl_ros.privacy.accountant.accountant import epsilon_pld
 from fdrl_ros.resources import resource
@@ -162,5 +163,11 @@ def test_records_of_the_paper_s_plan_are_single_transitions_and_its_epsilon_is_b
     assert whole.longest > 5
     same = [whole.states[whole.starts[:-1]], whole.actions[whole.starts[:-1]]]
     assert np.array_equal(records.states, same[0]) and np.array_equal(records.actions, same[1])
+    # A patient joins as often, so epsilon is the same.
+    costs = [
+        ChargedMechanism.from_settings(each, plan.learner, plan.privacy).charge(steps)
+        for each in (records, whole)
+    ]
+    assert costs[0] == costs[1] and costs[0].sampling_probability == 0.25
     tested = plan.population(0).patient(0, 'test')
     assert len(operated(plan.task, tested, lambda state: 2).actions) > 1

@@ -107,7 +107,7 @@ def _measure(
         'federated_from_start': learners.federated(start)[0],
     }
     worth = {name: appraisal.worth(actions_of(each)) for name, each in policies.items()}
-    worth['alone'] = appraisal.at_home(list(map(actions_of, learners.alone())))
+    worth['alone'] = appraisal.worth(list(map(actions_of, learners.alone())))
     others = {name: central[name] for name in ('central_paper', 'central_steps')}
     return {'worth': worth, 'divergence': _divergence(released, trained, others)}
 

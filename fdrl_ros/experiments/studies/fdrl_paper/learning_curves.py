@@ -80,7 +80,7 @@ def measure_records(settings: FdrlSettings, records: int, seed: int, work: Work)
         if not place:
             appraisal = Appraisal(world.homes, settings.patients, seed)
         row = {name: appraisal.worth(actions_of(each)) for name, each in policies.items()}
-        row['alone'] = appraisal.at_home(list(map(actions_of, own)))
+        row['alone'] = appraisal.worth(list(map(actions_of, own)))
         found[way] = row
     same = {**appraisal.yardsticks(), 'public_start': appraisal.worth(actions_of(start))}
     return {'worth': found, 'any_size': same}

@@ -32,6 +32,13 @@ from fdrl_ros.worlds.paper.law import (
     LEVELS,
     SIZE,
 )
+from fdrl_ros.worlds.paper.utility import (
+    Acting,
+    agreement,
+    as_expert,
+    exact_return,
+    UNIFORM,
+)
 import numpy as np
 from numpy.typing import NDArray
 
@@ -40,7 +47,6 @@ Actions = NDArray[np.int64]
 STABILISE = 2
 """Number of the action that treats the patient and leaves the operation."""
 
-_TIE = 1e-9  # of V* - Q*, up to which an action is as good as the best
 _PURPOSES = 1000  # more than one draw has
 _UNSEEN = 10**6  # added to a seed: of patients that no policy learned from
 _FIT = Regime('fit', records=8, batch=1, clip_norm=UNCLIPPED, proximal=0.0, learning_rate=0.002)
@@ -80,8 +86,8 @@ class Appraisal:
     """
     What policies are worth at some hospitals of one seed, as means over these hospitals.
 
-    A_task (FDRL Eq. 8) is the share of all states that go on in which a policy does what is right
-    there, V* - Q* = 0; R_mit (Eq. 9) and success are of unseen patients, at most 30 steps each.
+    A_task (FDRL Eq. 8) and return are exact, see :mod:`fdrl_ros.worlds.paper.utility`; R_mit (Eq.
+    9) and success are of unseen patients, at most 30 steps each.
     """
 
     def __init__(self, homes: Sequence[PaperHospital], patients: int, seed: int) -> None:
@@ -91,55 +97,31 @@ class Appraisal:
         :param patients: of each hospital, on whom R_mit and success are measured.
         """
         self.homes, self.patients, self.seed = list(homes), patients, seed
-        self._going = np.flatnonzero(~ended(GRID))
-        self.right: NDArray[np.float64] = np.mean(
-            [each.law.costs[self._going] < _TIE for each in homes], axis=0
-        )
-        """Share of hospitals at which each action is right, shape (states that go on, actions)."""
 
-    @property
-    def ceiling(self) -> float:
-        """Return the A_task that no single policy exceeds."""
-        return float(self.right.max(axis=1).mean())
-
-    def accuracy(self, actions: Actions) -> float:
-        """Return A_task of the actions in all 1024 states."""
-        return float(self.right[np.arange(len(self._going)), actions[self._going]].mean())
-
-    def worth(self, actions: Actions | None) -> Json:
+    def worth(self, actions: Acting) -> Json:
         """
         Return what a policy is worth.
 
-        :param actions: in each of the 1024 states; None moves at random.
-        :returns: ``a_task``, its ``share`` of the ceiling, exact discounted return ``value``, and
-            ``values`` by hospital; ``r_mit`` and ``success``. At random there is no exact return.
+        :param actions: of one policy, of one for each hospital, or :data:`UNIFORM`.
+        :returns: ``a_task``; its ``share`` of what that kind of policy can reach; exact discounted
+            return ``value``, and ``values`` by hospital; ``r_mit`` and ``success``.
         """
-        policy = None if actions is None else _lookup(actions)
-        moved = [_operations(each, policy, self.patients, self.seed) for each in self.homes]
+        single = np.shape(actions) != (len(self.homes), len(STATES))
+        found = agreement(self.homes, actions)
+        acting = [actions] * len(self.homes) if single else list(actions)
+        values = [exact_return([home], own) for home, own in zip(self.homes, acting, strict=True)]
+        moved = [
+            _operations(home, None if own is UNIFORM else _lookup(np.asarray(own)), self.patients, self.seed)
+            for home, own in zip(self.homes, acting, strict=True)
+        ]
         r_mit, success = np.mean(moved, axis=0)
-        found: Json = {'r_mit': float(r_mit), 'success': float(success)}
-        if actions is None:
-            accuracy = float(self.right.mean())
-            return {**found, 'a_task': accuracy, 'share': accuracy / self.ceiling}
-        accuracy = self.accuracy(actions)
-        values = [each.admitted_value(actions) for each in self.homes]
         return {
-            **found,
-            'a_task': accuracy,
-            'share': accuracy / self.ceiling,
+            'a_task': found.a_task,
+            'share': found.a_task / (found.ceiling if single else 1.0),
             'value': float(np.mean(values)),
             'values': {f'hospital {place + 1}': each for place, each in enumerate(values)},
-        }
-
-    def at_home(self, policies: Sequence[Actions]) -> Json:
-        """Return what one policy for each hospital is worth, each at its own."""
-        alone = [Appraisal([each], self.patients, self.seed) for each in self.homes]
-        rows = [each.worth(own) for each, own in zip(alone, policies, strict=True)]
-        names = [name for name in rows[0] if name != 'values']
-        values = {f'hospital {place + 1}': row['value'] for place, row in enumerate(rows)}
-        return {
-            **{name: float(np.mean([row[name] for row in rows])) for name in names},
-            'values': values,
+            'r_mit': float(r_mit),
+            'success': float(success),
         }
 
     def yardsticks(self) -> Json:
@@ -149,13 +131,13 @@ class Appraisal:
         ``majority`` does in each state what is right at most hospitals, so its A_task is the
         ceiling of any single policy; ``expert`` is each hospital's own best policy.
         """
-        majority = np.zeros(len(STATES), np.int64)
-        majority[self._going] = np.argmax(self.right, axis=1)
+        every = np.arange(len(STATES))
+        votes = np.sum([as_expert(each, every) for each in self.homes], axis=0)
         return {
-            'random': self.worth(None),
+            'random': self.worth(UNIFORM),
             'stabilise': self.worth(np.full(len(STATES), STABILISE)),
-            'majority': self.worth(majority),
-            'expert': self.at_home([each.best for each in self.homes]),
+            'majority': self.worth(np.argmax(votes, axis=1)),
+            'expert': self.worth([each.best for each in self.homes]),
         }
 
 

@@ -12,7 +12,7 @@ import math
 from pathlib import Path
 
 from fdrl_ros.experiments.json_file import Json
-from fdrl_ros.experiments.studies.fdrl_paper.policies import actions_of, Appraisal, mean_of
+from fdrl_ros.experiments.studies.fdrl_paper.policies import actions_of, mean_of
 from fdrl_ros.experiments.studies.fdrl_paper.settings import FdrlSettings, PAPER_NOISE
 from fdrl_ros.experiments.studies.leakage.settings import DELTA, Regime
 from fdrl_ros.experiments.studies.leakage.simulation import Round, SHAPE, Simulation, Weights
@@ -25,6 +25,8 @@ from fdrl_ros.metrics.divergence import federated_divergence, policy_divergence
 from fdrl_ros.privacy.accountant.accountant import Charge, epsilon_pld
 from fdrl_ros.runtime.progress import Caller, NOBODY
 from fdrl_ros.runtime.random_streams import Stream
+from fdrl_ros.worlds.paper.env import PaperHospital
+from fdrl_ros.worlds.paper.utility import agreement
 import numpy as np
 
 ROUNDS = (1, 5, 10, 15, 20, 25, 30, 35, 40, 45, 50)
@@ -64,7 +66,6 @@ def measure_rounds(settings: FdrlSettings, seed: int, work: Work) -> Json:
     regime = settings.regime(settings.noise)
     world = Simulation(regime, seed, settings.hospitals, settings.heterogeneity, 1)
     baseline = _Baseline(world, settings.regime(PAPER_NOISE, matched=False))
-    appraisal = Appraisal(world.homes, 1, seed)
     members, errors, rows = [], [], []
     for index in range(settings.models):
         work.check()
@@ -76,7 +77,7 @@ def measure_rounds(settings: FdrlSettings, seed: int, work: Work) -> Json:
         both = ([each.after for each in rounds], central)
         errors.append([[world.errors(each) for each in side] for side in both])
         if index < _VALUED:
-            rows.append([_row(appraisal, *each) for each in zip(rounds, central, strict=True)])
+            rows.append([_row(world.homes, *each) for each in zip(rounds, central, strict=True)])
         members.append(part)
         work.tell(index + 1, settings.models + 1, 'trains')
     rng = _rng(seed, 0, 2)
@@ -138,14 +139,14 @@ class _Baseline:
         return [epsilon_pld([Charge(sigma, rate, each)], DELTA) for each in self.steps]
 
 
-def _row(appraisal: Appraisal, seen: Round, central: Weights) -> Json:
+def _row(homes: list[PaperHospital], seen: Round, central: Weights) -> Json:
     """Return D_KL and A_task of one round."""
     own, after = [values_in(each) for each in seen.trained], values_in(seen.after)
     other = values_in(central)
     return {
         'a_task': {
-            'federated': appraisal.accuracy(actions_of(seen.after)),
-            'central': appraisal.accuracy(actions_of(central)),
+            'federated': agreement(homes, actions_of(seen.after)).a_task,
+            'central': agreement(homes, actions_of(central)).a_task,
         },
         'divergence': {
             f'{tau:g}': {

@@ -20,12 +20,12 @@ from fdrl_ros.experiments.json_file import Json
 from fdrl_ros.experiments.studies.leakage.settings import AttackSettings, PAPER
 from fdrl_ros.experiments.studies.leakage.simulation import ERROR, Simulation
 from fdrl_ros.experiments.studies.leakage.study import attacks, RULED, values_in
-from fdrl_ros.experiments.studies.leakage.utility import Utility, utility
 from fdrl_ros.experiments.study import Part, Study, Work
 from fdrl_ros.privacy.accountant.leakage_bounds import leakage_bounds
 from fdrl_ros.runtime.progress import Caller, NOBODY
 from fdrl_ros.runtime.random_streams import Stream
 from fdrl_ros.worlds.paper.env import STATES
+from fdrl_ros.worlds.paper.utility import Utility, utility
 import numpy as np
 
 HETEROGENEITIES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
@@ -56,13 +56,12 @@ def run_surface(
     :raises StoreError: if a part is damaged, or of other settings.
     """
     seeds = range(settings.seed, settings.seed + settings.seeds)
-    fewer = replace(settings, models=max(4, math.ceil(settings.models / SHARE)))
     parts = [
         Part(
             f'H{level:g}_s{noise:g}_seed{seed}', {**own.relevant(PAPER), 'seed': seed}, (own, seed)
         )
         for level, noise in itertools.product(levels, noises)
-        for own in [replace(fewer, heterogeneity=level, noise=noise)]
+        for own in [replace(fewer(settings), heterogeneity=level, noise=noise)]
         for seed in seeds
     ]
     study = Study('surface', directory / 'cells', measure_cell, _check, settings.workers)
@@ -71,10 +70,15 @@ def run_surface(
     return {
         'heterogeneities': list(levels),
         'noises': list(noises),
-        'models': fewer.models,
+        'models': fewer(settings).models,
         'seeds': list(seeds),
         'rows': rows,
     }
+
+
+def fewer(settings: AttackSettings) -> AttackSettings:
+    """Return settings with the models of one cell and seed."""
+    return replace(settings, models=max(4, math.ceil(settings.models / SHARE)))
 
 
 def measure_cell(settings: AttackSettings, seed: int, work: Work) -> Json:
