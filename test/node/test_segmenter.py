@@ -1,6 +1,6 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""A robot that needs sight: labels of live pictures, and a hold while the camera shows nothing."""
+"""The segmenter: labels of live pictures, and a hold while the camera shows nothing."""
 
 from dataclasses import replace
 import math
@@ -112,11 +112,11 @@ def test_labels_follow_the_pictures_and_a_covered_lens_makes_the_robot_hold(
         for topic in ('visibility', 'action', 'operation_state'):
             del room.heard[topic][:-1]
         cable.lens, cable.encoding, cable.cut = lens, encoding, cut
-        room.wait(lambda: told(room) and reason(room) == 'no_sight', 10.0)
+        room.wait(lambda: told(room) and reason(room) == 'no_visibility', 10.0)
         every = [each for _, each in room.heard['visibility']]
         blind = next(each for each in every if not each.seen)
         assert blind.reason == expected and not any(blind.share)
-        held = next(each for _, each in room.heard['action'] if each.reason == 'no_sight')
+        held = next(each for _, each in room.heard['action'] if each.reason == 'no_visibility')
         judged = nanoseconds(held.header.stamp)
         states = [nanoseconds(each.header.stamp) for _, each in room.heard['operation_state']]
         waited.append(sum(told_at(blind) < stamp < judged for stamp in states))
@@ -151,7 +151,7 @@ def test_labels_follow_the_pictures_and_a_covered_lens_makes_the_robot_hold(
         )
 
     room.wait(lambda: warned('segmenter', 'nothing can be seen: frozen'), 5.0)
-    room.wait(lambda: warned('selector', 'holding: no_sight: frozen'), 5.0)
+    room.wait(lambda: warned('selector', 'holding: no_visibility: frozen'), 5.0)
     values = {
         each.key: each.value
         for _, array in room.heard['/diagnostics']

@@ -1,6 +1,6 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""What the robot sees of its instrument: it holds blind, and moves finely without its jaw."""
+"""What the robot sees: it holds while that is nothing, and moves finely without its jaw."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -15,7 +15,7 @@ NO_PICTURE = 'no_picture'
 
 @dataclass(frozen=True)
 class VisibilitySettings(Settings):
-    """What a robot that needs sight has to see."""
+    """What a robot with `needs_visibility` has to see."""
 
     longest_age: float = setting(
         0.3,
@@ -40,10 +40,10 @@ class View(Enum):
 
     CLEAR = 'the jaw is in view'
     NO_JAW = 'the jaw is not in view'
-    BLIND = 'nothing is seen'
+    NOTHING = 'nothing is seen'
 
 
-class Sight:
+class VisibilityCheck:
     """
     Judges what the segmenter told last, by stamps alone, so that a replay finds the same.
 
@@ -89,5 +89,5 @@ class Sight:
         """
         age = time - self._time
         if not (self._seen and -self._tolerance <= age <= self._settings.longest_age):
-            return View.BLIND
+            return View.NOTHING
         return View.CLEAR if self._jaw >= self._settings.jaw_share else View.NO_JAW
