@@ -8,7 +8,7 @@ import math
 from pathlib import Path
 from typing import NamedTuple, TYPE_CHECKING
 
-from fdrl_ros.errors import PluginError, RecordsError, SettingError
+from fdrl_ros.errors import errors_named, PluginError, PolicyError, RecordsError, SettingError
 from fdrl_ros.federation.protocol.party import worth_logging
 import fdrl_ros.msg as ros
 from fdrl_ros.nodes.arm.images import image, picture
@@ -17,6 +17,7 @@ from fdrl_ros.nodes.common.diagnostics import Health, Level
 from fdrl_ros.nodes.common.managed_node import ManagedNode, NodeSettings
 from fdrl_ros.runtime.worker_thread import Post
 from fdrl_ros.segmentation.camera_check import CameraCheck, CameraFault, CameraSettings
+from fdrl_ros.segmentation.network.segmenter_file import load_segmenter
 from fdrl_ros.segmentation.overlay import overlaid
 from fdrl_ros.selector.candidates.decision_time import DecisionTime
 from fdrl_ros.selector.control.observation import nanoseconds
@@ -80,7 +81,6 @@ class SegmenterNode(ManagedNode):
         :raises PluginError: if PyTorch is not installed.
         """
         try:
-            from fdrl_ros.segmentation.network.segmenter_file import load_segmenter
             from fdrl_ros.segmentation.network.streaming import Stream, use_one_thread
         except ImportError as error:
             raise PluginError(
@@ -91,7 +91,8 @@ class SegmenterNode(ManagedNode):
             raise SettingError('file', '', 'a file of a trained segmenter')
         use_one_thread()
         saved = load_segmenter(Path(file))
-        self._stream = Stream(saved.segmenter(), saved.text)
+        with errors_named(PolicyError, file):
+            self._stream = Stream(saved.segmenter(), saved.text)
         size = saved.settings.size
         self._model = f'{size} of site {saved.site}' if saved.site else size
         self.get_logger().info(f'segmenter {self._model}')
