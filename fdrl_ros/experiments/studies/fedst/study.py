@@ -112,7 +112,8 @@ def measure(
         work.tell(done, total + 1, who)
 
     sites = draw_sites(settings, seed)
-    trained = train(method, settings.size, sites, settings.schedule, seed, told)
+    checkpoint = work.directory / 'training.npz'
+    trained = train(method, settings.size, sites, settings.schedule, seed, told, checkpoint)
     vectors = sites.vectors[method.prompt or 'text']
     if segmenters is not None:
         save(segmenters, name, trained, vectors)
