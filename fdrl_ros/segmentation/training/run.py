@@ -56,7 +56,7 @@ class VideoSites:
 
     :param training: of each site of the federation.
     :param synthetic: of the key authority.
-    :param vectors: of each prompt, by the kind of prompt and the site; the server's is `server`.
+    :param vectors: of each prompt, by the kind of prompt and the site.
     """
 
     training: Mapping[str, Sequence[Clip]]
