@@ -212,7 +212,10 @@ def _check_directory(layout: Layout, file: str, texts: Mapping[str, str]) -> Non
 
     :raises FdrlError: naming the first.
     """
-    Plan.read(layout.plan)
+    plan = Plan.read(layout.plan)
+    if file == 'robot' and not plan.task.robot:
+        words = f'one whose task has a robot: {plan.task.name} has none'
+        raise SettingError('directory', str(layout.directory), words)
     if not layout.pretrained.exists():
         raise PolicyError(f'{layout.pretrained} is not there: prepare the directory again')
     hospitals = [each.name for each in layout.roster().hospitals]

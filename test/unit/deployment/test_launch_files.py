@@ -136,6 +136,13 @@ def test_argument_that_cannot_be_is_refused_by_its_name(file, arguments, reason,
     assert reason in str(refused.value) and '\n' not in str(refused.value)
 
 
+def test_a_robot_is_refused_where_the_task_has_none(prepared):
+    Layout(Path(prepared)).plan.write_text('federation: {task: instruments}')
+    with pytest.raises(SettingError, match='task has a robot: instruments has none'):
+        check('robot', {'directory': prepared, **SILENT})
+    check('server', {'directory': prepared})
+
+
 @pytest.mark.parametrize('file', ['robot', 'federation'])
 def test_a_segmenter_that_no_node_could_use_is_refused_by_its_file(file, prepared, tmp_path):
     given = {'directory': prepared, **SILENT, 'segmenter': str(tmp_path / 'segmenter.npz')}
