@@ -118,8 +118,7 @@ def prompt_vectors(sites: Sequence[str], seed: int) -> dict[str, dict[str, Vecto
     :raises SettingError: if a site is unknown.
     """
     return {
-        kind: {site: indicator(kind, site, seed=seed) for site in sites}
-        for kind in INDICATORS
+        kind: {site: indicator(kind, site, seed=seed) for site in sites} for kind in INDICATORS
     }
 
 

@@ -49,7 +49,7 @@ def told(room):
     return room.last('visibility').reason if room.heard['visibility'] else None
 
 
-def told_at(seen: ros.Visibility) -> int:
+def made_at(seen: ros.Visibility) -> int:
     """Return when a message was made, ns."""
     stamp = nanoseconds(seen.header.stamp)
     return stamp if math.isnan(seen.latency) else stamp + round(1e9 * seen.latency)
@@ -119,10 +119,10 @@ def test_labels_follow_the_pictures_and_a_covered_lens_makes_the_robot_hold(
         held = next(each for _, each in room.heard['action'] if each.reason == 'no_visibility')
         judged = nanoseconds(held.header.stamp)
         states = [nanoseconds(each.header.stamp) for _, each in room.heard['operation_state']]
-        waited.append(sum(told_at(blind) < stamp < judged for stamp in states))
+        waited.append(sum(made_at(blind) < stamp < judged for stamp in states))
         if cut:
-            came = max(*cable.sent, told_at(every[every.index(blind) - 1]))
-            silent = 1e-9 * (told_at(blind) - came)
+            came = max(*cable.sent, made_at(every[every.index(blind) - 1]))
+            silent = 1e-9 * (made_at(blind) - came)
             assert silent <= (PATIENCE + 1.0 / WATCHES) * CameraSettings().period
         del room.heard['servo_cp'][:]
 

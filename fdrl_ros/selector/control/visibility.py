@@ -10,7 +10,7 @@ from fdrl_ros.selector.control.plausibility import NewestMessage
 from fdrl_ros.settings import setting, Settings
 
 NO_PICTURE = 'no_picture'
-"""Reason of a message of which no picture is the cause: its stamp is the segmenter's time."""
+"""Reason where no picture came: the stamp of such a message is the segmenter's time."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class View(Enum):
 
 class VisibilityCheck:
     """
-    Judges what the segmenter told last, by stamps alone, so that a replay finds the same.
+    Judges the last message of the segmenter, by stamps alone, so that a replay finds the same.
 
     :param tolerance: greatest time that a picture may be ahead of a state, s; 0 compares nothing.
     """
@@ -62,12 +62,12 @@ class VisibilityCheck:
 
     def receive(self, seen: bool, jaw: tuple[float, float], time: float, reason: str = '') -> bool:
         """
-        Take in what is seen; that nothing is always counts.
+        Take in a message of the segmenter; one that nothing is seen always counts.
 
         Only stamps of pictures are compared: the camera's clock may differ from the segmenter's,
         and a picture that comes late, after a message that none came, ends that.
 
-        :param seen: whether anything is.
+        :param seen: whether anything is seen.
         :param jaw: share of the pixels that are jaw, and mean probability of these; NaN for none.
         :param time: stamp of the picture, s; with NO_PICTURE that of the message.
         :param reason: why nothing is seen.
