@@ -164,6 +164,8 @@ def test_one_seed_tests_nothing_and_what_is_undefined_stays_so():
     made = summarise(parts, settings)
     said = verdicts(made)
     assert any('one seed' in each for each in said) and not any('chance from' in x for x in said)
+    differences = next(each for each in tables(made) if 'minus' in each.title)
+    assert set(differences.columns[3].cells) == {'one seed'} == set(differences.columns[6].cells)
     table = next(each for each in tables(made) if 'HD95' in each.title)
     assert set(table.columns[1].cells) == {'undefined'} == set(table.columns[5].cells)
 
