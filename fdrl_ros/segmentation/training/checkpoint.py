@@ -14,7 +14,7 @@ from fdrl_ros.runtime.durable import replacing
 import numpy as np
 from numpy.typing import NDArray
 
-FORMAT: Final = 1
+CHECKPOINT_FORMAT: Final = 1
 _MODEL: Final = 'model_'
 
 
@@ -48,7 +48,7 @@ class Checkpoint:
                 np.savez(
                     file,
                     allow_pickle=False,
-                    format=FORMAT,
+                    format=CHECKPOINT_FORMAT,
                     rounds=self.rounds,
                     sent=self.sent,
                     seconds=self.seconds,
@@ -65,7 +65,7 @@ class Checkpoint:
         """
         try:
             with np.load(path, allow_pickle=False) as found:
-                if int(found['format']) != FORMAT:
+                if int(found['format']) != CHECKPOINT_FORMAT:
                     raise ValueError(f'format {found["format"]}')
                 sites, server = map(float, found['seconds'])
                 return cls(
