@@ -200,7 +200,7 @@ def test_training_ends_as_soon_as_somebody_stops_it(name):
     assert told == [*range(1, SCHEDULE.pretraining + 1), told[-1]]
 
 
-@pytest.mark.parametrize('name', ['fedst', 'fedavg', 'local', 'pooled'])
+@pytest.mark.parametrize('name', ['fedst', 'local', 'pooled'])
 def test_training_that_is_interrupted_goes_on_to_the_same_models(name, tmp_path):
     method, given = METHODS[name], sites()
     schedule, file = replace(SCHEDULE, rounds=3), tmp_path / 'training.npz'
