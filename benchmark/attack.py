@@ -227,7 +227,8 @@ def main() -> None:
     cells = len(HETEROGENEITIES) * len(NOISES) * SURFACE.seeds
     made.written['surface_min']['cells_measured'] = cells if given.whole else len(CORNERS)
     if not given.whole:
-        print(f'surface_min is {cells / len(CORNERS):g} times what {len(CORNERS)} cells of one seed take.')
+        times = cells / len(CORNERS)
+        print(f'surface_min is {times:g} times what {len(CORNERS)} cells of one seed take.')
     if given.json:
         write(given.json, made.written)
 

@@ -79,7 +79,8 @@ def segmenter(size: str) -> Any:
     """
     if not has('torch'):
         raise Skipped('the extra fdrl_ros[segmentation] is not installed')
-    from fdrl_ros.segmentation.network.segmenter import Segmenter, SegmenterSettings
+    from fdrl_ros.segmentation.network.segmenter import Segmenter
+    from fdrl_ros.segmentation.network.sizes import SegmenterSettings
     import torch
 
     torch.set_num_threads(1)

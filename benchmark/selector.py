@@ -36,9 +36,9 @@ if one was due, arrived later than 10 ms after the state, or never.
 the turn with the most. `--minutes` is per node and load, in turns of
 `--seconds`; `--busy-minutes` is another number of them beside the busy core.
 
-With `--segmenter FILE` the nodes also have turns (`_sight`) beside the segmenter's node, which
+With `--segmenter FILE` the nodes also have turns (`_segmenter`) beside the segmenter's node, which
 labels 10 pictures a second of 128 x 128 and is idle in the other turns. `seen_rate` counts what it
-tells, `sight_latency_p50_ms` is the age of a picture by then.
+tells, `visibility_latency_p50_ms` is the age of a picture by then.
 """
 
 import argparse
@@ -108,14 +108,14 @@ BARE = 'bare rclpy echo node'
 AWAKE = Path('/dev/cpu_dma_latency')
 """Tells how long processors may take to wake, us."""
 
-SIGHT = '_sight'
+SEGMENTER = '_segmenter'
 LOADS = ('', '_busy')
 """What works beside the nodes: nothing, or a process that only counts; as names tell of it."""
 
 
 def loads(given: argparse.Namespace) -> tuple[str, ...]:
     """Return what works beside the nodes in this run, a segmenter too if it is given."""
-    return (*LOADS, SIGHT) if given.segmenter else LOADS
+    return (*LOADS, SEGMENTER) if given.segmenter else LOADS
 
 
 def topic_rows(loads: Sequence[str]) -> Iterator[Row]:
@@ -129,13 +129,13 @@ def topic_rows(loads: Sequence[str]) -> Iterator[Row]:
                 yield Row(own, own, peer, BARE, wanted, False)
         own, peer = f'topic{load}_p99_us', f'echo{load}_p99_us'
         name = f'topic{load}_p99_over_echo'
-        worst = None if load == SIGHT else 2.5
+        worst = None if load == SEGMENTER else 2.5
         yield Row(name, own, peer, f'{BARE}, us', worst, False, 'own/peer')
     for load in loads:
         name, goal = f'cpu{load}_share', None if load else 0.15
         yield Row(name, name, f'echo_{name}', BARE, goal, False)
-    if SIGHT in loads:
-        for name, wanted in (('seen_rate', 0.95 * RATE), ('sight_latency_p50_ms', None)):
+    if SEGMENTER in loads:
+        for name, wanted in (('seen_rate', 0.95 * RATE), ('visibility_latency_p50_ms', None)):
             yield Row(name, name, None, '', wanted)
 
 
@@ -295,7 +295,7 @@ class Topics:
     @contextmanager
     def _beside(self, found: Figures, load: str) -> Iterator[None]:
         """Have something work beside the nodes."""
-        if load != SIGHT:
+        if load != SEGMENTER:
             with busy(1 if load else 0):
                 yield
             return
@@ -304,7 +304,7 @@ class Topics:
         with self._camera.running(RATE) as latencies:
             yield
         found.put('seen_rate', len(latencies) / (time.monotonic() - begun), 's-1')
-        found.put('sight_latency_p50_ms', 1e3 * float(np.median(latencies)), 'ms')
+        found.put('visibility_latency_p50_ms', 1e3 * float(np.median(latencies)), 'ms')
 
     def turn(self, found: Figures, load: str, rate: float, seconds: float) -> None:
         """Let the nodes answer, one kind after the other."""

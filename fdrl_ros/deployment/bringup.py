@@ -271,7 +271,7 @@ class RoomArguments(FrameSettings):
     segmenter: str = setting(
         '',
         'file of a trained segmenter, which labels the pictures, with 128 x 128 pixels of the '
-        'simulated endoscope; the selector then holds without sight; empty: none',
+        'simulated endoscope; the selector then holds while nothing is seen; empty: none',
     )
     use_sim_time: bool = setting(
         False, 'have all nodes follow /clock, which the simulated env makes where it is started'
@@ -392,7 +392,7 @@ def robot_graph(
         'selector',
         robot,
         armed=room.commands,
-        sight=bool(room.segmenter),
+        needs_visibility=bool(room.segmenter),
         use_sim_time=room.use_sim_time,
         hospital=room.home,
     )

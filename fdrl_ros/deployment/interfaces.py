@@ -177,7 +177,7 @@ INTERFACES: Final[Mapping[Domain, tuple[Interface, ...]]] = {
         topic('{robot}/segmenter/labels', 'segmenter'),
         topic('{robot}/segmenter/overlay', 'segmenter'),
         topic('{robot}/visibility', 'segmenter', 'recorder'),
-        topic('{robot}/visibility', '', 'selector', optional='sight'),
+        topic('{robot}/visibility', '', 'selector', optional='needs_visibility'),
         topic('/clock', 'env', optional='use_sim_time'),
         topic('{robot}/servo_cp', 'selector client', 'env monitor'),
         topic('{robot}/jaw/servo_jp', 'selector client', 'env'),

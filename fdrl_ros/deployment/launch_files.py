@@ -33,6 +33,7 @@ from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.errors import KeyFileError, PolicyError, ResourceError, SettingError
 from fdrl_ros.resources import executable, PACKAGE
+from fdrl_ros.segmentation.network.segmenter_file import load_segmenter
 from fdrl_ros.settings import named_among, Setting, Settings, Value
 from fdrl_ros.surgery.gym.measured_operation import OperationPlan
 
@@ -172,7 +173,8 @@ def check(file: str, texts: Mapping[str, str], given: Mapping[str, str] | None =
     :raises SettingError: if an argument is unknown or cannot be, the directory is not prepared,
         the hospital is not in its roster, or security is on and a node has no enclave.
     :raises ResourceError: if a node of another package is asked for that is not installed.
-    :raises FdrlError: if a file of the directory is missing or damaged, or a plan of operation.
+    :raises FdrlError: if a file of the directory is missing or damaged, or a plan of operation, or
+        the file of a segmenter.
     """
     known = names(file)
     for name, value in (given or {}).items():
@@ -189,8 +191,8 @@ def check(file: str, texts: Mapping[str, str], given: Mapping[str, str] | None =
     for spec in specs:
         if spec.package != PACKAGE:
             _check_installed(spec)
-        elif spec.executable == 'segmenter' and not Path(str(spec.parameters['file'])).is_file():
-            raise SettingError('segmenter', spec.parameters['file'], 'a file of a segmenter')
+        elif spec.executable == 'segmenter':
+            load_segmenter(Path(str(spec.parameters['file'])))
     if file == 'federation':
         check_participants(settings, specs)
         settings.check_enclaves(specs)
@@ -210,7 +212,10 @@ def _check_directory(layout: Layout, file: str, texts: Mapping[str, str]) -> Non
 
     :raises FdrlError: naming the first.
     """
-    Plan.read(layout.plan)
+    plan = Plan.read(layout.plan)
+    if file == 'robot' and not plan.task.robot:
+        words = f'one whose task has a robot: {plan.task.name} has none'
+        raise SettingError('directory', str(layout.directory), words)
     if not layout.pretrained.exists():
         raise PolicyError(f'{layout.pretrained} is not there: prepare the directory again')
     hospitals = [each.name for each in layout.roster().hospitals]

@@ -8,7 +8,7 @@ import math
 from pathlib import Path
 from typing import Any
 
-from fdrl_ros.errors import os_errors_as, StoreError
+from fdrl_ros.runtime.durable import write_whole
 
 Json = dict[str, Any]
 """A JSON object: the settings, results and summaries that studies keep in files."""
@@ -58,16 +58,4 @@ def write_json(path: Path, value: object) -> None:
 
     :raises StoreError: if it cannot be written.
     """
-    write_text(path, json_text(value, indent=2) + '\n')
-
-
-def write_text(path: Path, text: str) -> None:
-    """
-    Write a text file atomically.
-
-    :raises StoreError: if it cannot be written.
-    """
-    part = path.with_name(path.name + '.part')
-    with os_errors_as(StoreError, f'cannot write {path}'):
-        part.write_text(text, 'utf-8')
-        part.replace(path)
+    write_whole(path, (json_text(value, indent=2) + '\n').encode())

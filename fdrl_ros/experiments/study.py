@@ -22,6 +22,7 @@ from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.errors import os_errors_as, StoreError
 from fdrl_ros.experiments.json_file import from_json, Json, json_text, write_json
 from fdrl_ros.experiments.reports.versions import commit, versions
+from fdrl_ros.runtime.durable import write_whole
 from fdrl_ros.runtime.progress import Caller, NOBODY, Progress, Report
 from fdrl_ros.runtime.worker_processes import run_tasks
 
@@ -40,8 +41,8 @@ class Work:
     """
     What a part is given beside its arguments while it is measured.
 
-    :param directory: for checkpoints; empty at first, kept after an interruption, removed at the
-        end.
+    :param directory: for checkpoints; without any at first, kept after an interruption, removed
+        at the end. A part of other settings never gets it.
     :param progress: what and who the part's progress is of.
     """
 
@@ -221,8 +222,7 @@ def _measure(study: Study, part: Part, caller: Caller) -> Json:
     if study.directory is None:
         folder = Path(tempfile.mkdtemp())
     else:
-        folder = study.directory / f'{part.name}.unfinished'
-        folder.mkdir(exist_ok=True)
+        folder = _unfinished(study.directory, part)
     work = Work(folder, progress, caller)
     try:
         result = study.measure(*part.arguments, work=work)
@@ -257,6 +257,24 @@ def commits_of(parts: Iterable[Path]) -> list[str]:
         except (OSError, ValueError, KeyError) as error:
             raise StoreError(f'{path} cannot be read: {error}; remove it') from error
     return sorted(found)
+
+
+def _unfinished(directory: Path, part: Part) -> Path:
+    """
+    Return the folder for a part's checkpoints, made if it is not there.
+
+    :raises StoreError: if it is of other settings.
+    """
+    folder = directory / f'{part.name}.unfinished'
+    mark, digest = folder / 'settings_digest', digest_of(part.settings)
+    with os_errors_as(StoreError, f'cannot make {folder}'):
+        folder.mkdir(exist_ok=True)
+        if not mark.exists():
+            write_whole(mark, digest.encode())
+        same = mark.read_bytes() == digest.encode()
+    if not same:
+        raise StoreError(f'{folder} is of other settings: remove it, or take another directory')
+    return folder
 
 
 def chosen_settings(plan: Plan, *groups: str, **some: Collection[str]) -> Json:

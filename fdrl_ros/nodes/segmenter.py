@@ -8,7 +8,7 @@ import math
 from pathlib import Path
 from typing import NamedTuple, TYPE_CHECKING
 
-from fdrl_ros.errors import PluginError, RecordsError, SettingError
+from fdrl_ros.errors import errors_named, PluginError, PolicyError, RecordsError, SettingError
 from fdrl_ros.federation.protocol.party import worth_logging
 import fdrl_ros.msg as ros
 from fdrl_ros.nodes.arm.images import image, picture
@@ -16,7 +16,8 @@ from fdrl_ros.nodes.common import qos
 from fdrl_ros.nodes.common.diagnostics import Health, Level
 from fdrl_ros.nodes.common.managed_node import ManagedNode, NodeSettings
 from fdrl_ros.runtime.worker_thread import Post
-from fdrl_ros.segmentation.camera_check import Blindness, CameraCheck, CameraSettings
+from fdrl_ros.segmentation.camera_check import CameraCheck, CameraFault, CameraSettings
+from fdrl_ros.segmentation.network.segmenter_file import load_segmenter
 from fdrl_ros.segmentation.overlay import overlaid
 from fdrl_ros.selector.candidates.decision_time import DecisionTime
 from fdrl_ros.selector.control.observation import nanoseconds
@@ -60,17 +61,17 @@ class SegmenterNode(ManagedNode):
     """
     Segments the newest picture on the worker's thread, and publishes what it sees.
 
-    Each picture is checked when it comes: where the camera shows nothing, that is told at once.
+    Each picture is checked when it comes: if the camera shows nothing, that is published at once.
     """
 
     executable = 'segmenter'
-    part = 'sight'
+    part = 'visibility'
     further = {'camera': CameraSettings}
     own = SegmenterNodeSettings
     alone = True
 
     def __init__(self, post: Post) -> None:
-        self.reason = Blindness.NO_PICTURE.value
+        self.reason = CameraFault.NO_PICTURE.value
         super().__init__(post)
 
     def open(self) -> None:
@@ -80,7 +81,6 @@ class SegmenterNode(ManagedNode):
         :raises PluginError: if PyTorch is not installed.
         """
         try:
-            from fdrl_ros.segmentation.network.segmenter_file import load_segmenter
             from fdrl_ros.segmentation.network.streaming import Stream, use_one_thread
         except ImportError as error:
             raise PluginError(
@@ -91,7 +91,8 @@ class SegmenterNode(ManagedNode):
             raise SettingError('file', '', 'a file of a trained segmenter')
         use_one_thread()
         saved = load_segmenter(Path(file))
-        self._stream = Stream(saved.segmenter(), saved.text)
+        with errors_named(PolicyError, file):
+            self._stream = Stream(saved.segmenter(), saved.text)
         size = saved.settings.size
         self._model = f'{size} of site {saved.site}' if saved.site else size
         self.get_logger().info(f'segmenter {self._model}')
@@ -109,8 +110,8 @@ class SegmenterNode(ManagedNode):
         self._busy = False
         self._faults = self._refused = self._segmented = 0
         self._latencies: deque[float] = deque(maxlen=REMEMBERED)
-        self._told_at = -math.inf
-        self.reason, self._logged = Blindness.NO_PICTURE.value, ''
+        self._published_at = -math.inf
+        self.reason, self._logged = CameraFault.NO_PICTURE.value, ''
         self._parts = ''
         self.hear(Image, 'endoscope/image_raw', self._receive, qos.SENSOR)
         self.every(self._period / WATCHES, self._watch, self.motion_clock)
@@ -128,7 +129,7 @@ class SegmenterNode(ManagedNode):
             self._refuse(source.header, error)
             return
         if fault is not None:
-            self._tell_blind(source.header, fault)
+            self._publish_fault(source.header, fault)
             return
         self._waiting = _Picture(source.header, pixels, self._faults)
         self._segment_newest()
@@ -170,7 +171,7 @@ class SegmenterNode(ManagedNode):
             for total, count in zip(sums.tolist(), counts.tolist(), strict=True)
         ]
         share = counts / labels.size
-        self._tell(
+        self._publish_visibility(
             ros.Visibility(
                 header=header, seen=True, share=share, confidence=confidence, latency=latency
             )
@@ -184,26 +185,27 @@ class SegmenterNode(ManagedNode):
     # What cannot be seen.
 
     def _refuse(self, header: Header, error: RecordsError) -> None:
-        """Tell of a picture that cannot be used; of many of them, log some."""
+        """Publish that a picture cannot be used; of many such pictures, log some."""
         self._refused += 1
         if worth_logging(self._refused):
             self.get_logger().warning(f'refused: {error}')
-        self._tell_blind(header, Blindness.UNUSABLE)
+        self._publish_fault(header, CameraFault.UNUSABLE)
 
     def _watch(self) -> None:
-        """Tell once a period that no picture came, as long as none does."""
+        """Publish once a period that no picture came, as long as none does."""
         now = self.time
-        told = self.reason == Blindness.NO_PICTURE and 0.0 <= now - self._told_at < self._period
-        if self._check.overdue(now) and not told:
+        published = 0.0 <= now - self._published_at < self._period
+        published = published and self.reason == CameraFault.NO_PICTURE
+        if self._check.overdue(now) and not published:
             header = Header(stamp=self.get_clock().now().to_msg())
-            self._tell_blind(header, Blindness.NO_PICTURE)
+            self._publish_fault(header, CameraFault.NO_PICTURE)
 
-    def _tell_blind(self, header: Header, reason: Blindness) -> None:
-        """Tell that nothing can be seen; what is under way came before that."""
+    def _publish_fault(self, header: Header, reason: CameraFault) -> None:
+        """Publish that nothing can be seen; what is under way came before that."""
         self._faults += 1
         self._waiting = None
-        latency = math.nan if reason is Blindness.NO_PICTURE else self._latency(header)
-        self._tell(
+        latency = math.nan if reason is CameraFault.NO_PICTURE else self._latency(header)
+        self._publish_visibility(
             ros.Visibility(
                 header=header,
                 reason=reason.value,
@@ -212,8 +214,8 @@ class SegmenterNode(ManagedNode):
             )
         )
 
-    def _tell(self, message: ros.Visibility) -> None:
-        self.reason, self._told_at = message.reason, self.time
+    def _publish_visibility(self, message: ros.Visibility) -> None:
+        self.reason, self._published_at = message.reason, self.time
         self._visibility.publish(message)
 
     def _latency(self, header: Header) -> float:

@@ -22,7 +22,7 @@ from fdrl_ros.selector import GateSettings, Limiter, LimiterSettings, Reason, Se
 from fdrl_ros.selector.candidates.registry import KEPT_VERSIONS
 from fdrl_ros.selector.control.loop import check_limits, ControlLoop
 from fdrl_ros.selector.control.plausibility import PlausibilitySettings
-from fdrl_ros.selector.control.sight import Sight, VisibilitySettings
+from fdrl_ros.selector.control.visibility import VisibilityCheck, VisibilitySettings
 from fdrl_ros.settings import named_among, setting
 
 
@@ -38,7 +38,7 @@ class SelectorNodeSettings(NodeSettings):
         'while armed: send nothing before the arm has told its operating_state; false only for an '
         'arm that tells none',
     )
-    sight: bool = setting(
+    needs_visibility: bool = setting(
         False,
         'hold while nothing is seen of the instrument, by the topic visibility of a segmenter',
     )
@@ -114,11 +114,16 @@ class SelectorNode(ManagedNode):
         selector = Selector(rules.selector, gate=gate, clock=time.monotonic, shield=rules.shield)
         plausibility = self.further_settings('plausibility')
         awaited = self.settings.armed and self.settings.await_arm
-        sight = None
-        if self.settings.sight:
-            sight = Sight(self.further_settings('visibility'), plausibility.clock_tolerance)
+        visibility = None
+        if self.settings.needs_visibility:
+            limits = self.further_settings('visibility')
+            visibility = VisibilityCheck(limits, plausibility.clock_tolerance)
         self.loop = ControlLoop(
-            selector, Limiter(self._limits), plausibility, arm_ready=not awaited, sight=sight
+            selector,
+            Limiter(self._limits),
+            plausibility,
+            arm_ready=not awaited,
+            visibility=visibility,
         )
         self.control.begin(self.loop, self.settings.armed, rules.selector.change_threshold)
         assert self.policies is not None
@@ -202,7 +207,7 @@ class SelectorNode(ManagedNode):
             'latency': self._latency_in_words(),
             'arm': self.control.arm,
             'armed': self.settings.armed,
-            'sight': self.control.sight,
+            'visibility': self.control.visibility,
             'risk gate': 'closed' if self.loop.selector.gate.closed else 'open',
             'informedness': f'{self.loop.selector.following.informedness:.2f}',
             'surgeon': policies.supervision.in_words(),

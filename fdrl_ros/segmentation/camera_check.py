@@ -18,7 +18,7 @@ PATIENCE = 1.5
 """Periods of the camera after which a picture is missed: pictures do not come to the ms."""
 
 
-class Blindness(StrEnum):
+class CameraFault(StrEnum):
     """Why nothing can be seen: a fixed vocabulary for messages and diagnostics."""
 
     NO_PICTURE = 'no_picture'
@@ -82,7 +82,7 @@ class CameraCheck:
         """Take in that a picture came, whether it can be used or not."""
         self._came = now
 
-    def check(self, picture: NDArray[np.uint8]) -> Blindness | None:
+    def check(self, picture: NDArray[np.uint8]) -> CameraFault | None:
         """
         Return what is wrong with a picture; None if it shows something.
 
@@ -95,11 +95,11 @@ class CameraCheck:
         self._before = picture
         cells = cell_brightness(picture)
         if cells.mean() < settings.dark:
-            return Blindness.DARK
+            return CameraFault.DARK
         if unevenness(cells) < settings.uneven:
-            return Blindness.COVERED
+            return CameraFault.COVERED
         if settings.repeats and self._equal >= max(settings.repeats, 2):
-            return Blindness.FROZEN
+            return CameraFault.FROZEN
         return None
 
 

@@ -69,7 +69,8 @@ def make_clips(directory: Path, drawn: Drawn, caller: Caller = NOBODY) -> 'ClipF
         if path.exists():
             there = _read_about(directory)
             if there != drawn:
-                raise StoreError(f'{directory} holds other clips: {there}')
+                words = ' '.join(f'--{name} {each}' for name, each in asdict(there).items())
+                raise StoreError(f'{directory} holds other clips: {words}; take another directory')
         else:
             write_whole(path, (json.dumps(about, indent=2) + '\n').encode())
         for number in range(drawn.clips):

@@ -25,17 +25,11 @@ Vector = NDArray[np.float32]
 LENGTH: Final = 512
 """Numbers of a text vector."""
 
-SERVER: Final = 'server'
-"""Whose prompt names no site and no surgery: for sites that have none of their own."""
-
 PROMPTS: Final = {
-    **{
-        name: f'This is the Local site {name} model and the surgery type is {site.surgery}'
-        for name, site in SITES.items()
-    },
-    SERVER: 'This is the global model and the surgery type is any',
+    name: f'This is the Local site {name} model and the surgery type is {site.surgery}'
+    for name, site in SITES.items()
 }
-"""The paper's prompt for each site, and the server's own."""
+"""The paper's prompt for each site. It has none for the server, which uses no text."""
 
 FILE: Final = 'config/text_vectors.json'
 
@@ -57,7 +51,7 @@ Encode = Callable[[Sequence[str]], NDArray[np.floating]]
 
 def text_vectors(path: Path | None = None, length: int = LENGTH) -> dict[str, Vector]:
     """
-    Read the stored vector of each site and of the server.
+    Read the stored vector of each site.
 
     :param path: of another file than the one that ships.
     :returns: by site, shape (length,), float32.
@@ -117,15 +111,14 @@ def sentence_encoder() -> Encode:
 
 def prompt_vectors(sites: Sequence[str], seed: int) -> dict[str, dict[str, Vector]]:
     """
-    Return every kind of vector for some sites and the server, by kind and site.
+    Return every kind of vector for some sites, by kind and site.
 
     :param sites: of PROMPTS.
     :param seed: of the random ones.
     :raises SettingError: if a site is unknown.
     """
     return {
-        kind: {site: indicator(kind, site, seed=seed) for site in (*sites, SERVER)}
-        for kind in INDICATORS
+        kind: {site: indicator(kind, site, seed=seed) for site in sites} for kind in INDICATORS
     }
 
 

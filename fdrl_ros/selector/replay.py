@@ -26,7 +26,7 @@ from fdrl_ros.selector.control.observation import (
 )
 from fdrl_ros.selector.control.plausibility import PlausibilitySettings
 from fdrl_ros.selector.control.selector import Selector
-from fdrl_ros.selector.control.sight import Sight, VisibilitySettings
+from fdrl_ros.selector.control.visibility import VisibilityCheck, VisibilitySettings
 from fdrl_ros.selector.settings import SelectorSettings
 from fdrl_ros.shield.settings import ShieldSettings
 from fdrl_ros.surgery.data.bag import (
@@ -58,7 +58,7 @@ class ReplaySettings:
     All that a node is told and that counts in its decisions.
 
     :param locked: name of the candidate that alone may act, as a surgeon may say; empty for none.
-    :param sight: whether the robot needed sight.
+    :param needs_visibility: whether the robot held while nothing was seen.
     """
 
     selector: SelectorSettings = SelectorSettings()
@@ -66,7 +66,7 @@ class ReplaySettings:
     plausibility: PlausibilitySettings = PlausibilitySettings()
     shield: ShieldSettings = ShieldSettings()
     locked: str = ''
-    sight: bool = False
+    needs_visibility: bool = False
     visibility: VisibilitySettings = VisibilitySettings()
 
 
@@ -89,7 +89,7 @@ def replay(
     them with its clock.
 
     :param path: of a bag with `operation_state` and `patient_state`; `setpoint_cp`,
-        `operating_state` and, for a robot that needed sight, `visibility` count where they were
+        `operating_state` and, for a robot that needed it, `visibility` count where they were
         recorded.
     :param robot: namespace of its topics; needed where the bag is of several robots.
     :param decided: stamps of the states to decide in, ns, as the robot did that missed some of
@@ -106,11 +106,13 @@ def replay(
     plausibility = rules.plausibility
     if not _stamped_when_recorded(found, plausibility.clock_tolerance):
         plausibility = changed(plausibility, clock_tolerance=0.0)
-    sight = Sight(rules.visibility, plausibility.clock_tolerance) if rules.sight else None
+    visibility = None
+    if rules.needs_visibility:
+        visibility = VisibilityCheck(rules.visibility, plausibility.clock_tolerance)
     loop = (
-        ControlLoop(selector, Limiter(), plausibility, sight=sight)
+        ControlLoop(selector, Limiter(), plausibility, visibility=visibility)
         if decided is None
-        else _ReplayLoop(selector, plausibility, sight, decided)
+        else _ReplayLoop(selector, plausibility, visibility, decided)
     )
     chosen: list[Selection] = []
     now = 0.0
@@ -200,10 +202,10 @@ class _ReplayLoop(ControlLoop):
         self,
         selector: Selector,
         plausibility: PlausibilitySettings,
-        sight: Sight | None,
+        visibility: VisibilityCheck | None,
         decided: Collection[int],
     ) -> None:
-        super().__init__(selector, Limiter(), plausibility, sight=sight)
+        super().__init__(selector, Limiter(), plausibility, visibility=visibility)
         self._decided = frozenset(decided)
         self._reader = StateReader(selector.settings.state_bound)
 
@@ -212,12 +214,12 @@ class _ReplayLoop(ControlLoop):
         if operation.stamp in self._decided:
             return True
         vitals = self._vitals_stamped_like(operation) or self._newest_patient
-        blind = (
+        undecidable = (
             vitals is None
             or abs(operation.time - vitals.time) > self._timeout
             or isinstance(self._reader.read(operation, vitals), Reason)
         )
-        return blind and super().is_due(operation)
+        return undecidable and super().is_due(operation)
 
 
 def _feed(loop: ControlLoop, topic: str, message: Any, now: float) -> Iterator[Cycle | None]:
@@ -229,9 +231,9 @@ def _feed(loop: ControlLoop, topic: str, message: Any, now: float) -> Iterator[C
     elif topic == ARM_STATE:
         loop.receive_arm_state(message.state, bool(message.is_homed), stamp, now)
     elif topic == VISIBILITY:
-        if loop.sight is not None:
+        if loop.visibility is not None:
             jaw = float(message.share[JAW]), float(message.confidence[JAW])
-            loop.sight.receive(message.seen, jaw, stamp, message.reason)
+            loop.visibility.receive(message.seen, jaw, stamp, message.reason)
     elif topic == PATIENT:
         yield loop.receive_patient(observation(message, now), now)
     else:

@@ -12,7 +12,7 @@ from fdrl_ros.federation.protocol.orders import ADDRESSEES
 from fdrl_ros.learner.learner import Stage
 from fdrl_ros.learner.settings import PrivacySettings
 from fdrl_ros.nodes.env import ABORTED, NOT_BEGUN
-from fdrl_ros.segmentation.camera_check import Blindness
+from fdrl_ros.segmentation.camera_check import CameraFault
 from fdrl_ros.selector import Reason
 from fdrl_ros.selector.candidates.candidate import GLOBAL, HOLD, HOME
 from fdrl_ros.selector.candidates.registry import Status
@@ -51,7 +51,7 @@ WORDS = {
     ('SelectedAction', 'veto'): [each for each in Veto if each is not Veto.NONE],
     ('StringStamped', 'string'): COMMANDS,
     ('Supervise', 'command'): Command,
-    ('Visibility', 'reason'): Blindness,
+    ('Visibility', 'reason'): CameraFault,
 }
 """Words that a field may have, besides none; the constant of one is FIELD_WORD."""
 
@@ -77,7 +77,7 @@ OF_OTHERS = {
 
 VERSIONS = {
     1: 'dc4bd2ef46c42d8c',
-    2: '0d46c5a29d564195',
+    2: '3fda39a5f9425b21',
 }
 """
 Hash of the definitions in each version of the set.

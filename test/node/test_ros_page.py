@@ -88,9 +88,8 @@ def test_every_topic_is_listed_with_its_type_and_qos(lone_domain):
 
 
 def test_every_topic_and_service_of_the_selector_is_listed(directory, lone_domain):
-    process = Process(
-        '/robot_1/selector', directory, lone_domain, 'hospital:=hospital_2', 'sight:=true'
-    )
+    words = 'hospital:=hospital_2', 'needs_visibility:=true'
+    process = Process('/robot_1/selector', directory, lone_domain, *words)
     node = process.node
     try:
         node.trigger_configure()

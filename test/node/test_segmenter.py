@@ -1,6 +1,6 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""A robot that needs sight: labels of live pictures, and a hold while the camera shows nothing."""
+"""The segmenter: labels of live pictures, and a hold while the camera shows nothing."""
 
 from dataclasses import replace
 import math
@@ -49,7 +49,7 @@ def told(room):
     return room.last('visibility').reason if room.heard['visibility'] else None
 
 
-def told_at(seen: ros.Visibility) -> int:
+def made_at(seen: ros.Visibility) -> int:
     """Return when a message was made, ns."""
     stamp = nanoseconds(seen.header.stamp)
     return stamp if math.isnan(seen.latency) else stamp + round(1e9 * seen.latency)
@@ -112,17 +112,17 @@ def test_labels_follow_the_pictures_and_a_covered_lens_makes_the_robot_hold(
         for topic in ('visibility', 'action', 'operation_state'):
             del room.heard[topic][:-1]
         cable.lens, cable.encoding, cable.cut = lens, encoding, cut
-        room.wait(lambda: told(room) and reason(room) == 'no_sight', 10.0)
+        room.wait(lambda: told(room) and reason(room) == 'no_visibility', 10.0)
         every = [each for _, each in room.heard['visibility']]
         blind = next(each for each in every if not each.seen)
         assert blind.reason == expected and not any(blind.share)
-        held = next(each for _, each in room.heard['action'] if each.reason == 'no_sight')
+        held = next(each for _, each in room.heard['action'] if each.reason == 'no_visibility')
         judged = nanoseconds(held.header.stamp)
         states = [nanoseconds(each.header.stamp) for _, each in room.heard['operation_state']]
-        waited.append(sum(told_at(blind) < stamp < judged for stamp in states))
+        waited.append(sum(made_at(blind) < stamp < judged for stamp in states))
         if cut:
-            came = max(*cable.sent, told_at(every[every.index(blind) - 1]))
-            silent = 1e-9 * (told_at(blind) - came)
+            came = max(*cable.sent, made_at(every[every.index(blind) - 1]))
+            silent = 1e-9 * (made_at(blind) - came)
             assert silent <= (PATIENCE + 1.0 / WATCHES) * CameraSettings().period
         del room.heard['servo_cp'][:]
 
@@ -151,7 +151,7 @@ def test_labels_follow_the_pictures_and_a_covered_lens_makes_the_robot_hold(
         )
 
     room.wait(lambda: warned('segmenter', 'nothing can be seen: frozen'), 5.0)
-    room.wait(lambda: warned('selector', 'holding: no_sight: frozen'), 5.0)
+    room.wait(lambda: warned('selector', 'holding: no_visibility: frozen'), 5.0)
     values = {
         each.key: each.value
         for _, array in room.heard['/diagnostics']

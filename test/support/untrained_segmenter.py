@@ -4,19 +4,18 @@
 
 from pathlib import Path
 
-from fdrl_ros.learner.torch.flat_weights import flat, layout_of
 from fdrl_ros.resources import resource
-from fdrl_ros.segmentation.network.segmenter import Segmenter, SegmenterSettings
+from fdrl_ros.segmentation.network.segmenter import Segmenter
 from fdrl_ros.segmentation.network.segmenter_file import save_segmenter, SavedSegmenter
+from fdrl_ros.segmentation.network.sizes import SegmenterSettings
 from fdrl_ros.segmentation.text import text_vectors
 
 
 def untrained(folder: Path) -> Path:
     """Write the file of a small segmenter into a folder."""
-    settings, path = SegmenterSettings('tiny'), folder / 'segmenter.npz'
-    network = Segmenter(settings)
-    weights = flat(network, layout_of(network))
-    save_segmenter(path, SavedSegmenter(settings, weights, text_vectors()['A'], 'A'))
+    path = folder / 'segmenter.npz'
+    network = Segmenter(SegmenterSettings('tiny'))
+    save_segmenter(path, SavedSegmenter.of(network, text_vectors()['A'], 'A'))
     return path
 
 

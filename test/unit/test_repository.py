@@ -35,7 +35,8 @@ STATED = {
     'frozen states behind A_task': r"b'fdrl_ros state set (\d+)'",
     '`fdrl_ros dataset`': r"'fdrl_ros dataset (\d+)'",
     '`fdrl_ros episode metrics`': r"'fdrl_ros episode metrics (\d+)'",
-    'settings, weights, site, text vector, digest': r'SEGMENTER_FORMAT: Final = (\d+)',
+    'settings, layout, weights, site, text vector, digest': r'SEGMENTER_FORMAT: Final = (\d+)',
+    'training between two rounds of FedST': r'CHECKPOINT_FORMAT: Final = (\d+)',
     "a study's part": r'PART_FORMAT = (\d+)',
     'ONNX opset 17, IR version 9': r'OPSET, IR_VERSION = (\d+)',
 }

@@ -10,18 +10,7 @@ import click
 from fdrl_ros.cli.experiments.study_command import StudySession
 from fdrl_ros.cli.options import SettingsCommand
 from fdrl_ros.errors import os_errors_as, PluginError, StoreError
-
-try:
-    from fdrl_ros.experiments.studies.fedst.private import run_private
-    from fdrl_ros.experiments.studies.fedst.report import write_report
-    from fdrl_ros.experiments.studies.fedst.settings import FedstSettings
-    from fdrl_ros.experiments.studies.fedst.study import run_fedst
-    from fdrl_ros.experiments.studies.fedst.summary import summarise
-    from fdrl_ros.experiments.studies.fedst.tables import tables, verdicts
-except ImportError as missing:
-    raise PluginError(
-        'reproduce fedst', f'{missing}: pip install "fdrl_ros[torch]", or `make setup`'
-    ) from missing
+from fdrl_ros.experiments.studies.fedst.settings import FedstSettings
 
 
 @click.command(cls=SettingsCommand, groups={'fedst': FedstSettings})
@@ -46,6 +35,16 @@ def fedst(directory: Path | None, quick: bool, private: bool, **flags: object) -
     FedRep, FedDP, every site alone, and all clips in one place. Interrupted, it goes on when
     called again.
     """
+    try:
+        from fdrl_ros.experiments.studies.fedst.private import run_private
+        from fdrl_ros.experiments.studies.fedst.report import write_report
+        from fdrl_ros.experiments.studies.fedst.study import run_fedst
+        from fdrl_ros.experiments.studies.fedst.summary import summarise
+        from fdrl_ros.experiments.studies.fedst.tables import tables, verdicts
+    except ImportError as missing:
+        raise PluginError(
+            'reproduce fedst', f'{missing}: pip install "fdrl_ros[torch]", or `make setup`'
+        ) from missing
     chosen = FedstSettings().quick() if quick else FedstSettings()
     given = {name.partition('__')[2]: each for name, each in flags.items() if each is not None}
     settings = FedstSettings.from_mapping({**asdict(chosen), **given})

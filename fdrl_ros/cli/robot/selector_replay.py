@@ -19,7 +19,7 @@ from fdrl_ros.experiments.reports.text_table import DISCLAIMER, make_table
 from fdrl_ros.selector import GateSettings, Selection, SelectorSettings, ShieldSettings
 from fdrl_ros.selector.control.observation import Reason
 from fdrl_ros.selector.control.plausibility import PlausibilitySettings
-from fdrl_ros.selector.control.sight import VisibilitySettings
+from fdrl_ros.selector.control.visibility import VisibilitySettings
 from fdrl_ros.selector.replay import (
     compare,
     Comparison,
@@ -62,7 +62,11 @@ _OTHER_STATES = (
 @click.option(
     '--follow', is_flag=True, help='Decide in the very states in which the recorded selector did.'
 )
-@click.option('--sight', is_flag=True, help='The recorded selector needed sight (`sight`).')
+@click.option(
+    '--needs-visibility',
+    is_flag=True,
+    help='The recorded selector had `needs_visibility`.',
+)
 @json_option
 def replay_bag(
     bag: Path,
@@ -70,7 +74,7 @@ def replay_bag(
     robot: str,
     topics: str | None,
     follow: bool,
-    sight: bool,
+    needs_visibility: bool,
     as_json: bool,
     **flags: object,
 ) -> None:
@@ -83,7 +87,11 @@ def replay_bag(
     """
     found = RobotPolicies.of(directory, robot)
     supervision = found.supervision
-    rules = ReplaySettings(**_settings(found, flags), locked=supervision.locked, sight=sight)
+    rules = ReplaySettings(
+        **_settings(found, flags),
+        locked=supervision.locked,
+        needs_visibility=needs_visibility,
+    )
     candidates = found.registry.candidates(supervision)
     actions = recorded_actions(bag, topics)
     decided = decisions(actions) if follow and actions else None

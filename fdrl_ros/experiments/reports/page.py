@@ -14,9 +14,9 @@ import platform
 import re
 from typing import NamedTuple
 
-from fdrl_ros.experiments.json_file import write_text
 from fdrl_ros.experiments.reports.text_table import DISCLAIMER, Grid
 from fdrl_ros.experiments.reports.versions import commit, versions
+from fdrl_ros.runtime.durable import write_whole
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
@@ -68,8 +68,8 @@ class Page:
         """
         where = {'commit': commit(), **versions(), 'machine': platform.platform()}
         told = {**self.provenance, **where}
-        write_text(path.with_suffix('.html'), self._html(told))
-        write_text(path.with_suffix('.md'), self._markdown(told))
+        write_whole(path.with_suffix('.html'), self._html(told).encode())
+        write_whole(path.with_suffix('.md'), self._markdown(told).encode())
 
     def _html(self, told: Mapping[str, str]) -> str:
         environment = Environment(

@@ -75,7 +75,7 @@ class ArmInterface:
         self._warned: dict[str, float] = {}
         self._refused_commands = 0
         self._told: tuple[str, bool, bool] | None = None
-        self._told_at = 0.0
+        self._published_at = 0.0
 
     def begin(self) -> None:
         """Take commands; while the node is activated, the arm is disabled afterwards."""
@@ -119,7 +119,7 @@ class ArmInterface:
     def follow_clock_back(self) -> None:
         """Go on after the clock was set back."""
         self._begin_time()
-        self._told_at = self._node.time
+        self._published_at = self._node.time
         self._warned.clear()
 
     def _begin_time(self) -> None:
@@ -148,7 +148,7 @@ class ArmInterface:
             if topic == 'joint_states':  # robot_state_publisher knows the joints of the URDF
                 message.name = [self._mount.frame(name) for name in message.name]
             publisher.publish(message)
-        self._publish_state(again=self._node.time - self._told_at >= STATE_PERIOD)
+        self._publish_state(again=self._node.time - self._published_at >= STATE_PERIOD)
 
     def _publish_state(self, *, again: bool = False) -> None:
         """Publish the operating state if it changed, or once more."""
@@ -156,7 +156,7 @@ class ArmInterface:
         told = (str(state.state), state.is_homed, state.is_busy)
         if told == self._told and not again:
             return
-        self._told, self._told_at = told, self._node.time
+        self._told, self._published_at = told, self._node.time
         name, homed, busy = told
         message = robot_messages.OperatingState(state=name, is_homed=homed, is_busy=busy)
         self._state.publish(self._node.stamped(message))

@@ -131,10 +131,10 @@ class RobotControl:
         node.hear(ros.StateFields, 'state_fields', self._receive_fields, qos.HEARD)
         node.hear(ros.PatientState, 'patient_state', self.receive_patient, qos.SENSOR)
         node.hear(ros.OperationState, 'operation_state', self.receive_operation, qos.SENSOR)
-        self.sight = ''
-        """What is seen, in words; empty where the robot needs no sight."""
-        if loop.sight is not None:
-            self.sight = _UNTOLD
+        self.visibility = ''
+        """What is seen, in words; empty where nothing has to be seen."""
+        if loop.visibility is not None:
+            self.visibility = _UNTOLD
             node.hear(ros.Visibility, 'visibility', self._receive_visibility, qos.SENSOR)
         node.every(PERIOD, self.run_watchdog, node.motion_clock)
 
@@ -176,11 +176,11 @@ class RobotControl:
             del self._layouts[next(iter(self._layouts))]
 
     def _receive_visibility(self, source: ros.Visibility) -> None:
-        sight = self._loop.sight
+        check = self._loop.visibility
         jaw = float(source.share[parts.JAW]), float(source.confidence[parts.JAW])
         stamp = 1e-9 * nanoseconds(source.header.stamp)
-        if sight is not None and sight.receive(source.seen, jaw, stamp, source.reason):
-            self.sight = _SEEN if source.seen else source.reason
+        if check is not None and check.receive(source.seen, jaw, stamp, source.reason):
+            self.visibility = _SEEN if source.seen else source.reason
 
     def receive_patient(self, source: ros.PatientState) -> None:
         """Pass vital signs to the control loop."""
@@ -216,9 +216,9 @@ class RobotControl:
 
     @property
     def fault(self) -> str:
-        """What was wrong with the last state, or with sight, in words, if it holds for that."""
-        if self.reason == Reason.NO_SIGHT:
-            return _UNTOLD if self.sight == _SEEN else self.sight
+        """What was wrong with the last state, or why nothing is seen, if it holds for that."""
+        if self.reason == Reason.NO_VISIBILITY:
+            return _UNTOLD if self.visibility == _SEEN else self.visibility
         if self.reason not in _FAULTY or self._faulty is None:
             return ''
         bound = self._loop.selector.settings.state_bound

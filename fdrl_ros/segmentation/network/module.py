@@ -7,7 +7,8 @@ import math
 
 from fdrl_ros.errors import PolicyError
 from fdrl_ros.segmentation.clip import HISTORY
-from fdrl_ros.segmentation.network.segmenter import Segmenter, SegmenterSettings
+from fdrl_ros.segmentation.network.segmenter import Segmenter
+from fdrl_ros.segmentation.network.sizes import SegmenterSettings
 from fdrl_ros.segmentation.observation import MIDDLE, pixels_of, STEP
 from fdrl_ros.segmentation.text import LENGTH
 from fdrl_ros.surgery.render.parts import PARTS

@@ -7,29 +7,10 @@ Tokens keep the shape (pictures, height, width, channels) throughout. A convolut
 a picture whose channels lie innermost, so nothing is copied between the two forms.
 """
 
-from dataclasses import dataclass
-
+from fdrl_ros.segmentation.network.sizes import EncoderSize
 import torch
 from torch import nn
 from torch.nn import functional
-
-
-@dataclass(frozen=True)
-class EncoderSize:
-    """
-    Sizes of the four stages, which work at strides 4, 8, 16 and 32.
-
-    :param widths: channels.
-    :param depths: blocks.
-    :param heads: heads of a block's attention.
-    :param expansions: hidden units of the feed-forward layer for each channel.
-    """
-
-    widths: tuple[int, int, int, int]
-    depths: tuple[int, int, int, int]
-    heads: tuple[int, int, int, int] = (1, 2, 5, 8)
-    expansions: tuple[int, int, int, int] = (8, 8, 4, 4)
-
 
 REDUCTIONS = 8, 4, 2, 1
 """Keys and values of a stage come from a map that is so many times smaller on each side."""

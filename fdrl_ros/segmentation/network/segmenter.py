@@ -2,22 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The segmenter of FedST: frames and a site's text in, the instrument's parts out."""
 
-from dataclasses import dataclass
-
-from fdrl_ros.errors import RecordsError, SettingError
+from fdrl_ros.errors import RecordsError
 from fdrl_ros.segmentation.network.channels import ChannelSelection
-from fdrl_ros.segmentation.network.pvt import (
-    as_map,
-    as_tokens,
-    EncoderSize,
-    PyramidVisionTransformer,
-)
-from fdrl_ros.segmentation.network.temporal import (
-    SMALL_MAPS,
-    TemporalAttention,
-    WIDE_MAPS,
-    Windows,
-)
+from fdrl_ros.segmentation.network.pvt import as_map, as_tokens, PyramidVisionTransformer
+from fdrl_ros.segmentation.network.sizes import SegmenterSettings, Size, SIZES
+from fdrl_ros.segmentation.network.temporal import TemporalAttention
 from fdrl_ros.surgery.render.parts import PARTS
 import numpy as np
 import torch
@@ -33,61 +22,6 @@ DEVIATION = 0.229, 0.224, 0.225
 
 FINE = 4
 """The head gives so many logits on each side of an element of the map: it works at stride 2."""
-
-
-@dataclass(frozen=True)
-class Size:
-    """
-    Sizes of a whole segmenter.
-
-    :param hidden: channels in which the stages of the encoder are added.
-    :param width: channels C of the map F.
-    :param heads: of the temporal attention.
-    """
-
-    encoder: EncoderSize
-    hidden: int
-    width: int
-    heads: int
-    windows: Windows = SMALL_MAPS
-
-
-SIZES = {
-    'tiny': Size(EncoderSize((16, 32, 64, 128), (2, 2, 2, 1), (1, 1, 2, 4)), 64, 128, 4),
-    'b0': Size(EncoderSize((32, 64, 160, 256), (2, 2, 2, 2)), 128, 1120, 35),
-    'b2': Size(EncoderSize((64, 128, 320, 512), (3, 4, 6, 3)), 256, 1120, 35, WIDE_MAPS),
-}
-"""
-Sizes by name; the encoders b0 and b2 are those of the published weights.
-
-With about a thousand channels the channel network is a third of b0, as in the paper, where a round
-without queries and channel network takes 12.69 of 19.71 MB.
-"""
-
-
-@dataclass(frozen=True)
-class SegmenterSettings:
-    """
-    What a segmenter is made of.
-
-    :param size: one of SIZES.
-    :param temporal: whether earlier frames count.
-    :param channels: whether text weighs the channels.
-    :param text: length of a text vector.
-    :raises SettingError: if the size is unknown or the text has no length.
-    """
-
-    size: str = 'tiny'
-    temporal: bool = True
-    channels: bool = True
-    text: int = 512
-
-    def __post_init__(self) -> None:
-        """Refuse what does not fit."""
-        if self.size not in SIZES:
-            raise SettingError('size', self.size, f'one of {", ".join(SIZES)}')
-        if self.text < 1:
-            raise SettingError('text', self.text, 'at least 1')
 
 
 class Fusion(nn.Module):

@@ -1,25 +1,29 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""Files of trained segmenters as npz: settings, weights, and the site's name and text vector."""
+"""
+Files of trained segmenters as npz: settings, weights, and the site's name and text vector.
+
+They are read and checked without PyTorch, which only the network itself needs.
+"""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from functools import lru_cache
 import hashlib
 import json
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self, TYPE_CHECKING
 from zipfile import BadZipFile
 import zlib
 
 from fdrl_ros.errors import errors_named, os_errors_as, PolicyError, StoreError
-from fdrl_ros.learner.torch.flat_weights import layout_of, load
 from fdrl_ros.policy.layout import TensorLayout
 from fdrl_ros.runtime.durable import replacing
-from fdrl_ros.segmentation.network.segmenter import Segmenter, SegmenterSettings
+from fdrl_ros.segmentation.network.sizes import SegmenterSettings
 import numpy as np
 from numpy.typing import NDArray
-import torch
+
+if TYPE_CHECKING:
+    from fdrl_ros.segmentation.network.segmenter import Segmenter
 
 SEGMENTER_FORMAT: Final = 1
 """Version of the file, in its field `format`."""
@@ -32,22 +36,23 @@ class SavedSegmenter:
     """
     What a file of a segmenter holds.
 
-    :param weights: in the order of the network's layout, shape (n_parameters,), float32.
+    :param layout: names and shapes of the tensors, in the order of the weights.
+    :param weights: shape (layout.n_parameters,), float32.
     :param text: vector of the site's prompt, shape (settings.text,), float32.
     :param site: whose model it is.
-    :raises PolicyError: if weights or text do not fit the settings, or are not finite.
+    :raises PolicyError: if weights or text have another length, or are not finite.
     """
 
     settings: SegmenterSettings
+    layout: TensorLayout
     weights: NDArray[np.float32]
     text: NDArray[np.float32]
     site: str
 
     def __post_init__(self) -> None:
         """Refuse what does not fit."""
-        layout = _layout(self.settings)
         for name, found, length in (
-            ('weights', self.weights, layout.n_parameters),
+            ('weights', self.weights, self.layout.n_parameters),
             ('text vector', self.text, self.settings.text),
         ):
             if found.shape != (length,) or found.dtype != np.float32:
@@ -56,10 +61,29 @@ class SavedSegmenter:
             if not np.isfinite(found).all():
                 raise PolicyError(f'segmenter with {name} that are not finite')
 
-    def segmenter(self) -> Segmenter:
-        """Return the network, ready to be used."""
+    @classmethod
+    def of(cls, network: 'Segmenter', text: NDArray[np.float32], site: str) -> Self:
+        """Take the weights of a network as they are now."""
+        from fdrl_ros.learner.torch.flat_weights import flat, layout_of
+
+        layout = layout_of(network)
+        return cls(network.settings, layout, flat(network, layout), text, site)
+
+    def segmenter(self) -> 'Segmenter':
+        """
+        Return the network, ready to be used.
+
+        :raises PolicyError: if its tensors are others in this version of the package.
+        :raises ImportError: if PyTorch is not installed.
+        """
+        from fdrl_ros.learner.torch.flat_weights import layout_of, load
+        from fdrl_ros.segmentation.network.segmenter import Segmenter
+
         made = Segmenter(self.settings)
-        load(made, _layout(self.settings), self.weights)
+        if layout_of(made) != self.layout:
+            size = self.settings.size
+            raise PolicyError(f'tensors of another architecture than {size} is here')
+        load(made, self.layout, self.weights)
         return made.eval()
 
 
@@ -71,7 +95,7 @@ def save_segmenter(path: Path, segmenter: SavedSegmenter) -> None:
     """
     fields = {
         'settings': np.array(json.dumps(asdict(segmenter.settings))),
-        'layout': np.array(_layout(segmenter.settings).to_json()),
+        'layout': np.array(segmenter.layout.to_json()),
         'site': np.array(segmenter.site),
         'weights': segmenter.weights.astype('<f4'),
         'text': segmenter.text.astype('<f4'),
@@ -86,8 +110,8 @@ def load_segmenter(path: Path) -> SavedSegmenter:
     """
     Read what :func:`save_segmenter` wrote.
 
-    :raises PolicyError: if the file is missing, damaged, of another version, of an architecture
-        that this package does not have, or contradicts itself.
+    :raises PolicyError: if the file is missing, damaged, of another version or of unknown
+        settings, or contradicts itself.
     """
     try:
         with np.load(path, allow_pickle=False) as file:
@@ -107,20 +131,11 @@ def load_segmenter(path: Path) -> SavedSegmenter:
     with errors_named(PolicyError, str(path)):
         try:
             settings = SegmenterSettings(**given)
-            known = _layout(settings).to_json() == str(fields['layout'])
         except TypeError as error:
             raise PolicyError(f'unknown settings {given}') from error
-        if not known:
-            raise PolicyError(f'tensors of another architecture than {settings.size} is here')
+        layout = TensorLayout.from_json(str(fields['layout']))
         weights, text = (fields[name].astype(np.float32) for name in _NUMBERS)
-        return SavedSegmenter(settings, weights, text, str(fields['site']))
-
-
-@lru_cache(maxsize=1)
-def _layout(settings: SegmenterSettings) -> TensorLayout:
-    """Return the tensors of a network, which is not made for that."""
-    with torch.device('meta'):
-        return layout_of(Segmenter(settings))
+        return SavedSegmenter(settings, layout, weights, text, str(fields['site']))
 
 
 def _digest(fields: Mapping[str, NDArray[Any]]) -> str:

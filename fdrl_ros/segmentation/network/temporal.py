@@ -2,60 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The temporal module: windows of the current map attend to pooled earlier maps (Eq. 3 and 4)."""
 
-from dataclasses import dataclass
 from functools import cache
 
-from fdrl_ros.errors import SettingError
+from fdrl_ros.segmentation.network.sizes import Windows
 import torch
 from torch import nn
 from torch.nn import functional
-
-
-@dataclass(frozen=True)
-class Windows:
-    """
-    Which part of each map a window of the current one attends to.
-
-    The three tuples begin with the oldest map and end with the current one.
-
-    :param size: side of a window, s, elements of the map.
-    :param pooling: side of the square that becomes one context token, p.
-    :param fields: side of the square around a window that its tokens come from, r.
-    :raises SettingError: if a field holds no token.
-    """
-
-    size: int = 4
-    pooling: tuple[int, ...] = (4, 2, 1, 1)
-    fields: tuple[int, ...] = (16, 12, 6, 6)
-
-    def __post_init__(self) -> None:
-        """Refuse what does not fit."""
-        if self.size < 1 or min(self.pooling) < 1 or len(self.pooling) != len(self.fields):
-            raise SettingError('windows', self, 'sizes from 1, as many fields as poolings')
-        if min(self.tokens) < 1:
-            raise SettingError('windows.fields', self.fields, f'at least {self.pooling}')
-
-    @property
-    def maps(self) -> int:
-        """Number of maps, T."""
-        return len(self.pooling)
-
-    @property
-    def tokens(self) -> list[int]:
-        """Tokens on a side of each map's field: r / p, rounded down."""
-        return [field // pool for field, pool in zip(self.fields, self.pooling, strict=True)]
-
-    @property
-    def context(self) -> int:
-        """Context tokens of a window."""
-        return sum(side * side for side in self.tokens)
-
-
-SMALL_MAPS = Windows()
-"""For maps of about 16 x 16, as frames of 128 x 128 have at stride 8: smaller than the paper's."""
-
-WIDE_MAPS = Windows(7, (7, 4, 2, 1), (49, 20, 6, 7))
-"""Those of the paper."""
 
 
 @cache

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Settings of FedST's training; where a default is not the paper's, its description says so."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from fdrl_ros.settings import setting, Settings
 
@@ -31,3 +31,18 @@ class ServerSettings(Settings):
     average: float = setting(0.5, 'mu of Eq. 10', limits=(0.0, 1.0))
     describe_weight: float = setting(0.3, 'lambda_2 of Eq. 11', limits=(0.0, 100.0))
     align_weight: float = setting(0.3, 'lambda_3 of Eq. 12', limits=(0.0, 100.0))
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """
+    How long is trained.
+
+    :param rounds: of the federation, each of `site.steps` steps in each site.
+    :param pretraining: steps on synthetic frames before, by everybody.
+    """
+
+    rounds: int
+    pretraining: int
+    site: SiteSettings = field(default_factory=SiteSettings)
+    server: ServerSettings = field(default_factory=ServerSettings)

@@ -31,7 +31,7 @@ from fdrl_ros.selector.control.plausibility import (
     Tip,
 )
 from fdrl_ros.selector.control.selector import Selector
-from fdrl_ros.selector.control.sight import Sight, View
+from fdrl_ros.selector.control.visibility import View, VisibilityCheck
 from fdrl_ros.selector.settings import SelectorSettings
 from fdrl_ros.shield.retreat import Vector
 from fdrl_ros.shield.settings import ShieldSettings, USUAL
@@ -74,13 +74,13 @@ class ControlLoop:
         plausibility: PlausibilitySettings | None = None,
         *,
         arm_ready: bool = True,
-        sight: Sight | None = None,
+        visibility: VisibilityCheck | None = None,
     ) -> None:
         """
         Begin.
 
         :param arm_ready: whether the arm is enabled and homed before it says so.
-        :param sight: what is seen of the instrument, where the robot needs that.
+        :param visibility: judges what is seen; None where nothing has to be seen.
         """
         self.selector = selector
         self.limiter = limiter
@@ -97,8 +97,8 @@ class ControlLoop:
         self._jaw: float | None = None
         self._arm_ready = arm_ready
         self._arm = NewestMessage()
-        self.sight = sight
-        self._blind = False
+        self.visibility = visibility
+        self._saw_nothing = False
         self._last_decision = self._newest = -math.inf
         self._refused: tuple[Reason, float] | None = None
         self._last_watch: float | None = None
@@ -130,8 +130,8 @@ class ControlLoop:
         if restarted:
             self._begin_case(observation, same_time=False)
             self._arm = NewestMessage()
-            if self.sight is not None:
-                self.sight.restart()
+            if self.visibility is not None:
+                self.visibility.restart()
         if fault is None:
             self.selector.case.include(observation)
         if fault is None and now - observation.received > self._timeout:
@@ -250,13 +250,13 @@ class ControlLoop:
     def is_due(self, operation: Observation) -> bool:
         """Tell whether a decision is due in this state."""
         # A state may come a little early: half a period is enough to tell the fifth from the
-        # fourth. Who sees nothing any more does not wait for the fifth.
+        # fourth. A robot that sees nothing any more does not wait for the fifth.
         due = not operation.time - self._last_decision < TICK - PERIOD / 2
-        return due or (not self._blind and self._view(operation) is View.BLIND)
+        return due or (not self._saw_nothing and self._view(operation) is View.NOTHING)
 
     def _view(self, operation: Observation) -> View:
-        """Return what is seen in a state; a robot that needs no sight sees all."""
-        return View.CLEAR if self.sight is None else self.sight.at(operation.time)
+        """Return what is seen in a state; all is seen where nothing has to be."""
+        return View.CLEAR if self.visibility is None else self.visibility.at(operation.time)
 
     # One cycle: sensors, decision, command.
 
@@ -275,7 +275,7 @@ class ControlLoop:
         if not self.is_due(operation):
             return self._command(now, None)
         view = self._view(operation)
-        hold = Reason.NO_SIGHT if view is View.BLIND else None
+        hold = Reason.NO_VISIBILITY if view is View.NOTHING else None
         if not self._arm_ready:
             hold = Reason.PAUSED
         selection = self.selector.select(
@@ -290,7 +290,7 @@ class ControlLoop:
             # Without a usable state there was no tick: the next one counts, whenever it comes.
             self._last_decision = operation.time
             self._last_hold = -math.inf
-            self._blind = view is View.BLIND
+            self._saw_nothing = view is View.NOTHING
         return self._command(now, selection)
 
     def _command(self, now: float, selection: Selection | None) -> Cycle:
@@ -345,8 +345,8 @@ class ControlLoop:
             self._patients.clear()
             self._tips.clear()
             self._arm = NewestMessage()
-            if self.sight is not None:
-                self.sight.restart()
+            if self.visibility is not None:
+                self.visibility.restart()
             self._refused = self._last_watch = None
             self._last_hold = self._setpoint_time = -math.inf
             self._stalled = self._resumed = self._last_operation = -math.inf

@@ -72,7 +72,7 @@ class Reason(StrEnum):
     FROZEN = 'frozen'
     RISK_GATE = 'risk_gate'
     PAUSED = 'paused'
-    NO_SIGHT = 'no_sight'
+    NO_VISIBILITY = 'no_visibility'
     LOCKED = 'locked'
     SURGEON = 'surgeon'
 

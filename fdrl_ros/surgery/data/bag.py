@@ -70,7 +70,7 @@ ARM_STATE_KINDS = ('fdrl_ros/msg/OperatingState', 'crtk_msgs/msg/OperatingState'
 
 VISIBILITY = 'visibility'
 VISIBILITY_KIND = 'fdrl_ros/msg/Visibility'
-"""What a segmenter sees of the instrument, by which a robot that needs sight decides."""
+"""What a segmenter sees of the instrument, by which a robot with `needs_visibility` decides."""
 
 TOPICS: dict[str, str] = {
     **{topic: f'fdrl_ros/msg/{kind}' for topic, kind in OURS.items()},

@@ -122,18 +122,18 @@ def test_monitor_reports_a_real_arm_by_a_plan_and_never_beside_the_simulated_env
 
 
 @pytest.mark.parametrize('env', [True, False])
-def test_a_segmenter_brings_the_endoscope_and_a_selector_that_needs_sight(env):
+def test_a_segmenter_brings_the_endoscope_and_a_selector_that_needs_visibility(env):
     room = RoomArguments(segmenter='a.npz', env=env, use_sim_time=True)
     nodes = {each.name: each.parameters for each in robot_graph(SETTINGS, 'robot_1', room=room)}
     assert nodes.keys() == {'selector', 'segmenter'} | ({'env'} if env else set())
     assert nodes['segmenter']['file'] == 'a.npz' and nodes['segmenter']['use_sim_time']
-    assert nodes['selector']['sight']
+    assert nodes['selector']['needs_visibility']
     if env:
         assert nodes['env']['endoscope']
         sides = nodes['env']['endoscope_width'], nodes['env']['endoscope_height']
         assert not any(each % 32 for each in sides), 'a segmenter could not take these pictures'
     plain = {each.name: each.parameters for each in robot_graph(SETTINGS, 'robot_1')}
-    assert not plain['selector']['sight'] and not plain['env']['endoscope']
+    assert not plain['selector']['needs_visibility'] and not plain['env']['endoscope']
     assert 'segmenter' not in plain
 
 

@@ -11,8 +11,9 @@ from fdrl_ros.deployment.bringup import BringupSettings, RobotArguments
 from fdrl_ros.deployment.launch_files import check, chosen, FILES, full_graph, graph, names
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.runner import command
-from fdrl_ros.errors import FdrlError, ResourceError, SettingError
+from fdrl_ros.errors import FdrlError, PolicyError, ResourceError, SettingError
 import pytest
+from support.untrained_segmenter import untrained
 
 SILENT = {'description': 'false'}
 
@@ -93,8 +94,6 @@ def test_namespace_moves_every_node(text):
         ('robot', {'rviz': 'perhaps'}, "rviz = 'perhaps'"),
         ('robot', {'armed': 'ture'}, "armed = 'ture'"),
         ('robot', {'evn': 'false'}, 'did you mean env?'),
-        ('robot', {'segmenter': '/none.npz'}, "segmenter = '/none.npz': expected a file"),
-        ('federation', {'segmenter': '/none.npz'}, "segmenter = '/none.npz'"),
         ('robot', {'hospital': 'hospital_1'}, 'arguments of robot; did you mean home?'),
         ('robot', {'xyz': '1'}, '--show-args lists them'),
         ('robot', {'robot': '9x'}, "robot = '9x': expected letters, digits and _"),
@@ -135,6 +134,26 @@ def test_argument_that_cannot_be_is_refused_by_its_name(file, arguments, reason,
     with pytest.raises(SettingError) as refused:
         check(file, given, given)
     assert reason in str(refused.value) and '\n' not in str(refused.value)
+
+
+def test_a_robot_is_refused_where_the_task_has_none(prepared):
+    Layout(Path(prepared)).plan.write_text('federation: {task: instruments}')
+    with pytest.raises(SettingError, match='task has a robot: instruments has none'):
+        check('robot', {'directory': prepared, **SILENT})
+    check('server', {'directory': prepared})
+
+
+@pytest.mark.parametrize('file', ['robot', 'federation'])
+def test_a_segmenter_that_no_node_could_use_is_refused_by_its_file(file, prepared, tmp_path):
+    given = {'directory': prepared, **SILENT, 'segmenter': str(tmp_path / 'segmenter.npz')}
+    with pytest.raises(PolicyError, match=r'cannot read the segmenter .*segmenter\.npz: No such'):
+        check(file, given, given)
+    data = untrained(tmp_path).read_bytes()
+    check(file, given, given)
+    for damaged in (b'', b'x', data[:-1], data[:99] + bytes([data[99] ^ 1]) + data[100:]):
+        (tmp_path / 'segmenter.npz').write_bytes(damaged)
+        with pytest.raises(PolicyError, match=r'segmenter\.npz is .*damaged'):
+            check(file, given, given)
 
 
 @pytest.mark.parametrize('file', FILES)

@@ -4,10 +4,11 @@
 
 from dataclasses import replace
 import json
+from pathlib import Path
 
 from click.testing import CliRunner
 from fdrl_ros.cli import main
-from fdrl_ros.errors import SettingError
+from fdrl_ros.errors import SettingError, TrainingStopped
 from fdrl_ros.experiments.studies.fedst import paper
 from fdrl_ros.experiments.studies.fedst.settings import (
     FEDERATED,
@@ -27,7 +28,7 @@ from fdrl_ros.experiments.studies.fedst.study import (
 from fdrl_ros.experiments.studies.fedst.summary import _averaged, summarise
 from fdrl_ros.experiments.studies.fedst.tables import tables, verdicts
 from fdrl_ros.experiments.study import Work
-from fdrl_ros.runtime.progress import NOBODY
+from fdrl_ros.runtime.progress import Caller, NOBODY
 from fdrl_ros.segmentation.network.segmenter_file import load_segmenter
 from fdrl_ros.segmentation.overlay import COLOURS, overlaid
 from fdrl_ros.segmentation.training.methods import METHODS
@@ -163,6 +164,8 @@ def test_one_seed_tests_nothing_and_what_is_undefined_stays_so():
     made = summarise(parts, settings)
     said = verdicts(made)
     assert any('one seed' in each for each in said) and not any('chance from' in x for x in said)
+    differences = next(each for each in tables(made) if 'minus' in each.title)
+    assert set(differences.columns[3].cells) == {'one seed'} == set(differences.columns[6].cells)
     table = next(each for each in tables(made) if 'HD95' in each.title)
     assert set(table.columns[1].cells) == {'undefined'} == set(table.columns[5].cells)
 
@@ -185,19 +188,26 @@ def test_labels_go_into_a_file_and_back_and_over_frames():
 
 
 @pytest.mark.parametrize('name', ['fedst', 'local'])
-def test_a_part_is_measured_and_the_same_again(name, tmp_path):
-    def measured() -> dict:
-        work = Work(tmp_path, ('a', 'b'), NOBODY)
-        found = measure(TINY, name, 1, tmp_path / 'segmenters', work=work)
+def test_a_part_is_measured_and_the_same_again_after_a_break(name, tmp_path):
+    settings, folder = replace(TINY, rounds=2), tmp_path / 'unfinished'
+    folder.mkdir()
+
+    def measured(folder: Path, caller: Caller = NOBODY) -> dict:
+        work = Work(folder, ('a', 'b'), caller)
+        found = measure(settings, name, 1, tmp_path / 'segmenters', work=work)
         timed = ('seconds_sites', 'seconds_server', 'frames_per_second')
         return {key: each for key, each in found.items() if key not in timed}
 
-    found = measured()
-    assert json.dumps(found) == json.dumps(measured())
+    found = measured(tmp_path)
+    asked = iter([False] * (settings.pretraining + len(FEDERATED) * settings.steps + 3))
+    with pytest.raises(TrainingStopped):
+        measured(folder, Caller(stopped=lambda: next(asked, True)))
+    assert [each.name for each in folder.iterdir()] == ['training.npz']
+    assert json.dumps(found) == json.dumps(measured(folder))
     assert set(found['sites']) == set(FEDERATED) and set(found['examples']) == {*FEDERATED, UNSEEN}
     for site in FEDERATED:
         saved = load_segmenter(tmp_path / 'segmenters' / f'{name}_{site}.npz')
-        clips = unseen_clips(TINY, site, 1)
+        clips = unseen_clips(settings, site, 1)
         assert saved.site == site
         assert packed(predict(saved.segmenter(), clips[0], saved.text)) == found['examples'][site]
 

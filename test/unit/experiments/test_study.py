@@ -69,6 +69,14 @@ def test_an_interrupted_study_keeps_what_is_finished_and_its_checkpoints(made):
     assert [each['begun'] for each in found] == [False, True, False]
 
 
+def test_checkpoints_of_other_settings_are_refused(made):
+    with pytest.raises(FdrlError, match='it failed'):
+        made.run([part(-4)])
+    with pytest.raises(StoreError, match=r'part_-4\.unfinished is of other settings'):
+        made.run([part(-4, rounds=5)])
+    assert made.run([part(-4, workers=5)])[0]['begun']
+
+
 def test_a_part_without_a_budget_is_found_again(made):
     unlimited = part(3, budget=math.inf)
     first = made.run([unlimited])

@@ -4,8 +4,8 @@
 
 from fdrl_ros.errors import RecordsError
 from fdrl_ros.segmentation.camera_check import (
-    Blindness,
     CameraCheck,
+    CameraFault,
     CameraSettings,
     cell_brightness,
     CELLS,
@@ -44,12 +44,12 @@ def test_pictures_of_every_site_show_something(site):
 @pytest.mark.parametrize(
     ('picture', 'found'),
     [
-        (np.zeros((64, 64, 3), np.uint8), Blindness.DARK),
-        (scene() // 10, Blindness.DARK),
-        (np.full((64, 64, 3), 200, np.uint8), Blindness.COVERED),
-        (covered(250.0, 0.0), Blindness.COVERED),
-        (covered(250.0, 8.0), Blindness.COVERED),
-        (covered(90.0, 8.0), Blindness.COVERED),
+        (np.zeros((64, 64, 3), np.uint8), CameraFault.DARK),
+        (scene() // 10, CameraFault.DARK),
+        (np.full((64, 64, 3), 200, np.uint8), CameraFault.COVERED),
+        (covered(250.0, 0.0), CameraFault.COVERED),
+        (covered(250.0, 8.0), CameraFault.COVERED),
+        (covered(90.0, 8.0), CameraFault.COVERED),
     ],
 )
 def test_darkness_and_a_covered_lens_are_told_in_their_first_picture(picture, found):
@@ -63,7 +63,7 @@ def test_darkness_and_a_covered_lens_are_told_in_their_first_picture(picture, fo
 def test_a_frozen_camera_is_told_by_so_many_equal_pictures(repeats):
     check = CameraCheck(CameraSettings(repeats=repeats), 0.0)
     told = [check.check(scene()) for _ in range(repeats + 1)]
-    assert told == [None] * (repeats - 1) + [Blindness.FROZEN] * 2
+    assert told == [None] * (repeats - 1) + [CameraFault.FROZEN] * 2
     other = scene()
     other[3, 5, 1] ^= 1
     assert check.check(other) is None, 'one pixel is enough'

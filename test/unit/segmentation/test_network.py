@@ -8,13 +8,15 @@ from fdrl_ros.errors import RecordsError, SettingError
 from fdrl_ros.segmentation.network.channels import ChannelSelection
 from fdrl_ros.segmentation.network.losses import segmentation_loss
 from fdrl_ros.segmentation.network.personal import personal_tensors, shared_fraction
-from fdrl_ros.segmentation.network.segmenter import Segmenter, SegmenterSettings, SIZES
-from fdrl_ros.segmentation.network.temporal import (
+from fdrl_ros.segmentation.network.segmenter import Segmenter
+from fdrl_ros.segmentation.network.sizes import (
+    SegmenterSettings,
+    SIZES,
     SMALL_MAPS,
-    TemporalAttention,
     WIDE_MAPS,
     Windows,
 )
+from fdrl_ros.segmentation.network.temporal import TemporalAttention
 from fdrl_ros.surgery.render.parts import UNLABELLED
 from hypothesis import given, settings
 from hypothesis import strategies as st

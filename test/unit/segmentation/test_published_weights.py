@@ -9,7 +9,7 @@ import zlib
 from fdrl_ros.errors import PolicyError
 from fdrl_ros.segmentation.network.published_weights import load_weights
 from fdrl_ros.segmentation.network.pvt import PyramidVisionTransformer
-from fdrl_ros.segmentation.network.segmenter import SIZES
+from fdrl_ros.segmentation.network.sizes import SIZES
 import numpy as np
 import pytest
 import torch

@@ -5,16 +5,18 @@
 from dataclasses import asdict, replace
 import json
 from pathlib import Path
+import subprocess
+import sys
 
 from fdrl_ros.errors import PolicyError, StoreError
-from fdrl_ros.learner.torch.flat_weights import flat, layout_of
-from fdrl_ros.segmentation.network.segmenter import Segmenter, SegmenterSettings
+from fdrl_ros.segmentation.network.segmenter import Segmenter
 from fdrl_ros.segmentation.network.segmenter_file import (
     _digest,
     load_segmenter,
     save_segmenter,
     SavedSegmenter,
 )
+from fdrl_ros.segmentation.network.sizes import SegmenterSettings
 import numpy as np
 import pytest
 import torch
@@ -26,8 +28,7 @@ SETTINGS = SegmenterSettings('tiny', text=8)
 def saved() -> SavedSegmenter:
     rng = np.random.default_rng(1)
     network = Segmenter(SETTINGS, rng)
-    weights = flat(network, layout_of(network))
-    return SavedSegmenter(SETTINGS, weights, rng.normal(size=8).astype(np.float32), 'B')
+    return SavedSegmenter.of(network, rng.normal(size=8).astype(np.float32), 'B')
 
 
 @pytest.fixture
@@ -87,11 +88,8 @@ def test_any_damage_is_told(file):
         ({'text': np.full(8, np.nan, np.float32)}, True, 'text vector that are not finite'),
         ({'settings': json.dumps({'size': 'b9'})}, True, "size = 'b9': expected one of tiny"),
         ({'settings': json.dumps({'depth': 3})}, True, "unknown settings {'depth': 3}"),
-        (
-            {'settings': json.dumps(asdict(replace(SETTINGS, temporal=False)))},
-            True,
-            'tensors of another architecture than tiny is here',
-        ),
+        ({'settings': json.dumps({'text': 'x'})}, True, "unknown settings {'text': 'x'}"),
+        ({'layout': '[]'}, True, 'not the layout of a policy'),
     ],
 )
 def test_what_does_not_fit_is_refused_by_its_name(file, fields, sealed, told):
@@ -99,6 +97,33 @@ def test_what_does_not_fit_is_refused_by_its_name(file, fields, sealed, told):
     with pytest.raises(PolicyError, match=told) as refused:
         load_segmenter(file)
     assert str(file) in str(refused.value)
+
+
+def test_tensors_of_another_version_are_refused_when_the_network_is_made(file):
+    changed(file, settings=json.dumps(asdict(replace(SETTINGS, temporal=False))))
+    with pytest.raises(PolicyError, match='tensors of another architecture than tiny is here'):
+        load_segmenter(file).segmenter()
+
+
+@pytest.mark.parametrize('save', [np.save, torch.save, lambda path, it: path.write_bytes(b'x')])
+def test_a_foreign_file_is_refused(save, tmp_path):
+    path = tmp_path / 'other.npy'
+    if save is torch.save:
+        torch.save(Segmenter(SETTINGS).state_dict(), path)
+    else:
+        save(path, np.zeros(3))
+    with pytest.raises(PolicyError, match=r'other\.npy is no file of a segmenter, or damaged'):
+        load_segmenter(path)
+
+
+def test_a_file_is_checked_without_pytorch(file):
+    code = (
+        'import sys; sys.modules["torch"] = None; from pathlib import Path; '
+        'from fdrl_ros.segmentation.network.segmenter_file import load_segmenter; '
+        'print(load_segmenter(Path(sys.argv[1])).site)'
+    )
+    done = subprocess.run([sys.executable, '-c', code, file], capture_output=True, text=True)
+    assert done.stdout == 'B\n', done.stderr
 
 
 def test_a_missing_file_or_folder_is_told(tmp_path, saved):

@@ -9,7 +9,8 @@ from fdrl_ros.federation.key_authority.server_step import fed_avg, RoundSum
 from fdrl_ros.learner.torch.flat_weights import flat, layout_of, load
 from fdrl_ros.segmentation.clip import Clip
 from fdrl_ros.segmentation.network.losses import segmentation_loss
-from fdrl_ros.segmentation.network.segmenter import Segmenter, SegmenterSettings
+from fdrl_ros.segmentation.network.segmenter import Segmenter
+from fdrl_ros.segmentation.network.sizes import SegmenterSettings
 from fdrl_ros.segmentation.training.batches import as_input
 from fdrl_ros.segmentation.training.serq import Serq, SerqState
 from fdrl_ros.segmentation.training.settings import ServerSettings

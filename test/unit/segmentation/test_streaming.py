@@ -3,7 +3,8 @@
 """A live video: the same as four frames at once, the right four, and a new beginning when due."""
 
 from fdrl_ros.errors import RecordsError
-from fdrl_ros.segmentation.network.segmenter import Segmenter, SegmenterSettings
+from fdrl_ros.segmentation.network.segmenter import Segmenter
+from fdrl_ros.segmentation.network.sizes import SegmenterSettings
 from fdrl_ros.segmentation.network.streaming import likeliest, Stream
 from hypothesis import given, settings
 from hypothesis import strategies as st

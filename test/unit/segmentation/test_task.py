@@ -19,7 +19,8 @@ from fdrl_ros.policy.layout import named
 from fdrl_ros.segmentation.clip import history
 from fdrl_ros.segmentation.network.losses import CrossEntropyAndDice, segmentation_loss
 from fdrl_ros.segmentation.network.personal import personal_tensors
-from fdrl_ros.segmentation.network.segmenter import Segmenter, SegmenterSettings
+from fdrl_ros.segmentation.network.segmenter import Segmenter
+from fdrl_ros.segmentation.network.sizes import SegmenterSettings
 from fdrl_ros.segmentation.observation import observation_size, packed, pixels_of, STEP
 from fdrl_ros.segmentation.scenes import site_clip
 from fdrl_ros.segmentation.task import clip_of, FROZEN, InstrumentsTask, TUNED, VideoSettings

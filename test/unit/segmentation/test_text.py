@@ -102,7 +102,7 @@ def test_indicators_are_those_of_table_7():
     assert (one == same).all() and (one != other).any()
     assert np.linalg.norm(one) == pytest.approx(1.0, abs=1e-6)
     for kind, by_site in prompt_vectors(('A', 'E'), seed=3).items():
-        assert by_site.keys() == {'A', 'E', 'server'} and kind in INDICATORS
+        assert by_site.keys() == {'A', 'E'} and kind in INDICATORS
         assert all(each.shape == (512,) and each.dtype == np.float32 for each in by_site.values())
         assert not np.array_equal(by_site['A'], by_site['E'])
 

@@ -5,19 +5,21 @@
 from dataclasses import replace
 from itertools import combinations
 
-from fdrl_ros.errors import RecordsError, TrainingStopped
+from fdrl_ros.errors import RecordsError, StoreError, TrainingStopped
 from fdrl_ros.federation.protocol.encoding import encode
 from fdrl_ros.federation.protocol.update_codec import UpdateCodec
 from fdrl_ros.learner.torch.flat_weights import flat, layout_of
 from fdrl_ros.segmentation.clip import Clip, history
-from fdrl_ros.segmentation.network.segmenter import Segmenter, SegmenterSettings
+from fdrl_ros.segmentation.network.segmenter import Segmenter
+from fdrl_ros.segmentation.network.sizes import SegmenterSettings
 from fdrl_ros.segmentation.readers import video
 from fdrl_ros.segmentation.readers.formats import open_videos
 from fdrl_ros.segmentation.training import run
 from fdrl_ros.segmentation.training.batches import as_input, Sampler
+from fdrl_ros.segmentation.training.checkpoint import Checkpoint
 from fdrl_ros.segmentation.training.methods import METHODS
-from fdrl_ros.segmentation.training.run import MeasuredDriver, Schedule, train, VideoSites
-from fdrl_ros.segmentation.training.settings import ServerSettings, SiteSettings
+from fdrl_ros.segmentation.training.run import MeasuredDriver, train, VideoSites
+from fdrl_ros.segmentation.training.settings import Schedule, ServerSettings, SiteSettings
 from fdrl_ros.segmentation.training.site_training import SiteTraining, update_limit
 from fdrl_ros.surgery.render.parts import JAW, SHAFT, UNLABELLED
 import numpy as np
@@ -196,6 +198,54 @@ def test_training_ends_as_soon_as_somebody_stops_it(name):
     with pytest.raises(TrainingStopped, match='enough'):
         train(METHODS[name], 'tiny', sites(), SCHEDULE, 1, stop)
     assert told == [*range(1, SCHEDULE.pretraining + 1), told[-1]]
+
+
+@pytest.mark.parametrize('name', ['fedst', 'local', 'pooled'])
+def test_training_that_is_interrupted_goes_on_to_the_same_models(name, tmp_path):
+    method, given = METHODS[name], sites()
+    schedule, file = replace(SCHEDULE, rounds=3), tmp_path / 'training.npz'
+    told: list[tuple[int, str]] = []
+
+    def until(limit: int):
+        def stop(done: int, who: str) -> None:
+            told.append((done, who))
+            if done > limit:
+                raise TrainingStopped('enough')
+
+        return stop
+
+    total = run.steps_of(method, len(given.training), schedule)
+    whole = train(method, 'tiny', given, schedule, 1, until(total))
+    assert told[-1][0] == total
+    kept = []
+    for limit in (0, total // 2, total - 1):  # before, in the middle and near the end
+        with pytest.raises(TrainingStopped):
+            train(method, 'tiny', given, schedule, 1, until(limit), file)
+        kept.append(Checkpoint.read(file))
+    assert kept[0] is None and 0 < kept[1].rounds < kept[2].rounds
+    told.clear()
+    found = train(method, 'tiny', given, schedule, 1, until(total), file)
+    # It takes the steps of the last round alone, and counts those before it.
+    assert total - schedule.site.steps * 3 - 2 <= told[0][0] and told[-1][0] == total
+    for models, same in ((whole.weights, found.weights), (whole.unseen, found.unseen)):
+        assert models.keys() == same.keys()
+        for each, weights in models.items():
+            np.testing.assert_array_equal(weights, same[each])
+    assert found.upload[0] == pytest.approx(whole.upload[0], rel=0.01)
+    assert found.upload[1] == whole.upload[1]
+    assert found.seconds[0] > kept[2].seconds[0] > kept[1].seconds[0] > 0.0
+
+
+def test_a_checkpoint_that_is_damaged_is_refused_by_its_file(tmp_path):
+    file = tmp_path / 'training.npz'
+    Checkpoint(2, {'start': np.ones(9, np.float32)}, b'abc', 7, (1.0, 2.0)).write(file)
+    found = Checkpoint.read(file)
+    assert (found.rounds, found.state, found.sent, found.seconds) == (2, b'abc', 7, (1.0, 2.0))
+    data = file.read_bytes()
+    for damaged in (b'', data[: len(data) // 2], b'x' * 50):
+        file.write_bytes(damaged)
+        with pytest.raises(StoreError, match=r'training\.npz cannot be read: .*from the start'):
+            train(METHODS['local'], 'tiny', sites(), SCHEDULE, 1, lambda done, who: None, file)
 
 
 def windows(values: np.ndarray, before: np.ndarray) -> set[bytes]:

@@ -111,7 +111,7 @@ class Appraisal:
         acting = [actions] * len(self.homes) if single else list(actions)
         values = [exact_return([home], own) for home, own in zip(self.homes, acting, strict=True)]
         moved = [
-            _operations(home, None if own is UNIFORM else _lookup(np.asarray(own)), self.patients, self.seed)
+            _operations(home, _lookup(own), self.patients, self.seed)
             for home, own in zip(self.homes, acting, strict=True)
         ]
         r_mit, success = np.mean(moved, axis=0)
@@ -141,9 +141,14 @@ class Appraisal:
         }
 
 
-def _lookup(actions: Actions) -> Callable[[NDArray[np.float32]], Actions]:
+def _lookup(actions: Acting) -> Callable[[NDArray[np.float32]], Actions] | None:
+    """Return a policy of roll-outs; None moves at random."""
+    if actions is UNIFORM:
+        return None
+    table = np.asarray(actions)
+
     def policy(states: NDArray[np.float32]) -> Actions:
-        found: Actions = actions[index_of(np.rint(states * (LEVELS - 1)).astype(np.int64))]
+        found: Actions = table[index_of(np.rint(states * (LEVELS - 1)).astype(np.int64))]
         return found
 
     return policy

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from fdrl_ros.errors import SettingError
-from fdrl_ros.segmentation.network.segmenter import SIZES
+from fdrl_ros.segmentation.network.sizes import SIZES
 from fdrl_ros.segmentation.training.methods import (
     COMPONENTS,
     INDICATORS,
@@ -14,8 +14,7 @@ from fdrl_ros.segmentation.training.methods import (
     MAIN,
     PLACES,
 )
-from fdrl_ros.segmentation.training.run import Schedule
-from fdrl_ros.segmentation.training.settings import ServerSettings, SiteSettings
+from fdrl_ros.segmentation.training.settings import Schedule, ServerSettings, SiteSettings
 from fdrl_ros.settings import setting, Settings
 
 FEDERATED: Final = ('A', 'B', 'C', 'D')

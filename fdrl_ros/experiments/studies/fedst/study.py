@@ -112,7 +112,8 @@ def measure(
         work.tell(done, total + 1, who)
 
     sites = draw_sites(settings, seed)
-    trained = train(method, settings.size, sites, settings.schedule, seed, told)
+    checkpoint = work.directory / 'training.npz'
+    trained = train(method, settings.size, sites, settings.schedule, seed, told, checkpoint)
     vectors = sites.vectors[method.prompt or 'text']
     if segmenters is not None:
         save(segmenters, name, trained, vectors)
@@ -147,8 +148,8 @@ def save(directory: Path, name: str, trained: Trained, vectors: Mapping[str, Wei
     """
     with os_errors_as(StoreError, f'cannot make {directory}'):
         directory.mkdir(parents=True, exist_ok=True)
-    for site, weights in trained.weights.items():
-        saved = SavedSegmenter(trained.settings, weights, vectors[site], site)
+    for site in trained.weights:
+        saved = SavedSegmenter.of(trained.segmenter(site), vectors[site], site)
         save_segmenter(directory / f'{name}_{site}.npz', saved)
 
 

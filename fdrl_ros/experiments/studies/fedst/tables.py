@@ -156,7 +156,7 @@ def _ablation(summary: Json, methods: list[str], table: str) -> Table:
 
 
 def _difference_table(summary: Json) -> Table:
-    rows = []
+    rows, tested = [], summary['settings']['seeds'] > 1
     for name, found in summary['differences'].items():
         cells = [
             words
@@ -164,7 +164,7 @@ def _difference_table(summary: Json) -> Table:
             for words in (
                 interval_words(found[place]['seeds'], factor=100.0),
                 interval_words(found[place]['clips'], factor=100.0),
-                f'{found[place]["p"]:.3f}',
+                f'{found[place]["p"]:.3f}' if tested else 'one seed',
             )
         ]
         rows.append((summary['methods'][name]['title'], *cells))

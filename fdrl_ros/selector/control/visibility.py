@@ -1,6 +1,6 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""What the robot sees of its instrument: it holds blind, and moves finely without its jaw."""
+"""What the robot sees: it holds while that is nothing, and moves finely without its jaw."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -10,12 +10,12 @@ from fdrl_ros.selector.control.plausibility import NewestMessage
 from fdrl_ros.settings import setting, Settings
 
 NO_PICTURE = 'no_picture'
-"""Reason of a message of which no picture is the cause: its stamp is the segmenter's time."""
+"""Reason where no picture came: the stamp of such a message is the segmenter's time."""
 
 
 @dataclass(frozen=True)
 class VisibilitySettings(Settings):
-    """What a robot that needs sight has to see."""
+    """What a robot with `needs_visibility` has to see."""
 
     longest_age: float = setting(
         0.3,
@@ -40,12 +40,12 @@ class View(Enum):
 
     CLEAR = 'the jaw is in view'
     NO_JAW = 'the jaw is not in view'
-    BLIND = 'nothing is seen'
+    NOTHING = 'nothing is seen'
 
 
-class Sight:
+class VisibilityCheck:
     """
-    Judges what the segmenter told last, by stamps alone, so that a replay finds the same.
+    Judges the last message of the segmenter, by stamps alone, so that a replay finds the same.
 
     :param tolerance: greatest time that a picture may be ahead of a state, s; 0 compares nothing.
     """
@@ -62,12 +62,12 @@ class Sight:
 
     def receive(self, seen: bool, jaw: tuple[float, float], time: float, reason: str = '') -> bool:
         """
-        Take in what is seen; that nothing is always counts.
+        Take in a message of the segmenter; one that nothing is seen always counts.
 
         Only stamps of pictures are compared: the camera's clock may differ from the segmenter's,
         and a picture that comes late, after a message that none came, ends that.
 
-        :param seen: whether anything is.
+        :param seen: whether anything is seen.
         :param jaw: share of the pixels that are jaw, and mean probability of these; NaN for none.
         :param time: stamp of the picture, s; with NO_PICTURE that of the message.
         :param reason: why nothing is seen.
@@ -89,5 +89,5 @@ class Sight:
         """
         age = time - self._time
         if not (self._seen and -self._tolerance <= age <= self._settings.longest_age):
-            return View.BLIND
+            return View.NOTHING
         return View.CLEAR if self._jaw >= self._settings.jaw_share else View.NO_JAW

@@ -1,13 +1,18 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""A robot that needs sight holds while nothing is seen, and moves finely without its jaw."""
+"""A robot holds while nothing is seen, and moves finely without its jaw."""
 
 from itertools import pairwise
 
-from fdrl_ros.segmentation.camera_check import Blindness
+from fdrl_ros.segmentation.camera_check import CameraFault
 from fdrl_ros.selector import Reason
 from fdrl_ros.selector.control.loop import ControlLoop
-from fdrl_ros.selector.control.sight import NO_PICTURE, Sight, View, VisibilitySettings
+from fdrl_ros.selector.control.visibility import (
+    NO_PICTURE,
+    View,
+    VisibilityCheck,
+    VisibilitySettings,
+)
 from fdrl_ros.surgery.gym.actions import ACTIONS, finest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -28,15 +33,15 @@ class Seeing(Robot):
     def __init__(self) -> None:
         super().__init__(lambda state: UP)
         made = self.loop
-        self.sight = Sight(SETTINGS, 0.5)
-        self.loop = ControlLoop(made.selector, made.limiter, sight=self.sight)
+        self.visibility = VisibilityCheck(SETTINGS, 0.5)
+        self.loop = ControlLoop(made.selector, made.limiter, visibility=self.visibility)
         self.seen, self.jaw, self.silent = True, ENOUGH, False
         self.confidence = 0.9
         self.beats = 0
 
     def publish(self, *given, **named) -> None:
         if self.beats % 10 == 0 and not self.silent:
-            self.sight.receive(self.seen, (self.jaw, self.confidence), self.time)
+            self.visibility.receive(self.seen, (self.jaw, self.confidence), self.time)
         self.beats += 1
         super().publish(*given, **named)
 
@@ -49,35 +54,35 @@ def robot():
     return made
 
 
-def test_a_robot_that_needs_no_sight_acts_without_it():
+def test_a_robot_that_needs_no_visibility_acts_without_it():
     robot = Robot(lambda state: UP)
     robot.run(20)
     assert robot.last.policy == 'global'
 
 
-def test_who_was_told_nothing_holds_and_keeps_the_beat():
+def test_a_robot_without_any_visibility_message_holds_once_a_decision_period():
     robot = Seeing()
     robot.silent = True
     robot.run(31)
-    assert {each.reason for each in robot.selections} == {Reason.NO_SIGHT}
+    assert {each.reason for each in robot.selections} == {Reason.NO_VISIBILITY}
     assert {round(b - a, 6) for (a, _), (b, _) in pairwise(robot.timed)} == {0.05}
     assert all(each.risk is not None for each in robot.selections), 'risk is still monitored'
 
 
 @pytest.mark.parametrize('beats', range(1, 11))
-def test_the_next_state_holds_whenever_sight_is_lost_and_sight_moves_the_robot_again(robot, beats):
+def test_the_next_state_holds_once_nothing_is_seen_and_the_robot_moves_again_after(robot, beats):
     robot.run(beats)
-    robot.sight.receive(False, NONE, robot.time)
+    robot.visibility.receive(False, NONE, robot.time)
     robot.silent = True
     told, before = robot.now, len(robot.timed)
     robot.run(1)
     ((now, held),) = robot.timed[before:]
-    assert (now, held.reason, held.holds) == (told, Reason.NO_SIGHT, True)
+    assert (now, held.reason, held.holds) == (told, Reason.NO_VISIBILITY, True)
     tip = robot.targets[-1]
     robot.run(20)
     np.testing.assert_array_equal(robot.targets[-1], tip)
-    assert robot.last.reason == Reason.NO_SIGHT
-    robot.sight.receive(True, (ENOUGH, 0.9), robot.time)
+    assert robot.last.reason == Reason.NO_VISIBILITY
+    robot.visibility.receive(True, (ENOUGH, 0.9), robot.time)
     robot.run(6)
     assert robot.last.policy == 'global'
 
@@ -86,7 +91,7 @@ def test_silence_of_the_segmenter_holds_at_the_stated_age(robot):
     robot.silent = True
     told = 1e-9 * robot.stamp
     robot.run(60)
-    held = next(each for each in robot.selections if each.reason == Reason.NO_SIGHT)
+    held = next(each for each in robot.selections if each.reason == Reason.NO_VISIBILITY)
     assert held.stamp is not None
     age = 1e-9 * held.stamp - told
     assert SETTINGS.longest_age - 0.1 <= age <= SETTINGS.longest_age + 0.011
@@ -109,7 +114,7 @@ def test_a_clock_that_was_set_back_forgets_what_was_seen(robot):
     robot.silent = True
     robot.now -= 30.0
     robot.run(1)
-    assert robot.sight.at(robot.time) is View.BLIND
+    assert robot.visibility.at(robot.time) is View.NOTHING
 
 
 @pytest.mark.parametrize(
@@ -118,46 +123,46 @@ def test_a_clock_that_was_set_back_forgets_what_was_seen(robot):
         (True, ENOUGH, 0.0, View.CLEAR),
         (True, 0.0, 0.0, View.NO_JAW),
         (True, float('nan'), 0.0, View.NO_JAW),
-        (False, ENOUGH, 0.0, View.BLIND),
-        (True, ENOUGH, -0.31, View.BLIND),
+        (False, ENOUGH, 0.0, View.NOTHING),
+        (True, ENOUGH, -0.31, View.NOTHING),
         (True, ENOUGH, 0.49, View.CLEAR),
-        (True, ENOUGH, 0.51, View.BLIND),
+        (True, ENOUGH, 0.51, View.NOTHING),
     ],
 )
 def test_what_is_told_counts_within_its_time(seen, jaw, ahead, expected):
-    sight = Sight(SETTINGS, 0.5)
-    assert sight.receive(seen, (jaw, 0.9), 100.0 + ahead)
-    assert sight.at(100.0) is expected
+    check = VisibilityCheck(SETTINGS, 0.5)
+    assert check.receive(seen, (jaw, 0.9), 100.0 + ahead)
+    assert check.at(100.0) is expected
 
 
-def test_an_older_word_does_not_end_blindness():
-    sight = Sight(SETTINGS, 0.5)
-    assert sight.receive(False, NONE, 100.0)
-    assert not sight.receive(True, (ENOUGH, 0.9), 99.9)
-    assert sight.at(100.0) is View.BLIND
+def test_an_older_picture_does_not_end_the_hold():
+    check = VisibilityCheck(SETTINGS, 0.5)
+    assert check.receive(False, NONE, 100.0)
+    assert not check.receive(True, (ENOUGH, 0.9), 99.9)
+    assert check.at(100.0) is View.NOTHING
 
 
 @pytest.mark.parametrize('late', [0.4, 0.2, 0.0, -0.1])
 def test_a_camera_that_stops_is_told_and_a_late_picture_ends_that_whatever_its_clock(late):
-    sight = Sight(SETTINGS, 0.5)
-    assert sight.receive(True, (ENOUGH, 0.9), 100.0 + late)
-    assert sight.receive(False, NONE, 100.15, NO_PICTURE)
-    assert sight.at(100.16) is View.BLIND
-    assert sight.receive(True, (ENOUGH, 0.9), 100.1 + late)
-    assert sight.at(100.17) is View.CLEAR
+    check = VisibilityCheck(SETTINGS, 0.5)
+    assert check.receive(True, (ENOUGH, 0.9), 100.0 + late)
+    assert check.receive(False, NONE, 100.15, NO_PICTURE)
+    assert check.at(100.16) is View.NOTHING
+    assert check.receive(True, (ENOUGH, 0.9), 100.1 + late)
+    assert check.at(100.17) is View.CLEAR
 
 
 def test_a_message_that_nothing_is_seen_counts_even_if_it_comes_late():
-    sight = Sight(SETTINGS, 0.5)
-    assert sight.receive(True, (ENOUGH, 0.9), 100.0)
-    assert sight.receive(False, NONE, 99.9, 'dark')
-    assert sight.at(100.0) is View.BLIND
-    assert not sight.receive(True, (ENOUGH, 0.9), 99.95)
-    assert sight.at(100.0) is View.BLIND
+    check = VisibilityCheck(SETTINGS, 0.5)
+    assert check.receive(True, (ENOUGH, 0.9), 100.0)
+    assert check.receive(False, NONE, 99.9, 'dark')
+    assert check.at(100.0) is View.NOTHING
+    assert not check.receive(True, (ENOUGH, 0.9), 99.95)
+    assert check.at(100.0) is View.NOTHING
 
 
-def test_robot_and_segmenter_have_the_same_word_for_no_picture():
-    assert NO_PICTURE == Blindness.NO_PICTURE
+def test_robot_and_segmenter_have_the_same_reason_for_no_picture():
+    assert NO_PICTURE == CameraFault.NO_PICTURE
 
 
 @given(st.sampled_from(range(len(ACTIONS))))
