@@ -8,7 +8,8 @@ import click
 from fdrl_ros.cli.group import FdrlGroup
 
 PAPERS: Final = {
-    'fedst': ('experiments.fedst', 'Repeat the experiments of FedST on made-up surgical video.')
+    'dp-dqn': ('experiments.sepsis', 'Repeat the experiments of DP-DQN on ICU-Sepsis.'),
+    'fedst': ('experiments.fedst', 'Repeat the experiments of FedST on made-up surgical video.'),
 }
 """Each paper's command, as the table of all commands has them: some need PyTorch."""
 

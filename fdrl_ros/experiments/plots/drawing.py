@@ -10,6 +10,7 @@ from typing import Any
 
 from fdrl_ros.experiments.intervals import Interval
 from fdrl_ros.experiments.reports.text_table import DISCLAIMER
+from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
@@ -24,10 +25,13 @@ _LETTERS = 17
 
 
 @contextmanager
-def drawing(path: Path, size: tuple[float, float], words: str = '') -> Iterator[Figure]:
+def drawing(
+    path: Path, size: tuple[float, float], words: str = '', suffixes: Sequence[str] = ('.png',)
+) -> Iterator[Figure]:
     """
-    Draw a figure into a PNG file.
+    Draw a figure into a file.
 
+    :param suffixes: of the files, one for each form: '.png' or '.svg'.
     :param size: inches.
     :param words: below it, before the disclaimer.
     :raises OSError: if the file cannot be written.
@@ -39,7 +43,11 @@ def drawing(path: Path, size: tuple[float, float], words: str = '') -> Iterator[
     width = int(_LETTERS * size[0])
     below = '\n'.join(textwrap.fill(line, width) for line in lines)
     figure.supxlabel(below, fontsize=7, color='dimgray')
-    figure.savefig(path, dpi=DOTS)
+    for suffix in suffixes:
+        # An SVG is to be the same each time: without date and random names.
+        metadata = {'Date': None} if suffix == '.svg' else None
+        with rc_context({'svg.hashsalt': 'fdrl_ros'}):
+            figure.savefig(path.with_suffix(suffix), dpi=DOTS, metadata=metadata)
 
 
 def ends_of(found: Sequence[Interval]) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
