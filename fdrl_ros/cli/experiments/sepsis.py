@@ -1,6 +1,6 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""`fdrl sepsis`, `fdrl reproduce dp-dqn`: the DP-DQN paper's results on ICU-Sepsis, as tables, plots and JSON."""
+"""`fdrl sepsis`, or `fdrl reproduce dp-dqn`: the DP-DQN paper's results on ICU-Sepsis."""
 
 from dataclasses import asdict
 from pathlib import Path

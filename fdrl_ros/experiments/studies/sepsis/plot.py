@@ -199,7 +199,7 @@ def draw_overall(figure: Figure, summary: Json) -> None:
     grid = means.reshape(LEVELS, LEVELS)
     third.imshow(grid, cmap='RdBu_r', origin='lower', vmin=-most, vmax=most)
     for action, change in enumerate(means):
-        words, sure = f'{change:+.1f}', False
+        words, sure = f'{change:+z.1f}', False
         if several:
             low, high = (100.0 * found['difference'][end][action] for end in ('low', 'high'))
             words, sure = f'{words}\n±{max(change - low, high - change):.1f}', low * high > 0.0

@@ -225,7 +225,12 @@ def fae(part: Json, phi: float, whose: str = 'survival') -> float:
 def target_row(arm: Arm, parts: Sequence[Json]) -> Json:
     """Return what an arm reaches, and what it adds to its public start, paired by seed."""
     begun = [part['survival'][0] for part in parts]
-    found: Json = {**arm_mapping(arm), 'runs': len(parts), 'start': interval(begun)}
+    found: Json = {
+        **arm_mapping(arm),
+        'noise_multiplier': parts[0]['noise_multiplier'],
+        'runs': len(parts),
+        'start': interval(begun),
+    }
     for kind in ('final', 'averaged'):
         values = [part[kind]['survival'] for part in parts]
         found[kind] = interval(values)
