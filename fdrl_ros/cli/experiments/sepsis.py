@@ -25,7 +25,7 @@ from fdrl_ros.experiments.studies.sepsis.tables import tables, verdicts
     help='Where each run and the results are kept; what is finished is not run again.  '
     '[default: runs/sepsis, or runs/sepsis_quick]',
 )
-@click.option('--quick', is_flag=True, help='Few runs and patients: a look of a minute, no claim.')
+@click.option('--quick', is_flag=True, help='Few runs and patients: a look, no claim.')
 def sepsis(directory: Path | None, quick: bool, **flags: object) -> None:
     """
     Reproduce the results of the DP-DQN paper on ICU-Sepsis.

@@ -170,10 +170,19 @@ def test_the_page_tells_the_numbers_of_the_result_file(first):
 
 
 def test_the_page_tells_how_often_and_for_whom():
-    runs = {each['runs'] for each in (*FOUND['arms'], *FOUND['moderate']['arms'])}
-    seeds = {each['runs'] for each in FOUND['targets']}
-    assert len(runs) == 1 and f'{runs.pop()} runs of each' in PAGE
-    assert len(seeds) == 1 and f'{seeds.pop()} seeds' in PAGE
+    words = ' '.join(PAGE.split())
+    new = [
+        row for row in FOUND['targets'] if row['network'] != 'table' or row['kind'] in MINIBATCH
+    ]
+    old = [row for row in FOUND['targets'] if row not in new]
+    counts = [
+        {row['runs'] for row in rows}
+        for rows in (FOUND['arms'], FOUND['moderate']['arms'], old, new)
+    ]
+    (runs,), (moderate,), (seeds,), (fewer,) = counts
+    assert f'{runs} runs of each setting' in words and f'({moderate} of moderate SOFA)' in words
+    assert f'{seeds} seeds of each other arm' in words
+    assert f'({fewer} of minibatches and of the network on 47 features)' in words
     assert FOUND['unit'] == 'patient' and FOUND['delta'] == 1e-6 and 'delta 1e-6' in PAGE
 
 

@@ -376,7 +376,7 @@ def test_the_command_writes_tables_plots_and_json(three_arms, whole, monkeypatch
     directory, parts = whole
     words = (
         'sepsis --runs 1 --seeds 0 --patients 60 --new-patients 20 --batch 30 --phi 0.5 '
-        '--learning-rate 0.1 --scale 2.0 --clinician-patients 50 --network-batch 10 '
+        '--learning-rate 0.1 --scale 2.0 --clinician-patients 50 '
         f'--directory {directory}'
     )
     result = CliRunner().invoke(main, words.split())

@@ -468,11 +468,8 @@ def _train_offline(
     setup: TrainingSetup,
 ) -> tuple[list[int], list[NDArray[np.float64]]]:
     """Learn from what clinicians did; return how many patients, and the weights of each round."""
-    patients, rounds, steps = (
-        arm.patients or settings.clinician_patients,
-        settings.offline_steps,
-        1,
-    )
+    patients = arm.patients or settings.clinician_patients
+    rounds, steps = settings.offline_steps, 1
     if arm.kind in MINIBATCH:
         rounds, steps = MINIBATCH_ROUNDS, settings.minibatch_steps // MINIBATCH_ROUNDS
     records = scaled_records(clinician_records(patients, seed), 'stay')

@@ -37,8 +37,12 @@ def draw_sepsis(summary: Json, directory: Path) -> list[str]:
     :returns: names of the PNG files.
     :raises OSError: if one cannot be written.
     """
-    runs = max((each['runs'] for each in summary['arms']), default=0)
-    words = f'ICU-Sepsis, {runs} runs; epsilon per {summary["unit"]}, delta {summary["delta"]:g}.'
+    runs, moderate = (
+        max((each['runs'] for each in found['arms']), default=0)
+        for found in (summary, summary['moderate'])
+    )
+    counts = {'fae_moderate': f'{moderate} runs', 'overall': f'{runs} runs'}
+    promise = f'epsilon per {summary["unit"]}, delta {summary["delta"]:g}'
     plots = {
         'fae': (draw_fae, (2.9 * len(levels_of(summary)), 4.1)),
         'learning': (draw_learning, (6.5, 4.4)),
@@ -49,12 +53,15 @@ def draw_sepsis(summary: Json, directory: Path) -> list[str]:
         width = 2.9 * len(levels_of(summary['moderate']))
         plots['fae_moderate'] = (draw_fae_of_moderate, (width, 4.1))
     if summary['overall']:
+        pairs = len(summary['overall']['distance']['values'])
+        counts['overall'] += f', differences over {pairs} pairs'
         plots['overall'] = (draw_overall, (9.6, 8.2))
     if any(each['kind'] == 'plan' for each in summary['targets']):
         plots['information'] = (draw_information, (6.5, 4.4))
     for name, (draw, size) in plots.items():
-        path, below = directory / f'sepsis_{name}.png', f'{CURVES[name]}\n{words}'
-        with drawing(path, size, below, ('.png', '.svg')) as figure:
+        words = f'ICU-Sepsis, {counts.get(name, f"{runs} runs")}; {promise}.'
+        path = directory / f'sepsis_{name}.png'
+        with drawing(path, size, f'{CURVES[name]}\n{words}', ('.png', '.svg')) as figure:
             draw(figure, summary)
     return [f'sepsis_{name}.png' for name in plots]
 

@@ -125,9 +125,6 @@ class SepsisSettings(Settings):
         if self.batch > treated:
             expected = f'at most the {treated} patients of all rounds: before, nothing is learned'
             raise SettingError('batch', self.batch, expected)
-        if self.network_batch > self.batch:
-            expected = f'at most batch = {self.batch}, the patients when learning begins'
-            raise SettingError('network_batch', self.network_batch, expected)
         longer = self.plain_rounds * self.plain_patients
         most = treated
         if self.seeds:
@@ -135,6 +132,9 @@ class SepsisSettings(Settings):
                 expected = f'at most the {longer} patients of all its rounds'
                 raise SettingError('plain_batch', self.plain_batch, expected)
             most = max(LARGEST * treated, longer, self.clinician_patients)
+            if self.network_batch > self.batch:
+                expected = f'at most batch = {self.batch}, the patients when learning begins'
+                raise SettingError('network_batch', self.network_batch, expected)
             if self.minibatch_batch > self.clinician_patients:
                 expected = f'at most clinician_patients = {self.clinician_patients}'
                 raise SettingError('minibatch_batch', self.minibatch_batch, expected)
@@ -172,7 +172,8 @@ class SepsisSettings(Settings):
             clinician_patients=500,
             plain_rounds=2,
             plain_patients=500,
-            minibatch_steps=100,
+            minibatch_steps=40,
+            network_steps=2,
             network_fit_steps=200,
         )
 

@@ -299,12 +299,11 @@ def overall_changes(by_arm: ByArm, settings: SepsisSettings) -> Json:
     changes = np.array([own[seed] - free[seed] for seed in both])
     turned = np.array([free[one] - free[two] for one, two in pairwise(both)])
     every = [interval(column.tolist()) for column in changes.T]
+    sizes, turns = (0.5 * np.abs(each).sum(axis=-1) for each in (changes, turned))
     return {
         'difference': {name: [e[name] for e in every] for name in ('mean', 'low', 'high')},
-        'distance': interval((0.5 * np.abs(changes).sum(axis=1)).tolist()),
-        'between_seeds': interval((0.5 * np.abs(turned).sum(axis=-1)).tolist())
-        if len(turned)
-        else None,
+        'distance': interval(sizes.tolist()),
+        'between_seeds': interval(turns.tolist()) if len(turns) else None,
     }
 
 
