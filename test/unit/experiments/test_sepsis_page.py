@@ -83,7 +83,7 @@ def minibatch_rows():
     for key, rows in of_both_networks(*MINIBATCH):
         noise = f'{rows["table"]["noise_multiplier"]:.2f}'
         cells = (cell for name in NETWORKS for cell in begun_and_ended(rows.get(name)))
-        yield [*key, noise, *cells]
+        yield [key[0].removeprefix('offline, '), *key[1:], noise, *cells]
 
 
 def mortality_rows():
