@@ -58,7 +58,7 @@ class FdrlGroup(click.Group):
             return None
         with quietly_stopped():
             module = import_module(f'fdrl_ros.cli.{self.table[name][0]}')
-        command: click.Command = getattr(module, name)
+        command: click.Command = getattr(module, name.replace('-', '_'))
         return command
 
     def resolve_command(

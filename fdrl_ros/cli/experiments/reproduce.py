@@ -9,6 +9,7 @@ from fdrl_ros.cli.group import FdrlGroup
 
 PAPERS: Final = {
     'fdrl': ('experiments.fdrl', 'Repeat the experiments of the FDRL paper, claim by claim.'),
+    'dp-dqn': ('experiments.sepsis', 'Repeat the experiments of DP-DQN on ICU-Sepsis.'),
     'fedst': ('experiments.fedst', 'Repeat the experiments of FedST on made-up surgical video.'),
 }
 """Each paper's command, as the table of all commands has them: some need PyTorch."""

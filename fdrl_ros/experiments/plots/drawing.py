@@ -10,7 +10,7 @@ from typing import Any
 
 from fdrl_ros.experiments.intervals import Interval
 from fdrl_ros.experiments.reports.text_table import DISCLAIMER
-import matplotlib
+from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
@@ -26,14 +26,14 @@ _LETTERS = 17
 
 @contextmanager
 def drawing(
-    path: Path, size: tuple[float, float], words: str = '', *, vector: bool = False
+    path: Path, size: tuple[float, float], words: str = '', suffixes: Sequence[str] = ('.png',)
 ) -> Iterator[Figure]:
     """
-    Draw a figure into a PNG file.
+    Draw a figure into a file.
 
+    :param suffixes: of the files, one for each form: '.png' or '.svg'.
     :param size: inches.
     :param words: below it, before the disclaimer.
-    :param vector: whether to write an SVG file beside it, too.
     :raises OSError: if the file cannot be written.
     """
     figure = Figure(size, layout='constrained')
@@ -43,10 +43,11 @@ def drawing(
     width = int(_LETTERS * size[0])
     below = '\n'.join(textwrap.fill(line, width) for line in lines)
     figure.supxlabel(below, fontsize=7, color='dimgray')
-    figure.savefig(path, dpi=DOTS)
-    if vector:
-        with matplotlib.rc_context({'svg.hashsalt': path.stem, 'svg.fonttype': 'none'}):
-            figure.savefig(path.with_suffix('.svg'), metadata={'Date': None})
+    for suffix in suffixes:
+        # An SVG is to be the same each time: without date and random names.
+        metadata = {'Date': None} if suffix == '.svg' else None
+        with rc_context({'svg.hashsalt': 'fdrl_ros', 'svg.fonttype': 'none'}):
+            figure.savefig(path.with_suffix(suffix), dpi=DOTS, metadata=metadata)
 
 
 def ends_of(found: Sequence[Interval]) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:

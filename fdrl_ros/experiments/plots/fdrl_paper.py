@@ -82,7 +82,9 @@ def draw_figures(summary: Json, directory: Path, settings: FdrlSettings) -> dict
         ),
     }
     for name, (draw, height, words) in every.items():
-        with drawing(directory / f'{name}.png', (10.5, height), words, vector=True) as figure:
+        with drawing(
+            directory / f'{name}.png', (10.5, height), words, suffixes=('.png', '.svg')
+        ) as figure:
             draw(figure, summary, settings)
     return {name: words for name, (_, _, words) in every.items()}
 

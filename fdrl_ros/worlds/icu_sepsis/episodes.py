@@ -113,6 +113,7 @@ def sample_stays(
     patients: int,
     seed: int,
     hospital: SepsisHospital | None = None,
+    start: Floats | None = None,
 ) -> SepsisStays:
     """
     Treat patients by a policy until they die or survive, at most 500 steps.
@@ -124,12 +125,14 @@ def sample_stays(
     :param patients: how many, at least 1.
     :param seed: of the patients.
     :param hospital: who is admitted; everyone unless given.
+    :param start: chance of each state on admission in place of the hospital's, (713,).
     """
     check_whole('patients', patients, 1)
     check_whole('seed', seed, 0)
     acts = Draws.of(checked_policy(policy))
     place = 0 if hospital is None else 1 + hospital.hospital
-    start = None if hospital is None else hospital.start(model)
+    if hospital is not None and start is None:
+        start = hospital.start(model)
     ids = np.arange(patients)
     # Patients still there have the numbers they began with, so each keeps its place in a draw.
     states = model.admit(_uniforms(seed, place, 0, patients)[:, 0], start)

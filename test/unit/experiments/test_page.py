@@ -35,7 +35,7 @@ class Reader(HTMLParser):
 
 
 def figure(path: Path) -> Picture:
-    with drawing(path, (3.0, 2.0), 'what it shows', vector=True) as drawn:
+    with drawing(path, (3.0, 2.0), 'what it shows', suffixes=('.png', '.svg')) as drawn:
         drawn.subplots().plot([1, 2, 3], [1, 4, 9], 'o-')
     return Picture(path, 'what it shows')
 

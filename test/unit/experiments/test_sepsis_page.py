@@ -5,7 +5,7 @@
 import json
 from pathlib import Path
 
-from fdrl_ros.experiments.studies.sepsis.settings import REPLAYS, Start
+from fdrl_ros.experiments.studies.sepsis.settings import MINIBATCH, NETWORKS, REPLAYS, Start
 from fdrl_ros.experiments.studies.sepsis.summary import most_frequent
 from fdrl_ros.experiments.studies.sepsis.tables import KINDS, levels_of, pair_words, row_at
 from fdrl_ros.worlds.icu_sepsis.values import BANDS
@@ -30,17 +30,60 @@ def patients(value):
     return 'never' if value is None else f'{value:,.0f}'
 
 
-def fae_rows():
+def fae_rows(found=FOUND):
     """Return the table of FAE: one row for each survival and epsilon."""
-    arms = {(each['replay'], each['epsilon']): each for each in FOUND['arms']}
-    for phi in levels_of(FOUND):
-        for epsilon in dict.fromkeys(each['epsilon'] for each in FOUND['arms']):
+    arms = {(each['replay'], each['epsilon']): each for each in found['arms']}
+    for phi in levels_of(found):
+        for epsilon in dict.fromkeys(each['epsilon'] for each in found['arms']):
             cells = []
             for replay in REPLAYS:
-                wait = row_at(arms[replay, epsilon], phi, FOUND)
+                wait = row_at(arms[replay, epsilon], phi, found)
                 median, low, high = map(patients, (wait['median'], *wait['quartiles']))
                 cells.append(f'{median} [{low}, {high}]; {wait["reached"]}')
             yield [f'{phi:g}', named(epsilon), *cells]
+
+
+def moderate_rows():
+    """Return the table of FAE of moderate SOFA."""
+    return fae_rows(FOUND['moderate'])
+
+
+def overall_rows():
+    """Return the table of vasopressors over all patients."""
+    for name, bands in FOUND['heat_maps'].items():
+        levels = bands['all']['vasopressor']
+        each = [{end: levels[end] and levels[end][level] for end in levels} for level in range(5)]
+        alone = levels['low'] is None
+        yield [name, *(f'{100 * x["mean"]:.1f}' if alone else told(x, 100.0, 1) for x in each)]
+
+
+def of_both_networks(*kinds):
+    """Yield kinds of learning, start and epsilon of targets, and their row by network."""
+    rows = {}
+    for row in FOUND['targets']:
+        if row['kind'] in kinds and not row['patients']:
+            key = (KINDS[row['kind']], Start(**row['public']).name, named(row['epsilon']))
+            rows.setdefault(key, {})[row['network']] = row
+    return rows.items()
+
+
+def begun_and_ended(row):
+    return [f'{row["start"]["mean"]:.4f}', told(row['final'])] if row else ['', '']
+
+
+def network_rows():
+    """Return the table of the 47 features beside the table of states."""
+    for key, rows in of_both_networks('plain', 'online'):
+        if 'features' in rows:
+            yield [*key, *(cell for name in NETWORKS for cell in begun_and_ended(rows[name]))]
+
+
+def minibatch_rows():
+    """Return the table of learning offline by minibatches."""
+    for key, rows in of_both_networks(*MINIBATCH):
+        noise = f'{rows["table"]["noise_multiplier"]:.2f}'
+        cells = (cell for name in NETWORKS for cell in begun_and_ended(rows.get(name)))
+        yield [key[0].removeprefix('offline, '), *key[1:], noise, *cells]
 
 
 def mortality_rows():
@@ -79,6 +122,8 @@ def target_rows():
         'offline': settings['clinician_patients'],
     }
     for row in FOUND['targets']:
+        if row['network'] != 'table' or row['kind'] in MINIBATCH:
+            continue
         count = f'{row["patients"] or usual[row["kind"]]:,}'
         start, epsilon = Start(**row['public']).name, named(row['epsilon'])
         numbers = (f'{row["start"]["mean"]:.4f}', told(row['final']), told(row['final_gain']))
@@ -100,12 +145,16 @@ def action_rows():
 TABLES = {
     '| policy | SOFA | most frequent here |': action_rows,
     '| survival | epsilon | no PER |': fae_rows,
+    '| survival, moderate SOFA | epsilon |': moderate_rows,
+    '| policy | none | level 1 |': overall_rows,
+    '| online | public start |': network_rows,
+    '| offline | public start |': minibatch_rows,
     '| policy | epsilon | all |': mortality_rows,
     '| noise for epsilon |': per_rows,
     '| SOFA | here | paper |': band_rows,
     '| learning | patients |': target_rows,
 }
-CHOSEN = (fae_rows, target_rows)
+CHOSEN = (fae_rows, moderate_rows, target_rows)
 """Tables of which the page shows some rows, and the result file all."""
 
 
@@ -121,11 +170,39 @@ def test_the_page_tells_the_numbers_of_the_result_file(first):
 
 
 def test_the_page_tells_how_often_and_for_whom():
-    runs = {each['runs'] for each in FOUND['arms']}
-    seeds = {each['runs'] for each in FOUND['targets']}
-    assert len(runs) == 1 and f'{runs.pop()} runs of each' in PAGE
-    assert len(seeds) == 1 and f'{seeds.pop()} seeds' in PAGE
+    words = ' '.join(PAGE.split())
+    new = [
+        row for row in FOUND['targets'] if row['network'] != 'table' or row['kind'] in MINIBATCH
+    ]
+    old = [row for row in FOUND['targets'] if row not in new]
+    counts = [
+        {row['runs'] for row in rows}
+        for rows in (FOUND['arms'], FOUND['moderate']['arms'], old, new)
+    ]
+    (runs,), (moderate,), (seeds,), (fewer,) = counts
+    assert f'{runs} runs of each setting' in words and f'({moderate} of moderate SOFA)' in words
+    assert f'{seeds} seeds of each other arm' in words
+    assert f'({fewer} of minibatches and of the network on 47 features)' in words
     assert FOUND['unit'] == 'patient' and FOUND['delta'] == 1e-6 and 'delta 1e-6' in PAGE
+
+
+def test_the_page_tells_how_far_policies_are_apart():
+    words, found = ' '.join(PAGE.split()), FOUND['overall']
+    apart, turned = (told(found[each], 100.0, 1) for each in ('distance', 'between_seeds'))
+    assert f'differ by {apart} % of steps' in words and f'differ by {turned} %' in words
+    assert f'{len(found["distance"]["values"])} pairs of runs' in words
+
+
+def test_the_page_tells_the_noise_of_the_network():
+    (row,) = (
+        each
+        for each in FOUND['targets']
+        if (each['kind'], each['network'], each['epsilon']) == ('online', 'features', 8.0)
+        and each['public']['concentration']
+    )
+    table = next(each for each in FOUND['arms'] if each['epsilon'] == 8.0)
+    words = f"({row['noise_multiplier']:.2f} at epsilon 8; the table's one step: "
+    assert f'{words}{table["noise_multiplier"]:.2f})' in ' '.join(PAGE.split())
 
 
 def test_the_page_tells_how_near_the_accountant_is():
@@ -137,6 +214,6 @@ def test_the_page_tells_how_near_the_accountant_is():
 
 
 def test_no_run_spent_more_than_its_epsilon():
-    for row in FOUND['arms']:
+    for row in (*FOUND['arms'], *FOUND['moderate']['arms']):
         if row['epsilon_spent'] is not None:
             assert 0.99 * row['epsilon'] <= row['epsilon_spent'] <= row['epsilon']

@@ -5,7 +5,12 @@
 import json
 from pathlib import Path
 
-from fdrl_ros.experiments.studies.sepsis.plot import draw_actions, draw_fae, draw_mortality
+from fdrl_ros.experiments.studies.sepsis.plot import (
+    draw_actions,
+    draw_fae,
+    draw_mortality,
+    draw_overall,
+)
 from fdrl_ros.experiments.studies.sepsis.summary import heat_map, most_frequent, spread
 from fdrl_ros.experiments.studies.sepsis.tables import (
     fae_table,
@@ -51,8 +56,8 @@ def row(replay, epsilon, waits, deaths):
     }
 
 
-def summary(*rows):
-    return {'phi': 0.8, 'arms': list(rows)}
+def summary(*rows, moderate=()):
+    return {'phi': 0.8, 'arms': list(rows), 'moderate': {'phi': 0.8, 'arms': list(moderate)}}
 
 
 def said(*rows):
@@ -116,6 +121,15 @@ def test_the_published_trends_are_beyond_chance():
     assert 'shorter,' not in words  # PER, at no epsilon
 
 
+def test_moderate_sofa_has_verdicts_of_its_own():
+    longer = [row('poisson', 2.0, [90] * 8, EIGHT), row('poisson', 8.0, [10] * 8, EIGHT)]
+    same = [row('poisson', e, [50] * 8, (0.2 + EIGHT).tolist()) for e in (2.0, 8.0)]
+    words = verdicts(summary(*same, moderate=longer))
+    found = 'survival 0.8, no PER: FAE at epsilon 2 against 8: '
+    assert f'moderate SOFA: {found}longer (longer in 8, shorter in 0 runs)' in words
+    assert f'{found}no difference (longer in 0, shorter in 0 runs)' in words
+
+
 def test_a_survival_that_no_run_reaches_says_how_near_the_best_came():
     arms = [row('poisson', 2.0, [90] * 2, [0.2] * 2), row('poisson', 8.0, [10] * 2, [0.1] * 2)]
     (words,) = not_reached(summary(*arms)).values()
@@ -127,7 +141,9 @@ def test_a_survival_that_no_run_reaches_says_how_near_the_best_came():
     draw_fae(figure, full)
     texts = [each.get_text() for axes in figure.axes for each in axes.texts]
     assert any('survival 0.99' in each for each in texts)
-    assert 'survival 0.99 is reached by no run' in ' '.join(printed(fae_table(full)).split())
+    assert 'survival 0.99 is reached by no run' in ' '.join(
+        printed(fae_table(full, full['paper'], '')).split()
+    )
 
 
 def printed(table):
@@ -161,6 +177,10 @@ def test_a_heat_map_has_the_spread_of_every_share():
 # Plots.
 
 
+def ends_of_change():
+    return FOUND['overall']['difference']['low'], FOUND['overall']['difference']['high']
+
+
 def test_plots_show_the_paper_beside_what_came_out():
     figure = Figure()
     draw_actions(figure, FOUND)
@@ -174,6 +194,17 @@ def test_plots_show_the_paper_beside_what_came_out():
     assert frames['DQN: high'] == (-0.5, 3.5)
     assert frames['DP-DQN, epsilon 8: high'] == (2.5, 2.5)
     assert any('±' in each.get_text() for axes in figure.axes for each in axes.texts)
+    figure = Figure()
+    draw_overall(figure, FOUND)
+    dqn, private, change, bars = figure.axes
+    assert [len(axes.texts) for axes in figure.axes] == [25, 25, 25, 0]
+    surely = [low * high > 0.0 for low, high in zip(*ends_of_change(), strict=True)]
+    assert [each.get_weight() == 'bold' for each in change.texts] == surely and any(surely)
+    np.testing.assert_allclose(
+        dqn.images[0].get_array().reshape(-1),
+        100.0 * np.array(FOUND['heat_maps']['DQN']['all']['shares']['mean']),
+    )
+    assert len(bars.patches) == 15 and not private.get_title().startswith('DQN')
     figure = Figure()
     draw_mortality(figure, FOUND)
     change = figure.axes[2]

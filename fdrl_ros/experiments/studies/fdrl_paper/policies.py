@@ -145,7 +145,7 @@ def _lookup(actions: Acting) -> Callable[[NDArray[np.float32]], Actions] | None:
     """Return a policy of roll-outs; None moves at random."""
     if actions is UNIFORM:
         return None
-    table = np.asarray(actions)
+    table: NDArray[np.int64] = np.asarray(actions, np.int64)
 
     def policy(states: NDArray[np.float32]) -> Actions:
         found: Actions = table[index_of(np.rint(states * (LEVELS - 1)).astype(np.int64))]

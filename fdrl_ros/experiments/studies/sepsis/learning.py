@@ -12,7 +12,14 @@ import functools
 from itertools import pairwise
 import math
 
-from fdrl_ros.experiments.studies.sepsis.settings import Arm, SepsisSettings, Start
+from fdrl_ros.experiments.studies.sepsis.fitting import fitted
+from fdrl_ros.experiments.studies.sepsis.settings import (
+    Arm,
+    MINIBATCH,
+    MINIBATCH_ROUNDS,
+    SepsisSettings,
+    Start,
+)
 from fdrl_ros.experiments.study import Work
 from fdrl_ros.learner.learner import TrainingProgress
 from fdrl_ros.learner.online import OnlineSettings, OnlineTrainer
@@ -29,6 +36,8 @@ from fdrl_ros.worlds.icu_sepsis.episodes import clinician_records, sample_stays,
 from fdrl_ros.worlds.icu_sepsis.model import (
     ACTION_COUNT,
     DEATH,
+    FEATURE_COUNT,
+    Floats,
     IcuSepsis,
     PATIENT_STATES,
     REWARD,
@@ -36,8 +45,8 @@ from fdrl_ros.worlds.icu_sepsis.model import (
     SURVIVAL,
 )
 from fdrl_ros.worlds.icu_sepsis.perturbed import perturbed
-from fdrl_ros.worlds.icu_sepsis.records import sepsis_records
-from fdrl_ros.worlds.icu_sepsis.values import optimum, survival
+from fdrl_ros.worlds.icu_sepsis.records import features_of, sepsis_records
+from fdrl_ros.worlds.icu_sepsis.values import in_band, optimum, survival_by_state, visits
 import numpy as np
 from numpy.typing import NDArray
 
@@ -88,10 +97,44 @@ def public_weights(values: NDArray[np.float64], scale: float) -> NDArray[np.floa
     return np.concatenate(parts).astype(np.float32)
 
 
-def actions_of(weights: NDArray[np.floating], inputs: NDArray[np.float32]) -> NDArray[np.int64]:
+def actions_of(
+    weights: NDArray[np.floating], inputs: NDArray[np.float32], shape: NetworkShape = SHAPE
+) -> NDArray[np.int64]:
     """Return the greedy action of each state of a patient, (713,)."""
-    values = SHAPE.policy(np.asarray(weights, np.float32)).q_values(inputs[:PATIENT_STATES])
+    values = shape.policy(np.asarray(weights, np.float32)).q_values(inputs[:PATIENT_STATES])
     return values.argmax(axis=-1)
+
+
+def network_of(settings: SepsisSettings, network: str) -> tuple[NetworkShape, NDArray[np.float32]]:
+    """
+    Return a network, and its input for each state number, (716, inputs).
+
+    :param network: one of :data:`fdrl_ros.experiments.studies.sepsis.settings.NETWORKS`.
+    """
+    if network == 'table':
+        return SHAPE, inputs_of(settings.scale)
+    hidden = settings.network_hidden
+    return NetworkShape(FEATURE_COUNT, ACTION_COUNT, (hidden, hidden)), features_of(icu_sepsis())
+
+
+@functools.lru_cache(maxsize=8)
+def start_weights(
+    settings: SepsisSettings, start: Start, network: str, seed: int
+) -> NDArray[np.float32]:
+    """
+    Return the public weights that learning begins with.
+
+    A table holds the public values as they are; a network with hidden layers is fitted to them.
+
+    :param network: one of :data:`fdrl_ros.experiments.studies.sepsis.settings.NETWORKS`.
+    :param seed: of the guess at the dynamics, and of the network before it is fitted.
+    """
+    values = public_values(start, seed)
+    if network == 'table':
+        return public_weights(values, settings.scale)
+    shape, inputs = network_of(settings, network)
+    steps, usual = settings.network_fit_steps, icu_sepsis().admissible
+    return fitted(shape, inputs[:PATIENT_STATES], values, usual, steps, seed)
 
 
 POOLED = 20.0
@@ -161,25 +204,64 @@ class Learned:
     """
     Result of one run.
 
-    ``patients``: treated until each round, 0 first. ``survival``: exact, of the policy after it.
-    ``actions``: of the policy in the end, (713,). ``averaged``: of the mean of the last weights.
+    ``patients``: treated until each round, 0 first. ``survival``: exact, of the policy after it;
+    ``moderate``: that of patients of moderate SOFA alone, see :func:`survival_of`. ``actions``: of
+    the policy in the end, (713,). ``averaged``: of the mean of the last weights.
     """
 
     patients: list[int]
     survival: list[float]
+    moderate: list[float]
     actions: NDArray[np.int64]
     averaged: NDArray[np.int64]
     epsilon: float
     noise_multiplier: float
 
 
+@functools.cache
+def clinicians_visits() -> Floats:
+    """Return how often the clinicians meet each state, (713,)."""
+    model = icu_sepsis()
+    met: Floats = visits(model, model.clinicians).sum(axis=1)
+    return met
+
+
+def survival_of(actions: NDArray[np.int64]) -> tuple[float, float]:
+    """
+    Return the exact chance to survive of everyone, and of patients of moderate SOFA.
+
+    The paper screens patients of moderate SOFA for FAE (DP-DQN section 5.2) and groups by the
+    score at the current step: states of SOFA 5 to 15 count as the clinicians meet them.
+
+    :param actions: of each state, (713,).
+    """
+    model = icu_sepsis()
+    by_state = survival_by_state(model, actions)
+    moderate = in_band(model, 'medium', clinicians_visits())
+    return float(model.start @ by_state), float(moderate @ by_state)
+
+
+def admitted_by(arm: Arm) -> Floats | None:
+    """Return who is admitted in an arm, a chance for each state, (713,); None for everyone."""
+    return None if arm.admitted == 'all' else in_band(icu_sepsis(), arm.admitted)
+
+
 class SepsisCollector:
     """Treats patients of ICU-Sepsis by a released policy; states are kept by their number."""
 
-    def __init__(self, inputs: NDArray[np.float32], seed: int) -> None:
-        """:param seed: of the patients and of exploration."""
+    def __init__(
+        self, inputs: NDArray[np.float32], seed: int, admitted: Floats | None = None
+    ) -> None:
+        """
+        Choose the patients.
+
+        :param inputs: of the network in each state, (716, inputs).
+        :param seed: of the patients and of exploration.
+        :param admitted: chance of each state on admission, (713,); None for everyone.
+        """
         self._inputs = inputs
         self._seed = seed
+        self._admitted = admitted
 
     def collect(self, policy: Policy, exploration: float, first: int, count: int) -> Records:
         """
@@ -193,7 +275,8 @@ class SepsisCollector:
         best = policy.q_values(self._inputs[:PATIENT_STATES]).argmax(axis=-1)
         chances[np.arange(PATIENT_STATES), best] += 1.0 - exploration
         draw = int(np.random.SeedSequence([self._seed, first]).generate_state(1)[0])
-        return scaled_records(sample_stays(model, chances, count, draw), f'round_{first}')
+        stays = sample_stays(model, chances, count, draw, start=self._admitted)
+        return scaled_records(stays, f'round_{first}')
 
 
 def scaled_records(stays: SepsisStays, prefix: str) -> Records:
@@ -205,7 +288,7 @@ def scaled_records(stays: SepsisStays, prefix: str) -> Records:
 def learner_settings(settings: SepsisSettings, arm: Arm) -> LearnerSettings:
     """Return how an arm learns: few large steps with noise, many small ones without."""
     careful = settings.low_rate if arm.epsilon < 2.0 else 1.0
-    rate = settings.learning_rate if arm.kind == 'online' else settings.offline_rate
+    rate = _descent_rate(settings, arm)
     private = LearnerSettings(
         discount=1.0,
         loss='squared',
@@ -222,6 +305,14 @@ def learner_settings(settings: SepsisSettings, arm: Arm) -> LearnerSettings:
         return replace(private, conservative=settings.conservative)
     if arm.kind == 'online':
         return private
+    if arm.kind in MINIBATCH:
+        alpha = settings.minibatch_conservative if arm.kind == 'conservative' else 0.0
+        period = settings.minibatch_target_period
+        minibatch = replace(private, target_period=period, conservative=alpha)
+        if noise_multiplier(settings, arm):
+            return minibatch
+        rate = settings.minibatch_adam_rate
+        return replace(minibatch, optimizer='adam', learning_rate=rate)
     return replace(
         private,
         optimizer='adam',
@@ -231,10 +322,20 @@ def learner_settings(settings: SepsisSettings, arm: Arm) -> LearnerSettings:
     )
 
 
-def phases_of(settings: SepsisSettings) -> list[tuple[float, int]]:
+def _descent_rate(settings: SepsisSettings, arm: Arm) -> float:
+    """Return the step size of DP-SGD."""
+    table, features = {
+        'online': (settings.learning_rate, settings.network_rate),
+        **dict.fromkeys(MINIBATCH, (settings.minibatch_rate, settings.network_minibatch_rate)),
+    }.get(arm.kind, (settings.offline_rate, settings.offline_rate))
+    return table if arm.network == 'table' else features
+
+
+def phases_of(settings: SepsisSettings, network: str = 'table') -> list[tuple[float, int]]:
     """Return sampling probability and steps of each round of an online run that learns."""
     counts = (number * settings.new_patients for number in range(1, settings.rounds + 1))
-    return [(settings.batch / count, 1) for count in counts if count >= settings.batch]
+    batch, steps = settings.stepping(network)
+    return [(batch / count, steps) for count in counts if count >= settings.batch]
 
 
 @functools.lru_cache(maxsize=64)
@@ -246,7 +347,13 @@ def noise_multiplier(settings: SepsisSettings, arm: Arm) -> float:
     """
     if math.isinf(arm.epsilon):
         return 0.0
-    phases = phases_of(settings) if arm.kind == 'online' else [(1.0, settings.offline_steps)]
+    if arm.kind == 'online':
+        phases = phases_of(settings, arm.network)
+    elif arm.kind in MINIBATCH:
+        patients = arm.patients or settings.clinician_patients
+        phases = [(settings.minibatch_batch / patients, settings.minibatch_steps)]
+    else:
+        phases = [(1.0, settings.offline_steps)]
     if arm.replay == 'prioritised_poisson':
         phases = [(1.0, sum(steps for _, steps in phases))]
     return noise_multiplier_for(epsilon=arm.epsilon, delta=settings.delta, phases=phases)
@@ -255,7 +362,11 @@ def noise_multiplier(settings: SepsisSettings, arm: Arm) -> float:
 def privacy_settings(settings: SepsisSettings, arm: Arm) -> PrivacySettings:
     """Return what an arm promises its patients."""
     noise = noise_multiplier(settings, arm)
-    batches = {'plain': settings.plain_batch, 'online': settings.batch}
+    batches = {
+        'plain': settings.plain_batch,
+        'online': settings.stepping(arm.network)[0],
+        **dict.fromkeys(MINIBATCH, settings.minibatch_batch),
+    }
     return PrivacySettings(
         unit=UNIT,
         budget=arm.epsilon if arm.private else math.inf,
@@ -272,10 +383,11 @@ def learn(settings: SepsisSettings, arm: Arm, seed: int, work: Work) -> Learned:
 
     :param work: its directory keeps what was collected, checkpoint and ledger for a restart.
     """
-    offline, inputs, model = arm.kind == 'offline', inputs_of(settings.scale), icu_sepsis()
+    offline = arm.kind in ('offline', *MINIBATCH)
+    shape, inputs = network_of(settings, arm.network)
+    start = start_weights(settings, arm.start, arm.network, seed)
     settings = settings if offline else settings.online(arm.patients)
     privacy = privacy_settings(settings, arm)
-    start = public_weights(public_values(arm.start, seed), settings.scale)
     with Ledger(
         work.directory / 'ledger.sqlite',
         Owner(
@@ -283,7 +395,7 @@ def learn(settings: SepsisSettings, arm: Arm, seed: int, work: Work) -> Learned:
         ),
     ) as ledger:
         setup = TrainingSetup(
-            SHAPE,
+            shape,
             learner_settings(settings, arm),
             privacy,
             ledger,
@@ -294,15 +406,17 @@ def learn(settings: SepsisSettings, arm: Arm, seed: int, work: Work) -> Learned:
         patients, released = train(settings, arm, seed, work, start, setup)
         epsilon = ledger.epsilon() if arm.private else math.inf
     released = [start.astype(np.float64), *released]
-    shown = [released[0], released[-1]] if offline else released
-    actions = [actions_of(weights, inputs) for weights in shown]
-    values = [survival(model, actions[0])]
+    shown = [released[0], released[-1]] if arm.kind == 'offline' else released
+    actions = [actions_of(weights, inputs, shape) for weights in shown]
+    values = [survival_of(actions[0])]
     for before, after in pairwise(actions):
         # Before learning begins the policy stays what it was.
-        values.append(values[-1] if np.array_equal(before, after) else survival(model, after))
+        values.append(values[-1] if np.array_equal(before, after) else survival_of(after))
     last = math.ceil(AVERAGED * (len(released) - 1))
-    averaged = actions_of(np.mean(released[-last:], axis=0), inputs)
-    return Learned(patients, values, actions[-1], averaged, epsilon, privacy.noise_multiplier)
+    averaged = actions_of(np.mean(released[-last:], axis=0), inputs, shape)
+    everyone, moderate = (list(each) for each in zip(*values, strict=True))
+    noise = privacy.noise_multiplier
+    return Learned(patients, everyone, moderate, actions[-1], averaged, epsilon, noise)
 
 
 def _train_online(
@@ -328,7 +442,7 @@ def _train_online(
         online = OnlineSettings(
             rounds=settings.rounds,
             patients=settings.new_patients,
-            updates=0.5 / settings.new_patients,
+            updates=(settings.stepping(arm.network)[1] - 0.5) / settings.new_patients,
             warm_up=settings.batch,
             exploration=settings.exploration,
             final_exploration=settings.exploration,
@@ -339,7 +453,7 @@ def _train_online(
         released.append(weights.astype(np.float64))
         work.tell(progress.round, online.rounds)
 
-    collector = SepsisCollector(inputs_of(settings.scale), seed)
+    collector = SepsisCollector(network_of(settings, arm.network)[1], seed, admitted_by(arm))
     trainer = OnlineTrainer(setup, collector, online, work.directory)
     trainer.train(start, report=report, stopped=work.caller.stopped, anew=True)
     return [online.patients * number for number in range(online.rounds + 1)], released
@@ -354,12 +468,15 @@ def _train_offline(
     setup: TrainingSetup,
 ) -> tuple[list[int], list[NDArray[np.float64]]]:
     """Learn from what clinicians did; return how many patients, and the weights of each round."""
-    patients, rounds = arm.patients or settings.clinician_patients, settings.offline_steps
+    patients = arm.patients or settings.clinician_patients
+    rounds, steps = settings.offline_steps, 1
+    if arm.kind in MINIBATCH:
+        rounds, steps = MINIBATCH_ROUNDS, settings.minibatch_steps // MINIBATCH_ROUNDS
     records = scaled_records(clinician_records(patients, seed), 'stay')
-    trainer = Trainer(setup, records, work.directory / 'checkpoint', steps=1)
+    trainer = Trainer(setup, records, work.directory / 'checkpoint', steps=steps)
     state, released = None, []
     for round in range(1, rounds + 1):
         state = trainer.train_on(state, start, round, stopped=work.caller.stopped)
         released.append(state.weights.copy())
         work.tell(round, rounds)
-    return [0, patients], released
+    return [0, *[patients] * (rounds if arm.kind in MINIBATCH else 1)], released

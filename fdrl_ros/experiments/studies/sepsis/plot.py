@@ -4,6 +4,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+import textwrap
 
 from fdrl_ros.experiments.json_file import Json
 from fdrl_ros.experiments.plots.drawing import draw_points, drawing, ends_of
@@ -32,22 +33,35 @@ def draw_sepsis(summary: Json, directory: Path) -> list[str]:
     """
     Draw every plot of a summary.
 
-    :param directory: of the PNG files.
-    :returns: their names.
+    :param directory: of the files, each plot as PNG and SVG.
+    :returns: names of the PNG files.
     :raises OSError: if one cannot be written.
     """
-    runs = max((each['runs'] for each in summary['arms']), default=0)
-    words = f'ICU-Sepsis, {runs} runs; epsilon per {summary["unit"]}, delta {summary["delta"]:g}.'
+    runs, moderate = (
+        max((each['runs'] for each in found['arms']), default=0)
+        for found in (summary, summary['moderate'])
+    )
+    counts = {'fae_moderate': f'{moderate} runs', 'overall': f'{runs} runs'}
+    promise = f'epsilon per {summary["unit"]}, delta {summary["delta"]:g}'
     plots = {
         'fae': (draw_fae, (2.9 * len(levels_of(summary)), 4.1)),
         'learning': (draw_learning, (6.5, 4.4)),
         'mortality': (draw_mortality, (13.0, 4.4)),
         'actions': (draw_actions, (9.6, 3.1 * len(summary['heat_maps']))),
     }
+    if summary['moderate']['arms']:
+        width = 2.9 * len(levels_of(summary['moderate']))
+        plots['fae_moderate'] = (draw_fae_of_moderate, (width, 4.1))
+    if summary['overall']:
+        pairs = len(summary['overall']['distance']['values'])
+        counts['overall'] += f', differences over {pairs} pairs'
+        plots['overall'] = (draw_overall, (9.6, 8.2))
     if any(each['kind'] == 'plan' for each in summary['targets']):
         plots['information'] = (draw_information, (6.5, 4.4))
     for name, (draw, size) in plots.items():
-        with drawing(directory / f'sepsis_{name}.png', size, f'{CURVES[name]}\n{words}') as figure:
+        words = f'ICU-Sepsis, {counts.get(name, f"{runs} runs")}; {promise}.'
+        path = directory / f'sepsis_{name}.png'
+        with drawing(path, size, f'{CURVES[name]}\n{words}', ('.png', '.svg')) as figure:
             draw(figure, summary)
     return [f'sepsis_{name}.png' for name in plots]
 
@@ -73,12 +87,17 @@ def draw_fae(figure: Figure, summary: Json) -> None:
         axes.set_ylim(0.0, 1.18 * longest)
         axes.text(-0.3, 1.13 * longest, 'not reached', fontsize=7, color='dimgray')
         if phi in missed:
-            style: Json = {'ha': 'center', 'wrap': True, 'transform': axes.transAxes}
-            axes.text(0.5, 0.5, missed[phi], fontsize=8, **style)
+            style: Json = {'ha': 'center', 'transform': axes.transAxes}
+            axes.text(0.5, 0.5, textwrap.fill(missed[phi], 34), fontsize=8, **style)
         _epsilon_axis(axes)
         axes.set_title(f'survival {phi:g}')
     panels[0].set_ylabel('FAE in patients, median and quartiles')
     panels[0].legend(fontsize=7)
+
+
+def draw_fae_of_moderate(figure: Figure, summary: Json) -> None:
+    """Draw FAE of patients of moderate SOFA, as the paper's Figure 5."""
+    draw_fae(figure, summary['moderate'])
 
 
 def draw_learning(figure: Figure, summary: Json) -> None:
@@ -172,6 +191,47 @@ def draw_actions(figure: Figure, summary: Json) -> None:
             axes.set_title(f'{name}: {band} SOFA{runs}', fontsize=8)
             axes.set_xlabel('vasopressor level', fontsize=8)
             axes.set_ylabel('fluid level', fontsize=8)
+
+
+def draw_overall(figure: Figure, summary: Json) -> None:
+    """Draw the actions of DQN and DP-DQN over all patients (Figure 3), and how they differ."""
+    maps, found = summary['heat_maps'], summary['overall']
+    (first, second), (third, fourth) = figure.subplots(2, 2)
+    several = found['distance']['low'] is not None
+    for axes, name in ((first, 'DQN'), (second, 'DP-DQN, epsilon 8')):
+        _draw_map(axes, maps[name]['all']['shares'])
+        axes.set_title(f'{name}: share of steps, %{" ± 95 % interval" if several else ""}')
+    means = 100.0 * np.array(found['difference']['mean'])
+    most = max(np.abs(means).max(), 1e-9)
+    grid = means.reshape(LEVELS, LEVELS)
+    third.imshow(grid, cmap='RdBu_r', origin='lower', vmin=-most, vmax=most)
+    for action, change in enumerate(means):
+        words, sure = f'{change:+z.1f}', False
+        if several:
+            low, high = (100.0 * found['difference'][end][action] for end in ('low', 'high'))
+            words, sure = f'{words}\n±{max(change - low, high - change):.1f}', low * high > 0.0
+        fluid, vasopressor = divmod(action, LEVELS)
+        style: Json = {'ha': 'center', 'va': 'center', 'fontsize': 6.5}
+        ink = 'white' if abs(change) > 0.7 * most else 'black'
+        style |= {'color': ink, 'weight': 'bold' if sure else 'normal'}
+        third.text(vasopressor, fluid, words, **style)
+    title = 'DP-DQN minus DQN, points' + ('; bold: beyond chance' if several else '')
+    third.set_title(title)
+    for axes in (first, second, third):
+        axes.set_xlabel('vasopressor level (0: none)')
+        axes.set_ylabel('fluid level (0: none)')
+    width = 0.8 / len(maps)
+    for number, (name, bands) in enumerate(maps.items()):
+        levels = bands['all']['vasopressor']
+        shares, ends = 100.0 * np.array(levels['mean']), spread(levels)
+        error = None if ends is None else 100.0 * ends
+        fourth.bar(np.arange(LEVELS) + width * (number - 1), shares, width, yerr=error, label=name)
+    fourth.set_xlabel('vasopressor level (0: none)')
+    fourth.set_ylabel('share of steps, %')
+    fourth.set_title('Vasopressors, whatever the fluid')
+    fourth.legend(fontsize=7)
+    for axes in (first, second, third, fourth):
+        axes.title.set_size(9)
 
 
 def _draw_map(axes: Axes, found: Json) -> None:

@@ -11,6 +11,9 @@ from fdrl_ros.settings import setting, Settings
 LARGEST = 5
 """How many times as many patients as usual the largest online run of the targets has."""
 
+MINIBATCH_ROUNDS = 20
+"""Rounds of the longer offline learning; its policy is valued after each."""
+
 
 @dataclass(frozen=True)
 class SepsisSettings(Settings):
@@ -66,6 +69,40 @@ class SepsisSettings(Settings):
     plain_exploration: float = setting(
         0.3, 'its exploration at first; it falls to 0.05', limits=(0.0, 1.0)
     )
+    minibatch_steps: int = setting(
+        2000, 'minibatch steps of the longer offline learning', limits=(MINIBATCH_ROUNDS, 10**6)
+    )
+    minibatch_batch: int = setting(
+        128, 'its expected batch size', limits=(1, 10**6), unit='patients'
+    )
+    minibatch_rate: float = setting(0.03, 'its step size of DP-SGD', limits=(1e-8, 1e4))
+    minibatch_adam_rate: float = setting(
+        0.001, 'its step size of Adam, without privacy', limits=(1e-8, 1.0)
+    )
+    minibatch_conservative: float = setting(
+        0.1, 'its alpha of conservative Q-learning, in the arms that have it', limits=(0.0, 1000.0)
+    )
+    minibatch_target_period: int = setting(
+        100, 'its steps between two copies into the target network', limits=(1, 10**6)
+    )
+    network_hidden: int = setting(
+        64, 'units of each of two hidden layers on the 47 features', limits=(1, 4096)
+    )
+    network_fit_steps: int = setting(
+        3000, 'steps that fit this network to the public start', limits=(0, 10**6)
+    )
+    network_steps: int = setting(20, 'its steps of DP-SGD of a round online', limits=(1, 10**6))
+    network_batch: int = setting(
+        400, 'its expected batch size online', limits=(1, 10**6), unit='patients'
+    )
+    network_rate: float = setting(0.03, 'its step size of DP-SGD online', limits=(1e-8, 1e4))
+    network_minibatch_rate: float = setting(
+        0.01, 'its step size of DP-SGD on minibatches', limits=(1e-8, 1e4)
+    )
+
+    def stepping(self, network: str) -> tuple[int, int]:
+        """Return expected batch size and steps of a round online, of one of NETWORKS."""
+        return (self.batch, 1) if network == 'table' else (self.network_batch, self.network_steps)
 
     @property
     def rounds(self) -> int:
@@ -81,6 +118,9 @@ class SepsisSettings(Settings):
         if self.patients < self.new_patients:
             expected = f'at least new_patients = {self.new_patients}, one round'
             raise SettingError('patients', self.patients, expected)
+        if self.minibatch_steps % MINIBATCH_ROUNDS:
+            expected = f'a multiple of {MINIBATCH_ROUNDS}, the rounds after which it is valued'
+            raise SettingError('minibatch_steps', self.minibatch_steps, expected)
         treated = self.rounds * self.new_patients
         if self.batch > treated:
             expected = f'at most the {treated} patients of all rounds: before, nothing is learned'
@@ -92,6 +132,12 @@ class SepsisSettings(Settings):
                 expected = f'at most the {longer} patients of all its rounds'
                 raise SettingError('plain_batch', self.plain_batch, expected)
             most = max(LARGEST * treated, longer, self.clinician_patients)
+            if self.network_batch > self.batch:
+                expected = f'at most batch = {self.batch}, the patients when learning begins'
+                raise SettingError('network_batch', self.network_batch, expected)
+            if self.minibatch_batch > self.clinician_patients:
+                expected = f'at most clinician_patients = {self.clinician_patients}'
+                raise SettingError('minibatch_batch', self.minibatch_batch, expected)
         if self.delta * most >= 1.0:
             expected = f'below 1 / {most}, the patients of the largest run'
             raise SettingError('delta', self.delta, expected)
@@ -126,6 +172,9 @@ class SepsisSettings(Settings):
             clinician_patients=500,
             plain_rounds=2,
             plain_patients=500,
+            minibatch_steps=40,
+            network_steps=2,
+            network_fit_steps=200,
         )
 
 
@@ -166,10 +215,14 @@ class Arm:
     """
     One way to learn, repeated with several seeds.
 
-    :param kind: 'online', 'plain', 'offline' or 'plan'.
+    :param kind: 'online', 'plain' (online with Adam), 'offline' (a few steps on all patients of
+        the clinicians), 'minibatch' (offline, many small steps), 'conservative' (the same with a
+        conservative term) or 'plan'.
     :param epsilon: that noise is calibrated to.
     :param patients: how many, if not as many as the settings say.
     :param replay: one of REPLAYS.
+    :param network: one of NETWORKS.
+    :param admitted: 'all', or the SOFA band on admission of the patients that are learned from.
     """
 
     kind: str
@@ -177,13 +230,18 @@ class Arm:
     epsilon: float = math.inf
     replay: str = 'poisson'
     patients: int = 0
+    network: str = 'table'
+    admitted: str = 'all'
 
     @property
     def name(self) -> str:
         """Name it; a file name too."""
         start = self.start.name.replace(' ', '').replace('=', '').replace(',', '_')
-        words = f'{self.kind}_{start}_eps{self.epsilon:g}_{self.replay}'
-        return f'{words}_{self.patients}' if self.patients else words
+        words = [f'{self.kind}_{start}_eps{self.epsilon:g}_{self.replay}']
+        words += [str(self.patients)] if self.patients else []
+        words += [self.network] if self.network != 'table' else []
+        words += [self.admitted] if self.admitted != 'all' else []
+        return '_'.join(words)
 
     @property
     def private(self) -> bool:
@@ -191,7 +249,22 @@ class Arm:
         return math.isfinite(self.epsilon) and self.replay != 'prioritised'
 
 
+MINIBATCH = ('minibatch', 'conservative')
+"""Kinds that learn offline by minibatches."""
+
+NETWORKS = {'table': 'table', 'features': '47 features'}
+"""
+Networks: none hidden on the one-hot state, so that V and A are tables; or two hidden layers on the
+47 features, the paper's state space.
+"""
+
+
 def paper_arms(settings: SepsisSettings) -> list[Arm]:
     """Return the arms of the paper's comparison: every epsilon with every replay."""
     start = Start(settings.concentration, settings.blend)
     return [Arm('online', start, epsilon, replay) for replay in REPLAYS for epsilon in EPSILONS]
+
+
+def moderate_arms(settings: SepsisSettings) -> list[Arm]:
+    """Return the same arms, which learn from patients admitted with moderate SOFA alone."""
+    return [replace(arm, admitted='medium') for arm in paper_arms(settings)]

@@ -8,16 +8,25 @@ interrupted run goes on from its checkpoint.
 """
 
 from dataclasses import asdict
-import functools
 import math
 from pathlib import Path
 import time
 
 from fdrl_ros.experiments.json_file import Json
-from fdrl_ros.experiments.studies.sepsis.learning import learn, Learned, planned
+from fdrl_ros.experiments.studies.sepsis.learning import (
+    clinicians_visits,
+    learn,
+    Learned,
+    planned,
+    survival_of,
+)
 from fdrl_ros.experiments.studies.sepsis.settings import (
     Arm,
+    EPSILONS,
     LARGEST,
+    MINIBATCH,
+    moderate_arms,
+    NETWORKS,
     paper_arms,
     SepsisSettings,
     Start,
@@ -29,15 +38,20 @@ from fdrl_ros.worlds.icu_sepsis.episodes import clinician_records
 from fdrl_ros.worlds.icu_sepsis.model import StatePolicy
 from fdrl_ros.worlds.icu_sepsis.values import band_of, BANDS, survival, survival_by_band, visits
 import numpy as np
-from numpy.typing import NDArray
 
 _PATIENTS = 7000.0
 """Patients whose treatment takes as long as beginning and judging a run, about."""
 _STEPS = 200.0
 """Steps of Adam that do."""
 
+_STEPS_OF_NETWORK = 40.0
+"""Minibatch steps of the network with hidden layers that do."""
+
 _WITHOUT_EFFECT = ('runs', 'seeds', 'seed', 'workers', 'phi')
 """Settings that change no part."""
+
+_OWN_SETTINGS = ('plain', 'offline', 'minibatch', 'network')
+"""What the names of settings begin with that concern a kind of learning, or a network, alone."""
 
 
 def target_arms(settings: SepsisSettings) -> list[Arm]:
@@ -57,6 +71,20 @@ def target_arms(settings: SepsisSettings) -> list[Arm]:
             for start in (nothing, own, good, blurred)
             for count in (few // 10, few, 4 * few, 20 * few)
         ),
+        Arm('plain', nothing, network='features'),
+        *(Arm('online', own, e, network='features') for e in EPSILONS),
+        *(Arm('online', nothing, e, network='features') for e in (8.0, math.inf)),
+        *(Arm('minibatch', start, e) for start in (nothing, own) for e in EPSILONS),
+        *(
+            Arm('minibatch', start, e, network='features')
+            for start in (nothing, own)
+            for e in (8.0, math.inf)
+        ),
+        *(
+            Arm('conservative', nothing, e, network=network)
+            for network in NETWORKS
+            for e in (8.0, math.inf)
+        ),
     ]
     paper = {each.name for each in paper_arms(settings)}
     return [each for each in dict.fromkeys(arms) if each.name not in paper]
@@ -64,7 +92,7 @@ def target_arms(settings: SepsisSettings) -> list[Arm]:
 
 def all_runs(settings: SepsisSettings) -> list[tuple[Arm, int]]:
     """Return every run: arm and seed; all arms of a seed before the next seed."""
-    paper, targets = paper_arms(settings), target_arms(settings)
+    paper, targets = paper_arms(settings) + moderate_arms(settings), target_arms(settings)
     return [
         (arm, settings.seed + number)
         for number in range(max(settings.runs, settings.seeds))
@@ -94,7 +122,7 @@ def part_of(settings: SepsisSettings, arm: Arm, seed: int) -> Part:
     """Return the part that a run of an arm is."""
     return Part(
         f'{arm.name}_seed{seed}',
-        {'settings': relevant_settings(settings), 'arm': arm_mapping(arm), 'seed': seed},
+        {'settings': relevant_settings(settings, arm), 'arm': arm_mapping(arm), 'seed': seed},
         (settings, arm, seed),
         f'{arm.name}, seed {seed}',
         effort_of(settings, arm),
@@ -108,6 +136,9 @@ def effort_of(settings: SepsisSettings, arm: Arm) -> float:
         return 1.0 + treated / _PATIENTS + settings.plain_rounds * settings.plain_steps / _STEPS
     if arm.kind == 'online':
         return 1.0 + (arm.patients or settings.patients) / _PATIENTS
+    if arm.kind in MINIBATCH:
+        steps = _STEPS if arm.network == 'table' else _STEPS_OF_NETWORK
+        return 1.0 + settings.minibatch_steps / steps
     return 1.0
 
 
@@ -122,6 +153,7 @@ def measure(settings: SepsisSettings, arm: Arm, seed: int, work: Work) -> Json:
         'noise_multiplier': learned.noise_multiplier,
         'patients': learned.patients,
         'survival': learned.survival,
+        'moderate': learned.moderate,
         'final': final,
         'averaged': final if same else exact_values(learned.averaged),
         'seconds': time.perf_counter() - began,
@@ -141,7 +173,7 @@ def exact_values(policy: StatePolicy) -> Json:
     taken = {name: own[band == number].sum(axis=0) for number, name in enumerate(BANDS)}
     return {
         'survival': survival(model, policy),
-        'by_band': survival_by_band(model, policy, _clinicians_visits()),
+        'by_band': survival_by_band(model, policy, clinicians_visits()),
         'actions': {
             'all': (own.sum(axis=0) / own.sum()).tolist(),
             **{name: (each / each.sum()).tolist() for name, each in taken.items()},
@@ -149,29 +181,29 @@ def exact_values(policy: StatePolicy) -> Json:
     }
 
 
-@functools.cache
-def _clinicians_visits() -> NDArray[np.float64]:
-    """Return how often the clinicians meet each state, (713,)."""
-    model = icu_sepsis()
-    met: NDArray[np.float64] = visits(model, model.clinicians).sum(axis=1)
-    return met
-
-
 def _plan(arm: Arm, seed: int) -> Learned:
-    model = icu_sepsis()
     stays = clinician_records(arm.patients, seed)
     before, after = planned(None, arm.start, seed), planned(stays, arm.start, seed)
-    values = [survival(model, each) for each in (before, after)]
-    return Learned([0, arm.patients], values, after, after, math.inf, 0.0)
+    everyone, moderate = zip(*(survival_of(each) for each in (before, after)), strict=True)
+    counts = [0, arm.patients]
+    return Learned(counts, [*everyone], [*moderate], after, after, math.inf, 0.0)
 
 
 def _check(part: Json) -> None:
     float(part['final']['survival']), float(part['averaged']['survival'])
+    float(part['moderate'][-1])
 
 
-def relevant_settings(settings: SepsisSettings) -> Json:
+def relevant_settings(settings: SepsisSettings, arm: Arm) -> Json:
     """Return the settings that a part depends on."""
-    return {name: value for name, value in asdict(settings).items() if name not in _WITHOUT_EFFECT}
+    kind = 'minibatch' if arm.kind in MINIBATCH else arm.kind
+    own = (kind, 'network' if arm.network != 'table' else '')
+    others = tuple(f'{each}_' for each in _OWN_SETTINGS if each not in own)
+    return {
+        name: value
+        for name, value in asdict(settings).items()
+        if name not in _WITHOUT_EFFECT and not name.startswith(others)
+    }
 
 
 def arm_mapping(arm: Arm) -> Json:

@@ -7,6 +7,7 @@ One run is one unit: means have Student's 95 % intervals, medians their quartile
 """
 
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 import math
 
 from fdrl_ros.experiments.intervals import Interval, interval, paired, quartiles, SHARE
@@ -14,6 +15,7 @@ from fdrl_ros.experiments.json_file import Json
 from fdrl_ros.experiments.studies.sepsis.settings import (
     Arm,
     EPSILONS,
+    moderate_arms,
     paper_arms,
     REPLAYS,
     SepsisSettings,
@@ -50,7 +52,12 @@ the most frequent pair by policy and band (Figure 4), read as (vasopressor, flui
 """
 
 CURVES = {
-    'fae': f'Paper, Figure 5 (a curve without numbers): {PAPER["fae"]}; {PAPER["per"]}.',
+    'fae_moderate': 'Paper, Figure 5, of patients of moderate SOFA (a curve without numbers): '
+    f'{PAPER["fae"]}; {PAPER["per"]}.',
+    'fae': 'As Figure 5 of the paper, but of all patients.',
+    'overall': 'Shares of all steps under each policy. Paper, Figure 3 (without numbers): DQN and '
+    'DP-DQN at epsilon 8 act alike but not the same, and both give few vasopressors. The paper '
+    'shows no clinicians there.',
     'mortality': f'Paper, Figure 7 (a curve without numbers): {PAPER["mortality"]}.',
     'learning': 'The paper has no such figure.',
     'information': 'The paper has no such figure.',
@@ -111,6 +118,9 @@ ByArm = dict[str, list[Json]]
 OTHER_PHI = (0.825, 0.83, 0.84)
 """Other survivals that FAE is told for."""
 
+MODERATE_HIGHER = 0.005
+"""By how much more of moderate SOFA survive at the public start: FAE waits for as much more."""
+
 
 def summarise(parts: Iterable[Json], settings: SepsisSettings) -> Json:
     """
@@ -125,6 +135,8 @@ def summarise(parts: Iterable[Json], settings: SepsisSettings) -> Json:
     first = range(settings.seed, settings.seed + settings.seeds)
     own = {name: [each for each in of if each['seed'] in first] for name, of in by_arm.items()}
     targets = [*target_arms(settings), *(each for each in arms if each.replay == 'poisson')]
+    moderate = [arm for arm in moderate_arms(settings) if arm.name in by_arm]
+    higher, *others = (round(phi + MODERATE_HIGHER, 6) for phi in (settings.phi, *OTHER_PHI))
     return {
         'unit': 'patient',
         'delta': settings.delta,
@@ -139,38 +151,58 @@ def summarise(parts: Iterable[Json], settings: SepsisSettings) -> Json:
         'arms': [
             paper_row(arm, by_arm[arm.name], settings.phi) for arm in arms if arm.name in by_arm
         ],
+        'moderate': {
+            'phi': higher,
+            'arms': [fae_row(a, by_arm[a.name], higher, others, 'moderate') for a in moderate],
+        },
         'bands': band_changes(by_arm, settings),
         'per': per_changes(by_arm, settings),
         'heat_maps': heat_maps(by_arm, settings),
+        'overall': overall_changes(by_arm, settings),
         'targets': [target_row(arm, own[arm.name]) for arm in targets if own.get(arm.name)],
     }
 
 
-def paper_row(arm: Arm, parts: Sequence[Json], phi: float) -> Json:
-    """Return FAE, mortality and learning curve of one arm."""
-    final = [part['final'] for part in parts]
+def fae_row(
+    arm: Arm, parts: Sequence[Json], phi: float, others: Sequence[float], whose: str
+) -> Json:
+    """
+    Return FAE and learning curve of one arm.
+
+    :param phi: survival that FAE waits for.
+    :param others: further ones.
+    :param whose: survival, 'survival' for everyone's, 'moderate' for that of moderate SOFA.
+    """
     spent = [part['epsilon'] or math.inf for part in parts]
-    deaths = {band: [1.0 - each['by_band'][band] for each in final] for band in BANDS}
     return {
         **arm_mapping(arm),
         'epsilon_spent': max(spent) if arm.private else None,
         'noise_multiplier': parts[0]['noise_multiplier'],
         'runs': len(parts),
         'seeds': [part['seed'] for part in parts],
-        'fae': fae_summary(parts, phi),
-        'fae_at': {f'{each:g}': fae_summary(parts, each) for each in OTHER_PHI},
-        'survival': interval([each['survival'] for each in final]),
-        'mortality': interval([1.0 - each['survival'] for each in final]),
-        'mortality_by_band': {band: interval(shares) for band, shares in deaths.items()},
+        'fae': fae_summary(parts, phi, whose),
+        'fae_at': {f'{each:g}': fae_summary(parts, each, whose) for each in others},
         'patients': parts[0]['patients'],
-        'highest': [max(part['survival']) for part in parts],
-        'curve': np.mean([part['survival'] for part in parts], axis=0).tolist(),
+        'highest': [max(part[whose]) for part in parts],
+        'curve': np.mean([part[whose] for part in parts], axis=0).tolist(),
     }
 
 
-def fae_summary(parts: Sequence[Json], phi: float) -> Json:
+def paper_row(arm: Arm, parts: Sequence[Json], phi: float) -> Json:
+    """Return FAE, mortality and learning curve of one arm."""
+    final = [part['final'] for part in parts]
+    deaths = {band: [1.0 - each['by_band'][band] for each in final] for band in BANDS}
+    return {
+        **fae_row(arm, parts, phi, OTHER_PHI, 'survival'),
+        'survival': interval([each['survival'] for each in final]),
+        'mortality': interval([1.0 - each['survival'] for each in final]),
+        'mortality_by_band': {band: interval(shares) for band, shares in deaths.items()},
+    }
+
+
+def fae_summary(parts: Sequence[Json], phi: float, whose: str = 'survival') -> Json:
     """Return median, quartiles and values of FAE; null where phi was not reached."""
-    waits = [fae(part, phi) for part in parts]
+    waits = [fae(part, phi, whose) for part in parts]
     low, median, high = quartiles(waits)
     return {
         'median': finite(median),
@@ -180,16 +212,25 @@ def fae_summary(parts: Sequence[Json], phi: float) -> Json:
     }
 
 
-def fae(part: Json, phi: float) -> float:
-    """Return how many patients it took until the exact survival first reached phi, or infinity."""
-    pairs = zip(part['patients'], part['survival'], strict=True)
+def fae(part: Json, phi: float, whose: str = 'survival') -> float:
+    """
+    Return how many patients it took until the exact survival first reached phi, or infinity.
+
+    :param whose: 'survival' for everyone's, 'moderate' for that of moderate SOFA.
+    """
+    pairs = zip(part['patients'], part[whose], strict=True)
     return next((float(patients) for patients, value in pairs if value >= phi), math.inf)
 
 
 def target_row(arm: Arm, parts: Sequence[Json]) -> Json:
     """Return what an arm reaches, and what it adds to its public start, paired by seed."""
     begun = [part['survival'][0] for part in parts]
-    found: Json = {**arm_mapping(arm), 'runs': len(parts), 'start': interval(begun)}
+    found: Json = {
+        **arm_mapping(arm),
+        'noise_multiplier': parts[0]['noise_multiplier'],
+        'runs': len(parts),
+        'start': interval(begun),
+    }
     for kind in ('final', 'averaged'):
         values = [part[kind]['survival'] for part in parts]
         found[kind] = interval(values)
@@ -238,6 +279,32 @@ def heat_maps(by_arm: ByArm, settings: SepsisSettings) -> Json:
         if parts:
             found[title] = heat_map([part['final']['actions'] for part in parts])
     return found
+
+
+def overall_changes(by_arm: ByArm, settings: SepsisSettings) -> Json:
+    """
+    Return how far the actions of DP-DQN are from those of DQN (Figure 3), paired by seed.
+
+    :returns: ``difference``: of the share of each action, (25), from DQN to DP-DQN at epsilon 8;
+        ``distance``: half the sum of its sizes; ``between_seeds``: the same distance from each run
+        of DQN to the next one, of other patients and another public guess; {} without runs.
+    """
+    own, free = (
+        {part['seed']: np.array(part['final']['actions']['all']) for part in parts}
+        for parts in (_runs_of(by_arm, settings, epsilon) for epsilon in (8.0, math.inf))
+    )
+    both = [seed for seed in own if seed in free]
+    if not both:
+        return {}
+    changes = np.array([own[seed] - free[seed] for seed in both])
+    turned = np.array([free[one] - free[two] for one, two in pairwise(both)])
+    every = [interval(column.tolist()) for column in changes.T]
+    sizes, turns = (0.5 * np.abs(each).sum(axis=-1) for each in (changes, turned))
+    return {
+        'difference': {name: [e[name] for e in every] for name in ('mean', 'low', 'high')},
+        'distance': interval(sizes.tolist()),
+        'between_seeds': interval(turns.tolist()) if len(turns) else None,
+    }
 
 
 def _runs_of(

@@ -15,7 +15,7 @@ import math
 from fdrl_ros.experiments.intervals import interval_words, paired, sign_of
 from fdrl_ros.experiments.json_file import Json
 from fdrl_ros.experiments.reports.text_table import make_table
-from fdrl_ros.experiments.studies.sepsis.settings import REPLAYS, Start
+from fdrl_ros.experiments.studies.sepsis.settings import NETWORKS, REPLAYS, Start
 from fdrl_ros.experiments.studies.sepsis.summary import most_frequent, spread
 from fdrl_ros.worlds.icu_sepsis.values import BANDS
 import numpy as np
@@ -27,15 +27,19 @@ KINDS = {
     'online': 'online, DP-SGD',
     'plain': 'online, Adam',
     'offline': 'offline, clinicians',
+    'minibatch': 'offline, minibatches',
+    'conservative': 'offline, minibatches, CQL',
     'plan': 'planning, clinicians',
 }
 
 
 def tables(summary: Json) -> Iterator[Table]:
     """Make every table of a summary."""
-    yield fae_table(summary)
-    yield mortality_table(summary)
     paper = summary['paper']
+    if summary['moderate']['arms']:
+        yield fae_table(summary['moderate'], paper, 'of moderate SOFA')
+    yield fae_table(summary, paper, 'of any SOFA')
+    yield mortality_table(summary)
     if summary['per']:
         rows = [
             (
@@ -60,9 +64,14 @@ def tables(summary: Json) -> Iterator[Table]:
         yield target_table(summary)
 
 
-def fae_table(summary: Json) -> Table:
-    """Show FAE by epsilon and replay."""
-    paper, others = summary['paper'], summary['arms'][0]['fae_at']
+def fae_table(summary: Json, paper: Json, whose: str) -> Table:
+    """
+    Show FAE by epsilon and replay.
+
+    :param summary: with ``phi`` and ``arms``: the whole one, or its part ``moderate``.
+    :param whose: survival is waited for.
+    """
+    others = summary['arms'][0]['fae_at']
     notes = [f'Paper: {paper["fae"]}; {paper["per"]}', *not_reached(summary).values()]
 
     def cells(row: Json) -> Iterator[str]:
@@ -77,7 +86,7 @@ def fae_table(summary: Json) -> Table:
         yield from (_patients(each['median']) for each in row['fae_at'].values())
 
     return make_table(
-        f'FAE: patients until survival reaches {summary["phi"]:g}, median [quartiles]',
+        f'FAE: patients {whose} until {summary["phi"]:g} of them survive, median [quartiles]',
         ('replay', 'epsilon', 'noise for', 'sigma_m', 'FAE', 'reached')
         + tuple(f'FAE at {phi}' for phi in others),
         [tuple(cells(row)) for row in summary['arms']],
@@ -145,14 +154,15 @@ def target_table(summary: Json) -> Table:
     """Show what each way to learn reaches, and adds to what was publicly known."""
     rows = []
     for row in summary['targets']:
-        names = (KINDS[row['kind']], Start(**row['public']).name, epsilon_words(row['epsilon']))
+        learning = (KINDS[row['kind']], NETWORKS[row['network']])
+        names = (*learning, Start(**row['public']).name, epsilon_words(row['epsilon']))
         counts = (row['patients'] or '', row['runs'], f'{row["start"]["mean"]:.4f}')
         found = (interval_words(row[name], '.4f') for name in ('final', 'averaged', 'final_gain'))
         rows.append((*names, *counts, *found))
     return make_table(
         'Exact survival: mean [95 % interval over seeds]; gains are paired differences from the '
         'public start',
-        ('learning', 'public start', 'epsilon', 'patients', 'n', 'start')
+        ('learning', 'network', 'public start', 'epsilon', 'patients', 'n', 'start')
         + ('final', 'averaged', 'gain of the final'),
         rows,
     )
@@ -180,11 +190,20 @@ def verdicts(summary: Json) -> list[str]:
             f'{runs} runs of each setting are too few to say what depends on epsilon or on PER: '
             f'it takes {FEWEST_RUNS} at least'
         ]
+    moderate = summary['moderate']
+    found = (
+        [f'moderate SOFA: {said}' for said in fae_verdicts(moderate)] if moderate['arms'] else []
+    )
+    return [*found, *fae_verdicts(summary), *_of_mortality(summary)]
+
+
+def fae_verdicts(summary: Json) -> list[str]:
+    """Return a verdict on FAE for each survival that it is told for."""
     missed = not_reached(summary)
     found: list[str] = []
     for phi in levels_of(summary):
         found += [missed[phi]] if phi in missed else _of_fae(summary, phi)
-    return [*found, *_of_mortality(summary)]
+    return found
 
 
 def not_reached(summary: Json) -> dict[float, str]:
