@@ -99,11 +99,15 @@ def measure(plan: Plan, settings: AuditSettings, seed: int, records: Path, work:
 
 def summarise(relevant: Json, seeds: list[int], parts: list[Json]) -> Json:
     """Put the seeds together: numbers of each, what all of them prove, and every fault."""
+    failure = relevant['settings']['audit']['failure']
     return {
         **relevant,
         'seeds': seeds,
         'together': {f'{each:g}': _together(parts, each) for each in CONFIDENCES},
-        'faults': [f'seed {each["seed"]}: {one}' for each in parts for one in each['faults']],
+        'faults': [
+            *(f'seed {each["seed"]}: {one}' for each in parts for one in each['faults']),
+            *(_faults_together(parts, failure) if len(parts) > 1 else ()),
+        ],
         'parts': [{k: v for k, v in each.items() if k != 'settings'} for each in parts],
     }
 
@@ -124,6 +128,17 @@ def _together(parts: list[Json], confidence: float) -> Json:
     planned, _ = plan_guesses([charge], count, rng, delta=delta, failure=failure)
     whole = Evidence(hits, projections, charge, planned)
     return whole.bounds(delta=delta, failure=dict.fromkeys(BOUNDS, failure))
+
+
+def _faults_together(parts: list[Json], failure: float) -> list[str]:
+    """Return the bounds of all seeds that are above what they claim, as sentences."""
+    claimed = min(each['claimed'] for each in parts)
+    bounds = _together(parts, 1.0 - failure)
+    return [
+        f'all seeds: epsilon is at least {bound:.3f} by bound {name!r}, {claimed:.3f} is claimed'
+        for name, bound in bounds.items()
+        if bound > claimed
+    ]
 
 
 def _noise_of(directory: Path, name: str, plan: Plan) -> NoiseSource:

@@ -11,6 +11,7 @@ from fdrl_ros.audit.privacy_audit import AuditSettings, BOUNDS
 from fdrl_ros.cli import main
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.errors import TrainingStopped
+from fdrl_ros.experiments.studies import audit as study
 from fdrl_ros.experiments.studies.audit import run_audit
 from fdrl_ros.runtime.progress import Caller
 import numpy as np
@@ -57,6 +58,15 @@ def test_a_stopped_audit_goes_on_and_ends_with_the_same_numbers(tmp_path):
         assert surer[name] <= each < claimed
     # Both seeds together show more than either.
     assert surer['estimated'] > max(part['estimated'] for part in whole['parts'])
+    # A claim between what one seed and what both prove is found too low by both together.
+    alone = max(part['estimated'] for part in whole['parts'])
+    failure = SETTINGS.failure
+    proven = study._together(whole['parts'], 1.0 - failure)['estimated']
+    assert alone < proven
+    low = [{**part, 'claimed': (alone + proven) / 2.0} for part in whole['parts']]
+    relevant = {'settings': {'audit': {'failure': failure}}}
+    assert 'all seeds' in study.summarise(relevant, [1, 2], low)['faults'][0]
+    assert not study.summarise(relevant, [1, 2], whole['parts'])['faults']
     asked = iter(range(10**6))
     with pytest.raises(TrainingStopped):  # 4 patients, 4 steps of seed 1, one of seed 2
         cut = Caller(stopped=lambda: next(asked) > 8)

@@ -5,7 +5,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
-from fdrl_ros.experiments.intervals import over_seeds
+from fdrl_ros.experiments.intervals import holm, over_seeds, p_value
 from fdrl_ros.experiments.json_file import Json
 from fdrl_ros.experiments.studies.fdrl_paper.claims import claims
 from fdrl_ros.experiments.studies.fdrl_paper.rounds import ROUNDS
@@ -35,7 +35,7 @@ def summarise(found: Measured, settings: FdrlSettings) -> Json:
         'grid': {level: _grid(parts) for level, parts in found.grid.items()},
         'surface': found.surface,
         'spent': {f'{each:g}': _spent(each, settings) for each in found.surface['noises']},
-        'curves': {size: _curve(parts) for size, parts in found.curves.items()},
+        'curves': _curves(found.curves),
         'cost': found.cost,
     }
     return {**summary, 'claims': [each._asdict() for each in claims(summary, settings)]}
@@ -56,7 +56,11 @@ def _grid(parts: Sequence[Json]) -> Json:
     rows = [
         {
             noise: {
-                'worth': {**each['worth'], **part['any_noise']},
+                'worth': {
+                    **each['worth'],
+                    **part['any_noise'],
+                    'federated_minus_alone': _lead(each['worth']),
+                },
                 'divergence': each['divergence'],
             }
             for noise, each in part['at'].items()
@@ -64,6 +68,16 @@ def _grid(parts: Sequence[Json]) -> Json:
         for part in parts
     ]
     return over_seeds(rows)
+
+
+def _curves(found: Mapping[str, Sequence[Json]]) -> Json:
+    """Return worth by records, and Holm's p of what federating adds to A_task, of all sizes."""
+    curves = {size: _curve(parts) for size, parts in found.items()}
+    leads = [each[way]['federated_minus_alone'] for each in curves.values() for way in each]
+    corrected = holm([p_value(each['a_task']) for each in leads])
+    for lead, p in zip(leads, corrected, strict=True):
+        lead['p'] = p
+    return curves
 
 
 def _curve(parts: Sequence[Json]) -> Json:
@@ -80,7 +94,8 @@ def _curve(parts: Sequence[Json]) -> Json:
 def _lead(worth: Json) -> Json:
     """Return what the federated policy is worth more than each hospital's own at home."""
     federated, alone = worth['federated'], worth['alone']
-    return {name: federated[name] - alone[name] for name in ('a_task', 'value')}
+    names = ('a_task', 'value', 'success', 'r_mit')
+    return {name: federated[name] - alone[name] for name in names}
 
 
 def _rounds(parts: Sequence[Json]) -> Json:

@@ -22,6 +22,7 @@ NAMES = {
     'expert': "each hospital's expert",
     'stabilise': 'always stabilise',
     'random': 'random moves',
+    'federated_minus_alone': 'federated minus alone, paired by seed',
 }
 """Names of policies for readers, in the order of tables."""
 
@@ -122,11 +123,12 @@ def curves_grid(summary: Json) -> Grid:
                     *cells,
                     *limits,
                     _cell(lead['a_task'], '+.1f', 100.0),
+                    f'{lead["p"]:.2g}',
                     _cell(lead['value'], '+.3f', 1.0),
                 )
             )
     names = (*shown, 'public_start', 'majority')
-    leads = ('federated minus alone, points', 'of return')
+    leads = ('federated minus alone, points', 'p (Holm)', 'of return')
     headings = ('records of a hospital', 'privacy', *(NAMES[name] for name in names), *leads)
     return Grid(f'A_task over records, %: {_seeds(summary)}', headings, rows)
 

@@ -30,7 +30,7 @@ from fdrl_ros.privacy.accountant.accountant import epsilon_paper, epsilon_pld, P
 from fdrl_ros.privacy.accountant.leakage_bounds import bounds_of_guarantee, leakage_bounds
 from fdrl_ros.runtime.progress import Caller, NOBODY
 from fdrl_ros.runtime.random_streams import Stream
-from fdrl_ros.worlds.paper.env import STATES
+from fdrl_ros.worlds.paper.env import PaperHospital, STATES
 from fdrl_ros.worlds.paper.law import ACTION_COUNT, ended, GRID, SIZE
 import numpy as np
 from numpy.typing import NDArray
@@ -103,6 +103,7 @@ def measure(settings: AttackSettings, name: str, seed: int, work: Work) -> Json:
         'bounds': _bounds(regime, settings.hospitals),
         'divergence': _divergence(models[:_DIVERGENT]),
         'inversion': _inversion(world, rng),
+        'prior': prior_recall(world),
     }
 
 
@@ -215,14 +216,10 @@ def _inversion(world: Simulation, rng: np.random.Generator) -> Json:
     noised = Simulation.stepper(regime, _SMALL_NOISE)
     updates: dict[str, list[NDArray[np.float64]]] = {}
     truths: dict[str, list[NDArray[np.int64]]] = {}
-    each = 2 * regime.records
     codes = _codes(world.table, dictionary)
     for _ in range(_INVERSIONS):
         members = rng.random(len(world.table)) < 0.5
-        own = [
-            np.flatnonzero(members[h * each : (h + 1) * each]) + h * each
-            for h in range(world.hospitals)
-        ]
+        own = world.own(members)
         joined = own[0][rng.random(len(own[0])) < regime.rate]
         if not len(joined):
             continue
@@ -245,6 +242,28 @@ def _inversion(world: Simulation, rng: np.random.Generator) -> Json:
             'chance': float(np.mean([len(true) for _, true in pairs]) / len(atoms)),
         }
     return found
+
+
+def prior_recall(world: Simulation) -> Json:
+    """
+    Return the recall of whoever sees no update and names the likeliest (s, a) of a public patient.
+
+    :returns: of the records of one step, and of a round, the means over draws of members.
+    """
+    law = PaperHospital().law
+    going = np.flatnonzero(~ended(GRID))
+    ranked = np.argsort(-np.repeat(law.start_chances()[going], ACTION_COUNT), kind='stable')
+    dictionary, _ = candidates(world.start)
+    codes = _codes(world.table, dictionary)
+    rng = np.random.default_rng([Stream.LEAKAGE, world.seed, 0, 3])
+    found: dict[str, list[float]] = {'step': [], 'round': []}
+    for _ in range(_INVERSIONS):
+        own = world.own(rng.random(len(world.table)) < 0.5)[0]
+        joined = own[rng.random(len(own)) < world.regime.rate]
+        for name, who in (('step', joined), ('round', own)):
+            if len(who):
+                found[name].append(recall(ranked, np.unique(codes[who])))
+    return {name: float(np.mean(each)) for name, each in found.items()}
 
 
 def _one_step(
@@ -298,3 +317,4 @@ def _check(part: Json) -> None:
     for temperature in TEMPERATURES:
         part['divergence'][f'{temperature:g}']['federated']
     part['inversion']['one step']['recall']
+    part['prior']['round']

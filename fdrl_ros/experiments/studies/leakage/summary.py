@@ -99,6 +99,7 @@ def _regime(parts: Sequence[Json]) -> Json:
         'divergence': over_seeds([part['divergence'] for part in parts]),
         'effectiveness': _effectiveness(parts),
         'inversion': over_seeds([part['inversion'] for part in parts]),
+        'prior': over_seeds([part['prior'] for part in parts]),
     }
 
 

@@ -66,10 +66,13 @@ def inversion(summary: Json) -> Grid:
     rows = []
     for name, regime in summary['regimes'].items():
         for update, each in regime['inversion'].items():
-            cells = (interval_words(each[what], '.3f') for what in ('recall', 'chance'))
-            rows.append((name, update, *cells))
+            prior = regime['prior']['step' if update.startswith('one step') else 'round']
+            cells = (each['recall'], each['chance'], prior)
+            rows.append((name, update, *(interval_words(cell, '.3f') for cell in cells)))
     title = 'Gradient inversion over all 1,728 (s, a): share of the records that is named'
-    return Grid(title, ('regime', 'update', 'recall', 'chance'), rows)
+    return Grid(
+        title, ('regime', 'update', 'recall', 'any pair', 'likeliest pairs, no update seen'), rows
+    )
 
 
 def effectiveness(summary: Json) -> Grid:
