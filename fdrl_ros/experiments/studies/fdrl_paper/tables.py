@@ -135,7 +135,13 @@ def curves_grid(summary: Json) -> Grid:
 
 def surgery_grid(combined: Json) -> Grid:
     """Return what policies are worth in the surgical world, and how federation differs."""
-    shown = (('success', 100.0), ('a_task', 100.0), ('r_mit', 1.0), ('mean_return', 1.0))
+    shown = (
+        ('success', 100.0),
+        ('a_task', 100.0),
+        ('r_mit', 1.0),
+        ('alpha_adapt', 1.0),
+        ('mean_return', 1.0),
+    )
     forms = {100.0: '.1f', 1.0: '.3f'}
     rows = [
         (title + name, *(_cell(row.get(key), forms[by], by) for key, by in shown))
@@ -151,7 +157,7 @@ def surgery_grid(combined: Json) -> Grid:
         f"The paper's setting in surgery, H = {level:g}, "
         f'epsilon {worst:.2f} at delta {combined["delta"]:g}: {_seeds(combined)}'
     )
-    return Grid(title, ('policy', 'success, %', 'A_task, %', 'R_mit', 'return'), rows)
+    return Grid(title, ('policy', 'success, %', 'A_task, %', 'R_mit', 'alpha_adapt', 'return'), rows)
 
 
 def cost_grid(summary: Json) -> Grid:
