@@ -83,8 +83,8 @@ def write_report(
     surgical = []
     if 'surgery' in summary:
         surgical = [Section('In surgery', [surgery_grid(summary['surgery'])])]
-    kept = ('leakage', 'rounds', 'policies', 'surface', 'records', 'cost')
-    parts = [part for name in kept for part in (directory / name).rglob('*.json')]
+    kept = ('leakage/parts', 'rounds', 'policies', 'surface/cells', 'records', 'cost')
+    parts = [part for name in kept for part in (directory / name).glob('*.json')]
     page = Page(
         'The experiments of the FDRL paper',
         about,

@@ -157,7 +157,9 @@ def surgery_grid(combined: Json) -> Grid:
         f"The paper's setting in surgery, H = {level:g}, "
         f'epsilon {worst:.2f} at delta {combined["delta"]:g}: {_seeds(combined)}'
     )
-    return Grid(title, ('policy', 'success, %', 'A_task, %', 'R_mit', 'alpha_adapt', 'return'), rows)
+    return Grid(
+        title, ('policy', 'success, %', 'A_task, %', 'R_mit', 'alpha_adapt', 'return'), rows
+    )
 
 
 def cost_grid(summary: Json) -> Grid:
