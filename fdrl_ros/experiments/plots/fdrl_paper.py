@@ -160,7 +160,7 @@ def _noise(figure: Figure, summary: Json, settings: FdrlSettings) -> None:
     )
     third.set_yscale('log')
     third.set_title('(c) epsilon', fontsize=9)
-    third.legend(fontsize=7)
+    third.legend(fontsize=6, loc='lower left')
     for axes in (first, second, third):
         axes.set_xscale('log')
         axes.set_xlabel('s')
