@@ -3,7 +3,9 @@
 """Private tuning of a segmenter's head and queries: epsilon is kept, and told beside Dice."""
 
 import io
+from pathlib import Path
 
+from fdrl_ros.experiments.json_file import from_json
 from fdrl_ros.experiments.studies.fedst import private
 from fdrl_ros.experiments.studies.fedst.settings import FEDERATED, FedstSettings
 import pytest
@@ -36,3 +38,13 @@ def test_every_site_is_tuned_within_its_epsilon_and_the_study_goes_on(tmp_path, 
     out.print(private.private_table(again))
     text = out.file.getvalue()
     assert 'infinite' in text and 'DP-SGD on 4 clips' in text
+
+
+def test_the_page_tells_what_was_measured():
+    docs = Path(__file__).resolve().parents[3] / 'docs'
+    found = from_json((docs / 'results' / 'fedst.json').read_text('utf-8'))['private']
+    page = (docs / 'segmentation.md').read_text('utf-8')
+    rows = zip(*(column.cells for column in private.private_table(found).columns), strict=True)
+    for first, noise, *sites in rows:
+        name = 'public start' if first == 'none' else first
+        assert f'| {" | ".join((name, noise, *sites))} |'.replace('|  |', '| |') in page
