@@ -154,15 +154,17 @@ class Study:
                     'another directory'
                 )
             kept = {name: result.get(name) for name in part.settings}
-            same = _comparable(kept) == _comparable(dict(part.settings))
-            if same:
+            changed = _difference(_comparable(kept), _comparable(dict(part.settings)))
+            if not changed:
                 self.validate(result)
         except (OSError, ValueError, TypeError, KeyError) as error:
             raise StoreError(
                 f'{path} cannot be read: {error}; remove it to run it again'
             ) from error
-        if not same:
-            raise StoreError(f'{path} is of other settings: remove it, or take another directory')
+        if changed:
+            raise StoreError(
+                f'{path} is of other settings ({changed}): remove it, or take another directory'
+            )
         return result
 
 
@@ -293,6 +295,16 @@ def chosen_settings(plan: Plan, *groups: str, **some: Collection[str]) -> Json:
 def digest_of(settings: Mapping[str, object]) -> str:
     """Return a hash over settings, hexadecimal; those that change no result do not count."""
     return hashlib.sha256(json.dumps(_comparable(settings), sort_keys=True).encode()).hexdigest()
+
+
+def _difference(kept: object, asked: object, name: str = '') -> str:
+    """Say which setting differs first, and how; empty if none does."""
+    if isinstance(kept, Mapping) and isinstance(asked, Mapping):
+        for key in asked:
+            if words := _difference(kept.get(key), asked[key], f'{name}.{key}'.lstrip('.')):
+                return words
+        return ''
+    return '' if kept == asked else f'{name} was {kept!r}, is {asked!r}'
 
 
 def _comparable(value: object) -> object:

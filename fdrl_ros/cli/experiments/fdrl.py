@@ -10,6 +10,7 @@ from fdrl_ros.cli.experiments.study_command import StudySession
 from fdrl_ros.cli.options import SettingsCommand
 from fdrl_ros.errors import os_errors_as, SettingError, StoreError
 from fdrl_ros.experiments.reports.text_table import make_table, NOT_PRIVATE
+from fdrl_ros.experiments.studies.fdrl_paper.claims import UNMEASURED
 from fdrl_ros.experiments.studies.fdrl_paper.report import verdicts, write_report
 from fdrl_ros.experiments.studies.fdrl_paper.settings import FdrlSettings, FEWEST_SEEDS
 from fdrl_ros.experiments.studies.fdrl_paper.study import run_fdrl, run_surgery
@@ -53,6 +54,8 @@ def fdrl(directory: Path | None, quick: bool, surgery: bool, **flags: object) ->
     command = ' '.join(('fdrl reproduce fdrl', *flagged, words)).strip()
     with study.run.lock():
         summary = summarise(study.measure(run_fdrl, study.run.path, settings), settings)
+        if quick:
+            summary['claims'] = [{**each, 'verdict': UNMEASURED} for each in summary['claims']]
         if surgery:
             summary['surgery'] = study.measure(run_surgery, study.run.path, settings)
         study.save('fdrl', {'quick': quick, **summary})

@@ -23,6 +23,6 @@ def test_shadow_and_peer_take_the_same_steps(module, monkeypatch, tmp_path) -> N
 def test_cells_of_the_surface_count_as_their_share_of_it(module, monkeypatch, tmp_path) -> None:
     work = module('attack')
     monkeypatch.setattr(work, 'SURFACE', replace(work.SURFACE, models=4, resamples=10, workers=1))
-    assert work.surface(tmp_path, whole=False)() == pytest.approx(2 / 36)
+    assert work.surface(tmp_path, whole=False)() == pytest.approx(2 / 360)
     names = {row.name for row in work.ROWS}
     assert names > {'shadows_128_s', 'surface_min', 'audit_s', 'audit_tightness'}

@@ -238,12 +238,8 @@ def test_the_command_writes_a_report_that_needs_nothing_else(tmp_path: Path, tin
     names = re.findall(r'\bid="([^"]+)"', page)
     assert names and all(re.match(r'(fig\d|records)-', each) for each in names)
     summary = json.loads((tmp_path / 'fdrl.json').read_text())
-    known = {REPRODUCED, PARTLY, NOT, UNMEASURABLE, UNMEASURED}
-    assert {each['verdict'] for each in summary['claims']} <= known
+    assert {each['verdict'] for each in summary['claims']} == {UNMEASURED}  # a look judges nothing
     assert len(summary['claims']) > 20
-    assert {each['claimed'] for each in summary['claims'] if each['verdict'] == UNMEASURED} == {
-        'A_task of 91 % under strong heterogeneity'  # H = 0.8 is left out
-    }
     text = (tmp_path / 'fdrl.md').read_text()
     assert all(f']({name}.png)' in text for name in ('fig3', 'fig4', 'fig5', 'fig6', 'fig7'))
     assert all((tmp_path / f'fig{each}.png').exists() for each in range(3, 8))
@@ -271,7 +267,7 @@ def test_a_stopped_study_goes_on_and_changed_settings_are_refused(
         (('--seeds', 9), 'at least 10'),
         (('--levels', '0, 2'), 'rising numbers from 0 to 1'),
         (('--noises', '1, 0.1'), 'rising numbers'),
-        (('--noises', '0, 0.1'), 'at least two, of s above 0'),
+        (('--noises', '0, 0.1'), 'at least two numbers above 0'),
         (('--levels', '0.5'), 'at least two'),
         (('--records', '101'), 'multiples of 4'),
     ],

@@ -152,12 +152,15 @@ def test_the_surface_has_a_cell_for_each_level(
     monkeypatch.setattr(attack, 'HETEROGENEITIES', (0.0, 1.0))
     monkeypatch.setattr(attack, 'NOISES', (0.01, 1.0))
     monkeypatch.setattr(surface, '_VALUED', 2)
-    flags = '--surface --models 4 --resamples 10 --workers 1'
+    flags = '--surface --seeds 2 --models 16 --resamples 10 --workers 1'
     done = fdrl('attack', '--directory', tmp_path, *flags.split())
     assert done.exit_code == 0, done.output
     rows = json.loads((tmp_path / 'surface.json').read_text())['rows']
-    assert [[cell['regime']['noise'] for cell in row] for row in rows] == [[0.01, 1.0]] * 2
-    assert rows[0][0]['bounds']['information'] > rows[0][1]['bounds']['information']
+    assert [len(row) for row in rows] == [2, 2]
+    assert rows[0][0]['bound']['mean'] > rows[0][1]['bound']['mean']
+    assert len(rows[0][0]['plr']['values']) == 2
+    names = {each.stem for each in (tmp_path / 'cells').glob('*.json')}
+    assert names == {f'H{h}_s{s}_seed{i}' for h in (0, 1) for s in (0.01, 1) for i in (1, 2)}
 
 
 def test_utility_is_exact_and_its_ceiling_is_that_of_any_single_policy() -> None:
@@ -234,7 +237,7 @@ def test_a_ratio_is_told_only_where_its_denominator_is_measured() -> None:
             for seat in ('central', 'released', 'aggregate', 'own', 'aggregator', 'coalition')
         }
         pair = {'auc': 0.9, 'tpr': 0.3, 'information': 0.4}
-        side = {'pair': pair, 'epsilon': 8.0, 'epsilon_paper': 0.1}
+        side = {'pair': pair, 'epsilon': 8.0, 'epsilon_paper': 0.1, 's': 0.1}
         both = {'federated': 0.5, 'central': 0.25}
         return {
             'seed': seed,
@@ -242,6 +245,7 @@ def test_a_ratio_is_told_only_where_its_denominator_is_measured() -> None:
             'bounds': {'federated': side, 'central': side},
             'divergence': {f'{each:g}': both for each in study.TEMPERATURES},
             'inversion': {'one step': {'recall': 0.5, 'chance': 0.1}},
+            'prior': {'step': 0.2, 'round': 0.3},
         }
 
     settings = replace(SETTINGS, seeds=2)

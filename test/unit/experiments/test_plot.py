@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the pictures of the selector show."""
 
+from pathlib import Path
+
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.experiments.evaluation import unseen_patients
 from fdrl_ros.experiments.intervals import interval
@@ -67,7 +69,7 @@ def marks(axes):
 def test_who_lies_far_below_is_named_and_intervals_are_drawn_of_several_seeds(
     drawn, seeds, holding
 ):
-    draw_returns(summary(seeds, holding), None)
+    draw_returns(summary(seeds, holding), Path('plot.png'))
     figure, near, several = drawn[0], holding > 0.0, len(seeds) > 1
     words, axes = figure.get_supxlabel(), figure.axes[0]
     labels = [each.get_text() for each in figure.legends[0].get_texts()]
@@ -85,7 +87,7 @@ def test_an_operation_shows_why_it_held_and_what_was_vetoed(drawn, operation):
     calm[2] = calm[2]._replace(policy=HOLD, reason=Reason.CAUTION)
     calm[3] = calm[3]._replace(policy=HOLD, reason=Reason.RISK_GATE)
     calm[5] = calm[5]._replace(veto=Veto.HARD_STOP, proposed=0)
-    draw_operation(episode, calm, NAMES, None)
+    draw_operation(episode, calm, NAMES, Path('plot.png'))
     panels = {each.get_ylabel(): each for each in drawn[0].axes}
     choices, actions = marks(panels['policy']), marks(panels['action'])
     assert choices['hold: caution'] == [[2 * TICK, 1]]

@@ -9,7 +9,6 @@ from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.prepare import changed_settings
 from fdrl_ros.experiments.evaluation import Evaluator, PolicyContender, RandomContender
 from fdrl_ros.experiments.reports.assessment import evaluator_of
-from fdrl_ros.experiments.studies.leakage import utility as of_the_study
 from fdrl_ros.tasks.task import SimpleEpisode
 from fdrl_ros.worlds.paper.env import PaperHospital, STATES
 from fdrl_ros.worlds.paper.law import DISCOUNT, ended, GRID
@@ -101,7 +100,6 @@ def test_exact_numbers_of_a_run_are_those_of_the_study():
     policy = plan.network.policy(plan.network.draw(np.random.default_rng(2)))
     found = evaluator.figures(PolicyContender('global', policy))
     actions = np.array([policy(state) for state in STATES])
-    assert of_the_study.utility is utility
     assert utility(HOMES, actions) == pytest.approx(
         [
             found[each]

@@ -304,14 +304,16 @@ def _codes(table: NDArray[np.float32], dictionary: NDArray[np.float32]) -> NDArr
 
 def _check(part: Json) -> None:
     """
-    Refuse a part in which a number that is told is missing.
+    Refuse a part in which a number that is told is missing, or cannot be.
 
-    :raises KeyError: if so.
+    :raises KeyError: if one is missing.
+    :raises ValueError: if one is out of its range.
     """
     for seat in ('central', 'released', 'aggregate', 'own', 'aggregator', 'coalition'):
         for attack in part['attacks'][seat].values():
-            for name in ('auc', 'tpr', 'plr'):
-                attack[name]['value']
+            for name, least in (('auc', 0.0), ('tpr', 0.0), ('plr', -1.0)):
+                if not least <= attack[name]['value'] <= 1.0:
+                    raise ValueError(f'{name} of {seat} is {attack[name]["value"]}')
     for side in ('federated', 'central'):
         part['bounds'][side]['pair']['auc']
     for temperature in TEMPERATURES:

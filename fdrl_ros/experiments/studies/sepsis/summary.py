@@ -297,7 +297,8 @@ def overall_changes(by_arm: ByArm, settings: SepsisSettings) -> Json:
     if not both:
         return {}
     changes = np.array([own[seed] - free[seed] for seed in both])
-    turned = np.array([free[one] - free[two] for one, two in pairwise(both)])
+    pairs = [free[one] - free[two] for one, two in pairwise(both)]
+    turned = np.reshape(pairs, (len(pairs), changes.shape[1]))
     every = [interval(column.tolist()) for column in changes.T]
     sizes, turns = (0.5 * np.abs(each).sum(axis=-1) for each in (changes, turned))
     return {
