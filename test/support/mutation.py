@@ -118,11 +118,16 @@ def started(name: str, directory: Path, flags: Sequence[str] = ()) -> subprocess
     return subprocess.Popen(
         command,
         cwd=ROOT,
-        env={**os.environ, NAME: name, 'PYTHONPATH': path},
+        env={**_surroundings(), NAME: name, 'PYTHONPATH': path},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
     )
+
+
+def _surroundings() -> dict[str, str]:
+    """Return the environment without what tells a pytest above to share its tests out."""
+    return {key: value for key, value in os.environ.items() if not key.startswith('PYTEST_')}
 
 
 def verdict(name: str, process: subprocess.Popen[str]) -> tuple[bool, str]:

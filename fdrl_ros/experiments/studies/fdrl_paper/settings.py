@@ -59,11 +59,8 @@ class FdrlSettings(Settings):
         for name, most in (('levels', 1.0), ('noises', 100.0)):
             found = self._numbers(name, 0.0, most)
             if len(found) < 2 or (name == 'noises' and sum(each > 0.0 for each in found) < 2):
-                raise SettingError(
-                    name,
-                    getattr(self, name),
-                    'at least two numbers, at least two above 0 for noises',
-                )
+                expected = 'at least two numbers' + ' above 0' * (name == 'noises')
+                raise SettingError(name, getattr(self, name), expected)
         for each in self._numbers('records', 4.0, 10**6):
             if each % 4.0:
                 raise SettingError('records', self.records, 'multiples of 4 (q is 1 / 4)')
