@@ -10,7 +10,7 @@ import time
 from fdrl_ros.crypto.keys.roster import Roster
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.policy_file import save_policy
-from fdrl_ros.errors import MessageError, PolicyError, ReplayError, StoreError
+from fdrl_ros.errors import MessageError, PolicyError, ReplayError, SettingError, StoreError
 from fdrl_ros.experiments.json_file import from_json, write_json
 from fdrl_ros.federation.protocol.blame import WORDS
 from fdrl_ros.federation.protocol.channel import MessageVerifier, OBSERVED
@@ -127,7 +127,17 @@ class RoundRecorder:
         plan: Plan,
         meters: Meters,
     ) -> None:
+        """
+        Go on from the notes of earlier rounds.
+
+        :raises SettingError: if more rounds were done than the plan has.
+        :raises StoreError: if the notes are damaged.
+        """
         self.notes = read_rounds(rounds)
+        done = self.notes[-1].round if self.notes else 0
+        if done > plan.rounds.rounds:
+            expected = f'at least {done}: so many are done in {rounds.parent}'
+            raise SettingError('rounds', plan.rounds.rounds, expected)
         self._verifier = MessageVerifier(roster)
         self._directory = directory
         self._rounds = rounds

@@ -292,6 +292,8 @@ def test_restored_hospital_counts_as_having_spent_its_whole_budget(plan_file, tm
     backup = shutil.copytree(home, tmp_path / 'backup')
     again = ('train', '--directory', run, '--no-evaluate', '--rounds')
     assert fdrl(*again, 2).exit_code == 0
+    fewer = fdrl(*again, 1)
+    assert fewer.exit_code == 1 and 'at least 2' in fewer.output + fewer.stderr
     assert fdrl('privacy', 'verify', run).exit_code == 0
     ledger = home / 'ledger.sqlite'
     newest = ledger.read_bytes()
