@@ -3,6 +3,7 @@
 """Flags made out of settings: name, type, description, unit, range and default come from there."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -58,6 +59,20 @@ class SettingOption(click.Option):
             help=_help(setting, setting.default if default is None else default),
             metavar='|'.join(map(str, setting.choices)) or None,
         )
+
+
+Group = TypeVar('Group', bound=Settings)
+
+
+def with_flags(settings: Group, flags: Mapping[str, object]) -> Group:
+    """
+    Return settings with what a :class:`SettingsCommand` was given in place of theirs.
+
+    :param flags: parameters of the command; None where a flag was not given.
+    :raises SettingError: on a value that cannot be.
+    """
+    given = {name.partition(_BETWEEN)[2]: each for name, each in flags.items() if each is not None}
+    return type(settings).from_mapping({**asdict(settings), **given})
 
 
 class SettingsCommand(click.Command):

@@ -2,12 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """`fdrl attack`: what policies and updates tell of the records behind them, from every seat."""
 
-from dataclasses import asdict
 from pathlib import Path
 
 import click
 from fdrl_ros.cli.experiments.study_command import StudySession
-from fdrl_ros.cli.options import SettingsCommand
+from fdrl_ros.cli.options import SettingsCommand, with_flags
 from fdrl_ros.experiments.plots.leakage import draw_leakage
 from fdrl_ros.experiments.reports.text_table import Grid, make_table, NOT_PRIVATE
 from fdrl_ros.experiments.studies.leakage.settings import AttackSettings
@@ -43,8 +42,7 @@ def attack(directory: Path | None, quick: bool, surface: bool, **flags: object) 
     on when called again.
     """
     chosen = AttackSettings().quick() if quick else AttackSettings()
-    given = {name.partition('__')[2]: each for name, each in flags.items() if each is not None}
-    settings = AttackSettings.from_mapping({**asdict(chosen), **given})
+    settings = with_flags(chosen, flags)
     name = 'surface' if surface else 'attack'
     study = StudySession.open(directory or Path(f'runs/{name}_quick' if quick else f'runs/{name}'))
     study.out.print(NOT_PRIVATE, style='bold red')

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 from fdrl_ros.cli.experiments.study_command import StudySession
-from fdrl_ros.cli.options import SettingsCommand
+from fdrl_ros.cli.options import SettingsCommand, with_flags
 from fdrl_ros.errors import os_errors_as, SettingError, StoreError
 from fdrl_ros.experiments.reports.text_table import make_table, NOT_PRIVATE
 from fdrl_ros.experiments.studies.fdrl_paper.claims import UNMEASURED
@@ -42,14 +42,14 @@ def fdrl(directory: Path | None, quick: bool, surgery: bool, **flags: object) ->
     on when called again.
     """
     chosen = FdrlSettings().quick() if quick else FdrlSettings()
-    given = {name.partition('__')[2]: each for name, each in flags.items() if each is not None}
-    settings = FdrlSettings.from_mapping({**asdict(chosen), **given})
+    settings = with_flags(chosen, flags)
     if settings.seeds < FEWEST_SEEDS and not quick:
         expected = f'at least {FEWEST_SEEDS}: fewer claim nothing; --quick takes a look'
         raise SettingError('seeds', settings.seeds, expected)
     study = StudySession.open(directory or Path('runs/fdrl_quick' if quick else 'runs/fdrl'))
     study.out.print(NOT_PRIVATE, style='bold red')
-    words = ' '.join(f'--{name.replace("_", "-")} {each!r}' for name, each in given.items())
+    usual = asdict(chosen)
+    words = ' '.join(f'--{k} {v!r}' for k, v in asdict(settings).items() if v != usual[k])
     flagged = [f'--{each}' for each, is_on in (('quick', quick), ('surgery', surgery)) if is_on]
     command = ' '.join(('fdrl reproduce fdrl', *flagged, words)).strip()
     with study.run.lock():

@@ -2,13 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """`fdrl reproduce fedst`: the experiments of FedST, with the paper's numbers beside ours."""
 
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
 import click
 from fdrl_ros.cli.experiments.study_command import StudySession
-from fdrl_ros.cli.options import SettingsCommand
+from fdrl_ros.cli.options import SettingsCommand, with_flags
 from fdrl_ros.errors import os_errors_as, PluginError, StoreError
 from fdrl_ros.experiments.studies.fedst.settings import FedstSettings
 
@@ -46,8 +45,7 @@ def fedst(directory: Path | None, quick: bool, private: bool, **flags: object) -
             'reproduce fedst', f'{missing}: pip install "fdrl_ros[torch]", or `make setup`'
         ) from missing
     chosen = FedstSettings().quick() if quick else FedstSettings()
-    given = {name.partition('__')[2]: each for name, each in flags.items() if each is not None}
-    settings = FedstSettings.from_mapping({**asdict(chosen), **given})
+    settings = with_flags(chosen, flags)
     study = StudySession.open(directory or Path('runs/fedst_quick' if quick else 'runs/fedst'))
     with study.run.lock():
         parts = study.measure(run_fedst, study.run.path, settings)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 from fdrl_ros.cli.experiments.study_command import StudySession
-from fdrl_ros.cli.options import SettingsCommand
+from fdrl_ros.cli.options import SettingsCommand, with_flags
 from fdrl_ros.errors import os_errors_as, StoreError
 from fdrl_ros.experiments.reports.text_table import NOT_PRIVATE
 from fdrl_ros.experiments.studies.sepsis.plot import draw_sepsis
@@ -37,8 +37,7 @@ def sepsis(directory: Path | None, quick: bool, **flags: object) -> None:
     again.
     """
     chosen = SepsisSettings().quick() if quick else SepsisSettings()
-    given = {name.partition('__')[2]: each for name, each in flags.items() if each is not None}
-    settings = SepsisSettings.from_mapping({**asdict(chosen), **given})
+    settings = with_flags(chosen, flags)
     settings.check()
     study = StudySession.open(directory or Path('runs/sepsis_quick' if quick else 'runs/sepsis'))
     study.out.print(NOT_PRIVATE, style='bold red')

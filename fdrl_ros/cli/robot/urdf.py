@@ -3,7 +3,7 @@
 """`fdrl urdf`: the description of arm and patient, for other tools."""
 
 import click
-from fdrl_ros.cli.options import SettingsCommand
+from fdrl_ros.cli.options import SettingsCommand, with_flags
 from fdrl_ros.deployment.frame_settings import FrameSettings
 
 
@@ -14,5 +14,4 @@ def urdf(**flags: object) -> None:
 
     Names may have a prefix, and the room may stand elsewhere, for several arms in one tree.
     """
-    values = {name.partition('__')[2]: value for name, value in flags.items() if value is not None}
-    click.echo(FrameSettings.from_mapping(values).mount().urdf())
+    click.echo(with_flags(FrameSettings(), flags).mount().urdf())

@@ -212,12 +212,15 @@ def _privacy(summary: Json, budget: float) -> str:
     words = f'epsilon {spent} of {budget:g} at delta {summary["delta"]:g}, unit: {summary["unit"]}'
     for name, problem in summary['ledger_problems'].items():
         words += f'\n{name} counts as having spent its whole budget: {problem}'
+    shared = summary['epsilon_of_shared_patients'] is not None
+    whose = 'one hospital alone' if shared else 'a hospital'
     auc, tpr, told = (
         max(each[name] for each in summary['attack_bounds'].values())
         for name in ('auc', 'tpr', 'information')
     )
     words += (
-        f'\nof whether one {summary["unit"]} took part, no attack on all releases tells more than '
+        f'\nof whether one {summary["unit"]} of {whose} took part, no attack on all releases '
+        'tells more than '
         f'AUC {auc:.3f}, TPR {tpr:.3f} at 1 % FPR, {told:.3f} bits (PLR)'
     )
     return words + _shared_words(summary)

@@ -169,6 +169,7 @@ def test_evaluated_again_epsilons_add_up_for_patients_of_several_hospitals(train
         assert [each.damage for each in again] == [each.damage for each in episodes]
     assert summary['epsilon_of_shared_patients'] == pytest.approx(sum(summary['epsilon'].values()))
     assert summary['delta_of_shared_patients'] == pytest.approx(3 * summary['delta'])
+    assert 'patient of one hospital alone took part' in ' '.join(result.output.split())
     for text in (result.output, fdrl('privacy', 'show', copy).output):
         words = ' '.join(text.split())
         assert f'at most {summary["epsilon_of_shared_patients"]:.2f}, the sum' in words

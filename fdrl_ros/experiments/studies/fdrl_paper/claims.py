@@ -35,7 +35,6 @@ from fdrl_ros.privacy.accountant.accountant import epsilon_paper, PAPER_ORDER
 REPRODUCED, PARTLY, NOT = 'reproduced', 'partly', 'not reproduced'
 UNMEASURABLE, UNMEASURED = 'not measurable', 'not measured'
 
-
 ENOUGH = 0.5
 """Share of a claimed change that counts as reproduced."""
 
@@ -141,9 +140,8 @@ def _leakage(summary: Json) -> Iterator[Claim]:
     }
     for name, each in summary['leakage']['regimes'].items():
         others = ', '.join(
-            f'{words} by {attack}'
+            f'{_percent(_leak_change(each, "released", attack), "+.0f")} by {attack}'
             for attack in ('loss', 'lira loss')
-            for words in [_percent(_leak_change(each, 'released', attack), '+.0f')]
         )
         reason = why.get(name, f'{_SHORT}; the ratio is of two numbers near 0')
         for seat, words in (('released', 'released policy'), ('own', "hospitals' own updates")):

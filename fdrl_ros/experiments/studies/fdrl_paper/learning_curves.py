@@ -23,7 +23,7 @@ from fdrl_ros.experiments.study import Part, Study, Work
 from fdrl_ros.runtime.progress import Caller, NOBODY
 
 WAYS = {'plain': False, 'private': True}
-"""Without clipping noise, and with noise for the budget."""
+"""Whether noise for epsilon 8 is added; gradients are clipped either way."""
 
 _RELEVANT = ('hospitals', 'heterogeneity', 'patients')
 

@@ -29,8 +29,9 @@ RULES = (
     'sign beyond chance; else not measurable if the interval holds half of the claim, or if it is '
     'a ratio whose denominator cannot be told from 0; else not reproduced. A claimed level, '
     'margin or trend is reproduced or not if the whole interval lies on one side of it; else not '
-    'measurable. A cost is reproduced if its time grows by no more than size^0.25 beyond the '
-    'claim, or is at most the claimed time. Other readings are marked and not counted.'
+    'measurable. A claimed growth of cost is reproduced if the time grows by no more than '
+    'size^0.25 beyond it; a time on another machine is not comparable. Other readings are marked '
+    'and not counted.'
 )
 
 
