@@ -105,6 +105,14 @@ def _rounds(figure: Figure, summary: Json, settings: FdrlSettings) -> None:
     panels[0].legend(fontsize=7)
 
 
+_EPSILONS = {
+    'epsilon': ('o-', FEDERATED, 'accountant'),
+    'epsilon_paper': ('s--', 'gray', "paper's formula, sigma = sigma_m"),
+    'epsilon_s': ('^:', 'gray', "paper's formula, sigma = s"),
+}
+"""Line, colour and name of each reading of epsilon."""
+
+
 def _noise(figure: Figure, summary: Json, settings: FdrlSettings) -> None:
     first, second, third = figure.subplots(1, 3)
     noises = [each for each in settings.all_noises if each]
@@ -136,28 +144,9 @@ def _noise(figure: Figure, summary: Json, settings: FdrlSettings) -> None:
         draw_points(second, at_noise, found, fmt='o', ms=3, linewidth=1, color=colour)
     second.axhline(0.0, color='gray', linewidth=0.5)
     second.set_title('(b) PLR, bits', fontsize=9)
-    spent = list(summary['spent'].values())
-    third.plot(
-        surface['noises'],
-        [each['epsilon'] for each in spent],
-        'o-',
-        color=FEDERATED,
-        label='accountant',
-    )
-    third.plot(
-        surface['noises'],
-        [each['epsilon_paper'] for each in spent],
-        's--',
-        color='gray',
-        label="paper's formula, sigma = sigma_m",
-    )
-    third.plot(
-        surface['noises'],
-        [each['epsilon_s'] for each in spent],
-        '^:',
-        color='gray',
-        label="paper's formula, sigma = s",
-    )
+    for reading, (line, colour, words) in _EPSILONS.items():
+        spent = [each[reading] for each in summary['spent'].values()]
+        third.plot(surface['noises'], spent, line, color=colour, label=words)
     third.set_yscale('log')
     third.set_title('(c) epsilon', fontsize=9)
     third.legend(fontsize=6, loc='lower left')
