@@ -144,9 +144,9 @@ def _noise(figure: Figure, summary: Json, settings: FdrlSettings) -> None:
         draw_points(second, at_noise, found, fmt='o', ms=3, linewidth=1, color=colour)
     second.axhline(0.0, color='gray', linewidth=0.5)
     second.set_title('(b) PLR, bits', fontsize=9)
-    for reading, (line, colour, words) in _EPSILONS.items():
+    for reading, (line, tint, words) in _EPSILONS.items():
         spent = [each[reading] for each in summary['spent'].values()]
-        third.plot(surface['noises'], spent, line, color=colour, label=words)
+        third.plot(surface['noises'], spent, line, color=tint, label=words)
     third.set_yscale('log')
     third.set_title('(c) epsilon', fontsize=9)
     third.legend(fontsize=6, loc='lower left')
