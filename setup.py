@@ -14,6 +14,9 @@ from setuptools.command.build_py import build_py
 
 ROOT = Path(__file__).resolve().parent
 SHARED = ('config', 'msg', 'urdf')
+EXTRAS = (
+    'bags', 'benchmark', 'export', 'foxglove', 'metrics', 'onnx', 'page', 'sepsis', 'torch',
+)  # fmt: skip
 
 
 class BuildWithSharedFiles(build_py):
