@@ -5,6 +5,10 @@ How much records help: exact A_task and return over records of a hospital, priva
 
 Every record joins a step with chance 1 / 4, however many there are, so steps and epsilon stay the
 same and the noise on the mean gradient falls as 1 / n. This shows where federation begins to pay.
+
+Beside what is learned stands planning from counts (:mod:`fdrl_ros.worlds.paper.planning`), which
+knows the structure of the world and the rewards. Its private form adds Gaussian noise for the same
+epsilon to each hospital's counts, once.
 """
 
 from dataclasses import asdict
@@ -17,10 +21,17 @@ from fdrl_ros.experiments.studies.fdrl_paper.policies import (
     Learners,
     public_start,
 )
-from fdrl_ros.experiments.studies.fdrl_paper.settings import FdrlSettings
+from fdrl_ros.experiments.studies.fdrl_paper.settings import BUDGET, FdrlSettings
+from fdrl_ros.experiments.studies.leakage.settings import DELTA
 from fdrl_ros.experiments.studies.leakage.simulation import Simulation
 from fdrl_ros.experiments.study import Part, Study, Work
+from fdrl_ros.privacy.accountant.calibration import noise_multiplier_for
 from fdrl_ros.runtime.progress import Caller, NOBODY
+from fdrl_ros.worlds.paper.env import PaperHospital
+from fdrl_ros.worlds.paper.law import LEVELS, SIZE
+from fdrl_ros.worlds.paper.planning import count_moves, plan, SENSITIVITY
+import numpy as np
+from numpy.typing import NDArray
 
 WAYS = {'plain': False, 'private': True}
 """Whether noise for epsilon 8 is added; gradients are clipped either way."""
@@ -81,9 +92,33 @@ def measure_records(settings: FdrlSettings, records: int, seed: int, work: Work)
             appraisal = Appraisal(world.homes, settings.patients, seed)
         row = {name: appraisal.worth(actions_of(each)) for name, each in policies.items()}
         row['alone'] = appraisal.worth(list(map(actions_of, own)))
+        work.check()
+        together, apart = _planned(world, learners, private)
+        row['planned'] = appraisal.worth(together)
+        row['planned_alone'] = appraisal.worth(apart)
         found[way] = row
     same = {**appraisal.yardsticks(), 'public_start': appraisal.worth(actions_of(start))}
     return {'worth': found, 'any_size': same}
+
+
+def _planned(
+    world: Simulation, learners: Learners, private: bool
+) -> tuple[NDArray[np.int64], list[NDArray[np.int64]]]:
+    """Return what is planned from the sum of all counts for mean rewards, and from own counts."""
+    sigma = 0.0
+    if private:
+        sigma = SENSITIVITY * noise_multiplier_for(epsilon=BUDGET, delta=DELTA, phases=[(1.0, 1)])
+    rng, counts = learners.rng(3 + world.hospitals), []
+    for own in world.own(learners.members):
+        lines = world.table[own]
+        levels, after = (
+            np.rint(each * (LEVELS - 1)).astype(np.int64)
+            for each in (lines[:, :SIZE], lines[:, SIZE : 2 * SIZE])
+        )
+        told = count_moves(levels, lines[:, -1].astype(np.int64), after)
+        counts.append(told + sigma * rng.normal(size=told.shape))
+    apart = [plan(each, home) for each, home in zip(counts, world.homes, strict=True)]
+    return plan(np.sum(counts, axis=0), PaperHospital()), apart
 
 
 def _check(part: Json) -> None:
@@ -93,5 +128,5 @@ def _check(part: Json) -> None:
     :raises KeyError: if so.
     """
     for way in WAYS:
-        part['worth'][way]['alone']['a_task']
+        part['worth'][way]['planned_alone']['a_task']
     part['any_size']['majority']['a_task']

@@ -17,6 +17,8 @@ NAMES = {
     'central_steps': 'centralised, as many steps, same s',
     'central_epsilon': 'centralised, as many steps, same epsilon',
     'central': 'centralised, as many steps, same epsilon',
+    'planned': 'planned from all counts',
+    'planned_alone': 'each hospital plans from its own counts',
     'public_start': 'public start, no patient seen',
     'majority': 'best single policy by votes (ceiling)',
     'expert': "each hospital's expert",
@@ -106,7 +108,10 @@ def accuracy_grid(summary: Json) -> Grid:
 def curves_grid(summary: Json) -> Grid:
     """Return A_task over records of a hospital."""
     ways = {'plain': 'no noise', 'private': 'epsilon 8'}
-    shown = ('federated', 'federated_from_start', 'alone', 'central')
+    shown = (
+        *('federated', 'federated_from_start', 'alone', 'central'),
+        *('planned', 'planned_alone'),
+    )
     rows = []
     for size, found in summary['curves'].items():
         for way, words in ways.items():
