@@ -36,3 +36,9 @@ def test_the_page_has_the_claim_with_its_verdict(claim) -> None:
 
 def test_the_page_counts_the_verdicts() -> None:
     assert verdicts(FOUND) in ' '.join(PAGE.split())
+
+
+def test_the_readme_counts_the_claims_that_reproduced() -> None:
+    own = [each['verdict'] for each in FOUND['claims'] if each['own']]
+    readme = (DOCS.parent / 'README.md').read_text('utf-8')
+    assert f'[{own.count("reproduced")} of {len(own)} reproduced](docs/fdrl.md' in readme
