@@ -201,9 +201,7 @@ class Learners:
 
     def central(self, regime: Regime) -> Weights:
         """Return the centralised policy of a regime."""
-        world, pooled = self.world, np.flatnonzero(self.members)
-        trainer = ShadowTrainer(SHAPE, regime.learner(True), regime.privacy(True, world.hospitals))
-        return world.descend(trainer, world.start, pooled, regime.steps(True), self.rng(1))
+        return self.world.centralise(self.members, self.rng(1), regime)
 
     def alone(self) -> list[Weights]:
         """Return the policy of each hospital that learns from its own records alone."""

@@ -258,10 +258,23 @@ class Simulation:
         ).astype(np.float64)
         return masked - _MODULUS / 2.0
 
-    def centralise(self, members: NDArray[np.bool_], rng: np.random.Generator) -> Weights:
-        """Train the centralised baseline on all that take part."""
-        pooled = np.flatnonzero(members)
-        return self.descend(self.pooled, self.start, pooled, self.regime.steps(True), rng)
+    def centralise(
+        self,
+        members: NDArray[np.bool_],
+        rng: np.random.Generator,
+        regime: Regime | None = None,
+    ) -> Weights:
+        """
+        Train the centralised baseline on all that take part.
+
+        :param regime: another one than the federation's.
+        """
+        trainer = self.pooled
+        if regime is not None:
+            privacy = regime.privacy(True, self.hospitals)
+            trainer = ShadowTrainer(SHAPE, regime.learner(True), privacy)
+        steps = (regime or self.regime).steps(True)
+        return self.descend(trainer, self.start, np.flatnonzero(members), steps, rng)
 
     def errors(self, weights: Weights) -> Numbers:
         """Return every candidate's signed error at some weights, shape (records,)."""
