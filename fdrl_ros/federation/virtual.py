@@ -236,6 +236,8 @@ class VirtualFederation:
         wanted = self.round + rounds
 
         def arrived() -> bool:
+            if self.round < wanted:
+                return False
             policies = [hospital.policy for hospital in self._hospitals()]
             return bool(policies) and all(each and each.id[0] >= wanted for each in policies)
 

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 
+@cache
 def is_prime(number: int) -> bool:
     """Return whether a number below 2^64 is prime (Miller-Rabin, deterministic bases)."""
     bases = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37)

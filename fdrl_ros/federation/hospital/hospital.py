@@ -220,12 +220,17 @@ class Hospital(Party):
                 return self._take_status(message)
             case protocol.RoundKey():
                 self._received(message).take_key(message, self._roster)
+                if not self._key_matters(message.id):
+                    return Effects()
             case protocol.Delivery():
                 if message.to != self._name:
                     raise RoundError(message.sender, f'shares for {message.to}')
                 self._received(message).take_delivery(message)
             case protocol.Settle():
-                self._received(message).take_settle(message)
+                received = self._received(message)
+                received.take_settle(message)
+                if len(received.settles) + 1 < self._roster.threshold or 'reveal' in received.done:
+                    return Effects()  # nothing is revealed for so few, and all of it once
             case protocol.Blame():
                 return self._take_blame(message)
             case protocol.Dispute():
@@ -240,6 +245,13 @@ class Hospital(Party):
             case protocol.LedgerHeads():
                 return self._take_heads(message)
         return self._advance()
+
+    def _key_matters(self, attempt: AttemptId) -> bool:
+        """Return whether shares wait for a key: not while keys are announced, nor once all came."""
+        status = self.status
+        if status is None or status.id != attempt or status.phase == Phase.OPEN:
+            return False
+        return self.attempts[attempt].key_list is None
 
     def finish(self, job: Job, result: object, now: float) -> Effects:
         """Take the result of training or of encryption."""
