@@ -247,7 +247,7 @@ class Hospital(Party):
         return self._advance()
 
     def _key_matters(self, attempt: AttemptId) -> bool:
-        """Return whether shares wait for a key: not while keys are announced, nor once all came."""
+        """Return whether shares wait for a key: not in phase OPEN, nor once all keys came."""
         status = self.status
         if status is None or status.id != attempt or status.phase == Phase.OPEN:
             return False
