@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Observe the whole system: call no service, publish nothing, return events as plain values."""
 
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import fields
 from queue import Empty, Full, Queue
@@ -19,6 +20,7 @@ from fdrl_ros.deployment.events import (
     ReceivedMessage,
     RejectedMessage,
 )
+from fdrl_ros.deployment.interfaces import OBSERVER
 from fdrl_ros.deployment.namespaces import absolute, FEDERATION
 from fdrl_ros.errors import MessageError, ReplayError
 from fdrl_ros.federation.protocol import message as protocol
@@ -56,6 +58,8 @@ class Observer(Closeable):
         *,
         namespace: str = '',
         n_parameters: int = 0,
+        name: str = OBSERVER,
+        kinds: Iterable[type[protocol.Message]] = OBSERVED,
     ) -> None:
         """
         Join the domains.
@@ -63,7 +67,10 @@ class Observer(Closeable):
         :param roster: whom to believe, and whose progress to look at.
         :param namespace: in front of those of the nodes; others are not listened to.
         :param n_parameters: of the policies; without it only short ones are heard.
+        :param name: of the node.
+        :param kinds: of messages of the protocol that are listened to.
         """
+        kinds, self._name = set(kinds), name
         self._verifier = MessageVerifier(roster)
         self._refused = 0
         self._events: Queue[Event] = Queue(WAITING)
@@ -71,15 +78,16 @@ class Observer(Closeable):
         self._joined = ExitStack()
         self._size = 4 * n_parameters
         self._namespace = absolute(namespace)
-        federation = self._join(federation_domain)
-        for kind in OBSERVED.keys() - {protocol.HospitalPolicy}:
+        self.federation = federation = self._join(federation_domain)
+        """The node in the federation's domain."""
+        for kind in kinds - {protocol.HospitalPolicy}:
             entry = PROTOCOL_TOPICS[kind]
             topic = self._topic(FEDERATION, entry.name)
             self._subscribe_message(federation, kind, topic, entry.type, entry.hearing)
         for name in (member.name for member in roster.hospitals):
-            topic = self._topic(name, 'policy')
-            released = protocol.HospitalPolicy
-            self._subscribe_message(federation, released, topic, ros.HospitalPolicy, qos.HEARD)
+            if (released := protocol.HospitalPolicy) in kinds:
+                topic = self._topic(name, 'policy')
+                self._subscribe_message(federation, released, topic, ros.HospitalPolicy, qos.HEARD)
             topic = self._topic(name, 'progress')
             self._subscribe_event(federation, topic, ros.Progress, HospitalProgress, qos.EVENT)
             topic = self._topic(name, 'privacy')
@@ -118,7 +126,7 @@ class Observer(Closeable):
 
     def _join(self, domain: int) -> Node:
         """Make a node in a domain and a thread that listens for it."""
-        node = self._joined.enter_context(node_in(domain, 'observer'))
+        node = self._joined.enter_context(node_in(domain, self._name))
         executor = EventsExecutor(context=node.context)
         executor.add_node(node)
 
@@ -136,6 +144,7 @@ class Observer(Closeable):
         return node
 
     def _queue_event(self, event: Event) -> None:
+        """Keep an event for :meth:`poll`; on a listening thread."""
         with suppress(Full):
             self._events.put_nowait(event)
 
@@ -181,9 +190,14 @@ class Observer(Closeable):
         node.create_subscription(type_, topic, copy, profile)
 
     def _receive_diagnostics(self, source: DiagnosticArray) -> None:
-        for status in source.status:
+        for event in health_in(source, self._namespace):
+            self._queue_event(event)
+
+
+def health_in(source: DiagnosticArray, namespace: str) -> Iterator[NodeHealth]:
+    """Yield the health of the nodes of a namespace; of others, nothing."""
+    for status in source.status:
+        node = status.name.partition(': ')[0]
+        if absolute(*node.split('/')[:-2]) == namespace:
             values = {pair.key: pair.value for pair in status.values}
-            node = status.name.partition(': ')[0]
-            if absolute(*node.split('/')[:-2]) != self._namespace:
-                continue  # of another federation, or no node of ours
-            self._queue_event(NodeHealth(node, status.level[0], status.message, values))
+            yield NodeHealth(node, status.level[0], status.message, values)
