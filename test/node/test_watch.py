@@ -8,7 +8,7 @@ from pathlib import Path
 import struct
 
 from fdrl_ros.cli.federation.orders import operator_credentials
-from fdrl_ros.deployment.bringup import robot_graph, RoomArguments
+from fdrl_ros.deployment.bringup import hospital_graph, robot_graph, RoomArguments
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.nodes.watch import Page
 from fdrl_ros.page.acts import JOURNAL, verify_acts
@@ -96,7 +96,7 @@ def test_federation_is_shown_and_an_operator_orders(page, live):
     assert operator.act('pause').json() == {'ok': True, 'message': 'the aggregator took it'}
     operator.wait(lambda now: now['federation']['phase'] == 'PAUSED', 10.0)
     assert operator.act('resume').status_code == 200
-    live.runner.start([each for each in live.graph if each.namespace == f'/{late}'])
+    live.runner.start(hospital_graph(live.settings, late))
     live.finish()
     done = operator.wait(
         lambda now: (
