@@ -217,7 +217,7 @@ INTERFACES: Final[Mapping[Domain, tuple[Interface, ...]]] = {
         topic('{robot}/action', 'selector', 'env recorder watch'),
         topic('{robot}/risk', 'selector', 'watch'),
         topic('{robot}/adaptation', 'selector'),
-        topic('{robot}/policies', 'selector', 'watch'),
+        topic('{robot}/policies', 'selector', 'observer watch'),
         topic('{robot}/robot_description', 'robot_state_publisher'),
         topic('{robot}/tf', 'robot_state_publisher'),
         topic('{robot}/tf_static', 'robot_state_publisher'),

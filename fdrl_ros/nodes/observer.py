@@ -5,6 +5,7 @@
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import fields
+from functools import partial
 from queue import Empty, Full, Queue
 import threading
 from typing import Any
@@ -16,6 +17,7 @@ from fdrl_ros.deployment.events import (
     HospitalProgress,
     NodeHealth,
     OperationEnded,
+    PoliciesListed,
     PrivacySpent,
     ReceivedMessage,
     RejectedMessage,
@@ -39,6 +41,9 @@ from rclpy.qos import QoSProfile
 
 WAITING = 10000
 """Events that wait for :meth:`Observer.poll`; more are dropped."""
+
+_REPLACED = ros.PolicyStatus.STATUS_REPLACED
+_VALUING = ros.PolicyStatus.STATUS_VALUING
 
 
 class Observer(Closeable):
@@ -97,6 +102,12 @@ class Observer(Closeable):
             for name in robots:
                 topic = self._topic(name, 'outcome')
                 self._subscribe_event(room, topic, ros.Outcome, OperationEnded, qos.EVENT)
+                room.create_subscription(
+                    ros.Policies,
+                    self._topic(name, 'policies'),
+                    partial(self._receive_policies, name),
+                    qos.HEARD,
+                )
 
     @property
     def finished(self) -> bool:
@@ -188,6 +199,12 @@ class Observer(Closeable):
             self._queue_event(kind(**known, **{name: getattr(source, name) for name in names}))
 
         node.create_subscription(type_, topic, copy, profile)
+
+    def _receive_policies(self, robot: str, source: ros.Policies) -> None:
+        standing = [each for each in source.policies if each.status != _REPLACED]
+        valuing = tuple(each.name for each in standing if each.status == _VALUING)
+        rounds = {each.name: each.round for each in standing}
+        self._queue_event(PoliciesListed(robot, rounds, valuing))
 
     def _receive_diagnostics(self, source: DiagnosticArray) -> None:
         for event in health_in(source, self._namespace):
