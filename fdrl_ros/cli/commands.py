@@ -47,6 +47,7 @@ COMMANDS: Final = {
     'utility': ('experiments.studies', 'Measure what privacy costs: success against epsilon.'),
     'version': ('version', 'Print the versions of this package and its libraries.'),
     'video': ('video.video', 'Draw, show and check labelled surgical video.'),
+    'watch': ('watch', 'Serve a page of the operating room and the federation.'),
 }
 """Each command: the module below fdrl_ros.cli with a function of that name; what it does."""
 

@@ -62,6 +62,20 @@ class OperationEnded:
 
 
 @dataclass(frozen=True)
+class PoliciesListed:
+    """
+    The policies of a robot, those that stand for their names; see Policies.msg.
+
+    :param rounds: after which each was released, by name.
+    :param valuing: names of those whose tests and value models are not done.
+    """
+
+    robot: str
+    rounds: dict[str, int]
+    valuing: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class NodeHealth:
     """A node's health from /diagnostics."""
 
@@ -77,5 +91,6 @@ Event = (
     | HospitalProgress
     | PrivacySpent
     | OperationEnded
+    | PoliciesListed
     | NodeHealth
 )

@@ -27,6 +27,12 @@ OPERATOR = 'operator'
 OBSERVER = 'observer'
 """The same of programs that observe: `fdrl run`."""
 
+WATCH = 'watch'
+"""The same of the page: `fdrl watch`."""
+
+PEOPLE: Final = (OPERATOR, OBSERVER, WATCH)
+"""Programs of people, which join both domains for what others have there."""
+
 DESCRIPTION = 'robot_state_publisher'
 
 MONITOR = 'monitor'
@@ -106,13 +112,15 @@ def action(name: str, by: str, to: str = '') -> Interface:
 # fmt: off
 INTERFACES: Final[Mapping[Domain, tuple[Interface, ...]]] = {
     Domain.FEDERATION: (
-        topic('{federation}/round', 'aggregator', 'trainer observer', protocol.RoundStatus),
+        topic('{federation}/round', 'aggregator', 'trainer observer watch',
+              protocol.RoundStatus),
         topic('{federation}/key', 'key_authority', 'trainer aggregator', protocol.EncryptionKey),
         topic('{federation}/round_key', 'trainer', 'trainer aggregator', protocol.RoundKey),
         topic('{federation}/shares', 'trainer', 'aggregator', protocol.Shares),
         topic('{federation}/delivery/{member}', 'aggregator', 'trainer', protocol.Delivery),
         topic('{federation}/complaint', 'trainer', 'aggregator', protocol.Complaint),
-        topic('{federation}/blame', 'aggregator', 'trainer observer', protocol.Blame),
+        topic('{federation}/blame', 'aggregator', 'trainer observer watch',
+              protocol.Blame),
         topic('{federation}/update', 'trainer', 'aggregator observer', protocol.MaskedUpdate),
         topic('{federation}/wanted/{member}', 'aggregator', 'trainer', protocol.Wanted),
         topic('{federation}/wanted/aggregator', 'key_authority', 'aggregator', protocol.Wanted),
@@ -126,19 +134,19 @@ INTERFACES: Final[Mapping[Domain, tuple[Interface, ...]]] = {
         topic('{federation}/decline', 'trainer', 'aggregator', protocol.Decline),
         topic('{federation}/ledger_heads', 'aggregator key_authority', 'trainer',
               protocol.LedgerHeads),
-        topic('{federation}/policy', 'key_authority', 'trainer aggregator observer',
+        topic('{federation}/policy', 'key_authority', 'trainer aggregator observer watch',
               protocol.GlobalPolicy),
-        topic('{federation}/policy/weights', 'key_authority', 'trainer aggregator observer',
+        topic('{federation}/policy/weights', 'key_authority', 'trainer aggregator observer watch',
               optional='policies above 256 KiB'),
         topic('{federation}/verdict', 'key_authority', 'aggregator', protocol.Verdict),
         topic('{hospital}/policy', 'trainer', 'observer'),
         topic('{hospital}/policy/weights', 'trainer', 'observer',
               optional='policies above 256 KiB'),
-        topic('{hospital}/progress', 'trainer', 'observer'),
-        topic('{hospital}/privacy', 'trainer', 'observer'),
+        topic('{hospital}/progress', 'trainer', 'observer watch'),
+        topic('{hospital}/privacy', 'trainer', 'observer watch'),
         service('{federation}/key_authority/decrypt', 'key_authority', 'aggregator'),
-        service('{federation}/aggregator/order', 'aggregator', 'operator'),
-        service('{federation}/key_authority/order', 'key_authority', 'operator'),
+        service('{federation}/aggregator/order', 'aggregator', 'operator watch'),
+        service('{federation}/key_authority/order', 'key_authority', 'operator watch'),
     ),
     Domain.ROBOTS: (
         topic('{federation}/policy', 'trainer', 'selector'),
@@ -151,37 +159,39 @@ INTERFACES: Final[Mapping[Domain, tuple[Interface, ...]]] = {
         topic('{home}/home/weights', 'trainer', 'selector', optional='policies above 256 KiB'),
         topic('{robot}/measured_js', 'env', 'recorder client'),
         topic('{robot}/setpoint_js', 'env', 'recorder client'),
-        topic('{robot}/measured_cp', 'env', 'monitor recorder client'),
+        topic('{robot}/measured_cp', 'env', 'monitor recorder client watch'),
         topic('{robot}/local/measured_cp', 'env', 'client'),
-        topic('{robot}/setpoint_cp', 'env', 'selector monitor recorder client'),
+        topic('{robot}/setpoint_cp', 'env', 'selector monitor recorder client watch'),
         topic('{robot}/local/setpoint_cp', 'env', 'client'),
         topic('{robot}/measured_cv', 'env', 'client'),
         topic('{robot}/body/measured_cf', 'env', 'recorder client'),
         topic('{robot}/body/measured_cf', '', 'monitor', optional='force = body'),
-        topic('{robot}/spatial/measured_cf', 'env', 'recorder client'),
+        topic('{robot}/spatial/measured_cf', 'env', 'recorder client watch'),
         topic('{robot}/spatial/measured_cf', '', 'monitor', optional='force = spatial'),
         topic('{robot}/jaw/measured_js', 'env', 'monitor recorder client'),
         topic('{robot}/jaw/setpoint_js', 'env', 'selector monitor client'),
-        topic('{robot}/joint_states', 'env', 'robot_state_publisher recorder'),
-        topic('{robot}/operating_state', 'env', 'selector recorder client'),
-        topic('{robot}/operation_state', 'env monitor', 'selector recorder'),
-        topic('{robot}/patient_state', 'env monitor', 'selector recorder'),
+        topic('{robot}/joint_states', 'env', 'robot_state_publisher recorder watch'),
+        topic('{robot}/operating_state', 'env', 'selector recorder client watch'),
+        topic('{robot}/operation_state', 'env monitor', 'selector recorder watch'),
+        topic('{robot}/patient_state', 'env monitor', 'selector recorder watch'),
         topic('{robot}/state_fields', 'env monitor', 'selector recorder'),
-        topic('{robot}/outcome', 'env', 'observer recorder'),
+        topic('{robot}/outcome', 'env', 'observer recorder watch'),
         topic('{robot}/markers', 'env'),
         topic('{robot}/endoscope/image_raw', 'env', optional='endoscope'),
         topic('{robot}/endoscope/image_raw', '', 'segmenter'),
+        topic('{robot}/endoscope/image_raw', '', 'watch', optional='a viewer'),
         topic('{robot}/endoscope/depth', 'env', optional='endoscope'),
         topic('{robot}/endoscope/labels', 'env', optional='endoscope'),
         topic('{robot}/endoscope/camera_info', 'env', optional='endoscope'),
         topic('{robot}/segmenter/labels', 'segmenter'),
         topic('{robot}/segmenter/overlay', 'segmenter'),
-        topic('{robot}/visibility', 'segmenter', 'recorder'),
+        topic('{robot}/segmenter/overlay', '', 'watch', optional='a viewer'),
+        topic('{robot}/visibility', 'segmenter', 'recorder watch'),
         topic('{robot}/visibility', '', 'selector', optional='needs_visibility'),
         topic('/clock', 'env', optional='use_sim_time'),
         topic('{robot}/servo_cp', 'selector client', 'env monitor'),
         topic('{robot}/jaw/servo_jp', 'selector client', 'env'),
-        topic('{robot}/state_command', 'selector client', 'env selector'),
+        topic('{robot}/state_command', 'selector client watch', 'env selector'),
         topic('{robot}/servo_cv', 'client', 'env'),
         topic('{robot}/servo_jp', 'client', 'env'),
         topic('{robot}/servo_jr', 'client', 'env'),
@@ -204,15 +214,15 @@ INTERFACES: Final[Mapping[Domain, tuple[Interface, ...]]] = {
         topic('{robot}/vital_signs/oxygen_saturation', 'sensors', 'monitor', optional='vitals'),
         topic('{robot}/vital_signs/respiratory_rate', 'sensors', 'monitor', optional='vitals'),
         topic('{robot}/supervise', 'pedal', 'selector'),
-        topic('{robot}/action', 'selector', 'env recorder'),
-        topic('{robot}/risk', 'selector'),
+        topic('{robot}/action', 'selector', 'env recorder watch'),
+        topic('{robot}/risk', 'selector', 'watch'),
         topic('{robot}/adaptation', 'selector'),
-        topic('{robot}/policies', 'selector'),
+        topic('{robot}/policies', 'selector', 'observer watch'),
         topic('{robot}/robot_description', 'robot_state_publisher'),
         topic('{robot}/tf', 'robot_state_publisher'),
         topic('{robot}/tf_static', 'robot_state_publisher'),
         action('{robot}/env/operate', 'env', 'operator'),
-        service('{robot}/env/reset', 'env', 'operator'),
+        service('{robot}/env/reset', 'env', 'operator watch'),
         service('{robot}/env/procedures', 'env', 'operator'),
         service('{robot}/env/get_simulation_state', 'env', 'operator', 'use_sim_time'),
         service('{robot}/env/set_simulation_state', 'env', 'operator', 'use_sim_time'),
@@ -223,8 +233,8 @@ INTERFACES: Final[Mapping[Domain, tuple[Interface, ...]]] = {
         service('{robot}/inverse_kinematics', 'env', 'operator'),
         service('{robot}/monitor/start', 'monitor', 'operator'),
         service('{robot}/selector/list_policies', 'selector', 'operator'),
-        service('{robot}/selector/pin_policy', 'selector', 'operator'),
-        service('{robot}/selector/supervise', 'selector', 'operator'),
+        service('{robot}/selector/pin_policy', 'selector', 'operator watch'),
+        service('{robot}/selector/supervise', 'selector', 'operator watch'),
     ),
 }
 # fmt: on
@@ -232,7 +242,7 @@ INTERFACES: Final[Mapping[Domain, tuple[Interface, ...]]] = {
 _OURS = ' '.join(NODES)
 _OTHERS = ' '.join((DESCRIPTION, *GUESTS))
 _NODES = f'{_OURS} {_OTHERS}'
-_ALL = f'{_NODES} {OPERATOR} {OBSERVER} {RECORDER}'
+_ALL = f'{_NODES} {" ".join(PEOPLE)} {RECORDER}'
 _STEADY = ('describe_parameters', 'get_parameter_types', 'get_parameters', 'list_parameters')
 _CHANGING = ('set_parameters', 'set_parameters_atomically')
 _LIFECYCLE = (
@@ -246,7 +256,7 @@ EVERYWHERE: Final = (topic('/parameter_events', _ALL, _OTHERS),)
 AT_HOME: Final = (
     topic('/rosout', _NODES),
     topic('/clock', '', _NODES, optional='use_sim_time'),
-    topic('/diagnostics', _OURS, OBSERVER),
+    topic('/diagnostics', _OURS, f'{OBSERVER} {WATCH}'),
     topic('{node}/transition_event', _OURS),
     *(service(f'{{node}}/{each}', _NODES, OPERATOR) for each in (*_STEADY, *_CHANGING)),
     service('{node}/get_type_description', _NODES, OPERATOR),
@@ -403,8 +413,7 @@ def uses_of(spec: NodeSpec, places: Places, domain: Domain) -> tuple[Use, ...]:
     if domain not in domains_of(spec):
         return ()
     lines = [*INTERFACES[domain], *EVERYWHERE]
-    # People and observers join both domains for what others have there.
-    if spec.executable in (OPERATOR, OBSERVER) or home_domain(spec) is domain:
+    if spec.executable in PEOPLE or home_domain(spec) is domain:
         lines += AT_HOME
     found: dict[tuple[Verb, str], Use] = {}
     for line in lines:

@@ -29,6 +29,7 @@ from fdrl_ros.deployment.events import (
     HospitalProgress,
     NodeHealth,
     OperationEnded,
+    PoliciesListed,
     PrivacySpent,
     ReceivedMessage,
     RejectedMessage,
@@ -39,16 +40,23 @@ from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.prepare import taking_part
 from fdrl_ros.deployment.robot.robot_policies import RobotPolicies
 from fdrl_ros.deployment.runner import Runner
+from fdrl_ros.deployment.running import note_running, PageProcess
 from fdrl_ros.errors import FdrlError, MessageError
 from fdrl_ros.experiments.json_file import Json, write_json
 from fdrl_ros.experiments.round_recorder import Meters, RoundNote, RoundRecorder
 from fdrl_ros.experiments.run_directory import RunDirectory
 from fdrl_ros.experiments.training import prepare_run, training_progress
-from fdrl_ros.federation.protocol.message import Phase, RoundStatus
+from fdrl_ros.federation.protocol.message import (
+    GlobalPolicy,
+    HospitalPolicy,
+    Phase,
+    RoundStatus,
+)
 from fdrl_ros.learner.learner import Stage, TrainingProgress
 from fdrl_ros.runtime.environment_variables import with_variables
 from fdrl_ros.runtime.progress import Caller, Progress
 from fdrl_ros.runtime.stopwatch import Stopwatch
+from fdrl_ros.selector.candidates.candidate import GLOBAL, HOME
 from fdrl_ros.selector.candidates.registry import Status
 from fdrl_ros.surgery.gym.actions import TICK
 
@@ -57,7 +65,8 @@ Say = Callable[[str], None]
 _POLL = 0.2  # longest wait for the next event, seconds
 _PATIENCE = 3  # times that the aggregator waits for hospitals before we give up
 _LAST_WORDS = 3.0  # for the last policies and diagnostics to arrive, seconds
-_START = 180.0  # for the robot's nodes to come up and value a first policy, seconds
+_START = 60.0  # for the robot's nodes to come up, seconds
+_VALUING = 60.0  # for a robot to value a policy, seconds
 
 
 def missing_ros() -> str:
@@ -101,7 +110,14 @@ class RosFederation:
     """One federation on this host, as processes over DDS."""
 
     def __init__(
-        self, run: RunDirectory, plan: Plan, caller: Caller, say: Say, *, namespace: str = ''
+        self,
+        run: RunDirectory,
+        plan: Plan,
+        caller: Caller,
+        say: Say,
+        *,
+        namespace: str = '',
+        page: bool = False,
     ) -> None:
         """
         Prepare the directory.
@@ -109,9 +125,10 @@ class RosFederation:
         :param caller: told the progress of each hospital.
         :param say: told what people should know, such as the death of a node.
         :param namespace: in front of those of all nodes.
+        :param page: whether a page of it is served meanwhile; where that fails, nothing else does.
         :raises FdrlError: if the directory cannot be prepared.
         """
-        self._run = run
+        self._run, self._page = run, page
         self._plan = plan
         self._caller = caller
         self._say = say
@@ -131,6 +148,9 @@ class RosFederation:
         self._memory: dict[str, float] = {}
         self._left_out: list[str] = []
         self._at_home: set[str] = set()
+        self._released: dict[str, int] = {}
+        """Policies that robots get, and after which round they were released."""
+        self._listed: dict[str, PoliciesListed] = {}
         self._operations: list[Json] = []
         self._roster = self._layout.roster()
         self._recorder = RoundRecorder(
@@ -160,8 +180,10 @@ class RosFederation:
         watching = importlib.import_module('fdrl_ros.nodes.observer')
         before = len(self._recorder.notes)
         settings = self._settings
+        note_running(self._layout, settings)
         with (
             with_variables(middleware(settings)),
+            PageProcess(self._layout, self._say) if self._page else contextlib.nullcontext(),
             Runner(settings, self._layout.log) as runner,
             watching.Observer(
                 self._roster,
@@ -194,15 +216,21 @@ class RosFederation:
             self._follow(runner, watch.poll, lambda: False, _LAST_WORDS)
             self._share_seconds(before)
             if operations:
-                self._say(
-                    'A robot values a policy before it may choose it, some ten seconds each; '
-                    'meanwhile it operates with those that are valued.'
-                )
                 # With home policies the robot is of a hospital, and operates on its patients.
                 home = self._plan.hospitals[0] if self._plan.home.epochs else ''
-                for robot in ROBOTS:
-                    room = RoomArguments(home=home)
-                    runner.start(robot_graph(settings, robot, operations, room))
+                if home:
+                    self._released.pop(home, None)  # it goes by another name here
+                    self._released[HOME] = 0
+                room = RoomArguments(home=home)
+                specs = [
+                    spec
+                    for robot in ROBOTS
+                    for spec in robot_graph(settings, robot, operations, room)
+                ]
+                # Patients come once the selector knows what to expect of each policy.
+                runner.start(each for each in specs if each.executable != 'env')
+                self._value(runner, watch.poll)
+                runner.start(each for each in specs if each.executable == 'env')
                 each = self._plan.world.horizon * TICK + 5.0
                 self._follow(
                     runner,
@@ -217,6 +245,32 @@ class RosFederation:
         if not self._recorder.notes:
             raise FdrlError(f'not one round was done; the logs are in {self._layout.log}')
         return self._recorder.notes
+
+    def _value(self, runner: Runner, poll: Callable[[float], Iterable[Event]]) -> None:
+        """Wait until the selectors have valued all policies, or for a time that is told."""
+        expected = max(1, len(self._released))
+        limit = _START + expected * _VALUING
+        self._say(
+            f'A robot values its policies before it operates, some ten seconds each: {expected} '
+            f'of them, for {limit / 60:.0f} min at most.'
+        )
+        deadline = time.monotonic() + limit
+
+        def done() -> bool:
+            return time.monotonic() > deadline or all(map(self._has_valued, ROBOTS))
+
+        self._follow(runner, poll, done, limit)
+
+    def _has_valued(self, robot: str) -> bool:
+        """Return whether a robot has all policies that were released, and none to value."""
+        listed = self._listed.get(robot)
+        return (
+            listed is not None
+            and bool(listed.rounds)
+            and not listed.valuing
+            and self._released.keys() <= listed.rounds.keys()
+            and all(listed.rounds[name] >= round for name, round in self._released.items())
+        )
 
     def _follow(
         self,
@@ -256,6 +310,10 @@ class RosFederation:
                 except MessageError as error:
                     self._say(f'refused: {error}')
                     return
+                if isinstance(event.message, GlobalPolicy):
+                    self._released[GLOBAL] = event.message.envelope.round
+                elif isinstance(event.message, HospitalPolicy):
+                    self._released[event.message.sender] = event.message.envelope.round
                 if isinstance(event.message, RoundStatus):
                     # Saying again what is waited for is no progress.
                     self._phase = Phase(event.message.phase)
@@ -264,6 +322,12 @@ class RosFederation:
             case RejectedMessage():
                 self._say(f'refused: {event.why}')
                 return
+            case PoliciesListed():
+                before, self._listed[event.robot] = self._listed.get(event.robot), event
+                if before != event and not self._operations:
+                    total = len(event.rounds)
+                    done, words = total - len(event.valuing), ', '.join(event.valuing)
+                    self._caller.report(Progress('value', event.robot, done, total, words))
             case PrivacySpent():
                 self._epsilon[event.hospital] = event.epsilon
             case NodeHealth():

@@ -2,13 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The key authority's node: answers requests to decrypt, and publishes each released policy."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from fdrl_ros.crypto.he.schemes import EncryptionSettings
 from fdrl_ros.deployment.agreed_encryption import agreed_encryption, loads_world
 from fdrl_ros.deployment.parties.key_authority import open_key_authority, server_step
 from fdrl_ros.deployment.policy_file import load_policy
 from fdrl_ros.federation.key_authority.key_authority import KeyAuthority
+from fdrl_ros.federation.key_authority.state import Validation
 from fdrl_ros.federation.protocol import message as protocol
 from fdrl_ros.federation.protocol.store import Store
 from fdrl_ros.nodes.common.diagnostics import Health
@@ -16,6 +17,8 @@ from fdrl_ros.nodes.parties.party_node import PartyNode
 from fdrl_ros.runtime.subprocess_runner import run_elsewhere, SeparateObject
 from fdrl_ros.runtime.worker_thread import Take
 import fdrl_ros.srv as srv
+import numpy as np
+from numpy.typing import NDArray
 
 VALIDATION = 'fdrl_ros.deployment.parties.policy_validation:PublicValidation'
 """The test of a new policy, which loads the world that it tests in."""
@@ -51,8 +54,15 @@ class KeyAuthorityNode(PartyNode):
         plan = self.plan()
         start = load_policy(self.layout.pretrained).weights
         # In a process of its own: this one holds the secret key and loads nothing of the world.
-        validation = self.separate(VALIDATION, plan, start)
-        validate = self.stopwatch.timed('validate', validation)
+        validation = self.stopwatch.timed('validate', self.separate(VALIDATION, plan, start))
+        self._tested: Mapping[str, float] = {}
+        self._success: dict[str, str] = {}
+
+        def validate(weights: NDArray[np.float32]) -> Validation:
+            found: Validation = validation(weights)
+            self._tested = found.shares if found.passed else {}
+            return found
+
         return open_key_authority(
             self.layout,
             plan,
@@ -61,6 +71,16 @@ class KeyAuthorityNode(PartyNode):
             encryption=prepared,
             step=server_step(plan, start, self.separate),
         )
+
+    def send(self, message: protocol.Message) -> None:
+        """Publish; tell on how many public patients a policy that is released succeeded."""
+        if isinstance(message, protocol.GlobalPolicy) and not message.rolled_back:
+            tested, self._tested = self._tested, {}
+            if tested:
+                self._success = {'tested round': str(message.envelope.round)}
+                named = {f'success {name}'.rstrip(): str(each) for name, each in tested.items()}
+                self._success |= named
+        super().send(message)
 
     def separate(self, place: str, *arguments: object) -> SeparateObject:
         """Make an object in a process of its own, which ends with this node's party."""
@@ -73,7 +93,8 @@ class KeyAuthorityNode(PartyNode):
         health, party = super().health(), self.party
         if not isinstance(party, KeyAuthority) or self.fault:
             return health
-        return Health(health.level, f'released round {party.round}', health.values)
+        values = {**health.values, **self._success}
+        return Health(health.level, f'released round {party.round}', values)
 
 
 NODE = KeyAuthorityNode

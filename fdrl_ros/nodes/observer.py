@@ -2,8 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Observe the whole system: call no service, publish nothing, return events as plain values."""
 
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import fields
+from functools import partial
 from queue import Empty, Full, Queue
 import threading
 from typing import Any
@@ -15,10 +17,12 @@ from fdrl_ros.deployment.events import (
     HospitalProgress,
     NodeHealth,
     OperationEnded,
+    PoliciesListed,
     PrivacySpent,
     ReceivedMessage,
     RejectedMessage,
 )
+from fdrl_ros.deployment.interfaces import OBSERVER
 from fdrl_ros.deployment.namespaces import absolute, FEDERATION
 from fdrl_ros.errors import MessageError, ReplayError
 from fdrl_ros.federation.protocol import message as protocol
@@ -38,6 +42,9 @@ from rclpy.qos import QoSProfile
 WAITING = 10000
 """Events that wait for :meth:`Observer.poll`; more are dropped."""
 
+_REPLACED = ros.PolicyStatus.STATUS_REPLACED
+_VALUING = ros.PolicyStatus.STATUS_VALUING
+
 
 class Observer(Closeable):
     """
@@ -56,6 +63,8 @@ class Observer(Closeable):
         *,
         namespace: str = '',
         n_parameters: int = 0,
+        name: str = OBSERVER,
+        kinds: Iterable[type[protocol.Message]] = OBSERVED,
     ) -> None:
         """
         Join the domains.
@@ -63,7 +72,10 @@ class Observer(Closeable):
         :param roster: whom to believe, and whose progress to look at.
         :param namespace: in front of those of the nodes; others are not listened to.
         :param n_parameters: of the policies; without it only short ones are heard.
+        :param name: of the node.
+        :param kinds: of messages of the protocol that are listened to.
         """
+        kinds, self._name = set(kinds), name
         self._verifier = MessageVerifier(roster)
         self._refused = 0
         self._events: Queue[Event] = Queue(WAITING)
@@ -71,15 +83,16 @@ class Observer(Closeable):
         self._joined = ExitStack()
         self._size = 4 * n_parameters
         self._namespace = absolute(namespace)
-        federation = self._join(federation_domain)
-        for kind in OBSERVED.keys() - {protocol.HospitalPolicy}:
+        self.federation = federation = self._join(federation_domain)
+        """The node in the federation's domain."""
+        for kind in kinds - {protocol.HospitalPolicy}:
             entry = PROTOCOL_TOPICS[kind]
             topic = self._topic(FEDERATION, entry.name)
             self._subscribe_message(federation, kind, topic, entry.type, entry.hearing)
         for name in (member.name for member in roster.hospitals):
-            topic = self._topic(name, 'policy')
-            released = protocol.HospitalPolicy
-            self._subscribe_message(federation, released, topic, ros.HospitalPolicy, qos.HEARD)
+            if (released := protocol.HospitalPolicy) in kinds:
+                topic = self._topic(name, 'policy')
+                self._subscribe_message(federation, released, topic, ros.HospitalPolicy, qos.HEARD)
             topic = self._topic(name, 'progress')
             self._subscribe_event(federation, topic, ros.Progress, HospitalProgress, qos.EVENT)
             topic = self._topic(name, 'privacy')
@@ -89,6 +102,12 @@ class Observer(Closeable):
             for name in robots:
                 topic = self._topic(name, 'outcome')
                 self._subscribe_event(room, topic, ros.Outcome, OperationEnded, qos.EVENT)
+                room.create_subscription(
+                    ros.Policies,
+                    self._topic(name, 'policies'),
+                    partial(self._receive_policies, name),
+                    qos.HEARD,
+                )
 
     @property
     def finished(self) -> bool:
@@ -118,7 +137,7 @@ class Observer(Closeable):
 
     def _join(self, domain: int) -> Node:
         """Make a node in a domain and a thread that listens for it."""
-        node = self._joined.enter_context(node_in(domain, 'observer'))
+        node = self._joined.enter_context(node_in(domain, self._name))
         executor = EventsExecutor(context=node.context)
         executor.add_node(node)
 
@@ -136,6 +155,7 @@ class Observer(Closeable):
         return node
 
     def _queue_event(self, event: Event) -> None:
+        """Keep an event for :meth:`poll`; on a listening thread."""
         with suppress(Full):
             self._events.put_nowait(event)
 
@@ -180,10 +200,21 @@ class Observer(Closeable):
 
         node.create_subscription(type_, topic, copy, profile)
 
+    def _receive_policies(self, robot: str, source: ros.Policies) -> None:
+        standing = [each for each in source.policies if each.status != _REPLACED]
+        valuing = tuple(each.name for each in standing if each.status == _VALUING)
+        rounds = {each.name: each.round for each in standing}
+        self._queue_event(PoliciesListed(robot, rounds, valuing))
+
     def _receive_diagnostics(self, source: DiagnosticArray) -> None:
-        for status in source.status:
+        for event in health_in(source, self._namespace):
+            self._queue_event(event)
+
+
+def health_in(source: DiagnosticArray, namespace: str) -> Iterator[NodeHealth]:
+    """Yield the health of the nodes of a namespace; of others, nothing."""
+    for status in source.status:
+        node = status.name.partition(': ')[0]
+        if absolute(*node.split('/')[:-2]) == namespace:
             values = {pair.key: pair.value for pair in status.values}
-            node = status.name.partition(': ')[0]
-            if absolute(*node.split('/')[:-2]) != self._namespace:
-                continue  # of another federation, or no node of ours
-            self._queue_event(NodeHealth(node, status.level[0], status.message, values))
+            yield NodeHealth(node, status.level[0], status.message, values)

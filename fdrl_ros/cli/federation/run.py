@@ -30,14 +30,20 @@ from fdrl_ros.runtime.progress import Caller
     show_default=True,
     help='Unseen patients that the robot operates on under the selector, in real time.',
 )
+@click.option(
+    '--page/--no-page',
+    default=True,
+    show_default=True,
+    help='Serve a page of it meanwhile, on this host alone; its link is printed.',
+)
 @settings_options(BringupSettings, {'namespace': '--namespace'})
-def run(operations: int, namespace: str, **flags: Any) -> None:
+def run(operations: int, page: bool, namespace: str, **flags: Any) -> None:
     """
     Run the whole system over ROS 2 and compare the policies.
 
     Hospitals, aggregator and key authority train over DDS, each in a process of its own; then a
-    robot operates on unseen patients under the selector, which chooses among the policies that
-    it has valued by then, some ten seconds each; then every policy is evaluated.
+    robot values the policies, some ten seconds each, and operates on unseen patients under the
+    selector; then every policy is evaluated. A page shows all of that meanwhile.
     Interrupted, it goes on when called with the same --directory. Without ROS 2 the same parties
     run in this process, as with `fdrl train`; the exit code is the same.
     """
@@ -59,6 +65,7 @@ def run(operations: int, namespace: str, **flags: Any) -> None:
                 caller,
                 say=lambda words: out.print(words, highlight=False, soft_wrap=True),
                 namespace=namespace,
+                page=page,
             )
             rounds = live.operate(operations)
             chosen.forget_results(len(rounds))

@@ -2,12 +2,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """The key authority's test of a new policy: public patients only, so it costs no epsilon."""
 
+from collections import defaultdict
 from contextlib import closing
 from functools import cached_property
 
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.federation.key_authority.state import Validation
 import numpy as np
+
+EVERYBODY = ''
+"""Name of all public patients among shares by procedure."""
 
 
 class PublicValidation:
@@ -28,24 +32,31 @@ class PublicValidation:
 
     def __call__(self, weights: np.ndarray) -> Validation:
         """Pass a policy whose success is no more than the margin below the start's."""
-        success = self.success(weights)
+        shares = self.shares(weights)
         least = self._wanted - self._plan.validation.margin
         words = (
-            f'succeeds on {success:.0%} of the public patients, the start on {self._wanted:.0%}'
+            f'succeeds on {shares[EVERYBODY]:.0%} of the public patients, the start on '
+            f'{self._wanted:.0%}'
         )
-        return Validation(success >= least, words)
+        return Validation(shares[EVERYBODY] >= least, words, shares)
 
     def success(self, weights: np.ndarray) -> float:
         """Return the share of public patients on whom a policy succeeds."""
+        return self.shares(weights)[EVERYBODY]
+
+    def shares(self, weights: np.ndarray) -> dict[str, float]:
+        """Return the same by procedure, where the task knows procedures, and of everybody."""
         plan, task = self._plan, self._plan.task
         policy, public = plan.network.policy(weights), plan.population(None)
         rng = np.random.default_rng(plan.federation.seed)
+        found = defaultdict[str, list[bool]](list)
         with closing(task.make_env(plan.world)) as env:
-            successes = [
-                task.operate(env, policy, public.patient(index, 'test'), rng).success
-                for index in range(plan.validation.patients)
-            ]
-        return float(np.mean(successes))
+            for index in range(plan.validation.patients):
+                episode = task.operate(env, policy, public.patient(index, 'test'), rng)
+                procedure = task.measure(episode, plan.world).get('procedure', EVERYBODY)
+                for name in {EVERYBODY, str(procedure)}:
+                    found[name].append(episode.success)
+        return {name: float(np.mean(each)) for name, each in found.items()}
 
     @cached_property
     def _wanted(self) -> float:

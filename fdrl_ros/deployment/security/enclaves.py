@@ -60,9 +60,11 @@ from fdrl_ros.deployment.interfaces import (
     MONITOR,
     OBSERVER,
     OPERATOR,
+    PEOPLE,
     Places,
     RECORDER,
     SEGMENTER,
+    WATCH,
 )
 from fdrl_ros.deployment.namespaces import check_namespace
 from fdrl_ros.deployment.security import rules
@@ -216,12 +218,13 @@ class KeystoreSettings(Settings):
             for each in members
             if each.role == 'operator'
         ]
-        return (*specs, NodeSpec(OBSERVER, '/', OBSERVER, self.federation_domain))
+        specs += [NodeSpec(each, '/', each, self.federation_domain) for each in (OBSERVER, WATCH)]
+        return tuple(specs)
 
 
 def party_of(spec: NodeSpec) -> str:
-    """Return whose enclave a node has: a member of the roster, a robot, or `observer`."""
-    shared = spec.name in SERVERS or spec.executable in (OPERATOR, OBSERVER)
+    """Return whose enclave a node has: a member of the roster, a robot, `observer` or `watch`."""
+    shared = spec.name in SERVERS or spec.executable in PEOPLE
     return spec.name if shared else spec.namespace.rpartition('/')[2]
 
 
@@ -417,7 +420,7 @@ def revoke_party(keys: Path, party: str, passphrase: Passphrase | None = None) -
 
     def change(settings: KeystoreSettings) -> KeystoreSettings:
         known = sorted({party_of(each) for each in settings.graph(Keystore(keys).roster())})
-        if party not in known or party == OBSERVER:
+        if party not in known or party in (OBSERVER, WATCH):
             raise RosterError(f'{party}: {named_among(party, "parties", known)}')
         return settings.without(party)
 
@@ -472,10 +475,10 @@ def copy_enclaves(keys: Path, parties: Sequence[str], target: Path) -> None:
 
 
 def guests_of(keys: Path) -> tuple[str, ...]:
-    """Return who has enclaves and is not in the roster: robots, and `observer`."""
+    """Return who has enclaves and is not in the roster: robots, `observer` and `watch`."""
     store = Keystore(keys)
     here = (store.folder / SETTINGS_FILE).exists()
-    return (*store.settings().homes, OBSERVER) if here else ()
+    return (*store.settings().homes, OBSERVER, WATCH) if here else ()
 
 
 def _signed_by_root(*certificates: bytes) -> bytes:

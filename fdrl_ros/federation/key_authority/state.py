@@ -3,7 +3,7 @@
 """What the key authority keeps: which sum it may decrypt, and the policies that it released."""
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 import json
 import os
@@ -36,10 +36,16 @@ _SEEDED = 'seeded'  # the first round in which noise was, as a number
 
 @dataclass(frozen=True)
 class Validation:
-    """What a test of a policy on public patients found."""
+    """
+    What a test of a policy on public patients found.
+
+    :param shares: of these patients, on how many the policy succeeded, by procedure; the empty
+        name is of all. None where nobody counted.
+    """
 
     passed: bool
     reason: str
+    shares: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
