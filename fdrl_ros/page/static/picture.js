@@ -1,0 +1,78 @@
+// Copyright 2026 The fdrl_ros maintainers
+// SPDX-License-Identifier: Apache-2.0
+/** The endoscope's picture, plain or with what the segmenter sees. */
+
+import { beforeDrawing, Link } from './link.js';
+import { list, make, percent, show, write } from './dom.js';
+import { sentence, UNSEEN } from './words.js';
+
+const PARTS = ['background', 'shaft', 'wrist', 'jaw'];
+
+export class Picture {
+  constructor() {
+    this.canvas = make('canvas', { 'role': 'img', 'aria-label': 'Picture of the endoscope' });
+    this.note = make('p.scene-note', {}, 'No picture.');
+    this.seen = make('p.side');
+    this.overlay = make('button.small', {
+      'type': 'button', 'aria-pressed': 'false', 'hidden': true, 'click': () => this.toggle(),
+    }, 'Overlay');
+    this.element = make('div.picture', {}, this.canvas, this.note);
+    this.kind = 'image';
+    this.path = null;
+    this.link = null;
+    this.drawn = 0;
+  }
+
+  toggle() {
+    this.kind = this.kind === 'image' ? 'overlay' : 'image';
+    this.overlay.setAttribute('aria-pressed', String(this.kind === 'overlay'));
+  }
+
+  /** Connect to the picture of a robot, or to none. */
+  follow(name, robot) {
+    show(this.overlay, robot?.overlay);
+    const kind = this.kind === 'overlay' && robot?.overlay ? 'overlay' : 'image';
+    const path = robot?.picture ? `/ws/picture/${encodeURIComponent(name)}?kind=${kind}` : null;
+    this.describe(robot);
+    if (path === this.path) return;
+    this.path = path;
+    this.link?.close();
+    this.link = path ? new Link(path, (data) => this.draw(path, data)) : null;
+    if (!path) show(this.canvas, false);
+    show(this.note, !path);
+  }
+
+  describe(robot) {
+    const visibility = robot?.visibility;
+    if (!visibility) write(this.seen, '');
+    else if (!visibility.seen) write(this.seen, `Nothing is seen. ${sentence(UNSEEN, visibility.reason)}`);
+    else {
+      const parts = list(visibility.share).slice(1, 4);
+      write(this.seen, `Seen: ${parts.map((each, index) => `${PARTS[index + 1]} ${percent(each)}`).join(', ')}`);
+    }
+    this.seen.classList.toggle('over', Boolean(visibility) && !visibility.seen);
+  }
+
+  /** Draw 8 bytes of time stamp and a JPEG; return the stamp. */
+  async draw(path, data) {
+    const stamp = new DataView(data).getFloat64(0, true);
+    let bitmap;
+    try {
+      bitmap = await createImageBitmap(new Blob([data.slice(8)], { type: 'image/jpeg' }));
+    } catch (error) {
+      error.got = stamp; // a broken picture: the next one may come
+      throw error;
+    }
+    await beforeDrawing();
+    if (path === this.path) {
+      if (this.canvas.width !== bitmap.width) this.canvas.width = bitmap.width;
+      if (this.canvas.height !== bitmap.height) this.canvas.height = bitmap.height;
+      this.canvas.getContext('2d').drawImage(bitmap, 0, 0);
+      show(this.canvas, true);
+      this.drawn = stamp;
+      this.element.dataset.stamp = stamp;
+    }
+    bitmap.close();
+    return stamp;
+  }
+}

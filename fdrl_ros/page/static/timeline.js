@@ -1,0 +1,223 @@
+// Copyright 2026 The fdrl_ros maintainers
+// SPDX-License-Identifier: Apache-2.0
+/** Which policy acted in the newest minute, where the robot held, vetoes, and the value with its uncertainty. */
+
+import { isNumber, list, make, number } from './dom.js';
+import { colour, line, onTheme } from './theme.js';
+import { ACTING, policyName } from './words.js';
+
+const SPAN = 60; // s
+const MOST = 4000; // values kept
+const HEIGHT = 176; // px
+const LEFT = 44;
+const RIGHT = 8;
+const LANE = { top: 18, bottom: 56 };
+const VALUE = { top: 72, bottom: 152 };
+
+/** Gives each policy its colour, the same on the whole page. */
+class Colours {
+  constructor() {
+    this.names = ['global', 'home'];
+  }
+
+  index(name) {
+    if (!this.names.includes(name)) {
+      if (this.names.length > 60) this.names.length = 2; // names come from outside: keep no more
+      this.names.push(name);
+    }
+    return this.names.indexOf(name);
+  }
+
+  of(name) {
+    return name === 'hold' || !name ? colour('--hold') : line(this.index(name));
+  }
+}
+
+export const policyColours = new Colours();
+
+function holds(policy, reason) {
+  return policy === 'hold' || !ACTING.has(reason);
+}
+
+function nearest(goal, ...candidates) {
+  const found = candidates.filter(isNumber);
+  return found.reduce((best, each) => (Math.abs(each - goal) < Math.abs(best - goal) ? each : best), found[0]);
+}
+
+export class Timeline {
+  constructor() {
+    this.canvas = make('canvas', { 'role': 'img', 'aria-label': 'Policies of the newest minute' });
+    this.element = make('div.timeline', {}, this.canvas);
+    this.values = [];
+    this.changes = [];
+    this.seen = [];
+    this.stamp = 0;
+    onTheme(() => this.draw());
+    new ResizeObserver(() => this.draw()).observe(this.element);
+  }
+
+  clear() {
+    this.values = [];
+    this.seen = [];
+    this.changes = [];
+  }
+
+  /** Add a state of the room. */
+  add(robot, time) {
+    const choice = robot.choice;
+    if (time < this.stamp) this.clear();
+    this.stamp = time;
+    const last = this.values.at(-1);
+    if (choice && !(last?.time >= time)) {
+      this.values.push({ time, value: choice.value, spread: choice.uncertainty });
+      const now = [time, choice.policy, choice.reason, choice.veto];
+      if (JSON.stringify(now.slice(1)) !== JSON.stringify(this.seen.at(-1)?.slice(1))) this.seen.push(now);
+    }
+    while (this.values.length > MOST || this.values[0]?.time < time - SPAN - 1) this.values.shift();
+    if (this.seen.length > 200) this.seen.shift();
+    // The server remembers more than a page that was just opened; a replay has its frames alone.
+    const told = list(robot.timeline).filter((each) => isNumber(each?.[0]));
+    const from = told.length ? told : this.seen;
+    const now = told.length ? nearest(told.at(-1)[0], robot.stamp, robot.received) : time;
+    this.changes = from.map(([at, policy, reason, veto]) => ({ at: at - (now ?? at), policy, reason, veto }));
+  }
+
+  draw() {
+    const width = this.element.clientWidth;
+    if (!width) return;
+    const ratio = window.devicePixelRatio || 1;
+    if (this.canvas.width !== Math.round(width * ratio)) {
+      this.canvas.width = Math.round(width * ratio);
+      this.canvas.height = HEIGHT * ratio;
+    }
+    const context = this.canvas.getContext('2d');
+    context.setTransform(ratio, 0, 0, ratio, 0, 0);
+    context.clearRect(0, 0, width, HEIGHT);
+    context.font = '12px system-ui, sans-serif';
+    context.textBaseline = 'middle';
+    this.context = context;
+    this.width = width;
+    this.grid();
+    this.lane();
+    this.band();
+  }
+
+  x(seconds) {
+    return LEFT + (this.width - LEFT - RIGHT) * (1 + seconds / SPAN);
+  }
+
+  grid() {
+    const { context } = this;
+    context.strokeStyle = colour('--grid');
+    context.fillStyle = colour('--muted');
+    context.lineWidth = 1;
+    context.textAlign = 'center';
+    for (let back = 0; back <= SPAN; back += 10) {
+      const x = Math.round(this.x(-back)) + 0.5;
+      context.beginPath();
+      context.moveTo(x, LANE.top);
+      context.lineTo(x, VALUE.bottom);
+      context.stroke();
+      if (back === 0) context.textAlign = 'right';
+      context.fillText(back ? `\u2212${back}\u00a0s` : 'now', back ? x : x + RIGHT, HEIGHT - 10);
+      context.textAlign = 'center';
+    }
+  }
+
+  lane() {
+    const { context, changes } = this;
+    changes.forEach((change, index) => {
+      const until = Math.min(changes[index + 1]?.at ?? 0, 0);
+      if (until < -SPAN) return;
+      const left = this.x(Math.max(change.at, -SPAN));
+      const right = Math.max(this.x(until), left + 1);
+      this.block(change, left, right);
+      if (change.veto && change.at >= -SPAN) this.mark(left);
+    });
+  }
+
+  block({ policy, reason }, left, right) {
+    const { context } = this;
+    const held = holds(policy, reason);
+    context.save();
+    context.beginPath();
+    context.rect(left, LANE.top, Math.max(right - left - 1, 1), LANE.bottom - LANE.top);
+    context.clip();
+    context.fillStyle = held ? colour('--hold') : policyColours.of(policy);
+    context.fillRect(left, LANE.top, right - left, LANE.bottom - LANE.top);
+    if (held) this.hatch(left, right);
+    const own = reason === 'surgeon' ? 'surgeon' : held ? `hold: ${String(reason).replaceAll('_', ' ')}` : policyName(policy);
+    context.textAlign = 'left';
+    const room = right - left - 10;
+    const short = held && context.measureText(own).width > room ? own.split(':')[0] : own;
+    if (context.measureText(short).width <= room) {
+      context.fillStyle = held ? colour('--ink') : colour('--on-line');
+      context.font = '600 12px system-ui, sans-serif';
+      context.fillText(short, left + 5, (LANE.top + LANE.bottom) / 2);
+    }
+    context.restore();
+  }
+
+  hatch(left, right) {
+    const { context } = this;
+    context.strokeStyle = colour('--hatch');
+    context.lineWidth = 2;
+    context.beginPath();
+    for (let x = left - 40 - (left % 8); x < right; x += 8) {
+      context.moveTo(x, LANE.bottom);
+      context.lineTo(x + 40, LANE.top - 2);
+    }
+    context.stroke();
+  }
+
+  mark(x) {
+    const { context } = this;
+    context.fillStyle = colour('--limit');
+    context.beginPath();
+    context.moveTo(x - 6, 3);
+    context.lineTo(x + 6, 3);
+    context.lineTo(x, 15);
+    context.fill();
+  }
+
+  band() {
+    const { context } = this;
+    const shown = this.values.filter((each) => each.time >= this.stamp - SPAN && isNumber(each.value));
+    context.fillStyle = colour('--muted');
+    context.textAlign = 'right';
+    if (!shown.length) {
+      context.textAlign = 'left';
+      context.fillText('No value yet: the policies are being valued.', LEFT + 6, (VALUE.top + VALUE.bottom) / 2);
+      return;
+    }
+    let [low, high] = [Infinity, -Infinity];
+    for (const { value, spread } of shown) {
+      low = Math.min(low, value - (spread || 0));
+      high = Math.max(high, value + (spread || 0));
+    }
+    if (high - low < 0.5) [low, high] = [(low + high) / 2 - 0.25, (low + high) / 2 + 0.25];
+    const y = (value) => VALUE.bottom - ((value - low) / (high - low)) * (VALUE.bottom - VALUE.top);
+    context.fillText(number(high, 1), LEFT - 6, VALUE.top + 4);
+    context.fillText(number(low, 1), LEFT - 6, VALUE.bottom - 4);
+    const x = (each) => this.x(each.time - this.stamp);
+    // A gap of a second is one: no line pretends a value.
+    const runs = [];
+    for (const each of shown) {
+      const run = runs.at(-1);
+      if (run && each.time - run.at(-1).time < 1) run.push(each);
+      else runs.push([each]);
+    }
+    for (const run of runs) {
+      context.fillStyle = colour('--band');
+      context.beginPath();
+      for (const each of run) context.lineTo(x(each), y(each.value + (each.spread || 0)));
+      for (const each of [...run].reverse()) context.lineTo(x(each), y(each.value - (each.spread || 0)));
+      context.fill();
+      context.strokeStyle = colour('--ink');
+      context.lineWidth = 1.5;
+      context.beginPath();
+      for (const each of run) context.lineTo(x(each), y(each.value));
+      context.stroke();
+    }
+  }
+}
