@@ -17,6 +17,7 @@ COMMANDS: Final = {
     'evaluate': ('experiments.evaluate', 'Evaluate a run directory again, or files of policies.'),
     'experiment': ('experiments.studies', 'Repeat training with several seeds and compare.'),
     'export': ('federation.directory', 'Copy what the host of some parties needs, and no more.'),
+    'foxglove': ('robot.foxglove', 'Show all topics to Foxglove or Lichtblick, and record.'),
     'heterogeneity': (
         'experiments.studies',
         'Measure how far hospitals are apart, at H = 0 to 1.',

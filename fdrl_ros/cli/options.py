@@ -206,6 +206,11 @@ def live_options(command: C, *, namespace: bool = True) -> C:
     return domain(where(command))
 
 
+def domain_options(command: C) -> C:
+    """Add the flags that say which DDS domain is looked at, whatever the namespaces in it."""
+    return live_options(command, namespace=False)
+
+
 def records_from(values: tuple[str, ...], plan: Plan) -> dict[str, Records]:
     """
     Read the records that the flags name.

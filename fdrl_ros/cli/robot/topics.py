@@ -2,13 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """`fdrl topic` and `fdrl node`: look at topics and nodes where there is no `ros2`."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 import importlib
-from typing import Any, TypeVar
+from typing import Any
 
 import click
-from fdrl_ros.cli.options import live_options
+from fdrl_ros.cli.options import domain_options
 from fdrl_ros.deployment.bringup import BringupSettings, middleware
 from fdrl_ros.errors import FdrlError, TopicError
 from fdrl_ros.experiments.ros_federation import missing_ros
@@ -16,13 +16,6 @@ from fdrl_ros.runtime.environment_variables import with_variables
 
 LONGEST = 128
 """Elements of a sequence and letters of a text that are printed, as `ros2 topic echo` does."""
-
-C = TypeVar('C', bound=Callable[..., object])
-
-
-def _domain(command: C) -> C:
-    """Add the flags that say which domain is looked at."""
-    return live_options(command, namespace=False)
 
 
 @contextmanager
@@ -46,7 +39,7 @@ def topic() -> None:
 @topic.command('list')
 @click.option('-t', '--show-types', is_flag=True, help='Print the type beside each topic.')
 @click.option('-c', '--count-topics', is_flag=True, help='Print how many there are.')
-@_domain
+@domain_options
 def list_topics(show_types: bool, count_topics: bool, domain: int, hosts: str) -> None:
     """List the topics of a DDS domain."""
     with _ros('topic_queries', hosts) as queries:
@@ -72,7 +65,7 @@ def list_topics(show_types: bool, count_topics: bool, domain: int, hosts: str) -
     type=click.IntRange(0),
     help='Elements of a sequence, or letters of a text, that are printed.',
 )
-@_domain
+@domain_options
 def echo(
     topic: str,
     once: bool,
@@ -116,7 +109,7 @@ def echo(
     type=click.IntRange(1),
     help='Newest messages that count.',
 )
-@_domain
+@domain_options
 def hz(topic: str, window: int, domain: int, hosts: str) -> None:
     """Print how often messages of TOPIC come, once a second until Ctrl-C."""
     with (
@@ -134,7 +127,7 @@ def node() -> None:
 
 @node.command('list')
 @click.option('-c', '--count-nodes', is_flag=True, help='Print how many there are.')
-@_domain
+@domain_options
 def list_nodes(count_nodes: bool, domain: int, hosts: str) -> None:
     """List the nodes of a DDS domain."""
     with _ros('topic_queries', hosts) as queries:
