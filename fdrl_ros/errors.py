@@ -199,6 +199,10 @@ class OrderError(FdrlError):
     """An operator's order did not reach its server, or was refused."""
 
 
+class TopicError(FdrlError):
+    """A topic cannot be shown, recorded or played."""
+
+
 class SupervisionError(FdrlError):
     """What a surgeon ordered a robot's selector cannot be done, or there is no such order."""
 

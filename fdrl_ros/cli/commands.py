@@ -17,6 +17,7 @@ COMMANDS: Final = {
     'evaluate': ('experiments.evaluate', 'Evaluate a run directory again, or files of policies.'),
     'experiment': ('experiments.studies', 'Repeat training with several seeds and compare.'),
     'export': ('federation.directory', 'Copy what the host of some parties needs, and no more.'),
+    'foxglove': ('robot.foxglove', 'Show all topics to Foxglove or Lichtblick, and record.'),
     'heterogeneity': (
         'experiments.studies',
         'Measure how far hospitals are apart, at H = 0 to 1.',
@@ -30,6 +31,7 @@ COMMANDS: Final = {
         'Show what each measure of risk and adaptation rewards.',
     ),
     'migrate': ('federation.directory', 'Bring the state files of an older version to this one.'),
+    'node': ('robot.topics', 'List the nodes of a DDS domain, as `ros2 node list` does.'),
     'operator': ('federation.orders', 'Send running servers an order, signed by an operator.'),
     'policies': ('robot.policies', 'Show, pin, lock, veto and export the policies of a robot.'),
     'prepare': ('federation.directory', 'Make a directory ready: plan, keys, starting policy.'),
@@ -42,6 +44,7 @@ COMMANDS: Final = {
     'sepsis': ('experiments.sepsis', 'Reproduce the results of the DP-DQN paper on ICU-Sepsis.'),
     'shield': ('robot.shield', 'Prove that the shield keeps its limits; measure its cost.'),
     'tasks': ('experiments.tasks', 'List the tasks and learners that are registered.'),
+    'topic': ('robot.topics', 'List, print and time topics, as `ros2 topic` does.'),
     'train': ('experiments.train', 'Train a federation in this process, without ROS.'),
     'urdf': ('robot.urdf', 'Print the URDF of arm and patient.'),
     'utility': ('experiments.studies', 'Measure what privacy costs: success against epsilon.'),

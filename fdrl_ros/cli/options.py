@@ -186,9 +186,14 @@ def settings_options(kind: type[Settings], flags: Mapping[str, str]) -> Callable
     return add
 
 
-def live_options(command: C) -> C:
-    """Add the flags that say where robots run: DDS domain, namespace, hosts."""
-    where = settings_options(BringupSettings, {'namespace': '--namespace', 'hosts': '--hosts'})
+def live_options(command: C, *, namespace: bool = True) -> C:
+    """
+    Add the flags that say where robots run: DDS domain, namespace, hosts.
+
+    :param namespace: whether the command is about nodes of one namespace.
+    """
+    flags = {'namespace': '--namespace'} if namespace else {}
+    where = settings_options(BringupSettings, {**flags, 'hosts': '--hosts'})
     domain = click.option(
         '--domain',
         type=click.IntRange(0),
@@ -199,6 +204,11 @@ def live_options(command: C) -> C:
         help='DDS domain of the robots.',
     )
     return domain(where(command))
+
+
+def domain_options(command: C) -> C:
+    """Add the flags that say which DDS domain is looked at, whatever the namespaces in it."""
+    return live_options(command, namespace=False)
 
 
 def records_from(values: tuple[str, ...], plan: Plan) -> dict[str, Records]:

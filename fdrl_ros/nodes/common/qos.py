@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Named quality-of-service profiles of every topic; what each is for is said once, here."""
 
+from collections.abc import Sequence
 from typing import Final
 
 from rclpy.duration import Duration
@@ -12,6 +13,7 @@ from rclpy.qos import (
     QoSProfile,
     ReliabilityPolicy,
 )
+from rclpy.topic_endpoint_info import TopicEndpointInfo
 
 
 def _profile(
@@ -103,3 +105,17 @@ def overridable(profile: QoSProfile) -> tuple[QoSPolicyKind, ...]:
     if profile.depth == 1:
         return (QoSPolicyKind.RELIABILITY,)
     return (QoSPolicyKind.HISTORY, QoSPolicyKind.DEPTH, QoSPolicyKind.RELIABILITY)
+
+
+def matching(publishers: Sequence[TopicEndpointInfo], depth: int) -> QoSProfile:
+    """
+    Return what hears all of some publishers: reliable and latched if each of them is.
+
+    :param depth: messages that wait at most.
+    """
+    offered = [each.qos_profile for each in publishers]
+    return _profile(
+        depth,
+        latched=all(each.durability == DurabilityPolicy.TRANSIENT_LOCAL for each in offered),
+        reliable=all(each.reliability == ReliabilityPolicy.RELIABLE for each in offered),
+    )

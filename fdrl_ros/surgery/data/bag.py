@@ -52,7 +52,7 @@ from fdrl_ros.surgery.settings import WorldSettings
 import numpy as np
 
 if TYPE_CHECKING:
-    from rosbags.interfaces import Connection
+    from rosbags.interfaces import Connection, Qos
     from rosbags.rosbag2 import Reader, Writer
     from rosbags.typesys.store import Typestore
 
@@ -90,6 +90,14 @@ Every topic that is written, below the robot's namespace.
 
 `episode` is of recordings alone: what no robot measures, and a replay needs, as JSON.
 """
+
+TF = 'tf'
+TF_STATIC = 'tf_static'
+DESCRIPTION = 'robot_description'
+"""Frames of the arm, at the root, and its URDF, below the namespace."""
+
+LATCHED = (FIELDS, ARM_STATE, OUTCOME, TF_STATIC, DESCRIPTION)
+"""Topics whose newest messages are for who comes late, too."""
 
 STORAGES = ('mcap', 'sqlite3')
 PAUSE = 2.0
@@ -149,18 +157,44 @@ def _definition(kind: str) -> str:
     return resource(f'msg/{kind.rpartition("/")[2]}.msg').read_text('utf-8')
 
 
+def offered(latched: bool) -> 'list[Qos]':
+    """Return the QoS with which a topic was published, if that is not the default of players."""
+    from rosbags import interfaces as of
+
+    never = of.QosTime(0, 0)
+    newest = of.QosHistory.KEEP_LAST, 10, of.QosReliability.RELIABLE
+    return [
+        of.Qos(
+            *newest,
+            of.QosDurability.TRANSIENT_LOCAL,
+            never,
+            never,
+            of.QosLiveliness.AUTOMATIC,
+            never,
+            False,
+        )
+    ] * latched
+
+
 def add_topic(writer: 'Writer', topic: str, kind: str) -> 'Connection':
     """
     Add a topic to a bag, with a definition of its type that any tool can read.
 
     The one that the library makes lacks the quotes of text constants, and is refused by itself.
     """
+    latched = offered(topic.rpartition('/')[2] in LATCHED)
     store = message_types()
     definition, _ = store.generate_msgdef(kind, ros_version=2)
     if kind in _DEFINED_HERE:
         _, *nested = definition.split(_NEXT_DEFINITION)
         definition = _NEXT_DEFINITION.join((_definition(kind), *nested))
-    return writer.add_connection(topic, kind, msgdef=definition, rihs01=store.hash_rihs01(kind))
+    return writer.add_connection(
+        topic,
+        kind,
+        msgdef=definition,
+        rihs01=store.hash_rihs01(kind),
+        offered_qos_profiles=latched,
+    )
 
 
 def write_bag(

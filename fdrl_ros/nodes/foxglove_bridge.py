@@ -1,0 +1,92 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""Show all topics of DDS domains to Foxglove and Lichtblick, and record them beside that."""
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Final
+
+from fdrl_ros.nodes.topics.bag_writer import BagWriter
+from fdrl_ros.nodes.topics.every_topic import EveryTopic
+from fdrl_ros.nodes.topics.foxglove_server import FoxgloveServer
+from fdrl_ros.nodes.topics.sink import Sink
+from fdrl_ros.runtime.closeable import Closeable
+
+NAME: Final = 'foxglove_bridge'
+"""Name of its node in each domain."""
+
+
+class FoxgloveBridge(Closeable):
+    """
+    Joins domains, reads their topics and serves them; publishes nothing and calls nothing.
+
+    Topics are offered as they appear. The bridge subscribes to one while a client does, and to
+    latched ones always, so that a client that comes late gets them. Use it in a `with`.
+
+    :param domains: DDS domains; topics of the same name are one.
+    :param host: address to listen on.
+    :param port: 0 for any that is free.
+    :param record: folder of a bag that all topics are written to besides; it must not exist.
+    :raises ResourceError: if the SDK is not installed, or the port cannot be had.
+    :raises RecordsError: if the folder exists, or cannot be written.
+    :raises SettingError: if there is no such domain.
+    """
+
+    def __init__(
+        self, domains: Sequence[int], host: str, port: int, record: Path | None = None
+    ) -> None:
+        with ExitStack() as opened:
+            server = opened.enter_context(FoxgloveServer(host, port))
+            self.address = server.address
+            """What Foxglove is told to connect to."""
+            sinks: list[Sink] = [server]
+            if record is not None:
+                sinks.append(opened.enter_context(BagWriter(record)))
+            self._every = opened.enter_context(EveryTopic(domains, sinks, name=NAME))
+            self._opened = opened.pop_all()
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """Topics that cannot be shown, and why, in words."""
+        return tuple(self._every.left_out.values())
+
+    def poll(self, seconds: float) -> None:
+        """
+        Serve.
+
+        :param seconds: for how long.
+        :raises FdrlError: if the bag cannot be written any more.
+        """
+        self._every.poll(seconds)
+
+    def close(self) -> None:
+        """Leave the domains, disconnect the clients and complete the bag."""
+        self._opened.close()
+
+
+def serve(
+    domains: Sequence[int],
+    host: str,
+    port: int,
+    *,
+    stopped: Callable[[], bool],
+    tell: Callable[[str], None],
+    record: Path | None = None,
+) -> None:
+    """
+    Serve topics until asked to stop.
+
+    :param tell: told the address, and what cannot be shown, each in a line.
+    :param record: as :class:`FoxgloveBridge` takes it.
+    :raises FdrlError: as :class:`FoxgloveBridge`.
+    """
+    told: set[str] = set()
+    with FoxgloveBridge(domains, host, port, record) as bridge:
+        tell(f'serving {bridge.address}: in Foxglove or Lichtblick, open a Foxglove WebSocket')
+        while not stopped():
+            bridge.poll(0.2)
+            for words in bridge.left_out:
+                if words not in told:
+                    told.add(words)
+                    tell(f'left out: {words}')
