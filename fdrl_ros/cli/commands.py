@@ -37,6 +37,7 @@ COMMANDS: Final = {
     'prepare': ('federation.directory', 'Make a directory ready: plan, keys, starting policy.'),
     'privacy': ('federation.privacy', 'Show and verify the privacy ledgers of hospitals.'),
     'record': ('robot.record', 'Record what a robot publishes in a bag.'),
+    'report': ('experiments.report', 'Write a page about a run or a study.'),
     'reproduce': ('experiments.reproduce', "Repeat a paper's experiments, with its numbers."),
     'run': ('federation.run', 'Run the whole system over ROS 2 and compare the policies.'),
     'security': ('federation.security', 'Make, change and check the keystore of DDS Security.'),

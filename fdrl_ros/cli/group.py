@@ -28,6 +28,8 @@ NOTHING_KEPT = 'nothing is kept: the same command begins anew'
 """What there is to know of a command that was stopped."""
 
 _THEN = 'fdrl_ros.cli.then'
+TYPED = 'fdrl_ros.cli.typed'
+"""Name in a context's `meta` of the words that were typed, from `fdrl` on."""
 
 
 class FdrlGroup(click.Group):
@@ -81,6 +83,12 @@ class FdrlGroup(click.Group):
         ]
         with formatter.section('Commands'):
             formatter.write_dl(rows)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Remember what was typed, and parse it."""
+        if ctx.parent is None:
+            ctx.meta[TYPED] = ['fdrl', *args]
+        return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command that was asked for."""

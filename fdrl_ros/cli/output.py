@@ -3,15 +3,20 @@
 """What commands print."""
 
 from collections.abc import Iterable
+from pathlib import Path
+import shlex
 
 import click
+from fdrl_ros.cli.group import TYPED
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.errors import FdrlError
 from fdrl_ros.experiments.json_file import json_text
 from fdrl_ros.experiments.reports.assessment import Assessment
+from fdrl_ros.experiments.reports.command import COMMAND
 from fdrl_ros.experiments.reports.run_table import render
 from fdrl_ros.experiments.reports.text_table import DISCLAIMER, NOT_PRIVATE, RELEASED
 from fdrl_ros.experiments.run_directory import RunDirectory
+from fdrl_ros.runtime.durable import write_whole
 from rich.console import Console
 
 WIDTH_OF_A_PIPE = 140
@@ -21,6 +26,16 @@ def console() -> Console:
     """Return the console of standard output, wide enough for the tables when it is a pipe."""
     made = Console(highlight=False)
     return made if made.is_terminal else Console(highlight=False, width=WIDTH_OF_A_PIPE)
+
+
+def note_command(directory: Path) -> None:
+    """
+    Keep in a directory the command that measures there, as it was typed, for its report.
+
+    :raises StoreError: if it cannot be written.
+    """
+    words = shlex.join(click.get_current_context().find_root().meta.get(TYPED, []))
+    write_whole(directory / COMMAND, f'{words}\n'.encode())
 
 
 def counted(count: int, what: str, several: str = '') -> str:
@@ -77,3 +92,4 @@ def show(run: RunDirectory, found: Assessment) -> None:
     out.print(render(found, out.width))
     files = 'summary.json, table.txt, patients.npz, policies/, episodes/, plots/'
     out.print(f'saved in {run.path}: {files}', soft_wrap=True)
+    out.print(f'report: {run.path / "report.html"} and report.md', soft_wrap=True)

@@ -91,6 +91,27 @@ def unfinished(rounds: Sequence[RoundNote], planned: int) -> str:
     return f'{words}: {why}' if why else words
 
 
+def setbacks(rounds: Sequence[RoundNote], planned: int) -> list[str]:
+    """Say what did not go as planned: too few rounds, abandoned or rolled back ones, blame."""
+    found = [words] if (words := unfinished(rounds, planned)) else []
+    for note in rounds:
+        found += [f'{name} was left out: it {fault}' for name, fault in note.blamed.items()]
+    abandoned = [str(each.round) for each in rounds if not each.contributors]
+    if abandoned:
+        found.append(
+            f'{len(abandoned)} of {len(rounds)} rounds were abandoned, and the policy of before '
+            f'stayed (round {", ".join(abandoned)}): fdrl journal show tells why'
+        )
+    back = [str(each.round) for each in rounds if each.rolled_back and each.contributors]
+    if back:
+        found.append(
+            f'{len(back)} of {len(rounds)} rounds were rolled back (round {", ".join(back)}): the '
+            'new policy did worse than the start on public patients, or an operator ordered it; '
+            'what hospitals spent on them stays spent'
+        )
+    return found
+
+
 @dataclass(frozen=True)
 class Meters:
     """

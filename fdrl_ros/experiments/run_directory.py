@@ -14,6 +14,7 @@ from fdrl_ros.errors import os_errors_as, StoreError
 from fdrl_ros.experiments.json_file import Json, write_json
 from fdrl_ros.experiments.plots.run import draw_all
 from fdrl_ros.experiments.reports.assessment import Assessment
+from fdrl_ros.experiments.reports.report import write_report
 from fdrl_ros.experiments.reports.run_table import render_text
 from fdrl_ros.runtime.durable import exclusive
 import numpy as np
@@ -104,7 +105,7 @@ class RunDirectory:
 
     def save(self, found: Assessment) -> None:
         """
-        Write summary, table, plots and the numbers of each patient, then point the link here.
+        Write summary, table, plots, numbers of each patient and the report; point the link here.
 
         :raises StoreError: if something cannot be written.
         """
@@ -130,6 +131,7 @@ class RunDirectory:
             },
         )
         write_json(self.summary, found.summary())
+        write_report(self.path)
         self.point_latest()
 
     def point_latest(self) -> None:

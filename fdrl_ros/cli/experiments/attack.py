@@ -8,7 +8,8 @@ import click
 from fdrl_ros.cli.experiments.study_command import StudySession
 from fdrl_ros.cli.options import SettingsCommand, with_flags
 from fdrl_ros.experiments.plots.leakage import draw_leakage
-from fdrl_ros.experiments.reports.text_table import Grid, make_table, NOT_PRIVATE
+from fdrl_ros.experiments.reports.study_pages import surface_grids
+from fdrl_ros.experiments.reports.text_table import make_table, NOT_PRIVATE
 from fdrl_ros.experiments.studies.leakage.settings import AttackSettings
 from fdrl_ros.experiments.studies.leakage.study import run_leakage
 from fdrl_ros.experiments.studies.leakage.summary import summarise, verdicts
@@ -16,8 +17,6 @@ from fdrl_ros.experiments.studies.leakage.surface import (
     HETEROGENEITIES,
     NOISES,
     run_surface,
-    surface_rows,
-    utility_rows,
 )
 from fdrl_ros.experiments.studies.leakage.tables import leakage_tables
 
@@ -54,8 +53,7 @@ def attack(directory: Path | None, quick: bool, surface: bool, **flags: object) 
         summary = {'quick': quick, **summarise(found, settings)}
         grids = list(leakage_tables(summary))
         said = verdicts(summary)
-        words = '\n'.join([*(f'- {each}' for each in said), '', *(g.markdown() for g in grids)])
-        study.save('attack', summary, draw_leakage, words, 'md')
+        study.save('attack', summary, draw_leakage)
     for grid in grids:
         study.out.print(make_table(*grid))
     study.show(*said)
@@ -65,17 +63,6 @@ def _surface(study: StudySession, settings: AttackSettings) -> None:
     """Measure PLR over H and s, print and save it."""
     with study.run.lock():
         summary = study.measure(run_surface, study.run.path, settings, HETEROGENEITIES, NOISES)
-        headings = ('H', *(f's = {each:g}' for each in summary['noises']))
-        title = f'PLR of the released policy, bits, {summary["models"]} models [95 % interval]'
-        grids = (
-            Grid(title, headings, surface_rows(summary)),
-            Grid(
-                'Exact A_task, and return, of that policy; at most: of any single policy',
-                ('measure', *headings, 'at most'),
-                utility_rows(summary),
-            ),
-        )
-        words = '\n'.join(each.markdown() for each in grids)
-        study.save('surface', summary, table=words, suffix='md')
-    for grid in grids:
+        study.save('surface', summary)
+    for grid in surface_grids(summary):
         study.out.print(make_table(*grid))

@@ -2,16 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """`fdrl reproduce fdrl`: the experiments of the FDRL paper, each claim with a verdict."""
 
-from dataclasses import asdict
 from pathlib import Path
 
 import click
 from fdrl_ros.cli.experiments.study_command import StudySession
 from fdrl_ros.cli.options import SettingsCommand, with_flags
-from fdrl_ros.errors import os_errors_as, SettingError, StoreError
+from fdrl_ros.errors import SettingError
 from fdrl_ros.experiments.reports.text_table import make_table, NOT_PRIVATE
 from fdrl_ros.experiments.studies.fdrl_paper.claims import UNMEASURED
-from fdrl_ros.experiments.studies.fdrl_paper.report import verdicts, write_report
+from fdrl_ros.experiments.studies.fdrl_paper.report import verdicts
 from fdrl_ros.experiments.studies.fdrl_paper.settings import FdrlSettings, FEWEST_SEEDS
 from fdrl_ros.experiments.studies.fdrl_paper.study import run_fdrl, run_surgery
 from fdrl_ros.experiments.studies.fdrl_paper.summary import summarise
@@ -48,10 +47,6 @@ def fdrl(directory: Path | None, quick: bool, surgery: bool, **flags: object) ->
         raise SettingError('seeds', settings.seeds, expected)
     study = StudySession.open(directory or Path('runs/fdrl_quick' if quick else 'runs/fdrl'))
     study.out.print(NOT_PRIVATE, style='bold red')
-    usual = asdict(chosen)
-    words = ' '.join(f'--{k} {v!r}' for k, v in asdict(settings).items() if v != usual[k])
-    flagged = [f'--{each}' for each, is_on in (('quick', quick), ('surgery', surgery)) if is_on]
-    command = ' '.join(('fdrl reproduce fdrl', *flagged, words)).strip()
     with study.run.lock():
         summary = summarise(study.measure(run_fdrl, study.run.path, settings), settings)
         if quick:
@@ -59,7 +54,5 @@ def fdrl(directory: Path | None, quick: bool, surgery: bool, **flags: object) ->
         if surgery:
             summary['surgery'] = study.measure(run_surgery, study.run.path, settings)
         study.save('fdrl', {'quick': quick, **summary})
-        with os_errors_as(StoreError, f'cannot write into {study.run.path}'):
-            write_report(study.run.path, summary, settings, command, looks=quick)
     study.out.print(make_table(*claims_grid(summary)))
-    study.show(verdicts(summary), f'report: {study.directory / "fdrl.html"} and fdrl.md')
+    study.show(verdicts(summary))

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 from fdrl_ros.cli.experiments.study_command import StudySession
 from fdrl_ros.cli.options import SettingsCommand, with_flags
-from fdrl_ros.errors import os_errors_as, PluginError, StoreError
+from fdrl_ros.errors import PluginError
 from fdrl_ros.experiments.studies.fedst.settings import FedstSettings
 
 
@@ -36,7 +36,6 @@ def fedst(directory: Path | None, quick: bool, private: bool, **flags: object) -
     """
     try:
         from fdrl_ros.experiments.studies.fedst.private import run_private
-        from fdrl_ros.experiments.studies.fedst.report import write_report
         from fdrl_ros.experiments.studies.fedst.study import run_fedst
         from fdrl_ros.experiments.studies.fedst.summary import summarise
         from fdrl_ros.experiments.studies.fedst.tables import tables, verdicts
@@ -54,8 +53,6 @@ def fedst(directory: Path | None, quick: bool, private: bool, **flags: object) -
             tune = partial(run_private, quick=quick)
             summary['private'] = study.measure(tune, study.run.path, settings)
         study.save('fedst', summary)
-        with os_errors_as(StoreError, f'cannot write into {study.run.path}'):
-            write_report(study.run.path / 'fedst.html', summary, parts, settings)
     for table in tables(summary):
         study.out.print(table)
-    study.show(*verdicts(summary), f'report: {study.directory / "fedst.html"}')
+    study.show(*verdicts(summary))

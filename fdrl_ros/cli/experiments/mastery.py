@@ -17,7 +17,7 @@ MASTERY = PLAN
 
 def run_fixed(study: PlanStudy, quick: bool) -> None:
     """
-    Run the study, print its tables, save ``mastery.json``, ``mastery.md`` and ``mastery.png``.
+    Run the study, print its tables, save ``mastery.json``, ``mastery.png`` and the report.
 
     :raises SettingError: if a setting or the seeds are not as they were fixed; workers may be
         others.
@@ -36,8 +36,6 @@ def run_fixed(study: PlanStudy, quick: bool) -> None:
     for name, table in tables.items():
         study.out.print(Markdown(f'## {name}\n\n{table}'))
     note = 'Quick: one seed, learners undertrained. This shows the form; its numbers mean nothing.'
-    words = ''.join(f'## {name}\n\n{table}\n\n' for name, table in tables.items())
     if quick:
         study.out.print(note)
-        words = f'{note}\n\n{words}'
-    study.save('mastery', summary, draw_mastery, words, 'md')
+    study.save('mastery', summary, draw_mastery)

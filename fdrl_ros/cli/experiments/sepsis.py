@@ -44,9 +44,9 @@ def sepsis(directory: Path | None, quick: bool, **flags: object) -> None:
     with study.run.lock():
         parts = study.measure(run_sepsis, study.run.path, settings)
         summary = {'settings': asdict(settings), **summarise(parts, settings)}
-        study.save('sepsis', summary)
         with os_errors_as(StoreError, f'cannot write into {study.run.path}'):
             plots = draw_sepsis(summary, study.run.path)
+        study.save('sepsis', summary)
     for table in tables(summary):
         study.out.print(table)
     said = f'epsilon is that of one {summary["unit"]}, at delta {summary["delta"]:g}'

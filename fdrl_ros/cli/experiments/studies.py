@@ -7,23 +7,27 @@ They are `fdrl audit`, `experiment`, `heterogeneity`, `measures` and `utility`.
 """
 
 import click
-from fdrl_ros.audit.privacy_audit import AuditSettings, BOUNDS
+from fdrl_ros.audit.privacy_audit import AuditSettings
 from fdrl_ros.cli.experiments.mastery import MASTERY, run_fixed
 from fdrl_ros.cli.experiments.study_command import PlanStudy, study_command
 from fdrl_ros.cli.options import SettingOption
 from fdrl_ros.errors import AuditFault, SettingError
-from fdrl_ros.experiments.intervals import interval, interval_words, share_words
-from fdrl_ros.experiments.json_file import Json
 from fdrl_ros.experiments.plots.studies import draw_audit, draw_heterogeneity, draw_utility
 from fdrl_ros.experiments.reports.assessment import evaluator_of
 from fdrl_ros.experiments.reports.run_table import seeds_table
-from fdrl_ros.experiments.reports.text_table import make_table
+from fdrl_ros.experiments.reports.study_tables import (
+    audit_sentences,
+    audit_tables,
+    heterogeneity_sentences,
+    heterogeneity_tables,
+    measures_tables,
+    utility_tables,
+)
 from fdrl_ros.experiments.studies.audit import run_audit
 from fdrl_ros.experiments.studies.experiment import run_seeds
-from fdrl_ros.experiments.studies.heterogeneity import CURVES, run_heterogeneity, table_of, verdict
-from fdrl_ros.experiments.studies.measures import OVER_ALL, run_measures, SHOWN
+from fdrl_ros.experiments.studies.heterogeneity import run_heterogeneity, table_of
+from fdrl_ros.experiments.studies.measures import run_measures
 from fdrl_ros.experiments.studies.utility import run_utility
-from rich.table import Table
 
 
 @study_command('runs/audit', 5)
@@ -38,8 +42,8 @@ def audit(study: PlanStudy, **flags: object) -> None:
     own = {name.removeprefix('audit__'): each for name, each in flags.items() if each is not None}
     settings = AuditSettings.from_mapping(own)
     summary = study.measure(run_audit, study.run.path, study.plan, settings, study.seeds)
-    study.out.print(_audit_table(summary))
-    study.show(*_together(summary))
+    study.print(audit_tables(summary))
+    study.show(*audit_sentences(summary))
     study.save('audit', summary, draw_audit)
     if summary['faults']:
         study.show(*(f'FAULT: {each}' for each in summary['faults']))
@@ -50,41 +54,6 @@ def audit(study: PlanStudy, **flags: object) -> None:
 
 
 audit.params += [SettingOption('audit', setting) for setting in AuditSettings.describe()]
-
-
-def _audit_table(summary: Json) -> Table:
-    """Return what was claimed and what was shown of it, a row a seed."""
-    parts, failure = summary['parts'], summary['settings']['audit']['failure']
-    one, charge = parts[0], parts[0]['charge']
-    rows = []
-    for part in parts:
-        numbers = [part[name] for name in ('claimed', *BOUNDS, 'attainable', 'shift', 'sigma')]
-        words = (*(f'{each:.3f}' for each in numbers), f'{part["least_p"]:.2g}')
-        found = str(len(part['faults'])) if part['faults'] else 'none'
-        rows.append((part['seed'], *words, found, part['seconds']))
-    return make_table(
-        f'Epsilon at delta = {one["delta"]:g}: {one["canaries"]} canaries among '
-        f'{one["patients"]} patients, {charge["steps"]} steps, sigma_m = '
-        f'{charge["noise_multiplier"]:g}, q = {charge["sampling_probability"]:.3g}. Lower bounds '
-        f'and tests of a seed are all right with {100.0 * (1.0 - failure):g} %',
-        ('seed', 'claimed', 'if Gaussian', 'whatever it is', 'by errors', 'on a flawless one')
-        + ('left of a canary, C', 'noise, C', 'least p', 'faults', 'seconds'),
-        rows,
-    )
-
-
-def _together(summary: Json) -> list[str]:
-    """Return what all seeds prove, a line for each confidence."""
-    claimed = min(each['claimed'] for each in summary['parts'])
-    lines = []
-    for confidence, bounds in summary['together'].items():
-        shares = (
-            f'{bounds[name]:.3f} ({bounds[name] / claimed:.2f} of it) {what}'
-            for name, what in BOUNDS.items()
-        )
-        sure = f'{100.0 * float(confidence):g} %'
-        lines.append(f'All seeds, of {claimed:.3f} claimed, {sure} each: {"; ".join(shares)}.')
-    return lines
 
 
 @study_command('runs/experiment', 5)
@@ -104,6 +73,7 @@ def experiment(study: PlanStudy, quick: bool) -> None:
     combined = study.measure(run_seeds, study.run.path, study.plan, study.seeds)
     study.out.print(seeds_table(combined, evaluator_of(study.plan).scores))
     study.show(f'saved in {study.directory / "experiment.json"}')
+    study.report()
 
 
 experiment.params.append(
@@ -121,17 +91,8 @@ def heterogeneity(study: PlanStudy) -> None:
     long. --heterogeneity does not count. Interrupted, it goes on when called again.
     """
     summary = study.measure(run_heterogeneity, study.run.path, study.plan, study.seeds)
-    rows = []
-    for index, level in enumerate(summary['levels']):
-        found = (
-            interval_words(summary['curves'][name]['at'][index], curve.form, curve.factor)
-            for name, curve in CURVES.items()
-        )
-        rows.append((f'{level:g}', *found))
-    title = f'Over {len(study.seeds)} seeds: mean [95 % interval]'
-    study.out.print(make_table(title, ('H', *(curve.heading for curve in CURVES.values())), rows))
-    study.show(*(f'{name}: {curve.what}' for name, curve in CURVES.items()))
-    study.show(*(verdict(summary, name) for name in ('distance', 'mix', 'loss')))
+    study.print(heterogeneity_tables(summary))
+    study.show(*heterogeneity_sentences(summary))
     study.save('heterogeneity', summary, draw_heterogeneity, table_of(summary))
 
 
@@ -145,20 +106,7 @@ def measures(study: PlanStudy) -> None:
     called again.
     """
     summary = study.measure(run_measures, study.run.path, study.plan, study.seeds)
-    found, names = summary['found'], [score.heading for score in SHOWN.values()]
-    rows = [
-        (who, *(interval_words(row[name], '.2f') for name in SHOWN))
-        for who, row in found[OVER_ALL].items()
-    ]
-    count = f'{len(study.seeds)} seeds of {summary["patients"]} patients of each procedure'
-    study.out.print(make_table(f'{count}: mean [95 % interval]', ('who', *names), rows))
-    rows = [
-        (procedure, who, *(interval_words(interval([row[name]['mean']]), '.3f') for name in SHOWN))
-        for procedure, by_name in found.items()
-        if procedure != OVER_ALL
-        for who, row in by_name.items()
-    ]
-    study.out.print(make_table('By procedure: mean', ('procedure', 'who', *names), rows))
+    study.print(measures_tables(summary))
     study.save('measures', summary)
 
 
@@ -172,19 +120,5 @@ def utility(study: PlanStudy) -> None:
     it goes on when called again.
     """
     summary = study.measure(run_utility, study.run.path, study.plan, study.seeds)
-    rows = []
-    for start, found in summary['results'].items():
-        rows.append((start, 'the start itself', '', share_words(summary['start'][start]), ''))
-        for name, each in found.items():
-            words = (name, f'{summary["sigma_m"][name]:.2f}')
-            if name == 'inf':
-                words = ('not private', '')
-            rows.append((start, *words, share_words(each['success']), share_words(each['kept'])))
-    table = make_table(
-        f'Over {len(study.seeds)} seeds: mean, 95 % interval; epsilon of a {summary["unit"]} '
-        f'at delta {summary["delta"]:g}, {summary["steps"]} steps',
-        ('start', 'epsilon', 'sigma_m', 'success, %', 'of not private, %'),
-        rows,
-    )
-    study.out.print(table)
+    study.print(utility_tables(summary))
     study.save('utility', summary, draw_utility)

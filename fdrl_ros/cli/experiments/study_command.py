@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What commands that run a study share: flags, directory, lock, progress, saved results."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 import functools
 from pathlib import Path
@@ -11,16 +11,18 @@ from typing import TypeVar
 import click
 from fdrl_ros.cli.group import SAME_COMMAND, stopping
 from fdrl_ros.cli.options import plan_from, plan_option, PlanCommand
-from fdrl_ros.cli.output import console
+from fdrl_ros.cli.output import console, note_command
 from fdrl_ros.cli.progress_bars import ProgressBars
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.errors import os_errors_as, SettingError, StoreError
 from fdrl_ros.experiments.json_file import Json, write_json
+from fdrl_ros.experiments.reports.report import write_report
 from fdrl_ros.experiments.reports.text_table import DISCLAIMER
 from fdrl_ros.experiments.run_directory import RunDirectory
 from fdrl_ros.experiments.surgery_evaluation import require_surgery
 from fdrl_ros.runtime.progress import Caller
 from rich.console import Console
+from rich.table import Table
 
 Found = TypeVar('Found')
 Draw = Callable[[Json, Path], object]
@@ -47,6 +49,7 @@ class StudySession:
         """
         out = console()
         run = RunDirectory.open(directory)
+        note_command(run.path)
         out.print(DISCLAIMER, style='italic')
         return cls(run, directory, out)
 
@@ -61,12 +64,11 @@ class StudySession:
         summary: Json,
         draw: Draw | None = None,
         table: str | None = None,
-        suffix: str = 'csv',
     ) -> None:
         """
-        Write a summary as JSON, its picture and its tables, and print where they are.
+        Write a summary as JSON, its picture, its table and the report; print where they are.
 
-        :param suffix: of the tables' file.
+        :param table: as CSV.
         :raises StoreError: if one of them cannot be written.
         """
         path = self.run.path / name
@@ -74,12 +76,27 @@ class StudySession:
         files = [f'{name}.json']
         with os_errors_as(StoreError, f'cannot write into {self.run.path}'):
             if table is not None:
-                path.with_suffix(f'.{suffix}').write_text(table, 'utf-8')
-                files.append(f'{name}.{suffix}')
+                path.with_suffix('.csv').write_text(table, 'utf-8')
+                files.append(f'{name}.csv')
             if draw is not None:
                 draw(summary, path.with_suffix('.png'))
                 files.append(f'{name}.png')
         self.show(f'saved in {self.directory}: {", ".join(files)}')
+        self.report()
+
+    def report(self) -> None:
+        """
+        Write the report of what lies in the directory, and print where it is.
+
+        :raises StoreError: if it cannot be written.
+        """
+        page = write_report(self.run.path)[0]
+        self.show(f'report: {self.directory / page.name} and {page.stem}.md')
+
+    def print(self, tables: Iterable[Table]) -> None:
+        """Print tables."""
+        for each in tables:
+            self.out.print(each)
 
     def show(self, *lines: str) -> None:
         """Print sentences as they are."""

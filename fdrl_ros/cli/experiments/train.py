@@ -9,7 +9,7 @@ from typing import Any
 import click
 from fdrl_ros.cli.group import SAME_RUN, stopping
 from fdrl_ros.cli.options import plan_from, plan_option, PlanCommand, records_from, records_option
-from fdrl_ros.cli.output import announce, console, show
+from fdrl_ros.cli.output import announce, console, note_command, show
 from fdrl_ros.cli.progress_bars import ProgressBars
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.plan import Plan
@@ -57,6 +57,7 @@ def begin_run(
     check_plan(plan, layout, own)
     check_accounts(plan)
     run = RunDirectory.create(runs) if directory is None else RunDirectory.open(directory)
+    note_command(run.path)
     place_records(run.layout, plan, own)
     announce(run, plan)
     return run, plan

@@ -14,9 +14,9 @@ from fdrl_ros.cli.output import console
 from fdrl_ros.cli.progress_bars import ProgressBars
 from fdrl_ros.cli.robot.selector_replay import replay_bag
 from fdrl_ros.errors import StoreError
-from fdrl_ros.experiments.intervals import interval_words
 from fdrl_ros.experiments.json_file import Json, write_json
-from fdrl_ros.experiments.plots.selector import draw_returns, ROWS
+from fdrl_ros.experiments.plots.selector import draw_returns
+from fdrl_ros.experiments.reports.study_tables import selector_sentences, selector_tables
 from fdrl_ros.experiments.reports.text_table import DISCLAIMER, make_table
 from fdrl_ros.experiments.run_directory import RunDirectory
 from fdrl_ros.experiments.studies.selector.coverage import (
@@ -26,7 +26,7 @@ from fdrl_ros.experiments.studies.selector.coverage import (
 )
 from fdrl_ros.experiments.studies.selector.coverage_estimate import CONFIDENCES
 from fdrl_ros.experiments.studies.selector.study import selector_study
-from fdrl_ros.experiments.studies.selector.summary import GLOBAL, SELECTOR, summarise
+from fdrl_ros.experiments.studies.selector.summary import summarise
 from fdrl_ros.experiments.surgery_evaluation import require_surgery
 from fdrl_ros.runtime.progress import Caller
 from rich.table import Table
@@ -69,9 +69,9 @@ def compare(study: PlanStudy, levels: str) -> None:
     )
     found = study.measure(own.run, parts)
     summary = summarise(found)
-    for each in summary['levels']:
-        study.out.print(_table(each, len(study.seeds)))
-        study.show(*_sentences(each))
+    for table, at in zip(selector_tables(summary), summary['levels'], strict=True):
+        study.out.print(table)
+        study.show(*selector_sentences(at))
     study.save('selector', summary, draw_returns)
     study.show(f'pictures: {study.directory}/runs/*/pictures')
 
@@ -140,58 +140,3 @@ def coverage_table(summary: Json) -> Table:
         ('policy', 'procedure', 'states', *shares, 'error', 'said', 'Monte Carlo', 'wider'),
         rows,
     )
-
-
-def _table(at: Json, seeds: int) -> Table:
-    """Return what everyone earned at one H."""
-    found = at['contenders']
-    names = sorted(found, key=lambda name: (name in ROWS, ROWS.index(name) if name in ROWS else 0))
-    return make_table(
-        f'H = {at["level"]:g}, {seeds} seeds: mean [95 % interval]',
-        ('who', 'return J', 'selector ahead by', 'success, %') + ('1 - R_mit, %', 'case risk, %'),
-        (
-            (
-                name,
-                interval_words(found[name]['return'], '.2f'),
-                '' if name == SELECTOR else interval_words(found[name]['lead'], '+.2f'),
-                interval_words(found[name]['success'], '.1f', 100.0),
-                interval_words(found[name]['risk'], '.2f', 100.0),
-                interval_words(found[name]['case_risk'], '.1f', 100.0),
-            )
-            for name in names
-        ),
-    )
-
-
-def _sentences(at: Json) -> list[str]:
-    """Return the rest of what came out at one H, in sentences."""
-    switching = at['switching']
-    dwell = switching['dwell_seconds']
-    hindsight, oracle = (
-        interval_words(at[name], '.3f') for name in ('share_of_hindsight', 'share_of_oracle')
-    )
-    saved, case = (
-        interval_words(at[name], '.1f', 100.0) for name in ('risk_saved', 'case_risk_saved')
-    )
-    after, others = (
-        interval_words(switching[name], '.1f', 100.0)
-        for name in ('per_step_after_a_change', 'per_step_else')
-    )
-    (own, fixed), (follows, rival) = (
-        [interval_words(at[key][name], '.2f') for name in (SELECTOR, GLOBAL)]
-        for key in ('alpha_adapt', 'informedness')
-    )
-    found = [
-        f'(J - J_hold) / (J_oracle - J_hold): {hindsight} of the best policy in hindsight, '
-        f'{oracle} of the oracle that sees tissue and future',
-        f'saved against always the global policy: {saved} % of 1 - R_mit, {case} % of the case '
-        'risk, which is 1 - risk-adjusted success',
-        f'switches at {after} % of the ticks soon after a change of state, at {others} % of '
-        f'others; alpha_adapt {own} (global {fixed}), informedness {follows} (global {rival})',
-    ]
-    if dwell['50'] is not None:
-        found.append(
-            f'a choice that gave way had stood for {dwell["50"]:.2f} s in the median, '
-            f'{dwell["5"]:.2f} to {dwell["95"]:.2f} s from the 5th to the 95th percentile'
-        )
-    return found

@@ -13,15 +13,27 @@ from typing import Any
 
 from fdrl_ros.experiments.intervals import Interval, percent_change
 from fdrl_ros.experiments.json_file import Json
-from fdrl_ros.experiments.plots.drawing import draw_curve, draw_points, drawing, ends_of
+from fdrl_ros.experiments.plots.drawing import (
+    BLUE,
+    draw_curve,
+    draw_points,
+    drawing,
+    ends_of,
+    GREEN,
+    LIMIT,
+    ORANGE,
+    PURPLE,
+    RED,
+    SKY,
+    ZERO,
+)
 from fdrl_ros.experiments.studies.fdrl_paper.settings import FdrlSettings, TEMPERATURE
 from fdrl_ros.experiments.studies.fdrl_paper.tables import NAMES
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 import numpy as np
 
-FEDERATED, CENTRAL, ALONE, START = '#0072b2', '#d55e00', '#009e73', '#cc79a7'
-"""Colours that colour-blind people can tell (Okabe and Ito)."""
+FEDERATED, CENTRAL, ALONE, START = BLUE, RED, PURPLE, ORANGE
 
 CLAIMED = {'a_task': 0.0, 'r_mit': 15.2, 'plr': -60.0, 'divergence': -50.0, 'ope': 25.8}
 """Change by federation that the paper states, in percent."""
@@ -131,7 +143,7 @@ def _noise(figure: Figure, summary: Json, settings: FdrlSettings) -> None:
             label=f'H = {level:g}',
         )
     chance = summary['grid'][f'{settings.all_levels[0]:g}'][f'{noises[0]:g}']['worth']['random']
-    first.axhline(100.0 * chance['a_task']['mean'], linestyle='--', color='gray')
+    first.axhline(100.0 * chance['a_task']['mean'], **LIMIT)
     first.set_title('(a) A_task, %', fontsize=9)
     first.set_ylim(0.0, 100.0)
     first.legend(fontsize=6)
@@ -142,7 +154,7 @@ def _noise(figure: Figure, summary: Json, settings: FdrlSettings) -> None:
         found = [each['plr'] for each in row]
         colour = (0.0, 0.45, 0.7, shades[place])
         draw_points(second, at_noise, found, fmt='o', ms=3, linewidth=1, color=colour)
-    second.axhline(0.0, color='gray', linewidth=0.5)
+    second.axhline(0.0, **ZERO)
     second.set_title('(b) PLR, bits', fontsize=9)
     for reading, (line, tint, words) in _EPSILONS.items():
         spent = [each[reading] for each in summary['spent'].values()]
@@ -158,8 +170,8 @@ def _noise(figure: Figure, summary: Json, settings: FdrlSettings) -> None:
 _POLICIES = {
     'federated': FEDERATED,
     'central_paper': CENTRAL,
-    'central_steps': '#e69f00',
-    'central_epsilon': '#f0e442',
+    'central_steps': GREEN,
+    'central_epsilon': SKY,
     'alone': ALONE,
 }
 
@@ -176,8 +188,8 @@ def _bars(figure: Figure, summary: Json, settings: FdrlSettings) -> None:
         axes.set_xlim(-0.7, len(_POLICIES) - 0.3)
         axes.set_ylim(0.0, 1.0)
     ceiling, idle = worth['majority']['a_task']['mean'], worth['stabilise']['r_mit']['mean']
-    panels[0].axhline(ceiling, linestyle='--', color='gray', label='ceiling of any single policy')
-    panels[1].axhline(idle, linestyle=':', color='gray', label='always stabilise')
+    panels[0].axhline(ceiling, label='ceiling of any single policy', **LIMIT)
+    panels[1].axhline(idle, **{**LIMIT, 'linestyle': ':'}, label='always stabilise')
     last = list(summary['rounds'].values())[-1]
     for axes, name, title in zip(panels[2:], ('plr', 'ope'), ('PLR, bits', 'OPE'), strict=True):
         for place, (side, (colour, _)) in enumerate(_SIDES.items()):
@@ -275,10 +287,10 @@ def _changes(figure: Figure, summary: Json, settings: FdrlSettings) -> None:
         pairs = [(p, found[each].get(name)) for p, each in enumerate(_SHOWN)]
         known = [(place, each) for place, each in pairs if each is not None]
         places = [place + 0.2 * side - 0.1 for place, _ in known]
-        colour = (CENTRAL, '#e69f00')[side]
+        colour = (CENTRAL, GREEN)[side]
         draw_points(axes, places, [each for _, each in known], fmt='o', color=colour, label=words)
     axes.plot(range(len(_SHOWN)), [CLAIMED[each] for each in _SHOWN], **_DIAMOND, label='paper')
-    axes.axhline(0.0, color='gray', linewidth=0.5)
+    axes.axhline(0.0, **ZERO)
     axes.set_yscale('symlog', linthresh=100.0)
     marks = (-200, -100, -50, 0, 50, 100, 200, 500, 1000)
     axes.set_yticks(marks, [f'{each:+d}' if each else '0' for each in marks])

@@ -5,10 +5,9 @@
 from pathlib import Path
 
 from fdrl_ros.experiments.json_file import Json
-from fdrl_ros.experiments.plots.drawing import drawing
+from fdrl_ros.experiments.plots.drawing import COLOURS, drawing, LIMIT, NEUTRAL
 from fdrl_ros.experiments.studies.leakage.study import CONTROL
 from fdrl_ros.experiments.studies.leakage.summary import SEATS
-import matplotlib
 
 WIDTH, HEIGHT = 3.4, 3.6
 """Inches of a panel."""
@@ -39,15 +38,14 @@ def draw_leakage(summary: Json, path: Path) -> None:
     )
     with drawing(path, (WIDTH * len(regimes) + 1.5, HEIGHT), caption) as figure:
         panels = figure.subplots(1, len(regimes), squeeze=False, sharey=True)[0]
-        colours = matplotlib.color_sequences['tab10']
         for axes, (name, regime) in zip(panels, regimes.items(), strict=True):
             axes.set_title(name, fontsize=9)
             axes.set_xlabel('AUC', fontsize=8)
-            axes.axvline(0.5, linestyle=':', color='gray')
+            axes.axvline(0.5, linestyle=':', color=NEUTRAL)
             for side, colour in (('federated', 'black'), ('central', 'gray')):
                 bound = regime['bounds'][side]['pair']['auc']
                 if bound < 1.0:
-                    axes.axvline(bound, linestyle='--', color=colour)
+                    axes.axvline(bound, **{**LIMIT, 'color': colour})
             for row, seat in enumerate(SEATS):
                 for place, attack in enumerate(ATTACKS):
                     found = regime['seats'][seat].get(attack)
@@ -55,10 +53,10 @@ def draw_leakage(summary: Json, path: Path) -> None:
                         continue
                     at, auc = row + 0.1 * (place - 3), found['auc']
                     label = attack if (row, name) == (2, next(iter(regimes))) else None
-                    axes.plot(auc['mean'], at, 'o', color=colours[place], ms=3, label=label)
+                    axes.plot(auc['mean'], at, 'o', color=COLOURS[place], ms=3, label=label)
                     if auc['low'] is not None:
                         ends = auc['low'], auc['high']
-                        axes.plot(ends, (at, at), color=colours[place], linewidth=1)
+                        axes.plot(ends, (at, at), color=COLOURS[place], linewidth=1)
             axes.set_yticks(range(len(SEATS)), list(SEATS.values()), fontsize=7)
         panels[0].invert_yaxis()
         figure.legend(loc='outside right upper', fontsize=6)

@@ -5,18 +5,14 @@
 from pathlib import Path
 
 from fdrl_ros.experiments.json_file import Json
-from fdrl_ros.experiments.plots.drawing import draw_points, drawing
+from fdrl_ros.experiments.plots.drawing import draw_points, drawing, style_of
+from fdrl_ros.experiments.reports.names import reader_name
 import numpy as np
 
-SIZE = (11.0, 7.0)
+SIZE = (12.0, 9.6)
 
-COLOURS = {
-    'federated': 'tab:blue',
-    'alone': 'tab:orange',
-    'global': 'tab:green',
-    'public_start': 'tab:gray',
-}
-"""Rows of the panels of cells."""
+ROWS = ('federated', 'alone', 'global', 'public_start')
+"""Those of the panels of cells."""
 
 
 def draw_mastery(summary: Json, path: Path) -> None:
@@ -35,11 +31,12 @@ def draw_mastery(summary: Json, path: Path) -> None:
             places = np.arange(len(names))
             for place, name in zip(places, names, strict=True):
                 one = found['home'][name]
-                axes[0].plot(100 * one['mean'], place, 'o', color=COLOURS.get(name, 'black'))
+                style = style_of(name)
+                axes[0].plot(100 * one['mean'], place, **style)
                 if one['low'] is not None:
                     ends = 100 * one['low'], 100 * one['high']
-                    axes[0].plot(ends, (place, place), color=COLOURS.get(name, 'black'))
-            axes[0].set_yticks(places, [name.replace('_', ' ') for name in names], fontsize=6)
+                    axes[0].plot(ends, (place, place), color=style['color'])
+            axes[0].set_yticks(places, [reader_name(name) for name in names], fontsize=7)
             axes[0].set_title(f'H = {level}: all rows')
             axes[0].set_xlabel('success, %')
             own = [each for each in cells if f'{each["heterogeneity"]:g}' == level]
@@ -48,12 +45,12 @@ def draw_mastery(summary: Json, path: Path) -> None:
                 (axes[2], 'patients', 'gap', 1.0, 'patients of each hospital (gap 1)'),
             ):
                 shown = [each for each in own if each[fixed] == value]
-                for name, colour in COLOURS.items():
+                for name in ROWS:
                     where = [each[what] for each in shown]
                     rows = [each['home'][name] for each in shown]
-                    label = name.replace('_', ' ')
-                    draw_points(panel, where, rows, 100.0, color=colour, label=label)
+                    style = {'label': reader_name(name), **style_of(name)}
+                    draw_points(panel, where, rows, 100.0, fmt='-', **style)
                 panel.set_xlabel(words)
                 panel.set_ylabel('success, %')
             axes[2].set_xscale('log')
-            axes[1].legend(fontsize=7)
+        figure.legend(*every[0, 1].get_legend_handles_labels(), loc='outside upper right', ncols=4)

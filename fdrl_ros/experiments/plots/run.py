@@ -7,8 +7,16 @@ from functools import partial
 from pathlib import Path
 
 from fdrl_ros.experiments.intervals import Interval
-from fdrl_ros.experiments.plots.drawing import draw_curve, draw_points, drawing
+from fdrl_ros.experiments.plots.drawing import (
+    BLUE,
+    draw_curve,
+    draw_points,
+    drawing,
+    LIMIT,
+    style_of,
+)
 from fdrl_ros.experiments.reports.assessment import Assessment
+from fdrl_ros.experiments.reports.names import reader_name
 from fdrl_ros.experiments.reports.text_table import NOT_PRIVATE
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -16,6 +24,7 @@ from matplotlib.ticker import MaxNLocator
 import numpy as np
 
 SIZE = (7.0, 4.4)
+_ASIDE = 0.06  # rounds between the points of two hospitals that spent the same
 
 
 def draw_all(found: Assessment, directory: Path) -> list[Path]:
@@ -49,16 +58,26 @@ def _alone(draw: Callable[[Axes], None], figure: Figure) -> None:
 
 def success(found: Assessment, axes: Axes) -> None:
     """Draw the success of every policy with its 95 % interval."""
-    scores = [each.score for each in found.evaluations.values()]
-    values, low, high = (
-        np.array([score[name] for score in scores])
-        for name in ('success', 'success_low', 'success_high')
-    )
-    places, errors = np.arange(len(scores))[::-1], np.maximum([values - low, high - values], 0.0)
-    axes.barh(places, values, color='tab:blue', xerr=errors, error_kw={'capsize': 3})
-    axes.set_yticks(places, list(found.evaluations))
-    axes.set_xlim(0.0, 1.0)
-    axes.set_xlabel('success with 95 % interval (Wilson)')
+    names = list(found.evaluations)
+    scores = [found.evaluations[name].score for name in names]
+    for place, (name, score) in enumerate(zip(names, scores, strict=True)):
+        mean, low, high = (
+            100.0 * score[each] for each in ('success', 'success_low', 'success_high')
+        )
+        ends = [[max(mean - low, 0.0)], [max(high - mean, 0.0)]]
+        axes.errorbar([mean], [place], xerr=ends, linestyle='none', **style_of(name))
+        axes.annotate(
+            f'{mean:.0f} %',
+            (mean, place),
+            (0, 6),
+            textcoords='offset points',
+            ha='center',
+            fontsize=7,
+        )
+    axes.set_yticks(range(len(names)), [reader_name(name) for name in names])
+    axes.set_ylim(len(names) - 0.5, -0.6)
+    axes.set_xlim(-3.0, 103.0)
+    axes.set_xlabel('success, % of patients, with 95 % interval (Wilson)')
     axes.set_title(f'{scores[0]["patients"]} unseen patients of all hospitals')
 
 
@@ -73,7 +92,7 @@ def learning(found: Assessment, figure: Figure) -> None:
             {'mean': mean, 'low': low, 'high': high, 'values': []}
             for mean, low, high in (row[1 + 3 * place : 4 + 3 * place] for row in found.learning)
         ]
-        draw_curve(axes, rounds, points, 'tab:blue', 'global policy with 95 % interval')
+        draw_curve(axes, rounds, points, BLUE, 'global policy with 95 % interval')
         axes.set_xlabel('round; 0 is the public start')
         axes.set_ylabel(scores[name].heading)
         if name == 'success':
@@ -99,30 +118,44 @@ def hospitals(found: Assessment, axes: Axes) -> None:
             for row in groups.values()
         ]
         shift = 0.6 * ((number + 0.5) / len(rows) - 0.5)
-        draw_points(axes, places + shift, points, fmt='os^v<>D'[number % 7], capsize=3, label=name)
-    axes.set_xticks(places, list(groups))
+        style = {'linestyle': 'none', 'label': reader_name(name), **style_of(name)}
+        draw_points(axes, places + shift, points, fmt='', **style)
+    axes.set_xticks(places, [reader_name(each) for each in groups])
     axes.set_ylabel('total reward with 95 % interval')
     axes.set_title('Unseen patients of each hospital')
-    axes.legend()
+    axes.figure.legend(loc='outside right upper')
 
 
 def epsilon(found: Assessment, axes: Axes) -> None:
     """Draw what each hospital has spent after each round, and at home where it went on there."""
     rounds = [0, *(note.round for note in found.rounds)]
-    for number, (name, whole) in enumerate(found.epsilon.items()):
+    whole, at_home = found.epsilon, bool(found.plan.home.epochs)
+    count = len(whole)
+    for number, (name, last) in enumerate(whole.items()):
         spent = [0.0, *(note.epsilon.get(name, np.nan) for note in found.rounds)]
-        places = list(rounds)
-        if found.plan.home.epochs:
-            spent.append(whole)
-            places.append(rounds[-1] + 1)
-        axes.plot(places, spent, 'os^v<>D'[number % 7] + '-', alpha=0.7, label=name)
-    if found.plan.home.epochs:
-        axes.axvline(rounds[-1] + 0.5, color='tab:gray', linestyle=':', label='then at home')
+        places = [each + _ASIDE * (number - (count - 1) / 2) for each in rounds]
+        if at_home:
+            spent.append(last)
+            places.append(places[-1] + 1)
+        axes.plot(places, spent, '-', label=reader_name(name), **style_of(name))
+    axes.set_xticks([*rounds, *([rounds[-1] + 1] if at_home else [])])
+    if at_home:
+        axes.set_xticklabels([*map(str, rounds), 'home'])
+    elif len(rounds) > 12:
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     privacy = found.plan.privacy
-    axes.axhline(privacy.budget, color='tab:red', linestyle='--', label='budget')
-    axes.set_xlabel('round')
-    axes.set_ylabel(f'epsilon (delta {privacy.delta:g}, unit: {privacy.unit})')
-    axes.set_ylim(bottom=0.0)
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.set_title('Privacy spent')
-    axes.legend()
+    axes.axhline(privacy.budget, **LIMIT)
+    axes.annotate(
+        f'budget {privacy.budget:g}',
+        (rounds[-1], privacy.budget),
+        (0, 3),
+        fontsize=8,
+        textcoords='offset points',
+        ha='right',
+        color=LIMIT['color'],
+    )
+    axes.set_xlabel('after round; home: fine-tuned on own records' if at_home else 'after round')
+    axes.set_ylabel(f'epsilon of a {privacy.unit} (delta {privacy.delta:g})')
+    axes.set_ylim(0.0, 1.12 * max(privacy.budget, *whole.values()))
+    axes.set_title('Privacy spent by each hospital')
+    axes.legend(loc='lower right')

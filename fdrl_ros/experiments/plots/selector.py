@@ -6,7 +6,22 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from fdrl_ros.experiments.json_file import Json
-from fdrl_ros.experiments.plots.drawing import draw_points, drawing
+from fdrl_ros.experiments.plots.drawing import (
+    BLACK,
+    BLUE,
+    draw_points,
+    drawing,
+    GREEN,
+    LIMIT,
+    NEUTRAL,
+    ORANGE,
+    PURPLE,
+    RED,
+    SKY,
+    style_of,
+    ZERO,
+)
+from fdrl_ros.experiments.reports.names import reader_name
 from fdrl_ros.experiments.studies.selector.summary import SELECTOR
 from fdrl_ros.metrics.risk import risk_terms
 from fdrl_ros.selector import HOLD, Reason, Selection
@@ -24,17 +39,16 @@ BESIDE: Json = {'fontsize': 7, 'loc': 'upper left', 'bbox_to_anchor': (1.08, 1.0
 
 JAW = STAY
 """From this action on none is a move."""
-COLOURS = {
-    'hold': 'silver',
-    'best_single': 'tab:brown',
-    'bandit': 'tab:purple',
-    'best_cumulative': 'tab:orange',
-    'global': 'tab:blue',
-    'global_or_hold': 'tab:cyan',
-    'selector': 'tab:green',
-    'hindsight': 'black',
-}
-ROWS = tuple(COLOURS)
+ROWS = (
+    'hold',
+    'best_single',
+    'bandit',
+    'best_cumulative',
+    'global',
+    'global_or_hold',
+    'selector',
+    'hindsight',
+)
 
 SPREAD = 0.7
 """Of the distance between two H, what the points of one take."""
@@ -45,26 +59,26 @@ FAR = 3.0
 Floats = NDArray[np.floating]
 
 HOLDS = {
-    Reason.BEST: 'tab:green',
-    Reason.KEPT: 'yellowgreen',
-    Reason.CAUTION: 'tab:orange',
-    Reason.RISK_GATE: 'tab:red',
-    Reason.PROCEDURE: 'tab:purple',
+    Reason.BEST: GREEN,
+    Reason.KEPT: SKY,
+    Reason.CAUTION: ORANGE,
+    Reason.RISK_GATE: RED,
+    Reason.PROCEDURE: PURPLE,
 }
 """Colours of the reasons to hold; all others are black."""
 
 VETOES = {
-    Veto.HARD_STOP: 'tab:red',
-    Veto.FORCE: 'tab:orange',
-    Veto.DAMAGE: 'tab:purple',
-    Veto.WORKSPACE: 'tab:blue',
+    Veto.HARD_STOP: RED,
+    Veto.FORCE: ORANGE,
+    Veto.DAMAGE: PURPLE,
+    Veto.WORKSPACE: BLUE,
 }
 
 
 VITAL_SIGNS = {
-    'mean_arterial_pressure': ('mean arterial pressure, mmHg', 'tab:purple'),
-    'heart_rate': ('heart rate, 1/min', 'tab:brown'),
-    'oxygen_saturation': ('oxygen saturation, %', 'tab:olive'),
+    'mean_arterial_pressure': ('mean arterial pressure, mmHg', PURPLE),
+    'heart_rate': ('heart rate, 1/min', ORANGE),
+    'oxygen_saturation': ('oxygen saturation, %', BLUE),
 }
 """Label and colour of each."""
 
@@ -85,7 +99,7 @@ def draw_returns(summary: Json, path: Path) -> None:
     if seeds == 1:
         words = 'One seed: no intervals.'
     if far:
-        below = ', '.join(f'{name} (J = {means})' for name, means in far.items())
+        below = ', '.join(f'{reader_name(name)} (J = {means})' for name, means in far.items())
         words += f' Far below, not drawn: {below}.'
     near = [name for name in ROWS if name not in far]
     with drawing(path, (10.0, 4.2), words) as figure:
@@ -95,8 +109,8 @@ def draw_returns(summary: Json, path: Path) -> None:
                 if axes is left or name != SELECTOR:
                     where = np.arange(len(levels)) + SPREAD * ((place + 0.5) / len(near) - 0.5)
                     found = [each['contenders'][name][key] for each in levels]
-                    style: Json = {'fmt': 'o', 'color': COLOURS[name], 'markersize': 4}
-                    draw_points(axes, where, found, label=name, **style)
+                    style: Json = {'fmt': '', 'linestyle': 'none', **style_of(name)}
+                    draw_points(axes, where, found, label=reader_name(name), **style)
             axes.set_xlabel('heterogeneity H')
             axes.set_xticks(range(len(levels)), [f'{each["level"]:g}' for each in levels])
             axes.set_xlim(-0.5, len(levels) - 0.5)
@@ -106,8 +120,8 @@ def draw_returns(summary: Json, path: Path) -> None:
         left.set_title('Return on unseen patients')
         right.set_ylabel("selector's J minus theirs")
         right.set_title('Lead of the selector, paired by seed')
-        right.axhline(0.0, color='gray', linewidth=0.8)
-        figure.legend(*left.get_legend_handles_labels(), fontsize=7, loc='outside right center')
+        right.axhline(0.0, **ZERO)
+        figure.legend(*left.get_legend_handles_labels(), loc='outside right center')
 
 
 def _far_below(levels: Sequence[Json]) -> dict[str, str]:
@@ -151,14 +165,14 @@ def draw_operation(
         _draw_choices(rows[2], time, selections, names)
         _draw_actions(rows[3], time, episode.actions, selections)
         risk = risk_terms(episode.forces, episode.damages, episode.critical, limit).total
-        rows[4].plot(time, risk, color='tab:red')
+        rows[4].plot(time, risk, color=RED)
         rows[4].set_ylabel('risk D_t')
         rows[4].set_ylim(0.0, max(0.25, 1.05 * float(risk.max())))
         rows[4].set_xlabel('time, s')
         for event in patient.events:
             if event.start < len(episode.actions) * TICK:
                 for axes in rows:
-                    axes.axvline(event.start, color='gray', linewidth=0.7, linestyle='--')
+                    axes.axvline(event.start, color=NEUTRAL, linewidth=0.7, linestyle=':')
                 above = rows[0].get_xaxis_transform()
                 rows[0].text(event.start, 1.02, event.kind, fontsize=7, transform=above)
         end = 'success' if episode.success else f'failure: {episode.failure or "time"}'
@@ -169,13 +183,13 @@ def draw_operation(
 def _draw_state(axes: Axes, time: Floats, values: Floats, limit: float) -> None:
     """Draw where the tip is, and beside it the force with its limit."""
     x, y, z = (1e3 * values[:, INDEX[f'goal_error_{axis}']] for axis in 'xyz')
-    axes.plot(time, z, color='tab:blue', label='height over the waypoint, mm')
-    axes.plot(time, np.hypot(x, y), color='tab:cyan', label='distance aside, mm')
+    axes.plot(time, z, color=BLUE, label='height over the waypoint, mm')
+    axes.plot(time, np.hypot(x, y), color=SKY, label='distance aside, mm')
     axes.set_ylabel('mm')
     loads = axes.twinx()
-    loads.plot(time, values[:, INDEX['force']], color='tab:red', label='force, N')
-    loads.axhline(limit, color='tab:red', linewidth=0.7, linestyle=':', label='force limit')
-    loads.set_ylabel('N', color='tab:red')
+    loads.plot(time, values[:, INDEX['force']], color=RED, label='force, N')
+    loads.axhline(limit, label='force limit, N', **LIMIT)
+    loads.set_ylabel('N', color=RED)
     lines = [*axes.get_lines(), *loads.get_lines()]
     axes.legend(lines, [str(each.get_label()) for each in lines], **BESIDE)
 
@@ -188,12 +202,13 @@ def _draw_choices(
     axes.step(time, places, where='post', color='silver', zorder=1)
     reasons = [each.reason if each.holds else None for each in selections]
     acting = np.array([each is None for each in reasons])
-    axes.scatter(time[acting], places[acting], s=8.0, color='tab:green', label='policy')
+    colours = np.array([style_of(each.policy)['color'] for each in selections])[acting]
+    axes.scatter(time[acting], places[acting], s=8.0, color=colours, label='policy')
     for reason in dict.fromkeys(each for each in reasons if each is not None):
         at = time[[each == reason for each in reasons]]
-        style: Json = {'color': HOLDS.get(reason, 'black'), 'label': f'hold: {reason}'}
+        style: Json = {'color': HOLDS.get(reason, BLACK), 'label': f'hold: {reason}'}
         axes.scatter(at, np.full(len(at), names.index(HOLD)), s=12.0, **style)
-    _name_rows(axes, names, 'policy')
+    _name_rows(axes, map(reader_name, names), 'policy')
     axes.set_ylim(-0.5, len(names) - 0.5)
 
 

@@ -5,24 +5,37 @@
 from pathlib import Path
 
 from fdrl_ros.experiments.json_file import Json
-from fdrl_ros.experiments.plots.drawing import draw_curve, draw_points, drawing
+from fdrl_ros.experiments.plots.drawing import (
+    BLACK,
+    BLUE,
+    draw_curve,
+    draw_points,
+    drawing,
+    GREEN,
+    NEUTRAL,
+    ORANGE,
+    PURPLE,
+    RED,
+    SKY,
+    ZERO,
+)
 from fdrl_ros.experiments.studies.distance import LEANING
 import numpy as np
 
 SIZE = (11.0, 4.2)
 AUDIT_STYLES = {
-    'claimed': ('_', 'black', 'claimed by the accountant'),
-    'estimated': ('s', 'tab:orange', 'lower limit if the mechanism is Gaussian'),
-    'by_errors': ('^', 'tab:green', 'proven if it is the claimed one but for its noise'),
-    'bound': ('o', 'tab:blue', 'proven, whatever the mechanism is'),
-    'attainable': ('x', 'gray', 'mean proof on a flawless mechanism'),
+    'claimed': ('_', BLACK, 'claimed by the accountant'),
+    'estimated': ('s', ORANGE, 'lower limit if the mechanism is Gaussian'),
+    'by_errors': ('^', GREEN, 'proven if it is the claimed one but for its noise'),
+    'bound': ('o', BLUE, 'proven, whatever the mechanism is'),
+    'attainable': ('x', NEUTRAL, 'mean proof on a flawless mechanism'),
 }
 """Marker, colour and words of each number."""
 
 QUANTITY_STYLES = ('-', '--', ':', '-.', (0, (1, 3)))
 """Of the lines of what hospitals differ in."""
 
-START_COLOURS = {'public': 'tab:blue', 'random': 'tab:orange'}
+START_COLOURS = {'public': ORANGE, 'random': BLUE}
 
 
 def draw_audit(summary: Json, path: Path) -> None:
@@ -49,7 +62,7 @@ def draw_audit(summary: Json, path: Path) -> None:
         left.set_title('Epsilon, claimed and proven')
         left.legend(fontsize=7, loc='upper left')
         scores = first['scores']
-        for name, colour in (('others', 'tab:gray'), ('members', 'tab:red')):
+        for name, colour in (('others', NEUTRAL), ('members', RED)):
             style = {'color': colour, 'label': name}
             right.stairs(scores[name], scores['edges'], fill=True, alpha=0.5, **style)
         right.set_xlabel('log of how much likelier a member is (nats)')
@@ -81,13 +94,13 @@ def draw_heterogeneity(summary: Json, path: Path) -> None:
         every = figure.subplots(1, len(panels))
         for name, style in zip(LEANING, QUANTITY_STYLES, strict=True):
             means = [each['mean'] for each in quantities[name]['at']]
-            every[0].plot(levels, means, linestyle=style, color='gray', linewidth=1.0, label=name)
+            every[0].plot(levels, means, linestyle=style, color=SKY, linewidth=1.2, label=name)
         for place, name, colour, label in (
-            (0, 'distance', 'tab:blue', 'mean of these'),
-            (0, 'mix', 'tab:orange', 'procedures, total variation'),
-            (1, 'home', 'tab:green', 'at home'),
-            (1, 'elsewhere', 'tab:red', 'in other hospitals'),
-            (2, 'loss', 'tab:purple', 'at home minus elsewhere'),
+            (0, 'distance', BLUE, 'mean of these'),
+            (0, 'mix', ORANGE, 'procedures, total variation'),
+            (1, 'home', GREEN, 'at home'),
+            (1, 'elsewhere', RED, 'in other hospitals'),
+            (2, 'loss', PURPLE, 'at home minus elsewhere'),
         ):
             draw_curve(every[place], levels, curves[name], colour, label)
         for axes, (title, unit) in zip(every, panels, strict=True):
@@ -98,7 +111,7 @@ def draw_heterogeneity(summary: Json, path: Path) -> None:
             axes.legend(fontsize=7)
         every[0].set_ylim(0.0, 1.55 * curves['distance'][-1]['mean'])
         every[1].set_ylim(0.0, 1.02)
-        every[2].axhline(0.0, color='gray', linewidth=0.8)
+        every[2].axhline(0.0, **ZERO)
 
 
 def draw_utility(summary: Json, path: Path) -> None:

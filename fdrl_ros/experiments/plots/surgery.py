@@ -4,6 +4,8 @@
 
 from collections.abc import Mapping
 
+from fdrl_ros.experiments.plots.drawing import LIMIT, style_of
+from fdrl_ros.experiments.reports.names import reader_name
 from fdrl_ros.surgery.gym.actions import TICK
 from fdrl_ros.surgery.patient.patient import Patient
 from matplotlib.axes import Axes
@@ -17,9 +19,10 @@ def draw_force(axes: Axes, profile: Mapping[str, np.ndarray], patient: Patient) 
     :param profile: greatest normal force of each tick, by policy, N.
     """
     for name, forces in profile.items():
-        axes.plot(np.arange(1, len(forces) + 1) * TICK, forces, label=name)
+        times, colour = np.arange(1, len(forces) + 1) * TICK, style_of(name)['color']
+        axes.plot(times, forces, color=colour, linewidth=1.2, label=reader_name(name))
     limit = patient.procedure.force_limit
-    axes.axhline(limit, color='tab:red', linestyle='--', label='force limit')
+    axes.axhline(limit, label='force limit', **LIMIT)
     axes.set_xlabel('time, s')
     axes.set_ylabel('greatest normal force in a tick, N')
     axes.set_title(f'Force on patient {patient.name}')
@@ -29,6 +32,10 @@ def draw_force(axes: Axes, profile: Mapping[str, np.ndarray], patient: Patient) 
 def draw_selection(axes: Axes, chosen: Mapping[str, int]) -> None:
     """Draw how often the selector took each policy."""
     names, total = sorted(chosen, key=lambda name: chosen[name]), sum(chosen.values())
-    axes.barh(names, [chosen[name] / total for name in names], color='tab:green')
-    axes.set_xlabel('share of ticks')
+    shares = [100.0 * chosen[name] / total for name in names]
+    colours = [style_of(name)['color'] for name in names]
+    bars = axes.barh([reader_name(name) for name in names], shares, color=colours)
+    axes.bar_label(bars, [f'{each:.1f} %' for each in shares], padding=3, fontsize=7)
+    axes.set_xlim(0.0, 1.12 * max(shares))
+    axes.set_xlabel('share of ticks, %')
     axes.set_title('What the selector chose')

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Assess a run: collect its policies, value and evaluate them, and sum up."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 import math
 from pathlib import Path
@@ -152,8 +153,13 @@ class Assessment:
 
     def compared_rows(self) -> list[str]:
         """Return the rows that groups of patients are compared by."""
-        rows = ('expert', 'random', 'pretrained', 'alone', 'global', 'home', 'selector')
-        return [each for each in rows if each in self.evaluations]
+        return compared_rows(self.evaluations)
+
+
+def compared_rows(names: Collection[str]) -> list[str]:
+    """Return those policies of a run that groups of patients are compared by, in their order."""
+    rows = ('expert', 'random', 'pretrained', 'alone', 'global', 'home', 'selector')
+    return [each for each in rows if each in names]
 
 
 def paired_lead(one: Evaluation, other: Evaluation, scores: Scores) -> dict[str, float]:

@@ -11,8 +11,9 @@ from fdrl_ros.experiments.intervals import interval_words
 from fdrl_ros.experiments.json_file import Json
 from fdrl_ros.experiments.patient_results import compared, Scores
 from fdrl_ros.experiments.reports.assessment import Assessment
+from fdrl_ros.experiments.reports.names import reader_name
 from fdrl_ros.experiments.reports.text_table import DISCLAIMER, make_table, NOT_PRIVATE, RELEASED
-from fdrl_ros.experiments.round_recorder import unfinished
+from fdrl_ros.experiments.round_recorder import setbacks
 from fdrl_ros.privacy.accountant.accountant import PAPER_ORDER
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
@@ -42,7 +43,7 @@ def policy_table(policies: Mapping[str, Json], scores: Scores, width: int | None
 
 def _policy_table(policies: Mapping[str, Json], scores: Scores, *, wide: bool = True) -> Table:
     first = next(iter(policies.values()))
-    headings, rows = ['policy'], [[name] for name in policies]
+    headings, rows = ['policy'], [[reader_name(name)] for name in policies]
     for name, score in scores.items():
         if not score.heading or (score.minor and not wide):
             continue
@@ -72,7 +73,7 @@ def group_tables(found: Assessment, width: int | None = None) -> list[Table]:
     for column, groups in found.groups().items():
         names = found.compared_rows()
         while True:
-            table = _group_table(column, groups, names)
+            table = group_table(column, groups, names)
             if width is None or len(names) == 1 or _breadth(table) <= width:
                 break
             names = names[1:]
@@ -80,9 +81,13 @@ def group_tables(found: Assessment, width: int | None = None) -> list[Table]:
     return tables
 
 
-def _group_table(column: str, groups: Mapping[str, Json], names: Sequence[str]) -> Table:
-    rows = [[group, *(_both(row, name) for name in names)] for group, row in groups.items()]
-    headings = (column, *names)
+def group_table(column: str, groups: Mapping[str, Json], names: Sequence[str]) -> Table:
+    """Make the table of success and total reward of some policies in each group of patients."""
+    rows = [
+        [reader_name(group), *(_both(row, name) for name in names)]
+        for group, row in groups.items()
+    ]
+    headings = (column, *map(reader_name, names))
     title = f'Success and total reward by {column}, with 95 % intervals'
     return make_table(title, headings, rows, numbers='right')
 
@@ -118,20 +123,8 @@ def render(found: Assessment, width: int | None = None) -> Group:
     told = (_lead(evaluator, found.main, name, leads[name]) for name in rivals)
     lines = [*found.extras.lines, *told]
     parts += map(Text, lines)
-    if words := unfinished(found.rounds, plan.rounds.rounds):
-        parts.append(Text(words, style='bold red'))
-    for name, fault in summary['blamed'].items():
-        parts.append(Text(f'{name} was left out: it {fault}', style='bold red'))
-    abandoned = sum(not each.contributors for each in found.rounds)
-    if abandoned:
-        words = (
-            f'{abandoned} of {summary["rounds"]} rounds were abandoned, and the policy of before '
-        )
-        parts.append(Text(f'{words}stayed: fdrl journal show tells why', style='bold red'))
-    rolled_back = sum(each.rolled_back for each in found.rounds) - abandoned
-    if rolled_back:
-        words = f'{rolled_back} of {summary["rounds"]} rounds were rolled back: the new policy '
-        parts.append(Text(words + 'did worse than the start on public patients', style='bold red'))
+    told = setbacks(found.rounds, plan.rounds.rounds)
+    parts += [Text(words, style='bold red') for words in told]
     parts += [
         Text(_privacy(summary, plan.privacy.budget)),
         Text(
@@ -164,34 +157,47 @@ def _lead(evaluator: Evaluator, main: str, name: str, lead: Mapping[str, float])
         f'{evaluator.scores[each].heading} {lead[each]:+.3f} +- {lead[f"{each}_half_width"]:.3f}'
         for each in evaluator.learned
     )
-    return f'{main} minus {name}: {words} (95 %, these patients, one seed)'
+    return (
+        f'{reader_name(main)} minus {reader_name(name)}: {words} (95 %, these patients, one seed)'
+    )
 
 
 def seeds_table(combined: Json, scores: Scores) -> Group:
-    """Make the tables of an experiment over several seeds."""
+    """Make the tables of an experiment over several seeds, with what it spent."""
+    return Group(
+        *_warnings(combined['private'], combined['plan']['federation']['release']),
+        *seeds_tables(combined, scores),
+        Text(seeds_privacy(combined)),
+        Text(GLOSSARY),
+        Text(DISCLAIMER, style='italic'),
+    )
+
+
+def seeds_tables(combined: Json, scores: Scores) -> list[Table]:
+    """Make the tables of an experiment over several seeds: means, and paired differences."""
     names = compared(scores)
-    parts = _warnings(combined['private'], combined['plan']['federation']['release'])
     count = len(combined['seeds'])
+    tables = []
     for title, heading, key in (
         (f'Mean over {count} seeds with 95 % interval (Student)', 'policy', 'policies'),
         ('Federated minus other, paired by seed and patient', 'other', 'federated_minus'),
     ):
         rows = (
-            [name, *(interval_words(row[metric], '.3f') for metric in names)]
+            [reader_name(name), *(interval_words(row[metric], '.3f') for metric in names)]
             for name, row in combined[key].items()
         )
-        parts.append(make_table(title, (heading, *names), rows, numbers='right'))
+        tables.append(make_table(title, (heading, *names), rows, numbers='right'))
+    return tables
+
+
+def seeds_privacy(combined: Json) -> str:
+    """Say what an experiment over several seeds spent."""
     worst = max(combined['epsilon'].values())
     words = (
         f'epsilon at most {worst:.2f} a hospital at delta {combined["delta"]:g}, '
         f'unit: {combined["unit"]}'
     )
-    parts += [
-        Text(words + _shared_words(combined)),
-        Text(GLOSSARY),
-        Text(DISCLAIMER, style='italic'),
-    ]
-    return Group(*parts)
+    return words + _shared_words(combined)
 
 
 def shared_patients(epsilon: float, delta: float) -> str:
@@ -208,10 +214,12 @@ def _warnings(private: bool, release: bool) -> list[RenderableType]:
 
 
 def _privacy(summary: Json, budget: float) -> str:
-    spent = ', '.join(f'{name} {value:.2f}' for name, value in summary['epsilon'].items())
+    spent = ', '.join(
+        f'{reader_name(name)} {value:.2f}' for name, value in summary['epsilon'].items()
+    )
     words = f'epsilon {spent} of {budget:g} at delta {summary["delta"]:g}, unit: {summary["unit"]}'
     for name, problem in summary['ledger_problems'].items():
-        words += f'\n{name} counts as having spent its whole budget: {problem}'
+        words += f'\n{reader_name(name)} counts as having spent its whole budget: {problem}'
     shared = summary['epsilon_of_shared_patients'] is not None
     whose = 'one hospital alone' if shared else 'a hospital'
     auc, tpr, told = (

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from rich.console import JustifyMethod
-from rich.markup import escape
+from rich.markup import escape, render
 from rich.table import Table
+from rich.text import Text
 
 DISCLAIMER = 'Simulated, for research, not a medical device.'
 NOT_PRIVATE = 'NOT PRIVATE: noise and sampling were drawn from a seed that anyone can repeat.'
@@ -51,5 +52,27 @@ class Grid(NamedTuple):
 
     def markdown_rows(self) -> str:
         """Return the table as Markdown, without its title."""
-        lines = [self.headings, ('---',) * len(self.headings), *self.rows]
+        rows = [tuple(each.replace('\n', '<br>') for each in row) for row in self.rows]
+        lines = [self.headings, ('---',) * len(self.headings), *rows]
         return '\n'.join(f'| {" | ".join(row)} |' for row in lines) + '\n'
+
+    @classmethod
+    def of_table(cls, table: Table) -> 'Grid':
+        """Return what a table for the terminal holds; its caption is left out."""
+        columns = [[plain(cell) for cell in column.cells] for column in table.columns]
+        headings = tuple(plain(column.header) for column in table.columns)
+        return cls(plain(table.title or ''), headings, list(zip(*columns, strict=True)))
+
+    @classmethod
+    def of_markdown(cls, title: str, text: str) -> 'Grid':
+        """Return a table that was written as Markdown."""
+        rows = [
+            tuple(cell.strip() for cell in line.strip().strip('|').split('|'))
+            for line in text.strip().splitlines()
+        ]
+        return cls(title, rows[0], rows[2:])
+
+
+def plain(words: object) -> str:
+    """Return text of a table without markup."""
+    return words.plain if isinstance(words, Text) else render(str(words)).plain

@@ -230,17 +230,17 @@ def test_the_command_writes_a_report_that_needs_nothing_else(tmp_path: Path, tin
     done = fdrl('--quick', '--directory', tmp_path, *words)
     assert done.exit_code == 0, done.output
     assert "claims in the paper's own setting" in done.output and 'NOT PRIVATE' in done.output
-    page = (tmp_path / 'fdrl.html').read_text()
+    page = (tmp_path / 'report.html').read_text()
     assert page.count('<svg') == 6 and 'a look, no claim' in page and '--models 4' in page
     outside = re.findall(r'(?:src|href)="(?!#|data:)[^"]*"', page)
     assert not outside and 'url(http' not in page
     assert 'other reading' in page and 'SHA-256 of the parts' in page
     names = re.findall(r'\bid="([^"]+)"', page)
-    assert names and all(re.match(r'(fig\d|records)-', each) for each in names)
+    assert names and all(re.match(r'(fig\d|records|part)-', each) for each in names)
     summary = json.loads((tmp_path / 'fdrl.json').read_text())
     assert {each['verdict'] for each in summary['claims']} == {UNMEASURED}  # a look judges nothing
     assert len(summary['claims']) > 20
-    text = (tmp_path / 'fdrl.md').read_text()
+    text = (tmp_path / 'report.md').read_text()
     assert all(f']({name}.png)' in text for name in ('fig3', 'fig4', 'fig5', 'fig6', 'fig7'))
     assert all((tmp_path / f'fig{each}.png').exists() for each in range(3, 8))
 

@@ -143,7 +143,7 @@ def test_the_command_prints_and_writes_what_it_found(
     paper = summary['regimes']['paper']
     assert 0.5 < paper['bounds']['federated']['pair']['auc'] < 0.9 and not paper['broken']
     assert (tmp_path / 'attack.png').read_bytes().startswith(b'\x89PNG')
-    assert 'released centralised policy' in (tmp_path / 'attack.md').read_text()
+    assert 'released centralised policy' in (tmp_path / 'report.md').read_text()
 
 
 def test_the_surface_has_a_cell_for_each_level(

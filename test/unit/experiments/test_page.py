@@ -53,7 +53,7 @@ def test_a_page_says_all_in_both_forms_and_escapes_it(tmp_path: Path) -> None:
         assert said in words
     assert '<script>' not in html and 'class="good"' in html
     assert reader.references and set(reader.references) <= set(reader.ids)
-    assert {each.split('-')[0] for each in reader.ids} == {'one', 'two'}
+    assert {each.split('-')[0] for each in reader.ids} == {'one', 'two', 'part'}
     text = (tmp_path / 'report.md').read_text()
     assert '| <script> | reproduced |' in text and '![what it shows](two.png)' in text
     assert '- seed: `1`' in text and DISCLAIMER in text

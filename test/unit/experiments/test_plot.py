@@ -8,6 +8,7 @@ from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.experiments.evaluation import unseen_patients
 from fdrl_ros.experiments.intervals import interval
 from fdrl_ros.experiments.plots.selector import draw_operation, draw_returns, ROWS
+from fdrl_ros.experiments.reports.names import reader_name
 from fdrl_ros.experiments.surgery_evaluation import operate_once, SelectorContender
 from fdrl_ros.selector import Candidate, HOLD, Reason
 from fdrl_ros.shield.shield import Veto
@@ -73,8 +74,8 @@ def test_who_lies_far_below_is_named_and_intervals_are_drawn_of_several_seeds(
     figure, near, several = drawn[0], holding > 0.0, len(seeds) > 1
     words, axes = figure.get_supxlabel(), figure.axes[0]
     labels = [each.get_text() for each in figure.legends[0].get_texts()]
-    assert labels == [each for each in ROWS if near or each != HOLD]
-    assert ('hold (J = -1.58, -1.58)' in words) != near
+    assert labels == [reader_name(each) for each in ROWS if near or each != HOLD]
+    assert ('hold still (J = -1.58, -1.58)' in words) != near
     assert axes.get_ylim()[0] > 4.0
     assert ('2 seeds with 95 % intervals' in words) == several != ('One seed' in words)
     assert all(each.has_yerr == several for each in axes.containers)

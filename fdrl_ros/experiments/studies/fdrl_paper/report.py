@@ -9,7 +9,9 @@ from pathlib import Path
 
 from fdrl_ros.experiments.json_file import Json
 from fdrl_ros.experiments.plots.fdrl_paper import draw_figures
-from fdrl_ros.experiments.reports.page import Page, Picture, Section
+from fdrl_ros.experiments.reports.command import command_of
+from fdrl_ros.experiments.reports.page import Notice, Page, Picture, Section
+from fdrl_ros.experiments.reports.text_table import NOT_PRIVATE
 from fdrl_ros.experiments.studies.fdrl_paper.claims import (
     NOT,
     PARTLY,
@@ -53,16 +55,13 @@ def digest_of_files(paths: Iterable[Path]) -> str:
     return found.hexdigest()
 
 
-def write_report(
-    directory: Path, summary: Json, settings: FdrlSettings, command: str, *, looks: bool
-) -> None:
+def fdrl_page(directory: Path, summary: Json) -> Page:
     """
-    Draw the figures and write ``fdrl.html`` and ``fdrl.md``.
+    Draw the figures into a study's directory and make its report.
 
-    :param command: that repeats all of it.
-    :param looks: whether this is a quick look that claims nothing.
-    :raises StoreError: if a file cannot be written.
+    :raises OSError: if a figure cannot be written.
     """
+    settings = FdrlSettings.from_mapping(summary['settings'])
     shown = draw_figures(summary, directory, settings)
     figures = {name: Picture(directory / f'{name}.png', words) for name, words in shown.items()}
     about = (
@@ -71,7 +70,7 @@ def write_report(
         'its own. The paper published neither code nor data, so methods are compared, not '
         'digits. Noise here is seeded, so nothing of this is private.'
     )
-    if looks:
+    if summary['quick']:
         about += ' Few seeds, models or patients: a look, no claim.'
     names = {
         'fig3': 'Figure 3: round by round',
@@ -86,11 +85,14 @@ def write_report(
         surgical = [Section('In surgery', [surgery_grid(summary['surgery'])])]
     kept = ('leakage/parts', 'rounds', 'policies', 'surface/cells', 'records', 'cost')
     parts = [part for name in kept for part in (directory / name).glob('*.json')]
-    page = Page(
+    return Page(
         'The experiments of the FDRL paper',
         about,
         [
-            Section('Claims and verdicts', [verdicts(summary) + '.', RULES, claims_grid(summary)]),
+            Section(
+                'Claims and verdicts',
+                [Notice(NOT_PRIVATE), verdicts(summary) + '.', RULES, claims_grid(summary)],
+            ),
             *(Section(title, [figures[name]]) for name, title in names.items()),
             Section('Policies, hospitals, cost', list(tables(summary, settings))),
             *surgical,
@@ -103,7 +105,7 @@ def write_report(
             ),
         ],
         {
-            'command': command,
+            'command': command_of(directory, 'fdrl reproduce fdrl'),
             'seeds': ', '.join(map(str, summary['seeds'])),
             'settings': ', '.join(f'{k}={v}' for k, v in summary['settings'].items()),
             'digest of the settings': digest_of(summary['settings']),
@@ -112,4 +114,3 @@ def write_report(
             'SHA-256 of the figures': digest_of_files(directory.glob('*.png')),
         },
     )
-    page.write(directory / 'fdrl')

@@ -1,15 +1,14 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""A report of FedST's study in one HTML file: tables, pictures of every site, and a clip."""
+"""The report of FedST's study: tables, pictures of every site, and two clips."""
 
-import base64
 from collections.abc import Sequence
-from html import escape
-import io
 from pathlib import Path
 
-from fdrl_ros.experiments.json_file import Json
-from fdrl_ros.experiments.reports.text_table import DISCLAIMER
+from fdrl_ros.experiments.json_file import from_json, Json
+from fdrl_ros.experiments.reports.command import command_of
+from fdrl_ros.experiments.reports.page import Page, Picture, Section
+from fdrl_ros.experiments.reports.study_pages import grids_of, provenance
 from fdrl_ros.experiments.studies.fedst.settings import FEDERATED, FedstSettings, UNSEEN
 from fdrl_ros.experiments.studies.fedst.study import RATE, unpacked, unseen_clips
 from fdrl_ros.experiments.studies.fedst.tables import tables, verdicts
@@ -18,69 +17,48 @@ from fdrl_ros.segmentation.training.methods import METHODS
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
-from rich.table import Table
 
 _SHOWN = ('local', 'fedavg', 'fedst')
 """Methods whose labels are shown, of those that there are."""
 
-_STYLE = (
-    'body{font-family:sans-serif;max-width:1100px;margin:2em auto;padding:0 1em}'
-    'table{border-collapse:collapse;font-size:13px;margin:2em 0}caption{text-align:left}'
-    'caption b,caption span{display:block}th,td{border:1px solid #999;padding:.2em .5em}'
-    'img{image-rendering:pixelated;max-width:100%}'
-)
 _LARGER = 2  # times that pictures are enlarged
 
 
-def write_report(
-    path: Path, summary: Json, parts: Sequence[Json], settings: FedstSettings
-) -> None:
+def fedst_page(directory: Path, summary: Json) -> Page:
     """
-    Write the report.
+    Draw one frame of every site and two clips into a study's directory, and make its report.
 
-    :param parts: of which those of the first seed are shown.
-    :raises OSError: if it cannot be written.
+    :raises OSError: if a picture cannot be written.
     """
-    printed = ''.join(map(_html, tables(summary)))
-    said = ''.join(f'<li>{each}</li>' for each in verdicts(summary))
+    settings = FedstSettings.from_mapping(summary['settings'])
     shown = {
-        part['method']: part
-        for part in parts
-        if part['seed'] == settings.seed and part['method'] in _SHOWN
+        name: from_json(path.read_text('utf-8'))
+        for name in _SHOWN
+        if (path := directory / 'parts' / f'{name}_{settings.seed}.json').exists()
     }
-    names = [name for name in _SHOWN if name in shown]
-    columns = ', '.join(('frame', 'truth', *(METHODS[name].title for name in names)))
-    body = [
-        '<h1>FedST on made-up surgical video</h1>',
-        f'<p>{DISCLAIMER}</p>',
-        f'<ul>{said}</ul>',
-        f'<h2>One frame of every site</h2><p>From left to right: {columns}. Blue is shaft, yellow '
-        'wrist, red jaw.</p>',
+    columns = ', '.join(('frame', 'truth', *(METHODS[name].title for name in shown)))
+    strips = {site: _strips(site, settings, list(shown.values())) for site in _SITES}
+    frames = [
+        _picture(directory / f'frame_{site}.png', [strip[len(strip) // 2]], f'Site {site}.')
+        for site, strip in strips.items()
     ]
-    strips = {site: _strips(site, settings, [shown[name] for name in names]) for site in _SITES}
-    for site, strip in strips.items():
-        middle = strip[len(strip) // 2]
-        body.append(f'<h3>Site {site}</h3>{_picture([middle], f"a frame of site {site}")}')
-    body.append(
-        f'<h2>A clip of site {FEDERATED[0]}</h2>{_picture(strips[FEDERATED[0]], "a clip")}'
-    )
-    body.append(f'<h2>A clip of site {UNSEEN}</h2>{_picture(strips[UNSEEN], "a clip")}')
-    body.append(f'<h2>Tables</h2>{printed}')
-    page = '<!doctype html><html lang="en"><meta charset="utf-8"><title>FedST</title>'
-    path.write_text(f'{page}<style>{_STYLE}</style>{"".join(body)}</html>\n', 'utf-8')
-
-
-def _html(table: Table) -> str:
-    """Return a table as an element of a page."""
-    columns = [[str(column.header), *map(str, column.cells)] for column in table.columns]
-    head, *rows = (
-        ''.join(f'<td>{escape(cell)}</td>' for cell in row) for row in zip(*columns, strict=True)
-    )
-    about = f'<b>{escape(str(table.title))}</b><span>{escape(str(table.caption))}</span>'
-    body = ''.join(f'<tr>{row}</tr>' for row in rows)
-    return (
-        f'<table><caption>{about}</caption><thead><tr>{head.replace("td>", "th>")}</tr></thead>'
-        f'<tbody>{body}</tbody></table>'
+    clips = [
+        _picture(directory / f'clip_{site}.webp', strips[site], f'A clip of site {site}.')
+        for site in (FEDERATED[0], UNSEEN)
+    ]
+    words = f'From left to right: {columns}. Blue is shaft, yellow wrist, red jaw.'
+    return Page(
+        'FedST on made-up surgical video',
+        'FedST beside FedAvg, FedRep, FedDP, every site alone, and all clips in one place. The '
+        "paper's video is not public, so methods are compared, not digits.",
+        [
+            Section('What came out', [f'{each}.' for each in verdicts(summary)]),
+            Section('One frame of every site', [words, *frames]),
+            Section('Clips', [words, *clips]),
+            Section('Tables', grids_of(tables(summary))),
+        ],
+        {'command': command_of(directory, 'fdrl reproduce fedst'), **provenance(summary)},
+        made_here=False,
     )
 
 
@@ -95,14 +73,13 @@ def _strips(site: str, settings: FedstSettings, parts: Sequence[Json]) -> NDArra
     return np.concatenate([clip.frames, *(overlaid(clip.frames, each) for each in labels)], axis=2)
 
 
-def _picture(frames: Sequence[NDArray[np.uint8]] | NDArray[np.uint8], what: str) -> str:
-    """Return a picture, or several that move, as an element of a page."""
+def _picture(
+    path: Path, frames: Sequence[NDArray[np.uint8]] | NDArray[np.uint8], words: str
+) -> Picture:
+    """Write a picture, or several that move."""
     height, width = frames[0].shape[:2]
     size = width * _LARGER, height * _LARGER
     images = [Image.fromarray(each).resize(size, Image.Resampling.NEAREST) for each in frames]
-    out = io.BytesIO()
-    form = 'webp' if len(images) > 1 else 'png'
-    more = {'save_all': True, 'append_images': images[1:], 'duration': round(1000.0 / RATE)}
-    images[0].save(out, form, **({**more, 'loop': 0, 'quality': 70} if len(images) > 1 else {}))
-    data = base64.b64encode(out.getvalue()).decode()
-    return f'<img alt="{what}, and how it is labelled" src="data:image/{form};base64,{data}">'
+    more: Json = {'save_all': True, 'append_images': images[1:], 'duration': round(1000.0 / RATE)}
+    images[0].save(path, **({**more, 'loop': 0, 'quality': 70} if len(images) > 1 else {}))
+    return Picture(path, words)

@@ -7,7 +7,17 @@ from pathlib import Path
 import textwrap
 
 from fdrl_ros.experiments.json_file import Json
-from fdrl_ros.experiments.plots.drawing import draw_points, drawing, ends_of
+from fdrl_ros.experiments.plots.drawing import (
+    BLACK,
+    BLUE,
+    draw_points,
+    drawing,
+    ends_of,
+    LIMIT,
+    ORANGE,
+    RED,
+    ZERO,
+)
 from fdrl_ros.experiments.studies.sepsis.settings import EPSILONS, REPLAYS, Start
 from fdrl_ros.experiments.studies.sepsis.summary import CURVES, spread
 from fdrl_ros.experiments.studies.sepsis.tables import (
@@ -23,7 +33,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 import numpy as np
 
-COLOURS = dict(zip(REPLAYS, ('tab:blue', 'tab:orange', 'tab:red'), strict=True))
+COLOURS = dict(zip(REPLAYS, (BLUE, ORANGE, RED), strict=True))
 
 _TOLD = 0.5
 """Percent above which the spread of a share is written."""
@@ -83,7 +93,7 @@ def draw_fae(figure: Figure, summary: Json) -> None:
             places = np.array([_place(each['epsilon']) for each in rows]) + shift
             ends = np.abs([middle - low, high - middle])
             axes.errorbar(places, middle, ends, fmt='o-', color=COLOURS[replay], label=words)
-        axes.axhline(longest, color='gray', linewidth=0.8, linestyle=':')
+        axes.axhline(longest, **LIMIT)
         axes.set_ylim(0.0, 1.18 * longest)
         axes.text(-0.3, 1.13 * longest, 'not reached', fontsize=7, color='dimgray')
         if phi in missed:
@@ -139,14 +149,12 @@ def draw_mortality(figure: Figure, summary: Json) -> None:
         ends = None if ends is None else 100.0 * ends
         middle.bar(places + width * number, 100.0 * means, width, yerr=ends, label=name)
     middle.set_title('Mortality by severity')
-    right.axhline(0.0, color='gray', linewidth=0.8)
+    right.axhline(0.0, **ZERO)
     if summary['bands']:
         found = [summary['bands'][band] for band in BANDS]
         draw_points(right, places - 0.08, found, fmt='o', capsize=3, label='here')
     paper = [summary['paper']['bands'][band] for band in BANDS]
-    right.plot(
-        places + 0.08, paper, 'D', color='tab:red', label='paper, Figure 6 (no spread told)'
-    )
+    right.plot(places + 0.08, paper, 'D', color=BLACK, label='paper, Figure 6 (no spread told)')
     right.set_xlim(-0.5, len(BANDS) - 0.5)
     right.set_title('Epsilon 8 minus no privacy')
     for axes, shift in ((middle, width), (right, 0.0)):
