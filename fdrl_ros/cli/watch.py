@@ -17,9 +17,9 @@ from fdrl_ros.cli.options import settings_options
 from fdrl_ros.crypto.keys.roster import Roster
 from fdrl_ros.deployment.bringup import BringupSettings, LAST_DOMAIN, middleware
 from fdrl_ros.deployment.layout import Layout, ROBOTS
+from fdrl_ros.deployment.live.running import PAGE_PORT, where_running
 from fdrl_ros.deployment.namespaces import check_name
 from fdrl_ros.deployment.plan import Plan
-from fdrl_ros.deployment.running import PAGE_PORT, where_running
 from fdrl_ros.errors import FdrlError, ResourceError, SettingError
 from fdrl_ros.experiments.ros_federation import missing_ros
 from fdrl_ros.page.sessions import NAME_LENGTH, Person, Role

@@ -11,7 +11,7 @@ import ssl
 import threading
 
 from cryptography import x509
-from fdrl_ros.deployment.running import PAGE_PORT
+from fdrl_ros.deployment.live.running import PAGE_PORT
 from fdrl_ros.errors import SettingError, StoreError
 from starlette.types import ASGIApp
 import uvicorn
