@@ -4,6 +4,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+import errno
 import ipaddress
 from pathlib import Path
 import socket
@@ -118,6 +119,8 @@ class Address:
             made.listen(128)
         except OSError as error:
             made.close()
+            if error.errno == errno.EADDRNOTAVAIL:
+                raise SettingError('host', self.host, 'a name of this host') from error
             expected = f'a free port, such as 0 for any: {error.strerror}'
             raise SettingError('port', self.port, expected) from error
         made.setblocking(False)
