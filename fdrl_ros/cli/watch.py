@@ -17,9 +17,9 @@ from fdrl_ros.cli.options import settings_options
 from fdrl_ros.crypto.keys.roster import Roster
 from fdrl_ros.deployment.bringup import BringupSettings, LAST_DOMAIN, middleware
 from fdrl_ros.deployment.layout import Layout, ROBOTS
+from fdrl_ros.deployment.live.running import PAGE_PORT, where_running
 from fdrl_ros.deployment.namespaces import check_name
 from fdrl_ros.deployment.plan import Plan
-from fdrl_ros.deployment.running import PAGE_PORT, where_running
 from fdrl_ros.errors import FdrlError, ResourceError, SettingError
 from fdrl_ros.experiments.ros_federation import missing_ros
 from fdrl_ros.page.sessions import NAME_LENGTH, Person, Role
@@ -149,6 +149,7 @@ def watch(
     with ExitStack() as opened, with_variables(middleware(settings)):
         stopped = opened.enter_context(stopping())
         taken = opened.enter_context(address.listen())
+        port = taken.getsockname()[1]
         home = layout.directory if layout else directory if directory.is_dir() else Path()
         page = opened.enter_context(
             importlib.import_module('fdrl_ros.nodes.watch').Page(
@@ -159,10 +160,9 @@ def watch(
                 plan=plan,
                 signer=signer,
                 lifetime=60.0 * link_minutes,
-                place=server.Place(address.secure, names),
+                place=server.Place(address.secure, names, f'fdrl_page_{port}'),
             )
         )
-        port = taken.getsockname()[1]
         url = address.url(port)
         click.echo(
             f'The page is at {url}. Each link lets one browser in, within {link_minutes} min:'

@@ -30,6 +30,7 @@ from fdrl_ros.deployment.bringup import (
     warnings,
 )
 from fdrl_ros.deployment.layout import Layout
+from fdrl_ros.deployment.live.running import page_words, PageArguments
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.errors import KeyFileError, PolicyError, ResourceError, SettingError
 from fdrl_ros.resources import executable, PACKAGE
@@ -40,9 +41,9 @@ from fdrl_ros.surgery.gym.measured_operation import OperationPlan
 S = TypeVar('S', bound=Settings)
 
 FILES: Final[Mapping[str, tuple[type[Settings], ...]]] = {
-    'federation': (FederationArguments, RoomArguments, BringupSettings),
+    'federation': (FederationArguments, RoomArguments, PageArguments, BringupSettings),
     'hospital': (HospitalArguments, BringupSettings),
-    'robot': (RobotArguments, BringupSettings),
+    'robot': (RobotArguments, PageArguments, BringupSettings),
     'server': (BringupSettings,),
 }
 """The launch files, and the settings that are their arguments."""
@@ -102,6 +103,7 @@ def parties(texts: Mapping[str, str]) -> list[tuple[str, dict[str, str]]]:
         own = {
             'robot': name,
             'rviz': as_text(shown),
+            'page': as_text(False),  # one of the whole federation
             'first_patient': as_text(number * PATIENTS_APART),
         }
         found.append(('robot', own))
@@ -135,6 +137,17 @@ def graph(file: str, texts: Mapping[str, str]) -> tuple[NodeSpec, ...]:
     return tuple(
         spec for part, given in parties(texts) for spec in graph(part, {**texts, **given})
     )
+
+
+def page(file: str, texts: Mapping[str, str]) -> list[str]:
+    """Return the words after `fdrl` of the page that a launch file serves; none if it does not."""
+    if file not in ('federation', 'robot') or not (asked := chosen(PageArguments, texts)).page:
+        return []
+    if file == 'robot':
+        robots = [chosen(RobotArguments, texts).robot]
+    else:
+        robots = list(chosen(FederationArguments, texts).robot_names)
+    return page_words(chosen(BringupSettings, texts), asked.page_port, robots)
 
 
 def full_graph(file: str) -> tuple[NodeSpec, ...]:

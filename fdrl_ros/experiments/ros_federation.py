@@ -13,6 +13,7 @@ import importlib
 import importlib.util
 import time
 
+from fdrl_ros.crypto.keys.keystore import KEY_FILE
 from fdrl_ros.deployment.bringup import (
     BringupSettings,
     check_middleware,
@@ -34,13 +35,20 @@ from fdrl_ros.deployment.events import (
     ReceivedMessage,
     RejectedMessage,
 )
+from fdrl_ros.deployment.interfaces import OPERATOR
 from fdrl_ros.deployment.layout import ROBOTS
+from fdrl_ros.deployment.live.running import (
+    free_page_port,
+    note_running,
+    page_variables,
+    page_words,
+    PageProcess,
+)
 from fdrl_ros.deployment.namespaces import absolute, FEDERATION
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.prepare import taking_part
 from fdrl_ros.deployment.robot.robot_policies import RobotPolicies
 from fdrl_ros.deployment.runner import Runner
-from fdrl_ros.deployment.running import note_running, PageProcess
 from fdrl_ros.errors import FdrlError, MessageError
 from fdrl_ros.experiments.json_file import Json, write_json
 from fdrl_ros.experiments.round_recorder import Meters, RoundNote, RoundRecorder
@@ -183,7 +191,7 @@ class RosFederation:
         note_running(self._layout, settings)
         with (
             with_variables(middleware(settings)),
-            PageProcess(self._layout, self._say) if self._page else contextlib.nullcontext(),
+            self._served(),
             Runner(settings, self._layout.log) as runner,
             watching.Observer(
                 self._roster,
@@ -246,13 +254,27 @@ class RosFederation:
             raise FdrlError(f'not one round was done; the logs are in {self._layout.log}')
         return self._recorder.notes
 
+    def _served(self) -> contextlib.AbstractContextManager[object]:
+        """Serve the page, if it is wanted; it offers orders if an operator's key is here."""
+        if not self._page:
+            return contextlib.nullcontext()
+        signing = (self._layout.keys / OPERATOR / KEY_FILE).exists()
+        words = page_words(
+            self._settings,
+            free_page_port(),
+            (),
+            *('--link-minutes', '60'),
+            *(('--operator-key', OPERATOR) if signing else ()),
+        )
+        return PageProcess(words, page_variables(self._settings), self._say)
+
     def _value(self, runner: Runner, poll: Callable[[float], Iterable[Event]]) -> None:
         """Wait until the selectors have valued all policies, or for a time that is told."""
         expected = max(1, len(self._released))
         limit = _START + expected * _VALUING
         self._say(
-            f'A robot values its policies before it operates, some ten seconds each: {expected} '
-            f'of them, for {limit / 60:.0f} min at most.'
+            f'The robot values its policies before it operates (released: {expected}), some ten '
+            f'seconds each, {limit / 60:.0f} min at most.'
         )
         deadline = time.monotonic() + limit
 

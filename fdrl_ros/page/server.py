@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 import hmac
 from importlib.resources import files
 import json
+import math
 from pathlib import Path
 from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
@@ -130,7 +131,7 @@ class Feed:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._waiting: set[asyncio.Future[None]] = set()
         self._made: tuple[int, str] = -1, ''
-        self._made_at = 0.0
+        self._made_at = -math.inf
         state.changed = self._wake
 
     def begin(self) -> None:
@@ -147,25 +148,28 @@ class Feed:
         """
         loop = asyncio.get_running_loop()
         if self._made[0] == number:
-            waits = loop.create_future()
-            self._waiting.add(waits)
-            try:
-                await asyncio.wait_for(waits, LONGEST)
-            except TimeoutError:
-                pass
-            finally:
-                self._waiting.discard(waits)
-        rest = self._made_at + SHORTEST - loop.time()
-        if rest > 0.0 and self._made[0] == number:
-            await asyncio.sleep(rest)
-        if loop.time() - self._made_at >= SHORTEST or self._made[0] < 0:
+            if self._state.urgent <= number:
+                await self._news(loop)
+            await asyncio.sleep(self._made_at + SHORTEST - loop.time())
+        if loop.time() - self._made_at >= SHORTEST:
             snapshot = self._state.snapshot()
             self._made, self._made_at = (snapshot['n'], as_json(snapshot)), loop.time()
         return self._made
 
+    async def _news(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Wait for something worth sending at once, for a while."""
+        news = loop.create_future()
+        self._waiting.add(news)
+        try:
+            await asyncio.wait_for(news, LONGEST)
+        except TimeoutError:
+            pass
+        finally:
+            self._waiting.discard(news)
+
     def _wake(self) -> None:
         """Let all clients have the newest; called on any thread."""
-        if self._loop is not None and self._waiting:
+        if self._loop is not None:
             with suppress(RuntimeError):  # the loop has ended
                 self._loop.call_soon_threadsafe(self._release)
 

@@ -4,6 +4,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+import errno
 import ipaddress
 from pathlib import Path
 import socket
@@ -11,7 +12,7 @@ import ssl
 import threading
 
 from cryptography import x509
-from fdrl_ros.deployment.running import PAGE_PORT
+from fdrl_ros.deployment.live.running import PAGE_PORT
 from fdrl_ros.errors import SettingError, StoreError
 from starlette.types import ASGIApp
 import uvicorn
@@ -118,6 +119,8 @@ class Address:
             made.listen(128)
         except OSError as error:
             made.close()
+            if error.errno == errno.EADDRNOTAVAIL:
+                raise SettingError('host', self.host, 'a name of this host') from error
             expected = f'a free port, such as 0 for any: {error.strerror}'
             raise SettingError('port', self.port, expected) from error
         made.setblocking(False)

@@ -49,7 +49,7 @@ ROUNDS: Final = 500
 MOST_POLICIES: Final = 100
 """Versions of policies that are shown of a robot, the newest of each name first."""
 
-MOST_NODES: Final = 2000
+MOST_NODES: Final = 1100
 """Nodes whose health is kept, the newest."""
 
 SILENT: Final = 5.0
@@ -126,7 +126,7 @@ class RobotState:
         shown['jaw'], shown['surface'] = field('jaw'), field('surface')
         error = [field(f'goal_error_{axis}') for axis in 'xyz']
         setpoint = shown['setpoint']
-        if setpoint is not None and None not in error:
+        if setpoint is not None and None not in (*setpoint, *error):
             pairs = zip(setpoint, error, strict=True)
             shown['waypoint'] = numbers(at - off for at, off in pairs)
 
@@ -272,7 +272,8 @@ class FederationState:
             case ReceivedMessage(RoundStatus() as status):
                 return self._receive_status(status, now)
             case ReceivedMessage(Blame() as blame):
-                fault = Fault(blame.fault).name.lower()
+                known = {int(each): each.name.lower() for each in Fault}
+                fault = known.get(blame.fault, str(blame.fault))
                 if [blame.guilty, fault] not in [each[1:] for each in self._blames]:
                     self._blames.append([now, blame.guilty, fault])
                     return f'{blame.guilty} was blamed: {fault}'
@@ -292,7 +293,7 @@ class FederationState:
                 self._hospitals[event.hospital] |= {
                     'epsilon': number(event.epsilon),
                     'budget': number(event.budget),
-                    'delta': event.delta,
+                    'delta': event.delta if math.isfinite(event.delta) else None,
                     'unit': event.unit,
                     'secure': event.secure,
                 }
@@ -401,7 +402,7 @@ class PageState:
         self._health: dict[str, dict[str, Any]] = {}
         self._events: deque[list[Any]] = deque(maxlen=EVENTS)
         self._lock = threading.Lock()
-        self._number = 0
+        self._number = self._urgent = 0
         self.changed: Callable[[], None] = lambda: None
         """Called, on whatever thread, when a snapshot is worth sending at once."""
 
@@ -415,6 +416,17 @@ class PageState:
         """Number of the newest snapshot; it grows with what is received."""
         return self._number
 
+    @property
+    def urgent(self) -> int:
+        """Number of the newest snapshot that was worth sending at once."""
+        return self._urgent
+
+    def _change(self, *, urgent: bool) -> None:
+        """Count a change; while the lock is held."""
+        self._number += 1
+        if urgent:
+            self._urgent = self._number
+
     @contextmanager
     def robot(self, name: str, *, urgent: bool = False) -> Iterator[RobotState]:
         """
@@ -423,7 +435,7 @@ class PageState:
         :param urgent: whether a snapshot should be sent at once.
         """
         with self._lock:
-            self._number += 1
+            self._change(urgent=urgent)
             yield self._robots[name]
         if urgent:
             self.changed()
@@ -432,8 +444,8 @@ class PageState:
         """Take what an observer heard."""
         now = self.clock()
         with self._lock:
-            self._number += 1
             words = self._federation.receive(event, now) if self._federation else ''
+            self._change(urgent=bool(words))
             if words:
                 self._events.append([now, words])
             if isinstance(event, NodeHealth):
@@ -445,13 +457,13 @@ class PageState:
         """Say how many more rounds a hospital's budget pays for."""
         with self._lock:
             if self._federation:
-                self._number += 1
+                self._change(urgent=False)
                 self._federation.set_forecast(hospital, rounds)
 
     def note(self, words: str) -> None:
         """Add an event that everybody sees."""
         with self._lock:
-            self._number += 1
+            self._change(urgent=True)
             self._events.append([self.clock(), words])
         self.changed()
 

@@ -18,9 +18,9 @@ NAME = 'Ada'
 
 
 @contextmanager
-def served(app: ASGIApp) -> Iterator[str]:
+def served(app: ASGIApp, address: Address | None = None) -> Iterator[str]:
     """Serve an application on a free port of loopback while the block runs."""
-    address, ending = Address(port=0), threading.Event()
+    address, ending = address or Address(port=0), threading.Event()
     with address.listen() as taken:
         url = address.url(taken.getsockname()[1])
         thread = threading.Thread(target=serve, args=(app, address, taken, ending.is_set))

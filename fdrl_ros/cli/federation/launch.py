@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What `ros2 launch fdrl_ros FILE.launch.py` does, where there is no `ros2 launch`."""
 
+from contextlib import ExitStack
 from pathlib import Path
 import subprocess
 import sys
@@ -11,8 +12,17 @@ import click
 from fdrl_ros.cli.federation.directory import follow
 from fdrl_ros.cli.group import stopping
 from fdrl_ros.deployment.bringup import BringupSettings, FederationArguments
-from fdrl_ros.deployment.launch_files import check, chosen, described, FILES, graph, notices
+from fdrl_ros.deployment.launch_files import (
+    check,
+    chosen,
+    described,
+    FILES,
+    graph,
+    notices,
+    page,
+)
 from fdrl_ros.deployment.layout import Layout
+from fdrl_ros.deployment.live.running import page_variables, PageProcess
 from fdrl_ros.deployment.runner import Runner
 from fdrl_ros.deployment.supervision import Ending
 from fdrl_ros.errors import FdrlError, SettingError, StoreError
@@ -58,11 +68,13 @@ def launch(file: str, arguments: tuple[str, ...], show_args: bool) -> None:
         if subprocess.run([sys.executable, '-P', '-m', 'fdrl_ros', *words]).returncode:
             raise StoreError(f'{settings.directory} could not be prepared: see above')
     log = Layout(Path(settings.directory)).log
-    with stopping() as stopped, Runner(settings, log) as runner:
+    with stopping() as stopped, Runner(settings, log) as runner, ExitStack() as served:
         for notice in notices(file, texts):
             click.echo(notice, err=True)
         runner.start(graph(file, texts))
         click.echo(f'{", ".join(runner.running)}: started; the logs are in {log}')
+        if words := page(file, texts):
+            served.enter_context(PageProcess(words, page_variables(settings), click.echo))
         follow(runner, stopped)
         codes = runner.stop()
     unclean = [name for name, code in codes.items() if Ending.of(code) is not Ending.STOPPED]

@@ -31,6 +31,10 @@ from fdrl_ros.deployment.launch_files import (
     notices,
     parties,
 )
+from fdrl_ros.deployment.launch_files import (
+    page as page_words,
+)
+from fdrl_ros.deployment.live.running import page_variables
 from fdrl_ros.deployment.security.variables import is_on
 from fdrl_ros.deployment.supervision import Ending, RESPAWN_DELAY
 from fdrl_ros.errors import FdrlError, StoreError
@@ -111,6 +115,7 @@ def federation() -> list[Action]:
         PushLaunchConfigurations(),
         OpaqueFunction(function=prepared),
         *(IncludeEach(file) for file in ('server', 'hospital', 'robot')),
+        page('federation'),
         PopLaunchConfigurations(),
     ]
     return [
@@ -303,6 +308,31 @@ class IncludeEach(Action):
             for file, given in parties(context.launch_configurations)
             if file == self._file
         ]
+
+
+def page(file: str) -> Action:
+    """Return the page of a launch file, which is served if its arguments ask for it."""
+    return _Page(file)
+
+
+class _Page(ExecuteProcess):
+    """The page: a process that looks on; whatever happens to it, the nodes go on."""
+
+    def __init__(self, file: str) -> None:
+        super().__init__(
+            cmd=[ExecutableInPackage('fdrl', PACKAGE)],
+            output='screen',
+            condition=IfCondition(LaunchConfiguration('page')),
+        )
+        self._file = file
+
+    def execute(self, context: LaunchContext) -> list[LaunchDescriptionEntity] | None:
+        """Start it with the words that the arguments make."""
+        given = texts(context)
+        self.cmd.extend([TextSubstitution(text=word)] for word in page_words(self._file, given))
+        with with_variables(page_variables(chosen(BringupSettings, given))):
+            started: list[LaunchDescriptionEntity] | None = super().execute(context)
+        return started
 
 
 class _Preparation(ExecuteProcess):

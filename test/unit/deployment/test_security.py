@@ -70,7 +70,7 @@ ROOM = (
 )
 SETTINGS = KeystoreSettings(robots='robot_1=hospital_1, robot_2')
 PATHS = {
-    *('/federation/aggregator', '/federation/key_authority', '/operator', '/observer'),
+    *('/federation/aggregator', '/federation/key_authority', '/operator', '/observer', '/watch'),
     *(f'/{each}/trainer' for each in HOSPITALS),
     *(f'/robot_{i}/{each}' for i in (1, 2) for each in ROOM),
 }
@@ -314,7 +314,7 @@ def test_a_real_arm_keeps_its_names(keys):
 
 def test_a_federation_of_a_namespace_has_all_names_in_it(keys):
     update_keystore(keys, change=lambda settings: replace(settings, namespace='north'))
-    people = {'/operator', '/observer'}
+    people = {'/operator', '/observer', '/watch'}
     moved = {f'/north{each}' for each in PATHS - people} | people
     assert set(Keystore(keys).present) == moved and not keystore_faults(keys)
     found = rules.rules_in(permissions(keys, '/north/robot_1/selector'))

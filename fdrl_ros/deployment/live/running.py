@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where a federation runs now, for programs that look on; and the page that looks on by itself."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 import json
 import os
 import socket
@@ -12,12 +13,14 @@ import sys
 import threading
 from typing import Any, Final
 
-from fdrl_ros.deployment.bringup import BringupSettings
+from fdrl_ros.deployment.bringup import BringupSettings, environment
+from fdrl_ros.deployment.interfaces import WATCH
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.errors import SettingError
 from fdrl_ros.runtime.closeable import Closeable
 from fdrl_ros.runtime.durable import write_whole
 from fdrl_ros.runtime.orphans import LAUNCHER
+from fdrl_ros.settings import setting, Settings
 
 RUNNING: Final = 'running.json'
 """File in a federation's directory with the domains that it last ran in."""
@@ -53,40 +56,90 @@ def where_running(layout: Layout) -> dict[str, Any]:
     return {}
 
 
+@dataclass(frozen=True)
+class PageArguments(Settings):
+    """Whether a launch file serves a page, and where."""
+
+    page: bool = setting(
+        False, 'serve a page of it on this host alone; its link is printed (`fdrl watch`)'
+    )
+    page_port: int = setting(PAGE_PORT, 'port of the page; 0 for a free one', limits=(0, 65535))
+
+
+def page_words(
+    settings: BringupSettings, port: int, robots: Iterable[str] = (), *further: str
+) -> list[str]:
+    """
+    Return the words after `fdrl` that serve a page of a federation.
+
+    :param settings: where it runs.
+    :param robots: that are shown; none: those of the directory.
+    :param further: words of `fdrl watch`.
+    """
+    words = ['watch', '--directory', settings.directory, '--port', str(port)]
+    words += ['--federation-domain', str(settings.federation_domain)]
+    words += ['--domain', str(settings.robot_domain), '--hosts', settings.hosts]
+    words += ['--namespace', settings.namespace]
+    for each in robots:
+        words += ['--robot', each]
+    return [*words, *further]
+
+
+def page_variables(settings: BringupSettings) -> dict[str, str]:
+    """Return the environment variables that the page runs with."""
+    variables = {LAUNCHER: str(os.getpid()), 'PYTHONUNBUFFERED': '1'}
+    if settings.security:
+        variables |= environment(settings, settings.federation_domain)
+        variables['ROS_SECURITY_ENCLAVE_OVERRIDE'] = f'/{WATCH}'
+    return variables
+
+
+def free_page_port(port: int = PAGE_PORT) -> int:
+    """Return a port of loopback if it is free, else 0, which has one chosen."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(('127.0.0.1', port))
+        except OSError:
+            return 0
+    return port
+
+
 class PageProcess(Closeable):
     """
-    `fdrl watch` in a process of its own, which ends with this object or with its launcher.
+    The page in a process of its own, which ends with this object or with its launcher.
 
     Whatever happens to it, who starts it goes on.
 
-    :param layout: of the federation.
-    :param say: told what it prints: its address and a link, or why it could not begin.
+    :param words: of :func:`page_words`.
+    :param say: told each line that it prints: its address and a link, or why it cannot begin.
     """
 
-    def __init__(self, layout: Layout, say: Callable[[str], None], port: int = PAGE_PORT) -> None:
-        words = ['watch', '--directory', str(layout.directory)]
-        words += ['--port', str(port if _is_free(port) else 0), '--link-minutes', '60']
+    def __init__(
+        self, words: Sequence[str], variables: Mapping[str, str], say: Callable[[str], None]
+    ) -> None:
+        self._say, self._ending = say, False
         self._process = subprocess.Popen(
             [sys.executable, '-P', '-m', 'fdrl_ros', *words],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            env={**os.environ, LAUNCHER: str(os.getpid()), 'PYTHONUNBUFFERED': '1'},
+            env={**os.environ, **variables},
             start_new_session=True,
         )
-        self._say = say
         self._thread = threading.Thread(target=self._read, name='page', daemon=True)
         self._thread.start()
 
     def _read(self) -> None:
         assert self._process.stdout is not None
         for line in self._process.stdout:
-            if line.strip():
+            if line.strip() and not self._ending:
                 self._say(line.rstrip())
 
     def close(self) -> None:
         """End it."""
+        self._ending = True
         self._process.terminate()
         try:
             self._process.wait(_ENDING)
@@ -94,13 +147,3 @@ class PageProcess(Closeable):
             self._process.kill()
             self._process.wait()
         self._thread.join(_ENDING)
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(('127.0.0.1', port))
-        except OSError:
-            return False
-    return True
