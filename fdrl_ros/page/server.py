@@ -216,7 +216,11 @@ class Server:
             Route('/api/records/{name:path}', self._record),
             WebSocketRoute('/ws', self._show),
             WebSocketRoute('/ws/picture/{robot}', self._show_pictures),
-            Mount('/static', StaticFiles(directory=self.static, check_dir=False)),
+            # A workspace of links (`colcon build --symlink-install`) serves what they lead to.
+            Mount(
+                '/static',
+                StaticFiles(directory=self.static, check_dir=False, follow_symlink=True),
+            ),
         ]
         return _Guard(Starlette(routes=routes, lifespan=lifespan), self.place)
 
