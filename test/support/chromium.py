@@ -13,7 +13,7 @@ import threading
 from typing import Any
 from urllib.request import Request, urlopen
 
-from websockets.sync.client import connect
+from websockets.sync.client import ClientConnection, connect
 
 NAMES = 'chromium', 'chromium-browser', 'google-chrome'
 FLAGS = (
@@ -46,8 +46,8 @@ def found() -> str | None:
 class Tab:
     """A page that is open in the browser."""
 
-    def __init__(self, address: str) -> None:
-        self._socket = connect(address, max_size=None, compression=None)
+    def __init__(self, socket: ClientConnection) -> None:
+        self._socket = socket
         self._number = 0
         self.errors: list[str] = []
         for domain in ('Page', 'Runtime', 'Log', 'Network'):
@@ -127,10 +127,6 @@ class Tab:
         result = self.call('Page.captureScreenshot', format='png', captureBeyondViewport=whole)
         path.write_bytes(base64.b64decode(result['data']))
 
-    def close(self) -> None:
-        """Leave the page."""
-        self._socket.close()
-
 
 class Browser:
     """A browser that runs; tabs share its cookies."""
@@ -144,11 +140,12 @@ class Browser:
         request = Request(f'http://{self._host}/json/new?about:blank', method='PUT')
         with urlopen(request, timeout=PATIENCE) as answer:
             target = json.load(answer)
-        tab = Tab(target['webSocketDebuggerUrl'])
         try:
-            yield tab
+            with connect(
+                target['webSocketDebuggerUrl'], max_size=None, compression=None
+            ) as socket:
+                yield Tab(socket)
         finally:
-            tab.close()
             urlopen(f'http://{self._host}/json/close/{target["id"]}', timeout=PATIENCE).close()
 
 

@@ -19,6 +19,7 @@ from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Mount, Route, WebSocketRoute
 from starlette.staticfiles import StaticFiles
 from starlette.websockets import WebSocket, WebSocketDisconnect
+from support.watched_room import CSRF, FEDERATION, NOTE, ROOM
 import uvicorn
 
 STATIC = resource('fdrl_ros/page/static')
@@ -26,13 +27,6 @@ POLICY = (
     "default-src 'self'; style-src 'self'; img-src 'self' blob: data:; connect-src 'self'; "
     "frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
 )
-CSRF = 'a token against forgery'
-ROOM = (
-    *('take_over', 'hand_back', 'lock', 'unlock', 'veto', 'allow', 'pin', 'unpin', 'enable'),
-    *('disable', 'pause_arm', 'resume_arm', 'home', 'stop_operation'),
-)
-FEDERATION = 'pause', 'resume', 'stop', 'withdraw', 'admit', 'forgive', 'roll_back'
-NOTE = 'A browser is no emergency stop.'
 
 
 class PageServer:
@@ -131,7 +125,7 @@ class PageServer:
         await websocket.accept()
         self._sockets.add(websocket)
         try:
-            with suppress(WebSocketDisconnect, RuntimeError):
+            with suppress(WebSocketDisconnect, RuntimeError, asyncio.CancelledError):
                 await send()
         finally:
             self._sockets.discard(websocket)

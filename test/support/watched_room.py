@@ -17,8 +17,15 @@ from fdrl_ros.surgery.settings import WorldSettings
 from fdrl_ros.surgery.tasks.controller import controller
 import numpy as np
 
-TICK = 0.05  # s
+TICK = 0.2  # s; slower than real, so that what changes can be seen
 JOINTS = 'yaw', 'pitch', 'insertion', 'roll', 'wrist_pitch', 'wrist_yaw'
+CSRF = 'a token against forgery'
+ROOM = (
+    *('take_over', 'hand_back', 'lock', 'unlock', 'veto', 'allow', 'pin', 'unpin', 'enable'),
+    *('disable', 'pause_arm', 'resume_arm', 'home', 'stop_operation'),
+)
+FEDERATION = 'pause', 'resume', 'stop', 'withdraw', 'admit', 'forgive', 'roll_back'
+NOTE = 'A browser is no emergency stop.'
 PROCEDURES = 'palpation', 'incision', 'peg_transfer', 'needle_pass'
 CHOICES = (  # until which tick: who acts, why, whether the shield intervenes
     (60, 'global', 'best', ''),
@@ -57,7 +64,7 @@ def _chosen(tick: int) -> tuple[str, str, str]:
 
 
 def frames(ticks: int) -> Iterator[dict[str, Any]]:
-    """Yield states of a robot as the page gets them, 20 a second, of one operation after another."""
+    """Yield states of a robot as the page gets them, 5 a second, of several operations."""
     settings = WorldSettings(mode='kinematic')
     env = SurgeryEnv(settings=settings)
     cohort = public_cohort(7, 0.5, PROCEDURES)

@@ -79,14 +79,14 @@ export class Strip extends Chart {
     return {
       cursor: { show: false },
       legend: { show: false },
-      padding: [6, 8, 0, 0],
+      padding: [6, 18, 0, 0],
       scales: {
         x: { time: false, range: () => [-SPAN, 0] },
         y: { range: (_, min, max) => this.range(min ?? low(), max ?? low()) },
       },
       axes: [
         axis({ size: 20, values: (_, ticks) => ticks.map((each) => (each === 0 ? 'now' : `${each}\u00a0s`.replace('-', '\u2212'))) }),
-        axis({ size: 40, space: 24 }),
+        axis({ size: 40, space: 20 }),
       ],
       series: [
         {},
@@ -188,6 +188,7 @@ export class Lines extends Chart {
     ctx.save();
     ctx.font = `${12 * ratio}px system-ui, sans-serif`;
     ctx.textBaseline = 'middle';
+    ctx.textAlign = 'left';
     const right = plot.bbox.left + plot.bbox.width;
     for (const { name, value, index, y, wanted } of ends) {
       ctx.fillStyle = ctx.strokeStyle = index ? line(index - 1) : colour('--ink');

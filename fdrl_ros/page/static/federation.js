@@ -209,7 +209,7 @@ class HospitalCard {
     this.forecast.classList.toggle('over', state.secure === false || state.pays_for === 0);
     const steps = isNumber(state.steps) && state.steps > 0 ? state.step / state.steps : null;
     const stage = sentence(STAGES, state.stage) || NONE;
-    this.training.set(steps ?? 0, steps === null || state.stage !== 'training' ? stage : `${stage}, step ${state.step} of ${state.steps}`);
+    this.training.set(steps ?? 0, steps === null || state.stage !== 'training' ? stage : `step ${state.step} of ${state.steps}`);
   }
 
   /** Say what a budget pays for, per what, and whether the noise protects. */

@@ -140,12 +140,9 @@ export class RoomView {
   }
 
   policiesCard() {
-    this.body = make('tbody');
+    this.body = make('ul.policies');
     this.more = make('p.side');
-    const titles = ['Policy', 'Status', 'Success on public patients', 'Mean return'];
-    if (this.acts) titles.push('');
-    const table = make('table.policies', {}, make('thead', {}, make('tr', {}, ...titles.map((each) => make('th', { scope: 'col' }, each)))), this.body);
-    return card('policies-card', 'Policies of this robot', make('div.scrolled', {}, table), this.more);
+    return card('policies-card', 'Policies of this robot', this.body, this.more);
   }
 
   /** Show another robot. */
@@ -285,11 +282,11 @@ class PolicyRow {
   constructor(view, { name, round }) {
     this.swatch = make('span.swatch');
     this.badges = make('span.badges');
-    this.status = make('td');
-    this.success = make('td.number');
-    this.returns = make('td.number');
-    const title = make('th', { scope: 'row' }, this.swatch, make('span', {}, policyName(name)), make('span.side', {}, ` round ${round}`), this.badges);
-    this.element = make('tr', {}, title, this.status, this.success, this.returns);
+    this.success = make('span');
+    this.status = make('p.side');
+    this.element = make('li', { 'data-policy': name },
+      make('p.title', {}, this.swatch, make('strong', {}, policyName(name)), make('span.side', {}, ` round ${round}`), this.badges),
+      make('p.tried', {}, this.success), this.status);
     this.buttons = {};
     if (!view.acts) return;
     const fields = () => ({ robot: view.name, policy: name });
@@ -297,7 +294,7 @@ class PolicyRow {
     for (const [act, body] of [['lock', fields], ['veto', fields], ['allow', fields], ['pin', version], ['unpin', fields]]) {
       this.buttons[act] = view.acts.button(act, body, policyName(name));
     }
-    this.element.append(make('td.acts', {}, ...Object.values(this.buttons).filter(Boolean)));
+    this.element.append(make('div.acts', {}, ...Object.values(this.buttons).filter(Boolean)));
   }
 
   update(policy, robot) {
@@ -307,9 +304,8 @@ class PolicyRow {
     write(this.badges, [policy.pinned && 'pinned', locked && 'locked'].filter(Boolean).join(', '));
     const status = sentence(STATUSES, policy.status);
     write(this.status, policy.reason ? `${status}: ${policy.reason}` : status);
-    write(this.success, percent(policy.success_share));
-    const hold = isNumber(policy.hold_return) ? ` (hold ${number(policy.hold_return, 1)})` : '';
-    write(this.returns, `${number(policy.mean_return, 1)}${hold}`);
+    write(this.success, isNumber(policy.success_share) ? `${percent(policy.success_share)} success on public patients` : 'not tried on public patients yet');
+    this.success.title = `mean return ${number(policy.mean_return, 1)}, of holding ${number(policy.hold_return, 1)}`;
     const { veto, allow, pin, unpin } = this.buttons;
     for (const [button, visible] of [[veto, !vetoed], [allow, vetoed], [pin, !policy.pinned], [unpin, policy.pinned]]) {
       if (button) show(button, visible);

@@ -11,7 +11,7 @@ import * as THREE from './vendor/three.module.min.js';
 const TRAIL = 240; // points
 const METRES_A_NEWTON = 0.012;
 const LONGEST_ARROW = 0.12;
-const ARM = { target: [0, 0.14, 0.27], distance: 1.5, azimuth: -0.75, elevation: 0.42 };
+const ARM = { target: [-0.02, 0.12, 0.27], distance: 1.32, azimuth: -0.75, elevation: 0.42 };
 const TIP_DISTANCE = 0.22;
 
 /** Name the colour of a force by its share of the limit. */

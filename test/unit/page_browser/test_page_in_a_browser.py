@@ -1,0 +1,356 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""The page in a real browser, against a server that says what each test wants."""
+
+import json
+from typing import Any, TYPE_CHECKING
+
+import pytest
+from support import watched_room
+from support.watched_room import CSRF, FEDERATION, ROOM
+
+if TYPE_CHECKING:
+    from support.chromium import Tab
+    from support.page_server import PageServer
+
+DIMMED = "document.querySelectorAll('#room .act.dimmed').length"
+LIVE = f"{DIMMED} === 0 && document.getElementById('banner').hidden"
+
+
+def act(name: str, within: str = '#room') -> str:
+    return f'{within} [data-act={name}]'
+
+
+def press(tab: 'Tab', selector: str) -> None:
+    """Press a button, and once more where it asks, as a person does who reads the question."""
+    tab.click(selector)
+    quoted = json.dumps(selector)
+    asks = f"document.querySelector({quoted}).classList.contains('asking')"
+    if tab.run(asks):
+        asked = tab.run('performance.now()')
+        tab.wait(f'performance.now() > {asked} + 400')
+        tab.click(selector)
+
+
+def answered(tab: 'Tab', name: str) -> str:
+    """Wait for the answer to an act, and return it."""
+    return tab.wait(
+        f"(() => {{ const it = document.querySelector('.answer'); "
+        f"return !it.hidden && it.dataset.act === '{name}' && it.textContent; }})()"
+    )
+
+
+def with_robot(page: 'PageServer', **changed: Any) -> None:
+    """Show a robot otherwise."""
+    robot = page.snapshot['robots']['robot_1'] | changed
+    page.snapshot = page.snapshot | {'robots': {'robot_1': robot}}
+
+
+def test_a_room_is_drawn(room, page):
+    page.pictures = watched_room.pictures(1)
+    robot = page.snapshot['robots']['robot_1']
+    text = room.run('document.body.innerText')
+    for words in (
+        'global',
+        'best lower bound',
+        'Selector drives',
+        'A browser is no emergency stop',
+    ):
+        assert words in text
+    limit = f'limit {robot["force_limit"]:.2f}\xa0N'
+    assert limit in room.wait("document.querySelector('.strip .side').textContent")
+    for name, unit in (('heart_rate', '1/min'), ('mean_arterial_pressure', 'mmHg')):
+        assert f'{robot["vitals"][name]:.0f}\xa0{unit}' in text
+    links = "fdrl.room.scene.robot && fdrl.room.scene.robot.joints.get('insertion').moved.position"
+    assert room.wait(f'{links}.z') == pytest.approx(-robot['joints']['insertion'], abs=1e-6)
+    # Kinematics of the page and of the arm agree: the URDF's tip is where the state says.
+    tip = room.wait(
+        '(() => { const robot = fdrl.room.scene.robot; robot.root.updateMatrixWorld(true);'
+        'const at = robot.find("tool_tip").getWorldPosition(fdrl.room.scene.seen.clone());'
+        'return robot.find("base_link").worldToLocal(at).toArray(); })()'
+    )
+    assert tip == pytest.approx(robot['tip'], abs=2e-4)
+    assert room.wait('fdrl.room.scene.renderer.info.render.triangles') > 500
+    # A picture of the endoscope comes, and is acknowledged; with the overlay too.
+    room.wait("document.querySelector('.picture').dataset.stamp")
+    canvas = "document.querySelector('.picture canvas')"
+    pixel = f"{canvas}.getContext('2d').getImageData(160, 150, 1, 1).data[0]"
+    assert room.wait(pixel) > 30
+    room.click('.picture-card button')
+    assert room.wait("fdrl.room.picture.path.endsWith('robot_1?kind=overlay')")
+    assert page.got_pictures > 0
+
+
+def test_another_robot_can_be_chosen(room, page):
+    room.run("location.hash = '#/room/robot_2'")
+    patient = page.snapshot['robots']['robot_2']['patient']
+    room.wait(f"document.querySelector('.scene-card').innerText.includes('patient {patient}')")
+    assert room.run("document.getElementById('robots').value") == 'robot_2'
+    press(room, act('take_over'))
+    answered(room, 'take_over')
+    assert page.asked[-1][0] == {'act': 'take_over', 'robot': 'robot_2'}
+
+
+def test_a_federation_is_drawn(federation, page):
+    text = federation.run('document.body.innerText')
+    for words in (
+        'round 6 of 8',
+        'hospital 3 is missing: its privacy budget does not pay',
+        'pays for 2 more rounds',
+        'pays for no further round',
+        '5.20 of 8.00',
+        'step 120 of 300',
+        'hospital 5 sealed shares that their holder cannot open',
+        'round 4 was rolled back',
+        'signature of another round',
+    ):
+        assert words in text, words
+    assert federation.text('.stepper [aria-current]') == 'Train'
+    names = federation.wait('fdrl.federation.lines.plot && fdrl.federation.lines.names')
+    assert names[:2] == ['all', 'Reach'] and len(names) == 6
+    page.snapshot['federation']['phase'] = 'FAILED'
+    federation.wait("document.querySelector('.standing').textContent.includes('too few answered')")
+
+
+def test_every_act_on_a_robot_posts_what_the_server_expects(room, page):
+    with_robot(page, vetoed=['hospital_3'])
+    named = {
+        'lock': {'policy': 'home'},
+        'veto': {'policy': 'home'},
+        'allow': {'policy': 'hospital_3'},
+        'pin': {'policy': 'home', 'version': '6'},
+        'unpin': {'policy': 'global'},
+    }
+    for name in ROOM:
+        policy = named.get(name, {}).get('policy')
+        within = f'.policies [data-policy={policy}]' if policy else '.acts-card'
+        press(room, act(name, within))
+        assert answered(room, name).endswith('Done as asked.')
+        body, headers = page.asked[-1]
+        assert body == {'act': name, 'robot': 'robot_1', **named.get(name, {})}
+        assert headers['x-csrf-token'] == CSRF
+        assert headers['origin'] == page.address
+    press(room, '.hold-row .act')
+    assert len(page.asked) == len(ROOM) + (page.asked[-1][0].get('policy') == 'hold')
+
+
+def test_every_order_posts_what_the_server_expects(federation, page):
+    for name in FEDERATION:
+        expected: dict[str, Any] = {'act': name}
+        within = '.orders-card'
+        if name in ('withdraw', 'admit', 'forgive'):
+            expected['hospital'] = 'hospital_2'
+            within = '.hospital[data-hospital=hospital_2]'
+        if name == 'roll_back':
+            expected['to_round'] = 4
+            federation.run("document.getElementById('to-round').value = '4'")
+        press(federation, act(name, within))
+        answered(federation, name)
+        assert page.asked[-1][0] == expected
+        assert page.asked[-1][1]['x-csrf-token'] == CSRF
+
+
+def test_a_dangerous_act_asks_first_and_a_refusal_is_shown(room, page):
+    page.answer = 409, 'the arm is in fault'
+    room.click(act('stop_operation'))
+    assert room.text(act('stop_operation')) == 'Confirm: stop operation'
+    room.call('Input.dispatchKeyEvent', type='keyDown', key='Escape')
+    room.wait(
+        f"document.querySelector('{act('stop_operation')}').textContent === 'Stop operation'"
+    )
+    assert page.asked == []
+    press(room, act('stop_operation'))
+    assert 'the arm is in fault' in answered(room, 'stop_operation')
+    assert room.run("document.querySelector('.answer').classList.contains('refused')")
+    room.errors[:] = [each for each in room.errors if '409' not in each]
+
+
+def test_a_double_tap_does_not_confirm(room, page):
+    button = f"document.querySelector('{act('enable')}')"
+    room.wait(f'{button} && !{button}.disabled')
+    room.run(f'{button}.click(); {button}.click()')
+    assert room.text(act('enable')) == 'Confirm: enable arm'
+    assert page.asked == []
+
+
+def test_a_viewer_sees_no_act(page, tab):
+    page.acts = []
+    tab.open(page.address)
+    tab.wait("document.querySelector('.policies li')")
+    assert tab.run("document.querySelectorAll('.act').length") == 0
+    assert 'A browser is no emergency stop.' in tab.run('document.body.innerText')
+    tab.run("location.hash = '#/federation'")
+    tab.wait("document.querySelector('.hospital')")
+    assert tab.run("document.querySelectorAll('.act').length") == 0
+
+
+def test_old_data_dims_the_controls_until_it_is_new_again(room, page):
+    room.wait(LIVE)
+    with_robot(page, age=1.2)
+    room.wait(f'{DIMMED} > 5')
+    assert 'Data of robot 1 is old' in room.text('#banner')
+    assert room.run(f"document.querySelector('{act('hand_back')}').disabled")
+    # Who wants less to happen still can, and is told that the data is old.
+    room.click(act('take_over'))
+    assert room.text(act('take_over')) == 'Data is old. Take over?'
+    with_robot(page, age=None)
+    room.wait("document.getElementById('banner').textContent.includes('No data of robot 1 yet')")
+    with_robot(page, age=0.02)
+    room.wait(LIVE)
+
+
+def test_a_silent_server_dims_the_controls(room, page):
+    room.wait(LIVE)
+    page.silent = True
+    room.wait(f"{DIMMED} > 5 && document.getElementById('banner').textContent.includes('No news')")
+    page.silent = False
+    room.wait(LIVE)
+
+
+def test_a_lost_connection_is_told_and_comes_back(room, page):
+    room.wait(LIVE)
+    page.away = True
+    page.drop()
+    room.wait(
+        f'{DIMMED} > 5 && '
+        "document.getElementById('banner').textContent.includes('Connection lost')"
+    )
+    page.away = False
+    room.wait(LIVE)
+    with_robot(page, driver='surgeon')
+    room.wait("document.querySelector('.driver').textContent === 'Surgeon drives'")
+    room.errors[:] = [each for each in room.errors if 'WebSocket' not in each]
+
+
+def test_a_slow_tab_gets_the_newest_once_it_has_drawn(room, page):
+    room.run('{ const end = Date.now() + 1500; while (Date.now() < end); }')
+    with_robot(page, driver='surgeon')
+    room.wait("document.querySelector('.driver').textContent === 'Surgeon drives'")
+    assert page.sent - len(page.got) <= 1  # nothing is sent before the last one was drawn
+    assert page.got == list(range(1, len(page.got) + 1))
+
+
+def test_hostile_names_stay_text(page, tab):
+    nasty = '<img src=x onerror="window.caught=1"><script>window.caught=1</script>'
+    robot = page.snapshot['robots']['robot_1']
+    choice = robot['choice'] | {'policy': nasty, 'reason': nasty, 'veto': nasty}
+    policies = [watched_room.policy(nasty, 1, 0.5, reason=nasty, status=nasty)]
+    with_robot(
+        page, choice=choice, policies=policies, locked=nasty, patient=nasty, procedure=nasty
+    )
+    federation = page.snapshot['federation']
+    federation['hospitals'] = {nasty: watched_room.hospital(stage=nasty)}
+    federation |= {'missing': {nasty: nasty}, 'refusals': [[1.0, nasty]], 'reason': nasty}
+    tab.open(page.address)
+    tab.wait("document.querySelector('.policies li')")
+    assert tab.text('.policy strong') == nasty
+    tab.run("location.hash = '#/federation'")
+    tab.wait("document.querySelector('.hospital')")
+    assert tab.text('.hospital h3') == nasty
+    assert tab.run("document.querySelectorAll('main img, main script').length") == 0
+    assert tab.run('window.caught') is None
+    page.snapshot = page.snapshot | {'robots': {'__proto__': {}, 'robot_1': {}}, 'unknown': nasty}
+    tab.run("location.hash = '#/room'")  # nothing of a robot is there, and nothing breaks
+    tab.wait("document.querySelector('.reason').textContent === 'Nobody has chosen yet.'")
+
+
+def test_a_record_is_replayed_with_a_slider(page, tab, frames):
+    page.records = {
+        'runs/one two': {
+            **{'kind': 'run', 'title': 'Incision', 'duration': 23.8, 'procedures': ['incision']},
+            'frames': [
+                {'t': 0.2 * number, 'robots': {'robot_1': each | {'timeline': []}}}
+                for number, each in enumerate(frames)
+            ],
+            'rounds': [watched_room.federation(0.0) | {'round': number} for number in range(3)],
+        }
+    }
+    tab.open(f'{page.address}/#/records')
+    tab.click('[data-record="runs/one two"]')
+    tab.wait(
+        "document.querySelector('.replay').checkVisibility()"
+        ' && Boolean(fdrl.records.room.scene.robot)'
+    )
+    tab.run(
+        "{ const it = document.querySelector('.player input'); it.value = 20;"
+        "it.dispatchEvent(new Event('input')); }"
+    )
+    insertion = "fdrl.records.room.scene.robot.joints.get('insertion').moved.position.z"
+    expected = frames[100]['joints']['insertion']
+    assert tab.wait(insertion) == pytest.approx(-expected, abs=1e-6)
+    assert tab.text('.player output') == '20.0 of 23.8\xa0s'
+    assert tab.run('fdrl.records.room.force.times.length') == pytest.approx(101, abs=1)
+    assert tab.text('.replay .federation .gauge .value') == 'round 2 of 8'
+    assert tab.run("document.querySelectorAll('.replay .act').length") == 0
+    tab.run("document.querySelector('.player select').value = '4'")
+    tab.click('.player .play')
+    tab.wait("document.querySelector('.player output').textContent.startsWith('23.8')")
+    assert tab.text('.player .play') == 'Play'
+    tab.run("location.hash = '#/records/lost'")
+    tab.wait("document.querySelector('.replay-side h2').textContent.includes('it cannot be read')")
+    tab.errors[:] = [each for each in tab.errors if '409' not in each]
+
+
+def test_dark_and_light_follow_the_system_until_a_person_chooses(room):
+    ink = 'getComputedStyle(document.body).color'
+    room.prefer('light')
+    room.wait(f"document.documentElement.dataset.theme === 'light' && {ink} === 'rgb(20, 32, 43)'")
+    room.prefer('dark')
+    room.wait(
+        f"document.documentElement.dataset.theme === 'dark' && {ink} === 'rgb(233, 238, 242)'"
+    )
+    room.click('#theme')
+    room.wait("document.documentElement.dataset.theme === 'light'")
+    room.run('location.reload()')
+    room.wait("document.documentElement.dataset.theme === 'light' && document.body.dataset.n")
+    room.run('localStorage.clear()')
+
+
+@pytest.mark.parametrize(('width', 'height'), [(1024, 768), (390, 844)])
+def test_nothing_is_wider_than_a_tablet_or_a_phone_or_too_small_to_touch(page, tab, width, height):
+    tab.resize(width, height)
+    for view, shown in (
+        ('room', '.policies li'),
+        ('federation', '.hospital'),
+        ('records', '.records'),
+    ):
+        tab.open('about:blank')
+        tab.open(f'{page.address}/#/{view}')
+        tab.wait(f"document.querySelector('{shown}') && document.body.dataset.n")
+        assert tab.run('document.documentElement.scrollWidth') <= width
+        small = tab.run(
+            "[...document.querySelectorAll('button, nav a, select, summary')]"
+            '.filter((it) => it.checkVisibility() && it.getBoundingClientRect().height < 43.5)'
+            '.map((it) => it.textContent)'
+        )
+        assert small == []
+
+
+def test_memory_of_the_page_does_not_grow(room, page):
+    """Hours of states pass in seconds: what the page keeps stays bounded."""
+    kept = room.run(
+        """(async () => {
+          const robot = structuredClone(fdrl.snapshot.robots.robot_1);
+          const { room } = fdrl;
+          const kept = () => [room.force.times.length, room.timeline.values.length,
+            room.timeline.seen.length, room.scene.trail.length, fdrl.acts.buttons.size,
+            document.querySelectorAll('*').length];
+          const policies = robot.policies;
+          let half;
+          for (let i = 0; i < 40000; i += 1) {
+            robot.stamp += 0.02;
+            robot.choice.policy = 'policy ' + (i % 977);
+            robot.tip = [0.03 * Math.sin(i), 0, -0.12];
+            room.add(robot, robot.stamp);
+            if (i % 400 === 0) {
+              robot.policies = policies.map((each) => ({ ...each, round: i }));
+              room.scene.update(robot);
+              room.showPolicies(robot);
+              fdrl.acts.forget();
+            }
+            if (i === 20000) half = kept();
+          }
+          return [half, kept()];
+        })()"""
+    )
+    assert kept[0] == kept[1]
