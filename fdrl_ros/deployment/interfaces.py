@@ -12,7 +12,7 @@ is the last word of `{hospital}`, and `{home}` the namespace of the hospital tha
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 import re
 from typing import Final
@@ -37,6 +37,12 @@ SEGMENTER = 'segmenter'
 
 RECORDER = 'recorder'
 """The same of what records one robot: `fdrl record`."""
+
+FOXGLOVE = 'foxglove_bridge'
+"""The same of what shows all topics to Foxglove: `fdrl foxglove`."""
+
+READERS: Final = (OBSERVER, RECORDER, FOXGLOVE)
+"""Programs that only read, and what they like of what they may."""
 
 PEDAL = 'pedal'
 """The same of a pedal with which a surgeon takes over."""
@@ -104,7 +110,7 @@ def action(name: str, by: str, to: str = '') -> Interface:
 
 
 # fmt: off
-INTERFACES: Final[Mapping[Domain, tuple[Interface, ...]]] = {
+_OF_NODES: Final[Mapping[Domain, tuple[Interface, ...]]] = {
     Domain.FEDERATION: (
         topic('{federation}/round', 'aggregator', 'trainer observer', protocol.RoundStatus),
         topic('{federation}/key', 'key_authority', 'trainer aggregator', protocol.EncryptionKey),
@@ -149,25 +155,25 @@ INTERFACES: Final[Mapping[Domain, tuple[Interface, ...]]] = {
               optional='policies above 256 KiB'),
         topic('{home}/home', 'trainer', 'selector'),
         topic('{home}/home/weights', 'trainer', 'selector', optional='policies above 256 KiB'),
-        topic('{robot}/measured_js', 'env', 'recorder client'),
-        topic('{robot}/setpoint_js', 'env', 'recorder client'),
-        topic('{robot}/measured_cp', 'env', 'monitor recorder client'),
+        topic('{robot}/measured_js', 'env', 'client'),
+        topic('{robot}/setpoint_js', 'env', 'client'),
+        topic('{robot}/measured_cp', 'env', 'monitor client'),
         topic('{robot}/local/measured_cp', 'env', 'client'),
-        topic('{robot}/setpoint_cp', 'env', 'selector monitor recorder client'),
+        topic('{robot}/setpoint_cp', 'env', 'selector monitor client'),
         topic('{robot}/local/setpoint_cp', 'env', 'client'),
         topic('{robot}/measured_cv', 'env', 'client'),
-        topic('{robot}/body/measured_cf', 'env', 'recorder client'),
+        topic('{robot}/body/measured_cf', 'env', 'client'),
         topic('{robot}/body/measured_cf', '', 'monitor', optional='force = body'),
-        topic('{robot}/spatial/measured_cf', 'env', 'recorder client'),
+        topic('{robot}/spatial/measured_cf', 'env', 'client'),
         topic('{robot}/spatial/measured_cf', '', 'monitor', optional='force = spatial'),
-        topic('{robot}/jaw/measured_js', 'env', 'monitor recorder client'),
+        topic('{robot}/jaw/measured_js', 'env', 'monitor client'),
         topic('{robot}/jaw/setpoint_js', 'env', 'selector monitor client'),
-        topic('{robot}/joint_states', 'env', 'robot_state_publisher recorder'),
-        topic('{robot}/operating_state', 'env', 'selector recorder client'),
-        topic('{robot}/operation_state', 'env monitor', 'selector recorder'),
-        topic('{robot}/patient_state', 'env monitor', 'selector recorder'),
-        topic('{robot}/state_fields', 'env monitor', 'selector recorder'),
-        topic('{robot}/outcome', 'env', 'observer recorder'),
+        topic('{robot}/joint_states', 'env', 'robot_state_publisher'),
+        topic('{robot}/operating_state', 'env', 'selector client'),
+        topic('{robot}/operation_state', 'env monitor', 'selector'),
+        topic('{robot}/patient_state', 'env monitor', 'selector'),
+        topic('{robot}/state_fields', 'env monitor', 'selector'),
+        topic('{robot}/outcome', 'env', 'observer'),
         topic('{robot}/markers', 'env'),
         topic('{robot}/endoscope/image_raw', 'env', optional='endoscope'),
         topic('{robot}/endoscope/image_raw', '', 'segmenter'),
@@ -176,7 +182,7 @@ INTERFACES: Final[Mapping[Domain, tuple[Interface, ...]]] = {
         topic('{robot}/endoscope/camera_info', 'env', optional='endoscope'),
         topic('{robot}/segmenter/labels', 'segmenter'),
         topic('{robot}/segmenter/overlay', 'segmenter'),
-        topic('{robot}/visibility', 'segmenter', 'recorder'),
+        topic('{robot}/visibility', 'segmenter'),
         topic('{robot}/visibility', '', 'selector', optional='needs_visibility'),
         topic('/clock', 'env', optional='use_sim_time'),
         topic('{robot}/servo_cp', 'selector client', 'env monitor'),
@@ -204,7 +210,7 @@ INTERFACES: Final[Mapping[Domain, tuple[Interface, ...]]] = {
         topic('{robot}/vital_signs/oxygen_saturation', 'sensors', 'monitor', optional='vitals'),
         topic('{robot}/vital_signs/respiratory_rate', 'sensors', 'monitor', optional='vitals'),
         topic('{robot}/supervise', 'pedal', 'selector'),
-        topic('{robot}/action', 'selector', 'env recorder'),
+        topic('{robot}/action', 'selector', 'env'),
         topic('{robot}/risk', 'selector'),
         topic('{robot}/adaptation', 'selector'),
         topic('{robot}/policies', 'selector'),
@@ -229,10 +235,40 @@ INTERFACES: Final[Mapping[Domain, tuple[Interface, ...]]] = {
 }
 # fmt: on
 
+
+def is_shown(domain: Domain, line: Interface) -> bool:
+    """
+    Return whether people are shown a topic: of a federation what observers see, of robots all.
+
+    What parties have among themselves is sealed or signed for each other, and home policies are
+    for the robots of their hospital alone.
+    """
+    if domain is Domain.ROBOTS:
+        shown = line.name.startswith(('{robot}', '/clock'))
+    else:
+        shown = OBSERVER in line.to and not line.name.endswith('/weights')
+    return shown and line.kind is Kind.TOPIC
+
+
+def _with_readers(domain: Domain, lines: Iterable[Interface]) -> Iterator[Interface]:
+    """Add those who read every topic that people are shown, and record those of robots."""
+    readers = (FOXGLOVE, RECORDER) if domain is Domain.ROBOTS else (FOXGLOVE,)
+    done = set()
+    for line in lines:
+        if is_shown(domain, line) and line.name not in done:
+            done.add(line.name)
+            line = replace(line, to=(*line.to, *readers))
+        yield line
+
+
+INTERFACES: Final[Mapping[Domain, tuple[Interface, ...]]] = {
+    domain: tuple(_with_readers(domain, lines)) for domain, lines in _OF_NODES.items()
+}
+
 _OURS = ' '.join(NODES)
 _OTHERS = ' '.join((DESCRIPTION, *GUESTS))
 _NODES = f'{_OURS} {_OTHERS}'
-_ALL = f'{_NODES} {OPERATOR} {OBSERVER} {RECORDER}'
+_ALL = f'{_NODES} {OPERATOR} {" ".join(READERS)}'
 _STEADY = ('describe_parameters', 'get_parameter_types', 'get_parameters', 'list_parameters')
 _CHANGING = ('set_parameters', 'set_parameters_atomically')
 _LIFECYCLE = (
@@ -246,7 +282,7 @@ EVERYWHERE: Final = (topic('/parameter_events', _ALL, _OTHERS),)
 AT_HOME: Final = (
     topic('/rosout', _NODES),
     topic('/clock', '', _NODES, optional='use_sim_time'),
-    topic('/diagnostics', _OURS, OBSERVER),
+    topic('/diagnostics', _OURS, ' '.join(READERS)),
     topic('{node}/transition_event', _OURS),
     *(service(f'{{node}}/{each}', _NODES, OPERATOR) for each in (*_STEADY, *_CHANGING)),
     service('{node}/get_type_description', _NODES, OPERATOR),
@@ -404,7 +440,7 @@ def uses_of(spec: NodeSpec, places: Places, domain: Domain) -> tuple[Use, ...]:
         return ()
     lines = [*INTERFACES[domain], *EVERYWHERE]
     # People and observers join both domains for what others have there.
-    if spec.executable in (OPERATOR, OBSERVER) or home_domain(spec) is domain:
+    if spec.executable in (OPERATOR, *READERS) or home_domain(spec) is domain:
         lines += AT_HOME
     found: dict[tuple[Verb, str], Use] = {}
     for line in lines:

@@ -23,10 +23,10 @@ from fdrl_ros.deployment.interfaces import (
     in_words,
     MONITOR,
     node_name,
-    OBSERVER,
     open_nodes,
     OPERATOR,
     Places,
+    READERS,
     SEGMENTER,
     uses_of,
     Verb,
@@ -215,7 +215,7 @@ def live_faults(
         # People and programs of others do what they like of what they may.
         needed = (
             Endpoints.of(use for use in uses if not use.optional)
-            if known[name].executable not in (OPERATOR, OBSERVER, *GUESTS)
+            if known[name].executable not in (OPERATOR, *READERS, *GUESTS)
             else Endpoints()
         )
         for verb, real, may, must in (
