@@ -12,7 +12,7 @@ is the last word of `{hospital}`, and `{home}` the namespace of the hospital tha
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 import re
 from typing import Final
@@ -30,9 +30,6 @@ OBSERVER = 'observer'
 WATCH = 'watch'
 """The same of the page: `fdrl watch`."""
 
-PEOPLE: Final = (OPERATOR, OBSERVER, WATCH)
-"""Programs of people, which join both domains for what others have there."""
-
 DESCRIPTION = 'robot_state_publisher'
 
 MONITOR = 'monitor'
@@ -43,6 +40,15 @@ SEGMENTER = 'segmenter'
 
 RECORDER = 'recorder'
 """The same of what records one robot: `fdrl record`."""
+
+FOXGLOVE = 'foxglove_bridge'
+"""The same of what shows all topics to Foxglove: `fdrl foxglove`."""
+
+READERS: Final = (OBSERVER, RECORDER, FOXGLOVE)
+"""Programs that only read, and what they like of what they may."""
+
+PEOPLE: Final = (OPERATOR, WATCH, *READERS)
+"""Programs of people, which join both domains for what others have there."""
 
 PEDAL = 'pedal'
 """The same of a pedal with which a surgeon takes over."""
@@ -110,7 +116,7 @@ def action(name: str, by: str, to: str = '') -> Interface:
 
 
 # fmt: off
-INTERFACES: Final[Mapping[Domain, tuple[Interface, ...]]] = {
+_OF_NODES: Final[Mapping[Domain, tuple[Interface, ...]]] = {
     Domain.FEDERATION: (
         topic('{federation}/round', 'aggregator', 'trainer observer watch',
               protocol.RoundStatus),
@@ -157,25 +163,25 @@ INTERFACES: Final[Mapping[Domain, tuple[Interface, ...]]] = {
               optional='policies above 256 KiB'),
         topic('{home}/home', 'trainer', 'selector'),
         topic('{home}/home/weights', 'trainer', 'selector', optional='policies above 256 KiB'),
-        topic('{robot}/measured_js', 'env', 'recorder client'),
-        topic('{robot}/setpoint_js', 'env', 'recorder client'),
-        topic('{robot}/measured_cp', 'env', 'monitor recorder client watch'),
+        topic('{robot}/measured_js', 'env', 'client'),
+        topic('{robot}/setpoint_js', 'env', 'client'),
+        topic('{robot}/measured_cp', 'env', 'monitor client watch'),
         topic('{robot}/local/measured_cp', 'env', 'client'),
-        topic('{robot}/setpoint_cp', 'env', 'selector monitor recorder client watch'),
+        topic('{robot}/setpoint_cp', 'env', 'selector monitor client watch'),
         topic('{robot}/local/setpoint_cp', 'env', 'client'),
         topic('{robot}/measured_cv', 'env', 'client'),
-        topic('{robot}/body/measured_cf', 'env', 'recorder client'),
+        topic('{robot}/body/measured_cf', 'env', 'client'),
         topic('{robot}/body/measured_cf', '', 'monitor', optional='force = body'),
-        topic('{robot}/spatial/measured_cf', 'env', 'recorder client watch'),
+        topic('{robot}/spatial/measured_cf', 'env', 'client watch'),
         topic('{robot}/spatial/measured_cf', '', 'monitor', optional='force = spatial'),
-        topic('{robot}/jaw/measured_js', 'env', 'monitor recorder client'),
+        topic('{robot}/jaw/measured_js', 'env', 'monitor client'),
         topic('{robot}/jaw/setpoint_js', 'env', 'selector monitor client'),
-        topic('{robot}/joint_states', 'env', 'robot_state_publisher recorder watch'),
-        topic('{robot}/operating_state', 'env', 'selector recorder client watch'),
-        topic('{robot}/operation_state', 'env monitor', 'selector recorder watch'),
-        topic('{robot}/patient_state', 'env monitor', 'selector recorder watch'),
-        topic('{robot}/state_fields', 'env monitor', 'selector recorder'),
-        topic('{robot}/outcome', 'env', 'observer recorder watch'),
+        topic('{robot}/joint_states', 'env', 'robot_state_publisher watch'),
+        topic('{robot}/operating_state', 'env', 'selector client watch'),
+        topic('{robot}/operation_state', 'env monitor', 'selector watch'),
+        topic('{robot}/patient_state', 'env monitor', 'selector watch'),
+        topic('{robot}/state_fields', 'env monitor', 'selector'),
+        topic('{robot}/outcome', 'env', 'observer watch'),
         topic('{robot}/markers', 'env'),
         topic('{robot}/endoscope/image_raw', 'env', optional='endoscope'),
         topic('{robot}/endoscope/image_raw', '', 'segmenter'),
@@ -186,7 +192,7 @@ INTERFACES: Final[Mapping[Domain, tuple[Interface, ...]]] = {
         topic('{robot}/segmenter/labels', 'segmenter'),
         topic('{robot}/segmenter/overlay', 'segmenter'),
         topic('{robot}/segmenter/overlay', '', 'watch', optional='a viewer'),
-        topic('{robot}/visibility', 'segmenter', 'recorder watch'),
+        topic('{robot}/visibility', 'segmenter', 'watch'),
         topic('{robot}/visibility', '', 'selector', optional='needs_visibility'),
         topic('/clock', 'env', optional='use_sim_time'),
         topic('{robot}/servo_cp', 'selector client', 'env monitor'),
@@ -214,7 +220,7 @@ INTERFACES: Final[Mapping[Domain, tuple[Interface, ...]]] = {
         topic('{robot}/vital_signs/oxygen_saturation', 'sensors', 'monitor', optional='vitals'),
         topic('{robot}/vital_signs/respiratory_rate', 'sensors', 'monitor', optional='vitals'),
         topic('{robot}/supervise', 'pedal', 'selector'),
-        topic('{robot}/action', 'selector', 'env recorder watch'),
+        topic('{robot}/action', 'selector', 'env watch'),
         topic('{robot}/risk', 'selector', 'watch'),
         topic('{robot}/adaptation', 'selector'),
         topic('{robot}/policies', 'selector', 'observer watch'),
@@ -239,10 +245,40 @@ INTERFACES: Final[Mapping[Domain, tuple[Interface, ...]]] = {
 }
 # fmt: on
 
+
+def is_shown(domain: Domain, line: Interface) -> bool:
+    """
+    Return whether people are shown a topic: of a federation what observers see, of robots all.
+
+    What parties have among themselves is sealed or signed for each other, and home policies are
+    for the robots of their hospital alone.
+    """
+    if domain is Domain.ROBOTS:
+        shown = line.name.startswith(('{robot}', '/clock'))
+    else:
+        shown = OBSERVER in line.to and not line.name.endswith('/weights')
+    return shown and line.kind is Kind.TOPIC
+
+
+def _with_readers(domain: Domain, lines: Iterable[Interface]) -> Iterator[Interface]:
+    """Add those who read every topic that people are shown, and record those of robots."""
+    readers = (FOXGLOVE, RECORDER) if domain is Domain.ROBOTS else (FOXGLOVE,)
+    done = set()
+    for line in lines:
+        if is_shown(domain, line) and line.name not in done:
+            done.add(line.name)
+            line = replace(line, to=(*line.to, *readers))
+        yield line
+
+
+INTERFACES: Final[Mapping[Domain, tuple[Interface, ...]]] = {
+    domain: tuple(_with_readers(domain, lines)) for domain, lines in _OF_NODES.items()
+}
+
 _OURS = ' '.join(NODES)
 _OTHERS = ' '.join((DESCRIPTION, *GUESTS))
 _NODES = f'{_OURS} {_OTHERS}'
-_ALL = f'{_NODES} {" ".join(PEOPLE)} {RECORDER}'
+_ALL = f'{_NODES} {" ".join(PEOPLE)}'
 _STEADY = ('describe_parameters', 'get_parameter_types', 'get_parameters', 'list_parameters')
 _CHANGING = ('set_parameters', 'set_parameters_atomically')
 _LIFECYCLE = (
@@ -256,7 +292,7 @@ EVERYWHERE: Final = (topic('/parameter_events', _ALL, _OTHERS),)
 AT_HOME: Final = (
     topic('/rosout', _NODES),
     topic('/clock', '', _NODES, optional='use_sim_time'),
-    topic('/diagnostics', _OURS, f'{OBSERVER} {WATCH}'),
+    topic('/diagnostics', _OURS, ' '.join((WATCH, *READERS))),
     topic('{node}/transition_event', _OURS),
     *(service(f'{{node}}/{each}', _NODES, OPERATOR) for each in (*_STEADY, *_CHANGING)),
     service('{node}/get_type_description', _NODES, OPERATOR),

@@ -16,6 +16,8 @@ from fdrl_ros.msg import OperationState
 from fdrl_ros.nodes.arm.robot_messages import OperatingState
 from fdrl_ros.nodes.common import qos
 from fdrl_ros.nodes.common.service_call import node_in
+from fdrl_ros.nodes.topics.bag_writer import BagWriter
+from fdrl_ros.nodes.topics.every_topic import EveryTopic, is_for_people
 from fdrl_ros.runtime.closeable import Closeable
 from fdrl_ros.surgery.data.bag import (
     add_topic,
@@ -34,10 +36,16 @@ from rclpy.experimental import EventsExecutor
 from rclpy.serialization import deserialize_message
 from rclpy.task import Future
 
+NAME: Final = 'recorder'
+"""Name of the node, below the robot's namespace."""
+
 _LATCHED: Final = (FIELDS, ARM_STATE)
 
 _NEEDED: Final = (OPERATION, PATIENT, ACTION)
 """Without these there is nothing to replay or to train on."""
+
+_SHARED: Final = ('/clock', '/diagnostics', '/tf', '/tf_static')
+"""Topics of several robots, which belong to the recording of each."""
 
 _NEXT: Final = 'the next operation to begin'
 
@@ -90,8 +98,10 @@ class Recorder(Closeable):
         self._needed_at = time.monotonic()
         self.waits_for = ''
         """What it waits for before it writes; empty since it does."""
+        self.left_out: tuple[str, ...] = ()
+        """Topics that cannot be recorded; none of these."""
         with ExitStack() as joined:
-            node = joined.enter_context(node_in(domain, 'recorder', robot))
+            node = joined.enter_context(node_in(domain, NAME, robot))
             writer = library.Writer(
                 path, version=BAG_VERSION, storage_plugin=library.StoragePlugin.MCAP
             )
@@ -185,3 +195,59 @@ class Recorder(Closeable):
         self._joined.close()
         if not self.counts:
             shutil.rmtree(self._path)
+
+
+class WholeRecorder(Closeable):
+    """
+    Writes every topic of one robot from now on, with /tf and the URDF where nobody publishes them.
+
+    Use it in a `with`, as a :class:`Recorder`.
+
+    :param path: of the bag's folder; it must not exist.
+    :param robot: absolute namespace of the topics.
+    :param domain: DDS domain.
+    :raises RecordsError: if the folder exists or cannot be written.
+    :raises ResourceError: if the library that writes bags is not installed.
+    :raises SettingError: if there is no such domain.
+    """
+
+    def __init__(self, path: Path, robot: str, domain: int) -> None:
+        def accepts(name: str) -> bool:
+            return is_for_people(name) and (name.startswith(f'{robot}/') or name in _SHARED)
+
+        self._robot, self._domain = robot, domain
+        with ExitStack() as joined:
+            self._writer = joined.enter_context(BagWriter(path))
+            self._every = joined.enter_context(
+                EveryTopic([domain], [self._writer], name=NAME, namespace=robot, accepts=accepts)
+            )
+            self._joined = joined.pop_all()
+
+    @property
+    def counts(self) -> Counter[str]:
+        """Messages that were written, by topic below the namespace."""
+        written = self._writer.counts.copy()
+        return Counter({name.removeprefix(f'{self._robot}/'): n for name, n in written.items()})
+
+    @property
+    def waits_for(self) -> str:
+        """What it waits for before it writes; empty since it does."""
+        return '' if self._writer.counts else f'{self._robot} in DDS domain {self._domain}'
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """Topics that cannot be recorded, and why, in words."""
+        return tuple(self._every.left_out.values())
+
+    def poll(self, seconds: float) -> None:
+        """
+        Take what comes.
+
+        :param seconds: for how long.
+        :raises RecordsError: if the bag cannot be written, as on a full disk.
+        """
+        self._every.poll(seconds)
+
+    def close(self) -> None:
+        """Leave the domain, and complete the bag, or remove an empty one."""
+        self._joined.close()

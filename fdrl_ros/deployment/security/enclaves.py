@@ -56,6 +56,7 @@ from fdrl_ros.deployment.bringup import (
 )
 from fdrl_ros.deployment.interfaces import (
     Domain,
+    FOXGLOVE,
     GUESTS,
     MONITOR,
     OBSERVER,
@@ -218,13 +219,16 @@ class KeystoreSettings(Settings):
             for each in members
             if each.role == 'operator'
         ]
-        specs += [NodeSpec(each, '/', each, self.federation_domain) for each in (OBSERVER, WATCH)]
+        observers = (OBSERVER, WATCH, FOXGLOVE)
+        specs += [NodeSpec(each, '/', each, self.federation_domain) for each in observers]
         return tuple(specs)
 
 
 def party_of(spec: NodeSpec) -> str:
     """Return whose enclave a node has: a member of the roster, a robot, `observer` or `watch`."""
-    shared = spec.name in SERVERS or spec.executable in PEOPLE
+    if spec.executable == FOXGLOVE:
+        return OBSERVER
+    shared = spec.name in SERVERS or spec.executable in (OPERATOR, OBSERVER, WATCH)
     return spec.name if shared else spec.namespace.rpartition('/')[2]
 
 

@@ -31,7 +31,8 @@ def node_in(domain: int, name: str, namespace: str | None = None) -> Iterator[No
     check_domain('domain', str(domain))
     check_security(os.environ, rclpy.get_rmw_implementation_identifier())
     context = Context()
-    rclpy.init(context=context, domain_id=domain)
+    # Words of the command line are not ROS's.
+    rclpy.init(args=[], context=context, domain_id=domain)
     node = rclpy.create_node(
         name,
         namespace=namespace,

@@ -10,14 +10,16 @@ import threading
 import time
 from typing import Final
 
-from fdrl_ros.deployment.interfaces import Domain, INTERFACES, Kind, OBSERVER
+from fdrl_ros.deployment.interfaces import INTERFACES, is_shown, Kind
+from fdrl_ros.deployment.namespaces import FEDERATION
 from fdrl_ros.errors import FdrlError, TopicError
 from fdrl_ros.nodes.common import qos
 from fdrl_ros.nodes.common.service_call import node_in
-from fdrl_ros.nodes.topics.message_types import message_type, TRANSFORMS
+from fdrl_ros.nodes.topics.message_types import message_type
 from fdrl_ros.nodes.topics.robot_frames import RobotFrames
 from fdrl_ros.nodes.topics.sink import Sink, Topic
 from fdrl_ros.runtime.closeable import Closeable
+from fdrl_ros.surgery.data.bag import TRANSFORMS
 from rclpy.experimental import EventsExecutor
 from rclpy.node import Node
 from rclpy.qos import DurabilityPolicy, QoSProfile
@@ -30,19 +32,20 @@ _LOOK: Final = 0.5  # s between two looks at the graph
 _SERVE: Final = 0.05  # s until a topic that is wanted is subscribed to
 _DEPTH: Final = 100
 
-OF_ALL_NODES: Final = ('/parameter_events', '/rosout')
-"""Topics of every node, which tell nothing of a robot or a federation."""
+_OF_ALL_NODES: Final = ('parameter_events', 'rosout', 'transition_event')
+"""Topics of every node; their states are in /diagnostics."""
 
 
 def _of_parties() -> 're.Pattern[str]':
-    """Return what matches the topics that parties have among themselves: long and sealed."""
-    sealed = []
-    for line in INTERFACES[Domain.FEDERATION]:
-        weights = line.name.endswith('/weights')
-        if line.kind is Kind.TOPIC and (weights or line.message and OBSERVER not in line.to):
-            name = line.name.replace('{federation}', 'federation')
-            sealed.append(re.sub(r'\{\w+\}', r'\\w+', name))
-    return re.compile(f'.*/?(?:{"|".join(sealed)}|home/weights)')
+    """Return what matches the topics that people are not shown."""
+    names: dict[bool, set[str]] = {False: set(), True: set()}
+    for domain, lines in INTERFACES.items():
+        for line in lines:
+            if line.kind is Kind.TOPIC:
+                names[is_shown(domain, line)].add(line.name)
+    hidden = sorted(names[False] - names[True])
+    words = [re.sub(r'{\w+}', r'\\w+', n.replace('{federation}', FEDERATION)) for n in hidden]
+    return re.compile(f'.*/?(?:{"|".join(words)})')
 
 
 _OF_PARTIES: Final = _of_parties()
@@ -51,7 +54,9 @@ _OF_PARTIES: Final = _of_parties()
 def is_for_people(name: str) -> bool:
     """Return whether a topic is shown: none that is hidden, long or sealed, or of every node."""
     return not (
-        name in OF_ALL_NODES or topic_or_service_is_hidden(name) or _OF_PARTIES.fullmatch(name)
+        name.rpartition('/')[2] in _OF_ALL_NODES
+        or topic_or_service_is_hidden(name)
+        or _OF_PARTIES.fullmatch(name)
     )
 
 
@@ -64,7 +69,8 @@ class EveryTopic(Closeable):
 
     :param domains: DDS domains.
     :param sinks: which are not closed by it.
-    :param name: of its nodes.
+    :param name: of its node in each domain.
+    :param namespace: of these.
     :param accepts: which topics, by name.
     :raises SettingError: if there is no such domain.
     """
@@ -75,6 +81,7 @@ class EveryTopic(Closeable):
         sinks: Sequence[Sink],
         *,
         name: str,
+        namespace: str | None = None,
         accepts: Accepts = is_for_people,
     ) -> None:
         self.accepts = accepts
@@ -88,7 +95,7 @@ class EveryTopic(Closeable):
         self.frames = RobotFrames(self._announce, self._give, self.is_wanted)
         with ExitStack() as joined:
             for domain in domains:
-                node = joined.enter_context(node_in(domain, name))
+                node = joined.enter_context(node_in(domain, name, namespace))
                 follower = _Follower(self, node)
                 thread = threading.Thread(
                     target=self._follow, args=(follower,), name=f'{name} {domain}', daemon=True
@@ -223,16 +230,19 @@ class _Follower:
         owner = self._owner
         for topic, profile in self._offered.items():
             wanted = owner.is_wanted(topic) or owner.frames.needs(topic)
-            if wanted and topic not in self._heard:
-                self._heard[topic] = self._node.create_subscription(
-                    message_type(topic.kind),
-                    topic.name,
-                    partial(owner.take, topic),
-                    profile,
-                    raw=True,
-                )
-            elif not wanted:
+            if not wanted:
                 self._leave(topic)
+            elif topic not in self._heard and topic.name not in owner.left_out:
+                self._subscribe(topic, profile)
+
+    def _subscribe(self, topic: Topic, profile: QoSProfile) -> None:
+        kind, take = message_type(topic.kind), partial(self._owner.take, topic)
+        try:
+            heard = self._node.create_subscription(kind, topic.name, take, profile, raw=True)
+        except RuntimeError as error:  # as where the permissions of an enclave do not allow it
+            self._owner.left_out[topic.name] = f'{topic.name}: {error}'
+            return
+        self._heard[topic] = heard
 
     def _leave(self, topic: Topic) -> None:
         if (heard := self._heard.pop(topic, None)) is not None:

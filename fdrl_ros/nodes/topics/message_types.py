@@ -10,10 +10,9 @@ from typing import Any
 
 from fdrl_ros.errors import ResourceError, TopicError
 from fdrl_ros.resources import PACKAGE, prefixes, resource
+from fdrl_ros.surgery.data.bag import TRANSFORMS
 
-TRANSFORMS = 'tf2_msgs/msg/TFMessage'
-"""Type of /tf, which is often not installed: its definition is known here."""
-
+# Of TRANSFORMS, the type of /tf, which is often not installed.
 _TRANSFORMS = 'geometry_msgs/TransformStamped[] transforms\n'
 _NEXT = f'{"=" * 80}\nMSG: '
 _FIELD = re.compile(r'^\s*([A-Za-z][\w/]*)(?:<=\d+)?(?:\[[^\]]*\])?\s+[a-z]\w*', re.MULTILINE)

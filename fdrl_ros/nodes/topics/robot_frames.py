@@ -6,20 +6,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from fdrl_ros.errors import ResourceError
-from fdrl_ros.nodes.topics.message_types import TRANSFORMS
 from fdrl_ros.nodes.topics.sink import Topic
 from fdrl_ros.surgery.arm.frame_tree import FrameTree, text_message, transforms_message
 from fdrl_ros.surgery.arm.kinematics import JAW, JOINTS
 from fdrl_ros.surgery.arm.mount import Mount
+from fdrl_ros.surgery.data import bag
 from rclpy.serialization import deserialize_message
 from sensor_msgs.msg import JointState
 from std_msgs.msg import String
 
-TF = Topic('/tf', TRANSFORMS)
-TF_STATIC = Topic('/tf_static', TRANSFORMS, latched=True)
-
-JOINT_STATES = 'joint_states'
-DESCRIPTION = 'robot_description'
+TF = Topic(bag.TF, bag.TRANSFORMS)
+TF_STATIC = Topic(bag.TF_STATIC, bag.TRANSFORMS, latched=True)
 
 _PERIOD = 19_000_000  # ns between two messages of /tf: 50 Hz of 100
 _TEXT = 'std_msgs/msg/String'
@@ -68,9 +65,9 @@ class RobotFrames:
     def needs(self, topic: Topic) -> bool:
         """Return whether messages of a topic are needed for frames that are wanted."""
         namespace, _, name = topic.name.rpartition('/')
-        if name == DESCRIPTION:
+        if name == bag.DESCRIPTION:
             return True
-        if name != JOINT_STATES or namespace in self._others:
+        if name != 'joint_states' or namespace in self._others:
             return False
         robot = self._robots.get(namespace)
         return robot is None or (not robot.unknown and (robot.tree is None or self._wanted(TF)))
@@ -85,7 +82,7 @@ class RobotFrames:
         if {namespace, ''} & self._others:
             return
         robot = self._robots.setdefault(namespace, _Robot(namespace))
-        if name == DESCRIPTION:
+        if name == bag.DESCRIPTION:
             robot.described = True
             self._describe(robot, deserialize_message(data, String).data, now)
             return
@@ -114,7 +111,7 @@ class RobotFrames:
         if own in names:
             robot.prefix = f'{robot.namespace.rpartition("/")[2]}/'
         urdf = Mount(f'{robot.prefix}{named}').urdf()
-        description = Topic(f'{robot.namespace}/{DESCRIPTION}', _TEXT, latched=True)
+        description = Topic(f'{robot.namespace}/{bag.DESCRIPTION}', _TEXT, latched=True)
         self._offer(description, now, text_message(urdf))
         self._describe(robot, urdf, now)
 

@@ -20,7 +20,9 @@ from typing import Any, TYPE_CHECKING
 
 from fdrl_ros.errors import errors_named, RecordsError, ResourceError, SettingError
 from fdrl_ros.resources import resource
+from fdrl_ros.surgery.arm.frame_tree import FrameTree, text_message, transforms_message
 from fdrl_ros.surgery.arm.kinematics import JAW, JOINTS
+from fdrl_ros.surgery.arm.mount import Mount
 from fdrl_ros.surgery.arm.readings import BASE, read, Readings, TIP
 from fdrl_ros.surgery.arm.rotations import to_quaternion
 from fdrl_ros.surgery.data.dataset import Dataset, from_document, to_document
@@ -91,12 +93,13 @@ Every topic that is written, below the robot's namespace.
 `episode` is of recordings alone: what no robot measures, and a replay needs, as JSON.
 """
 
-TF = 'tf'
-TF_STATIC = 'tf_static'
+TF, TF_STATIC = '/tf', '/tf_static'
 DESCRIPTION = 'robot_description'
-"""Frames of the arm, at the root, and its URDF, below the namespace."""
+TRANSFORMS = 'tf2_msgs/msg/TFMessage'
+_OF_DESCRIPTION = {TF: TRANSFORMS, TF_STATIC: TRANSFORMS, DESCRIPTION: 'std_msgs/msg/String'}
+"""Frames of the arm, at the root, and its URDF below the namespace: for programs that draw it."""
 
-LATCHED = (FIELDS, ARM_STATE, OUTCOME, TF_STATIC, DESCRIPTION)
+LATCHED = (FIELDS, ARM_STATE, OUTCOME, TF_STATIC[1:], DESCRIPTION)
 """Topics whose newest messages are for who comes late, too."""
 
 STORAGES = ('mcap', 'sqlite3')
@@ -232,6 +235,7 @@ def write_bag(
             bag = _BagWriter(writer, robot)
             bag.write_fields(OPERATION_LAYOUT, OPERATION_FIELDS)
             bag.write_fields(PATIENT_LAYOUT, PATIENT_FIELDS)
+            bag.write_description()
             for index, episode in enumerate(dataset.episodes):
                 bag.write(EPISODE, data=_episode_document(dataset, index))
                 bag.write_operation(episode, _readings(dataset, index, env))
@@ -260,6 +264,12 @@ class _BagWriter:
         self._connections = {
             topic: add_topic(writer, f'/{robot}/{topic}', kind) for topic, kind in TOPICS.items()
         }
+        self._connections |= {
+            topic: add_topic(writer, topic if kind == TRANSFORMS else f'/{robot}/{topic}', kind)
+            for topic, kind in _OF_DESCRIPTION.items()
+        }
+        self._urdf = Mount().urdf()
+        self._frames = FrameTree(self._urdf)
         self._now = _START
 
     def write_fields(self, layout: str, fields: tuple[Field, ...]) -> None:
@@ -271,6 +281,11 @@ class _BagWriter:
             units=[each.unit for each in fields],
             scales=np.array([each.scale for each in fields]),
         )
+
+    def write_description(self) -> None:
+        """Write the URDF of arm and patient, and the frames in it that do not move."""
+        self._write_encoded(DESCRIPTION, text_message(self._urdf))
+        self._write_encoded(TF_STATIC, transforms_message(self._now, self._frames.fixed()))
 
     def write_operation(self, episode: Episode, readings: list[Readings]) -> None:
         """Write one operation and the pause after it."""
@@ -298,6 +313,8 @@ class _BagWriter:
     def _write_readings(self, now: Readings) -> None:
         """Write what CRTK calls measured and setpoint."""
         jaw = np.array([now.jaw])
+        joints = dict(zip((*JOINTS, JAW), (*now.joints.tolist(), now.jaw), strict=True))
+        self._write_encoded(TF, transforms_message(self._now, self._frames.moving(joints)))
         for topic, names, positions in (
             ('measured_js', JOINTS, now.joints),
             ('setpoint_js', JOINTS, now.setpoint),
@@ -325,7 +342,9 @@ class _BagWriter:
         seconds, rest = divmod(self._now, _SECOND)
         header = {'stamp': {'sec': seconds, 'nanosec': rest}, 'frame_id': frame}
         message = self._message(TOPICS[topic], {'header': header, **contents})
-        data = self._store.serialize_cdr(message, TOPICS[topic])
+        self._write_encoded(topic, self._store.serialize_cdr(message, TOPICS[topic]))
+
+    def _write_encoded(self, topic: str, data: bytes | memoryview) -> None:
         self._writer.write(self._connections[topic], self._now, data)
 
     def _message(self, kind: str, contents: Mapping[str, object]) -> object:
@@ -424,7 +443,7 @@ def is_recording(path: Path) -> bool:
 
     :raises RecordsError: if it is no bag.
     """
-    with _opened(path) as reader:
+    with opened(path) as reader:
         return any(connection.topic.split('/')[-1] == EPISODE for connection in reader.connections)
 
 
@@ -469,7 +488,7 @@ def recorded(
         topic, or with a topic of another type.
     """
     store = message_types()
-    with _opened(path) as reader:
+    with opened(path) as reader:
         prefix = _namespace(path, [connection.topic for connection in reader.connections], robot)
         chosen = [
             connection
@@ -515,8 +534,12 @@ def _messages(
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator['Reader']:
-    """Open a bag and close it, whatever the library raises."""
+def opened(path: Path) -> Iterator['Reader']:
+    """
+    Open a bag and close it.
+
+    :raises RecordsError: if it is none, or is cut off.
+    """
     library = bags()
     if not path.exists():
         raise RecordsError(f'{path} does not exist')

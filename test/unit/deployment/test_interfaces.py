@@ -8,6 +8,7 @@ from fdrl_ros.deployment.bringup import NodeSpec
 from fdrl_ros.deployment.interfaces import (
     Domain,
     Endpoints,
+    FOXGLOVE,
     in_words,
     INTERFACES,
     MONITOR,
@@ -105,12 +106,33 @@ def test_a_home_policy_goes_to_robots_of_its_hospital_alone():
 def test_what_records_a_robot_subscribes_to_all_that_a_bag_holds_and_to_no_other_robot():
     recorder = NodeSpec(RECORDER, '/robot_1', RECORDER, 51)
     found = uses_of(recorder, Places.of(graph()), Domain.ROBOTS)
-    topics = {*TOPICS, ARM_STATE, VISIBILITY} - {EPISODE}
-    assert {each.name for each in found} - {'/parameter_events'} == {
-        f'/robot_1/{each}' for each in topics
+    assert {each.name for each in found if not each.name.startswith('/robot_1/')} == {
+        *('/parameter_events', '/diagnostics', '/clock')
     }
-    assert not [each for each in found if each.verb not in (Verb.PUBLISH, Verb.SUBSCRIBE)]
+    topics = {*TOPICS, ARM_STATE, VISIBILITY, 'risk', 'robot_description'} - {EPISODE}
+    assert {f'/robot_1/{each}' for each in topics} < {each.name for each in found}
+    read_only(found)
     assert not uses_of(recorder, Places.of(graph()), Domain.FEDERATION)
+
+
+def test_what_shows_topics_to_foxglove_sees_no_more_of_a_federation_than_observers():
+    shower, observer = (NodeSpec(each, '/', each, 50) for each in (FOXGLOVE, OBSERVER))
+    places = Places.of(graph())
+    found = {domain: uses_of(shower, places, domain) for domain in Domain}
+    for uses in found.values():
+        read_only(uses)
+    seen = {each.name for each in uses_of(observer, places, Domain.FEDERATION)}
+    federation = {each.name for each in found[Domain.FEDERATION]}
+    assert federation == {each for each in seen if not each.endswith('/weights')}
+    robots = {each.name for each in found[Domain.ROBOTS]}
+    assert {'/robot_1/risk', '/robot_1/servo_cp', '/clock', '/diagnostics'} < robots
+    assert not [each for each in robots if '/home' in each or each.endswith('policy')]
+
+
+def read_only(uses):
+    """Assert that nothing is called or published, but for what every node of ROS has."""
+    published = [each for each in uses if each.verb is not Verb.SUBSCRIBE]
+    assert [(each.verb, each.name) for each in published] == [(Verb.PUBLISH, '/parameter_events')]
 
 
 def test_operators_call_what_nodes_serve_and_serve_nothing_else():
