@@ -130,7 +130,12 @@ def test_the_report_has_hospitals_leads_and_what_was_learned_in(found, tmp_path)
         shown = list(own.groups()['hospital'].values())
         table = group_tables(own, width)[0]
         assert len(table.columns) == 1 + names and len(table.rows) == len(shown)
-    for expected in ('task pole 1', 'global policy minus random actions', 'by hospital', 'total reward'):
+    for expected in (
+        'task pole 1',
+        'global policy minus random actions',
+        'by hospital',
+        'total reward',
+    ):
         assert expected in words
     drawn = {each.stem for each in draw_all(own, tmp_path)}
     assert drawn == {'success', 'learning', 'hospitals'}

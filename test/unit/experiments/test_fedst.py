@@ -223,7 +223,12 @@ def test_the_command_makes_tables_and_a_report_and_goes_on(tmp_path):
     assert done.exit_code == 0, done.output
     assert 'Table II' in done.output and 'under-trained' in done.output
     page = (tmp_path / 'fedst' / 'report.html').read_text()
-    assert 'image/png;base64' in page and 'Site E.' in page and 'image/webp' in page and '="http' not in page
+    assert (
+        'image/png;base64' in page
+        and 'Site E.' in page
+        and 'image/webp' in page
+        and '="http' not in page
+    )
     assert len(list((tmp_path / 'fedst' / 'parts').glob('*.json'))) == 6
     again = CliRunner().invoke(main, words)
     assert again.exit_code == 0 and 'Table IX' in again.output
