@@ -136,6 +136,7 @@ INTERFACES: Final[Mapping[Domain, tuple[Interface, ...]]] = {
               optional='policies above 256 KiB'),
         topic('{hospital}/progress', 'trainer', 'observer'),
         topic('{hospital}/privacy', 'trainer', 'observer'),
+        topic('{hospital}/privacy', '', 'aggregator', optional='metrics_port'),
         service('{federation}/key_authority/decrypt', 'key_authority', 'aggregator'),
         service('{federation}/aggregator/order', 'aggregator', 'operator'),
         service('{federation}/key_authority/order', 'key_authority', 'operator'),

@@ -41,7 +41,8 @@ from fdrl_ros.deployment.robot.robot_policies import RobotPolicies
 from fdrl_ros.deployment.runner import Runner
 from fdrl_ros.errors import FdrlError, MessageError
 from fdrl_ros.experiments.json_file import Json, write_json
-from fdrl_ros.experiments.round_recorder import Meters, RoundNote, RoundRecorder
+from fdrl_ros.experiments.metric_logs import tensorboard
+from fdrl_ros.experiments.round_recorder import Meters, NoteTaken, RoundNote, RoundRecorder
 from fdrl_ros.experiments.run_directory import RunDirectory
 from fdrl_ros.experiments.training import prepare_run, training_progress
 from fdrl_ros.federation.protocol.message import Phase, RoundStatus
@@ -138,8 +139,14 @@ class RosFederation:
             run.policies,
             run.path / 'rounds.json',
             plan,
-            Meters(Stopwatch(), lambda: dict(self._epsilon), self._peak_memory),
+            Meters(
+                Stopwatch(),
+                lambda: dict(self._epsilon),
+                self._peak_memory,
+                lambda note: self._log_round(note),
+            ),
         )
+        self._log_round: NoteTaken = lambda note: None
         self._heard = time.monotonic()
         self._phase = Phase.WAITING
         self._reason = 'nothing was heard of the aggregator'
@@ -161,6 +168,7 @@ class RosFederation:
         before = len(self._recorder.notes)
         settings = self._settings
         with (
+            tensorboard(self._run.path) as self._log_round,
             with_variables(middleware(settings)),
             Runner(settings, self._layout.log) as runner,
             watching.Observer(

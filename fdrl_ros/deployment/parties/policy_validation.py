@@ -4,10 +4,20 @@
 
 from contextlib import closing
 from functools import cached_property
+import re
 
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.federation.key_authority.state import Validation
 import numpy as np
+
+_OF = 'of the public patients'
+_SAID = re.compile(rf'succeeds on (\d+)% {_OF}')
+
+
+def success_said(reason: str) -> float | None:
+    """Return the share of public patients in the reason of a release; None if it says none."""
+    found = _SAID.search(reason)
+    return int(found[1]) / 100.0 if found else None
 
 
 class PublicValidation:
@@ -30,9 +40,7 @@ class PublicValidation:
         """Pass a policy whose success is no more than the margin below the start's."""
         success = self.success(weights)
         least = self._wanted - self._plan.validation.margin
-        words = (
-            f'succeeds on {success:.0%} of the public patients, the start on {self._wanted:.0%}'
-        )
+        words = f'succeeds on {success:.0%} {_OF}, the start on {self._wanted:.0%}'
         return Validation(success >= least, words)
 
     def success(self, weights: np.ndarray) -> float:

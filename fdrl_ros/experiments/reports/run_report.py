@@ -13,7 +13,8 @@ from functools import cached_property
 import json
 from pathlib import Path
 
-from fdrl_ros.deployment.layout import Layout, SERVERS
+from fdrl_ros.crypto.keys.roster import SERVERS
+from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.ledger_inspection import inspect_hospital
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.errors import FdrlError, JournalError, SettingError, StoreError
@@ -29,8 +30,8 @@ from fdrl_ros.experiments.reports.versions import package_version
 from fdrl_ros.experiments.round_recorder import read_rounds, RoundNote, setbacks
 from fdrl_ros.federation.journal.journal import FILE
 from fdrl_ros.federation.journal.reader import Entry, read
-from fdrl_ros.learner.home import HOME_ROUNDS
 from fdrl_ros.privacy.forecast import forecast, MOST
+from fdrl_ros.privacy.noise_key import HOME_ROUNDS
 import numpy as np
 
 PICTURES: Mapping[str, str] = {
@@ -310,13 +311,20 @@ class RunReport:
                     memory,
                     f'{len(each.contributors)} of {len(members)}',
                     absent or 'nobody',
+                    '' if each.public_success is None else f'{each.public_success:.0%}',
                     outcome if each.contributors else 'abandoned',
                 )
             )
         headings = ('round', 'seconds', 'seconds of encryption', 'kB of a hospital')
         if rows:
             title = 'Each round, as the parties measured it'
-            more = ('peak memory, MB', 'survivors', 'missing', 'outcome')
+            more = (
+                'peak memory, MB',
+                'survivors',
+                'missing',
+                'success on public patients',
+                'outcome',
+            )
             yield Grid(title, (*headings, *more), rows)
         else:
             yield 'No round was done.'
