@@ -150,6 +150,7 @@ _OF_NODES: Final[Mapping[Domain, tuple[Interface, ...]]] = {
               optional='policies above 256 KiB'),
         topic('{hospital}/progress', 'trainer', 'observer watch'),
         topic('{hospital}/privacy', 'trainer', 'observer watch'),
+        topic('{hospital}/privacy', '', 'aggregator', optional='metrics_port'),
         service('{federation}/key_authority/decrypt', 'key_authority', 'aggregator'),
         service('{federation}/aggregator/order', 'aggregator', 'operator watch'),
         service('{federation}/key_authority/order', 'key_authority', 'operator watch'),

@@ -151,11 +151,13 @@ class Extras:
     :param lines: below the table.
     :param details: of ``details.json``.
     :param plots: what draws each plot, by name.
+    :param pictures: what draws whole files into a directory.
     """
 
     lines: tuple[str, ...] = ()
     details: Json = field(default_factory=dict)
     plots: Mapping[str, Callable[[Axes], None]] = field(default_factory=dict)
+    pictures: tuple[Callable[[Path], None], ...] = ()
 
 
 def unseen_patients(plan: Plan, count: int, first: int = 0) -> list[Any]:

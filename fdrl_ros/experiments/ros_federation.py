@@ -51,7 +51,8 @@ from fdrl_ros.deployment.robot.robot_policies import RobotPolicies
 from fdrl_ros.deployment.runner import Runner
 from fdrl_ros.errors import FdrlError, MessageError
 from fdrl_ros.experiments.json_file import Json, write_json
-from fdrl_ros.experiments.round_recorder import Meters, RoundNote, RoundRecorder
+from fdrl_ros.experiments.metric_logs import tensorboard
+from fdrl_ros.experiments.round_recorder import Meters, NoteTaken, RoundNote, RoundRecorder
 from fdrl_ros.experiments.run_directory import RunDirectory
 from fdrl_ros.experiments.training import prepare_run, training_progress
 from fdrl_ros.federation.protocol.message import (
@@ -166,8 +167,14 @@ class RosFederation:
             run.policies,
             run.path / 'rounds.json',
             plan,
-            Meters(Stopwatch(), lambda: dict(self._epsilon), self._peak_memory),
+            Meters(
+                Stopwatch(),
+                lambda: dict(self._epsilon),
+                self._peak_memory,
+                lambda note: self._log_round(note),
+            ),
         )
+        self._log_round: NoteTaken = lambda note: None
         self._heard = time.monotonic()
         self._phase = Phase.WAITING
         self._reason = 'nothing was heard of the aggregator'
@@ -190,6 +197,7 @@ class RosFederation:
         settings = self._settings
         note_running(self._layout, settings)
         with (
+            tensorboard(self._run.path) as self._log_round,
             with_variables(middleware(settings)),
             self._served(),
             Runner(settings, self._layout.log) as runner,

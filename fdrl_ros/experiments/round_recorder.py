@@ -8,6 +8,7 @@ from pathlib import Path
 import time
 
 from fdrl_ros.crypto.keys.roster import Roster
+from fdrl_ros.deployment.parties.policy_validation import success_said
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.policy_file import save_policy
 from fdrl_ros.errors import MessageError, PolicyError, ReplayError, SettingError, StoreError
@@ -46,6 +47,8 @@ class RoundNote:
     :param ended: why the federation ended after this round; empty if it went on.
     :param peak_memory: the most memory that the process of any party has held so far, MB; None
         where no system states it. In one process that is the process of all parties.
+    :param public_success: share of public patients on whom the new policy succeeded in the key
+        authority's test; None where it did not say.
     """
 
     round: int
@@ -60,6 +63,7 @@ class RoundNote:
     ended: str = ''
     peak_memory: float | None = None
     blamed: dict[str, str] = field(default_factory=dict)
+    public_success: float | None = None
 
     @property
     def he_seconds(self) -> float:
@@ -112,6 +116,10 @@ def setbacks(rounds: Sequence[RoundNote], planned: int) -> list[str]:
     return found
 
 
+NoteTaken = Callable[[RoundNote], object]
+"""Takes the note of a round as soon as it has ended."""
+
+
 @dataclass(frozen=True)
 class Meters:
     """
@@ -120,11 +128,13 @@ class Meters:
     :param stopwatch: seconds of the parties' jobs.
     :param epsilon: returns what each hospital has spent.
     :param peak_memory: returns the most memory of a party's process, MB; None if unknown.
+    :param told: gets each note.
     """
 
     stopwatch: Stopwatch
     epsilon: Callable[[], dict[str, float]]
     peak_memory: Callable[[], float | None] = peak_memory
+    told: NoteTaken = lambda note: None
 
 
 class RoundRecorder:
@@ -251,9 +261,11 @@ class RoundRecorder:
                 rolled_back=message.rolled_back,
                 peak_memory=self._meters.peak_memory(),
                 blamed=blamed,
+                public_success=success_said(message.reason),
             )
         )
         self.save()
+        self._meters.told(self.notes[-1])
 
     def note_end(self, reason: str) -> None:
         """Note why the federation ended after the last round; empty if it goes on."""

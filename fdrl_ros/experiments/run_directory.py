@@ -12,6 +12,7 @@ import time
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.errors import os_errors_as, StoreError
 from fdrl_ros.experiments.json_file import Json, write_json
+from fdrl_ros.experiments.metric_logs import log_evaluation
 from fdrl_ros.experiments.plots.run import draw_all
 from fdrl_ros.experiments.reports.assessment import Assessment
 from fdrl_ros.experiments.reports.report import write_report
@@ -130,7 +131,9 @@ class RunDirectory:
                 **found.extras.details,
             },
         )
-        write_json(self.summary, found.summary())
+        summary = found.summary()
+        write_json(self.summary, summary)
+        log_evaluation(self.path, summary)
         write_report(self.path)
         self.point_latest()
 

@@ -36,6 +36,7 @@ from fdrl_ros.experiments.patient_results import (
     Scores,
     SUCCESS,
 )
+from fdrl_ros.experiments.plots.selector import draw_operation
 from fdrl_ros.experiments.plots.surgery import draw_force, draw_selection
 from fdrl_ros.metrics.episode import EpisodeMetrics, write_csv, write_json
 from fdrl_ros.metrics.following import informedness
@@ -59,6 +60,7 @@ from fdrl_ros.selector.candidates.candidate import HOME
 from fdrl_ros.surgery.gym.actions import STAY, TICK
 from fdrl_ros.surgery.gym.episode import Episode, mixed_behaviour, run_episode
 from fdrl_ros.surgery.gym.episode_metrics import OperationMeasures
+from fdrl_ros.surgery.gym.operation import Operation
 from fdrl_ros.surgery.gym.state import (
     OPERATION_LAYOUT,
     OPERATION_SIZE,
@@ -67,6 +69,7 @@ from fdrl_ros.surgery.gym.state import (
 )
 from fdrl_ros.surgery.gym.surgery_env import SurgeryEnv
 from fdrl_ros.surgery.patient.patient import Patient
+from fdrl_ros.surgery.render.picture import picture
 from fdrl_ros.surgery.task import SurgeryTask
 from fdrl_ros.surgery.tasks.expert import expert_costs
 from fdrl_ros.tasks import Choice
@@ -75,6 +78,8 @@ import numpy as np
 
 PROFILED = ('expert', 'pretrained', 'global', 'selector')
 """Whose force on one patient is drawn."""
+
+_LOOK = 10  # ticks from one picture of the arm to the next
 
 FIRST_OF_STATES = 10**6
 """Number of the first patient of the frozen set: nobody is evaluated on it."""
@@ -200,12 +205,54 @@ def actions_on(contender: Contender, probe: Probe, plan: Plan) -> np.ndarray:
 
 
 def operate_once(
-    env: SurgeryEnv, contender: Contender, patient: Patient, plan: Plan
+    env: SurgeryEnv,
+    contender: Contender,
+    patient: Patient,
+    plan: Plan,
+    look: Callable[[Operation], None] | None = None,
 ) -> tuple[Episode, list[Selection]]:
-    """Return one operation, and what the selector chose at each tick, if it is one."""
+    """
+    Return one operation, and what the selector chose at each tick, if it is one.
+
+    :param look: called with the operation before each choice.
+    """
     choose = contender.begin(patient, plan)
-    episode = run_episode(env, lambda state: int(choose(state)), patient)
-    return episode, selections_of(choose)
+
+    def act(state: np.ndarray) -> int:
+        if look is not None:
+            look(env.operation)
+        return int(choose(state))
+
+    return run_episode(env, act, patient), selections_of(choose)
+
+
+def draw_extremes(
+    contender: SelectorContender, evaluation: Evaluation, plan: Plan, directory: Path
+) -> None:
+    """
+    Let the selector operate again where it earned most and least, and draw both with the arm.
+
+    :param evaluation: of the selector, on the unseen patients of the plan.
+    :raises OSError: if a file cannot be written.
+    """
+    returns = evaluation.results.column('returns')
+    patients = unseen_patients(plan, len(returns))
+    with closing(SurgeryEnv(settings=plan.world)) as env:
+        for name, place in (('best', returns.argmax()), ('worst', returns.argmin())):
+            env.np_random = np.random.default_rng([Stream.EVALUATION, plan.federation.seed])
+            seen: list[tuple[float, np.ndarray]] = []
+
+            def look(operation: Operation, seen: list[tuple[float, np.ndarray]] = seen) -> None:
+                if operation.ticks % _LOOK == 0:
+                    seen.append((operation.ticks * TICK, picture(operation)))
+
+            episode, selections = operate_once(env, contender, patients[place], plan, look)
+            own = contender.candidates
+            if isinstance(own, Mapping):
+                own = own[hospital_of(patients[place], plan)]
+            names = (*sorted({each.name for each in own} - {HOLD}, reverse=True), HOLD)
+            path = directory / f'operation_{name}.png'
+            draw_operation(episode, selections, names, path, seen)
 
 
 def _accuracy(name: str) -> Callable[[PatientResults], float]:
@@ -377,7 +424,13 @@ class SurgeryEvaluator(Evaluator):
         chosen = {name: each.chosen for name, each in evaluations.items() if each.chosen}
         for each in chosen.values():
             plots['selection'] = functools.partial(draw_selection, chosen=each)
-        return Extras((words,), {'state_set': probe.states.digest, 'chosen': chosen}, plots)
+        pictures = [
+            functools.partial(draw_extremes, each, evaluations[each.name], plan)
+            for each in contenders
+            if isinstance(each, SelectorContender) and each.name in evaluations
+        ]
+        details = {'state_set': probe.states.digest, 'chosen': chosen}
+        return Extras((words,), details, plots, tuple(pictures))
 
 
 def candidate(name: str, policy: Policy | None, value: ValueModel | None) -> Candidate:

@@ -24,7 +24,8 @@ from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.policy_file import load_policy, save_policy
 from fdrl_ros.deployment.prepare import prepare, taking_part
 from fdrl_ros.errors import BudgetExceededError, FdrlError, TrainingStopped
-from fdrl_ros.experiments.round_recorder import Meters, RoundNote, RoundRecorder
+from fdrl_ros.experiments.metric_logs import tensorboard
+from fdrl_ros.experiments.round_recorder import Meters, NoteTaken, RoundNote, RoundRecorder
 from fdrl_ros.federation.aggregator.aggregator import Aggregator
 from fdrl_ros.federation.hospital.hospital import Hospital
 from fdrl_ros.federation.key_authority.key_authority import KeyAuthority
@@ -111,7 +112,8 @@ def train_federation(
     :raises FdrlError: if not one round can be done, saying why.
     """
     with ExitStack() as stack:
-        parties = _open_parties(stack, layout, plan, policies, caller)
+        told = stack.enter_context(tensorboard(policies.parent))
+        parties = _open_parties(stack, layout, plan, policies, caller, told)
         federation, recorder = parties.federation, parties.recorder
 
         def over() -> bool:
@@ -145,12 +147,18 @@ def train_federation(
 
 
 def _open_parties(
-    stack: ExitStack, layout: Layout, plan: Plan, policies: Path, caller: Caller
+    stack: ExitStack,
+    layout: Layout,
+    plan: Plan,
+    policies: Path,
+    caller: Caller,
+    told: NoteTaken,
 ) -> _Parties:
     """
     Open every party with its store and ledger, and join them to one federation.
 
     :param stack: closes stores and ledgers in the end.
+    :param told: gets the note of each round.
     """
 
     def tell(name: str, progress: TrainingProgress) -> None:
@@ -195,7 +203,7 @@ def _open_parties(
         }
 
     notes = policies.parent / 'rounds.json'
-    meters = Meters(federation.stopwatch, epsilon)
+    meters = Meters(federation.stopwatch, epsilon, told=told)
     recorder = RoundRecorder(layout.roster(), policies, notes, plan, meters)
     federation.join('observer', recorder)
     federation.join('aggregator', aggregator)

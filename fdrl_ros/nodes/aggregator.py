@@ -2,18 +2,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """The aggregator's node: runs the rounds, and takes the orders of operators."""
 
+from collections.abc import Mapping
+import functools
+
+from fdrl_ros.deployment.namespaces import beside
 from fdrl_ros.deployment.parties.channel import open_channel
 from fdrl_ros.federation.aggregator.aggregator import Aggregator
 from fdrl_ros.federation.protocol import message as protocol
 from fdrl_ros.federation.protocol.store import Store
+import fdrl_ros.msg as ros
+from fdrl_ros.nodes.common import qos
 from fdrl_ros.nodes.common.diagnostics import Health, Level
 from fdrl_ros.nodes.parties.conversion import to_ros
-from fdrl_ros.nodes.parties.party_node import PartyNode
+from fdrl_ros.nodes.parties.server_node import ServerNode
 import fdrl_ros.srv as srv
 from rclpy.task import Future
 
 
-class AggregatorNode(PartyNode):
+class AggregatorNode(ServerNode):
     """Moves the aggregator's messages; asks the key authority by a service."""
 
     executable = 'aggregator'
@@ -27,8 +33,13 @@ class AggregatorNode(PartyNode):
         self.keep(lambda: self.destroy_client(self._client))
 
     def begin(self) -> None:
-        """Offer to take orders."""
+        """Offer to take orders; listen to what hospitals spend, if Prometheus reads it."""
         super().begin()
+        if self.metrics is not None:
+            for name in self.addressees():
+                topic = f'{beside(self.federation_namespace, name)}/privacy'
+                take = functools.partial(self._take_privacy, name)
+                self.hear(ros.Privacy, topic, take, qos.HEARD)
         self.serve(srv.Order, '~/order', protocol.Order)
         self.every(0.1, self._ask)
 
@@ -43,6 +54,10 @@ class AggregatorNode(PartyNode):
             self._ask()
         else:
             super().send(message)
+
+    def _take_privacy(self, hospital: str, told: ros.Privacy) -> None:
+        if self.metrics is not None:
+            self.metrics.note_epsilon(hospital, told.unit, told.epsilon)
 
     def _ask(self) -> None:
         """Send the request as soon as the key authority is there, unless its time is over."""
@@ -61,6 +76,11 @@ class AggregatorNode(PartyNode):
         response = future.result()
         if response is not None and not response.received:
             self.get_logger().warning(f'the key authority refused: {response.reason}')
+
+    def left_out(self) -> Mapping[str, str]:
+        """Return which hospitals take no part, and why."""
+        party = self.party
+        return party.left_out if isinstance(party, Aggregator) else {}
 
     def health(self) -> Health:
         """Add the phase, and who takes no part; a spent budget is an error."""

@@ -13,7 +13,7 @@ from fdrl_ros.federation.key_authority.state import Validation
 from fdrl_ros.federation.protocol import message as protocol
 from fdrl_ros.federation.protocol.store import Store
 from fdrl_ros.nodes.common.diagnostics import Health
-from fdrl_ros.nodes.parties.party_node import PartyNode
+from fdrl_ros.nodes.parties.server_node import ServerNode
 from fdrl_ros.runtime.subprocess_runner import run_elsewhere, SeparateObject
 from fdrl_ros.runtime.worker_thread import Take
 import fdrl_ros.srv as srv
@@ -24,7 +24,7 @@ VALIDATION = 'fdrl_ros.deployment.parties.policy_validation:PublicValidation'
 """The test of a new policy, which loads the world that it tests in."""
 
 
-class KeyAuthorityNode(PartyNode):
+class KeyAuthorityNode(ServerNode):
     """Moves the key authority's messages."""
 
     executable = 'key_authority'

@@ -1,10 +1,11 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""`fdrl draw`: pictures of the expert at work."""
+"""`fdrl draw`: pictures of the expert, or of a policy, at work."""
 
 from pathlib import Path
 
 import click
+from fdrl_ros.cli.experiments.acting import EXPERT, operator_of
 from fdrl_ros.cli.group import stopping
 from fdrl_ros.cli.output import console
 from fdrl_ros.cli.progress_bars import ProgressBars
@@ -31,14 +32,30 @@ from fdrl_ros.surgery.tasks.procedures import procedures_named
     help='Number of the patient.',
 )
 @click.option('--gif', is_flag=True, help='A moving picture of the whole operation too.')
+@click.option(
+    '--policy',
+    default=EXPERT,
+    show_default=True,
+    help='Who operates: a file of weights, or with --run a name, such as global or hospital_1.',
+)
+@click.option('--run', type=click.Path(path_type=Path), help='The run that the policy is of.')
 def draw(
-    directory: Path, procedures: str, heterogeneity: float, seed: int, patient: int, gif: bool
+    directory: Path,
+    procedures: str,
+    heterogeneity: float,
+    seed: int,
+    patient: int,
+    gif: bool,
+    policy: str,
+    run: Path | None,
 ) -> None:
     """
-    Draw the expert operating, one picture for each procedure.
+    Draw the expert or a policy operating.
 
-    The pictures go into DIRECTORY.
+    One picture for each procedure goes into DIRECTORY. `fdrl play` shows one operation of a run's
+    policy step by step.
     """
+    who = operator_of(run, policy)
     with stopping() as stopped, ProgressBars(console()) as bars:
         written = draw_procedures(
             directory,
@@ -46,6 +63,8 @@ def draw(
                 mixture(3, heterogeneity, seed).patient(patient, procedure=each)
                 for each in procedures_named(procedures)
             ],
+            actor=who.actor,
+            world=who.plan.world,
             moving=gif,
             caller=Caller(bars, stopped),
         )

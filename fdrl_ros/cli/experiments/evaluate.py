@@ -17,6 +17,7 @@ from fdrl_ros.errors import SettingError, StoreError, TaskError
 from fdrl_ros.experiments.evaluation import PolicyContender
 from fdrl_ros.experiments.json_file import Json
 from fdrl_ros.experiments.reports.assessment import assess, evaluator_of
+from fdrl_ros.experiments.reports.run_report import own_plan
 from fdrl_ros.experiments.reports.run_table import policy_table
 from fdrl_ros.experiments.reports.text_table import DISCLAIMER
 from fdrl_ros.experiments.round_recorder import read_rounds
@@ -52,9 +53,7 @@ def evaluate(
 
 
 def _evaluate_run(run: RunDirectory, plan_file: str | None, flags: Json) -> None:
-    if not run.layout.plan.exists():
-        raise StoreError(f'{run.path} is no run: it has no federation/plan.yaml')
-    own = Plan.read(run.layout.plan).federation.task
+    own = own_plan(run.path).federation.task
     named = flags.get('federation__task') or own
     if absolute_reference(named) != own:
         raise TaskError(f'{run.path} has results of task {own}, not of {named}')

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`fdrl train`: the whole federation in this process, without ROS."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,9 @@ from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.prepare import check_accounts, check_plan, place_records
 from fdrl_ros.errors import FdrlError
-from fdrl_ros.experiments.round_recorder import unfinished
+from fdrl_ros.experiments.json_file import Json
+from fdrl_ros.experiments.metric_logs import check_mlflow, log_to_mlflow
+from fdrl_ros.experiments.round_recorder import RoundNote, unfinished
 from fdrl_ros.experiments.run_directory import RunDirectory
 from fdrl_ros.experiments.studies.experiment import run_experiment, run_training
 from fdrl_ros.runtime.progress import Caller
@@ -36,6 +38,11 @@ def run_options(command: Callable[..., None]) -> Callable[..., None]:
             show_default=True,
             help='Where new runs are made, named by the time.',
         ),
+        click.option(
+            '--mlflow',
+            metavar='URI',
+            help='Log the finished run to this MLflow tracking server or store too.',
+        ),
         records_option,
         plan_option,
     ):
@@ -48,9 +55,12 @@ def begin_run(
     own_records: tuple[str, ...],
     runs: Path,
     directory: Path | None,
+    mlflow: str | None,
     **flags: object,
 ) -> tuple[RunDirectory, Plan]:
     """Make or open the run that the flags ask for, and print what begins."""
+    if mlflow:
+        check_mlflow(mlflow)
     layout = None if directory is None else Layout(directory / 'federation')
     plan = plan_from(flags, plan_file, layout)
     own = records_from(own_records, plan)
@@ -61,6 +71,21 @@ def begin_run(
     place_records(run.layout, plan, own)
     announce(run, plan)
     return run, plan
+
+
+def end_run(
+    run: RunDirectory, plan: Plan, rounds: Sequence[RoundNote], summary: Json, mlflow: str | None
+) -> None:
+    """
+    Log a run that is over to MLflow, if that was asked for, and say if it ended too early.
+
+    :param summary: its numbers; empty if nothing was evaluated.
+    :raises FdrlError: if it did, or MLflow cannot be reached.
+    """
+    if mlflow:
+        log_to_mlflow(mlflow, run.path, plan, rounds, summary)
+    if words := unfinished(rounds, plan.rounds.rounds):
+        raise FdrlError(words)
 
 
 @click.command(cls=PlanCommand)
@@ -81,12 +106,14 @@ def train(evaluated: bool, **flags: Any) -> None:
     learned is kept.
     """
     run, plan = begin_run(**flags)
+    summary: Json = {}
     with stopping(SAME_RUN) as stopped, ProgressBars(console()) as bars:
         caller = Caller(bars, stopped)
         if evaluated:
             found = run_experiment(run.path, plan, caller)
             rounds = found.rounds
             run.save(found)
+            summary = found.summary()
         else:
             _, rounds = run_training(run.path, plan, caller)
             run.point_latest()
@@ -95,5 +122,4 @@ def train(evaluated: bool, **flags: Any) -> None:
     else:
         words = f'saved in {run.path}: policies/. To compare them: fdrl evaluate {run.path}'
         console().print(words, soft_wrap=True)
-    if words := unfinished(rounds, plan.rounds.rounds):
-        raise FdrlError(words)
+    end_run(run, plan, rounds, summary, flags['mlflow'])

@@ -5,17 +5,15 @@
 from typing import Any
 
 import click
-from fdrl_ros.cli.experiments.train import begin_run, run_options
+from fdrl_ros.cli.experiments.train import begin_run, end_run, run_options
 from fdrl_ros.cli.group import SAME_RUN, stopping
 from fdrl_ros.cli.options import PlanCommand, settings_options
 from fdrl_ros.cli.output import console, show
 from fdrl_ros.cli.progress_bars import ProgressBars
 from fdrl_ros.deployment.bringup import BringupSettings
 from fdrl_ros.deployment.namespaces import check_namespace
-from fdrl_ros.errors import FdrlError
 from fdrl_ros.experiments.reports.assessment import assess
 from fdrl_ros.experiments.ros_federation import missing_ros, RosFederation
-from fdrl_ros.experiments.round_recorder import unfinished
 from fdrl_ros.experiments.studies.experiment import run_training
 from fdrl_ros.experiments.training import train_all_alone
 from fdrl_ros.runtime.progress import Caller
@@ -74,5 +72,4 @@ def run(operations: int, page: bool, namespace: str, **flags: Any) -> None:
         found = assess(home, plan, chosen.policies, rounds, caller)
         chosen.save(found)
     show(chosen, found)
-    if words := unfinished(rounds, plan.rounds.rounds):
-        raise FdrlError(words)
+    end_run(chosen, plan, rounds, found.summary(), flags['mlflow'])

@@ -61,7 +61,6 @@ from fdrl_ros.deployment.interfaces import (
     MONITOR,
     OBSERVER,
     OPERATOR,
-    PEOPLE,
     Places,
     RECORDER,
     SEGMENTER,

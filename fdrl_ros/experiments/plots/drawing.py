@@ -42,7 +42,7 @@ LIMIT: Final[dict[str, Any]] = {'color': NEUTRAL, 'linestyle': (0, (5, 3)), 'lin
 ZERO: Final[dict[str, Any]] = {'color': NEUTRAL, 'linewidth': 0.6}
 """Of the line at no difference."""
 
-_STYLE: Final[dict[str, Any]] = {
+_STYLE: Final[Any] = {  # of matplotlib's own type of names
     'axes.axisbelow': True,
     'axes.edgecolor': '#8a8a8a',
     'axes.grid': True,

@@ -1,11 +1,12 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""Pictures of the expert at work: one PNG and, if wanted, one moving GIF for each procedure."""
+"""Pictures of operations: one PNG and, if wanted, one moving GIF for each procedure."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
-from fdrl_ros.errors import StoreError, TrainingStopped
+from fdrl_ros.errors import os_errors_as, StoreError, TrainingStopped
 from fdrl_ros.runtime.progress import Caller, NOBODY, Progress
 from fdrl_ros.surgery.gym.actions import ACTIONS, SUBSTEPS, TICK
 from fdrl_ros.surgery.gym.operation import Operation
@@ -27,58 +28,120 @@ _SAMPLES = 12
 """Frames that the colours of a GIF are taken from, about."""
 
 
+class Step(NamedTuple):
+    """
+    One tick of an operation that was watched.
+
+    :param time: since its begin, seconds.
+    :param action: in words.
+    :param force: greatest normal force in the tick, newton.
+    """
+
+    time: float
+    action: str
+    force: float
+
+
+class Watched(NamedTuple):
+    """
+    An operation that was watched.
+
+    :param frames: pictures of its whole length; none unless they were asked for.
+    :param still: the picture in which most is to be seen.
+    :param success: of the operation.
+    :param failure: why it failed, as `msg/Outcome.msg` names it; empty if it did not.
+    """
+
+    frames: list[Image.Image]
+    still: Image.Image
+    steps: list[Step]
+    success: bool
+    failure: str
+
+
+Act = Callable[[Operation], int]
+"""Chooses the action of one tick."""
+
+Actor = Callable[[Patient], Act]
+"""Who operates, given the patient."""
+
+
+def expert_actor(world: WorldSettings) -> Actor:
+    """Return the expert, who knows the hidden tissue."""
+    return lambda patient: lambda operation: expert(operation.state(), patient, world)[0]
+
+
 def draw_procedures(
     directory: Path,
     patients: Sequence[Patient],
     *,
+    actor: Actor | None = None,
     moving: bool = False,
     world: WorldSettings | None = None,
     caller: Caller = NOBODY,
 ) -> list[Path]:
     """
-    Let the expert operate on patients and draw it from near, each named by its procedure.
+    Let somebody operate on patients and draw it from near, each named by its procedure.
 
     :param directory: where `<procedure>.png` and `<procedure>.gif` go; made if it is not there.
     :param patients: one for each procedure that is drawn.
+    :param actor: who operates; the expert unless given.
     :param moving: draw the GIF too.
     :returns: the files, in the order in which they were written.
     :raises StoreError: if the directory or a file cannot be written.
     :raises TrainingStopped: as soon as the caller says so.
     """
     written = []
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        for number, patient in enumerate(patients, 1):
-            procedure = patient.procedure.name
-            frames, still = _watch(patient, world or WorldSettings(), moving, caller)
-            written.append(directory / f'{procedure}.png')
-            _in_one_palette([still])[0].save(written[-1], optimize=True)
-            if moving:
-                written.append(directory / f'{procedure}.gif')
-                frames = _in_one_palette(frames)
-                frames[0].save(
-                    written[-1],
-                    save_all=True,
-                    append_images=frames[1:],
-                    duration=round(1000 * FRAME * TICK),
-                    loop=0,
-                    optimize=True,
-                )
-            caller.report(Progress('draw', procedure, number, len(patients)))
-    except OSError as error:
-        raise StoreError(f'cannot draw into {directory}: {error}') from error
+    world = world or WorldSettings()
+    for number, patient in enumerate(patients, 1):
+        procedure = patient.procedure.name
+        seen = watch(patient, world, actor or expert_actor(world), moving=moving, caller=caller)
+        written.append(directory / f'{procedure}.png')
+        with os_errors_as(StoreError, f'cannot draw into {directory}'):
+            directory.mkdir(parents=True, exist_ok=True)
+            _in_one_palette([seen.still])[0].save(written[-1], optimize=True)
+        if moving:
+            written.append(directory / f'{procedure}.gif')
+            save_moving(seen.frames, written[-1])
+        caller.report(Progress('draw', procedure, number, len(patients)))
     return written
 
 
-def _watch(
-    patient: Patient, world: WorldSettings, moving: bool, caller: Caller
-) -> tuple[list[Image.Image], Image.Image]:
-    """Return the frames of one operation and the still among them."""
+def save_moving(frames: Sequence[Image.Image], path: Path) -> None:
+    """
+    Write frames as a GIF that runs at the speed of the operation.
+
+    :raises StoreError: if it cannot be written.
+    """
+    first, *rest = _in_one_palette(frames)
+    duration = round(1000 * FRAME * TICK)
+    with os_errors_as(StoreError, f'cannot draw {path}'):
+        first.save(
+            path, save_all=True, append_images=rest, duration=duration, loop=0, optimize=True
+        )
+
+
+def watch(
+    patient: Patient,
+    world: WorldSettings,
+    actor: Actor,
+    *,
+    moving: bool = False,
+    caller: Caller = NOBODY,
+) -> Watched:
+    """
+    Let somebody operate on one patient, and keep what is seen.
+
+    :param moving: keep pictures of its whole length.
+    :raises TrainingStopped: as soon as the caller says so.
+    """
     operation = Operation(world)
     frames: list[Image.Image] = []
+    steps: list[Step] = []
     still: Image.Image | None = None
     try:
         operation.reset(patient)
+        act = actor(patient)
         while True:
             if caller.stopped():
                 raise TrainingStopped(f'drawing stopped at {patient.procedure.name}')
@@ -89,11 +152,14 @@ def _watch(
                 still = _frame(operation)
             if last:
                 assert still is not None
-                return frames, still
-            action, _ = expert(operation.state(), patient, world)
+                outcome = operation.outcome
+                return Watched(frames, still, steps, outcome.success, outcome.failure)
+            action = act(operation)
             operation.act(ACTIONS[action])
             operation.advance(SUBSTEPS)
             operation.tick()
+            force = operation.outcome.peak_force
+            steps.append(Step(operation.ticks * TICK, ACTIONS[action].name, force))
     finally:
         operation.close()
 

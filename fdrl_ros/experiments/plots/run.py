@@ -49,6 +49,8 @@ def draw_all(found: Assessment, directory: Path) -> list[Path]:
     for name, draw in plots.items():
         with drawing(directory / f'{name}.png', SIZE, words) as figure:
             draw(figure)
+    for pictured in found.extras.pictures:
+        pictured(directory)
     return [directory / f'{name}.png' for name in plots]
 
 

@@ -4,6 +4,7 @@
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 from fdrl_ros.experiments.json_file import Json
 from fdrl_ros.experiments.plots.drawing import (
@@ -30,6 +31,7 @@ from fdrl_ros.surgery.gym.actions import ACTIONS, STAY, TICK
 from fdrl_ros.surgery.gym.episode import Episode
 from fdrl_ros.surgery.gym.state import INDEX, SCALES
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure, SubFigure
 import numpy as np
 from numpy.typing import NDArray
 
@@ -49,6 +51,8 @@ ROWS = (
     'selector',
     'hindsight',
 )
+
+_PICTURES = 6  # of the arm, at most
 
 SPREAD = 0.7
 """Of the distance between two H, what the points of one take."""
@@ -140,7 +144,11 @@ def _far_below(levels: Sequence[Json]) -> dict[str, str]:
 
 
 def draw_operation(
-    episode: Episode, selections: Sequence[Selection], names: tuple[str, ...], path: Path
+    episode: Episode,
+    selections: Sequence[Selection],
+    names: tuple[str, ...],
+    path: Path,
+    seen: Sequence[tuple[float, NDArray[np.uint8]]] = (),
 ) -> None:
     """
     Draw one operation under the selector: state, chosen policy, action and risk over time.
@@ -149,9 +157,15 @@ def draw_operation(
 
     :param selections: one a tick.
     :param names: of all candidates.
+    :param seen: pictures of the arm with their times, seconds; some are shown above the rest.
     :raises OSError: if the file cannot be written.
     """
-    with drawing(path, (10.5, 7.8)) as figure:
+    with drawing(path, (10.5, 9.6 if seen else 7.8)) as whole:
+        figure: Figure | SubFigure = whole
+        if seen:
+            parts: Any = whole.subfigures(2, 1, height_ratios=[1.7, 7.8])
+            _draw_arm(parts[0], seen)
+            figure = parts[1]
         heights = [1.5, 1.0, 1.2, 1.5, 1.0]
         rows = figure.subplots(5, 1, sharex=True, height_ratios=heights)
         time = np.arange(len(episode.actions)) * TICK
@@ -176,8 +190,19 @@ def draw_operation(
                 above = rows[0].get_xaxis_transform()
                 rows[0].text(event.start, 1.02, event.kind, fontsize=7, transform=above)
         end = 'success' if episode.success else f'failure: {episode.failure or "time"}'
-        figure.suptitle(f'{patient.procedure.name}, {patient.name}: {end}', fontsize=10)
+        title = f'{reader_name(patient.procedure.name)}, {patient.name}: {reader_name(end)}'
+        whole.suptitle(title, fontsize=10)
         figure.align_ylabels(rows)
+
+
+def _draw_arm(figure: SubFigure, seen: Sequence[tuple[float, NDArray[np.uint8]]]) -> None:
+    """Show pictures of the arm that are spread over the operation."""
+    places = np.unique(np.linspace(0, len(seen) - 1, _PICTURES).round().astype(int))
+    panels = figure.subplots(1, len(places), squeeze=False)[0]
+    for axes, (time, image) in zip(panels, (seen[place] for place in places), strict=True):
+        axes.imshow(image)
+        axes.set_title(f'{time:.1f} s', fontsize=8)
+        axes.set_axis_off()
 
 
 def _draw_state(axes: Axes, time: Floats, values: Floats, limit: float) -> None:

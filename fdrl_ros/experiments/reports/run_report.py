@@ -13,10 +13,11 @@ from functools import cached_property
 import json
 from pathlib import Path
 
-from fdrl_ros.deployment.layout import Layout, SERVERS
+from fdrl_ros.crypto.keys.roster import SERVERS
+from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.ledger_inspection import inspect_hospital
 from fdrl_ros.deployment.plan import Plan
-from fdrl_ros.errors import FdrlError, JournalError, StoreError
+from fdrl_ros.errors import FdrlError, JournalError, SettingError, StoreError
 from fdrl_ros.experiments.json_file import from_json, Json
 from fdrl_ros.experiments.patient_results import BY_GROUP, PatientResults, score_of
 from fdrl_ros.experiments.reports.assessment import compared_rows, evaluator_of
@@ -29,8 +30,8 @@ from fdrl_ros.experiments.reports.versions import package_version
 from fdrl_ros.experiments.round_recorder import read_rounds, RoundNote, setbacks
 from fdrl_ros.federation.journal.journal import FILE
 from fdrl_ros.federation.journal.reader import Entry, read
-from fdrl_ros.learner.home import HOME_ROUNDS
 from fdrl_ros.privacy.forecast import forecast, MOST
+from fdrl_ros.privacy.noise_key import HOME_ROUNDS
 import numpy as np
 
 PICTURES: Mapping[str, str] = {
@@ -49,6 +50,27 @@ _JOURNALED = ('refuse', 'fail', 'blame', 'operator')
 """Kinds of journal entries that are always told."""
 
 _MOST_EVENTS = 200  # rows of the table of roll-backs and refusals
+
+
+def own_plan(directory: Path) -> Plan:
+    """
+    Read the plan of a run.
+
+    :raises StoreError: if the directory is no run, or this version does not know a setting of it.
+    """
+    path = Layout(directory / 'federation').plan
+    if not path.exists():
+        raise StoreError(f'{directory} is no run: it has no federation/plan.yaml')
+    try:
+        plan = Plan.read(path)
+        plan.to_mapping()
+    except SettingError as error:
+        raise StoreError(
+            f'{path} is of another version, or damaged: {error}. `commit` in summary.json names '
+            'the version that made the run; `fdrl evaluate` of single files of policies/ works '
+            'in any world'
+        ) from error
+    return plan
 
 
 def run_page(directory: Path) -> Page:
@@ -78,7 +100,7 @@ class RunReport:
     @cached_property
     def plan(self) -> Plan:
         """The settings of the run."""
-        return Plan.read(self.layout.plan)
+        return own_plan(self.directory)
 
     @cached_property
     def rounds(self) -> list[RoundNote]:
@@ -149,6 +171,12 @@ class RunReport:
             words = 'This run is not finished: no policy was evaluated.'
             again = command_of(self.directory, f'fdrl evaluate {self.directory}')
             yield Notice(f'{words} To go on: {again}')
+        elif self.summary['world_hash'] != (here := self.plan.identity.world_hash):
+            yield Notice(
+                f'The world of this version ({here[:12]}) is not that of the run '
+                f'({self.summary["world_hash"][:12]}): its numbers stand, but nothing measured '
+                'now compares with them'
+            )
         if self.plan.federation.noise != 'secure':
             yield Notice(NOT_PRIVATE)
         for words in setbacks(self.rounds, self.plan.rounds.rounds):
@@ -201,7 +229,8 @@ class RunReport:
 
     def _by(self, column: str) -> dict[str, Json]:
         """Return results by a column of patients.npz; nothing where there is none."""
-        path, found = self.directory / 'patients.npz', {}
+        path = self.directory / 'patients.npz'
+        found: dict[str, Json] = {}
         if not path.exists():
             return {}
         try:
@@ -282,13 +311,20 @@ class RunReport:
                     memory,
                     f'{len(each.contributors)} of {len(members)}',
                     absent or 'nobody',
+                    '' if each.public_success is None else f'{each.public_success:.0%}',
                     outcome if each.contributors else 'abandoned',
                 )
             )
         headings = ('round', 'seconds', 'seconds of encryption', 'kB of a hospital')
         if rows:
             title = 'Each round, as the parties measured it'
-            more = ('peak memory, MB', 'survivors', 'missing', 'outcome')
+            more = (
+                'peak memory, MB',
+                'survivors',
+                'missing',
+                'success on public patients',
+                'outcome',
+            )
             yield Grid(title, (*headings, *more), rows)
         else:
             yield 'No round was done.'

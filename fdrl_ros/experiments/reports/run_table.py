@@ -123,8 +123,8 @@ def render(found: Assessment, width: int | None = None) -> Group:
     told = (_lead(evaluator, found.main, name, leads[name]) for name in rivals)
     lines = [*found.extras.lines, *told]
     parts += map(Text, lines)
-    told = setbacks(found.rounds, plan.rounds.rounds)
-    parts += [Text(words, style='bold red') for words in told]
+    back = setbacks(found.rounds, plan.rounds.rounds)
+    parts += [Text(words, style='bold red') for words in back]
     parts += [
         Text(_privacy(summary, plan.privacy.budget)),
         Text(

@@ -44,7 +44,7 @@ class Grid(NamedTuple):
 
     title: str
     headings: tuple[str, ...]
-    rows: list[tuple[str, ...]]
+    rows: Sequence[tuple[str, ...]]
 
     def markdown(self) -> str:
         """Return the table as Markdown, below its title."""

@@ -8,7 +8,7 @@ clients, so an old number may sooner or later be another client's.
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, ExitStack
 import ctypes
 import importlib
 import os
@@ -18,7 +18,7 @@ import tempfile
 from typing import Any
 import weakref
 
-from fdrl_ros.errors import ResourceError, StateError
+from fdrl_ros.errors import os_errors_as, ResourceError, StateError
 
 _GREETING = b'pybullet build time'
 
@@ -31,7 +31,13 @@ def without_greeting(descriptor: int) -> Iterator[None]:
     except OSError:  # closed: nobody is greeted
         yield
         return
-    with tempfile.TemporaryFile() as held:
+    with ExitStack() as stack:
+        try:
+            held = stack.enter_context(tempfile.TemporaryFile())
+        except OSError:  # no temporary space: the greeting is shown
+            os.close(kept)
+            yield
+            return
         os.dup2(held.fileno(), descriptor)
         try:
             yield
@@ -95,9 +101,12 @@ class PhysicsClient:
         :param options: of PyBullet's loadURDF.
         :raises ResourceError: if PyBullet refuses the description.
         """
-        with tempfile.TemporaryDirectory() as folder:
-            file = Path(folder) / 'robot.urdf'
-            file.write_text(description, 'utf-8')
+        with ExitStack() as stack:
+            words = 'no temporary space for the arm that PyBullet reads (set TMPDIR)'
+            with os_errors_as(ResourceError, words):
+                folder = stack.enter_context(tempfile.TemporaryDirectory())
+                file = Path(folder) / 'robot.urdf'
+                file.write_text(description, 'utf-8')
             try:
                 body: int = pybullet.loadURDF(
                     str(file), useFixedBase=True, physicsClientId=self.client, **options

@@ -1,0 +1,154 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""
+Numbers of a run for other tools: TensorBoard where tensorboardX is installed, MLflow on request.
+
+Both get the same scalars: of each round from its note, of the policies from the summary. Losses
+are not among them: a hospital's loss is a number of private records that no budget pays for.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+import importlib
+import importlib.util
+import math
+from pathlib import Path
+from typing import Any
+
+from fdrl_ros.deployment.plan import Plan
+from fdrl_ros.errors import FdrlError, os_errors_as, PluginError, StoreError
+from fdrl_ros.experiments.json_file import Json
+from fdrl_ros.experiments.round_recorder import NoteTaken, RoundNote
+
+FOLDER = 'tensorboard'
+"""In a run's directory."""
+
+EXPERIMENT = 'fdrl_ros'
+"""Of MLflow, in which every run is one of its runs."""
+
+_SCORES = ('success', 'a_task', 'r_mit', 'risk_adjusted_success', 'mean_return', 'mean_total')
+
+
+def scalars_of(note: RoundNote) -> dict[str, float]:
+    """Return the numbers of a round by their tags; those that are unknown are left out."""
+    found: dict[str, float | None] = {
+        'round/seconds': note.seconds,
+        'round/encryption_seconds': note.he_seconds or None,
+        'round/update_bytes': note.update_bytes,
+        'round/survivors': len(note.contributors),
+        'round/rolled_back': float(note.rolled_back),
+        'round/peak_memory_mb': note.peak_memory,
+        'public/success': note.public_success,
+        **{f'epsilon/{name}': spent for name, spent in note.epsilon.items()},
+    }
+    return _finite(found)
+
+
+def evaluation_scalars(summary: Json) -> dict[str, float]:
+    """Return the scores of the policies of a run by their tags."""
+    return _finite(
+        {
+            f'evaluation/{score}/{name}': row.get(score)
+            for name, row in summary['policies'].items()
+            for score in _SCORES
+        }
+    )
+
+
+def _finite(found: Mapping[str, float | None]) -> dict[str, float]:
+    return {
+        name: float(value)
+        for name, value in found.items()
+        if value is not None and math.isfinite(value)
+    }
+
+
+@contextmanager
+def tensorboard(run: Path) -> Iterator[NoteTaken]:
+    """
+    Log each round of a run for TensorBoard while it lasts; nothing without tensorboardX.
+
+    :param run: its directory; the logs lie below :data:`FOLDER`.
+    :raises StoreError: if they cannot be written.
+    """
+    with _writer(run) as write:
+        yield lambda note: write(scalars_of(note), note.round)
+
+
+def log_evaluation(run: Path, summary: Json) -> None:
+    """
+    Log the scores of the policies of a run for TensorBoard; nothing without tensorboardX.
+
+    :raises StoreError: if they cannot be written.
+    """
+    with _writer(run) as write:
+        write(evaluation_scalars(summary), summary['rounds'])
+
+
+@contextmanager
+def _writer(run: Path) -> Iterator[Any]:
+    if importlib.util.find_spec('tensorboardX') is None:
+        yield lambda scalars, step: None
+        return
+    module = importlib.import_module('tensorboardX')
+    with os_errors_as(StoreError, f'cannot write TensorBoard logs below {run}'):
+        writer = module.SummaryWriter(str(run / FOLDER))
+
+        def write(scalars: Mapping[str, float], step: int) -> None:
+            for name, value in scalars.items():
+                writer.add_scalar(name, value, step)
+            writer.flush()
+
+        try:
+            yield write
+        finally:
+            writer.close()
+
+
+def check_mlflow(uri: str) -> None:
+    """
+    Refuse a run for MLflow before it begins where MLflow is not installed.
+
+    :raises PluginError: if so.
+    """
+    if importlib.util.find_spec('mlflow') is None:
+        raise PluginError('--mlflow', f'no module mlflow for {uri}: pip install mlflow')
+
+
+def log_to_mlflow(
+    uri: str, run: Path, plan: Plan, rounds: Sequence[RoundNote], summary: Json
+) -> None:
+    """
+    Log settings, rounds and scores of a finished run to an MLflow tracking server or store.
+
+    :param uri: as MLflow takes it, such as http://127.0.0.1:5000 or sqlite:///mlflow.db.
+    :param summary: as `summary.json` holds it; empty if nothing was evaluated.
+    :raises PluginError: if MLflow is not installed.
+    :raises FdrlError: if it cannot be reached, or refuses; the run's own files are not concerned.
+    """
+    check_mlflow(uri)
+    module = importlib.import_module('mlflow')
+    settings = {
+        f'{group}.{name}': value
+        for group, values in plan.to_mapping().items()
+        for name, value in values.items()
+    }
+    try:
+        client = module.MlflowClient(tracking_uri=uri)
+        known = client.get_experiment_by_name(EXPERIMENT)
+        experiment = known.experiment_id if known else client.create_experiment(EXPERIMENT)
+        tags = {'task': plan.federation.task, 'world_hash': summary.get('world_hash', '')}
+        made = client.create_run(experiment, run_name=run.name, tags=tags)
+        own = made.info.run_id
+        for name, value in settings.items():
+            client.log_param(own, name, str(value)[:500])
+        for note in rounds:
+            for name, value in scalars_of(note).items():
+                client.log_metric(own, name, value, step=note.round)
+        if summary:
+            for name, value in evaluation_scalars(summary).items():
+                client.log_metric(own, name, value, step=summary['rounds'])
+        client.set_terminated(own)
+    except Exception as error:  # of whatever kind its stores and the network raise
+        words = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise FdrlError(f'--mlflow {uri}: {words}; everything is saved in {run}') from error
