@@ -10,6 +10,7 @@ from fdrl_ros.cli.group import stopping
 from fdrl_ros.cli.options import plan_from, plan_option, PlanCommand
 from fdrl_ros.cli.output import announce, console, show
 from fdrl_ros.cli.progress_bars import ProgressBars
+from fdrl_ros.deployment.layout import MAKERS
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.policy_file import load_policy
 from fdrl_ros.deployment.prepare import changed_settings
@@ -47,19 +48,24 @@ def evaluate(
         if episodes is not None:
             raise SettingError('episodes', str(episodes), 'none: a run has its own episodes/')
         _evaluate_run(RunDirectory(paths[0].resolve()), plan_file, flags)
+    elif len(paths) == 1 and not paths[0].exists():
+        raise StoreError(
+            f'{paths[0]} is not there: expected a file of a policy, or a run; {MAKERS}'
+        )
     else:
         _evaluate_files(paths, plan_from(flags, plan_file), episodes)
 
 
 def _evaluate_run(run: RunDirectory, plan_file: str | None, flags: Json) -> None:
     if not run.layout.plan.exists():
-        raise StoreError(f'{run.path} is no run: it has no federation/plan.yaml')
+        raise StoreError(f'{run.path} is no run, as it has no federation/plan.yaml: {MAKERS}')
     own = Plan.read(run.layout.plan).federation.task
     named = flags.get('federation__task') or own
     if absolute_reference(named) != own:
         raise TaskError(f'{run.path} has results of task {own}, not of {named}')
     plan = plan_from(flags, plan_file, run.layout)
     check_results(run, plan)
+    click.get_current_context().with_resource(run.lock())
     announce(run, plan)
     rounds = read_rounds(run.path / 'rounds.json')
     with stopping() as stopped, ProgressBars(console()) as bars:

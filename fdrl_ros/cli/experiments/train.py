@@ -13,7 +13,7 @@ from fdrl_ros.cli.output import announce, console, show
 from fdrl_ros.cli.progress_bars import ProgressBars
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.plan import Plan
-from fdrl_ros.deployment.prepare import check_accounts, check_plan, place_records
+from fdrl_ros.deployment.prepare import budget_words, check_accounts, check_plan, place_records
 from fdrl_ros.errors import FdrlError
 from fdrl_ros.experiments.round_recorder import unfinished
 from fdrl_ros.experiments.run_directory import RunDirectory
@@ -50,15 +50,22 @@ def begin_run(
     directory: Path | None,
     **flags: object,
 ) -> tuple[RunDirectory, Plan]:
-    """Make or open the run that the flags ask for, and print what begins."""
+    """
+    Make or open the run that the flags ask for, keep others out of it, and print what begins.
+
+    :raises StoreBusyError: if another command works in it.
+    """
     layout = None if directory is None else Layout(directory / 'federation')
     plan = plan_from(flags, plan_file, layout)
     own = records_from(own_records, plan)
     check_plan(plan, layout, own)
     check_accounts(plan)
-    run = RunDirectory.create(runs) if directory is None else RunDirectory.open(directory)
+    run = RunDirectory.create(runs) if directory is None else RunDirectory.go_on(directory)
+    click.get_current_context().with_resource(run.lock())
     place_records(run.layout, plan, own)
     announce(run, plan)
+    if words := budget_words(plan, layout, own):
+        console().print(words, soft_wrap=True)
     return run, plan
 
 
