@@ -27,6 +27,13 @@ Value = bool | int | float | str
 
 SettingType = type[bool] | type[int] | type[float] | type[str]
 
+WORDS: dict[SettingType, str] = {
+    bool: 'true or false',
+    int: 'a whole number',
+    float: 'a number',
+    str: 'text',
+}
+
 
 @dataclass(frozen=True)
 class Setting:
@@ -43,7 +50,7 @@ class Setting:
 
     def expected(self) -> str:
         """Say in words what a value must be."""
-        words = self.type.__name__
+        words = WORDS[self.type]
         if self.choices:
             words = 'one of ' + ', '.join(map(repr, self.choices))
         if self.minimum is not None:

@@ -56,8 +56,29 @@ COMMANDS: Final = {
 }
 """Each command: the module below fdrl_ros.cli with a function of that name; what it does."""
 
+SECTIONS: Final = {
+    'Commands of a first hour': (
+        ('run', 'watch', 'train', 'report', 'evaluate')
+        + ('policies', 'privacy', 'draw', 'tasks', 'launch')
+    ),
+    'Federation': (
+        ('prepare', 'export', 'join', 'keys', 'operator', 'journal', 'security', 'migrate')
+    ),
+    'Robot': ('topic', 'node', 'record', 'foxglove', 'play', 'selector', 'shield', 'urdf'),
+    'Studies': (
+        ('experiment', 'utility', 'heterogeneity', 'measures')
+        + ('audit', 'attack', 'reproduce', 'sepsis')
+    ),
+    'Data and this installation': ('dataset', 'video', 'version'),
+}
+"""
+The help in sections, by title; `fdrl --help` describes the first, `fdrl --advanced` all.
 
-@click.group(cls=FdrlGroup, table=COMMANDS)
+A name that is in no row of COMMANDS is passed over.
+"""
+
+
+@click.group(cls=FdrlGroup, table=COMMANDS, sections=SECTIONS)
 @click.version_option(package_version(), prog_name='fdrl')
 def main() -> None:
     """

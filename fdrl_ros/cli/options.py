@@ -15,7 +15,7 @@ from fdrl_ros.deployment.prepare import read_records
 from fdrl_ros.errors import ResourceError, SettingError
 from fdrl_ros.learner.records.records import Records
 from fdrl_ros.resources import resource
-from fdrl_ros.settings import Setting, Settings, Value
+from fdrl_ros.settings import named_among, Setting, Settings, Value
 
 PLAIN = ('attack', 'fdrl', 'federation', 'frames', 'rounds', 'sepsis')
 """Groups whose flags go without the group's name in front."""
@@ -269,8 +269,9 @@ def find_plan(name: str) -> Path:
     try:
         return resource(f'config/paper/{name}.yaml')
     except ResourceError as error:
-        known = ', '.join(sorted(path.stem for path in resource('config/paper').glob('*.yaml')))
-        raise SettingError('plan', name, f'a file, or one of {known}') from error
+        known = sorted(path.stem for path in resource('config/paper').glob('*.yaml'))
+        expected = f'a YAML file, or {named_among(name, "plans", known)}'
+        raise SettingError('plan', name, expected) from error
 
 
 def _help(setting: Setting, default: Value) -> str:

@@ -34,7 +34,7 @@ def note_command(directory: Path) -> None:
 
     :raises StoreError: if it cannot be written.
     """
-    words = shlex.join(click.get_current_context().find_root().meta.get(TYPED, []))
+    words = shlex.join(('fdrl', *click.get_current_context().find_root().meta.get(TYPED, ())))
     write_whole(directory / COMMAND, f'{words}\n'.encode())
 
 

@@ -18,6 +18,9 @@ from fdrl_ros.errors import KeyFileError, StoreError
 
 ROBOTS = ('robot_1',)
 
+MAKERS = '`fdrl run` and `fdrl train` make runs, such as runs/latest, `fdrl prepare` a federation'
+"""What to do where neither is."""
+
 
 @dataclass(frozen=True)
 class Layout:
@@ -47,7 +50,9 @@ class Layout:
         around = cls(path.parent)
         if around.keys.exists():
             return around, path.name
-        raise StoreError(f'{path} is neither a run nor a federation, nor a party of one')
+        if not path.exists():
+            raise StoreError(f'{path} is not there: {MAKERS}')
+        raise StoreError(f'{path} is neither a run nor a federation, nor a party of one: {MAKERS}')
 
     @classmethod
     def find_whole(cls, path: Path) -> 'Layout':
@@ -58,7 +63,7 @@ class Layout:
         """
         layout, party = cls.find(path)
         if party:
-            raise StoreError(f'{path} is neither a run nor a federation')
+            raise StoreError(f'{path} is neither a run nor a federation: {MAKERS}')
         return layout
 
     def __getstate__(self) -> dict[str, Path | None]:
@@ -117,12 +122,25 @@ class Layout:
         """The key authority's secret key of the homomorphic encryption."""
         return self.keys / 'key_authority' / keystore.HE_FILE
 
+    def check_keys_there(self) -> None:
+        """
+        Refuse a directory that is no federation.
+
+        :raises KeyFileError: saying what makes one.
+        """
+        if not self.directory.exists():
+            raise KeyFileError(f'{self.directory} is not there: {MAKERS}')
+        if not self.keys.exists():
+            raise KeyFileError(f'{self.directory} is no federation, as it has no keys/: {MAKERS}')
+
     def roster(self) -> Roster:
         """
         Read the roster and check it against the root's public key beside it.
 
         :raises RosterError: if the root did not sign it.
+        :raises KeyFileError: if the directory has no keys.
         """
+        self.check_keys_there()
         with reading(self.keys):
             return Roster.load(
                 self.keys / keystore.ROSTER_FILE,

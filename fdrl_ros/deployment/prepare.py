@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from functools import partial
 import logging
+import math
 from pathlib import Path
 import time
 
@@ -26,7 +27,7 @@ from fdrl_ros.errors import errors_named, RecordsError, SettingError, StoreError
 from fdrl_ros.learner.home import home_charges
 from fdrl_ros.learner.offsets import with_unused_inputs
 from fdrl_ros.learner.pretraining import pretrain, Start
-from fdrl_ros.learner.privacy_cost import ChargedMechanism, check_rounds, RecordCounts
+from fdrl_ros.learner.privacy_cost import ChargedMechanism, check_rounds, RecordCounts, rounds_paid
 from fdrl_ros.learner.records.collection import HospitalSimulator
 from fdrl_ros.learner.records.records import Records
 from fdrl_ros.learner.records.transitions import check_actions
@@ -43,6 +44,8 @@ Settings that a directory may change later: nothing that is kept depends on them
 
 So may single ones of other groups whose text leaves them out, such as an account that is moved.
 """
+
+_FORECAST = 10  # times the planned rounds, up to which is counted what a budget pays for
 
 Progress = Callable[[str, int, int], None]
 """What is under way, and how many of how many are done."""
@@ -168,7 +171,49 @@ def check_plan(
     count = len(layout.roster().hospitals if layout and known else plan.hospitals)
     if plan.rounds.quorum > count:
         raise SettingError('rounds.quorum', plan.rounds.quorum, f'at most {count} hospitals')
-    patients = plan.collection.patients
+    for size in _known_sizes(plan, layout, own).values():
+        after = home_charges(plan.learner, plan.privacy, plan.home, size)
+        check_rounds(plan.learner, plan.privacy, size, plan.rounds.rounds, after)
+    if layout and layout.plan.exists():
+        _check_same_settings(layout, plan)
+
+
+def budget_words(
+    plan: Plan, layout: Layout | None, own: Mapping[str, Records] | None = None
+) -> str:
+    """
+    Say how many rounds the budget of each hospital pays for, the home policy included.
+
+    :param layout: of the federation that the plan is for; None for a new one.
+    :param own: records that hospitals bring along, by the name of the hospital.
+    :returns: empty where there is no budget, or nobody knows how many records there will be.
+    """
+    if math.isinf(plan.privacy.budget):
+        return ''
+    planned = plan.rounds.rounds
+    paid: dict[int, list[str]] = {}
+    counts: dict[tuple[int, int, int], int] = {}
+    for name, size in _known_sizes(plan, layout, own).items():
+        key = (size.n_patients, size.n_transitions, size.longest)
+        if key not in counts:
+            after = home_charges(plan.learner, plan.privacy, plan.home, size)
+            most = _FORECAST * planned
+            counts[key] = rounds_paid(plan.learner, plan.privacy, size, most, after)
+        paid.setdefault(counts[key], []).append(name)
+    parts = [
+        f'{count}{" or more" if count == _FORECAST * planned else ""} rounds'
+        + (f' ({", ".join(names)})' if len(paid) > 1 else '')
+        for count, names in sorted(paid.items())
+    ]
+    words = f'The budget of epsilon {plan.privacy.budget:g} pays for {", ".join(parts)} in all'
+    return f'{words}; {planned} are planned.' if parts else ''
+
+
+def _known_sizes(
+    plan: Plan, layout: Layout | None, own: Mapping[str, Records] | None
+) -> dict[str, RecordCounts | Records]:
+    """Return the counts of records of each hospital of which they are known."""
+    patients, found = plan.collection.patients, {}
     for name in plan.hospitals:
         most = plan.privacy.most_transitions
         size: RecordCounts | Records = RecordCounts(patients, patients, most)
@@ -178,10 +223,8 @@ def check_plan(
             size = plan.load_records(layout.records(name))
         elif 'transition' in (plan.privacy.unit, plan.privacy.clipped):
             continue  # how many transitions there will be, nobody knows yet
-        after = home_charges(plan.learner, plan.privacy, plan.home, size)
-        check_rounds(plan.learner, plan.privacy, size, plan.rounds.rounds, after)
-    if layout and layout.plan.exists():
-        _check_same_settings(layout, plan)
+        found[name] = size
+    return found
 
 
 def check_accounts(plan: Plan) -> None:
@@ -237,6 +280,7 @@ def check_keys(layout: Layout) -> None:
     :raises PassphraseError: if the passphrase is missing, wrong, or not needed.
     :raises KeyFileError: if a key is damaged or open to others.
     """
+    layout.check_keys_there()
     with reading(layout.keys):
         roster = layout.roster()
         roster.check_time(time.time())

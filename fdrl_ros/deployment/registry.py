@@ -109,5 +109,5 @@ def _load(group: str, name: str, setting: str) -> object:
     found: Mapping[str, str] = registered(group)
     if ':' not in name and name not in found:
         what = group.removeprefix('fdrl_ros.')
-        raise SettingError(setting, name, named_among(name, what, found) + ', or FILE.py:CLASS')
+        raise SettingError(setting, name, 'FILE.py:CLASS, or ' + named_among(name, what, found))
     return load_reference(found.get(name, name))

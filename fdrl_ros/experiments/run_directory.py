@@ -17,7 +17,7 @@ from fdrl_ros.experiments.plots.run import draw_all
 from fdrl_ros.experiments.reports.assessment import Assessment
 from fdrl_ros.experiments.reports.report import write_report
 from fdrl_ros.experiments.reports.run_table import render_text
-from fdrl_ros.runtime.durable import exclusive
+from fdrl_ros.runtime.durable import exclusive, LOCK
 import numpy as np
 
 LATEST = 'latest'
@@ -69,6 +69,22 @@ class RunDirectory:
         if not os.access(path, os.W_OK | os.X_OK):
             raise StoreError(f'cannot write into {path}: no permission')
         return cls(path)
+
+    @classmethod
+    def go_on(cls, path: Path) -> 'RunDirectory':
+        """
+        Open a run, or begin one in a directory that is new or empty.
+
+        :raises StoreError: as :meth:`open`, or if the directory is that of something else.
+        """
+        run = cls.open(path)
+        others = {each.name for each in run.path.iterdir()} - {LOCK, run.policies.name}
+        if others and not run.layout.directory.exists():
+            raise StoreError(
+                f'{path} is no run, as it has no federation/, but {sorted(others)[0]}: name the '
+                'directory of a run, or a new one'
+            )
+        return run
 
     def lock(self) -> ExitStack:
         """

@@ -8,7 +8,7 @@ a new budget pays for all rounds of a plan.
 """
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 import math
 from typing import Protocol
@@ -111,7 +111,7 @@ class ChargedMechanism:
                 refuse_unbounded(replay)
             raise PrivacyError(
                 f'without noise there is no privacy: a budget of {privacy.budget:g} cannot be '
-                'kept, only inf'
+                'kept; set a privacy.noise_multiplier above 0, or privacy.budget to inf'
             )
         return made
 
@@ -155,9 +155,59 @@ def check_rounds(
     :raises PrivacyError: if the settings give no guarantee for the size, or if all rounds cost
         more than the budget; the message says how many rounds it pays for.
     """
-    mechanism = ChargedMechanism.from_settings(size, learner, privacy)
+    epsilon = _costs(learner, privacy, size, before)
     if math.isinf(privacy.budget):
         return
+    cost, others = epsilon(rounds), ''
+    if before:
+        others = f', with the {epsilon_pld(before, privacy.delta):.4g} of other federations,'
+    if cost <= privacy.budget:
+        whole = epsilon(rounds, after) if after else cost
+        if whole > privacy.budget:
+            raise PrivacyError(
+                f'{rounds} rounds cost{others} epsilon {cost:.6g}, with the home policy '
+                f'{whole:.6g}, and the budget is {privacy.budget:g}: take fewer rounds.rounds or '
+                'home.epochs, or a greater privacy.noise_multiplier'
+            )
+        return
+    paid = bisect_right(range(1, rounds), privacy.budget, key=epsilon)
+    fewer = f'set rounds.rounds to at most {paid}, or ' if paid else ''
+    raise PrivacyError(
+        f'{rounds} rounds of {learner.epochs} local epochs cost{others} epsilon {cost:.6g}, and '
+        f'the budget of {privacy.budget:g} pays for {paid}: {fewer}take a greater '
+        'privacy.noise_multiplier, fewer learner.epochs or a smaller privacy.batch; '
+        '`fdrl privacy calibrate` finds the noise'
+    )
+
+
+def rounds_paid(
+    learner: LearnerSettings,
+    privacy: PrivacySettings,
+    size: Sized,
+    most: int,
+    after: Sequence[Charge] = (),
+) -> int:
+    """
+    Return how many rounds a new budget pays for, with what follows them, up to a number.
+
+    :param most: number up to which it is looked for.
+    :param after: charges of the home policy.
+    :raises PrivacyError: if the settings give no guarantee for the size.
+    """
+    epsilon = _costs(learner, privacy, size)
+    if math.isinf(privacy.budget):
+        return most
+    return bisect_right(range(1, most + 1), privacy.budget, key=lambda n: epsilon(n, after))
+
+
+def _costs(
+    learner: LearnerSettings,
+    privacy: PrivacySettings,
+    size: Sized,
+    before: Sequence[Charge] = (),
+) -> Callable[..., float]:
+    """Return the epsilon of a number of rounds, and of charges after them; below the budget <=."""
+    mechanism = ChargedMechanism.from_settings(size, learner, privacy)
     steps = learner.epochs * mechanism.steps_of_epoch
 
     def epsilon(rounds: int, after: Sequence[Charge] = ()) -> float:
@@ -167,25 +217,7 @@ def check_rounds(
         # The ledger adds rounds one by one, with other rounding errors.
         return cost * (1.0 + _ROUNDING)
 
-    cost, others = epsilon(rounds), ''
-    if before:
-        others = f', with the {epsilon_pld(before, privacy.delta):.4g} of other federations,'
-    if cost <= privacy.budget:
-        whole = epsilon(rounds, after) if after else cost
-        if whole > privacy.budget:
-            raise PrivacyError(
-                f'{rounds} rounds cost{others} epsilon {cost:.6g}, with the home policy '
-                f'{whole:.6g}, and the budget is {privacy.budget:g}: take fewer rounds or '
-                'home.epochs, or more noise'
-            )
-        return
-    paid = bisect_right(range(1, rounds), privacy.budget, key=epsilon)
-    fewer = f'set rounds to at most {paid}, or ' if paid else ''
-    raise PrivacyError(
-        f'{rounds} rounds of {learner.epochs} local epochs cost{others} epsilon {cost:.6g}, and '
-        f'the budget of {privacy.budget:g} pays for {paid}: {fewer}take more noise, fewer epochs '
-        'or a smaller batch'
-    )
+    return epsilon
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ import glob
 import os
 from pathlib import Path
 import stat
+import sys
 import tempfile
 from typing import BinaryIO
 
@@ -20,6 +21,8 @@ from fdrl_ros.errors import FdrlError, KeyFileError, os_errors_as, StoreBusyErro
 
 LOCK = 'lock'
 """File in a folder that the process holds which writes there."""
+
+_SHOWN = 200  # letters of a command line
 
 
 @contextmanager
@@ -64,20 +67,28 @@ def exclusive(folder: Path) -> ExitStack:
     """
     Keep other processes from writing into a folder until what is returned is closed.
 
-    The lock ends with the process.
+    The lock ends with the process, whose number and command the file has for others.
 
-    :raises StoreBusyError: if another one writes there.
+    :raises StoreBusyError: if another one writes there, naming it.
     :raises StoreError: if the folder cannot be used.
     """
     path = folder / LOCK
     held = ExitStack()
     try:
-        file = held.enter_context(path.open('ab'))
+        file = held.enter_context(path.open('a+b'))
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with suppress(OSError):  # a full disk is no reason not to lock
+            file.truncate(0)
+            file.write(f'{os.getpid()} ({" ".join(sys.argv)[:_SHOWN]})'.encode(errors='replace'))
+            file.flush()
     except OSError as error:
         held.close()
         if isinstance(error, BlockingIOError):
-            raise StoreBusyError(f'{folder} is used by another process') from error
+            holder = path.read_text('utf-8', errors='replace').strip()
+            raise StoreBusyError(
+                f'{folder} is used by process {holder or "another"}: wait for its end, or take '
+                'another directory'
+            ) from error
         raise StoreError(f'{path} cannot be used: {error.strerror}') from error
     return held
 
@@ -94,7 +105,7 @@ def make_private_directory(path: Path) -> None:
 
     :raises KeyFileError: if it cannot be created, or others may enter it.
     """
-    with os_errors_as(KeyFileError, f'key directory {path}'):
+    with os_errors_as(KeyFileError, f'cannot make the private directory {path}'):
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         status = path.stat()
     _refuse_others(path, status, KeyFileError)

@@ -133,7 +133,7 @@ def test_node_that_cannot_begin_ends_the_launch_with_its_reason(start, directory
     site.write_text('/**/aggregator: {ros__parameters: {rounds: {quorum: 1}}}')
     with start('server', directory=directory, parameters=site) as launched:
         assert launched.process.wait(60) == 1
-        assert 'rounds.quorum = 1: expected int, at least 3' in launched.said
+        assert 'rounds.quorum = 1: expected a whole number, at least 3' in launched.said
         assert 'federation/aggregator cannot begin' in launched.said.replace('.', '/')
 
 

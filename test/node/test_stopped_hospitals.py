@@ -67,7 +67,7 @@ class TestSpentBudgets:
     def directory(self, tmp_path):
         one, two = (cost(rounds) for rounds in (1, 2))
         plan = PLAN.changed({'rounds': {'rounds': 1}, 'privacy': {'budget': (one + two) / 2}})
-        with pytest.raises(PrivacyError, match='pays for 1: set rounds to at most 1'):
+        with pytest.raises(PrivacyError, match='pays for 1: set rounds.rounds to at most 1'):
             prepare(tmp_path / 'federation', plan.changed({'rounds': {'rounds': 3}}))
         assert not (tmp_path / 'federation').exists()
         return prepare(tmp_path / 'federation', plan).directory

@@ -48,6 +48,10 @@ def evaluate(
         if episodes is not None:
             raise SettingError('episodes', str(episodes), 'none: a run has its own episodes/')
         _evaluate_run(RunDirectory(paths[0].resolve()), plan_file, flags)
+    elif len(paths) == 1 and not paths[0].exists():
+        raise StoreError(
+            f'{paths[0]} is not there: expected a file of a policy, or a run; {MAKERS}'
+        )
     else:
         _evaluate_files(paths, plan_from(flags, plan_file), episodes)
 
@@ -59,6 +63,7 @@ def _evaluate_run(run: RunDirectory, plan_file: str | None, flags: Json) -> None
         raise TaskError(f'{run.path} has results of task {own}, not of {named}')
     plan = plan_from(flags, plan_file, run.layout)
     check_results(run, plan)
+    click.get_current_context().with_resource(run.lock())
     announce(run, plan)
     rounds = read_rounds(run.path / 'rounds.json')
     with stopping() as stopped, ProgressBars(console()) as bars:

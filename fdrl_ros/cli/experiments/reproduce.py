@@ -15,6 +15,6 @@ PAPERS: Final = {
 """Each paper's command, as the table of all commands has them: some need PyTorch."""
 
 
-@click.group(cls=FdrlGroup, table=PAPERS)
+@click.group(cls=FdrlGroup, table=PAPERS, path='reproduce')
 def reproduce() -> None:
     """Repeat a paper's experiments, with its numbers."""

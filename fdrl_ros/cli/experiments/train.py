@@ -13,7 +13,7 @@ from fdrl_ros.cli.output import announce, console, note_command, show
 from fdrl_ros.cli.progress_bars import ProgressBars
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.plan import Plan
-from fdrl_ros.deployment.prepare import check_accounts, check_plan, place_records
+from fdrl_ros.deployment.prepare import budget_words, check_accounts, check_plan, place_records
 from fdrl_ros.errors import FdrlError
 from fdrl_ros.experiments.json_file import Json
 from fdrl_ros.experiments.metric_logs import check_mlflow, log_to_mlflow
@@ -58,7 +58,11 @@ def begin_run(
     mlflow: str | None,
     **flags: object,
 ) -> tuple[RunDirectory, Plan]:
-    """Make or open the run that the flags ask for, and print what begins."""
+    """
+    Make or open the run that the flags ask for, keep others out of it, and print what begins.
+
+    :raises StoreBusyError: if another command works in it.
+    """
     if mlflow:
         check_mlflow(mlflow)
     layout = None if directory is None else Layout(directory / 'federation')
@@ -66,10 +70,13 @@ def begin_run(
     own = records_from(own_records, plan)
     check_plan(plan, layout, own)
     check_accounts(plan)
-    run = RunDirectory.create(runs) if directory is None else RunDirectory.open(directory)
-    note_command(run.path)
+    run = RunDirectory.create(runs) if directory is None else RunDirectory.go_on(directory)
+    click.get_current_context().with_resource(run.lock())
     place_records(run.layout, plan, own)
+    note_command(run.path)
     announce(run, plan)
+    if words := budget_words(plan, layout, own):
+        console().print(words, soft_wrap=True)
     return run, plan
 
 

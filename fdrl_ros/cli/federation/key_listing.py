@@ -19,15 +19,21 @@ from fdrl_ros.crypto.keys.roster import check_remembered, Roster, ROSTER_MEMORY,
 from fdrl_ros.crypto.keys.rotation import HE_NAME, private_keys
 from fdrl_ros.crypto.keys.signing import fingerprint
 from fdrl_ros.crypto.keys.transaction import reading
-from fdrl_ros.deployment.layout import Layout
-from fdrl_ros.errors import FdrlError, RosterTimeError
+from fdrl_ros.deployment.layout import Layout, MAKERS
+from fdrl_ros.errors import FdrlError, KeyFileError, RosterTimeError
 from fdrl_ros.experiments.json_file import Json
 from fdrl_ros.federation.key_authority.state import round_released
 from fdrl_ros.runtime.durable import read_secret
 
 
 def find_keys(directory: Path) -> Path:
-    """Return the directory of the keys: itself, or that of a federation or a run."""
+    """
+    Return the directory of the keys: itself, or that of a federation or a run.
+
+    :raises KeyFileError: if the directory is not there.
+    """
+    if not directory.exists():
+        raise KeyFileError(f'{directory} is not there: {MAKERS}')
     for keys in (Layout(directory).keys, Layout(directory / 'federation').keys):
         if not (directory / ROOT_FILE).exists() and keys.is_dir():
             return keys

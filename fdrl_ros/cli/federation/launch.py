@@ -55,7 +55,7 @@ def launch(file: str, arguments: tuple[str, ...], show_args: bool) -> None:
     for word in arguments:
         name, given, value = word.partition(':=')
         if not given:
-            raise SettingError('argument', word, 'NAME:=VALUE')
+            raise FdrlError(f'{word!r}: expected NAME:=VALUE, such as rounds:=3')
         if name in texts:
             raise SettingError(name, value, f'it once: it is {texts[name]!r} before')
         texts[name] = value

@@ -10,7 +10,7 @@ import click
 from fdrl_ros.cli.options import json_option, plan_from, plan_option, PlanCommand
 from fdrl_ros.cli.output import console, counted, echo_json, fail_if
 from fdrl_ros.crypto.keys.roster import SERVERS
-from fdrl_ros.deployment.layout import Layout
+from fdrl_ros.deployment.layout import Layout, MAKERS
 from fdrl_ros.deployment.ledger_inspection import inspect_file, inspect_hospital, Inspection
 from fdrl_ros.deployment.parties.hospital import LEDGER
 from fdrl_ros.deployment.plan import Plan
@@ -211,7 +211,7 @@ def _inspected(
     """
     if not path.exists():
         expected = 'a ledger file, or the directory of a hospital, a run or a federation'
-        raise StoreError(f'{path} is not there: expected {expected}')
+        raise StoreError(f'{path} is not there: expected {expected}; {MAKERS}')
     around = Layout(path.absolute().parent)
     if (path / LEDGER).is_file() and not seen and around.plan.exists() and around.keys.exists():
         plan = Plan.load(around.plan)

@@ -31,6 +31,7 @@ from fdrl_ros.federation.protocol.orders import sign_hand_back
 from fdrl_ros.runtime.environment_variables import with_variables
 from fdrl_ros.selector.candidates.registry import Status, Version
 from fdrl_ros.selector.candidates.supervision import Command, NAMED
+from fdrl_ros.settings import named_among
 from rich.table import Table
 
 Callback = TypeVar('Callback', bound=Callable[..., None])
@@ -69,12 +70,8 @@ def _with(*options: Callable[[Callback], Callback]) -> Callable[[Callback], Call
 def show_all(directory: Path, robot: str, as_json: bool) -> None:
     """List all versions, and what has become of them."""
     found = RobotPolicies.of(directory, robot)
+    found.check_any()
     running = found.running
-    if not (running or found.registry.versions or found.problems):
-        raise SupervisionError(
-            f'no policies of {robot} in {directory}: a robot has some once it ran with a '
-            f'federation (`make run`, `fdrl run` or ros2 launch; `fdrl train` runs no robot)'
-        )
     if as_json:
         echo_json(_document(found))
         return
@@ -114,7 +111,9 @@ def show(name: str, directory: Path, robot: str, as_json: bool) -> None:
     found = RobotPolicies.of(directory, robot)
     versions = [each for each in _document(found)['policies'] if each['name'] == name]
     if not versions:
-        raise SupervisionError(f'{robot} has no policy of {name!r}')
+        found.check_any()
+        known = named_among(name, 'policies', sorted({x.name for x in found.registry.versions}))
+        raise SupervisionError(f'{robot} has no policy {name!r}: expected {known}')
     if as_json:
         echo_json(versions)
         return

@@ -108,7 +108,7 @@ def reading(directory: Path) -> Iterator[None]:
 @contextmanager
 def _locked(directory: Path, how: int) -> Iterator[None]:
     """Hold a lock on a directory; it ends with the process."""
-    with os_errors_as(KeyFileError, f'key directory {directory}'):
+    with os_errors_as(KeyFileError, f'cannot read the keys in {directory}'):
         descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         with os_errors_as(KeyFileError, f'{directory} cannot be locked'):

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Self
 
-from fdrl_ros.deployment.layout import Layout, ROBOTS
+from fdrl_ros.deployment.layout import Layout, MAKERS, ROBOTS
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.robot.public_value import fitted_with, same_robot
 from fdrl_ros.deployment.robot.robot_network import public_start, robot_network
@@ -22,6 +22,11 @@ from fdrl_ros.selector.candidates.supervision import (
     save_supervision,
     Supervision,
     SUPERVISION_FILE,
+)
+
+NO_ROBOT = (
+    'a robot has policies once it ran with a federation: `fdrl run` (or `make run`) runs one, '
+    '`fdrl launch robot directory:=DIRECTORY` another; `fdrl train` runs none'
 )
 
 HOSPITAL = 'hospital'
@@ -86,9 +91,9 @@ class RobotPolicies:
         """
         home = layout.party(robot)
         if not home.is_dir():
-            raise SupervisionError(
-                f'{home} is not there: look for --directory and --robot (`make run` makes one)'
-            )
+            whole = layout.directory.is_dir()
+            words = NO_ROBOT if whole else f'look for --directory; {MAKERS}'
+            raise SupervisionError(f'{home if whole else layout.directory} is not there: {words}')
         self.plan = plan = Plan.read(layout.plan)
         network = robot_network(layout, plan)
         start = public_start(layout, plan, network)
@@ -120,6 +125,15 @@ class RobotPolicies:
             return True
         return False
 
+    def check_any(self) -> None:
+        """
+        Refuse a robot that has no policies and gets none, as its selector does not run.
+
+        :raises SupervisionError: saying how it gets some.
+        """
+        if not (self.registry.versions or self.problems or self.running):
+            raise SupervisionError(f'{self.files.folder.parent} has no policies yet: {NO_ROBOT}')
+
     def named(self, status: Status) -> list[str]:
         """Return the names of the policies of which a version has this status."""
         versions = self.registry.versions
@@ -148,6 +162,8 @@ class RobotPolicies:
         :raises SupervisionError: if there is no such version, or it must not act.
         :raises StoreError: if it cannot be written.
         """
+        if version:
+            self.check_any()
         digest = self.registry.to_pin(name, version).digest if version else ''
         return self._save(self.supervision.with_pin(name, digest))
 

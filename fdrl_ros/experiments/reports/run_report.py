@@ -14,7 +14,7 @@ import json
 from pathlib import Path
 
 from fdrl_ros.crypto.keys.roster import SERVERS
-from fdrl_ros.deployment.layout import Layout
+from fdrl_ros.deployment.layout import Layout, MAKERS
 from fdrl_ros.deployment.ledger_inspection import inspect_hospital
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.errors import FdrlError, JournalError, SettingError, StoreError
@@ -60,7 +60,7 @@ def own_plan(directory: Path) -> Plan:
     """
     path = Layout(directory / 'federation').plan
     if not path.exists():
-        raise StoreError(f'{directory} is no run: it has no federation/plan.yaml')
+        raise StoreError(f'{directory} is no run, as it has no federation/plan.yaml: {MAKERS}')
     try:
         plan = Plan.read(path)
         plan.to_mapping()

@@ -264,7 +264,8 @@ class Records:
         except (RecordsError, TaskError):
             raise
         except Exception as error:  # numpy raises half a dozen kinds on a damaged archive
-            raise RecordsError(f'cannot read the records {path}: {error}') from error
+            reason = getattr(error, 'strerror', None) or error
+            raise RecordsError(f'cannot read the records {path}: {reason}') from error
         size = records.states.shape[1]
         if size != (n_states or size):
             raise RecordsError(f'{path}: states of {size} numbers, expected {n_states}')

@@ -279,7 +279,7 @@ def _loaded(name: str, what: str, known: Collection[str]) -> object:
     :raises PluginError: if it is neither one of those nor a reference that can be loaded.
     """
     if ':' not in name:
-        raise PluginError(name, f'expected {named_among(name, what, known)}, or FILE.py:CLASS')
+        raise PluginError(name, f'expected FILE.py:CLASS, or {named_among(name, what, known)}')
     return load_reference(name)
 
 

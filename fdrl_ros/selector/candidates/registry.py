@@ -17,9 +17,14 @@ from fdrl_ros.selector.candidates.decision_time import DecisionTime
 from fdrl_ros.selector.candidates.safety_limits import SafetyReport, SafetySettings
 from fdrl_ros.selector.candidates.supervision import Supervision
 from fdrl_ros.selector.value.model import ValueModel
+from fdrl_ros.settings import named_among
 
 FEDERATION = 'federation'
 """Owner of the federated policy."""
+
+NOT_VALUED = (
+    'it is not valued yet, which its robot does while it runs; `fdrl policies list` shows when'
+)
 
 KEPT_VERSIONS = 3
 """Versions of each name that are kept, so that one can be pinned."""
@@ -270,15 +275,18 @@ class PolicyRegistry:
             for each in self._versions.get(name, ())
             if text == str(each.round) or (len(text) >= 6 and each.digest.startswith(text))
         ]
+        if not self._versions.get(name):
+            known = named_among(name, 'policies', sorted(self._versions))
+            raise SupervisionError(f'there is no policy {name!r}: expected {known}')
         if len(found) != 1:
-            kept = ', '.join(f'{x.round} ({x.digest[:12]})' for x in self._versions.get(name, ()))
+            kept = ', '.join(f'{x.round} ({x.digest[:12]})' for x in self._versions[name])
             raise SupervisionError(
-                f'{name} {text!r}: expected one of the rounds {kept or "(none is here)"}, or at '
-                'least six digits of a digest'
+                f'{name} {text!r}: expected one of the rounds that are kept, {kept}, or at least '
+                'six digits of a digest'
             )
         newest = self._newest(name, Supervision(), passed=True)
         if not self.ready(found[0]) and (not found[0].passed or found[0] is newest):
-            reason = found[0].refusal or found[0].setback or 'it is not valued yet'
+            reason = found[0].refusal or found[0].setback or NOT_VALUED
             raise SupervisionError(f'{name} of round {found[0].round} cannot be pinned: {reason}')
         return found[0]
 

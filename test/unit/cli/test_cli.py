@@ -231,7 +231,7 @@ def test_plan_that_the_budget_does_not_pay_for_is_refused_before_anything_is_spe
         command, *place, '--plan', plan_file, '--rounds', 3, '--privacy-budget', POOR[-1]
     )
     assert result.exit_code == 1 and result.stderr.count('\n') == 1
-    assert 'the budget of 2.2 pays for 2: set rounds to at most 2' in result.stderr
+    assert 'the budget of 2.2 pays for 2: set --rounds to at most 2' in result.stderr
     assert not path.exists()
 
 
@@ -387,7 +387,7 @@ def test_a_model_too_large_for_a_message_leaves_nothing_behind(tmp_path, monkeyp
 def test_another_plan_in_the_same_directory_is_refused(trained):
     result = fdrl('train', '--directory', trained[0].resolve(), '--collection-patients', 9)
     assert result.exit_code == 1
-    assert 'collection.patients' in result.stderr and result.stderr.count('\n') == 1
+    assert '--collection-patients' in result.stderr and result.stderr.count('\n') == 1
 
 
 def own_records(path, patients):
@@ -445,8 +445,8 @@ def test_records_that_cannot_be_trained_on_are_refused_before_anything_is_made(
     own_records(file, 3)
     np.savez(tmp_path / 'foreign.npz', a=1)
     for given, said in (
-        (f'hospital_1={file}', 'privacy.batch = 4: expected at most 3'),
-        (f'hospital_9={file}', "records = 'hospital_9': expected one of hospital_1, "),
+        (f'hospital_1={file}', '--privacy-batch 4: expected at most 3'),
+        (f'hospital_9={file}', "--records 'hospital_9': expected one of hospital_1, "),
         (str(file), 'HOSPITAL=FILE'),
         (f'hospital_1={tmp_path / "none.npz"}', 'cannot read the records'),
         (f'hospital_1={tmp_path / "foreign.npz"}', 'cannot read the records'),
@@ -507,7 +507,7 @@ def test_results_of_another_world_or_of_other_settings_are_not_written_over(
     before = {each: each.read_bytes() for each in files}
     found = fdrl('evaluate', run, '--world-horizon', 20, '--learner-epochs', 2)
     assert found.exit_code == 1 and 'global_1.npz' in found.stderr
-    assert 'other settings (learner.epochs, world.horizon)' in found.stderr
+    assert 'other settings (--learner-epochs, --world-horizon)' in found.stderr
     policy, was = run / 'policies/global_2.npz', Plan.load(plan_file).identity.world_hash
     monkeypatch.setattr(SurgeryTask, 'constants', lambda self: b'another world')
     now = Plan.load(plan_file).identity.world_hash
@@ -607,7 +607,7 @@ def test_ctrl_c_stops_cleanly_and_the_run_goes_on_to_the_policy_of_an_unbroken_o
 def test_the_study_of_mastery_takes_no_other_seeds_or_settings(given, said, tmp_path):
     words = ('experiment', '--plan', 'mastery', '--quick', *given, '--directory', tmp_path / 'a')
     failed = fdrl(*words)
-    assert failed.exit_code == 1 and f'{said} =' in failed.output
+    assert failed.exit_code == 1 and f'fdrl: --{said} ' in failed.output
     assert 'fixed before' in failed.output and not list(tmp_path.glob('a/*.json'))
 
 
@@ -673,3 +673,73 @@ def test_without_ros_the_same_parties_run_in_this_process(plan_file, tmp_path, m
     result = fdrl('run', '--plan', plan_file, '--runs', tmp_path)
     assert 'rclpy is not found' in result.output and 'in this process instead' in result.output
     assert result.exit_code == 1 and 'it began' in result.stderr
+
+
+def test_the_budget_says_how_many_rounds_it_pays_for_before_the_first(trained):
+    assert 'The budget of epsilon 8 pays for ' in trained[1]
+    assert ' in all; 2 are planned.' in trained[1]
+
+
+@pytest.mark.parametrize('command', ['train', 'run', 'evaluate'])
+def test_a_second_command_on_a_run_is_refused_naming_the_first(trained, command):
+    run = trained[0].resolve()
+    place = (run,) if command == 'evaluate' else ('--directory', run)
+    with RunDirectory(run).lock():
+        result = fdrl(command, *place)
+    assert (result.exit_code, result.stderr.count('\n')) == (1, 1), result.stderr
+    assert f'{run} is used by process {os.getpid()} (' in result.stderr
+
+
+def test_a_run_is_not_begun_in_the_directory_of_a_study(plan_file, tmp_path):
+    (tmp_path / 'experiment.json').write_text('{}')
+    result = fdrl('train', '--plan', plan_file, '--directory', tmp_path)
+    assert (result.exit_code, result.stderr.count('\n')) == (1, 1), result.stderr
+    assert 'is no run, as it has no federation/, but experiment.json' in result.stderr
+
+
+def test_an_error_names_the_flag_that_was_typed_or_that_would_mend_it(tmp_path):
+    plan = tmp_path / 'plan.yaml'
+    plan.write_text('rounds: {quorum: 5}')
+    none = tmp_path / 'none'
+    for words, said in (
+        (('--rounds', 0), '--rounds 0: expected a whole number, at least 1'),
+        (('--heterogeneity', 2), '--heterogeneity 2.0: expected a number, at least 0'),
+        (('--privacy-delta', 2), '--privacy-delta 2.0: expected a number'),
+        (('--task', 'surgry'), "--task 'surgry': expected FILE.py:CLASS, or one of"),
+        (('--plan', 'qick'), "--plan 'qick': expected a YAML file, or one of the 7 plans; did"),
+        (('--plan', plan), '--quorum 5: expected at most 3 hospitals (not given here, but by '),
+        (('--rounds', 60), 'set --rounds to at most'),
+        (('--rounds', 60), 'a greater --privacy-noise-multiplier, fewer --learner-epochs'),
+        (('--privacy-noise-multiplier', 0), 'a --privacy-noise-multiplier above 0'),
+        (('--records', 'hospital_1'), "--records 'hospital_1': expected HOSPITAL=FILE"),
+    ):
+        result = fdrl('train', '--directory', none, *words)
+        assert (result.exit_code, result.stderr.count('\n')) == (1, 1), result.stderr
+        assert said in result.stderr
+    assert not none.exists()
+
+
+def test_a_missing_directory_says_what_makes_one(tmp_path):
+    none = tmp_path / 'none'
+    for words in (
+        ('evaluate', none),
+        ('policies', 'list', '--directory', none),
+        ('policies', 'pin', 'global', 3, '--directory', none),
+        ('privacy', 'show', none),
+        ('journal', 'show', none),
+        ('keys', 'show', none),
+        ('operator', 'pause', '--directory', none),
+        ('join', none),
+        ('export', none, 'hospital_1', '--to', tmp_path / 'to'),
+        ('migrate', none),
+    ):
+        result = fdrl(*words)
+        assert (result.exit_code, result.stderr.count('\n')) == (1, 1), result.stderr
+        assert f'{none} is not there' in result.stderr and '`fdrl prepare`' in result.stderr
+
+
+def test_a_robot_without_policies_says_how_it_gets_some(trained):
+    for words in (('list',), ('show', 'global'), ('pin', 'global', 3)):
+        result = fdrl('policies', *words, '--directory', trained[0])
+        assert (result.exit_code, result.stderr.count('\n')) == (1, 1), result.stderr
+        assert 'has no policies yet: a robot has policies once it ran' in result.stderr

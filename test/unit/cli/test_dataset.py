@@ -102,7 +102,7 @@ def test_hospitals_are_counted_from_one_and_zero_is_public(walks, tmp_path):
         assert f'hospital {number} of 3' in ' '.join(fdrl('show', file).output.split())
     said = fdrl('record', tmp_path / 'f', '--hospital', 4, *FAST)
     assert said.exit_code == 1
-    assert said.output.strip() == ('fdrl: hospital = 4: expected 1 to 3, or 0 for public patients')
+    assert said.output.strip() == ('fdrl: --hospital 4: expected 1 to 3, or 0 for public patients')
     said = fdrl('record', walks, '--count', 6, '--hospital', 3, '--exploration', 0.5)
     assert said.exit_code == 1
     for words in ('hospital 2 of 3', 'hospital 3 of 3', 'mode kinematic, not dynamic'):

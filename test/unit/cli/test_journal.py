@@ -255,7 +255,7 @@ def test_show_prints_the_entries_of_a_party_or_round(run, journal):
 def test_show_and_verify_refuse_what_is_no_federation(run, tmp_path):
     for command in ('show', 'verify'):
         result = fdrl(command, tmp_path / 'nothing')
-        assert result.exit_code == 1 and 'is neither a run nor a federation' in result.stderr
+        assert result.exit_code == 1 and 'nothing is not there: `fdrl run`' in result.stderr
     Federation(tmp_path / 'new')
     for command in ('show', 'verify'):
         result = fdrl(command, tmp_path / 'new')

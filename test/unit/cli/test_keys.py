@@ -86,7 +86,7 @@ def test_show_finds_keys_below_a_federation_and_a_run(keys, tmp_path):
     keys.rename(tmp_path / 'run' / 'federation' / 'keys')
     for each in ('run', 'run/federation', 'run/federation/keys'):
         assert 'roster 1' in done('keys', 'show', tmp_path / each)
-    assert 'No such file' in refused('keys', 'show', tmp_path / 'nothing')
+    assert 'nothing is not there' in refused('keys', 'show', tmp_path / 'nothing')
 
 
 def test_a_key_is_rotated_and_the_old_one_listed(keys):

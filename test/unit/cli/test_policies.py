@@ -91,7 +91,9 @@ def test_show_tells_all_of_one_policy(layout):
     assert '{' not in text
     (first, _) = json.loads(fdrl(layout, 'show', 'global', '--json'))
     assert len(first['digest']) == 64
-    assert "no policy of 'hospital_1'" in fdrl(layout, 'show', 'hospital_1', code=1)
+    assert "robot_1 has no policy 'hospital_1': expected one of the policies global" in fdrl(
+        layout, 'show', 'hospital_1', code=1
+    )
 
 
 def test_word_is_kept_until_it_is_taken_back(layout):
@@ -115,7 +117,7 @@ def test_pin_refuses_what_cannot_stand(layout):
     for version, words in (
         ('1', 'by force'),
         ('2', 'not valued yet'),
-        ('3', 'rounds 2'),
+        ('3', 'expected one of the rounds that are kept, 2'),
         ('ef3', 'at least six digits'),
     ):
         assert words in fdrl(layout, 'pin', 'global', version, code=1)
@@ -146,7 +148,7 @@ def test_robot_that_never_ran_is_said_to_have_no_policies(layout, as_json):
     for each in folder.iterdir():
         each.unlink()
     text = fdrl(layout, 'list', *as_json, code=1)
-    assert 'no policies of robot_1' in text and '`make run`' in text
+    assert 'robot_1 has no policies yet' in text and '`fdrl run`' in text
     with RobotPolicies(layout, 'robot_1').files.lock():
         fdrl(layout, 'list', *as_json)
 
@@ -155,7 +157,7 @@ def test_without_a_directory_the_latest_run_is_meant(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     done = CliRunner().invoke(commands.main, ['policies', 'list'])
     assert done.exit_code == 1
-    assert 'runs/latest/robot_1 is not there' in done.output and '`make run`' in done.output
+    assert 'runs/latest is not there' in done.output and '`fdrl run`' in done.output
 
 
 @pytest.mark.parametrize(
@@ -179,7 +181,7 @@ def test_running_selector_is_looked_for_in_the_domain_told_or_of_the_shell(
         assert fdrl(layout, 'take-over', *words, *in_north) == 'obeyed\n'
         illegal = fdrl(layout, 'take-over', '--namespace', 'north-wing', code=1)
     assert asked == [(f'{root}/robot_1', domain, 'take_over', '') for root in ('', '/north')]
-    assert "namespace = 'north-wing': expected a ROS namespace" in illegal
+    assert "--namespace 'north-wing': expected a ROS namespace" in illegal
 
 
 def test_a_robot_tells_by_status_whose_policies_it_has(layout):

@@ -56,9 +56,9 @@ def test_from_the_first_enclave_to_a_revoked_hospital(keys):
     [
         (('check',), 'is no keystore: `fdrl security init` makes one'),
         (('update',), 'is no keystore'),
-        (('init', '--robots', 'robot_1=hospital_9'), "robots = 'robot_1=hospital_9'"),
+        (('init', '--robots', 'robot_1=hospital_9'), "--robots 'robot_1=hospital_9'"),
         (('init', '--robot-domain', '50'), "another domain than the federation's"),
-        (('init', '--valid-days', '9999'), 'valid_days = 9999'),
+        (('init', '--valid-days', '9999'), '--valid-days 9999'),
     ],
 )
 def test_what_cannot_be_is_refused_in_a_line_and_makes_nothing(keys, words, reason):

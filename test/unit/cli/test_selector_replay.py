@@ -75,7 +75,7 @@ def test_settings_count_as_the_node_would_be_given_them(places):
     never = ('--gate-close-at', '0', '--gate-open-below', '0', '--json')
     assert set(json.loads(fdrl(places, *never))['reasons']) == {'risk_gate'}
     refused = fdrl(places, '--gate-close-at', '0.1', code=1)
-    assert 'gate.open_below = 0.5: expected at most close_at 0.1' in refused
+    assert '--gate-open-below 0.5: expected at most close_at 0.1' in refused
 
 
 def test_following_decides_where_the_recorded_selector_did(places):

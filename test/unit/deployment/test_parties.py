@@ -207,7 +207,7 @@ def test_hospital_must_have_the_patients_that_it_declares(layout, kept):
         ({'delta': 0.2}, 'delta'),
         ({'batch': 9}, 'batch'),
         ({'noise_multiplier': 0.0}, 'noise'),
-        ({'budget': 0.01}, 'pays for 0: take more noise'),
+        ({'budget': 0.01}, 'pays for 0: take a greater privacy.noise_multiplier'),
     ],
 )
 def test_a_plan_that_no_hospital_could_train_by_is_refused_before_anything_is_made(
@@ -222,7 +222,7 @@ def test_a_plan_that_no_hospital_could_train_by_is_refused_before_anything_is_ma
 @pytest.mark.parametrize(
     'home, reason',
     [
-        ({'epochs': 1000}, 'with the home policy .*: take fewer rounds or home.epochs'),
+        ({'epochs': 1000}, 'with the home policy .*: take fewer rounds.rounds or home.epochs'),
         ({'epochs': 1, 'choice_noise': 0.01}, 'with the home policy'),
         ({'epochs': 1, 'choice_noise': 0.0}, 'set home.choice_noise'),
         ({'epochs': 1, 'candidates': 'alone', 'alone_epochs': 10**5}, 'with the home policy'),

@@ -3,6 +3,7 @@
 """Who else could choose, the oracle, and the command that compares them all."""
 
 import json
+import os
 
 from click.testing import CliRunner
 from fdrl_ros.cli.commands import main
@@ -183,7 +184,7 @@ def test_two_on_one_directory_are_refused(compared):
             RunDirectory(path).lock()
         with RunDirectory(path).lock():
             done = CliRunner().invoke(main, [*map(str, call)])
-        assert done.exit_code == 1 and 'is used by another process' in done.output
+        assert done.exit_code == 1 and f'is used by process {os.getpid()} (' in done.output
 
 
 def test_value_models_are_kept_and_a_damaged_one_is_fitted_anew(tmp_path, monkeypatch):

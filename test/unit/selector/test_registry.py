@@ -360,14 +360,16 @@ def test_who_waits_for_another_try_lets_others_go_first(registry):
 
 def test_what_cannot_stand_cannot_be_pinned(registry):
     registry.receive(released(1, 1), 0.0)
-    for text, words in (('1', 'not valued yet'), ('7', 'expected one of the rounds 1'), ('', '1')):
+    for text, words in (('1', 'not valued yet'), ('7', 'rounds that are kept, 1'), ('', '1')):
         with pytest.raises(SupervisionError, match=words):
             registry.to_pin('global', text)
     version = registry.pending(NOTHING)
     version.refusal = 'no space left'
     with pytest.raises(SupervisionError, match='no space left'):
         registry.to_pin('global', '1')
-    with pytest.raises(SupervisionError, match='none is here'):
+    with pytest.raises(
+        SupervisionError, match="no policy 'hospital_1': expected one of the policies global"
+    ):
         registry.to_pin('hospital_1', '1')
 
 
