@@ -10,6 +10,7 @@ from fdrl_ros.cli.group import stopping
 from fdrl_ros.cli.options import plan_from, plan_option, PlanCommand
 from fdrl_ros.cli.output import announce, console, show
 from fdrl_ros.cli.progress_bars import ProgressBars
+from fdrl_ros.deployment.layout import MAKERS
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.policy_file import load_policy
 from fdrl_ros.deployment.prepare import changed_settings
