@@ -38,7 +38,7 @@ def definitions() -> dict[str, Definition]:
         term, _, text = section.partition('\n')
         headings = [term, *re.split(' and |, ', term)]
         if listed := _IN_TABLES.search(text):
-            headings += re.findall(r'`([^`]+)`', listed[1])
+            headings += re.findall(r'`([^`]+)`', ' '.join(listed[1].split()))
             text = text.replace(listed[0], '')
         paragraph = text.strip().split('\n\n|')[0]
         words = ' '.join(_LINK.sub(r'\1', paragraph).replace('`', '').split())

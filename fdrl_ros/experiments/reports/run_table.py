@@ -100,7 +100,8 @@ def _both(row: Json, name: str) -> str:
     one = row.get(name)
     if one is None:
         return ''
-    half = one['mean_total_high'] - one['mean_total']
+    high = one['mean_total_high']  # undefined, or null in a file, of a single patient
+    half = None if high is None else high - one['mean_total']
     return (
         f'{one["success"]:.0%} ({one["success_low"]:.0%} .. {one["success_high"]:.0%})\n'
         f'{one["mean_total"]:.2f} +- {_cell(half, ".2f")}'
