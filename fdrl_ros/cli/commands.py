@@ -48,7 +48,7 @@ COMMANDS: Final = {
     'tasks': ('experiments.tasks', 'List the tasks and learners that are registered.'),
     'topic': (
         'robot.topics',
-        'List, print and time topics; read-only, as `ros2 topic` prints them.',
+        'List, print and time topics, as `ros2 topic` prints them.',
     ),
     'train': ('experiments.train', 'Train a federation in this process, without ROS.'),
     'urdf': ('robot.urdf', 'Print the URDF of arm and patient.'),

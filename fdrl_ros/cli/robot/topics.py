@@ -30,9 +30,9 @@ def _ros(module: str, hosts: str) -> Iterator[Any]:
 @click.group()
 def topic() -> None:
     """
-    List, print and time topics; read-only, as `ros2 topic` prints them.
+    List, print and time topics, as `ros2 topic` prints them.
 
-    Hidden topics are left out. Nothing is published.
+    Read-only: nothing is published. Hidden topics are left out.
     """
 
 
