@@ -50,7 +50,7 @@ class Records:
 
 @pytest.fixture
 def desk(tmp_path):
-    """A server without ROS, and all that is behind it."""
+    """Return a server without ROS, and all that is behind it."""
     static = tmp_path / 'static'
     static.mkdir()
     (static / 'index.html').write_text('<!doctype html><title>page</title>')
