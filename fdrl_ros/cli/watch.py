@@ -22,6 +22,7 @@ from fdrl_ros.deployment.namespaces import check_name
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.errors import FdrlError, ResourceError, SettingError
 from fdrl_ros.experiments.ros_federation import missing_ros
+from fdrl_ros.page.records import records_beside
 from fdrl_ros.page.sessions import NAME_LENGTH, Person, Role
 from fdrl_ros.runtime.environment_variables import with_variables
 from fdrl_ros.selector.candidates.policy_files import POLICIES
@@ -89,6 +90,11 @@ _PLACE = settings_options(BringupSettings, {'hosts': '--hosts'})
     help="DDS domain of the robots.  [default: the directory's]",
 )
 @click.option('--namespace', help="In front of those of all nodes.  [default: the directory's]")
+@click.option(
+    '--records',
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help='Folder of runs and bags to replay.  [default: the folder of the run]',
+)
 @_PLACE
 def watch(
     directory: Path,
@@ -103,6 +109,7 @@ def watch(
     federation_domain: int | None,
     domain: int | None,
     namespace: str | None,
+    records: Path | None,
     hosts: str,
     **people: tuple[str, ...],
 ) -> None:
@@ -159,6 +166,7 @@ def watch(
                 roster=roster,
                 plan=plan,
                 signer=signer,
+                records=records or (records_beside(directory) if layout else None),
                 lifetime=60.0 * link_minutes,
                 place=server.Place(address.secure, names, f'fdrl_page_{port}'),
             )

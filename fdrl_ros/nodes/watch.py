@@ -49,6 +49,7 @@ from fdrl_ros.page.acts import (
 )
 from fdrl_ros.page.forecast import Forecast
 from fdrl_ros.page.pictures import Picture, Pictures
+from fdrl_ros.page.records import RunRecords
 from fdrl_ros.page.server import Place, Server
 from fdrl_ros.page.sessions import Session, Sessions
 from fdrl_ros.page.state import FederationState, PageState
@@ -487,6 +488,7 @@ class Page(Closeable):
     :param plan: of the federation, if it is here.
     :param signer: key of an operator, and the name of the federation; without it no act that
         needs a signature is offered.
+    :param records: folder of runs and bags that are replayed; None for none.
     :raises FdrlError: if the journal cannot be written, or a domain not be joined.
     """
 
@@ -501,6 +503,7 @@ class Page(Closeable):
         roster: Roster | None = None,
         plan: Plan | None = None,
         signer: tuple[Identity, str] | None = None,
+        records: Path | None = None,
     ) -> None:
         federation = None
         if roster is not None:
@@ -538,6 +541,7 @@ class Page(Closeable):
             pictures=Pictures(room.look if room else lambda robot, kind, take: lambda: None),
             place=place,
             urdf=lambda robot: urdf,
+            records=RunRecords(records) if records else None,
         ).app()
         """The web application."""
 

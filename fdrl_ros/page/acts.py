@@ -3,7 +3,8 @@
 """
 What people do on the page: who may do it, the journal of it, and then the doing.
 
-Each act is on the disk, with the name of who asked, before it is sent, and its result after that.
+Each act is on the disk, with the name of who asked, before it is sent; its result is written after
+that, and nobody waits until the disk has it.
 """
 
 from collections.abc import Callable, Iterator
@@ -182,10 +183,12 @@ class ActJournal(Closeable):
                 self._read_on()
             opened.pop_all()
 
-    def append(self, **fields: Any) -> None:
+    def append(self, *, wait: bool = True, **fields: Any) -> None:
         """
-        Write a line, and return once it is on the disk.
+        Write a line.
 
+        :param wait: until it is on the disk; else a power cut may lose it, the end of this
+            process does not.
         :raises StoreError: if that cannot be.
         :raises JournalDamagedError: if another process changed a line.
         """
@@ -196,7 +199,8 @@ class ActJournal(Closeable):
             try:
                 if self._file.write(line) != len(line):
                     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-                os.fdatasync(self._file.fileno())
+                if wait:
+                    os.fdatasync(self._file.fileno())
             except OSError:
                 self._file.truncate(self._end)  # half a line would look like a change
                 raise
@@ -337,7 +341,12 @@ class Acts:
         person = session.person
         try:
             self._journal.append(
-                name=person.name, role=person.role, **about, result=result, message=message
+                wait=result == 'asked',
+                name=person.name,
+                role=person.role,
+                **about,
+                result=result,
+                message=message,
             )
         except (StoreError, JournalDamagedError):
             return False

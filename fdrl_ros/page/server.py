@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
 
-from fdrl_ros.errors import RecordsError
+from fdrl_ros.errors import FdrlError, RecordsError
 from fdrl_ros.page.acts import Acts
 from fdrl_ros.page.pictures import Pictures
 from fdrl_ros.page.sessions import EntryRefused, Session, Sessions
@@ -80,7 +80,7 @@ class Records(Protocol):
         """
         Return one record.
 
-        :raises RecordsError: if it is not there, or cannot be read.
+        :raises FdrlError: if it is not there, or cannot be read.
         """
         ...
 
@@ -310,7 +310,7 @@ class Server:
         try:
             found = await run_in_threadpool(self.records.read, name)
             text = await run_in_threadpool(as_json, found)
-        except (RecordsError, ValueError) as error:
+        except (FdrlError, ValueError) as error:
             return _json({'ok': False, 'message': str(error)}, 409)
         headers = {'Cache-Control': 'no-store'}
         return Response(text, media_type='application/json', headers=headers)
