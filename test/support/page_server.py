@@ -45,6 +45,7 @@ class PageServer:
         self.records: dict[str, dict[str, Any]] = {}
         self.silent = False
         self.away = False
+        self.signed_in = True
         self.asked: list[tuple[dict[str, Any], dict[str, str]]] = []
         self.got: list[int] = []
         self.sent = 0
@@ -67,6 +68,8 @@ class PageServer:
         return FileResponse(STATIC / 'index.html', headers={'Content-Security-Policy': POLICY})
 
     async def _session(self, request: Request) -> Response:
+        if not self.signed_in:
+            return JSONResponse({'ok': False}, 403)
         role = 'operator' if 'pause' in self.acts else 'surgeon' if self.acts else 'viewer'
         session = {'name': 'Ada', 'role': role, 'csrf': CSRF, 'acts': self.acts, 'note': NOTE}
         return JSONResponse(session)

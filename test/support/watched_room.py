@@ -31,8 +31,8 @@ CHOICES = (  # until which tick: who acts, why, whether the shield intervenes
     (60, 'global', 'best', ''),
     (95, 'home', 'best', ''),
     (100, 'home', 'kept', 'force'),
-    (150, 'home', 'kept', ''),
-    (165, 'hold', 'risk_gate', ''),
+    (140, 'home', 'kept', ''),
+    (185, 'hold', 'risk_gate', ''),
     (240, 'hospital_2', 'best', ''),
     (300, 'home', 'locked', ''),
 )

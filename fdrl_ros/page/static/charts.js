@@ -101,11 +101,9 @@ export class Strip extends Chart {
     return [low, high + 0.05 * (high - low)];
   }
 
-  /** Add the value at a time in s; a time before the last begins anew. */
+  /** Add the value at a time in s, later than the last. */
   add(time, value, limit = null) {
-    const last = this.times.at(-1);
-    if (time < last) this.clear();
-    if (!(time <= last)) {
+    if (!(time <= this.times.at(-1))) {
       this.times.push(time);
       this.values.push(isNumber(value) ? value : null);
       this.limits.push(isNumber(limit) ? limit : null);

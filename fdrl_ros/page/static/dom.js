@@ -68,6 +68,11 @@ export function clock(unix) {
   return new Date(1000 * unix).toLocaleTimeString([], { hour12: false });
 }
 
+/** Write a date and the time of day, local. */
+export function dateAndTime(unix) {
+  return `${new Date(1000 * unix).toLocaleDateString()} ${clock(unix)}`;
+}
+
 /** Return an array, empty where a value is none. */
 export function list(value) {
   return Array.isArray(value) ? value : [];

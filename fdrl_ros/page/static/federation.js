@@ -200,16 +200,19 @@ class HospitalCard {
     const missing = Object.hasOwn(record(federation.missing), this.name);
     const where = missing ? 'missing' : list(federation.survivors).includes(this.name)
       ? 'update arrived' : list(federation.members).includes(this.name) ? 'member' : 'not in this round';
-    const silent = state.alive === false ? 'silent' : '';
-    write(this.state, [where, silent].filter(Boolean).join(', '));
+    const unheard = state.alive === false && !state.stage && !missing;
+    const silent = state.alive === false && !unheard ? 'silent' : '';
+    write(this.state, unheard ? 'not heard yet' : [where, silent].filter(Boolean).join(', '));
     const { epsilon, budget } = state;
     const share = epsilon / budget;
-    this.budget.set(share, `${number(epsilon, 2)} of ${number(budget, 2)}`, share > 1 ? 'limit' : share > 0.8 ? 'warn' : '');
+    const known = isNumber(epsilon) || isNumber(budget);
+    this.budget.set(share, known ? `${number(epsilon, 2)} of ${number(budget, 2)}` : NONE, share > 1 ? 'limit' : share > 0.8 ? 'warn' : '');
     write(this.forecast, this.say(state));
     this.forecast.classList.toggle('over', state.secure === false || state.pays_for === 0);
-    const steps = isNumber(state.steps) && state.steps > 0 ? state.step / state.steps : null;
+    const trains = state.stage === 'training' && state.steps > 0;
+    const done = trains ? state.step / state.steps : state.stage === 'sending' ? 1 : 0;
     const stage = sentence(STAGES, state.stage) || NONE;
-    this.training.set(steps ?? 0, steps === null || state.stage !== 'training' ? stage : `step ${state.step} of ${state.steps}`);
+    this.training.set(done, trains ? `step ${state.step} of ${state.steps}` : stage);
   }
 
   /** Say what a budget pays for, per what, and whether the noise protects. */

@@ -71,6 +71,7 @@ class Page {
     for (const each of ['room', 'federation', 'records']) show(at(each), each === this.tab);
     show(at('robot-chooser'), this.tab === 'room');
     this.visible = { room: this.room, records: this.records }[this.tab];
+    if (this.tab !== 'room') this.room.rest();
     if (this.tab === 'records') {
       if (!this.listed) this.records.load();
       this.listed = true;
@@ -90,7 +91,8 @@ class Page {
 
   connect(up) {
     this.connected = up;
-    if (!up) this.askWhoIAm();
+    if (up) this.signedOut = false;
+    else this.askWhoIAm();
     this.check();
   }
 

@@ -3,7 +3,7 @@
 /** Records: the list of runs, bags and episodes, and the replay of one with a slider. */
 
 import { FederationView } from './federation.js';
-import { isNumber, list, make, record, seconds, show, write } from './dom.js';
+import { dateAndTime, isNumber, list, make, record, seconds, show, write } from './dom.js';
 import { RoomView } from './room.js';
 import { PROCEDURES, sentence } from './words.js';
 
@@ -47,7 +47,7 @@ export class RecordsView {
   }
 
   row(each) {
-    const about = [each.when && String(each.when), isNumber(each.seconds) && seconds(each.seconds)].filter(Boolean).join(', ');
+    const about = [isNumber(each.when) ? dateAndTime(each.when) : each.when && String(each.when), isNumber(each.seconds) && seconds(each.seconds)].filter(Boolean).join(', ');
     return make('li', {}, make('button.record', {
       'type': 'button',
       'data-record': each.id,

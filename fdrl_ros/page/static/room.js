@@ -70,6 +70,7 @@ export class RoomView {
     this.vitals = VITALS.map(([field, title, unit, settings]) => ({ field, strip: new Strip(title, unit, settings) }));
     this.rows = new Map();
     this.drawn = 0;
+    this.time = -Infinity;
     this.loaded = null;
     this.element = make(`div.room${acts ? '' : '.replayed'}`, {},
       this.sceneCard(), this.picture && this.pictureCard(), this.sideCards(), this.timelineCard(), this.stripsCard(), this.policiesCard());
@@ -104,7 +105,7 @@ export class RoomView {
       value: new Fact('Value of its choice'),
       ahead: new Fact('Expected risk'),
       predicted: new Fact('Force ahead, at most'),
-      mitigated: new Fact('Risk mitigated, this case'),
+      mitigated: new Fact('Mitigated, this case'),
       locked: new Fact('Locked'),
       vetoed: new Fact('Vetoed'),
     };
@@ -166,6 +167,7 @@ export class RoomView {
 
   /** Forget what was drawn over time. */
   clear() {
+    this.time = -Infinity;
     this.scene.clear();
     this.timeline.clear();
     this.force.clear();
@@ -175,6 +177,8 @@ export class RoomView {
   /** Remember a state of the robot for charts and timeline. */
   add(robot, time) {
     if (!isNumber(time)) return;
+    if (time < this.time) this.clear(); // a simulator began anew
+    this.time = time;
     this.force.add(time, robot.force, robot.force_limit);
     for (const { field, strip } of this.vitals) strip.add(time, record(robot.vitals)[field]);
     this.timeline.add(robot, time);
@@ -195,6 +199,11 @@ export class RoomView {
       for (const { strip } of this.vitals) strip.draw();
       this.timeline.draw();
     }
+  }
+
+  /** Ask for no more pictures while another view is shown. */
+  rest() {
+    this.picture?.follow(this.name, null);
   }
 
   /** Draw the arm; called for each picture of the browser. */
@@ -230,7 +239,8 @@ export class RoomView {
   }
 
   showRobot(robot) {
-    const driver = DRIVERS[robot.driver];
+    const surgeon = robot.driver === 'surgeon' && robot.taken_by;
+    const driver = surgeon ? String(surgeon) : DRIVERS[robot.driver];
     write(this.driver, driver ? `${driver} drives` : 'Nobody says who drives');
     this.driver.dataset.driver = robot.driver ?? '';
     const arm = [`Arm ${sentence(ARM_STATES, robot.arm_state) || '\u2013'}`];

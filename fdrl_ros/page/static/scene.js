@@ -159,6 +159,8 @@ export class Scene {
   update(robot) {
     if (!this.world || !this.robot) return;
     this.robot.move(record(robot.joints));
+    if (robot.patient !== this.patient) this.clear();
+    this.patient = robot.patient;
     this.tip.visible = isPoint(robot.tip);
     if (this.tip.visible) {
       this.tip.position.set(...robot.tip);

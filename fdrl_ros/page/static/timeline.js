@@ -39,9 +39,8 @@ function holds(policy, reason) {
   return policy === 'hold' || !ACTING.has(reason);
 }
 
-function nearest(goal, ...candidates) {
-  const found = candidates.filter(isNumber);
-  return found.reduce((best, each) => (Math.abs(each - goal) < Math.abs(best - goal) ? each : best), found[0]);
+function same(one, other) {
+  return one?.policy === other?.policy && one?.reason === other?.reason && one?.veto === other?.veto;
 }
 
 export class Timeline {
@@ -65,21 +64,20 @@ export class Timeline {
   /** Add a state of the room. */
   add(robot, time) {
     const choice = robot.choice;
-    if (time < this.stamp) this.clear();
     this.stamp = time;
     const last = this.values.at(-1);
     if (choice && !(last?.time >= time)) {
       this.values.push({ time, value: choice.value, spread: choice.uncertainty });
-      const now = [time, choice.policy, choice.reason, choice.veto];
-      if (JSON.stringify(now.slice(1)) !== JSON.stringify(this.seen.at(-1)?.slice(1))) this.seen.push(now);
+      const now = { at: time, policy: choice.policy, reason: choice.reason, veto: choice.veto };
+      if (!same(now, this.seen.at(-1))) this.seen.push(now);
     }
     while (this.values.length > MOST || this.values[0]?.time < time - SPAN - 1) this.values.shift();
-    if (this.seen.length > 200) this.seen.shift();
-    // The server remembers more than a page that was just opened; a replay has its frames alone.
-    const told = list(robot.timeline).filter((each) => isNumber(each?.[0]));
-    const from = told.length ? told : this.seen;
-    const now = told.length ? nearest(told.at(-1)[0], robot.stamp, robot.received) : time;
-    this.changes = from.map(([at, policy, reason, veto]) => ({ at: at - (now ?? at), policy, reason, veto }));
+    while (this.seen.length > MOST || this.seen[1]?.at < time - SPAN) this.seen.shift();
+    // The server saw every change of late; what was before, this page remembers.
+    const told = list(robot.timeline).filter((each) => isNumber(each?.[0]))
+      .map(([at, policy, reason, veto]) => ({ at, policy, reason, veto }));
+    const older = told.length ? this.seen.filter((each) => each.at < told[0].at) : this.seen;
+    this.changes = [...older, ...told];
   }
 
   draw() {
@@ -125,20 +123,30 @@ export class Timeline {
   }
 
   lane() {
-    const { context, changes } = this;
-    changes.forEach((change, index) => {
-      const until = Math.min(changes[index + 1]?.at ?? 0, 0);
-      if (until < -SPAN) return;
-      const left = this.x(Math.max(change.at, -SPAN));
-      const right = Math.max(this.x(until), left + 1);
-      this.block(change, left, right);
-      if (change.veto && change.at >= -SPAN) this.mark(left);
+    const runs = [];
+    this.changes.forEach(({ at, policy, reason, veto }, index) => {
+      const from = Math.max(at - this.stamp, -SPAN);
+      const until = Math.min((this.changes[index + 1]?.at ?? this.stamp) - this.stamp, 0);
+      if (until < -SPAN || until < from) return;
+      const held = holds(policy, reason);
+      const run = runs.at(-1);
+      if (run && run.held === held && (held || run.policy === policy)) run.until = until;
+      else runs.push({ held, policy, from, until, longest: -1 });
+      const own = runs.at(-1);
+      if (until - from > own.longest) Object.assign(own, { longest: until - from, reason });
+      if (veto && at - this.stamp >= -SPAN) own.vetoes = [...(own.vetoes ?? []), from];
     });
+    for (const run of runs) {
+      this.block(run);
+      for (const at of run.vetoes ?? []) this.mark(this.x(at));
+    }
   }
 
-  block({ policy, reason }, left, right) {
+  /** Draw what was the same for a while, with the reason that held longest. */
+  block({ held, policy, reason, from, until }) {
     const { context } = this;
-    const held = holds(policy, reason);
+    const left = this.x(from);
+    const right = Math.max(this.x(until), left + 1);
     context.save();
     context.beginPath();
     context.rect(left, LANE.top, Math.max(right - left - 1, 1), LANE.bottom - LANE.top);
@@ -146,14 +154,18 @@ export class Timeline {
     context.fillStyle = held ? colour('--hold') : policyColours.of(policy);
     context.fillRect(left, LANE.top, right - left, LANE.bottom - LANE.top);
     if (held) this.hatch(left, right);
-    const own = reason === 'surgeon' ? 'surgeon' : held ? `hold: ${String(reason).replaceAll('_', ' ')}` : policyName(policy);
+    const why = String(reason).replaceAll('_', ' ');
+    const names = reason === 'surgeon' ? ['surgeon'] : held ? [`hold: ${why}`, 'hold'] : [policyName(policy)];
+    context.font = '600 12px system-ui, sans-serif';
     context.textAlign = 'left';
-    const room = right - left - 10;
-    const short = held && context.measureText(own).width > room ? own.split(':')[0] : own;
-    if (context.measureText(short).width <= room) {
+    const name = names.find((each) => context.measureText(each).width <= right - left - 7);
+    if (name) {
+      if (held) {
+        context.fillStyle = colour('--hold');
+        context.fillRect(left, LANE.top + 10, context.measureText(name).width + 10, LANE.bottom - LANE.top - 20);
+      }
       context.fillStyle = held ? colour('--ink') : colour('--on-line');
-      context.font = '600 12px system-ui, sans-serif';
-      context.fillText(short, left + 5, (LANE.top + LANE.bottom) / 2);
+      context.fillText(name, left + 5, (LANE.top + LANE.bottom) / 2);
     }
     context.restore();
   }

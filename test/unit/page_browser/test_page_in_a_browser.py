@@ -222,6 +222,25 @@ def test_a_lost_connection_is_told_and_comes_back(room, page):
     room.errors[:] = [each for each in room.errors if 'WebSocket' not in each]
 
 
+def test_who_is_signed_out_is_told_what_to_do(room, page):
+    room.wait(LIVE)
+    page.away, page.signed_in = True, False
+    page.drop()
+    room.wait("document.getElementById('banner').textContent.includes('Ask who runs fdrl watch')")
+    page.away, page.signed_in = False, True
+    room.wait(LIVE)
+    room.errors[:] = [each for each in room.errors if '403' not in each]
+
+
+def test_pictures_come_only_while_they_are_seen(room, page):
+    page.pictures = watched_room.pictures(1)
+    room.wait("document.querySelector('.picture').dataset.stamp")
+    room.run("location.hash = '#/federation'")
+    room.wait('fdrl.room.picture.link === null')
+    room.run("location.hash = '#/room'")
+    room.wait('fdrl.room.picture.link !== null')
+
+
 def test_a_slow_tab_gets_the_newest_once_it_has_drawn(room, page):
     room.run('{ const end = Date.now() + 1500; while (Date.now() < end); }')
     with_robot(page, driver='surgeon')
@@ -285,7 +304,7 @@ def test_a_record_is_replayed_with_a_slider(page, tab, frames):
     tab.run("document.querySelector('.player select').value = '4'")
     tab.click('.player .play')
     tab.wait("document.querySelector('.player output').textContent.startsWith('23.8')")
-    assert tab.text('.player .play') == 'Play'
+    tab.wait("document.querySelector('.player .play').textContent === 'Play'")
     tab.run("location.hash = '#/records/lost'")
     tab.wait("document.querySelector('.replay-side h2').textContent.includes('it cannot be read')")
     tab.errors[:] = [each for each in tab.errors if '409' not in each]
