@@ -29,6 +29,10 @@ class BuildWithSharedFiles(build_py):
         for folder in SHARED:
             target = Path(self.build_lib) / 'fdrl_ros' / '_share' / folder
             self.copy_tree(str(ROOT / folder), str(target))
+        # Reports explain their numbers by it.
+        glossary = Path(self.build_lib) / 'fdrl_ros/_share/docs/glossary.md'
+        self.mkpath(str(glossary.parent))
+        self.copy_file(str(ROOT / 'docs/glossary.md'), str(glossary))
 
 
 def requirements(name):

@@ -64,7 +64,8 @@ def draw_figures(summary: Json, directory: Path, settings: FdrlSettings) -> dict
             3.4,
             'Noise s on the averaged gradient against accuracy (a: one line for each H, dashed: '
             'chance), privacy leakage rate of the released policy (b: a dot for each '
-            'H) and epsilon (c: delta 1e-3; gray: the formula of the paper, in two readings).',
+            'H) and epsilon (c: delta 1e-3; squares and triangles: the formula of the '
+            'paper, in two readings).',
         ),
         'fig5': (
             _bars,
@@ -119,8 +120,8 @@ def _rounds(figure: Figure, summary: Json, settings: FdrlSettings) -> None:
 
 _EPSILONS = {
     'epsilon': ('o-', FEDERATED, 'accountant'),
-    'epsilon_paper': ('s--', 'gray', "paper's formula, sigma = sigma_m"),
-    'epsilon_s': ('^:', 'gray', "paper's formula, sigma = s"),
+    'epsilon_paper': ('s-', ORANGE, "paper's formula, sigma = sigma_m"),
+    'epsilon_s': ('^-', PURPLE, "paper's formula, sigma = s"),
 }
 """Line, colour and name of each reading of epsilon."""
 
@@ -216,6 +217,7 @@ def _surface(figure: Figure, summary: Json, settings: FdrlSettings) -> None:
                 for h in levels
             ]
         )
+        axes.grid(visible=False)
         drawn = axes.imshow(values, origin='lower', aspect='auto', cmap='cividis')
         for (row, column), value in np.ndenumerate(values):
             dark = value < (values.min() + values.max()) / 2

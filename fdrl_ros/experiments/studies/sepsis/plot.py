@@ -212,6 +212,7 @@ def draw_overall(figure: Figure, summary: Json) -> None:
     means = 100.0 * np.array(found['difference']['mean'])
     most = max(np.abs(means).max(), 1e-9)
     grid = means.reshape(LEVELS, LEVELS)
+    third.grid(visible=False)
     third.imshow(grid, cmap='RdBu_r', origin='lower', vmin=-most, vmax=most)
     for action, change in enumerate(means):
         words, sure = f'{change:+z.1f}', False
@@ -244,6 +245,7 @@ def draw_overall(figure: Figure, summary: Json) -> None:
 
 def _draw_map(axes: Axes, found: Json) -> None:
     shares, half_widths = 100.0 * np.array(found['mean']), spread(found)
+    axes.grid(visible=False)
     axes.imshow(shares.reshape(LEVELS, LEVELS), cmap='Blues', origin='lower', vmin=0.0)
     for action, share in enumerate(shares):
         fluid, vasopressor = divmod(action, LEVELS)
