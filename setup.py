@@ -7,16 +7,51 @@ The colcon build does not read this file (see CMakeLists.txt). The version is pa
 """
 
 from pathlib import Path
+import re
 from xml.etree import ElementTree
 
 from setuptools import find_packages, setup
+from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_py import build_py
 
 ROOT = Path(__file__).resolve().parent
 SHARED = ('config', 'msg', 'urdf')
 EXTRAS = (
-    'bags', 'benchmark', 'export', 'foxglove', 'metrics', 'onnx', 'page', 'sepsis', 'torch',
+    'bags', 'benchmark', 'export', 'foxglove', 'metrics', 'onnx', 'page', 'segmentation',
+    'sepsis', 'torch',
 )  # fmt: skip
+CLASSIFIERS = """
+Development Status :: 3 - Alpha
+Environment :: Console
+Intended Audience :: Healthcare Industry
+Intended Audience :: Science/Research
+Operating System :: POSIX :: Linux
+Programming Language :: C
+Programming Language :: Python :: 3 :: Only
+Programming Language :: Python :: 3.11
+Programming Language :: Python :: 3.12
+Topic :: Scientific/Engineering :: Artificial Intelligence
+Topic :: Security :: Cryptography
+Typing :: Typed
+"""
+USUAL = {b'libc.so.6', b'libm.so.6', b'libpthread.so.0'}  # every Linux with glibc has them
+
+
+class TaggedWheel(bdist_wheel):
+    """
+    Tag the wheel for the oldest glibc that its extension needs, as auditwheel does.
+
+    So a package index takes it. An extension that links more than libc keeps the usual tag.
+    """
+
+    def get_tag(self):
+        interpreter, abi, platform = super().get_tag()
+        data = b''.join(path.read_bytes() for path in Path(self.bdist_dir).rglob('*.so'))
+        needed = [int(each) for each in re.findall(rb'GLIBC_2\.(\d+)', data)]
+        linked = set(re.findall(rb'\0(lib[\w.+-]+\.so[\w.]*)', data))
+        if platform.startswith('linux_') and needed and linked <= USUAL:
+            platform = f'manylinux_2_{max(17, *needed)}_{platform.removeprefix("linux_")}'
+        return interpreter, abi, platform
 
 
 class BuildWithSharedFiles(build_py):
@@ -53,17 +88,20 @@ setup(
     author=manifest.findtext('author'),
     maintainer=manifest.findtext('maintainer'),
     maintainer_email=manifest.find('maintainer').get('email'),
+    long_description=(ROOT / 'README.md').read_text('utf-8'),
+    long_description_content_type='text/markdown',
+    project_urls={'Paper': 'https://arxiv.org/abs/2505.12153'},
+    classifiers=CLASSIFIERS.strip().splitlines(),
+    keywords='ros2 federated-learning reinforcement-learning differential-privacy surgery',
     license='Apache-2.0',
     license_files=['LICENSE', 'fdrl_ros/page/static/vendor/*.LICENSE.txt'],
     packages=find_packages(include=['fdrl_ros', 'fdrl_ros.*']),
-    package_data={'fdrl_ros.page': ['static/*', 'static/vendor/*']},
+    package_data={'fdrl_ros': ['py.typed', 'page/static/**']},
     python_requires='>=3.11,<3.13',
     cffi_modules=['native/build.py:ffibuilder'],
     install_requires=requirements('learning'),
-    extras_require={
-        name: requirements(name)
-        for name in ('bags', 'benchmark', 'onnx', 'segmentation', 'sepsis', 'torch')
-    },
+    extras_require={name: requirements(name) for name in EXTRAS},
     entry_points={'console_scripts': ['fdrl = fdrl_ros.cli:main']},
-    cmdclass={'build_py': BuildWithSharedFiles},
+    cmdclass={'bdist_wheel': TaggedWheel, 'build_py': BuildWithSharedFiles},
+    options={'bdist_wheel': {'py_limited_api': 'cp311'}},  # cffi makes an abi3 extension
 )

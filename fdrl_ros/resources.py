@@ -2,8 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Find and parse the files that belong to an installation: urdf/, config/ and others."""
 
+from importlib import metadata
 import os
 from pathlib import Path
+import re
 from typing import Any
 
 from fdrl_ros.errors import ResourceError
@@ -46,6 +48,25 @@ def resource(name: str) -> Path:
             return each
     places = ', '.join(str(each) for each in tried)
     raise ResourceError(f'{name} is not part of this installation: looked for {places}')
+
+
+def package_version() -> str:
+    """Return the version of this package: that of package.xml, or of the installed wheel."""
+    try:
+        found = re.search(r'<version>(.*?)</version>', resource('package.xml').read_text('utf-8'))
+        if found:
+            return found.group(1)
+    except (OSError, ResourceError):
+        pass
+    return installed_version('fdrl_ros')
+
+
+def installed_version(name: str) -> str:
+    """Return the version of a package that pip installed, or 'unknown'."""
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return 'unknown'
 
 
 def executable(package: str, name: str) -> Path:

@@ -3,27 +3,13 @@
 """Versions of everything that numbers depend on."""
 
 from contextlib import suppress
-from importlib import metadata
 from pathlib import Path
 import platform
-import re
 import subprocess
 
-from fdrl_ros.errors import ResourceError
-from fdrl_ros.resources import resource
+from fdrl_ros.resources import installed_version, package_version
 
 LIBRARIES = ('numpy', 'scipy', 'pybullet', 'gymnasium', 'tenseal', 'cryptography')
-
-
-def package_version() -> str:
-    """Return the version of this package: that of package.xml, or of the installed wheel."""
-    try:
-        found = re.search(r'<version>(.*?)</version>', resource('package.xml').read_text('utf-8'))
-        if found:
-            return found.group(1)
-    except (OSError, ResourceError):
-        pass
-    return _installed('fdrl_ros')
 
 
 def commit() -> str:
@@ -49,12 +35,5 @@ def versions() -> dict[str, str]:
     return {
         'fdrl_ros': package_version(),
         'python': platform.python_version(),
-        **{name: _installed(name) for name in LIBRARIES},
+        **{name: installed_version(name) for name in LIBRARIES},
     }
-
-
-def _installed(name: str) -> str:
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return 'unknown'
