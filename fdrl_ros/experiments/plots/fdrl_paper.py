@@ -310,6 +310,8 @@ def _curves(figure: Figure, summary: Json, settings: FdrlSettings) -> None:
         'federated_from_start': START,
         'alone': ALONE,
         'central': CENTRAL,
+        'planned': GREEN,
+        'planned_alone': SKY,
     }
     titles = {'plain': 'no noise', 'private': 'epsilon 8'}
     for axes, (way, title) in zip(panels, titles.items(), strict=True):
@@ -324,4 +326,4 @@ def _curves(figure: Figure, summary: Json, settings: FdrlSettings) -> None:
         axes.set_title(title, fontsize=9)
     panels[0].set_ylabel('A_task')
     panels[0].set_ylim(0.0, 1.0)
-    panels[1].legend(fontsize=7, loc='lower right')
+    panels[1].legend(fontsize=7, loc='lower right', ncols=2)
