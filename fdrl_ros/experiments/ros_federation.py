@@ -6,7 +6,7 @@ Run a federation over ROS 2: start its nodes, watch the rounds, let a robot oper
 The nodes do the work in processes of their own; this only looks on and keeps what is released.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 import contextlib
 from dataclasses import asdict, replace
 import importlib
@@ -113,6 +113,18 @@ def unvalued_policies(operations: Sequence[Json]) -> list[str]:
                 'goes on valuing.'
             )
     return said
+
+
+def has_valued(listed: PoliciesListed | None, released: Mapping[str, int]) -> bool:
+    """
+    Return whether a robot has all policies that were released, and has valued them.
+
+    :param listed: what it said of them last; None for nothing.
+    :param released: the round of each, by name.
+    """
+    if listed is None or not listed.rounds or listed.valuing:
+        return False
+    return all(listed.rounds.get(name, -1) >= round for name, round in released.items())
 
 
 class RosFederation:
@@ -287,20 +299,10 @@ class RosFederation:
         deadline = time.monotonic() + limit
 
         def done() -> bool:
-            return time.monotonic() > deadline or all(map(self._has_valued, ROBOTS))
+            valued = (has_valued(self._listed.get(robot), self._released) for robot in ROBOTS)
+            return time.monotonic() > deadline or all(valued)
 
         self._follow(runner, poll, done, limit)
-
-    def _has_valued(self, robot: str) -> bool:
-        """Return whether a robot has all policies that were released, and none to value."""
-        listed = self._listed.get(robot)
-        return (
-            listed is not None
-            and bool(listed.rounds)
-            and not listed.valuing
-            and self._released.keys() <= listed.rounds.keys()
-            and all(listed.rounds[name] >= round for name, round in self._released.items())
-        )
 
     def _follow(
         self,

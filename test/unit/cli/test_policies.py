@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from click.testing import CliRunner
 from fdrl_ros.cli import commands
 from fdrl_ros.cli.robot import policies
+from fdrl_ros.deployment.events import PoliciesListed
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.robot.robot_policies import (
     hospital_of,
@@ -16,7 +17,7 @@ from fdrl_ros.deployment.robot.robot_policies import (
     RobotPolicies,
 )
 from fdrl_ros.deployment.robot.safety_test import basis
-from fdrl_ros.experiments.ros_federation import unvalued_policies
+from fdrl_ros.experiments.ros_federation import has_valued, unvalued_policies
 from fdrl_ros.policy.onnx_model import OnnxModel
 from fdrl_ros.selector.candidates.registry import Status
 import pytest
@@ -201,6 +202,20 @@ def test_a_run_says_what_its_robot_could_not_choose_yet():
     (said,) = unvalued_policies([begun, later, whole])
     assert '2 of 3 operations' in said
     assert 'among hold, global, and not yet hospital_1.' in said
+
+
+def test_a_robot_operates_once_it_has_and_has_valued_all_policies():
+    released = {'global': 3, 'hospital_1': 3}
+
+    def listed(rounds, *valuing):
+        return PoliciesListed('robot_1', rounds, valuing)
+
+    assert not has_valued(None, {})
+    assert not has_valued(listed({}), {})
+    assert not has_valued(listed({'global': 3}), released), 'hospital_1 has not come'
+    assert not has_valued(listed({'global': 2, 'hospital_1': 3}), released), 'an older one'
+    assert not has_valued(listed(released, 'hospital_1'), released)
+    assert has_valued(listed({**released, 'hospital_2': 1}), released)
 
 
 def test_a_policy_is_exported_as_its_robot_keeps_it_if_its_signature_holds(layout, tmp_path):

@@ -8,7 +8,16 @@ from click.testing import CliRunner
 from fdrl_ros.cli import main
 from fdrl_ros.crypto.keys.keystore import make_federation, NewFederation
 from fdrl_ros.deployment.bringup import BringupSettings, RobotArguments
-from fdrl_ros.deployment.launch_files import check, chosen, FILES, full_graph, graph, names
+from fdrl_ros.deployment.launch_files import (
+    check,
+    chosen,
+    FILES,
+    full_graph,
+    graph,
+    names,
+    page,
+    parties,
+)
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.runner import command
 from fdrl_ros.errors import FdrlError, PolicyError, ResourceError, SettingError
@@ -50,6 +59,21 @@ def test_selector_is_armed_as_said_and_alone_where_a_real_arm_answers():
     ):
         specs = graph('robot', {**SILENT, **arguments})
         assert {each.name: each.parameters.get('armed') for each in specs} == wanted
+
+
+def test_a_page_is_served_where_one_is_asked_for_and_once_for_a_federation():
+    asked = {'page': 'true', 'page_port': '0', 'namespace': 'north', 'robot_domain': '7'}
+    assert page('robot', {}) == page('server', asked) == []
+    words = page('robot', {**asked, 'robot': 'robot_3'})
+    told = dict(zip(words[1::2], words[2::2], strict=True))
+    assert words[0] == 'watch' and told['--robot'] == 'robot_3' and told['--port'] == '0'
+    assert told['--domain'] == '7' and told['--namespace'] == '/north'
+    whole = page('federation', {**asked, 'robots': '2'})
+    assert whole.count('--robot') == 2
+    for file, given in parties({**asked, 'robots': '2'}):
+        assert page(file, {**asked, **given}) == [], 'one of the whole federation'
+    with pytest.raises(SettingError, match='page_port'):
+        page('robot', {**asked, 'page_port': '70000'})
 
 
 def test_frames_are_published_unless_told_not_to_and_rviz_is_shown_when_asked_for():

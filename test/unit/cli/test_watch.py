@@ -1,0 +1,124 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""`fdrl watch`: bad input is one clear line, and a directory tells where its federation runs."""
+
+from contextlib import closing
+from pathlib import Path
+import socket
+import sys
+import time
+
+from click.testing import CliRunner
+from fdrl_ros.cli import main
+from fdrl_ros.crypto.keys.keystore import make_federation, NewFederation
+from fdrl_ros.deployment.bringup import BringupSettings
+from fdrl_ros.deployment.layout import Layout
+from fdrl_ros.deployment.live.running import (
+    free_page_port,
+    note_running,
+    page_words,
+    PageProcess,
+    RUNNING,
+    where_running,
+)
+import pytest
+
+
+@pytest.fixture
+def layout(tmp_path) -> Layout:
+    """Return a directory with plan and roster, and no more."""
+    made = Layout(tmp_path / 'federation')
+    made.directory.mkdir()
+    made.plan.write_text('{}')
+    make_federation(
+        made.keys, NewFederation(dict.fromkeys(('hospital_1', 'hospital_2', 'hospital_3'), 9))
+    )
+    return made
+
+
+@pytest.fixture
+def taken():
+    """Return a port that another program has."""
+    with closing(socket.create_server(('127.0.0.1', 0))) as other:
+        yield other.getsockname()[1]
+
+
+def refused(*words: object) -> str:
+    pytest.importorskip('rclpy', reason='ROS 2 is not sourced')
+    done = CliRunner().invoke(main, ['watch', *map(str, words)])
+    assert done.exit_code == 1, done.output
+    (line,) = done.output.splitlines()
+    return line
+
+
+def test_what_cannot_be_is_one_line(layout, taken, tmp_path):
+    place = ('--directory', layout.directory)
+    assert 'is neither a run nor a federation' in refused('--directory', tmp_path / 'none')
+    assert 'a free port, such as 0 for any' in refused(*place, '--port', taken)
+    assert 'ssh -L' in refused(*place, '--host', '0.0.0.0')
+    assert 'both --tls-certificate and --tls-key' in refused(*place, '--tls-key', 'key.pem')
+    assert 'a name of at most 60 letters' in refused(*place, '--viewer', 'x' * 61)
+    assert 'a name of at most 60 letters' in refused(*place, '--surgeon', 'A\nB')
+    assert 'another domain' in refused(*place, '--domain', 50)
+    assert 'letters, digits and _' in refused(*place, '--robot', 'robot 1')
+    assert 'nobody' in refused(*place, '--operator-key', 'nobody')
+
+
+def test_a_missing_library_is_named(layout, monkeypatch):
+    monkeypatch.setitem(sys.modules, 'uvicorn', None)
+    monkeypatch.delitem(sys.modules, 'fdrl_ros.page.serving', raising=False)
+    line = refused('--directory', layout.directory)
+    assert 'pip install "fdrl_ros[page]"' in line and 'uvicorn' in line
+
+
+def test_a_directory_tells_where_its_federation_runs(layout):
+    assert where_running(layout) == {}
+    settings = BringupSettings(federation_domain=8, robot_domain=9, namespace='north')
+    note_running(layout, settings)
+    found = where_running(layout)
+    assert BringupSettings.from_mapping(found).robot_domain == 9
+    assert BringupSettings.from_mapping(found).namespace == '/north'
+    for broken in ('{', '[]', '{"robot_domain": 999}', '{"robot_domain": "x"}'):
+        (layout.directory / RUNNING).write_text(broken)
+        assert where_running(layout) == {}
+
+
+def test_a_port_in_use_is_not_taken(taken):
+    assert free_page_port(taken) == 0
+
+
+def wait_for(said: list[str], words: str) -> str:
+    deadline = time.monotonic() + 60.0
+    while not any(words in each for each in said):
+        assert time.monotonic() < deadline, said
+        time.sleep(0.02)
+    return next(each for each in said if words in each)
+
+
+def test_a_page_that_cannot_begin_stops_nobody(layout, taken):
+    said: list[str] = []
+    settings = BringupSettings(directory=str(layout.directory))
+    with PageProcess(page_words(settings, taken), {}, said.append):
+        assert wait_for(said, 'fdrl: ').startswith('fdrl: ')
+
+
+def test_links_are_printed_and_let_in(layout, federation_domain, robot_domain):
+    pytest.importorskip('rclpy', reason='ROS 2 is not sourced')
+    import httpx
+
+    said: list[str] = []
+    settings = BringupSettings(
+        directory=str(layout.directory),
+        federation_domain=federation_domain,
+        robot_domain=robot_domain,
+    )
+    people = ('--surgeon', 'Ada', '--viewer', 'Bob')
+    with PageProcess(page_words(settings, 0, (), *people), {}, said.append):
+        wait_for(said, 'Ada (surgeon): http://127.0.0.1:')
+        assert len(said) == 3
+        with httpx.Client() as browser:
+            link = said[-1].rpartition(' ')[2]
+            assert browser.get(link).status_code == 303
+            session = browser.get(f'{link.partition("/enter")[0]}/api/session').json()
+    assert session['name'] == 'Ada' and 'take_over' in session['acts']
+    assert (Path(layout.directory) / 'page_acts.jsonl').stat().st_mode & 0o777 == 0o600
