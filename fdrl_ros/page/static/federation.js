@@ -68,7 +68,7 @@ export class FederationView {
   successCard() {
     this.lines = new Lines();
     this.policies = make('select', { 'aria-label': 'Policy whose success is shown', 'change': () => this.showSuccess() });
-    this.successNote = make('p.empty-note', {}, 'No policy was tried on public patients yet.');
+    this.successNote = make('p.empty-note', {}, 'Nothing is known of policies on public patients.');
     this.shown = [];
     const made = card('success-card', 'Success on public patients', this.successNote, this.lines.element);
     made.firstChild.append(this.policies);
@@ -104,8 +104,10 @@ export class FederationView {
     if (attempt > 1) parts.push(`attempt ${attempt}`);
     if (isNumber(federation.time_left) && federation.time_left > 0) parts.push(`${seconds(federation.time_left)} left`);
     write(this.title, parts.join(', '));
+    // Once all is done the aggregator stands before a round that never comes.
+    const shown = isNumber(rounds) && isNumber(round) ? Math.min(round, rounds) : round;
     const planned = isNumber(rounds) ? ` of ${rounds}` : '';
-    this.rounds.set(isNumber(rounds) && rounds > 0 ? round / rounds : 0, isNumber(round) ? `round ${round}${planned}` : NONE);
+    this.rounds.set(isNumber(rounds) && rounds > 0 ? shown / rounds : 0, isNumber(shown) ? `round ${shown}${planned}` : NONE);
     let past = Object.hasOwn(PHASES, phase);
     for (const [each, step] of this.steps) {
       const now = each === phase;

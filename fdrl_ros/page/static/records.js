@@ -55,7 +55,7 @@ export class RecordsView {
       'click': () => {
         location.hash = `#/records/${encodeURIComponent(each.id)}`;
       },
-    }, make('strong', {}, `${KINDS[each.kind] ?? 'Record'}: ${each.title ?? each.id}`), make('span.side', {}, about)));
+    }, make(each.broken ? 'strong.over' : 'strong', {}, `${KINDS[each.kind] ?? 'Record'}: ${each.title ?? each.id}`), make('span.side', {}, about)));
   }
 
   /** Open a record by its id. */
@@ -97,9 +97,12 @@ export class RecordsView {
       this.room.name = '';
       this.room.choose(robot, `/api/urdf/${encodeURIComponent(this.robot(robot))}`).then(() => this.seek(this.player.time, true));
     }
-    // Without frames a round takes a second.
-    const last = this.frames.at(-1)?.t ?? this.rounds.length - 1;
-    this.player.begin(this.frames[0]?.t ?? 0, Math.max(isNumber(found.duration) ? found.duration : 0, last), !this.frames.length);
+    if (!this.frames.length) {
+      this.player.begin(0, this.rounds.length - 1, true);
+      return;
+    }
+    const last = this.frames.at(-1).t;
+    this.player.begin(this.frames[0].t, Math.max(isNumber(found.duration) ? found.duration : 0, last));
   }
 
   robotOf(found, frames) {
@@ -134,7 +137,9 @@ export class RecordsView {
     if (jumped) this.room.drawn = 0;
   }
 
+  /** Return the federation at a time in s; without frames, the time is the number of a round. */
   round(time) {
+    if (!this.frames.length) return this.rounds[Math.floor(time)];
     const timed = this.rounds.filter((each) => isNumber(each?.t));
     if (timed.length) return timed.filter((each) => each.t <= time).at(-1) ?? timed[0];
     const share = (time - this.player.first) / Math.max(this.player.last - this.player.first, 1e-9);
@@ -155,6 +160,7 @@ class Player {
     this.first = 0;
     this.last = 0;
     this.time = 0;
+    this.rounds = false;
     this.playing = false;
     this.before = 0;
     this.button = make('button.play', { 'type': 'button', 'click': () => (this.playing ? this.pause() : this.play()) }, 'Play');
@@ -166,11 +172,12 @@ class Player {
     this.element = make('div.player', {}, this.button, this.slider, this.text, this.speed);
   }
 
-  begin(first, last, whole) {
-    Object.assign(this, { first, last });
+  /** Begin with a record from its first to its last s; or with its rounds, one a second. */
+  begin(first, last, rounds = false) {
+    Object.assign(this, { first, last, rounds });
     this.slider.min = first;
     this.slider.max = last;
-    this.slider.step = whole ? 1 : 0.05;
+    this.slider.step = rounds ? 1 : 0.05;
     this.jump(first);
   }
 
@@ -204,7 +211,7 @@ class Player {
 
   show() {
     this.slider.value = this.time;
-    const text = `${(this.time - this.first).toFixed(1)} of ${(this.last - this.first).toFixed(1)}\u00a0s`;
+    const text = this.rounds ? `${Math.floor(this.time) + 1} of ${this.last + 1} rounds` : `${(this.time - this.first).toFixed(1)} of ${(this.last - this.first).toFixed(1)}\u00a0s`;
     write(this.text, text);
     this.slider.setAttribute('aria-valuetext', text);
   }

@@ -155,7 +155,7 @@ export class Timeline {
     context.fillRect(left, LANE.top, right - left, LANE.bottom - LANE.top);
     if (held) this.hatch(left, right);
     const why = String(reason).replaceAll('_', ' ');
-    const names = reason === 'surgeon' ? ['surgeon'] : held ? [`hold: ${why}`, 'hold'] : [policyName(policy)];
+    const names = reason === 'surgeon' ? ['surgeon'] : held ? [`hold: ${why}`, 'hold'] : [policyName(policy), policyName(policy).replace('hospital', 'hosp.')];
     context.font = '600 12px system-ui, sans-serif';
     context.textAlign = 'left';
     const name = names.find((each) => context.measureText(each).width <= right - left - 7);

@@ -310,6 +310,19 @@ def test_a_record_is_replayed_with_a_slider(page, tab, frames):
     tab.errors[:] = [each for each in tab.errors if '409' not in each]
 
 
+def test_the_rounds_of_a_run_are_replayed(page, tab):
+    rounds = [
+        watched_room.federation(0.0) | {'t': 9.0 * each, 'round': each} for each in (1, 2, 3)
+    ]
+    page.records = {'run': {'kind': 'run', 'title': 'Run', 'frames': [], 'rounds': rounds}}
+    tab.open(f'{page.address}/#/records/run')
+    tab.wait("document.querySelector('.player output').textContent === '1 of 3 rounds'")
+    tab.click('.player .play')
+    tab.wait("document.querySelector('.player output').textContent === '3 of 3 rounds'")
+    assert tab.text('.replay .federation .gauge .value') == 'round 3 of 8'
+    assert not tab.run("document.querySelector('.replay .room').checkVisibility()")
+
+
 def test_dark_and_light_follow_the_system_until_a_person_chooses(room):
     ink = 'getComputedStyle(document.body).color'
     room.prefer('light')

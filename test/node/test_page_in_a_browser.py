@@ -1,0 +1,112 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""The page in a real browser, on a live arm and a live federation."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from fdrl_ros.deployment.bringup import hospital_graph, robot_graph, RoomArguments
+from fdrl_ros.deployment.layout import Layout
+from node.conftest import PLAN
+import pytest
+from support import chromium
+
+for needed in ('httpx', 'starlette', 'uvicorn', 'fdrl_ros.nodes.watch'):
+    pytest.importorskip(needed, reason='needs requirements/page.txt')
+
+DRIVER = "document.querySelector('.driver').textContent"
+SURE = 400  # ms: a second press within less is a double tap
+
+
+@pytest.fixture(scope='module')
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[chromium.Browser]:
+    if not chromium.found():
+        pytest.skip('no Chromium here (apt: chromium)')
+    with chromium.running(tmp_path_factory.mktemp('chromium')) as found:
+        yield found
+
+
+@pytest.fixture
+def page(settings, directory) -> Iterator[tuple[Any, str]]:
+    from fdrl_ros.cli.federation.orders import operator_credentials
+    from fdrl_ros.nodes.watch import Page
+    from fdrl_ros.page.server import Place
+    from support.page_client import served
+
+    identity, roster = operator_credentials(Layout(directory).keys, 'operator', None)
+    made = Page(
+        settings,
+        ('robot_1',),
+        directory,
+        lifetime=60.0,
+        place=Place(),
+        roster=roster,
+        plan=PLAN,
+        signer=(identity, roster.federation),
+    )
+    with made as page, served(page.app) as url:
+        yield page, url
+
+
+def enter(page: tuple[Any, str], tab: chromium.Tab, name: str, view: str = 'room') -> None:
+    """Follow a link of an operator."""
+    from fdrl_ros.page.sessions import Person, Role
+
+    made, url = page
+    tab.resize(1024, 768)
+    tab.open(f'{url}/enter?token={made.sessions.invite(Person(name, Role.OPERATOR))}#/{view}')
+    tab.wait('document.body.dataset.n')
+
+
+def press(tab: chromium.Tab, name: str) -> str:
+    """Press the button of an act, again where it asks, and return the answer."""
+    tab.click(f'[data-act={name}]')
+    if tab.run(f"document.querySelector('[data-act={name}]').classList.contains('asking')"):
+        asked = tab.run('performance.now()')
+        tab.wait(f'performance.now() > {asked} + {SURE}')
+        tab.click(f'[data-act={name}]')
+    return tab.wait(
+        f"document.querySelector('.answer').dataset.act === '{name}'"
+        " && document.querySelector('.answer').textContent"
+    )
+
+
+def test_an_arm_is_seen_and_supervised_in_a_browser(page, runner, settings, browser):
+    with browser.tab() as ada:
+        ada.open(f'{page[1]}/enter?token=wrong')
+        ada.wait("document.body && document.body.innerText.includes('link')")
+        enter(page, ada, 'Ada')
+        ada.wait("document.getElementById('banner').textContent.includes('No data of robot 1')")
+        runner.start(robot_graph(settings, 'robot_1', 1, RoomArguments(endoscope=True)))
+        ada.wait(f"{DRIVER} === 'Selector drives'")
+        ada.wait("document.querySelector('.picture').dataset.stamp")
+        ada.wait('fdrl.room.scene.tip.visible && fdrl.room.force.values.length > 20')
+        ada.wait("document.getElementById('banner').hidden")
+        assert press(ada, 'take_over').startswith('\u2713 Take over')
+        ada.wait(f"{DRIVER} === 'Ada drives'")
+        assert press(ada, 'hand_back').startswith('\u2713')
+        ada.wait(f"{DRIVER} === 'Selector drives'")
+        assert press(ada, 'pause_arm').startswith('\u2713')
+        ada.wait("document.querySelector('.acts-card').innerText.includes('Arm paused')")
+        ada.errors.clear()  # that the wrong token was refused
+        runner.stop()
+        ada.wait("document.getElementById('banner').textContent.includes('robot 1 is old')")
+        assert ada.run("document.querySelector('[data-act=hand_back]').disabled")
+        assert ada.errors == []
+
+
+def test_a_federation_is_seen_and_ordered_in_a_browser(page, live, browser):
+    with browser.tab() as tab:
+        enter(page, tab, 'Ada', 'federation')
+        late = live.begin_without_the_last()
+        tab.wait("document.querySelector('.stepper [aria-current]').textContent === 'Open'")
+        assert press(tab, 'pause').startswith('\u2713')
+        tab.wait("document.querySelector('.standing').textContent.includes('Paused')")
+        assert press(tab, 'resume').startswith('\u2713')
+        live.runner.start(hospital_graph(live.settings, late))
+        live.finish()
+        tab.wait("document.querySelector('.standing').textContent.includes('Finished')")
+        tab.wait("document.querySelectorAll('.dot[data-alive=true]').length === 3")
+        tab.wait("fdrl.federation.lines.names.includes('Palpation')")
+        assert 'more round' in tab.run('document.body.innerText')
+        assert tab.errors == []
