@@ -207,9 +207,7 @@ def _frames(episode: Episode, tasks: list[str]) -> Arrays:
     done, late = _ends(episode)
     return {
         'observation.state': episode.states[:-1],
-        'action': np.column_stack([[each.displacement for each in moves], jaws]).astype(
-            np.float32
-        ),
+        'action': motions.astype(np.float32),
         'action.number': episode.actions,
         'next.reward': episode.rewards,
         'next.done': done | late,
