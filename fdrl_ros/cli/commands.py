@@ -31,7 +31,7 @@ COMMANDS: Final = {
         'Show what each measure of risk and adaptation rewards.',
     ),
     'migrate': ('federation.directory', 'Bring the state files of an older version to this one.'),
-    'node': ('robot.topics', 'List nodes; read-only, printed as `ros2 node` prints them.'),
+    'node': ('robot.topics', 'List the nodes of a DDS domain, as `ros2 node` does.'),
     'operator': ('federation.orders', 'Send running servers an order, signed by an operator.'),
     'play': ('experiments.play', 'Watch a policy of a run operate once.'),
     'policies': ('robot.policies', 'Show, pin, lock, veto and export the policies of a robot.'),

@@ -18,14 +18,14 @@ from geometry_msgs.msg import WrenchStamped
 import pytest
 from rclpy.serialization import deserialize_message
 from std_msgs.msg import String
-from support.surgeon import env_alone
 
 pytest.importorskip('foxglove')
 pytest.importorskip('rosbags')
 pytest.importorskip('websockets')
 
-from fdrl_ros.nodes.foxglove_bridge import FoxgloveBridge  # noqa: E402
+from fdrl_ros.nodes.foxglove_bridge import FoxgloveBridge  # noqa: E402, I100
 from support.foxglove_client import FoxgloveClient  # noqa: E402
+from support.surgeon import env_alone  # noqa: E402
 
 LAYOUT = json.loads(resource('config/foxglove_layout.json').read_text('utf-8'))
 

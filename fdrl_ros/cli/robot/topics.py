@@ -30,7 +30,7 @@ def _ros(module: str, hosts: str) -> Iterator[Any]:
 @click.group()
 def topic() -> None:
     """
-    List, print and time topics, as `ros2 topic` prints them.
+    List, print and time topics, as `ros2 topic` does.
 
     Read-only: nothing is published. Hidden topics are left out.
     """
@@ -122,7 +122,7 @@ def hz(topic: str, window: int, domain: int, hosts: str) -> None:
 
 @click.group()
 def node() -> None:
-    """List nodes; read-only, printed as `ros2 node` prints them."""
+    """List the nodes of a DDS domain, as `ros2 node` does."""
 
 
 @node.command('list')
