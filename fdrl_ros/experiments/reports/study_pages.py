@@ -58,7 +58,7 @@ class Kind:
         if self.whole:
             made: Page = _function(self.tables)(directory, summary)
             return made
-        said = list(_function(self.sentences)(summary)) if self.sentences else []
+        said = map(sentence, _function(self.sentences)(summary)) if self.sentences else ()
         notices = [Notice(_QUICK)] if summary.get('quick') else []
         if not summary.get('private', self.private):
             notices.append(Notice(NOT_PRIVATE))
@@ -131,6 +131,11 @@ def _flat(name: str, value: Any) -> dict[str, str]:
         if isinstance(inner, Mapping):
             found |= _flat(key, inner)
     return found
+
+
+def sentence(words: str) -> str:
+    """Return words as a sentence."""
+    return f'{words[:1].upper()}{words[1:]}' + ('' if words.endswith('.') else '.')
 
 
 def grids_of(tables: Iterable[Table | Grid]) -> list[Content]:
