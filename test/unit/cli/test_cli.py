@@ -325,7 +325,7 @@ def test_restored_hospital_counts_as_having_spent_its_whole_budget(plan_file, tm
     assert found.summary()['epsilon']['hospital_1'] == 8
     assert found.summary()['ledger_problems'].keys() == {'hospital_1'}
     table = ' '.join(render_text(found).split())
-    assert 'hospital_1 counts as having spent its whole budget: ledger' in table
+    assert 'hospital 1 counts as having spent its whole budget: ledger' in table
 
 
 def test_a_run_tells_which_hospital_lied_and_was_left_out(
