@@ -3,7 +3,10 @@
 """A federation as processes over DDS: the same policy as in process, through every fault."""
 
 import os
+from pathlib import Path
 import signal
+import socket
+from urllib.request import urlopen
 
 from fdrl_ros.crypto.keys.key_file import label
 from fdrl_ros.crypto.keys.rotation import private_keys
@@ -17,9 +20,19 @@ def spenders(live) -> set[str]:
     return {e.hospital for e in live.heard if isinstance(e, PrivacySpent) and e.entries >= 40}
 
 
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(('127.0.0.1', 0))
+        return int(found.getsockname()[1])
+
+
 def test_with_encrypted_keys_it_ends_with_the_policy_of_the_in_process_driver(
     live, reference, encrypted
 ):
+    port = free_port()
+    site = Path(encrypted.parameters)
+    own = f'/federation/aggregator: {{ros__parameters: {{metrics_port: {port}}}}}'
+    site.write_text(f'{site.read_text()}\n{own}\n')
     live.runner.start(federation_graph(encrypted, PLAN.hospitals))
     assert live.finish() == reference.digest
     assert not live.policy(2).secure
@@ -28,6 +41,16 @@ def test_with_encrypted_keys_it_ends_with_the_policy_of_the_in_process_driver(
     assert steps and all(0 < each.step <= each.steps for each in steps)
     live.wait(lambda: 'FINISHED' in live.health('/federation/aggregator').get('summary', ''), 5.0)
     assert live.health('/federation/aggregator')['refused'] == '0'
+    with urlopen(f'http://127.0.0.1:{port}/metrics', timeout=5) as answer:
+        told = answer.read().decode()
+    for words in (
+        'fdrl_round 2.0',
+        'fdrl_phase{phase="FINISHED"} 1.0',
+        'fdrl_survivors 3.0',
+        'fdrl_update_bytes_total{hospital="hospital_2"} ',
+        'fdrl_epsilon{hospital="hospital_3",unit="patient"} ',
+    ):
+        assert words in told, told
     codes = live.runner.stop()
     assert set(codes.values()) == {0} and len(codes) == 5
     keys = live.layout.keys

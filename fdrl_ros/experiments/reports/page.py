@@ -185,7 +185,9 @@ _VERDICTS = {
 }
 """Style of a cell that holds a verdict."""
 
-_NUMBER = re.compile(r'[+-]?[\d.,]+( ?%|e-?\d+| [a-zA-Z]{1,2})?( ?\[.*\]| \.\. .*| \+- .*|\n.*)?')
+_NUMBER = re.compile(
+    r'[+-]?[\d.,]+( ?%|e-?\d+| [a-zA-Z]{1,2})?( ?\[.*| \(.*| \.\. .*| \+- .*|\n.*)?', re.DOTALL
+)
 
 
 def _cells(row: Sequence[str]) -> list[_Cell]:
@@ -227,6 +229,7 @@ th, td { border: 1px solid var(--line); padding: .25rem .55rem; text-align: left
   vertical-align: top; white-space: pre-line; }
 thead th { background: var(--soft); position: sticky; top: 0; }
 td.number { text-align: right; font-variant-numeric: tabular-nums; white-space: pre; }
+td:first-child { white-space: nowrap; }
 td.missing { color: #8a8a8a; font-style: italic; }
 tbody tr:hover { background: var(--soft); }
 abbr { text-decoration: underline dotted; cursor: help; }

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
+import re
 from typing import Any, Final
 
 from fdrl_ros.errors import PluginError
@@ -17,6 +18,7 @@ from fdrl_ros.experiments.json_file import Json
 from fdrl_ros.experiments.reports.command import command_of
 from fdrl_ros.experiments.reports.page import Command, Content, Notice, Page, Picture, Section
 from fdrl_ros.experiments.reports.text_table import Grid, NOT_PRIVATE, plain
+from fdrl_ros.experiments.study import HEADER
 from rich.table import Table
 
 _QUICK = 'A quick look: few seeds, models or patients. It shows the form and claims nothing.'
@@ -56,7 +58,7 @@ class Kind:
         if self.whole:
             made: Page = _function(self.tables)(directory, summary)
             return made
-        said = list(_function(self.sentences)(summary)) if self.sentences else []
+        said = map(sentence, _function(self.sentences)(summary)) if self.sentences else ()
         notices = [Notice(_QUICK)] if summary.get('quick') else []
         if not summary.get('private', self.private):
             notices.append(Notice(NOT_PRIVATE))
@@ -77,7 +79,7 @@ class Kind:
             self.title,
             self.about,
             [each for each in parts if each.content],
-            provenance(summary),
+            {**measured_by(directory), **provenance(summary)},
             made_here=False,
         )
 
@@ -85,6 +87,27 @@ class Kind:
 _RESUMES = (
     'In the same directory it reads what is finished; in another one it measures all of it anew.'
 )
+
+
+def measured_by(directory: Path) -> dict[str, str]:
+    """Return the commits and versions that the parts of a study name, each once."""
+    found: dict[str, set[str]] = {}
+    for path in directory.glob('*/*.json'):
+        with path.open('rb') as file:
+            start = file.read(_HEADER_BYTES).decode('utf-8', 'replace')
+        if start.startswith(f'{{\n  "{HEADER}"'):
+            header = start.partition('}\n  }')[0]
+            for name, value in re.findall(r'"(\w+)": "([^"]*)"', header):
+                found.setdefault(name, set()).add(value)
+    for name in ('name', 'settings_digest'):
+        found.pop(name, None)
+    return {
+        name if name == 'commit' else f'version of {name}': ', '.join(sorted(each))
+        for name, each in found.items()
+    }
+
+
+_HEADER_BYTES = 2000  # of a part's file, in which its header ends
 
 
 def provenance(summary: Json) -> dict[str, str]:
@@ -108,6 +131,11 @@ def _flat(name: str, value: Any) -> dict[str, str]:
         if isinstance(inner, Mapping):
             found |= _flat(key, inner)
     return found
+
+
+def sentence(words: str) -> str:
+    """Return words as a sentence."""
+    return f'{words[:1].upper()}{words[1:]}' + ('' if words.endswith('.') else '.')
 
 
 def grids_of(tables: Iterable[Table | Grid]) -> list[Content]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fdrl_ros.deployment.live.prometheus import ServerMetrics
+from fdrl_ros.deployment.parties.server_metrics import ServerMetrics
 from fdrl_ros.federation.protocol.message import Message
 from fdrl_ros.nodes.common.diagnostics import Health
 from fdrl_ros.nodes.parties.party_node import PartyNode, PartySettings

@@ -8,7 +8,12 @@ from pathlib import Path
 from fdrl_ros.experiments.json_file import from_json, Json
 from fdrl_ros.experiments.reports.command import command_of
 from fdrl_ros.experiments.reports.page import Page, Picture, Section
-from fdrl_ros.experiments.reports.study_pages import grids_of, provenance
+from fdrl_ros.experiments.reports.study_pages import (
+    grids_of,
+    measured_by,
+    provenance,
+    sentence,
+)
 from fdrl_ros.experiments.studies.fedst.settings import FEDERATED, FedstSettings, UNSEEN
 from fdrl_ros.experiments.studies.fedst.study import RATE, unpacked, unseen_clips
 from fdrl_ros.experiments.studies.fedst.tables import tables, verdicts
@@ -52,12 +57,16 @@ def fedst_page(directory: Path, summary: Json) -> Page:
         'FedST beside FedAvg, FedRep, FedDP, every site alone, and all clips in one place. The '
         "paper's video is not public, so methods are compared, not digits.",
         [
-            Section('What came out', [f'{each}.' for each in verdicts(summary)]),
+            Section('What came out', list(map(sentence, verdicts(summary)))),
             Section('One frame of every site', [words, *frames]),
             Section('Clips', [words, *clips]),
             Section('Tables', grids_of(tables(summary))),
         ],
-        {'command': command_of(directory, 'fdrl reproduce fedst'), **provenance(summary)},
+        {
+            'command': command_of(directory, 'fdrl reproduce fedst'),
+            **measured_by(directory),
+            **provenance(summary),
+        },
         made_here=False,
     )
 

@@ -6,7 +6,7 @@ from dataclasses import fields
 import socket
 from urllib.request import urlopen
 
-from fdrl_ros.deployment.prometheus import ServerMetrics
+from fdrl_ros.deployment.parties.server_metrics import ServerMetrics
 from fdrl_ros.errors import FdrlError
 from fdrl_ros.federation.protocol.message import (
     Envelope,

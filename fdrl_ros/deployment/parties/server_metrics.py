@@ -76,10 +76,10 @@ class ServerMetrics:
                 now = self._clock()
                 self._spent.labels(self._phase.name).inc(max(now - self._since, 0.0))
                 self._phase, self._since = Phase(message.phase), now
-                self._round.set(message.envelope.round)
-                self._attempt.set(message.envelope.attempt)
-                self._survivors.set(len(message.survivors))
-                self._members.set(len(message.members))
+                if self._phase is not Phase.FINISHED:  # which names a round that never begins
+                    self._round.set(message.envelope.round)
+                    self._attempt.set(message.envelope.attempt)
+                    self._note_hospitals(message)
                 for each in Phase:
                     self._in_phase.labels(each.name).set(each is self._phase)
             case MaskedUpdate():
@@ -88,6 +88,16 @@ class ServerMetrics:
                 outcome = 'rolled_back' if message.rolled_back else 'new'
                 self._released.labels(outcome).inc()
                 self._round.set(message.envelope.round)
+
+    def _note_hospitals(self, message: RoundStatus) -> None:
+        """Keep who took part until the next attempt opens."""
+        opened = self._phase is Phase.OPEN
+        for gauge, names in (
+            (self._members, message.members),
+            (self._survivors, message.survivors),
+        ):
+            if names or opened:
+                gauge.set(len(names))
 
     def note_epsilon(self, hospital: str, unit: str, epsilon: float) -> None:
         """Take what a hospital publishes of its ledger."""
