@@ -6,7 +6,7 @@ from typing import Final
 
 import click
 from fdrl_ros.cli.group import FdrlGroup
-from fdrl_ros.experiments.reports.versions import package_version
+from fdrl_ros.resources import package_version
 from fdrl_ros.runtime.orphans import end_with_launcher
 
 COMMANDS: Final = {
@@ -17,7 +17,6 @@ COMMANDS: Final = {
     'evaluate': ('experiments.evaluate', 'Evaluate a run directory again, or files of policies.'),
     'experiment': ('experiments.studies', 'Repeat training with several seeds and compare.'),
     'export': ('federation.directory', 'Copy what the host of some parties needs, and no more.'),
-    'foxglove': ('robot.foxglove', 'Show all topics to Foxglove or Lichtblick until Ctrl-C.'),
     'heterogeneity': (
         'experiments.studies',
         'Measure how far hospitals are apart, at H = 0 to 1.',
@@ -48,7 +47,7 @@ COMMANDS: Final = {
     'tasks': ('experiments.tasks', 'List the tasks and learners that are registered.'),
     'topic': (
         'robot.topics',
-        'List, print and time topics, as `ros2 topic` prints them.',
+        'List, print and time topics, as `ros2 topic` does.',
     ),
     'train': ('experiments.train', 'Train a federation in this process, without ROS.'),
     'urdf': ('robot.urdf', 'Print the URDF of arm and patient.'),
@@ -67,7 +66,7 @@ SECTIONS: Final = {
     'Federation': (
         ('prepare', 'export', 'join', 'keys', 'operator', 'journal', 'security', 'migrate')
     ),
-    'Robot': ('topic', 'node', 'record', 'foxglove', 'play', 'selector', 'shield', 'urdf'),
+    'Robot': ('topic', 'node', 'record', 'play', 'selector', 'shield', 'urdf'),
     'Studies': (
         ('experiment', 'utility', 'heterogeneity', 'measures')
         + ('audit', 'attack', 'reproduce', 'sepsis')

@@ -15,6 +15,7 @@ fdrl train --task cartpole --plan quick      # another world
 fdrl evaluate runs/latest
 fdrl evaluate runs/latest/policies/global_1.npz --episodes episodes
 fdrl watch                                   # the page of the latest run
+fdrl watch --foxglove                        # and all topics, for Foxglove or Lichtblick
 fdrl report runs/latest
 fdrl draw pictures --procedures suture
 fdrl play runs/latest --policy global
@@ -72,7 +73,7 @@ fdrl topic echo /robot_1/risk --once
 fdrl topic hz /robot_1/measured_cp
 fdrl node list
 fdrl record bag --operations 1
-fdrl foxglove
+fdrl record --play bag --foxglove            # shows a bag, publishes nothing
 fdrl selector compare --seeds 2
 fdrl selector coverage runs/latest
 fdrl selector replay bag --policies runs/latest/policies
@@ -96,6 +97,8 @@ fdrl dataset demonstrate demonstrations --count 4
 fdrl dataset show episodes.h5
 fdrl dataset replay episodes.h5 --episode 0
 fdrl dataset convert episodes.h5 bag
+fdrl dataset export episodes.h5 surgery-expert-v0 --to minari
+fdrl dataset export episodes.h5 lerobot_episodes --to lerobot
 fdrl dataset from-csv visits.csv records.npz --task cartpole
 fdrl video make video --site A --clips 2 --frames 20
 fdrl video show video

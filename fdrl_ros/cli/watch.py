@@ -24,10 +24,13 @@ from fdrl_ros.errors import FdrlError, ResourceError, SettingError
 from fdrl_ros.experiments.ros_federation import missing_ros
 from fdrl_ros.page.records import records_beside
 from fdrl_ros.page.sessions import NAME_LENGTH, Person, Role
+from fdrl_ros.resources import resource
 from fdrl_ros.runtime.environment_variables import with_variables
 from fdrl_ros.selector.candidates.policy_files import POLICIES
 
 _DIRECTORY = Path('runs/latest')
+_FOXGLOVE_PORT = 8766
+LOOPBACK = '127.0.0.1'
 
 
 def _people(command: Any) -> Any:
@@ -55,7 +58,7 @@ _PLACE = settings_options(BringupSettings, {'hosts': '--hosts'})
     help='Of a federation, or of a run. Its plan, roster and domains are read.',
 )
 @click.option('--robot', 'robots', multiple=True, help='Robot to show; else those of the run.')
-@click.option('--host', default='127.0.0.1', show_default=True, help='Interface to serve on.')
+@click.option('--host', default=LOOPBACK, show_default=True, help='Interface to serve on.')
 @click.option(
     '--port',
     type=click.IntRange(0, 65535),
@@ -95,6 +98,23 @@ _PLACE = settings_options(BringupSettings, {'hosts': '--hosts'})
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     help='Folder of runs and bags to replay.  [default: the folder of the run]',
 )
+@click.option(
+    '--foxglove',
+    is_flag=True,
+    help='Serve all topics to Foxglove and Lichtblick too, on loopback; clients can only read.',
+)
+@click.option(
+    '--foxglove-port',
+    type=click.IntRange(0, 65535),
+    default=_FOXGLOVE_PORT,
+    show_default=True,
+    help='Port of that; 0 for a free one.',
+)
+@click.option(
+    '--record',
+    type=click.Path(path_type=Path),
+    help='With --foxglove: write all topics to this new folder, a bag (rosbag2, MCAP).',
+)
 @_PLACE
 def watch(
     directory: Path,
@@ -110,6 +130,9 @@ def watch(
     domain: int | None,
     namespace: str | None,
     records: Path | None,
+    foxglove: bool,
+    foxglove_port: int,
+    record: Path | None,
     hosts: str,
     **people: tuple[str, ...],
 ) -> None:
@@ -119,7 +142,12 @@ def watch(
     It prints a link for each person, which lets one browser in, and serves until Ctrl-C. Other
     devices reach it by TLS, or through a tunnel: ssh -L 8765:localhost:8765 THIS_HOST. Whoever
     acts is written down in page_acts.jsonl of the directory. A browser is no emergency stop.
+
+    With --foxglove, open a connection of the kind "Foxglove WebSocket" to the address that is
+    printed, and import the layout. Any page that is open in a browser of this host can read that.
     """
+    if record and not foxglove:
+        raise SettingError('record', str(record), '--foxglove too; else `fdrl record --all`')
     if missing := missing_ros():
         raise FdrlError(f'ROS 2 is not here: {missing}')
     try:
@@ -178,6 +206,12 @@ def watch(
         for person in invited:
             token = page.sessions.invite(person)
             click.echo(f'{person.name} ({person.role}): {url}/enter?token={token}')
+        if foxglove:
+            bridging = importlib.import_module('fdrl_ros.nodes.foxglove_bridge')
+            domains = {settings.robot_domain, *([settings.federation_domain] if layout else [])}
+            bridge = bridging.FoxgloveBridge(sorted(domains), LOOPBACK, foxglove_port, record)
+            opened.enter_context(bridging.served(bridge, click.echo))
+            click.echo(f'layout: {resource("config/foxglove_layout.json")}')
         serving.serve(page.app, address, taken, stopped)
 
 

@@ -42,7 +42,7 @@ RECORDER = 'recorder'
 """The same of what records one robot: `fdrl record`."""
 
 FOXGLOVE = 'foxglove_bridge'
-"""The same of what shows all topics to Foxglove: `fdrl foxglove`."""
+"""The same of what shows all topics to Foxglove: `fdrl watch --foxglove`."""
 
 READERS: Final = (OBSERVER, RECORDER, FOXGLOVE)
 """Programs that only read, and what they like of what they may."""

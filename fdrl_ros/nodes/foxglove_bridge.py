@@ -2,11 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Show all topics of DDS domains to Foxglove and Lichtblick, and record them beside that."""
 
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, ExitStack
 from pathlib import Path
+import threading
 from typing import Final
 
+from fdrl_ros.errors import FdrlError
 from fdrl_ros.nodes.topics.bag_writer import BagWriter
 from fdrl_ros.nodes.topics.every_topic import EveryTopic
 from fdrl_ros.nodes.topics.foxglove_server import FoxgloveServer
@@ -65,28 +67,33 @@ class FoxgloveBridge(Closeable):
         self._opened.close()
 
 
-def serve(
-    domains: Sequence[int],
-    host: str,
-    port: int,
-    *,
-    stopped: Callable[[], bool],
-    tell: Callable[[str], None],
-    record: Path | None = None,
-) -> None:
+@contextmanager
+def served(bridge: FoxgloveBridge, tell: Callable[[str], None]) -> Iterator[None]:
     """
-    Serve topics until asked to stop.
+    Serve on a thread of its own.
 
-    :param tell: told the address, and what cannot be shown, each in a line.
-    :param record: as :class:`FoxgloveBridge` takes it.
-    :raises FdrlError: as :class:`FoxgloveBridge`.
+    :param tell: told the address, and what cannot be shown or written any more, each in a line.
     """
-    told: set[str] = set()
-    with FoxgloveBridge(domains, host, port, record) as bridge:
+    ended = threading.Event()
+
+    def work() -> None:
+        told: set[str] = set()
+        try:
+            while not ended.is_set():
+                bridge.poll(0.2)
+                for words in bridge.left_out:
+                    if words not in told:
+                        told.add(words)
+                        tell(f'left out: {words}')
+        except FdrlError as error:
+            tell(f'nothing is shown to Foxglove any more: {error}')
+
+    thread = threading.Thread(target=work, name='foxglove', daemon=True)
+    with bridge:
         tell(f'serving {bridge.address}: in Foxglove or Lichtblick, open a Foxglove WebSocket')
-        while not stopped():
-            bridge.poll(0.2)
-            for words in bridge.left_out:
-                if words not in told:
-                    told.add(words)
-                    tell(f'left out: {words}')
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()

@@ -23,7 +23,7 @@ pytest.importorskip('foxglove')
 pytest.importorskip('rosbags')
 pytest.importorskip('websockets')
 
-from fdrl_ros.nodes.foxglove_bridge import FoxgloveBridge  # noqa: E402, I100
+from fdrl_ros.nodes.foxglove_bridge import FoxgloveBridge, served  # noqa: E402, I100
 from support.foxglove_client import FoxgloveClient  # noqa: E402
 from support.surgeon import env_alone  # noqa: E402
 
@@ -197,7 +197,12 @@ def test_a_client_sees_a_live_arm_and_what_was_latched_before_it_came(
 
 def test_a_topic_is_subscribed_to_only_while_a_client_is(room, settings, robot_domain):
     publisher = room.node.create_publisher(String, 'note', qos.EVENT)
-    with FoxgloveBridge([robot_domain], '127.0.0.1', 0) as bridge:
+    told: list[str] = []
+    bridge = FoxgloveBridge([robot_domain], '127.0.0.1', 0)
+    with served(bridge, told.append):
+        assert told == [
+            f'serving {bridge.address}: in Foxglove or Lichtblick, open a Foxglove WebSocket'
+        ]
         with FoxgloveClient(bridge.address) as client:
             client.wait(lambda: '/robot_1/note' in client.channels, 30.0)
             assert not publisher.get_subscription_count()

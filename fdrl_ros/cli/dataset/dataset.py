@@ -212,10 +212,6 @@ def export_dataset(file: Path, target: Path, form: str) -> None:
 
     minari: HDF5, as Minari 0.5 reads it; TARGET is NAME-vN. lerobot: LeRobotDataset 3.0, without
     video. Patients and seeds, with which operations are replayed, stay in FILE.
-
-    \b
-    fdrl dataset export demos.npz surgery-expert-v0 --to minari
-    fdrl dataset export demos.npz lerobot_demos --to lerobot
     """
     found = Dataset.load(file)
     export(found, target, form)

@@ -26,12 +26,12 @@ from fdrl_ros.experiments.reports.names import reader_name
 from fdrl_ros.experiments.reports.page import Command, Content, Notice, Page, Picture, Section
 from fdrl_ros.experiments.reports.run_table import group_table, policy_table, shared_patients
 from fdrl_ros.experiments.reports.text_table import Grid, NOT_PRIVATE, RELEASED
-from fdrl_ros.experiments.reports.versions import package_version
 from fdrl_ros.experiments.round_recorder import read_rounds, RoundNote, setbacks
 from fdrl_ros.federation.journal.journal import FILE
 from fdrl_ros.federation.journal.reader import Entry, read
 from fdrl_ros.privacy.forecast import forecast, MOST
 from fdrl_ros.privacy.noise_key import HOME_ROUNDS
+from fdrl_ros.resources import package_version
 import numpy as np
 
 PICTURES: Mapping[str, str] = {

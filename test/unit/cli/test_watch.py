@@ -53,7 +53,7 @@ def refused(*words: object) -> str:
 
 def test_what_cannot_be_is_one_line(layout, taken, tmp_path):
     place = ('--directory', layout.directory)
-    assert 'is neither a run nor a federation' in refused('--directory', tmp_path / 'none')
+    assert 'is not there' in refused('--directory', tmp_path / 'none')
     assert 'a free port, such as 0 for any' in refused(*place, '--port', taken)
     assert 'ssh -L' in refused(*place, '--host', '0.0.0.0')
     assert 'both --tls-certificate and --tls-key' in refused(*place, '--tls-key', 'key.pem')
@@ -62,6 +62,7 @@ def test_what_cannot_be_is_one_line(layout, taken, tmp_path):
     assert 'another domain' in refused(*place, '--domain', 50)
     assert 'letters, digits and _' in refused(*place, '--robot', 'robot 1')
     assert 'nobody' in refused(*place, '--operator-key', 'nobody')
+    assert '--foxglove too' in refused(*place, '--record', tmp_path / 'bag')
 
 
 def test_a_missing_library_is_named(layout, monkeypatch):
