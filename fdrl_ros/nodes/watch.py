@@ -206,6 +206,8 @@ class RoomWatch(Closeable):
             node.create_subscription(
                 DiagnosticArray, '/diagnostics', self._receive_diagnostics, qos.EVENT
             )
+            # An executor that lives on would keep the node announced.
+            joined.callback(self._executor.shutdown)
             joined.callback(self._executor.remove_node, node)
             thread = threading.Thread(target=self._listen, name=f'watch {domain}', daemon=True)
             joined.callback(thread.join, 5.0)
