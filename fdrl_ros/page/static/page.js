@@ -52,10 +52,10 @@ class Page {
     requestAnimationFrame(frame);
   }
 
-  /** Return a robot whose description the server has: the named one, or the first. */
-  described(name = '') {
+  /** Return a robot whose description the server has: the named one, or the one that is shown. */
+  described(name) {
     const all = Object.keys(record(this.snapshot?.robots));
-    return all.includes(name) || !all.length ? name || 'robot_1' : this.robot || all[0];
+    return all.includes(name) || !all.length ? name || 'robot_1' : this.robot;
   }
 
   /** Show the tab that the address names. */

@@ -3,7 +3,7 @@
 /** Records: the list of runs, bags and episodes, and the replay of one with a slider. */
 
 import { FederationView } from './federation.js';
-import { dateAndTime, isNumber, list, make, record, seconds, show, write } from './dom.js';
+import { dateAndTime, isNumber, list, make, seconds, show, write } from './dom.js';
 import { RoomView } from './room.js';
 import { PROCEDURES, sentence } from './words.js';
 
@@ -12,7 +12,7 @@ const BEFORE = 60; // s of charts that are drawn again after a jump
 const MOST_RECORDS = 500;
 
 export class RecordsView {
-  /** @param robot returns the name of a robot whose description a record without one is shown with. */
+  /** @param robot returns a robot whose description is known: the one of this name, or another. */
   constructor(robot) {
     this.robot = robot;
     this.list = make('ul.records');
@@ -82,9 +82,8 @@ export class RecordsView {
   }
 
   begin(found) {
-    const frames = list(found.frames).filter((each) => isNumber(each?.t));
-    const robot = this.robotOf(found, frames);
-    this.frames = frames.map((each) => ({ t: each.t, robot: record(each.robots)[robot] ?? each }));
+    const robot = this.robot(found.robot);
+    this.frames = list(found.frames).filter((each) => isNumber(each?.t));
     this.rounds = list(found.rounds);
     this.at = -1;
     const about = list(found.procedures).filter((each) => typeof each === 'string').map((each) => sentence(PROCEDURES, each));
@@ -95,7 +94,7 @@ export class RecordsView {
     if (!this.frames.length && !this.rounds.length) write(this.title, `${found.title ?? 'This record'}: nothing in it can be replayed`);
     if (this.frames.length) {
       this.room.name = '';
-      this.room.choose(robot, `/api/urdf/${encodeURIComponent(this.robot(robot))}`).then(() => this.seek(this.player.time, true));
+      this.room.choose(robot, `/api/urdf/${encodeURIComponent(robot)}`).then(() => this.seek(this.player.time, true));
     }
     if (!this.frames.length) {
       this.player.begin(0, this.rounds.length - 1, true);
@@ -103,11 +102,6 @@ export class RecordsView {
     }
     const last = this.frames.at(-1).t;
     this.player.begin(this.frames[0].t, Math.max(isNumber(found.duration) ? found.duration : 0, last));
-  }
-
-  robotOf(found, frames) {
-    const names = Object.keys(record(frames[0]?.robots));
-    return names.includes(found.robot) ? found.robot : (names[0] ?? found.robot ?? this.robot());
   }
 
   /** Return the number of the last frame at or before a time. */
@@ -131,19 +125,16 @@ export class RecordsView {
       this.room.clear();
       from = this.index(time - BEFORE);
     }
-    for (let i = from; i <= to; i += 1) this.room.add(this.frames[i].robot, this.frames[i].t);
+    for (let i = from; i <= to; i += 1) this.room.add(this.frames[i], this.frames[i].t);
     this.at = to;
-    this.room.update(this.frames[to].robot, jumped ? Infinity : performance.now());
+    this.room.update(this.frames[to], jumped ? Infinity : performance.now());
     if (jumped) this.room.drawn = 0;
   }
 
   /** Return the federation at a time in s; without frames, the time is the number of a round. */
   round(time) {
     if (!this.frames.length) return this.rounds[Math.floor(time)];
-    const timed = this.rounds.filter((each) => isNumber(each?.t));
-    if (timed.length) return timed.filter((each) => each.t <= time).at(-1) ?? timed[0];
-    const share = (time - this.player.first) / Math.max(this.player.last - this.player.first, 1e-9);
-    return this.rounds[Math.min(Math.floor(share * this.rounds.length), this.rounds.length - 1)];
+    return this.rounds.filter((each) => each.t <= time).at(-1) ?? this.rounds[0];
   }
 
   draw(now) {

@@ -114,7 +114,8 @@ export class RoomView {
     const choice = card('choice', 'Choice', this.policy, this.reason, this.veto, this.risk.element,
       make('dl.facts', {}, ...Object.values(this.facts).flatMap((each) => each.elements)));
     choice.firstChild.append(this.driver);
-    return make('div.side-cards', {}, choice, this.outcome, this.acts && this.actsCard());
+    // The acts come first: what appears and vanishes above a button would move it under the finger.
+    return make('div.side-cards', {}, this.acts && this.actsCard(), choice, this.outcome);
   }
 
   actsCard() {
@@ -122,8 +123,8 @@ export class RoomView {
     const button = (act) => this.acts.button(act, robot);
     const first = make('div.acts.first', {}, button('take_over'), button('hand_back'), button('pause_arm'), button('resume_arm'));
     const rest = make('div.acts', {}, ...['enable', 'disable', 'home', 'unlock', 'stop_operation'].map(button));
-    const made = card('acts-card', 'Act', first, rest, make('p.note', {}, this.acts.session.note || 'A browser is no emergency stop.'));
-    made.firstChild.append(this.arm);
+    const note = this.acts.session.note || 'A browser is no emergency stop.';
+    const made = card('acts-card', 'Act', first, rest, make('p.note', {}, note), this.arm);
     this.lockHold = this.acts.button('lock', () => ({ robot: this.name, policy: 'hold' }), 'hold');
     if (!first.children.length && !rest.children.length) made.classList.add('empty');
     return made;
