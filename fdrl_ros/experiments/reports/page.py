@@ -39,7 +39,7 @@ class Picture(NamedTuple):
     def svg(self) -> Markup:
         """Return the SVG element, whose ids no other figure of a page has."""
         text = self.path.with_suffix('.svg').read_text('utf-8')
-        own = text[text.index('<svg') :]
+        own = text[max(text.find('<svg'), 0) :]
         prefix = f'{self.path.stem}-'
         own = re.sub(r'\bid="', f'id="{prefix}', own)
         own = re.sub(r'(href="|url\()#', rf'\1#{prefix}', own)
@@ -48,8 +48,8 @@ class Picture(NamedTuple):
     @property
     def element(self) -> Markup:
         """Return the figure as an element of a page that needs no other file."""
-        if self.path.with_suffix('.svg').exists():
-            return self.svg
+        if self.path.with_suffix('.svg').exists() and (drawn := self.svg):
+            return drawn
         data = base64.b64encode(self.path.read_bytes()).decode()
         source = f'data:{_TYPES[self.path.suffix]};base64,{data}'
         return Markup('<img alt="{}" src="{}">').format(self.words, source)
