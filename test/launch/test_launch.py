@@ -197,3 +197,12 @@ def children_of(launcher: int, seconds: float) -> Iterator[int]:
             except OSError:
                 continue  # it has ended, or is another user's
         time.sleep(0.1)
+
+
+def test_page_is_served_and_ends_with_the_launch(start, directory):
+    arguments = {'directory': directory, 'operations': 0, 'page': 'true', 'page_port': 0}
+    with start('robot', **arguments) as launched:
+        launched.until(lambda: '/enter?token=' in launched.said)
+        assert 'The page is at http://127.0.0.1:' in launched.said
+        assert launched.end() == 0
+        assert '/enter?token=' not in launched.nodes_said or launched.logs is None

@@ -2,9 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Acts: who may do what, what a request must say, and a journal that is written before."""
 
-import errno
 import json
-import os
 from pathlib import Path
 import stat
 
@@ -156,15 +154,24 @@ def test_a_flood_of_acts_is_stopped(desk):
     assert desk.acts.perform(session, TAKE_OVER, ROBOTS).status == 200
 
 
-def test_a_full_disk_keeps_nobody_from_stopping_the_robot(desk, monkeypatch):
-    def full(descriptor: int) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+class FullDisk:
+    """A file that takes half of what is written."""
 
+    def __init__(self, file) -> None:
+        self.file = file
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.file, name)
+
+    def write(self, data: bytes) -> int:
+        return self.file.write(data[: len(data) // 2])
+
+
+def test_a_full_disk_keeps_nobody_from_stopping_the_robot(desk, monkeypatch):
     desk.ask(Role.SURGEON, TAKE_OVER)
     before = desk.path.read_bytes()
-    desk.do = lambda act, session: 'so it is'
-    desk.acts = Acts(desk.journal, desk.do, desk.told.append, lambda: 0.0, ROOM)
-    monkeypatch.setattr(module.os, 'fdatasync', full)
+    desk.acts = Acts(desk.journal, lambda *_: 'so it is', desk.told.append, lambda: 0.0, ROOM)
+    monkeypatch.setattr(desk.journal, '_file', FullDisk(desk.journal._file))
     status, message = desk.ask(Role.SURGEON, TAKE_OVER)
     assert status == 200 and 'could not be written' in message
     status, message = desk.ask(Role.SURGEON, {'act': 'enable', 'robot': 'robot_1'})
@@ -173,6 +180,13 @@ def test_a_full_disk_keeps_nobody_from_stopping_the_robot(desk, monkeypatch):
     monkeypatch.undo()
     desk.ask(Role.VIEWER, TAKE_OVER)
     assert verify_acts(desk.path) == 3
+
+
+def test_an_act_is_on_the_disk_before_it_is_sent(desk, monkeypatch):
+    synced = []
+    monkeypatch.setattr(module.os, 'fdatasync', lambda descriptor: synced.append(desk.lines()))
+    desk.ask(Role.SURGEON, TAKE_OVER)
+    assert [lines[-1]['result'] for lines in synced] == ['asked']
 
 
 def test_changed_and_missing_lines_show(desk):
