@@ -10,6 +10,7 @@ Markdown names their PNG files.
 import base64
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+import os
 from pathlib import Path
 import platform
 import re
@@ -110,7 +111,7 @@ class Page:
         if self.made_here:
             told |= {'commit': commit(), **versions(), 'machine': platform.platform()}
         with os_errors_as(StoreError, 'cannot read a picture of the report'):
-            forms = {'.html': self._html(told), '.md': self._markdown(told)}
+            forms = {'.html': self._html(told), '.md': self._markdown(told, path.parent)}
         files = []
         for suffix, text in forms.items():
             files.append(path.with_suffix(suffix))
@@ -147,7 +148,7 @@ class Page:
             disclaimer=DISCLAIMER,
         )
 
-    def _markdown(self, told: Mapping[str, str]) -> str:
+    def _markdown(self, told: Mapping[str, str], folder: Path) -> str:
         lines = [f'# {self.title}', self.about, f'*{DISCLAIMER}*']
         for section in self.sections:
             lines.append(f'## {section.title}')
@@ -156,7 +157,8 @@ class Page:
                     case Grid():
                         lines.append(f'**{each.title}**\n\n{each.markdown_rows()}')
                     case Picture():
-                        lines.append(f'![{each.words}]({each.path.name})\n\n{each.words}')
+                        file = Path(os.path.relpath(each.path, folder)).as_posix()
+                        lines.append(f'![{each.words}]({file})\n\n{each.words}')
                     case Notice():
                         lines.append(f'**{each.words}**')
                     case Command():

@@ -64,7 +64,10 @@ def test_a_run_ends_with_a_page_that_needs_nothing_else(run: Path) -> None:
     for words in ('On own patients', 'How to do it again', 'fdrl train --plan', 'world hash'):
         assert words in page
     assert page.count('<img') >= 7 and 'earned least' in page  # the selector's operations too
-    assert (run / 'report.md').read_text().count('| hospital 1 |') >= 2
+    text = (run / 'report.md').read_text()
+    assert text.count('| hospital 1 |') >= 2
+    named = re.findall(r'\]\(([^)]+\.png)\)', text)
+    assert len(named) >= 7 and all((run / each).exists() for each in named)
     assert 'hospital_1 ' not in page
 
 
