@@ -13,7 +13,7 @@ from fdrl_ros.errors import RecordsError
 from fdrl_ros.learner.records.records import Records
 import fdrl_ros.msg as ros
 from fdrl_ros.nodes.common import qos
-from fdrl_ros.nodes.recorder import Recorder
+from fdrl_ros.nodes.recorder import Recorder, WholeRecorder
 from fdrl_ros.selector.replay import compare, decisions, recorded_actions, replay, ReplaySettings
 from fdrl_ros.surgery.data.bag import (
     ARM_STATE,
@@ -89,7 +89,10 @@ def test_the_log_of_a_live_robot_is_decided_again_and_becomes_records(
             return bool(told and [each.status for each in told.policies] == ['candidate'])
 
         room.wait(is_candidate, 60.0)
-        with Recorder(path, '/robot_1', settings.robot_domain) as recorder:
+        with (
+            Recorder(path, '/robot_1', settings.robot_domain) as recorder,
+            WholeRecorder(tmp_path / 'whole', '/robot_1', settings.robot_domain) as whole,
+        ):
             assert '/robot_1/operation_state' in recorder.waits_for
             waiting = 'the next operation to begin'
             room.wait(lambda: recorder.poll(0.05) or recorder.waits_for == waiting, 20.0)
@@ -101,7 +104,11 @@ def test_the_log_of_a_live_robot_is_decided_again_and_becomes_records(
 
                 assert room.operate(index=index).accepted
                 room.wait(ended, 40.0)
-            assert not recorder.waits_for
+            assert not recorder.waits_for and not whole.waits_for
+    # What records everything holds what replay and training need, too.
+    patients = ['hospital_1/test/0', 'hospital_2/test/0']
+    assert [each.patient for each in read_log(tmp_path / 'whole', partial=True)] == patients
+    assert recorded_actions(tmp_path / 'whole')
     assert path.stat().st_mode & 0o777 == 0o700, 'it holds what is measured of patients'
     with pytest.raises(RecordsError, match='exists already'):
         Recorder(path, '/robot_1', settings.robot_domain)
@@ -116,7 +123,7 @@ def test_the_log_of_a_live_robot_is_decided_again_and_becomes_records(
     assert heard == {*TOPICS, ARM_STATE} - {EPISODE}
     # A busy machine may lose a tick here and there: those are left out.
     found = read_log(path, partial=True)
-    assert [each.patient for each in found] == ['hospital_1/test/0', 'hospital_2/test/0']
+    assert [each.patient for each in found] == patients
     outcomes = [each for _, each in room.heard['outcome']]
     for log, outcome in zip(found, outcomes, strict=True):
         assert (log.success, log.failure) == (outcome.success, outcome.failure)
