@@ -4,7 +4,7 @@
 What a world must say about itself, so that hospitals can learn in it together.
 
 A task is one object: observations and actions, how to make the env, who the patients are, who acts
-in the records, when a policy succeeds. To bring your own, see docs/tutorials/own_env.md.
+in the records, when a policy succeeds. To bring your own, see docs/tutorial/own_env.md.
 """
 
 from fdrl_ros.policy.policy import Action

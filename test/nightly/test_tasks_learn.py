@@ -18,7 +18,7 @@ from fdrl_ros.experiments.intervals import paired, sign_of
 import numpy as np
 import pytest
 
-TUTORIALS = Path(__file__).resolve().parents[2] / 'docs' / 'tutorials'
+TUTORIALS = Path(__file__).resolve().parents[2] / 'docs' / 'tutorial'
 TASKS = {
     'cartpole': 'cartpole',
     'icu_sepsis': 'icu_sepsis',

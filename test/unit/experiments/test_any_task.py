@@ -167,7 +167,7 @@ def test_measures_of_a_task_are_averaged_compared_and_grouped(tmp_path):
 
 
 def test_a_users_surgery_is_compared_with_chance_and_has_no_selector_without_a_robot():
-    tutorials = Path(__file__).parents[3] / 'docs/tutorials'
+    tutorials = Path(__file__).parents[3] / 'docs/tutorial'
     evaluator = evaluator_of(plan_of(tutorials / 'spleen.py:SpleenTask'))
     assert type(evaluator) is SurgeryEvaluator
     network = evaluator.plan.network

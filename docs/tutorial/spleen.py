@@ -3,7 +3,7 @@
 """
 A procedure of your own in your own numbers: palpate a spleen, which bears less than a liver.
 
-    fdrl run --task docs/tutorials/spleen.py:SpleenTask
+    fdrl run --task docs/tutorial/spleen.py:SpleenTask
 """
 
 from dataclasses import dataclass, replace

@@ -3,7 +3,7 @@
 """
 An env of your own with continuous actions: bring a tip to its goal against the pull of the tissue.
 
-    fdrl run --task docs/tutorials/reach.py:Reach
+    fdrl run --task docs/tutorial/reach.py:Reach
 """
 
 import math

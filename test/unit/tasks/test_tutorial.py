@@ -1,6 +1,6 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""The tasks of docs/tutorials load from their files, and their guides do what is to be learned."""
+"""The tasks of docs/tutorial load from their files, and their guides do what is to be learned."""
 
 from contextlib import closing
 from pathlib import Path
@@ -11,7 +11,7 @@ from fdrl_ros.surgery.tasks.procedures import procedure_named
 import numpy as np
 import pytest
 
-FOLDER = Path(__file__).resolve().parents[3] / 'docs' / 'tutorials'
+FOLDER = Path(__file__).resolve().parents[3] / 'docs' / 'tutorial'
 TASKS = {'reach': 'Reach', 'endoscope': 'Endoscope', 'spleen': 'SpleenTask'}
 
 

@@ -3,7 +3,7 @@
 """
 An env of your own that sees images: move an endoscope until a polyp is in the middle of its view.
 
-    fdrl run --task docs/tutorials/endoscope.py:Endoscope
+    fdrl run --task docs/tutorial/endoscope.py:Endoscope
 """
 
 import math
