@@ -3,9 +3,10 @@
 """
 Every file and command of the tutorials runs, as a newcomer runs them: in an empty folder.
 
-Runs of no quick plan are shortened by flags; what they print is not compared then. All else is, but
-for hashes, places and blocks of the language `console`, which are samples. A block that begins with
-`fdrl:` is what the command before it must refuse. Hosts of one machine have a network of their own.
+Runs of no quick plan are shortened by flags; what they print is not compared then. All else is,
+but for hashes, places and blocks of the language `console`, which are samples. A block that begins
+with `fdrl:` is what the command before it must refuse. Hosts of one machine have a network of
+their own.
 """
 
 import os

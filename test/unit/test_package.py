@@ -13,9 +13,12 @@ import tarfile
 import zipfile
 
 import fdrl_ros
+from fdrl_ros.cli.commands import SECTIONS
+from fdrl_ros.deployment.launch_files import described
 from fdrl_ros.resources import package_version
 import gymnasium
 import pytest
+import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 NOT_EXPORTED = shutil.ignore_patterns(
@@ -106,6 +109,27 @@ def test_there_is_an_extra_for_each_set_of_optional_requirements(metadata: Messa
     assert set(metadata.get_all('Provides-Extra')) == whole - {
         *('learning', 'ros', 'docs', 'test', 'flower')
     }
+
+
+def test_containers_run_commands_that_exist_on_volumes_that_are_declared() -> None:
+    compose = yaml.safe_load((ROOT / 'compose.yaml').read_text('utf-8'))
+    services = dict(compose['services'])
+    founder = services.pop('founder')
+    assert {'servers', 'hospital_1', 'hospital_2', 'hospital_3', 'robot', 'page'} == set(services)
+    named = {name for names in SECTIONS.values() for name in names}
+    for service in services.values():
+        command, *words = service['command']
+        assert command in named
+        if command == 'launch':
+            assert (ROOT / 'launch' / f'{words[0]}.launch.py').exists()
+            known = described(words[0])
+            assert all(f"'{word.partition(':=')[0]}':" in known for word in words[1:])
+        (volume,) = service['volumes']  # nobody sees the folder of another host
+        assert volume in founder['volumes'] and volume.partition(':')[0] in compose['volumes']
+    recipe = (ROOT / 'Dockerfile').read_text('utf-8')
+    assert 'USER fdrl' in recipe and 'HEALTHCHECK' in recipe
+    for place in re.findall(r':(/hosts/\w+)', str(founder['volumes'])):
+        assert place in recipe
 
 
 def test_an_env_is_made_by_a_name_that_imports_its_module() -> None:
