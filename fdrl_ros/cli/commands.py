@@ -6,7 +6,7 @@ from typing import Final
 
 import click
 from fdrl_ros.cli.group import FdrlGroup
-from fdrl_ros.experiments.reports.versions import package_version
+from fdrl_ros.resources import package_version
 from fdrl_ros.runtime.orphans import end_with_launcher
 
 COMMANDS: Final = {
