@@ -11,6 +11,7 @@ import contextlib
 from dataclasses import asdict, replace
 import importlib
 import importlib.util
+import itertools
 import time
 
 from fdrl_ros.crypto.keys.keystore import KEY_FILE
@@ -38,18 +39,20 @@ from fdrl_ros.deployment.events import (
 from fdrl_ros.deployment.interfaces import OPERATOR
 from fdrl_ros.deployment.layout import ROBOTS
 from fdrl_ros.deployment.live.running import (
+    Companion,
+    companion_variables,
     free_page_port,
     note_running,
     page_variables,
     page_words,
-    PageProcess,
+    record_words,
 )
 from fdrl_ros.deployment.namespaces import absolute, FEDERATION
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.prepare import taking_part
 from fdrl_ros.deployment.robot.robot_policies import RobotPolicies
 from fdrl_ros.deployment.runner import Runner
-from fdrl_ros.errors import FdrlError, MessageError
+from fdrl_ros.errors import FdrlError, MessageError, os_errors_as, StoreError
 from fdrl_ros.experiments.json_file import Json, write_json
 from fdrl_ros.experiments.metric_logs import tensorboard
 from fdrl_ros.experiments.round_recorder import Meters, NoteTaken, RoundNote, RoundRecorder
@@ -212,6 +215,7 @@ class RosFederation:
             tensorboard(self._run.path) as self._log_round,
             with_variables(middleware(settings)),
             self._served(),
+            contextlib.ExitStack() as recorders,
             Runner(settings, self._layout.log) as runner,
             watching.Observer(
                 self._roster,
@@ -258,6 +262,8 @@ class RosFederation:
                 # Patients come once the selector knows what to expect of each policy.
                 runner.start(each for each in specs if each.executable != 'env')
                 self._value(runner, watch.poll)
+                for robot in ROBOTS:
+                    recorders.enter_context(self._recording(robot, operations))
                 runner.start(each for each in specs if each.executable == 'env')
                 each = self._plan.world.horizon * TICK + 5.0
                 self._follow(
@@ -286,7 +292,22 @@ class RosFederation:
             *('--link-minutes', '60'),
             *(('--operator-key', OPERATOR) if signing else ()),
         )
-        return PageProcess(words, page_variables(self._settings), self._say)
+        return Companion(words, page_variables(self._settings), self._say)
+
+    def _recording(self, robot: str, operations: int) -> Companion:
+        """Record the operations of a robot in a new bag of the run, for replay."""
+        folder = self._run.operations
+        with os_errors_as(StoreError, f'cannot make {folder}'):
+            folder.mkdir(exist_ok=True)
+        paths = (folder / f'{robot}_{number}' for number in itertools.count(1))
+        bag = next(path for path in paths if not path.exists())
+        words = record_words(self._settings, robot, bag, operations)
+
+        def say(line: str) -> None:
+            if line.startswith('fdrl: '):
+                self._say(f'{robot} is not recorded: {line.removeprefix("fdrl: ")}')
+
+        return Companion(words, companion_variables(), say)
 
     def _value(self, runner: Runner, poll: Callable[[float], Iterable[Event]]) -> None:
         """Wait until the selectors have valued all policies, or for a time that is told."""

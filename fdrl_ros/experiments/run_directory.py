@@ -28,6 +28,8 @@ class RunDirectory:
     """
     One run: ``federation/`` (private), ``policies/``, ``plots/``, ``episodes/`` and numbers.
 
+    ``operations/`` has bags of what the robot did, where it did something.
+
     :param path: such as ``runs/2026-11-21_09-30-00``.
     """
 
@@ -104,6 +106,11 @@ class RunDirectory:
     def policies(self) -> Path:
         """What was released."""
         return self.path / 'policies'
+
+    @property
+    def operations(self) -> Path:
+        """Bags of what robots did, one for each time that they operated."""
+        return self.path / 'operations'
 
     @property
     def summary(self) -> Path:

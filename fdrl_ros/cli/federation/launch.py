@@ -22,7 +22,7 @@ from fdrl_ros.deployment.launch_files import (
     page,
 )
 from fdrl_ros.deployment.layout import Layout
-from fdrl_ros.deployment.live.running import page_variables, PageProcess
+from fdrl_ros.deployment.live.running import Companion, page_variables
 from fdrl_ros.deployment.runner import Runner
 from fdrl_ros.deployment.supervision import Ending
 from fdrl_ros.errors import FdrlError, SettingError, StoreError
@@ -74,7 +74,7 @@ def launch(file: str, arguments: tuple[str, ...], show_args: bool) -> None:
         runner.start(graph(file, texts))
         click.echo(f'{", ".join(runner.running)}: started; the logs are in {log}')
         if words := page(file, texts):
-            served.enter_context(PageProcess(words, page_variables(settings), click.echo))
+            served.enter_context(Companion(words, page_variables(settings), click.echo))
         follow(runner, stopped)
         codes = runner.stop()
     unclean = [name for name, code in codes.items() if Ending.of(code) is not Ending.STOPPED]

@@ -77,7 +77,7 @@ def record(
     namespace: str,
     hosts: str,
 ) -> None:
-    r"""
+    """
     Record what a robot publishes in a bag, or play a bag.
 
     BAG is a new folder, which rosbag2 reads (MCAP). All that `fdrl selector replay` and `fdrl
@@ -88,10 +88,6 @@ def record(
     that `fdrl topic echo`, RViz or Foxglove show them. Commands of an arm are never published, and
     a domain in which somebody publishes the same topics is refused.
 
-    \b
-    fdrl record --all runs/log --operations 3
-    fdrl record --play runs/log --namespace replay --loop
-    fdrl record --play runs/log --foxglove
     """
     if missing := missing_ros():
         raise FdrlError(f'ROS 2 is not here: {missing}')

@@ -1,12 +1,13 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""Where a federation runs now, for programs that look on; and the page that looks on by itself."""
+"""Where a federation runs now, and programs that look on beside it: the page, and recorders."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 import json
 import os
+from pathlib import Path
 import socket
 import subprocess
 import sys
@@ -29,7 +30,7 @@ PAGE_PORT: Final = 8765
 """Where the page is unless told otherwise."""
 
 _FIELDS: Final = ('federation_domain', 'robot_domain', 'namespace')
-_ENDING = 10.0  # s that the page has to end
+_ENDING = 10.0  # s that a companion has to end
 
 
 def note_running(layout: Layout, settings: BringupSettings) -> None:
@@ -85,9 +86,21 @@ def page_words(
     return [*words, *further]
 
 
+def record_words(settings: BringupSettings, robot: str, bag: Path, operations: int) -> list[str]:
+    """Return the words after `fdrl` that record so many operations of a robot in a new bag."""
+    words = ['record', str(bag), '--robot', robot, '--operations', str(operations)]
+    words += ['--domain', str(settings.robot_domain), '--hosts', settings.hosts]
+    return [*words, '--namespace', settings.namespace]
+
+
+def companion_variables() -> dict[str, str]:
+    """Return the environment variables that a companion of this process runs with."""
+    return {LAUNCHER: str(os.getpid()), 'PYTHONUNBUFFERED': '1'}
+
+
 def page_variables(settings: BringupSettings) -> dict[str, str]:
     """Return the environment variables that the page runs with."""
-    variables = {LAUNCHER: str(os.getpid()), 'PYTHONUNBUFFERED': '1'}
+    variables = companion_variables()
     if settings.security:
         variables |= environment(settings, settings.federation_domain)
         variables['ROS_SECURITY_ENCLAVE_OVERRIDE'] = f'/{WATCH}'
@@ -105,14 +118,14 @@ def free_page_port(port: int = PAGE_PORT) -> int:
     return port
 
 
-class PageProcess(Closeable):
+class Companion(Closeable):
     """
-    The page in a process of its own, which ends with this object or with its launcher.
+    A command of `fdrl` in a process of its own, which ends with this object or with its launcher.
 
     Whatever happens to it, who starts it goes on.
 
-    :param words: of :func:`page_words`.
-    :param say: told each line that it prints: its address and a link, or why it cannot begin.
+    :param words: after `fdrl`, such as those of :func:`page_words`.
+    :param say: told each line that it prints, such as a link, or why it cannot begin.
     """
 
     def __init__(
@@ -128,7 +141,7 @@ class PageProcess(Closeable):
             env={**os.environ, **variables},
             start_new_session=True,
         )
-        self._thread = threading.Thread(target=self._read, name='page', daemon=True)
+        self._thread = threading.Thread(target=self._read, name=words[0], daemon=True)
         self._thread.start()
 
     def _read(self) -> None:

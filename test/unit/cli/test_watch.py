@@ -14,10 +14,10 @@ from fdrl_ros.crypto.keys.keystore import make_federation, NewFederation
 from fdrl_ros.deployment.bringup import BringupSettings
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.live.running import (
+    Companion,
     free_page_port,
     note_running,
     page_words,
-    PageProcess,
     RUNNING,
     where_running,
 )
@@ -99,7 +99,7 @@ def wait_for(said: list[str], words: str) -> str:
 def test_a_page_that_cannot_begin_stops_nobody(layout, taken):
     said: list[str] = []
     settings = BringupSettings(directory=str(layout.directory))
-    with PageProcess(page_words(settings, taken), {}, said.append):
+    with Companion(page_words(settings, taken), {}, said.append):
         assert wait_for(said, 'fdrl: ').startswith('fdrl: ')
 
 
@@ -114,7 +114,7 @@ def test_links_are_printed_and_let_in(layout, federation_domain, robot_domain):
         robot_domain=robot_domain,
     )
     people = ('--surgeon', 'Ada', '--viewer', 'Bob')
-    with PageProcess(page_words(settings, 0, (), *people), {}, said.append):
+    with Companion(page_words(settings, 0, (), *people), {}, said.append):
         wait_for(said, 'Ada (surgeon): http://127.0.0.1:')
         assert len(said) == 3
         with httpx.Client() as browser:
