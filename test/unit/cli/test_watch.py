@@ -8,6 +8,7 @@ import socket
 import sys
 import time
 
+import click
 from click.testing import CliRunner
 from fdrl_ros.cli import main
 from fdrl_ros.crypto.keys.keystore import make_federation, NewFederation
@@ -18,6 +19,7 @@ from fdrl_ros.deployment.live.running import (
     free_page_port,
     note_running,
     page_words,
+    record_words,
     RUNNING,
     where_running,
 )
@@ -123,3 +125,12 @@ def test_links_are_printed_and_let_in(layout, federation_domain, robot_domain):
             session = browser.get(f'{link.partition("/enter")[0]}/api/session').json()
     assert session['name'] == 'Ada' and 'take_over' in session['acts']
     assert (Path(layout.directory) / 'page_acts.jsonl').stat().st_mode & 0o777 == 0o600
+
+
+def test_a_recorder_of_a_run_is_told_its_robot_domain_and_namespace():
+    settings = BringupSettings(robot_domain=9, namespace='north')
+    name, *words = record_words(settings, 'robot_1', Path('bag'), 3)
+    command = main.get_command(click.Context(main), name)
+    told = command.make_context(name, words).params
+    assert (told['bag'], told['robot'], told['operations']) == (Path('bag'), 'robot_1', 3)
+    assert (told['domain'], told['namespace'], told['play']) == (9, '/north', False)
