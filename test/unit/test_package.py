@@ -23,7 +23,7 @@ import yaml
 ROOT = Path(__file__).resolve().parents[2]
 NOT_EXPORTED = shutil.ignore_patterns(
     *('.*', 'build', 'install', 'log', 'runs', 'site', '__pycache__', '_kernels.*', '*.egg-info'),
-    *('docs', 'test', 'benchmark'),
+    *('images', 'results', 'test', 'benchmark'),
 )
 SHARED = ('config', 'msg', 'urdf')
 
@@ -67,6 +67,7 @@ def test_the_wheel_holds_all_modules_shared_files_and_the_extension(names: set[s
         f'fdrl_ros/{each.relative_to(package)}' for each in static.rglob('*') if each.is_file()
     }
     wanted |= {'fdrl_ros/py.typed', 'fdrl_ros/_kernels.abi3.so'}
+    wanted.add('fdrl_ros/_share/docs/glossary.md')
     assert not wanted - names
     extra = {name for name in names - wanted if '.dist-info/' not in name}
     assert not extra

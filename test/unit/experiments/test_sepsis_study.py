@@ -158,14 +158,14 @@ def test_noise_keeps_the_epsilon_that_it_is_for(replay):
 
 
 CONTRADICTIONS = [
-    ('--patients 100', 'patients = 100: expected at least new_patients = 1000, one round'),
-    ('--batch 30000', 'batch = 30000: expected at most the 20000 patients of all rounds'),
-    ('--delta 0.01', 'delta = 0.01: expected below 1 / 100000, the patients of the largest run'),
-    ('--delta 1e-4 --seeds 0', 'delta = 0.0001: expected below 1 / 20000'),
-    ('--minibatch-steps 30', 'minibatch_steps = 30: expected a multiple of 20, the rounds'),
-    ('--minibatch-batch 6000', 'minibatch_batch = 6000: expected at most clinician_patients'),
-    ('--network-batch 9000', 'network_batch = 9000: expected at most batch = 8000'),
-    ('--plain-patients 2 --plain-rounds 3', 'plain_batch = 200: expected at most the 6 patients'),
+    ('--patients 100', '--patients 100: expected at least new_patients = 1000, one round'),
+    ('--batch 30000', '--batch 30000: expected at most the 20000 patients of all rounds'),
+    ('--delta 0.01', '--delta 0.01: expected below 1 / 100000, the patients of the largest run'),
+    ('--delta 1e-4 --seeds 0', '--delta 0.0001: expected below 1 / 20000'),
+    ('--minibatch-steps 30', '--minibatch-steps 30: expected a multiple of 20, the rounds'),
+    ('--minibatch-batch 6000', '--minibatch-batch 6000: expected at most clinician_patients'),
+    ('--network-batch 9000', '--network-batch 9000: expected at most batch = 8000'),
+    ('--plain-patients 2 --plain-rounds 3', '--plain-batch 200: expected at most the 6 patients'),
 ]
 
 
