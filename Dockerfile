@@ -13,12 +13,10 @@ FROM python:3.11-slim-bookworm
 COPY --from=build /opt/fdrl_ros /opt/fdrl_ros
 RUN useradd --create-home --uid 10001 fdrl \
  && install -d -o fdrl -g fdrl -m 700 \
-    /hosts /hosts/founder /hosts/servers /hosts/one /hosts/two /hosts/three
+    /hosts /hosts/founder /hosts/servers /hosts/desk /hosts/one /hosts/two /hosts/three
 USER fdrl
 WORKDIR /home/fdrl
 ENV OMP_NUM_THREADS=1 PYTHONUNBUFFERED=1
 # Every command runs in the workspace: docker run IMAGE --help, docker run IMAGE train --plan quick
 ENTRYPOINT ["/opt/fdrl_ros/tools/in_workspace", "fdrl"]
 CMD ["--help"]
-HEALTHCHECK --interval=30s --timeout=10s --start-period=60s \
-  CMD ["/opt/fdrl_ros/tools/in_workspace", "fdrl", "--version"]

@@ -128,7 +128,8 @@ def test_containers_run_commands_that_exist_on_volumes_that_are_declared() -> No
         (volume,) = service['volumes']  # nobody sees the folder of another host
         assert volume in founder['volumes'] and volume.partition(':')[0] in compose['volumes']
     recipe = (ROOT / 'Dockerfile').read_text('utf-8')
-    assert 'USER fdrl' in recipe and 'HEALTHCHECK' in recipe
+    assert 'USER fdrl' in recipe
+    assert all('healthcheck' in services[name] for name in ('servers', 'page'))
     for place in re.findall(r':(/hosts/\w+)', str(founder['volumes'])):
         assert place in recipe
 
