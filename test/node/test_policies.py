@@ -174,7 +174,7 @@ def test_locks_vetoes_and_pins_are_obeyed_and_outlive_the_node(theatre, room):
     )
     assert answer.success, answer.message
     refused = PinPolicy.Request(name='global', version='9')
-    assert 'rounds 1' in room.ask(PinPolicy, 'selector/pin_policy', refused).message
+    assert 'rounds that are kept, 1' in room.ask(PinPolicy, 'selector/pin_policy', refused).message
 
     theatre.runner.stop()
     del room.heard['policies'][:]

@@ -21,7 +21,7 @@ from support.untrained_segmenter import untrained
 
 PATIENCE = 40.0
 ROOM = RoomArguments(endoscope=True, use_sim_time=True, home='hospital_1')
-OFF = {'policies above 256 KiB', 'force = spatial'}
+OFF = {'policies above 256 KiB', 'force = spatial', 'metrics_port'}
 
 
 @pytest.fixture
