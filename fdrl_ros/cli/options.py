@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import click
 from fdrl_ros.deployment.bringup import BringupSettings
 from fdrl_ros.deployment.layout import Layout
+from fdrl_ros.deployment.live.running import where_running
 from fdrl_ros.deployment.plan import Plan, SURGERY
 from fdrl_ros.deployment.prepare import read_records
 from fdrl_ros.errors import ResourceError, SettingError
@@ -199,11 +200,17 @@ def live_options(command: C, *, namespace: bool = True) -> C:
         type=click.IntRange(0),
         envvar='ROS_DOMAIN_ID',
         show_envvar=True,
-        default=BringupSettings().robot_domain,
-        show_default=True,
+        default=_robot_domain,
+        show_default=f'of runs/latest while it runs, else {BringupSettings().robot_domain}',
         help='DDS domain of the robots.',
     )
     return domain(where(command))
+
+
+def _robot_domain() -> int:
+    """Return the domain of the robots of the latest run while that runs, else the usual one."""
+    running = where_running(Layout(Path('runs/latest/federation')))
+    return BringupSettings.from_mapping(running).robot_domain
 
 
 def domain_options(command: C) -> C:

@@ -3,12 +3,14 @@
 """`fdrl watch`: a page of the operating room and the federation, for people."""
 
 from contextlib import ExitStack
+from dataclasses import replace
 import getpass
 import importlib
 from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 from fdrl_ros.cli.federation.key_listing import find_keys
 from fdrl_ros.cli.federation.orders import operator_credentials
 from fdrl_ros.cli.federation.passphrase import FILE, passphrase_option
@@ -17,7 +19,7 @@ from fdrl_ros.cli.options import settings_options
 from fdrl_ros.crypto.keys.roster import Roster
 from fdrl_ros.deployment.bringup import BringupSettings, LAST_DOMAIN, middleware
 from fdrl_ros.deployment.layout import Layout, ROBOTS
-from fdrl_ros.deployment.live.running import PAGE_PORT, where_running
+from fdrl_ros.deployment.live.running import free_page_port, PAGE_PORT, where_running
 from fdrl_ros.deployment.namespaces import check_name
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.errors import FdrlError, ResourceError, SettingError
@@ -64,7 +66,7 @@ _PLACE = settings_options(BringupSettings, {'hosts': '--hosts'})
     type=click.IntRange(0, 65535),
     default=PAGE_PORT,
     show_default=True,
-    help='Port to serve on; 0 for a free one.',
+    help='Port to serve on; 0 for a free one, which is taken too if the default is in use.',
 )
 @click.option('--tls-certificate', type=FILE, help='Certificate in PEM; its names are served.')
 @click.option('--tls-key', type=FILE, help='Its private key.')
@@ -183,6 +185,8 @@ def watch(
     invited = _invited(people)
     with ExitStack() as opened, with_variables(middleware(settings)):
         stopped = opened.enter_context(stopping())
+        if click.get_current_context().get_parameter_source('port') is ParameterSource.DEFAULT:
+            address = replace(address, port=free_page_port())  # a run may serve its own page there
         taken = opened.enter_context(address.listen())
         port = taken.getsockname()[1]
         home = layout.directory if layout else directory if directory.is_dir() else Path()

@@ -42,7 +42,7 @@ from fdrl_ros.deployment.live.running import (
     Companion,
     companion_variables,
     free_page_port,
-    note_running,
+    noted_running,
     page_variables,
     page_words,
     record_words,
@@ -210,10 +210,10 @@ class RosFederation:
         watching = importlib.import_module('fdrl_ros.nodes.observer')
         before = len(self._recorder.notes)
         settings = self._settings
-        note_running(self._layout, settings)
         with (
             tensorboard(self._run.path) as self._log_round,
             with_variables(middleware(settings)),
+            noted_running(self._layout, settings),
             self._served(),
             contextlib.ExitStack() as recorders,
             Runner(settings, self._layout.log) as runner,
@@ -253,7 +253,8 @@ class RosFederation:
                 if home:
                     self._released.pop(home, None)  # it goes by another name here
                     self._released[HOME] = 0
-                room = RoomArguments(home=home)
+                # The page shows the endoscope's picture; without one nobody looks at it.
+                room = RoomArguments(home=home, endoscope=self._page)
                 specs = [
                     spec
                     for robot in ROBOTS

@@ -123,7 +123,7 @@ def test_failed_preparation_ends_the_launch_with_its_reason(launcher, tmp_path, 
     arguments = {'directory': directory, 'rounds': 900, 'description': False}
     with launcher.start(tmp_path, 'federation', **arguments) as launched:
         assert launched.process.wait(60) == 1
-        assert 'set rounds to at most' in launched.said
+        assert 'rounds to at most' in launched.said
         assert f'{directory} could not be prepared' in launched.said
         assert not directory.exists()
 

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where a federation runs now, and programs that look on beside it: the page, and recorders."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 import json
 import os
@@ -24,7 +24,7 @@ from fdrl_ros.runtime.orphans import LAUNCHER
 from fdrl_ros.settings import setting, Settings
 
 RUNNING: Final = 'running.json'
-"""File in a federation's directory with the domains that it last ran in."""
+"""File in a federation's directory with the domains that it runs in."""
 
 PAGE_PORT: Final = 8765
 """Where the page is unless told otherwise."""
@@ -33,19 +33,25 @@ _FIELDS: Final = ('federation_domain', 'robot_domain', 'namespace')
 _ENDING = 10.0  # s that a companion has to end
 
 
-def note_running(layout: Layout, settings: BringupSettings) -> None:
+@contextmanager
+def noted_running(layout: Layout, settings: BringupSettings) -> Iterator[None]:
     """
-    Write down where a federation runs.
+    Write down where a federation runs while it does.
 
     :raises StoreError: if it cannot be written.
     """
     told = {name: getattr(settings, name) for name in _FIELDS}
-    write_whole(layout.directory / RUNNING, json.dumps(told).encode())
+    path = layout.directory / RUNNING
+    write_whole(path, json.dumps(told).encode())
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)
 
 
 def where_running(layout: Layout) -> dict[str, Any]:
     """
-    Return the settings with which a federation last ran here; none if nobody wrote them down.
+    Return the settings with which a federation runs here; none if nobody wrote them down.
 
     :returns: domains and namespace, by the names of :class:`BringupSettings`.
     """

@@ -17,7 +17,7 @@ from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.live.running import (
     Companion,
     free_page_port,
-    note_running,
+    noted_running,
     page_words,
     record_words,
     RUNNING,
@@ -77,10 +77,11 @@ def test_a_missing_library_is_named(layout, monkeypatch):
 def test_a_directory_tells_where_its_federation_runs(layout):
     assert where_running(layout) == {}
     settings = BringupSettings(federation_domain=8, robot_domain=9, namespace='north')
-    note_running(layout, settings)
-    found = where_running(layout)
+    with noted_running(layout, settings):
+        found = where_running(layout)
     assert BringupSettings.from_mapping(found).robot_domain == 9
     assert BringupSettings.from_mapping(found).namespace == '/north'
+    assert where_running(layout) == {}  # it has ended
     for broken in ('{', '[]', '{"robot_domain": 999}', '{"robot_domain": "x"}'):
         (layout.directory / RUNNING).write_text(broken)
         assert where_running(layout) == {}
