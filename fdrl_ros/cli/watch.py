@@ -213,7 +213,7 @@ def watch(
         if foxglove:
             bridging = importlib.import_module('fdrl_ros.nodes.foxglove_bridge')
             domains = {settings.robot_domain, *([settings.federation_domain] if layout else [])}
-            bridge = bridging.FoxgloveBridge(sorted(domains), LOOPBACK, foxglove_port, record)
+            bridge = bridging.FoxgloveBridge(sorted(domains), foxglove_port, record)
             opened.enter_context(bridging.served(bridge, click.echo))
             click.echo(f'layout: {resource("config/foxglove_layout.json")}')
         serving.serve(page.app, address, taken, stopped)

@@ -11,7 +11,7 @@ from typing import Final
 from fdrl_ros.errors import FdrlError
 from fdrl_ros.nodes.topics.bag_writer import BagWriter
 from fdrl_ros.nodes.topics.every_topic import EveryTopic
-from fdrl_ros.nodes.topics.foxglove_server import FoxgloveServer
+from fdrl_ros.nodes.topics.foxglove_server import FoxgloveServer, LOOPBACK, OPEN
 from fdrl_ros.nodes.topics.sink import Sink
 from fdrl_ros.runtime.closeable import Closeable
 
@@ -27,7 +27,6 @@ class FoxgloveBridge(Closeable):
     latched ones always, so that a client that comes late gets them. Use it in a `with`.
 
     :param domains: DDS domains; topics of the same name are one.
-    :param host: address to listen on.
     :param port: 0 for any that is free.
     :param record: folder of a bag that all topics are written to besides; it must not exist.
     :raises ResourceError: if the SDK is not installed, or the port cannot be had.
@@ -35,11 +34,9 @@ class FoxgloveBridge(Closeable):
     :raises SettingError: if there is no such domain.
     """
 
-    def __init__(
-        self, domains: Sequence[int], host: str, port: int, record: Path | None = None
-    ) -> None:
+    def __init__(self, domains: Sequence[int], port: int, record: Path | None = None) -> None:
         with ExitStack() as opened:
-            server = opened.enter_context(FoxgloveServer(host, port))
+            server = opened.enter_context(FoxgloveServer(LOOPBACK, port))
             self.address = server.address
             """What Foxglove is told to connect to."""
             sinks: list[Sink] = [server]
@@ -91,6 +88,7 @@ def served(bridge: FoxgloveBridge, tell: Callable[[str], None]) -> Iterator[None
     thread = threading.Thread(target=work, name='foxglove', daemon=True)
     with bridge:
         tell(f'serving {bridge.address}: in Foxglove or Lichtblick, open a Foxglove WebSocket')
+        tell(OPEN)
         thread.start()
         try:
             yield

@@ -30,6 +30,7 @@ from fdrl_ros.federation.protocol.channel import MessageVerifier, OBSERVED
 from fdrl_ros.federation.protocol.party import worth_logging
 import fdrl_ros.msg as ros
 from fdrl_ros.nodes.common import qos
+from fdrl_ros.nodes.common.listening import spin_once
 from fdrl_ros.nodes.common.service_call import node_in
 from fdrl_ros.nodes.parties.conversion import from_ros
 from fdrl_ros.nodes.parties.topics import PROTOCOL_TOPICS, WITH_WEIGHTS
@@ -143,7 +144,7 @@ class Observer(Closeable):
 
         def listen() -> None:
             while not self._ending.is_set():
-                executor.spin_once(timeout_sec=0.2)
+                spin_once(executor, node)
 
         thread = threading.Thread(target=listen, name=f'observer {domain}', daemon=True)
         self._joined.callback(executor.remove_node, node)

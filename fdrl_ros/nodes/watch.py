@@ -3,8 +3,8 @@
 """
 The page's nodes, one in each DDS domain: they feed what is shown, and carry out what is asked.
 
-Topics of 100 Hz are kept as bytes, and read when a state of the operation comes. Clients of
-services are held: to find a server takes hundreds of milliseconds, to call it two.
+Topics of 100 Hz are kept as bytes, and read when a state of the operation comes, or
+20 times a second while none does. Clients of services are held: to find a server takes hundreds of milliseconds, to call it two.
 """
 
 from collections.abc import Callable
@@ -31,6 +31,7 @@ import fdrl_ros.msg as ros
 from fdrl_ros.nodes.arm.images import picture
 from fdrl_ros.nodes.arm.robot_messages import OperatingState, seconds, StringStamped
 from fdrl_ros.nodes.common import qos
+from fdrl_ros.nodes.common.listening import spin_once
 from fdrl_ros.nodes.common.service_call import node_in
 from fdrl_ros.nodes.observer import health_in, Observer
 from fdrl_ros.nodes.parties.conversion import to_ros
@@ -57,6 +58,7 @@ from fdrl_ros.runtime.closeable import Closeable
 from fdrl_ros.selector.candidates.supervision import Command
 import fdrl_ros.srv as srv
 from geometry_msgs.msg import PoseStamped, WrenchStamped
+from rclpy.clock import Clock, ClockType
 from rclpy.event_handler import SubscriptionEventCallbacks
 from rclpy.experimental import EventsExecutor
 from rclpy.node import Node
@@ -70,6 +72,10 @@ PATIENCE: Final = 5.0
 DISCOVERY: Final = 2.0
 """Longest wait for a service that is not found yet, second."""
 
+Readings = tuple[Any, Any, Any, Any]
+"""Joints, tip, set-point and force of an arm, each None if it is not new."""
+
+_IDLE = 0.05  # s between two readings of an arm that does not operate
 _LOOK = 1.0  # s between two looks whether there are pictures
 _KINDS = (protocol.RoundStatus, protocol.GlobalPolicy, protocol.Blame)
 _PICTURES = {'image': 'endoscope/image_raw', 'overlay': 'segmenter/overlay'}
@@ -206,6 +212,8 @@ class RoomWatch(Closeable):
             node.create_subscription(
                 DiagnosticArray, '/diagnostics', self._receive_diagnostics, qos.EVENT
             )
+            steady = Clock(clock_type=ClockType.STEADY_TIME)
+            node.create_timer(_IDLE, self._read_idle_arms, clock=steady)
             # An executor that lives on would keep the node announced.
             joined.callback(self._executor.shutdown)
             joined.callback(self._executor.remove_node, node)
@@ -290,7 +298,7 @@ class RoomWatch(Closeable):
     def _listen(self) -> None:
         looked = 0.0
         while not self._stopping.is_set():
-            self._executor.spin_once(timeout_sec=0.2)
+            spin_once(self._executor, self._node)
             if (now := time.monotonic()) - looked >= _LOOK:
                 looked = now
                 self._look_for_pictures()
@@ -349,7 +357,8 @@ class RoomWatch(Closeable):
         data = self._newest.pop((robot, topic), None)
         return None if data is None else deserialize_message(data, _FAST[topic])
 
-    def _receive_operation(self, robot: str, source: ros.OperationState) -> None:
+    def _read_arm(self, robot: str) -> Readings | None:
+        """Return what the arm measured since the last call; None if that is nothing."""
         joints, force = (
             self._taken(robot, 'joint_states'),
             self._taken(robot, 'spatial/measured_cf'),
@@ -362,11 +371,24 @@ class RoomWatch(Closeable):
         if force is not None:
             told = force.wrench.force
             force = told.x, told.y, told.z
+        found = joints, tip, setpoint, force
+        return None if found == (None,) * 4 else found
+
+    def _read_idle_arms(self) -> None:
+        """Show what arms measure while no state of an operation comes."""
+        for robot in self._state.robots:
+            if self._state.operates(robot) or (found := self._read_arm(robot)) is None:
+                continue
+            with self._state.robot(robot, urgent=True) as shown:
+                shown.receive_arm(*found)
+
+    def _receive_operation(self, robot: str, source: ros.OperationState) -> None:
+        found = self._read_arm(robot)
         with self._state.robot(robot, urgent=True) as shown:
-            shown.receive_arm(joints, tip, setpoint, force)
+            if found is not None:
+                shown.receive_arm(*found)
             shown.receive_operation(
                 seconds(source.header.stamp),
-                self._state.clock(),
                 source.procedure,
                 source.patient,
                 source.layout,
@@ -512,7 +534,7 @@ class Page(Closeable):
             hospitals = [each.name for each in roster.hospitals]
             rounds = plan.rounds.rounds if plan else None
             federation = FederationState(hospitals, settings.namespace, rounds)
-        self.state = state = PageState(robots, federation, time.time)
+        self.state = state = PageState(robots, federation)
         self.sessions = Sessions(time.monotonic, lifetime)
         room = looks = None
         with ExitStack() as opened:
@@ -531,15 +553,19 @@ class Page(Closeable):
                 )
                 opened.enter_context(looks)
             self._opened = opened.pop_all()
-        able = (ROOM if room else ()) + (ORDERS if looks else ())
-        if signer is None:
-            able = tuple(each for each in able if each not in SIGNED)
+        unable = dict.fromkeys(SIGNED, 'no key of an operator is here to sign it')
+        if signer is not None:
+            unable.clear()
+        if room is None:
+            unable |= dict.fromkeys(ROOM, 'no robot is looked at here')
+        if looks is None:
+            unable |= dict.fromkeys(ORDERS, 'no federation is looked at here')
         perform = Performer(state, room, looks, signer)
         urdf = FrameSettings().mount().urdf() if robots else ''
         self.app = Server(
             state=state,
             sessions=self.sessions,
-            acts=Acts(journal, perform, state.note, time.monotonic, able),
+            acts=Acts(journal, perform, state.note, time.monotonic, unable),
             pictures=Pictures(room.look if room else lambda robot, kind, take: lambda: None),
             place=place,
             urdf=lambda robot: urdf,

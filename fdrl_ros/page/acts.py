@@ -4,10 +4,10 @@
 What people do on the page: who may do it, the journal of it, and then the doing.
 
 Each act is on the disk, with the name of who asked, before it is sent; its result is written after
-that, and nobody waits until the disk has it.
+that, and nobody waits until the disk has it. Acts that only stop something wait for no disk.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, ExitStack
 from dataclasses import asdict, dataclass
 from datetime import datetime, UTC
@@ -19,6 +19,7 @@ import json
 import os
 from pathlib import Path
 import threading
+import time
 from typing import Any, Final
 
 from fdrl_ros.errors import FdrlError, JournalDamagedError, os_errors_as, StoreError
@@ -54,14 +55,21 @@ SIGNED: Final = (Command.HAND_BACK, *ORDERS)
 
 _NAMED: Final = (Command.LOCK, Command.VETO, Command.ALLOW, *PINS)
 _OF_HOSPITALS: Final = ('admit', 'withdraw', 'forgive')
-_AT_ANY_RATE: Final = (Command.TAKE_OVER, 'pause_arm', 'disable', STOP_OPERATION)
-"""Acts that stop something: a full disk keeps nobody from them."""
+CALMING: Final = (
+    *(Command.TAKE_OVER, Command.LOCK, Command.VETO),
+    *('pause_arm', 'disable', STOP_OPERATION, 'pause', 'stop'),
+)
+"""Acts that only stop something: neither a full disk, a busy journal nor a flood of acts keeps
+anybody from them, and the page offers them while its data is old."""
 
 MOST_RECENT: Final = 20
 """Acts of a session within :data:`WINDOW`; further ones are refused."""
 
 WINDOW: Final = 10.0
 """Second."""
+
+HURRY: Final = 0.02
+"""Longest wait for the journal before an act that stops something is done without, second."""
 
 _LONGEST: Final = 200  # letters of a word in a request
 _LAST_ROUND: Final = 10**9
@@ -183,16 +191,17 @@ class ActJournal(Closeable):
                 self._read_on()
             opened.pop_all()
 
-    def append(self, *, wait: bool = True, **fields: Any) -> None:
+    def append(self, *, wait: bool = True, hurry: bool = False, **fields: Any) -> None:
         """
         Write a line.
 
         :param wait: until it is on the disk; else a power cut may lose it, the end of this
             process does not.
+        :param hurry: whether to give up if others write for longer than :data:`HURRY`.
         :raises StoreError: if that cannot be.
         :raises JournalDamagedError: if another process changed a line.
         """
-        with os_errors_as(StoreError, f'cannot write {self._path}'), self._locked():
+        with os_errors_as(StoreError, f'cannot write {self._path}'), self._locked(hurry):
             self._read_on()
             stamp = datetime.fromtimestamp(self._clock(), UTC).isoformat(timespec='milliseconds')
             line = json.dumps({'time': stamp, **fields, 'before': self._before}).encode() + b'\n'
@@ -211,14 +220,26 @@ class ActJournal(Closeable):
         self._file.close()
 
     @contextmanager
-    def _locked(self) -> Iterator[None]:
+    def _locked(self, hurry: bool = False) -> Iterator[None]:
         """Keep other threads and processes from writing."""
-        with self._lock:
-            fcntl.flock(self._file, fcntl.LOCK_EX)
+        deadline = time.monotonic() + HURRY
+        if not self._lock.acquire(timeout=HURRY if hurry else -1):
+            raise BlockingIOError(errno.EAGAIN, 'another act is being written')
+        try:
+            while True:
+                try:
+                    fcntl.flock(self._file, fcntl.LOCK_EX | (fcntl.LOCK_NB if hurry else 0))
+                    break
+                except BlockingIOError:
+                    if time.monotonic() > deadline:
+                        raise
+                    time.sleep(0.001)
             try:
                 yield
             finally:
                 fcntl.flock(self._file, fcntl.LOCK_UN)
+        finally:
+            self._lock.release()
 
     def _read_on(self) -> None:
         """Follow the lines that others wrote; cut off half a line, which never counted."""
@@ -277,7 +298,7 @@ class Acts:
         was not done, an :class:`Unanswered` that this is not known.
     :param note: tells everybody who looks.
     :param clock: tells seconds that only grow.
-    :param able: acts that this server can do.
+    :param unable: acts that this server cannot do, and why, in words.
     """
 
     def __init__(
@@ -286,39 +307,40 @@ class Acts:
         carry_out: Callable[[Act, Session], str],
         note: Callable[[str], None],
         clock: Callable[[], float],
-        able: tuple[str, ...],
+        unable: Mapping[str, str],
     ) -> None:
         self._journal, self._carry_out, self._note = journal, carry_out, note
-        self._clock, self._able = clock, able
+        self._clock, self._unable = clock, unable
+        self._lock = threading.Lock()
 
     def allowed(self, role: Role) -> list[str]:
         """Return the names of the acts that a role may do here."""
         may = {Role.VIEWER: (), Role.SURGEON: ROOM, Role.OPERATOR: (*ROOM, *ORDERS)}[role]
-        return [each for each in may if each in self._able]
+        return [each for each in may if each not in self._unable]
 
     def perform(self, session: Session, body: object, robots: tuple[str, ...]) -> Answer:
         """Do what a request asks for; it blocks until that is done or refused."""
-        person = session.person
-        now = self._clock()
-        session.recent[:] = [each for each in session.recent if now - each < WINDOW]
-        if len(session.recent) >= MOST_RECENT:
-            return Answer(Status.TOO_MANY, f'more than {MOST_RECENT} acts in {WINDOW:g} s: wait')
-        session.recent.append(now)
+        person, act, why = session.person, None, ''
         try:
             act = parse_act(body, robots)
         except ValueError as error:
-            self._write(session, 'malformed', str(error))
-            return Answer(Status.MALFORMED, str(error))
-        if act.name not in self.allowed(person.role):
-            words = f'a {person.role} may not {act.name.replace("_", " ")}'
-            if act.name in self.allowed(Role.OPERATOR):
-                self._write(session, 'forbidden', words, act)
-                return Answer(Status.FORBIDDEN, words)
-            words = f'{act.name.replace("_", " ")}: no key of an operator is here to sign it'
+            why = str(error)
+        may = act is not None and act.name in self.allowed(person.role)
+        calming = act is not None and may and act.name in CALMING
+        if not calming and self._too_many(session):
+            return Answer(Status.TOO_MANY, f'more than {MOST_RECENT} acts in {WINDOW:g} s: wait')
+        if act is None:
+            self._write(session, 'malformed', why)
+            return Answer(Status.MALFORMED, why)
+        if not may:
+            name = act.name.replace('_', ' ')
+            words = f'a {person.role} may not {name}'
+            if act.name in self._unable:
+                words = f'{name}: {self._unable[act.name]}'
             self._write(session, 'forbidden', words, act)
             return Answer(Status.FORBIDDEN, words)
         written = self._write(session, 'asked', '', act)
-        if not written and act.name not in _AT_ANY_RATE:
+        if not written and not calming:
             return Answer(Status.REFUSED, 'not done: the journal of acts cannot be written')
         try:
             message = self._carry_out(act, session)
@@ -334,14 +356,30 @@ class Acts:
         unwritten = '' if written else '; the journal of acts could not be written'
         return Answer(Status.DONE, message + unwritten)
 
+    def _too_many(self, session: Session) -> bool:
+        """Count an act; return whether it is one too many."""
+        with self._lock:
+            now = self._clock()
+            session.recent[:] = [each for each in session.recent if now - each < WINDOW]
+            if len(session.recent) >= MOST_RECENT:
+                return True
+            session.recent.append(now)
+            return False
+
     def _write(self, session: Session, result: str, message: str, act: Act | None = None) -> bool:
-        """Write a line; return whether it is on the disk."""
+        """
+        Write a line; return whether it is in the journal.
+
+        What is asked for is on the disk then, unless the act stops something: that waits for none.
+        """
         about = asdict(act) if act else {}
         about = {('act' if key == 'name' else key): each for key, each in about.items() if each}
         person = session.person
+        calming = act is not None and act.name in CALMING
         try:
             self._journal.append(
-                wait=result == 'asked',
+                wait=result == 'asked' and not calming,
+                hurry=calming,
                 name=person.name,
                 role=person.role,
                 **about,

@@ -5,6 +5,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 import json
+import math
 from pathlib import Path
 from typing import Any, Final
 
@@ -37,6 +38,11 @@ MOST_FRAMES: Final = 12_000
 BETWEEN: Final = 0.999 * TICK
 """Least time between two frames, second."""
 
+_BROKEN: Final = (
+    *(OSError, ValueError, TypeError, KeyError, AttributeError, yaml.YAMLError),
+    *(RecursionError, OverflowError),
+)
+"""What comes of reading a damaged file."""
 _METADATA, _ROUNDS = 'metadata.yaml', 'rounds.json'
 _POINTS = ('measured_cp', 'setpoint_cp')
 _JOINTS, _FORCE = 'joint_states', 'spatial/measured_cf'
@@ -126,7 +132,7 @@ class RunRecords:
                 continue
             try:
                 yield from look(folder, name, when)
-            except (OSError, ValueError, TypeError, KeyError, AttributeError, yaml.YAMLError):
+            except _BROKEN:
                 kind = 'run' if file == _ROUNDS else 'bag'
                 words = f'{name}: {file} is cut off or damaged'
                 yield _Found(name, kind, folder, words, when, broken=True)
@@ -146,15 +152,21 @@ def _folders(folder: Path, depth: int) -> Iterator[Path]:
             yield from _folders(each, depth - 1)
 
 
+def _seconds(told: float) -> float:
+    if not math.isfinite(told):
+        raise ValueError('a time is not finite')
+    return round(told, 1)
+
+
 def _look_at_run(folder: Path, name: str, when: float) -> Iterator[_Found]:
     notes = json.loads((folder / _ROUNDS).read_text('utf-8'))
-    seconds = sum(float(each['seconds']) for each in notes)
-    yield _Found(name, 'run', folder, f'{name}, {len(notes)} rounds', when, round(seconds, 1))
+    seconds = _seconds(sum(float(each['seconds']) for each in notes))
+    yield _Found(name, 'run', folder, f'{name}, {len(notes)} rounds', when, seconds)
 
 
 def _look_at_bag(folder: Path, name: str, when: float) -> Iterator[_Found]:
     told = yaml.safe_load((folder / _METADATA).read_text('utf-8'))['rosbag2_bagfile_information']
-    seconds = round(1e-9 * float(told['duration']['nanoseconds']), 1)
+    seconds = _seconds(1e-9 * float(told['duration']['nanoseconds']))
     for each in told['topics_with_message_count']:
         topic = str(each['topic_metadata']['name'])
         if topic.endswith(f'/{OPERATION}'):
@@ -171,6 +183,7 @@ def _read_run(found: _Found) -> dict[str, Any]:
     snapshots: list[dict[str, Any]] = []
     blames: list[list[Any]] = []
     roll_backs: list[list[Any]] = []
+    success: list[dict[str, Any]] = []
     time = 0.0
     with errors_named(RecordsError, found.id):
         try:
@@ -179,7 +192,11 @@ def _read_run(found: _Found) -> dict[str, Any]:
                 if note['rolled_back']:
                     roll_backs.append([time, f'round {note["round"]} was rolled back'])
                 blames += [[time, who, str(fault)] for who, fault in note['blamed'].items()]
-                snapshots.append(_after(note, plan, time, blames, roll_backs))
+                if (share := note.get('public_success')) is not None:
+                    tested = {'round': note['round'], 'policy': 'global'}
+                    success.append(tested | {'success': number(share), 'procedures': {}})
+                pasts = {'blames': blames, 'roll_backs': roll_backs, 'success': success}
+                snapshots.append(_after(note, plan, time, pasts))
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise RecordsError(f'{_ROUNDS} is of another form: {error!r}') from error
     return {'duration': time, 'procedures': [], 'frames': [], 'rounds': snapshots}
@@ -189,10 +206,13 @@ def _after(
     note: Mapping[str, Any],
     plan: Plan,
     time: float,
-    blames: list[list[Any]],
-    roll_backs: list[list[Any]],
+    pasts: Mapping[str, list[Any]],
 ) -> dict[str, Any]:
-    """Return the snapshot of a federation after a round."""
+    """
+    Return the snapshot of a federation after a round.
+
+    :param pasts: what happened until then, by field of the snapshot.
+    """
     contributors = list(note['contributors'])
     hospitals = {
         name: {
@@ -219,18 +239,22 @@ def _after(
         'time_left': None,
         'members': contributors,
         'survivors': contributors,
-        'missing': {},
+        'missing': {
+            name: note['blamed'].get(name, 'it has no part in the policy of this round')
+            for name in plan.hospitals
+            if name not in contributors
+        },
         'refusals': [],
-        'blames': list(blames),
-        'roll_backs': list(roll_backs),
         'hospitals': hospitals,
-        'success': [],
+        'age': None,
+        **{name: list(past) for name, past in pasts.items()},
     }
 
 
 def _read_bag(found: _Found) -> dict[str, Any]:
     """Return what a robot told, a frame for each state of the operation."""
-    state, procedures = RobotState(), dict[str, None]()
+    now = 0.0
+    state, procedures = RobotState(lambda: now), dict[str, None]()
     frames: list[dict[str, Any]] = []
     begin: float | None = None
     with errors_named(RecordsError, found.id):
@@ -239,7 +263,7 @@ def _read_bag(found: _Found) -> dict[str, Any]:
         now = 1e-9 * logged_at
         begin = now if begin is None else begin
         try:
-            _take(state, now, topic, message, found.robot)
+            _take(state, topic, message, found.robot)
         except (AttributeError, TypeError, ValueError) as error:
             raise RecordsError(f'{found.id}: {topic} is of another form: {error}') from error
         at = round(now - begin, 3)
@@ -256,13 +280,12 @@ def _read_bag(found: _Found) -> dict[str, Any]:
     return {'duration': duration, 'procedures': [*procedures], 'frames': frames, 'rounds': []}
 
 
-def _take(state: RobotState, now: float, topic: str, message: Any, robot: str) -> None:
+def _take(state: RobotState, topic: str, message: Any, robot: str) -> None:
     """Feed what is shown with a message of a bag."""
     match topic:
         case 'operation_state':
             state.receive_operation(
                 _stamp(message),
-                now,
                 message.procedure,
                 message.patient,
                 message.layout,
@@ -309,8 +332,11 @@ def records_beside(directory: Path) -> Path:
     :param directory: such as `runs/latest`, `runs/latest/federation` or `runs/federation`.
     """
     place = directory.resolve()
-    inner = place / 'federation'
-    if inner.is_dir():
-        return place.parent  # a run
-    run = place.parent
-    return run.parent if (run / 'policies').is_dir() else run
+    for run in (place, place.parent):
+        if (run / 'federation').is_dir() and _is_run(run):
+            return run.parent
+    return place
+
+
+def _is_run(folder: Path) -> bool:
+    return (folder / 'policies').is_dir() or (folder / _ROUNDS).is_file()

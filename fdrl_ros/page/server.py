@@ -20,8 +20,10 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
 
+import anyio
+from anyio.to_thread import run_sync
 from fdrl_ros.errors import FdrlError, RecordsError
-from fdrl_ros.page.acts import Acts
+from fdrl_ros.page.acts import Acts, CALMING
 from fdrl_ros.page.pictures import Pictures
 from fdrl_ros.page.sessions import EntryRefused, Session, Sessions
 from fdrl_ros.page.state import as_json, PageState
@@ -47,6 +49,12 @@ SHORTEST: Final = 0.025
 
 LONGEST: Final = 0.25
 """The same while nothing happens, so that a client sees that the server lives."""
+
+REST: Final = 1.0
+"""Between two looks at federation and health, unless there is news of the federation, second."""
+
+AT_ONCE: Final = 40
+"""Acts that are carried out at once; whoever looks at records takes none of their threads."""
 
 MOST_BYTES: Final = 10_000
 """Of the body of a request."""
@@ -103,7 +111,10 @@ class Place:
         """Return whether a request names this server; another site's name may point here too."""
         with suppress(ValueError):
             name = urlsplit(f'//{connection.headers.get("host", "")}').hostname
-            return name is not None and name in (*LOOPBACK, *self.names)
+            if name is None:
+                return False
+            # A wildcard is of one label.
+            return not {name, f'*.{name.partition(".")[2]}'}.isdisjoint((*LOOPBACK, *self.names))
         return False
 
     def same_site(self, connection: HTTPConnection, *, needed: bool) -> bool:
@@ -123,6 +134,9 @@ class Feed:
     """
     The newest snapshot, made once for all clients who wait for it.
 
+    Federation and health, which may be long, are made once a second or when there is news of the
+    federation, and are in a snapshot only for clients that have not got these yet.
+
     :param state: whose `changed` is used from now on.
     """
 
@@ -131,20 +145,22 @@ class Feed:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._waiting: set[asyncio.Future[None]] = set()
         self._made: tuple[int, str] = -1, ''
-        self._made_at = -math.inf
+        self._made_at = self._rest_at = -math.inf
+        self._rest, self._rest_number, self._told = '', 0, 0
         state.changed = self._wake
 
     def begin(self) -> None:
         """Belong to the event loop that runs."""
         self._loop = asyncio.get_running_loop()
 
-    async def after(self, number: int) -> tuple[int, str]:
+    async def after(self, number: int, rest: int) -> tuple[int, int, str]:
         """
         Wait for news, then return the newest snapshot.
 
         :param number: of the one that the client has; the same may come again after a while, as
             a sign of life.
-        :returns: its number and JSON.
+        :param rest: number of the federation and health that it has.
+        :returns: both numbers, and JSON.
         """
         loop = asyncio.get_running_loop()
         if self._made[0] == number:
@@ -152,9 +168,23 @@ class Feed:
                 await self._news(loop)
             await asyncio.sleep(self._made_at + SHORTEST - loop.time())
         if loop.time() - self._made_at >= SHORTEST:
-            snapshot = self._state.snapshot()
-            self._made, self._made_at = (snapshot['n'], as_json(snapshot)), loop.time()
-        return self._made
+            rooms = self._state.rooms()
+            self._made, self._made_at = (rooms['n'], as_json(rooms)), loop.time()
+            self._make_rest(loop.time())
+        number, text = self._made
+        if rest != self._rest_number:
+            text = f'{text[:-1]},{self._rest[1:]}'
+        return number, self._rest_number, text
+
+    def _make_rest(self, now: float) -> None:
+        """Look at federation and health, if it is time to."""
+        told = self._state.told
+        if now - self._rest_at < REST and told == self._told:
+            return
+        self._rest_at, self._told = now, told
+        made = as_json(self._state.rest())
+        if made != self._rest:
+            self._rest, self._rest_number = made, self._rest_number + 1
 
     async def _news(self, loop: asyncio.AbstractEventLoop) -> None:
         """Wait for something worth sending at once, for a while."""
@@ -200,6 +230,8 @@ class Server:
     def app(self) -> ASGIApp:
         """Return the application."""
         self._feed = Feed(self.state)
+        self._for_acts = anyio.CapacityLimiter(AT_ONCE)
+        self._for_records = anyio.CapacityLimiter(1)
 
         @asynccontextmanager
         async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -209,6 +241,7 @@ class Server:
         routes = [
             Route('/', self._page),
             Route('/enter', self._enter),
+            Route('/leave', self._leave, methods=['POST']),
             Route('/api/session', self._session),
             Route('/api/urdf/{robot}', self._urdf),
             Route('/api/act', self._act, methods=['POST']),
@@ -236,9 +269,10 @@ class Server:
         return FileResponse(self.static / 'index.html', headers={'Cache-Control': 'no-store'})
 
     async def _enter(self, request: Request) -> Response:
-        address = request.client.host if request.client else ''
+        if request.method == 'HEAD':  # a preview of the link, which would use it up
+            return Response(status_code=405, headers={'Allow': 'GET'})
         try:
-            cookie, _ = self.sessions.enter(request.query_params.get('token', ''), address)
+            cookie, _ = self.sessions.enter(request.query_params.get('token', ''))
         except EntryRefused as error:
             return refusal(f'{str(error)[0].upper()}{str(error)[1:]}.')
         answer = RedirectResponse('/', 303, {'Cache-Control': 'no-store'})
@@ -252,6 +286,17 @@ class Server:
         )
         return answer
 
+    async def _leave(self, request: Request) -> Response:
+        session = self._find(request)
+        if session is None:
+            return _not_signed_in()
+        if not _unforged(request, session):
+            return _forged()
+        self.sessions.leave(request.cookies[self.place.cookie])
+        answer = Response(status_code=204)
+        answer.delete_cookie(self.place.cookie, path='/', secure=self.place.secure)
+        return answer
+
     async def _session(self, request: Request) -> Response:
         session = self._find(request)
         if session is None:
@@ -262,6 +307,7 @@ class Server:
                 'role': session.person.role,
                 'csrf': session.csrf,
                 'acts': self.acts.allowed(session.person.role),
+                'calming': list(CALMING),
                 'note': NOTE,
             }
         )
@@ -279,8 +325,8 @@ class Server:
         session = self._find(request)
         if session is None:
             return _not_signed_in()
-        if not _equal(request.headers.get('x-csrf-token', ''), session.csrf):
-            return _json({'ok': False, 'message': 'The token against forgery is missing.'}, 403)
+        if not _unforged(request, session):
+            return _forged()
         try:
             async with asyncio.timeout(5.0):
                 data = b''
@@ -291,15 +337,18 @@ class Server:
             body = _parsed(data)
         except (ValueError, TimeoutError) as error:
             return _json({'ok': False, 'message': f'The request is malformed: {error}.'}, 422)
-        answer = await run_in_threadpool(self.acts.perform, session, body, self.state.robots)
+        answer = await run_sync(
+            self.acts.perform, session, body, self.state.robots, limiter=self._for_acts
+        )
         ok = answer.status == 200
         return _json({'ok': ok, 'message': answer.message}, int(answer.status))
 
     async def _records(self, request: Request) -> Response:
         if self._find(request) is None:
             return _not_signed_in()
-        found = await run_in_threadpool(self.records.listed) if self.records else []
-        return _json(found)
+        if self.records is None:
+            return _json([])
+        return _json(await run_sync(self.records.listed, limiter=self._for_records))
 
     async def _record(self, request: Request) -> Response:
         if self._find(request) is None:
@@ -308,8 +357,7 @@ class Server:
             return _json({'ok': False, 'message': 'There are no records here.'}, 404)
         name = request.path_params['name']
         try:
-            found = await run_in_threadpool(self.records.read, name)
-            text = await run_in_threadpool(as_json, found)
+            text = await run_sync(_read, self.records, name, limiter=self._for_records)
         except (FdrlError, ValueError) as error:
             return _json({'ok': False, 'message': str(error)}, 409)
         headers = {'Cache-Control': 'no-store'}
@@ -319,9 +367,9 @@ class Server:
         """Send snapshots, each after the one before was drawn."""
 
         async def send(drawn: asyncio.Event) -> None:
-            number = -1
-            while self._still(websocket):
-                number, text = await self._feed.after(number)
+            number, rest = -1, 0
+            while self._find(websocket):
+                number, rest, text = await self._feed.after(number, rest)
                 drawn.clear()
                 await websocket.send_text(text)
                 await drawn.wait()
@@ -339,7 +387,7 @@ class Server:
         async def send(drawn: asyncio.Event) -> None:
             number = 0
             with self.pictures.looking(robot, kind) as newest:
-                while self._still(websocket):
+                while self._find(websocket):
                     got = await newest.after(number)
                     if got is None:
                         continue
@@ -353,11 +401,6 @@ class Server:
                     await drawn.wait()
 
         await self._serve(websocket, send)
-
-    def _still(self, websocket: WebSocket) -> bool:
-        """Return whether a person is still signed in; to look on counts as no use."""
-        cookie = websocket.cookies.get(self.place.cookie)
-        return self.sessions.find(cookie, use=False) is not None
 
     async def _serve(
         self, websocket: WebSocket, send: Callable[[asyncio.Event], Awaitable[None]]
@@ -459,6 +502,19 @@ def _parsed(data: bytes) -> Any:
         return json.loads(data)
     except (ValueError, RecursionError) as error:
         raise ValueError('it is no JSON') from error
+
+
+def _read(records: Records, name: str) -> str:
+    return as_json(records.read(name))
+
+
+def _unforged(request: Request, session: Session) -> bool:
+    """Return whether a request carries the session's token against forgery."""
+    return _equal(request.headers.get('x-csrf-token', ''), session.csrf)
+
+
+def _forged() -> JSONResponse:
+    return _json({'ok': False, 'message': 'The token against forgery is missing.'}, 403)
 
 
 def _equal(told: str, expected: str) -> bool:

@@ -13,7 +13,7 @@ import threading
 
 from cryptography import x509
 from fdrl_ros.deployment.live.running import PAGE_PORT
-from fdrl_ros.errors import SettingError, StoreError
+from fdrl_ros.errors import ResourceError, SettingError, StoreError
 from starlette.types import ASGIApp
 import uvicorn
 
@@ -132,7 +132,11 @@ class Address:
 
         :param port: that was taken.
         """
-        host = self.names()[0] if self.secure and self.names() else self.host
+        names = self.names()
+        whole = [each for each in names if '*' not in each]
+        here = socket.gethostname().lower().partition('.')[0]
+        # A wildcard stands for this host's own name.
+        host = (*whole, *(each.replace('*', here) for each in names), self.host)[0]
         host = f'[{host}]' if ':' in host else host
         return f'{"https" if self.secure else "http"}://{host}:{port}'
 
@@ -145,9 +149,9 @@ def serve(
 
     :param taken: the port, of :meth:`Address.listen`.
     :raises StoreError: if certificate or key cannot be used.
+    :raises ResourceError: if the server ended by itself.
     """
-    address.context()  # says what is wrong with them in one line
-    files = [None if each is None else str(each) for each in (address.certificate, address.key)]
+    context = address.context()
     config = uvicorn.Config(
         app,
         # Tokens are in addresses of requests: none of them is logged.
@@ -160,8 +164,7 @@ def serve(
         ws_per_message_deflate=False,
         ws_max_size=10_000,
         timeout_graceful_shutdown=_PARTING,
-        ssl_certfile=files[0],
-        ssl_keyfile=files[1],
+        ssl_context_factory=None if context is None else lambda *_: context,
     )
     server = uvicorn.Server(config)
     # Signals are the caller's, in the main thread.
@@ -169,5 +172,7 @@ def serve(
     thread.start()
     while thread.is_alive() and not stopped():
         thread.join(_LOOK)
+    if not thread.is_alive() and not stopped():
+        raise ResourceError('the server of the page ended by itself: see what was logged before')
     server.should_exit = True
     thread.join()

@@ -17,20 +17,11 @@ from typing import Final
 
 from fdrl_ros.errors import FdrlError
 
-IDLE: Final = 12 * 3600.0
-"""A session ends when nothing was asked in it for so long, second."""
-
-WRONG: Final = 10
-"""Wrong tokens from one address within :data:`WINDOW` after which it has to wait."""
-
-WINDOW: Final = 60.0
-"""Second."""
-
-MOST_ADDRESSES: Final = 1000
-"""Addresses whose wrong tokens are counted, the newest."""
+LIFE: Final = 12 * 3600.0
+"""A session ends so long after it began, second."""
 
 MOST_SESSIONS: Final = 100
-"""Sessions at once; the one that was idle longest ends for a new one."""
+"""Sessions at once; the oldest ends for a new one."""
 
 NAME_LENGTH: Final = 60
 """Most letters of a person's name."""
@@ -62,12 +53,12 @@ class Session:
     One browser of a person.
 
     :param csrf: token that every act carries besides the cookie.
-    :param used: when something was last asked in it, second.
+    :param began: second.
     """
 
     person: Person
     csrf: str
-    used: float
+    began: float
     recent: list[float] = field(default_factory=list)
     """When the newest acts were asked for, second."""
 
@@ -96,7 +87,6 @@ class Sessions:
         self._clock, self._lifetime, self._draw = clock, lifetime, draw
         self._links: dict[bytes, _Link] = {}
         self._sessions: dict[bytes, Session] = {}
-        self._wrong: dict[str, list[float]] = {}
         self._lock = threading.Lock()
 
     def invite(self, person: Person) -> str:
@@ -108,25 +98,17 @@ class Sessions:
             self._links[_hash(token)] = _Link(person, now + self._lifetime)
         return token
 
-    def enter(self, token: str, address: str) -> tuple[str, Session]:
+    def enter(self, token: str) -> tuple[str, Session]:
         """
         Use a link up.
 
-        :param address: where the request came from; wrong tokens are counted by it.
         :returns: what the cookie holds, and the session.
-        :raises EntryRefused: if the token is wrong, used or expired, or the address has to wait.
+        :raises EntryRefused: if the token is wrong, used or expired.
         """
         with self._lock:
             now = self._clock()
-            recent = [each for each in self._wrong.get(address, []) if now - each < WINDOW]
-            if len(recent) >= WRONG:
-                raise EntryRefused('too many wrong links came from here: wait a minute')
             link = self._links.pop(_hash(token), None)
             if link is None or link.expires <= now:
-                self._wrong.pop(address, None)
-                self._wrong[address] = [*recent, now]
-                if len(self._wrong) > MOST_ADDRESSES:
-                    del self._wrong[next(iter(self._wrong))]
                 raise EntryRefused(
                     'this link is wrong, used or expired: each works once and for a few minutes; '
                     'ask who runs `fdrl watch` for a new one'
@@ -135,29 +117,25 @@ class Sessions:
             session = Session(link.person, self._draw(), now)
             self._sessions[_hash(cookie)] = session
             if len(self._sessions) > MOST_SESSIONS:
-                oldest = min(self._sessions, key=lambda key: self._sessions[key].used)
-                del self._sessions[oldest]
+                del self._sessions[next(iter(self._sessions))]
             return cookie, session
 
-    def find(self, cookie: str | None, *, use: bool = True) -> Session | None:
-        """
-        Return the session of a cookie; None if there is none, or it has ended.
-
-        :param use: whether it counts as used now.
-        """
+    def find(self, cookie: str | None) -> Session | None:
+        """Return the session of a cookie; None if there is none, or it has ended."""
         if not cookie:
             return None
         with self._lock:
-            now, key = self._clock(), _hash(cookie)
+            key = _hash(cookie)
             session = self._sessions.get(key)
-            if session is None:
-                return None
-            if now - session.used > IDLE:
+            if session is not None and self._clock() - session.began > LIFE:
                 del self._sessions[key]
                 return None
-            if use:
-                session.used = now
             return session
+
+    def leave(self, cookie: str) -> None:
+        """End the session of a cookie."""
+        with self._lock:
+            self._sessions.pop(_hash(cookie), None)
 
 
 def _hash(token: str) -> bytes:

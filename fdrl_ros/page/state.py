@@ -13,6 +13,7 @@ from contextlib import contextmanager
 import json
 import math
 import threading
+import time
 from typing import Any, Final
 
 from fdrl_ros.deployment.events import (
@@ -35,7 +36,7 @@ from fdrl_ros.surgery.gym.state import (
 )
 
 Clock = Callable[[], float]
-"""Seconds since 1970 (UTC)."""
+"""Tells seconds: since 1970 (UTC), or such that only grow, from which ages follow."""
 
 TIMELINE: Final = 200
 """Newest changes of the chosen policy that are shown."""
@@ -53,14 +54,23 @@ MOST_NODES: Final = 1100
 """Nodes whose health is kept, the newest."""
 
 SILENT: Final = 5.0
-"""A hospital of which nothing was heard for so long is not alive, second."""
+"""A hospital, or a node, of which nothing was heard for so long is not alive, second."""
+
+FRESH: Final = 0.5
+"""An operation goes on while its newest state is younger, second."""
+
+_LASTING: Final = {'choice': FRESH, 'risk': FRESH, 'visibility': 2.0}
+"""What is null when it is older, second."""
+
+SILENT_LEVEL: Final = 3
+"""Level of health of a node of which nothing is heard any more."""
 
 _DIGITS: Final = 6  # micrometres, micronewtons: what a person can see
 
 _LEFT_OUT, _SUCCESS = 'left out ', 'success '  # what keys of diagnostics begin with
 
 _ROBOT: Final = (
-    *('stamp', 'received', 'joints', 'tip', 'setpoint', 'waypoint', 'force', 'force_vector'),
+    *('stamp', 'joints', 'tip', 'setpoint', 'waypoint', 'force', 'force_vector'),
     *('force_limit', 'procedure', 'patient', 'progress', 'time_left', 'jaw', 'surface', 'vitals'),
     *('choice', 'risk', 'driver', 'taken_by', 'armed', 'locked', 'vetoed', 'arm_state', 'homed'),
     *('policies', 'visibility', 'outcome'),
@@ -88,18 +98,38 @@ class RobotState:
     What is shown of one robot.
 
     Methods `receive_*` take the fields of the message of that name.
+
+    :param clock: tells seconds that only grow.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._heard: dict[str, float] = {}
         self.shown: dict[str, Any] = dict.fromkeys(_ROBOT)
         self.shown |= {'locked': '', 'vetoed': [], 'policies': [], 'driver': None}
         self.shown |= {'picture': False, 'overlay': False}
         self._timeline: deque[list[Any]] = deque(maxlen=TIMELINE)
 
+    @property
+    def operating(self) -> bool:
+        """Whether an operation goes on."""
+        return self._younger('operation', FRESH)
+
+    def _younger(self, source: str, seconds: float) -> bool:
+        heard = self._heard.get(source)
+        return heard is not None and self._clock() - heard <= seconds
+
+    def _age(self, source: str) -> float | None:
+        heard = self._heard.get(source)
+        return None if heard is None else round(max(0.0, self._clock() - heard), 3)
+
+    def _note(self, *sources: str) -> None:
+        """Note that something was heard now."""
+        self._heard |= dict.fromkeys(sources, self._clock())
+
     def receive_operation(
         self,
         stamp: float,
-        now: float,
         procedure: str,
         patient: str,
         layout: str,
@@ -109,12 +139,12 @@ class RobotState:
         Take a state of the operation.
 
         :param stamp: of the message, second.
-        :param now: when it came, second.
         :param values: in the order and units of :data:`OPERATION_FIELDS`; of another layout only
             who and when is shown.
         """
         shown = self.shown
-        shown |= {'stamp': stamp, 'received': now, 'procedure': procedure, 'patient': patient}
+        self._note('operation', 'arm')
+        shown |= {'stamp': stamp, 'procedure': procedure, 'patient': patient}
         if layout != OPERATION_LAYOUT or len(values) != OPERATION_SIZE:
             return
 
@@ -150,6 +180,8 @@ class RobotState:
         :param tip: measured, m in base_link; `setpoint` likewise.
         :param force: on the tip, N along the axes of base_link.
         """
+        if joints is not None or tip is not None:
+            self._note('arm')
         if joints is not None:
             self.shown['joints'] = {name: number(each) for name, each in joints.items()}
         for name, point in (('tip', tip), ('setpoint', setpoint), ('force_vector', force)):
@@ -160,6 +192,7 @@ class RobotState:
         self, stamp: float, policy: str, reason: str, veto: str, action: int, **values: float
     ) -> None:
         """Take what the selector chose, and note it on the timeline where it changed."""
+        self._note('choice', 'selector')
         choice = {'policy': policy, 'action': action, 'reason': reason, 'veto': veto}
         self.shown['choice'] = choice | {name: number(values[name]) for name in _CHOICE_NUMBERS}
         if not self._timeline or self._timeline[-1][1:] != [policy, reason, veto]:
@@ -167,6 +200,7 @@ class RobotState:
 
     def receive_risk(self, **values: float) -> None:
         """Take the risk of the newest step."""
+        self._note('risk', 'selector')
         self.shown['risk'] = {name: number(values[name]) for name in _RISK}
 
     def receive_policies(
@@ -181,6 +215,7 @@ class RobotState:
 
         :returns: what changed of who drives, locks and vetoes, in words.
         """
+        self._note('selector')
         shown, said = self.shown, []
         if shown['driver'] not in (None, driver):
             said.append(f'the {driver} drives')
@@ -202,6 +237,7 @@ class RobotState:
 
     def receive_visibility(self, seen: bool, reason: str, share: Sequence[float]) -> None:
         """Take what the segmenter sees."""
+        self._note('visibility')
         self.shown['visibility'] = {'seen': seen, 'reason': reason, 'share': numbers(share)}
 
     def receive_outcome(self, event: OperationEnded) -> None:
@@ -216,17 +252,26 @@ class RobotState:
 
     def receive_arm_state(self, state: str, homed: bool) -> None:
         """Take the operating state that the arm told."""
+        self._note('arm')
         self.shown |= {'arm_state': state, 'homed': homed}
 
-    def snapshot(self, now: float | None = None) -> dict[str, Any]:
-        """
-        Return all that is shown.
+    def receive_selector_health(self, values: Mapping[str, str]) -> None:
+        """Take what the selector's diagnostics say."""
+        self._note('selector')
+        if 'armed' in values:
+            self.shown['armed'] = values['armed'].lower() == 'true'
 
-        :param now: the time, from which the age of the newest state follows; None for no age.
-        """
-        received = self.shown['received']
-        age = None if received is None or now is None else round(max(0.0, now - received), 3)
-        return {**self.shown, 'age': age, 'timeline': list(self._timeline)}
+    def snapshot(self) -> dict[str, Any]:
+        """Return all that is shown; what is too old to be believed is None."""
+        old = [name for name, last in _LASTING.items() if not self._younger(name, last)]
+        return {
+            **self.shown,
+            **dict.fromkeys(old),
+            'age': self._age('arm'),
+            'operating': self.operating,
+            'selector_silent': self._age('selector'),
+            'timeline': list(self._timeline),
+        }
 
 
 class FederationState:
@@ -244,6 +289,7 @@ class FederationState:
         self._namespace, self._rounds = namespace, rounds
         self._status: RoundStatus | None = None
         self._deadline: float | None = None
+        self._last_sign: float | None = None
         self._missing: dict[str, str] = {}
         self._heard: dict[str, float] = {}
         self._hospitals: dict[str, dict[str, Any]] = {
@@ -261,11 +307,12 @@ class FederationState:
         self._rolled_back: deque[int] = deque(maxlen=EVENTS)
         self._success: deque[dict[str, Any]] = deque(maxlen=ROUNDS)
 
-    def receive(self, event: Event, now: float) -> str:
+    def receive(self, event: Event, now: float, stamp: float) -> str:
         """
         Take what an observer heard.
 
-        :param now: when, second.
+        :param now: when, in seconds that only grow.
+        :param stamp: the same since 1970 (UTC), second, which is shown.
         :returns: what a person should be told of it, in words; mostly empty.
         """
         match event:
@@ -275,12 +322,12 @@ class FederationState:
                 known = {int(each): each.name.lower() for each in Fault}
                 fault = known.get(blame.fault, str(blame.fault))
                 if [blame.guilty, fault] not in [each[1:] for each in self._blames]:
-                    self._blames.append([now, blame.guilty, fault])
+                    self._blames.append([stamp, blame.guilty, fault])
                     return f'{blame.guilty} was blamed: {fault}'
             case ReceivedMessage(GlobalPolicy() as policy):
-                return self._receive_policy(policy, now)
+                return self._receive_policy(policy, stamp)
             case RejectedMessage():
-                self._refusals.append([now, event.why])
+                self._refusals.append([stamp, event.why])
                 return f'refused: {event.why}'
             case HospitalProgress() if event.hospital in self._hospitals:
                 self._heard[event.hospital] = now
@@ -306,13 +353,18 @@ class FederationState:
         self._hospitals[hospital]['pays_for'] = rounds
 
     def snapshot(self, now: float) -> dict[str, Any]:
-        """Return all that is shown."""
-        status, left = self._status, None
+        """
+        Return all that is shown.
+
+        :param now: in seconds that only grow.
+        """
+        status, left, sign = self._status, None, self._last_sign
         if self._deadline is not None:
             left = round(max(0.0, self._deadline - now), 1)
         alive = {name for name, heard in self._heard.items() if now - heard < SILENT}
         return {
             'namespace': self._namespace,
+            'age': None if sign is None else round(max(0.0, now - sign), 3),
             'round': status.envelope.round if status else None,
             'rounds': self._rounds,
             'attempt': status.envelope.attempt if status else None,
@@ -332,6 +384,7 @@ class FederationState:
         }
 
     def _receive_status(self, status: RoundStatus, now: float) -> str:
+        self._last_sign = now
         before, self._status = self._status, status
         self._deadline = now + status.time_left if status.time_left > 0.0 else None
         if before and (before.envelope.round, before.phase) == (
@@ -342,13 +395,13 @@ class FederationState:
         words = f'round {status.envelope.round}: {Phase(status.phase).name}'
         return f'{words}: {status.reason}' if status.reason else words
 
-    def _receive_policy(self, policy: GlobalPolicy, now: float) -> str:
+    def _receive_policy(self, policy: GlobalPolicy, stamp: float) -> str:
         round = policy.envelope.round
         if not policy.rolled_back or round in self._rolled_back:
             return ''
         self._rolled_back.append(round)
         words = f'round {round} was rolled back: {policy.reason}'
-        self._roll_backs.append([now, words])
+        self._roll_backs.append([stamp, words])
         return words
 
     def _receive_health(self, event: NodeHealth, now: float) -> None:
@@ -357,6 +410,7 @@ class FederationState:
         if executable == 'trainer' and name in self._hospitals:
             self._heard[name] = now
         elif event.node == f'{self._servers}/aggregator':
+            self._last_sign = now
             self._missing = {
                 key.removeprefix(_LEFT_OUT): why
                 for key, why in event.values.items()
@@ -390,19 +444,25 @@ class PageState:
 
     :param robots: names of the robots.
     :param federation: None if none is looked at.
-    :param clock: tells the time; passed in, so that tests can let a day pass.
+    :param clock: tells seconds since 1970 (UTC), which are shown; passed in, so that tests can
+        let a day pass.
+    :param steady: tells seconds that only grow, from which ages follow.
     """
 
     def __init__(
-        self, robots: Sequence[str], federation: FederationState | None, clock: Clock
+        self,
+        robots: Sequence[str],
+        federation: FederationState | None,
+        clock: Clock = time.time,
+        steady: Clock = time.monotonic,
     ) -> None:
-        self.clock = clock
-        self._robots = {name: RobotState() for name in robots}
+        self._clock, self._steady = clock, steady
+        self._robots = {name: RobotState(steady) for name in robots}
         self._federation = federation
-        self._health: dict[str, dict[str, Any]] = {}
+        self._health: dict[str, tuple[float, dict[str, Any]]] = {}
         self._events: deque[list[Any]] = deque(maxlen=EVENTS)
         self._lock = threading.Lock()
-        self._number = self._urgent = 0
+        self._number = self._urgent = self._told = 0
         self.changed: Callable[[], None] = lambda: None
         """Called, on whatever thread, when a snapshot is worth sending at once."""
 
@@ -412,20 +472,25 @@ class PageState:
         return tuple(self._robots)
 
     @property
-    def number(self) -> int:
-        """Number of the newest snapshot; it grows with what is received."""
-        return self._number
-
-    @property
     def urgent(self) -> int:
         """Number of the newest snapshot that was worth sending at once."""
         return self._urgent
+
+    @property
+    def told(self) -> int:
+        """How often the federation did what a person should be told of."""
+        return self._told
 
     def _change(self, *, urgent: bool) -> None:
         """Count a change; while the lock is held."""
         self._number += 1
         if urgent:
             self._urgent = self._number
+
+    def operates(self, name: str) -> bool:
+        """Return whether a robot operates now."""
+        with self._lock:
+            return self._robots[name].operating
 
     @contextmanager
     def robot(self, name: str, *, urgent: bool = False) -> Iterator[RobotState]:
@@ -442,14 +507,15 @@ class PageState:
 
     def receive(self, event: Event) -> None:
         """Take what an observer heard."""
-        now = self.clock()
+        now, stamp = self._steady(), self._clock()
         with self._lock:
-            words = self._federation.receive(event, now) if self._federation else ''
+            words = self._federation.receive(event, now, stamp) if self._federation else ''
             self._change(urgent=bool(words))
             if words:
-                self._events.append([now, words])
+                self._told += 1
+                self._events.append([stamp, words])
             if isinstance(event, NodeHealth):
-                self._receive_health(event)
+                self._receive_health(event, now)
         if words:
             self.changed()
 
@@ -464,35 +530,49 @@ class PageState:
         """Add an event that everybody sees."""
         with self._lock:
             self._change(urgent=True)
-            self._events.append([self.clock(), words])
+            self._events.append([self._clock(), words])
         self.changed()
 
-    def snapshot(self) -> dict[str, Any]:
-        """Return all that is shown now."""
+    def rooms(self) -> dict[str, Any]:
+        """Return what is shown of the robots now, and the newest events."""
         with self._lock:
-            now = self.clock()
             return {
                 'n': self._number,
-                'time': now,
-                'robots': {name: each.snapshot(now) for name, each in self._robots.items()},
-                'federation': self._federation.snapshot(now) if self._federation else None,
-                'health': list(self._health.values()),
+                'time': self._clock(),
+                'robots': {name: each.snapshot() for name, each in self._robots.items()},
                 'events': list(self._events),
             }
 
-    def _receive_health(self, event: NodeHealth) -> None:
+    def rest(self) -> dict[str, Any]:
+        """Return what is shown of the federation and the health of nodes now."""
+        with self._lock:
+            now = self._steady()
+            return {
+                'federation': self._federation.snapshot(now) if self._federation else None,
+                'health': [_health(now - heard, told) for heard, told in self._health.values()],
+            }
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return all that is shown now."""
+        return self.rooms() | self.rest()
+
+    def _receive_health(self, event: NodeHealth, now: float) -> None:
         self._health.pop(event.node, None)
-        self._health[event.node] = {
-            'node': event.node,
-            'level': event.level,
-            'summary': event.summary,
-        }
+        told = {'node': event.node, 'level': event.level, 'summary': event.summary}
+        self._health[event.node] = now, told
         if len(self._health) > MOST_NODES:
             del self._health[next(iter(self._health))]
         place, _, executable = event.node.rpartition('/')
         robot = self._robots.get(place.rpartition('/')[2])
-        if robot is not None and executable == 'selector' and 'armed' in event.values:
-            robot.shown['armed'] = event.values['armed'].lower() == 'true'
+        if robot is not None and executable == 'selector':
+            robot.receive_selector_health(event.values)
+
+
+def _health(silent: float, told: dict[str, Any]) -> dict[str, Any]:
+    """Return the health of a node of which nothing was heard for so many seconds."""
+    if silent < SILENT:
+        return told
+    return told | {'level': SILENT_LEVEL, 'summary': f'nothing heard for {silent:.0f} s'}
 
 
 def as_json(snapshot: Mapping[str, Any]) -> str:

@@ -143,7 +143,7 @@ def test_a_client_sees_a_live_arm_and_what_was_latched_before_it_came(
     offered |= {'/robot_1/state_fields', '/robot_1/patient_state'}
     path = tmp_path / 'bag'
     domains = robot_domain, federation_domain
-    with FoxgloveBridge(domains, '127.0.0.1', 0, path) as bridge:
+    with FoxgloveBridge(domains, 0, path) as bridge:
         with FoxgloveClient(bridge.address, Origin='https://example.org') as client:
             client.wait(lambda: offered <= client.channels.keys(), 60.0)
             assert client.server['capabilities'] == []  # nothing acts: no publish, no calls
@@ -185,9 +185,9 @@ def test_a_client_sees_a_live_arm_and_what_was_latched_before_it_came(
             client.wait(lambda: len(client.heard['/tf']) > heard)
             assert not room.node.count_publishers('/robot_1/servo_cp')
         with pytest.raises(ResourceError, match='cannot serve on .*in use'):
-            FoxgloveBridge(domains, '127.0.0.1', int(bridge.address.rpartition(':')[2]))
+            FoxgloveBridge(domains, int(bridge.address.rpartition(':')[2]))
         with pytest.raises(RecordsError, match='exists already'):
-            FoxgloveBridge(domains, '127.0.0.1', 0, path)
+            FoxgloveBridge(domains, 0, path)
     from rosbags.highlevel import AnyReader
 
     with AnyReader([path]) as reader:
@@ -198,7 +198,7 @@ def test_a_client_sees_a_live_arm_and_what_was_latched_before_it_came(
 def test_a_topic_is_subscribed_to_only_while_a_client_is(room, settings, robot_domain):
     publisher = room.node.create_publisher(String, 'note', qos.EVENT)
     told: list[str] = []
-    bridge = FoxgloveBridge([robot_domain], '127.0.0.1', 0)
+    bridge = FoxgloveBridge([robot_domain], 0)
     with served(bridge, told.append):
         assert told == [
             f'serving {bridge.address}: in Foxglove or Lichtblick, open a Foxglove WebSocket'

@@ -56,9 +56,12 @@ _LOOK = 0.1  # s between two looks
 @click.option(
     '--foxglove', is_flag=True, help='With --play: show it to Foxglove, and publish nothing.'
 )
-@click.option('--host', default='127.0.0.1', show_default=True, help='With --foxglove.')
 @click.option(
-    '--port', default=8765, show_default=True, type=click.IntRange(0, 65535), help='Likewise.'
+    '--port',
+    default=8765,
+    show_default=True,
+    type=click.IntRange(0, 65535),
+    help='With --foxglove.',
 )
 @live_options
 def record(
@@ -71,7 +74,6 @@ def record(
     loop: bool,
     remap: tuple[str, ...],
     foxglove: bool,
-    host: str,
     port: int,
     domain: int,
     namespace: str,
@@ -100,7 +102,7 @@ def record(
             player = importlib.import_module('fdrl_ros.nodes.topics.player')
             how = {'rate': rate, 'loop': loop, 'stopped': stopped, 'tell': click.echo}
             if foxglove:
-                done = player.show(bag, host, port, **how)
+                done = player.show(bag, port, **how)
             else:
                 moved = player.Moved(settings.namespace, _remappings(remap))
                 done = player.play(bag, domain, moved, **how)

@@ -16,8 +16,10 @@ from fdrl_ros.errors import ResourceError
 from fdrl_ros.nodes.topics.message_types import schema
 from fdrl_ros.nodes.topics.sink import Sink, Topic
 
-PORT: Final = 8765
-"""On which Foxglove looks first."""
+LOOPBACK: Final = '127.0.0.1'
+
+OPEN: Final = 'Any page that is open in a browser of this host can read it, without login.'
+"""What whoever serves is told."""
 
 LATE: Final = 10
 """Newest messages of a latched topic that a late client gets, as many as our nodes latch."""

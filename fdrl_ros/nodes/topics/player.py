@@ -14,7 +14,7 @@ from fdrl_ros.errors import SettingError, TopicError
 from fdrl_ros.nodes.common import qos
 from fdrl_ros.nodes.common.service_call import node_in
 from fdrl_ros.nodes.topics.every_topic import is_for_people
-from fdrl_ros.nodes.topics.foxglove_server import FoxgloveServer
+from fdrl_ros.nodes.topics.foxglove_server import FoxgloveServer, LOOPBACK, OPEN
 from fdrl_ros.nodes.topics.message_types import message_type
 from fdrl_ros.nodes.topics.sink import Topic
 from fdrl_ros.nodes.topics.topic_queries import settled
@@ -120,7 +120,6 @@ def play(
 
 def show(
     path: Path,
-    host: str,
     port: int,
     *,
     rate: float = 1.0,
@@ -133,7 +132,7 @@ def show(
 
     :raises FdrlError: as :class:`FoxgloveServer` and :func:`open_bag`.
     """
-    with open_bag(path) as bag, FoxgloveServer(host, port) as server:
+    with open_bag(path) as bag, FoxgloveServer(LOOPBACK, port) as server:
         shown = {
             each.name: Topic(each.name, each.kind, each.latched)
             for each in bag.topics
@@ -148,6 +147,7 @@ def show(
                     left_out.append(f'{each.name}: {error}')
                     del shown[each.name]
         tell(_playing(bag, len(shown), f'at {server.address}', rate))
+        tell(OPEN)
 
         def publish(name: str, data: bytes) -> None:
             if server.wants(shown[name]):

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Acts: who may do what, what a request must say, and a journal that is written before."""
 
+import fcntl
 import json
 from pathlib import Path
 import stat
@@ -12,6 +13,7 @@ from fdrl_ros.page.acts import (
     Act,
     ActJournal,
     Acts,
+    CALMING,
     JOURNAL,
     MOST_RECENT,
     ORDERS,
@@ -32,14 +34,14 @@ ROBOTS = ('robot_1',)
 class Desk:
     """Acts with a journal in a folder, and a hand that does what it is told."""
 
-    def __init__(self, folder: Path, able: tuple[str, ...] = (*ROOM, *ORDERS)) -> None:
+    def __init__(self, folder: Path, unable: dict[str, str] | None = None) -> None:
         self.now = 0.0
         self.path = folder / JOURNAL
         self.journal = ActJournal(self.path, lambda: 1_000_000.0 + self.now)
         self.done: list[Act] = []
         self.told: list[str] = []
         self.error: Exception | None = None
-        self.acts = Acts(self.journal, self.do, self.told.append, lambda: self.now, able)
+        self.acts = Acts(self.journal, self.do, self.told.append, lambda: self.now, unable or {})
 
     def do(self, act: Act, session: Session) -> str:
         assert self.lines()[-1]['result'] == 'asked', 'it is written before it is sent'
@@ -87,10 +89,12 @@ def test_roles_may_do_what_they_may(desk, role):
 
 
 def test_what_no_key_signs_is_not_offered(tmp_path):
-    desk = Desk(tmp_path, tuple(each for each in (*ROOM, *ORDERS) if each not in SIGNED))
+    desk = Desk(tmp_path, dict.fromkeys(SIGNED, 'no key of an operator') | {'home': 'no robot'})
     assert 'hand_back' not in desk.acts.allowed(Role.OPERATOR)
     status, message = desk.ask(Role.OPERATOR, {'act': 'pause'})
     assert status == Status.FORBIDDEN and 'no key of an operator' in message
+    status, message = desk.ask(Role.OPERATOR, {'act': 'home', 'robot': 'robot_1'})
+    assert status == Status.FORBIDDEN and message == 'home: no robot'
     assert not desk.done
 
 
@@ -145,13 +149,44 @@ def test_refusals_are_told_and_written(desk, error, status, result):
     assert desk.lines()[-1]['result'] == result
 
 
-def test_a_flood_of_acts_is_stopped(desk):
+HOME = {'act': 'home', 'robot': 'robot_1'}
+
+
+def test_a_flood_of_acts_is_stopped_but_for_what_stops_something(desk):
     session = Session(Person('Ada', Role.SURGEON), '', 0.0)
-    for _ in range(MOST_RECENT):
+    for number in range(MOST_RECENT):
+        body, status = ((HOME, 200), ({}, Status.MALFORMED))[number % 2]
+        assert desk.acts.perform(session, body, ROBOTS).status == status
+    for body in (HOME, {}, {'act': 'withdraw', 'hospital': 'hospital_1'}):
+        assert desk.acts.perform(session, body, ROBOTS).status == Status.TOO_MANY
+    for _ in range(2 * MOST_RECENT):
         assert desk.acts.perform(session, TAKE_OVER, ROBOTS).status == 200
-    assert desk.acts.perform(session, TAKE_OVER, ROBOTS).status == Status.TOO_MANY
     desk.now += WINDOW
-    assert desk.acts.perform(session, TAKE_OVER, ROBOTS).status == 200
+    assert desk.acts.perform(session, HOME, ROBOTS).status == 200
+
+
+def test_who_may_not_act_writes_no_flood(desk):
+    session = Session(Person('Bob', Role.VIEWER), '', 0.0)
+    for _ in range(MOST_RECENT):
+        assert desk.acts.perform(session, TAKE_OVER, ROBOTS).status == Status.FORBIDDEN
+    assert desk.acts.perform(session, TAKE_OVER, ROBOTS).status == Status.TOO_MANY
+    assert len(desk.lines()) == MOST_RECENT
+
+
+def test_what_stops_something_waits_for_nobody_who_holds_the_journal(desk):
+    desk.ask(Role.SURGEON, HOME)
+    with open(desk.path) as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        desk.acts = Acts(desk.journal, lambda *_: 'so it is', desk.told.append, lambda: 0.0, {})
+        status, message = desk.ask(Role.SURGEON, TAKE_OVER)
+    assert status == 200 and 'could not be written' in message
+    assert verify_acts(desk.path) == 2
+    with desk.journal._lock:
+        assert desk.ask(Role.SURGEON, TAKE_OVER)[0] == 200
+
+
+def test_every_act_that_stops_something_is_one():
+    assert set(CALMING) < {*ROOM, *ORDERS}
 
 
 class FullDisk:
@@ -170,7 +205,7 @@ class FullDisk:
 def test_a_full_disk_keeps_nobody_from_stopping_the_robot(desk, monkeypatch):
     desk.ask(Role.SURGEON, TAKE_OVER)
     before = desk.path.read_bytes()
-    desk.acts = Acts(desk.journal, lambda *_: 'so it is', desk.told.append, lambda: 0.0, ROOM)
+    desk.acts = Acts(desk.journal, lambda *_: 'so it is', desk.told.append, lambda: 0.0, {})
     monkeypatch.setattr(desk.journal, '_file', FullDisk(desk.journal._file))
     status, message = desk.ask(Role.SURGEON, TAKE_OVER)
     assert status == 200 and 'could not be written' in message
@@ -185,8 +220,10 @@ def test_a_full_disk_keeps_nobody_from_stopping_the_robot(desk, monkeypatch):
 def test_an_act_is_on_the_disk_before_it_is_sent(desk, monkeypatch):
     synced = []
     monkeypatch.setattr(module.os, 'fdatasync', lambda descriptor: synced.append(desk.lines()))
-    desk.ask(Role.SURGEON, TAKE_OVER)
+    desk.ask(Role.SURGEON, HOME)
     assert [lines[-1]['result'] for lines in synced] == ['asked']
+    desk.ask(Role.SURGEON, TAKE_OVER)
+    assert len(synced) == 1, 'taking over waits for no disk'
 
 
 def test_changed_and_missing_lines_show(desk):

@@ -50,6 +50,7 @@ def runs(tmp_path, bag) -> Path:
     (federation / 'plan.yaml').write_text(Plan().to_yaml())
     notes = [{**NOTE, 'round': 1}, {**NOTE, 'round': 2, 'rolled_back': True}]
     notes[0]['epsilon'] = dict(NOTE['epsilon'], hospital_2=float('nan'))
+    notes[0]['public_success'] = 0.75
     notes[1] |= {'blamed': {'hospital_2': 'sealed shares'}, 'epsilon': {}}
     (folder / 'first' / 'rounds.json').write_text(json.dumps(notes))
     (folder / 'latest').symlink_to('first')
@@ -73,6 +74,11 @@ def test_a_run_is_replayed_round_by_round(runs):
     assert first['hospitals']['hospital_1']['epsilon'] == 1.0
     assert first['hospitals']['hospital_2']['epsilon'] is None
     assert first['roll_backs'] == [] and len(second['roll_backs']) == 1
+    assert first['success'] == [
+        {'round': 1, 'policy': 'global', 'success': 0.75, 'procedures': {}}
+    ]
+    assert first['missing'] == {'hospital_2': 'it has no part in the policy of this round'}
+    assert second['missing'] == {'hospital_2': 'sealed shares'}
     assert second['blames'] == [[4.0, 'hospital_2', 'sealed shares']]
 
 
@@ -95,8 +101,21 @@ def test_only_what_is_listed_can_be_read(runs, tmp_path):
             RunRecords(runs).read(name)
 
 
+DAMAGED = {
+    'no_time': '[{"seconds": NaN}]',
+    'endless': '[{"seconds": 1e999}]',
+    'deep': '[' * 100_000,
+    'huge': '[{"seconds": ' + '1' * 400 + '}]',
+}
+
+
 def test_broken_records_say_so_and_stop_nothing(runs):
-    for name, content in (('cut', '[{"round": 1'), ('other', '{"a": 1}'), ('empty', '')):
+    for name, content in (
+        ('cut', '[{"round": 1'),
+        ('other', '{"a": 1}'),
+        ('empty', ''),
+        *DAMAGED.items(),
+    ):
         (runs / name).mkdir()
         (runs / name / 'rounds.json').write_text(content)
         (runs / name / 'metadata.yaml').write_text(content)
@@ -104,7 +123,7 @@ def test_broken_records_say_so_and_stop_nothing(runs):
     data.write_bytes(data.read_bytes()[: data.stat().st_size // 2])
     records = RunRecords(runs)
     broken = [each for each in records.listed() if each['broken']]
-    assert {each['id'] for each in broken} == {'cut', 'other', 'empty'}
+    assert {each['id'] for each in broken} == {'cut', 'other', 'empty', *DAMAGED}
     for each in broken:
         assert each['title'].endswith('is cut off or damaged') and '\n' not in each['title']
         with pytest.raises(RecordsError, match='cut off or damaged'):
@@ -117,8 +136,13 @@ def test_broken_records_say_so_and_stop_nothing(runs):
 def test_the_records_of_a_run_are_those_beside_it(runs):
     for directory in (runs / 'first', runs / 'latest', runs / 'first' / 'federation'):
         assert records_beside(directory) == runs.resolve()
-    (runs / 'federation').mkdir()
-    assert records_beside(runs / 'federation') == runs.resolve()
+
+
+def test_the_records_of_no_run_are_in_its_own_folder_alone(tmp_path):
+    federation = tmp_path / 'federation'
+    (federation / 'keys').mkdir(parents=True)
+    assert records_beside(federation) == federation.resolve()
+    assert records_beside(tmp_path) == tmp_path.resolve()
 
 
 def test_no_folder_is_no_record(tmp_path):

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The page's server: who is let in, from which site, and how snapshots reach slow clients."""
 
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from datetime import datetime, timedelta, UTC
 import json
@@ -15,20 +16,23 @@ from types import SimpleNamespace
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from fdrl_ros.errors import FdrlError, RecordsError, SettingError, StoreError
-from fdrl_ros.page.acts import ActJournal, Acts, JOURNAL, ORDERS, ROOM, SIGNED
+from fdrl_ros.deployment.events import NodeHealth
+from fdrl_ros.errors import FdrlError, RecordsError, ResourceError, SettingError, StoreError
+from fdrl_ros.page.acts import ActJournal, Acts, CALMING, JOURNAL, SIGNED
 from fdrl_ros.page.pictures import Picture, Pictures
 from fdrl_ros.page.server import HEADERS, Place, Server
-from fdrl_ros.page.serving import Address
-from fdrl_ros.page.sessions import IDLE, Person, Role, Sessions
+from fdrl_ros.page.serving import Address, serve
+from fdrl_ros.page.sessions import LIFE, Person, Role, Sessions
 from fdrl_ros.page.state import PageState
 from fdrl_ros.surgery.gym.state import OPERATION_LAYOUT, OPERATION_SIZE
 import httpx
 import numpy as np
 import pytest
+from starlette.requests import HTTPConnection
 from starlette.testclient import TestClient
 from starlette.websockets import WebSocketDisconnect
 from support.page_client import PageClient, served
+import uvicorn
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
@@ -39,7 +43,11 @@ URDF = '<robot name="psm"/>'
 class Records:
     """Two records, of which one is broken."""
 
+    free = True
+
     def listed(self):
+        while not Records.free:
+            time.sleep(0.01)
         return [{'id': 'run 1', 'kind': 'run'}, {'id': 'broken', 'kind': 'bag'}]
 
     def read(self, name):
@@ -56,7 +64,7 @@ def desk(tmp_path):
     (static / 'index.html').write_text('<!doctype html><title>page</title>')
     (static / 'page.js').write_text('// code')
     made = SimpleNamespace(now=100.0, acts=[], looks=[], takes=[])
-    state = PageState(('robot_1',), None, time.time)
+    state = PageState(('robot_1',), None)
 
     def do(act, session):
         made.acts.append(act)
@@ -70,12 +78,12 @@ def desk(tmp_path):
         return lambda: made.looks.remove((robot, kind))
 
     with ActJournal(tmp_path / JOURNAL, time.time) as journal:
-        able = tuple(each for each in (*ROOM, *ORDERS) if each not in SIGNED)
+        unable = dict.fromkeys(SIGNED, 'no key of an operator is here')
         sessions = Sessions(lambda: made.now, 600.0)
         server = Server(
             state=state,
             sessions=sessions,
-            acts=Acts(journal, do, state.note, lambda: made.now, able),
+            acts=Acts(journal, do, state.note, lambda: made.now, unable),
             pictures=Pictures(look),
             place=Place(names=('or.example',)),
             urdf=lambda robot: URDF,
@@ -89,9 +97,7 @@ def desk(tmp_path):
 
 def say(state, force=1.0):
     with state.robot('robot_1', urgent=True) as robot:
-        robot.receive_operation(
-            1.0, time.time(), 'reach', 'one', OPERATION_LAYOUT, [force] * OPERATION_SIZE
-        )
+        robot.receive_operation(1.0, 'reach', 'one', OPERATION_LAYOUT, [force] * OPERATION_SIZE)
 
 
 def browser(desk, role=Role.SURGEON, url=URL):
@@ -127,13 +133,34 @@ def test_a_link_opens_the_page_and_the_cookie_is_strict(desk):
     assert client.get('/static/page.js').text == '// code'
 
 
+def test_a_preview_of_a_link_uses_nothing_up(desk):
+    client = TestClient(desk.app, base_url=URL)
+    token = {'token': desk.sessions.invite(Person('Ada', Role.VIEWER))}
+    assert client.head('/enter', params=token, follow_redirects=False).status_code == 405
+    assert client.get('/enter', params=token, follow_redirects=False).status_code == 303
+
+
+def test_who_signs_out_is_out(desk):
+    client, session = browser(desk)
+    headers = {'Origin': URL, 'X-CSRF-Token': session['csrf']}
+    assert client.post('/leave', headers=headers | {'X-CSRF-Token': 'x'}).status_code == 403
+    assert client.get('/api/session').status_code == 200
+    cookies = dict(client.cookies)
+    assert client.post('/leave', headers=headers).status_code == 204
+    assert not client.cookies
+    client.cookies.update(cookies)
+    assert client.get('/api/session').status_code == 403
+    assert client.post('/leave', headers=headers).status_code == 403
+
+
 def test_a_session_says_what_it_may(desk):
     client, session = browser(desk)
     assert session['name'] == 'Ada' and session['role'] == 'surgeon'
     assert 'take_over' in session['acts'] and 'hand_back' not in session['acts']
+    assert session['calming'] == list(CALMING)
     assert session['note'] == 'A browser is no emergency stop.'
     assert browser(desk, Role.VIEWER)[1]['acts'] == []
-    desk.now += IDLE + 1.0
+    desk.now += LIFE + 1.0
     assert client.get('/api/session').status_code == 403
 
 
@@ -264,7 +291,39 @@ def test_description_and_records_need_a_session(desk):
         assert stranger.get(path).status_code == 403
 
 
+def test_federation_and_health_come_when_they_are_new(desk):
+    client, _ = browser(desk)
+    with client, client.websocket_connect(f'{SOCKETS}/ws', headers={'Origin': URL}) as socket:
+        first = socket.receive_json()
+        assert first['federation'] is None and first['health'] == []
+        for _ in range(3):
+            say(desk.state)
+            socket.send_json({'got': first['n']})
+            assert not {'federation', 'health'} & socket.receive_json().keys()
+        desk.state.receive(NodeHealth('/federation/aggregator', 0, 'ok', {}))
+        for _ in range(100):
+            socket.send_json({'got': 0})
+            if 'health' in (now := socket.receive_json()):
+                break
+        assert now['health'][0]['summary'] == 'ok' and 'federation' in now
+        with client.websocket_connect(f'{SOCKETS}/ws', headers={'Origin': URL}) as late:
+            assert late.receive_json()['health'] == now['health']
+
+
 # Over a real port.
+
+
+def test_who_looks_at_records_delays_no_act(desk, monkeypatch):
+    monkeypatch.setattr(Records, 'free', False)
+    with served(desk.app) as url, ThreadPoolExecutor(60) as looking:
+        ada, bob = (PageClient.of(desk, url) for _ in range(2))
+        asked = [looking.submit(bob.http.get, '/api/records', timeout=60.0) for _ in range(60)]
+        try:
+            for _ in range(5):
+                assert ada.act('take_over', robot='robot_1').status_code == 200
+        finally:
+            Records.free = True
+        assert {each.result().status_code for each in asked} == {200}
 
 
 def test_a_slow_client_delays_no_other(desk):
@@ -287,7 +346,7 @@ def test_a_session_that_ends_closes_its_windows(desk):
         client = PageClient.of(desk, url, Role.VIEWER)
         with client.looking() as socket:
             first = json.loads(socket.recv(5.0))
-            desk.now += IDLE + 1.0
+            desk.now += LIFE + 1.0
             socket.send(json.dumps({'got': first['n']}))
             with pytest.raises(Exception, match='4403'):
                 for _ in range(3):
@@ -337,16 +396,54 @@ def certificate(folder: Path, *names: str) -> tuple[Path, Path]:
     return paths
 
 
-def test_over_tls_the_cookie_is_secure_and_names_are_the_certificate_s(desk, tmp_path):
+def test_over_tls_the_cookie_is_secure_and_names_are_the_certificate_s(
+    desk, tmp_path, monkeypatch
+):
     files = certificate(tmp_path, 'localhost', 'or.example')
     address = Address('localhost', 0, *files)
     assert address.names() == ('localhost', 'or.example')
+    assert address.context().minimum_version == ssl.TLSVersion.TLSv1_2
+    served_by = []
+    monkeypatch.setattr(Address, 'context', _noting(Address.context, served_by))
     trust = ssl.create_default_context(cafile=files[0])
     with served(desk.app, address) as url:
         assert url.startswith('https://localhost:')
         token = desk.sessions.invite(Person('Ada', Role.VIEWER))
         answer = httpx.get(f'{url}/enter', params={'token': token}, verify=trust)
         assert answer.status_code == 303
+        assert served_by[0].session_stats()['accept'] > 0, 'it is the context of the address'
+
+
+def _noting(make, made):
+    def noting(address):
+        made.append(make(address))
+        return made[-1]
+
+    return noting
+
+
+def test_a_wildcard_of_a_certificate_names_this_host(tmp_path):
+    address = Address('0.0.0.0', 0, *certificate(tmp_path, '*.or.example'))
+    here = socket.gethostname().lower().partition('.')[0]
+    assert address.url(8765) == f'https://{here}.or.example:8765'
+    place = Place(True, address.names())
+    for name, known in (
+        (f'{here}.or.example:8765', True),
+        ('or.example', False),
+        ('a.b.or.example', False),
+        ('or.example.evil', False),
+    ):
+        asked = HTTPConnection({'type': 'http', 'headers': [(b'host', name.encode())]})
+        assert place.knows(asked) == known, name
+    both = Address('0.0.0.0', 0, *certificate(tmp_path, '*.or.example', 'page.or.example'))
+    assert both.url(1) == 'https://page.or.example:1'
+
+
+def test_a_server_that_ends_by_itself_is_an_error(monkeypatch):
+    monkeypatch.setattr(uvicorn.Server, 'run', lambda *_, **__: None)
+    address = Address(port=0)
+    with address.listen() as taken, pytest.raises(ResourceError, match='ended by itself'):
+        serve(lambda *_: None, address, taken, lambda: False)
 
 
 def test_another_host_than_loopback_needs_tls(tmp_path):

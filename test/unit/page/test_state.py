@@ -52,7 +52,7 @@ def clock() -> Clock:
 @pytest.fixture
 def state(clock) -> PageState:
     federation = FederationState(('hospital_1', 'hospital_2'), rounds=3)
-    return PageState(('robot_1',), federation, clock)
+    return PageState(('robot_1',), federation, clock, clock)
 
 
 def values(**changed: float) -> list[float]:
@@ -80,7 +80,7 @@ def say(state: PageState, at: float, force: float = 1.0, policy: str = 'global')
     with state.robot('robot_1', urgent=True) as robot:
         robot.receive_arm({'yaw': 0.1}, (0.0, 0.0, -0.1), (0.001, 0.0, -0.1), (0.0, 0.0, force))
         told = values(force=force, goal_error_x=0.002, force_limit=6.0, done=0.5)
-        robot.receive_operation(at, at, 'palpation', 'patient', OPERATION_LAYOUT, told)
+        robot.receive_operation(at, 'palpation', 'patient', OPERATION_LAYOUT, told)
         robot.receive_patient(PATIENT_LAYOUT, (80.0, 70.0, math.nan, 14.0))
         numbers = dict.fromkeys(
             ('value', 'uncertainty', 'expected_risk', 'predicted_force'), math.nan
@@ -98,6 +98,93 @@ def test_the_newest_of_a_robot_is_shown_with_its_age_and_waypoint(state, clock):
     assert shown['vitals']['heart_rate'] == 70.0
 
 
+def test_an_arm_that_does_not_operate_has_an_age(state, clock):
+    say(state, clock.now)
+    assert state.snapshot()['robots']['robot_1']['operating'] and state.operates('robot_1')
+    clock.now += 60.0
+    with state.robot('robot_1') as robot:
+        robot.receive_arm({'yaw': 0.2})
+    shown = state.snapshot()['robots']['robot_1']
+    assert shown['age'] == 0.0 and not shown['operating'] and shown['joints'] == {'yaw': 0.2}
+    clock.now += 60.0
+    with state.robot('robot_1') as robot:
+        robot.receive_arm_state('DISABLED', True)
+    assert state.snapshot()['robots']['robot_1']['age'] == 0.0
+
+
+def test_what_is_too_old_is_not_shown(state, clock):
+    say(state, clock.now)
+    with state.robot('robot_1') as robot:
+        robot.receive_visibility(True, '', (1.0, 0.0, 0.0, 0.0))
+        robot.receive_risk(
+            **dict.fromkeys(('risk', 'force', 'damage', 'critical'), 0.1),
+            mitigation=1.0,
+            case_mitigation=1.0,
+        )
+    clock.now += 0.5
+    shown = state.snapshot()['robots']['robot_1']
+    assert shown['choice'] and shown['risk'] and shown['visibility']
+    clock.now += 0.1
+    shown = state.snapshot()['robots']['robot_1']
+    assert shown['choice'] is None and shown['risk'] is None and shown['visibility']
+    assert shown['selector_silent'] == pytest.approx(0.6)
+    clock.now += 1.5
+    assert state.snapshot()['robots']['robot_1']['visibility'] is None
+
+
+def test_a_selector_that_says_nothing_has_an_age(state, clock):
+    def silent():
+        return state.snapshot()['robots']['robot_1']['selector_silent']
+
+    assert silent() is None
+    with state.robot('robot_1') as robot:
+        robot.receive_policies('selector', '', (), ())
+    clock.now += 7.0
+    assert silent() == 7.0
+    state.receive(NodeHealth('/robot_1/selector', 0, 'ok', {'armed': 'true'}))
+    assert silent() == 0.0 and state.snapshot()['robots']['robot_1']['armed']
+
+
+def test_a_node_that_says_nothing_is_not_well(state, clock):
+    state.receive(NodeHealth('/robot_1/env', 0, 'ok', {}))
+    clock.now += 4.9
+    assert state.snapshot()['health'][0]['level'] == 0
+    clock.now += 2.1
+    (told,) = state.snapshot()['health']
+    assert (told['level'], told['summary']) == (3, 'nothing heard for 7 s')
+    state.receive(NodeHealth('/robot_1/env', 0, 'ok', {}))
+    assert state.snapshot()['health'][0]['summary'] == 'ok'
+
+
+def test_a_federation_has_the_age_of_the_aggregator_s_last_sign(state, clock):
+    def age():
+        return state.snapshot()['federation']['age']
+
+    assert age() is None
+    state.receive(ReceivedMessage(status(Phase.TRAIN)))
+    clock.now += 3.0
+    state.receive(HospitalProgress('hospital_1', 'training', 1, 3, 10, math.nan))
+    assert age() == 3.0
+    state.receive(NodeHealth('/federation/aggregator', 0, 'ok', {}))
+    assert age() == 0.0
+
+
+def test_ages_do_not_follow_the_clock_on_the_wall():
+    wall, steady = Clock(), Clock()
+    state = PageState(('robot_1',), FederationState(('hospital_1',)), wall, steady)
+    say(state, wall.now)
+    state.receive(ReceivedMessage(status(Phase.TRAIN)))
+    state.receive(HospitalProgress('hospital_1', 'training', 1, 3, 10, math.nan))
+    wall.now -= 30.0
+    steady.now += 10.0
+    shown = state.snapshot()
+    assert shown['robots']['robot_1']['age'] == 10.0 and shown['time'] == wall.now
+    federation = shown['federation']
+    assert (federation['age'], federation['time_left']) == (10.0, 10.0)
+    assert not federation['hospitals']['hospital_1']['alive']
+    assert shown['events'][0][0] == wall.now + 30.0
+
+
 def test_what_is_no_number_is_null(state, clock):
     say(state, clock.now, force=math.inf)
     document = json.loads(as_json(state.snapshot()))
@@ -108,10 +195,10 @@ def test_what_is_no_number_is_null(state, clock):
 
 @given(st.lists(st.floats(), min_size=OPERATION_SIZE, max_size=OPERATION_SIZE))
 def test_every_state_can_be_sent(numbers):
-    state = PageState(('robot_1',), None, lambda: 0.0)
+    state = PageState(('robot_1',), None)
     with state.robot('robot_1') as robot:
         robot.receive_arm(setpoint=(math.nan, 0.0, 1.0))
-        robot.receive_operation(0.0, 0.0, 'reach', '', OPERATION_LAYOUT, numbers)
+        robot.receive_operation(0.0, 'reach', '', OPERATION_LAYOUT, numbers)
         robot.receive_risk(
             **dict.fromkeys(('risk', 'force', 'damage', 'critical'), numbers[0]),
             mitigation=numbers[1],
@@ -122,7 +209,7 @@ def test_every_state_can_be_sent(numbers):
 
 def test_states_of_another_layout_show_who_and_when_alone(state, clock):
     with state.robot('robot_1') as robot:
-        robot.receive_operation(1.0, clock.now, 'reach', 'one', 'other', [1.0])
+        robot.receive_operation(1.0, 'reach', 'one', 'other', [1.0])
     shown = state.snapshot()['robots']['robot_1']
     assert shown['patient'] == 'one' and shown['force'] is None and shown['age'] == 0.0
 
@@ -192,7 +279,7 @@ def test_an_unknown_fault_is_a_number():
     state = FederationState(('hospital_2',))
     empty = ((), b'', (), (), (), (), (), (), b'', (), b'', b'')
     state.receive(
-        ReceivedMessage(Blame(Envelope('f', 1, 0, 'a', 1), 'hospital_2', 99, *empty)), 0.0
+        ReceivedMessage(Blame(Envelope('f', 1, 0, 'a', 1), 'hospital_2', 99, *empty)), 0.0, 0.0
     )
     assert state.snapshot(0.0)['blames'][0][1:] == ['hospital_2', '99']
 
