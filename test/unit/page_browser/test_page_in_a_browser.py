@@ -410,7 +410,8 @@ def test_a_long_status_of_a_policy_moves_no_button(room, page, width, height):
     with_robot(page, policies=policies)
     room.wait("document.querySelector('.policies p.side').title.length > 300")
     pinned = [
-        each | {'pinned': old['pinned']} for each, old in zip(policies, watched_room.POLICIES)
+        each | {'pinned': old['pinned']}
+        for each, old in zip(policies, watched_room.POLICIES, strict=True)
     ]
     with_robot(page, policies=pinned)
     room.wait("document.querySelector('[data-policy=home] [data-act=pin]').checkVisibility()")
