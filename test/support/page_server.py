@@ -19,7 +19,7 @@ from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Mount, Route, WebSocketRoute
 from starlette.staticfiles import StaticFiles
 from starlette.websockets import WebSocket, WebSocketDisconnect
-from support.watched_room import CSRF, FEDERATION, NOTE, ROOM
+from support.watched_room import CALMING, CSRF, FEDERATION, NOTE, ROOM
 import uvicorn
 
 STATIC = resource('fdrl_ros/page/static')
@@ -40,8 +40,12 @@ class PageServer:
         self.urdf = urdf
         self.snapshot: dict[str, Any] = {'robots': {}, 'federation': None}
         self.acts: list[str] = [*ROOM, *FEDERATION]
+        self.calming: list[str] = [*CALMING]
+        self.left: list[str] = []
+        self.refuses_to_leave = False
         self.answer: tuple[int, str] = 200, 'Done as asked.'
         self.pictures: list[bytes] = []
+        self.leaves_out: set[str] = set()
         self.records: dict[str, dict[str, Any]] = {}
         self.silent = False
         self.away = False
@@ -72,7 +76,14 @@ class PageServer:
             return JSONResponse({'ok': False}, 403)
         role = 'operator' if 'pause' in self.acts else 'surgeon' if self.acts else 'viewer'
         session = {'name': 'Ada', 'role': role, 'csrf': CSRF, 'acts': self.acts, 'note': NOTE}
-        return JSONResponse(session)
+        return JSONResponse(session | {'calming': self.calming})
+
+    async def _leave(self, request: Request) -> Response:
+        self.left.append(request.headers['x-csrf-token'])
+        if self.refuses_to_leave:
+            return Response(status_code=500)
+        self.signed_in = False
+        return Response(status_code=204)
 
     async def _urdf(self, request: Request) -> Response:
         return Response(self.urdf, media_type='application/xml')
@@ -103,7 +114,9 @@ class PageServer:
                     await asyncio.sleep(0.02)
                 self.sent += 1
                 text = {'n': self.sent, 'time': time.time(), 'health': [], 'events': []}
-                await websocket.send_text(json.dumps(text | self.snapshot))
+                text |= self.snapshot
+                sent = {key: each for key, each in text.items() if key not in self.leaves_out}
+                await websocket.send_text(json.dumps(sent))
                 self.got.append(json.loads(await websocket.receive_text())['got'])
                 await asyncio.sleep(0.04)
 
@@ -137,6 +150,7 @@ class PageServer:
         routes = [
             Route('/', self._page),
             Route('/api/session', self._session),
+            Route('/leave', self._leave, methods=['POST']),
             Route('/api/urdf/{robot}', self._urdf),
             Route('/api/act', self._act, methods=['POST']),
             Route('/api/records', self._records),

@@ -25,6 +25,7 @@ ROOM = (
     *('disable', 'pause_arm', 'resume_arm', 'home', 'stop_operation'),
 )
 FEDERATION = 'pause', 'resume', 'stop', 'withdraw', 'admit', 'forgive', 'roll_back'
+CALMING = 'take_over', 'lock', 'veto', 'pause_arm', 'disable', 'stop_operation', 'pause', 'stop'
 NOTE = 'A browser is no emergency stop.'
 PROCEDURES = 'palpation', 'incision', 'peg_transfer', 'needle_pass'
 CHOICES = (  # until which tick: who acts, why, whether the shield intervenes
@@ -91,6 +92,8 @@ def frames(ticks: int) -> Iterator[dict[str, Any]]:
                 'stamp': 100.0 + TICK * tick,
                 'received': None,
                 'age': 0.02,
+                'operating': True,
+                'selector_silent': 0.02,
                 'joints': {
                     **dict(zip(JOINTS, operation.arm.joints().tolist(), strict=True)),
                     'jaw': operation.jaw.angle,
@@ -197,7 +200,7 @@ def federation(now: float) -> dict[str, Any]:
     ]
     return {
         **{'namespace': '/federation', 'round': 6, 'rounds': 8, 'attempt': 2},
-        **{'phase': 'TRAIN', 'reason': '', 'time_left': 48.0},
+        **{'phase': 'TRAIN', 'reason': '', 'time_left': 48.0, 'age': 0.2},
         'members': ['hospital_1', 'hospital_2', 'hospital_4'],
         'survivors': ['hospital_1'],
         'missing': {'hospital_3': 'its privacy budget does not pay for the round'},

@@ -4,7 +4,10 @@
 
 import { make, show, write } from './dom.js';
 
-/** What each button says, and whether it asks for confirmation. */
+/**
+ * What each button says, whether it asks for confirmation, and what it is done to: the room, the
+ * federation, which does not change within half a second, or the session of this page.
+ */
 export const ACTS = {
   take_over: { label: 'Take over', kind: 'primary' },
   hand_back: { label: 'Hand back', asks: true },
@@ -20,23 +23,15 @@ export const ACTS = {
   resume_arm: { label: 'Resume arm', asks: true },
   home: { label: 'Home arm', asks: true },
   stop_operation: { label: 'Stop operation', kind: 'danger', asks: true },
-  pause: { label: 'Pause' },
-  resume: { label: 'Resume' },
-  stop: { label: 'Stop federation', kind: 'danger', asks: true },
-  withdraw: { label: 'Withdraw', kind: 'danger', asks: true },
-  admit: { label: 'Admit', asks: true },
-  forgive: { label: 'Forgive', asks: true },
-  roll_back: { label: 'Roll back', kind: 'danger', asks: true },
+  pause: { label: 'Pause', of: 'federation' },
+  resume: { label: 'Resume', of: 'federation' },
+  stop: { label: 'Stop federation', of: 'federation', kind: 'danger', asks: true },
+  withdraw: { label: 'Withdraw', of: 'federation', kind: 'danger', asks: true },
+  admit: { label: 'Admit', of: 'federation', asks: true },
+  forgive: { label: 'Forgive', of: 'federation', asks: true },
+  roll_back: { label: 'Roll back', of: 'federation', kind: 'danger', asks: true },
+  leave: { label: 'Sign out', of: 'session', kind: 'small', asks: true },
 };
-
-/** Acts after which less happens: they stay possible when data is old, after confirmation. */
-const CALMING = new Set([
-  'take_over', 'lock', 'veto', 'pause_arm', 'disable', 'stop_operation', 'pause', 'stop',
-]);
-/** Acts on the federation, which does not change within half a second. */
-const OF_THE_FEDERATION = new Set([
-  'pause', 'resume', 'stop', 'withdraw', 'admit', 'forgive', 'roll_back',
-]);
 
 const ASKS_FOR = 5000; // ms that a question stands
 const DOUBLE = 350; // ms within which a second press is a double tap, no answer
@@ -45,13 +40,14 @@ export class Acts {
   /**
    * Post acts in the name of a session.
    *
-   * @param session what /api/session answers.
+   * @param session what /api/session answers; its acts `calming`, after which less happens, stay
+   *   possible when data is old, after confirmation.
    * @param told called with ({ok, text, act}) after each act.
    */
   constructor(session, told) {
     this.session = session;
     this.told = told;
-    this.stale = { room: true, link: true };
+    this.stale = { room: true, federation: true, session: false };
     this.buttons = new Set();
   }
 
@@ -64,15 +60,29 @@ export class Acts {
    * Make the button of an act; null where this role may not do it.
    *
    * @param act its name.
-   * @param body returns the other fields of the request, such as {robot}.
-   * @param name what the act is done to, for assistive technology and the question.
+   * @param body returns the other fields of the request, such as {robot}; it throws an Error that
+   *   says what is wrong where there can be no request.
+   * @param name what the act is done to, for assistive technology.
+   * @param how returns words for the label and the question, such as 'to round 4', from the fields.
    */
-  button(act, body, name = '') {
-    if (!this.may(act)) return null;
-    const button = new ActButton(this, act, body, name);
+  button(act, body, name = '', how = () => '') {
+    return this.may(act) ? this.add(new ActButton(this, act, body, name, how)) : null;
+  }
+
+  /** Make the button that ends the session, whoever it is. */
+  leaveButton() {
+    return this.add(new ActButton(this, 'leave', () => ({}), '', () => ''));
+  }
+
+  add(button) {
     this.buttons.add(button);
     button.dim();
     return button.element;
+  }
+
+  /** Take all questions back, as when an answer would be about something else. */
+  forgetQuestions() {
+    for (const each of this.buttons) each.forgetQuestion();
   }
 
   /** Forget buttons that are no longer on the page. */
@@ -82,10 +92,22 @@ export class Acts {
 
   /** Dim the acts on the room where its data is old, and all where the connection is lost. */
   setStale(room, link) {
-    if (room === this.stale.room && link === this.stale.link) return;
-    this.stale = { room, link };
+    if (room === this.stale.room && link === this.stale.federation) return;
+    this.stale = { room, federation: link, session: false };
     this.forget();
     for (const each of this.buttons) each.dim();
+  }
+
+  /** End the session; then the server shows nothing more to this browser. */
+  async leave(label) {
+    try {
+      const response = await fetch('/leave', { method: 'POST', headers: { 'X-CSRF-Token': this.session.csrf } });
+      // Whose session had ended already is signed out as well.
+      if (response.ok || response.status === 401 || response.status === 403) location.reload();
+      else this.told({ ok: false, act: 'leave', text: `${label}: the server refused it (${response.status}).` });
+    } catch {
+      this.told({ ok: false, act: 'leave', text: `${label}: the server did not answer. You are still signed in.` });
+    }
   }
 
   async post(act, fields, label) {
@@ -107,10 +129,12 @@ export class Acts {
 }
 
 class ActButton {
-  constructor(acts, act, body, name) {
+  constructor(acts, act, body, name, how) {
     this.acts = acts;
     this.act = act;
     this.body = body;
+    this.how = how;
+    this.fields = {};
     this.rule = ACTS[act];
     this.label = this.rule.label;
     this.name = name;
@@ -129,28 +153,38 @@ class ActButton {
   }
 
   get stale() {
-    const { room, link } = this.acts.stale;
-    return link || (room && !OF_THE_FEDERATION.has(this.act));
+    return this.acts.stale[this.rule.of ?? 'room'];
   }
 
   dim() {
     this.element.classList.toggle('dimmed', this.stale);
-    this.element.disabled = this.busy || (this.stale && !CALMING.has(this.act));
+    this.element.disabled = this.busy || (this.stale && !this.acts.session.calming.includes(this.act));
     if (this.element.disabled) this.forgetQuestion();
   }
 
   press() {
     const asks = this.rule.asks || this.stale;
     const now = performance.now();
-    if (asks && !this.asked) return this.ask(now);
-    if (asks && now - this.asked < DOUBLE) return undefined;
+    if (this.asked && now - this.asked < DOUBLE) return undefined;
+    const confirmed = this.asked;
     this.forgetQuestion();
-    return this.send();
+    if (confirmed) return this.send(); // what was asked, whatever the page shows by now
+    try {
+      this.fields = this.body();
+    } catch (error) {
+      return this.acts.told({ ok: false, act: this.act, text: `${this.label}: ${error.message}` });
+    }
+    return asks ? this.ask(now) : this.send();
+  }
+
+  /** Return what the button would do, such as Roll back to round 4. */
+  get whole() {
+    return [this.label, this.how(this.fields)].filter(Boolean).join(' ');
   }
 
   ask(now) {
     this.asked = now;
-    const question = this.stale ? `Data is old. ${this.label}?` : `Confirm: ${this.label.toLowerCase()}`;
+    const question = this.stale ? `Data is old. ${this.whole}?` : `Confirm: ${this.whole.toLowerCase()}`;
     write(this.element, question);
     this.element.classList.add('asking');
     this.element.setAttribute('aria-label', this.name ? `${question}: ${this.name}` : question);
@@ -171,8 +205,9 @@ class ActButton {
     this.busy = true;
     this.element.setAttribute('aria-busy', 'true');
     this.element.disabled = true;
-    const fields = this.body();
-    await this.acts.post(this.act, fields, this.name ? `${this.label} ${this.name}` : this.label);
+    const label = this.name ? `${this.whole} ${this.name}` : this.whole;
+    if (this.act === 'leave') await this.acts.leave(label);
+    else await this.acts.post(this.act, this.fields, label);
     this.busy = false;
     this.element.removeAttribute('aria-busy');
     this.dim();

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /** Charts over time: strips of the newest seconds, and lines over rounds with direct labels. */
 
-import { isNumber, make, number, write } from './dom.js';
+import { isNumber, make, number, percent, write } from './dom.js';
 import { colour, line, onTheme } from './theme.js';
 import uPlot from './vendor/uPlot.esm.js';
 
@@ -136,9 +136,50 @@ export class Lines extends Chart {
   /** Shares in [0, 1] over rounds, each line with its name at its end. */
   constructor(height = 260) {
     super(height);
-    this.element = this.box;
+    this.reading = make('output.reading', { 'aria-live': 'polite' });
+    this.element = make('div.lines', {}, this.box, this.reading);
+    for (const [name, value] of [['tabindex', 0], ['role', 'group'], ['aria-label', 'Success over rounds; arrow keys choose a round']]) {
+      this.box.setAttribute(name, value);
+    }
+    this.box.addEventListener('focus', () => {
+      if (this.box.matches(':focus-visible')) this.point(this.data[0].length - 1);
+    });
+    this.box.addEventListener('blur', () => this.point(null));
+    this.box.addEventListener('keydown', (event) => this.move(event));
     this.names = [];
     this.data = [[]];
+    this.at = null; // number of the round whose values are told
+    this.tell();
+  }
+
+  rebuild() {
+    super.rebuild();
+    this.at = null;
+    this.tell();
+  }
+
+  /** Tell the values of another round. */
+  move(event) {
+    const last = this.data[0].length - 1;
+    const to = { ArrowLeft: (this.at ?? last) - 1, ArrowRight: (this.at ?? -1) + 1, Home: 0, End: last }[event.key];
+    if (to === undefined) return;
+    event.preventDefault();
+    this.point(Math.max(0, Math.min(last, to)));
+  }
+
+  /** Put the cursor on a round, as the mouse does; null takes it away. */
+  point(index) {
+    if (!this.plot) return;
+    const left = index === null || index < 0 ? -10 : this.plot.valToPos(this.data[0][index], 'x');
+    this.plot.setCursor({ left, top: left < 0 ? -10 : 1 });
+  }
+
+  /** Write the values of the round at the cursor below the lines. */
+  tell() {
+    const round = this.data[0][this.at];
+    const values = this.names.map((name, index) => [name, this.data[index + 1]?.[this.at]]);
+    const known = values.filter(([, value]) => isNumber(value)).map(([name, value]) => `${name} ${percent(value, 1)}`);
+    write(this.reading, isNumber(round) ? `Round ${round}: ${known.join(', ') || 'nothing known'}` : 'Point at a round, or use the arrow keys, for its values.');
   }
 
   options() {
@@ -159,7 +200,13 @@ export class Lines extends Chart {
         spanGaps: true,
         points: { show: true, size: 5 },
       }))],
-      hooks: { draw: [(plot) => this.label(plot)] },
+      hooks: {
+        draw: [(plot) => this.label(plot)],
+        setCursor: [(plot) => {
+          this.at = plot.cursor.idx ?? null;
+          this.tell();
+        }],
+      },
     };
   }
 

@@ -50,13 +50,19 @@ export class FederationView {
 
   ordersCard() {
     const first = make('div.acts', {}, ...['pause', 'resume', 'stop'].map((act) => this.acts.button(act, () => ({}))));
-    this.to = make('input', { 'type': 'number', 'min': 0, 'step': 1, 'value': 0, 'id': 'to-round', 'inputmode': 'numeric' });
-    const back = this.acts.button('roll_back', () => ({ to_round: Math.max(0, Math.floor(Number(this.to.value) || 0)) }));
+    this.to = make('input', { 'type': 'number', 'min': 0, 'step': 1, 'required': true, 'id': 'to-round', 'inputmode': 'numeric', 'input': () => this.acts.forgetQuestions() });
+    const back = this.acts.button('roll_back', () => ({ to_round: this.toRound() }), '', ({ to_round: round }) => `to round ${round}`);
     if (back) first.append(make('span.roll-back', {}, make('label', { for: 'to-round' }, 'to round'), this.to, back));
     const made = card('orders-card', 'Orders', first,
       make('p.note', {}, 'Orders are signed with the operator\u2019s key on the server. ', this.acts.session.note || 'A browser is no emergency stop.'));
     if (!first.children.length) made.classList.add('empty');
     return made;
+  }
+
+  /** Return the round to roll back to; no number is none, never the round before all. */
+  toRound() {
+    if (!this.to.checkValidity()) throw new Error('write the number of the round first, such as 4.');
+    return Number(this.to.value);
   }
 
   hospitalsCard() {

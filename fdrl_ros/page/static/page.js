@@ -12,7 +12,10 @@ import { onTheme, switchTheme, theme } from './theme.js';
 import { policyName } from './words.js';
 
 const OLD = 0.5; // s
+const SELECTOR_OLD = 2; // s
+const AGGREGATOR_OLD = 5; // s; it tells its round at least once a second
 const CHECK_EVERY = 100; // ms
+const ASLEEP = 1000; // ms without a check: the browser or the device slept
 const LEVELS = ['well', 'warning', 'error', 'silent'];
 const MOST_EVENTS = 40;
 
@@ -31,10 +34,16 @@ class Page {
     at('records').append(this.records.element);
     at('answers').append(this.answer.element);
     write(at('who'), `${session.name}, ${session.role}`);
+    at('theme').after(this.acts.leaveButton());
     this.snapshot = null;
     this.came = 0; // when, ms of this page
+    this.federationCame = 0; // when its part came
+    this.awake = { date: Date.now(), counted: performance.now() };
+    this.doubted = false; // the next snapshot may have waited while the device slept
+    this.drawn = true; // nothing failed while the newest snapshot was drawn
     this.connected = false;
-    this.since = null; // when data began to be old, ms since 1970
+    this.told = ''; // what the banner says
+    this.since = 0; // when that began, ms since 1970
     this.signedOut = false;
     this.robot = '';
     at('robots').addEventListener('change', () => {
@@ -111,16 +120,49 @@ class Page {
     this.check();
   }
 
-  /** Take a snapshot, draw it, return its number. */
+  /**
+   * Take a snapshot, draw it, return its number.
+   *
+   * It is as old as it came, however long a hidden page waits to draw it. Parts that did not change
+   * are left out of it. Where drawing fails, the error carries the number, so that the next comes.
+   */
   async take(data) {
+    const came = performance.now();
+    this.noticeSleep();
+    const doubted = this.doubted;
+    this.doubted = false;
     const snapshot = JSON.parse(data);
+    for (const part of ['federation', 'health']) {
+      if (!(part in snapshot)) snapshot[part] = this.snapshot?.[part];
+      else if (part === 'federation') this.federationCame = came;
+    }
     await beforeDrawing();
     this.snapshot = snapshot;
-    this.came = performance.now();
-    this.show();
-    this.check();
+    if (!doubted) this.came = came;
+    try {
+      this.drawn = false;
+      this.show();
+      this.drawn = true;
+    } catch (error) {
+      error.got = snapshot.n;
+      throw error;
+    } finally {
+      this.check();
+    }
     document.body.dataset.n = snapshot.n;
     return snapshot.n;
+  }
+
+  /** After a sleep, which not every clock counts, believe only what the server sends anew. */
+  noticeSleep() {
+    const { date, counted } = this.awake;
+    this.awake = { date: Date.now(), counted: performance.now() };
+    const slept = this.awake.date - date;
+    if (slept < ASLEEP) return;
+    const uncounted = Math.max(0, slept - (this.awake.counted - counted));
+    this.came -= uncounted;
+    this.federationCame -= uncounted;
+    this.doubted = true;
   }
 
   show() {
@@ -149,8 +191,9 @@ class Page {
   showHealth(snapshot) {
     const health = list(snapshot.health).filter((each) => each.level > 0);
     const worst = Math.max(0, ...health.map((each) => each.level || 0));
-    write(at('health-summary'), health.length ? `${health.length} to look at` : 'All well');
-    at('health').dataset.level = LEVELS[Math.min(worst, 3)];
+    const heard = list(snapshot.health).length > 0;
+    write(at('health-summary'), health.length ? `${health.length} to look at` : heard ? 'All well' : 'Nothing heard');
+    at('health').dataset.level = heard ? LEVELS[Math.min(worst, 3)] : 'unknown';
     if (!at('health').open) return;
     const rows = health.slice(0, MOST_EVENTS);
     fill(at('health-list'), rows, () => rows.map((each) => make('li', {}, make('strong', {}, each.node), ` ${LEVELS[each.level] ?? ''}: ${each.summary}`)));
@@ -160,29 +203,41 @@ class Page {
 
   /** Say what is old and since when; dim the controls. */
   check() {
+    this.noticeSleep();
     const waited = this.snapshot ? (performance.now() - this.came) / 1000 : null;
     const robot = record(this.snapshot?.robots)[this.robot];
-    const age = robot && isNumber(robot.age) ? robot.age + waited : null;
-    const link = !this.connected || waited === null || waited > OLD;
+    const since = (seen, came = this.came) => (isNumber(seen) ? seen + (performance.now() - came) / 1000 : null);
+    const age = since(robot?.age);
+    const link = !this.connected || !this.drawn || waited === null || waited > OLD;
     const room = link || age === null || age > OLD;
+    const { federation } = record(this.snapshot);
+    const heard = federation ? since(federation.age, this.federationCame) : 0;
+    const silent = heard === null || heard > AGGREGATOR_OLD;
     this.acts.setStale(room, link);
-    document.body.classList.toggle('stale', this.tab === 'room' ? room : link && this.tab === 'federation');
-    this.banner(link, room, waited, age);
+    document.body.classList.toggle('stale', this.tab === 'room' ? room : (link || silent) && this.tab === 'federation');
+    const [text, old] = this.complaint({ link, room, silent, waited, age, heard, robot, selector: since(robot?.selector_silent) });
+    this.banner(text, old);
   }
 
-  banner(link, room, waited, age) {
-    let text = '';
-    let old = waited;
-    if (this.signedOut) text = 'You are signed out. Ask who runs fdrl watch for a new link';
-    else if (!this.connected) text = this.snapshot ? 'Connection lost: what is shown is old' : 'Connecting';
-    else if (link) text = 'No news from the server: what is shown is old';
-    else if (room && this.tab === 'room' && this.robot) {
-      const name = policyName(this.robot.replaceAll('_', ' '));
-      text = age === null ? `No data of ${name} yet` : `Data of ${name} is old: controls are dimmed`;
-      old = age;
+  /** Return what is old, and for how long in s (null: nobody knows); '' where nothing is. */
+  complaint({ link, room, silent, waited, age, heard, robot, selector }) {
+    if (this.signedOut) return ['You are signed out. Ask who runs fdrl watch for a new link', waited];
+    if (!this.connected) return [this.snapshot ? 'Connection lost: what is shown is old' : 'Connecting', waited];
+    if (!this.drawn) return ['This page cannot draw the newest state: what is shown is old', waited];
+    if (link) return ['No news from the server: what is shown is old', waited];
+    const name = policyName(this.robot.replaceAll('_', ' '));
+    if (this.tab === 'room' && this.robot) {
+      if (room) return [age === null ? `No data of ${name} yet` : `Data of ${name} is old: controls are dimmed`, age];
+      if (robot.operating && selector === null) return [`An operation runs, and nothing has been heard of the selector of ${name}`, null];
+      if (robot.operating && selector > SELECTOR_OLD) return [`The selector of ${name} is silent: nobody may be choosing`, selector];
     }
-    if (!text) this.since = null;
-    else if (!this.since) this.since = Date.now() - 1000 * (old ?? 0);
+    if (this.tab !== 'federation' || !silent) return ['', null];
+    return [heard === null ? 'Nothing has been heard of the aggregator yet' : 'The aggregator is silent: what is shown is old', heard];
+  }
+
+  banner(text, old) {
+    if (text !== this.told) this.since = Date.now() - 1000 * (old ?? 0);
+    this.told = text;
     show(at('banner'), text);
     if (!text) return;
     write(at('banner-text'), old === null ? `${text}.` : `${text}, since ${clock(this.since / 1000)}`);
@@ -211,7 +266,7 @@ async function begin() {
       }
       if (response.ok) {
         const session = await response.json();
-        window.fdrl = new Page({ ...session, acts: list(session.acts) });
+        window.fdrl = new Page({ ...session, acts: list(session.acts), calming: list(session.calming) });
         return;
       }
     } catch {

@@ -58,6 +58,12 @@ class Fact {
   }
 }
 
+/** Say why there is no choice. */
+function nobodyChose({ operating, selector_silent: silent }) {
+  if (operating === false) return 'No operation runs: nobody chooses.';
+  return isNumber(silent) ? 'The selector tells no choice.' : 'Nobody has chosen yet.';
+}
+
 export class RoomView {
   /** @param acts posts the acts; null in a replay, which has neither acts nor pictures. */
   constructor(acts) {
@@ -151,6 +157,7 @@ export class RoomView {
   async choose(name, urdf) {
     if (this.name === name && this.loaded === name) return;
     this.name = name;
+    this.acts?.forgetQuestions(); // they were about another robot
     this.clear();
     this.loaded = name;
     try {
@@ -177,7 +184,7 @@ export class RoomView {
 
   /** Remember a state of the robot for charts and timeline. */
   add(robot, time) {
-    if (!isNumber(time)) return;
+    if (!isNumber(time) || robot.operating === false) return;
     if (time < this.time) this.clear(); // a simulator began anew
     this.time = time;
     this.force.add(time, robot.force, robot.force_limit);
@@ -187,7 +194,9 @@ export class RoomView {
 
   /** Show a state of the robot. */
   update(robot, now = performance.now()) {
-    this.scene.update(robot);
+    const idle = robot.operating === false;
+    this.element.classList.toggle('idle', idle);
+    this.scene.update(idle ? { ...robot, waypoint: null, force: null, force_vector: null } : robot);
     this.showOperation(robot);
     this.showChoice(robot);
     this.showRobot(robot);
@@ -214,7 +223,9 @@ export class RoomView {
 
   showOperation(robot) {
     const procedure = sentence(PROCEDURES, robot.procedure);
-    write(this.operation, [procedure, robot.patient && `patient ${robot.patient}`].filter(Boolean).join(', '));
+    const about = [procedure, robot.patient && `patient ${robot.patient}`].filter(Boolean).join(', ');
+    const idle = about ? `No operation runs; the last: ${about}` : 'No operation runs';
+    write(this.operation, robot.operating === false ? idle : about);
     this.progress.set(robot.progress, percent(robot.progress));
     this.left.set(robot.time_left, percent(robot.time_left));
   }
@@ -224,7 +235,7 @@ export class RoomView {
     const name = choice.policy === 'hold' ? 'Hold' : policyName(choice.policy);
     write(this.policy.lastChild, name);
     this.swatch.style.background = policyColours.of(choice.policy);
-    write(this.reason, sentence(REASONS, choice.reason) || 'Nobody has chosen yet.');
+    write(this.reason, sentence(REASONS, choice.reason) || nobodyChose(robot));
     show(this.veto, choice.veto);
     write(this.veto, sentence(VETOES, choice.veto));
     const { value, ahead, predicted, mitigated, locked, vetoed } = this.facts;
@@ -315,6 +326,7 @@ class PolicyRow {
     write(this.badges, [policy.pinned && 'pinned', locked && 'locked'].filter(Boolean).join(', '));
     const status = sentence(STATUSES, policy.status);
     write(this.status, policy.reason ? `${status}: ${policy.reason}` : status);
+    this.status.title = this.status.textContent;
     write(this.success, isNumber(policy.success_share) ? `${percent(policy.success_share)} success on public patients` : 'not tried on public patients yet');
     this.success.title = `mean return ${number(policy.mean_return, 1)}, of holding ${number(policy.hold_return, 1)}`;
     const { veto, allow, pin, unpin } = this.buttons;

@@ -3,6 +3,7 @@
 """The page in a real browser, against a server that says what each test wants."""
 
 import json
+import time
 from typing import Any, TYPE_CHECKING
 
 import pytest
@@ -177,11 +178,11 @@ def test_a_viewer_sees_no_act(page, tab):
     page.acts = []
     tab.open(page.address)
     tab.wait("document.querySelector('.policies li')")
-    assert tab.run("document.querySelectorAll('.act').length") == 0
+    assert tab.run("document.querySelectorAll('main .act').length") == 0
     assert 'A browser is no emergency stop.' in tab.run('document.body.innerText')
     tab.run("location.hash = '#/federation'")
     tab.wait("document.querySelector('.hospital')")
-    assert tab.run("document.querySelectorAll('.act').length") == 0
+    assert tab.run("document.querySelectorAll('main .act').length") == 0
 
 
 def test_old_data_dims_the_controls_until_it_is_new_again(room, page):
@@ -197,6 +198,224 @@ def test_old_data_dims_the_controls_until_it_is_new_again(room, page):
     room.wait("document.getElementById('banner').textContent.includes('No data of robot 1 yet')")
     with_robot(page, age=0.02)
     room.wait(LIVE)
+
+
+def test_a_snapshot_is_as_old_as_it_came_not_as_it_is_drawn(room, page):
+    room.wait(LIVE)
+    page.silent = True
+    room.wait("document.getElementById('banner').textContent.includes('No news')")
+    waited = (
+        '(async () => { const frame = window.requestAnimationFrame;'
+        'window.requestAnimationFrame = (draw) => setTimeout(() => frame(draw), 700);'
+        'await fdrl.take(JSON.stringify(fdrl.snapshot));'
+        f'window.requestAnimationFrame = frame; return {DIMMED}; }})()'
+    )
+    assert room.run(waited) > 5  # as a hidden page draws when it is seen again
+    at_once = f'fdrl.take(JSON.stringify(fdrl.snapshot)).then(() => {DIMMED})'
+    assert room.run(at_once) == 0
+    # A device that slept: what waited for it may be old, whatever its clocks count.
+    asleep = 'const real = Date.now; Date.now = () => real() + 600000;'
+    assert room.run(f'(() => {{ {asleep} fdrl.check(); return {DIMMED}; }})()') > 5
+    assert room.run(at_once) > 5
+    assert '10\xa0min' in room.text('#banner-age')
+    assert room.run(at_once) == 0
+    page.silent = False
+    room.wait(LIVE)
+
+
+def test_an_idle_arm_is_shown_and_can_be_ordered(room, page):
+    robot = page.snapshot['robots']['robot_1']
+    joints = robot['joints'] | {'insertion': 0.05}
+    with_robot(page, operating=False, choice=None, risk=None, joints=joints, waypoint=[0, 0, -0.1])
+    room.wait("document.querySelector('.scene-card').innerText.includes('No operation runs')")
+    room.wait(LIVE)
+    assert room.text('.reason') == 'No operation runs: nobody chooses.'
+    insertion = "fdrl.room.scene.robot.joints.get('insertion').moved.position.z"
+    room.wait(f'Math.abs({insertion} + 0.05) < 1e-6 && !fdrl.room.scene.waypoint.visible')
+    kept = room.run('fdrl.room.force.times.length')
+    for name in ('enable', 'home', 'resume_arm', 'hand_back', 'unlock'):
+        press(room, act(name, '.acts-card'))
+        assert answered(room, name).endswith('Done as asked.')
+    assert room.run('fdrl.room.force.times.length') == kept  # no value of an operation is new
+    assert room.run("document.querySelector('.room').classList.contains('idle')")
+
+
+def test_a_silent_selector_is_told(room, page):
+    room.wait(LIVE)
+    with_robot(page, selector_silent=3.0, choice=None)
+    room.wait("document.getElementById('banner').textContent.includes('robot 1 is silent')")
+    assert room.text('.reason') == 'The selector tells no choice.'
+    assert room.run(DIMMED) == 0  # the arm is heard: who supervises can act
+    with_robot(page, selector_silent=None)
+    room.wait("document.getElementById('banner').textContent.includes('nothing has been heard')")
+    with_robot(page, selector_silent=3.0, operating=False)
+    room.wait(LIVE)
+
+
+def test_a_silent_aggregator_is_told(federation, page):
+    banner = "document.getElementById('banner')"
+    federation.wait(f'{banner}.hidden')
+    page.snapshot['federation']['age'] = None
+    federation.wait(f"{banner}.textContent.includes('Nothing has been heard of the aggregator')")
+    page.snapshot['federation']['age'] = 7.0
+    federation.wait(f"{banner}.textContent.includes('The aggregator is silent')")
+    federation.wait("document.body.classList.contains('stale')")
+    page.snapshot['federation']['age'] = 0.3
+    federation.wait(f'{banner}.hidden')
+
+
+def test_all_is_well_only_where_something_was_heard(room, page):
+    summary = "document.getElementById('health-summary').textContent"
+    room.wait(f"{summary} === 'Nothing heard'")
+    well = {'node': 'selector', 'level': 0, 'summary': 'chooses'}
+    page.snapshot['health'] = [well]
+    room.wait(f"{summary} === 'All well'")
+    page.snapshot['health'] = [well | {'level': 3, 'summary': 'nothing heard for 6 s'}]
+    room.wait(f"{summary} === '1 to look at'")
+    assert room.run("document.getElementById('health').dataset.level") == 'silent'
+
+
+def test_parts_that_did_not_change_are_kept(federation, page):
+    well = {'node': 'aggregator', 'level': 0, 'summary': 'trains'}
+    page.snapshot['health'] = [well]
+    summary = "document.getElementById('health-summary').textContent"
+    federation.wait(f"{summary} === 'All well'")
+    page.snapshot = {'robots': {}, 'health': None}  # the part of the federation is left out
+    federation.wait(f"{summary} === 'Nothing heard'")
+    assert federation.run("document.querySelector('.hospital').checkVisibility()")
+    # Without news, its age grows all the same.
+    federation.wait("document.getElementById('banner').textContent.includes('aggregator is sil')")
+    page.snapshot = {'robots': {}, 'federation': None}
+    federation.wait("!document.querySelector('.federation').checkVisibility()")
+
+
+def test_health_that_did_not_change_is_kept(room, page):
+    page.snapshot['health'] = [{'node': 'selector', 'level': 0, 'summary': 'chooses'}]
+    room.wait("document.getElementById('health-summary').textContent === 'All well'")
+    before = room.run('Number(document.body.dataset.n)')
+    page.leaves_out = {'health'}
+    room.wait(f'document.body.dataset.n > {before} + 5')
+    assert room.text('#health-summary') == 'All well'
+
+
+def test_a_roll_back_needs_a_round_and_names_it(federation, page):
+    back, to = act('roll_back', '.orders-card'), "document.getElementById('to-round')"
+    for wrong in ('', '-1', '2.5'):
+        federation.run(f"{to}.value = '{wrong}'")
+        federation.click(back)
+        assert 'write the number of the round' in answered(federation, 'roll_back')
+        federation.run("document.querySelector('.answer').hidden = true")
+        assert federation.text(back) == 'Roll back'
+    federation.run(f"{to}.value = '4'")
+    federation.click(back)
+    assert federation.text(back) == 'Confirm: roll back to round 4'
+    # Another number is another question.
+    federation.run(f"{to}.value = '3'; {to}.dispatchEvent(new Event('input'))")
+    assert federation.text(back) == 'Roll back'
+    press(federation, back)
+    assert 'Roll back to round 3' in answered(federation, 'roll_back')
+    assert [body for body, _ in page.asked] == [{'act': 'roll_back', 'to_round': 3}]
+
+
+def test_a_question_ends_where_another_robot_is_chosen(room, page):
+    room.wait(LIVE)
+    room.click(act('stop_operation'))
+    assert room.text(act('stop_operation')) == 'Confirm: stop operation'
+    room.run("location.hash = '#/room/robot_2'")
+    room.wait("fdrl.room.name === 'robot_2'")
+    assert room.text(act('stop_operation')) == 'Stop operation'
+    room.wait(LIVE)
+    room.click(act('stop_operation'))
+    assert room.text(act('stop_operation')) == 'Confirm: stop operation'
+    assert page.asked == []
+
+
+def test_what_cannot_be_drawn_is_told_and_the_next_state_comes(room, page):
+    room.wait(LIVE)
+    page.snapshot['health'] = [None]
+    room.wait("document.getElementById('banner').textContent.includes('cannot draw')")
+    assert room.run(DIMMED) > 5
+    page.snapshot['health'] = []
+    room.wait(LIVE)
+    assert page.got == list(range(1, len(page.got) + 1))
+
+
+def test_the_server_says_which_acts_stay_when_data_is_old(page, tab):
+    page.calming = ['home']
+    with_robot(page, age=3.0)
+    tab.open(page.address)
+    tab.wait(f'{DIMMED} > 5')
+    enabled = "[...document.querySelectorAll('#room .act:enabled')].map((it) => it.dataset.act)"
+    assert tab.run(enabled) == ['home']
+
+
+def test_who_signs_out_is_asked_and_sees_nothing_more(room, page):
+    page.refuses_to_leave = True
+    press(room, act('leave', '.top'))
+    assert 'refused it (500)' in answered(room, 'leave')
+    assert page.left == [CSRF]
+    page.refuses_to_leave = False
+    room.click(act('leave', '.top'))
+    assert room.text(act('leave', '.top')) == 'Confirm: sign out'
+    room.wait(f'performance.now() > {room.run("performance.now()")} + 400')
+    room.click(act('leave', '.top'))
+    # The page loads anew: a condition that the browser waits for would end with the old one.
+    told = "document.getElementById('banner')?.textContent.includes('You are not signed in')"
+    end = time.monotonic() + 60.0
+    while not room.run(told):
+        assert time.monotonic() < end
+    assert room.run("document.querySelectorAll('.room').length") == 0
+    assert page.left == [CSRF, CSRF]
+    room.errors[:] = [each for each in room.errors if '403' not in each and '500' not in each]
+
+
+def test_the_success_of_a_round_is_told(federation):
+    federation.wait('fdrl.federation.lines.plot')
+    place = federation.run(
+        "(() => { document.querySelector('.lines').scrollIntoView({ block: 'center' });"
+        'const { plot } = fdrl.federation.lines; const box = plot.over.getBoundingClientRect();'
+        "return [box.x + plot.valToPos(2, 'x'), box.y + plot.valToPos(0.53, 'y')]; })()"
+    )
+    federation.call('Input.dispatchMouseEvent', type='mouseMoved', x=place[0], y=place[1])
+    reading = "document.querySelector('.reading').textContent"
+    assert federation.wait(f"{reading}.startsWith('Round 2:') && {reading}").startswith(
+        'Round 2: all 53.0\xa0%, Reach 49.0\xa0%'
+    )
+    federation.call('Input.dispatchMouseEvent', type='mouseMoved', x=1, y=1)
+    federation.wait(f"{reading}.startsWith('Point at a round')")
+    # With the keyboard: the newest round first.
+    federation.run("document.querySelector('.lines .chart').focus({ focusVisible: true })")
+    federation.wait(f"{reading}.startsWith('Round 5: all 80.0')")
+    federation.call('Input.dispatchKeyEvent', type='keyDown', key='ArrowLeft')
+    federation.wait(f"{reading}.startsWith('Round 4:')")
+    federation.call('Input.dispatchKeyEvent', type='keyDown', key='Home')
+    federation.wait(f"{reading}.startsWith('Round 0:')")
+    federation.run('document.activeElement.blur()')
+    federation.wait(f"{reading}.startsWith('Point at a round')")
+
+
+@pytest.mark.parametrize(('width', 'height'), [(1024, 768), (390, 844)])
+def test_a_long_status_of_a_policy_moves_no_button(room, page, width, height):
+    room.resize(width, height)
+    places = (
+        "[...document.querySelectorAll('.policies li, .policies .act')]"
+        '.map((it) => it.getBoundingClientRect().top)'
+    )
+    before = room.run(places)
+    words = 'too much force on public states ' * 12
+    policies = [
+        each | {'reason': words, 'status': 'refused', 'pinned': True, 'success_share': None}
+        for each in watched_room.POLICIES
+    ]
+    with_robot(page, policies=policies)
+    room.wait("document.querySelector('.policies p.side').title.length > 300")
+    pinned = [
+        each | {'pinned': old['pinned']}
+        for each, old in zip(policies, watched_room.POLICIES, strict=True)
+    ]
+    with_robot(page, policies=pinned)
+    room.wait("document.querySelector('[data-policy=home] [data-act=pin]').checkVisibility()")
+    assert room.run(places) == before
 
 
 def test_nothing_that_appears_moves_a_button(room, page):
