@@ -12,7 +12,7 @@ from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.errors import FdrlError
 from fdrl_ros.experiments.json_file import json_text
 from fdrl_ros.experiments.reports.assessment import Assessment
-from fdrl_ros.experiments.reports.command import COMMAND
+from fdrl_ros.experiments.reports.command import COMMAND, public_words
 from fdrl_ros.experiments.reports.run_table import render
 from fdrl_ros.experiments.reports.text_table import DISCLAIMER, NOT_PRIVATE, RELEASED
 from fdrl_ros.experiments.run_directory import RunDirectory
@@ -32,9 +32,12 @@ def note_command(directory: Path) -> None:
     """
     Keep in a directory the command that measures there, as it was typed, for its report.
 
+    Passwords and the places of records are left out.
+
     :raises StoreError: if it cannot be written.
     """
-    words = shlex.join(('fdrl', *click.get_current_context().find_root().meta.get(TYPED, ())))
+    typed = click.get_current_context().find_root().meta.get(TYPED, ())
+    words = shlex.join(('fdrl', *public_words(typed)))
     write_whole(directory / COMMAND, f'{words}\n'.encode())
 
 

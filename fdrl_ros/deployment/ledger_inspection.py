@@ -14,7 +14,8 @@ from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.errors import FdrlError, LedgerError, PrivacyError
 from fdrl_ros.federation.protocol.ledger_watch import heads_seen
 from fdrl_ros.learner.checkpoint import recorded_ledger_head
-from fdrl_ros.privacy.ledger.account import missing_entry, Note
+from fdrl_ros.privacy.accountant.accountant import Charge
+from fdrl_ros.privacy.ledger.account import charged_by_others, missing_entry, Note
 from fdrl_ros.privacy.ledger.chain import Chain, Head, Owner
 from fdrl_ros.privacy.ledger.content import LedgerContent, read_content
 
@@ -99,6 +100,30 @@ def inspect_hospital(layout: Layout, name: str, plan: Plan) -> Inspection:
         who, head = next(iter(seen.items()))
         problems = (f'ledger {path} is missing, and {who} saw its head {head}',)
     return Inspection(name, None, seen, problems, uncompared)
+
+
+def charged_so_far(
+    layout: Layout | None, name: str, plan: Plan
+) -> tuple[Chain | None, tuple[Charge, ...]]:
+    """
+    Return a hospital's ledger, and what other federations charged to its account, if it has one.
+
+    :param layout: of the federation; None for a new one.
+    :returns: None and nothing where nothing can be read: the hospital refuses a damaged ledger
+        when it opens it.
+    """
+    chain, place = None, plan.privacy.account_of(name)
+    try:
+        if layout and (path := layout.party(name) / hospitals.LEDGER).exists():
+            chain = read_content(path).chain
+            if note := Note.read(path):
+                place = note.path
+        if place is None or not place.exists():
+            return chain, ()
+        account = read_content(place).chain
+    except (PrivacyError, OSError):
+        return chain, ()
+    return chain, charged_by_others(account, chain.owner if chain else None)
 
 
 def _seen(layout: Layout, name: str, plan: Plan) -> tuple[dict[str, Head], tuple[str, ...]]:

@@ -20,14 +20,15 @@ from fdrl_ros.crypto.keys.roster import SERVERS
 from fdrl_ros.crypto.keys.transaction import reading
 from fdrl_ros.deployment.agreed_encryption import check_encryption
 from fdrl_ros.deployment.layout import Layout, ROBOTS
+from fdrl_ros.deployment.ledger_inspection import charged_so_far
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.policy_file import save_policy
 from fdrl_ros.deployment.robot.robot_network import save_graph
 from fdrl_ros.errors import errors_named, RecordsError, SettingError, StoreError
-from fdrl_ros.learner.home import home_charges
+from fdrl_ros.learner.forecast import RoundCosts
 from fdrl_ros.learner.offsets import with_unused_inputs
 from fdrl_ros.learner.pretraining import pretrain, Start
-from fdrl_ros.learner.privacy_cost import ChargedMechanism, check_rounds, RecordCounts, rounds_paid
+from fdrl_ros.learner.privacy_cost import ChargedMechanism, RecordCounts
 from fdrl_ros.learner.records.collection import HospitalSimulator
 from fdrl_ros.learner.records.records import Records
 from fdrl_ros.learner.records.transitions import check_actions
@@ -171,9 +172,12 @@ def check_plan(
     count = len(layout.roster().hospitals if layout and known else plan.hospitals)
     if plan.rounds.quorum > count:
         raise SettingError('rounds.quorum', plan.rounds.quorum, f'at most {count} hospitals')
-    for size in _known_sizes(plan, layout, own).values():
-        after = home_charges(plan.learner, plan.privacy, plan.home, size)
-        check_rounds(plan.learner, plan.privacy, size, plan.rounds.rounds, after)
+    for name, size in _known_sizes(plan, layout, own).items():
+        # What other federations charged, the hospital checks when it opens the account.
+        chain, _ = charged_so_far(layout, name, plan)
+        RoundCosts(plan.learner, plan.privacy, plan.home, size, chain=chain).check(
+            plan.rounds.rounds
+        )
     if layout and layout.plan.exists():
         _check_same_settings(layout, plan)
 
@@ -184,6 +188,8 @@ def budget_words(
     """
     Say how many rounds the budget of each hospital pays for, the home policy included.
 
+    Rounds that its ledger has count, and so does what other federations charged its account.
+
     :param layout: of the federation that the plan is for; None for a new one.
     :param own: records that hospitals bring along, by the name of the hospital.
     :returns: empty where there is no budget, or nobody knows how many records there will be.
@@ -191,17 +197,21 @@ def budget_words(
     if math.isinf(plan.privacy.budget):
         return ''
     planned = plan.rounds.rounds
+    most = _FORECAST * planned
     paid: dict[int, list[str]] = {}
-    counts: dict[tuple[int, int, int], int] = {}
+    counts: dict[tuple[object, ...], int] = {}
     for name, size in _known_sizes(plan, layout, own).items():
-        key = (size.n_patients, size.n_transitions, size.longest)
+        chain, others = charged_so_far(layout, name, plan)
+        history = () if chain is None else chain.history()
+        key = (size.n_patients, size.n_transitions, size.longest, history, others)
         if key not in counts:
-            after = home_charges(plan.learner, plan.privacy, plan.home, size)
-            most = _FORECAST * planned
-            counts[key] = rounds_paid(plan.learner, plan.privacy, size, most, after)
+            forecast = RoundCosts(
+                plan.learner, plan.privacy, plan.home, size, chain=chain, elsewhere=others
+            )
+            counts[key] = forecast.done + forecast.rounds_paid(max(0, most - forecast.done))
         paid.setdefault(counts[key], []).append(name)
     parts = [
-        f'{count}{" or more" if count == _FORECAST * planned else ""} rounds'
+        f'{count}{" or more" if count >= most else ""} rounds'
         + (f' ({", ".join(names)})' if len(paid) > 1 else '')
         for count, names in sorted(paid.items())
     ]

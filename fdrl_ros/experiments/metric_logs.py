@@ -18,6 +18,7 @@ from typing import Any
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.errors import FdrlError, os_errors_as, PluginError, StoreError
 from fdrl_ros.experiments.json_file import Json
+from fdrl_ros.experiments.reports.command import without_secrets
 from fdrl_ros.experiments.round_recorder import NoteTaken, RoundNote
 
 FOLDER = 'tensorboard'
@@ -45,11 +46,18 @@ def scalars_of(note: RoundNote) -> dict[str, float]:
 
 
 def evaluation_scalars(summary: Json) -> dict[str, float]:
-    """Return the scores of the policies of a run by their tags."""
+    """
+    Return the scores of the policies of a run by their tags.
+
+    Those of the baseline alone are left out if a hospital brought records: no published epsilon
+    counts them.
+    """
+    own = not summary.get('disjoint_patients', False)
     return _finite(
         {
             f'evaluation/{score}/{name}': row.get(score)
             for name, row in summary['policies'].items()
+            if not (own and name.startswith('alone'))
             for score in _SCORES
         }
     )
@@ -112,7 +120,9 @@ def check_mlflow(uri: str) -> None:
     :raises PluginError: if so.
     """
     if importlib.util.find_spec('mlflow') is None:
-        raise PluginError('--mlflow', f'no module mlflow for {uri}: pip install mlflow')
+        raise PluginError(
+            '--mlflow', f'no module mlflow for {without_secrets(uri)}: pip install mlflow'
+        )
 
 
 def log_to_mlflow(
@@ -151,4 +161,7 @@ def log_to_mlflow(
         client.set_terminated(own)
     except Exception as error:  # of whatever kind its stores and the network raise
         words = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise FdrlError(f'--mlflow {uri}: {words}; everything is saved in {run}') from error
+        words = words.replace(uri, without_secrets(uri))
+        raise FdrlError(
+            f'--mlflow {without_secrets(uri)}: {words}; everything is saved in {run}'
+        ) from error

@@ -37,6 +37,7 @@ from fdrl_ros.learner.home import HomeTrainer
 from fdrl_ros.learner.learner import TrainingProgress
 from fdrl_ros.learner.trainer import Trainer
 from fdrl_ros.policy import decode_weights, encode_weights
+from fdrl_ros.privacy.stated import stated
 from fdrl_ros.runtime.durable import make_private_directory
 from fdrl_ros.runtime.progress import Caller, NOBODY, Progress
 from fdrl_ros.runtime.worker_processes import run_tasks
@@ -281,10 +282,10 @@ def training_progress(what: str, name: str, progress: TrainingProgress, plan: Pl
     """Return the progress of a hospital over all rounds."""
     rounds = plan.rounds.rounds
     if progress.stage == 'home':
-        detail = f'epsilon <= {progress.epsilon:.2f}'
+        detail = f'epsilon <= {stated(progress.epsilon)}'
         return Progress('home', name, progress.step, progress.steps, detail)
     done = max(progress.round - 1, 0) * progress.steps + progress.step
-    detail = f'round {progress.round}/{rounds}  epsilon <= {progress.epsilon:.2f}'
+    detail = f'round {progress.round}/{rounds}  epsilon <= {stated(progress.epsilon)}'
     return Progress(what, name, done, rounds * progress.steps, detail)
 
 

@@ -39,6 +39,7 @@ from fdrl_ros.policy import digest_of
 from fdrl_ros.policy.network import Network
 from fdrl_ros.policy.policy import check_weights, Policy
 from fdrl_ros.privacy.accountant.accountant import Charge
+from fdrl_ros.privacy.ledger.chain import Chain
 from fdrl_ros.privacy.ledger.ledger import Ledger
 from fdrl_ros.privacy.mechanism import clip_factors, noisy_mean
 from fdrl_ros.privacy.noise_key import HOME_ROUNDS
@@ -360,18 +361,33 @@ def choice_charge(
 
 
 def home_charges(
-    learner: LearnerSettings, privacy: PrivacySettings, home: HomeSettings, size: Sized
+    learner: LearnerSettings,
+    privacy: PrivacySettings,
+    home: HomeSettings,
+    size: Sized,
+    chain: Chain | None = None,
+    round: int = 0,
 ) -> tuple[Charge, ...]:
     """
-    Return what the home policy of a new ledger costs at most.
+    Return what the home policy after a round costs at most, beside what is charged of it already.
 
+    :param chain: of the hospital's ledger; None for a new one.
+    :param round: after which it is made.
     :raises PrivacyError: if the settings give no guarantee for the size.
     """
     if not home.epochs:
         return ()
     mechanism = ChargedMechanism.from_settings(size, learner, privacy)
-    epochs = home.epochs * (PERSONAL in home.names) + home.alone_epochs * (ALONE in home.names)
     choice = choice_charge(mechanism, privacy, home)
+    if chain is not None and chain.get(2 * HOME_ROUNDS + round, 0) is not None:
+        return ()  # what was chosen from does not change any more
+    epochs = 0
+    for name, planned, number in (
+        (PERSONAL, home.epochs, HOME_ROUNDS + round),
+        (ALONE, home.alone_epochs, 3 * HOME_ROUNDS),
+    ):
+        charged = 0 if chain is None else chain.blocks(number)
+        epochs += max(0, planned - charged) * (name in home.names)
     if not epochs:
         return (choice,)
     return mechanism.charge(epochs * mechanism.steps_of_epoch), choice

@@ -3,19 +3,16 @@
 """
 Map learner settings to the privacy cost charged per patient.
 
-Also the reverse: the noise with which a whole training keeps a target epsilon, and the check that
-a new budget pays for all rounds of a plan.
+Also the reverse: the noise with which a whole training keeps a target epsilon.
 """
 
-from bisect import bisect_right
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 import math
 from typing import Protocol
 
 from fdrl_ros.errors import PrivacyError
 from fdrl_ros.learner.settings import LearnerSettings, PrivacySettings
-from fdrl_ros.privacy.accountant.accountant import Charge, check_delta, epsilon_pld, epsilon_rdp
+from fdrl_ros.privacy.accountant.accountant import Charge, check_delta
 from fdrl_ros.privacy.accountant.calibration import noise_multiplier_for
 from fdrl_ros.privacy.accountant.one_step import records_of_a_transition
 from fdrl_ros.privacy.mechanism import charge_for, refuse_unbounded
@@ -125,10 +122,6 @@ class ChargedMechanism:
         return charge_for(self.sampling, Charge(self.charged_noise, self.rate, steps, self.group))
 
 
-_ROUNDING = 1e-5
-"""Relative difference of two ways of adding up the same charges."""
-
-
 @dataclass(frozen=True)
 class RecordCounts:
     """Counts of a hospital's records; ``longest``: the most transitions of one patient."""
@@ -136,88 +129,6 @@ class RecordCounts:
     n_patients: int
     n_transitions: int
     longest: int = 1
-
-
-def check_rounds(
-    learner: LearnerSettings,
-    privacy: PrivacySettings,
-    size: Sized,
-    rounds: int,
-    after: Sequence[Charge] = (),
-    before: Sequence[Charge] = (),
-) -> None:
-    """
-    Check that a new budget pays for all rounds of a plan, and for what follows them.
-
-    :param rounds: of the whole plan.
-    :param after: charges of the home policy.
-    :param before: charges of other federations to the same budget.
-    :raises PrivacyError: if the settings give no guarantee for the size, or if all rounds cost
-        more than the budget; the message says how many rounds it pays for.
-    """
-    epsilon = _costs(learner, privacy, size, before)
-    if math.isinf(privacy.budget):
-        return
-    cost, others = epsilon(rounds), ''
-    if before:
-        others = f', with the {epsilon_pld(before, privacy.delta):.4g} of other federations,'
-    if cost <= privacy.budget:
-        whole = epsilon(rounds, after) if after else cost
-        if whole > privacy.budget:
-            raise PrivacyError(
-                f'{rounds} rounds cost{others} epsilon {cost:.6g}, with the home policy '
-                f'{whole:.6g}, and the budget is {privacy.budget:g}: take fewer rounds.rounds or '
-                'home.epochs, or a greater privacy.noise_multiplier'
-            )
-        return
-    paid = bisect_right(range(1, rounds), privacy.budget, key=epsilon)
-    fewer = f'set rounds.rounds to at most {paid}, or ' if paid else ''
-    raise PrivacyError(
-        f'{rounds} rounds of {learner.epochs} local epochs cost{others} epsilon {cost:.6g}, and '
-        f'the budget of {privacy.budget:g} pays for {paid}: {fewer}take a greater '
-        'privacy.noise_multiplier, fewer learner.epochs or a smaller privacy.batch; '
-        '`fdrl privacy calibrate` finds the noise'
-    )
-
-
-def rounds_paid(
-    learner: LearnerSettings,
-    privacy: PrivacySettings,
-    size: Sized,
-    most: int,
-    after: Sequence[Charge] = (),
-) -> int:
-    """
-    Return how many rounds a new budget pays for, with what follows them, up to a number.
-
-    :param most: number up to which it is looked for.
-    :param after: charges of the home policy.
-    :raises PrivacyError: if the settings give no guarantee for the size.
-    """
-    epsilon = _costs(learner, privacy, size)
-    if math.isinf(privacy.budget):
-        return most
-    return bisect_right(range(1, most + 1), privacy.budget, key=lambda n: epsilon(n, after))
-
-
-def _costs(
-    learner: LearnerSettings,
-    privacy: PrivacySettings,
-    size: Sized,
-    before: Sequence[Charge] = (),
-) -> Callable[..., float]:
-    """Return the epsilon of a number of rounds, and of charges after them; below the budget <=."""
-    mechanism = ChargedMechanism.from_settings(size, learner, privacy)
-    steps = learner.epochs * mechanism.steps_of_epoch
-
-    def epsilon(rounds: int, after: Sequence[Charge] = ()) -> float:
-        charges = [*before, mechanism.charge(rounds * steps), *after]
-        quick = epsilon_rdp(charges, privacy.delta)
-        cost = quick if quick <= privacy.budget else epsilon_pld(charges, privacy.delta)
-        # The ledger adds rounds one by one, with other rounding errors.
-        return cost * (1.0 + _ROUNDING)
-
-    return epsilon
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ and the plan's accountant says what the next ones cost.
 """
 
 from bisect import bisect_right
-from collections.abc import Callable
 from functools import cached_property
 import math
 from typing import Final
@@ -16,8 +15,8 @@ from typing import Final
 from fdrl_ros.deployment.events import PrivacySpent
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.errors import PrivacyError
-from fdrl_ros.learner.privacy_cost import ChargedMechanism, RecordCounts
-from fdrl_ros.privacy.accountant.accountant import Charge, epsilon_pld, epsilon_rdp
+from fdrl_ros.learner.forecast import RoundCosts
+from fdrl_ros.learner.privacy_cost import RecordCounts
 
 MOST_ROUNDS: Final = 1000
 """More than these are not counted."""
@@ -27,7 +26,7 @@ _SAME: Final = 1e-3  # relative difference of two epsilons of the same rounds
 
 class Forecast:
     """
-    What the rounds of a plan cost a hospital.
+    What the rounds of a plan cost a hospital, as far as what it publishes tells.
 
     :param plan: of the federation.
     """
@@ -37,50 +36,41 @@ class Forecast:
 
     def pays_for(self, spent: PrivacySpent) -> int | None:
         """
-        Return how many more rounds a hospital's budget pays for.
+        Return how many more rounds a hospital's budget pays for, with the home policy after them.
 
         :param spent: what its ledger says.
         :returns: at most :data:`MOST_ROUNDS`. None where that cannot be known from outside: there
-            is no budget, or what was spent is not that of whole rounds of the plan, as with
-            records of its own, other federations on one account, or a home policy.
+            is no budget, other federations may charge it too, or what was spent is not that of
+            whole rounds of the plan, as with records of its own, a round that was cut short, or a
+            home policy that is made.
         """
-        if self._mechanism is None or not math.isfinite(spent.budget):
+        forecast, chosen = self._forecast, self._plan.privacy
+        if forecast is None or (spent.budget, spent.delta) != (chosen.budget, chosen.delta):
             return None
-        if spent.delta != self._plan.privacy.delta or not math.isfinite(spent.epsilon):
+        if not math.isfinite(spent.budget) or not math.isfinite(spent.epsilon):
             return None
-        rounds = range(1, MOST_ROUNDS + 1)
-        done = bisect_right(rounds, spent.epsilon * (1.0 + _SAME), key=self._epsilon)
-        if abs(self._epsilon(done) - spent.epsilon) > _SAME * spent.epsilon:
+
+        def cost(rounds: int) -> float:
+            return forecast.epsilon(rounds, home=False)
+
+        done = bisect_right(range(1, MOST_ROUNDS + 1), spent.epsilon * (1.0 + _SAME), key=cost)
+        if abs(cost(done) - spent.epsilon) > _SAME * spent.epsilon:
             return None
-        paid = bisect_right(rounds, spent.budget, key=self._least_epsilon(spent.budget))
-        return max(0, paid - done)
+        return max(0, self._paid - done)
 
     @cached_property
-    def _mechanism(self) -> ChargedMechanism | None:
+    def _forecast(self) -> RoundCosts | None:
         plan = self._plan
-        if 'transition' in (plan.privacy.unit, plan.privacy.clipped):
-            return None  # how many transitions a hospital has is private
+        if plan.privacy.account or 'transition' in (plan.privacy.unit, plan.privacy.clipped):
+            return None  # what others charge, and how many transitions there are, is private
         patients = plan.collection.patients
         counts = RecordCounts(patients, patients, plan.privacy.most_transitions)
         try:
-            return ChargedMechanism.from_settings(counts, plan.learner, plan.privacy)
+            return RoundCosts(plan.learner, plan.privacy, plan.home, counts)
         except PrivacyError:
             return None
 
-    def _charges(self, rounds: int) -> list[Charge]:
-        mechanism = self._mechanism
-        assert mechanism is not None
-        return [mechanism.charge(rounds * self._plan.learner.epochs * mechanism.steps_of_epoch)]
-
-    def _epsilon(self, rounds: int) -> float:
-        return epsilon_pld(self._charges(rounds), self._plan.privacy.delta) if rounds else 0.0
-
-    def _least_epsilon(self, budget: float) -> Callable[[int], float]:
-        """Return a cost of rounds that is quick where a bound tells that the budget pays."""
-        delta = self._plan.privacy.delta
-
-        def cost(rounds: int) -> float:
-            quick = epsilon_rdp(self._charges(rounds), delta)
-            return quick if quick <= budget else self._epsilon(rounds)
-
-        return cost
+    @cached_property
+    def _paid(self) -> int:
+        assert self._forecast is not None
+        return self._forecast.rounds_paid(MOST_ROUNDS)

@@ -25,6 +25,7 @@ from fdrl_ros.privacy.accountant.accountant import sum_guarantees
 from fdrl_ros.privacy.ledger.account import ACCOUNT, parts
 from fdrl_ros.privacy.ledger.chain import Chain, Head
 from fdrl_ros.privacy.ledger.content import LedgerContent
+from fdrl_ros.privacy.stated import stated
 
 HEADINGS = ('entry', 'round', 'block', 'sigma', 'q', 'steps', 'group', 'epsilon <=', 'hash')
 
@@ -357,4 +358,4 @@ def _document(found: Inspection) -> Json:
 
 def _epsilon_text(epsilon: float) -> str:
     """Return an epsilon as people read it."""
-    return 'infinite' if math.isinf(epsilon) else f'{epsilon:.4f}'
+    return 'infinite' if math.isinf(epsilon) else stated(epsilon, 4)

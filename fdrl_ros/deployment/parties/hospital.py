@@ -29,10 +29,11 @@ from fdrl_ros.federation.hospital.state import LocalUpdate, RoundSeeds, UPDATE
 from fdrl_ros.federation.protocol.ledger_watch import heads_seen
 from fdrl_ros.federation.protocol.store import peek_record, Store
 from fdrl_ros.learner.checkpoint import recorded_ledger_head
-from fdrl_ros.learner.home import home_charges, HOME_CHECKPOINTS, HomeSetup, HomeTrainer
-from fdrl_ros.learner.privacy_cost import check_rounds
+from fdrl_ros.learner.forecast import RoundCosts
+from fdrl_ros.learner.home import HOME_CHECKPOINTS, HomeSetup, HomeTrainer
 from fdrl_ros.learner.records.collection import HospitalSimulator
 from fdrl_ros.learner.records.records import Records
+from fdrl_ros.learner.settings import HomeSettings
 from fdrl_ros.learner.trainer import Trainer, TrainingSetup
 from fdrl_ros.privacy.accountant.leakage_bounds import (
     bounds_of_guarantee,
@@ -174,14 +175,16 @@ def open_training(
             kept = partial(load_home, directory / HOME)
             home = HomeSetup(plan.home, start, plan.home_network, keep, kept)
             trainer: Trainer = HomeTrainer(setup, records, path, home)
-            after = home_charges(plan.learner, plan.privacy, plan.home, records)
+            after = plan.home
         else:
-            trainer, after = Trainer(setup, records, path), ()
+            trainer, after = Trainer(setup, records, path), HomeSettings(epochs=0)
         if not ledger.chain.head.entries:
             left = max(1, plan.rounds.rounds - done)
             before = ledger.charged_elsewhere()
             try:
-                check_rounds(plan.learner, plan.privacy, records, left, after, before)
+                RoundCosts(plan.learner, plan.privacy, after, records, elsewhere=before).check(
+                    left
+                )
             except PrivacyError as error:
                 if not before:
                     raise

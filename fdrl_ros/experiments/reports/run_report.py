@@ -4,7 +4,8 @@
 The report of one run, made of the files in its directory alone; also of one that is not finished.
 
 It shows results on simulated patients, what hospitals publish of their ledgers, and hashes and
-names of journals. It never opens records of patients, states of parties or keys.
+names of journals. It never opens records of patients or private keys. Of states of servers and
+checkpoints of hospitals it reads the heads of ledgers alone.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,7 +16,12 @@ from pathlib import Path
 
 from fdrl_ros.crypto.keys.roster import SERVERS
 from fdrl_ros.deployment.layout import Layout, MAKERS
-from fdrl_ros.deployment.ledger_inspection import inspect_hospital
+from fdrl_ros.deployment.ledger_inspection import (
+    inspect_file,
+    inspect_hospital,
+    Inspection,
+)
+from fdrl_ros.deployment.parties.hospital import LEDGER
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.errors import FdrlError, JournalError, SettingError, StoreError
 from fdrl_ros.experiments.json_file import from_json, Json
@@ -29,8 +35,11 @@ from fdrl_ros.experiments.reports.text_table import Grid, NOT_PRIVATE, RELEASED
 from fdrl_ros.experiments.round_recorder import read_rounds, RoundNote, setbacks
 from fdrl_ros.federation.journal.journal import FILE
 from fdrl_ros.federation.journal.reader import Entry, read
-from fdrl_ros.privacy.forecast import forecast, MOST
-from fdrl_ros.privacy.noise_key import HOME_ROUNDS
+from fdrl_ros.learner.forecast import RoundCosts
+from fdrl_ros.learner.privacy_cost import RecordCounts
+from fdrl_ros.privacy.accountant.accountant import Charge
+from fdrl_ros.privacy.ledger.account import charged_by_others
+from fdrl_ros.privacy.stated import stated
 from fdrl_ros.resources import package_version
 import numpy as np
 
@@ -49,6 +58,7 @@ PICTURES: Mapping[str, str] = {
 _JOURNALED = ('refuse', 'fail', 'blame', 'operator')
 """Kinds of journal entries that are always told."""
 
+_MOST_ROUNDS = 1000  # further ones that are looked for
 _MOST_EVENTS = 200  # rows of the table of roll-backs and refusals
 
 
@@ -251,47 +261,90 @@ class RunReport:
 
     def _privacy(self) -> Iterator[Content]:
         """Say what each hospital has spent, and what more rounds would cost."""
-        chosen, rows = self.plan.privacy, []
+        chosen, rows, problems, accounts = self.plan.privacy, [], [], []
         bounds = self.summary.get('attack_bounds', {})
         for name in self.plan.hospitals:
             found = inspect_hospital(self.layout, name, self.plan)
-            stated = self.summary.get('epsilon', {}).get(name)
+            problems += [each.replace(f'{self.directory}/', '') for each in found.all_problems]
+            epsilon = self.summary.get('epsilon', {}).get(name)
             cells = ['', '']
-            if found.record is not None:
-                chain = found.record.chain
-                stated = chain.epsilon() if stated is None else stated
-                newest = max((e.round for e in chain.entries if e.round < HOME_ROUNDS), default=0)
-                charges = [e.charge for e in chain.entries if e.round == newest]
-                if charges and not found.problems:
-                    owner = chain.owner
-                    more = forecast(
-                        chain.history(), charges, delta=owner.delta, budget=owner.budget
-                    )
-                    left = f'{MOST} or more' if more.rounds == MOST else str(more.rounds)
-                    cells = [f'{more.epsilon:.2f}', left]
+            if found.problems:
+                epsilon = chosen.budget  # what the ledger lacks is unknown, and at most that
+            elif found.record is not None:
+                epsilon = found.record.chain.epsilon() if epsilon is None else epsilon
+                cells = self._forecast(found)
+            if found.account is not None:
+                spent = stated(found.account.chain.epsilon())
+                accounts.append(f'{reader_name(name)} {spent}')
             own = bounds.get(name, {})
+            most = [own[each] for each in ('auc', 'tpr', 'information')] if own else []
             rows.append(
                 (
                     reader_name(name),
-                    '' if stated is None else f'{stated:.2f}',
+                    '' if epsilon is None else stated(epsilon),
                     f'{chosen.budget:g}',
                     *cells,
-                    *(f'{own[each]:.3f}' if own else '' for each in ('auc', 'tpr', 'information')),
+                    *([stated(each, 3) for each in most] or ['', '', '']),
                 )
             )
+        yield from map(Notice, problems)
         yield (
             f'Epsilon is the privacy loss of one {chosen.unit} at delta {chosen.delta:g}, by the '
             'tight accountant, with everything that the hospital charged: rounds, and home '
-            'policies where it made some. The forecast repeats the newest round.'
+            'policies where it made some. The forecast finishes a round that was begun first, '
+            'and includes the home policy after the last round, if the plan makes one. Bounds '
+            'are rounded up.'
         )
         headings = ('hospital', 'epsilon', 'budget', 'epsilon after one more round')
         limits = ('AUC at most', 'TPR at 1 % FPR at most', 'PLR at most, bits')
         title = 'Spent, forecast, and what no attack on all releases exceeds'
         yield Grid(title, (*headings, 'further rounds that the budget pays', *limits), rows)
+        if accounts:
+            yield (
+                'The budget is that of a shared account. Epsilon of all federations together: '
+                f'{", ".join(accounts)}. This is for the hospitals alone.'
+            )
+        if alone := list(self._spent_alone()):
+            yield (
+                'The baseline alone is what would have been without a federation, so it charges '
+                f'a ledger of its own, and no row above has it: epsilon {", ".join(alone)}. Where '
+                'records are real, whoever sees results of both learns as much as both epsilons '
+                'together allow.'
+            )
         shared = self.summary.get('epsilon_of_shared_patients')
         if shared is not None:
             yield f'{shared_patients(shared, self.summary["delta_of_shared_patients"])}.'
         yield from self._pictures('epsilon')
+
+    def _forecast(self, found: Inspection) -> list[str]:
+        """Return epsilon after one more round, and the further rounds that the budget pays."""
+        plan, record, patients = self.plan, found.record, self.plan.collection.patients
+        if record is None or plan.privacy.unit == 'transition':
+            return ['', '']  # how many transitions a hospital has is private
+        if self.layout.keys.exists():
+            sizes = {each.name: each.size for each in self.layout.roster().members}
+            patients = sizes.get(found.name, patients)
+        size = RecordCounts(patients, patients, plan.privacy.most_transitions)
+        chain = record.chain
+        others: tuple[Charge, ...] = ()
+        if found.account is not None:
+            others = charged_by_others(found.account.chain, chain.owner)
+        costs = RoundCosts(
+            plan.learner, plan.privacy, plan.home, size, chain=chain, elsewhere=others
+        )
+        paid = costs.rounds_paid(_MOST_ROUNDS)
+        left = f'{paid} or more' if paid == _MOST_ROUNDS else str(paid)
+        return [stated(costs.epsilon(1)), left]
+
+    def _spent_alone(self) -> Iterator[str]:
+        """Name hospitals that trained alone, and what their ledgers of that have spent."""
+        for name in self.plan.hospitals:
+            path = self.layout.directory / 'alone' / name / LEDGER
+            if not path.exists():
+                continue
+            record = inspect_file(path, {}).record
+            spent = self.plan.privacy.budget if record is None else record.chain.epsilon()
+            yield f'{reader_name(name)} {stated(spent)}'
 
     def _cost(self) -> Iterator[Content]:
         rows = []
@@ -417,8 +470,8 @@ _LEFT_OUT = (
     'no record, no number of a patient in them, no entry of a ledger, no weights. What it says of '
     'a hospital is what the hospital publishes anyway: name, epsilon, whether it took part, the '
     'bytes and time of its update. The policies `alone` and `home` belong to the hospitals: where '
-    'records are real, their rows cost epsilon that the table above has, and they are for the '
-    'hospital alone.'
+    'records are real, their rows are for the hospital alone. What the policies `alone` cost is '
+    'on a ledger of their own, and stated under Privacy.'
 )
 
 

@@ -15,6 +15,7 @@ from fdrl_ros.experiments.reports.names import reader_name
 from fdrl_ros.experiments.reports.text_table import DISCLAIMER, make_table, NOT_PRIVATE, RELEASED
 from fdrl_ros.experiments.round_recorder import setbacks
 from fdrl_ros.privacy.accountant.accountant import PAPER_ORDER
+from fdrl_ros.privacy.stated import stated
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -195,7 +196,7 @@ def seeds_privacy(combined: Json) -> str:
     """Say what an experiment over several seeds spent."""
     worst = max(combined['epsilon'].values())
     words = (
-        f'epsilon at most {worst:.2f} a hospital at delta {combined["delta"]:g}, '
+        f'epsilon at most {stated(worst)} a hospital at delta {combined["delta"]:g}, '
         f'unit: {combined["unit"]}'
     )
     return words + _shared_words(combined)
@@ -205,7 +206,7 @@ def shared_patients(epsilon: float, delta: float) -> str:
     """Describe the guarantee for patients of several hospitals, whose epsilons add up."""
     return (
         f'a patient may be in several hospitals: for such a patient epsilon is at most '
-        f'{epsilon:.2f}, the sum, at delta {delta:g}'
+        f'{stated(epsilon)}, the sum, at delta {delta:g}'
     )
 
 
@@ -216,7 +217,7 @@ def _warnings(private: bool, release: bool) -> list[RenderableType]:
 
 def _privacy(summary: Json, budget: float) -> str:
     spent = ', '.join(
-        f'{reader_name(name)} {value:.2f}' for name, value in summary['epsilon'].items()
+        f'{reader_name(name)} {stated(value)}' for name, value in summary['epsilon'].items()
     )
     words = f'epsilon {spent} of {budget:g} at delta {summary["delta"]:g}, unit: {summary["unit"]}'
     for name, problem in summary['ledger_problems'].items():

@@ -75,6 +75,7 @@ from fdrl_ros.learner.learner import HomeLearner, HomePolicy, Learner
 from fdrl_ros.policy import decode_weights, digest_of, encode_weights
 from fdrl_ros.policy.layout import TensorLayout
 from fdrl_ros.privacy.ledger.chain import Head
+from fdrl_ros.privacy.stated import stated
 import numpy as np
 
 AHEAD = 8
@@ -271,7 +272,9 @@ class Hospital(Party):
         if isinstance(result, LocalUpdate):
             self.state.update = result
             self.problem = ''
-            note = f'trained round {result.round}: epsilon {result.result.epsilon:.3f} spent'
+            note = (
+                f'trained round {result.round}: epsilon {stated(result.result.epsilon, 3)} spent'
+            )
             return Effects(notes=(note,)) + self._advance()
         if isinstance(result, Projected):
             return self._send_sketch(result) + self._advance()

@@ -107,6 +107,17 @@ def missing_entry(account: Chain, ledger: Chain) -> str:
     return ''
 
 
+def charged_by_others(account: Chain, ledger: Owner | None) -> tuple[Charge, ...]:
+    """
+    Return all charges of an account but those of one ledger, equal ones added up.
+
+    :param ledger: its owner; None for one that is still to join.
+    """
+    number = None if ledger is None else _number_of(ledger)
+    others = (each.charge for each in account.entries if each.round != number)
+    return merged(charge for charge in others if charge.steps)
+
+
 class SharedAccount(Ledger):
     """The file of an account, which one process has open for one reservation."""
 
@@ -158,12 +169,6 @@ class SharedAccount(Ledger):
             inputs=entry.link,
         )
 
-    def charged_by_others(self, ledger: Owner) -> tuple[Charge, ...]:
-        """Return all charges but those of one ledger, equal ones added up."""
-        number = _number_of(ledger)
-        others = (each.charge for each in self.chain.entries if each.round != number)
-        return merged(charge for charge in others if charge.steps)
-
 
 class AccountedLedger(Ledger):
     """A ledger whose every block is charged to a shared account as well, and before."""
@@ -201,7 +206,7 @@ class AccountedLedger(Ledger):
     def charged_elsewhere(self) -> tuple[Charge, ...]:
         """Return what the other ledgers of the account charged."""
         with self._lock, self._opened() as account:
-            return account.charged_by_others(self.owner)
+            return charged_by_others(account.chain, self.owner)
 
     def _opened(self) -> SharedAccount:
         return SharedAccount(self.account, self.owner, self._seen)

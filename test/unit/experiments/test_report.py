@@ -10,10 +10,11 @@ import shutil
 from click.testing import CliRunner, Result
 from fdrl_ros.cli.commands import main
 from fdrl_ros.experiments.json_file import from_json
-from fdrl_ros.experiments.metric_logs import FOLDER
+from fdrl_ros.experiments.metric_logs import evaluation_scalars, FOLDER
+from fdrl_ros.experiments.reports.command import public_words
 from fdrl_ros.experiments.reports.glossary import definition, definitions
 from fdrl_ros.experiments.reports.names import reader_name
-from fdrl_ros.experiments.reports.page import MISSING, Page
+from fdrl_ros.experiments.reports.page import MISSING, Notice, Page
 from fdrl_ros.experiments.reports.report import kind_of, page_of, RUN
 from fdrl_ros.experiments.reports.study_pages import KINDS
 from fdrl_ros.experiments.reports.text_table import Grid
@@ -76,11 +77,48 @@ def test_the_report_has_forecast_rounds_and_what_was_measured_of_policies(run: P
     (privacy,) = (grid for title, grid in tables.items() if title.startswith('Spent'))
     summary = json.loads((run / 'summary.json').read_text())
     for row, (name, spent) in zip(privacy.rows, summary['epsilon'].items(), strict=True):
-        assert row[0] == reader_name(name) and row[1] == f'{spent:.2f}'
+        assert row[0] == reader_name(name) and spent <= float(row[1]) < spent + 0.01
         assert float(row[3]) > spent and int(row[4].split()[0]) >= 0
     rounds = tables['Each round, as the parties measured it']
     assert len(rounds.rows) == summary['rounds'] and rounds.rows[0][5] == '3 of 3'
     assert [row[0] for row in tables['Global policy minus others'].rows][-1] == 'selector'
+
+
+def test_a_ledger_that_was_cut_counts_as_its_whole_budget(copy: Path) -> None:
+    for path in ('summary.json', 'federation/hospital_1/ledger.sqlite'):
+        (copy / path).unlink()
+    page = page_of(copy)
+    (part,) = (each for each in page.sections if each.title == 'Privacy')
+    told = [each.words for each in part.content if isinstance(each, Notice)]
+    assert any('ledger.sqlite' in words for words in told) and str(copy) not in ''.join(told)
+    (table,) = (each for each in part.content if isinstance(each, Grid))
+    first, second = table.rows[:2]
+    assert first[1:5] == ('8.00', '8', '', '') and float(second[1]) < 8.0 and second[3]
+
+
+def test_what_the_baseline_alone_cost_is_told(run: Path) -> None:
+    (part,) = (each for each in page_of(run).sections if each.title == 'Privacy')
+    (words,) = (each for each in part.content if 'ledger of its own' in str(each))
+    assert re.search(r'hospital 1 [0-9.]+, hospital 2 [0-9.]+, hospital 3 [0-9.]+', str(words))
+
+
+def test_scores_of_alone_are_left_out_where_records_are_real() -> None:
+    rows = {name: {'success': 0.5} for name in ('global', 'alone', 'alone_hospital_1')}
+    simulated = {'policies': rows, 'disjoint_patients': True}
+    assert len(evaluation_scalars(simulated)) == 3
+    real = evaluation_scalars(simulated | {'disjoint_patients': False})
+    assert list(real) == ['evaluation/success/global']
+
+
+def test_commands_are_kept_without_passwords_and_places_of_records() -> None:
+    typed = ['train', '--mlflow', 'https://anna:PASS@host/x', '--records', 'hospital_1=/secret/a']
+    kept = public_words([*typed, '--records=hospital_2=/secret/b'])
+    assert kept[2:] == [
+        'https://host/x',
+        '--records',
+        'hospital_1=FILE',
+        '--records=hospital_2=FILE',
+    ]
 
 
 def test_headings_of_every_table_are_explained_by_the_glossary(run: Path) -> None:

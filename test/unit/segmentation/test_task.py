@@ -11,7 +11,8 @@ from fdrl_ros.deployment.parties.key_authority import server_step
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.errors import PolicyError, RecordsError, SettingError, TaskError
 from fdrl_ros.federation.key_authority.server_step import fed_avg, RoundSum
-from fdrl_ros.learner.privacy_cost import check_rounds, RecordCounts
+from fdrl_ros.learner.forecast import RoundCosts
+from fdrl_ros.learner.privacy_cost import RecordCounts
 from fdrl_ros.learner.records.collection import HospitalSimulator
 from fdrl_ros.learner.settings import LearnerSettings
 from fdrl_ros.learner.torch.flat_weights import flat, layout_of
@@ -165,7 +166,7 @@ def test_names_with_a_star_are_the_groups_of_the_paper():
 def test_the_defaults_keep_their_budget():
     whole = Plan({'federation': {'task': 'instruments'}}).checked()
     size = RecordCounts(whole.collection.patients, whole.collection.patients)
-    check_rounds(whole.learner, whole.privacy, size, whole.rounds.rounds)
+    RoundCosts(whole.learner, whole.privacy, whole.home, size).check(whole.rounds.rounds)
 
 
 def test_first_weights_are_drawn_by_the_seed():

@@ -1,0 +1,123 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""What further rounds cost: the budget pays for so many, and everybody tells the same number."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from fdrl_ros.deployment.events import PrivacySpent
+from fdrl_ros.deployment.plan import Plan
+from fdrl_ros.deployment.prepare import budget_words, check_plan
+from fdrl_ros.errors import PrivacyError
+from fdrl_ros.learner.forecast import RoundCosts
+from fdrl_ros.learner.home import home_charges
+from fdrl_ros.learner.privacy_cost import ChargedMechanism, RecordCounts
+from fdrl_ros.page.forecast import Forecast, MOST_ROUNDS
+from fdrl_ros.privacy.accountant.accountant import Charge, epsilon_pld
+from fdrl_ros.privacy.ledger.account import ACCOUNT
+from fdrl_ros.privacy.ledger.chain import Chain, Owner
+from fdrl_ros.privacy.ledger.ledger import Ledger
+from fdrl_ros.privacy.noise_key import HOME_ROUNDS
+from fdrl_ros.privacy.stated import stated
+from hypothesis import given
+from hypothesis import strategies as st
+import pytest
+from support.small_run import TINY_PLAN
+
+PLAN = Plan().changed(
+    {
+        **TINY_PLAN,
+        'learner': {'hidden': 8, 'epochs': 3},
+        'privacy': {'batch': 4, 'noise_multiplier': 3.0, 'budget': 8.0, 'delta': 1e-4},
+    }
+)
+AT_HOME = PLAN.changed({'home': {'epochs': 2}})
+SIZE = RecordCounts(8, 8, PLAN.privacy.most_transitions)
+MECHANISM = ChargedMechanism.from_settings(SIZE, PLAN.learner, PLAN.privacy)
+BLOCK = MECHANISM.charge(MECHANISM.steps_of_epoch)
+BUDGET, DELTA = PLAN.privacy.budget, PLAN.privacy.delta
+OTHERS = (Charge(2.0, 0.5, 20, 1),)
+
+
+def chain_of(blocks: int, home: bool = False) -> Chain:
+    """Return the ledger of so many local epochs, three a round, and of a home policy after."""
+    chain = Chain(Owner('hospital_1', 'patient', DELTA, BUDGET))
+    for block in range(blocks):
+        chain.add(chain.next(1 + block // 3, block % 3, BLOCK, b'x'))
+    if home:
+        last = blocks // 3
+        for block in range(2):
+            chain.add(chain.next(HOME_ROUNDS + last, block, BLOCK, b'x'))
+        *_, choice = home_charges(PLAN.learner, PLAN.privacy, AT_HOME.home, SIZE)
+        chain.add(chain.next(2 * HOME_ROUNDS + last, 0, choice, b'x'))
+    return chain
+
+
+def costs(plan: Plan, chain: Chain | None = None, others: tuple[Charge, ...] = ()) -> RoundCosts:
+    return RoundCosts(plan.learner, plan.privacy, plan.home, SIZE, chain=chain, elsewhere=others)
+
+
+@pytest.mark.parametrize('plan', [PLAN, AT_HOME])
+@pytest.mark.parametrize('others', [(), OTHERS])
+@pytest.mark.parametrize('blocks', [0, 3, 5])
+def test_the_budget_pays_for_so_many_rounds_and_no_more(
+    plan: Plan, others: tuple[Charge, ...], blocks: int
+) -> None:
+    found = costs(plan, chain_of(blocks), others)
+    paid = found.rounds_paid(1000)
+    assert 0 < paid < 1000
+    assert found.epsilon(paid) <= BUDGET < found.epsilon(paid + 1)
+
+
+def test_a_round_that_was_begun_costs_its_missing_blocks() -> None:
+    found = costs(PLAN, chain_of(4))
+    assert found.done == 1
+    whole = epsilon_pld([BLOCK] * 6, DELTA)
+    assert found.epsilon(1) == pytest.approx(whole, rel=1e-3)
+
+
+def test_a_second_home_policy_is_refused_before_it_is_trained() -> None:
+    made = chain_of(6, home=True)
+    found = costs(AT_HOME, made)
+    found.check(2)
+    assert found.epsilon(0) == pytest.approx(made.epsilon(), rel=1e-3)
+    again = found.done + found.rounds_paid(1000)
+    assert again < costs(AT_HOME).rounds_paid(1000)
+    found.check(again)
+    with pytest.raises(PrivacyError):
+        found.check(again + 1)
+
+
+@pytest.mark.parametrize('plan', [PLAN, AT_HOME])
+def test_page_prepare_and_check_agree(plan: Plan) -> None:
+    paid = costs(plan).rounds_paid(MOST_ROUNDS)
+    spent = PrivacySpent(
+        'hospital_1', 'patient', chain_of(3).epsilon(), 0.0, DELTA, BUDGET, 3, False
+    )
+    assert Forecast(plan).pays_for(spent) == paid - 1
+    assert costs(plan, chain_of(3)).rounds_paid(MOST_ROUNDS) == paid - 1
+    assert f'pays for {paid} rounds in all' in budget_words(plan, None)
+    check_plan(plan.changed({'rounds': {'rounds': paid}}), None)
+    with pytest.raises(PrivacyError, match=f'pays for {paid}' if plan is PLAN else 'budget'):
+        check_plan(plan.changed({'rounds': {'rounds': paid + 1}}), None)
+
+
+def test_an_account_counts_and_the_page_tells_nothing_of_it(tmp_path: Path) -> None:
+    account = tmp_path / 'account.sqlite'
+    with_account = PLAN.changed({'privacy': {'account': str(account)}})
+    owner = Owner('', 'patient', DELTA, BUDGET, ACCOUNT)
+    with Ledger(account, owner) as ledger:
+        ledger.reserve(round=1, block=0, charge=OTHERS[0], inputs=b'x')
+    paid = costs(PLAN, others=OTHERS).rounds_paid(1000)
+    assert paid < costs(PLAN).rounds_paid(1000)
+    assert f'pays for {paid} rounds in all' in budget_words(with_account, None)
+    spent = PrivacySpent('hospital_1', 'patient', 0.0, 0.0, DELTA, BUDGET, 0, False)
+    assert Forecast(with_account).pays_for(spent) is None
+    assert Forecast(PLAN).pays_for(replace(spent, delta=DELTA / 2)) is None
+
+
+@given(st.floats(0.0, 1e6), st.integers(0, 5))
+def test_what_is_stated_is_never_below_the_truth(bound: float, digits: int) -> None:
+    told = float(stated(bound, digits))
+    assert bound <= told <= bound + 1.001 * 10**-digits
+    assert stated(5.3134) == '5.32' and stated(2.7) == '2.70' and stated(float('inf')) == 'inf'
