@@ -195,7 +195,11 @@ def _read_run(found: _Found) -> dict[str, Any]:
                 if (share := note.get('public_success')) is not None:
                     tested = {'round': note['round'], 'policy': 'global'}
                     success.append(tested | {'success': number(share), 'procedures': {}})
-                pasts = {'blames': blames, 'roll_backs': roll_backs, 'success': success}
+                pasts: dict[str, list[Any]] = {
+                    'blames': blames,
+                    'roll_backs': roll_backs,
+                    'success': success,
+                }
                 snapshots.append(_after(note, plan, time, pasts))
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise RecordsError(f'{_ROUNDS} is of another form: {error!r}') from error
