@@ -39,14 +39,14 @@ def test_every_promised_figure_has_a_row(work):
 
 
 def test_clients_time_each_state_from_its_stamp(work):
-    state, sessions = PageState((work.ROBOT,), None, time.time), Sessions(time.monotonic, 60.0)
+    state, sessions = PageState((work.ROBOT,), None), Sessions(time.monotonic, 60.0)
     server = Server(state, sessions, None, None, Place(), lambda robot: '')
     ending = threading.Event()
 
     def say():
         while not ending.wait(0.05):
             with state.robot(work.ROBOT, urgent=True) as robot:
-                robot.receive_operation(time.time() - 1.0, time.time(), 'reach', '', '', ())
+                robot.receive_operation(time.time() - 1.0, 'reach', '', '', ())
 
     thread = threading.Thread(target=say)
     thread.start()

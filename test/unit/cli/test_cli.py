@@ -31,6 +31,7 @@ from fdrl_ros.federation.hospital.hospital import Hospital
 from fdrl_ros.learner.records.collection import CollectionSettings, HospitalSimulator
 from fdrl_ros.learner.records.records import Records
 from fdrl_ros.privacy.accountant.leakage_bounds import bounds_of_guarantee
+from fdrl_ros.privacy.stated import stated
 from fdrl_ros.resources import resource
 from fdrl_ros.runtime import kernels
 from fdrl_ros.runtime.progress import Caller
@@ -172,7 +173,7 @@ def test_evaluated_again_epsilons_add_up_for_patients_of_several_hospitals(train
     assert 'patient of one hospital alone took part' in ' '.join(result.output.split())
     for text in (result.output, fdrl('privacy', 'show', copy).output):
         words = ' '.join(text.split())
-        assert f'at most {summary["epsilon_of_shared_patients"]:.2f}, the sum' in words
+        assert f'at most {stated(summary["epsilon_of_shared_patients"])}, the sum' in words
 
 
 def test_private_files_are_closed_to_others(trained):

@@ -33,6 +33,7 @@ from fdrl_ros.privacy.ledger.chain import Chain, Entry, Owner
 from fdrl_ros.privacy.ledger.content import read_content
 from fdrl_ros.privacy.ledger.file import file_bytes
 from fdrl_ros.privacy.ledger.ledger import Ledger
+from fdrl_ros.privacy.stated import stated
 import numpy as np
 import pytest
 from support.small_run import TINY_PLAN
@@ -107,7 +108,7 @@ def test_show_prints_every_entry_and_what_was_spent_after_it(layout, ledger):
     for path in (layout.directory, ledger):
         result = fdrl('show', path)
         assert result.exit_code == 0, result.output
-        assert f'{NAME}: epsilon {epsilon_pld(history, 1e-4):.4f}' in result.output
+        assert f'{NAME}: epsilon {stated(epsilon_pld(history, 1e-4), 4)}' in result.output
         assert f'head {head}' in result.output
         rows = [line.split() for line in result.output.splitlines() if ' 0.5 ' in line]
         assert [row[:7] for row in rows] == [
@@ -117,7 +118,7 @@ def test_show_prints_every_entry_and_what_was_spent_after_it(layout, ledger):
             ['4', '2', '1', '2', '0.5', '2', '1'],
         ]
         assert [row[7] for row in rows] == [
-            f'{epsilon_rdp(history[:count], 1e-4):.4f}' for count in (1, 2, 3, 4)
+            stated(epsilon_rdp(history[:count], 1e-4), 4) for count in (1, 2, 3, 4)
         ]
     assert 'hospital_2: nothing spent here' in fdrl('show', layout.directory).output
 
@@ -394,11 +395,11 @@ def test_show_tells_the_part_of_each_federation_and_the_total(layout, ledger, sh
     for path in (layout.directory, layout.party(NAME), ledger, shared):
         result = fdrl('show', path)
         assert result.exit_code == 0, result.output
-        assert result.output.count(f'account {shared}: epsilon {total:.4f} of all') == 1
+        assert result.output.count(f'account {shared}: epsilon {stated(total, 4)} of all') == 1
         rows = [line.split() for line in result.output.splitlines()[-2:]]
         assert rows == [
-            ['4', f'{epsilon_pld([CHARGE] * 4, 1e-4):.4f}', str(ledger)],
-            ['1', f'{epsilon_pld([CHARGE], 1e-4):.4f}', str(shared.with_name('hip'))],
+            ['4', stated(epsilon_pld([CHARGE] * 4, 1e-4), 4), str(ledger)],
+            ['1', stated(epsilon_pld([CHARGE], 1e-4), 4), str(shared.with_name('hip'))],
         ]
         content = json.loads(fdrl('show', '--json', path).output)
         (account,) = content['accounts']
