@@ -12,7 +12,7 @@ from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.errors import FdrlError
 from fdrl_ros.experiments.json_file import json_text
 from fdrl_ros.experiments.reports.assessment import Assessment
-from fdrl_ros.experiments.reports.command import COMMAND
+from fdrl_ros.experiments.reports.command import COMMAND, public_words
 from fdrl_ros.experiments.reports.run_table import render
 from fdrl_ros.experiments.reports.text_table import DISCLAIMER, NOT_PRIVATE, RELEASED
 from fdrl_ros.experiments.run_directory import RunDirectory
@@ -28,13 +28,20 @@ def console() -> Console:
     return made if made.is_terminal else Console(highlight=False, width=WIDTH_OF_A_PIPE)
 
 
-def note_command(directory: Path) -> None:
+def note_command(directory: Path, *, going_on: bool = False) -> None:
     """
     Keep in a directory the command that measures there, as it was typed, for its report.
 
+    Passwords and places of patients' records in it are left out. Call it while the directory is
+    locked.
+
+    :param going_on: keep the command that is there, as the new one only goes on with it.
     :raises StoreError: if it cannot be written.
     """
-    words = shlex.join(('fdrl', *click.get_current_context().find_root().meta.get(TYPED, ())))
+    if going_on and (directory / COMMAND).exists():
+        return
+    typed = click.get_current_context().find_root().meta.get(TYPED, ())
+    words = shlex.join(('fdrl', *public_words(typed)))
     write_whole(directory / COMMAND, f'{words}\n'.encode())
 
 
