@@ -28,14 +28,18 @@ def console() -> Console:
     return made if made.is_terminal else Console(highlight=False, width=WIDTH_OF_A_PIPE)
 
 
-def note_command(directory: Path) -> None:
+def note_command(directory: Path, *, going_on: bool = False) -> None:
     """
     Keep in a directory the command that measures there, as it was typed, for its report.
 
-    Passwords and the places of records are left out.
+    Passwords and places of patients' records in it are left out. Call it while the directory is
+    locked.
 
+    :param going_on: keep the command that is there, as the new one only goes on with it.
     :raises StoreError: if it cannot be written.
     """
+    if going_on and (directory / COMMAND).exists():
+        return
     typed = click.get_current_context().find_root().meta.get(TYPED, ())
     words = shlex.join(('fdrl', *public_words(typed)))
     write_whole(directory / COMMAND, f'{words}\n'.encode())

@@ -8,7 +8,7 @@ are not among them: a hospital's loss is a number of private records that no bud
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 import importlib
 import importlib.util
 import math
@@ -18,7 +18,7 @@ from typing import Any
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.errors import FdrlError, os_errors_as, PluginError, StoreError
 from fdrl_ros.experiments.json_file import Json
-from fdrl_ros.experiments.reports.command import without_secrets
+from fdrl_ros.experiments.reports.command import without_password
 from fdrl_ros.experiments.round_recorder import NoteTaken, RoundNote
 
 FOLDER = 'tensorboard'
@@ -99,30 +99,58 @@ def _writer(run: Path) -> Iterator[Any]:
         yield lambda scalars, step: None
         return
     module = importlib.import_module('tensorboardX')
-    with os_errors_as(StoreError, f'cannot write TensorBoard logs below {run}'):
+    words = f'cannot write TensorBoard logs below {run}'
+    with os_errors_as(StoreError, words):
         writer = module.SummaryWriter(str(run / FOLDER))
 
-        def write(scalars: Mapping[str, float], step: int) -> None:
+    def write(scalars: Mapping[str, float], step: int) -> None:
+        with os_errors_as(StoreError, words):
             for name, value in scalars.items():
                 writer.add_scalar(name, value, step)
             writer.flush()
 
-        try:
-            yield write
-        finally:
+    try:
+        yield write
+    finally:
+        with os_errors_as(StoreError, words):
             writer.close()
 
 
 def check_mlflow(uri: str) -> None:
     """
-    Refuse a run for MLflow before it begins where MLflow is not installed.
+    Refuse a run for MLflow before it begins where MLflow cannot be reached or is not installed.
 
-    :raises PluginError: if so.
+    It makes the experiment if there is none.
+
+    :raises PluginError: if MLflow is not installed.
+    :raises FdrlError: if it cannot be reached, or refuses.
     """
+    with _mlflow(uri, 'nothing has begun') as client:
+        _experiment(client)
+
+
+@contextmanager
+def _mlflow(uri: str, then: str) -> Iterator[Any]:
+    """
+    Yield a client; an error of whatever kind is one line, which ends with what then holds.
+
+    :raises PluginError: if MLflow is not installed.
+    :raises FdrlError: if a call fails.
+    """
+    shown = without_password(uri)
     if importlib.util.find_spec('mlflow') is None:
-        raise PluginError(
-            '--mlflow', f'no module mlflow for {without_secrets(uri)}: pip install mlflow'
-        )
+        raise PluginError('--mlflow', f'no module mlflow for {shown}: pip install mlflow')
+    try:
+        yield importlib.import_module('mlflow').MlflowClient(tracking_uri=uri)
+    except Exception as error:  # of whatever kind its stores and the network raise
+        said = str(error).splitlines()[0] if str(error) else type(error).__name__
+        said = without_password(said.replace(uri, shown))
+        raise FdrlError(f'--mlflow {shown}: {said}; {then}') from error
+
+
+def _experiment(client: Any) -> Any:
+    known = client.get_experiment_by_name(EXPERIMENT)
+    return known.experiment_id if known else client.create_experiment(EXPERIMENT)
 
 
 def log_to_mlflow(
@@ -134,34 +162,29 @@ def log_to_mlflow(
     :param uri: as MLflow takes it, such as http://127.0.0.1:5000 or sqlite:///mlflow.db.
     :param summary: as `summary.json` holds it; empty if nothing was evaluated.
     :raises PluginError: if MLflow is not installed.
-    :raises FdrlError: if it cannot be reached, or refuses; the run's own files are not concerned.
+    :raises FdrlError: if it cannot be reached, or refuses; the run's own files are not concerned,
+        and MLflow's run is marked as failed.
     """
-    check_mlflow(uri)
-    module = importlib.import_module('mlflow')
     settings = {
         f'{group}.{name}': value
         for group, values in plan.to_mapping().items()
         for name, value in values.items()
     }
-    try:
-        client = module.MlflowClient(tracking_uri=uri)
-        known = client.get_experiment_by_name(EXPERIMENT)
-        experiment = known.experiment_id if known else client.create_experiment(EXPERIMENT)
+    with _mlflow(uri, f'everything is saved in {run}') as client:
         tags = {'task': plan.federation.task, 'world_hash': summary.get('world_hash', '')}
-        made = client.create_run(experiment, run_name=run.name, tags=tags)
+        made = client.create_run(_experiment(client), run_name=run.name, tags=tags)
         own = made.info.run_id
-        for name, value in settings.items():
-            client.log_param(own, name, str(value)[:500])
-        for note in rounds:
-            for name, value in scalars_of(note).items():
-                client.log_metric(own, name, value, step=note.round)
-        if summary:
-            for name, value in evaluation_scalars(summary).items():
-                client.log_metric(own, name, value, step=summary['rounds'])
+        try:
+            for name, value in settings.items():
+                client.log_param(own, name, str(value)[:500])
+            for note in rounds:
+                for name, value in scalars_of(note).items():
+                    client.log_metric(own, name, value, step=note.round)
+            if summary:
+                for name, value in evaluation_scalars(summary).items():
+                    client.log_metric(own, name, value, step=summary['rounds'])
+        except BaseException:
+            with suppress(Exception):  # the first error is the one to tell
+                client.set_terminated(own, status='FAILED')
+            raise
         client.set_terminated(own)
-    except Exception as error:  # of whatever kind its stores and the network raise
-        words = str(error).splitlines()[0] if str(error) else type(error).__name__
-        words = words.replace(uri, without_secrets(uri))
-        raise FdrlError(
-            f'--mlflow {without_secrets(uri)}: {words}; everything is saved in {run}'
-        ) from error

@@ -419,6 +419,11 @@ class RosFederation:
             self._seconds |= {node: spent} if spent else {}
             if held := values.get('peak memory'):
                 self._memory[node] = float(held)
+            if node == absolute(self._settings.namespace, FEDERATION, 'key_authority'):
+                if 'tested round' in values and 'success' in values:
+                    self._recorder.note_success(
+                        int(values['tested round']), float(values['success'])
+                    )
             if node == absolute(self._settings.namespace, FEDERATION, 'aggregator'):
                 self._left_out = [f'{name}: {why}' for name, why in named('left out ').items()]
 

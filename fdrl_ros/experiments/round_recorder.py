@@ -8,7 +8,6 @@ from pathlib import Path
 import time
 
 from fdrl_ros.crypto.keys.roster import Roster
-from fdrl_ros.deployment.parties.policy_validation import success_said
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.policy_file import save_policy
 from fdrl_ros.errors import MessageError, PolicyError, ReplayError, SettingError, StoreError
@@ -48,7 +47,7 @@ class RoundNote:
     :param peak_memory: the most memory that the process of any party has held so far, MB; None
         where no system states it. In one process that is the process of all parties.
     :param public_success: share of public patients on whom the new policy succeeded in the key
-        authority's test; None where it did not say.
+        authority's test; None where it was rolled back, or the key authority did not say.
     """
 
     round: int
@@ -176,6 +175,7 @@ class RoundRecorder:
         self._meters = meters
         self._sent: dict[str, dict[int, int]] = {}
         self._blamed: dict[str, str] = {}
+        self._tested: dict[int, float] = {}
         self._began: tuple[int, float] = (0, time.perf_counter())
 
     def start(self, now: float) -> Effects:
@@ -261,11 +261,25 @@ class RoundRecorder:
                 rolled_back=message.rolled_back,
                 peak_memory=self._meters.peak_memory(),
                 blamed=blamed,
-                public_success=success_said(message.reason),
+                public_success=None if message.rolled_back else self._tested.pop(round, None),
             )
         )
         self.save()
         self._meters.told(self.notes[-1])
+
+    def note_success(self, round: int, share: float) -> None:
+        """
+        Note on which share of public patients the policy of a round succeeded.
+
+        It may be told before the policy is released or after it; what is rolled back has none.
+        """
+        for number, note in enumerate(self.notes):
+            if note.round == round:
+                if not note.rolled_back and note.public_success != share:
+                    self.notes[number] = replace(note, public_success=share)
+                    self.save()
+                return
+        self._tested = {round: share}
 
     def note_end(self, reason: str) -> None:
         """Note why the federation ended after the last round; empty if it goes on."""

@@ -19,7 +19,7 @@ from fdrl_ros.deployment.parties.hospital import (
     open_training,
 )
 from fdrl_ros.deployment.parties.key_authority import open_key_authority
-from fdrl_ros.deployment.parties.policy_validation import PublicValidation
+from fdrl_ros.deployment.parties.policy_validation import EVERYBODY, PublicValidation
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.policy_file import load_policy, save_policy
 from fdrl_ros.deployment.prepare import prepare, taking_part
@@ -29,7 +29,7 @@ from fdrl_ros.experiments.round_recorder import Meters, NoteTaken, RoundNote, Ro
 from fdrl_ros.federation.aggregator.aggregator import Aggregator
 from fdrl_ros.federation.hospital.hospital import Hospital
 from fdrl_ros.federation.key_authority.key_authority import KeyAuthority
-from fdrl_ros.federation.key_authority.state import round_released
+from fdrl_ros.federation.key_authority.state import round_released, Validation
 from fdrl_ros.federation.local_driver import LocalFederation
 from fdrl_ros.federation.protocol.message import Phase
 from fdrl_ros.federation.protocol.store import Store
@@ -41,6 +41,8 @@ from fdrl_ros.privacy.stated import stated
 from fdrl_ros.runtime.durable import make_private_directory
 from fdrl_ros.runtime.progress import Caller, NOBODY, Progress
 from fdrl_ros.runtime.worker_processes import run_tasks
+import numpy as np
+from numpy.typing import NDArray
 
 log = logging.getLogger(__name__)
 
@@ -188,7 +190,13 @@ def _open_parties(
             passphrase=layout.passphrase,
         )
         stack.callback(trainers[name].ledger.close)
-    validate = federation.stopwatch.timed('validate', PublicValidation(plan, start))
+    test = federation.stopwatch.timed('validate', PublicValidation(plan, start))
+
+    def validate(weights: NDArray[np.float32]) -> Validation:
+        found: Validation = test(weights)
+        recorder.note_success(authority.round + 1, found.shares[EVERYBODY])
+        return found
+
     kept = store('aggregator')
     aggregator = Aggregator(open_channel(layout, 'aggregator', kept), plan.rounds, kept)
     authority = open_key_authority(layout, plan, store('key_authority'), validate=validate)

@@ -48,12 +48,11 @@ def attack(directory: Path | None, quick: bool, surface: bool, **flags: object) 
     if surface:
         _surface(study, settings)
         return
-    with study.run.lock():
-        found = study.measure(run_leakage, study.run.path, settings)
-        summary = {'quick': quick, **summarise(found, settings)}
-        grids = list(leakage_tables(summary))
-        said = verdicts(summary)
-        study.save('attack', summary, draw_leakage)
+    found = study.measure(run_leakage, study.run.path, settings)
+    summary = {'quick': quick, **summarise(found, settings)}
+    grids = list(leakage_tables(summary))
+    said = verdicts(summary)
+    study.save('attack', summary, draw_leakage)
     for grid in grids:
         study.out.print(make_table(*grid))
     study.show(*said)
@@ -61,8 +60,7 @@ def attack(directory: Path | None, quick: bool, surface: bool, **flags: object) 
 
 def _surface(study: StudySession, settings: AttackSettings) -> None:
     """Measure PLR over H and s, print and save it."""
-    with study.run.lock():
-        summary = study.measure(run_surface, study.run.path, settings, HETEROGENEITIES, NOISES)
-        study.save('surface', summary)
+    summary = study.measure(run_surface, study.run.path, settings, HETEROGENEITIES, NOISES)
+    study.save('surface', summary)
     for grid in surface_grids(summary):
         study.out.print(make_table(*grid))

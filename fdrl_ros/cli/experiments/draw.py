@@ -9,9 +9,10 @@ from fdrl_ros.cli.experiments.acting import EXPERT, operator_of
 from fdrl_ros.cli.group import stopping
 from fdrl_ros.cli.output import console
 from fdrl_ros.cli.progress_bars import ProgressBars
+from fdrl_ros.errors import SettingError
 from fdrl_ros.experiments.plots.pictures import draw_procedures
 from fdrl_ros.runtime.progress import Caller
-from fdrl_ros.surgery.patient.cohort import mixture
+from fdrl_ros.surgery.patient.cohort import Cohort, Mixture, mixture
 from fdrl_ros.surgery.tasks.procedures import procedures_named
 
 
@@ -19,10 +20,18 @@ from fdrl_ros.surgery.tasks.procedures import procedures_named
 @click.argument('directory', type=click.Path(file_okay=False, path_type=Path))
 @click.option('--procedures', default='all', show_default=True, help='Names or specialities.')
 @click.option(
-    '--heterogeneity', default=0.5, show_default=True, type=click.FloatRange(0, 1), help='H.'
+    '--heterogeneity',
+    default=0.5,
+    show_default=True,
+    type=click.FloatRange(0, 1),
+    help='H of the patients, 0 to 1; unused with --run.',
 )
 @click.option(
-    '--seed', default=1, show_default=True, type=click.IntRange(0), help='Seed of the patients.'
+    '--seed',
+    default=1,
+    show_default=True,
+    type=click.IntRange(0),
+    help='Seed of the patients; unused with --run.',
 )
 @click.option(
     '--patient',
@@ -38,7 +47,11 @@ from fdrl_ros.surgery.tasks.procedures import procedures_named
     show_default=True,
     help='Who operates: a file of weights, or with --run a name, such as global or hospital_1.',
 )
-@click.option('--run', type=click.Path(path_type=Path), help='The run that the policy is of.')
+@click.option(
+    '--run',
+    type=click.Path(path_type=Path),
+    help='The run that the policy and the patients are of.',
+)
 def draw(
     directory: Path,
     procedures: str,
@@ -52,17 +65,20 @@ def draw(
     """
     Draw the expert or a policy operating.
 
-    One picture for each procedure goes into DIRECTORY. `fdrl play` shows one operation of a run's
+    One picture for each procedure goes into DIRECTORY. With --run the patients are unseen ones of
+    its first hospital. `fdrl play` shows one operation of a run's
     policy step by step.
     """
+    if run is None and policy != EXPERT and not Path(policy).exists():
+        expected = f'{EXPERT}, a file of weights, or with --run the name of a policy of the run'
+        raise SettingError('policy', policy, expected)
     who = operator_of(run, policy)
+    patients = who.plan.population(0) if run else mixture(3, heterogeneity, seed)
+    assert isinstance(patients, Cohort | Mixture)
     with stopping() as stopped, ProgressBars(console()) as bars:
         written = draw_procedures(
             directory,
-            [
-                mixture(3, heterogeneity, seed).patient(patient, procedure=each)
-                for each in procedures_named(procedures)
-            ],
+            [patients.patient(patient, 'test', each) for each in procedures_named(procedures)],
             actor=who.actor,
             world=who.plan.world,
             moving=gif,

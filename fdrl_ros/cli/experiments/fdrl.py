@@ -47,12 +47,11 @@ def fdrl(directory: Path | None, quick: bool, surgery: bool, **flags: object) ->
         raise SettingError('seeds', settings.seeds, expected)
     study = StudySession.open(directory or Path('runs/fdrl_quick' if quick else 'runs/fdrl'))
     study.out.print(NOT_PRIVATE, style='bold red')
-    with study.run.lock():
-        summary = summarise(study.measure(run_fdrl, study.run.path, settings), settings)
-        if quick:
-            summary['claims'] = [{**each, 'verdict': UNMEASURED} for each in summary['claims']]
-        if surgery:
-            summary['surgery'] = study.measure(run_surgery, study.run.path, settings)
-        study.save('fdrl', {'quick': quick, **summary})
+    summary = summarise(study.measure(run_fdrl, study.run.path, settings), settings)
+    if quick:
+        summary['claims'] = [{**each, 'verdict': UNMEASURED} for each in summary['claims']]
+    if surgery:
+        summary['surgery'] = study.measure(run_surgery, study.run.path, settings)
+    study.save('fdrl', {'quick': quick, **summary})
     study.out.print(make_table(*claims_grid(summary)))
     study.show(verdicts(summary))

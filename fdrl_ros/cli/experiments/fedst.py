@@ -46,13 +46,12 @@ def fedst(directory: Path | None, quick: bool, private: bool, **flags: object) -
     chosen = FedstSettings().quick() if quick else FedstSettings()
     settings = with_flags(chosen, flags)
     study = StudySession.open(directory or Path('runs/fedst_quick' if quick else 'runs/fedst'))
-    with study.run.lock():
-        parts = study.measure(run_fedst, study.run.path, settings)
-        summary = summarise(parts, settings)
-        if private:
-            tune = partial(run_private, quick=quick)
-            summary['private'] = study.measure(tune, study.run.path, settings)
-        study.save('fedst', summary)
+    parts = study.measure(run_fedst, study.run.path, settings)
+    summary = summarise(parts, settings)
+    if private:
+        tune = partial(run_private, quick=quick)
+        summary['private'] = study.measure(tune, study.run.path, settings)
+    study.save('fedst', summary)
     for table in tables(summary):
         study.out.print(table)
     study.show(*verdicts(summary))

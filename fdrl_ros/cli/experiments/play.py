@@ -44,7 +44,10 @@ def play(
     """
     who = operator_of(run, policy)
     plan, names = who.plan, who.plan.federation.names
-    chosen = procedures_named(procedure)[0] if procedure else names[0]
+    try:
+        chosen = procedures_named(procedure)[0] if procedure else names[0]
+    except SettingError as error:
+        raise SettingError('procedure', procedure, error.expected) from error
     if not 1 <= hospital <= plan.federation.hospitals:
         raise SettingError('hospital', hospital, f'1 to {plan.federation.hospitals}')
     cohort = plan.population(hospital - 1)

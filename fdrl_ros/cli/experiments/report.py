@@ -5,6 +5,7 @@
 from pathlib import Path
 
 import click
+from fdrl_ros.errors import SettingError
 from fdrl_ros.experiments.reports.report import write_report
 
 
@@ -25,6 +26,8 @@ def report(directory: Path, out: Path | None, opened: bool) -> None:
     the page at their end too; of a run that was interrupted this shows what there is. The HTML
     file needs no other file and no network.
     """
+    if out is not None and out.suffix not in ('', '.html'):
+        raise SettingError('out', str(out), 'a file named *.html')
     html, markdown = write_report(directory, out)
     click.echo(f'{html} and {markdown.name}')
     if opened and click.launch(str(html.resolve())):

@@ -41,12 +41,11 @@ def sepsis(directory: Path | None, quick: bool, **flags: object) -> None:
     settings.check()
     study = StudySession.open(directory or Path('runs/sepsis_quick' if quick else 'runs/sepsis'))
     study.out.print(NOT_PRIVATE, style='bold red')
-    with study.run.lock():
-        parts = study.measure(run_sepsis, study.run.path, settings)
-        summary = {'settings': asdict(settings), **summarise(parts, settings)}
-        with os_errors_as(StoreError, f'cannot write into {study.run.path}'):
-            plots = draw_sepsis(summary, study.run.path)
-        study.save('sepsis', summary)
+    parts = study.measure(run_sepsis, study.run.path, settings)
+    summary = {'settings': asdict(settings), **summarise(parts, settings)}
+    with os_errors_as(StoreError, f'cannot write into {study.run.path}'):
+        plots = draw_sepsis(summary, study.run.path)
+    study.save('sepsis', summary)
     for table in tables(summary):
         study.out.print(table)
     said = f'epsilon is that of one {summary["unit"]}, at delta {summary["delta"]:g}'

@@ -43,12 +43,14 @@ class StudySession:
     @classmethod
     def open(cls, directory: Path) -> 'StudySession':
         """
-        Open or make a directory, and print that all is simulated.
+        Open or make a directory, keep others out of it, and print that all is simulated.
 
+        :raises StoreBusyError: if another command works in it.
         :raises StoreError: if it cannot be used.
         """
         out = console()
         run = RunDirectory.open(directory)
+        click.get_current_context().with_resource(run.lock())
         note_command(run.path)
         out.print(DISCLAIMER, style='italic')
         return cls(run, directory, out)
@@ -155,10 +157,9 @@ def study_command(
             if of_surgery:
                 require_surgery(plan)
             session, first = StudySession.open(directory), plan.federation.seed
-            with session.run.lock():
-                every = range(first, first + seeds)
-                opened = session.run, session.directory, session.out
-                function(PlanStudy(*opened, plan, every, plan_file), **flags)
+            every = range(first, first + seeds)
+            opened = session.run, session.directory, session.out
+            function(PlanStudy(*opened, plan, every, plan_file), **flags)
 
         return command
 

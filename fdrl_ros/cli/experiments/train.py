@@ -9,7 +9,7 @@ from typing import Any
 import click
 from fdrl_ros.cli.group import SAME_RUN, stopping
 from fdrl_ros.cli.options import plan_from, plan_option, PlanCommand, records_from, records_option
-from fdrl_ros.cli.output import announce, console, note_command, show
+from fdrl_ros.cli.output import announce, console, fail_if, note_command, show
 from fdrl_ros.cli.progress_bars import ProgressBars
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.plan import Plan
@@ -63,17 +63,17 @@ def begin_run(
 
     :raises StoreBusyError: if another command works in it.
     """
-    if mlflow:
-        check_mlflow(mlflow)
     layout = None if directory is None else Layout(directory / 'federation')
     plan = plan_from(flags, plan_file, layout)
     own = records_from(own_records, plan)
     check_plan(plan, layout, own)
     check_accounts(plan)
+    if mlflow:
+        check_mlflow(mlflow)
     run = RunDirectory.create(runs) if directory is None else RunDirectory.go_on(directory)
     click.get_current_context().with_resource(run.lock())
     place_records(run.layout, plan, own)
-    note_command(run.path)
+    note_command(run.path, going_on=True)
     announce(run, plan)
     if words := budget_words(plan, layout, own):
         console().print(words, soft_wrap=True)
@@ -84,15 +84,18 @@ def end_run(
     run: RunDirectory, plan: Plan, rounds: Sequence[RoundNote], summary: Json, mlflow: str | None
 ) -> None:
     """
-    Log a run that is over to MLflow, if that was asked for, and say if it ended too early.
+    Log a run that is over to MLflow, if that was asked for; say first if it ended too early.
 
     :param summary: its numbers; empty if nothing was evaluated.
     :raises FdrlError: if it did, or MLflow cannot be reached.
     """
+    problems = [words] if (words := unfinished(rounds, plan.rounds.rounds)) else []
     if mlflow:
-        log_to_mlflow(mlflow, run.path, plan, rounds, summary)
-    if words := unfinished(rounds, plan.rounds.rounds):
-        raise FdrlError(words)
+        try:
+            log_to_mlflow(mlflow, run.path, plan, rounds, summary)
+        except FdrlError as error:
+            problems.append(str(error))
+    fail_if(problems)
 
 
 @click.command(cls=PlanCommand)

@@ -5,7 +5,6 @@
 from collections import defaultdict
 from contextlib import closing
 from functools import cached_property
-import re
 
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.federation.key_authority.state import Validation
@@ -13,15 +12,6 @@ import numpy as np
 
 EVERYBODY = ''
 """Name of all public patients among shares by procedure."""
-
-_OF = 'of the public patients'
-_SAID = re.compile(rf'succeeds on (\d+)% {_OF}')
-
-
-def success_said(reason: str) -> float | None:
-    """Return the share of public patients in the reason of a release; None if it says none."""
-    found = _SAID.search(reason)
-    return int(found[1]) / 100.0 if found else None
 
 
 class PublicValidation:
@@ -44,7 +34,10 @@ class PublicValidation:
         """Pass a policy whose success is no more than the margin below the start's."""
         shares = self.shares(weights)
         least = self._wanted - self._plan.validation.margin
-        words = f'succeeds on {shares[EVERYBODY]:.0%} {_OF}, the start on {self._wanted:.0%}'
+        words = (
+            f'succeeds on {shares[EVERYBODY]:.0%} of the public patients, the start on '
+            f'{self._wanted:.0%}'
+        )
         return Validation(shares[EVERYBODY] >= least, words, shares)
 
     def success(self, weights: np.ndarray) -> float:

@@ -85,11 +85,11 @@ POLICIES: Final = {
     'best_cumulative': (ORANGE, 's'),
     'global_or_hold': (GREEN, 'v'),
     'pooled': (SKY, 'X'),
-    'hold': (NEUTRAL, '_'),
-    'random': (NEUTRAL, '*'),
-    'untrained': (NEUTRAL, 'x'),
+    'hold': ('#3f3f3f', '_'),
+    'random': ('#8f8f8f', '*'),
+    'untrained': ('#ababab', 'x'),
 }
-"""Colour and marker of each policy; in one plot all differ, but for the last colour."""
+"""Colour and marker of each policy; in one plot all differ."""
 
 
 @contextmanager

@@ -179,7 +179,7 @@ def paired_lead(one: Evaluation, other: Evaluation, scores: Scores) -> dict[str,
             gap = score.sign * (ours - theirs)
             gap = gap[~np.isnan(gap)]
             lead[name] = float(gap.mean()) if len(gap) else math.nan
-            spread = float(gap.std(ddof=1)) if len(gap) > 1 else 0.0
+            spread = float(gap.std(ddof=1)) if len(gap) > 1 else math.nan
             lead[f'{name}_half_width'] = NORMAL_95 * spread / max(len(gap), 1) ** 0.5
         elif score.compared:
             lead[name] = one.score[name] - other.score[name]

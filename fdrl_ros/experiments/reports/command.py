@@ -8,6 +8,36 @@ import re
 
 COMMAND = 'command.txt'
 
+_USER = re.compile(r'(?<=://)[^/?#\s]*@')
+_SECRET = re.compile(r'([?&][^=&#\s]*(?:token|password|secret|key)[^=&#\s]*=)[^&#\s]*', re.I)
+_RECORDS = '--records'
+
+
+def without_password(words: str) -> str:
+    """Return words with `...` for the users, passwords and tokens of the addresses in them."""
+    return _SECRET.sub(r'\1...', _USER.sub('...@', words))
+
+
+def public_words(words: Iterable[str]) -> list[str]:
+    """
+    Return the words of a command without passwords and the places of patients' records.
+
+    :param words: such as `--mlflow https://anna:secret@host --records hospital_1=/clinic/a.h5`.
+    :returns: such as `--mlflow https://...@host --records hospital_1=...`.
+    """
+    found: list[str] = []
+    for word in map(without_password, words):
+        flag, given, value = word.partition('=')
+        if found and found[-1] == _RECORDS:
+            found.append(f'{flag}=...' if given else '...')
+        elif given and flag == _RECORDS:
+            found.append(
+                f'{flag}={value.partition("=")[0]}=...' if '=' in value else f'{flag}=...'
+            )
+        else:
+            found.append(word)
+    return found
+
 
 def command_of(directory: Path, usual: str) -> str:
     """
@@ -19,25 +49,3 @@ def command_of(directory: Path, usual: str) -> str:
         return (directory / COMMAND).read_text('utf-8').strip() or usual
     except (OSError, ValueError):
         return usual
-
-
-def without_secrets(text: str) -> str:
-    """Return a text whose addresses have no user name and no password."""
-    return re.sub(r'(?<=://)[^/\s]*@', '', text)
-
-
-def public_words(words: Iterable[str]) -> list[str]:
-    """Return the words of a command without passwords, and without the places of records."""
-    found: list[str] = []
-    for word in words:
-        if found and found[-1] == '--records':
-            word = _without_path(word)
-        elif word.startswith('--records='):
-            word = '--records=' + _without_path(word.removeprefix('--records='))
-        found.append(without_secrets(word))
-    return found
-
-
-def _without_path(records: str) -> str:
-    """Return HOSPITAL=FILE, whatever the name of the file is."""
-    return records.partition('=')[0] + '=FILE'

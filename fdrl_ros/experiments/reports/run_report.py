@@ -13,6 +13,9 @@ from dataclasses import dataclass
 from functools import cached_property
 import json
 from pathlib import Path
+import shlex
+import zipfile
+import zlib
 
 from fdrl_ros.crypto.keys.roster import SERVERS
 from fdrl_ros.deployment.layout import Layout, MAKERS
@@ -161,7 +164,7 @@ class RunReport:
                 Section('What this report leaves out', [_LEFT_OUT]),
             ]
             told = self._provenance()
-        except (KeyError, TypeError, AttributeError, IndexError) as error:
+        except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:
             raise StoreError(
                 f'{self.directory} cannot be reported: {error!r} is missing or of another form; '
                 f'`fdrl evaluate {self.directory}` writes its results anew'
@@ -179,8 +182,7 @@ class RunReport:
         """Say first what failed or voids a claim, then what the federation gains."""
         if not self.summary:
             words = 'This run is not finished: no policy was evaluated.'
-            again = command_of(self.directory, f'fdrl evaluate {self.directory}')
-            yield Notice(f'{words} To go on: {again}')
+            yield Notice(f'{words} To go on: {self._go_on}')
         elif self.summary['world_hash'] != (here := self.plan.identity.world_hash):
             yield Notice(
                 f'The world of this version ({here[:12]}) is not that of the run '
@@ -203,7 +205,8 @@ class RunReport:
             yield (
                 f'The {reader_name(main)} minus every other row, on the same unseen patients, '
                 'each in the own hospital, paired by patient; intervals (95 %) are over these '
-                'patients, of one seed. An interval that holds 0 shows no difference.'
+                'patients, of one seed. An interval that holds 0 does not tell which is '
+                'better.'
             )
             scores = evaluator_of(self.plan).scores
             names = [name for name, each in scores.items() if each.compared and each.heading]
@@ -214,6 +217,15 @@ class RunReport:
             headings = ('against', *(scores[name].heading for name in names))
             yield Grid(f'{reader_name(main)} minus others'.capitalize(), headings, rows)
         yield from self._pictures('success')
+
+    @property
+    def _go_on(self) -> str:
+        """The command that goes on with this run, of the kind that began it."""
+        words = command_of(self.directory, '').split()
+        command = 'run' if words[1:2] == ['run'] else 'train'
+        if len(self.rounds) >= self.plan.rounds.rounds:
+            return f'fdrl evaluate {shlex.quote(str(self.directory))}'
+        return f'fdrl {command} --directory {shlex.quote(str(self.directory))}'
 
     @property
     def _main(self) -> str:
@@ -246,7 +258,7 @@ class RunReport:
         try:
             with np.load(path) as arrays:
                 every = {name: arrays[name] for name in arrays.files}
-        except (OSError, ValueError, EOFError) as error:
+        except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
             raise StoreError(f'{path} cannot be read: {error}') from error
         for policy in self.summary['policies']:
             own = {

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`fdrl report` of runs and studies: whole, honest, and refused where there is nothing to show."""
 
+from importlib import import_module
 import json
 from pathlib import Path
 import re
@@ -11,16 +12,20 @@ from click.testing import CliRunner, Result
 from fdrl_ros.cli.commands import main
 from fdrl_ros.experiments.json_file import from_json
 from fdrl_ros.experiments.metric_logs import evaluation_scalars, FOLDER
-from fdrl_ros.experiments.reports.command import public_words
+from fdrl_ros.experiments.reports.command import COMMAND
 from fdrl_ros.experiments.reports.glossary import definition, definitions
 from fdrl_ros.experiments.reports.names import reader_name
 from fdrl_ros.experiments.reports.page import MISSING, Notice, Page
 from fdrl_ros.experiments.reports.report import kind_of, page_of, RUN
+from fdrl_ros.experiments.reports.run_report import own_plan
 from fdrl_ros.experiments.reports.study_pages import KINDS
 from fdrl_ros.experiments.reports.text_table import Grid
+from fdrl_ros.experiments.run_directory import RunDirectory
 import pytest
 from support.small_run import TINY_PLAN
 import yaml
+
+draw_command = import_module('fdrl_ros.cli.experiments.draw')
 
 RESULTS = Path(__file__).parents[3] / 'docs/results'
 TINY = {
@@ -110,17 +115,6 @@ def test_scores_of_alone_are_left_out_where_records_are_real() -> None:
     assert list(real) == ['evaluation/success/global']
 
 
-def test_commands_are_kept_without_passwords_and_places_of_records() -> None:
-    typed = ['train', '--mlflow', 'https://anna:PASS@host/x', '--records', 'hospital_1=/secret/a']
-    kept = public_words([*typed, '--records=hospital_2=/secret/b'])
-    assert kept[2:] == [
-        'https://host/x',
-        '--records',
-        'hospital_1=FILE',
-        '--records=hospital_2=FILE',
-    ]
-
-
 def test_headings_of_every_table_are_explained_by_the_glossary(run: Path) -> None:
     pages = {'run': page_of(run)}
     for name in PUBLISHED:
@@ -142,7 +136,70 @@ def test_an_unfinished_run_says_so_first(copy: Path) -> None:
     page = (copy / 'report.html').read_text()
     first = page[page.index('id="part-1"') :]
     assert 'class="notice">This run is not finished' in first[:400]
-    assert 'Each round' in page and 'fdrl train' in first[:600]
+    assert 'Each round' in page and f'fdrl evaluate {copy}' in first[:900]
+    rounds = json.loads((copy / 'rounds.json').read_text())
+    (copy / 'rounds.json').write_text(json.dumps(rounds[:1]))
+    notice = page_of(copy).sections[0].content[0].words
+    assert notice.endswith(f'To go on: fdrl train --directory {copy}')
+
+
+def test_a_command_that_goes_on_or_is_refused_leaves_the_first_one(copy: Path) -> None:
+    before = (copy / COMMAND).read_text()
+    with RunDirectory(copy).lock():
+        refused = fdrl('utility', '--directory', copy)
+        assert refused.exit_code == 1 and 'fdrl utility' not in (copy / COMMAND).read_text()
+    assert fdrl('train', '--directory', copy, '--no-evaluate').exit_code == 0
+    assert (copy / COMMAND).read_text() == before
+
+
+def test_numbers_that_are_texts_and_cut_archives_are_one_clear_line(copy: Path) -> None:
+    for name in ('summary.json', 'rounds.json'):
+        whole = (copy / name).read_text()
+        found = json.loads(whole)
+        if isinstance(found, dict):
+            found['epsilon'] = dict.fromkeys(found['epsilon'], 'much')
+        else:
+            found[0]['seconds'] = 'long'
+        (copy / name).write_text(json.dumps(found))
+        refused = fdrl('report', copy)
+        assert refused.exit_code == 1 and 'cannot be reported' in refused.output
+        (copy / name).write_text(whole)
+    summary = json.loads((copy / 'summary.json').read_text())
+    summary.pop('by_procedure', None)
+    (copy / 'summary.json').write_text(json.dumps(summary))
+    archive = (copy / 'patients.npz').read_bytes()
+    (copy / 'patients.npz').write_bytes(archive[: len(archive) // 2])
+    refused = fdrl('report', copy)
+    assert refused.exit_code == 1 and 'patients.npz cannot be read' in refused.output
+
+
+def test_flags_are_named_as_they_were_typed(run: Path, tmp_path: Path) -> None:
+    for words, said in (
+        (('play', run, '--procedure', 'nose'), "--procedure 'nose'"),
+        (('draw', tmp_path, '--policy', 'global'), 'with --run'),
+        (('report', run, '--out', tmp_path / 'x.pdf'), '*.html'),
+    ):
+        refused = fdrl(*words)
+        assert refused.exit_code == 1 and said in refused.output, refused.output
+    assert not (tmp_path / 'x.html').exists()
+
+
+def test_with_a_run_its_own_patients_are_drawn(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list = []
+    monkeypatch.setattr(
+        draw_command, 'draw_procedures', lambda place, patients, **_: seen.extend(patients) or []
+    )
+    words = ('draw', tmp_path, '--procedures', 'reach', '--run', run, '--policy', 'global')
+    assert fdrl(*words).exit_code == 0
+    plan = own_plan(run)
+    assert seen == [plan.population(0).patient(0, 'test', 'reach')]
+
+
+def test_missing_and_public_success_have_definitions_of_their_own() -> None:
+    assert definition('missing').term == 'missing' and 'not summed' in definition('missing').words
+    assert 'key authority' in definition('success on public patients').words
 
 
 def test_roll_backs_blame_and_missing_numbers_are_marked(copy: Path) -> None:

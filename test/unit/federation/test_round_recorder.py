@@ -65,11 +65,11 @@ def observer(tmp_path):
     )
 
 
-def released(round):
+def released(round, rolled_back=False):
     weights = np.zeros(PLAN.network.layout.n_parameters, np.float32)
     envelope = Envelope('trial', round, 1, 'key_authority', round)
     content = encode_weights(weights), digest_of(weights), ('hospital_1',), bytes(32)
-    policy = GlobalPolicy(envelope, *content, rolled_back=False, secure=True, reason='')
+    policy = GlobalPolicy(envelope, *content, rolled_back=rolled_back, secure=True, reason='')
     return policy.signed_by(KEYS['key_authority'])
 
 
@@ -104,6 +104,18 @@ def test_notes_of_a_round_name_whom_the_aggregator_blamed_once(observer, tmp_pat
     observer.handle(released(3), 0.0)
     told = [note.blamed for note in read_rounds(tmp_path / 'rounds.json')]
     assert told == [{}, {'hospital_2': 'signed false projections of a mask'}, {}]
+
+
+def test_notes_have_the_exact_success_of_what_was_accepted_alone(observer, tmp_path):
+    observer.note_success(1, 0.125)
+    observer.handle(released(1), 0.0)
+    observer.note_success(2, 1 / 3)
+    observer.handle(released(2, rolled_back=True), 0.0)
+    observer.handle(released(3), 0.0)
+    observer.note_success(3, 0.5)  # over ROS 2 it may come later
+    observer.note_success(2, 1 / 3)
+    told = [note.public_success for note in read_rounds(tmp_path / 'rounds.json')]
+    assert told == [0.125, None, 0.5]
 
 
 def test_who_spoiled_the_round_that_never_ended_is_in_the_last_note(observer, tmp_path):
