@@ -3,8 +3,9 @@
 """
 The page's nodes, one in each DDS domain: they feed what is shown, and carry out what is asked.
 
-Topics of 100 Hz are kept as bytes, and read when a state of the operation comes, or
-20 times a second while none does. Clients of services are held: to find a server takes hundreds of milliseconds, to call it two.
+Topics of 100 Hz are kept as bytes, and read when a state of the operation comes, or 20 times a
+second while none does. Clients of services are held: to find a server takes hundreds of
+milliseconds, to call it two.
 """
 
 from collections.abc import Callable
