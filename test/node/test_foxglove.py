@@ -24,6 +24,7 @@ pytest.importorskip('rosbags')
 pytest.importorskip('websockets')
 
 from fdrl_ros.nodes.foxglove_bridge import FoxgloveBridge, served  # noqa: E402, I100
+from fdrl_ros.nodes.topics.foxglove_server import OPEN  # noqa: E402
 from support.foxglove_client import FoxgloveClient  # noqa: E402
 from support.surgeon import env_alone  # noqa: E402
 
@@ -201,7 +202,8 @@ def test_a_topic_is_subscribed_to_only_while_a_client_is(room, settings, robot_d
     bridge = FoxgloveBridge([robot_domain], 0)
     with served(bridge, told.append):
         assert told == [
-            f'serving {bridge.address}: in Foxglove or Lichtblick, open a Foxglove WebSocket'
+            f'serving {bridge.address}: in Foxglove or Lichtblick, open a Foxglove WebSocket',
+            OPEN,
         ]
         with FoxgloveClient(bridge.address) as client:
             client.wait(lambda: '/robot_1/note' in client.channels, 30.0)

@@ -72,8 +72,9 @@ class PageClient:
             timer = threading.Timer(seconds, ended.set)
             timer.start()
             try:
+                snapshot: dict[str, Any] = {}
                 while True:
-                    snapshot = json.loads(socket.recv(10.0))
+                    snapshot |= json.loads(socket.recv(10.0))  # a part that is absent is as before
                     if condition(snapshot):
                         return snapshot
                     assert not ended.is_set(), f'not within {seconds} s: {snapshot}'
