@@ -4,8 +4,8 @@
 The report of one run, made of the files in its directory alone; also of one that is not finished.
 
 It shows results on simulated patients, what hospitals publish of their ledgers, and hashes and
-names of journals. It never opens records of patients or keys; of states of
-parties it reads what a ledger is checked against.
+names of journals. It never opens records of patients or keys; of states of parties
+it reads what a ledger is checked against.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
