@@ -34,10 +34,8 @@ class PublicValidation:
         """Pass a policy whose success is no more than the margin below the start's."""
         shares = self.shares(weights)
         least = self._wanted - self._plan.validation.margin
-        words = (
-            f'succeeds on {shares[EVERYBODY]:.0%} of the public patients, the start on '
-            f'{self._wanted:.0%}'
-        )
+        share, wanted = shares[EVERYBODY], self._wanted
+        words = f'succeeds on {share:.0%} of the public patients, the start on {wanted:.0%}'
         return Validation(shares[EVERYBODY] >= least, words, shares)
 
     def success(self, weights: np.ndarray) -> float:
