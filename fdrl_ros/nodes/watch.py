@@ -554,7 +554,9 @@ class Page(Closeable):
                 )
                 opened.enter_context(looks)
             self._opened = opened.pop_all()
-        unable = dict.fromkeys(SIGNED, 'no key of an operator is here to sign it')
+        unable = dict.fromkeys(
+            SIGNED, 'no key of an operator is here to sign it (fdrl watch --operator-key)'
+        )
         if signer is not None:
             unable.clear()
         if room is None:

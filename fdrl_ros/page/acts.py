@@ -318,6 +318,12 @@ class Acts:
         may = {Role.VIEWER: (), Role.SURGEON: ROOM, Role.OPERATOR: (*ROOM, *ORDERS)}[role]
         return [each for each in may if each not in self._unable]
 
+    def lacking(self, role: Role) -> str:
+        """Return why who may take over here cannot hand back; empty where that is no question."""
+        may = Command.TAKE_OVER in self.allowed(role)
+        why = self._unable.get(Command.HAND_BACK, '') if may else ''
+        return f'Nobody can hand back from here: {why}.' if why else ''
+
     def perform(self, session: Session, body: object, robots: tuple[str, ...]) -> Answer:
         """Do what a request asks for; it blocks until that is done or refused."""
         person, act, why = session.person, None, ''

@@ -308,7 +308,7 @@ class Server:
                 'csrf': session.csrf,
                 'acts': self.acts.allowed(session.person.role),
                 'calming': list(CALMING),
-                'note': NOTE,
+                'note': ' '.join(filter(None, (NOTE, self.acts.lacking(session.person.role)))),
             }
         )
 

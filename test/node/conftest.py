@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 import shutil
 import time
+from typing import Any
 
 from click.testing import CliRunner
 import pytest
@@ -239,3 +240,26 @@ def surgeon(runner: Runner, room: Room, settings: BringupSettings) -> Surgeon:
     """Give a CRTK client of an env that has all the time in the world."""
     runner.start([env_alone(settings)])
     return Surgeon(room)
+
+
+@pytest.fixture
+def page(settings: BringupSettings, directory: Path) -> Iterator[tuple[Any, str]]:
+    """Return the page of a federation and a robot, and its address."""
+    from fdrl_ros.cli.federation.orders import operator_credentials
+    from fdrl_ros.nodes.watch import Page
+    from fdrl_ros.page.server import Place
+    from support.page_client import served
+
+    identity, roster = operator_credentials(Layout(directory).keys, 'operator', None)
+    made = Page(
+        settings,
+        ('robot_1',),
+        directory,
+        lifetime=60.0,
+        place=Place(),
+        roster=roster,
+        plan=PLAN,
+        signer=(identity, roster.federation),
+    )
+    with made as page, served(page.app) as url:
+        yield page, url

@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from fdrl_ros.deployment.bringup import hospital_graph, robot_graph, RoomArguments
-from fdrl_ros.deployment.layout import Layout
-from node.conftest import PLAN
 import pytest
 from support import chromium
 
@@ -24,28 +22,6 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[chromium.Brows
         pytest.skip('no Chromium here (apt: chromium)')
     with chromium.running(tmp_path_factory.mktemp('chromium')) as found:
         yield found
-
-
-@pytest.fixture
-def page(settings, directory) -> Iterator[tuple[Any, str]]:
-    from fdrl_ros.cli.federation.orders import operator_credentials
-    from fdrl_ros.nodes.watch import Page
-    from fdrl_ros.page.server import Place
-    from support.page_client import served
-
-    identity, roster = operator_credentials(Layout(directory).keys, 'operator', None)
-    made = Page(
-        settings,
-        ('robot_1',),
-        directory,
-        lifetime=60.0,
-        place=Place(),
-        roster=roster,
-        plan=PLAN,
-        signer=(identity, roster.federation),
-    )
-    with made as page, served(page.app) as url:
-        yield page, url
 
 
 def enter(page: tuple[Any, str], tab: chromium.Tab, name: str, view: str = 'room') -> None:

@@ -2,39 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """The page's nodes: what an arm and a federation say is shown, and what people do arrives."""
 
-from collections.abc import Iterator
 import json
 from pathlib import Path
 import struct
 
-from fdrl_ros.cli.federation.orders import operator_credentials
 from fdrl_ros.deployment.bringup import hospital_graph, robot_graph, RoomArguments
-from fdrl_ros.deployment.layout import Layout
-from fdrl_ros.nodes.watch import Page
 from fdrl_ros.page.acts import JOURNAL, verify_acts
-from fdrl_ros.page.server import Place
 from fdrl_ros.page.sessions import Role
 from node.conftest import PLAN
-import pytest
-from support.page_client import PageClient, served
-
-
-@pytest.fixture
-def page(settings, directory) -> Iterator[tuple[Page, str]]:
-    layout = Layout(directory)
-    identity, roster = operator_credentials(layout.keys, 'operator', None)
-    made = Page(
-        settings,
-        ('robot_1',),
-        directory,
-        lifetime=60.0,
-        place=Place(),
-        roster=roster,
-        plan=PLAN,
-        signer=(identity, roster.federation),
-    )
-    with made as page, served(page.app) as url:
-        yield page, url
+from support.page_client import PageClient
 
 
 def journal(directory: Path) -> list[tuple[str, str, str]]:

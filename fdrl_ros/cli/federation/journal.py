@@ -15,11 +15,13 @@ from fdrl_ros.cli.output import console, counted, echo_json, fail_if
 from fdrl_ros.crypto.keys.signing import fingerprint
 from fdrl_ros.deployment.journal_inspection import FilesBesideJournals, STATE
 from fdrl_ros.deployment.layout import Layout
-from fdrl_ros.errors import JournalError
+from fdrl_ros.errors import FdrlError, JournalError
 from fdrl_ros.experiments.json_file import Json
 from fdrl_ros.federation.journal.comparison import compare, Comparison
 from fdrl_ros.federation.journal.journal import Entry, FILE, Head, read
 from fdrl_ros.federation.journal.reader import Progress
+from fdrl_ros.page.acts import JOURNAL as ACTS
+from fdrl_ros.page.acts import verify_acts
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bars
@@ -77,6 +79,8 @@ def verify(path: Path, as_json: bool, quick: bool, heads: tuple[str, ...]) -> No
     hospitals noted as sent, for the survivors that they signed; and they took the policies that
     were released.
 
+    The acts of people on the page (page_acts.jsonl) are followed line by line; nobody signs them.
+
     Write the heads that are printed down elsewhere: --seen finds what was cut off the end later,
     together with the state file.
     """
@@ -95,7 +99,7 @@ def verify(path: Path, as_json: bool, quick: bool, heads: tuple[str, ...]) -> No
     with _progress(files, not as_json) as progress:
         found = compare(files, roster, seen=seen, quick=quick, progress=progress)
     around.judge(found)
-    problems = around.problems + found.problems
+    problems = around.problems + found.problems + _faults_of_acts(layout)
     if found.omitted:
         problems.append(f'and {counted(found.omitted, "problem")} more')
     document = _document(found, around, problems)
@@ -214,6 +218,17 @@ def _document(found: Comparison, around: FilesBesideJournals, problems: list[str
         'remarks': found.remarks,
         'problems': problems,
     }
+
+
+def _faults_of_acts(layout: Layout) -> list[str]:
+    """Return what was done to the journal of the page's acts, if there is one."""
+    path = layout.directory / ACTS
+    try:
+        if path.exists():
+            verify_acts(path)
+    except FdrlError as error:
+        return [str(error)]
+    return []
 
 
 def _print_parties(document: Json, seen: dict[str, dict[str, Head]]) -> None:

@@ -151,7 +151,12 @@ def verify(path: Path, heads: tuple[str, ...]) -> None:
 
 @privacy.command(cls=PlanCommand)
 @plan_option
-@click.option('--epsilon', type=float, required=True, help='What all rounds together may cost.')
+@click.option(
+    '--epsilon',
+    type=click.FloatRange(0.0, min_open=True),
+    required=True,
+    help='What all rounds together may cost.',
+)
 @click.option(
     '--transitions',
     type=click.IntRange(min=1),

@@ -92,7 +92,7 @@ class RobotPolicies:
         home = layout.party(robot)
         if not home.is_dir():
             whole = layout.directory.is_dir()
-            words = NO_ROBOT if whole else f'look for --directory; {MAKERS}'
+            words = NO_ROBOT if whole else f'name it with --directory: {MAKERS}'
             raise SupervisionError(f'{home if whole else layout.directory} is not there: {words}')
         self.plan = plan = Plan.read(layout.plan)
         network = robot_network(layout, plan)

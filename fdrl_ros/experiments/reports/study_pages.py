@@ -10,11 +10,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
-import re
 from typing import Any, Final
 
 from fdrl_ros.errors import PluginError
-from fdrl_ros.experiments.json_file import Json
+from fdrl_ros.experiments.json_file import from_json, Json
 from fdrl_ros.experiments.reports.command import command_of
 from fdrl_ros.experiments.reports.page import Command, Content, Notice, Page, Picture, Section
 from fdrl_ros.experiments.reports.text_table import Grid, NOT_PRIVATE, plain
@@ -93,21 +92,15 @@ def measured_by(directory: Path) -> dict[str, str]:
     """Return the commits and versions that the parts of a study name, each once."""
     found: dict[str, set[str]] = {}
     for path in directory.glob('*/*.json'):
-        with path.open('rb') as file:
-            start = file.read(_HEADER_BYTES).decode('utf-8', 'replace')
-        if start.startswith(f'{{\n  "{HEADER}"'):
-            header = start.partition('}\n  }')[0]
-            for name, value in re.findall(r'"(\w+)": "([^"]*)"', header):
-                found.setdefault(name, set()).add(value)
-    for name in ('name', 'settings_digest'):
-        found.pop(name, None)
-    return {
-        name if name == 'commit' else f'version of {name}': ', '.join(sorted(each))
-        for name, each in found.items()
-    }
-
-
-_HEADER_BYTES = 2000  # of a part's file, in which its header ends
+        try:
+            header = from_json(path.read_text('utf-8'))[HEADER]
+            named = {'commit': header['commit']}
+            named |= {f'version of {name}': each for name, each in header['versions'].items()}
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            continue  # no part
+        for name, value in named.items():
+            found.setdefault(name, set()).add(str(value))
+    return {name: ', '.join(sorted(each)) for name, each in found.items()}
 
 
 def provenance(summary: Json) -> dict[str, str]:

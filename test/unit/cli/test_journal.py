@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`fdrl journal` shows who contributed to what, and finds whatever was done to the journals."""
 
+from contextlib import closing
 from dataclasses import replace
 import json
 from pathlib import Path
@@ -17,6 +18,7 @@ from fdrl_ros.federation.journal.reader import FIELDS
 from fdrl_ros.federation.key_authority.state import Released
 from fdrl_ros.federation.protocol.encoding import decode, encode
 from fdrl_ros.federation.protocol.store import Store
+from fdrl_ros.page.acts import ActJournal, JOURNAL
 import pytest
 from support.journals import digest, Federation, honest, HOSPITALS, policy, Told
 
@@ -269,3 +271,14 @@ def test_every_kind_of_entry_is_documented_with_its_fields():
     page = page.partition('\n## ')[0]
     rows = [line.strip('| ').split(' | ') for line in page.splitlines() if line.startswith('| ')]
     assert {row[0]: tuple(row[2].split(', ')) for row in rows[1:]} == dict(FIELDS)
+
+
+def test_verify_follows_the_acts_of_people_on_the_page(run):
+    path = run / 'federation' / JOURNAL
+    with closing(ActJournal(path, lambda: 0.0)) as acts:
+        for name in ('take_over', 'lock', 'hand_back'):
+            acts.append(name='Ada', act=name)
+    assert fdrl('verify', run).exit_code == 0
+    path.write_bytes(path.read_bytes().replace(b'take_over', b'unlock'))
+    result = fdrl('verify', run)
+    assert result.exit_code == 1 and 'line 2 does not follow' in result.output

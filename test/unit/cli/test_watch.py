@@ -4,9 +4,9 @@
 
 from contextlib import closing
 from pathlib import Path
+from queue import Queue
 import socket
 import sys
-import time
 
 import click
 from click.testing import CliRunner
@@ -91,18 +91,16 @@ def test_a_port_in_use_is_not_taken(taken):
     assert free_page_port(taken) == 0
 
 
-def wait_for(said: list[str], words: str) -> str:
-    deadline = time.monotonic() + 60.0
-    while not any(words in each for each in said):
-        assert time.monotonic() < deadline, said
-        time.sleep(0.02)
-    return next(each for each in said if words in each)
+def wait_for(said: Queue[str], words: str) -> str:
+    while words not in (line := said.get(timeout=60.0)):
+        pass
+    return line
 
 
 def test_a_page_that_cannot_begin_stops_nobody(layout, taken):
-    said: list[str] = []
+    said: Queue[str] = Queue()
     settings = BringupSettings(directory=str(layout.directory))
-    with Companion(page_words(settings, taken), {}, said.append):
+    with Companion(page_words(settings, taken), {}, said.put):
         assert wait_for(said, 'fdrl: ').startswith('fdrl: ')
 
 
@@ -110,21 +108,21 @@ def test_links_are_printed_and_let_in(layout, federation_domain, robot_domain):
     pytest.importorskip('rclpy', reason='ROS 2 is not sourced')
     import httpx
 
-    said: list[str] = []
+    said: Queue[str] = Queue()
     settings = BringupSettings(
         directory=str(layout.directory),
         federation_domain=federation_domain,
         robot_domain=robot_domain,
     )
     people = ('--surgeon', 'Ada', '--viewer', 'Bob')
-    with Companion(page_words(settings, 0, (), *people), {}, said.append):
-        wait_for(said, 'Ada (surgeon): http://127.0.0.1:')
-        assert len(said) == 3
+    with Companion(page_words(settings, 0, (), *people), {}, said.put):
+        line = wait_for(said, 'Ada (surgeon): http://127.0.0.1:')
         with httpx.Client() as browser:
-            link = said[-1].rpartition(' ')[2]
+            link = line.rpartition(' ')[2]
             assert browser.get(link).status_code == 303
             session = browser.get(f'{link.partition("/enter")[0]}/api/session').json()
     assert session['name'] == 'Ada' and 'take_over' in session['acts']
+    assert 'hand_back' not in session['acts'] and '--operator-key' in session['note']
     assert (Path(layout.directory) / 'page_acts.jsonl').stat().st_mode & 0o777 == 0o600
 
 

@@ -158,8 +158,12 @@ def test_a_session_says_what_it_may(desk):
     assert session['name'] == 'Ada' and session['role'] == 'surgeon'
     assert 'take_over' in session['acts'] and 'hand_back' not in session['acts']
     assert session['calming'] == list(CALMING)
-    assert session['note'] == 'A browser is no emergency stop.'
-    assert browser(desk, Role.VIEWER)[1]['acts'] == []
+    assert session['note'] == (
+        'A browser is no emergency stop. Nobody can hand back from here: no key of an operator '
+        'is here.'
+    )
+    viewer = browser(desk, Role.VIEWER)[1]
+    assert viewer['acts'] == [] and viewer['note'] == 'A browser is no emergency stop.'
     desk.now += LIFE + 1.0
     assert client.get('/api/session').status_code == 403
 
