@@ -35,3 +35,8 @@ def load(module: nn.Module, layout: TensorLayout, weights: NDArray[np.float32]) 
     with torch.no_grad():
         for name, values in layout.split(weights).items():
             own[name].copy_(torch.from_numpy(np.array(values, np.float32)))
+
+
+def device_of(module: nn.Module) -> torch.device:
+    """Return the device where a module's parameters are."""
+    return next(module.parameters()).device

@@ -372,11 +372,13 @@ class TrainableNetwork(TorchNetwork):
         return TorchGradients(self, learner, public=public)
 
 
-def device_named(name: str) -> torch.device:
+def device_named(name: str, *, exact: bool = True) -> torch.device:
     """
-    Return a device; on a GPU PyTorch is set to repeat its results.
+    Return a device; on a GPU PyTorch is set to compute in full float32 precision.
 
     :param name: 'cpu', 'cuda', or 'auto', which takes a GPU if there is one.
+    :param exact: on a GPU PyTorch refuses whatever it cannot repeat bit for bit, so that a
+        repeated block is the same release.
     :raises PolicyError: if there is no GPU.
     """
     there = torch.cuda.is_available()
@@ -384,9 +386,9 @@ def device_named(name: str) -> torch.device:
         raise PolicyError('device cuda: PyTorch finds no GPU here; take auto or cpu')
     if name == 'cpu' or not there:
         return torch.device('cpu')
-    # What cannot be repeated bit for bit is refused: a repeated block must be the same release.
-    os.environ.setdefault('CUBLAS_WORKSPACE_CONFIG', ':4096:8')
-    torch.use_deterministic_algorithms(True)
+    if exact:
+        os.environ.setdefault('CUBLAS_WORKSPACE_CONFIG', ':4096:8')
+        torch.use_deterministic_algorithms(True)
     torch.backends.cudnn.benchmark = False
     torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
     return torch.device('cuda')

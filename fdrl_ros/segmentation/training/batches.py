@@ -28,6 +28,10 @@ class Batch:
     frames: torch.Tensor
     labels: torch.Tensor
 
+    def to(self, device: torch.device) -> 'Batch':
+        """Return the batch on a device."""
+        return Batch(self.frames.to(device), self.labels.to(device))
+
 
 def as_input(frames: NDArray[np.uint8]) -> torch.Tensor:
     """

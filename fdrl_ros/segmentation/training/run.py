@@ -130,7 +130,12 @@ def architecture(method: Method, size: str, text: int) -> SegmenterSettings:
 
 
 def pretrained(
-    settings: SegmenterSettings, sites: VideoSites, schedule: Schedule, seed: int, told: Told
+    settings: SegmenterSettings,
+    sites: VideoSites,
+    schedule: Schedule,
+    seed: int,
+    told: Told,
+    device: str = 'cpu',
 ) -> Weights:
     """
     Train a segmenter on single synthetic frames, as everybody's start.
@@ -139,13 +144,13 @@ def pretrained(
         size, temporal module and channel selection as they were drawn.
     """
     plain = replace(settings, temporal=False, channels=False)
-    segmenter = Segmenter(plain, np.random.default_rng([seed, 10]))
+    segmenter = Segmenter(plain, np.random.default_rng([seed, 10])).to(device)
     rng = np.random.default_rng([seed, 11])
     sampler = Sampler(sites.synthetic, schedule.site, 1)
     optimiser = torch.optim.AdamW(segmenter.parameters(), lr=schedule.site.rate)
     segmenter.train()
     for step in range(schedule.pretraining):
-        batch = sampler.draw(rng)
+        batch = sampler.draw(rng).to(torch.device(device))
         logits = segmenter.plain(segmenter.features(batch.frames[:, -1]))
         loss = segmentation_loss(logits, batch.labels)
         optimiser.zero_grad()
@@ -171,6 +176,7 @@ def train(
     seed: int,
     told: Told,
     checkpoint: Path | None = None,
+    device: str = 'cpu',
 ) -> Trained:
     """
     Train by a method.
@@ -181,6 +187,8 @@ def train(
     :param told: may raise to stop.
     :param checkpoint: file that keeps how far it came, written after each round. A call with the
         same arguments goes on from there, and returns what one call without a break would.
+    :param device: of PyTorch, which trains. On a GPU the same arguments give the same result but
+        for rounding.
     :raises SettingError: if a prompt is to tell sites apart where all clips are one site.
     :raises StoreError: if the checkpoint is damaged, or cannot be written.
     """
@@ -190,11 +198,11 @@ def train(
     settings = architecture(method, size, length)
     kept = None if checkpoint is None else Checkpoint.read(checkpoint)
     if kept is None:
-        start = pretrained(settings, sites, schedule, seed, told)
+        start = pretrained(settings, sites, schedule, seed, told, device)
         kept = Checkpoint(0, {START: start})
         if checkpoint is not None:
             kept.write(checkpoint)
-    run = _Run(method, settings, sites, schedule, seed, told, kept, checkpoint)
+    run = _Run(method, settings, sites, schedule, seed, told, kept, checkpoint, device)
     match method.where:
         case 'alone':
             return run.alone()
@@ -222,10 +230,11 @@ class _Run:
         told: Told,
         kept: Checkpoint,
         checkpoint: Path | None,
+        device: str,
     ) -> None:
         self._method, self._settings, self._sites = method, settings, sites
         self._schedule, self._seed, self._told = schedule, seed, told
-        self._kept, self._checkpoint = kept, checkpoint
+        self._kept, self._checkpoint, self._device = kept, checkpoint, device
         self._start = kept.weights[START]
         self._done = schedule.pretraining + kept.rounds * self._steps_of_a_round
         self._driver: MeasuredDriver | None = None
@@ -335,7 +344,7 @@ class _Run:
         vectors = sites.vectors[prompt]
         step = SiteTraining(
             clips,
-            Segmenter(self._settings),
+            Segmenter(self._settings).to(self._device),
             vectors[name] if name else next(iter(vectors.values())),
             self._schedule.site,
             (self._seed, 12, number),
@@ -351,8 +360,8 @@ class _Run:
     def _serq(self) -> ServerStep:
         """Return the step of the server."""
         server, played = self._schedule.server, self._kept.rounds
-        models = Segmenter(self._settings), Segmenter(self._settings)
-        serq = Serq(models, self._start, self._sites.synthetic, server, self._seed)
+        model, pretrained = (Segmenter(self._settings).to(self._device) for _ in range(2))
+        serq = Serq((model, pretrained), self._start, self._sites.synthetic, server, self._seed)
 
         def stepped(given: RoundSum) -> Stepped:
             before = time.perf_counter()

@@ -26,7 +26,7 @@ import zipfile
 
 from fdrl_ros.errors import StoreError
 from fdrl_ros.federation.key_authority.server_step import fed_avg, RoundSum, Stepped
-from fdrl_ros.learner.torch.flat_weights import flat, layout_of, load
+from fdrl_ros.learner.torch.flat_weights import device_of, flat, layout_of, load
 from fdrl_ros.segmentation.clip import Clip
 from fdrl_ros.segmentation.network.losses import segmentation_loss
 from fdrl_ros.segmentation.network.segmenter import Segmenter
@@ -79,7 +79,8 @@ class Serq:
     """
     The server's step: FedAvg, then training on synthetic frames.
 
-    :param segmenters: two modules of the federation's architecture, which are trained in place.
+    :param segmenters: two modules of the federation's architecture, which are trained in place, on
+        the device where they are.
     :param start: weights of the pre-trained model at first, shape (n_parameters,).
     :param clips: synthetic ones; `settings.frames` of their frames are used.
     :param seed: of the frames, of D at first, and of the order in each round.
@@ -102,9 +103,11 @@ class Serq:
         rng = np.random.default_rng([seed, 0])
         count = min(settings.frames, len(every))
         chosen = [every[each] for each in sorted(rng.choice(len(every), count, replace=False))]
-        self._frames = as_input(np.stack([clips[number].frames[at] for number, at in chosen]))
+        self._device = device_of(self._model)
+        frames = np.stack([clips[number].frames[at] for number, at in chosen])
         labels = np.stack([clips[number].labels[at] for number, at in chosen])
-        self._labels = torch.from_numpy(labels.astype(np.int64))
+        self._frames = as_input(frames).to(self._device)
+        self._labels = torch.from_numpy(labels.astype(np.int64)).to(self._device)
         self.losses: tuple[float, float] = (float('nan'), float('nan'))
         """Mean of Eq. 11 and of Eq. 12 in the newest round."""
 
@@ -118,15 +121,15 @@ class Serq:
         load(self._model, self._layout, averaged)
         features = self._features(self._model)
         before = self._averaged(given.state, features)
-        average = torch.tensor(before.average)
+        average = torch.tensor(before.average, device=self._device)
         rng = np.random.default_rng([self._seed, 1, given.round])
         load(self._pretrained, self._layout, before.weights)
-        descriptor = torch.tensor(before.descriptor)
+        descriptor = torch.tensor(before.descriptor, device=self._device)
         first = self._describe(descriptor, average, rng)
         second = self._align(descriptor, rng)
         self.losses = first, second
         after = SerqState(
-            flat(self._pretrained, self._layout), descriptor.detach().numpy(), average.numpy()
+            flat(self._pretrained, self._layout), descriptor.numpy(force=True), before.average
         )
         return Stepped(flat(self._model, self._layout), after.to_bytes())
 
@@ -135,13 +138,13 @@ class Serq:
         if not data:
             rng = np.random.default_rng([self._seed, 2])
             drawn = rng.normal(0.0, _DESCRIPTOR_SPREAD, features.shape[1:])
-            return SerqState(self._start, drawn.astype(np.float32), features.numpy())
+            return SerqState(self._start, drawn.astype(np.float32), features.numpy(force=True))
         before = SerqState.from_bytes(data)
         shapes = before.weights.shape, before.descriptor.shape, before.average.shape
         if shapes != (self._start.shape, features.shape[1:], features.shape):
             raise StoreError(f'the state of SERQ is of another model or other frames: {shapes}')
         mu = self._settings.average
-        average = (1.0 - mu) * torch.tensor(before.average) + mu * features
+        average = (1.0 - mu) * torch.tensor(before.average) + mu * features.cpu()
         return replace(before, average=average.numpy())
 
     def _describe(
@@ -182,7 +185,8 @@ class Serq:
         model.train()
         losses = []
         for _ in range(settings.steps):
-            chosen = torch.from_numpy(rng.integers(len(self._frames), size=settings.batch))
+            drawn = rng.integers(len(self._frames), size=settings.batch)
+            chosen = torch.from_numpy(drawn).to(self._device)
             features = model.features(self._frames[chosen])
             segmented = segmentation_loss(model.plain(features), self._labels[chosen])
             loss = segmented + weight * distance(chosen, features)

@@ -10,7 +10,7 @@ weights that it is given, and takes only the shared ones out of what it returns 
 from collections.abc import Sequence
 
 from fdrl_ros.learner.optimizer import BETAS
-from fdrl_ros.learner.torch.flat_weights import flat, layout_of, load
+from fdrl_ros.learner.torch.flat_weights import device_of, flat, layout_of, load
 from fdrl_ros.learner.update_bound import adam_steps
 from fdrl_ros.segmentation.clip import Clip, HISTORY
 from fdrl_ros.segmentation.network.losses import segmentation_loss
@@ -44,7 +44,8 @@ class SiteTraining:
     The step of a hospital in each round: a function of weights and round.
 
     :param clips: of this hospital.
-    :param segmenter: a module of the federation's architecture, which is trained in place.
+    :param segmenter: a module of the federation's architecture, which is trained in place, on the
+        device where it is.
     :param text: vector of the hospital's prompt, shape (text,).
     :param seed: of the order of the clips and of their augmentation.
     """
@@ -61,7 +62,8 @@ class SiteTraining:
         self._segmenter, self._layout = segmenter, layout_of(segmenter)
         frames = HISTORY if segmenter.settings.temporal else 1
         self._sampler = Sampler(clips, settings, frames)
-        self._text = torch.from_numpy(np.array(text, np.float32))[None]
+        self._device = device_of(segmenter)
+        self._text = torch.from_numpy(np.array(text, np.float32))[None].to(self._device)
         self.loss = float('nan')
         """Mean loss of the newest round."""
 
@@ -81,7 +83,7 @@ class SiteTraining:
         )
         losses = []
         for _ in range(settings.steps):
-            batch = self._sampler.draw(rng)
+            batch = self._sampler.draw(rng).to(self._device)
             logits = segmenter(batch.frames, self._text.expand(len(batch.frames), -1))
             loss = segmentation_loss(logits, batch.labels)
             optimiser.zero_grad()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from click.testing import CliRunner
 from fdrl_ros.cli import main
-from fdrl_ros.errors import SettingError, TrainingStopped
+from fdrl_ros.errors import PolicyError, SettingError, TrainingStopped
 from fdrl_ros.experiments.studies.fedst import paper
 from fdrl_ros.experiments.studies.fedst.settings import (
     FEDERATED,
@@ -18,10 +18,12 @@ from fdrl_ros.experiments.studies.fedst.settings import (
 )
 from fdrl_ros.experiments.studies.fedst.study import (
     clip_means,
+    draw_sites,
     measure,
     overall,
     packed,
     predict,
+    run_fedst,
     unpacked,
     unseen_clips,
 )
@@ -32,8 +34,10 @@ from fdrl_ros.runtime.progress import Caller, NOBODY
 from fdrl_ros.segmentation.network.segmenter_file import load_segmenter
 from fdrl_ros.segmentation.overlay import COLOURS, overlaid
 from fdrl_ros.segmentation.training.methods import METHODS
+from fdrl_ros.segmentation.training.run import train
 import numpy as np
 import pytest
+import torch
 
 TINY = FedstSettings(
     seeds=2,
@@ -176,6 +180,25 @@ def test_unknown_tables_and_sizes_are_refused():
     with pytest.raises(SettingError, match='multiple of 32'):
         FedstSettings(pixels=100)
     assert set(FedstSettings(tables='all').methods) == set(METHODS)
+
+
+def test_a_gpu_that_is_not_there_is_refused_before_any_part(tmp_path, monkeypatch):
+    monkeypatch.setattr(torch.cuda, 'is_available', lambda: False)
+    with pytest.raises(PolicyError, match='finds no GPU'):
+        run_fedst(tmp_path, replace(TINY, device='cuda'))
+    assert not list(tmp_path.glob('parts/*'))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason='needs a GPU')
+def test_a_gpu_trains_the_same_segmenters_but_for_rounding():
+    schedule, sites = TINY.schedule, draw_sites(TINY, 1)
+    here, there = (
+        train(METHODS['fedst'], 'tiny', sites, schedule, 1, lambda *_: None, device=device)
+        for device in ('cpu', 'cuda')
+    )
+    for site in FEDERATED:
+        # Adam takes whole steps along gradients that are rounded to either side of zero.
+        assert np.abs(here.weights[site] - there.weights[site]).mean() < 1e-4
 
 
 def test_labels_go_into_a_file_and_back_and_over_frames():

@@ -43,6 +43,11 @@ class FedstSettings(Settings):
     seeds: int = setting(3, 'seeds of every method, which draw clips and weights', limits=(1, 100))
     seed: int = setting(1, 'first seed', limits=(0, 10**6))
     workers: int = setting(2, 'processes that work at once', limits=(1, 1024))
+    device: str = setting(
+        'cpu',
+        'where segmenters train; a GPU repeats a seed but for rounding',
+        choices=('cpu', 'cuda'),
+    )
     size: str = setting('tiny', 'of the segmenter', choices=tuple(SIZES))
     pixels: int = setting(128, 'sides of a frame, a multiple of 32', limits=(32, 1024))
     clips: int = setting(

@@ -24,6 +24,7 @@ from fdrl_ros.experiments.studies.fedst.settings import (
     UNSEEN,
 )
 from fdrl_ros.experiments.study import Part, Study, Work
+from fdrl_ros.learner.torch.gradients import device_named
 from fdrl_ros.runtime.progress import Caller, NOBODY
 from fdrl_ros.segmentation.clip import Clip, HISTORY, history
 from fdrl_ros.segmentation.metrics import evaluate
@@ -64,7 +65,9 @@ def run_fedst(directory: Path, settings: FedstSettings, caller: Caller = NOBODY)
     :returns: the parts, each with `method` and `seed`.
     :raises TrainingStopped: as soon as the caller says so; call it again to go on.
     :raises StoreError: if a part is damaged, or of other settings.
+    :raises PolicyError: if there is no such device.
     """
+    device_named(settings.device, exact=False)
     study = Study('fedst', directory / 'parts', measure, workers=settings.workers)
     seeds = range(settings.seed, settings.seed + settings.seeds)
     return study.run(
@@ -79,7 +82,7 @@ def run_fedst(directory: Path, settings: FedstSettings, caller: Caller = NOBODY)
 
 def _part(settings: FedstSettings, name: str, seed: int, segmenters: Path) -> Part:
     method = METHODS[name]
-    free = ('tables', 'seeds', 'seed', 'workers')
+    free = ('tables', 'seeds', 'seed', 'workers', 'device')
     relevant = {key: each for key, each in asdict(settings).items() if key not in free}
     definition = {key: each for key, each in asdict(method).items() if key != 'title'}
     own = {'method': name, 'seed': seed, 'definition': definition, 'settings': relevant}
@@ -113,7 +116,10 @@ def measure(
 
     sites = draw_sites(settings, seed)
     checkpoint = work.directory / 'training.npz'
-    trained = train(method, settings.size, sites, settings.schedule, seed, told, checkpoint)
+    device = device_named(settings.device, exact=False).type
+    trained = train(
+        method, settings.size, sites, settings.schedule, seed, told, checkpoint, device
+    )
     vectors = sites.vectors[method.prompt or 'text']
     if segmenters is not None:
         save(segmenters, name, trained, vectors)
