@@ -193,6 +193,16 @@ def test_numbers_that_are_none_come_back_to_the_bit(number, bits):
         assert encode(encoding.Reader(data).read(float)) == data
 
 
+def test_a_signature_that_was_checked_counts_for_that_message_and_key_alone(federation):
+    mine, other = Identity.generate('somebody'), Identity.generate('somebody')
+    message = federation[1][0].signed_by(mine)
+    for _ in range(2):  # the second answer is the kept one
+        assert message.is_signed_by(mine.public)
+        assert not message.is_signed_by(other.public)
+    later = replace(message.envelope, counter=message.envelope.counter + 1)
+    assert not replace(message, envelope=later).is_signed_by(mine.public)
+
+
 @pytest.mark.parametrize('name', sorted(set(KINDS) - {'HospitalPolicy'}))
 def test_any_flipped_byte_is_refused_or_breaks_the_signature(federation, name):
     message = next(each for each in federation[1] if type(each).__name__ == name)

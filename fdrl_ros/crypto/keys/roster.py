@@ -184,6 +184,10 @@ class Roster:
         """Return the hospitals in the roster's order."""
         return tuple(member for member in self.members if member.role == 'hospital')
 
+    @cached_property
+    def _by_name(self) -> dict[str, Member]:
+        return {member.name: member for member in self.members}
+
     @property
     def quorum(self) -> int:
         """Return the fewest hospitals whose sum may be decrypted: max(3, t)."""
@@ -200,9 +204,8 @@ class Roster:
 
         :raises RosterError: if the roster does not name it.
         """
-        found = [member for member in self.members if member.name == name]
-        if found:
-            return found[0]
+        if name in self._by_name:
+            return self._by_name[name]
         ended = [key.serial for key in self.revoked if key.name == name]
         since = f': roster {ended[-1]} revoked it' if ended else ''
         raise RosterError(f'{name!r} is not in roster {self.serial} of {self.federation}{since}')

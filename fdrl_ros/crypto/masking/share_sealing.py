@@ -233,8 +233,26 @@ class KeyList:
 
     def bound(self, label: bytes, dealer: str, holder: str, *parts: bytes) -> bytes:
         """Bind something to this list and to one dealer's parcel for one holder."""
-        ends = dealer.encode(), holder.encode()
-        return binding(label, *self._place, *ends, self.digest, *parts)
+        start = self._starts.get(label)
+        if start is None:
+            start = self._starts[label] = binding(label, *self._place)
+        ends = b''.join(
+            self._named.get(each) or joined(each.encode()) for each in (dealer, holder)
+        )
+        bound = start + ends + self._own_digest
+        return bound + joined(*parts) if parts else bound
+
+    @cached_property
+    def _starts(self) -> dict[bytes, bytes]:
+        return {}
+
+    @cached_property
+    def _named(self) -> dict[str, bytes]:
+        return {name: joined(name.encode()) for name in self.hospitals}
+
+    @cached_property
+    def _own_digest(self) -> bytes:
+        return joined(self.digest)
 
 
 def own_keys(secrets: AttemptSecrets, hospitals: Iterable[str]) -> MemberKeys:

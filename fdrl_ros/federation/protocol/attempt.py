@@ -9,6 +9,7 @@ the one that is settled the survivors.
 """
 
 from collections.abc import Collection, Iterable
+from functools import lru_cache
 import hashlib
 
 from fdrl_ros.crypto.keys.roster import Roster
@@ -61,6 +62,11 @@ def setup_digest(keys: KeyList, members: Collection[str]) -> bytes:
 
 def settle_digest(setup: bytes, survivors: Collection[str]) -> bytes:
     """Return the SHA-256 over the digest of the set-up and the survivors."""
+    return _settle_digest(setup, tuple(survivors))
+
+
+@lru_cache
+def _settle_digest(setup: bytes, survivors: tuple[str, ...]) -> bytes:
     names = joined(*sorted(name.encode() for name in survivors))
     return hashlib.sha256(joined(_SETTLE, setup, names)).digest()
 

@@ -8,7 +8,7 @@ import time
 from typing import Any, Final, TypeVar
 
 from fdrl_ros.crypto.keys.roster import Member, Roster
-from fdrl_ros.crypto.keys.signing import Identity, verify
+from fdrl_ros.crypto.keys.signing import Identity
 from fdrl_ros.errors import MessageError, ReplayError, RosterError, RoundError, SignatureError
 from fdrl_ros.federation.journal.journal import Journal
 from fdrl_ros.federation.protocol import message as protocol
@@ -47,7 +47,7 @@ def check_signed(roster: Roster, message: Message, *roles: str) -> Member:
         raise SignatureError(envelope.sender, str(error)) from error
     if member.role not in roles:
         raise SignatureError(member.name, f'a {member.role} cannot speak as {" or ".join(roles)}')
-    if not verify(member.public, envelope.signature, message.canonical()):
+    if not message.is_signed_by(member.public):
         raise SignatureError(envelope.sender, f'bad signature on {type(message).__name__}')
     return member
 

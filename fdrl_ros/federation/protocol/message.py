@@ -13,7 +13,7 @@ from enum import IntEnum
 import hashlib
 from typing import Self
 
-from fdrl_ros.crypto.keys.signing import Identity, SIGNATURE_BYTES
+from fdrl_ros.crypto.keys.signing import Identity, SIGNATURE_BYTES, verify
 from fdrl_ros.crypto.masking.round_secret import KEY_BYTES
 from fdrl_ros.crypto.masking.share_sealing import PARCEL_BYTES
 from fdrl_ros.crypto.masking.sharing import SHARE_BYTES
@@ -117,6 +117,22 @@ class Message:
         """Return the bytes that are signed; equal messages have equal bytes, others do not."""
         unsigned = replace(self, envelope=replace(self.envelope, signature=b''))
         return unsigned.to_bytes()
+
+    def is_signed_by(self, public: bytes) -> bool:
+        """
+        Tell whether a key signed exactly this; the answer yes is kept with the message.
+
+        In one process all parties get the same object, and none can change it.
+
+        :param public: of Ed25519, 32 bytes.
+        """
+        kept = self.__dict__
+        if kept.get('_signed_by') == public:
+            return True
+        if not verify(public, self.envelope.signature, self.canonical()):
+            return False
+        kept['_signed_by'] = public
+        return True
 
     def to_bytes(self) -> bytes:
         """Return the whole message with its signature, for stores and other transports."""
