@@ -8,29 +8,28 @@ secrets of masks stay there and on the disk. Nothing here imports Ray.
 """
 
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import partial
 import logging
 from logging.handlers import QueueHandler
-from queue import Empty, SimpleQueue
-import threading
+from queue import SimpleQueue
 from typing import NamedTuple
 
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.parties.hospital import open_hospital, open_records, open_training
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.policy_file import load_policy
-from fdrl_ros.errors import FdrlError, StoreError
+from fdrl_ros.errors import MessageError, StoreError
 from fdrl_ros.federation.hospital.hospital import Hospital
-from fdrl_ros.federation.local_driver import result_of
+from fdrl_ros.federation.local_driver import LocalFederation
 from fdrl_ros.federation.protocol.message import Message
-from fdrl_ros.federation.protocol.party import Effects, Job, Report, Stopped
+from fdrl_ros.federation.protocol.party import Job
 from fdrl_ros.federation.protocol.store import Store
 from fdrl_ros.learner.trainer import Trainer
 from fdrl_ros.resources import package_version
 from fdrl_ros.runtime.progress import Caller, NOBODY
-from fdrl_ros.runtime.stopwatch import Stopwatch
 
 START, TICK, JOB = 'start', 'tick', 'job'
 """What a hospital may be asked for besides taking a message."""
@@ -96,51 +95,21 @@ class HospitalGroup:
         """Close stores and ledgers."""
         self._opened.close()
 
-    def epsilon(self, name: str) -> float:
-        """Return what a hospital has spent, as it states it."""
-        newest = not self.hospitals[name].restored
-        return self._trainers[name].ledger.epsilon_stated(newest=newest)
-
     def epsilons(self) -> dict[str, float]:
-        """Return what each hospital has spent."""
-        return {name: self.epsilon(name) for name in self.hospitals}
-
-    def standing(self, name: str) -> Standing:
-        """Return where a hospital stands."""
-        party = self.hospitals[name]
-        round = party.policy.envelope.round if party.policy else -1
-        return Standing(round, party.problem, party.restored)
+        """Return what each hospital has spent, as it states it."""
+        return {
+            name: each.ledger.epsilon_stated(newest=not self.hospitals[name].restored)
+            for name, each in self._trainers.items()
+        }
 
     def standings(self) -> dict[str, Standing]:
         """Return where each hospital stands."""
-        return {name: self.standing(name) for name in self.hospitals}
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What came of something that a party did: what it wants done, or why it refused."""
-
-    name: str
-    effects: Effects = Effects()
-    error: FdrlError | None = None
-
-    @classmethod
-    def of(cls, name: str, action: Callable[[], Effects]) -> 'Outcome':
-        """Let a party act."""
-        try:
-            return cls(name, action())
-        except FdrlError as error:
-            return cls(name, error=error)
-
-    def given(self) -> Effects:
-        """
-        Return what the party wants done.
-
-        :raises FdrlError: what it refused with.
-        """
-        if self.error is not None:
-            raise self.error
-        return self.effects
+        return {
+            name: Standing(
+                each.policy.envelope.round if each.policy else -1, each.problem, each.restored
+            )
+            for name, each in self.hospitals.items()
+        }
 
 
 class Task(NamedTuple):
@@ -149,7 +118,7 @@ class Task(NamedTuple):
 
     :param place: in the order of the driver.
     :param to: the hospital; empty for all but the sender of the message.
-    :param what: a message, or one of START, TICK and JOB.
+    :param what: a message, or START, TICK or JOB.
     """
 
     place: int
@@ -162,21 +131,22 @@ class Reply:
     """
     What came of a shard's tasks.
 
-    :param outcomes: in order, by the place of the task; of all that is empty nothing.
+    :param wanted: in order, by the place of the task: messages to post, and names of hospitals
+        that have a job to do.
+    :param told: see :meth:`Shard.look`.
     :param standings: where hospitals stand that moved.
-    :param epsilons: what hospitals have spent that spent something.
-    :param seconds: of jobs, by name.
-    :param told: progress and lines of the log since the last look.
+    :param notes: as :attr:`LocalFederation.notes`, `refused` and `seconds` too.
     """
 
-    outcomes: dict[int, list[Outcome]] = field(default_factory=dict)
-    standings: dict[str, Standing] = field(default_factory=dict)
-    epsilons: dict[str, float] = field(default_factory=dict)
-    seconds: dict[str, float] = field(default_factory=dict)
+    wanted: dict[int, list[Message | str]] = field(default_factory=dict)
     told: list[object] = field(default_factory=list)
+    standings: dict[str, Standing] = field(default_factory=dict)
+    notes: dict[str, str] = field(default_factory=dict)
+    refused: list[tuple[str, MessageError]] = field(default_factory=list)
+    seconds: dict[str, float] = field(default_factory=dict)
 
 
-class Shard:
+class Shard(LocalFederation):
     """
     Some hospitals in a process of their own, which a driver elsewhere moves.
 
@@ -184,15 +154,13 @@ class Shard:
     """
 
     def __init__(self) -> None:
+        self._told: SimpleQueue[object] = SimpleQueue()
+        super().__init__({}, report=lambda name, progress: self._told.put((name, progress)))
+        logging.getLogger().addHandler(QueueHandler(self._told))  # warnings and worse
         self._group: HospitalGroup | None = None
         self._jobs: defaultdict[str, deque[Job]] = defaultdict(deque)
-        self._told: SimpleQueue[object] = SimpleQueue()
-        self._stop = threading.Event()
-        self._watch = Stopwatch()
+        self._wanted: list[Message | str] = []
         self._standings: dict[str, Standing] = {}
-        handler = QueueHandler(self._told)
-        handler.setLevel(logging.WARNING)
-        logging.getLogger().addHandler(handler)
 
     def open(
         self, layout: Layout, plan: Plan, names: Sequence[str], done: int, version: str
@@ -204,16 +172,12 @@ class Shard:
         :raises StoreError: if it is another one, or the directory is not here.
         """
         if version != package_version():
-            raise StoreError(f'a host has fdrl_ros {package_version()}, this one {version}')
+            raise StoreError(f'a host has fdrl_ros {package_version()}, another one {version}')
         if not layout.plan.exists():
-            raise StoreError(
-                f'{layout.directory} is not on every host: they need one file system, on which it '
-                'has the same path'
-            )
-        caller = Caller(self._told.put, self._stop.is_set)
-        self._group = HospitalGroup(layout, plan, names, done, caller)
-        self._standings = self._group.standings()
-        return Reply({}, dict(self._standings), self._group.epsilons(), told=self.look())
+            raise StoreError(f'{layout.directory} is not on every host under this path')
+        self._group = HospitalGroup(layout, plan, names, done, Caller(self._told.put))
+        self.parties.update(self._group.hospitals)
+        return self._reply({})
 
     def look(self, stop: bool = False) -> list[object]:
         """
@@ -222,13 +186,8 @@ class Shard:
         :param stop: whether running jobs are to stop.
         """
         if stop:
-            self._stop.set()
-        told: list[object] = []
-        while True:
-            try:
-                told.append(self._told.get_nowait())
-            except Empty:
-                return told
+            self.stop()
+        return [self._told.get() for _ in range(self._told.qsize())]
 
     def play(self, shared: Sequence[Task], own: Sequence[Task], now: float) -> Reply:
         """
@@ -238,54 +197,43 @@ class Shard:
         :param own: tasks of this one.
         :param now: the driver's clock, second.
         """
-        assert self._group is not None
-        self._stop.clear()
-        reply, before = Reply(), self._group.standings()
+        self.now, self._stopped = now, False
+        wanted = {}
         for place, to, what in sorted((*shared, *own), key=lambda task: task.place):
-            names = (to,) if to else tuple(self._group.hospitals)
-            found = [
-                self._outcome(name, what, now, reply)
-                for name in names
-                if isinstance(what, str) or what.sender != name
-            ]
-            if told := [each for each in found if each.error or each.effects != Effects()]:
-                reply.outcomes.setdefault(place, []).extend(told)
-        for name, standing in self._group.standings().items():
-            if standing != before[name]:
-                reply.standings[name] = standing
-                if standing.restored != before[name].restored:
-                    reply.epsilons[name] = self._group.epsilon(name)
-        reply.seconds, reply.told = self._watch.take(), self.look()
-        return reply
+            self._wanted = []
+            for name in (to,) if to else tuple(self.parties):
+                if what == JOB:
+                    self.apply(name, partial(self._work, name, self._jobs[name].popleft()))
+                elif isinstance(what, str):
+                    self.apply(name, partial(getattr(self.parties[name], what), now))
+                elif what.sender != name:
+                    self.apply(name, partial(self.parties[name].handle, what, now))
+            if self._wanted:
+                wanted[place] = self._wanted
+        return self._reply(wanted)
 
-    def _outcome(self, name: str, what: Message | str, now: float, reply: Reply) -> Outcome:
+    def post(self, message: Message) -> None:
+        """Leave a message to the driver."""
+        self._wanted.append(message)
+
+    def begin(self, name: str, job: Job) -> None:
+        """Queue a hospital's job, until the driver asks for it."""
+        self._jobs[name].append(job)
+        self._wanted.append(name)
+
+    def epsilons(self) -> dict[str, float]:
+        """Return what each hospital has spent."""
         assert self._group is not None
-        party = self._group.hospitals[name]
-        match what:
-            case Message():
-                outcome = Outcome.of(name, lambda: party.handle(what, now))
-            case 'start':
-                outcome = Outcome.of(name, lambda: party.start(now))
-            case 'tick':
-                outcome = Outcome.of(name, lambda: party.tick(now))
-            case _:
-                job = self._jobs[name].popleft()
-                run = self._watch.timed(job.name, job.run)
-                result = result_of(
-                    run, lambda told: self._told.put((name, told)), self._stop.is_set
-                )
-                outcome = Outcome.of(name, lambda: party.finish(job, result, now))
-                if job.name in ('train', 'home'):
-                    reply.epsilons[name] = self._group.epsilon(name)
-        self._jobs[name].extend(outcome.effects.jobs)
-        kept = tuple(Job(job.name, _elsewhere) for job in outcome.effects.jobs)
-        return replace(outcome, effects=replace(outcome.effects, jobs=kept))
+        return self._group.epsilons()
 
     def close(self) -> None:
         """Close the shard's hospitals."""
         if self._group is not None:
             self._group.close()
 
-
-def _elsewhere(report: Report, stopped: Stopped) -> object:
-    raise NotImplementedError('the job is done in its shard')
+    def _reply(self, wanted: dict[int, list[Message | str]]) -> Reply:
+        assert self._group is not None
+        before, self._standings = self._standings, self._group.standings()
+        moved = {name: at for name, at in self._standings.items() if at != before.get(name)}
+        noted, self.notes, refused, self.refused = self.notes, {}, self.refused, []
+        return Reply(wanted, self.look(), moved, noted, refused, self.stopwatch.take())

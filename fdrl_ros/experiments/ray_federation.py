@@ -7,8 +7,8 @@ Requires `pip install "fdrl_ros[ray]"`. Whatever the number of shards, messages 
 done in the order of the in-process driver; only, what waits at one time is done at once.
 """
 
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -24,20 +24,11 @@ from typing import Any
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.errors import FdrlError, PluginError, SettingError
-from fdrl_ros.experiments.hospital_group import (
-    JOB,
-    Outcome,
-    Reply,
-    Shard,
-    Standing,
-    START,
-    Task,
-    TICK,
-)
+from fdrl_ros.experiments.hospital_group import JOB, Reply, Shard, Standing, START, Task, TICK
 from fdrl_ros.federation.hospital.hospital import Hospital
-from fdrl_ros.federation.local_driver import LocalFederation, PASSING
+from fdrl_ros.federation.local_driver import LocalFederation
 from fdrl_ros.federation.protocol.message import Message
-from fdrl_ros.federation.protocol.party import Effects, Job
+from fdrl_ros.federation.protocol.party import Effects
 from fdrl_ros.resources import package_version
 from fdrl_ros.runtime.environment_variables import ONE_THREAD, with_variables
 from fdrl_ros.runtime.progress import Progress, stop_if, Stopped
@@ -47,6 +38,8 @@ STORE_BYTES = 200 * 2**20
 
 ATTEMPTS = 3
 """Processes of a shard that may end one after the other in the same work."""
+
+log = logging.getLogger(__name__)
 
 _POLL = 0.2  # seconds between two looks at what shards tell
 _PATIENCE = 5.0  # seconds for a cluster's host to accept a connection, or for a shard to close
@@ -103,32 +96,28 @@ class RayEngine:
             with_variables({'RAY_USAGE_STATS_ENABLED': '0', **ONE_THREAD}),
             with_variables({} if self.address else _CONFINED),
         ):
+            own = {
+                'num_cpus': self.cores or len(os.sched_getaffinity(0)),
+                'include_dashboard': False,
+                'object_store_memory': STORE_BYTES,
+                '_temp_dir': folder,
+            }
+            where = {'address': self.address} if self.address else own
             try:
-                try:
-                    ray.init(
-                        log_to_driver=False, logging_level=logging.ERROR, **self._where(folder)
-                    )
-                except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
-                    expected = f'one where Ray starts: {" ".join(str(error).split())[:300]}'
-                    raise SettingError('address', self.address, expected) from error
-                finally:
-                    signal.signal(signal.SIGTERM, at_end)  # Ray takes it
+                ray.init(log_to_driver=False, logging_level=logging.ERROR, **where)
+            except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
+                ray.shutdown()
+                expected = f'one where Ray starts: {" ".join(str(error).split())[:300]}'
+                raise SettingError('address', self.address, expected) from error
+            finally:
+                signal.signal(signal.SIGTERM, at_end)  # Ray takes it
+            try:
                 there = int(ray.cluster_resources().get('CPU', 0))
                 if not 0 < (self.cores or there) <= there:
                     raise SettingError('cores', self.cores, f'1 to the {there} of the cluster')
                 yield self.cores or there
             finally:
                 ray.shutdown()
-
-    def _where(self, folder: str) -> dict[str, Any]:
-        if self.address:
-            return {'address': self.address}
-        return {
-            'num_cpus': self.cores or len(os.sched_getaffinity(0)),
-            'include_dashboard': False,
-            'object_store_memory': STORE_BYTES,
-            '_temp_dir': folder,
-        }
 
 
 def _ray(address: str) -> ModuleType:
@@ -158,8 +147,13 @@ class _Handle:
     ended: int = 0
     look: Any = None
 
+    def __str__(self) -> str:
+        """Name its hospitals."""
+        return ' to '.join(dict.fromkeys((self.names[0], self.names[-1])))
 
-_Again = Callable[[_Handle], Any]
+
+Action = Callable[[], Effects] | Message | str
+"""What waits: something for a server to do, or what :class:`Task` has for hospitals."""
 
 
 class RayFederation(LocalFederation):
@@ -197,11 +191,10 @@ class RayFederation(LocalFederation):
             _Handle(tuple(names[each * size // count : (each + 1) * size // count]))
             for each in range(count)
         ]
-        self._names = frozenset(names)
-        self._waiting: deque[tuple[str, Callable[[], Effects] | Message | str]] = deque()
+        self._homes = {name: shard for shard in self._shards for name in shard.names}
+        self._waiting: deque[tuple[str, Action]] = deque()
         self._all_open = False
         self._standings: dict[str, Standing] = {}
-        self._epsilons: dict[str, float] = {}
 
     def open(self) -> None:
         """
@@ -210,7 +203,8 @@ class RayFederation(LocalFederation):
         :raises FdrlError: if one cannot be opened, or a shard ends again and again.
         :raises TrainingStopped: if that was asked for.
         """
-        self._gather({each: self._begin(each) for each in self._shards}, self._begin)
+        for reply in self._gather(self._shards, self._begin).values():
+            self._take(reply)
         self._all_open = True
         self._waiting.append(('', START))
 
@@ -232,7 +226,8 @@ class RayFederation(LocalFederation):
 
     def epsilons(self) -> dict[str, float]:
         """Return what each hospital has spent."""
-        return {name: self._epsilons[name] for each in self._shards for name in each.names}
+        found = self._gather(self._shards, lambda shard: shard.actor.epsilons.remote())
+        return {name: each for shard in self._shards for name, each in found[shard].items()}
 
     # What the driver does otherwise than in one process.
 
@@ -263,48 +258,38 @@ class RayFederation(LocalFederation):
         if self._is_for_hospitals(message):
             self._waiting.append((_receiver(message), message))
 
-    def begin(self, name: str, job: Job) -> None:
-        """Queue a party's job."""
-        if name in self._names:
-            self._waiting.append((name, JOB))
-        else:
-            super().begin(name, job)
-
     def _later(self, name: str, action: Callable[[], Effects]) -> None:
         self._waiting.append((name, action))
 
     def _is_for_hospitals(self, message: Message) -> bool:
         receiver = _receiver(message)
-        return type(message) in Hospital.takes and (not receiver or receiver in self._names)
+        return type(message) in Hospital.takes and (not receiver or receiver in self._homes)
 
-    def _play(self, wave: Sequence[tuple[str, Callable[[], Effects] | Message | str]]) -> None:
-        """Let all parties act on a wave, and carry out in its order what they want."""
-        tasks = [Task(i, to, each) for i, (to, each) in enumerate(wave) if not callable(each)]
-        shared = [each for each in tasks if not each.to]
-        given = self._ray.put(shared) if shared else []
-        calls = {}
-        for shard in self._shards:
-            own = [each for each in tasks if each.to in shard.names]
-            if shared or own:
-                calls[shard] = shard.actor.play.remote(given, own, self.now)
-        found = {
-            place: [Outcome.of(name, action)]
-            for place, (name, action) in enumerate(wave)
-            if callable(action) and name in self.parties
-        }
-
-        def again(shard: _Handle) -> Any:
-            self._gather({shard: self._begin(shard)}, self._begin)
-            return shard.actor.play.remote([], self._missed(shard, tasks), self.now)
-
-        replies = self._gather(calls, again)
-        for shard in self._shards:
-            if shard in replies:
-                for place, outcomes in replies[shard].outcomes.items():
-                    found.setdefault(place, []).extend(outcomes)
-        for _, outcomes in sorted(found.items()):
-            for each in outcomes:
-                self.apply(each.name, each.given)
+    def _play(self, wave: Sequence[tuple[str, Action]]) -> None:
+        """Let all hospitals do at once what waits, and then, in order, servers what is theirs."""
+        shared, own = list[Task](), {shard: list[Task]() for shard in self._shards}
+        for place, (name, action) in enumerate(wave):
+            if not callable(action):
+                (own[self._homes[name]] if name else shared).append(Task(place, name, action))
+        given = self._ray.put(shared) if shared else shared
+        replies = self._gather(
+            [each for each in self._shards if shared or own[each]],
+            lambda shard: shard.actor.play.remote(given, own[shard], self.now),
+            again=False,
+        )
+        wanted: defaultdict[int, list[Message | str]] = defaultdict(list)
+        for reply in replies.values():
+            self._take(reply)
+            for place, each in reply.wanted.items():
+                wanted[place] += each
+        for place, (name, action) in enumerate(wave):
+            if callable(action) and name in self.parties:
+                self.apply(name, action)
+            for each in wanted[place]:
+                if isinstance(each, str):
+                    self._waiting.append((each, JOB))
+                else:
+                    self.post(each)
 
     # Shards, and what becomes of them.
 
@@ -314,15 +299,13 @@ class RayFederation(LocalFederation):
 
         :raises FdrlError: if too many ended since the last reply.
         """
-        if shard.ended >= ATTEMPTS:
+        if shard.ended > ATTEMPTS:
             raise FdrlError(
-                f'the process of {shard.names[0]} to {shard.names[-1]} ended {shard.ended} times: '
-                'killed, or out of memory; fewer cores need less'
+                f'the process of {shard} ended {shard.ended} times: killed, or out of memory; '
+                'fewer cores need less'
             )
-        shard.ended, shard.look = shard.ended + 1, None
         options: dict[str, Any] = {
             'num_cpus': 1,
-            'max_restarts': 0,  # here it is started, with what it missed
             'concurrency_groups': {'look': 1},
             'runtime_env': {'env_vars': dict(ONE_THREAD)},
         }
@@ -330,56 +313,58 @@ class RayFederation(LocalFederation):
         layout, plan, done = self._terms
         return shard.actor.open.remote(layout, plan, shard.names, done, package_version())
 
-    def _missed(self, shard: _Handle, wave: Sequence[Task]) -> list[Task]:
-        """Return what hospitals have to do after a restart, when all others did a wave."""
+    def _begin_again(self, shard: _Handle) -> None:
+        """Start a shard anew: its hospitals are sent what any party is sent that joins."""
+        self._take(self._gather([shard], self._begin)[shard])
         self.latched = {
             key: each for key, each in self.latched.items() if key[0] not in shard.names
         }
         kept = [each for each in self.latched.values() if self._is_for_hospitals(each)]
-        passing = [each.what for each in wave if isinstance(each.what, PASSING)]
-        last = len(wave)  # after all that the others did
-        return [Task(last, '', START)] + [
-            Task(last, _receiver(each), each)
-            for each in (*kept, *passing)
-            if not _receiver(each) or _receiver(each) in shard.names
-        ]
+        for name in shard.names:
+            self._waiting.append((name, START))
+            self._waiting += [(name, each) for each in kept if _receiver(each) in ('', name)]
 
-    def _gather(self, calls: Mapping[_Handle, Any], again: _Again) -> dict[_Handle, Reply]:
+    def _gather(
+        self, shards: Sequence[_Handle], call: Callable[[_Handle], Any], *, again: bool = True
+    ) -> dict[_Handle, Any]:
         """
-        Wait for shards, and pass on what they tell meanwhile.
+        Call shards, wait for them, and pass on what they tell meanwhile.
 
-        :param calls: of each shard.
-        :param again: calls a shard once more whose process ended.
-        :raises FdrlError: the one that a shard raised, or if it ends again and again.
+        :param again: whether to call one once more that was started again; if not, it is missing
+            in what is returned.
+        :returns: what they answered, in their order.
+        :raises FdrlError: the one that a shard raised, or if its process ends again and again.
         """
-        errors, replies = self._ray.exceptions, {}
-        waiting = {call: shard for shard, call in calls.items()}
+        errors, answers = self._ray.exceptions, dict[_Handle, Any]()
+        waiting = {call(each): each for each in shards}
         while waiting:
             ready, _ = self._ray.wait(list(waiting), num_returns=len(waiting), timeout=_POLL)
-            for call in ready:
-                shard = waiting.pop(call)
+            for asked in ready:
+                shard = waiting.pop(asked)
                 try:
-                    reply: Reply = self._ray.get(call)
+                    answers[shard] = self._ray.get(asked)
+                    if shard.look is not None:
+                        self._hear(self._ray.get(shard.look))
+                    shard.look = None
                 except errors.RayTaskError as error:
                     raise error.cause from error
-                except errors.RayActorError:
-                    logging.getLogger(__name__).warning(
-                        'the process of %s to %s ended: started again', *_ends(shard)
-                    )
-                    waiting[again(shard)] = shard
-                    continue
-                self._take(shard, reply)
-                replies[shard] = reply
+                except errors.RayActorError as error:
+                    shard.ended, shard.look = shard.ended + 1, None
+                    log.warning('the process of %s ended: %s', shard, str(error).splitlines()[0])
+                    if call != self._begin:
+                        self._begin_again(shard)
+                    if again:
+                        waiting[call(shard)] = shard
+                else:
+                    shard.ended = 0 if call != self._begin else shard.ended
             self._watch(waiting.values())
-        return replies
+        return {each: answers[each] for each in shards if each in answers}
 
-    def _take(self, shard: _Handle, reply: Reply) -> None:
-        if shard.look is not None:
-            self._hear(self._ray.get(shard.look))
-        shard.ended, shard.look = 0, None
+    def _take(self, reply: Reply) -> None:
         self._hear(reply.told)
         self._standings.update(reply.standings)
-        self._epsilons.update(reply.epsilons)
+        self.notes.update(reply.notes)
+        self.refused += reply.refused
         for name, seconds in reply.seconds.items():
             self.stopwatch.add(name, seconds)
 
@@ -413,7 +398,3 @@ def _receiver(message: Message) -> str:
     """Return the hospital or server that a message is for; empty for all."""
     receiver: str = getattr(message, 'to', '')
     return receiver
-
-
-def _ends(shard: _Handle) -> tuple[str, str]:
-    return shard.names[0], shard.names[-1]

@@ -10,7 +10,7 @@ from typing import Any
 from fdrl_ros.errors import FdrlError, LateError, MessageError
 from fdrl_ros.federation.protocol import message as protocol
 from fdrl_ros.federation.protocol.message import Message
-from fdrl_ros.federation.protocol.party import Effects, Job, Party, Report, Stopped
+from fdrl_ros.federation.protocol.party import Effects, Job, Party
 from fdrl_ros.runtime.stopwatch import Stopwatch
 
 # Kinds that a party misses if it joins later. Of every other kind it gets the newest message of
@@ -135,17 +135,14 @@ class LocalFederation:
 
     def post(self, message: Message) -> None:
         """Deliver a message to everyone but its sender."""
-        self.latch(message)
-        for name in self.parties:
-            if name != message.sender:
-                self.deliver(name, message)
-
-    def latch(self, message: Message) -> None:
-        """Keep a message for parties that join later, if they get it."""
+        sender = message.sender
         if not isinstance(message, PASSING):
             part = getattr(message, 'to', '') or getattr(message, 'guilty', '')
             kind: type[Message] = type(message)
-            self.latched[message.sender, kind, part] = message
+            self.latched[sender, kind, part] = message
+        for name in self.parties:
+            if name != sender:
+                self.deliver(name, message)
 
     def deliver(self, name: str, message: Message) -> None:
         """Queue a message for a party that takes it."""
@@ -156,18 +153,10 @@ class LocalFederation:
         self.queue.append((name, action))
 
     def _work(self, name: str, job: Job) -> Effects:
-        run = self.stopwatch.timed(job.name, job.run)
-        result = result_of(
-            run, lambda progress: self._report(name, progress), lambda: self._stopped
-        )
-        return self.parties[name].finish(job, result, self.now)
-
-
-def result_of(
-    run: Callable[[Report, Stopped], object], report: Report, stopped: Stopped
-) -> object:
-    """Run a job; return its result, or the error that it ended with, as a party takes either."""
-    try:
-        return run(report, stopped)
-    except FdrlError as error:
-        return error
+        party = self.parties[name]
+        try:
+            run = self.stopwatch.timed(job.name, job.run)
+            result = run(lambda progress: self._report(name, progress), lambda: self._stopped)
+        except FdrlError as error:
+            result = error
+        return party.finish(job, result, self.now)

@@ -135,7 +135,11 @@ def train(evaluated: bool, engine: str, cores: int | None, address: str, **flags
     --directory. If the federation ends before its last round, as when a budget is spent, the exit
     code is 1; what was learned is kept.
     """
-    where = _engine(engine, cores, address)
+    where = RayEngine(cores or 0, address) if engine == 'ray' else None
+    if where is not None:
+        where.check()
+    elif cores or address:
+        raise SettingError('engine', engine, 'ray, where --cores or --address is given')
     run, plan = begin_run(**flags)
     summary: Json = {}
     with stopping(SAME_RUN) as stopped, ProgressBars(console()) as bars:
@@ -154,20 +158,3 @@ def train(evaluated: bool, engine: str, cores: int | None, address: str, **flags
         words = f'saved in {run.path}: policies/. To compare them: fdrl evaluate {run.path}'
         console().print(words, soft_wrap=True)
     end_run(run, plan, rounds, summary, flags['mlflow'])
-
-
-def _engine(name: str, cores: int | None, address: str) -> RayEngine | None:
-    """
-    Return where hospitals work; None for this process.
-
-    :raises SettingError: if the flags contradict each other, or no cluster answers.
-    :raises PluginError: without Ray.
-    """
-    if name == 'ray':
-        engine = RayEngine(cores or 0, address)
-        engine.check()
-        return engine
-    for flag, value in (('cores', cores), ('address', address)):
-        if value:
-            raise SettingError(flag, value, 'nothing without --engine ray')
-    return None
