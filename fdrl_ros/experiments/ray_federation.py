@@ -17,6 +17,7 @@ import os
 import secrets
 import signal
 import socket
+import sys
 import tempfile
 from types import ModuleType
 from typing import Any
@@ -49,6 +50,8 @@ _CONFINED = {
     'RAY_AUTH_MODE': 'token',  # other users of this host reach those too
     'RAY_AUTH_TOKEN': secrets.token_hex(32),  # Ray's own lies in the home directory
 }
+
+_stays_here = False  # whether Ray was imported so
 
 
 @dataclass(frozen=True)
@@ -121,7 +124,14 @@ class RayEngine:
 
 
 def _ray(address: str) -> ModuleType:
-    """Import Ray, which then reads whether it is to stay on this host."""
+    """
+    Import Ray, which then reads whether it is to stay on this host.
+
+    :raises PluginError: if it is not there, or was imported before and would not stay here.
+    """
+    global _stays_here
+    if not address and sys.modules.get('ray') and not _stays_here:
+        raise PluginError('engine ray', 'import Ray after RayEngine.check, which confines it')
     with with_variables({} if address else _CONFINED):
         try:
             import ray
@@ -129,6 +139,7 @@ def _ray(address: str) -> ModuleType:
         except ImportError as error:
             words = f'{error}: pip install "fdrl_ros[ray]"'
             raise PluginError('engine ray', words) from error
+    _stays_here |= not address
     return ray
 
 
@@ -183,7 +194,9 @@ class RayFederation(LocalFederation):
         stopped: Stopped,
     ) -> None:
         super().__init__({}, report=report)
-        self._ray = _ray('')
+        import ray
+
+        self._ray = ray
         self._terms = layout, plan, done
         self._asked = stopped
         count, size = min(shards, len(names)), len(names)
