@@ -222,16 +222,13 @@ class RayFederation(LocalFederation):
         self._waiting.append(('', START))
 
     def close(self) -> None:
-        """Close all hospitals, and end their processes."""
-        running = [each.actor for each in self._shards if each.actor is not None]
+        """Close all hospitals; their processes end with Ray, or with what this one had of it."""
         closing = []
-        for actor in running:
+        for actor in (each.actor for each in self._shards if each.actor is not None):
             actor.look.options(concurrency_group='look').remote(True)
             closing.append(actor.close.remote())
         if closing:
             self._ray.wait(closing, num_returns=len(closing), timeout=_PATIENCE)
-        for actor in running:
-            self._ray.kill(actor)
 
     def standings(self) -> dict[str, Standing]:
         """Return where each hospital stands."""
@@ -362,6 +359,7 @@ class RayFederation(LocalFederation):
                 except errors.RayTaskError as error:
                     raise error.cause from error
                 except errors.RayActorError as error:
+                    stop_if(self._asked)  # whoever asked may have asked all processes
                     shard.ended, shard.look = shard.ended + 1, None
                     log.warning('the process of %s ended: %s', shard, str(error).splitlines()[0])
                     if call != self._begin:
