@@ -362,6 +362,7 @@ class RayFederation(LocalFederation):
                     stop_if(self._asked)  # whoever asked may have asked all processes
                     shard.ended, shard.look = shard.ended + 1, None
                     log.warning('the process of %s ended: %s', shard, str(error).splitlines()[0])
+                    self._ray.kill(shard.actor)  # it may only have been out of reach
                     if call != self._begin:
                         self._begin_again(shard)
                     if again:

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A federation on Ray: the very same policies, whatever the cores, kills and interruptions."""
 
-from contextlib import closing
+from contextlib import closing, contextmanager
 from functools import partial
 from importlib.util import find_spec
 import os
@@ -22,6 +22,7 @@ from fdrl_ros.experiments.ray_federation import ATTEMPTS, RayEngine
 from fdrl_ros.experiments.round_recorder import read_rounds
 from fdrl_ros.experiments.studies.experiment import run_training
 from fdrl_ros.experiments.training import prepare_run, train_federation
+from fdrl_ros.federation.local_driver import LocalFederation
 from fdrl_ros.policy import digest_of
 from fdrl_ros.runtime.progress import Caller
 import pytest
@@ -85,14 +86,29 @@ def outcome(directory):
     return policies, charged, rounds
 
 
+@contextmanager
+def noted_messages():
+    """Give a list to which the kind, sender and attempt of each message come that is posted."""
+    posted, post = [], LocalFederation.post
+
+    def noted(driver, message):
+        posted.append((type(message).__name__, message.sender, message.id))
+        post(driver, message)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(LocalFederation, 'post', noted)
+        yield posted
+
+
 @pytest.fixture(scope='module')
 def expected(begun, tmp_path_factory):
-    """Return what comes out in one process, and the progress that is told."""
+    """Return what comes out in one process, the progress that is told, and all messages."""
     directory, seen = copied(begun, tmp_path_factory.mktemp('expected')), []
-    run_training(directory, PLAN, Caller(seen.append))
+    with noted_messages() as posted:
+        run_training(directory, PLAN, Caller(seen.append))
     found = outcome(directory)
     assert len(found[0]) == 3 + len(PLAN.hospitals)
-    return found, seen
+    return found, seen, posted
 
 
 def trained(seen):
@@ -118,7 +134,7 @@ def shard_processes():
 
 
 @pytest.mark.parametrize('cores', [1, 2])
-def test_policies_ledgers_and_progress_are_those_of_one_process(
+def test_policies_ledgers_progress_and_order_are_those_of_one_process(
     ray, begun, expected, tmp_path, cores
 ):
     directory, seen, about = copied(begun, tmp_path), [], {}
@@ -134,13 +150,15 @@ def test_policies_ledgers_and_progress_are_those_of_one_process(
             )
 
     handler = signal.getsignal(signal.SIGTERM)
-    _, rounds = run_training(directory, PLAN, Caller(report), RayEngine(cores))
+    with noted_messages() as posted:
+        _, rounds = run_training(directory, PLAN, Caller(report), RayEngine(cores))
     assert about == {
         **{'shards': cores, 'cores': cores},
         **{'hosts': ['127.0.0.1'], 'statistics': '0'},
     }
     assert signal.getsignal(signal.SIGTERM) is handler
     assert outcome(directory) == expected[0]
+    assert posted == expected[2]
     assert trained(seen) == trained(expected[1])
     assert {each.what for each in seen} == {each.what for each in expected[1]}
     assert all(each.encrypt_seconds > 0.0 for each in rounds)
