@@ -17,7 +17,7 @@ from setuptools.command.build_py import build_py
 ROOT = Path(__file__).resolve().parent
 SHARED = ('config', 'msg', 'urdf')
 EXTRAS = (
-    'bags', 'benchmark', 'export', 'foxglove', 'metrics', 'onnx', 'page', 'segmentation',
+    'bags', 'benchmark', 'export', 'foxglove', 'metrics', 'onnx', 'page', 'ray', 'segmentation',
     'sepsis', 'torch',
 )  # fmt: skip
 CLASSIFIERS = """

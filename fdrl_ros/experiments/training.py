@@ -13,21 +13,18 @@ from typing import NamedTuple
 
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.parties.channel import open_channel
-from fdrl_ros.deployment.parties.hospital import (
-    open_hospital,
-    open_records,
-    open_training,
-)
+from fdrl_ros.deployment.parties.hospital import open_records, open_training
 from fdrl_ros.deployment.parties.key_authority import open_key_authority
 from fdrl_ros.deployment.parties.policy_validation import EVERYBODY, PublicValidation
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.policy_file import load_policy, save_policy
 from fdrl_ros.deployment.prepare import prepare, taking_part
 from fdrl_ros.errors import BudgetExceededError, FdrlError, TrainingStopped
+from fdrl_ros.experiments.hospital_group import HospitalGroup
 from fdrl_ros.experiments.metric_logs import tensorboard
+from fdrl_ros.experiments.ray_federation import RayEngine, RayFederation
 from fdrl_ros.experiments.round_recorder import Meters, NoteTaken, RoundNote, RoundRecorder
 from fdrl_ros.federation.aggregator.aggregator import Aggregator
-from fdrl_ros.federation.hospital.hospital import Hospital
 from fdrl_ros.federation.key_authority.key_authority import KeyAuthority
 from fdrl_ros.federation.key_authority.state import round_released, Validation
 from fdrl_ros.federation.local_driver import LocalFederation
@@ -35,7 +32,6 @@ from fdrl_ros.federation.protocol.message import Phase
 from fdrl_ros.federation.protocol.store import Store
 from fdrl_ros.learner.home import HomeTrainer
 from fdrl_ros.learner.learner import TrainingProgress
-from fdrl_ros.learner.trainer import Trainer
 from fdrl_ros.policy import decode_weights, encode_weights
 from fdrl_ros.privacy.stated import stated
 from fdrl_ros.runtime.durable import make_private_directory
@@ -90,33 +86,38 @@ class _Parties(NamedTuple):
     federation: LocalFederation
     aggregator: Aggregator
     authority: KeyAuthority
-    hospitals: dict[str, Hospital]
+    hospitals: HospitalGroup | RayFederation
     recorder: RoundRecorder
 
     def finished(self) -> bool:
         """Return whether all rounds are done, and every hospital has the last policy."""
         # What hospitals release of the last round is still on its way until then.
         return self.aggregator.phase is Phase.FINISHED and all(
-            each.policy is not None and each.policy.envelope.round >= self.authority.round
-            for each in self.hospitals.values()
+            each.round >= self.authority.round
+            for each in self.hospitals.standings().values()
             if not each.restored
         )
 
 
 def train_federation(
-    layout: Layout, plan: Plan, policies: Path, caller: Caller = NOBODY
+    layout: Layout,
+    plan: Plan,
+    policies: Path,
+    caller: Caller = NOBODY,
+    engine: RayEngine | None = None,
 ) -> list[RoundNote]:
     """
     Run all rounds in this process, over the very parties that run on ROS 2.
 
     :param policies: directory for what is released: each global policy, and the hospitals'.
+    :param engine: where hospitals work; in this process unless given. The policies are the same.
     :returns: notes of every round.
     :raises TrainingStopped: as soon as the caller says so.
     :raises FdrlError: if not one round can be done, saying why.
     """
     with ExitStack() as stack:
         told = stack.enter_context(tensorboard(policies.parent))
-        parties = _open_parties(stack, layout, plan, policies, caller, told)
+        parties = _open_parties(stack, layout, plan, policies, caller, told, engine)
         federation, recorder = parties.federation, parties.recorder
 
         def over() -> bool:
@@ -131,7 +132,7 @@ def train_federation(
             raise TrainingStopped('stopped by the user')
         caller.check()
         guilty = parties.aggregator.orders.guilty
-        for name, each in parties.hospitals.items():
+        for name, each in parties.hospitals.standings().items():
             if each.problem and name not in guilty:
                 log.warning('%s took no part: %s', name, each.problem)
         for name, fault in guilty.items():
@@ -156,6 +157,7 @@ def _open_parties(
     policies: Path,
     caller: Caller,
     told: NoteTaken,
+    engine: RayEngine | None,
 ) -> _Parties:
     """
     Open every party with its store and ledger, and join them to one federation.
@@ -164,8 +166,10 @@ def _open_parties(
     :param told: gets the note of each round.
     """
 
-    def tell(name: str, progress: TrainingProgress) -> None:
-        caller.report(training_progress('train', name, progress, plan))
+    def tell(name: str, progress: TrainingProgress | Progress) -> None:
+        if isinstance(progress, TrainingProgress):
+            progress = training_progress('train', name, progress, plan)
+        caller.report(progress)
         if caller.stopped():
             federation.stop()
 
@@ -174,22 +178,20 @@ def _open_parties(
         stack.callback(opened.close)
         return opened
 
+    names, done = taking_part(layout, plan), round_released(layout.state('key_authority'))
     federation = LocalFederation({}, report=tell)
-    trainers: dict[str, Trainer] = {}
-    done = round_released(layout.state('key_authority'))
-    start = load_policy(layout.pretrained).weights
-    for name in taking_part(layout, plan):
-        records = open_records(layout, name, plan)
-        trainers[name] = open_training(
-            layout.party(name),
-            name,
-            plan,
-            records,
-            done=done,
-            start=start,
-            passphrase=layout.passphrase,
+    hospitals: HospitalGroup | RayFederation
+    if engine is None:
+        hospitals = HospitalGroup(layout, plan, names, done)
+    else:
+        shards = stack.enter_context(engine.started())
+        federation = hospitals = RayFederation(
+            layout, plan, names, done=done, shards=shards, report=tell, stopped=caller.stopped
         )
-        stack.callback(trainers[name].ledger.close)
+    stack.callback(hospitals.close)
+    if isinstance(hospitals, RayFederation):
+        hospitals.open()
+    start = load_policy(layout.pretrained).weights
     test = federation.stopwatch.timed('validate', PublicValidation(plan, start))
 
     def validate(weights: NDArray[np.float32]) -> Validation:
@@ -200,25 +202,15 @@ def _open_parties(
     kept = store('aggregator')
     aggregator = Aggregator(open_channel(layout, 'aggregator', kept), plan.rounds, kept)
     authority = open_key_authority(layout, plan, store('key_authority'), validate=validate)
-    hospitals = {
-        name: open_hospital(layout, name, plan, trainer, store(name))
-        for name, trainer in trainers.items()
-    }
-
-    def epsilon() -> dict[str, float]:
-        return {
-            name: each.ledger.epsilon_stated(newest=not hospitals[name].restored)
-            for name, each in trainers.items()
-        }
-
     notes = policies.parent / 'rounds.json'
-    meters = Meters(federation.stopwatch, epsilon, told=told)
+    meters = Meters(federation.stopwatch, hospitals.epsilons, told=told)
     recorder = RoundRecorder(layout.roster(), policies, notes, plan, meters)
     federation.join('observer', recorder)
     federation.join('aggregator', aggregator)
     federation.join('key_authority', authority)
-    for name, party in hospitals.items():
-        federation.join(name, party)
+    if isinstance(hospitals, HospitalGroup):
+        for name, party in hospitals.hospitals.items():
+            federation.join(name, party)
     return _Parties(federation, aggregator, authority, hospitals, recorder)
 
 

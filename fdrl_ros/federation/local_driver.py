@@ -127,7 +127,11 @@ class LocalFederation:
         for message in effects.messages:
             self.post(message)
         for job in effects.jobs:
-            self._later(name, lambda job=job: self._work(name, job))  # type: ignore[misc]
+            self.begin(name, job)
+
+    def begin(self, name: str, job: Job) -> None:
+        """Queue a party's job."""
+        self._later(name, lambda: self._work(name, job))
 
     def post(self, message: Message) -> None:
         """Deliver a message to everyone but its sender."""

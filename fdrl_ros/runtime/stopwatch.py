@@ -34,10 +34,13 @@ class Stopwatch:
             try:
                 return work(*arguments, **named)
             finally:
-                spent = time.perf_counter() - start
-                self.seconds[name] = self.seconds.get(name, 0.0) + spent
+                self.add(name, time.perf_counter() - start)
 
         return run
+
+    def add(self, name: str, seconds: float) -> None:
+        """Add seconds of work that was timed elsewhere, or by :meth:`timed`."""
+        self.seconds[name] = self.seconds.get(name, 0.0) + seconds
 
     def take(self) -> dict[str, float]:
         """Return what was added up, and begin again at nothing."""

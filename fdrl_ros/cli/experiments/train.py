@@ -14,9 +14,10 @@ from fdrl_ros.cli.progress_bars import ProgressBars
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.prepare import budget_words, check_accounts, check_plan, place_records
-from fdrl_ros.errors import FdrlError
+from fdrl_ros.errors import FdrlError, SettingError
 from fdrl_ros.experiments.json_file import Json
 from fdrl_ros.experiments.metric_logs import check_mlflow, log_to_mlflow
+from fdrl_ros.experiments.ray_federation import RayEngine
 from fdrl_ros.experiments.round_recorder import RoundNote, unfinished
 from fdrl_ros.experiments.run_directory import RunDirectory
 from fdrl_ros.experiments.studies.experiment import run_experiment, run_training
@@ -106,26 +107,50 @@ def end_run(
     default=True,
     help='Train each hospital alone too, and compare all policies on unseen patients.',
 )
-def train(evaluated: bool, **flags: Any) -> None:
+@click.option(
+    '--engine',
+    type=click.Choice(['process', 'ray']),
+    default='process',
+    show_default=True,
+    help='Where hospitals work: in this process, or on many cores and hosts by Ray.',
+)
+@click.option(
+    '--cores',
+    type=click.IntRange(1),
+    help='Cores that hospitals are spread over by --engine ray; all unless given.',
+)
+@click.option(
+    '--address',
+    default='',
+    metavar='HOST:PORT',
+    help='Ray cluster of --engine ray; a Ray of this host alone unless given.',
+)
+def train(evaluated: bool, engine: str, cores: int | None, address: str, **flags: Any) -> None:
     """
     Train a federation in this process, without ROS.
 
     The parties, their keys, ledgers and encryption are those that run on ROS 2; only the
-    messages stay in memory. Interrupted, it goes on when called with the same --directory. If the
-    federation ends before its last round, as when a budget is spent, the exit code is 1; what was
-    learned is kept.
+    messages stay in memory. With --engine ray hospitals work on many cores, or on the hosts of a
+    cluster, and make the same policies. Interrupted, it goes on when called with the same
+    --directory. If the federation ends before its last round, as when a budget is spent, the exit
+    code is 1; what was learned is kept.
     """
+    where = RayEngine(cores or 0, address) if engine == 'ray' else None
+    if where is not None:
+        where.check()
+    elif cores or address:
+        raise SettingError('engine', engine, 'ray, where --cores or --address is given')
     run, plan = begin_run(**flags)
     summary: Json = {}
     with stopping(SAME_RUN) as stopped, ProgressBars(console()) as bars:
         caller = Caller(bars, stopped)
         if evaluated:
-            found = run_experiment(run.path, plan, caller)
+            found = run_experiment(run.path, plan, caller, where)
             rounds = found.rounds
             run.save(found)
             summary = found.summary()
         else:
-            _, rounds = run_training(run.path, plan, caller)
+            _, rounds = run_training(run.path, plan, caller, where)
             run.point_latest()
     if evaluated:
         show(run, found)

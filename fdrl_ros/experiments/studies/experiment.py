@@ -15,6 +15,7 @@ from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.experiments.intervals import over_seeds
 from fdrl_ros.experiments.json_file import Json, write_json
 from fdrl_ros.experiments.patient_results import compared
+from fdrl_ros.experiments.ray_federation import RayEngine
 from fdrl_ros.experiments.reports.assessment import assess, Assessment, evaluator_of
 from fdrl_ros.experiments.round_recorder import RoundNote
 from fdrl_ros.experiments.run_directory import RunDirectory
@@ -29,29 +30,34 @@ from fdrl_ros.runtime.progress import Caller, NOBODY
 
 
 def run_training(
-    directory: Path, plan: Plan, caller: Caller = NOBODY
+    directory: Path, plan: Plan, caller: Caller = NOBODY, engine: RayEngine | None = None
 ) -> tuple[Layout, list[RoundNote]]:
     """
-    Prepare, collect and train all rounds in this process.
+    Prepare, collect and train all rounds.
 
     :param directory: of the run; 'federation' and 'policies' are made in it.
+    :param engine: where hospitals work, see :func:`train_federation`.
     :raises TrainingStopped: as soon as the caller says so; call it again to go on.
     """
     layout = prepare_run(directory, plan, caller)
-    collect_all(layout, plan, caller)
-    rounds = train_federation(layout, plan, directory / 'policies', caller)
+    if engine is None:
+        collect_all(layout, plan, caller)
+    rounds = train_federation(layout, plan, directory / 'policies', caller, engine)
     RunDirectory(directory).forget_results(len(rounds))
     return layout, rounds
 
 
-def run_experiment(directory: Path, plan: Plan, caller: Caller = NOBODY) -> Assessment:
+def run_experiment(
+    directory: Path, plan: Plan, caller: Caller = NOBODY, engine: RayEngine | None = None
+) -> Assessment:
     """
     Train together and alone, and evaluate everyone on the same unseen patients.
 
     :param directory: of the run.
+    :param engine: where hospitals of the federation work, see :func:`train_federation`.
     :raises TrainingStopped: as soon as the caller says so; call it again to go on.
     """
-    layout, rounds = run_training(directory, plan, caller)
+    layout, rounds = run_training(directory, plan, caller, engine)
     train_all_alone(layout, plan, caller)
     return assess(layout, plan, directory / 'policies', rounds, caller)
 
