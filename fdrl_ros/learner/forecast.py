@@ -11,15 +11,47 @@ from collections.abc import Sequence
 import math
 
 from fdrl_ros.errors import PrivacyError
-from fdrl_ros.learner.home import home_charges
+from fdrl_ros.learner.home import ALONE, home_charges, PERSONAL
 from fdrl_ros.learner.privacy_cost import ChargedMechanism, Sized
 from fdrl_ros.learner.settings import HomeSettings, LearnerSettings, PrivacySettings
 from fdrl_ros.privacy.accountant.accountant import Charge, epsilon_pld, epsilon_rdp
-from fdrl_ros.privacy.ledger.chain import Chain
+from fdrl_ros.privacy.ledger.chain import Chain, Owner
 from fdrl_ros.privacy.noise_key import HOME_ROUNDS
 
 _ROUNDING = 1e-5
 """Relative difference of two ways of adding up the same charges."""
+
+
+def planned_chain(
+    learner: LearnerSettings,
+    privacy: PrivacySettings,
+    home: HomeSettings,
+    size: Sized,
+    rounds: int,
+    *,
+    home_made: bool = False,
+) -> Chain:
+    """
+    Return the ledger that a hospital has after so many whole rounds of a plan.
+
+    :param home_made: whether it has made the home policy too, if the plan makes one.
+    :raises PrivacyError: if the settings give no guarantee for the size.
+    """
+    mechanism = ChargedMechanism.from_settings(size, learner, privacy)
+    block = mechanism.charge(mechanism.steps_of_epoch)
+    chain = Chain(Owner('', privacy.unit, privacy.delta, privacy.budget))
+    trained = [(1 + round, learner.epochs) for round in range(rounds)]
+    if home_made and home.epochs:
+        at_home = {PERSONAL: (HOME_ROUNDS + rounds, home.epochs)}
+        at_home[ALONE] = 3 * HOME_ROUNDS, home.alone_epochs
+        trained += [each for name, each in at_home.items() if name in home.names]
+    for number, blocks in trained:
+        for each in range(blocks):
+            chain.add(chain.next(number, each, block, b''))
+    if home_made:
+        for choice in home_charges(learner, privacy, home, size, chain, rounds):
+            chain.add(chain.next(2 * HOME_ROUNDS + rounds, 0, choice, b''))
+    return chain
 
 
 class RoundCosts:

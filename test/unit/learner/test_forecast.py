@@ -9,7 +9,7 @@ from fdrl_ros.deployment.events import PrivacySpent
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.prepare import budget_words, check_plan
 from fdrl_ros.errors import PrivacyError
-from fdrl_ros.learner.forecast import RoundCosts
+from fdrl_ros.learner.forecast import planned_chain, RoundCosts
 from fdrl_ros.learner.home import home_charges
 from fdrl_ros.learner.privacy_cost import ChargedMechanism, RecordCounts
 from fdrl_ros.page.forecast import Forecast, MOST_ROUNDS
@@ -100,6 +100,32 @@ def test_page_prepare_and_check_agree(plan: Plan) -> None:
     check_plan(plan.changed({'rounds': {'rounds': paid}}), None)
     with pytest.raises(PrivacyError, match=f'pays for {paid}' if plan is PLAN else 'budget'):
         check_plan(plan.changed({'rounds': {'rounds': paid + 1}}), None)
+
+
+@pytest.mark.parametrize('candidates', ['personal', 'personal, alone'])
+def test_the_page_counts_a_home_policy_that_was_made(candidates: str) -> None:
+    plan = AT_HOME.changed({'home': {'candidates': candidates, 'alone_epochs': 4}})
+    made = planned_chain(plan.learner, plan.privacy, plan.home, SIZE, 2, home_made=True)
+    assert made.head.entries == 2 * 3 + 2 + 4 * ('alone' in candidates) + 1
+    spent = PrivacySpent(
+        'hospital_1', 'patient', made.epsilon(), 0.0, DELTA, BUDGET, made.head.entries, False
+    )
+    paid = costs(plan, made).rounds_paid(MOST_ROUNDS)
+    assert 0 < paid < MOST_ROUNDS
+    assert Forecast(plan).pays_for(spent) == paid
+    # Another home policy is part of what the further rounds cost.
+    assert costs(plan, made).epsilon(1) > costs(PLAN, made).epsilon(1)
+    # Nothing is guessed from an epsilon, or from entries, of something else.
+    assert Forecast(plan).pays_for(replace(spent, epsilon=0.9 * made.epsilon())) is None
+    assert Forecast(plan).pays_for(replace(spent, entries=made.head.entries - 1)) is None
+
+
+def test_a_planned_ledger_is_the_one_that_a_hospital_has() -> None:
+    for home in (False, True):
+        planned = planned_chain(PLAN.learner, PLAN.privacy, AT_HOME.home, SIZE, 2, home_made=home)
+        own = chain_of(6, home)
+        assert planned.history() == own.history()
+        assert [each.round for each in planned.entries] == [each.round for each in own.entries]
 
 
 def test_an_account_counts_and_the_page_tells_nothing_of_it(tmp_path: Path) -> None:
