@@ -17,6 +17,7 @@ from fdrl_ros.learner.settings import HomeSettings, LearnerSettings, PrivacySett
 from fdrl_ros.privacy.accountant.accountant import Charge, epsilon_pld, epsilon_rdp
 from fdrl_ros.privacy.ledger.chain import Chain, Owner
 from fdrl_ros.privacy.noise_key import HOME_ROUNDS
+from fdrl_ros.privacy.stated import stated
 
 _ROUNDING = 1e-5
 """Relative difference of two ways of adding up the same charges."""
@@ -123,19 +124,19 @@ class RoundCosts:
         cost, others = self.epsilon(more, home=False), ''
         if self._elsewhere:
             spent = epsilon_pld(self._elsewhere, self._privacy.delta)
-            others = f', with the {spent:.4g} of other federations,'
+            others = f', with the {stated(spent, 4)} of other federations,'
         if cost <= budget:
             raise PrivacyError(
-                f'{rounds} rounds cost{others} epsilon {cost:.6g}, with the home policy '
-                f'{self.epsilon(more):.6g}, and the budget is {budget:g}: take fewer '
+                f'{rounds} rounds cost{others} epsilon {stated(cost, 4)}, with the home policy '
+                f'{stated(self.epsilon(more), 4)}, and the budget is {budget:g}: take fewer '
                 'rounds.rounds or home.epochs, or a greater privacy.noise_multiplier'
             )
         paid = self.done + self.rounds_paid(max(more - 1, 0))
         fewer = f'set rounds.rounds to at most {paid}, or ' if paid else ''
         raise PrivacyError(
             f'{rounds} rounds of {self._learner.epochs} local epochs cost{others} epsilon '
-            f'{cost:.6g}, and the budget of {budget:g} pays for {paid}: {fewer}take a greater '
-            'privacy.noise_multiplier, fewer learner.epochs or a smaller privacy.batch; '
+            f'{stated(cost, 4)}, and the budget of {budget:g} pays for {paid}: {fewer}take a '
+            'greater privacy.noise_multiplier, fewer learner.epochs or a smaller privacy.batch; '
             '`fdrl privacy calibrate` finds the noise'
         )
 

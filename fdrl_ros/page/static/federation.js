@@ -3,7 +3,7 @@
 /** The federation: its round, its hospitals and their budgets, success on public patients, orders. */
 
 import { Lines } from './charts.js';
-import { clock, fill, isNumber, list, make, NONE, number, percent, record, seconds, show, write } from './dom.js';
+import { clock, fill, isNumber, list, make, NONE, number, percent, record, roundedUp, seconds, show, write } from './dom.js';
 import { Bar, card } from './room.js';
 import { DEFINITIONS, FAULTS, PHASES, policyName, PROCEDURES, sentence, STAGES, STANDING, UNITS } from './words.js';
 
@@ -233,7 +233,7 @@ class HospitalCard {
     const { epsilon, budget } = state;
     const share = epsilon / budget;
     const known = isNumber(epsilon) || isNumber(budget);
-    this.budget.set(share, known ? `${number(epsilon, 2)} of ${number(budget, 2)}` : NONE, share > 1 ? 'limit' : share > 0.8 ? 'warn' : '');
+    this.budget.set(share, known ? `${roundedUp(epsilon)} of ${number(budget, 2)}` : NONE, share > 1 ? 'limit' : share > 0.8 ? 'warn' : '');
     write(this.forecast, this.say(state, federation));
     this.forecast.title = isNumber(state.pays_for) ? included(federation) : '';
     this.forecast.classList.toggle('over', state.secure === false || state.pays_for === 0);

@@ -4,11 +4,13 @@
 
 from dataclasses import replace
 from pathlib import Path
+import re
 
 from fdrl_ros.deployment.events import PrivacySpent
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.prepare import budget_words, check_plan
-from fdrl_ros.errors import PrivacyError
+from fdrl_ros.errors import BudgetExceededError, PrivacyError
+from fdrl_ros.experiments.studies.sepsis.tables import spent_words
 from fdrl_ros.learner.forecast import planned_chain, RoundCosts
 from fdrl_ros.learner.home import home_charges
 from fdrl_ros.learner.privacy_cost import ChargedMechanism, RecordCounts
@@ -24,6 +26,7 @@ from hypothesis import strategies as st
 import pytest
 from support.small_run import TINY_PLAN
 
+ROOT = Path(__file__).resolve().parents[3]
 PLAN = Plan().changed(
     {
         **TINY_PLAN,
@@ -147,3 +150,23 @@ def test_what_is_stated_is_never_below_the_truth(bound: float, digits: int) -> N
     told = float(stated(bound, digits))
     assert bound <= told <= bound + 1.001 * 10**-digits
     assert stated(5.3134) == '5.32' and stated(2.7) == '2.70' and stated(float('inf')) == 'inf'
+
+
+def test_a_refused_charge_and_a_table_round_epsilon_up():
+    told = str(BudgetExceededError(7.00001, 8.99999, 8.0))
+    assert '7.0001 is spent' in told and 'make it 9.0, above' in told
+    assert spent_words(5.3101) == '5.32' and spent_words(None) == 'inf'
+
+
+SHOWN = re.compile(
+    r'\{(?!\w*budget)[^{}/]*(?:epsilon|spent|claimed|cost)\w*(?:\["epsilon"\])?:\.\d[fg]\}'
+)
+
+
+def test_no_module_rounds_an_epsilon_to_the_nearest():
+    found = []
+    for path in sorted((ROOT / 'fdrl_ros').rglob('*.py')):
+        for line in path.read_text('utf-8').splitlines():
+            if SHOWN.search(line) and 'epsilon_paper' not in line:
+                found.append(f'{path.relative_to(ROOT)}: {line.strip()}')
+    assert found == []
