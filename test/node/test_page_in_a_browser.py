@@ -37,15 +37,19 @@ def enter(page: tuple[Any, str], tab: chromium.Tab, name: str, view: str = 'room
 
 def press(tab: chromium.Tab, name: str) -> str:
     """Press the button of an act, again where it asks, and return the answer."""
-    tab.click(f'[data-act={name}]')
-    if tab.run(f"document.querySelector('[data-act={name}]').classList.contains('asking')"):
-        asked = tab.run('performance.now()')
-        tab.wait(f'performance.now() > {asked} + {SURE}')
-        tab.click(f'[data-act={name}]')
-    return tab.wait(
+    button = f"document.querySelector('[data-act={name}]')"
+    answered = (
         f"document.querySelector('.answer').dataset.act === '{name}'"
         " && document.querySelector('.answer').textContent"
     )
+    tab.run("document.querySelector('.answer').dataset.act = ''")
+    tab.click(f'[data-act={name}]')
+    # A question is forgotten where data is old for a moment, as on a busy machine.
+    while not tab.run(f'{button}.ariaBusy || {answered}'):
+        asked = tab.run('performance.now()')
+        tab.wait(f'performance.now() > {asked} + {SURE}')
+        tab.click(f'[data-act={name}]')
+    return tab.wait(answered)
 
 
 def test_an_arm_is_seen_and_supervised_in_a_browser(page, runner, settings, browser):

@@ -9,7 +9,7 @@ import { DEFINITIONS, FAULTS, PHASES, policyName, PROCEDURES, sentence, STAGES, 
 
 const MOST_ROWS = 20; // of a list of events
 const MOST_CARDS = 60; // hospitals that are shown
-const OVER = 'The federation has finished: no round is left to order anything about. `fdrl operator roll-back ROUND` still replaces its newest policy.';
+const OVER = 'The federation has finished: no round is left to order anything about. To replace its newest policy all the same: fdrl operator roll-back ROUND.';
 
 function names(all) {
   const shown = list(all).slice(0, 12).map(policyName).join(', ');
@@ -60,7 +60,7 @@ export class FederationView {
     this.to = make('input', { 'type': 'number', 'min': 0, 'step': 1, 'required': true, 'id': 'to-round', 'inputmode': 'numeric', 'input': () => this.acts.forgetQuestions() });
     const back = this.acts.button('roll_back', () => ({ to_round: this.toRound() }), '', ({ to_round: round }) => `to round ${round}`);
     if (back) first.append(make('span.roll-back', {}, make('label', { for: 'to-round' }, 'to round'), this.to, back));
-    this.over = make('p.over', { 'role': 'status', 'hidden': true });
+    this.over = make('p.why', { 'role': 'status', 'hidden': true });
     const made = card('orders-card', 'Orders', first, this.over,
       make('p.note', {}, 'Orders are signed with the operator\u2019s key on the server. ', this.acts.session.note || 'A browser is no emergency stop.'));
     if (!first.children.length) made.classList.add('empty');

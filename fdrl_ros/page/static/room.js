@@ -327,7 +327,7 @@ class PolicyRow {
     const status = sentence(STATUSES, policy.status);
     write(this.status, policy.reason ? `${status}: ${policy.reason}` : status);
     this.status.title = this.status.textContent;
-    write(this.success, isNumber(policy.success_share) ? `${percent(policy.success_share)} success in this robot\u2019s trial` : 'not tried by this robot yet');
+    write(this.success, isNumber(policy.success_share) ? `${percent(policy.success_share)} success in its trial` : 'not tried by this robot yet');
     this.success.title = `${DEFINITIONS.trial} Mean return ${number(policy.mean_return, 1)}, of holding ${number(policy.hold_return, 1)}`;
     const { veto, allow, pin, unpin } = this.buttons;
     for (const [button, visible] of [[veto, !vetoed], [allow, vetoed], [pin, !policy.pinned], [unpin, policy.pinned]]) {

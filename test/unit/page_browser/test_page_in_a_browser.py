@@ -132,7 +132,7 @@ def test_the_orders_of_a_finished_federation_are_dimmed_with_the_reason(federati
     federation.wait(f'{orders}.length > 10 && {orders}.every((it) => !it.disabled && !it.title)')
     page.snapshot['federation']['phase'] = 'FINISHED'
     federation.wait(f"{orders}.every((it) => it.disabled && it.classList.contains('dimmed'))")
-    why = federation.text('.orders-card .over')
+    why = federation.text('.orders-card .why')
     assert why.startswith('The federation has finished')
     assert federation.run(f'{orders}.every((it) => it.title === {json.dumps(why)})')
     # A room goes on, and so do orders once further rounds begin.
@@ -142,7 +142,7 @@ def test_the_orders_of_a_finished_federation_are_dimmed_with_the_reason(federati
     )
     page.snapshot['federation']['phase'] = 'OPEN'
     federation.wait(f'{orders}.every((it) => !it.disabled && !it.title)')
-    assert federation.run("document.querySelector('.orders-card .over').hidden")
+    assert federation.run("document.querySelector('.orders-card .why').hidden")
 
 
 @pytest.mark.parametrize('scheme', ['light', 'dark'])
@@ -198,6 +198,7 @@ def test_labels_stand_apart_at_every_width(room, width):
     room.wait("document.querySelector('#federation .stepper').checkVisibility()")
     steps = "[...document.querySelectorAll('#federation .stepper li')]"
     assert max(room.run(f'{steps}.map((it) => it.clientHeight)')) < 40  # one line each
+    assert room.run('document.documentElement.scrollWidth') <= width
     assert room.run(f'{cut}.map((it) => it.textContent)') == []
 
 
@@ -214,7 +215,7 @@ def test_no_picture_says_why_and_how_to_get_one(room, page):
 
 def test_two_kinds_of_success_have_two_names_and_their_definitions(room, page):
     tried = "document.querySelector('.policies [data-policy=home] .tried span')"
-    assert room.wait(f'{tried}.textContent') == '94\xa0% success in this robot\u2019s trial'
+    assert room.wait(f'{tried}.textContent') == '94\xa0% success in its trial'
     title = room.run(f'{tried}.title')
     assert title.startswith(definition("success in a robot's trial").words)
     room.run("location.hash = '#/federation'")
