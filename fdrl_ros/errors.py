@@ -4,6 +4,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+import math
 from typing import Any
 
 
@@ -249,6 +250,11 @@ class AuditFault(PrivacyError):
     exit_code = 3
 
 
+def _rounded_up(epsilon: float) -> float:
+    """Round an epsilon as `fdrl_ros.privacy.stated` does, which this module may not import."""
+    return math.ceil(1e4 * epsilon) / 1e4 if math.isfinite(epsilon) else epsilon
+
+
 class BudgetExceededError(PrivacyError):
     """
     Going on would pass the privacy budget; nothing was drawn or spent.
@@ -269,8 +275,8 @@ class BudgetExceededError(PrivacyError):
             'what all federations left of the shared account does not pay for it; the log of this '
             'host tells the amounts'
             if shared
-            else f'epsilon {spent:.4g} is spent and going on would make it {wanted:.4g}, '
-            f'above the budget of {budget:.4g}'
+            else f'epsilon {_rounded_up(spent)} is spent and going on would make it '
+            f'{_rounded_up(wanted)}, above the budget of {budget:g}'
         )
 
 

@@ -35,6 +35,7 @@ from fdrl_ros.privacy.accountant.accountant import Charge, epsilon_pld
 from fdrl_ros.privacy.ledger.chain import Owner
 from fdrl_ros.privacy.ledger.ledger import Ledger
 from fdrl_ros.privacy.noise import NoiseSource
+from fdrl_ros.privacy.stated import stated
 from fdrl_ros.settings import setting, Settings
 import numpy as np
 from numpy.typing import NDArray
@@ -268,7 +269,7 @@ def _ledger(path: Path, privacy: PrivacySettings) -> Ledger:
 def _too_little_claimed(claimed: float, bounds: dict[str, float]) -> list[str]:
     """Say which lower bounds are above the claimed epsilon."""
     return [
-        f'epsilon is at least {each:.3f} ({BOUNDS[name]}), and {claimed:.3f} is claimed'
+        f'epsilon is at least {each:.3f} ({BOUNDS[name]}), and {stated(claimed, 3)} is claimed'
         for name, each in bounds.items()
         if each > claimed
     ]
@@ -296,7 +297,8 @@ def _miscounted(counted: int, claimed: float, ran: Charge, delta: float) -> list
     true = epsilon_pld([ran], delta)
     if claimed < _ROUNDING * true:
         found.append(
-            f'epsilon {claimed:.3f} is claimed, and the {ran.steps} steps that ran cost {true:.3f}'
+            f'epsilon {stated(claimed, 3)} is claimed, and the {ran.steps} steps that ran cost '
+            f'{stated(true, 3)}'
         )
     return found
 

@@ -263,9 +263,19 @@ class RosFederation:
                 # Patients come once the selector knows what to expect of each policy.
                 runner.start(each for each in specs if each.executable != 'env')
                 self._value(runner, watch.poll)
-                for robot in ROBOTS:
-                    recorders.enter_context(self._recording(robot, operations))
-                runner.start(each for each in specs if each.executable == 'env')
+                recording = [
+                    recorders.enter_context(self._recording(robot, operations)) for robot in ROBOTS
+                ]
+                # A recorder says what it waits for, or why it cannot begin.
+                self._follow(
+                    runner, watch.poll, lambda: all(it.spoke.is_set() for it in recording), _START
+                )
+                waits = {'recorded': all(each.running for each in recording)}
+                runner.start(
+                    replace(each, parameters={**each.parameters, **waits})
+                    for each in specs
+                    if each.executable == 'env'
+                )
                 each = self._plan.world.horizon * TICK + 5.0
                 self._follow(
                     runner,

@@ -8,13 +8,13 @@ A row of :data:`SCORES` puts a number into ``summary.json``, the tables and the 
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 import functools
 from pathlib import Path
 
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.plan import Plan
-from fdrl_ros.deployment.robot.public_value import PublicValuation
+from fdrl_ros.deployment.robot.public_value import fitted_with, PublicValuation
 from fdrl_ros.errors import SettingError
 from fdrl_ros.experiments.evaluation import (
     Contender,
@@ -456,4 +456,13 @@ def fit_one(
     :param known: as :class:`.public_value.PublicValuation` takes it.
     """
     told = caller.counter('value', f'{name} at {hospital}' if hospital else name)
-    return PublicValuation(plan, start, caller.stopped, told, known).value_model(policy)
+    robot = fitted_with(plan, start, known)
+    if robot not in _VALUATIONS:
+        _VALUATIONS.clear()
+        _VALUATIONS[robot] = PublicValuation(plan, start, known=known)
+    valuation = replace(_VALUATIONS[robot], stopped=caller.stopped, progress=told)
+    return valuation.value_model(policy)
+
+
+_VALUATIONS: dict[str, PublicValuation] = {}
+"""Of the robot whose candidate this process valued last: what its candidates share is kept."""

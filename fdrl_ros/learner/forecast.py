@@ -11,15 +11,48 @@ from collections.abc import Sequence
 import math
 
 from fdrl_ros.errors import PrivacyError
-from fdrl_ros.learner.home import home_charges
+from fdrl_ros.learner.home import ALONE, home_charges, PERSONAL
 from fdrl_ros.learner.privacy_cost import ChargedMechanism, Sized
 from fdrl_ros.learner.settings import HomeSettings, LearnerSettings, PrivacySettings
 from fdrl_ros.privacy.accountant.accountant import Charge, epsilon_pld, epsilon_rdp
-from fdrl_ros.privacy.ledger.chain import Chain
+from fdrl_ros.privacy.ledger.chain import Chain, Owner
 from fdrl_ros.privacy.noise_key import HOME_ROUNDS
+from fdrl_ros.privacy.stated import stated
 
 _ROUNDING = 1e-5
 """Relative difference of two ways of adding up the same charges."""
+
+
+def planned_chain(
+    learner: LearnerSettings,
+    privacy: PrivacySettings,
+    home: HomeSettings,
+    size: Sized,
+    rounds: int,
+    *,
+    home_made: bool = False,
+) -> Chain:
+    """
+    Return the ledger that a hospital has after so many whole rounds of a plan.
+
+    :param home_made: whether it has made the home policy too, if the plan makes one.
+    :raises PrivacyError: if the settings give no guarantee for the size.
+    """
+    mechanism = ChargedMechanism.from_settings(size, learner, privacy)
+    block = mechanism.charge(mechanism.steps_of_epoch)
+    chain = Chain(Owner('', privacy.unit, privacy.delta, privacy.budget))
+    trained = [(1 + round, learner.epochs) for round in range(rounds)]
+    if home_made and home.epochs:
+        at_home = {PERSONAL: (HOME_ROUNDS + rounds, home.epochs)}
+        at_home[ALONE] = 3 * HOME_ROUNDS, home.alone_epochs
+        trained += [each for name, each in at_home.items() if name in home.names]
+    for number, blocks in trained:
+        for each in range(blocks):
+            chain.add(chain.next(number, each, block, b''))
+    if home_made:
+        for choice in home_charges(learner, privacy, home, size, chain, rounds):
+            chain.add(chain.next(2 * HOME_ROUNDS + rounds, 0, choice, b''))
+    return chain
 
 
 class RoundCosts:
@@ -91,19 +124,19 @@ class RoundCosts:
         cost, others = self.epsilon(more, home=False), ''
         if self._elsewhere:
             spent = epsilon_pld(self._elsewhere, self._privacy.delta)
-            others = f', with the {spent:.4g} of other federations,'
+            others = f', with the {stated(spent, 4)} of other federations,'
         if cost <= budget:
             raise PrivacyError(
-                f'{rounds} rounds cost{others} epsilon {cost:.6g}, with the home policy '
-                f'{self.epsilon(more):.6g}, and the budget is {budget:g}: take fewer '
+                f'{rounds} rounds cost{others} epsilon {stated(cost, 4)}, with the home policy '
+                f'{stated(self.epsilon(more), 4)}, and the budget is {budget:g}: take fewer '
                 'rounds.rounds or home.epochs, or a greater privacy.noise_multiplier'
             )
         paid = self.done + self.rounds_paid(max(more - 1, 0))
         fewer = f'set rounds.rounds to at most {paid}, or ' if paid else ''
         raise PrivacyError(
             f'{rounds} rounds of {self._learner.epochs} local epochs cost{others} epsilon '
-            f'{cost:.6g}, and the budget of {budget:g} pays for {paid}: {fewer}take a greater '
-            'privacy.noise_multiplier, fewer learner.epochs or a smaller privacy.batch; '
+            f'{stated(cost, 4)}, and the budget of {budget:g} pays for {paid}: {fewer}take a '
+            'greater privacy.noise_multiplier, fewer learner.epochs or a smaller privacy.batch; '
             '`fdrl privacy calibrate` finds the noise'
         )
 

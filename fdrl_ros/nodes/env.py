@@ -8,6 +8,7 @@ from functools import partial
 
 from fdrl_ros.deployment.bringup import PICTURE
 from fdrl_ros.deployment.frame_settings import FrameSettings
+from fdrl_ros.deployment.interfaces import RECORDER
 from fdrl_ros.deployment.settings import hospital_names
 from fdrl_ros.errors import SettingError, StateError
 import fdrl_ros.msg as ros
@@ -43,6 +44,9 @@ CYCLES = round(TICK / PERIOD)
 PAUSE = 1.5
 """Between two operations, second: the selector has long been silent about the one before."""
 
+RECORDER_PATIENCE = 30.0
+"""Longest wait for a recorder, second."""
+
 ABORTED = 'aborted'
 """Failure of an operation that `reset`, a canceled goal, or the node's deactivation ended."""
 
@@ -58,6 +62,11 @@ class EnvSettings(NodeSettings, FrameSettings):
         0, 'patients operated on by itself, one after the other; -1 for no end', minimum=-1
     )
     first_patient: int = setting(0, 'number of the first of them', minimum=0)
+    recorded: bool = setting(
+        False,
+        'the first of them waits until a recorder (`fdrl record`) hears the operation, half a '
+        'minute at most',
+    )
     hospital: str = setting(
         '', 'hospital whose patients come; empty: those of all hospitals in turn'
     )
@@ -248,6 +257,8 @@ class EnvNode(ManagedNode):
         self._next, self._left = self.settings.first_patient, self.settings.operations
         self._asked = None
         self._next_at = self.time
+        self._awaits_recorder = self.settings.recorded
+        self._began_at = self.now
 
     def _next_patient(self) -> Patient:
         patient = self._patients.patient(self._next, 'test')
@@ -262,10 +273,26 @@ class EnvNode(ManagedNode):
         if self._asked is not None:
             patient, self._asked = self._asked, None
             self._place(patient)
-        elif self._left != 0:
+        elif self._left != 0 and self._is_recorded():
             self._left -= self._left > 0
             self._recover()
             self._place(self._next_patient())
+
+    def _is_recorded(self) -> bool:
+        """Say whether a recorder hears what begins now, or nobody waits for one."""
+        if not self._awaits_recorder:
+            return True
+        # A recorder hears the states last, once it hears everything else.
+        topic = self._states[0].topic_name
+        here = any(
+            each.node_name == RECORDER for each in self.get_subscriptions_info_by_topic(topic)
+        )
+        if not here and self.now - self._began_at < RECORDER_PATIENCE:
+            return False
+        if not here:
+            self.get_logger().warning(f'no recorder came in {RECORDER_PATIENCE:g} s: it begins')
+        self._awaits_recorder = False
+        return True
 
     def _recover(self) -> None:
         """Do what staff would, where nobody attends: lead the arm out of a fault."""

@@ -11,6 +11,7 @@ import shutil
 import time
 from typing import Any, Final
 
+from fdrl_ros.deployment.interfaces import RECORDER
 from fdrl_ros.errors import RecordsError
 from fdrl_ros.msg import OperationState
 from fdrl_ros.nodes.arm.robot_messages import OperatingState
@@ -36,7 +37,7 @@ from rclpy.experimental import EventsExecutor
 from rclpy.serialization import deserialize_message
 from rclpy.task import Future
 
-NAME: Final = 'recorder'
+NAME: Final = RECORDER
 """Name of the node, below the robot's namespace."""
 
 _LATCHED: Final = (FIELDS, ARM_STATE)
@@ -114,22 +115,33 @@ class Recorder(Closeable):
             self._executor = EventsExecutor(context=node.context)
             self._executor.add_node(node)
             self._never: Future = Future(executor=self._executor)
+            # An executor that lives on would keep the node announced.
+            joined.callback(self._executor.shutdown)
             joined.callback(self._executor.remove_node, node)
             self._connections = {}
-            for topic, (name, kind) in _kinds().items():
-                full = f'{robot}/{topic}'
-                self._connections[topic] = add_topic(self._writer, full, name)
-                profile = qos.HEARD if topic in _LATCHED else qos.EVENT
-                self._heard[topic] = node.create_subscription(
-                    kind, full, partial(self._take, topic), profile, raw=True
-                )
+            for topic, (name, _) in _kinds().items():
+                self._connections[topic] = add_topic(self._writer, f'{robot}/{topic}', name)
+                if topic != OPERATION:
+                    self._hear(topic)
             self._look()
             self._joined = joined.pop_all()
+
+    def _hear(self, topic: str) -> None:
+        profile = qos.HEARD if topic in _LATCHED else qos.EVENT
+        self._heard[topic] = self._node.create_subscription(
+            _kinds()[topic][1],
+            f'{self._robot}/{topic}',
+            partial(self._take, topic),
+            profile,
+            raw=True,
+        )
 
     def _take(self, topic: str, data: bytes) -> None:
         now = self._node.get_clock().now().nanoseconds
         data = bytes(data)
         if self.waits_for:
+            if topic == OPERATION:  # all else is heard
+                self.waits_for = _NEXT
             if topic != OPERATION or not self._begins(data):
                 self._keep(topic, now, data)
                 return
@@ -161,19 +173,25 @@ class Recorder(Closeable):
         """
         Look which topics are not heard yet, of those that are needed or published.
 
+        States of the operation are asked for once all else is heard: an env that waits for a
+        recorder sees by that when nothing will be lost.
         What is published and never heard, as by another QoS, is waited for no longer than
         :data:`_PATIENCE` after the others.
         """
         now = time.monotonic()
         unheard = {
-            topic: found.topic_name
-            for topic, found in self._heard.items()
-            if not found.get_publisher_count()
-            and (topic in _NEEDED or self._node.count_publishers(found.topic_name))
+            topic: full
+            for topic, full in ((each, f'{self._robot}/{each}') for each in self._connections)
+            if (topic not in self._heard or not self._heard[topic].get_publisher_count())
+            and (topic in _NEEDED or self._node.count_publishers(full))
         }
+        operation = unheard.pop(OPERATION, '')
         if any(topic in _NEEDED for topic in unheard):
             self._needed_at = now
         missing = list(unheard.values()) if now - self._needed_at < _PATIENCE else []
+        if not missing and OPERATION not in self._heard:
+            self._hear(OPERATION)
+        missing += [operation] * bool(operation)
         self.waits_for = f'{", ".join(missing)} in DDS domain {self._domain}' if missing else _NEXT
 
     def poll(self, seconds: float) -> None:

@@ -25,7 +25,7 @@ from fdrl_ros.deployment.frame_settings import FrameSettings
 from fdrl_ros.deployment.interfaces import WATCH
 from fdrl_ros.deployment.namespaces import absolute, FEDERATION
 from fdrl_ros.deployment.plan import Plan
-from fdrl_ros.errors import OrderError, SupervisionError
+from fdrl_ros.errors import FdrlError, OrderError, SupervisionError
 from fdrl_ros.federation.protocol import message as protocol
 from fdrl_ros.federation.protocol.orders import ADDRESSEES, sign_hand_back, sign_order
 import fdrl_ros.msg as ros
@@ -445,6 +445,7 @@ class Performer:
     :param room: None where no robot is looked at.
     :param federation: None where no federation is.
     :param operator: key of an operator, and the name of the federation.
+    :param signed_in: tells whether a person still has a session here.
     """
 
     def __init__(
@@ -453,9 +454,10 @@ class Performer:
         room: RoomWatch | None,
         federation: FederationWatch | None,
         operator: tuple[Identity, str] | None,
+        signed_in: Callable[[str], bool],
     ) -> None:
         self._state, self._room, self._federation = state, room, federation
-        self._operator = operator
+        self._operator, self._signed_in = operator, signed_in
 
     def __call__(self, act: Act, session: Session) -> str:
         """
@@ -492,12 +494,39 @@ class Performer:
                 raise OrderError('no operator signs here')
             identity, federation = self._operator
             signed = sign_hand_back(identity, federation, act.robot, time.time())
-        said = room.supervise(act.robot, act.name, act.policy, signed)
-        if act.name in (Command.TAKE_OVER, Command.HAND_BACK):
-            with self._state.robot(act.robot, urgent=True) as shown:
-                by = session.person.name if act.name == Command.TAKE_OVER else None
-                shown.shown['taken_by'] = by
+        if act.name not in (Command.TAKE_OVER, Command.HAND_BACK):
+            return room.supervise(act.robot, act.name, act.policy, signed)
+        before = self._claim(act, session.person.name)
+        try:
+            said = room.supervise(act.robot, act.name, act.policy, signed)
+        except FdrlError:
+            self._note_driver(act.robot, before)
+            raise
+        took = act.name == Command.TAKE_OVER
+        self._note_driver(act.robot, session.person.name if took else None)
         return said
+
+    def _claim(self, act: Act, name: str) -> str | None:
+        """
+        Take the arm for a person, unless somebody else of this page has it.
+
+        :returns: who had it.
+        :raises SupervisionError: if somebody else has it, and is signed in.
+        """
+        with self._state.robot(act.robot) as shown:
+            before: str | None = shown.shown['taken_by']
+            if before not in (None, name) and self._signed_in(before):
+                raise SupervisionError(
+                    f'{before} drives {act.robot}, and alone can hand back on this page, until '
+                    'signed out; `fdrl policies hand-back` does it all the same'
+                )
+            if act.name == Command.TAKE_OVER:
+                shown.shown['taken_by'] = name
+        return before
+
+    def _note_driver(self, robot: str, name: str | None) -> None:
+        with self._state.robot(robot, urgent=True) as shown:
+            shown.shown['taken_by'] = name
 
 
 class Page(Closeable):
@@ -534,7 +563,8 @@ class Page(Closeable):
         if roster is not None:
             hospitals = [each.name for each in roster.hospitals]
             rounds = plan.rounds.rounds if plan else None
-            federation = FederationState(hospitals, settings.namespace, rounds)
+            at_home = plan is not None and plan.home.epochs > 0
+            federation = FederationState(hospitals, settings.namespace, rounds, home=at_home)
         self.state = state = PageState(robots, federation)
         self.sessions = Sessions(time.monotonic, lifetime)
         room = looks = None
@@ -563,7 +593,7 @@ class Page(Closeable):
             unable |= dict.fromkeys(ROOM, 'no robot is looked at here')
         if looks is None:
             unable |= dict.fromkeys(ORDERS, 'no federation is looked at here')
-        perform = Performer(state, room, looks, signer)
+        perform = Performer(state, room, looks, signer, self.sessions.signed_in)
         urdf = FrameSettings().mount().urdf() if robots else ''
         self.app = Server(
             state=state,

@@ -132,6 +132,15 @@ class Sessions:
                 return None
             return session
 
+    def signed_in(self, name: str) -> bool:
+        """Return whether a person has a session that has not ended."""
+        with self._lock:
+            now = self._clock()
+            return any(
+                each.person.name == name and now - each.began <= LIFE
+                for each in self._sessions.values()
+            )
+
     def leave(self, cookie: str) -> None:
         """End the session of a cookie."""
         with self._lock:

@@ -280,17 +280,24 @@ class FederationState:
 
     :param hospitals: names in the roster; nothing is kept of others.
     :param rounds: planned; None if there is no plan.
+    :param home: whether hospitals make home policies after the rounds, which forecasts count.
     """
 
     def __init__(
-        self, hospitals: Sequence[str], namespace: str = '', rounds: int | None = None
+        self,
+        hospitals: Sequence[str],
+        namespace: str = '',
+        rounds: int | None = None,
+        *,
+        home: bool = False,
     ) -> None:
         self._servers = absolute(namespace, FEDERATION)
-        self._namespace, self._rounds = namespace, rounds
+        self._namespace, self._rounds, self._home = namespace, rounds, home
         self._status: RoundStatus | None = None
         self._deadline: float | None = None
         self._last_sign: float | None = None
         self._missing: dict[str, str] = {}
+        self._missing_told = -math.inf
         self._heard: dict[str, float] = {}
         self._hospitals: dict[str, dict[str, Any]] = {
             name: dict.fromkeys(
@@ -367,13 +374,14 @@ class FederationState:
             'age': None if sign is None else round(max(0.0, now - sign), 3),
             'round': status.envelope.round if status else None,
             'rounds': self._rounds,
+            'home': self._home,
             'attempt': status.envelope.attempt if status else None,
             'phase': Phase(status.phase).name if status else None,
             'reason': status.reason if status else '',
             'time_left': left,
             'members': list(status.members or status.keyed) if status else [],
             'survivors': list(status.survivors) if status else [],
-            'missing': dict(self._missing),
+            'missing': self._missing_now(now),
             'refusals': list(self._refusals),
             'blames': list(self._blames),
             'roll_backs': list(self._roll_backs),
@@ -382,6 +390,11 @@ class FederationState:
             },
             'success': list(self._success),
         }
+
+    def _missing_now(self, now: float) -> dict[str, str]:
+        """Return why hospitals are missing; causes that are over, or may be, are left out."""
+        over = self._status is not None and self._status.phase == Phase.FINISHED
+        return {} if over or now - self._missing_told >= SILENT else dict(self._missing)
 
     def _receive_status(self, status: RoundStatus, now: float) -> str:
         self._last_sign = now
@@ -410,7 +423,7 @@ class FederationState:
         if executable == 'trainer' and name in self._hospitals:
             self._heard[name] = now
         elif event.node == f'{self._servers}/aggregator':
-            self._last_sign = now
+            self._last_sign = self._missing_told = now
             self._missing = {
                 key.removeprefix(_LEFT_OUT): why
                 for key, why in event.values.items()

@@ -36,6 +36,7 @@ from sensor_msgs.msg import JointState
 from std_msgs.msg import String
 from support.foreign_robot import released
 from support.operating_room import Room
+from support.surgeon import env_alone
 
 rosbag2 = pytest.importorskip('rosbags.rosbag2')
 AnyReader = pytest.importorskip('rosbags.highlevel').AnyReader
@@ -140,6 +141,27 @@ def test_the_log_of_a_live_robot_is_decided_again_and_becomes_records(
     records = Records.from_logs([with_rewards(each, WORLD) for each in found])
     records.save(tmp_path / 'records.npz')
     assert Records.load(tmp_path / 'records.npz', STATE_SIZE).n_patients == 2
+
+
+def test_the_first_operation_waits_until_a_recorder_hears_it(room, settings, tmp_path):
+    room.hear(ros.OperationState, 'operation_state', qos.EVENT)
+    room.hear(JointState, 'measured_js', qos.EVENT)
+    room.node.create_publisher(ros.SelectedAction, 'action', qos.EVENT)
+    path, states = tmp_path / 'bag', room.heard['operation_state']
+    with Runner(settings, Path(settings.directory) / 'log') as runner:
+        runner.start([env_alone(settings, operations=1, recorded=True)])
+        room.wait(lambda: len(room.heard['measured_js']) > 100, 60.0)
+        assert not states
+        with Recorder(path, '/robot_1', settings.robot_domain) as recorder:
+            room.wait(lambda: recorder.poll(0.02) or states, 20.0)
+            room.wait(lambda: recorder.poll(0.02) or recorder.counts['operation_state'] > 9, 20.0)
+    with AnyReader([path]) as reader:
+        ours = [each for each in reader.connections if each.topic.endswith('/operation_state')]
+        connection, _, data = next(reader.messages(ours))
+        first = reader.deserialize(data, connection.msgtype).header.stamp
+    told = states[0][1].header.stamp
+    # The visitor may have lost the first ones, as it was busy; the recorder has not.
+    assert (first.sec, first.nanosec) <= (told.sec, told.nanosec)
 
 
 def test_ros_reads_in_a_bag_what_was_written(tmp_path):

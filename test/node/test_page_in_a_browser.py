@@ -3,6 +3,7 @@
 """The page in a real browser, on a live arm and a live federation."""
 
 from collections.abc import Iterator
+import time
 from typing import Any
 
 from fdrl_ros.deployment.bringup import hospital_graph, robot_graph, RoomArguments
@@ -36,15 +37,19 @@ def enter(page: tuple[Any, str], tab: chromium.Tab, name: str, view: str = 'room
 
 def press(tab: chromium.Tab, name: str) -> str:
     """Press the button of an act, again where it asks, and return the answer."""
-    tab.click(f'[data-act={name}]')
-    if tab.run(f"document.querySelector('[data-act={name}]').classList.contains('asking')"):
-        asked = tab.run('performance.now()')
-        tab.wait(f'performance.now() > {asked} + {SURE}')
-        tab.click(f'[data-act={name}]')
-    return tab.wait(
+    button = f"document.querySelector('[data-act={name}]')"
+    answered = (
         f"document.querySelector('.answer').dataset.act === '{name}'"
         " && document.querySelector('.answer').textContent"
     )
+    tab.run("document.querySelector('.answer').dataset.act = ''")
+    tab.click(f'[data-act={name}]')
+    # A question is forgotten where data is old for a moment, as on a busy machine.
+    while not tab.run(f'{button}.ariaBusy || {answered}'):
+        asked = tab.run('performance.now()')
+        tab.wait(f'performance.now() > {asked} + {SURE}')
+        tab.click(f'[data-act={name}]')
+    return tab.wait(answered)
 
 
 def test_an_arm_is_seen_and_supervised_in_a_browser(page, runner, settings, browser):
@@ -69,6 +74,41 @@ def test_an_arm_is_seen_and_supervised_in_a_browser(page, runner, settings, brow
         ada.wait("document.getElementById('banner').textContent.includes('robot 1 is old')")
         assert ada.run("document.querySelector('[data-act=hand_back]').disabled")
         assert ada.errors == []
+
+
+def test_two_surgeons_in_two_browsers_do_not_drive_at_once(
+    page, runner, settings, browser, tmp_path
+):
+    runner.start(robot_graph(settings, 'robot_1', 1))
+    with chromium.running(tmp_path) as other, browser.tab() as ada, other.tab() as bob:
+        for tab, name in ((ada, 'Ada'), (bob, 'Bob')):
+            enter(page, tab, name)
+            tab.wait(f"{DRIVER} === 'Selector drives'")
+            tab.wait("document.getElementById('banner').hidden")
+        assert press(ada, 'take_over').startswith('\u2713 Take over')
+        for tab in (ada, bob):
+            tab.wait(f"{DRIVER} === 'Ada drives'")
+        for name in ('take_over', 'hand_back'):
+            answer = press(bob, name)
+            assert answer.startswith('\u2717') and 'Ada drives robot_1' in answer
+            assert bob.run(DRIVER) == ada.run(DRIVER) == 'Ada drives'
+        bob.errors[:] = [each for each in bob.errors if '409' not in each]
+        assert press(ada, 'hand_back').startswith('\u2713')
+        for tab in (ada, bob):
+            tab.wait(f"{DRIVER} === 'Selector drives'")
+        assert press(bob, 'take_over').startswith('\u2713')
+        for tab in (ada, bob):
+            tab.wait(f"{DRIVER} === 'Bob drives'")
+        # Whoever signs out leaves the arm to others.
+        bob.run("void fdrl.acts.leave('Sign out')")
+        # The page loads anew: a condition that the browser waits for would end with the old one.
+        end = time.monotonic() + chromium.PATIENCE
+        while not bob.run("!window.fdrl && document.body?.innerText.includes('link')"):
+            assert time.monotonic() < end
+        bob.errors[:] = [each for each in bob.errors if '403' not in each]
+        assert press(ada, 'hand_back').startswith('\u2713')
+        ada.wait(f"{DRIVER} === 'Selector drives'")
+        assert ada.errors == bob.errors == []
 
 
 def test_a_federation_is_seen_and_ordered_in_a_browser(page, live, browser):

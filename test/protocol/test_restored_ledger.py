@@ -176,3 +176,12 @@ def test_how_much_of_a_shared_account_is_spent_stays_in_the_hospital(tmp_path):
     assert told == bench.parties[NAME].problem and 'shared account' in told
     assert '7.25' not in told and '9' not in told
     assert bench.run() and bench.learners[NAME].trained == []
+
+
+def test_why_a_hospital_was_left_out_is_over_with_its_round(tmp_path):
+    bench = Bench(tmp_path, hospitals=4, rounds=1)
+    assert bench.run(lambda: bench.learners[NAME].trained)
+    bench.aggregator._unaccounted[NAME] = 'it lost its ledger'
+    assert bench.aggregator.left_out == {NAME: 'it lost its ledger'}
+    assert bench.run()
+    assert bench.aggregator.left_out == {}

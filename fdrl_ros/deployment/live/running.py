@@ -138,6 +138,8 @@ class Companion(Closeable):
         self, words: Sequence[str], variables: Mapping[str, str], say: Callable[[str], None]
     ) -> None:
         self._say, self._ending = say, False
+        self.spoke = threading.Event()
+        """Set once it has said something, or has ended."""
         self._process = subprocess.Popen(
             [sys.executable, '-P', '-m', 'fdrl_ros', *words],
             stdin=subprocess.DEVNULL,
@@ -155,6 +157,14 @@ class Companion(Closeable):
         for line in self._process.stdout:
             if line.strip() and not self._ending:
                 self._say(line.rstrip())
+                self.spoke.set()
+        self._process.wait()
+        self.spoke.set()
+
+    @property
+    def running(self) -> bool:
+        """Whether it has not ended."""
+        return self._process.poll() is None
 
     def close(self) -> None:
         """End it."""

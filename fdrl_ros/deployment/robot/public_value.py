@@ -14,8 +14,7 @@ then operated on with a robot that has about these errors.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass, field, replace
 import hashlib
 import math
 from typing import NamedTuple
@@ -258,6 +257,22 @@ def _experience(rolled: Rollouts, handover: NDArray[np.int64], begin: int) -> Ex
     )
 
 
+@dataclass
+class _Shared:
+    """
+    What every policy of a robot is valued with, filled when first needed.
+
+    ``offs``: how far the robot may be off. ``operations`` that every policy is valued by, and
+    ``meetings`` that every estimate is measured on, by procedure. ``models``: by digest of the
+    policy, or hold.
+    """
+
+    offs: list[Off] | None = None
+    operations: dict[str, list[_Operations]] = field(default_factory=dict)
+    meetings: dict[str, list[Meeting]] = field(default_factory=dict)
+    models: dict[str, ValueModel] = field(default_factory=dict)
+
+
 @dataclass(frozen=True)
 class PublicValuation:
     """
@@ -270,6 +285,8 @@ class PublicValuation:
     :param known: policies that reveal how far the robot is off: that of its hospital, or without
         one all that it has, one of which is drawn for each operation. If empty, the robot is
         simulated without errors.
+    :param shared: what every policy is valued with; another valuation of the same plan, public
+        start and known policies may have filled it.
     """
 
     plan: Plan
@@ -277,10 +294,16 @@ class PublicValuation:
     stopped: Stopped = never
     progress: Callable[[int, int], None] = lambda done, count: None
     known: Sequence[Policy] = ()
+    shared: _Shared = field(default_factory=_Shared, repr=False, compare=False)
 
-    @cached_property
+    @property
     def _offs(self) -> list[Off]:
         """How far the robot may be off."""
+        if self.shared.offs is None:
+            self.shared.offs = self._found_offs()
+        return self.shared.offs
+
+    def _found_offs(self) -> list[Off]:
         if not self.known or not _learner(self.plan).offsets:
             return []
         count, every = _SEEN
@@ -313,16 +336,6 @@ class PublicValuation:
         both = zip(patients, which, doubts, strict=True)
         return [off_by(each, self._offs[number] + doubt) for each, number, doubt in both]
 
-    @cached_property
-    def _operations(self) -> dict[str, list[_Operations]]:
-        """Operations that every policy is valued by, by procedure; filled when first needed."""
-        return {}
-
-    @cached_property
-    def _met(self) -> dict[str, list[Meeting]]:
-        """Meetings that every estimate is measured on, by procedure; filled the same way."""
-        return {}
-
     def experience(self, policy: Policy | None) -> dict[str, Experience]:
         """
         Operate on public patients and note what followed from each state.
@@ -338,9 +351,9 @@ class PublicValuation:
         found: dict[str, list[Experience]] = {}
         done = 0
         for name in names:
-            if name not in self._operations:
-                self._operations[name] = self._drawn_operations(name)
-            for each in self._operations[name]:
+            if name not in self.shared.operations:
+                self.shared.operations[name] = self._drawn_operations(name)
+            for each in self.shared.operations[name]:
                 rolled = roll_out(
                     each.patients,
                     handing_over(policy, self.lead_in, each.handover, each.moves),
@@ -389,15 +402,23 @@ class PublicValuation:
         :param policy: None stays where it is: the estimate of hold. It is not doubted more where
             nobody has been: who stays does nothing new.
         """
+        digest = HOLD if policy is None else policy.digest.hex()
+        if digest in self.shared.models:
+            count = len(self.plan.federation.names) * self.plan.value.patients
+            self.progress(count, count)
+        else:
+            self.shared.models[digest] = self._fitted(policy, digest)
+        return self.shared.models[digest]
+
+    def _fitted(self, policy: Policy | None, digest: str) -> ValueModel:
         estimates = {}
         for name, experience in self.experience(policy).items():
             fitted = fit_value(experience, self.plan.value)
             error = self.conformal_error(fitted, name, policy)
             estimates[name] = fitted.with_conformal_error(error)
         if policy is None:
-            calm = {name: replace(each, caution=0.0) for name, each in estimates.items()}
-            return ValueModel(HOLD, calm)
-        return ValueModel(policy.digest.hex(), estimates)
+            estimates = {name: replace(each, caution=0.0) for name, each in estimates.items()}
+        return ValueModel(digest, estimates)
 
     def conformal_error(self, fitted: StateValue, procedure: str, policy: Policy | None) -> float:
         """
@@ -412,9 +433,9 @@ class PublicValuation:
         :raises RecordsError: if most of them are like that.
         """
         plan, settings = self.plan, self.plan.value
-        if procedure not in self._met:
-            self._met[procedure] = self._meetings(procedure)
-        meetings = self._met[procedure]
+        if procedure not in self.shared.meetings:
+            self.shared.meetings[procedure] = self._meetings(procedure)
+        meetings = self.shared.meetings[procedure]
         together = max(1, 2 * PORTION // (settings.redraws + 1))
         errors, references, stds = [], [], []
         for begin in range(0, len(meetings), together):

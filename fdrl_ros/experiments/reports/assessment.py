@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Assess a run: collect its policies, value and evaluate them, and sum up."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 import math
 from pathlib import Path
@@ -15,7 +15,13 @@ from fdrl_ros.deployment.policy_file import load_policy
 from fdrl_ros.errors import PolicyError
 from fdrl_ros.experiments.evaluation import Evaluation, Evaluator, Extras, PolicyContender
 from fdrl_ros.experiments.json_file import Json
-from fdrl_ros.experiments.patient_results import BY_GROUP, NORMAL_95, score_of, Scores
+from fdrl_ros.experiments.patient_results import (
+    BY_GROUP,
+    NORMAL_95,
+    PatientResults,
+    score_of,
+    Scores,
+)
 from fdrl_ros.experiments.reports.versions import commit, versions
 from fdrl_ros.experiments.round_recorder import RoundNote
 from fdrl_ros.experiments.surgery_evaluation import SurgeryEvaluator
@@ -133,7 +139,7 @@ class Assessment:
     @property
     def main(self) -> str:
         """The row of what a federation's robots get."""
-        return 'home' if 'home' in self.evaluations else 'global'
+        return main_row(self.evaluations)
 
     def groups(self) -> dict[str, Json]:
         """
@@ -142,18 +148,33 @@ class Assessment:
         :returns: column to group to policy to scores; columns that the task does not have are
             left out.
         """
-        found: dict[str, Json] = {}
-        for column in self.evaluator.grouped:
-            for name, each in self.evaluations.items():
-                if column in each.results.columns:
-                    for group, results in each.results.groups(column).items():
-                        row = found.setdefault(column, {}).setdefault(group, {})
-                        row[name] = score_of(results, BY_GROUP)
-        return found
+        results = {name: each.results for name, each in self.evaluations.items()}
+        found = {column: scores_by(column, results) for column in self.evaluator.grouped}
+        return {column: each for column, each in found.items() if each}
 
     def compared_rows(self) -> list[str]:
         """Return the rows that groups of patients are compared by."""
         return compared_rows(self.evaluations)
+
+
+def main_row(names: Collection[str]) -> str:
+    """Return the row of what a federation's robots get, among the policies of a run."""
+    return 'home' if 'home' in names else 'global'
+
+
+def scores_by(column: str, results: Mapping[str, PatientResults]) -> dict[str, Json]:
+    """
+    Return the scores of each group of patients; those without the column have none.
+
+    :param results: by policy.
+    :returns: group to policy to scores.
+    """
+    found: dict[str, Json] = {}
+    for name, each in results.items():
+        if column in each.columns:
+            for group, own in each.groups(column).items():
+                found.setdefault(group, {})[name] = score_of(own, BY_GROUP)
+    return found
 
 
 def compared_rows(names: Collection[str]) -> list[str]:

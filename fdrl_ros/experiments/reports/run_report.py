@@ -14,6 +14,7 @@ from functools import cached_property
 import json
 from pathlib import Path
 import shlex
+from typing import Any
 import zipfile
 import zlib
 
@@ -28,8 +29,13 @@ from fdrl_ros.deployment.parties.hospital import LEDGER
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.errors import FdrlError, JournalError, SettingError, StoreError
 from fdrl_ros.experiments.json_file import from_json, Json
-from fdrl_ros.experiments.patient_results import BY_GROUP, PatientResults, score_of
-from fdrl_ros.experiments.reports.assessment import compared_rows, evaluator_of
+from fdrl_ros.experiments.patient_results import PatientResults
+from fdrl_ros.experiments.reports.assessment import (
+    compared_rows,
+    evaluator_of,
+    main_row,
+    scores_by,
+)
 from fdrl_ros.experiments.reports.command import command_of
 from fdrl_ros.experiments.reports.names import reader_name
 from fdrl_ros.experiments.reports.page import Command, Content, Notice, Page, Picture, Section
@@ -200,7 +206,7 @@ class RunReport:
             yield RELEASED
         if not self.summary:
             return
-        main, leads = self._main, self.details.get('differences', {})
+        main, leads = main_row(self.summary['policies']), self.details.get('differences', {})
         if leads:
             yield (
                 f'The {reader_name(main)} minus every other row, on the same unseen patients, '
@@ -227,10 +233,6 @@ class RunReport:
             return f'fdrl evaluate {shlex.quote(str(self.directory))}'
         return f'fdrl {command} --directory {shlex.quote(str(self.directory))}'
 
-    @property
-    def _main(self) -> str:
-        return 'home' if 'home' in self.summary['policies'] else 'global'
-
     def _own(self) -> Iterator[Content]:
         if not self.summary:
             return
@@ -241,7 +243,7 @@ class RunReport:
 
     def _procedures(self) -> Iterator[Content]:
         if self.summary:
-            found = self.summary.get('by_procedure') or self._by('procedure')
+            found = self.summary.get('by_procedure') or scores_by('procedure', self._results())
             yield from self._groups('procedure', found)
 
     def _groups(self, column: str, groups: Mapping[str, Json]) -> Iterator[Content]:
@@ -249,10 +251,9 @@ class RunReport:
             names = compared_rows(self.summary['policies'])
             yield Grid.of_table(group_table(column, groups, names))
 
-    def _by(self, column: str) -> dict[str, Json]:
-        """Return results by a column of patients.npz; nothing where there is none."""
+    def _results(self) -> dict[str, PatientResults]:
+        """Return what patients.npz holds, by policy; nothing where there is none."""
         path = self.directory / 'patients.npz'
-        found: dict[str, Json] = {}
         if not path.exists():
             return {}
         try:
@@ -260,16 +261,12 @@ class RunReport:
                 every = {name: arrays[name] for name in arrays.files}
         except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
             raise StoreError(f'{path} cannot be read: {error}') from error
-        for policy in self.summary['policies']:
-            own = {
-                name.partition('/')[2]: values
-                for name, values in every.items()
-                if name.startswith(f'{policy}/')
-            }
-            if column in own:
-                for group, results in PatientResults(own).groups(column).items():
-                    found.setdefault(group, {})[policy] = score_of(results, BY_GROUP)
-        return found
+        columns: dict[str, dict[str, Any]] = {name: {} for name in self.summary['policies']}
+        for name, values in every.items():
+            policy, _, column = name.partition('/')
+            if policy in columns:
+                columns[policy][column] = values
+        return {policy: PatientResults(own) for policy, own in columns.items() if own}
 
     def _privacy(self) -> Iterator[Content]:
         """Say what each hospital has spent, and what more rounds would cost."""

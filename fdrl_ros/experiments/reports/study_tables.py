@@ -13,6 +13,7 @@ from fdrl_ros.experiments.reports.text_table import make_table
 from fdrl_ros.experiments.studies.heterogeneity import CURVES, verdict
 from fdrl_ros.experiments.studies.measures import OVER_ALL, SHOWN
 from fdrl_ros.experiments.studies.selector.summary import GLOBAL, SELECTOR
+from fdrl_ros.privacy.stated import stated
 from rich.table import Table
 
 
@@ -22,8 +23,9 @@ def audit_tables(summary: Json) -> Iterator[Table]:
     one, charge = parts[0], parts[0]['charge']
     rows = []
     for part in parts:
-        numbers = [part[name] for name in ('claimed', *BOUNDS, 'attainable', 'shift', 'sigma')]
+        numbers = [part[name] for name in (*BOUNDS, 'attainable', 'shift', 'sigma')]
         words = (*(f'{each:.3f}' for each in numbers), f'{part["least_p"]:.2g}')
+        words = stated(part['claimed'], 3), *words
         found = str(len(part['faults'])) if part['faults'] else 'none'
         rows.append((part['seed'], *words, found, part['seconds']))
     yield make_table(
@@ -47,7 +49,9 @@ def audit_sentences(summary: Json) -> list[str]:
             for name, what in BOUNDS.items()
         )
         sure = f'{100.0 * float(confidence):g} %'
-        lines.append(f'All seeds, of {claimed:.3f} claimed, {sure} each: {"; ".join(shares)}.')
+        lines.append(
+            f'All seeds, of {stated(claimed, 3)} claimed, {sure} each: {"; ".join(shares)}.'
+        )
     return lines
 
 

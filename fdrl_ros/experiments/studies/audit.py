@@ -22,6 +22,7 @@ from fdrl_ros.learner.learner import TrainingProgress
 from fdrl_ros.learner.records.collection import HospitalSimulator
 from fdrl_ros.privacy.accountant.accountant import Charge
 from fdrl_ros.privacy.noise import NoiseSource
+from fdrl_ros.privacy.stated import stated
 from fdrl_ros.runtime.progress import Caller, NOBODY
 from fdrl_ros.runtime.random_streams import Stream
 import numpy as np
@@ -76,7 +77,7 @@ def measure(plan: Plan, settings: AuditSettings, seed: int, records: Path, work:
 
     def tell(progress: TrainingProgress) -> None:
         done = (progress.round - 1) * progress.steps + progress.step
-        work.tell(done, rounds * progress.steps, f'epsilon {progress.epsilon:.3f}')
+        work.tell(done, rounds * progress.steps, f'epsilon {stated(progress.epsilon, 3)}')
 
     whole = Audit(
         plan.load_records(records),
@@ -135,7 +136,8 @@ def _faults_together(parts: list[Json], failure: float) -> list[str]:
     claimed = min(each['claimed'] for each in parts)
     bounds = _together(parts, 1.0 - failure)
     return [
-        f'all seeds: epsilon is at least {bound:.3f} by bound {name!r}, {claimed:.3f} is claimed'
+        f'all seeds: epsilon is at least {bound:.3f} by bound {name!r}, {stated(claimed, 3)} is '
+        'claimed'
         for name, bound in bounds.items()
         if bound > claimed
     ]

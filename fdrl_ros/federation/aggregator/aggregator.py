@@ -971,7 +971,7 @@ class Aggregator:
             return self._begin(now)
         # The released round is over, also when this aggregator was away when it ended.
         released = self._enter(Phase.RELEASED, now, message.reason, (round, self.attempt))
-        self._declined, self._silences = {}, Counter()
+        self._declined, self._unaccounted, self._silences = {}, {}, Counter()
         self.state.open((round + 1, 0), self._terms_digest())
         self._decryption = _Decryption()
         return released + self._begin(now)

@@ -48,6 +48,7 @@ export class Acts {
     this.session = session;
     this.told = told;
     this.stale = { room: true, federation: true, session: false };
+    this.over = { room: '', federation: '', session: '' };
     this.buttons = new Set();
   }
 
@@ -95,6 +96,13 @@ export class Acts {
     if (room === this.stale.room && link === this.stale.federation) return;
     this.stale = { room, federation: link, session: false };
     this.forget();
+    for (const each of this.buttons) each.dim();
+  }
+
+  /** Dim the acts on a thing to which nothing can be done any more, and say why; '' undoes it. */
+  setOver(of, why) {
+    if (this.over[of] === why) return;
+    this.over[of] = why;
     for (const each of this.buttons) each.dim();
   }
 
@@ -156,9 +164,16 @@ class ActButton {
     return this.acts.stale[this.rule.of ?? 'room'];
   }
 
+  /** Return why nothing can be done any more; empty where something can. */
+  get over() {
+    return this.acts.over[this.rule.of ?? 'room'];
+  }
+
   dim() {
-    this.element.classList.toggle('dimmed', this.stale);
-    this.element.disabled = this.busy || (this.stale && !this.acts.session.calming.includes(this.act));
+    const over = Boolean(this.over);
+    this.element.classList.toggle('dimmed', this.stale || over);
+    this.element.disabled = this.busy || over || (this.stale && !this.acts.session.calming.includes(this.act));
+    this.element.title = this.over;
     if (this.element.disabled) this.forgetQuestion();
   }
 

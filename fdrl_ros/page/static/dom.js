@@ -48,6 +48,13 @@ export function number(value, digits = 1, unit = '') {
   return unit ? `${text}\u00a0${unit}` : text;
 }
 
+/** Write an upper bound, such as an epsilon, rounded up as fdrl_ros/privacy/stated.py does. */
+export function roundedUp(value, digits = 2) {
+  if (!isNumber(value)) return NONE;
+  // What the server sends has six digits: what is beyond them comes of the multiplication.
+  return number(Math.ceil(Number((value * 10 ** digits).toFixed(6 - digits))) / 10 ** digits, digits);
+}
+
 /** Write a share as a percentage. */
 export function percent(value, digits = 0) {
   return isNumber(value) ? number(100 * value, digits, '%') : NONE;

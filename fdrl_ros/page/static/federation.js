@@ -3,17 +3,24 @@
 /** The federation: its round, its hospitals and their budgets, success on public patients, orders. */
 
 import { Lines } from './charts.js';
-import { clock, fill, isNumber, list, make, NONE, number, percent, record, seconds, show, write } from './dom.js';
+import { clock, fill, isNumber, list, make, NONE, number, percent, record, roundedUp, seconds, show, write } from './dom.js';
 import { Bar, card } from './room.js';
-import { FAULTS, PHASES, policyName, PROCEDURES, sentence, STAGES, STANDING, UNITS } from './words.js';
+import { DEFINITIONS, FAULTS, PHASES, policyName, PROCEDURES, sentence, STAGES, STANDING, UNITS } from './words.js';
 
 const MOST_ROWS = 20; // of a list of events
 const MOST_CARDS = 60; // hospitals that are shown
+const OVER = 'The federation has finished: no round is left to order anything about. To replace its newest policy all the same: fdrl operator roll-back ROUND.';
 
 function names(all) {
   const shown = list(all).slice(0, 12).map(policyName).join(', ');
   const more = list(all).length - 12;
   return more > 0 ? `${shown} and ${more} more` : shown || 'none';
+}
+
+/** Say what the number of rounds that a budget pays for includes. */
+function included({ home }) {
+  const after = home ? ', with one more home policy after them as planned: fine-tuning and its private choice' : '';
+  return `Whole further rounds of the plan that what is left of the budget pays for${after}. It follows from the epsilon that the hospital published and the plan.`;
 }
 
 export class FederationView {
@@ -53,7 +60,8 @@ export class FederationView {
     this.to = make('input', { 'type': 'number', 'min': 0, 'step': 1, 'required': true, 'id': 'to-round', 'inputmode': 'numeric', 'input': () => this.acts.forgetQuestions() });
     const back = this.acts.button('roll_back', () => ({ to_round: this.toRound() }), '', ({ to_round: round }) => `to round ${round}`);
     if (back) first.append(make('span.roll-back', {}, make('label', { for: 'to-round' }, 'to round'), this.to, back));
-    const made = card('orders-card', 'Orders', first,
+    this.over = make('p.why', { 'role': 'status', 'hidden': true });
+    const made = card('orders-card', 'Orders', first, this.over,
       make('p.note', {}, 'Orders are signed with the operator\u2019s key on the server. ', this.acts.session.note || 'A browser is no emergency stop.'));
     if (!first.children.length) made.classList.add('empty');
     return made;
@@ -74,9 +82,10 @@ export class FederationView {
   successCard() {
     this.lines = new Lines();
     this.policies = make('select', { 'aria-label': 'Policy whose success is shown', 'change': () => this.showSuccess() });
-    this.successNote = make('p.empty-note', {}, 'Nothing is known of policies on public patients.');
+    this.successNote = make('p.empty-note', {}, 'No policy has been tested on public patients yet.');
     this.shown = [];
-    const made = card('success-card', 'Success on public patients', this.successNote, this.lines.element);
+    const made = card('success-card', 'Success in the public test of the key authority', this.successNote, this.lines.element);
+    made.querySelector('h2').title = DEFINITIONS.test;
     made.firstChild.append(this.policies);
     return made;
   }
@@ -97,6 +106,7 @@ export class FederationView {
     show(this.all, federation);
     if (!federation) return;
     this.showRound(federation);
+    this.showOver(federation);
     this.showHospitals(federation);
     this.shown = list(federation.success);
     this.showSuccess();
@@ -130,6 +140,15 @@ export class FederationView {
     write(this.survivors, names(federation.survivors));
     const missing = Object.entries(record(federation.missing)).slice(0, MOST_ROWS);
     fill(this.missing, missing, () => missing.map(([name, why_]) => make('li', {}, make('strong', {}, policyName(name)), ` is missing: ${why_}`)));
+  }
+
+  /** Dim the orders of a federation that has finished, and say so. */
+  showOver({ phase }) {
+    if (!this.acts) return;
+    const why = phase === 'FINISHED' ? OVER : '';
+    this.acts.setOver('federation', why);
+    show(this.over, why);
+    write(this.over, why);
   }
 
   showHospitals(federation) {
@@ -214,8 +233,9 @@ class HospitalCard {
     const { epsilon, budget } = state;
     const share = epsilon / budget;
     const known = isNumber(epsilon) || isNumber(budget);
-    this.budget.set(share, known ? `${number(epsilon, 2)} of ${number(budget, 2)}` : NONE, share > 1 ? 'limit' : share > 0.8 ? 'warn' : '');
-    write(this.forecast, this.say(state));
+    this.budget.set(share, known ? `${roundedUp(epsilon)} of ${number(budget, 2)}` : NONE, share > 1 ? 'limit' : share > 0.8 ? 'warn' : '');
+    write(this.forecast, this.say(state, federation));
+    this.forecast.title = isNumber(state.pays_for) ? included(federation) : '';
     this.forecast.classList.toggle('over', state.secure === false || state.pays_for === 0);
     const trains = state.stage === 'training' && state.steps > 0;
     const done = trains ? state.step / state.steps : state.stage === 'sending' ? 1 : 0;
@@ -224,11 +244,12 @@ class HospitalCard {
   }
 
   /** Say what a budget pays for, per what, and whether the noise protects. */
-  say({ pays_for: rounds, unit, delta, secure }) {
+  say({ pays_for: rounds, unit, delta, secure }, { home }) {
     const parts = [];
     if (secure === false) parts.push('Not private: noise from a seed');
-    if (rounds === 0) parts.push('pays for no further round');
-    else if (isNumber(rounds)) parts.push(`pays for ${rounds} more round${rounds === 1 ? '' : 's'}`);
+    const after = home ? ' with a home policy after' : '';
+    if (rounds === 0) parts.push(`pays for no further round${after}`);
+    else if (isNumber(rounds)) parts.push(`pays for ${rounds} more round${rounds === 1 ? '' : 's'}${after}`);
     if (unit) parts.push(sentence(UNITS, unit));
     if (isNumber(delta)) parts.push(`\u03b4 ${delta.toExponential(0).replace('e-', 'e\u2212')}`);
     return parts.join(', ');

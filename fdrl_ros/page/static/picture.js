@@ -8,10 +8,12 @@ import { sentence, UNSEEN } from './words.js';
 
 const PARTS = ['background', 'shaft', 'wrist', 'jaw'];
 
+const NO_PICTURE = 'No picture: nobody publishes endoscope/image_raw of this robot. The simulated one does with endoscope:=true, as in ros2 launch fdrl_ros robot.launch.py endoscope:=true';
+
 export class Picture {
   constructor() {
-    this.canvas = make('canvas', { 'role': 'img', 'aria-label': 'Picture of the endoscope' });
-    this.note = make('p.scene-note', {}, 'No picture.');
+    this.canvas = make('canvas', { 'role': 'img', 'aria-label': 'Picture of the endoscope', 'hidden': true });
+    this.note = make('p.scene-note', {}, NO_PICTURE);
     this.seen = make('p.side');
     this.overlay = make('button.small', {
       'type': 'button', 'aria-pressed': 'false', 'hidden': true, 'click': () => this.toggle(),
@@ -39,7 +41,8 @@ export class Picture {
     this.link?.close();
     this.link = path ? new Link(path, (data) => this.draw(path, data)) : null;
     if (!path) show(this.canvas, false);
-    show(this.note, !path);
+    write(this.note, path ? 'The first picture has not come yet.' : NO_PICTURE);
+    show(this.note, this.canvas.hidden);
   }
 
   describe(robot) {
@@ -69,6 +72,7 @@ export class Picture {
       if (this.canvas.height !== bitmap.height) this.canvas.height = bitmap.height;
       this.canvas.getContext('2d').drawImage(bitmap, 0, 0);
       show(this.canvas, true);
+      show(this.note, false);
       this.drawn = stamp;
       this.element.dataset.stamp = stamp;
     }

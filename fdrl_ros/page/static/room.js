@@ -8,7 +8,7 @@ import { Picture } from './picture.js';
 import { Scene } from './scene.js';
 import { policyColours, Timeline } from './timeline.js';
 import {
-  ARM_STATES, DRIVERS, FAILURES, policyName, PROCEDURES, REASONS, sentence, STATUSES, VETOES,
+  ARM_STATES, DEFINITIONS, DRIVERS, FAILURES, policyName, PROCEDURES, REASONS, sentence, STATUSES, VETOES,
 } from './words.js';
 
 const CHARTS_EVERY = 100; // ms
@@ -327,8 +327,8 @@ class PolicyRow {
     const status = sentence(STATUSES, policy.status);
     write(this.status, policy.reason ? `${status}: ${policy.reason}` : status);
     this.status.title = this.status.textContent;
-    write(this.success, isNumber(policy.success_share) ? `${percent(policy.success_share)} success on public patients` : 'not tried on public patients yet');
-    this.success.title = `mean return ${number(policy.mean_return, 1)}, of holding ${number(policy.hold_return, 1)}`;
+    write(this.success, isNumber(policy.success_share) ? `${percent(policy.success_share)} success in its trial` : 'not tried by this robot yet');
+    this.success.title = `${DEFINITIONS.trial} Mean return ${number(policy.mean_return, 1)}, of holding ${number(policy.hold_return, 1)}`;
     const { veto, allow, pin, unpin } = this.buttons;
     for (const [button, visible] of [[veto, !vetoed], [allow, vetoed], [pin, !policy.pinned], [unpin, policy.pinned]]) {
       if (button) show(button, visible);

@@ -11,6 +11,7 @@ const MOST = 4000; // values kept
 const HEIGHT = 176; // px
 const LEFT = 44;
 const RIGHT = 8;
+const APART = 10; // px between two labels
 const LANE = { top: 18, bottom: 56 };
 const VALUE = { top: 72, bottom: 152 };
 
@@ -104,13 +105,19 @@ export class Timeline {
     return LEFT + (this.width - LEFT - RIGHT) * (1 + seconds / SPAN);
   }
 
+  /** Return the seconds between two marks of the axis, so that their labels stand apart. */
+  between() {
+    const apart = this.context.measureText(`\u2212${SPAN}\u00a0s`).width + APART;
+    return [10, 20, 30].find((each) => this.x(0) - this.x(-each) >= apart) ?? SPAN;
+  }
+
   grid() {
     const { context } = this;
     context.strokeStyle = colour('--grid');
     context.fillStyle = colour('--muted');
     context.lineWidth = 1;
     context.textAlign = 'center';
-    for (let back = 0; back <= SPAN; back += 10) {
+    for (let back = 0; back <= SPAN; back += this.between()) {
       const x = Math.round(this.x(-back)) + 0.5;
       context.beginPath();
       context.moveTo(x, LANE.top);
@@ -184,7 +191,7 @@ export class Timeline {
 
   mark(x) {
     const { context } = this;
-    context.fillStyle = colour('--limit');
+    context.fillStyle = colour('--veto');
     context.beginPath();
     context.moveTo(x - 6, 3);
     context.lineTo(x + 6, 3);
@@ -199,7 +206,10 @@ export class Timeline {
     context.textAlign = 'right';
     if (!shown.length) {
       context.textAlign = 'left';
-      context.fillText('No value yet: the policies are being valued.', LEFT + 6, (VALUE.top + VALUE.bottom) / 2);
+      const room = this.width - LEFT - 6 - RIGHT;
+      const words = ['No value yet: the policies are being valued.', 'No value yet.'];
+      const text = words.find((each) => context.measureText(each).width <= room) ?? '';
+      context.fillText(text, LEFT + 6, (VALUE.top + VALUE.bottom) / 2);
       return;
     }
     let [low, high] = [Infinity, -Infinity];

@@ -134,6 +134,12 @@ export const DRIVERS = { selector: 'Selector', surgeon: 'Surgeon' };
 /** Privacy, UNIT_. */
 export const UNITS = { patient: 'per patient', transition: 'per transition' };
 
+/** What numbers of the same name mean, as docs/glossary.md defines them; shown on hover. */
+export const DEFINITIONS = {
+  test: 'The share of public patients on whom the new policy of a round succeeds in the key authority\u2019s test. Empty where the policy was rolled back.',
+  trial: 'The share of public patients on whom a policy succeeds in the trial that a robot makes of it before its selector may choose it.',
+};
+
 /** Return the sentence for a word, or the word itself where it is new. */
 export function sentence(table, word) {
   if (word === null || word === undefined || word === '') return '';

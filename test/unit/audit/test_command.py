@@ -13,6 +13,7 @@ from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.errors import TrainingStopped
 from fdrl_ros.experiments.studies import audit as study
 from fdrl_ros.experiments.studies.audit import run_audit
+from fdrl_ros.privacy.stated import stated
 from fdrl_ros.runtime.progress import Caller
 import numpy as np
 import pytest
@@ -87,7 +88,8 @@ def test_command_prints_the_proof_beside_the_claim_and_writes_json_and_plot(tmp_
     assert done.exit_code == 0, done.output
     summary = json.loads((tmp_path / 'audit.json').read_text())
     assert summary['parts'][0]['canaries'] == 200 and summary['parts'][0]['patients'] == 4
-    for name in ('claimed', 'estimated', 'bound', 'by_errors', 'attainable'):
+    assert stated(summary['parts'][0]['claimed'], 3) in done.output
+    for name in ('estimated', 'bound', 'by_errors', 'attainable'):
         assert f'{summary["parts"][0][name]:.3f}' in done.output
     assert '200 canaries among 4 patients' in done.output and '99.98 %' in done.output
     assert (tmp_path / 'audit.png').read_bytes().startswith(b'\x89PNG')

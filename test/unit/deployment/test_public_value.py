@@ -269,3 +269,23 @@ def test_valuing_stops_when_it_is_told_to():
     asked = iter([False, False, True])
     with pytest.raises(TrainingStopped):
         replace(VALUATION, stopped=lambda: next(asked)).experience(policy(1))
+
+
+def test_what_candidates_share_is_found_once_and_changes_no_model(monkeypatch):
+    start, known, looked = policy(0), [policy(1)], []
+    plan = PLAN.changed({'learner': {'offsets': 'goal_error_x'}})
+    monkeypatch.setattr(
+        PublicValuation, '_off', lambda own, each, *seen: looked.append(each) or OFF
+    )
+    candidates = (policy(2), None, policy(2))
+    alone = [PublicValuation(plan, start, known=known).value_model(each) for each in candidates]
+    assert len(looked) == len(candidates)
+    told = []
+    first = PublicValuation(plan, start, known=known)
+    together = [
+        replace(first, progress=lambda *done: told.append(done)).value_model(each)
+        for each in candidates
+    ]
+    assert len(looked) == len(candidates) + 1
+    assert [each.to_bytes() for each in together] == [each.to_bytes() for each in alone]
+    assert told[-1] == (18, 18) and told.count((18, 18)) == len(candidates)

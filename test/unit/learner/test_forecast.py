@@ -4,12 +4,14 @@
 
 from dataclasses import replace
 from pathlib import Path
+import re
 
 from fdrl_ros.deployment.events import PrivacySpent
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.prepare import budget_words, check_plan
-from fdrl_ros.errors import PrivacyError
-from fdrl_ros.learner.forecast import RoundCosts
+from fdrl_ros.errors import BudgetExceededError, PrivacyError
+from fdrl_ros.experiments.studies.sepsis.tables import spent_words
+from fdrl_ros.learner.forecast import planned_chain, RoundCosts
 from fdrl_ros.learner.home import home_charges
 from fdrl_ros.learner.privacy_cost import ChargedMechanism, RecordCounts
 from fdrl_ros.page.forecast import Forecast, MOST_ROUNDS
@@ -24,6 +26,7 @@ from hypothesis import strategies as st
 import pytest
 from support.small_run import TINY_PLAN
 
+ROOT = Path(__file__).resolve().parents[3]
 PLAN = Plan().changed(
     {
         **TINY_PLAN,
@@ -102,6 +105,32 @@ def test_page_prepare_and_check_agree(plan: Plan) -> None:
         check_plan(plan.changed({'rounds': {'rounds': paid + 1}}), None)
 
 
+@pytest.mark.parametrize('candidates', ['personal', 'personal, alone'])
+def test_the_page_counts_a_home_policy_that_was_made(candidates: str) -> None:
+    plan = AT_HOME.changed({'home': {'candidates': candidates, 'alone_epochs': 4}})
+    made = planned_chain(plan.learner, plan.privacy, plan.home, SIZE, 2, home_made=True)
+    assert made.head.entries == 2 * 3 + 2 + 4 * ('alone' in candidates) + 1
+    spent = PrivacySpent(
+        'hospital_1', 'patient', made.epsilon(), 0.0, DELTA, BUDGET, made.head.entries, False
+    )
+    paid = costs(plan, made).rounds_paid(MOST_ROUNDS)
+    assert 0 < paid < MOST_ROUNDS
+    assert Forecast(plan).pays_for(spent) == paid
+    # Another home policy is part of what the further rounds cost.
+    assert costs(plan, made).epsilon(1) > costs(PLAN, made).epsilon(1)
+    # Nothing is guessed from an epsilon, or from entries, of something else.
+    assert Forecast(plan).pays_for(replace(spent, epsilon=0.9 * made.epsilon())) is None
+    assert Forecast(plan).pays_for(replace(spent, entries=made.head.entries - 1)) is None
+
+
+def test_a_planned_ledger_is_the_one_that_a_hospital_has() -> None:
+    for home in (False, True):
+        planned = planned_chain(PLAN.learner, PLAN.privacy, AT_HOME.home, SIZE, 2, home_made=home)
+        own = chain_of(6, home)
+        assert planned.history() == own.history()
+        assert [each.round for each in planned.entries] == [each.round for each in own.entries]
+
+
 def test_an_account_counts_and_the_page_tells_nothing_of_it(tmp_path: Path) -> None:
     account = tmp_path / 'account.sqlite'
     with_account = PLAN.changed({'privacy': {'account': str(account)}})
@@ -121,3 +150,23 @@ def test_what_is_stated_is_never_below_the_truth(bound: float, digits: int) -> N
     told = float(stated(bound, digits))
     assert bound <= told <= bound + 1.001 * 10**-digits
     assert stated(5.3134) == '5.32' and stated(2.7) == '2.70' and stated(float('inf')) == 'inf'
+
+
+def test_a_refused_charge_and_a_table_round_epsilon_up():
+    told = str(BudgetExceededError(7.00001, 8.99999, 8.0))
+    assert '7.0001 is spent' in told and 'make it 9.0, above' in told
+    assert spent_words(5.3101) == '5.32' and spent_words(None) == 'inf'
+
+
+SHOWN = re.compile(
+    r'\{(?!\w*budget)[^{}/]*(?:epsilon|spent|claimed|cost)\w*(?:\["epsilon"\])?:\.\d[fg]\}'
+)
+
+
+def test_no_module_rounds_an_epsilon_to_the_nearest():
+    found = []
+    for path in sorted((ROOT / 'fdrl_ros').rglob('*.py')):
+        for line in path.read_text('utf-8').splitlines():
+            if SHOWN.search(line) and 'epsilon_paper' not in line:
+                found.append(f'{path.relative_to(ROOT)}: {line.strip()}')
+    assert found == []

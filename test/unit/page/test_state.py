@@ -22,7 +22,15 @@ from fdrl_ros.federation.protocol.message import (
     Phase,
     RoundStatus,
 )
-from fdrl_ros.page.state import as_json, EVENTS, FederationState, MOST_NODES, PageState, TIMELINE
+from fdrl_ros.page.state import (
+    as_json,
+    EVENTS,
+    FederationState,
+    MOST_NODES,
+    PageState,
+    SILENT,
+    TIMELINE,
+)
 from fdrl_ros.surgery.gym.state import (
     INDEX,
     OPERATION_LAYOUT,
@@ -273,6 +281,27 @@ def test_blames_and_roll_backs_are_told_once_however_often_they_come(state):
     shown = state.snapshot()['federation']
     assert [words for _, words in shown['roll_backs']] == ['round 2 was rolled back: success fell']
     assert [each[1:] for each in shown['blames']] == [['hospital_2', 'deal']]
+
+
+def test_only_present_causes_say_why_a_hospital_is_missing(state, clock):
+    def told(**left_out: str) -> None:
+        values = {f'left out {name}': why for name, why in left_out.items()}
+        state.receive(NodeHealth('/federation/aggregator', 0, 'ok', values))
+
+    def missing() -> dict[str, str]:
+        return state.snapshot()['federation']['missing']
+
+    state.receive(ReceivedMessage(status(Phase.TRAIN)))
+    told(hospital_2='its budget does not pay')
+    assert missing() == {'hospital_2': 'its budget does not pay'}
+    told(hospital_1='lost its ledger')
+    assert missing() == {'hospital_1': 'lost its ledger'}
+    state.receive(ReceivedMessage(status(Phase.FINISHED)))
+    assert missing() == {}
+    state.receive(ReceivedMessage(status(Phase.OPEN, 2)))
+    assert missing() == {'hospital_1': 'lost its ledger'}
+    clock.now += SILENT  # whether that still holds nobody knows
+    assert missing() == {}
 
 
 def test_an_unknown_fault_is_a_number():

@@ -6,6 +6,7 @@ import json
 import time
 from typing import Any, TYPE_CHECKING
 
+from fdrl_ros.experiments.reports.glossary import definition
 import pytest
 from support import watched_room
 from support.watched_room import CSRF, FEDERATION, ROOM
@@ -111,6 +112,118 @@ def test_a_federation_is_drawn(federation, page):
     assert names[:2] == ['all', 'Reach'] and len(names) == 6
     page.snapshot['federation']['phase'] = 'FAILED'
     federation.wait("document.querySelector('.standing').textContent.includes('too few answered')")
+
+
+def test_a_forecast_says_whether_it_counts_a_home_policy(federation, page):
+    forecast = "document.querySelector('[data-hospital=hospital_1] header ~ p.side')"
+    federation.wait(f"{forecast}.textContent.startsWith('pays for 3 more rounds, per patient')")
+    assert 'home policy' not in federation.run(f'{forecast}.title')
+    page.snapshot['federation']['home'] = True
+    federation.wait(
+        f"{forecast}.textContent.startsWith('pays for 3 more rounds with a home policy after,')"
+    )
+    assert 'one more home policy after them' in federation.run(f'{forecast}.title')
+    page.snapshot['federation']['hospitals']['hospital_1']['pays_for'] = None
+    federation.wait(f"{forecast}.textContent.startsWith('per patient') && !{forecast}.title")
+
+
+def test_the_orders_of_a_finished_federation_are_dimmed_with_the_reason(federation, page):
+    orders = "[...document.querySelectorAll('#federation .act')]"
+    federation.wait(f'{orders}.length > 10 && {orders}.every((it) => !it.disabled && !it.title)')
+    page.snapshot['federation']['phase'] = 'FINISHED'
+    federation.wait(f"{orders}.every((it) => it.disabled && it.classList.contains('dimmed'))")
+    why = federation.text('.orders-card .why')
+    assert why.startswith('The federation has finished')
+    assert federation.run(f'{orders}.every((it) => it.title === {json.dumps(why)})')
+    # A room goes on, and so do orders once further rounds begin.
+    assert (
+        federation.run('document.querySelectorAll(\'#room .act[title]:not([title=""])\').length')
+        == 0
+    )
+    page.snapshot['federation']['phase'] = 'OPEN'
+    federation.wait(f'{orders}.every((it) => !it.disabled && !it.title)')
+    assert federation.run("document.querySelector('.orders-card .why').hidden")
+
+
+@pytest.mark.parametrize('scheme', ['light', 'dark'])
+def test_limits_share_their_colour_with_no_data(room, scheme):
+    room.prefer(scheme)
+    room.wait(f"document.documentElement.dataset.theme === '{scheme}'")
+    colours = room.run(
+        """(async () => {
+          const { colour, lines } = await import('/static/theme.js');
+          const names = ['--limit', '--veto', '--tip', '--waypoint', '--fill', '--ink', '--hold'];
+          return [...names.map(colour), ...lines()];
+        })()"""
+    )
+    assert all(colours) and colours.count(colours[0]) == 1
+    drawn = """(() => {
+      const { timeline } = fdrl.room, context = timeline.canvas.getContext('2d');
+      context.setTransform(1, 0, 0, 1, 0, 0);
+      timeline.mark(100);
+      return '#' + [...context.getImageData(100, 6, 1, 1).data].slice(0, 3)
+        .map((each) => each.toString(16).padStart(2, '0')).join('');
+    })()"""
+    mark = room.run(drawn)
+    assert mark == colours[1] or mark == '#' + 2 * colours[1][1:]
+
+
+@pytest.mark.parametrize('width', [801, 820, 1000, 1024, 1280])
+def test_labels_stand_apart_at_every_width(room, width):
+    room.resize(width, 1100)
+    room.wait('fdrl.room.timeline.seen.length')
+    written = room.wait(
+        """(() => {
+          const { timeline } = fdrl.room, context = timeline.canvas.getContext('2d');
+          const boxes = [], real = context.fillText;
+          context.fillText = (text, x, y) => {
+            const box = context.measureText(text);
+            boxes.push([text, x - box.actualBoundingBoxLeft, x + box.actualBoundingBoxRight, y]);
+          };
+          timeline.draw();
+          delete context.fillText;
+          return timeline.width > 100 && boxes.some(([text]) => text === 'now') && boxes;
+        })()"""
+    )
+    axis = sorted((left, right) for text, left, right, y in written if y == written[0][3])
+    assert len(axis) > 2
+    assert all(one[1] + 4 < next_[0] for one, next_ in zip(axis, axis[1:], strict=False))
+    cut = (
+        "[...document.querySelectorAll('#room .act, .stepper li, nav a, .policies .title strong')]"
+    )
+    cut += '.filter((it) => it.checkVisibility() && it.scrollWidth > it.clientWidth + 1)'
+    assert room.run(f'{cut}.map((it) => it.textContent)') == []
+    assert room.run('document.documentElement.scrollWidth') <= width
+    room.run("location.hash = '#/federation'")
+    room.wait("document.querySelector('#federation .stepper').checkVisibility()")
+    steps = "[...document.querySelectorAll('#federation .stepper li')]"
+    assert max(room.run(f'{steps}.map((it) => it.clientHeight)')) < 40  # one line each
+    assert room.run('document.documentElement.scrollWidth') <= width
+    assert room.run(f'{cut}.map((it) => it.textContent)') == []
+
+
+def test_no_picture_says_why_and_how_to_get_one(room, page):
+    note = "document.querySelector('.picture .scene-note')"
+    room.wait(f"!{note}.hidden && {note}.textContent.includes('has not come yet')")
+    with_robot(page, picture=False)
+    room.wait(f"!{note}.hidden && {note}.textContent.includes('endoscope:=true')")
+    assert 'nobody publishes endoscope/image_raw' in room.run(f'{note}.textContent')
+    page.pictures = watched_room.pictures(1)
+    with_robot(page, picture=True)
+    room.wait(f"{note}.hidden && document.querySelector('.picture').dataset.stamp")
+
+
+def test_two_kinds_of_success_have_two_names_and_their_definitions(room, page):
+    tried = "document.querySelector('.policies [data-policy=home] .tried span')"
+    assert room.wait(f'{tried}.textContent') == '94\xa0% success in its trial'
+    title = room.run(f'{tried}.title')
+    assert title.startswith(definition("success in a robot's trial").words)
+    room.run("location.hash = '#/federation'")
+    heading = "document.querySelector('.success-card h2')"
+    room.wait(f'{heading}.checkVisibility()')
+    assert room.run(f'{heading}.textContent') == 'Success in the public test of the key authority'
+    meaning = definition('success on public patients').words.replace("'", '\u2019')
+    assert room.run(f'{heading}.title') == meaning
 
 
 def test_every_act_on_a_robot_posts_what_the_server_expects(room, page):

@@ -31,6 +31,7 @@ from fdrl_ros.experiments.studies.leakage.settings import PAPER
 from fdrl_ros.experiments.studies.leakage.study import RULED
 from fdrl_ros.experiments.studies.leakage.summary import EPSILONS
 from fdrl_ros.privacy.accountant.accountant import epsilon_paper, PAPER_ORDER
+from fdrl_ros.privacy.stated import stated
 
 REPRODUCED, PARTLY, NOT = 'reproduced', 'partly', 'not reproduced'
 UNMEASURABLE, UNMEASURED = 'not measurable', 'not measured'
@@ -480,7 +481,7 @@ def _budget(summary: Json) -> Iterator[Claim]:
         'section IV-B',
         'epsilon = 1 by alpha / (2 sigma^2)',
         f's = {spent["s"]:g}, clipping at 0.4, {spent["steps"]} steps',
-        f'epsilon {spent["epsilon"]:.2f} at delta {spent["delta"]:g}; the formula gives '
+        f'epsilon {stated(spent["epsilon"])} at delta {spent["delta"]:g}; the formula gives '
         f'{epsilon_paper(PAPER_ORDER, spent["s"]):.3g} with sigma = s and '
         f'{spent["epsilon_paper"]:.2g} with sigma = sigma_m',
         NOT if spent['epsilon'] > 1.0 else REPRODUCED,

@@ -8,6 +8,7 @@ from fdrl_ros.experiments.intervals import Interval, interval_words
 from fdrl_ros.experiments.json_file import Json
 from fdrl_ros.experiments.reports.text_table import Grid
 from fdrl_ros.experiments.studies.fdrl_paper.settings import FdrlSettings
+from fdrl_ros.privacy.stated import stated
 
 NAMES = {
     'federated': 'federated',
@@ -160,7 +161,7 @@ def surgery_grid(combined: Json) -> Grid:
     level = combined['plan']['federation']['heterogeneity']
     title = (
         f"The paper's setting in surgery, H = {level:g}, "
-        f'epsilon {worst:.2f} at delta {combined["delta"]:g}: {_seeds(combined)}'
+        f'epsilon {stated(worst)} at delta {combined["delta"]:g}: {_seeds(combined)}'
     )
     return Grid(
         title, ('policy', 'success, %', 'A_task, %', 'R_mit', 'alpha_adapt', 'return'), rows

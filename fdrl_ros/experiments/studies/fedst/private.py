@@ -22,6 +22,7 @@ from fdrl_ros.experiments.studies.fedst.settings import FEDERATED, FedstSettings
 from fdrl_ros.experiments.studies.utility import learn_at, name_of, privacy_at
 from fdrl_ros.experiments.study import chosen_settings, Part, Study, Work
 from fdrl_ros.learner.records.collection import HospitalSimulator
+from fdrl_ros.privacy.stated import stated
 from fdrl_ros.runtime.progress import Caller, NOBODY
 import numpy as np
 from rich.table import Table
@@ -134,7 +135,7 @@ def private_table(parts: Sequence[Json]) -> Table:
     first = parts[0]
     for level in [START, *map(name_of, EPSILONS)]:
         spent = first['epsilon'].get(level)
-        words = 'none' if level == START else 'infinite' if spent is None else f'{spent:.2f}'
+        words = 'none' if level == START else 'infinite' if spent is None else stated(spent)
         noise = first['noise_multiplier'].get(level)
         cells = []
         for site in FEDERATED:

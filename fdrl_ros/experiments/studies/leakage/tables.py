@@ -8,6 +8,7 @@ from fdrl_ros.experiments.intervals import interval_words
 from fdrl_ros.experiments.json_file import Json
 from fdrl_ros.experiments.reports.text_table import Grid
 from fdrl_ros.experiments.studies.leakage.summary import EPSILONS, SEATS
+from fdrl_ros.privacy.stated import stated
 
 FORMS = {'auc': '.3f', 'tpr': '.3f', 'plr': '.4f'}
 _WORDS = {'auc': 'AUC', 'tpr': 'TPR at 1 % FPR', 'plr': 'PLR, bits'}
@@ -56,7 +57,7 @@ def _seats(name: str, regime: Json, seeds: int) -> Grid:
     for side, words in (('federated', 'bound, a hospital'), ('central', 'bound, centralised')):
         spent = regime['bounds'][side]
         most = (f'{spent["pair"][_LIMITS[metric]]:{form}}' for metric, form in FORMS.items())
-        rows.append((words, f'epsilon {spent["epsilon"]:.3g}, s = {spent["s"]:.3g}', *most))
+        rows.append((words, f'epsilon {stated(spent["epsilon"])}, s = {spent["s"]:.3g}', *most))
     title = f'{name}: {regime["what"]}; {seeds} seeds, mean [95 % interval]'
     return Grid(title, ('seat', 'attack', *_WORDS.values()), rows)
 

@@ -17,6 +17,7 @@ from fdrl_ros.experiments.json_file import Json
 from fdrl_ros.experiments.reports.text_table import make_table
 from fdrl_ros.experiments.studies.sepsis.settings import NETWORKS, REPLAYS, Start
 from fdrl_ros.experiments.studies.sepsis.summary import most_frequent, spread
+from fdrl_ros.privacy.stated import stated
 from fdrl_ros.worlds.icu_sepsis.values import BANDS
 import numpy as np
 from rich.table import Table
@@ -78,7 +79,7 @@ def fae_table(summary: Json, paper: Json, whose: str) -> Table:
         found = row['fae']
         median, low, high = map(_patients, (found['median'], *found['quartiles']))
         yield REPLAYS[row['replay']]
-        yield epsilon_words(row['epsilon_spent'], '.2f')
+        yield spent_words(row['epsilon_spent'])
         yield epsilon_words(row['epsilon'])
         yield f'{row["noise_multiplier"]:.2f}'
         yield NOT_REACHED if low == NOT_REACHED else f'{median} [{low}, {high}]'
@@ -104,7 +105,7 @@ def mortality_table(summary: Json) -> Table:
     for row in summary['arms']:
         cells = [row['mortality'], *(row['mortality_by_band'][band] for band in BANDS)]
         name = f'{REPLAYS[row["replay"]]}, noise for {epsilon_words(row["epsilon"])}'
-        spent = epsilon_words(row['epsilon_spent'], '.2f')
+        spent = spent_words(row['epsilon_spent'])
         rows.append([name, spent, *(interval_words(each, '.2f', 100.0) for each in cells)])
     return make_table(
         'Estimated mortality in the end, exact, in %: mean [95 % interval over runs]',
@@ -172,9 +173,14 @@ def _patients(value: float | None) -> str:
     return NOT_REACHED if value is None else f'{value:.0f}'
 
 
-def epsilon_words(value: float | None, form: str = 'g') -> str:
-    """Write an epsilon; without one nothing is private."""
-    return 'inf' if value is None else format(value, form)
+def epsilon_words(value: float | None) -> str:
+    """Write an epsilon that was aimed at; without one nothing is private."""
+    return 'inf' if value is None else f'{value:g}'
+
+
+def spent_words(value: float | None) -> str:
+    """Write an epsilon that was spent, rounded up; without one nothing is private."""
+    return 'inf' if value is None else stated(value)
 
 
 FEWEST_RUNS = 6
