@@ -12,6 +12,7 @@ of a seed have the same records, public start, noise and unseen patients.
 """
 
 import argparse
+from dataclasses import replace
 import json
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from fdrl_ros.experiments.studies.mastery.settings import (
     FULL,
     plan_of,
     Recipe,
+    Sizes,
 )
 from fdrl_ros.experiments.studies.mastery.study import (
     Bench,
@@ -42,6 +44,8 @@ def main() -> None:
     parser.add_argument('--rounds', default='3,10')
     parser.add_argument('--records', type=int, default=100, help='patients of each hospital')
     parser.add_argument('--patients', type=int, default=400, help='unseen ones of each hospital')
+    parser.add_argument('--public', type=int, default=6000, help='patients of the public start')
+    parser.add_argument('--steps', type=int, default=20000, help='of its learning')
     parser.add_argument('--heterogeneity', type=float, default=1.0)
     parser.add_argument('--directory', type=Path, default=Path('runs/server_trial'))
     parser.add_argument('optimizers', nargs='+', help='name=rate or name=rate:momentum')
@@ -58,7 +62,8 @@ def main() -> None:
     for seed in dict.fromkeys(seed for seed, *_ in keys):
         missing = [key for key in keys if key[0] == seed and key not in found]
         if missing:
-            measure(cell, seed, missing, chosen.patients, path)
+            sizes = replace(FULL, public=chosen.public, steps=chosen.steps)
+            measure(cell, seed, missing, chosen.patients, path, sizes)
     show(kept(path), keys)
 
 
@@ -70,12 +75,17 @@ def kept(path: Path) -> dict[tuple[int, int, str], dict[str, float]]:
 
 
 def measure(
-    cell: Cell, seed: int, keys: list[tuple[int, int, str]], patients: int, path: Path
+    cell: Cell,
+    seed: int,
+    keys: list[tuple[int, int, str]],
+    patients: int,
+    path: Path,
+    sizes: Sizes,
 ) -> None:
     """Let the hospitals of a seed learn with each optimiser, and keep how patients fared."""
     plan = base_plan()
     study = study_of_starts(path.parent / 'starts', 1)
-    start = learn_starts(study, start_parts(plan, [seed], FULL, ['cloning']), NOBODY)
+    start = learn_starts(study, start_parts(plan, [seed], sizes, ['cloning']), NOBODY)
     weights = start[seed]['cloning']
     plan = plan_of(plan, cell, seed)
     bench, records = Bench(plan, patients), collect(plan, lambda: False)
