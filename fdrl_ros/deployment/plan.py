@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         FederationSettings,
         ValidationSettings,
     )
+    from fdrl_ros.federation.key_authority.server_optimizer import ServerOptimizerSettings
     from fdrl_ros.federation.settings import RoundSettings
     from fdrl_ros.learner.pretraining import PretrainingSettings
     from fdrl_ros.learner.records.collection import CollectionSettings
@@ -105,6 +106,10 @@ class Plan:
         'fdrl_ros.federation.settings:RoundSettings',
         'rounds quorum open_timeout absent_timeout share_timeout train_timeout settle_timeout '
         'reveal_timeout sum_timeout retry_delay',
+    )
+    server: 'Group[ServerOptimizerSettings]' = Group(
+        'fdrl_ros.federation.key_authority.server_optimizer:ServerOptimizerSettings',
+        'optimizer rate momentum decay adaptivity',
     )
     learner: 'Group[LearnerSettings]' = Group(
         'fdrl_ros.learner.settings:LearnerSettings',
@@ -276,6 +281,7 @@ class Plan:
         :raises CryptoError: if the network is too large, or no scheme sums its updates.
         """
         from fdrl_ros.crypto.he.schemes import check_size, choose_scheme
+        from fdrl_ros.federation.key_authority.server_step import fed_avg
 
         values = self.of_task()._values
         for owner, name in (('federation', 'task'), ('learner', 'network')):
@@ -291,6 +297,9 @@ class Plan:
         for group in _GROUPS.values():
             plan.group(group)
         plan._check_promise()
+        if (own := plan.server_step) and plan.server.step() is not fed_avg:
+            expected = f'fedavg at rate 1: task {chosen.task} has the server step {own}'
+            raise SettingError('server.optimizer', plan.server.optimizer, expected)
         layout = plan.network.layout
         try:
             shared = layout.shared(chosen.personal_layers)
@@ -422,7 +431,7 @@ class Plan:
 
     @property
     def server_step(self) -> str:
-        """The server step of the task, by reference; empty: FedAvg. Surgery stays unloaded."""
+        """The task's own server step, by reference; empty: none. Surgery stays unloaded."""
         task = self.federation.task
         return '' if task == SURGERY else self.task.server_step(self.world)
 

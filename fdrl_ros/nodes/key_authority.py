@@ -28,7 +28,7 @@ class KeyAuthorityNode(ServerNode):
     """Moves the key authority's messages."""
 
     executable = 'key_authority'
-    groups = ('encryption', 'validation', 'world')
+    groups = ('server', 'encryption', 'validation', 'world')
 
     def addressees(self) -> list[str]:
         """Return who relays updates."""

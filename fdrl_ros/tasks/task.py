@@ -269,7 +269,7 @@ class Task(ABC, Generic[P, W]):
 
     def server_step(self, world: W) -> str:
         """
-        Return what the key authority makes new global weights with; empty: FedAvg.
+        Return what the key authority makes new global weights with; empty: what the plan says.
 
         :returns: `package.module:Class` of a server step; the class is called with the settings of
             the federation, those of the world, the network and the weights of the public start.

@@ -33,6 +33,7 @@ def test_a_task_of_a_users_file_learns_the_same_over_ros_and_in_process(tmp_path
         {
             'federation': {'task': f'{tmp_path}/their_pole.py:Pole', 'noise': 'seeded'},
             'rounds': {'rounds': 2},
+            'server': {'optimizer': 'fedyogi'},
         }
     ).checked()
     said = []

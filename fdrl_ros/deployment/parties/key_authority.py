@@ -16,7 +16,7 @@ from fdrl_ros.deployment.parties.channel import open_channel
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.policy_file import load_policy
 from fdrl_ros.federation.key_authority.key_authority import KeyAuthority, KeyAuthoritySettings
-from fdrl_ros.federation.key_authority.server_step import fed_avg, ServerStep
+from fdrl_ros.federation.key_authority.server_step import ServerStep
 from fdrl_ros.federation.key_authority.state import KeyAuthorityState, Validation
 from fdrl_ros.federation.protocol.store import Store
 from fdrl_ros.runtime.references import load_reference
@@ -93,7 +93,7 @@ def server_step(
     plan: Plan, start: NDArray[np.float32], make: Callable[..., Callable[..., Any]] = make_here
 ) -> ServerStep:
     """
-    Return the server's step of a plan: its task's, or FedAvg.
+    Return the server's step of a plan: its task's, or that of its settings `server`.
 
     :param start: weights of the public start, shape (n_parameters,).
     :param make: makes the object, here or elsewhere; see :func:`make_here`.
@@ -101,7 +101,7 @@ def server_step(
     """
     place = plan.server_step
     if not place:
-        return fed_avg
+        return plan.server.step()
     return make(place, plan.federation, plan.world, plan.network, start)
 
 

@@ -32,6 +32,7 @@ from fdrl_ros.errors import (
     PolicyError,
     RoundError,
 )
+from fdrl_ros.federation.key_authority.server_optimizer import ServerOptimizer
 from fdrl_ros.federation.key_authority.server_step import (
     fed_avg,
     RoundSum,
@@ -422,6 +423,8 @@ class KeyAuthority:
         self.state = KeyAuthorityState(store, start)
         """What the key authority keeps of the rounds."""
         self.state.recover(channel)
+        if isinstance(settings.step, ServerOptimizer):  # before anybody trains in vain
+            settings.step.check(self.state.step_state, self._shared.size)
         self._busy = False
         self._refused = (0, '')
         self._refusals = 0
@@ -677,8 +680,8 @@ class KeyAuthority:
             return self._rolled_back(request, f'the sum is not one of honest updates: {error}')
         before = self.state.released.weights
         given = RoundSum(round, before, self._shared, average, self.state.step_state)
-        stepped = self._settings.step(given)
         try:
+            stepped = self._settings.step(given)
             check_weights(stepped.weights, before.size)
         except PolicyError as error:
             return self._rolled_back(request, f'the server step made no policy: {error}')

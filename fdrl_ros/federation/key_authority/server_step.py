@@ -57,7 +57,12 @@ class ServerStep(Protocol):
     """
 
     def __call__(self, given: RoundSum) -> Stepped:
-        """Take the step."""
+        """
+        Take the step.
+
+        :raises PolicyError: if it makes no policy of this sum: the older one stays.
+        :raises StoreError: if its state cannot be used: rounds end with the older policy.
+        """
         ...
 
 

@@ -121,7 +121,9 @@ def federate(
     plan = calibrated(planned(plan, recipe), own, recipe.local)
     with _trainers(plan, records, name, start) as trainers:
         personal, layout = plan.federation.personal_layers, plan.network.layout
-        federation = VirtualFederation(trainers, start, layout, personal=personal)
+        federation = VirtualFederation(
+            trainers, start, layout, personal=personal, step=plan.server.step()
+        )
         shared = federation.play(plan.rounds.rounds)
         made = federation.home()
         weights = {name: _own(federation, name, shared) for name in records}
