@@ -3,22 +3,22 @@
 """The ROS driver of a party: moves the same plain object as the in-process driver does."""
 
 from abc import abstractmethod
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+import logging
 from pathlib import Path
 from typing import Any, ClassVar
 
 from fdrl_ros.deployment.interfaces import sent_by
 from fdrl_ros.deployment.policy_file import load_policy
-from fdrl_ros.errors import FdrlError, LateError, MessageError, RoundError
+from fdrl_ros.errors import FdrlError, MessageError, RoundError
 from fdrl_ros.federation.protocol.message import (
     GlobalPolicy,
     HospitalPolicy,
     Message,
     shortened,
 )
-from fdrl_ros.federation.protocol.party import Effects, Job, Party, worth_logging
+from fdrl_ros.federation.protocol.party import Effects, Job, Party, Refusals
 from fdrl_ros.federation.protocol.store import Store
 from fdrl_ros.nodes.common.diagnostics import Health, Level
 from fdrl_ros.nodes.common.managed_node import ManagedNode, NodeSettings
@@ -58,7 +58,7 @@ class PartyNode(ManagedNode):
 
     def __init__(self, post: Post) -> None:
         self.party: Party | None = None
-        self.refused: Counter[str] = Counter()
+        self.refused = Refusals()
         self.stopwatch = Stopwatch()
         self.job = ''
         super().__init__(post)
@@ -186,11 +186,11 @@ class PartyNode(ManagedNode):
         try:
             effects = action()
         except MessageError as error:
-            self.refused[error.reason] += 1
-            if isinstance(error, LateError):
-                self.get_logger().debug(f'refused: {error}')
-            elif worth_logging(self.refused[error.reason]):
-                self.get_logger().warning(f'refused: {error}')
+            match self.refused.note(error):
+                case logging.DEBUG:
+                    self.get_logger().debug(f'refused: {error}')
+                case logging.WARNING:
+                    self.get_logger().warning(f'refused: {error}')
             return error
         for note in effects.notes:
             self.get_logger().info(note)
