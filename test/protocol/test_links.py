@@ -8,7 +8,7 @@ from functools import cache
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 from fdrl_ros.deployment.link import streams
 from fdrl_ros.deployment.link.streams import Frame, Mark, Marks
-from fdrl_ros.errors import MessageError
+from fdrl_ros.errors import MessageError, ReplayError
 from fdrl_ros.federation.protocol.encoding import encode
 from fdrl_ros.federation.protocol.message import (
     GlobalPolicy,
@@ -19,7 +19,7 @@ from fdrl_ros.federation.protocol.message import (
 )
 import pytest
 from support.federation_bench import Bench
-from support.interception import Interception
+from support.interception import Interception, refusals
 from support.relayed_federation import KEY, RelayedFederation
 
 MESSAGE = b'fdrl_ros/'
@@ -57,7 +57,7 @@ def sealed(key: str, content: bytes, secret: bytes = KEY) -> bytes:
 def test_a_router_that_drops_repeats_and_reorders_changes_nothing(seed, lies):
     bench = Bench(driver=RelayedFederation(seed, **lies))
     assert ends_as_in_process(bench)
-    assert bench.driver.refused == []  # not even a repeated message comes to a party
+    assert refusals(bench, ReplayError) == []  # repetitions do not even come to a party
 
 
 @pytest.mark.parametrize('phase', [Phase.OPEN, Phase.SHARE, Phase.TRAIN, Phase.SETTLE, Phase.SUM])
@@ -174,3 +174,17 @@ def test_what_waits_for_lost_messages_is_bounded(monkeypatch):
     assert inbox.behind == {first.sender}
     released = inbox.settle(first.sender, Marks((Mark('MaskedUpdate', 999),)))
     assert [each.envelope.counter for each in released] == [1000, 1001, 1002]
+
+
+def test_the_first_messages_of_a_kind_are_not_lost_to_who_had_nothing_before():
+    bench = Bench(driver=RelayedFederation(0))
+    statuses = Interception(bench, RoundStatus).messages
+    bench.run_to(Phase.TRAIN, 1)
+    for name in bench.names:  # all of the first updates go astray
+        bench.driver.cut.add(name)
+    bench.wait(2)
+    assert all(learner.trained == [1] for learner in bench.learners.values())
+    bench.driver.cut.clear()
+    assert ends_as_in_process(bench)
+    opened = [each.id for each in statuses if each.phase == Phase.OPEN]
+    assert {attempt for _, attempt in opened} == {1}

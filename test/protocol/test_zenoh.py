@@ -7,7 +7,6 @@ from datetime import datetime, timedelta, UTC
 from pathlib import Path
 from queue import Empty, Queue
 import shutil
-import socket
 import stat
 
 from cryptography.x509.oid import ExtendedKeyUsageOID
@@ -18,6 +17,7 @@ from fdrl_ros.deployment.hosts import export
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.link.credentials import FOLDER, LinkFiles, make_links, ROUTER
 from fdrl_ros.deployment.link.transport import (
+    free_port,
     open_client,
     open_router,
     place_of,
@@ -33,12 +33,6 @@ pytest.importorskip('zenoh', reason='eclipse-zenoh is not installed (requirement
 
 PREFIX = 'fdrl/federation'
 HEARD = 10.0  # longest wait for what has to come, seconds
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(('127.0.0.1', 0))
-        return probe.getsockname()[1]
 
 
 def linked(directory: Path, now: datetime | None = None, days: int = 30) -> Layout:

@@ -14,7 +14,7 @@ from fdrl_ros.federation.protocol.channel import Takes
 from fdrl_ros.federation.protocol.message import Message
 from fdrl_ros.runtime.closeable import Closeable
 
-Post = Callable[[Callable[[], object]], None]
+Post = Callable[[Callable[[], object]], object]
 
 
 class Linked(Closeable):

@@ -39,6 +39,15 @@ MOST_KEPT: Final = 2**27
 MOST_WAITING: Final = 2**27
 """Bytes that wait for what was lost before them."""
 
+JOINS: Final = -2
+"""In place of a counter: nothing was asked of that stream yet."""
+
+NONE: Final = -1
+"""In place of a counter: there is nothing in that stream."""
+
+NOT_FOR_JOINERS: Final = frozenset(PASSING) - {protocol.MaskedUpdate}
+"""Kinds that counted only when they were sent; a server that starts again gets updates."""
+
 ADDRESSED: Final = frozenset(
     kind for kind in KINDS.values() if 'to' in {each.name for each in fields(kind)}
 )
@@ -49,7 +58,7 @@ _MARKS = {'most': 4 * len(KINDS)}
 
 @dataclass(frozen=True)
 class Frame:
-    """A message, and the counter of the one before it in its stream; -1 if there is none."""
+    """A message, and the counter of the one before it in its stream; NONE if there is none."""
 
     previous: int
     message: bytes
@@ -72,7 +81,7 @@ class Marks:
 
 @dataclass
 class _Stream:
-    newest: int = -1
+    newest: int = NONE
     size: int = 0
     kept: deque[tuple[int, bytes]] = field(default_factory=deque)
 
@@ -108,7 +117,7 @@ class Outbox:
         stream = self._streams.setdefault((kind, addressee(message)), _Stream())
         previous, counter = stream.newest, message.envelope.counter
         stream.add(counter, data, KEPT.get(kind, 1))
-        return Frame(previous if previous < counter else -1, data)
+        return Frame(previous if previous < counter else NONE, data)
 
     @property
     def addressees(self) -> frozenset[str]:
@@ -124,18 +133,16 @@ class Outbox:
         """
         Return what a party lacks.
 
-        :param known: the newest message that it has of each kind; -1 for none: it joins, and gets
-            nothing that counted only when it was sent.
+        :param known: the newest message that it has of each kind; with JOINS it gets nothing that
+            counted only when it was sent.
         :param to: its name.
         :returns: the messages, and where the streams are of which it lacks nothing.
         """
         frames, settled = [], []
         for name, counter in ((each.kind, each.counter) for each in known.marks):
             kind = KINDS.get(name, Message)
-            stream = self._streams.get((kind, to if kind in ADDRESSED else ''))
-            if stream is None:
-                continue
-            joins = counter < 0 and kind in PASSING
+            stream = self._streams.get((kind, to if kind in ADDRESSED else ''), _Stream())
+            joins = counter == JOINS and kind in NOT_FOR_JOINERS
             lacking = [] if joins else [each for each in stream.kept if each[0] > counter]
             if not lacking:
                 settled.append(Mark(name, stream.newest))
@@ -165,7 +172,9 @@ class Inbox:
 
     def known(self, sender: str) -> Marks:
         """Return the newest message of each kind that came of a sender, all before it too."""
-        return Marks(tuple(Mark(name, self._last.get((sender, name), -1)) for name in self._takes))
+        return Marks(
+            tuple(Mark(name, self._last.get((sender, name), JOINS)) for name in self._takes)
+        )
 
     def take(self, sender: str, frame: Frame) -> list[Message]:
         """
@@ -184,10 +193,10 @@ class Inbox:
         if name not in self._takes or addressee(message) not in ('', self._name):
             raise MessageError(sender, f'{name} is not for {self._name}')
         key, counter = (sender, name), message.envelope.counter
-        last = self._last.get(key, -1)
+        last = self._last.get(key, JOINS)
         if counter <= last or counter in self._waiting.get(key, ()):
             return []
-        if type(message) in KEPT and frame.previous > last:
+        if type(message) in KEPT and frame.previous > max(last, NONE):
             self.behind.add(sender)
             if self._size + len(frame.message) <= MOST_WAITING:
                 self._waiting.setdefault(key, {})[counter] = frame, message
@@ -199,7 +208,8 @@ class Inbox:
     def note(self, sender: str, newest: Marks) -> None:
         """Learn where the streams of a sender are."""
         for each in newest.marks:
-            if each.kind in self._takes and each.counter > self._last.get((sender, each.kind), -1):
+            last = self._last.get((sender, each.kind), JOINS)
+            if each.kind in self._takes and each.counter > last:
                 self.behind.add(sender)
 
     def settle(self, sender: str, settled: Marks) -> list[Message]:
@@ -212,7 +222,7 @@ class Inbox:
         for each in settled.marks:
             if each.kind in self._takes:
                 key = sender, each.kind
-                self._last[key] = max(each.counter, self._last.get(key, -1))
+                self._last[key] = max(each.counter, self._last.get(key, JOINS))
                 released += self._released(key)
         self.behind.discard(sender)
         if any(name == sender and waiting for (name, _), waiting in self._waiting.items()):

@@ -47,6 +47,14 @@ def place_of(name: str, value: str) -> tuple[str, int]:
     return found[1], int(found[2] or PORT)
 
 
+def free_port() -> int:
+    """Return a TCP port of loopback that is free now."""
+    with socket.socket() as probe:
+        probe.bind(('127.0.0.1', 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
 class Session(Closeable):
     """One Zenoh session over TLS."""
 
@@ -73,7 +81,7 @@ class Session(Closeable):
         with suppress(self._zenoh.ZError):
             self._session.put(key, payload, congestion_control=block, express=True)
 
-    def listen(self, keys: Sequence[str], hear: Callable[[str, bytes], None]) -> None:
+    def listen(self, keys: Sequence[str], hear: Callable[[str, bytes], object]) -> None:
         """Have a function called, in a thread of Zenoh, with what comes from others."""
         remote = self._zenoh.Locality.REMOTE
 
