@@ -117,7 +117,7 @@ class Runner:
         log: Path,
         *,
         variables: Mapping[str, str] | None = None,
-        words: Callable[[NodeSpec], list[str]] = command,
+        words: Callable[[NodeSpec], list[str]] | None = None,
     ) -> None:
         """
         Prepare; nothing runs yet.
@@ -231,7 +231,7 @@ class Runner:
             with self.log_file(spec.label).open('ab') as log:
                 start = log.tell()
                 popen = subprocess.Popen(
-                    self._words(spec),
+                    (self._words or command)(spec),
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=subprocess.STDOUT,
