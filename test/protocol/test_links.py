@@ -7,6 +7,7 @@ from functools import cache
 
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 from fdrl_ros.deployment.link import streams
+from fdrl_ros.deployment.link.party_link import bound
 from fdrl_ros.deployment.link.streams import Frame, Mark, Marks
 from fdrl_ros.errors import MessageError, ReplayError
 from fdrl_ros.federation.protocol.encoding import encode
@@ -39,7 +40,7 @@ def ends_as_in_process(bench: Bench) -> bool:
 
 
 def sealed(key: str, content: bytes, secret: bytes = KEY) -> bytes:
-    return bytes(12) + ChaCha20Poly1305(secret).encrypt(bytes(12), content, key.encode())
+    return bytes(12) + ChaCha20Poly1305(secret).encrypt(bytes(12), content, bound(key))
 
 
 @pytest.mark.parametrize(
@@ -100,6 +101,7 @@ def test_what_no_party_sealed_is_refused_and_changes_nothing():
         (key, payload[:5]),
         (key, b''),
         (key, sealed(key, encode(Frame(-1, b'')), bytes(32))),
+        (key, sealed(key[1:], encode(Frame(-1, b'')))),
     ):
         with pytest.raises(MessageError, match='not sealed with the key of the links'):
             link.heard(*forged)

@@ -233,6 +233,9 @@ def test_links_are_made_where_the_root_is_and_its_secrets_are_private(layout, tm
     LinkFiles(relay.keys, ROUTER).check(datetime.now(UTC))
     with pytest.raises(KeyFileError, match='links are made where the root is'):
         make_links(one, ['127.0.0.1'], datetime.now(UTC), 30)
+    LinkFiles(relay.keys, ROUTER).authority.unlink()
+    with pytest.raises(SecurityError, match='link cannot be read: No such file'):
+        LinkFiles(relay.keys, ROUTER).check(datetime.now(UTC))
     with pytest.raises(SecurityError, match='`fdrl link init` makes it'):
         LinkFiles(one.keys, 'hospital_2').check(datetime.now(UTC))
 

@@ -35,7 +35,7 @@ from fdrl_ros.crypto.keys.keystore import (
 from fdrl_ros.crypto.keys.signing import fingerprint, verify
 from fdrl_ros.crypto.keys.transaction import transaction
 from fdrl_ros.deployment.layout import Layout
-from fdrl_ros.errors import KeyFileError, RosterError, SecurityError
+from fdrl_ros.errors import KeyFileError, os_errors_as, RosterError, SecurityError
 from fdrl_ros.runtime.durable import make_private_directory, read_secret
 
 FOLDER: Final = 'link'
@@ -100,9 +100,10 @@ class LinkFiles:
                 f'{self.certificate.parent} is not here: `fdrl link init` makes it where the root '
                 f'is, `fdrl export` copies it'
             )
-        signed = self.authority.read_bytes()
-        root = load_root_public(self.keys / ROOT_FILE)
-        if not verify(root, (self.authority.parent / SIGNATURE_FILE).read_bytes(), _said(signed)):
+        with os_errors_as(SecurityError, f'{self.authority.parent} cannot be read'):
+            signed = self.authority.read_bytes()
+            signature = (self.authority.parent / SIGNATURE_FILE).read_bytes()
+        if not verify(load_root_public(self.keys / ROOT_FILE), signature, _said(signed)):
             raise SecurityError(f'{self.authority} is not that of the root of this federation')
         certificate = read_certificate(self.certificate.read_bytes())
         found = list(faults(certificate, read_certificate(signed), read_secret(self.private), now))

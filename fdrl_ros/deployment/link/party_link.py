@@ -34,6 +34,14 @@ SELDOM: Final = 8.0
 _AGAIN, _ANSWER, _NEWEST, _WANT = 'again', 'answer', 'newest', 'want'
 _NONCE = 12
 
+LINK_VERSION: Final = 1
+"""Of what links carry; another version is refused."""
+
+
+def bound(key: str) -> bytes:
+    """Return what an encryption is bound to: the version, and the key that it goes under."""
+    return f'fdrl_ros/link/{LINK_VERSION} {key}'.encode()
+
 
 @dataclass
 class _Pause:
@@ -109,9 +117,11 @@ class PartyLink:
         """
         sender, what = self._place(key)
         try:
-            data = self._seal.decrypt(payload[:_NONCE], payload[_NONCE:], key.encode())
+            data = self._seal.decrypt(payload[:_NONCE], payload[_NONCE:], bound(key))
         except (InvalidTag, ValueError) as error:
-            raise MessageError(sender, 'not sealed with the key of the links') from error
+            raise MessageError(
+                sender, 'not sealed with the key of the links, or in another version'
+            ) from error
         if what == _WANT:
             self._answer(sender, decode(data, Marks))
             return []
@@ -154,7 +164,7 @@ class PartyLink:
     def _put_sealed(self, what: str, to: str, content: Frame | Marks) -> None:
         key = '/'.join((self._prefix, self.name, what, *((to,) if to else ())))
         nonce = os.urandom(_NONCE)
-        self._put(key, nonce + self._seal.encrypt(nonce, encode(content), key.encode()))
+        self._put(key, nonce + self._seal.encrypt(nonce, encode(content), bound(key)))
 
     def _place(self, key: str) -> tuple[str, str]:
         """Return sender and kind that a key names."""
