@@ -25,10 +25,11 @@ from fdrl_ros.errors import FdrlError, KeyFileError
 @click.group()
 def link() -> None:
     """
-    Join hospitals that open no port: each party dials out to a router, and only that.
+    Join hospitals that open no port, by a router (Zenoh).
 
-    Mutual TLS by certificates made from the roster. The router lets a party publish under its own
-    name alone, and carries what it cannot read. DIRECTORY is that of a federation.
+    Each party dials out to the router, and to nobody else, by mutual TLS with certificates made
+    from the roster. The router lets a party publish under its own name alone, and carries what it
+    cannot read. DIRECTORY is that of a federation.
     """
 
 
