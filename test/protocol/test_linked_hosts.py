@@ -18,22 +18,23 @@ pytest.importorskip('zenoh', reason='eclipse-zenoh is not installed (requirement
 
 
 @pytest.fixture(scope='module')
-def three_rounds(tmp_path_factory: pytest.TempPathFactory) -> tuple[Layout, str]:
+def twelve_rounds(tmp_path_factory: pytest.TempPathFactory) -> tuple[Layout, str]:
     return prepared(plan_of(12), tmp_path_factory.mktemp('linked'))
 
 
 @pytest.fixture
-def hosts(three_rounds: tuple[Layout, str], tmp_path: Path) -> Iterator[LinkedHosts]:
-    with LinkedHosts(three_rounds[0], HOSPITALS, tmp_path) as made:
+def hosts(twelve_rounds: tuple[Layout, str], tmp_path: Path) -> Iterator[LinkedHosts]:
+    with LinkedHosts(twelve_rounds[0], HOSPITALS, tmp_path) as made:
         yield made
 
 
-def test_links_cut_at_random_change_nothing(hosts, three_rounds):
+def test_links_cut_at_random_change_nothing(hosts, twelve_rounds):
     assert not hosts.can_connect(1, 2) and not hosts.can_connect(1, 0)
-    cut_at_random(hosts, three_rounds[1], rounds=12, cuts=3, seed=1)
+    cut_at_random(hosts, twelve_rounds[1], rounds=12, cuts=3, seed=1)
+    assert set(hosts.stop()) == {0}  # after Ctrl-C
 
 
-def test_a_router_that_is_killed_and_starts_again_changes_nothing(hosts, three_rounds):
+def test_a_router_that_is_killed_and_starts_again_changes_nothing(hosts, twelve_rounds):
     hosts.start()
     hosts.wait(lambda: hosts.said(0, 'round 1 attempt 1: TRAIN'), 90.0)
     router = hosts.running.pop(0)
@@ -42,4 +43,4 @@ def test_a_router_that_is_killed_and_starts_again_changes_nothing(hosts, three_r
     hosts.wait(lambda: hosts.said(0, 'the link to the router is cut') == 2, 30.0)
     hosts.start_router()
     hosts.wait(lambda: len(hosts.policies(12)) == len(HOSPITALS), 120.0)
-    assert set(hosts.policies(12).values()) == {(three_rounds[1], True)}
+    assert set(hosts.policies(12).values()) == {(twelve_rounds[1], True)}

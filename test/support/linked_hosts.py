@@ -159,6 +159,12 @@ class LinkedHosts:
         self.wait(lambda: time.monotonic() >= mended, seconds + 5.0)
         self.network.mend(number)
 
+    def stop(self) -> list[int]:
+        """End the router and all parties as Ctrl-C does, and return their exit codes."""
+        for each in self.running:
+            each.send_signal(signal.SIGINT)
+        return [each.wait(30) for each in self.running]
+
     def close(self) -> None:
         """End everything."""
         for each in self.running:
