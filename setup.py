@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parent
 SHARED = ('config', 'msg', 'urdf')
 EXTRAS = (
     'bags', 'benchmark', 'export', 'foxglove', 'metrics', 'onnx', 'page', 'ray', 'segmentation',
-    'sepsis', 'torch',
+    'sepsis', 'torch', 'zenoh',
 )  # fmt: skip
 CLASSIFIERS = """
 Development Status :: 3 - Alpha

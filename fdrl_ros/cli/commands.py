@@ -25,6 +25,7 @@ COMMANDS: Final = {
     'journal': ('federation.journal', 'Show and verify the round journals of the parties.'),
     'keys': ('federation.keys', 'Make, show and change the keys and the signed roster.'),
     'launch': ('federation.launch', 'Start the nodes of a launch file.'),
+    'link': ('federation.link', 'Join hospitals that open no port, by a router (Zenoh).'),
     'measures': (
         'experiments.studies',
         'Show what each measure of risk and adaptation rewards.',
@@ -64,7 +65,7 @@ SECTIONS: Final = {
         + ('policies', 'privacy', 'draw', 'tasks', 'launch')
     ),
     'Federation': (
-        ('prepare', 'export', 'join', 'keys', 'operator', 'journal', 'security', 'migrate')
+        ('prepare', 'export', 'join', 'link', 'keys', 'operator', 'journal', 'security', 'migrate')
     ),
     'Robot': ('topic', 'node', 'record', 'play', 'selector', 'shield', 'urdf'),
     'Studies': (

@@ -44,6 +44,9 @@ fdrl prepare fed --plan quick
 fdrl prepare fed --records hospital_1=records.npz
 fdrl export fed hospital_1 --to for_hospital_1
 fdrl join for_hospital_1
+fdrl link init fed --router router.example
+fdrl link router for_router --listen tls/0.0.0.0:7447
+fdrl link join for_hospital_1 --router tls/router.example:7447
 fdrl keys init fed/keys --hospital a=120 --hospital b=90 --hospital c=80
 fdrl keys show fed
 fdrl keys admit fed hospital_4=100

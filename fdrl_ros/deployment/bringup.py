@@ -142,6 +142,11 @@ class BringupSettings(Settings):
         "ADDRESS:PORT of the Fast DDS discovery server on which the federation's nodes of several "
         'hosts find each other; empty: by multicast',
     )
+    router: str = setting(
+        '',
+        "router that carries the federation's messages over Eclipse Zenoh, as tls/HOST:PORT "
+        '(`fdrl link`); empty: DDS carries them',
+    )
     autostart: bool = setting(True, 'whether the nodes configure and activate themselves')
     use_respawn: bool = setting(True, 'whether nodes that die are started again, after 2 s')
     log_level: str = setting(
@@ -643,6 +648,8 @@ def _node(settings: BringupSettings, name: str, namespace: str, **parameters: Va
         'autostart': settings.autostart,
         **parameters,
     }
+    if settings.router and NODES[name] in ('server', 'hospital'):
+        given['router'] = settings.router
     for node, values in settings.site_parameters():
         if not may_be_of(node, name):
             continue

@@ -11,6 +11,7 @@ from fdrl_ros.crypto.keys.roster import SERVERS
 from fdrl_ros.crypto.keys.transaction import reading
 from fdrl_ros.deployment.bringup import BringupSettings, hospital_graph, NodeSpec, server_graph
 from fdrl_ros.deployment.layout import Layout
+from fdrl_ros.deployment.link.credentials import copy_links, ends_here
 from fdrl_ros.deployment.security.enclaves import copy_enclaves, guests_of
 from fdrl_ros.errors import RosterError, StoreError
 from fdrl_ros.runtime.durable import make_private_directory
@@ -21,14 +22,15 @@ def export(layout: Layout, names: Sequence[str], target: Path) -> None:
     Copy what the host of some parties needs, and nothing of the others.
 
     Plan, public starting policy, roster and the root's public key are for everybody. Of each
-    party come its key, if it is here, its directory with records, ledger and state, and its
-    enclaves of DDS Security.
+    party come its key, if it is here, its directory with records, ledger and state, its enclaves
+    of DDS Security, and its link; of the `router` its link.
 
     :param target: a directory that is not there yet.
     :raises RosterError: if the root did not sign the roster, or a party is not in it.
     :raises StoreError: if something is missing, or cannot be written.
     """
     known = [*(each.name for each in layout.roster().members), *guests_of(layout.keys)]
+    known += [name for name in ends_here(layout.keys) if name not in known]
     for name in names:
         if name not in known:
             raise RosterError(f'{name} is not in the roster: expected one of {", ".join(known)}')
@@ -54,6 +56,7 @@ def export(layout: Layout, names: Sequence[str], target: Path) -> None:
                     if before.exists():
                         shutil.copytree(before, after)
             copy_enclaves(layout.keys, names, made.keys)
+            copy_links(layout.keys, names, made.keys)
         part.rename(target)
     except (OSError, shutil.Error) as error:
         raise StoreError(f'cannot copy {layout.directory} to {target}: {error}') from error

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Starts a node graph as processes where there is no `ros2 launch`, and ends it cleanly."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 import json
@@ -117,6 +117,7 @@ class Runner:
         log: Path,
         *,
         variables: Mapping[str, str] | None = None,
+        words: Callable[[NodeSpec], list[str]] | None = None,
     ) -> None:
         """
         Prepare; nothing runs yet.
@@ -124,10 +125,12 @@ class Runner:
         :param settings: their `use_respawn` says whether nodes that die are started again.
         :param log: directory of the log files.
         :param variables: further environment variables of the nodes.
+        :param words: what starts a node; :func:`command` unless given.
         """
         self._settings = settings
         self._log = log
         self._variables = dict(variables or {})
+        self._words = words
         self._processes: dict[str, _Process] = {}
         self._waiting: dict[str, tuple[NodeSpec, float]] = {}  # and when they start, monotonic
 
@@ -228,7 +231,7 @@ class Runner:
             with self.log_file(spec.label).open('ab') as log:
                 start = log.tell()
                 popen = subprocess.Popen(
-                    command(spec),
+                    (self._words or command)(spec),
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=subprocess.STDOUT,

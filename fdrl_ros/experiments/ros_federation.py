@@ -9,6 +9,7 @@ The nodes do the work in processes of their own; this only looks on and keeps wh
 from collections.abc import Callable, Iterable, Mapping, Sequence
 import contextlib
 from dataclasses import asdict, replace
+from datetime import datetime, UTC
 import importlib
 import importlib.util
 import itertools
@@ -38,6 +39,8 @@ from fdrl_ros.deployment.events import (
 )
 from fdrl_ros.deployment.interfaces import OPERATOR
 from fdrl_ros.deployment.layout import ROBOTS
+from fdrl_ros.deployment.link.credentials import LinkFiles, make_links, ROUTER
+from fdrl_ros.deployment.link.transport import free_port, open_router, place_of
 from fdrl_ros.deployment.live.running import (
     Companion,
     companion_variables,
@@ -142,6 +145,7 @@ class RosFederation:
         *,
         namespace: str = '',
         page: bool = False,
+        link: bool = False,
     ) -> None:
         """
         Prepare the directory.
@@ -150,6 +154,8 @@ class RosFederation:
         :param say: told what people should know, such as the death of a node.
         :param namespace: in front of those of all nodes.
         :param page: whether a page of it is served meanwhile; where that fails, nothing else does.
+        :param link: whether Zenoh carries the federation's messages, with a router of this
+            process on loopback; robots stay on DDS.
         :raises FdrlError: if the directory cannot be prepared.
         """
         self._run, self._page = run, page
@@ -163,6 +169,7 @@ class RosFederation:
             federation_domain=federation,
             robot_domain=robots,
             namespace=namespace,
+            router=f'tls/127.0.0.1:{free_port()}' if link else '',
         )
         here = taking_part(self._layout, plan)
         self._federation = federation_graph(self._settings, here)
@@ -214,6 +221,7 @@ class RosFederation:
             tensorboard(self._run.path) as self._log_round,
             with_variables(middleware(settings)),
             noted_running(self._layout, settings),
+            self._routed(),
             self._served(),
             contextlib.ExitStack() as recorders,
             Runner(settings, self._layout.log) as runner,
@@ -290,6 +298,16 @@ class RosFederation:
         if not self._recorder.notes:
             raise FdrlError(f'not one round was done; the logs are in {self._layout.log}')
         return self._recorder.notes
+
+    def _routed(self) -> contextlib.AbstractContextManager[object]:
+        """Make links and run their router, if messages go over one."""
+        place = self._settings.router
+        if not place:
+            return contextlib.nullcontext()
+        host, now = place_of('router', place)[0], datetime.now(UTC)
+        make_links(self._layout, [host], now, 30, self._layout.passphrase)
+        self._say(f'A Zenoh router at {place} carries what the parties send each other.')
+        return open_router(LinkFiles(self._layout.keys, ROUTER), self._roster, place)
 
     def _served(self) -> contextlib.AbstractContextManager[object]:
         """Serve the page, if it is wanted; it offers orders if an operator's key is here."""

@@ -49,7 +49,7 @@ class AggregatorNode(ServerNode):
 
     def send(self, message: protocol.Message) -> None:
         """Publish, or ask the key authority."""
-        if isinstance(message, protocol.DecryptRequest):
+        if isinstance(message, protocol.DecryptRequest) and self.link is None:
             self._request = message
             self._ask()
         else:

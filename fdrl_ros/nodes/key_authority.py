@@ -5,8 +5,12 @@
 from collections.abc import Callable, Mapping
 
 from fdrl_ros.crypto.he.schemes import EncryptionSettings
-from fdrl_ros.deployment.agreed_encryption import agreed_encryption, loads_world
-from fdrl_ros.deployment.parties.key_authority import open_key_authority, server_step
+from fdrl_ros.deployment.parties.key_authority import (
+    derive_encryption,
+    open_key_authority,
+    server_step,
+    VALIDATION,
+)
 from fdrl_ros.deployment.policy_file import load_policy
 from fdrl_ros.federation.key_authority.key_authority import KeyAuthority
 from fdrl_ros.federation.key_authority.state import Validation
@@ -14,14 +18,11 @@ from fdrl_ros.federation.protocol import message as protocol
 from fdrl_ros.federation.protocol.store import Store
 from fdrl_ros.nodes.common.diagnostics import Health
 from fdrl_ros.nodes.parties.server_node import ServerNode
-from fdrl_ros.runtime.subprocess_runner import run_elsewhere, SeparateObject
+from fdrl_ros.runtime.subprocess_runner import SeparateObject
 from fdrl_ros.runtime.worker_thread import Take
 import fdrl_ros.srv as srv
 import numpy as np
 from numpy.typing import NDArray
-
-VALIDATION = 'fdrl_ros.deployment.parties.policy_validation:PublicValidation'
-"""The test of a new policy, which loads the world that it tests in."""
 
 
 class KeyAuthorityNode(ServerNode):
@@ -42,12 +43,7 @@ class KeyAuthorityNode(ServerNode):
 
     def prepare(self, report: Take, stopped: Callable[[], bool]) -> EncryptionSettings:
         """Derive what all encrypt by, elsewhere if that loads the world."""
-        plan = self.plan()
-        given = plan, self.layout.roster(), self.layout.pretrained
-        if loads_world(plan):
-            derived: EncryptionSettings = run_elsewhere(agreed_encryption, given, stopped)
-            return derived
-        return agreed_encryption(*given)
+        return derive_encryption(self.layout, self.plan(), stopped)
 
     def make_party(self, prepared: EncryptionSettings, store: Store) -> KeyAuthority:
         """Put the key authority together."""

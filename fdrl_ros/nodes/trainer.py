@@ -11,13 +11,11 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 import math
-import os
 from typing import Any
 
 from builtin_interfaces.msg import Time
 from fdrl_ros.deployment.bringup import DISCOVERY_SERVER
 from fdrl_ros.deployment.parties import hospital as parties
-from fdrl_ros.deployment.policy_file import load_policy
 from fdrl_ros.errors import SettingError
 from fdrl_ros.federation.hospital.hospital import Hospital
 from fdrl_ros.federation.hospital.state import LocalUpdate
@@ -136,21 +134,8 @@ class TrainerNode(PartyNode):
 
     def prepare(self, report: Take, stopped: Callable[[], bool]) -> Trainer:
         """Collect records if there are none yet; open the ledger and verify it."""
-        # Of this thread alone: what is said to the others does not wait.
-        niceness = max(self.settings.niceness, os.getpriority(os.PRIO_PROCESS, 0))
-        os.setpriority(os.PRIO_PROCESS, 0, niceness)
-        plan = self.plan()
-        records = parties.open_records(
-            self.layout,
-            self.member,
-            plan,
-            progress=lambda done, count: report((done, count)),
-            stopped=stopped,
-        )
-        start = load_policy(self.layout.pretrained).weights if plan.home.epochs else None
-        directory = self.layout.party(self.member)
-        return parties.open_training(
-            directory, self.member, plan, records, start=start, passphrase=self.layout.passphrase
+        return parties.prepare_training(
+            self.layout, self.member, self.plan(), report, stopped, niceness=self.settings.niceness
         )
 
     def make_party(self, prepared: Trainer, store: Store) -> Party:

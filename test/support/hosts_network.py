@@ -75,13 +75,18 @@ class Namespace:
 
 
 class Network:
-    """Some hosts behind a router."""
+    """
+    Some hosts behind a router.
 
-    def __init__(self, count: int) -> None:
+    `router` is the namespace of the router.
+    """
+
+    def __init__(self, count: int, *, forward: bool = True) -> None:
         """
         Make them; skip the test where that cannot be.
 
         :param count: hosts.
+        :param forward: whether the router lets one host reach another.
         """
         for tool in ('ip', 'unshare', 'nsenter'):
             if not shutil.which(tool):
@@ -89,8 +94,8 @@ class Network:
         self._made: list[Namespace] = []
         try:
             # In a user namespace nobody needs to be root.
-            self._router = self._kept(Namespace([], '--user', '--map-root-user'))
-            self._router.run("sh -c 'echo 1 > /proc/sys/net/ipv4/ip_forward'")
+            self.router = self._kept(Namespace([], '--user', '--map-root-user'))
+            self.router.run(f"sh -c 'echo {int(forward)} > /proc/sys/net/ipv4/ip_forward'")
             self.hosts = [self._host(each) for each in range(count)]
         except (OSError, subprocess.SubprocessError) as error:
             self.close()
@@ -101,7 +106,7 @@ class Network:
         return made
 
     def _host(self, number: int) -> Namespace:
-        host, router = self._kept(Namespace(self._router.enter)), self._router
+        host, router = self._kept(Namespace(self.router.enter)), self.router
         router.run(f'ip link add to{number} type veth peer name eth0 netns {host.pid}')
         router.run(f'ip address add 10.77.{number}.1/24 dev to{number}')
         router.run(f'ip link set to{number} up')
@@ -118,6 +123,11 @@ class Network:
     def address(number: int) -> str:
         """Return the address of a host."""
         return f'10.77.{number}.2'
+
+    @staticmethod
+    def gateway(number: int) -> str:
+        """Return the address of the router on the side of a host."""
+        return f'10.77.{number}.1'
 
     def cut(self, number: int) -> None:
         """Take a host off the network."""

@@ -25,6 +25,7 @@ WORKFLOWS = sorted((ROOT / '.github' / 'workflows').glob('*.yml'))
 # What the source of each format says of its version.
 STATED = {
     'protocol of a round': r'PROTOCOL_VERSION = (\d+)',
+    'what links carry': r'LINK_VERSION: Final = (\d+)',
     'encryption context, public or secret': r'context (\d+)\\n',
     'roster': r"b'fdrl_ros roster (\d+)\\n'",
     'key file': r"b'fdrl_ros key file (\d+)\\n'",

@@ -135,6 +135,7 @@ def export(directory: Path, parties: tuple[str, ...], target: Path) -> None:
         'robot_domain': '--robot-domain',
         'namespace': '--namespace',
         'discovery_server': '--discovery-server',
+        'router': '--router',
         'parameters': '--parameters',
         'security': '--security/--no-security',
         'keystore': '--keystore',
@@ -155,7 +156,9 @@ def join(directory: Path, **places: Any) -> None:
         raise KeyFileError(f'{layout.keys} holds no private key of a party of the roster')
     if missing := missing_ros():
         raise FdrlError(f'ROS 2 is not here: {missing}')
-    settings = BringupSettings(directory=str(directory), hosts='several', **places)
+    # With a router DDS stays on this host, for its robots.
+    hosts = 'one' if places['router'] else 'several'
+    settings = BringupSettings(directory=str(directory), hosts=hosts, **places)
     with stopping() as stopped, Runner(settings, layout.log) as runner:
         specs = host_graph(settings, names)
         for words in (*warnings(settings), *idle_sections(settings, specs)):

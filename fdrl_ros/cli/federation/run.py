@@ -34,8 +34,13 @@ from fdrl_ros.runtime.progress import Caller
     show_default=True,
     help='Serve a page of it meanwhile, on this host alone; its link is printed.',
 )
+@click.option(
+    '--link',
+    is_flag=True,
+    help='Let Eclipse Zenoh carry the messages, over TLS and a router on this host.',
+)
 @settings_options(BringupSettings, {'namespace': '--namespace'})
-def run(operations: int, page: bool, namespace: str, **flags: Any) -> None:
+def run(operations: int, page: bool, link: bool, namespace: str, **flags: Any) -> None:
     """
     Run the whole system over ROS 2 and compare the policies.
 
@@ -64,6 +69,7 @@ def run(operations: int, page: bool, namespace: str, **flags: Any) -> None:
                 say=lambda words: out.print(words, highlight=False, soft_wrap=True),
                 namespace=namespace,
                 page=page,
+                link=link,
             )
             rounds = live.operate(operations)
             chosen.forget_results(len(rounds))

@@ -11,6 +11,7 @@ the roster is a URI beside the subject, which the middleware does not read.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, UTC
+from ipaddress import ip_address
 from typing import Final, Self
 
 from cryptography import x509
@@ -126,14 +127,22 @@ class Authority:
         return self.key.private_bytes(Encoding.DER, PrivateFormat.PKCS8, NoEncryption())
 
     def issue(
-        self, enclave: str, binding: Binding, now: datetime, days: int
+        self,
+        enclave: str,
+        binding: Binding,
+        now: datetime,
+        days: int,
+        usage: x509.ObjectIdentifier | None = None,
+        places: Iterable[str] = (),
     ) -> tuple[x509.Certificate, bytes]:
         """
-        Make key and certificate of an enclave.
+        Make key and certificate of an enclave, or of a party's link.
 
-        :param enclave: its path, such as `/robot_1/env`: at most 64 letters.
+        :param enclave: its path, such as `/robot_1/env`, or the party's name: at most 64 letters.
         :param now: UTC.
         :param days: validity from then on; it ends with that of the authority at the latest.
+        :param usage: the one end of a TLS connection that it serves for; any use unless given.
+        :param places: names or addresses of hosts at which it may be met.
         :returns: the certificate, and the private key as PEM in clear, as the middleware reads it.
         :raises SecurityError: if the path is too long for a certificate, or the authority expired.
         """
@@ -148,9 +157,12 @@ class Authority:
         end = min(now + timedelta(days=days), self.certificate.not_valid_after_utc)
         builder = _builder(_name(enclave), self.certificate.subject, key, now, end)
         uri = x509.UniformResourceIdentifier(binding.uri())
+        hosts = [_place(each) for each in places]
+        if usage is not None:
+            builder = builder.add_extension(x509.ExtendedKeyUsage([usage]), critical=True)
         certificate = (
             builder.add_extension(x509.BasicConstraints(False, None), critical=False)
-            .add_extension(x509.SubjectAlternativeName([uri]), critical=False)
+            .add_extension(x509.SubjectAlternativeName([uri, *hosts]), critical=False)
             .sign(self.key, SHA256())
         )
         pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
@@ -269,6 +281,13 @@ def utc(seconds: float) -> datetime:
 
 def _name(common: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common)])
+
+
+def _place(host: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)
 
 
 def _builder(

@@ -22,7 +22,7 @@ from fdrl_ros.deployment.agreed_encryption import agreed_encryption
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.parties.channel import open_channel
 from fdrl_ros.deployment.plan import Plan
-from fdrl_ros.deployment.policy_file import load_home, save_home
+from fdrl_ros.deployment.policy_file import load_home, load_policy, save_home
 from fdrl_ros.errors import LedgerCorruptError, LedgerError, PrivacyError, RecordsError
 from fdrl_ros.federation.hospital.hospital import Hospital, HospitalSettings
 from fdrl_ros.federation.hospital.state import LocalUpdate, RoundSeeds, UPDATE
@@ -103,6 +103,34 @@ def open_records(
     records = collector.collect(population, progress=progress, stopped=stopped)
     records.save(path)
     return records
+
+
+def prepare_training(
+    layout: Layout,
+    name: str,
+    plan: Plan,
+    report: Callable[[tuple[int, int]], None] = lambda done: None,
+    stopped: Callable[[], bool] = lambda: False,
+    *,
+    niceness: int = 10,
+) -> Trainer:
+    """
+    Collect a hospital's records if there are none yet; open its ledger and verify it.
+
+    :param report: told how many of how many records are collected.
+    :param niceness: how far this thread gives way to others from now on.
+    :raises TrainingStopped: as soon as `stopped` says so.
+    :raises FdrlError: as :func:`open_records` and :func:`open_training`.
+    """
+    # Of this thread alone: what is said to the others does not wait.
+    niceness = max(niceness, os.getpriority(os.PRIO_PROCESS, 0))
+    os.setpriority(os.PRIO_PROCESS, 0, niceness)
+    records = open_records(
+        layout, name, plan, progress=lambda done, count: report((done, count)), stopped=stopped
+    )
+    start = load_policy(layout.pretrained).weights if plan.home.epochs else None
+    directory = layout.party(name)
+    return open_training(directory, name, plan, records, start=start, passphrase=layout.passphrase)
 
 
 class Spent(NamedTuple):

@@ -10,7 +10,7 @@ from fdrl_ros.crypto.he.encryption import SecretContext
 from fdrl_ros.crypto.he.schemes import AnyScheme, choose_scheme, EncryptionSettings
 from fdrl_ros.crypto.keys.he_key import he_bytes, load_he
 from fdrl_ros.crypto.keys.transaction import reading, transaction
-from fdrl_ros.deployment.agreed_encryption import agreed_encryption
+from fdrl_ros.deployment.agreed_encryption import agreed_encryption, loads_world
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.parties.channel import open_channel
 from fdrl_ros.deployment.plan import Plan
@@ -20,13 +20,32 @@ from fdrl_ros.federation.key_authority.server_step import ServerStep
 from fdrl_ros.federation.key_authority.state import KeyAuthorityState, Validation
 from fdrl_ros.federation.protocol.store import Store
 from fdrl_ros.runtime.references import load_reference
+from fdrl_ros.runtime.subprocess_runner import run_elsewhere
 import numpy as np
 from numpy.typing import NDArray
 
 log = logging.getLogger(__name__)
 
+VALIDATION = 'fdrl_ros.deployment.parties.policy_validation:PublicValidation'
+"""The test of a new policy, which loads the world that it tests in."""
+
 Validate = Callable[[NDArray[np.float32]], Validation]
 """Tests the weights of a new policy before it is released."""
+
+
+def derive_encryption(
+    layout: Layout, plan: Plan, stopped: Callable[[], bool]
+) -> EncryptionSettings:
+    """
+    Derive what all encrypt by, in another process if that loads the world.
+
+    :raises TrainingStopped: as soon as `stopped` says so.
+    """
+    given = plan, layout.roster(), layout.pretrained
+    if loads_world(plan):
+        derived: EncryptionSettings = run_elsewhere(agreed_encryption, given, stopped)
+        return derived
+    return agreed_encryption(*given)
 
 
 def make_here(place: str, *arguments: object) -> Callable[..., Any]:

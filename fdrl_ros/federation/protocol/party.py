@@ -2,10 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The interface between a party and its driver: messages in, messages and jobs out."""
 
+from collections import Counter
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+import logging
 from typing import Protocol
 
+from fdrl_ros.errors import LateError, MessageError
 from fdrl_ros.federation.protocol.message import Message
 
 Report = Callable[[object], None]
@@ -77,3 +80,14 @@ class Party(Protocol):
 def worth_logging(count: int) -> bool:
     """Tell whether to log one more refusal: a flood of them must not fill the disk."""
     return count <= 20 or count.bit_count() == 1
+
+
+class Refusals(Counter[str]):
+    """How often a party refused something, by the reason."""
+
+    def note(self, error: MessageError) -> int:
+        """Count a refusal; return the level at which to log it, NOTSET for not at all."""
+        self[error.reason] += 1
+        if isinstance(error, LateError):
+            return logging.DEBUG
+        return logging.WARNING if worth_logging(self[error.reason]) else logging.NOTSET

@@ -3,22 +3,25 @@
 """The ROS driver of a party: moves the same plain object as the in-process driver does."""
 
 from abc import abstractmethod
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+import logging
 from pathlib import Path
 from typing import Any, ClassVar
 
 from fdrl_ros.deployment.interfaces import sent_by
+from fdrl_ros.deployment.link.credentials import LinkFiles
+from fdrl_ros.deployment.link.linked import Linked
+from fdrl_ros.deployment.link.transport import open_client, Session
 from fdrl_ros.deployment.policy_file import load_policy
-from fdrl_ros.errors import FdrlError, LateError, MessageError, RoundError
+from fdrl_ros.errors import FdrlError, MessageError, RoundError
 from fdrl_ros.federation.protocol.message import (
     GlobalPolicy,
     HospitalPolicy,
     Message,
     shortened,
 )
-from fdrl_ros.federation.protocol.party import Effects, Job, Party, worth_logging
+from fdrl_ros.federation.protocol.party import Effects, Job, Party, Refusals
 from fdrl_ros.federation.protocol.store import Store
 from fdrl_ros.nodes.common.diagnostics import Health, Level
 from fdrl_ros.nodes.common.managed_node import ManagedNode, NodeSettings
@@ -42,6 +45,11 @@ class PartySettings(NodeSettings):
         'file of mode 0600 with the passphrase of the keys; empty: the one that the variable '
         'FDRL_PASSPHRASE_FILE names, if any',
     )
+    router: str = setting(
+        '',
+        "router that carries the federation's messages over Eclipse Zenoh, as tls/HOST:PORT; what "
+        'a node publishes over DDS is then for who looks on; empty: DDS carries them',
+    )
 
 
 class PartyNode(ManagedNode):
@@ -58,7 +66,8 @@ class PartyNode(ManagedNode):
 
     def __init__(self, post: Post) -> None:
         self.party: Party | None = None
-        self.refused: Counter[str] = Counter()
+        self.link: Linked | None = None
+        self.refused = Refusals()
         self.stopwatch = Stopwatch()
         self.job = ''
         super().__init__(post)
@@ -95,7 +104,7 @@ class PartyNode(ManagedNode):
         """Prepare what takes long on the worker, then start the party."""
         self.keep(self._drop_party)
         self.policies.begin()
-        self.submit(self.prepare, self._start, self.reported)
+        self.submit(self._prepare_and_link, self._start, self.reported)
         self.every(TICK, self._tick)
 
     @property
@@ -124,22 +133,54 @@ class PartyNode(ManagedNode):
 
     # The driver.
 
-    def _start(self, prepared: object) -> None:
-        if isinstance(prepared, Exception):
-            raise prepared
+    def _prepare_and_link(
+        self, report: Callable[[Any], None], stopped: Callable[[], bool]
+    ) -> tuple[object, Session | None]:
+        prepared = self.prepare(report, stopped)
+        if not (router := self.settings.router):
+            return prepared, None
+        files = LinkFiles(self.layout.keys, self.member)
+        return prepared, open_client(files, router, stopped, self.get_logger().warning)
+
+    def _start(self, result: Any) -> None:
+        if isinstance(result, Exception):
+            raise result
+        prepared, session = result
         with self.later():
             store = Store(self.state_file)
             self.keep(store.close)
             party = self.make_party(prepared, store)
             self.party = party
-            for kind in party.takes:
+            if session is not None:
+                self._listen(party, session)
+            for kind in party.takes if session is None else ():
                 if kind in PROTOCOL_TOPICS:
                     self._hear(kind, PROTOCOL_TOPICS[kind])
         self.note_begun()
         self.act(lambda: party.start(self.now))
 
+    def _listen(self, party: Party, session: Session) -> None:
+        """Hear the others over the link, and nobody over DDS."""
+
+        def handle(message: Message) -> Effects:
+            effects = party.handle(message, self.now)
+            self.accepted(message)
+            return effects
+
+        self.link = Linked(
+            LinkFiles(self.layout.keys, self.member),
+            self.layout.roster(),
+            party.takes,  # type: ignore[arg-type]
+            session,
+            post=lambda action: self.post(self.guarded(action)),
+            take=lambda message: self.act(lambda: handle(message)),
+            refuse=self._refuse,
+            say=self.get_logger().warning,
+        )
+        self.keep(self.link.close)
+
     def _drop_party(self) -> None:
-        self.party, self.job = None, ''
+        self.party, self.link, self.job = None, None, ''
 
     def _hear(self, kind: type[Message], entry: ProtocolTopic) -> None:
         topic = self.topic(kind, self.member if kind in ADDRESSED else '')
@@ -186,11 +227,7 @@ class PartyNode(ManagedNode):
         try:
             effects = action()
         except MessageError as error:
-            self.refused[error.reason] += 1
-            if isinstance(error, LateError):
-                self.get_logger().debug(f'refused: {error}')
-            elif worth_logging(self.refused[error.reason]):
-                self.get_logger().warning(f'refused: {error}')
+            self._refuse(error)
             return error
         for note in effects.notes:
             self.get_logger().info(note)
@@ -199,6 +236,13 @@ class PartyNode(ManagedNode):
         for job in effects.jobs:
             self._run(job)
         return None
+
+    def _refuse(self, error: MessageError) -> None:
+        match self.refused.note(error):
+            case logging.DEBUG:
+                self.get_logger().debug(f'refused: {error}')
+            case logging.WARNING:
+                self.get_logger().warning(f'refused: {error}')
 
     def serve(self, service: type[object], name: str, kind: type[Message]) -> None:
         """
@@ -219,6 +263,10 @@ class PartyNode(ManagedNode):
     def send(self, message: Message) -> None:
         """Publish a message of the party."""
         kind = type(message)
+        if self.link is not None:
+            self.link.send(message)
+            if kind not in PROTOCOL_TOPICS:
+                return
         sender = self._senders[kind, getattr(message, 'to', '')]
         if isinstance(message, GlobalPolicy | HospitalPolicy):
             sender.publish(message, self.get_clock().now().to_msg())
@@ -242,6 +290,8 @@ class PartyNode(ManagedNode):
 
     def _tick(self) -> None:
         if (party := self.party) is not None:
+            if self.link is not None:
+                self.link.tick(self.now)
             self.act(lambda: party.tick(self.now))
 
     def health(self) -> Health:

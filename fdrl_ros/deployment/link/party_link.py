@@ -1,0 +1,178 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""
+One party's end of the links, whatever carries the bytes: sealed, in order, nothing lost.
+
+What is put on the way is encrypted for the parties of the federation, so that a router sees who
+sends what kind of message, when and how long it is. It may lose, repeat and reorder; what it loses
+is asked for again. Keys are `fdrl/FEDERATION/SENDER/KIND`, and for one party `.../KIND/ADDRESSEE`.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+import os
+from typing import Final
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+from fdrl_ros.crypto.keys.roster import Roster
+from fdrl_ros.deployment.link.streams import ADDRESSED, addressee, Frame, Inbox, Marks, Outbox
+from fdrl_ros.errors import MessageError, RosterError
+from fdrl_ros.federation.protocol.channel import Takes
+from fdrl_ros.federation.protocol.encoding import decode, encode
+from fdrl_ros.federation.protocol.message import KINDS, Message
+
+Put = Callable[[str, bytes], None]
+"""Sends bytes under a key, or loses them."""
+
+SOON: Final = 0.5
+"""Time after which a party says again where its streams are, or asks again, second; it doubles."""
+
+SELDOM: Final = 8.0
+"""Longest such time, second: what was lost is missed after it at the latest."""
+
+_AGAIN, _ANSWER, _NEWEST, _WANT = 'again', 'answer', 'newest', 'want'
+_NONCE = 12
+
+LINK_VERSION: Final = 1
+"""Of what links carry; another version is refused."""
+
+
+def bound(key: str) -> bytes:
+    """Return what an encryption is bound to: the version, and the key that it goes under."""
+    return f'fdrl_ros/link/{LINK_VERSION} {key}'.encode()
+
+
+@dataclass
+class _Pause:
+    """Says ever more seldom that something is due."""
+
+    due: float = 0.0
+    length: float = SOON
+
+    def over(self, now: float) -> bool:
+        if now < self.due:
+            return False
+        self.due, self.length = now + self.length, min(2 * self.length, SELDOM)
+        return True
+
+
+class PartyLink:
+    """Sends a party's messages, and hands it those of the others. Of one thread."""
+
+    def __init__(self, name: str, roster: Roster, takes: Takes, key: bytes, put: Put) -> None:
+        """
+        Begin; :meth:`tick` asks everybody for what is there already.
+
+        :param name: of the party.
+        :param takes: what it takes, of which roles.
+        :param key: 32 bytes that all parties have and no router.
+        """
+        self.name = name
+        self._prefix = f'fdrl/{roster.federation}'
+        self._roster = roster
+        self._seal, self._put = ChaCha20Poly1305(key), put
+        self._takes = takes
+        self._outbox = Outbox()
+        self._inbox = Inbox(takes, name)
+        self._now = 0.0
+        roles = {role for each in takes.values() for role in each}
+        self._senders = [
+            each.name for each in roster.members if each.role in roles and each.name != name
+        ]
+        self.rejoin()
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """What to listen to."""
+        shared = (kind.__name__ for kind in self._takes if kind not in ADDRESSED)
+        return (
+            *(f'{self._prefix}/*/{kind}' for kind in (*shared, _NEWEST)),
+            f'{self._prefix}/*/*/{self.name}',
+        )
+
+    def rejoin(self) -> None:
+        """Ask everybody for what was missed, as after the way was cut; see :meth:`tick`."""
+        self._inbox.behind.update(self._senders)
+        self._asked: dict[str, _Pause] = {}
+        self._said, self._fresh = _Pause(), False
+
+    def send(self, message: Message) -> None:
+        """
+        Send a message of this party, and keep it for who misses it.
+
+        :raises MessageError: if it is too long.
+        """
+        frame = self._outbox.add(message)
+        to = addressee(message)
+        self._put_sealed(type(message).__name__, to, frame)
+        self._fresh = True
+
+    def heard(self, key: str, payload: bytes) -> list[Message]:
+        """
+        Take what came under a key.
+
+        :returns: messages for the party, in order; who signed them is for its channel to check.
+        :raises MessageError: if no party of the federation sent that.
+        """
+        sender, what = self._place(key)
+        try:
+            data = self._seal.decrypt(payload[:_NONCE], payload[_NONCE:], bound(key))
+        except (InvalidTag, ValueError) as error:
+            raise MessageError(
+                sender, 'not sealed with the key of the links, or in another version'
+            ) from error
+        if what == _WANT:
+            self._answer(sender, decode(data, Marks))
+            return []
+        if what == _NEWEST:
+            self._inbox.note(sender, decode(data, Marks))
+            return []
+        if what == _ANSWER:
+            return self._inbox.settle(sender, decode(data, Marks))
+        if what != _AGAIN and what not in KINDS:
+            raise MessageError(sender, f'there is no {what[:40]!r}')
+        released = self._inbox.take(sender, decode(data, Frame))
+        if what == _AGAIN and sender in self._asked:
+            self._asked[sender] = _Pause(self._now + SOON)  # the rest is on its way
+        return released
+
+    def tick(self, now: float) -> None:
+        """
+        Say where the own streams are, and ask for what is missing; several times a second.
+
+        :param now: a steady clock, second.
+        """
+        self._now = now
+        if self._fresh:
+            self._said, self._fresh = _Pause(min(self._said.due, now + SOON)), False
+        if self._outbox.addressees and self._said.over(now):
+            for to in self._outbox.addressees:
+                self._put_sealed(_NEWEST, to, self._outbox.newest(to))
+        for sender in sorted(self._inbox.behind):
+            if self._asked.setdefault(sender, _Pause()).over(now):
+                self._put_sealed(_WANT, sender, self._inbox.known(sender))
+        for sender in self._asked.keys() - self._inbox.behind:
+            del self._asked[sender]
+
+    def _answer(self, asker: str, known: Marks) -> None:
+        frames, settled = self._outbox.missing(known, asker)
+        for frame in frames:
+            self._put_sealed(_AGAIN, asker, frame)
+        self._put_sealed(_ANSWER, asker, settled)
+
+    def _put_sealed(self, what: str, to: str, content: Frame | Marks) -> None:
+        key = '/'.join((self._prefix, self.name, what, *((to,) if to else ())))
+        nonce = os.urandom(_NONCE)
+        self._put(key, nonce + self._seal.encrypt(nonce, encode(content), bound(key)))
+
+    def _place(self, key: str) -> tuple[str, str]:
+        """Return sender and kind that a key names."""
+        words = key.removeprefix(f'{self._prefix}/').split('/')
+        sender, what, to = [*words, ''][:3] if len(words) in (2, 3) else ('', '', key)
+        if to not in ('', self.name):
+            raise MessageError('', f'{key[:80]!r} is not for {self.name}')
+        try:
+            return self._roster.member(sender).name, what
+        except RosterError as error:
+            raise MessageError(sender, str(error)) from error
