@@ -257,3 +257,32 @@ def test_the_command_makes_tables_and_a_report_and_goes_on(tmp_path):
     assert again.exit_code == 0 and 'Table IX' in again.output
     other = CliRunner().invoke(main, [*words, '--fedst-rate', '0.01'])
     assert other.exit_code == 1 and 'of other settings' in other.output
+
+
+def test_the_page_tells_what_the_ablations_measured():
+    docs = Path(__file__).resolve().parents[3] / 'docs'
+    found = json.loads((docs / 'results' / 'fedst_ablations.json').read_text('utf-8'))
+    page = (docs / 'segmentation.md').read_text('utf-8')
+    numbers = {'components': 'IV', 'places': 'V', 'layers': 'VI', 'indicators': 'VII'}
+    assert found.keys() == numbers.keys()
+
+    def words(way: dict | None) -> str:
+        if way is None:
+            return '-'
+        low, mean, high = (way['dice'][each] for each in ('low', 'mean', 'high'))
+        ends = '' if low is None else f' [{100 * low:.1f}, {100 * high:.1f}]'
+        return f'{100 * mean:.1f}{ends}'
+
+    for table, result in found.items():
+        for name in TABLES[table]:
+            method, unseen = result['methods'][name], result['methods'][name]['E']
+            theirs = paper.ABLATIONS[table][name]
+            cells = (
+                numbers[table],
+                method['title'],
+                words(method['sites']['mean']),
+                words(unseen.get('average') or unseen.get('own')),
+                words(unseen.get('server')),
+                f'{theirs[0]:.1f}, {theirs[1]:.1f}',
+            )
+            assert f'| {" | ".join(cells)} |' in page
