@@ -3,9 +3,9 @@
 """
 Compare optimisers of the server on the study of mastery: success by hospital, paired by seed.
 
-For example, after `make setup`, with the rates that seeds 101 and 102 chose:
+For example, after `make setup`, with rates that were chosen on other seeds (docs/protocol.md):
 
-  tools/in_workspace python tools/server_trial.py --seeds 1,2,3,4,5 fedavg=1 fedavgm=0.3
+  tools/in_workspace python tools/server_trial.py --seeds 1,2,3,4,5 fedavg=1 fedavgm=1:0.5
 
 What is measured is kept in a file, a line for each part, and not measured again. All optimisers
 of a seed have the same records, public start, noise and unseen patients.
