@@ -306,3 +306,7 @@ class LedgerVersionError(LedgerError):
 
 class TrainingStopped(FdrlError):
     """Training was asked to stop; it goes on from its checkpoint when it is started again."""
+
+
+LOCKED = (JournalLockedError, LedgerLockedError, StoreBusyError)
+"""Errors that end by themselves once the other process has ended."""

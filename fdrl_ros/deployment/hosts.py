@@ -11,7 +11,7 @@ from fdrl_ros.crypto.keys.roster import SERVERS
 from fdrl_ros.crypto.keys.transaction import reading
 from fdrl_ros.deployment.bringup import BringupSettings, hospital_graph, NodeSpec, server_graph
 from fdrl_ros.deployment.layout import Layout
-from fdrl_ros.deployment.link.credentials import copy_links, ends_here
+from fdrl_ros.deployment.link.credentials import copy_links, ends_here, ROUTER
 from fdrl_ros.deployment.security.enclaves import copy_enclaves, guests_of
 from fdrl_ros.errors import RosterError, StoreError
 from fdrl_ros.runtime.durable import make_private_directory
@@ -30,7 +30,7 @@ def export(layout: Layout, names: Sequence[str], target: Path) -> None:
     :raises StoreError: if something is missing, or cannot be written.
     """
     known = [*(each.name for each in layout.roster().members), *guests_of(layout.keys)]
-    known += [name for name in ends_here(layout.keys) if name not in known]
+    known += [ROUTER] if ROUTER in ends_here(layout.keys) else []
     for name in names:
         if name not in known:
             raise RosterError(f'{name} is not in the roster: expected one of {", ".join(known)}')

@@ -203,7 +203,8 @@ class Shard(LocalFederation):
             self._wanted = []
             for name in (to,) if to else tuple(self.parties):
                 if what == JOB:
-                    self.apply(name, partial(self._work, name, self._jobs[name].popleft()))
+                    if self._jobs[name]:  # not if this process was started again meanwhile
+                        self.apply(name, partial(self._work, name, self._jobs[name].popleft()))
                 elif isinstance(what, str):
                     self.apply(name, partial(getattr(self.parties[name], what), now))
                 elif what.sender != name:

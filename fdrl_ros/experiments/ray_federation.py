@@ -149,14 +149,16 @@ class _Handle:
     A shard as the driver has it.
 
     :param actor: its present process.
-    :param ended: processes that ended since the last reply.
+    :param ended: processes that ended since hospitals of it last did a job.
     :param look: an answer to :meth:`Shard.look` that is not here yet.
+    :param words: what Ray said of the last one that ended.
     """
 
     names: tuple[str, ...]
     actor: Any = None
     ended: int = 0
     look: Any = None
+    words: str = ''
 
     def __str__(self) -> str:
         """Name its hospitals."""
@@ -288,7 +290,9 @@ class RayFederation(LocalFederation):
             again=False,
         )
         wanted: defaultdict[int, list[Message | str]] = defaultdict(list)
-        for reply in replies.values():
+        for shard, reply in replies.items():
+            if any(task.what == JOB for task in own[shard]):
+                shard.ended = 0  # what a shard does besides jobs proves little
             self._take(reply)
             for place, each in reply.wanted.items():
                 wanted[place] += each
@@ -312,7 +316,7 @@ class RayFederation(LocalFederation):
         if shard.ended > ATTEMPTS:
             raise FdrlError(
                 f'the process of {shard} ended {shard.ended} times: killed, or out of memory; '
-                'fewer cores need less'
+                f'fewer cores need less; Ray says: {shard.words}'
             )
         options: dict[str, Any] = {
             'num_cpus': 1,
@@ -329,6 +333,10 @@ class RayFederation(LocalFederation):
         self.latched = {
             key: each for key, each in self.latched.items() if key[0] not in shard.names
         }
+        # Its jobs are gone with it: what it is sent makes it ask for them again.
+        self._waiting = deque(
+            each for each in self._waiting if each[0] not in shard.names or each[1] != JOB
+        )
         kept = [each for each in self.latched.values() if self._is_for_hospitals(each)]
         for name in shard.names:
             self._waiting.append((name, START))
@@ -358,17 +366,17 @@ class RayFederation(LocalFederation):
                     shard.look = None
                 except errors.RayTaskError as error:
                     raise error.cause from error
-                except errors.RayActorError as error:
+                except errors.RayError as error:
                     stop_if(self._asked)  # whoever asked may have asked all processes
+                    answers.pop(shard, None)
                     shard.ended, shard.look = shard.ended + 1, None
-                    log.warning('the process of %s ended: %s', shard, str(error).splitlines()[0])
+                    shard.words = str(error).splitlines()[0] if str(error) else repr(error)
+                    log.warning('the process of %s ended: %s', shard, shard.words)
                     self._ray.kill(shard.actor)  # it may only have been out of reach
                     if call != self._begin:
                         self._begin_again(shard)
                     if again:
                         waiting[call(shard)] = shard
-                else:
-                    shard.ended = 0 if call != self._begin else shard.ended
             self._watch(waiting.values())
         return {each: answers[each] for each in shards if each in answers}
 
@@ -390,7 +398,7 @@ class RayFederation(LocalFederation):
             if shard.look is not None:
                 if not self._ray.wait([shard.look], timeout=0)[0]:
                     continue
-                with suppress(self._ray.exceptions.RayActorError):
+                with suppress(self._ray.exceptions.RayError):
                     self._hear(self._ray.get(shard.look))
             look = shard.actor.look.options(concurrency_group='look')
             shard.look = look.remote(self._stopped)

@@ -72,6 +72,9 @@ active proctype round() {
   EACH(SHOW)
   /* The aggregator starts again: what is not durable begins anew. */
   :: d_step { restarts > 0 && (phase == OPEN || phase == TRAIN) -> restarts--; again() }
+  :: d_step { restarts > 0 && phase == SETTLE -> restarts--; here = 0 }
+  :: d_step { restarts > 0 && (phase == REVEAL || phase == SUM) ->
+       restarts--; here = 0; phase = REVEAL }
 
   :: d_step { phase == OPEN && here == NEEDED -> members = here; here = 0; phase = TRAIN }
   :: d_step { phase == OPEN && late > 0 && here != NEEDED ->
@@ -89,13 +92,8 @@ active proctype round() {
        :: else -> again()
        fi }
 
-  :: d_step { phase == SETTLE && agreed == survivors -> phase = REVEAL }
-  :: d_step { phase == SETTLE && late > 0 && agreed != survivors ->
-       late--;
-       if
-       :: SIZE(agreed) >= T -> phase = REVEAL
-       :: else -> again()
-       fi }
+  :: d_step { phase == SETTLE && SIZE(agreed) >= T -> phase = REVEAL }
+  :: d_step { phase == SETTLE && SIZE(agreed) < T && late > 0 -> late--; again() }
 
 #ifdef NO_PATIENCE
   :: d_step { phase == REVEAL && late > 0 && SIZE(here) < T -> late--; again() }
@@ -104,7 +102,7 @@ active proctype round() {
 
   :: d_step { phase == SUM -> phase = RELEASED;
        assert(SIZE(survivors) >= QUORUM && (bound == 0 || survivors == bound)) } ; break
-  :: d_step { phase == SUM && (survivors & LIAR) && !guilty ->
+  :: d_step { phase == SUM && (members & LIAR) && !guilty ->
        guilty = LIAR;
 #ifndef UNBOUND
        bound = survivors & ~LIAR;

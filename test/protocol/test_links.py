@@ -108,13 +108,23 @@ def test_what_no_party_sealed_is_refused_and_changes_nothing():
     assert ends_as_in_process(bench)
 
 
+def marks(count):
+    return tuple(Mark(f'kind_{each}', each) for each in range(count))
+
+
 @pytest.mark.parametrize(
     ('key', 'content', 'words'),
     [
         ('hospital_1/RoundKey', b'', 'end early'),
         ('hospital_1/RoundKey', encode(Marks(())), 'was expected'),
         ('hospital_1/RoundKey', encode(Frame(-1, b'x')), 'was expected'),
-        ('hospital_1/newest', encode(Marks((Mark('RoundKey', 1),) * 1000)), 'at most'),
+        ('hospital_1/newest', encode(Marks(marks(1000))), 'at most'),
+        # The second of two kinds named as the first is.
+        (
+            'hospital_1/newest',
+            encode(Marks(marks(2))).replace(b'kind_1', b'kind_0'),
+            'a kind of messages is named twice',
+        ),
         ('hospital_1/want/aggregator', encode(Frame(-1, b'')), 'of marks: at most'),
         ('hospital_1/nothing', encode(Frame(-1, b'')), "there is no 'nothing'"),
         ('hospital_9/RoundKey', encode(Frame(-1, b'')), 'is not in roster'),

@@ -61,8 +61,9 @@ def init(
     """
     layout = Layout(directory)
     layout.check_keys_there()
+    places = [place_of('router', each)[0].strip('[]') for each in routers]
     passphrase = read_passphrase(passphrase_file, layout.keys)
-    names = make_links(layout, routers, datetime.now(UTC), valid_days, passphrase)
+    names = make_links(layout, places, datetime.now(UTC), valid_days, passphrase)
     click.echo(f'made links for {", ".join(names)}')
     authority = read_certificate(LinkFiles(layout.keys, ROUTER).authority.read_bytes())
     click.echo(f'authority: sha256 {certificate_fingerprint(authority)}')

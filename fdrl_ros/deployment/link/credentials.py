@@ -109,6 +109,8 @@ class LinkFiles:
         found = list(faults(certificate, read_certificate(signed), read_secret(self.private), now))
         if common_name(certificate) != self.name:
             found.append(f'its certificate is that of {common_name(certificate)!r}')
+        if self.name != ROUTER:
+            self.group_key()
         if found:
             raise SecurityError(
                 f'the link of {self.name} cannot be used: {"; ".join(found)}; this host has '
@@ -144,6 +146,9 @@ def make_links(
         raise RosterError(f'a party is named {ROUTER}, as the router is')
     members = {each.name: each for each in roster.members if each.role != 'operator'}
     with transaction(layout.keys) as changes:
+        for stale in {*ends_here(layout.keys)} - {ROUTER, *members}:
+            for file in (CERTIFICATE_FILE, PRIVATE_FILE, GROUP_FILE):
+                changes.remove(f'{FOLDER}/{stale}/{file}')
         root = load_identity(layout.keys / ROOT / KEY_FILE, ROOT, passphrase=passphrase)
         authority = Authority.make(f'links {os.urandom(8).hex()} of {roster.federation}', now)
         signed, group = pem(authority.certificate), os.urandom(_GROUP_BYTES)

@@ -5,7 +5,8 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, ExitStack
 import logging
-from queue import Empty, Queue
+import os
+from queue import Empty, SimpleQueue
 import signal
 import threading
 import time
@@ -28,7 +29,7 @@ from fdrl_ros.deployment.parties.key_authority import (
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.policy_file import load_policy
 from fdrl_ros.deployment.supervision import FAULT, REFUSED
-from fdrl_ros.errors import FdrlError, MessageError, TrainingStopped
+from fdrl_ros.errors import FdrlError, LOCKED, MessageError, TrainingStopped
 from fdrl_ros.federation.aggregator.aggregator import Aggregator
 from fdrl_ros.federation.protocol.party import Effects, Job, Party, Refusals
 from fdrl_ros.federation.protocol.store import Store
@@ -38,9 +39,6 @@ from fdrl_ros.runtime.worker_thread import Worker
 
 TICK: Final = 0.25
 """Time between two ticks of a party, second."""
-
-MOST_QUEUED: Final = 2000
-"""What waits for the party at most; what comes over the link then is lost, and asked for again."""
 
 GRACE: Final = 10.0
 """Longest wait at the end for the job that runs, second."""
@@ -52,7 +50,10 @@ def closing_worker(worker: Worker) -> Iterator[None]:
     try:
         yield
     finally:
-        worker.close(GRACE)
+        if not worker.close(GRACE):
+            logging.critical(f'a job did not end in {GRACE:g} s: what it uses is not closed')
+            logging.shutdown()
+            os._exit(FAULT)  # closing or ending beside it could crash
 
 
 class PartyProcess:
@@ -71,7 +72,8 @@ class PartyProcess:
         self._files = LinkFiles(layout.keys, name)
         self._plan = Plan.load(layout.plan)
         self._log = logging.getLogger(name)
-        self._queue: Queue[Callable[[], object]] = Queue()
+        # A signal handler puts too, which a Queue does not allow.
+        self._queue: SimpleQueue[Callable[[], object]] = SimpleQueue()
         self._stopped = threading.Event()
         self._refused = Refusals()
         self._kept = ExitStack()
@@ -125,20 +127,20 @@ class PartyProcess:
         if isinstance(result, Exception):
             raise result
         prepared, session = result
+        self._kept.callback(session.close)
         store = Store(self._layout.state(self._name))
         self._kept.callback(store.close)
         party = self._party = self._make(prepared, store)
-        link = Linked(
+        self._link = Linked(
             self._files,
             self._roster,
             party.takes,  # type: ignore[arg-type]
             session,
-            post=self._post,
+            post=self._queue.put,
             take=lambda message: self._act(lambda: party.handle(message, time.monotonic())),
             refuse=self._refuse,
             say=self._log.warning,
         )
-        self._link = self._kept.enter_context(link)
         self._log.info(f'linked with {self._router}')
         self._act(lambda: party.start(time.monotonic()))
 
@@ -162,10 +164,6 @@ class PartyProcess:
             encryption=prepared,
             step=server_step(plan, start, separate),
         )
-
-    def _post(self, action: Callable[[], object]) -> None:
-        if self._queue.qsize() < MOST_QUEUED:
-            self._queue.put(action)
 
     def _tick(self, now: float) -> None:
         if self._link is not None and (party := self._party) is not None:
@@ -206,7 +204,8 @@ def run_party(layout: Layout, name: str, router: str) -> int:
     """
     Run a party as a process: it logs to standard error and ends at SIGINT and SIGTERM.
 
-    :returns: exit code: REFUSED if the party could not begin, FAULT if it failed later.
+    :returns: exit code: REFUSED if the party could not begin, FAULT if it failed later, or another
+        process still has its files.
     """
     end_with_launcher()
     logging.addLevelName(logging.CRITICAL, 'FATAL')
@@ -224,7 +223,8 @@ def run_party(layout: Layout, name: str, router: str) -> int:
     except FdrlError as error:
         words = f'{type(error).__name__}: {" ".join(str(error).split())}'
         logging.getLogger(name).critical(words)
-        return FAULT if process is not None and process.begun else REFUSED
+        again = isinstance(error, LOCKED) or (process is not None and process.begun)
+        return FAULT if again else REFUSED
     except Exception:  # of ours none is meant: whoever supervises starts it again
         logging.getLogger(name).exception('it failed')
         return FAULT

@@ -4,6 +4,9 @@
 
 from collections.abc import Callable
 from functools import partial
+import math
+import threading
+from typing import Final
 
 from fdrl_ros.crypto.keys.roster import Roster
 from fdrl_ros.deployment.link.credentials import LinkFiles
@@ -15,6 +18,15 @@ from fdrl_ros.federation.protocol.message import Message
 from fdrl_ros.runtime.closeable import Closeable
 
 Post = Callable[[Callable[[], object]], object]
+
+MOST_PENDING: Final = 2**28
+"""Bytes that came and wait for the party at most."""
+
+OVERHEAD: Final = 1000
+"""Bytes that count for each of them besides its own."""
+
+EXPLAIN: Final = 30.0
+"""Time between two looks why there is no way to the router, second."""
 
 
 class Linked(Closeable):
@@ -44,11 +56,10 @@ class Linked(Closeable):
         """
         self._session, self._take, self._refuse, self._say = session, take, refuse, say
         self._link = PartyLink(files.name, roster, takes, files.group_key(), session.put)
-        self._connected = True
+        self._post, self._lock, self._pending = post, threading.Lock(), 0
+        self._connected, self._told, self._explained = True, '', -math.inf
         self.send = self._link.send
-        session.listen(
-            self._link.keys, lambda key, payload: post(partial(self._hear, key, payload))
-        )
+        session.listen(self._link.keys, self._arrived)
 
     def tick(self, now: float) -> None:
         """Say and ask what is due; several times a second."""
@@ -58,13 +69,35 @@ class Linked(Closeable):
             self._say(f'the link to the router is {"back" if connected else "cut"}')
             if connected:
                 self._link.rejoin()
+                self._told = ''
+        if not connected and now - self._explained >= EXPLAIN:
+            self._explained = now
+            threading.Thread(target=self._explain, name='why no link', daemon=True).start()
         self._link.tick(now)
+
+    def _explain(self) -> None:
+        """Say why there is no way to the router, each reason once; to look takes seconds."""
+        reason = self._session.trouble()
+        if reason and reason != self._told:
+            self._told = reason
+            self._post(partial(self._say, f'no link to the router: {reason}'))
 
     def close(self) -> None:
         """Leave."""
         self._session.close()
 
+    def _arrived(self, key: str, payload: bytes) -> None:
+        """Queue what came, in a thread of Zenoh; what is too much is lost, and asked for again."""
+        size = len(payload) + OVERHEAD
+        with self._lock:
+            if self._pending + size > MOST_PENDING:
+                return
+            self._pending += size
+        self._post(partial(self._hear, key, payload))
+
     def _hear(self, key: str, payload: bytes) -> None:
+        with self._lock:
+            self._pending -= len(payload) + OVERHEAD
         try:
             messages = self._link.heard(key, payload)
         except MessageError as error:

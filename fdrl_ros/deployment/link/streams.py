@@ -78,6 +78,11 @@ class Marks:
 
     marks: tuple[Mark, ...] = field(metadata=_MARKS)
 
+    def __post_init__(self) -> None:
+        """Refuse a kind that comes twice: its messages would be sent twice."""
+        if len({each.kind for each in self.marks}) != len(self.marks):
+            raise MessageError('', 'a kind of messages is named twice')
+
 
 @dataclass
 class _Stream:
@@ -222,6 +227,8 @@ class Inbox:
         for each in settled.marks:
             if each.kind in self._takes:
                 key = sender, each.kind
+                # What came meanwhile waits for messages that do not count for this party.
+                released += self._released(key, each.counter)
                 self._last[key] = max(each.counter, self._last.get(key, JOINS))
                 released += self._released(key)
         self.behind.discard(sender)
@@ -229,16 +236,16 @@ class Inbox:
             self.behind.add(sender)
         return released
 
-    def _released(self, key: tuple[str, str]) -> list[Message]:
-        """Take out what waits for nothing any more."""
+    def _released(self, key: tuple[str, str], settled: int = NONE) -> list[Message]:
+        """Take out what waits for nothing any more, or only for what was settled."""
         released, waiting = [], self._waiting.get(key, {})
         for counter in sorted(waiting):
             frame, message = waiting[counter]
-            if frame.previous > self._last[key]:
+            if frame.previous > self._last.get(key, JOINS) and counter > settled:
                 break
             del waiting[counter]
             self._size -= len(frame.message)
-            if counter > self._last[key]:
+            if counter > self._last.get(key, JOINS):
                 self._last[key] = counter
                 released.append(message)
         return released

@@ -5,6 +5,7 @@
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import datetime, UTC
+from functools import partial
 import importlib
 import json
 import re
@@ -56,7 +57,13 @@ def free_port() -> int:
 
 
 class Session(Closeable):
-    """One Zenoh session over TLS."""
+    """
+    One Zenoh session over TLS.
+
+    :param trouble: says why there is no way to the router; '' if there is one.
+    """
+
+    trouble: Callable[[], str] = staticmethod(lambda: '')
 
     def __init__(self, config: dict[str, Any]) -> None:
         """
@@ -168,7 +175,9 @@ def open_client(
             'period_increase_factor': 2,
         },
     }
-    return Session(config)
+    session = Session(config)
+    session.trouble = partial(trouble, files, router)
+    return session
 
 
 def access(roster: Roster) -> dict[str, Any]:
@@ -226,6 +235,17 @@ def refusal(files: LinkFiles, router: str) -> str:
         return f'the router refuses our certificate: {error.reason or error}'
     except OSError as error:
         return f'nobody answers: {error.strerror or error}'
+    except UnicodeError:
+        return f'{host!r} is no name of a host'
+
+
+def trouble(files: LinkFiles, router: str) -> str:
+    """Say in words why there is no way to a router: this end's files or clock, or the way."""
+    try:
+        files.check(datetime.now(UTC))
+    except FdrlError as error:
+        return str(error)
+    return refusal(files, router)
 
 
 def _config(files: LinkFiles, mode: str, tls: dict[str, Any]) -> dict[str, Any]:

@@ -127,7 +127,8 @@ class ServerOptimizer:
         :param count: how many weights hospitals share.
         :raises StoreError: if it is damaged, or of another optimiser or network.
         """
-        self._before(state, count)
+        if self._settings.optimizer != 'fedavg':  # which goes on from any
+            self._before(state, count)
 
     def __call__(self, given: RoundSum) -> Stepped:
         """

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 import hashlib
-from typing import Self
+from typing import Any, Self
 
 from fdrl_ros.crypto.keys.signing import Identity, SIGNATURE_BYTES, verify
 from fdrl_ros.crypto.masking.round_secret import KEY_BYTES
@@ -102,6 +102,10 @@ class Message:
     """Base of every signed message."""
 
     envelope: Envelope
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what another process has to check itself."""
+        return {key: each for key, each in self.__dict__.items() if key != '_signed_by'}
 
     @property
     def sender(self) -> str:

@@ -21,13 +21,7 @@ from fdrl_ros.deployment.namespaces import beside, check_namespace, FEDERATION
 from fdrl_ros.deployment.plan import Plan, SURGERY
 from fdrl_ros.deployment.security.variables import check_security
 from fdrl_ros.deployment.supervision import FAULT, REFUSED
-from fdrl_ros.errors import (
-    FdrlError,
-    JournalLockedError,
-    LedgerLockedError,
-    SettingError,
-    StoreBusyError,
-)
+from fdrl_ros.errors import FdrlError, LOCKED, SettingError
 from fdrl_ros.nodes.common.diagnostics import Diagnostics, Health, Level
 from fdrl_ros.nodes.common.parameters import NodeParameters
 from fdrl_ros.runtime.worker_thread import Post, Run, Take, Worker
@@ -47,9 +41,6 @@ SPIN = 0.1
 
 PATIENCE = 10.0
 """How long a job may take to stop, second."""
-
-LOCKED = (JournalLockedError, LedgerLockedError, StoreBusyError)
-"""Another process has it: one that was killed a moment ago may leave its children."""
 
 LOCK_PATIENCE = 10.0
 """How long a node that starts by itself waits for what another process has, second."""

@@ -147,6 +147,8 @@ class PartyNode(ManagedNode):
             raise result
         prepared, session = result
         with self.later():
+            if session is not None:
+                self.keep(session.close)
             store = Store(self.state_file)
             self.keep(store.close)
             party = self.make_party(prepared, store)
@@ -163,6 +165,8 @@ class PartyNode(ManagedNode):
         """Hear the others over the link, and nobody over DDS."""
 
         def handle(message: Message) -> Effects:
+            if self.party is not party:  # it was dropped while the message waited
+                return Effects()
             effects = party.handle(message, self.now)
             self.accepted(message)
             return effects
@@ -177,7 +181,6 @@ class PartyNode(ManagedNode):
             refuse=self._refuse,
             say=self.get_logger().warning,
         )
-        self.keep(self.link.close)
 
     def _drop_party(self) -> None:
         self.party, self.link, self.job = None, None, ''

@@ -18,6 +18,7 @@ from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.parties.hospital import open_ledger
 from fdrl_ros.deployment.policy_file import load_policy
 from fdrl_ros.errors import FdrlError, SettingError, TrainingStopped
+from fdrl_ros.experiments.hospital_group import JOB, Shard
 from fdrl_ros.experiments.ray_federation import ATTEMPTS, RayEngine
 from fdrl_ros.experiments.round_recorder import read_rounds
 from fdrl_ros.experiments.studies.experiment import run_training
@@ -202,14 +203,24 @@ def test_an_interrupted_run_goes_on_with_another_engine_and_ends_the_same(
     assert outcome(directory) == expected[0]
 
 
-def test_a_shard_that_always_ends_ends_the_run_with_the_reason(ray, begun, tmp_path, monkeypatch):
+@pytest.mark.parametrize('ends_in', ['opening', 'jobs'])
+def test_a_shard_that_always_ends_ends_the_run_with_the_reason(
+    ends_in, ray, begun, tmp_path, monkeypatch
+):
     layout = Layout(copied(begun, tmp_path) / 'federation')
     engine = 'fdrl_ros.experiments.ray_federation.Shard'
-    monkeypatch.setattr(engine, _Ending)
+    monkeypatch.setattr(engine, _Ending if ends_in == 'opening' else _EndingInJobs)
     again = f'the process of hospital_1 to hospital_5 ended {ATTEMPTS + 1} times: killed, or out'
     with pytest.raises(FdrlError, match=again):
         train_federation(layout, PLAN, tmp_path / 'policies', engine=RayEngine(1))
     assert not shard_processes()
+
+
+class _EndingInJobs(Shard):
+    def play(self, shared, own, now):
+        if any(task.what == JOB for task in own):
+            os._exit(9)
+        return super().play(shared, own, now)
 
 
 class _Ending:
