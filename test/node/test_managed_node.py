@@ -201,7 +201,7 @@ def test_what_cannot_be_ends_the_process_with_a_reason(settings, directory, tmp_
 
     started = [
         (given(**{'rounds.quorum': 1}), 'rounds.quorum = 1: expected a whole number, at least 3'),
-        (given(**{'rounds.quorums': 3}), 'rounds.quorums = 3: expected one of the 16 parameters'),
+        (given(**{'rounds.quorums': 3}), 'rounds.quorums = 3: expected one of the 17 parameters'),
         (replace(selector, parameter_file=str(tmp_path / 'missing.yaml')), 'missing.yaml'),
         (trainer, 'Ledger'),
     ]

@@ -44,18 +44,21 @@ def test_arm_is_shown_and_a_surgeon_takes_over(page, runner, settings, directory
     shown = ada.wait(lambda now: robot(now)['driver'] == 'surgeon', 10.0)
     assert robot(shown)['taken_by'] == 'Bob'
     assert any('Bob (surgeon): take over' in words for _, words in shown['events'])
-    assert ada.act('hand_back', robot='robot_1').status_code == 200
+    refused = ada.act('hand_back', robot='robot_1')
+    assert refused.status_code == 409 and 'Bob' in refused.json()['message']
+    assert bob.act('hand_back', robot='robot_1').status_code == 200
     ada.wait(lambda now: robot(now)['driver'] == 'selector', 10.0)
     refused = ada.act('lock', robot='robot_1', policy='nobody')
     assert refused.status_code == 409 and 'nobody' in refused.json()['message']
     assert ada.act('withdraw', hospital='hospital_1').status_code == 403
     assert journal(directory) == [
         *(('Bob', 'take_over', each) for each in ('asked', 'done')),
-        *(('Ada', 'hand_back', each) for each in ('asked', 'done')),
+        *(('Ada', 'hand_back', each) for each in ('asked', 'refused')),
+        *(('Bob', 'hand_back', each) for each in ('asked', 'done')),
         *(('Ada', 'lock', each) for each in ('asked', 'refused')),
         ('Ada', 'withdraw', 'forbidden'),
     ]
-    assert verify_acts(directory / JOURNAL) == 7
+    assert verify_acts(directory / JOURNAL) == 9
 
     runner.stop()
     ada.wait(lambda now: robot(now)['age'] > 0.5, 10.0)
