@@ -217,6 +217,8 @@ def test_a_shard_that_always_ends_ends_the_run_with_the_reason(
 
 
 class _EndingInJobs(Shard):
+    """A shard whose process ends in each job."""
+
     def play(self, shared, own, now):
         if any(task.what == JOB for task in own):
             os._exit(9)
@@ -224,6 +226,8 @@ class _EndingInJobs(Shard):
 
 
 class _Ending:
+    """A shard whose process ends before its hospitals are open."""
+
     def open(self, *terms):
         os._exit(9)
 
