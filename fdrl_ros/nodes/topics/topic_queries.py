@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 import math
 import os
+import signal
+import threading
 import time
 from typing import Any
 
@@ -179,7 +181,28 @@ def _listening(
         executor = EventsExecutor(context=node.context)
         executor.add_node(node)
         node.create_subscription(kind, topic, take, qos.matching(publishers, _DEPTH), raw=raw)
-        try:
-            yield lambda: executor.spin_once(timeout_sec=0.1)
-        finally:
-            executor.remove_node(node)
+        with _interrupts() as interrupted:
+
+            def poll() -> None:
+                executor.spin_once(timeout_sec=0.1)
+                if interrupted():
+                    raise KeyboardInterrupt
+
+            try:
+                yield poll
+            finally:
+                executor.remove_node(node)
+
+
+@contextmanager
+def _interrupts() -> Iterator[Callable[[], bool]]:
+    """Note Ctrl-C: what it raises in a callback of an executor may get lost there."""
+    asked = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield asked.is_set
+        return
+    before = signal.signal(signal.SIGINT, lambda number, frame: asked.set())
+    try:
+        yield asked.is_set
+    finally:
+        signal.signal(signal.SIGINT, before)
