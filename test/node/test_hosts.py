@@ -6,26 +6,22 @@ A federation over five hosts without multicast, as docs/hosts.md has it: servers
 Each host has what `fdrl export` made for it and runs `fdrl join`.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 import os
 from pathlib import Path
 import shutil
-import signal
 import subprocess
 import sys
-import time
 
 from fdrl_ros.deployment.bringup import BringupSettings, middleware
 from fdrl_ros.deployment.hosts import export
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.parties.hospital import open_records
 from fdrl_ros.deployment.prepare import prepare
-from fdrl_ros.federation.journal.journal import FILE
-from fdrl_ros.federation.journal.reader import Entry, read
 from node.conftest import PLAN, play
 import pytest
-from support.hosts_network import Network
+from support.hosts_network import Network, WatchedHosts
 
 HOSPITALS = ('hospital_1', 'hospital_2', 'hospital_3', 'hospital_4')
 HOSTS = (('aggregator', 'key_authority'), *((name,) for name in HOSPITALS))
@@ -76,7 +72,7 @@ def digest(prepared: Layout, tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @dataclass
-class Hosts:
+class Hosts(WatchedHosts):
     """What runs on the hosts, and what their journals say."""
 
     network: Network
@@ -106,50 +102,11 @@ class Hosts:
                 )
             )
 
-    def journal(self, name: str) -> list[Entry]:
-        """Return what a party noted so far."""
-        number = next(at for at, names in enumerate(HOSTS) if name in names)
-        path = self.layouts[number].party(name) / FILE
-        return list(read(path)) if path.exists() else []
-
-    def policies(self, name: str, round: int) -> list[tuple[str, bool]]:
-        """Return digest of the policies of a round that a hospital took, and whether it is in."""
-        return [
-            (each.fields['policy'], each.fields['included'])
-            for each in self.journal(name)
-            if each.kind == 'policy' and each.round == round
-        ]
-
-    def said(self, number: int, words: str) -> bool:
-        """Whether a node of a host said something."""
-        return any(words in each.read_text() for each in self.layouts[number].log.glob('*.log'))
-
-    def wait(self, condition: Callable[[], object], seconds: float) -> None:
-        """Wait until a condition holds; else show what the nodes said."""
-        deadline = time.monotonic() + seconds
-        while not condition():
-            if time.monotonic() > deadline:
-                logs = [log for layout in self.layouts for log in layout.log.glob('*.log')]
-                outputs = [layout.directory / 'output' for layout in self.layouts]
-                shown = '\n'.join(f'{log}:\n{log.read_text()}' for log in (*outputs, *logs))
-                pytest.fail(f'not within {seconds} s\n{shown}')
-            time.sleep(0.02)
-
     def wait_for_the_end(self, names: tuple[str, ...] = HOSPITALS) -> set[tuple[str, bool]]:
         """Wait until every hospital has the last policy, and return what they have."""
         last = LONG.rounds.rounds
         self.wait(lambda: all(self.policies(name, last) for name in names), 120.0)
         return {each for name in names for each in self.policies(name, last)}
-
-    def stop(self) -> None:
-        """End everything."""
-        for each in self.running:
-            each.send_signal(signal.SIGINT)
-        for each in self.running:
-            try:
-                each.wait(30)
-            except subprocess.TimeoutExpired:
-                each.kill()
 
 
 @pytest.fixture
@@ -168,7 +125,7 @@ def hosts(
     try:
         yield made
     finally:
-        made.stop()
+        made.end_all()
         for number in range(1, len(HOSTS)):
             network.cut(number)
             network.mend(number)

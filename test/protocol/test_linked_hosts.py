@@ -42,5 +42,5 @@ def test_a_router_that_is_killed_and_starts_again_changes_nothing(hosts, twelve_
     router.wait(10)
     hosts.wait(lambda: hosts.said(0, 'the link to the router is cut') == 2, 30.0)
     hosts.start_router()
-    hosts.wait(lambda: len(hosts.policies(12)) == len(HOSPITALS), 120.0)
-    assert set(hosts.policies(12).values()) == {(twelve_rounds[1], True)}
+    hosts.wait(lambda: len(hosts.all_policies(12)) == len(HOSPITALS), 120.0)
+    assert set(hosts.all_policies(12)) == {(twelve_rounds[1], True)}

@@ -7,12 +7,18 @@ Each host has a subnet of its own behind a router. A namespace has no name and l
 process in it: the processes that hold them end with this one, however that ends.
 """
 
+from collections.abc import Callable, Sequence
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from typing import Self
 
+from fdrl_ros.deployment.layout import Layout
+from fdrl_ros.federation.journal.journal import FILE
+from fdrl_ros.federation.journal.reader import Entry, read
 import pytest
 
 LOOP = 'ip link set lo up'
@@ -169,3 +175,52 @@ class Network:
 
     def __exit__(self, *unused: object) -> None:
         self.close()
+
+
+class WatchedHosts:
+    """What the parties on some hosts note in their journals and say in their logs."""
+
+    layouts: Sequence[Layout]
+    """What each host has."""
+
+    running: list[subprocess.Popen[bytes]]
+    """What was started on them."""
+
+    def journal(self, name: str) -> list[Entry]:
+        """Return what a party noted so far."""
+        paths = [each.party(name) / FILE for each in self.layouts]
+        return [entry for path in paths if path.exists() for entry in read(path)]
+
+    def policies(self, name: str, round: int) -> list[tuple[str, bool]]:
+        """Return digest of the policies of a round that a hospital took, and whether it is in."""
+        return [
+            (each.fields['policy'], each.fields['included'])
+            for each in self.journal(name)
+            if each.kind == 'policy' and each.round == round
+        ]
+
+    def said(self, number: int, words: str) -> int:
+        """Return how often the parties of a host said something."""
+        logs = self.layouts[number].log.glob('*.log')
+        return sum(each.read_text().count(words) for each in logs)
+
+    def wait(self, condition: Callable[[], object], seconds: float) -> None:
+        """Wait until a condition holds; else show what the parties said."""
+        deadline = time.monotonic() + seconds
+        while not condition():
+            if time.monotonic() > deadline:
+                logs = [log for layout in self.layouts for log in layout.log.glob('*.log')]
+                outputs = [layout.directory / 'output' for layout in self.layouts]
+                shown = '\n'.join(f'{log}:\n{log.read_text()}' for log in (*outputs, *logs))
+                pytest.fail(f'not within {seconds} s\n{shown}')
+            time.sleep(0.02)
+
+    def end_all(self) -> None:
+        """End everything."""
+        for each in self.running:
+            each.send_signal(signal.SIGINT)
+        for each in self.running:
+            try:
+                each.wait(30)
+            except subprocess.TimeoutExpired:
+                each.kill()

@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A federation over hosts that reach nothing but a router, each with what `fdrl export` made."""
 
-from collections.abc import Callable
 from pathlib import Path
 from random import Random
 import shutil
@@ -20,11 +19,8 @@ from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.policy_file import load_policy
 from fdrl_ros.deployment.prepare import prepare
 from fdrl_ros.experiments.training import train_federation
-from fdrl_ros.federation.journal.journal import FILE
-from fdrl_ros.federation.journal.reader import Entry, read
 from fdrl_ros.policy import digest_of
-import pytest
-from support.hosts_network import Network
+from support.hosts_network import Network, WatchedHosts
 from support.small_run import TINY_PLAN
 
 SERVERS = ('aggregator', 'key_authority')
@@ -50,7 +46,7 @@ with socket.create_server((sys.argv[1], int(sys.argv[2]))):
 """
 
 
-class LinkedHosts:
+class LinkedHosts(WatchedHosts):
     """The servers on host 0, each hospital on one of its own, the router in their middle."""
 
     def __init__(self, prepared: Layout, hospitals: tuple[str, ...], directory: Path) -> None:
@@ -121,36 +117,9 @@ class LinkedHosts:
             listener.communicate(timeout=10)
         return tried.stdout.strip() == b'connected'
 
-    def journal(self, name: str) -> list[Entry]:
-        """Return what a party noted so far."""
-        number = next(at for at, names in enumerate(self.hosts) if name in names)
-        path = self.layouts[number].party(name) / FILE
-        return list(read(path)) if path.exists() else []
-
-    def policies(self, round: int) -> dict[str, tuple[str, bool]]:
-        """Return digest of the policy of a round that hospitals have, and whether each is in."""
-        return {
-            name: (each.fields['policy'], each.fields['included'])
-            for name in self.hospitals
-            for each in self.journal(name)
-            if each.kind == 'policy' and each.round == round
-        }
-
-    def said(self, number: int, words: str) -> int:
-        """Return how often the parties of a host said something."""
-        logs = self.layouts[number].log.glob('*.log')
-        return sum(each.read_text().count(words) for each in logs)
-
-    def wait(self, condition: Callable[[], object], seconds: float) -> None:
-        """Wait until a condition holds; else show what the parties said."""
-        deadline = time.monotonic() + seconds
-        while not condition():
-            if time.monotonic() > deadline:
-                logs = [log for layout in self.layouts for log in layout.log.glob('*.log')]
-                outputs = [layout.directory / 'output' for layout in self.layouts]
-                shown = '\n'.join(f'{log}:\n{log.read_text()}' for log in (*outputs, *logs))
-                pytest.fail(f'not within {seconds} s\n{shown}')
-            time.sleep(0.02)
+    def all_policies(self, round: int) -> list[tuple[str, bool]]:
+        """Return what :meth:`policies` tells of all hospitals together."""
+        return [each for name in self.hospitals for each in self.policies(name, round)]
 
     def cut(self, number: int, seconds: float) -> None:
         """Take a host off the network for a time."""
@@ -167,13 +136,7 @@ class LinkedHosts:
 
     def close(self) -> None:
         """End everything."""
-        for each in self.running:
-            each.send_signal(signal.SIGINT)
-        for each in self.running:
-            try:
-                each.wait(30)
-            except subprocess.TimeoutExpired:
-                each.kill()
+        self.end_all()
         self.network.close()
 
     def __enter__(self) -> Self:
@@ -220,8 +183,8 @@ def cut_at_random(hosts: LinkedHosts, digest: str, rounds: int, cuts: int, seed:
     for _ in range(cuts):
         # Shorter cuts a connection outlives; at longer ones it ends, and is made again.
         hosts.cut(rng.randrange(len(hosts.hosts)), rng.choice((0.3, 1.0, 2.5, 5.0, 7.0)))
-    assert len(hosts.policies(rounds)) < len(HOSPITALS), 'it ended before all links were cut'
-    hosts.wait(lambda: len(hosts.policies(rounds)) == len(HOSPITALS), 300.0)
-    assert set(hosts.policies(rounds).values()) == {(digest, True)}
+    assert len(hosts.all_policies(rounds)) < len(HOSPITALS), 'it ended before all links were cut'
+    hosts.wait(lambda: len(hosts.all_policies(rounds)) == len(HOSPITALS), 300.0)
+    assert set(hosts.all_policies(rounds)) == {(digest, True)}
     attempts = [each for each in hosts.journal('aggregator') if each.kind == 'settle']
     assert {len(each.fields['survivors']) for each in attempts} == {len(HOSPITALS)}
