@@ -30,6 +30,7 @@ from fdrl_ros.federation.protocol.store import Store
 from fdrl_ros.learner.trainer import Trainer
 from fdrl_ros.resources import package_version
 from fdrl_ros.runtime.progress import Caller, NOBODY
+from fdrl_ros.runtime.stopwatch import peak_memory
 
 START, TICK, JOB = 'start', 'tick', 'job'
 """What a hospital may be asked for besides taking a message."""
@@ -136,6 +137,7 @@ class Reply:
     :param told: see :meth:`Shard.look`.
     :param standings: where hospitals stand that moved.
     :param notes: as :attr:`LocalFederation.notes`, `refused` and `seconds` too.
+    :param held: the most memory that the shard's process has held so far, MB; None if unknown.
     """
 
     wanted: dict[int, list[Message | str]] = field(default_factory=dict)
@@ -144,6 +146,7 @@ class Reply:
     notes: dict[str, str] = field(default_factory=dict)
     refused: list[tuple[str, MessageError]] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
+    held: float | None = field(default_factory=peak_memory)
 
 
 class Shard(LocalFederation):

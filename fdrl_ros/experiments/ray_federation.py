@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 import logging
 import os
+from pathlib import Path
 import secrets
 import signal
 import socket
@@ -22,6 +23,7 @@ import tempfile
 from types import ModuleType
 from typing import Any
 
+from fdrl_ros.crypto.keys.keystore import PASSPHRASE_VARIABLE
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.errors import FdrlError, PluginError, SettingError
@@ -33,6 +35,7 @@ from fdrl_ros.federation.protocol.party import Effects
 from fdrl_ros.resources import package_version
 from fdrl_ros.runtime.environment_variables import ONE_THREAD, with_variables
 from fdrl_ros.runtime.progress import Progress, stop_if, Stopped
+from fdrl_ros.runtime.stopwatch import peak_memory
 
 STORE_BYTES = 200 * 2**20
 """Ray's memory for messages between processes; more goes to files of its own."""
@@ -89,11 +92,15 @@ class RayEngine:
         """
         Start Ray or join its cluster; give the number of shards.
 
-        :raises PluginError: without Ray.
+        :raises PluginError: without Ray, or if it runs in this process already.
         :raises SettingError: if the cluster lets nobody in, or has fewer cores.
         """
         self.check()
         ray, at_end = _ray(self.address), signal.getsignal(signal.SIGTERM)
+        if ray.is_initialized():
+            raise PluginError(
+                'engine ray', 'Ray runs in this process already: ray.shutdown() first'
+            )
         with (
             tempfile.TemporaryDirectory(prefix='fdrl_ray_', ignore_cleanup_errors=True) as folder,
             with_variables({'RAY_USAGE_STATS_ENABLED': '0', **ONE_THREAD}),
@@ -118,6 +125,9 @@ class RayEngine:
                 there = int(ray.cluster_resources().get('CPU', 0))
                 if not 0 < (self.cores or there) <= there:
                     raise SettingError('cores', self.cores, f'1 to the {there} of the cluster')
+                free = int(ray.available_resources().get('CPU', 0))
+                if free < (self.cores or there):
+                    log.warning('%d of %d cores are free: hospitals wait for others', free, there)
                 yield self.cores or there
             finally:
                 ray.shutdown()
@@ -199,7 +209,7 @@ class RayFederation(LocalFederation):
         import ray
 
         self._ray = ray
-        self._terms = layout, plan, done
+        self._terms = _anywhere(layout), plan, done
         self._asked = stopped
         count, size = min(shards, len(names)), len(names)
         self._shards = [
@@ -210,6 +220,7 @@ class RayFederation(LocalFederation):
         self._waiting: deque[tuple[str, Action]] = deque()
         self._all_open = False
         self._standings: dict[str, Standing] = {}
+        self._held = 0.0
 
     def open(self) -> None:
         """
@@ -235,6 +246,11 @@ class RayFederation(LocalFederation):
     def standings(self) -> dict[str, Standing]:
         """Return where each hospital stands."""
         return self._standings
+
+    def peak_memory(self) -> float | None:
+        """Return the most memory that this process or that of a shard has held so far, MB."""
+        here = peak_memory()
+        return None if here is None else max(here, self._held)
 
     def epsilons(self) -> dict[str, float]:
         """Return what each hospital has spent."""
@@ -387,6 +403,7 @@ class RayFederation(LocalFederation):
         self.refused += reply.refused
         for name, seconds in reply.seconds.items():
             self.stopwatch.add(name, seconds)
+        self._held = max(self._held, reply.held or 0.0)
 
     def _watch(self, shards: Iterable[_Handle]) -> None:
         """Pass on what shards at work tell, and whether they are to stop."""
@@ -412,6 +429,12 @@ class RayFederation(LocalFederation):
                     self._report('', each)
                 case (str() as name, progress):
                     self._report(name, progress)
+
+
+def _anywhere(layout: Layout) -> Layout:
+    """Return a layout that means the same in another working directory and environment."""
+    file = layout.passphrase_file or os.environ.get(PASSPHRASE_VARIABLE)
+    return Layout(layout.directory.absolute(), Path(file).absolute() if file else None)
 
 
 def _receiver(message: Message) -> str:

@@ -36,6 +36,7 @@ from fdrl_ros.policy import decode_weights, encode_weights
 from fdrl_ros.privacy.stated import stated
 from fdrl_ros.runtime.durable import make_private_directory
 from fdrl_ros.runtime.progress import Caller, NOBODY, Progress
+from fdrl_ros.runtime.stopwatch import peak_memory
 from fdrl_ros.runtime.worker_processes import run_tasks
 import numpy as np
 from numpy.typing import NDArray
@@ -203,7 +204,8 @@ def _open_parties(
     aggregator = Aggregator(open_channel(layout, 'aggregator', kept), plan.rounds, kept)
     authority = open_key_authority(layout, plan, store('key_authority'), validate=validate)
     notes = policies.parent / 'rounds.json'
-    meters = Meters(federation.stopwatch, hospitals.epsilons, told=told)
+    held = hospitals.peak_memory if isinstance(hospitals, RayFederation) else peak_memory
+    meters = Meters(federation.stopwatch, hospitals.epsilons, held, told)
     recorder = RoundRecorder(layout.roster(), policies, notes, plan, meters)
     federation.join('observer', recorder)
     federation.join('aggregator', aggregator)

@@ -17,9 +17,9 @@ from fdrl_ros.cli import main
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.parties.hospital import open_ledger
 from fdrl_ros.deployment.policy_file import load_policy
-from fdrl_ros.errors import FdrlError, SettingError, TrainingStopped
+from fdrl_ros.errors import FdrlError, PluginError, SettingError, TrainingStopped
 from fdrl_ros.experiments.hospital_group import JOB, Shard
-from fdrl_ros.experiments.ray_federation import ATTEMPTS, RayEngine
+from fdrl_ros.experiments.ray_federation import _anywhere, ATTEMPTS, RayEngine
 from fdrl_ros.experiments.round_recorder import read_rounds
 from fdrl_ros.experiments.studies.experiment import run_training
 from fdrl_ros.experiments.training import prepare_run, train_federation
@@ -290,3 +290,24 @@ def test_more_cores_than_a_cluster_has_are_refused(ray, monkeypatch):
     with pytest.raises(SettingError, match='cores = 5: expected 1 to the 4 of the cluster'):
         with RayEngine(5).started():
             pass
+
+
+def test_a_ray_of_the_caller_is_left_alone(ray):
+    ended = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ray, 'is_initialized', lambda: True)
+        patch.setattr(ray, 'shutdown', lambda: ended.append(True))
+        with pytest.raises(PluginError, match='runs in this process already'):
+            with RayEngine(1).started():
+                pass
+    assert not ended
+
+
+def test_shards_elsewhere_find_directory_and_passphrase(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv('FDRL_PASSPHRASE_FILE', 'secret')
+    assert _anywhere(Layout(Path('runs'))) == Layout(tmp_path / 'runs', tmp_path / 'secret')
+    named = Layout(Path('runs'), Path('other'))
+    assert _anywhere(named).passphrase_file == tmp_path / 'other'
+    monkeypatch.delenv('FDRL_PASSPHRASE_FILE')
+    assert _anywhere(Layout(Path('runs'))).passphrase_file is None
