@@ -173,6 +173,29 @@ def test_too_long_a_message_is_neither_sent_nor_taken(monkeypatch):
         )
 
 
+def test_an_answer_to_no_question_of_now_settles_nothing():
+    bench = Bench(driver=RelayedFederation(0))
+    bench.run_to(Phase.TRAIN, 1)
+    key = 'fdrl/test/aggregator/answer/hospital_1'
+    for number in (0, 7):
+        old = encode(Marks((Mark('RoundStatus', 10**9),), number))
+        assert bench.driver.links['hospital_1'].heard(key, sealed(key, old)) == []
+    assert ends_as_in_process(bench)  # statuses of smaller counters still count
+
+
+def test_a_question_that_is_repeated_is_answered_once():
+    bench = Bench(driver=RelayedFederation(0))
+    assert bench.run()
+    key, link = 'fdrl/test/hospital_1/want/key_authority', bench.driver.links['key_authority']
+    question = sealed(key, encode(Marks((Mark('GlobalPolicy', -2),), 7)))
+    link.tick(bench.driver.now + 10.0)
+    before = len(bench.driver.seen)
+    for _ in range(5):
+        assert link.heard(key, question) == []
+    sent = [each.split('/')[3] for each, _ in bench.driver.seen[before:]]
+    assert sent.count('answer') == 1 and sent.count('again') >= 1
+
+
 def test_what_waits_for_lost_messages_is_bounded(monkeypatch):
     bench = Bench(driver=RelayedFederation(0))
     updates = Interception(bench, MaskedUpdate).messages

@@ -9,8 +9,10 @@ is asked for again. Keys are `fdrl/FEDERATION/SENDER/KIND`, and for one party `.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+import math
 import os
+import secrets
 from typing import Final
 
 from cryptography.exceptions import InvalidTag
@@ -76,6 +78,8 @@ class PartyLink:
         self._outbox = Outbox()
         self._inbox = Inbox(takes, name)
         self._now = 0.0
+        self._questions: dict[str, int] = {}
+        self._answered: dict[str, float] = {}
         roles = {role for each in takes.values() for role in each}
         self._senders = [
             each.name for each in roster.members if each.role in roles and each.name != name
@@ -129,7 +133,11 @@ class PartyLink:
             self._inbox.note(sender, decode(data, Marks))
             return []
         if what == _ANSWER:
-            return self._inbox.settle(sender, decode(data, Marks))
+            answer = decode(data, Marks)
+            if answer.question != self._questions.get(sender):
+                return []  # to an older question: a router repeated one of the two
+            del self._questions[sender]
+            return self._inbox.settle(sender, answer)
         if what != _AGAIN and what not in KINDS:
             raise MessageError(sender, f'there is no {what[:40]!r}')
         released = self._inbox.take(sender, decode(data, Frame))
@@ -151,15 +159,21 @@ class PartyLink:
                 self._put_sealed(_NEWEST, to, self._outbox.newest(to))
         for sender in sorted(self._inbox.behind):
             if self._asked.setdefault(sender, _Pause()).over(now):
-                self._put_sealed(_WANT, sender, self._inbox.known(sender))
+                number = self._questions[sender] = secrets.randbelow(2**62) + 1
+                self._put_sealed(
+                    _WANT, sender, replace(self._inbox.known(sender), question=number)
+                )
         for sender in self._asked.keys() - self._inbox.behind:
             del self._asked[sender]
 
     def _answer(self, asker: str, known: Marks) -> None:
+        if self._now < self._answered.get(asker, -math.inf) + SOON:
+            return  # nobody asks so often, but a router may repeat a question
+        self._answered[asker] = self._now
         frames, settled = self._outbox.missing(known, asker)
         for frame in frames:
             self._put_sealed(_AGAIN, asker, frame)
-        self._put_sealed(_ANSWER, asker, settled)
+        self._put_sealed(_ANSWER, asker, replace(settled, question=known.question))
 
     def _put_sealed(self, what: str, to: str, content: Frame | Marks) -> None:
         key = '/'.join((self._prefix, self.name, what, *((to,) if to else ())))

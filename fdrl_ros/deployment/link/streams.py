@@ -74,9 +74,14 @@ class Mark:
 
 @dataclass(frozen=True)
 class Marks:
-    """Where some streams are."""
+    """
+    Where some streams are.
+
+    :param question: number that whoever asks draws, and the answer repeats; 0 where nobody asked.
+    """
 
     marks: tuple[Mark, ...] = field(metadata=_MARKS)
+    question: int = 0
 
     def __post_init__(self) -> None:
         """Refuse a kind that comes twice: its messages would be sent twice."""
