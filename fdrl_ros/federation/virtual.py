@@ -20,8 +20,9 @@ from fdrl_ros.crypto.he.schemes import (
     projections_of,
     STATED_LIMIT,
 )
-from fdrl_ros.crypto.keys.roster import default_threshold, Member, Roster, SERVERS
+from fdrl_ros.crypto.keys.roster import default_threshold, Member, ring, Roster, SERVERS
 from fdrl_ros.crypto.keys.signing import Identity
+from fdrl_ros.crypto.masking.neighbourhoods import default_neighbours
 from fdrl_ros.errors import FdrlError, PolicyError, RoundError, SettingError, StoreError
 from fdrl_ros.federation.aggregator.aggregator import Aggregator
 from fdrl_ros.federation.hospital.hospital import Hospital, HospitalSettings
@@ -107,6 +108,8 @@ class VirtualOptions(TypedDict, total=False):
     What a virtual federation may be given besides.
 
     `threshold`: t of the n hospitals that have to agree; floor(2n/3) + 1 unless given.
+    `neighbours`: with how many others each masks, 0 for all
+    (:func:`~fdrl_ros.crypto.masking.neighbourhoods.default_neighbours` unless given).
     `encryption`, `rounds`: settings of the field; a limit of 0 is 1.0. `personal`: layers by name
     that no hospital sends. `step`: the server's step, FedAvg unless given. `validate`: test of
     each new policy, by the key authority. `identities`: keys of all members, `secret`: the
@@ -114,6 +117,7 @@ class VirtualOptions(TypedDict, total=False):
     """
 
     threshold: int
+    neighbours: int
     encryption: EncryptionSettings
     rounds: RoundSettings
     personal: tuple[str, ...]
@@ -188,7 +192,10 @@ class VirtualFederation:
             for name, identity in self.identities.items()
         )
         agreeing = options.get('threshold') or default_threshold(len(names))
-        self.roster = Roster(self.federation, agreeing, members, disjoint_patients=True)
+        neighbours = options.get('neighbours', default_neighbours(len(names)))
+        self.roster = Roster(
+            self.federation, agreeing, members, disjoint_patients=True, **ring(neighbours)
+        )
         scheme = choose_scheme(
             n_shared,
             len(names),

@@ -338,7 +338,7 @@ UNUSED = {
     ),
     ('members', Fault.DEAL),
     ('survivors', Fault.DEAL),
-    *((name, Fault.UPDATE) for name in ('keys', 'terms_digest', 'members')),
+    *((name, Fault.UPDATE) for name in ('keyed', 'keys_digest', 'terms_digest', 'members')),
     ('survivors', Fault.SKETCH),
 }
 """Fields that the proof of a fault does not rest on: the last survivor is not the liar."""

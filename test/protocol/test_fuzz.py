@@ -12,7 +12,7 @@ from functools import partial
 import tracemalloc
 from typing import get_args, get_origin, get_type_hints
 
-from fdrl_ros.crypto.keys.signing import Identity, verify
+from fdrl_ros.crypto.keys.signing import Identity
 from fdrl_ros.errors import MessageError, RoundError
 from fdrl_ros.federation.protocol import encoding
 from fdrl_ros.federation.protocol.channel import MOST_COUNT
@@ -221,5 +221,5 @@ def test_any_flipped_byte_is_refused_or_breaks_the_signature(federation, name):
             continue
         survived += 1
         assert read.to_bytes() == bytes(flipped)
-        assert not verify(identity.public, read.envelope.signature, read.canonical())
+        assert not read.is_signed_by(identity.public)
     assert survived > 50

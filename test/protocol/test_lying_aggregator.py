@@ -11,6 +11,7 @@ one round one sum, over the honest hospitals of one survivor set, whatever it to
 from dataclasses import replace
 
 from fdrl_ros.crypto.masking.share_sealing import PARCEL_BYTES
+from fdrl_ros.federation.protocol.attempt import key_list
 from fdrl_ros.federation.protocol.message import (
     DecryptRequest,
     MaskedUpdate,
@@ -207,7 +208,9 @@ def copy_keys(liar, owner):
 def other_keys_in_the_same_attempt(liar):
     story = everybody(liar)
     liar.run_attempt(FIRST, story, until=Phase.SHARE)
-    liar.tell('hospital_1', liar.keys_for(FIRST, 1)[liar.corrupt[0]])
+    keys = liar.keys_for(FIRST, 1)
+    listed = key_list(liar.bench.roster, keys.values(), FIRST, liar.terms)
+    liar.tell('hospital_1', liar.peer_keys('hospital_1', FIRST, listed, keys))
 
 
 @noticed_as('bad signature')
@@ -231,14 +234,21 @@ FORGED = {
         'not signed by its dealer',
     ),
     'of others': (
-        lambda each: {'senders': each.senders[1:], 'parcels': each.parcels[PARCEL_BYTES:]},
+        lambda each: {
+            'shares': each.shares[1:],
+            'parcels': each.parcels[PARCEL_BYTES:],
+            'paths': each.paths[len(each.paths) // len(each.shares) :],
+        },
         'delivered shares of',
     ),
     'for another': (
         lambda each: {'to': 'hospital_2' if each.to != 'hospital_2' else 'hospital_1'},
         'shares for hospital_',
     ),
-    'of another length': (lambda each: {'parcels': each.parcels[:-1]}, 'bytes of parcels for'),
+    'of another length': (
+        lambda each: {'parcels': each.parcels[:-1]},
+        'bytes of leaves and paths',
+    ),
     'none at all': (
         lambda each: {'parcels': bytes(len(each.parcels))},
         'not signed by its dealer',

@@ -13,6 +13,7 @@ from fdrl_ros.federation.protocol.message import (
     MaskedUpdate,
     Phase,
     RoundKey,
+    Settle,
 )
 from fdrl_ros.policy import digest_of, encode_weights
 import numpy as np
@@ -21,16 +22,15 @@ from support.federation_bench import Bench, SHAPE
 from support.interception import Interception, resealed
 
 
-def test_round_keys_of_rounds_far_ahead_are_refused_and_not_kept(bench):
-    tap = Interception(bench, RoundKey)
+def test_signatures_of_rounds_far_ahead_are_refused_and_not_kept(bench):
     bench.run_to(Phase.TRAIN)
-    message = next(m for m in tap.messages if m.envelope.sender == 'hospital_2')
     hospital = bench.parties['hospital_1']
 
     def of(round, attempt):
         counter = bench.stores['hospital_2'].next_counter()
-        envelope = replace(message.envelope, round=round, attempt=attempt, counter=counter)
-        return replace(message, envelope=envelope).signed_by(bench.identities['hospital_2'])
+        envelope = Envelope('test', round, attempt, 'hospital_2', counter)
+        signed = Settle(envelope, settle_digest=bytes(32), update_hash=bytes(32))
+        return signed.signed_by(bench.identities['hospital_2'])
 
     hospital.handle(of(1, 1 + AHEAD), bench.driver.now)
     hospital.handle(of(2, 1), bench.driver.now)
@@ -121,7 +121,8 @@ def test_round_key_that_makes_no_mask_is_refused_and_harms_nobody_else(field):
         if message.envelope.sender != 'hospital_4':
             return [message]
         bad = getattr(message, field)[:64] + b'\1' + bytes(31)  # of small order, for one other
-        return [resealed(bench, message, **{field: bad})]
+        spoilt = replace(message, **{field: bad})
+        return [resealed(bench, spoilt, keys_root=spoilt.member_keys.root)]
 
     Interception(bench, RoundKey, change=spoil)
     assert bench.run()

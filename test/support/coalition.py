@@ -128,12 +128,10 @@ class Coalition:
             if isinstance(message, Shares) and message.keys_digest in self.lists:
                 listed = self.lists[message.keys_digest]
                 for name, each in split(
-                    message.parcels, PARCEL_BYTES, listed.members, sender, 'parcels'
+                    message.parcels, PARCEL_BYTES, listed.holders(sender), sender, 'parcels'
                 ).items():
                     for secrets in self.own(name, of):
-                        if name == sender or listed.keys[name] != own_keys(
-                            secrets, listed.hospitals
-                        ):
+                        if name == sender or listed.keys[name] != own_keys(secrets, listed.graph):
                             continue
                         try:
                             pair = open_parcel(listed, sender, name, each, secrets.sealing(sender))
@@ -144,7 +142,7 @@ class Coalition:
             if isinstance(message, Reveal):
                 setup, survivors = self.settled[message.settle_digest]
                 listed, members = self.setups[setup]
-                for place, name in enumerate(members):
+                for place, name in enumerate(listed.graph.holders(sender, set(members))):
                     start = SHARE_BYTES * place
                     share = message.shares[start : start + SHARE_BYTES]
                     kind = SELF if name in survivors else MASK
@@ -167,9 +165,11 @@ class Coalition:
         if (name, of, kind) in self.found:
             candidates.append(self.found[name, of, kind])
         for (dealer, where, digest, what), shares in self.shares.items():
-            if (dealer, where, what) == (name, of, kind) and len(shares) >= self.roster.threshold:
+            if (dealer, where, what) == (name, of, kind) and len(
+                shares
+            ) >= self.roster.neighbourhoods.threshold:
                 along = self.lists[digest]
-                recovery = Recovery(along.threshold, along.members, list(shares))
+                recovery = Recovery(along.threshold, along.holders(dealer), list(shares))
                 try:
                     candidates.append(recovery.recover(shares))
                 except ShareError:
@@ -203,7 +203,7 @@ class Coalition:
             row.unknown[SELF, sender, of] = 1
         else:
             take_off(seed, True)
-        for peer in members:
+        for peer in listed.graph.holders(sender, set(members)):
             if peer == sender:
                 continue
             for end, other in ((sender, peer), (peer, sender)):

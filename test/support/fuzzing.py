@@ -36,7 +36,8 @@ import numpy as np
 from support.federation_bench import Bench
 
 KINDS_OF = {
-    'aggregator': 'Blame Dispute LedgerHeads RoundStatus Delivery DecryptRequest Relay Wanted',
+    'aggregator': 'Blame Dispute LedgerHeads RoundStatus PeerKeys Delivery DecryptRequest Relay '
+    'Wanted',
     'key_authority': 'LedgerHeads Wanted EncryptionKey GlobalPolicy Verdict',
     'operator': 'Order',
     'hospital': 'Complaint Decline Objection Opening RoundKey Shares MaskedUpdate Sketch Settle '
@@ -287,7 +288,7 @@ class Fuzzer:
         return message_from_bytes(bytes(data))
 
     def _of_no_kind(self, name: str) -> Message | None:
-        kinds = ['', 'fdrl_ros/5/Message', 'fdrl_ros/5/Envelope', 'fdrl_ros/99/RoundKey', 'x' * 99]
+        kinds = ['', 'fdrl_ros/6/Message', 'fdrl_ros/6/Envelope', 'fdrl_ros/99/RoundKey', 'x' * 99]
         body = self._real(name).to_bytes()[20:]
         return message_from_bytes(encode(self.rng.choice(kinds)) + body)
 

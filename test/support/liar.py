@@ -12,7 +12,15 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
-from fdrl_ros.crypto.masking.share_sealing import KeyList, own_keys, PARCEL_BYTES, seal_shares
+from fdrl_ros.crypto.masking.merkle import path_bytes, root_and_paths
+from fdrl_ros.crypto.masking.share_sealing import (
+    KeyList,
+    own_keys,
+    PAIR_BYTES,
+    PARCEL_BYTES,
+    seal_shares,
+    tree_of_keys,
+)
 from fdrl_ros.errors import CryptoError, MessageError
 from fdrl_ros.federation.hospital.hospital import TAKING_PART
 from fdrl_ros.federation.protocol.attempt import key_list, settle_digest, setup_digest
@@ -22,6 +30,7 @@ from fdrl_ros.federation.protocol.message import (
     Envelope,
     LedgerHeads,
     Message,
+    PeerKeys,
     Phase,
     Reveal,
     RoundKey,
@@ -72,6 +81,7 @@ class Liar:
         self.refused: list[tuple[str, MessageError]] = []
         self.notes: list[tuple[str, str]] = []
         self.lists: dict[bytes, KeyList] = {}
+        self.told: dict[tuple[str, AttemptId], KeyList] = {}
         self.forge: Callable[[Delivery], Delivery] = lambda delivery: delivery
         self._heard: set[tuple[str, type[Message], str, int]] = set()
         started = self.bench.key_authority.start(0.0)
@@ -149,9 +159,13 @@ class Liar:
             'survivors': story.survivors if phase > Phase.TRAIN else (),
         }
         self.tell(name, self.seal(LedgerHeads, 'aggregator', of, hospitals=(), heads=b''))
-        self.tell(name, self.say_status(of, phase, **lists))
+        listed = self.told.get((name, of)) if phase > Phase.OPEN else None
+        digest = listed.keys_digest if listed else b''
+        self.tell(name, self.say_status(of, phase, digest, **lists))
 
-    def say_status(self, of: AttemptId, phase: Phase, **lists: tuple[str, ...]) -> RoundStatus:
+    def say_status(
+        self, of: AttemptId, phase: Phase, keys_digest: bytes = b'', **lists: tuple[str, ...]
+    ) -> RoundStatus:
         """Make a status of one's own."""
         roster = self.bench.roster
         status: RoundStatus = self.seal(
@@ -164,7 +178,7 @@ class Liar:
             roster_digest=roster.digest_bytes,
             terms_digest=self.terms,
             nonce=b'',
-            keys=(),
+            keys_digest=keys_digest,
             reason='',
             **lists,
         )
@@ -176,11 +190,12 @@ class Liar:
         keys = {name: key for name, key in keys.items() if name in self.honest}
         for name in self.corrupt:
             secrets = self.seeds[name][variant].of(of[0]).attempt(of[1])
-            own = own_keys(secrets, (each.name for each in self.bench.roster.hospitals))
+            own = own_keys(secrets, self.bench.roster.neighbourhoods)
             keys[name] = self.seal(
                 RoundKey,
                 name,
                 of,
+                keys_root=own.root,
                 mask_keys=own.mask,
                 sealing_keys=own.sealing,
                 seed_hash=own.seed_hash,
@@ -227,49 +242,81 @@ class Liar:
         self, name: str, of: AttemptId, story: Story, listed: dict[str, KeyList]
     ) -> None:
         keys = self.keys_for(of, story.variant)
-        for each in keys.values():
-            if each.envelope.sender != name:
-                self.tell(name, each)
         try:
             told = [keys[each] for each in story.keyed]
             listed[name] = key_list(self.bench.roster, told, of, self.terms)
         except (KeyError, CryptoError):
             return
+        self.told[name, of] = listed[name]
+        self.tell(name, self.peer_keys(name, of, listed[name], keys))
         self.lists[listed[name].digest] = listed[name]
         for variant in range(2):  # it may have heard the other before
             keys |= self.keys_for(of, variant)
             told = [keys[each] for each in story.keyed]
             self.coalition.tell(told, story.members, story.survivors, self.terms)
 
+    def peer_keys(
+        self, name: str, of: AttemptId, listed: KeyList, keys: dict[str, RoundKey]
+    ) -> PeerKeys:
+        """Tell a hospital the keys of a list."""
+        peers = [each for each in listed.members if each != name]
+        places = {each: listed.graph.place(each, name) for each in peers}
+        told: PeerKeys = self.seal(
+            PeerKeys,
+            'aggregator',
+            of,
+            to=name,
+            keys=tuple(keys[each].bare() for each in peers),
+            pairs=b''.join(listed.keys[each].pair(places[each]) for each in peers),
+            paths=b''.join(listed.keys[each].tree[1][places[each]] for each in peers),
+            own_path=tree_of_keys(listed.keys)[1].get(name, b''),
+        )
+        assert len(told.pairs) == PAIR_BYTES * len(peers)
+        return told
+
     def delivery(
         self, name: str, of: AttemptId, members: Iterable[str], keys: KeyList
     ) -> Delivery:
         """Hand a hospital what there is for it, and for what is missing anything."""
-        senders, parcels = sorted(set(members) - {name}), []
+        senders, dealt = sorted(set(members) - {name}), []
         shares = {m.envelope.sender: m for m in self.said if isinstance(m, Shares) and at(m, of)}
+        nothing = bytes(PARCEL_BYTES), bytes(path_bytes(len(keys.members)))
         for sender in senders:
-            piece = bytes(PARCEL_BYTES)
+            made_up = Shares(Envelope('test', *of, sender, 1), keys.digest, bytes(32), b'')
+            found = (made_up, *nothing)
             if sender in self.corrupt:
                 for secrets in self.coalition.own(sender, of):
-                    own = own_keys(secrets, keys.hospitals)
-                    if sender in keys.keys and keys.keys[sender] == own:
-                        sign = self.bench.identities[sender].sign
-                        piece = seal_shares(secrets, keys, sign).get(name, piece)
+                    own = own_keys(secrets, keys.graph)
+                    if keys.keys.get(sender) == own and name in keys.holders(sender):
+                        found = self._dealt(sender, of, seal_shares(secrets, keys), keys, name)
             elif sender in shares and shares[sender].keys_digest in self.lists:
                 holders = self.lists[shares[sender].keys_digest].members
                 if name in holders:
-                    start = PARCEL_BYTES * holders.index(name)
-                    piece = shares[sender].parcels[start : start + PARCEL_BYTES]
-            parcels.append(piece)
+                    whole, place = shares[sender], holders.index(name)
+                    parcel = whole.parcels[PARCEL_BYTES * place :][:PARCEL_BYTES]
+                    found = (whole.bare(), parcel, whole.tree[1][place])
+            dealt.append(found)
         delivery: Delivery = self.seal(
             Delivery,
             'aggregator',
             of,
             to=name,
-            senders=tuple(senders),
-            parcels=b''.join(parcels),
+            shares=tuple(each for each, _, _ in dealt),
+            parcels=b''.join(parcel for _, parcel, _ in dealt),
+            paths=b''.join(path for _, _, path in dealt),
         )
         return self.forge(delivery).signed_by(self.bench.identities['aggregator'])
+
+    def _dealt(
+        self, sender: str, of: AttemptId, parcels: dict[str, bytes], keys: KeyList, holder: str
+    ) -> tuple[Shares, bytes, bytes]:
+        """Return what a corrupt hospital deals to one holder."""
+        root, paths = root_and_paths([*parcels.values()])
+        signed = self.seal(
+            Shares, sender, of, keys_digest=keys.digest, parcels_root=root, parcels=b''
+        )
+        place = keys.holders(sender).index(holder)
+        return signed, parcels[holder], paths[place]
 
     def _tell_settles(
         self, of: AttemptId, stories: dict[str, Story], listed: dict[str, KeyList]

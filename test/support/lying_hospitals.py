@@ -6,7 +6,13 @@ from collections.abc import Callable, Sequence
 import os
 from random import Random
 
-from fdrl_ros.crypto.masking.share_sealing import deal, KeyList, seal_pair, SEALED_BYTES
+from fdrl_ros.crypto.masking.merkle import root_and_paths
+from fdrl_ros.crypto.masking.share_sealing import (
+    deal,
+    KeyList,
+    seal_pair,
+    SEALED_BYTES,
+)
 from fdrl_ros.crypto.masking.sharing import PRIME, share, SHARE_BYTES, SharePair
 from fdrl_ros.crypto.masking.sketch import read_values, write_values
 from fdrl_ros.crypto.masking.sketch import Sketch as Projections
@@ -26,9 +32,6 @@ import numpy as np
 from numpy.typing import NDArray
 from support.federation_bench import Bench
 from support.interception import Interception, resealed
-
-COMMITTED = SEALED_BYTES + 64
-"""Bytes of a parcel that its dealer signs: sealed shares and two commitments."""
 
 Lie = Callable[[Bench, str], None]
 
@@ -53,27 +56,26 @@ def _change(bench: Bench, liar: str, kind: type, changed: Callable) -> None:
     Interception(bench, kind, change=change)
 
 
-def signed_parcel(bench: Bench, keys: KeyList, dealer: str, holder: str, body: bytes) -> bytes:
-    bound = keys.bound(b'fdrl_ros parcel of shares 1', dealer, holder, body)
-    return body + bench.identities[dealer].sign(bound)
+def dealing(bench: Bench, message: Shares, parcels: Sequence[bytes]) -> Message:
+    """Sign other parcels than those of a message."""
+    root, _ = root_and_paths(parcels)
+    return resealed(bench, message, parcels_root=root, parcels=b''.join(parcels))
 
 
 def deal_garbage(bench: Bench, liar: str, holders: Sequence[str] | None = None) -> None:
     """Seal what nobody can open, for some holders or for all others."""
 
     def changed(message: Shares) -> Message:
-        keys, size = (
-            keys_of(bench, message),
-            len(message.parcels) // len(keys_of(bench, message).members),
-        )
+        keys = keys_of(bench, message)
+        dealt = keys.holders(liar)
+        size = len(message.parcels) // len(dealt)
         parcels = {
             name: message.parcels[size * place : size * (place + 1)]
-            for place, name in enumerate(keys.members)
+            for place, name in enumerate(dealt)
         }
-        for name in holders or [each for each in keys.members if each != liar]:
-            body = os.urandom(SEALED_BYTES) + parcels[name][SEALED_BYTES:COMMITTED]
-            parcels[name] = signed_parcel(bench, keys, liar, name, body)
-        return resealed(bench, message, parcels=b''.join(parcels.values()))
+        for name in holders or [each for each in dealt if each != liar]:
+            parcels[name] = os.urandom(SEALED_BYTES) + parcels[name][SEALED_BYTES:]
+        return dealing(bench, message, [*parcels.values()])
 
     _change(bench, liar, Shares, changed)
 
@@ -85,15 +87,14 @@ def deal_others(bench: Bench, liar: str, holders: Sequence[str] | None = None) -
         keys, secrets = keys_of(bench, message), _secrets(bench, message)
         parcels = []
         for name, pair in deal(secrets, keys).items():
-            good = seal_pair(secrets, keys, name, pair, bench.identities[liar].sign)
+            good = seal_pair(secrets, keys, name, pair)
             if name == liar or (holders and name not in holders):
                 parcels.append(good)
                 continue
             other = SharePair(pair.self_seed, pair.mask_secret)
-            bad = seal_pair(secrets, keys, name, other, bench.identities[liar].sign)
-            body = bad[:SEALED_BYTES] + good[SEALED_BYTES:COMMITTED]
-            parcels.append(signed_parcel(bench, keys, liar, name, body))
-        return resealed(bench, message, parcels=b''.join(parcels))
+            bad = seal_pair(secrets, keys, name, other)
+            parcels.append(bad[:SEALED_BYTES] + good[SEALED_BYTES:])
+        return dealing(bench, message, parcels)
 
     _change(bench, liar, Shares, changed)
 
@@ -107,7 +108,7 @@ def deal_another_secret(bench: Bench, liar: str, holders: Sequence[str] | None =
             share(
                 rng.randbytes(32),
                 keys.threshold,
-                keys.members,
+                keys.holders(liar),
                 [rng.randrange(PRIME) for _ in range(keys.threshold - 1)],
             )
             for _ in range(2)
@@ -117,8 +118,8 @@ def deal_another_secret(bench: Bench, liar: str, holders: Sequence[str] | None =
             lied = SharePair(false[0][name], false[1][name])
             others = name != liar and (holders is None or name in holders)
             chosen = lied if others else pair
-            parcels.append(seal_pair(secrets, keys, name, chosen, bench.identities[liar].sign))
-        return resealed(bench, message, parcels=b''.join(parcels))
+            parcels.append(seal_pair(secrets, keys, name, chosen))
+        return dealing(bench, message, parcels)
 
     _change(bench, liar, Shares, changed)
 
@@ -143,15 +144,19 @@ def complain_falsely(bench: Bench, liar: str) -> None:
             return [message]
         received = hospital(bench, liar).attempts[message.id]
         assert received.key_list is not None and received.secrets is not None
-        dealer, size = message.senders[0], len(message.parcels) // len(message.senders)
+        shares, keys = message.shares[0], received.key_list
+        dealer, count = shares.sender, len(message.shares)
         (complaint,) = (
             hospital(bench, liar)
             .channel.send(
                 Complaint,
                 message.id,
                 dealer=dealer,
-                keys_digest=received.key_list.digest,
-                parcel=message.parcels[:size],
+                keys_digest=keys.digest,
+                shares=shares,
+                parcel=message.parcels[: len(message.parcels) // count],
+                path=message.paths[: len(message.paths) // count],
+                pairs=keys.pair(dealer, liar) + keys.pair(liar, dealer),
                 secret=received.secrets.sealing(dealer).to_bytes(),
             )
             .messages

@@ -20,7 +20,9 @@ import time
 from typing import Any, Final, Self
 
 from fdrl_ros.crypto.keys.signing import fingerprint, Identity, PUBLIC_KEY_BYTES, verify
+from fdrl_ros.crypto.masking.neighbourhoods import fewest_neighbours, Neighbourhoods, new_seed
 from fdrl_ros.errors import (
+    CryptoError,
     os_errors_as,
     RosterError,
     RosterRollbackError,
@@ -95,12 +97,17 @@ CLOCK_SKEW: Final = 300
 _SIGNED: Final = b'fdrl_ros roster 2\n'
 _FORMAT: Final = 2
 _LATEST: Final = 2**38  # seconds since 1970: the year 10680
-_FILE_BYTES = 2**20
+_FILE_BYTES = 2**24
 
 
 def default_threshold(hospitals: int) -> int:
     """Return t = floor(2n / 3) + 1: a lying aggregator cannot form two groups of that size."""
     return 2 * hospitals // 3 + 1
+
+
+def ring(neighbours: int) -> dict[str, Any]:
+    """Return the fields of a roster with so many neighbours, in an order that is drawn here."""
+    return {'neighbours': neighbours, 'ring_seed': new_seed().hex() if neighbours else ''}
 
 
 def _check_name(kind: str, name: str) -> None:
@@ -128,6 +135,8 @@ class Roster:
     :param not_before: start of its validity, in seconds since 1970 (UTC).
     :param expires: end of its validity, likewise; None means never.
     :param revoked: keys that are no longer valid, in the order of revocation.
+    :param neighbours: k, with how many others each hospital masks; 0 means with all.
+    :param ring_seed: from which follows who they are, 64 hexadecimal digits; empty with all.
     """
 
     federation: str
@@ -138,6 +147,8 @@ class Roster:
     not_before: int = 0
     expires: int | None = None
     revoked: tuple[Revoked, ...] = ()
+    neighbours: int = 0
+    ring_seed: str = ''
 
     def __post_init__(self) -> None:
         """Refuse a roster that contradicts itself."""
@@ -165,6 +176,7 @@ class Roster:
             found = sum(member.role == role for member in self.members)
             if found != 1:
                 raise RosterError(f'{found} members are {role}: expected exactly one')
+        _ = self.neighbourhoods
 
     def _check_numbers(self) -> None:
         """Refuse an impossible serial number or validity."""
@@ -187,6 +199,26 @@ class Roster:
     @cached_property
     def _by_name(self) -> dict[str, Member]:
         return {member.name: member for member in self.members}
+
+    @cached_property
+    def neighbourhoods(self) -> Neighbourhoods:
+        """
+        Return who masks with whom.
+
+        :raises RosterError: if there are too few neighbours, or their seed is not valid.
+        """
+        names, number = [member.name for member in self.hospitals], self.neighbours
+        if type(number) is not int or not isinstance(self.ring_seed, str):
+            raise RosterError(f'neighbours {number!r}: expected a whole number')
+        try:
+            seed = bytes.fromhex(self.ring_seed)
+            if seed.hex() != self.ring_seed:
+                raise ValueError('expected lower-case hexadecimal digits')
+            return Neighbourhoods(names, self.threshold, number, seed)
+        except ValueError as error:
+            raise RosterError(f'seed of the neighbourhoods: {error}') from error
+        except CryptoError as error:
+            raise RosterError(f'neighbours: {error}') from error
 
     @property
     def quorum(self) -> int:
@@ -236,6 +268,8 @@ class Roster:
         """
         Return the next roster, which lists removed keys as revoked.
 
+        With other hospitals their neighbours are drawn anew, as many as the same promise takes.
+
         :param changes: fields to replace.
         :raises RosterError: if they contradict each other.
         """
@@ -245,11 +279,18 @@ class Roster:
             for member in self.members
             if member.public not in kept
         )
+        members = changes.get('members', self.members)
+        count = sum(member.role == 'hospital' for member in members)
+        if self.neighbours and {member.name for member in members} != self._by_name.keys():
+            strict = self.neighbourhoods.withstands_lies
+            changes |= ring(fewest_neighbours(count, withstands_lies=strict))
         return replace(self, serial=self.serial + 1, revoked=self.revoked + ended, **changes)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the signed content as JSON values."""
+        """Return the signed content as JSON values; a complete graph is not named."""
         written = asdict(self)
+        if not self.neighbours:
+            del written['neighbours'], written['ring_seed']
         for entry in (*written['members'], *written['revoked']):
             entry['public'] = entry['public'].hex()
         return {**written, 'members': [*written['members']], 'revoked': [*written['revoked']]}
@@ -293,7 +334,7 @@ class Roster:
             with path.open('rb') as file:
                 data = file.read(_FILE_BYTES + 1)
         if len(data) > _FILE_BYTES:
-            raise RosterError(f'roster {path}: longer than 1 MiB')
+            raise RosterError(f'roster {path}: longer than 16 MiB')
         try:
             document = json.loads(data, object_pairs_hook=_without_duplicates)
             signature = bytes.fromhex(document['signature'])

@@ -67,7 +67,7 @@ class MaskContext:
     :param federation: its name.
     :param round: round number, >= 0.
     :param attempt: attempt within the round, >= 0.
-    :param members: names of all members who mask with each other, in any order.
+    :param members: names of all members, in any order.
     :param setup: digest of everything else that the members must agree on.
     """
 
@@ -109,6 +109,7 @@ def net_mask(
     count: int,
     modulus: int,
     setup: bytes = b'',
+    members: Collection[str] = (),
 ) -> NDArray[np.int64]:
     """
     Sum a hospital's masks: its own, plus or minus one for each peer.
@@ -117,8 +118,10 @@ def net_mask(
     after. The net masks of all members therefore add up to the sum of their own masks modulo t.
     The caller uses the secrets of an attempt for one update only.
 
-    :param peers: of the other members with whom this one masks, the same for all: by their names
-        the public key that each published for this hospital, from signed messages.
+    :param peers: by their names the public key that each member with whom this one masks
+        published for this hospital, from signed messages.
+    :param members: all members, who mask with each other or with others; peers and this hospital
+        unless given.
     :param count: slots of the whole update.
     :param modulus: plaintext modulus t.
     :param setup: digest of everything else that the members must agree on.
@@ -131,7 +134,7 @@ def net_mask(
     if mine in peers:
         raise CryptoError(f'{mine!r} is in its own list of peers')
     place = secrets.federation, secrets.round, secrets.attempt
-    context = MaskContext(*place, (mine, *peers), setup)
+    context = MaskContext(*place, members or (mine, *peers), setup)
     terms = [
         (pair_key(context, secrets.mask(theirs), public, mine=mine, theirs=theirs), mine < theirs)
         for theirs, public in peers.items()
@@ -186,7 +189,9 @@ def leftover_mask(
     def terms() -> Iterable[tuple[bytes, bool]]:
         yield from ((seed, True) for seed in self_seeds.values())
         for dropped, secret in mask_secrets.items():
-            for survivor in self_seeds:
+            for survivor in keys.holders(dropped):
+                if survivor not in self_seeds:
+                    continue
                 pair, public = mask_secret_for(secret, survivor), keys.mask_key(survivor, dropped)
                 key = pair_key(context, pair, public, mine=dropped, theirs=survivor)
                 yield key, survivor < dropped

@@ -11,6 +11,7 @@ value at 0. The place is not sent: it follows from the list, to which the sealin
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import prod
 from operator import mul
 from secrets import randbelow
@@ -177,6 +178,12 @@ class Recovery:
         if secret >= 2 ** (8 * SECRET_BYTES):
             raise MalformedShareError('the shares restore what is no secret: one is wrong')
         return secret.to_bytes(SECRET_BYTES, 'big')
+
+
+@lru_cache(maxsize=4)
+def recovery_of(threshold: int, members: tuple[str, ...], holders: tuple[str, ...]) -> Recovery:
+    """Return what restores secrets from some holders' shares; many secrets have the same ones."""
+    return Recovery(threshold, members, holders)
 
 
 def _check_threshold(threshold: int, members: int) -> None:

@@ -21,8 +21,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from fdrl_ros.crypto.masking.share_sealing import check_parcel, PARCEL_BYTES
-from fdrl_ros.crypto.masking.sharing import Recovery
+from fdrl_ros.crypto.masking.share_sealing import check_ends, PARCEL_BYTES
 from fdrl_ros.crypto.masking.sketch import Sketch
 from fdrl_ros.errors import (
     CryptoError,
@@ -47,6 +46,7 @@ from fdrl_ros.federation.protocol.blame import (
     judge_complaint,
     key_shown,
     note_blame,
+    restored,
     restores,
     source,
     WORDS,
@@ -126,7 +126,6 @@ class Aggregator:
             Phase.FAILED: settings.retry_delay,
         }
         self._quorum = max(settings.quorum, channel.roster.quorum)
-        self._threshold = channel.roster.threshold
         self.orders = StandingOrders(channel, store)
         self.state = AggregatorState(channel.roster, store)
         """What the aggregator keeps of the round."""
@@ -329,6 +328,9 @@ class Aggregator:
         :param wanted: hospitals that may answer; nothing waits for those that are left out.
         """
         missing, awaited = wanted - here, wanted - here - self.left_out.keys()
+        if not in_time or not awaited:
+            # Nobody takes part who has too few neighbours that do.
+            here = set(self.channel.roster.neighbourhoods.connected(here)) or here
         if in_time and awaited:
             if self.phase is Phase.OPEN and awaited <= self._absent and len(here) >= self._fewest:
                 # A hospital that was away the last time gets the moment that it needs if it is
@@ -369,10 +371,10 @@ class Aggregator:
         if state.revealing:
             if not agreed or self._is_hopeless():
                 return self._abandon(now, self._failure)
-            again = self._deliver() + self._enter(Phase.REVEAL, now, reason)
+            again = self._hand_on() + self._enter(Phase.REVEAL, now, reason)
             return again + self._advance(now, in_time=True)
         if state.record.survivors and self.phase is Phase.WAITING and agreed:
-            again = self._deliver() + self._enter(Phase.SETTLE, now, reason)
+            again = self._hand_on() + self._enter(Phase.SETTLE, now, reason)
             return again + self._advance(now, in_time=True)
         if state.sketchings >= MOST_SKETCHES:
             return self._end_unsummed(now)
@@ -417,7 +419,15 @@ class Aggregator:
         self.state.fix(names)
         missing = needed - here
         self._absent, self._slow = missing - self._slow, set()
-        return self._enter(Phase.SHARE, now, _without(missing))
+        return self._hand_on_keys() + self._enter(Phase.SHARE, now, _without(missing))
+
+    def _hand_on_keys(self) -> Effects:
+        """Tell each keyed hospital what its peers published for it."""
+        record, effects = self.state.record, Effects()
+        for to in sorted(record.keyed):
+            found = self.state.peer_keys(to)
+            effects += self.channel.send(protocol.PeerKeys, record.id, to=to, **found)
+        return effects
 
     def _take_decline(self, message: protocol.Decline, now: float) -> Effects:
         """Go on without a hospital that takes no part in this round."""
@@ -460,11 +470,11 @@ class Aggregator:
             raise RoundError(sender, 'shares of a hospital whose keys are not in the list')
         if message.keys_digest != state.key_list.digest:
             raise RoundError(sender, 'shares for another list of keys')
-        keyed, public = sorted(state.record.keyed), self.channel.roster.member(sender).public
-        parcels = split(message.parcels, PARCEL_BYTES, keyed, sender, 'parcels')
+        keys = state.key_list
+        parcels = split(message.parcels, PARCEL_BYTES, keys.holders(sender), sender, 'parcels')
         try:
             for holder, parcel in parcels.items():
-                check_parcel(state.key_list, sender, holder, parcel, public)
+                check_ends(keys, sender, holder, parcel)
         except CryptoError as error:
             raise MessageError(sender, str(error)) from error
         return True
@@ -477,17 +487,19 @@ class Aggregator:
         self.state.fix(self.state.record.keyed, names)
         return self._deliver() + self._enter(Phase.TRAIN, now, _without(keyed - here))
 
+    def _hand_on(self) -> Effects:
+        """Send all that hospitals need of each other again, after a restart."""
+        return self._hand_on_keys() + self._deliver()
+
     def _deliver(self) -> Effects:
         """Hand each member what the others sealed for it."""
         record, effects = self.state.record, Effects()
         for to in sorted(record.members):
-            delivery = self.state.delivery(to)
+            dealers = [name for name in self.state.dealers(to) if name != to]
+            shares = tuple(self.state.shares[name].bare() for name in dealers)
+            dealt = self.state.dealt(to, dealers)
             effects += self.channel.send(
-                protocol.Delivery,
-                record.id,
-                to=to,
-                senders=tuple(delivery),
-                parcels=b''.join(delivery.values()),
+                protocol.Delivery, record.id, to=to, shares=shares, **dealt
             )
         return effects
 
@@ -581,16 +593,17 @@ class Aggregator:
         if sender not in self._sent or (message.setup_digest, message.nonce) != asked:
             raise RoundError(sender, 'signed projections that were not asked for')
         assert self._terms
-        read_sketch(message, state.record.members, self._terms.codec)
+        read_sketch(message, state.key_list, state.record.members, self._terms.codec)
         return True
 
     def _end_sketch(self, now: float, in_time: bool) -> Effects:
         """Go on with those who signed, once no two of them contradict each other."""
         state = self.state
         signed = tuple(name for name in self._sent if name in state.sketches)
-        if in_time and (len(signed) < len(self._sent) or not signed):
+        awaited = set(self._sent) - set(signed) - self.left_out.keys()
+        if in_time and (awaited or not signed):
             return Effects()
-        self._silences.update(set(self._sent) - set(signed))
+        self._silences.update(awaited)
         disputes = self._disputes(signed)
         if new := set(disputes) - self._disputed:
             # All have the whole time to open masks: who lies at the last moment is found too.
@@ -621,7 +634,7 @@ class Aggregator:
 
     def _blame_alone(self, names: Collection[str], fault: Fault) -> Effects:
         """Admit hospitals no more on this aggregator's word, which is no proof."""
-        return self._publish_blame(fault, dict.fromkeys(names, {'keys': ()}))
+        return self._publish_blame(fault, dict.fromkeys(names, {'keyed': (), 'keys_digest': b''}))
 
     def _show_disputes(self, pairs: Collection[tuple[str, str]], to: str = '') -> Effects:
         """
@@ -651,9 +664,8 @@ class Aggregator:
         """Return the pairs of hospitals that signed different projections of their mask."""
         assert self._terms
         codec, state = self._terms.codec, self.state
-        values = {
-            name: read_sketch(state.sketches[name], state.record.members, codec) for name in names
-        }
+        keys, members = state.key_list, state.record.members
+        values = {name: read_sketch(state.sketches[name], keys, members, codec) for name in names}
         return list(disputed(values))
 
     def _take_opening(self, message: protocol.Opening, now: float) -> Effects:
@@ -679,20 +691,40 @@ class Aggregator:
         evidence = {}
         for name, other in (pair, pair[::-1]):
             sketch = state.sketches.get(name)
-            if sketch and read_sketch(sketch, members, self._terms.codec)[other] != true:
-                ends = (sender, peer)
-                evidence[name] = {'sketches': (sketch,), 'ends': ends, 'secret': message.secret}
+            keys, codec = state.key_list, self._terms.codec
+            if sketch and read_sketch(sketch, keys, members, codec)[other] != true:
+                shown = self._shown(name, (sender, peer), message.secret)
+                evidence[name] = {'sketches': (sketch,), **shown}
         if evidence and state.record.bound:  # the next attempt is for the same survivors without
             return self._convict(Fault.SKETCH, evidence, now)
         blamed = self._publish_blame(Fault.SKETCH, evidence)
         self._sent = tuple(name for name in self._sent if name not in evidence)
         return blamed + self._advance(now, in_time=True)
 
+    def _shown(self, guilty: str, ends: tuple[str, ...], secret: bytes) -> dict[str, Any]:
+        """Return what proves of which mask a secret is: fields of Blame."""
+        shown: dict[str, Any] = {'ends': ends, 'secret': secret}
+        if len(ends) == 1:
+            return shown | self._listed(guilty)
+        (other,) = {*ends} - {guilty}
+        keys = self.state.key_list
+        pairs = keys.pair(guilty, other) + keys.pair(other, guilty)
+        dealt = (self.state.shares[guilty].bare(),)
+        return shown | {'pairs': pairs, 'dealt': dealt, **self.state.dealt(other, [guilty])}
+
+    def _listed(self, guilty: str) -> dict[str, Any]:
+        """Return what proves which keys a hospital published: fields of Blame."""
+        path = self.state.peer_keys(guilty)['own_path']
+        return {'keys': (self.state.keys[guilty],), 'keys_path': path}
+
     def _fix_survivors(self, now: float) -> Effects:
         """Go on with those whose whole update is here, and in order."""
-        names, dropped = self._sent, set(self.state.record.members) - set(self._sent)
+        members, names = set(self.state.record.members), self._sent
+        dropped = members - set(names)
         if len(names) < self._fewest:
             return self._fail(now, f'left out: {_names(dropped)}')
+        if lacking := self.channel.roster.neighbourhoods.lacking(members, names):
+            return self._fail(now, f'too few hold shares of {_names(lacking)}')
         self.state.fix_survivors(names)
         self._note('settle', survivors=names, dropped=tuple(sorted(dropped)))
         return self._enter(Phase.SETTLE, now, _without(dropped))
@@ -709,10 +741,13 @@ class Aggregator:
         if sender not in record.survivors or message.settle_digest != told:
             raise RoundError(sender, 'signed other survivors')
         if isinstance(message, protocol.Reveal):
-            read_reveal(message, record.members)
-            delivered = delivery_digest(b''.join(state.delivery(sender).values()))
+            read_reveal(message, state.key_list, set(record.members))
+            dealers = [name for name in state.dealers(sender) if name != sender]
+            delivered = delivery_digest(state.dealt(sender, dealers)['parcels'])
             if message.delivery_digest != delivered:
                 raise RoundError(sender, 'reveals shares of other parcels than were delivered')
+        elif sender not in self.channel.roster.neighbourhoods.witnesses:
+            raise RoundError(sender, 'signed survivors, and is no witness')
         elif message.update_hash != state.updates.hashes((sender,)):
             # Who lost its state made its update anew; the key authority would refuse the sum.
             raise RoundError(sender, 'signed another update than it sent')
@@ -720,14 +755,19 @@ class Aggregator:
 
     def _end_settle(self, now: float, in_time: bool) -> Effects:
         signed = len(self.state.settles)
-        if signed >= self._threshold:
+        if signed >= self.channel.roster.neighbourhoods.agreeing:
             self.state.fix_round()
             return self._enter(Phase.REVEAL, now, f'{signed} survivors signed')
-        return Effects() if in_time else self._fail_late(now, self.state.settles)
+        if in_time:
+            return Effects()
+        witnesses = self.channel.roster.neighbourhoods.witnesses
+        return self._fail_late(
+            now, {*self.state.settles, *(set(self.state.record.survivors) - witnesses)}
+        )
 
     def _end_reveal(self, now: float, in_time: bool) -> Effects:
         state, decryption = self.state, self._decryption
-        if len(state.reveals) >= max(self._threshold, decryption.refused + 1):
+        if state.restorable and len(state.reveals) > decryption.refused:
             state.sync()
             reason = f'{len(state.reveals)} survivors revealed'
             return self._enter(Phase.SUM, now, reason) + Effects(jobs=(self._adding_job(),))
@@ -747,7 +787,8 @@ class Aggregator:
         state = self.state
         can = {*state.reveals, *(set(state.record.survivors) & set(self.orders.admitted))}
         no_use = len(state.reveals) == self._decryption.refused == len(can)
-        return len(can) < self._threshold or no_use
+        lacking = self.channel.roster.neighbourhoods.lacking(state.record.members, can)
+        return bool(lacking) or no_use
 
     # Phase SUM: add the ciphertexts, and ask the key authority to decrypt that very sum.
 
@@ -774,7 +815,7 @@ class Aggregator:
             return Effects()
         survivors = self._sent if inspecting else record.survivors
         proof: dict[str, tuple[object, ...] | bytes] = {
-            'keys': self._keyed(),
+            'keys': tuple(state.keys[name] for name in record.keyed),
             'members': record.members,
             'survivors': survivors,
             'update_hashes': state.updates.hashes(survivors),
@@ -841,29 +882,31 @@ class Aggregator:
     def _false_reveal(self, message: protocol.Reveal) -> dict[str, Any]:
         """Return what proves that a holder revealed another share than it was dealt, if so."""
         state, record, holder = self.state, self.state.record, message.sender
-        parcels = {name: state.parcel(name, holder) for name in sorted(record.members)}
+        dealers = state.dealers(holder)
+        parcels = {name: state.parcel(name, holder)[0] for name in dealers}
         wrong = wrong_shares(message, state.key_list, record.members, record.survivors, parcels)
         if not any(wrong):
             return {}
-        joined = b''.join(parcels.values())
-        return {'reveals': (message,), 'ends': tuple(parcels), 'parcels': joined}
+        dealt = tuple(state.shares[name].bare() for name in dealers)
+        return {'reveals': (message,), 'dealt': dealt, **state.dealt(holder, dealers)}
 
     def _false_dealers(self) -> dict[str, dict[str, Any]]:
         """Return what proves it for each member whose revealed shares restore no secret of it."""
         state, record = self.state, self.state.record
         found: dict[str, dict[str, Any]] = {}
-        if len(state.reveals) < self._threshold:
+        if not state.restorable:
             return found
-        reveals = sorted(state.reveals.items())
-        revealed = {name: read_reveal(each, record.members) for name, each in reveals}
-        for dealer in record.members:
+        for dealer, shares in state.revealed().items():
             kind = 'self_seed' if dealer in record.survivors else 'mask_secret'
-            shares = {holder: each[dealer] for holder, each in revealed.items()}
             if not restores(state.key_list, dealer, kind, shares):
+                parcels = [state.parcel(dealer, holder) for holder in shares]
                 found[dealer] = {
                     'ends': tuple(shares),
-                    'parcels': b''.join(state.parcel(dealer, holder) for holder in shares),
+                    'dealt': (state.shares[dealer].bare(),),
+                    'parcels': b''.join(parcel for parcel, _ in parcels),
+                    'paths': b''.join(path for _, path in parcels),
                     'shares': b''.join(shares.values()),
+                    **self._listed(dealer),
                 }
         return found
 
@@ -872,21 +915,19 @@ class Aggregator:
         state, record, terms = self.state, self.state.record, self._terms
         if terms is None or terms.codec.bound is None or not state.sketches:
             return {}
-        if len(state.reveals) < self._threshold:
+        if not state.restorable:
             return {}
-        keys, reveals = state.key_list, sorted(state.reveals.items())
-        revealed = {name: read_reveal(each, record.members) for name, each in reveals}
-        recovery = Recovery(keys.threshold, keys.members, tuple(revealed))
-        secrets = {
-            name: recovery.recover({holder: each[name] for holder, each in revealed.items()})
-            for name in record.members
-        }
+        keys = state.key_list
+        secrets = {name: restored(keys, name, each) for name, each in state.revealed().items()}
         seeds = {name: secrets.pop(name) for name in record.survivors}
         signed = [state.sketches[name] for name in record.survivors]
         sketch = Sketch(signed[0].nonce, state.setup_digest, terms.codec.bound)
         lies = false_sketches(signed, keys, record.members, seeds, secrets, sketch)
         return {
-            lie.guilty: {'sketches': (lie.sketch,), 'ends': lie.ends, 'secret': lie.secret}
+            lie.guilty: {
+                'sketches': (lie.sketch,),
+                **self._shown(lie.guilty, lie.ends, lie.secret),
+            }
             for lie in lies
         }
 
@@ -925,7 +966,10 @@ class Aggregator:
     def _blame(self, name: str, fault: Fault, evidence: dict[str, Any]) -> protocol.Blame:
         record = self.state.record
         proof: dict[str, Any] = {
-            'keys': self._keyed(),
+            'keyed': record.keyed,
+            'keys_digest': self._keys_digest(),
+            'keys': (),
+            'keys_path': b'',
             'terms_digest': record.terms,
             'members': record.members,
             'survivors': record.survivors,
@@ -935,7 +979,10 @@ class Aggregator:
             'sketches': (),
             'secret': b'',
             'ends': (),
+            'dealt': (),
             'parcels': b'',
+            'paths': b'',
+            'pairs': b'',
             'shares': b'',
         }
         proof |= evidence
@@ -1036,8 +1083,8 @@ class Aggregator:
         self._deadline = None if timeout is None else now + timeout
         return self._publish_status(reason, now, at)
 
-    def _keyed(self) -> tuple[protocol.RoundKey, ...]:
-        return tuple(self.state.keys[name] for name in self.state.record.keyed)
+    def _keys_digest(self) -> bytes:
+        return self.state.key_list.keys_digest if self.state.record.keyed else b''
 
     def _publish_status(
         self, reason: str, now: float, at: tuple[int, int] | None = None
@@ -1066,7 +1113,7 @@ class Aggregator:
             roster_digest=self.channel.roster.digest_bytes,
             terms_digest=self._terms_digest(),
             nonce=self._nonce if self.phase is Phase.SKETCH else b'',
-            keys=self._keyed() if self.phase is Phase.SHARE else (),
+            keys_digest=self._keys_digest(),
             reason=reason,
         )
         note = f'round {at[0]} attempt {at[1]}: {self.phase.name}, {reason}'

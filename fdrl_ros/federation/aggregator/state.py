@@ -8,16 +8,22 @@ and updates are durable: an aggregator that is killed goes on in the same attemp
 survivors. Updates lie on disk as their hospitals signed them; in memory are their hashes alone.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 import hashlib
+from typing import Any
 
 from fdrl_ros.crypto.keys.roster import Roster
-from fdrl_ros.crypto.masking.share_sealing import KeyList, PARCEL_BYTES
+from fdrl_ros.crypto.masking.share_sealing import (
+    KeyList,
+    PARCEL_BYTES,
+    tree_of_keys,
+)
 from fdrl_ros.errors import MessageError, StoreError
 from fdrl_ros.federation.protocol import message as protocol
-from fdrl_ros.federation.protocol.attempt import key_list, setup_digest
+from fdrl_ros.federation.protocol.attempt import key_list, read_reveal, setup_digest
 from fdrl_ros.federation.protocol.channel import Channel
 from fdrl_ros.federation.protocol.chunk_requests import (
     chunk_numbers,
@@ -273,18 +279,17 @@ class AggregatorState:
         self.settles: dict[str, protocol.Settle] = {}
         self.reveals: dict[str, protocol.Reveal] = {}
         self.updates = UpdateSpool(self._store, self.record.id, self.record.updates)
-        self.__dict__.pop('_places', None)
+        self._counts: Counter[str] = Counter()
+        self._restorable = 0
         self.__dict__.pop('key_list', None)
         self.__dict__.pop('setup_digest', None)
+        self.__dict__.pop('_key_paths', None)
+        self.__dict__.pop('_members', None)
 
     @property
     def revealing(self) -> bool:
         """Whether enough survivors signed: the round is for this set, or for none."""
         return self.record.phase is Phase.REVEAL
-
-    @cached_property
-    def _places(self) -> dict[str, int]:
-        return {name: place for place, name in enumerate(sorted(self.record.keyed))}
 
     @cached_property
     def key_list(self) -> KeyList:
@@ -349,6 +354,7 @@ class AggregatorState:
 
     def fix(self, keyed: tuple[str, ...], members: tuple[str, ...] = ()) -> None:
         """Fix whose keys shares are made for, then who mask with each other."""
+        self.__dict__.pop('_members', None)
         self.record = replace(self.record, keyed=keyed, members=members)
 
     def fix_survivors(self, names: tuple[str, ...]) -> None:
@@ -368,15 +374,64 @@ class AggregatorState:
         """Make durable what was added."""
         self._store.sync()
 
-    def parcel(self, dealer: str, holder: str) -> bytes:
-        """Return what a member dealt to another one, or to itself, signed."""
-        start = PARCEL_BYTES * self._places[holder]
-        return self.shares[dealer].parcels[start : start + PARCEL_BYTES]
+    def peer_keys(self, hospital: str) -> dict[str, Any]:
+        """Return what the keyed peers of a hospital published for it: fields of PeerKeys."""
+        keys, graph = self.key_list, self.key_list.graph
+        peers = [name for name in keys.holders(hospital) if name != hospital]
+        places = [(name, graph.place(name, hospital)) for name in peers]
+        return {
+            'keys': tuple(self.keys[name].bare() for name in peers),
+            'pairs': b''.join(keys.keys[name].pair(place) for name, place in places),
+            'paths': b''.join(keys.keys[name].tree[1][place] for name, place in places),
+            'own_path': self._key_paths[hospital],
+        }
 
-    def delivery(self, holder: str) -> dict[str, bytes]:
-        """Return the parcels of the other members for one, by their dealers."""
-        members = sorted(self.record.members)
-        return {name: self.parcel(name, holder) for name in members if name != holder}
+    @cached_property
+    def _key_paths(self) -> dict[str, bytes]:
+        _, paths = tree_of_keys(self.key_list.keys)
+        return paths
+
+    def parcel(self, dealer: str, holder: str) -> tuple[bytes, bytes]:
+        """Return what a member dealt to another one, or to itself, and its path."""
+        message, place = self.shares[dealer], self.key_list.holders(dealer).index(holder)
+        start = PARCEL_BYTES * place
+        return message.parcels[start : start + PARCEL_BYTES], message.tree[1][place]
+
+    def dealt(self, holder: str, dealers: Iterable[str]) -> dict[str, Any]:
+        """Return what members dealt to one holder: fields of Delivery and Blame."""
+        names = tuple(dealers)
+        parcels = [self.parcel(name, holder) for name in names]
+        return {
+            'parcels': b''.join(parcel for parcel, _ in parcels),
+            'paths': b''.join(path for _, path in parcels),
+        }
+
+    def dealers(self, holder: str) -> tuple[str, ...]:
+        """Return the members whose shares one holds, itself among them, in order."""
+        return self.key_list.graph.holders(holder, self._members)
+
+    @cached_property
+    def _members(self) -> frozenset[str]:
+        return frozenset(self.record.members)
+
+    @property
+    def restorable(self) -> bool:
+        """Whether enough holders revealed shares of each member."""
+        return self._restorable == len(self.record.members) > 0
+
+    def revealed(self) -> dict[str, dict[str, bytes]]:
+        """Return the revealed shares of each member, by their holders."""
+        found: dict[str, dict[str, bytes]] = {name: {} for name in self.record.members}
+        for holder, message in sorted(self.reveals.items()):
+            for dealer, share in read_reveal(message, self.key_list, self._members).items():
+                found[dealer][holder] = share
+        return found
+
+    def _count(self, holder: str) -> None:
+        """Count the shares that a holder revealed."""
+        for dealer in self._roster.neighbourhoods.holders(holder, self._members):
+            self._counts[dealer] += 1
+            self._restorable += self._counts[dealer] == self._roster.neighbourhoods.threshold
 
     def _keep(self, message: Message) -> None:
         sender = message.sender
@@ -392,6 +447,8 @@ class AggregatorState:
             case protocol.Settle():
                 self.settles[sender] = message
             case protocol.Reveal():
+                if sender not in self.reveals:
+                    self._count(sender)
                 self.reveals[sender] = message
 
 

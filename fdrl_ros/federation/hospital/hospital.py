@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from fdrl_ros.crypto.he.schemes import EncryptionSettings
 from fdrl_ros.crypto.keys.roster import SERVERS
 from fdrl_ros.crypto.masking.masks import net_mask
+from fdrl_ros.crypto.masking.merkle import root_and_paths
 from fdrl_ros.crypto.masking.round_secret import AttemptSecrets
 from fdrl_ros.crypto.masking.share_sealing import (
-    check_parcel,
     deal,
     KeyList,
     open_parcel,
@@ -53,12 +53,19 @@ from fdrl_ros.federation.protocol import message as protocol
 from fdrl_ros.federation.protocol.attempt import (
     check_hospitals,
     delivery_digest,
-    key_list,
+    parts,
+    peer_key_list,
     settle_digest,
     setup_digest,
-    split,
 )
-from fdrl_ros.federation.protocol.blame import check_blame, note_blame, PROVEN, source, WORDS
+from fdrl_ros.federation.protocol.blame import (
+    check_blame,
+    check_dealt,
+    note_blame,
+    PROVEN,
+    source,
+    WORDS,
+)
 from fdrl_ros.federation.protocol.channel import (
     Channel,
     check_signed,
@@ -66,7 +73,13 @@ from fdrl_ros.federation.protocol.channel import (
     Takes,
 )
 from fdrl_ros.federation.protocol.chunk_requests import chunk_numbers, FIRST
-from fdrl_ros.federation.protocol.message import AttemptId, Message, Phase, shortened
+from fdrl_ros.federation.protocol.message import (
+    AttemptId,
+    Message,
+    Phase,
+    shortened,
+    UNDER_WAY,
+)
 from fdrl_ros.federation.protocol.party import Effects, Job, Party, Report, Stopped
 from fdrl_ros.federation.protocol.sketches import bound_of, keys_of_masks, read_sketch
 from fdrl_ros.federation.protocol.store import Store
@@ -125,7 +138,7 @@ class Hospital(Party):
         protocol.EncryptionKey: ('key_authority',),
         protocol.GlobalPolicy: ('key_authority',),
         protocol.LedgerHeads: SERVERS,
-        protocol.RoundKey: ('hospital',),
+        protocol.PeerKeys: (AGGREGATOR,),
         protocol.RoundStatus: (AGGREGATOR,),
         protocol.Settle: ('hospital',),
         protocol.Wanted: (AGGREGATOR,),
@@ -219,18 +232,19 @@ class Hospital(Party):
         match message:
             case protocol.RoundStatus():
                 return self._take_status(message)
-            case protocol.RoundKey():
-                self._received(message).take_key(message, self._roster)
-                if not self._key_matters(message.id):
-                    return Effects()
+            case protocol.PeerKeys():
+                if message.to != self._name:
+                    raise RoundError(message.sender, f'keys for {message.to}')
+                self._received(message).take_keys(message, self._roster)
             case protocol.Delivery():
                 if message.to != self._name:
                     raise RoundError(message.sender, f'shares for {message.to}')
                 self._received(message).take_delivery(message)
             case protocol.Settle():
                 received = self._received(message)
-                received.take_settle(message)
-                if len(received.settles) + 1 < self._roster.threshold or 'reveal' in received.done:
+                received.take_settle(message, self._roster.neighbourhoods.witnesses)
+                agreeing = self._roster.neighbourhoods.agreeing
+                if len(received.settles) + 1 < agreeing or 'reveal' in received.done:
                     return Effects()  # nothing is revealed for so few, and all of it once
             case protocol.Blame():
                 return self._take_blame(message)
@@ -246,13 +260,6 @@ class Hospital(Party):
             case protocol.LedgerHeads():
                 return self._take_heads(message)
         return self._advance()
-
-    def _key_matters(self, attempt: AttemptId) -> bool:
-        """Return whether shares wait for a key: not in phase OPEN, nor once all keys came."""
-        status = self.status
-        if status is None or status.id != attempt or status.phase == Phase.OPEN:
-            return False
-        return self.attempts[attempt].key_list is None
 
     def finish(self, job: Job, result: object, now: float) -> Effects:
         """Take the result of training or of encryption."""
@@ -317,10 +324,10 @@ class Hospital(Party):
             raise RoundError(message.sender, f'status of a past attempt, now at {self._attempt}')
         if (objection := self._mismatches.object_to(message)) is not None:
             return objection
-        received = self.attempts.get(attempt) or Received.load(self.state, attempt)
-        received.take_lists(message)
-        received.take_listed_keys(message, self._roster, self._name)
-        self.attempts[attempt] = received
+        if attempt in self.attempts or message.phase in UNDER_WAY:
+            received = self.attempts.get(attempt) or Received.load(self.state, attempt)
+            received.take_lists(message)
+            self.attempts[attempt] = received
         self.status = message
         self.attempts = {key: each for key, each in self.attempts.items() if key >= attempt}
         return self._take_early_blames() + self._release_own_policy() + self._advance()
@@ -431,11 +438,11 @@ class Hospital(Party):
     def _publish_key(self, received: Received) -> Effects:
         if received.own is not None:
             return Effects()
-        names = [member.name for member in self._roster.hospitals]
-        keys = own_keys(self._secrets(received), names)
+        keys = own_keys(self._secrets(received), self._roster.neighbourhoods)
         received.own = self.channel.sign(
             protocol.RoundKey,
             *received.attempt,
+            keys_root=keys.root,
             mask_keys=keys.mask,
             sealing_keys=keys.sealing,
             seed_hash=keys.seed_hash,
@@ -453,27 +460,29 @@ class Hospital(Party):
 
     def _key_list(self, received: Received, status: protocol.RoundStatus) -> KeyList | None:
         """
-        Return the list that shares are made along, or None while a key of it is missing.
+        Return the list that shares are made along, or None while it is not delivered.
 
+        :raises MessageError: if what was delivered is not of the keyed hospitals.
         :raises CryptoError: if no shares can be made along it.
         """
-        if received.key_list is None or set(status.keyed) != received.key_list.keys.keys():
-            others = [name for name in status.keyed if name != self._name]
-            if any(name not in received.keys for name in others):
-                return None
+        if received.key_list is None and received.keys is not None:
             assert received.own is not None
-            keys = [received.own, *(received.keys[name] for name in others)]
-            terms = status.terms_digest
-            received.key_list = key_list(self._roster, keys, received.attempt, terms)
+            received.key_list = peer_key_list(
+                self._roster, received.keys, received.own, status.keyed, status
+            )
         return received.key_list
 
     def _share(self, received: Received, keys: KeyList) -> Effects:
         if not received.first_time('shares'):
             return Effects()
-        sealed = seal_shares(self._secrets(received), keys, self.channel.signature)
-        parcels = b''.join(sealed.values())
+        sealed = [*seal_shares(self._secrets(received), keys).values()]
+        root, _ = root_and_paths(sealed)
         return self.channel.send(
-            protocol.Shares, received.attempt, keys_digest=keys.digest, parcels=parcels
+            protocol.Shares,
+            received.attempt,
+            keys_digest=keys.digest,
+            parcels_root=root,
+            parcels=b''.join(sealed),
         )
 
     # Phase TRAIN: open the others' shares, train, mask, encrypt and send.
@@ -493,26 +502,30 @@ class Hospital(Party):
         delivery, effects = received.delivery, Effects()
         if received.setup is None and delivery and 'complaint' not in received.done:
             check_hospitals(members, keys.members, self._roster.quorum, sender)
-            others = tuple(name for name in members if name != self._name)
-            if delivery.senders != others:
-                raise RoundError(sender, f'delivered shares of {delivery.senders}')
+            dealers = keys.graph.holders(self._name, set(members))
+            others = tuple(name for name in dealers if name != self._name)
+            if len(dealers) < keys.threshold:
+                raise RoundError(sender, f'{len(others)} peers of this hospital are too few')
+            if (dealt := tuple(each.sender for each in delivery.shares)) != others:
+                raise RoundError(sender, f'delivered shares of {dealt}')
             secrets = self._secrets(received)
-            parcels = split(delivery.parcels, PARCEL_BYTES, others, sender, 'parcels')
-            shares, faults = {self._name: deal(secrets, keys)[self._name]}, {}
-            for name, parcel in parcels.items():
-                public = self._roster.member(name).public
-                check_parcel(keys, name, self._name, parcel, public)
+            shares = {self._name: deal(secrets, keys)[self._name]}
+            rooms = [len(keys.holders(name)) for name in others]
+            for message, parcel, path in parts(
+                delivery, delivery.shares, PARCEL_BYTES, delivery.parcels, rooms
+            ):
+                name = message.sender
+                check_dealt(keys, message, self._name, parcel, path, self._roster)
                 try:
                     secret = secrets.sealing(name)
                     shares[name] = open_parcel(keys, name, self._name, parcel, secret)
                 except SealError as error:
-                    faults[name] = error
-            if faults:
+                    effects += self._complain(received, keys, message, parcel, path, error)
+            if effects.messages:
                 received.first_time('complaint')
-                for name, fault in faults.items():
-                    effects += self._complain(received, keys, name, parcels[name], fault)
                 return effects
-            self.state.keep_received(received.attempt, [*received.keys.values(), delivery])
+            shares = dict(sorted(shares.items()))
+            self.state.keep_received(received.attempt, filter(None, (received.keys, delivery)))
             setup, delivered = setup_digest(keys, members), delivery_digest(delivery.parcels)
             received.setup = Setup(setup, members, shares, delivered)
         if received.setup is not None and members != received.setup.members:
@@ -520,15 +533,25 @@ class Hospital(Party):
         return effects
 
     def _complain(
-        self, received: Received, keys: KeyList, dealer: str, parcel: bytes, fault: SealError
+        self,
+        received: Received,
+        keys: KeyList,
+        shares: protocol.Shares,
+        parcel: bytes,
+        path: bytes,
+        fault: SealError,
     ) -> Effects:
         """Prove that a dealer's parcel is bad, by the secret that it was sealed for."""
+        dealer = shares.sender
         complaint = self.channel.send(
             protocol.Complaint,
             received.attempt,
             dealer=dealer,
             keys_digest=keys.digest,
+            shares=shares,
             parcel=parcel,
+            path=path,
+            pairs=keys.pair(dealer, self._name) + keys.pair(self._name, dealer),
             secret=self._secrets(received).sealing(dealer).to_bytes(),
         )
         return complaint + Effects(notes=(f'complains about {dealer}: {fault}',))
@@ -577,16 +600,15 @@ class Hospital(Party):
         self, received: Received, keys: KeyList, status: protocol.RoundStatus
     ) -> list[str]:
         """Name what others sent that cannot be if the aggregator told this hospital the truth."""
-        found = []
-        if status.survivors:
-            told = settle_digest(setup_digest(keys, status.members), status.survivors)
-            received.survivors_digest = told
-            found += [
-                f'{name} signed other survivors than this hospital was told of'
-                for name, each in received.settles.items()
-                if each.settle_digest != told
-            ]
-        return [f'somebody lies: {each}' for each in found]
+        if not status.survivors:
+            return []
+        told = settle_digest(setup_digest(keys, status.members), status.survivors)
+        received.survivors_digest = told
+        return [
+            f'somebody lies: {name} signed other survivors than this hospital was told of'
+            for name, each in received.settles.items()
+            if each.settle_digest != told
+        ]
 
     def _train(self, received: Received, setup: Setup) -> Effects:
         """Train if this round's update is not there yet; then mask, encrypt and send it."""
@@ -641,20 +663,21 @@ class Hospital(Party):
         secrets, keys = self._secrets(received), received.key_list
         assert keys is not None
         others = {
-            name: keys.mask_key(name, self._name) for name in setup.members if name != self._name
+            name: keys.mask_key(name, self._name) for name in setup.shares if name != self._name
         }
 
         def encrypt(report: Report, stopped: Stopped) -> Sent:
             uniforms = learner.rounding(attempt[0], codec.n_parameters)
             weights = update.result.weights[shared]
             slots = codec.encode(weights, base[shared], share, uniforms)
-            # The pair masks with all other members plus the self mask (FDRL Eq. 6).
+            # The pair masks with all peers plus the self mask (FDRL Eq. 6).
             mask = net_mask(
                 secrets,
                 others,
                 count=codec.slots,
                 modulus=codec.scheme.plain_modulus,
                 setup=setup.digest,
+                members=setup.members,
             )
             chunks = codec.encrypt(slots, mask, public)
             return self.state.write_chunks(attempt, setup.digest, chunks)
@@ -762,12 +785,14 @@ class Hospital(Party):
         if setup is None or ours is None or keys is None or terms is None:
             raise RoundError(sender, 'a dispute about projections that were not signed')
         peer = check_signed(self._roster, theirs, 'hospital').name
-        others = {*setup.members} - {self._name}
+        others = setup.shares.keys() - {self._name}
         asked = (ours.setup_digest, ours.nonce)
         same = theirs.id == message.id and (theirs.setup_digest, theirs.nonce) == asked
         if not same or peer not in others:
             raise RoundError(peer, 'signed other projections than those in dispute')
-        mine, its = (read_sketch(each, setup.members, terms.codec) for each in (ours, theirs))
+        mine, its = (
+            read_sketch(each, keys, setup.members, terms.codec) for each in (ours, theirs)
+        )
         if mine[peer] == its[self._name]:
             raise RoundError(sender, f'there is no dispute with {peer}')
         secret = self._secrets(received).mask(peer).to_bytes()
@@ -780,7 +805,7 @@ class Hospital(Party):
 
     def _settle(self, received: Received, setup: Setup, survivors: tuple[str, ...]) -> Effects:
         """
-        Sign the survivors that the aggregator names.
+        Sign the survivors that the aggregator names; who is no witness only keeps them.
 
         :raises RoundError: if they cannot be, or others were signed or revealed for before.
         """
@@ -795,6 +820,8 @@ class Hospital(Party):
         self.state.keep_signed(attempt, survivors)
         received.signed_digest = settled
         self._note(received, 'signed', survivors=survivors)
+        if self._name not in self._roster.neighbourhoods.witnesses:
+            return Effects()
         return self.channel.send(
             protocol.Settle, attempt, settle_digest=settled, update_hash=sent.update_hash
         )
@@ -803,20 +830,24 @@ class Hospital(Party):
 
     def _reveal(self, received: Received, setup: Setup, survivors: tuple[str, ...]) -> Effects:
         """
-        Reveal shares once enough survivors signed the same set.
+        Reveal shares once enough witnesses signed the same set.
 
-        Of each member one share, in their order: of the self seed of who survived, of the mask
-        secret of who did not; never both.
+        Of each member whose shares it holds, one share, in their order: of the self seed of who
+        survived, of the mask secret of who did not; never both.
 
-        :raises RoundError: if shares were revealed for another set before.
+        :raises RoundError: if shares were revealed for another set before, or too few of the
+            survivors hold shares of one member.
         """
-        settled = settle_digest(setup.digest, survivors)
+        settled, graph = settle_digest(setup.digest, survivors), self._roster.neighbourhoods
         settles = received.settles.items()
         signed = {name for name, each in settles if each.settle_digest == settled}
         if 'reveal' in received.done or received.signed_digest != settled:
             return Effects()
-        if len((signed & set(survivors)) | {self._name}) < self._roster.threshold:
+        agreed = {*signed, self._name} & graph.witnesses & set(survivors)
+        if len(agreed) < graph.agreeing:
             return Effects()
+        if lacking := graph.lacking(setup.shares, survivors):
+            raise RoundError(AGGREGATOR, f'too few survivors hold shares of {min(lacking)}')
         self.state.keep_revealed(received.attempt[0], survivors)
         received.first_time('reveal')
         dropped = tuple(name for name in setup.members if name not in survivors)
@@ -897,14 +928,18 @@ class Hospital(Party):
             return Effects()  # the home policy takes its place, and may be charged already
         self._released = update.round
         attempt = Received.load(self.state, policy.id)
-        others = attempt.delivery.senders if attempt.delivery else ()
+        others = [each.sender for each in attempt.delivery.shares] if attempt.delivery else []
         # Servers that lie may have the sum of another attempt, and name this one.
         promises = self.state.record.of(update.round)
         summed = {name for each in promises.signed for name in each.survivors}
-        chose = {name for name, key in attempt.keys.items() if key.release}
+        keys = attempt.keys.keys if attempt.keys else ()
+        chose = {key.sender for key in keys if key.release}
+        # Of hospitals that are no peers nobody knows here what they signed.
         silent = sorted({*others, *summed} - {*promises.guilty, self._name} - chose)
         if silent or not others:
-            why = f'{silent[0]} keeps its own' if silent else 'its attempt is forgotten'
+            known = any(key.sender == silent[0] for key in keys) if silent else False
+            why = f'{silent[0]} keeps its own' if known else 'not all signed for it that they do'
+            why = why if others else 'its attempt is forgotten'
             return Effects(notes=(f'own policy of round {update.round} not released: {why}',))
         return Effects((self._signed(update.result.weights, update.result.epsilon),))
 

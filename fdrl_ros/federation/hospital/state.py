@@ -9,7 +9,7 @@ round it reveals shares for one survivor set. A policy must be the sum of update
 Privacy ledger, keys and seeds are kept apart from it.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 import hashlib
 from pathlib import Path
@@ -21,7 +21,7 @@ from fdrl_ros.crypto.masking.share_sealing import KeyList
 from fdrl_ros.crypto.masking.sharing import SharePair
 from fdrl_ros.errors import CryptoError, RoundError, StoreError
 from fdrl_ros.federation.protocol import message as protocol
-from fdrl_ros.federation.protocol.attempt import read_round_key, split
+from fdrl_ros.federation.protocol.attempt import split
 from fdrl_ros.federation.protocol.channel import Channel, check_signed
 from fdrl_ros.federation.protocol.encoding import encode
 from fdrl_ros.federation.protocol.message import AttemptId, Message, Phase, UNDER_WAY
@@ -544,8 +544,8 @@ class Setup:
     What an update is masked under, and the shares that its masks can be taken off with.
 
     :param digest: of keys and members, 32 bytes.
-    :param members: hospitals that mask with each other, this one too, sorted.
-    :param shares: of each member.
+    :param members: hospitals that take part, this one too, sorted.
+    :param shares: of each member with whom this one masks, and of itself, in their order.
     :param delivery: digest of the parcels that the others' shares were in.
     """
 
@@ -561,7 +561,7 @@ class Received:
     What this hospital received in one attempt, and what it made of it; not durable.
 
     :param own: this hospital's round key, once it was published.
-    :param keys: round keys of the others.
+    :param keys: what its peers published for it.
     :param sketch: this hospital's projections, once they were signed.
     :param settles: signatures of other survivors.
     :param lists: keyed hospitals, members and survivors; the first that are sent count.
@@ -572,7 +572,7 @@ class Received:
 
     attempt: AttemptId
     own: protocol.RoundKey | None = None
-    keys: dict[str, protocol.RoundKey] = field(default_factory=dict)
+    keys: protocol.PeerKeys | None = None
     delivery: protocol.Delivery | None = None
     settles: dict[str, protocol.Settle] = field(default_factory=dict)
     lists: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -589,8 +589,8 @@ class Received:
         """Begin with what was kept of an attempt: its senders may be gone by now."""
         received = cls(attempt)
         for message in state.received(attempt):
-            if isinstance(message, protocol.RoundKey):
-                received.keys[message.sender] = message
+            if isinstance(message, protocol.PeerKeys):
+                received.keys = message
             elif isinstance(message, protocol.Delivery):
                 received.delivery = message
         return received
@@ -617,34 +617,20 @@ class Received:
             if names and self.lists.setdefault(what, names) != names:
                 raise RoundError(status.sender, f'changed the {what} of an attempt to {names}')
 
-    def take_listed_keys(self, status: protocol.RoundStatus, roster: Roster, mine: str) -> None:
+    def take_keys(self, message: protocol.PeerKeys, roster: Roster) -> None:
         """
-        Take the others' keys as the aggregator has them, before any shares are made along them.
+        Keep what the aggregator says that the peers published for this hospital.
 
-        A hospital that showed others than these to this one lies, and harms nobody by it.
-
-        :raises MessageError: if one is not signed by its hospital in this attempt.
+        :raises MessageError: if one did not sign it in this attempt, or it is other than before.
         """
-        if status.phase != Phase.SHARE or 'shares' in self.done:
-            return
-        for key in status.keys:
+        for key in message.keys:
             check_signed(roster, key, 'hospital')
-            if key.id != status.id:
+            if key.id != message.id:
                 raise RoundError(key.sender, f'signed for attempt {key.id}')
-            read_round_key(key, roster)
-            if key.sender != mine:
-                self.keys[key.sender] = key
-
-    def take_key(self, message: protocol.RoundKey, roster: Roster) -> None:
-        """
-        Keep another hospital's keys; the first that it sends in an attempt count.
-
-        :raises MessageError: if they are of another form, or others than before.
-        """
-        sender = message.sender
-        keys = read_round_key(message, roster)
-        if keys != read_round_key(self.keys.setdefault(sender, message), roster):
-            raise RoundError(sender, 'other round keys than before in the same attempt')
+        before = self.keys or message
+        if (before.keys, before.pairs) != (message.keys, message.pairs):
+            raise RoundError(message.sender, 'other round keys than before in the same attempt')
+        self.keys = message
 
     def take_delivery(self, message: protocol.Delivery) -> None:
         """
@@ -653,17 +639,20 @@ class Received:
         :raises RoundError: if they are others than before.
         """
         before = self.delivery or message
-        if (before.senders, before.parcels) != (message.senders, message.parcels):
+        if (before.shares, before.parcels) != (message.shares, message.parcels):
             raise RoundError(message.sender, 'other shares than before in this attempt')
         self.delivery = message
 
-    def take_settle(self, message: protocol.Settle) -> None:
+    def take_settle(self, message: protocol.Settle, witnesses: Collection[str]) -> None:
         """
         Keep another survivor's signature on the survivor set.
 
-        :raises RoundError: if the aggregator named other survivors to this hospital: one lies.
+        :raises RoundError: if it is no witness, or the aggregator named other survivors to this
+            hospital: one lies.
         """
         sender = message.sender
+        if sender not in witnesses:
+            raise RoundError(sender, 'signed survivors, and is no witness')
         self.settles.setdefault(sender, message)
         if self.survivors_digest and message.settle_digest != self.survivors_digest:
             raise RoundError(sender, 'signed other survivors than this hospital was told of')

@@ -14,7 +14,6 @@ with step 2, and to decrypt that sum.
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
-from functools import cache
 import hashlib
 from typing import Any
 
@@ -22,7 +21,6 @@ from fdrl_ros.crypto.he.encryption import SecretContext
 from fdrl_ros.crypto.he.schemes import EncryptionSettings
 from fdrl_ros.crypto.masking.masks import leftover_mask
 from fdrl_ros.crypto.masking.share_sealing import KeyList
-from fdrl_ros.crypto.masking.sharing import Recovery, ShareError
 from fdrl_ros.crypto.masking.sketch import Sketch
 from fdrl_ros.errors import (
     CryptoError,
@@ -49,6 +47,7 @@ from fdrl_ros.federation.protocol.attempt import (
     setup_digest,
     split,
 )
+from fdrl_ros.federation.protocol.blame import restored
 from fdrl_ros.federation.protocol.channel import Channel, check_signed, Takes
 from fdrl_ros.federation.protocol.chunk_requests import ChunkRange, ChunkRequests
 from fdrl_ros.federation.protocol.ledger_watch import LedgerWatch
@@ -134,7 +133,8 @@ def check_request(
     members = tuple(sorted(request.members))
     check_hospitals(members, keys.members, roster.quorum, sender)
     check_each(request.settles, 'signatures on the survivors')
-    if not is_inspection(request) and len(request.settles) < roster.threshold:
+    graph, among = roster.neighbourhoods, set(members)
+    if not is_inspection(request) and len(request.settles) < graph.agreeing:
         raise RoundError(sender, f'{len(request.settles)} signatures on the survivors')
     survivors = request.survivors
     check_hospitals(survivors, members, roster.quorum, sender)
@@ -146,9 +146,12 @@ def check_request(
         name = each.sender
         if name not in survivors or each.settle_digest != told:
             raise RoundError(name, 'signed for other survivors or another set-up')
+    for settle in request.settles:
+        if settle.sender not in graph.witnesses:
+            raise RoundError(settle.sender, 'signed the survivors, and is no witness')
     shares: dict[str, dict[str, bytes]] = {name: {} for name in members}
     for reveal in request.reveals:
-        for name, share in read_reveal(reveal, members).items():
+        for name, share in read_reveal(reveal, keys, among).items():
             shares[name][reveal.sender] = share
     check_each(request.sketches, 'sketches')
     hashes = split(request.update_hashes, DIGEST, survivors, sender, 'update hashes')
@@ -317,21 +320,10 @@ def restored_secrets(checked: CheckedRequest) -> tuple[dict[str, bytes], dict[st
     :raises CryptoError: if there are too few shares, or they contradict each other.
     """
     shares, keys = checked.shares, checked.keys
-
-    @cache
-    def recovery(holders: tuple[str, ...]) -> Recovery:
-        return Recovery(keys.threshold, keys.members, holders)
-
-    def restored(name: str) -> bytes:
-        try:
-            return recovery(tuple(shares[name])).recover(shares[name])
-        except ShareError as error:
-            raise CryptoError(f'a secret of {name} cannot be restored: {error}') from error
-
     survivors = checked.request.survivors
-    seeds = {name: restored(name) for name in survivors}
+    seeds = {name: restored(keys, name, shares[name]) for name in survivors}
     dropped = [name for name in checked.members if name not in seeds]
-    return seeds, {name: restored(name) for name in dropped}
+    return seeds, {name: restored(keys, name, shares[name]) for name in dropped}
 
 
 def leftover_masks(
@@ -533,7 +525,8 @@ class KeyAuthority:
         ):
             raise RoundError(sender, 'not all signed the projections that were asked for')
         members, codec = checked.members, self._codec
-        values = {name: read_sketch(each, members, codec) for name, each in signed.items()}
+        keys = checked.keys
+        values = {name: read_sketch(each, keys, members, codec) for name, each in signed.items()}
         for one, other in disputed(values):
             raise RoundError(sender, f'{one} and {other} signed different projections')
         projected = {name: row.tolist() for name, row in summing.found.projected.items()}

@@ -8,16 +8,29 @@ published keys, and the threshold; the set-up's names the members who mask with 
 the one that is settled the survivors.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import lru_cache
 import hashlib
+from typing import TypeVar
 
 from fdrl_ros.crypto.keys.roster import Roster
+from fdrl_ros.crypto.masking.merkle import path_bytes, root_of
 from fdrl_ros.crypto.masking.round_secret import binding, joined, KEY_BYTES
-from fdrl_ros.crypto.masking.share_sealing import KeyList, MemberKeys
+from fdrl_ros.crypto.masking.share_sealing import KeyList, MemberKeys, PAIR_BYTES
 from fdrl_ros.crypto.masking.sharing import SHARE_BYTES
 from fdrl_ros.errors import CryptoError, MessageError, RoundError
-from fdrl_ros.federation.protocol.message import AttemptId, Reveal, RoundKey
+from fdrl_ros.federation.protocol.message import (
+    AttemptId,
+    Blame,
+    Delivery,
+    PeerKeys,
+    Reveal,
+    RoundKey,
+    RoundStatus,
+    Shares,
+)
+
+S = TypeVar('S', RoundKey, Shares)
 
 _SETUP = b'fdrl_ros set-up of an attempt 1'
 _SETTLE = b'fdrl_ros survivors of an attempt 1'
@@ -26,15 +39,15 @@ _DELIVERY = b'fdrl_ros delivered parcels 1'
 
 def read_round_key(message: RoundKey, roster: Roster) -> MemberKeys:
     """
-    Read the round key of a hospital.
+    Read the round key of a hospital; what was read stays with the message.
 
-    :raises MessageError: if it has not one key for each other hospital of the roster.
+    :raises MessageError: if it has not one key for each peer in the roster.
     """
-    size, others = len(message.mask_keys), len(roster.hospitals) - 1
-    if size != KEY_BYTES * others:
-        raise MessageError(message.sender, f'{size} bytes of mask keys for {others} hospitals')
+    size, peers = len(message.mask_keys), roster.neighbourhoods.degree
+    if size != KEY_BYTES * peers:
+        raise MessageError(message.sender, f'{size} bytes of mask keys for {peers} hospitals')
     try:
-        return MemberKeys(message.mask_keys, message.sealing_keys, message.seed_hash)
+        return message.member_keys
     except CryptoError as error:
         raise MessageError(message.sender, str(error)) from error
 
@@ -45,19 +58,89 @@ def key_list(roster: Roster, messages: Iterable[RoundKey], of: AttemptId, terms:
 
     :param messages: signed round keys of one attempt.
     :param terms: digest of terms, roster and starting policy.
-    :raises MessageError: if one has not a key for each other hospital.
+    :raises MessageError: if one has not a key for each peer.
     :raises CryptoError: if they are fewer than the threshold.
     """
     keys = {each.sender: read_round_key(each, roster) for each in messages}
-    hospitals = tuple(member.name for member in roster.hospitals)
-    return KeyList(roster.federation, *of, roster.threshold, hospitals, keys, terms)
+    return KeyList.of(roster.federation, *of, roster.neighbourhoods, keys, terms)
+
+
+def peer_key_list(
+    roster: Roster, message: PeerKeys, own: RoundKey, keyed: Collection[str], agreed: RoundStatus
+) -> KeyList:
+    """
+    Put together what one hospital knows of that list: what its peers published for it.
+
+    :param message: of which each round key was checked to be signed in this attempt.
+    :param own: round key of this hospital.
+    :param keyed: hospitals that published keys.
+    :param agreed: status with the digests of all keys and of all other terms.
+    :raises RoundError: if the aggregator delivered others than those of its keyed peers.
+    :raises CryptoError: if they are fewer than the threshold, or the digest of all keys is not one
+        of this hospital's own.
+    """
+    graph, mine = roster.neighbourhoods, own.sender
+    peers = tuple(name for name in graph.holders(mine, set(keyed)) if name != mine)
+    if tuple(each.sender for each in message.keys) != peers:
+        raise RoundError(message.sender, f'delivered the keys of other hospitals than {peers}')
+    pairs = {}
+    rooms = [graph.degree] * len(peers)
+    for key, pair, path in parts(message, message.keys, PAIR_BYTES, message.pairs, rooms):
+        if root_of(pair, graph.place(key.sender, mine), path) != key.keys_root:
+            raise RoundError(message.sender, f'delivered keys that {key.sender} did not sign')
+        pairs[key.sender, mine] = pair
+    keys = KeyList(
+        roster.federation,
+        *message.id,
+        graph,
+        tuple(keyed),
+        agreed.keys_digest,
+        agreed.terms_digest,
+        {mine: read_round_key(own, roster)},
+        pairs,
+    )
+    keys.check_listed(mine, message.own_path)
+    return keys
+
+
+def parts(
+    message: PeerKeys | Delivery | Blame,
+    signed: Sequence[S],
+    size: int,
+    data: bytes,
+    rooms: Iterable[int],
+) -> Iterator[tuple[S, bytes, bytes]]:
+    """
+    Yield what belongs together of a message that hands on leaves of hash trees.
+
+    :param signed: messages with the roots.
+    :param size: of a leaf.
+    :param data: leaves, joined.
+    :param rooms: how many leaves each tree has.
+    :returns: message, leaf and path of each.
+    :raises RoundError: if there is not one leaf and one path for each message.
+    """
+    depths = [path_bytes(room) for room in rooms]
+    if (len(data), len(message.paths)) != (size * len(signed), sum(depths)):
+        sizes = f'{len(data)} and {len(message.paths)} bytes'
+        raise RoundError(message.sender, f'{sizes} of leaves and paths of {len(signed)} hospitals')
+    start = 0
+    for at, (each, depth) in enumerate(zip(signed, depths, strict=True)):
+        path = message.paths[start : start + depth]
+        yield each, data[size * at : size * (at + 1)], path
+        start += depth
 
 
 def setup_digest(keys: KeyList, members: Collection[str]) -> bytes:
     """Return the SHA-256 over the list of keys and the members who mask with each other."""
-    names = joined(*sorted(name.encode() for name in members))
     place = (keys.federation, keys.round, keys.attempt)
-    return hashlib.sha256(binding(_SETUP, *place, keys.digest, names)).digest()
+    return _setup_digest(place, keys.digest, tuple(members))
+
+
+@lru_cache
+def _setup_digest(place: tuple[str, int, int], keys: bytes, members: tuple[str, ...]) -> bytes:
+    names = joined(*sorted(name.encode() for name in members))
+    return hashlib.sha256(binding(_SETUP, *place, keys, names)).digest()
 
 
 def settle_digest(setup: bytes, survivors: Collection[str]) -> bytes:
@@ -86,13 +169,14 @@ def split(
     return {name: data[size * at : size * (at + 1)] for at, name in enumerate(names)}
 
 
-def read_reveal(message: Reveal, members: Collection[str]) -> dict[str, bytes]:
+def read_reveal(message: Reveal, keys: KeyList, members: Collection[str]) -> dict[str, bytes]:
     """
-    Return the revealed shares by member.
+    Return the revealed shares by the member that dealt them.
 
-    :raises MessageError: if they are not one of each.
+    :raises MessageError: if they are not one of each whose shares the sender holds.
     """
-    return split(message.shares, SHARE_BYTES, sorted(members), message.sender, 'revealed shares')
+    dealers = keys.graph.holders(message.sender, members)
+    return split(message.shares, SHARE_BYTES, dealers, message.sender, 'revealed shares')
 
 
 def delivery_digest(parcels: bytes) -> bytes:

@@ -3,7 +3,7 @@
 """
 Who is guilty, by what hospitals signed: anybody can check a :class:`Blame`, on any host.
 
-Hospitals sign their round keys, each parcel of shares that they deal, their complaints and what
+Hospitals sign their round keys, the parcels of shares that they deal, their complaints and what
 they reveal. An honest hospital, restored from a backup or not, never signs two things that a proof
 here is made of: a parcel that its holder cannot open or that does not fit its commitments, a
 complaint about one that is in order, a share that was not in the parcel, shares that restore
@@ -18,12 +18,14 @@ anything is revealed, so that it uncovers nobody, and nothing is ever revealed a
 """
 
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 from typing import Final
 
 from fdrl_ros.crypto.keys.roster import Roster
 from fdrl_ros.crypto.masking.masks import pair_key
 from fdrl_ros.crypto.masking.round_secret import RoundSecret
 from fdrl_ros.crypto.masking.share_sealing import (
+    check_ends,
     check_parcel,
     ForgedParcelError,
     is_committed,
@@ -32,20 +34,28 @@ from fdrl_ros.crypto.masking.share_sealing import (
     PARCEL_BYTES,
     SealError,
 )
-from fdrl_ros.crypto.masking.sharing import Recovery, SHARE_BYTES, ShareError
+from fdrl_ros.crypto.masking.sharing import recovery_of, SHARE_BYTES, ShareError
 from fdrl_ros.crypto.masking.sketch import Sketch
 from fdrl_ros.errors import CryptoError, MessageError, RoundError
 from fdrl_ros.federation.journal.journal import Journal
 from fdrl_ros.federation.protocol.attempt import (
     delivery_digest,
-    key_list,
+    parts,
     read_reveal,
+    read_round_key,
     settle_digest,
     setup_digest,
     split,
 )
 from fdrl_ros.federation.protocol.channel import check_signed
-from fdrl_ros.federation.protocol.message import Blame, Complaint, Fault, Message, Reveal
+from fdrl_ros.federation.protocol.message import (
+    Blame,
+    Complaint,
+    Fault,
+    Message,
+    Reveal,
+    Shares,
+)
 from fdrl_ros.federation.protocol.sketches import bound_of, mask_context, read_sketch
 from fdrl_ros.federation.protocol.update_codec import UpdateCodec
 
@@ -73,7 +83,7 @@ PROVEN: Final = frozenset(Fault) - WITNESSES.keys()
 """Faults that anybody can check."""
 
 MOST_PROOF: Final = 2**20
-"""Bytes of the largest proof that a journal keeps: one of some hundred hospitals."""
+"""Bytes of the largest proof that a journal keeps."""
 
 
 def note_blame(journal: Journal, blame: Blame, fault: str) -> None:
@@ -90,6 +100,37 @@ def source(fault: Fault) -> str:
     return f'{WITNESSES[fault]} says' if fault in WITNESSES else 'it is proven'
 
 
+def check_dealt(
+    keys: KeyList, shares: Shares, holder: str, parcel: bytes, path: bytes, roster: Roster
+) -> None:
+    """
+    Check that a parcel for one holder is what its dealer signed along a list of keys.
+
+    :param shares: message of the dealer, with the parcels or without.
+    :raises ForgedParcelError: if it is not.
+    """
+    dealer = shares.sender
+    forged = f'parcel of {dealer[:63]!r} for {holder!r}: not signed by its dealer'
+    try:
+        check_signed(roster, shares, 'hospital')
+    except MessageError as error:
+        raise ForgedParcelError(f'{forged}: {error}') from error
+    if shares.id != (keys.round, keys.attempt) or shares.keys_digest != keys.digest:
+        raise ForgedParcelError(f'{forged} along this list of keys')
+    check_parcel(keys, dealer, holder, parcel, path, shares.parcels_root)
+
+
+def with_pairs(keys: KeyList, one: str, other: str, pairs: bytes) -> KeyList:
+    """
+    Return a list of keys in which only the keys between two members are known.
+
+    :param pairs: that of the one for the other, and that of the other for the one.
+    """
+    half = len(pairs) // 2
+    between = {(one, other): pairs[:half], (other, one): pairs[half:]}
+    return replace(keys, keys={}, pairs=between)
+
+
 def judge_complaint(complaint: Complaint, keys: KeyList, roster: Roster) -> tuple[str, Fault]:
     """
     Return who is guilty by a complaint that its sender signed, and of what: it or the dealer.
@@ -97,12 +138,13 @@ def judge_complaint(complaint: Complaint, keys: KeyList, roster: Roster) -> tupl
     :raises RoundError: if it is about another list of keys, or no members of this one.
     """
     holder, dealer = complaint.sender, complaint.dealer
-    others = keys.keys.keys() - {holder}
-    if complaint.keys_digest != keys.digest or holder not in keys.keys or dealer not in others:
+    known = holder in keys.members and dealer in {*keys.holders(holder)} - {holder}
+    if complaint.keys_digest != keys.digest or not known or complaint.shares.sender != dealer:
         raise RoundError(holder, f'complains about {dealer[:40]!r} in another list of keys')
     false = holder, Fault.COMPLAINT
+    keys = with_pairs(keys, dealer, holder, complaint.pairs)
     try:
-        check_parcel(keys, dealer, holder, complaint.parcel, roster.member(dealer).public)
+        check_dealt(keys, complaint.shares, holder, complaint.parcel, complaint.path, roster)
         secret = RoundSecret.from_bytes(complaint.secret)
         open_parcel(keys, dealer, holder, complaint.parcel, secret)
     except ForgedParcelError:
@@ -127,7 +169,7 @@ def wrong_shares(
     :param parcels: for this holder, by who dealt them, and its own.
     :raises MessageError: if there is not one share for each member.
     """
-    for name, share in read_reveal(reveal, members).items():
+    for name, share in read_reveal(reveal, keys, set(members)).items():
         kind = 'self_seed' if name in survivors else 'mask_secret'
         if not is_committed(keys, name, reveal.sender, parcels[name], kind, share):
             yield name
@@ -140,11 +182,26 @@ def restores(keys: KeyList, dealer: str, kind: str, shares: Mapping[str, bytes])
     :param shares: by their holders, as many as the threshold at least.
     :raises ShareError: if they are fewer, or of hospitals that are not in the list.
     """
-    recovery = Recovery(keys.threshold, keys.members, tuple(shares))
+    recovery = recovery_of(keys.threshold, keys.holders(dealer), tuple(shares))
     try:
         return keys.fits(dealer, kind, recovery.recover(shares))
     except ShareError:
         return False
+
+
+def restored(keys: KeyList, dealer: str, shares: Mapping[str, bytes]) -> bytes:
+    """
+    Put a secret of a member together.
+
+    :param shares: by their holders, as many as the threshold at least.
+    :returns: 32 bytes; whether it is the one behind what the member published is for the caller.
+    :raises CryptoError: if there are too few shares, or they contradict each other.
+    """
+    try:
+        recovery = recovery_of(keys.threshold, keys.holders(dealer), tuple(shares))
+        return recovery.recover(shares)
+    except ShareError as error:
+        raise CryptoError(f'a secret of {dealer} cannot be restored: {error}') from error
 
 
 def check_blame(blame: Blame, roster: Roster, codec: UpdateCodec, terms: bytes) -> Fault:
@@ -186,11 +243,16 @@ def check_blame(blame: Blame, roster: Roster, codec: UpdateCodec, terms: bytes) 
 
 
 def _keys_of(blame: Blame, roster: Roster) -> KeyList:
+    graph, published = roster.neighbourhoods, {}
     for each in blame.keys:
         _check_answer(each, blame, roster)
-    keys = key_list(roster, blame.keys, blame.id, blame.terms_digest)
-    for published in keys.keys.values():
-        published.check()
+        published[each.sender] = read_round_key(each, roster)
+        published[each.sender].check()
+    place = roster.federation, *blame.id
+    digests = blame.keys_digest, blame.terms_digest
+    keys = KeyList(*place, graph, blame.keyed, *digests, published)
+    for name in published:
+        keys.check_listed(name, blame.keys_path)
     return keys
 
 
@@ -210,12 +272,15 @@ def _by_reveal(blame: Blame, keys: KeyList, roster: Roster) -> tuple[str, Fault]
     (reveal,) = blame.reveals
     holder, members = reveal.sender, blame.members
     _check_answer(reveal, blame, roster)
-    parcels = split(blame.parcels, PARCEL_BYTES, blame.ends, blame.sender, 'parcels')
-    if sorted(parcels) != sorted(members) or holder not in members:
-        raise RoundError(blame.sender, 'parcels of others than the members')
-    for dealer, parcel in parcels.items():
-        check_parcel(keys, dealer, holder, parcel, roster.member(dealer).public)
-    delivered = b''.join(parcels[name] for name in sorted(parcels) if name != holder)
+    dealers = keys.graph.holders(holder, set(members))
+    if tuple(each.sender for each in blame.dealt) != dealers or holder not in members:
+        raise RoundError(blame.sender, 'parcels of others than who dealt them to it')
+    parcels = {}
+    rooms = [len(keys.holders(name)) for name in dealers]
+    for shares, parcel, path in parts(blame, blame.dealt, PARCEL_BYTES, blame.parcels, rooms):
+        check_dealt(keys, shares, holder, parcel, path, roster)
+        parcels[shares.sender] = parcel
+    delivered = b''.join(parcel for name, parcel in parcels.items() if name != holder)
     setup = setup_digest(keys, members)
     told = settle_digest(setup, blame.survivors), delivery_digest(delivered)
     if (reveal.settle_digest, reveal.delivery_digest) != told:
@@ -241,7 +306,17 @@ def _by_sketch(
     setup = setup_digest(keys, members)
     if sketch.setup_digest != setup:
         raise RoundError(guilty, 'signed projections for other keys or members')
-    values = read_sketch(sketch, members, codec)
+    values = read_sketch(sketch, keys, members, codec)
+    if len(blame.ends) == 2:
+        (other,) = {*blame.ends} - {guilty}
+        keys = with_pairs(keys, guilty, other, blame.pairs)
+        rooms = [len(keys.holders(guilty))]
+        found = parts(blame, blame.dealt, PARCEL_BYTES, blame.parcels, rooms)
+        ((dealt, parcel, path),) = found
+        if dealt.sender != guilty:
+            raise RoundError(blame.sender, 'shows keys that another hospital took')
+        check_dealt(keys, dealt, other, parcel, path, roster)
+        check_ends(keys, guilty, other, parcel)
     key, other = key_shown(keys, members, guilty, blame.ends, blame.secret)
     (true,) = Sketch(sketch.nonce, setup, bound_of(codec)).of_masks([key])
     return (guilty, Fault.SKETCH) if values[other] != true else None
@@ -255,7 +330,8 @@ def key_shown(
 
     :param guilty: one end of the mask.
     :param ends: of whom the secret is, and if it is for one peer, the peer.
-    :raises CryptoError: if it is not the one behind what its owner published.
+    :raises CryptoError: if it is not the one behind what its owner published, or they are no
+        peers.
     """
     if ends == (guilty,):
         if not keys.fits(guilty, 'self_seed', secret):
@@ -274,10 +350,14 @@ def key_shown(
 def _by_deal(blame: Blame, keys: KeyList, roster: Roster) -> tuple[str, Fault] | None:
     dealer = blame.guilty
     kind = 'self_seed' if dealer in blame.survivors else 'mask_secret'
-    parcels = split(blame.parcels, PARCEL_BYTES, blame.ends, blame.sender, 'parcels')
     shares = split(blame.shares, SHARE_BYTES, blame.ends, blame.sender, 'shares')
-    for holder, parcel in parcels.items():
-        check_parcel(keys, dealer, holder, parcel, roster.member(dealer).public)
+    (dealt,) = blame.dealt
+    if dealt.sender != dealer or dealer not in keys.keys:
+        return None
+    count, room = len(blame.ends), len(keys.holders(dealer))
+    each_dealt = parts(blame, [dealt] * count, PARCEL_BYTES, blame.parcels, [room] * count)
+    for holder, (_, parcel, path) in zip(blame.ends, each_dealt, strict=True):
+        check_dealt(keys, dealt, holder, parcel, path, roster)
         if not is_committed(keys, dealer, holder, parcel, kind, shares[holder]):
             raise RoundError(blame.sender, f'the share of {holder} is not what was dealt')
     return None if restores(keys, dealer, kind, shares) else (dealer, Fault.DEAL)

@@ -74,6 +74,8 @@ class Receiver:
         if kind not in takes:
             raise RoundError(message.sender, f'{name} to {party}')
         check_signed(self.roster, message, *takes[kind])
+        if message.is_bare:  # with the counter of the whole one, which may come yet
+            raise SignatureError(message.sender, f'{name} without what its root stands for')
         key, counter = (message.sender, kind), message.envelope.counter
         if counter <= self.counters.get(key, -1):
             raise ReplayError(message.sender, f'{name} counter {counter}')

@@ -4,25 +4,28 @@
 The messages of the protocol, and the canonical bytes that are signed.
 
 Each class has the fields of the ROS message of the same name, less the header. A signature covers
-the protocol version, the kind, the envelope without the signature, and every other field.
+the protocol version, the kind, the envelope without the signature, and every other field, but
+those that a hash tree stands for, whose root it covers.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from enum import IntEnum
+from functools import cached_property
 import hashlib
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from fdrl_ros.crypto.keys.signing import Identity, SIGNATURE_BYTES, verify
+from fdrl_ros.crypto.masking.merkle import path_bytes, root_and_paths
 from fdrl_ros.crypto.masking.round_secret import KEY_BYTES
-from fdrl_ros.crypto.masking.share_sealing import PARCEL_BYTES
+from fdrl_ros.crypto.masking.share_sealing import MemberKeys, PAIR_BYTES, PARCEL_BYTES
 from fdrl_ros.crypto.masking.sharing import SHARE_BYTES
 from fdrl_ros.crypto.masking.sketch import MOST_ROWS, VALUE_BYTES
-from fdrl_ros.errors import MessageError
+from fdrl_ros.errors import CryptoError, MessageError
 from fdrl_ros.federation.protocol.encoding import encode, encode_fields, Reader
 from fdrl_ros.privacy.ledger.chain import DIGEST, Head, HEAD_BYTES, MOST_LINKS
 
-PROTOCOL_VERSION = 5
+PROTOCOL_VERSION = 6
 
 AttemptId = tuple[int, int]
 """A round and the attempt at it."""
@@ -41,7 +44,10 @@ MOST_WORDS = 500
 _HASH = {'most': DIGEST}
 _KEY = {'most': KEY_BYTES}
 _KEYS = {'most': KEY_BYTES * MOST_HOSPITALS}
+_PAIRS = {'most': PAIR_BYTES * MOST_HOSPITALS}
 _PARCELS = {'most': PARCEL_BYTES * MOST_HOSPITALS}
+_PATH = {'most': path_bytes(MOST_HOSPITALS)}
+_PATHS = {'most': path_bytes(MOST_HOSPITALS) * MOST_HOSPITALS}
 _SHARES = {'most': SHARE_BYTES * MOST_HOSPITALS}
 _NAMES = {'most': MOST_HOSPITALS}
 _WORDS = {'most': MOST_WORDS}
@@ -103,9 +109,13 @@ class Message:
 
     envelope: Envelope
 
+    by_root: ClassVar[tuple[str, ...]] = ()
+    """Fields for which a root is signed that stands for them; a message may leave them out."""
+
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what another process has to check itself."""
-        return {key: each for key, each in self.__dict__.items() if key != '_signed_by'}
+        names = {each.name for each in fields(self)}
+        return {key: each for key, each in self.__dict__.items() if key in names}
 
     @property
     def sender(self) -> str:
@@ -118,9 +128,27 @@ class Message:
         return self.envelope.round, self.envelope.attempt
 
     def canonical(self) -> bytes:
-        """Return the bytes that are signed; equal messages have equal bytes, others do not."""
-        unsigned = replace(self, envelope=replace(self.envelope, signature=b''))
-        return unsigned.to_bytes()
+        """Return the bytes that are signed; messages that differ in what is signed differ."""
+        blank: dict[str, Any] = dict.fromkeys(self.by_root, b'')
+        return replace(self, **blank, envelope=replace(self.envelope, signature=b'')).to_bytes()
+
+    @property
+    def is_bare(self) -> bool:
+        """Whether what a root stands for was left out."""
+        return bool(self.by_root) and not any(getattr(self, name) for name in self.by_root)
+
+    def has_its_root(self) -> bool:
+        """Tell whether what a root stands for is what was signed."""
+        return True
+
+    def bare(self) -> Self:
+        """Return this message without what a root stands for; its signature still holds."""
+        kept = self.__dict__
+        if '_bare' not in kept:
+            blank: dict[str, Any] = dict.fromkeys(self.by_root, b'')
+            kept['_bare'] = replace(self, **blank)
+        bare: Self = kept['_bare']
+        return bare
 
     def is_signed_by(self, public: bytes) -> bool:
         """
@@ -133,6 +161,8 @@ class Message:
         kept = self.__dict__
         if kept.get('_signed_by') == public:
             return True
+        if not (self.is_bare or self.has_its_root()):
+            return False
         if not verify(public, self.envelope.signature, self.canonical()):
             return False
         kept['_signed_by'] = public
@@ -173,15 +203,35 @@ class RoundKey(Message):
     """
     A hospital's public keys for one attempt, and the hash of its self seed.
 
-    The keys are joined, 32 bytes for each other hospital of the roster in the order of their
-    names. `release` says whether it publishes its own policy of the round, if all other members
-    do.
+    The keys are joined, 32 bytes for each of its peers in the order of their names: the other
+    hospitals of the roster, or its neighbours. `keys_root` stands for them: of a hash tree with a
+    peer's two keys as leaf. `release` says whether it publishes its own policy of the round, if
+    all other members do.
     """
 
+    by_root: ClassVar[tuple[str, ...]] = ('mask_keys', 'sealing_keys')
+
+    keys_root: bytes = field(metadata=_HASH)
     mask_keys: bytes = field(metadata=_KEYS)
     sealing_keys: bytes = field(metadata=_KEYS)
     seed_hash: bytes = field(metadata=_HASH)
     release: bool
+
+    @cached_property
+    def member_keys(self) -> MemberKeys:
+        """
+        Return the keys, unless they were left out.
+
+        :raises CryptoError: if they are of other sizes than keys.
+        """
+        return MemberKeys(self.mask_keys, self.sealing_keys, self.seed_hash)
+
+    def has_its_root(self) -> bool:
+        """Tell whether the keys are those that were signed."""
+        try:
+            return self.member_keys.root == self.keys_root
+        except CryptoError:
+            return False
 
 
 @dataclass(frozen=True)
@@ -192,9 +242,8 @@ class RoundStatus(Message):
     `keyed` are the hospitals whose keys shares are made for, `members` those whose shares
     arrived, who mask with each other, and `survivors` those whose update arrived. The digests are
     of the policy that the round starts from, the roster, and all that hospitals must agree on.
-    From the `nonce` follow the projections of phase SKETCH. In phase SHARE, `keys` are those of
-    the keyed hospitals, in this order, as each signed them: all take these, so that nobody shows
-    its keys to some alone.
+    From the `nonce` follow the projections of phase SKETCH. `keys_digest` is of all keys of the
+    keyed hospitals, in phase SHARE and later.
     """
 
     phase: int
@@ -206,39 +255,86 @@ class RoundStatus(Message):
     roster_digest: bytes = field(metadata=_HASH)
     terms_digest: bytes = field(metadata=_HASH)
     nonce: bytes = field(metadata=_HASH)
-    keys: tuple[RoundKey, ...] = field(metadata=_NAMES)
+    keys_digest: bytes = field(metadata=_HASH)
     reason: str = field(metadata=_WORDS)
 
 
 @dataclass(frozen=True)
+class PeerKeys(Message):
+    """
+    What the keyed peers of hospital `to` published for it, in the order of their names.
+
+    `keys` are their round keys without the lists. `pairs` joins the mask key and the sealing key
+    of each for this hospital, `paths` what shows that they are below the root. `own_path` shows
+    that this hospital's own keys are among those that all agree on.
+    """
+
+    to: str
+    keys: tuple[RoundKey, ...] = field(metadata=_NAMES)
+    pairs: bytes = field(metadata=_PAIRS)
+    paths: bytes = field(metadata=_PATHS)
+    own_path: bytes = field(metadata=_PATH)
+
+
+@dataclass(frozen=True)
 class Shares(Message):
-    """A hospital's signed parcel for each keyed hospital, itself too, in the order of names."""
+    """
+    A hospital's parcel for each of its holders, itself too, in the order of names.
+
+    `parcels_root` stands for them: of the hash tree with a parcel as leaf.
+    """
+
+    by_root: ClassVar[tuple[str, ...]] = ('parcels',)
 
     keys_digest: bytes = field(metadata=_HASH)
+    parcels_root: bytes = field(metadata=_HASH)
     parcels: bytes = field(metadata=_PARCELS)
+
+    @cached_property
+    def tree(self) -> tuple[bytes, list[bytes]]:
+        """Return root and paths of the tree over the parcels, unless these were left out."""
+        size = PARCEL_BYTES
+        return root_and_paths(
+            [self.parcels[at : at + size] for at in range(0, len(self.parcels), size)]
+        )
+
+    def has_its_root(self) -> bool:
+        """Tell whether the parcels are those that were signed."""
+        return len(self.parcels) % PARCEL_BYTES == 0 and self.tree[0] == self.parcels_root
 
 
 @dataclass(frozen=True)
 class Delivery(Message):
-    """The other members' parcels for hospital `to`, in the order of `senders`."""
+    """
+    What other members dealt to hospital `to`, in the order of their names.
+
+    `shares` are their messages without the parcels. `parcels` joins that of each for this
+    hospital, `paths` what shows that they are below the root.
+    """
 
     to: str
-    senders: tuple[str, ...] = field(metadata=_NAMES)
+    shares: tuple[Shares, ...] = field(metadata=_NAMES)
     parcels: bytes = field(metadata=_PARCELS)
+    paths: bytes = field(metadata=_PATHS)
 
 
 @dataclass(frozen=True)
 class Complaint(Message):
     """
-    A hospital cannot open the parcel that `dealer` signed for it, and proves that.
+    A hospital cannot open the parcel that `dealer` dealt to it, and proves that.
 
-    `secret` is its X25519 secret for this dealer: with it everybody can open that parcel, and
-    those between these two alone.
+    `shares` is the dealer's message without the parcels, `path` shows that the parcel is below its
+    root. `pairs` joins the dealer's two keys for this hospital and this hospital's for the dealer.
+    `secret` is the hospital's X25519 secret for this dealer: with it everybody can open that
+    parcel, and those between these two alone.
     """
 
     dealer: str
     keys_digest: bytes = field(metadata=_HASH)
+    shares: Shares
     parcel: bytes = field(metadata={'most': PARCEL_BYTES})
+    path: bytes = field(metadata=_PATH)
+    pairs: bytes = field(metadata={'most': 2 * PAIR_BYTES})
     secret: bytes = field(metadata=_KEY)
 
 
@@ -291,8 +387,9 @@ class Sketch(Message):
     """
     A hospital's masks in the attempt of `setup_digest`, projected as `nonce` says.
 
-    `values` joins, in the order of the members' names, the projections of the mask of this pair,
-    and in the sender's own place of its self mask: 8 bytes for each projection.
+    `values` joins, in the order of the names of those members whose shares it holds, the
+    projections of the mask of this pair, and in the sender's own place of its self mask: 8 bytes
+    for each projection.
     """
 
     setup_digest: bytes = field(metadata=_HASH)
@@ -334,8 +431,9 @@ class Reveal(Message):
     """
     What one holder reveals for a survivor set that enough survivors signed.
 
-    In the order of the members' names, one share each: of the self seed of who survived, of the
-    mask secret of who did not; so that there is no room for both of one hospital.
+    In the order of their names, one share of each member that dealt it one: of the self seed of
+    who survived, of the mask secret of who did not; so that there is no room for both of one
+    hospital.
     `delivery_digest` is of the parcels that these shares were in.
     """
 
@@ -383,23 +481,31 @@ class Blame(Message):
     The aggregator says that a hospital spoiled an attempt; most often everybody can check that.
 
     `fault` is a :class:`Fault`, and :mod:`fdrl_ros.federation.protocol.blame` says what proves it.
-    `keys` and `terms_digest` make the list of keys of the attempt.
+    `keyed`, `keys_digest` and `terms_digest` make the list of keys of the attempt. If the proof is
+    about a secret of the guilty hospital alone, `keys` has its round key, and `keys_path` shows
+    that it is in the list.
 
     - PARCEL and COMPLAINT: one of `complaints`.
     - REVEAL: one of `reveals`, the attempt's `members` and `survivors`, and the `parcels` that
-      were delivered to its sender, and its own, in the order of `ends`: who dealt them.
-    - DEAL: the guilty hospital's `parcels` in the order of `ends`: who holds them; and the
-      `shares` that were in them, of the self seed if `survivors` has its name, else of the mask
-      secret.
+      were delivered to its sender, and its own, with their `paths`, in the order of `dealt`, the
+      messages of who dealt them.
+    - DEAL: the guilty hospital's `dealt`, its `parcels` and `paths` in the order of `ends`: who
+      holds them; and the `shares` that were in them, of the self seed if `survivors` has its
+      name, else of the mask secret.
     - UPDATE: one of `verdicts`; it is the key authority's word, who alone can see that.
     - SKETCH: one of `sketches`, and a `secret` that shows what mask it is about: if `ends` is one
-      name, the guilty hospital's self seed; if two, the X25519 secret of the first for the second.
+      name, the guilty hospital's self seed; if two, the X25519 secret of the first for the second,
+      and the guilty hospital's parcel for the other one, with `dealt` and `paths`, shows by which
+      keys their mask is made; `pairs` joins these, the guilty hospital's first.
     - MALFORMED and SILENT: nothing; it is the aggregator's word.
     """
 
     guilty: str
     fault: int
-    keys: tuple[RoundKey, ...] = field(metadata=_NAMES)
+    keyed: tuple[str, ...] = field(metadata=_NAMES)
+    keys_digest: bytes = field(metadata=_HASH)
+    keys: tuple[RoundKey, ...] = field(metadata={'most': 1})
+    keys_path: bytes = field(metadata=_PATH)
     terms_digest: bytes = field(metadata=_HASH)
     members: tuple[str, ...] = field(metadata=_NAMES)
     survivors: tuple[str, ...] = field(metadata=_NAMES)
@@ -409,7 +515,10 @@ class Blame(Message):
     sketches: tuple[Sketch, ...] = field(metadata={'most': 1})
     secret: bytes = field(metadata=_KEY)
     ends: tuple[str, ...] = field(metadata=_NAMES)
+    dealt: tuple[Shares, ...] = field(metadata=_NAMES)
     parcels: bytes = field(metadata=_PARCELS)
+    paths: bytes = field(metadata=_PATHS)
+    pairs: bytes = field(metadata={'most': 2 * PAIR_BYTES})
     shares: bytes = field(metadata=_SHARES)
 
 

@@ -3,7 +3,6 @@
 """What hospitals sign of their masks so that the key authority can bound their updates."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import combinations
 from typing import Final, NamedTuple
 
 from fdrl_ros.crypto.masking.masks import MaskContext, pair_key
@@ -19,7 +18,7 @@ MOST_SKETCHES: Final = 8
 """Attempts of one round in which projections of an update are signed; then it is abandoned."""
 
 Values = dict[str, list[int]]
-"""Projections of a hospital's masks: with each other member, and its own in its own place."""
+"""Projections of a hospital's masks: with each of its peers, and its own in its own place."""
 
 
 def bound_of(codec: UpdateCodec) -> NormBound:
@@ -40,7 +39,7 @@ def mask_context(keys: KeyList, members: Collection[str]) -> MaskContext:
 
 
 def keys_of_masks(secrets: AttemptSecrets, keys: KeyList, members: Collection[str]) -> list[bytes]:
-    """Return the keys of a hospital's masks, in the order of the members' names."""
+    """Return the keys of a hospital's masks, in the order of the names of its peers and itself."""
     context, mine = mask_context(keys, members), secrets.name
     return [
         secrets.self_seed
@@ -48,20 +47,23 @@ def keys_of_masks(secrets: AttemptSecrets, keys: KeyList, members: Collection[st
         else pair_key(
             context, secrets.mask(name), keys.mask_key(name, mine), mine=mine, theirs=name
         )
-        for name in sorted(members)
+        for name in keys.graph.holders(mine, set(members))
     ]
 
 
-def read_sketch(message: protocol.Sketch, members: Collection[str], codec: UpdateCodec) -> Values:
+def read_sketch(
+    message: protocol.Sketch, keys: KeyList, members: Collection[str], codec: UpdateCodec
+) -> Values:
     """
     Read the projections that a hospital signed.
 
-    :raises MessageError: if they are not k integers below the modulus for each member.
+    :raises MessageError: if they are not k integers below the modulus for each of its masks.
     """
     rows, sender = bound_of(codec).rows, message.sender
-    if len(message.values) != VALUE_BYTES * rows * len(members):
+    names = keys.graph.holders(sender, set(members))
+    if len(message.values) != VALUE_BYTES * rows * len(names):
         raise MessageError(sender, f'{len(message.values)} bytes of projections')
-    values = dict(zip(sorted(members), read_values(message.values, rows), strict=True))
+    values = dict(zip(names, read_values(message.values, rows), strict=True))
     if max(map(max, values.values())) >= codec.scheme.plain_modulus:
         raise MessageError(sender, 'a projection is not below the modulus')
     return values
@@ -78,9 +80,10 @@ def mask_of(name: str, values: Values) -> list[int]:
 
 def disputed(values: Mapping[str, Values]) -> Iterator[tuple[str, str]]:
     """Yield the pairs whose ends signed different projections of their mask."""
-    for one, other in combinations(sorted(values), 2):
-        if values[one][other] != values[other][one]:
-            yield one, other
+    for one in sorted(values):
+        for other, row in values[one].items():
+            if one < other and other in values and row != values[other][one]:
+                yield one, other
 
 
 def too_long(
@@ -131,13 +134,15 @@ def false_sketches(
     :param mask_secrets: restored mask secrets of the other members.
     :param sketch: that they are about.
     """
-    context, rows = mask_context(keys, members), sketch.bound.rows
+    context, rows, among = mask_context(keys, members), sketch.bound.rows, set(members)
     claims: list[tuple[Lie, bytes, list[int]]] = []
     for each in signed:
         name = each.sender
-        values = dict(zip(sorted(members), read_values(each.values, rows), strict=True))
+        names = keys.graph.holders(name, among)
+        values = dict(zip(names, read_values(each.values, rows), strict=True))
         claims.append((Lie(name, each, (name,), seeds[name]), seeds[name], values[name]))
-        for dropped, secret in mask_secrets.items():
+        for dropped in (peer for peer in names if peer in mask_secrets):
+            secret = mask_secrets[dropped]
             ours, theirs = mask_secret_for(secret, name), keys.mask_key(name, dropped)
             key = pair_key(context, ours, theirs, mine=dropped, theirs=name)
             lie = Lie(name, each, (dropped, name), ours.to_bytes())

@@ -37,6 +37,7 @@ _SENDING: dict[type[Message], QoSProfile] = {
     protocol.RoundStatus: qos.LATCHED,
     protocol.EncryptionKey: qos.LATCHED,
     protocol.RoundKey: qos.LATCHED,
+    protocol.PeerKeys: qos.LATCHED,
     protocol.Shares: qos.LATCHED,
     protocol.Delivery: qos.LATCHED,
     protocol.Complaint: qos.KEPT,

@@ -9,7 +9,7 @@ import tracemalloc
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.ciphers import algorithms, Cipher, modes
-from fdrl_ros.crypto.masking import masks
+from fdrl_ros.crypto.masking import masks, neighbourhoods
 from fdrl_ros.crypto.masking.masks import (
     leftover_mask,
     mask,
@@ -18,6 +18,7 @@ from fdrl_ros.crypto.masking.masks import (
     pair_key,
     WrongSecretError,
 )
+from fdrl_ros.crypto.masking.neighbourhoods import Neighbourhoods
 from fdrl_ros.crypto.masking.round_secret import RoundSecret, RoundSeed
 from fdrl_ros.crypto.masking.share_sealing import KeyList, MemberKeys, own_keys
 from fdrl_ros.errors import CryptoError
@@ -43,7 +44,7 @@ def key(secret=MINE, public=THEIRS.public, *, mine='hospital_1', theirs='hospita
     return pair_key(context, secret, public, mine=mine, theirs=theirs)
 
 
-def parties(names, federation='trial', round=3, attempt=0):
+def parties(names, federation='trial', round=3, attempt=0, graph=None):
     """Return the secrets of hospitals in an attempt, from fixed seeds, and their list of keys."""
     if isinstance(names, int):
         names = [f'hospital_{number}' for number in range(names)]
@@ -51,19 +52,30 @@ def parties(names, federation='trial', round=3, attempt=0):
         name: RoundSeed(bytes([number]) * 32, federation, round, name).attempt(attempt)
         for number, name in enumerate(names)
     }
-    published = {name: own_keys(each, names) for name, each in secrets.items()}
-    return secrets, KeyList(federation, round, attempt, 2, tuple(names), published)
+    graph = graph or Neighbourhoods(names, 2)
+    published = {name: own_keys(each, graph) for name, each in secrets.items()}
+    return secrets, KeyList.of(federation, round, attempt, graph, published)
 
 
 def with_keys(keys, **changes):
     """Return a list in which some published other keys."""
     place = keys.federation, keys.round, keys.attempt
-    return KeyList(*place, keys.threshold, keys.hospitals, {**keys.keys, **changes})
+    return KeyList.of(*place, keys.graph, {**keys.keys, **changes})
+
+
+def ring_of(names, degree, threshold, seed=bytes(32)):
+    """Return neighbourhoods as sparse as no law would allow among so few."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(neighbourhoods, 'share_threshold', lambda *_: (threshold, False))
+        return Neighbourhoods(names, len(names), degree, seed)
 
 
 def net(secrets, keys, mine, *, members=None, count=64, modulus=MODULUS, **setup):
     members = keys.members if members is None else members
-    peers = {name: keys.mask_key(name, mine) for name in members if name != mine}
+    linked = [name for name in keys.graph.peers(mine) if name in members]
+    peers = {name: keys.mask_key(name, mine) for name in linked}
+    if not keys.graph.is_complete:
+        setup = {'members': members, **setup}
     return net_mask(secrets[mine], peers, count=count, modulus=modulus, **setup)
 
 
@@ -282,6 +294,75 @@ def test_leftover_is_what_a_slow_sum_of_every_mask_gives():
     assert found.tolist() == (sent % MODULUS).tolist()
 
 
+SPARSE = [f'hospital_{number}' for number in range(12)]
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    strategies.sampled_from([4, 6, 10]),
+    strategies.binary(min_size=32, max_size=32),
+    strategies.sampled_from([2, MODULUS, 2**62]),
+)
+def test_masks_of_neighbours_cancel_over_all_members(degree, seed, modulus):
+    secrets, keys = parties(SPARSE, graph=ring_of(SPARSE, degree, 3, seed))
+    pairs = [pair_masks(secrets, keys, name, modulus=modulus) for name in SPARSE]
+    assert not (np.sum(pairs, axis=0) % modulus).any()
+    if modulus > 2:
+        # And not over fewer of them, if only one is away.
+        assert np.count_nonzero(np.sum(pairs[1:], axis=0) % modulus) > 60
+
+
+@pytest.mark.parametrize('away', ['', '0', '03', '123', '0456', '23456'])
+def test_leftover_of_neighbours_is_what_a_slow_sum_of_every_mask_gives(away):
+    graph = ring_of(SPARSE, 4, 3, b'\x07' * 32)
+    secrets, keys = parties(SPARSE, graph=graph)
+    survivors = [name for name in SPARSE if name[-1] not in away or name == 'hospital_10']
+    slow = np.zeros(64, dtype=object)
+    for one in survivors:
+        slow += mask(secrets[one].self_seed, 64, MODULUS)
+        for other in graph.peers(one):
+            drawn = pair_mask(secrets, keys, one, other)
+            slow += drawn if one < other else -drawn
+    found = leftover(secrets, keys, survivors)
+    assert found.tolist() == (slow % MODULUS).tolist()
+    sent = np.sum([net(secrets, keys, name) for name in survivors], axis=0, dtype=object)
+    assert found.tolist() == (sent % MODULUS).tolist()
+
+
+def test_masks_of_neighbours_are_bound_to_all_members_and_made_with_no_one_else():
+    graph = ring_of(SPARSE, 4, 3)
+    secrets, keys = parties(SPARSE, graph=graph)
+    mine, *others = SPARSE
+    peers = set(graph.peers(mine))
+    stranger = next(name for name in others if name not in peers)
+    # Two members hear of different others, whom they do not know: their masks do not cancel.
+    fewer = [name for name in SPARSE if name != stranger]
+    told = pair_masks(secrets, keys, mine, members=fewer)
+    assert np.count_nonzero(told == pair_masks(secrets, keys, mine)) == 0
+    with pytest.raises(CryptoError, match='are no peers'):
+        keys.mask_key(stranger, mine)
+    # Without its neighbours nothing is masked.
+    with pytest.raises(CryptoError, match='no peers: '):
+        net(secrets, keys, mine, members=[mine, stranger])
+
+
+@settings(max_examples=25, deadline=None)
+@given(strategies.data())
+def test_leftover_of_neighbours_is_all_that_the_survivors_of_any_members_sent(data):
+    graph = ring_of(SPARSE, data.draw(strategies.sampled_from([4, 8])), 2)
+    secrets, keys = parties(SPARSE, graph=graph)
+    some = strategies.lists(strategies.sampled_from(SPARSE), min_size=5, unique=True)
+    members = sorted(graph.connected(data.draw(some)))
+    if not members:
+        return
+    survivors = data.draw(
+        strategies.lists(strategies.sampled_from(members), min_size=1, unique=True)
+    )
+    sent = [net(secrets, keys, name, members=members) for name in survivors]
+    found = leftover(secrets, keys, survivors, members=members)
+    assert found.tolist() == (np.sum(sent, axis=0, dtype=object) % MODULUS).tolist()
+
+
 @settings(max_examples=25, deadline=None)
 @given(strategies.data())
 def test_leftover_is_all_that_the_survivors_of_any_members_sent(data):
@@ -290,7 +371,7 @@ def test_leftover_is_all_that_the_survivors_of_any_members_sent(data):
     listed = data.draw(strategies.lists(strategies.sampled_from(list(secrets)), min_size=3))
     listed = sorted({*listed, 'hospital_2', 'hospital_4'})
     published = {name: keys.keys[name] for name in listed}
-    keys = KeyList(*PLACE.values(), 2, keys.hospitals, published)
+    keys = KeyList.of(*PLACE.values(), keys.graph, published)
     members = data.draw(strategies.lists(strategies.sampled_from(listed), min_size=2, unique=True))
     survivors = data.draw(
         strategies.lists(strategies.sampled_from(members), min_size=1, unique=True)
@@ -342,7 +423,8 @@ def test_missing_or_surplus_secrets_are_refused():
     secrets, keys = parties(4)
     three = list(secrets)[:3]
     right = {'hospital_3': secrets['hospital_3'].mask_secret}
-    fewer = KeyList(*PLACE.values(), 2, keys.hospitals, {name: keys.keys[name] for name in three})
+    published = {name: keys.keys[name] for name in three}
+    fewer = KeyList.of(*PLACE.values(), keys.graph, published)
     for listed, changes, words in (
         (keys, {'mask_secrets': {}}, 'one secret of each'),
         (keys, {'members': three, 'mask_secrets': right}, 'one secret of each'),

@@ -5,8 +5,17 @@
 from dataclasses import replace
 import json
 
-from fdrl_ros.crypto.keys.roster import CLOCK_SKEW, Member, remember_roster, Revoked, Roster
+from fdrl_ros.crypto.keys.roster import (
+    CLOCK_SKEW,
+    default_threshold,
+    Member,
+    remember_roster,
+    Revoked,
+    ring,
+    Roster,
+)
 from fdrl_ros.crypto.keys.signing import Identity, verify
+from fdrl_ros.crypto.masking.neighbourhoods import fewest_neighbours, Neighbourhoods
 from fdrl_ros.errors import RosterError, RosterRollbackError, RosterTimeError, StoreError
 import pytest
 
@@ -93,7 +102,7 @@ def test_changed_file_is_refused(path, keys, value, words):
     ('text', 'words'),
     [
         *((text, None) for text in ('', '{', '[]', '3', 'null', '"x"', '\udce4', '[' * 200_000)),
-        (' ' * (2**20 + 1), 'longer'),
+        (' ' * (2**24 + 1), 'longer'),
         ('{"format": 2, "format": 2}', 'twice'),
     ],
 )
@@ -212,6 +221,200 @@ def test_successor_revokes_what_it_leaves_out():
         without.member(first.name)
     with pytest.raises(RosterError, match='revoked'):
         without.successor(members=(first, *rest))
+
+
+# Sixteen hospitals are the fewest of whom each needs fewer neighbours than all others.
+SPARSE = Roster('trial', 11, members(16), True, neighbours=14, ring_seed='0f' * 32)
+
+
+def with_hospitals(count):
+    return {'members': members(count), 'threshold': default_threshold(count)}
+
+
+def test_roster_names_neighbours_only_if_there_are_any(tmp_path):
+    for roster in (ROSTER, SPARSE):
+        path = tmp_path / f'{roster.neighbours}.json'
+        roster.save(path, ROOT)
+        loaded = Roster.load(path, ROOT.public)
+        assert loaded == roster and loaded.digest == roster.digest
+        assert Roster.from_dict(roster.to_dict()) == roster
+        written = json.loads(path.read_text())['roster']
+        assert roster.to_dict() == written
+        named = {key: written[key] for key in ('neighbours', 'ring_seed') if key in written}
+        told = {'neighbours': 14, 'ring_seed': '0f' * 32} if roster.neighbours else {}
+        assert named == told
+    # Both are signed.
+    others = [replace(SPARSE, ring_seed='0e' * 32), replace(SPARSE, **ring(0))]
+    assert len({each.digest for each in (SPARSE, *others)}) == 3
+
+
+def test_roster_of_a_version_that_knew_no_neighbours_is_the_same_one(tmp_path):
+    # Frozen: the bytes that a root signed then, by hand.
+    document = {
+        'federation': 'trial',
+        'threshold': 3,
+        'disjoint_patients': True,
+        'serial': 1,
+        'not_before': 0,
+        'expires': None,
+        'revoked': [],
+        'members': [
+            {
+                'name': each.name,
+                'role': each.role,
+                'public': each.public.hex(),
+                'size': each.size,
+            }
+            for each in members()
+        ],
+    }
+    text = json.dumps(document, sort_keys=True, separators=(',', ':'))
+    signed = b'fdrl_ros roster 2\n' + text.encode()
+    assert ROSTER.canonical() == signed
+    path = tmp_path / 'old.json'
+    signature = ROOT.sign(signed).hex()
+    path.write_text(json.dumps({'format': 2, 'roster': document, 'signature': signature}))
+    loaded = Roster.load(path, ROOT.public)
+    assert loaded == ROSTER and (loaded.neighbours, loaded.ring_seed) == (0, '')
+    assert loaded.neighbourhoods.is_complete
+    # Nor is there a second way to write it.
+    for more in ({'neighbours': 0}, {'ring_seed': ''}, {'neighbours': 0, 'ring_seed': ''}):
+        with pytest.raises(RosterError, match='another form'):
+            Roster.from_dict({**document, **more})
+
+
+def test_neighbourhoods_are_those_of_the_hospitals_and_the_seed():
+    graph, names = SPARSE.neighbourhoods, [f'hospital_{n}' for n in range(1, 17)]
+    expected = Neighbourhoods(names, 11, 14, bytes([15]) * 32)
+    assert not graph.is_complete and graph.degree == 14 and graph.withstands_lies
+    assert {name: graph.peers(name) for name in names} == {
+        name: expected.peers(name) for name in names
+    }
+    assert graph.witnesses == expected.witnesses
+    complete = ROSTER.neighbourhoods
+    assert complete.is_complete and complete.hospitals == tuple(names[:3])
+    assert complete.threshold == complete.agreeing == ROSTER.threshold
+    # The order in which a roster lists its members changes nobody's neighbours.
+    turned = replace(SPARSE, members=SPARSE.members[::-1]).neighbourhoods
+    assert all(turned.peers(name) == graph.peers(name) for name in names)
+
+
+def test_ring_is_drawn_anew_each_time_and_empty_if_all_mask_with_all():
+    assert ring(0) == {'neighbours': 0, 'ring_seed': ''}
+    drawn = [ring(14) for _ in range(20)]
+    assert {each['neighbours'] for each in drawn} == {14}
+    seeds = {each['ring_seed'] for each in drawn}
+    assert len(seeds) == 20 and {len(bytes.fromhex(seed)) for seed in seeds} == {32}
+    assert all(replace(SPARSE, **each).neighbourhoods for each in drawn)
+
+
+@pytest.mark.parametrize(
+    ('changes', 'words'),
+    [
+        *(({'neighbours': number}, 'whole number') for number in (14.0, '14', None, True)),
+        *(({'neighbours': number}, 'expected an even number') for number in (-2, 1, 13, 15, 16)),
+        *(({'neighbours': number}, 'too few') for number in (2, 12)),
+        ({'neighbours': 0}, 'seed of the neighbourhoods: 32 bytes'),
+        *(({'ring_seed': '0f' * size}, f': {size} bytes') for size in (0, 1, 31, 33)),
+        *(
+            ({'ring_seed': seed}, 'seed of the neighbourhoods')
+            for seed in ('0F' * 32, '0f ' * 32, '0f' * 31 + '0', '0x' * 32, '0f' * 32 + '\n', 'xy')
+        ),
+        *(({'ring_seed': seed}, None) for seed in (None, b'\x0f' * 32, 5)),
+        # As many neighbours as there are others are all of them, and are not written so.
+        ({'members': members(15), 'threshold': 11}, 'expected an even number'),
+        # What is enough for few is not for many.
+        ({'members': members(40), 'threshold': 27}, 'too few for 40'),
+    ],
+    ids=lambda value: str(value)[:60],
+)
+def test_neighbours_that_cannot_be_are_refused(changes, words):
+    with pytest.raises(RosterError, match=words):
+        replace(SPARSE, **changes)
+
+
+@pytest.mark.parametrize(
+    ('field', 'value'),
+    [('neighbours', 0), ('neighbours', GONE), ('ring_seed', '0e' * 32), ('ring_seed', GONE)],
+)
+def test_changed_neighbours_of_a_file_are_refused(tmp_path, field, value):
+    path = tmp_path / 'roster.json'
+    SPARSE.save(path, ROOT)
+    document = json.loads(path.read_text())
+    document['roster'][field] = value
+    if value == GONE:
+        del document['roster'][field]
+    path.write_text(json.dumps(document))
+    with pytest.raises(RosterError):
+        Roster.load(path, ROOT.public)
+
+
+@pytest.mark.parametrize('strict', [True, False])
+@pytest.mark.parametrize(('before', 'after'), [(150, 151), (150, 149), (150, 190), (150, 12)])
+def test_successor_with_other_hospitals_has_a_new_ring_with_the_same_promise(
+    before, after, strict
+):
+    degree = fewest_neighbours(before, withstands_lies=strict)
+    every = with_hospitals(before)
+    roster = replace(SPARSE, **every, neighbours=degree)
+    assert roster.neighbourhoods.withstands_lies == strict
+    other = roster.successor(**with_hospitals(after))
+    assert other.neighbours == fewest_neighbours(after, withstands_lies=strict)
+    assert other.neighbourhoods.withstands_lies >= strict
+    if not other.neighbours:
+        # So few that all mask with all.
+        assert other.ring_seed == '' and other.neighbourhoods.is_complete
+        assert 'neighbours' not in other.to_dict()
+        return
+    assert other.neighbourhoods.withstands_lies == strict
+    seeds = {roster.successor(**with_hospitals(after)).ring_seed for _ in range(5)}
+    assert len(seeds | {roster.ring_seed, other.ring_seed}) == 7
+
+
+def test_successor_with_one_hospital_for_another_has_a_new_ring():
+    # As many, but not the same: whoever chooses its name must not choose its neighbours.
+    first, *rest = SPARSE.members
+    replaced = (replace(first, name='hospital_99', public=b'\xaa' * 32), *rest)
+    other = SPARSE.successor(members=replaced)
+    assert other.neighbours == 14 and other.ring_seed != SPARSE.ring_seed
+
+
+def test_successor_with_a_hospital_that_was_the_operator_has_a_new_ring():
+    operator = SPARSE.member('operator')
+    rest = tuple(each for each in SPARSE.members if each is not operator)
+    joined = replace(operator, role='hospital', size=5)
+    other = SPARSE.successor(members=(*rest, joined), threshold=12)
+    assert len(other.hospitals) == 17
+    assert other.neighbours == fewest_neighbours(17) and other.ring_seed != SPARSE.ring_seed
+
+
+FIRST_OF_MANY, *OTHERS_OF_MANY = SPARSE.members
+
+
+@pytest.mark.parametrize(
+    'changes',
+    [
+        {},
+        {'expires': 5},
+        {'threshold': 12},
+        {'members': (replace(FIRST_OF_MANY, public=b'\xaa' * 32), *OTHERS_OF_MANY)},
+        {'members': (replace(FIRST_OF_MANY, size=7), *OTHERS_OF_MANY)},
+        {'members': SPARSE.members[::-1]},
+        {'members': tuple(each for each in SPARSE.members if each.name != 'operator')},
+    ],
+    ids=['nothing', 'validity', 'threshold', 'key', 'size', 'order', 'no operator'],
+)
+def test_successor_with_the_same_hospitals_keeps_their_ring(changes):
+    # Each ring that is drawn is one more that may not keep what is promised.
+    other = SPARSE.successor(**changes)
+    assert other.serial == 2
+    assert (other.neighbours, other.ring_seed) == (SPARSE.neighbours, SPARSE.ring_seed)
+
+
+def test_successor_of_a_roster_without_neighbours_has_none():
+    for count in (4, 16, 150):
+        other = ROSTER.successor(**with_hospitals(count))
+        assert (other.neighbours, other.ring_seed) == (0, '') and other.neighbourhoods.is_complete
 
 
 def test_older_roster_is_never_used_again(tmp_path):

@@ -3,6 +3,7 @@
 """Keys and rosters change whole or not at all, and no revoked key or older roster comes back."""
 
 import contextlib
+from dataclasses import replace
 import fcntl
 import json
 import os
@@ -24,7 +25,7 @@ from fdrl_ros.crypto.keys.keystore import (
     ROOT_FILE,
     ROSTER_FILE,
 )
-from fdrl_ros.crypto.keys.roster import Roster
+from fdrl_ros.crypto.keys.roster import ring, Roster
 from fdrl_ros.crypto.keys.rotation import (
     change_passphrase,
     HE_NAME,
@@ -151,6 +152,36 @@ def test_admitted_hospital_has_a_key_and_counts_and_comes_back_with_another(dire
     roster = RosterChanges(directory).admit('hospital_2', 500)
     assert roster.member('hospital_2').public != old.public
     everybody_starts(directory)
+
+
+def test_ring_of_neighbours_is_drawn_anew_for_other_hospitals_and_kept_otherwise(tmp_path):
+    directory = tmp_path / 'keys'
+    names = [f'hospital_{number}' for number in range(1, 23)]
+    make_federation(directory, NewFederation(dict.fromkeys(names, 500)))
+    write_secret(directory / HE_NAME, he_bytes(SecretContext.generate(SCHEME)))
+    root = load_identity(directory / 'root' / KEY_FILE, 'root')
+    sparse = replace(roster_of(directory), serial=2, **ring(20))
+    sparse.save(directory / ROSTER_FILE, root)
+    seeds = [sparse.ring_seed]
+
+    def changed(roster, is_drawn):
+        loaded, _ = everybody_starts(directory)
+        graph = loaded.neighbourhoods
+        assert loaded == roster and graph.withstands_lies and graph.degree == 20
+        assert graph.hospitals == tuple(sorted(each.name for each in roster.hospitals))
+        assert (roster.ring_seed not in seeds) == is_drawn
+        seeds.append(roster.ring_seed)
+
+    changed(RosterChanges(directory).rotate('hospital_2'), is_drawn=False)
+    changed(RosterChanges(directory).renew((0, 2**33)), is_drawn=False)
+    changed(RosterChanges(directory).admit('hospital_23', 70), is_drawn=True)
+    changed(RosterChanges(directory).rotate('operator'), is_drawn=False)
+    changed(RosterChanges(directory).revoke('hospital_2'), is_drawn=True)
+    assert len({*seeds}) == 3
+    # Among 21 so few would not be enough: all mask with all.
+    roster = RosterChanges(directory).revoke('hospital_3')
+    assert roster.neighbourhoods.is_complete and len(roster.hospitals) == 21
+    assert everybody_starts(directory)[0] == roster and roster.ring_seed == ''
 
 
 def test_key_that_was_made_elsewhere_is_taken_by_its_public_half(directory):

@@ -2,19 +2,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """Parcels of shares: read by their holder alone, refused elsewhere, and proof of who lies."""
 
+import contextlib
 from dataclasses import replace
 import hashlib
 import hmac
-from itertools import permutations, product
+from itertools import combinations, permutations, product
 import random
 
 from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
-from fdrl_ros.crypto.keys.signing import Identity
+from fdrl_ros.crypto.masking import neighbourhoods
+from fdrl_ros.crypto.masking.merkle import root_and_paths
+from fdrl_ros.crypto.masking.neighbourhoods import Neighbourhoods
 from fdrl_ros.crypto.masking.round_secret import RoundSecret, RoundSeed
 from fdrl_ros.crypto.masking.share_sealing import (
+    check_ends,
     check_parcel,
     deal,
     ForgedParcelError,
@@ -22,12 +25,20 @@ from fdrl_ros.crypto.masking.share_sealing import (
     KeyList,
     open_parcel,
     own_keys,
+    PAIR_BYTES,
     PARCEL_BYTES,
     seal_shares,
     SEALED_BYTES,
     SealError,
+    tree_of_keys,
 )
-from fdrl_ros.crypto.masking.sharing import MOST_MEMBERS, PRIME, Recovery
+from fdrl_ros.crypto.masking.sharing import (
+    MOST_MEMBERS,
+    PRIME,
+    Recovery,
+    ShareError,
+    TooFewSharesError,
+)
 from fdrl_ros.errors import CryptoError
 from hypothesis import given, settings, strategies
 import pytest
@@ -44,26 +55,20 @@ def secrets_of(name, *, salt=0, federation='trial', round=3, attempt=1):
     return RoundSeed(seed, federation, round, name).attempt(attempt)
 
 
-def list_of(parties, *, hospitals=ROSTER, **changes):
-    keys = {name: own_keys(secrets, hospitals) for name, secrets in parties.items()}
-    fine = {**PLACE, 'threshold': 4, 'hospitals': hospitals, 'keys': keys}
-    return KeyList(**{**fine, **changes})
+def list_of(parties, *, hospitals=ROSTER, threshold=4, graph=None, **changes):
+    graph = graph or Neighbourhoods(hospitals, threshold)
+    keys = {name: own_keys(secrets, graph) for name, secrets in parties.items()}
+    return KeyList.of(**{**PLACE, 'graph': graph, 'keys': keys, **changes})
 
 
 def with_keys(keys, **changes):
     """Return a list in which some published other keys."""
-    return replace(keys, keys={**keys.keys, **changes})
-
-
-def long_term(name):
-    return Ed25519PrivateKey.from_private_bytes(hashlib.sha256(f'{name}'.encode()).digest())
-
-
-IDENTITIES = {name: Identity(name, long_term(name)) for name in (*ROSTER, 'hospital_0')}
+    place = keys.federation, keys.round, keys.attempt
+    return KeyList.of(*place, keys.graph, {**keys.keys, **changes}, keys.terms)
 
 
 def parcels_of(secrets, keys):
-    return seal_shares(secrets, keys, IDENTITIES[secrets.name].sign)
+    return seal_shares(secrets, keys)
 
 
 PARTIES = {name: secrets_of(name) for name in NAMES}
@@ -73,8 +78,21 @@ ONE, TWO, THREE, FOUR, FIVE = NAMES
 DIRECTIONS = list(permutations(NAMES, 2))
 
 
-def checked(parcel, *, dealer=ONE, holder=TWO, keys=KEYS, signer=None):
-    check_parcel(keys, dealer, holder, parcel, IDENTITIES[signer or dealer].public)
+def tree_over(parcels):
+    """Return the root of a dealer's parcels, by hand, and the path of each holder."""
+    root, paths = slow_tree([parcels[name] for name in sorted(parcels)])
+    return root, dict(zip(sorted(parcels), paths, strict=True))
+
+
+def checked(parcel, *, dealer=ONE, holder=TWO, keys=KEYS, dealt=None):
+    """Check a parcel below the root of what a dealer dealt."""
+    root, paths = tree_over(PARCELS[dealer] if dealt is None else dealt)
+    check_parcel(keys, dealer, holder, parcel, paths[holder], root)
+
+
+def checked_as_signed(parcel, *, dealer=ONE, holder=TWO):
+    """Check a parcel that its dealer has put among its own."""
+    checked(parcel, dealer=dealer, holder=holder, dealt={**PARCELS[dealer], holder: parcel})
 
 
 def opened(parcel, *, dealer=ONE, holder=TWO, parties=PARTIES, keys=KEYS, secret=None):
@@ -89,18 +107,59 @@ def joined(*parts):
     return b''.join(len(part).to_bytes(4, 'big') + part for part in parts)
 
 
+def slow_tree(leaves):
+    """Return the root over leaves and their paths, node by node from the top."""
+    height = next(number for number in range(99) if 2**number >= len(leaves))
+
+    def node(level, place):
+        if place << level >= len(leaves):
+            return bytes(32)
+        if not level:
+            return hashlib.sha256(b'\0' + leaves[place]).digest()
+        both = node(level - 1, 2 * place) + node(level - 1, 2 * place + 1)
+        return hashlib.sha256(b'\1' + both).digest()
+
+    paths = [
+        b''.join(node(level, (place >> level) ^ 1) for level in range(height))
+        for place in range(len(leaves))
+    ]
+    return node(height, 0), paths
+
+
+def both_keys(keys, owner, peer):
+    """Return the key for the mask and that for sealing, found among all that were published."""
+    place = [name for name in sorted(keys.graph.hospitals) if name in keys.graph.peers(owner)]
+    at = 32 * place.index(peer)
+    published = keys.keys[owner]
+    return published.mask[at : at + 32] + published.sealing[at : at + 32]
+
+
+def keys_tree(keys):
+    leaves = []
+    for name in sorted(keys.keys):
+        pairs = [both_keys(keys, name, peer) for peer in sorted(keys.graph.peers(name))]
+        root, _ = slow_tree(pairs)
+        leaves.append(joined(name.encode(), root, keys.keys[name].seed_hash))
+    root, paths = slow_tree(leaves)
+    return root, dict(zip(sorted(keys.keys), paths, strict=True))
+
+
 def digest_of(keys):
-    names = joined(*(name.encode() for name in sorted(keys.hospitals)))
-    rows = b''.join(
-        joined(name.encode(), keys.keys[name].mask, keys.keys[name].sealing)
-        + joined(keys.keys[name].seed_hash)
-        for name in sorted(keys.keys)
+    hospitals, members = (
+        joined(*(name.encode() for name in sorted(names)))
+        for names in (keys.graph.hospitals, keys.keys)
     )
     place = [keys.federation.encode()]
-    place += [each.to_bytes(8, 'big') for each in (keys.round, keys.attempt, keys.threshold)]
-    return hashlib.sha256(
-        joined(b'fdrl_ros list of keys 4', *place, names, keys.terms) + rows
-    ).digest()
+    place += [each.to_bytes(8, 'big') for each in (keys.round, keys.attempt, keys.graph.threshold)]
+    agreed = hospitals, keys.terms, members, keys_tree(keys)[0]
+    return hashlib.sha256(joined(b'fdrl_ros list of keys 5', *place, *agreed)).digest()
+
+
+def ends_of(keys, dealer, holder):
+    if dealer == holder:
+        return bytes(32)
+    both = both_keys(keys, dealer, holder) + both_keys(keys, holder, dealer)
+    return hashlib.sha256(b'fdrl_ros keys of both ends of a parcel 1' + both).digest()
 
 
 def bound(keys, label, dealer, holder):
@@ -130,9 +189,18 @@ def committed(keys, dealer, holder, *shares):
     )
 
 
-def signed(body, *, dealer=ONE, holder=TWO, keys=KEYS, signer=None):
-    told = bound(keys, b'fdrl_ros parcel of shares 1', dealer, holder) + joined(body)
-    return body + long_term(signer or dealer).sign(told)
+def whole(body, *, dealer=ONE, holder=TWO, keys=KEYS):
+    """Return a parcel: what a dealer says, and by which keys."""
+    return body + ends_of(keys, dealer, holder)
+
+
+def refused_at_opening(parcel, *, dealer=ONE, holder=TWO, keys=KEYS, parties=PARTIES):
+    """Check that a parcel does not open, also if it names the keys of its new ends."""
+    ends = {'dealer': dealer, 'holder': holder, 'keys': keys}
+    with pytest.raises((SealError, ForgedParcelError)):
+        opened(parcel, parties=parties, **ends)
+    with pytest.raises(SealError, match='not sealed in this way'):
+        opened(whole(parcel[:-32], **ends), parties=parties, **ends)
 
 
 def parcel_by_hand(keys, dealer, holder, *shares, parties=PARTIES, commitments=None):
@@ -142,7 +210,7 @@ def parcel_by_hand(keys, dealer, holder, *shares, parties=PARTIES, commitments=N
     cipher, context = sealing_of(keys, dealer, holder, private, public)
     sealed = cipher.encrypt(bytes(12), b''.join(shares), context)
     commitments = commitments or committed(keys, dealer, holder, *shares)
-    return signed(sealed + commitments, dealer=dealer, holder=holder, keys=keys)
+    return whole(sealed + commitments, dealer=dealer, holder=holder, keys=keys)
 
 
 def test_every_member_opens_what_was_dealt_to_it():
@@ -150,7 +218,7 @@ def test_every_member_opens_what_was_dealt_to_it():
         dealt = deal(PARTIES[dealer], KEYS)
         assert list(dealt) == list(PARCELS[dealer]) == NAMES
         for holder, parcel in PARCELS[dealer].items():
-            assert len(parcel) == PARCEL_BYTES == 82 + 2 * 32 + 64
+            assert len(parcel) == PARCEL_BYTES == 82 + 3 * 32
             checked(parcel, dealer=dealer, holder=holder)
             if holder != dealer:
                 assert opened(parcel, dealer=dealer, holder=holder) == dealt[holder]
@@ -169,17 +237,18 @@ def test_sealing_again_after_a_restart_gives_the_same_bytes():
     assert parcels_of(secrets_of(ONE), KEYS) == PARCELS[ONE]
     shuffled = dict(random.Random(1).sample([*PARTIES.items()], 5))
     keys = list_of(shuffled, hospitals=ROSTER[::-1])
-    assert keys == KEYS and parcels_of(secrets_of(ONE), keys) == PARCELS[ONE]
+    assert keys.keys == KEYS.keys and keys.members == KEYS.members and keys.digest == KEYS.digest
+    assert parcels_of(secrets_of(ONE), keys) == PARCELS[ONE]
 
 
 def test_parcels_never_change():
     # Frozen: both ends of a round under way may be of different versions of the program.
     digest = hashlib.sha256(b''.join(PARCELS[ONE].values())).hexdigest()
-    assert digest == 'c8b1e8be480527373872c7bab5affef957fc361f0cc9dfc81f86dd1f87462de2'
-    assert KEYS.digest.hex() == '7dc6003ab9fabb0c6adda395d4d490164da70bdd27a1d53fdd603119e134d663'
+    assert digest == '3c9624b64a43739e3c8eeef6c2a014470ffc60e54e6a38e09c6e43c7837a5125'
+    assert KEYS.digest.hex() == '513e504979333b1070400d4613b9027fd438123133fd35122ce139b8de623496'
 
 
-def test_sealing_is_rfc_8439_under_a_key_of_rfc_5869_with_commitments_and_rfc_8032():
+def test_sealing_is_rfc_8439_under_a_key_of_rfc_5869_with_commitments_and_the_keys_of_both_ends():
     keys = replace(KEYS, terms=b'terms')
     for listed in (KEYS, keys):
         assert listed.digest == digest_of(listed)
@@ -194,7 +263,7 @@ def test_parcel_for_oneself_has_nothing_sealed_and_commits_to_ones_own_shares():
     for name in NAMES:
         pair, parcel = deal(PARTIES[name], KEYS)[name], PARCELS[name][name]
         own = committed(KEYS, name, name, pair.mask_secret, pair.self_seed)
-        assert parcel == signed(bytes(SEALED_BYTES) + own, dealer=name, holder=name)
+        assert parcel == bytes(SEALED_BYTES) + own + bytes(32)
         for kind in KINDS:
             assert is_committed(KEYS, name, name, parcel, kind, getattr(pair, kind))
 
@@ -239,47 +308,145 @@ def test_parcel_with_any_changed_bytes_is_refused(direction, flips):
         checked(changed, dealer=dealer, holder=holder)
 
 
+@settings(max_examples=100, deadline=None)
+@given(
+    strategies.sampled_from([*DIRECTIONS, (ONE, ONE)]),
+    strategies.dictionaries(
+        strategies.integers(0, 95), strategies.integers(1, 255), min_size=1, max_size=9
+    ),
+)
+def test_parcel_with_any_changed_bytes_of_its_path_or_root_is_refused(direction, flips):
+    dealer, holder = direction
+    root, paths = tree_over(PARCELS[dealer])
+    path, parcel = paths[holder], PARCELS[dealer][holder]
+    check_parcel(KEYS, dealer, holder, parcel, path, root)
+    changed = bytes(byte ^ flips.get(place, 0) for place, byte in enumerate(path))
+    other = bytes(byte ^ flips.get(place, 0) for place, byte in enumerate(root))
+    assert len(path) == 96 and changed != path
+    for wrong in ((changed, root), *([(path, other)] if other != root else [])):
+        with pytest.raises(ForgedParcelError, match='not signed by its dealer'):
+            check_parcel(KEYS, dealer, holder, parcel, *wrong)
+
+
 def test_parcel_of_another_size_is_refused():
-    whole = PARCELS[ONE][TWO]
-    body = whole[:-64]
-    # Also where the dealer signed it so.
-    own = [signed(body[:size] + bytes(more)) for size, more in ((0, 0), (145, 0), (146, 1))]
-    for parcel in (b'', whole[:-1], whole + b'\0', whole + whole, bytes(2**20), *own):
+    fine = PARCELS[ONE][TWO]
+    others = [fine[:size] + bytes(more) for size, more in ((0, 0), (177, 0), (178, 1), (82, 64))]
+    for parcel in (b'', fine[:-1], fine + b'\0', fine + fine, bytes(2**20), *others):
         with pytest.raises(ForgedParcelError):
             checked(parcel)
+        # Also where the dealer signed it so.
+        with pytest.raises(ForgedParcelError):
+            checked_as_signed(parcel)
+
+
+def test_path_of_another_size_is_refused():
+    root, paths = tree_over(PARCELS[ONE])
+    path = paths[TWO]
+    for wrong in (b'', path[:32], path[:64], path[:-1], path + b'\0', path + bytes(32)):
+        with pytest.raises(ForgedParcelError):
+            check_parcel(KEYS, ONE, TWO, PARCELS[ONE][TWO], wrong, root)
+    # Also where the root is of a tree with paths so long.
+    parcels = [*PARCELS[ONE].values()]
+    for dealt in (parcels[:2], parcels[:4], [*parcels, *parcels], parcels * 99):
+        other, found = slow_tree(dealt)
+        with pytest.raises(ForgedParcelError):
+            check_parcel(KEYS, ONE, TWO, parcels[1], found[1], other)
 
 
 def test_parcel_in_the_wrong_hands_is_refused():
     everywhere = list(product(NAMES, NAMES))
+    trees = {name: tree_over(PARCELS[name]) for name in NAMES}
     for (dealer, holder), (claimed, reader) in product(everywhere, everywhere):
-        parcel = PARCELS[dealer][holder]
+        parcel, root = PARCELS[dealer][holder], trees[claimed][0]
         if (claimed, reader) == (dealer, holder):
             checked(parcel, dealer=dealer, holder=holder)
             continue
-        with pytest.raises(ForgedParcelError):
-            checked(parcel, dealer=claimed, holder=reader)
+        for path in (trees[claimed][1][reader], trees[dealer][1][holder]):
+            with pytest.raises(ForgedParcelError):
+                check_parcel(KEYS, claimed, reader, parcel, path, root)
         if claimed != reader:
-            # Nor does it open without its signature.
-            with pytest.raises(SealError, match='not sealed in this way'):
+            # Nor does it open without its root.
+            with pytest.raises(ForgedParcelError, match='sealed with other keys'):
                 opened(parcel, dealer=claimed, holder=reader)
+            refused_at_opening(parcel, dealer=claimed, holder=reader)
 
 
-def test_parcel_that_another_hospital_signed_is_refused():
-    body = PARCELS[ONE][TWO][:-64]
-    assert signed(body) == PARCELS[ONE][TWO]
-    for signer in (*NAMES[1:], 'hospital_25'):
-        forged = signed(body, signer=signer)
-        assert opened(forged) == opened(PARCELS[ONE][TWO])
+def test_who_is_no_holder_has_no_parcel():
+    root, paths = tree_over(PARCELS[ONE])
+    # Between and beyond the names of the holders, and one without keys.
+    for holder in ('hospital_25', 'hospital_0', 'hospital_9', 'hospital_2_', ''):
+        for path, parcel in zip(paths.values(), PARCELS[ONE].values(), strict=True):
+            with pytest.raises(ForgedParcelError):
+                check_parcel(KEYS, ONE, holder, parcel, path, root)
+
+
+def test_parcel_below_another_root_is_refused():
+    parcel = PARCELS[ONE][TWO]
+    for other in NAMES[1:]:
+        root, paths = tree_over(PARCELS[other])
+        for path in (paths[TWO], tree_over(PARCELS[ONE])[1][TWO]):
+            with pytest.raises(ForgedParcelError):
+                check_parcel(KEYS, ONE, TWO, parcel, path, root)
+    # What is dealt to the others changes the root too.
+    root, paths = tree_over(PARCELS[ONE])
+    for holder in NAMES:
+        changed = {**PARCELS[ONE], holder: PARCELS[ONE][holder][::-1]}
         with pytest.raises(ForgedParcelError):
-            checked(forged)
+            check_parcel(KEYS, ONE, TWO, parcel, paths[TWO], tree_over(changed)[0])
+    for wrong in (b'', root[:-1], root + b'\0', bytes(32), b'\xff' * 32, parcel, paths[TWO]):
         with pytest.raises(ForgedParcelError):
-            checked(PARCELS[ONE][TWO], signer=signer)
+            check_parcel(KEYS, ONE, TWO, parcel, paths[TWO], wrong)
 
 
-@pytest.mark.parametrize('public', [b'', bytes(31), bytes(33), b'\xff' * 32, None])
-def test_no_key_of_a_dealer_makes_a_parcel_its_own(public):
+def test_tree_of_parcels_is_one_made_by_hand():
+    for parcels in PARCELS.values():
+        root, paths = root_and_paths([*parcels.values()])
+        assert (root, dict(zip(parcels, paths, strict=True))) == tree_over(parcels)
+        assert {len(path) for path in paths} == {96}
+
+
+def with_other_keys(owner, kind, places):
+    """Return a list in which some keys of one hospital are others."""
+    fine, other = KEYS.keys[owner], own_keys(secrets_of(owner, salt=1), KEYS.graph)
+    both = [getattr(each, kind) for each in (fine, other)]
+    halves = [both[place in places][32 * place : 32 * place + 32] for place in range(5)]
+    return with_keys(KEYS, **{owner: replace(fine, **{kind: b''.join(halves)})})
+
+
+def other_ends():
+    """Yield what a dealer may sign instead of the keys of both ends."""
+    yield 'none', bytes(32)
+    yield 'back', ends_of(KEYS, TWO, ONE)
+    yield 'another holder', ends_of(KEYS, ONE, THREE)
+    for owner, kind in product((ONE, TWO), ('mask', 'sealing')):
+        # The first and the second hospital are each other's first peers.
+        yield f'{owner} {kind}', ends_of(with_other_keys(owner, kind, [0]), ONE, TWO)
+
+
+@pytest.mark.parametrize(('what', 'ends'), list(other_ends()), ids=lambda each: str(each)[:20])
+def test_parcel_that_names_other_keys_of_its_ends_is_refused(what, ends):
+    fine = PARCELS[ONE][TWO]
+    check_ends(KEYS, ONE, TWO, fine)
+    parcel = fine[:-32] + ends
+    checked_as_signed(parcel)
+    assert ends != fine[-32:], what
+    with pytest.raises(ForgedParcelError, match='sealed with other keys'):
+        check_ends(KEYS, ONE, TWO, parcel)
+    with pytest.raises(ForgedParcelError, match='sealed with other keys'):
+        opened(parcel)
+
+
+def test_ends_are_of_the_keys_of_this_pair_alone_and_zeros_for_oneself():
+    assert len({KEYS.ends(*pair) for pair in DIRECTIONS}) == 20
+    for owner, kind in product((ONE, TWO), ('mask', 'sealing')):
+        keys = with_other_keys(owner, kind, range(1, 5))
+        assert keys.digest != KEYS.digest and keys.ends(ONE, TWO) == KEYS.ends(ONE, TWO)
+    for dealer, holder in product(NAMES, NAMES):
+        assert KEYS.ends(dealer, holder) == ends_of(KEYS, dealer, holder)
+    own = PARCELS[ONE][ONE]
+    check_ends(KEYS, ONE, ONE, own)
     with pytest.raises(ForgedParcelError):
-        check_parcel(KEYS, ONE, TWO, PARCELS[ONE][TWO], public)
+        check_ends(KEYS, ONE, ONE, own[:-1] + b'\1')
 
 
 @pytest.mark.parametrize(
@@ -291,16 +458,15 @@ def test_parcel_of_another_attempt_is_refused(change):
     keys = list_of(parties, **change)
     theirs = parcels_of(parties[ONE], keys)
     assert not set(theirs.values()) & set(PARCELS[ONE].values())
-    for parcel, listed, own in (
-        (theirs[TWO], KEYS, PARTIES),
-        (PARCELS[ONE][TWO], keys, parties),
+    for parcel, dealt, listed, own in (
+        (theirs[TWO], PARCELS[ONE], KEYS, PARTIES),
+        (PARCELS[ONE][TWO], theirs, keys, parties),
         # Were the keys the same ones too.
-        (PARCELS[ONE][TWO], list_of(PARTIES, **change), PARTIES),
+        (PARCELS[ONE][TWO], theirs, list_of(PARTIES, **change), PARTIES),
     ):
         with pytest.raises(ForgedParcelError):
-            checked(parcel, keys=listed)
-        with pytest.raises(SealError):
-            opened(parcel, keys=listed, parties=own)
+            checked(parcel, keys=listed, dealt=dealt)
+        refused_at_opening(parcel, keys=listed, parties=own)
     for secrets, listed in ((parties[ONE], KEYS), (PARTIES[ONE], list_of(PARTIES, **change))):
         with pytest.raises(CryptoError, match='of another attempt'):
             parcels_of(secrets, listed)
@@ -316,7 +482,7 @@ def other_lists():
     yield 'another hash', with_keys(KEYS, hospital_5=seed_hash)
     named = {name if name != FIVE else 'hospital_25': secrets for name, secrets in PARTIES.items()}
     keys = {name: KEYS.keys[FIVE if name == 'hospital_25' else name] for name in named}
-    yield 'another name', replace(KEYS, keys=keys)
+    yield 'another name', list_of(PARTIES, keys=keys)
     yield 'another absent one', list_of(PARTIES, hospitals=(*NAMES, 'hospital_26'))
     yield 'nobody absent', list_of(PARTIES, hospitals=tuple(NAMES))
 
@@ -326,11 +492,13 @@ def test_shares_along_another_list_are_refused_and_unrelated(what, keys):
     # Were an aggregator to tell members of different lists, no polynomial would be seen twice.
     assert keys.digest != KEYS.digest, what
     theirs = parcels_of(PARTIES[ONE], keys)
-    for parcel, listed in ((theirs[TWO], KEYS), (PARCELS[ONE][TWO], keys)):
+    for parcel, dealt, listed in (
+        (theirs[TWO], PARCELS[ONE], KEYS),
+        (PARCELS[ONE][TWO], theirs, keys),
+    ):
         with pytest.raises(ForgedParcelError):
-            checked(parcel, keys=listed)
-        with pytest.raises(SealError):
-            opened(parcel, keys=listed)
+            checked(parcel, keys=listed, dealt=dealt)
+        refused_at_opening(parcel, keys=listed)
     both = deal(PARTIES[ONE], KEYS), deal(PARTIES[ONE], keys)
     shares = [getattr(pair, kind) for pairs in both for pair in pairs.values() for kind in KINDS]
     assert len(set(shares)) == len(shares)
@@ -342,7 +510,7 @@ def test_shares_along_another_list_are_refused_and_unrelated(what, keys):
 
 
 def test_another_secret_than_the_listed_one_proves_nothing_against_a_dealer():
-    parcel, bad = PARCELS[ONE][TWO], signed(bytes(146))
+    parcel, bad = PARCELS[ONE][TWO], whole(bytes(146))
     mine = PARTIES[TWO]
     for secret in (
         mine.sealing(THREE),
@@ -390,8 +558,8 @@ def bad_parcels():
     fine = FINE.mask_secret, FINE.self_seed
     sealed = PARCELS[ONE][TWO][:SEALED_BYTES]
     for garbage in (bytes(82), b'\xff' * 82, sealed[::-1], PARCELS[ONE][THREE][:SEALED_BYTES]):
-        yield signed(garbage + COMMITTED), 'not sealed in this way'
-    yield signed(PARCELS[TWO][ONE][:SEALED_BYTES] + COMMITTED), 'not sealed in this way'
+        yield whole(garbage + COMMITTED), 'not sealed in this way'
+    yield whole(PARCELS[TWO][ONE][:SEALED_BYTES] + COMMITTED), 'not sealed in this way'
     for wrong in (PRIME.to_bytes(33, 'big'), b'\xff' * 33):
         for shares in ((wrong, fine[1]), (fine[0], wrong)):
             yield parcel_by_hand(KEYS, ONE, TWO, *shares), 'beyond the field'
@@ -409,12 +577,12 @@ def bad_parcels():
         committed(list_of(PARTIES, terms=b'other'), ONE, TWO, *fine),
         committed(KEYS, ONE, TWO, *fine[::-1]),
     ):
-        yield signed(sealed + commitments), 'others than it committed to'
+        yield whole(sealed + commitments), 'others than it committed to'
 
 
 @pytest.mark.parametrize(('parcel', 'words'), list(bad_parcels()), ids=range(21))
 def test_bad_parcel_that_its_dealer_signed_proves_its_guilt(parcel, words):
-    checked(parcel)
+    checked_as_signed(parcel)
     # The holder sees it, and so does everybody to whom the holder shows its secret.
     shown = RoundSecret.from_bytes(PARTIES[TWO].sealing(ONE).to_bytes())
     for secret in (PARTIES[TWO].sealing(ONE), shown):
@@ -448,9 +616,9 @@ def test_exactly_the_dealt_share_of_its_kind_is_committed():
                 if is_committed(KEYS, dealer, holder, parcel, kind, share)
             }
             assert true == {dealt_share}
-    whole = PARCELS[ONE][TWO]
+    parcel = PARCELS[ONE][TWO]
     for dealer, holder in ((TWO, ONE), (ONE, THREE), (THREE, TWO), (ONE, ONE)):
-        assert not is_committed(KEYS, dealer, holder, whole, 'self_seed', FINE.self_seed)
+        assert not is_committed(KEYS, dealer, holder, parcel, 'self_seed', FINE.self_seed)
 
 
 @settings(deadline=None)
@@ -515,8 +683,10 @@ def test_only_what_is_behind_the_published_keys_fits():
         assert not KEYS.fits(ONE, kind, bytes(size))
     with pytest.raises(CryptoError, match='no kind of secret'):
         KEYS.fits(ONE, 'another', bytes(32))
-    with pytest.raises(CryptoError, match='no key for itself'):
-        KEYS.mask_key(ONE, ONE)
+    for owner, peer in ((ONE, ONE), (ONE, 'hospital_0'), ('hospital_0', ONE), (ONE, '')):
+        for key in (KEYS.mask_key, KEYS.sealing_key, KEYS.pair):
+            with pytest.raises(CryptoError, match='no peers|no hospital'):
+                key(owner, peer)
 
 
 def test_mask_secret_fits_only_if_all_published_mask_keys_are_its_own():
@@ -566,12 +736,11 @@ def test_copied_sealing_keys_keep_only_the_copier_from_its_shares(sealing):
 
 def test_who_is_not_in_the_list_deals_nothing():
     for secrets in (secrets_of('hospital_25'), secrets_of(TWO, salt=5), secrets_of('hospital_0')):
-        with pytest.raises(CryptoError, match='does not name us'):
-            parcels_of(secrets, KEYS)
-        with pytest.raises(CryptoError, match='does not name us'):
-            deal(secrets, KEYS)
+        for make in (parcels_of, deal):
+            with pytest.raises(CryptoError, match='does not name us|is no hospital'):
+                make(secrets, KEYS)
     # One key that is another, or another hash, is enough.
-    fine, other = KEYS.keys[TWO], own_keys(secrets_of(TWO, salt=5), ROSTER)
+    fine, other = KEYS.keys[TWO], own_keys(secrets_of(TWO, salt=5), KEYS.graph)
     for field in ('mask', 'sealing', 'seed_hash'):
         mixed = with_keys(KEYS, hospital_2=replace(fine, **{field: getattr(other, field)}))
         with pytest.raises(CryptoError, match='does not name us'):
@@ -584,8 +753,8 @@ def test_key_that_nobody_can_agree_with_is_found_on_receipt(key):
     fine = KEYS.keys[ONE]
     fine.check()
     for place, kind in product(range(5), ('mask', 'sealing')):
-        whole = getattr(fine, kind)
-        keys = whole[: 32 * place] + key + whole[32 * place + 32 :]
+        halves = getattr(fine, kind)
+        keys = halves[: 32 * place] + key + halves[32 * place + 32 :]
         with pytest.raises(CryptoError, match='small order'):
             replace(fine, **{kind: keys}).check()
 
@@ -612,13 +781,28 @@ def test_impossible_list_is_refused():
     for threshold in (0, 1, 6, 4.0, True, None):
         with pytest.raises(CryptoError, match='threshold'):
             list_of(PARTIES, threshold=threshold)
+    with pytest.raises(CryptoError, match='without keys'):
+        list_of({})
     for hospitals in (NAMES, (*ROSTER, 'hospital_6')):
-        with pytest.raises(CryptoError, match='not one for each other hospital'):
-            replace(KEYS, hospitals=tuple(hospitals))
-    with pytest.raises(CryptoError, match="'hospital_1' is no hospital of the roster"):
-        replace(KEYS, hospitals=(*NAMES[1:], 'hospital_6', 'hospital_7'))
-    with pytest.raises(CryptoError, match='at most'):
-        replace(KEYS, hospitals=(*ROSTER, *map(str, range(MOST_MEMBERS))))
+        with pytest.raises(CryptoError, match='has not one for each peer'):
+            replace(KEYS, graph=Neighbourhoods(hospitals, 4))
+    for hospitals in ((*NAMES[1:], 'hospital_6', 'hospital_7'), NAMES[1:]):
+        with pytest.raises(CryptoError, match="'hospital_1' is no hospital of the roster"):
+            replace(KEYS, graph=Neighbourhoods(hospitals, 4))
+    for hospitals in ((*ROSTER, *map(str, range(MOST_MEMBERS))), (*ROSTER, ONE)):
+        with pytest.raises(CryptoError, match='at most'):
+            replace(KEYS, graph=Neighbourhoods(hospitals, 4))
+    # Names of members are checked also where nobody's keys are known.
+    bare = {'keys_digest': bytes(32), 'graph': KEYS.graph, **PLACE}
+    assert KeyList(members=(*NAMES[::-1], ONE), **bare).members == tuple(NAMES)
+    for members, words in (
+        (NAMES[:3], '3 members for a threshold of 4'),
+        ((), '0 members'),
+        ((ONE, ONE, TWO, TWO), '2 members'),
+        ((*NAMES, 'hospital_7'), "'hospital_7' is no hospital"),
+    ):
+        with pytest.raises(CryptoError, match=words):
+            KeyList(members=tuple(members), **bare)
 
 
 def test_list_cannot_be_changed_once_it_is_digested():
@@ -629,6 +813,196 @@ def test_list_cannot_be_changed_once_it_is_digested():
     assert listed.members == tuple(NAMES) and listed.digest == before
     with pytest.raises(TypeError):
         listed.keys[ONE] = keys[TWO]
+
+
+def test_published_keys_are_found_below_the_root_that_all_agree_on():
+    root, paths = keys_tree(KEYS)
+    assert tree_of_keys(KEYS.keys) == (root, paths) and KEYS.keys_digest == root
+    for name in NAMES:
+        published = KEYS.keys[name]
+        pairs = [both_keys(KEYS, name, peer) for peer in sorted(ROSTER) if peer != name]
+        assert published.tree == slow_tree(pairs) and published.root == published.tree[0]
+        assert [published.pair(place) for place in range(5)] == pairs
+        assert {len(pair) for pair in pairs} == {PAIR_BYTES}
+        KEYS.check_listed(name, paths[name])
+        for wrong in (
+            *(paths[other] for other in NAMES if other != name),
+            b'',
+            paths[name][:-32],
+            paths[name] + bytes(32),
+            paths[name][:-1],
+            paths[name][::-1],
+        ):
+            with pytest.raises(CryptoError, match='does not name'):
+                KEYS.check_listed(name, wrong)
+    for stranger in ('hospital_25', 'hospital_0', 'hospital_9', ''):
+        for path in paths.values():
+            with pytest.raises(CryptoError):
+                KEYS.check_listed(stranger, path)
+
+
+@pytest.mark.parametrize('field', ['mask', 'sealing', 'seed_hash'])
+def test_other_keys_than_all_agree_on_are_not_listed(field):
+    _, paths = keys_tree(KEYS)
+    fine, other = KEYS.keys[TWO], own_keys(secrets_of(TWO, salt=1), KEYS.graph)
+    for at in range(0, len(getattr(fine, field)), 32):
+        value = getattr(fine, field)
+        value = value[:at] + getattr(other, field)[at : at + 32] + value[at + 32 :]
+        keys = {**KEYS.keys, TWO: replace(fine, **{field: value})}
+        shown = replace(KEYS, keys=keys)
+        assert shown.digest == KEYS.digest
+        for name in NAMES:
+            if name != TWO:
+                shown.check_listed(name, paths[name])
+        with pytest.raises(CryptoError, match="does not name 'hospital_2' with its keys"):
+            shown.check_listed(TWO, paths[TWO])
+        with pytest.raises(CryptoError, match='does not name'):
+            with_keys(KEYS, **keys).check_listed(ONE, paths[ONE])
+
+
+# A ring of twelve hospitals, each with four neighbours, of whom one published no keys. So few are
+# no law's: see test_neighbourhoods.py.
+MANY = [f'hospital_{number}' for number in range(12)]
+
+
+def ring_of(degree=4, threshold=3, seed=bytes(32)):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(neighbourhoods, 'share_threshold', lambda *_: (threshold, False))
+        return Neighbourhoods(MANY, 9, degree, seed)
+
+
+RING = ring_of()
+KEYED = MANY[1:]
+MANY_PARTIES = {name: secrets_of(name) for name in KEYED}
+SPARSE = list_of(MANY_PARTIES, graph=RING)
+SPARSE_PARCELS = {name: parcels_of(MANY_PARTIES[name], SPARSE) for name in KEYED}
+
+
+def view_of(name):
+    """Return the list of keys as one hospital knows it."""
+    peers = [peer for peer in RING.peers(name) if peer in KEYED]
+    pairs = {(peer, name): both_keys(SPARSE, peer, name) for peer in peers}
+    known = {'keys': {name: SPARSE.keys[name]}, 'pairs': pairs, 'members': tuple(KEYED)}
+    return KeyList(graph=RING, keys_digest=keys_tree(SPARSE)[0], **PLACE, **known)
+
+
+def test_shares_go_to_neighbours_with_keys_and_to_nobody_else():
+    assert SPARSE.digest == digest_of(SPARSE)
+    for dealer in KEYED:
+        holders = sorted({*RING.peers(dealer), dealer} & {*KEYED})
+        dealt, parcels = deal(MANY_PARTIES[dealer], SPARSE), SPARSE_PARCELS[dealer]
+        assert list(dealt) == list(parcels) == holders == list(SPARSE.holders(dealer))
+        assert len(holders) == 5 - (MANY[0] in RING.peers(dealer))
+        assert len(SPARSE.keys[dealer].mask) == 4 * 32
+        root, paths = slow_tree([*parcels.values()])
+        for holder, path in zip(holders, paths, strict=True):
+            check_parcel(SPARSE, dealer, holder, parcels[holder], path, root)
+            if holder == dealer:
+                continue
+            pair = dealt[holder]
+            by_hand = parcel_by_hand(
+                SPARSE, dealer, holder, pair.mask_secret, pair.self_seed, parties=MANY_PARTIES
+            )
+            assert parcels[holder] == by_hand
+            secret = MANY_PARTIES[holder].sealing(dealer)
+            assert open_parcel(SPARSE, dealer, holder, parcels[holder], secret) == pair
+        for stranger in {*MANY} - {*holders}:
+            for path, parcel in zip(paths, parcels.values(), strict=True):
+                with pytest.raises(ForgedParcelError):
+                    check_parcel(SPARSE, dealer, stranger, parcel, path, root)
+
+
+def test_hospital_needs_to_know_only_what_its_neighbours_published_for_it():
+    _, paths = keys_tree(SPARSE)
+    for name in KEYED:
+        view = view_of(name)
+        assert view.digest == SPARSE.digest and view.holders(name) == SPARSE.holders(name)
+        assert parcels_of(MANY_PARTIES[name], view) == SPARSE_PARCELS[name]
+        view.check_listed(name, paths[name])
+        for dealer in set(SPARSE.holders(name)) - {name}:
+            secret = MANY_PARTIES[name].sealing(dealer)
+            parcel = SPARSE_PARCELS[dealer][name]
+            pair = open_parcel(view, dealer, name, parcel, secret)
+            assert pair == deal(MANY_PARTIES[dealer], SPARSE)[name]
+            assert view.mask_key(dealer, name) == SPARSE.mask_key(dealer, name)
+            with pytest.raises(CryptoError, match=f"keys of '{dealer}' are not known"):
+                view.check_listed(dealer, paths[dealer])
+            for kind in KINDS:
+                with pytest.raises(CryptoError, match='are not known'):
+                    view.fits(dealer, kind, getattr(MANY_PARTIES[dealer], kind))
+            for third in set(RING.peers(dealer)) - {name}:
+                with pytest.raises(CryptoError, match='are not known'):
+                    view.pair(dealer, third)
+
+
+def test_pair_that_is_told_wrongly_is_found_when_a_parcel_is_opened():
+    # So a lying aggregator makes no hospital mask, or deal, with keys that are nobody's.
+    view = view_of(KEYED[0])
+    name, dealer = KEYED[0], next(peer for peer in SPARSE.holders(KEYED[0]) if peer != KEYED[0])
+    secret, parcel = MANY_PARTIES[name].sealing(dealer), SPARSE_PARCELS[dealer][name]
+    fine = view.pairs[dealer, name]
+    for wrong in (bytes([fine[0] ^ 1]) + fine[1:], fine[:-1] + bytes([fine[-1] ^ 1])):
+        told = replace(view, pairs={**view.pairs, (dealer, name): wrong})
+        assert told.digest == view.digest
+        with pytest.raises(ForgedParcelError, match='sealed with other keys'):
+            open_parcel(told, dealer, name, parcel, secret)
+
+
+@pytest.mark.parametrize('kind', KINDS)
+def test_as_many_neighbours_as_the_threshold_restore_a_secret_and_fewer_do_not(kind):
+    for dealer in KEYED:
+        secret = getattr(MANY_PARTIES[dealer], kind)
+        holders = SPARSE.holders(dealer)
+        dealt = deal(MANY_PARTIES[dealer], SPARSE)
+        shares = {name: getattr(pair, kind) for name, pair in dealt.items()}
+        for count in range(1, len(holders) + 1):
+            for some in combinations(holders, count):
+                part = {name: shares[name] for name in some}
+                if count >= 3:
+                    found = Recovery(3, holders, some).recover(part)
+                    assert found == secret and SPARSE.fits(dealer, kind, found)
+                    continue
+                with pytest.raises(TooFewSharesError):
+                    Recovery(3, holders, some)
+                if count == 2:
+                    # Along a line instead of a parabola they give another number.
+                    with contextlib.suppress(ShareError):
+                        found = Recovery(2, holders, some).recover(part)
+                        assert found != secret and not SPARSE.fits(dealer, kind, found)
+
+
+def test_hospital_without_enough_neighbours_deals_nothing():
+    name = KEYED[0]
+    for away in range(5):
+        gone = RING.peers(name)[:away]
+        keyed = {each: MANY_PARTIES[each] for each in KEYED if each not in gone}
+        keys = list_of(keyed, graph=RING)
+        holders = sorted(({*RING.peers(name)} - {*gone} | {name}) & {*keyed})
+        assert list(keys.holders(name)) == holders
+        if len(holders) >= 3:
+            assert list(deal(MANY_PARTIES[name], keys)) == holders
+            continue
+        with pytest.raises(CryptoError, match=f'{len(holders)} members: expected 2 to'):
+            deal(MANY_PARTIES[name], keys)
+
+
+def test_shares_along_another_ring_are_refused_where_the_neighbours_differ():
+    other = list_of(MANY_PARTIES, graph=ring_of(seed=b'\1' * 32))
+    assert other.digest != SPARSE.digest
+    changed = [name for name in KEYED if other.graph.peers(name) != RING.peers(name)]
+    assert len(changed) > 5
+    for name in changed:
+        # What it published were keys for other peers.
+        mixed = replace(other, keys={**other.keys, name: SPARSE.keys[name]})
+        with pytest.raises(CryptoError, match='does not name us'):
+            parcels_of(MANY_PARTIES[name], mixed)
+        theirs = parcels_of(MANY_PARTIES[name], other)
+        assert not {*theirs.values()} & {*SPARSE_PARCELS[name].values()}
+        root, paths = slow_tree([*theirs.values()])
+        for holder, path in zip(theirs, paths, strict=True):
+            if holder not in SPARSE.holders(name):
+                with pytest.raises(ForgedParcelError):
+                    check_parcel(SPARSE, name, holder, theirs[holder], path, root)
 
 
 def test_no_share_is_shown():

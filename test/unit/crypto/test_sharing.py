@@ -13,6 +13,7 @@ from fdrl_ros.crypto.masking.sharing import (
     positions,
     PRIME,
     Recovery,
+    recovery_of,
     share,
     SHARE_BYTES,
     ShareError,
@@ -169,6 +170,33 @@ def test_one_liar_more_than_the_surplus_can_shift_the_secret_and_no_sharing_show
     shift = prod(-places[one] for one in honest)
     shifted = (int.from_bytes(SECRET, 'big') + shift).to_bytes(32, 'big')
     assert recover(shares.items(), threshold, NAMES) == shifted != SECRET
+
+
+def test_recovery_is_remembered_for_its_own_holders_and_members():
+    dealt_to = tuple(NAMES_SORTED)
+    for threshold, members, holders in (
+        (7, dealt_to, dealt_to),
+        (7, dealt_to, dealt_to[:7]),
+        (7, dealt_to, dealt_to[3:]),
+        (7, dealt_to[:9], dealt_to[:7]),
+        (6, dealt_to, dealt_to[:7]),
+        (4, dealt_to[2:7], dealt_to[3:7]),
+    ):
+        for secret in (SECRET, SECRET[::-1]):
+            shares = dealt(threshold, members, secret)
+            kept = recovery_of(threshold, members, holders)
+            assert kept.recover({name: shares[name] for name in holders}) == secret
+            assert recovery_of(threshold, members, holders) is kept
+        # What is remembered still finds a lie, and lacks no holder.
+        liar = holders[0]
+        with pytest.raises(ShareError):
+            kept.recover({name: shares[name] for name in holders[1:]})
+        if len(holders) > threshold:
+            lie = number((int.from_bytes(shares[liar], 'big') + 1) % PRIME)
+            with pytest.raises(InconsistentSharesError):
+                kept.recover({**{name: shares[name] for name in holders}, liar: lie})
+    with pytest.raises(TooFewSharesError):
+        recovery_of(7, dealt_to, dealt_to[:6])
 
 
 def number(value):
