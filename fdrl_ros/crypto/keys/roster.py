@@ -279,11 +279,13 @@ class Roster:
             for member in self.members
             if member.public not in kept
         )
-        members = changes.get('members', self.members)
-        count = sum(member.role == 'hospital' for member in members)
-        if self.neighbours and {member.name for member in members} != self._by_name.keys():
+        before, after = (
+            {member.name for member in members if member.role == 'hospital'}
+            for members in (self.members, changes.get('members', self.members))
+        )
+        if self.neighbours and before != after:
             strict = self.neighbourhoods.withstands_lies
-            changes |= ring(fewest_neighbours(count, withstands_lies=strict))
+            changes |= ring(fewest_neighbours(len(after), withstands_lies=strict))
         return replace(self, serial=self.serial + 1, revoked=self.revoked + ended, **changes)
 
     def to_dict(self) -> dict[str, Any]:

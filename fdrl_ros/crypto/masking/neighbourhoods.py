@@ -41,7 +41,7 @@ DROPPED: Final = Fraction(1, 10)
 """Share of the hospitals that are away in a round, at most, wherever they are in the ring."""
 
 FAILURE_BITS: Final = 40
-"""With probability 2^-40 a ring of a federation does not keep what is promised."""
+"""With probability 2^-40 a ring of a federation does not keep what is promised: five tails."""
 
 MOST_COMPLETE: Final = 100
 """Hospitals up to which each masks with all others, unless the roster says otherwise."""
@@ -193,10 +193,10 @@ def share_threshold(hospitals: int, degree: int) -> tuple[int, bool]:
     for threshold in (strong, weak):
         if threshold <= most:
             return threshold, threshold >= strong
+    enough = f'{fewest_neighbours(hospitals)}, or ' if fewest_neighbours(hospitals) else ''
     raise CryptoError(
         f'{degree} neighbours are too few for {hospitals} hospitals, of which a third may collude '
-        f'with the servers and a tenth may be away: take {fewest_neighbours(hospitals)}, or 0 for '
-        'all others'
+        f'with the servers and a tenth may be away: take {enough}0, which means all others'
     )
 
 
@@ -224,7 +224,7 @@ def _thresholds(hospitals: int, degree: int) -> tuple[int, int, int]:
     most = degree - dropped
     # If nobody on one side of a hospital is honest and there, the ring may fall into two parts.
     others, side, marked = hospitals - 1, degree // 2, int(hospitals * (CORRUPT + DROPPED))
-    if comb(marked, side) * hospitals << FAILURE_BITS + 1 > comb(others, side):
+    if comb(marked, side) * hospitals << FAILURE_BITS + 3 > comb(others, side):
         most = 0
     return (degree + 1 + corrupt) // 2 + 1, corrupt + FEWEST_GROUP, most
 
@@ -256,9 +256,9 @@ def _most_marked(others: int, marked: int, drawn: int, hospitals: int) -> int:
     """
     Return how many of some others, drawn at random, are marked at most.
 
-    :returns: the smallest number that is passed with a chance below 2^-41 / hospitals.
+    :returns: the smallest number that is passed with a chance below 2^-43 / hospitals.
     """
-    limit = comb(others, drawn) // (hospitals << FAILURE_BITS + 1)
+    limit = comb(others, drawn) // (hospitals << FAILURE_BITS + 3)
     ways, number = 0, min(marked, drawn)
     while number > 0:
         ways += comb(marked, number) * comb(others - marked, drawn - number)

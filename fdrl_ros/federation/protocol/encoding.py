@@ -13,7 +13,7 @@ from dataclasses import fields, is_dataclass
 from enum import IntEnum
 from functools import cache
 import struct
-from typing import Any, get_args, get_origin, get_type_hints, TypeVar
+from typing import Any, Final, get_args, get_origin, get_type_hints, TypeVar
 
 from fdrl_ros.errors import MessageError
 from fdrl_ros.policy import decode_weights, encode_weights
@@ -47,6 +47,10 @@ def decode(data: bytes, kind: type[R]) -> R:
     value = reader.read(kind)
     reader.end()
     return value
+
+
+ENCODED: Final = '_encoded'
+"""Attribute of a dataclass that goes into many messages: what :func:`encode_fields` wrote."""
 
 
 def encode_fields(value: object) -> bytes:
@@ -90,7 +94,7 @@ def _writer(kind: type) -> Callable[[Any], bytes]:
         if issubclass(kind, each):
             return write
     if is_dataclass(kind):
-        return lambda value: b'm' + encode_fields(value)
+        return lambda value: b'm' + (value.__dict__.get(ENCODED) or encode_fields(value))
     raise TypeError(f'a message cannot hold a {kind.__name__}')
 
 

@@ -22,7 +22,7 @@ from fdrl_ros.crypto.masking.share_sealing import MemberKeys, PAIR_BYTES, PARCEL
 from fdrl_ros.crypto.masking.sharing import SHARE_BYTES
 from fdrl_ros.crypto.masking.sketch import MOST_ROWS, VALUE_BYTES
 from fdrl_ros.errors import CryptoError, MessageError
-from fdrl_ros.federation.protocol.encoding import encode, encode_fields, Reader
+from fdrl_ros.federation.protocol.encoding import encode, encode_fields, ENCODED, Reader
 from fdrl_ros.privacy.ledger.chain import DIGEST, Head, HEAD_BYTES, MOST_LINKS
 
 PROTOCOL_VERSION = 6
@@ -147,6 +147,7 @@ class Message:
         if '_bare' not in kept:
             blank: dict[str, Any] = dict.fromkeys(self.by_root, b'')
             kept['_bare'] = replace(self, **blank)
+            kept['_bare'].__dict__[ENCODED] = encode_fields(kept['_bare'])
         bare: Self = kept['_bare']
         return bare
 
