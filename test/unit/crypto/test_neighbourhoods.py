@@ -28,7 +28,7 @@ from scipy.stats import chi2, hypergeom
 from support.sample_size import sampled
 
 SEED = bytes(range(32))
-SHARE_OF_FAILURE = Fraction(1, 2 ** (FAILURE_BITS + 3))
+ONE_TAIL = Fraction(1, 2 ** (FAILURE_BITS + 3))
 
 
 def names_of(count):
@@ -222,7 +222,7 @@ def most_marked(others, marked, drawn, rings=1):
     return next(
         number
         for number in range(drawn + 1)
-        if rings * tail(others, marked, drawn, number) <= SHARE_OF_FAILURE
+        if rings * tail(others, marked, drawn, number) <= ONE_TAIL
     )
 
 
@@ -240,7 +240,7 @@ def slow_law(count, degree):
     corrupt, dropped = (
         most_marked(count - 1, int(count * share), degree, count) for share in (CORRUPT, DROPPED)
     )
-    if parts_chance(count, degree) > SHARE_OF_FAILURE:
+    if parts_chance(count, degree) > ONE_TAIL:
         return corrupt, dropped, [], []
     left = range(1, degree - dropped + 1)
     strict = [each for each in left if 2 * each > degree + 1 + corrupt]
@@ -295,12 +295,9 @@ def test_no_hospital_has_more_colluding_or_absent_neighbours_but_with_2_to_the_m
             marked = int(count * share)
             chances.append(count * tail(count - 1, marked, degree, number))
             # No smaller number would do.
-            assert (
-                not number
-                or count * tail(count - 1, marked, degree, number - 1) > SHARE_OF_FAILURE
-            )
+            assert not number or count * tail(count - 1, marked, degree, number - 1) > ONE_TAIL
         assert sum(chances) <= Fraction(1, 2**FAILURE_BITS)
-        assert max(*chances, parts_chance(count, degree)) <= SHARE_OF_FAILURE
+        assert max(*chances, parts_chance(count, degree)) <= ONE_TAIL
 
 
 @pytest.mark.parametrize('count', COUNTS)
