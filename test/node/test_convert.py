@@ -23,6 +23,7 @@ KINDS = [
     protocol.RoundStatus,
     protocol.EncryptionKey,
     protocol.RoundKey,
+    protocol.PeerKeys,
     protocol.Shares,
     protocol.Delivery,
     protocol.Complaint,
@@ -100,7 +101,7 @@ def test_number_that_no_signature_covers_is_refused():
 
 def test_too_many_bytes_are_refused(monkeypatch):
     monkeypatch.setattr(conversion, 'LARGEST_MESSAGE', 100)
-    shares = protocol.Shares(Envelope('f', 1, 1, 'hospital_1', 1), b'', b'x' * 90)
+    shares = protocol.Shares(Envelope('f', 1, 1, 'hospital_1', 1), b'', b'', b'x' * 90)
     assert from_ros(to_ros(shares, ros.Shares()), protocol.Shares) == shares
     with pytest.raises(MessageError, match='more than 100 bytes'):
         from_ros(to_ros(replace(shares, parcels=b'x' * 101), ros.Shares()), protocol.Shares)

@@ -77,7 +77,7 @@ OF_OTHERS = {
 
 VERSIONS = {
     1: 'dc4bd2ef46c42d8c',
-    2: '3fda39a5f9425b21',
+    2: '768f6bff73010efc',
 }
 """
 Hash of the definitions in each version of the set.

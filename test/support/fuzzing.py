@@ -288,7 +288,7 @@ class Fuzzer:
         return message_from_bytes(bytes(data))
 
     def _of_no_kind(self, name: str) -> Message | None:
-        kinds = ['', 'fdrl_ros/6/Message', 'fdrl_ros/6/Envelope', 'fdrl_ros/99/RoundKey', 'x' * 99]
+        kinds = ['', 'fdrl_ros/5/Message', 'fdrl_ros/5/Envelope', 'fdrl_ros/99/RoundKey', 'x' * 99]
         body = self._real(name).to_bytes()[20:]
         return message_from_bytes(encode(self.rng.choice(kinds)) + body)
 

@@ -19,6 +19,7 @@ from fdrl_ros.crypto.keys.roster import check_remembered, Roster, ROSTER_MEMORY,
 from fdrl_ros.crypto.keys.rotation import HE_NAME, private_keys
 from fdrl_ros.crypto.keys.signing import fingerprint
 from fdrl_ros.crypto.keys.transaction import reading
+from fdrl_ros.crypto.masking.neighbourhoods import fewest_neighbours
 from fdrl_ros.deployment.layout import Layout, MAKERS
 from fdrl_ros.errors import FdrlError, KeyFileError, RosterTimeError
 from fdrl_ros.experiments.json_file import Json
@@ -100,6 +101,18 @@ def show_roster(roster: Roster) -> None:
         f'{"disjoint" if roster.disjoint_patients else "may be shared"}, valid {roster.validity}'
     )
     click.echo(f'roster sha256 {roster.digest}')
+    if not (graph := roster.neighbourhoods).is_complete:
+        click.echo(
+            f'each hospital masks with {graph.degree} neighbours, {graph.threshold} holders '
+            f'restore a secret, {graph.agreeing} of {len(graph.witnesses)} witnesses sign who '
+            'survived'
+        )
+    if not graph.withstands_lies:
+        warn(
+            f'with {graph.degree} neighbours one of the two servers must be honest: two that lie '
+            'and collude may see single updates (--neighbours '
+            f'{fewest_neighbours(len(roster.hospitals))} withstands that)'
+        )
     if len(roster.hospitals) == roster.quorum:
         warn(
             f'no drop-out is tolerated: a round needs all {len(roster.hospitals)} hospitals, and '

@@ -81,6 +81,12 @@ def _root(directory: Path, passphrase_file: Path | None) -> RosterChanges:
     '--threshold', type=int, help='Hospitals that must agree; floor(2n / 3) + 1 unless given.'
 )
 @click.option(
+    '--neighbours',
+    type=click.IntRange(min=0),
+    help='With how many others each hospital masks, an even number; 0 for all. Unless given, all '
+    'up to 100 hospitals, and beyond as many as two lying servers take.',
+)
+@click.option(
     '--disjoint-patients',
     is_flag=True,
     help='No patient is in two hospitals: epsilons do not add.',

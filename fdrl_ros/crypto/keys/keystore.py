@@ -17,8 +17,9 @@ from typing import Final
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from fdrl_ros.crypto.keys.key_file import label, Passphrase, seal, unseal
-from fdrl_ros.crypto.keys.roster import default_threshold, Member, Roster
+from fdrl_ros.crypto.keys.roster import default_threshold, Member, ring, Roster
 from fdrl_ros.crypto.keys.signing import Identity, PUBLIC_KEY_BYTES
+from fdrl_ros.crypto.masking.neighbourhoods import default_neighbours
 from fdrl_ros.errors import KeyFileError, os_errors_as, RosterError
 from fdrl_ros.runtime.durable import (
     make_private_directory,
@@ -130,6 +131,8 @@ class NewFederation:
     :param sizes: n_i that each hospital declares, at least three, in their order.
     :param federation: its name.
     :param threshold: t; by default floor(2n / 3) + 1.
+    :param neighbours: k, with how many others each hospital masks; 0 means with all. By default 0
+        up to :data:`~fdrl_ros.crypto.masking.neighbourhoods.MOST_COMPLETE` hospitals.
     :param disjoint_patients: whether no patient is in two hospitals.
     :param validity: start and end of the roster, in seconds since 1970 (UTC); an end of None means
         never.
@@ -139,6 +142,7 @@ class NewFederation:
     sizes: Mapping[str, int]
     federation: str = 'federation'
     threshold: int | None = None
+    neighbours: int | None = None
     disjoint_patients: bool = False
     validity: tuple[int, int | None] = (0, None)
     publics: Mapping[str, bytes] = field(default_factory=dict)
@@ -158,13 +162,15 @@ class NewFederation:
         hospitals = [
             Member(name, 'hospital', publics[name], size) for name, size in self.sizes.items()
         ]
+        count, neighbours = len(hospitals), self.neighbours
         return Roster(
             self.federation,
-            default_threshold(len(hospitals)) if self.threshold is None else self.threshold,
+            default_threshold(count) if self.threshold is None else self.threshold,
             (*hospitals, *(Member(name, name, publics[name]) for name in WITHOUT_PATIENTS)),
             self.disjoint_patients,
             not_before=self.validity[0],
             expires=self.validity[1],
+            **ring(default_neighbours(count) if neighbours is None else neighbours),
         )
 
 

@@ -25,7 +25,7 @@ from fdrl_ros.errors import CryptoError, MessageError
 from fdrl_ros.federation.protocol.encoding import encode, encode_fields, ENCODED, Reader
 from fdrl_ros.privacy.ledger.chain import DIGEST, Head, HEAD_BYTES, MOST_LINKS
 
-PROTOCOL_VERSION = 6
+PROTOCOL_VERSION = 5
 
 AttemptId = tuple[int, int]
 """A round and the attempt at it."""

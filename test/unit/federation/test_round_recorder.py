@@ -173,7 +173,7 @@ def test_peak_memory_is_that_of_this_process():
 def test_forged_or_old_end_ends_nothing():
     witness, unsigned = MessageVerifier(ROSTER), said()
     unsigned = replace(unsigned, envelope=replace(unsigned.envelope, signature=b''))
-    key = RoundKey(Envelope('trial', 1, 0, 'hospital_1', 1), *3 * [bytes(32)], release=True)
+    key = RoundKey(Envelope('trial', 1, 0, 'hospital_1', 1), *4 * [bytes(32)], release=True)
     for forged, error in (
         (unsigned, SignatureError),
         (said(key=Identity.generate('aggregator')), SignatureError),
