@@ -22,7 +22,6 @@ from fdrl_ros.crypto.he.schemes import (
 )
 from fdrl_ros.crypto.keys.roster import default_threshold, Member, ring, Roster, SERVERS
 from fdrl_ros.crypto.keys.signing import Identity
-from fdrl_ros.crypto.masking.neighbourhoods import default_neighbours
 from fdrl_ros.errors import FdrlError, PolicyError, RoundError, SettingError, StoreError
 from fdrl_ros.federation.aggregator.aggregator import Aggregator
 from fdrl_ros.federation.hospital.hospital import Hospital, HospitalSettings
@@ -192,10 +191,8 @@ class VirtualFederation:
             for name, identity in self.identities.items()
         )
         agreeing = options.get('threshold') or default_threshold(len(names))
-        neighbours = options.get('neighbours', default_neighbours(len(names)))
-        self.roster = Roster(
-            self.federation, agreeing, members, disjoint_patients=True, **ring(neighbours)
-        )
+        graph = ring(len(names), options.get('threshold'), options.get('neighbours'))
+        self.roster = Roster(self.federation, agreeing, members, disjoint_patients=True, **graph)
         scheme = choose_scheme(
             n_shared,
             len(names),

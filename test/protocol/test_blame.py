@@ -5,6 +5,7 @@
 from collections import Counter
 from dataclasses import fields, replace
 
+from fdrl_ros.crypto.masking.merkle import root_and_paths
 from fdrl_ros.errors import MessageError
 from fdrl_ros.federation.aggregator import aggregator
 from fdrl_ros.federation.protocol.blame import PROVEN
@@ -358,6 +359,27 @@ def test_a_proof_in_the_name_of_another_attempt_proves_nothing(proofs):
         envelope = replace(blame.envelope, attempt=blame.envelope.attempt + 1)
         with pytest.raises(MessageError, match='signed for attempt'):
             checked(replace(blame, envelope=envelope), bench)
+
+
+def test_projections_are_judged_by_the_keys_that_their_hospital_took(proofs):
+    """Who starts again may be shown other keys of a peer, and deal along these as well."""
+    bench, blame = proofs[Fault.SKETCH]
+    (dealt,), guilty = blame.dealt, blame.guilty
+    leaves = [bytes(len(blame.parcels))] * len(bench.names)
+    leaves[bench.names.index(next(name for name in blame.ends if name != guilty))] = blame.parcels
+    root, paths = root_and_paths(leaves)
+    again = resealed(bench, dealt, parcels_root=root)
+    path = paths[leaves.index(blame.parcels)]
+    with pytest.raises(MessageError, match='other shares than the projections'):
+        checked(replace(blame, dealt=(again,), paths=path), bench)
+
+
+@pytest.mark.parametrize('fault', sorted(PROVEN))
+def test_a_proof_under_other_terms_proves_nothing(proofs, fault):
+    """With another roster the key of whoever signed may be another one, and its word a lie."""
+    bench, blame = proofs[fault]
+    with pytest.raises(MessageError, match='under other terms'):
+        checked(resealed(bench, blame, terms_digest=bytes(32)), bench)
 
 
 def test_hospitals_take_no_proof_that_proves_nothing():

@@ -19,7 +19,6 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from fdrl_ros.crypto.keys.key_file import label, Passphrase, seal, unseal
 from fdrl_ros.crypto.keys.roster import default_threshold, Member, ring, Roster
 from fdrl_ros.crypto.keys.signing import Identity, PUBLIC_KEY_BYTES
-from fdrl_ros.crypto.masking.neighbourhoods import default_neighbours
 from fdrl_ros.errors import KeyFileError, os_errors_as, RosterError
 from fdrl_ros.runtime.durable import (
     make_private_directory,
@@ -162,7 +161,7 @@ class NewFederation:
         hospitals = [
             Member(name, 'hospital', publics[name], size) for name, size in self.sizes.items()
         ]
-        count, neighbours = len(hospitals), self.neighbours
+        count = len(hospitals)
         return Roster(
             self.federation,
             default_threshold(count) if self.threshold is None else self.threshold,
@@ -170,7 +169,7 @@ class NewFederation:
             self.disjoint_patients,
             not_before=self.validity[0],
             expires=self.validity[1],
-            **ring(default_neighbours(count) if neighbours is None else neighbours),
+            **ring(count, self.threshold, self.neighbours),
         )
 
 

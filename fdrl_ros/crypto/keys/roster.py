@@ -20,7 +20,12 @@ import time
 from typing import Any, Final, Self
 
 from fdrl_ros.crypto.keys.signing import fingerprint, Identity, PUBLIC_KEY_BYTES, verify
-from fdrl_ros.crypto.masking.neighbourhoods import fewest_neighbours, Neighbourhoods, new_seed
+from fdrl_ros.crypto.masking.neighbourhoods import (
+    default_neighbours,
+    fewest_neighbours,
+    Neighbourhoods,
+    new_seed,
+)
 from fdrl_ros.errors import (
     CryptoError,
     os_errors_as,
@@ -105,8 +110,18 @@ def default_threshold(hospitals: int) -> int:
     return 2 * hospitals // 3 + 1
 
 
-def ring(neighbours: int) -> dict[str, Any]:
-    """Return the fields of a roster with so many neighbours, in an order that is drawn here."""
+def ring(
+    hospitals: int, threshold: int | None = None, neighbours: int | None = None
+) -> dict[str, Any]:
+    """
+    Return the fields of a roster with neighbours, in an order that is drawn here.
+
+    :param threshold: t, if it was chosen; a higher one than by default takes all others.
+    :param neighbours: k, if it was chosen; 0 means all others.
+    """
+    if neighbours is None:
+        strict = threshold is not None and threshold > default_threshold(hospitals)
+        neighbours = 0 if strict else default_neighbours(hospitals)
     return {'neighbours': neighbours, 'ring_seed': new_seed().hex() if neighbours else ''}
 
 
@@ -210,6 +225,12 @@ class Roster:
         names, number = [member.name for member in self.hospitals], self.neighbours
         if type(number) is not int or not isinstance(self.ring_seed, str):
             raise RosterError(f'neighbours {number!r}: expected a whole number')
+        if number and self.threshold > default_threshold(len(names)):
+            raise RosterError(
+                f'a threshold of {self.threshold} holds only if each hospital masks with all '
+                'others: set neighbours to 0, or leave the threshold at '
+                f'{default_threshold(len(names))}'
+            )
         try:
             seed = bytes.fromhex(self.ring_seed)
             if seed.hex() != self.ring_seed:
@@ -285,7 +306,8 @@ class Roster:
         )
         if self.neighbours and before != after:
             strict = self.neighbourhoods.withstands_lies
-            changes |= ring(fewest_neighbours(len(after), withstands_lies=strict))
+            fewest = fewest_neighbours(len(after), withstands_lies=strict)
+            changes |= ring(len(after), neighbours=fewest)
         return replace(self, serial=self.serial + 1, revoked=self.revoked + ended, **changes)
 
     def to_dict(self) -> dict[str, Any]:

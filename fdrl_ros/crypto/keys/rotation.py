@@ -81,7 +81,8 @@ class RosterChanges:
         """
         Remove a party from the roster and erase its key, if it is here.
 
-        :param threshold: the new t; unchanged unless given.
+        :param threshold: the new t; unchanged unless given, or lower where hospitals mask with
+            neighbours.
         :raises RosterError: if too few hospitals would be left, or it is no hospital or operator.
         :raises KeyFileError: if keys cannot be read or written.
         """
@@ -89,8 +90,11 @@ class RosterChanges:
             member = roster.member(name)
             if member.role in SERVERS:
                 raise RosterError(f'no federation without {name}: rotate its key instead')
-            threshold = roster.threshold if threshold is None else threshold
             left = len(roster.hospitals) - (member.role == 'hospital')
+            if threshold is None:
+                threshold = roster.threshold
+                if roster.neighbours:  # among neighbours no higher one holds
+                    threshold = min(threshold, default_threshold(left))
             needed = max(FEWEST_HOSPITALS, threshold)
             if left < needed:
                 lower = ', or give a lower threshold' if left >= FEWEST_HOSPITALS else ''

@@ -714,7 +714,7 @@ class Aggregator:
 
     def _listed(self, guilty: str) -> dict[str, Any]:
         """Return what proves which keys a hospital published: fields of Blame."""
-        path = self.state.peer_keys(guilty)['own_path']
+        path = self.state.key_paths[guilty]
         return {'keys': (self.state.keys[guilty],), 'keys_path': path}
 
     def _fix_survivors(self, now: float) -> Effects:

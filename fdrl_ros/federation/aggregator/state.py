@@ -283,7 +283,7 @@ class AggregatorState:
         self._restorable = 0
         self.__dict__.pop('key_list', None)
         self.__dict__.pop('setup_digest', None)
-        self.__dict__.pop('_key_paths', None)
+        self.__dict__.pop('key_paths', None)
         self.__dict__.pop('_members', None)
 
     @property
@@ -383,11 +383,12 @@ class AggregatorState:
             'keys': tuple(self.keys[name].bare() for name in peers),
             'pairs': b''.join(keys.keys[name].pair(place) for name, place in places),
             'paths': b''.join(keys.keys[name].tree[1][place] for name, place in places),
-            'own_path': self._key_paths[hospital],
+            'own_path': self.key_paths[hospital],
         }
 
     @cached_property
-    def _key_paths(self) -> dict[str, bytes]:
+    def key_paths(self) -> dict[str, bytes]:
+        """Return what shows that each hospital's keys are in the list."""
         _, paths = tree_of_keys(self.key_list.keys)
         return paths
 

@@ -475,14 +475,13 @@ class Hospital(Party):
     def _share(self, received: Received, keys: KeyList) -> Effects:
         if not received.first_time('shares'):
             return Effects()
-        sealed = [*seal_shares(self._secrets(received), keys).values()]
-        root, _ = root_and_paths(sealed)
+        parcels = [*seal_shares(self._secrets(received), keys).values()]
         return self.channel.send(
             protocol.Shares,
             received.attempt,
             keys_digest=keys.digest,
-            parcels_root=root,
-            parcels=b''.join(sealed),
+            parcels_root=root_and_paths(parcels)[0],
+            parcels=b''.join(parcels),
         )
 
     # Phase TRAIN: open the others' shares, train, mask, encrypt and send.
@@ -750,7 +749,9 @@ class Hospital(Party):
         def project(report: Report, stopped: Stopped) -> Projected:
             masks = keys_of_masks(secrets, keys, setup.members)
             values = Sketch(nonce, setup.digest, bound).of_masks(masks)
-            return Projected(attempt, setup.digest, nonce, write_values(values))
+            # Of the keys that the masks are made by, also if others were shown before a restart.
+            root, _ = root_and_paths([*seal_shares(secrets, keys).values()])
+            return Projected(attempt, setup.digest, root, nonce, write_values(values))
 
         return Effects(jobs=(Job('project', project),))
 
@@ -764,6 +765,7 @@ class Hospital(Party):
             protocol.Sketch,
             *projected.attempt,
             setup_digest=projected.setup,
+            parcels_root=projected.parcels_root,
             nonce=projected.nonce,
             values=projected.values,
         )
@@ -816,7 +818,7 @@ class Hospital(Party):
         if sent is None or sent.setup_digest != setup.digest:
             return Effects()
         check_hospitals(survivors, setup.members, self._roster.quorum, AGGREGATOR)
-        self.state.record.of(attempt[0]).check_revealing(survivors)
+        self.state.record.of(attempt[0]).check_revealing(survivors, self._roster.ring_seed)
         self.state.keep_signed(attempt, survivors)
         received.signed_digest = settled
         self._note(received, 'signed', survivors=survivors)
@@ -848,7 +850,7 @@ class Hospital(Party):
             return Effects()
         if lacking := graph.lacking(setup.shares, survivors):
             raise RoundError(AGGREGATOR, f'too few survivors hold shares of {min(lacking)}')
-        self.state.keep_revealed(received.attempt[0], survivors)
+        self.state.keep_revealed(received.attempt[0], survivors, self._roster.ring_seed)
         received.first_time('reveal')
         dropped = tuple(name for name in setup.members if name not in survivors)
         self._note(received, 'revealed', seeds=survivors, masks=dropped)
@@ -927,6 +929,9 @@ class Hospital(Party):
         if over and isinstance(self._learner, HomeLearner):
             return Effects()  # the home policy takes its place, and may be charged already
         self._released = update.round
+        if not self._roster.neighbourhoods.is_complete:
+            why = 'not all members are peers, so nobody knows whether all release theirs'
+            return Effects(notes=(f'own policy of round {update.round} not released: {why}',))
         attempt = Received.load(self.state, policy.id)
         others = [each.sender for each in attempt.delivery.shares] if attempt.delivery else []
         # Servers that lie may have the sum of another attempt, and name this one.
@@ -934,12 +939,9 @@ class Hospital(Party):
         summed = {name for each in promises.signed for name in each.survivors}
         keys = attempt.keys.keys if attempt.keys else ()
         chose = {key.sender for key in keys if key.release}
-        # Of hospitals that are no peers nobody knows here what they signed.
         silent = sorted({*others, *summed} - {*promises.guilty, self._name} - chose)
         if silent or not others:
-            known = any(key.sender == silent[0] for key in keys) if silent else False
-            why = f'{silent[0]} keeps its own' if known else 'not all signed for it that they do'
-            why = why if others else 'its attempt is forgotten'
+            why = f'{silent[0]} keeps its own' if silent else 'its attempt is forgotten'
             return Effects(notes=(f'own policy of round {update.round} not released: {why}',))
         return Effects((self._signed(update.result.weights, update.result.epsilon),))
 

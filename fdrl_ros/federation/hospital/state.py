@@ -96,6 +96,7 @@ class Projected:
 
     attempt: AttemptId
     setup: bytes
+    parcels_root: bytes
     nonce: bytes
     values: bytes
 
@@ -109,6 +110,8 @@ class Promises:
     :param signed: survivor sets, one an attempt.
     :param revealed: the survivor set that shares were revealed for; empty before.
     :param sketched: projections that were signed, of at most :data:`MOST_SKETCHES` attempts.
+    :param ring: seed of the roster's ring when shares were revealed: with other neighbours the
+        parts of a sum that get known may be others.
     :param guilty: hospitals that were proven guilty in this round: shares may be revealed again
         for the same set without them.
     """
@@ -119,6 +122,7 @@ class Promises:
     revealed: tuple[str, ...] = ()
     guilty: tuple[str, ...] = ()
     sketched: tuple[Sketched, ...] = ()
+    ring: str = ''
 
     def check_sketching(self, attempt: int, nonce: bytes) -> None:
         """
@@ -134,16 +138,20 @@ class Promises:
                 'aggregator', f'projections were signed in {MOST_SKETCHES} attempts of this round'
             )
 
-    def check_revealing(self, survivors: Iterable[str]) -> None:
+    def check_revealing(self, survivors: Iterable[str], ring: str) -> None:
         """
         Refuse a set of which shares must not be revealed any more.
 
         Two sums of one round over different sets would show their difference. That of hospitals
         that were proven guilty may be shown.
 
-        :raises RoundError: if shares were revealed for another set, even less who is guilty.
+        :param ring: seed of the roster's ring.
+        :raises RoundError: if shares were revealed for another set, even less who is guilty, or
+            with other neighbours.
         """
         wanted, before = set(survivors), set(self.revealed)
+        if before and ring != self.ring:
+            raise RoundError('aggregator', 'other neighbours than shares were revealed for before')
         if before and wanted not in (before, before - set(self.guilty)):
             raise RoundError(
                 'aggregator',
@@ -212,9 +220,12 @@ class HospitalRecord:
         others = (each for each in promises.signed if each.attempt != signed.attempt)
         return self.promising(replace(promises, signed=(*others, signed)))
 
-    def with_revealed(self, round: int, survivors: Iterable[str]) -> 'HospitalRecord':
+    def with_revealed(
+        self, round: int, survivors: Iterable[str], ring: str = ''
+    ) -> 'HospitalRecord':
         """Return this record with the survivor set that shares were revealed for."""
-        return self.promising(replace(self.of(round), revealed=tuple(sorted(survivors))))
+        revealed = tuple(sorted(survivors))
+        return self.promising(replace(self.of(round), revealed=revealed, ring=ring))
 
     def with_guilty(self, round: int, name: str) -> 'HospitalRecord':
         """Return this record with a hospital that was proven guilty."""
@@ -419,16 +430,16 @@ class HospitalState:
         if record is not self.record:
             self._save(replace(record, phase=Phase.REVEAL))
 
-    def keep_revealed(self, round: int, survivors: Iterable[str]) -> None:
+    def keep_revealed(self, round: int, survivors: Iterable[str], ring: str) -> None:
         """
         Note the survivor set that shares are about to be revealed for.
 
         :raises RoundError: as :meth:`Promises.check_revealing`.
         """
         promises = self.record.of(round)
-        promises.check_revealing(survivors)
+        promises.check_revealing(survivors, ring)
         if promises.revealed != tuple(sorted(survivors)):
-            record = self.record.with_revealed(round, survivors)
+            record = self.record.with_revealed(round, survivors, ring)
             self._save(replace(record, phase=Phase.SUM))
 
     def keep_sketched(self, attempt: AttemptId, nonce: bytes) -> None:

@@ -72,14 +72,14 @@ WORDS: Final[Mapping[Fault, str]] = {
 """Each fault in words: what the guilty hospital did."""
 
 
-WITNESSES: Final[Mapping[Fault, str]] = {
+ACCUSERS: Final[Mapping[Fault, str]] = {
     Fault.UPDATE: 'the key authority',
     Fault.MALFORMED: 'the aggregator',
     Fault.SILENT: 'the aggregator',
 }
 """Faults that nobody else can check, and whose word they are."""
 
-PROVEN: Final = frozenset(Fault) - WITNESSES.keys()
+PROVEN: Final = frozenset(Fault) - ACCUSERS.keys()
 """Faults that anybody can check."""
 
 MOST_PROOF: Final = 2**20
@@ -97,7 +97,7 @@ def note_blame(journal: Journal, blame: Blame, fault: str) -> None:
 
 def source(fault: Fault) -> str:
     """Say how it is known that a hospital is guilty."""
-    return f'{WITNESSES[fault]} says' if fault in WITNESSES else 'it is proven'
+    return f'{ACCUSERS[fault]} says' if fault in ACCUSERS else 'it is proven'
 
 
 def check_dealt(
@@ -210,17 +210,19 @@ def check_blame(blame: Blame, roster: Roster, codec: UpdateCodec, terms: bytes) 
 
     :param blame: as the aggregator signed it.
     :param codec: of the federation, as agreed.
-    :param terms: digest of all that was agreed on for the round; projections that were signed
-        under other terms are not what they would be under these.
+    :param terms: digest of all that was agreed on for the round; under other terms, as with
+        another roster, what was signed is not what it would be under these.
     :raises MessageError: if it proves nothing.
     """
     sender, guilty = blame.sender, blame.guilty
     try:
         fault = Fault(blame.fault)
-        if WITNESSES.get(fault) == 'the aggregator':
+        if ACCUSERS.get(fault) == 'the aggregator':
             check_signed(roster, blame, 'aggregator')
             roster.member(guilty)
             return fault
+        if fault in PROVEN and blame.terms_digest != terms:
+            raise RoundError(sender, 'shows what was signed under other terms')
         keys = _keys_of(blame, roster)
         found: tuple[str, Fault] | None
         if fault in (Fault.PARCEL, Fault.COMPLAINT):
@@ -230,8 +232,6 @@ def check_blame(blame: Blame, roster: Roster, codec: UpdateCodec, terms: bytes) 
         elif fault is Fault.UPDATE:
             found = _by_verdict(blame, roster)
         elif fault is Fault.SKETCH:
-            if blame.terms_digest != terms:
-                raise RoundError(sender, 'shows projections that were signed under other terms')
             found = _by_sketch(blame, keys, roster, codec)
         else:
             found = _by_deal(blame, keys, roster)
@@ -313,8 +313,8 @@ def _by_sketch(
         rooms = [len(keys.holders(guilty))]
         found = parts(blame, blame.dealt, PARCEL_BYTES, blame.parcels, rooms)
         ((dealt, parcel, path),) = found
-        if dealt.sender != guilty:
-            raise RoundError(blame.sender, 'shows keys that another hospital took')
+        if (dealt.sender, dealt.parcels_root) != (guilty, sketch.parcels_root):
+            raise RoundError(blame.sender, 'shows other shares than the projections name')
         check_dealt(keys, dealt, other, parcel, path, roster)
         check_ends(keys, guilty, other, parcel)
     key, other = key_shown(keys, members, guilty, blame.ends, blame.secret)

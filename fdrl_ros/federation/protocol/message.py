@@ -390,10 +390,12 @@ class Sketch(Message):
 
     `values` joins, in the order of the names of those members whose shares it holds, the
     projections of the mask of this pair, and in the sender's own place of its self mask: 8 bytes
-    for each projection.
+    for each projection. `parcels_root` is that of the shares that it dealt: its parcels say by
+    which keys the masks are made.
     """
 
     setup_digest: bytes = field(metadata=_HASH)
+    parcels_root: bytes = field(metadata=_HASH)
     nonce: bytes = field(metadata=_HASH)
     values: bytes = field(metadata={'most': VALUE_BYTES * MOST_ROWS * MOST_HOSPITALS})
 

@@ -244,7 +244,7 @@ def test_roster_names_neighbours_only_if_there_are_any(tmp_path):
         told = {'neighbours': 14, 'ring_seed': '0f' * 32} if roster.neighbours else {}
         assert named == told
     # Both are signed.
-    others = [replace(SPARSE, ring_seed='0e' * 32), replace(SPARSE, **ring(0))]
+    others = [replace(SPARSE, ring_seed='0e' * 32), replace(SPARSE, **ring(15, neighbours=0))]
     assert len({each.digest for each in (SPARSE, *others)}) == 3
 
 
@@ -300,12 +300,20 @@ def test_neighbourhoods_are_those_of_the_hospitals_and_the_seed():
 
 
 def test_ring_is_drawn_anew_each_time_and_empty_if_all_mask_with_all():
-    assert ring(0) == {'neighbours': 0, 'ring_seed': ''}
-    drawn = [ring(14) for _ in range(20)]
+    assert ring(15, neighbours=0) == {'neighbours': 0, 'ring_seed': ''}
+    drawn = [ring(15, neighbours=14) for _ in range(20)]
     assert {each['neighbours'] for each in drawn} == {14}
     seeds = {each['ring_seed'] for each in drawn}
     assert len(seeds) == 20 and {len(bytes.fromhex(seed)) for seed in seeds} == {32}
     assert all(replace(SPARSE, **each).neighbourhoods for each in drawn)
+    assert ring(100)['neighbours'] == 0 < ring(101)['neighbours'] == ring(101, 68)['neighbours']
+    assert ring(101, 69)['neighbours'] == 0  # a higher threshold holds among all alone
+
+
+def test_higher_threshold_is_refused_where_hospitals_have_neighbours():
+    replace(SPARSE, threshold=default_threshold(len(SPARSE.hospitals)))
+    with pytest.raises(RosterError, match='holds only if each hospital masks with all'):
+        replace(SPARSE, threshold=default_threshold(len(SPARSE.hospitals)) + 1)
 
 
 @pytest.mark.parametrize(
@@ -396,7 +404,7 @@ FIRST_OF_MANY, *OTHERS_OF_MANY = SPARSE.members
     [
         {},
         {'expires': 5},
-        {'threshold': 12},
+        {'threshold': 9},
         {'members': (replace(FIRST_OF_MANY, public=b'\xaa' * 32), *OTHERS_OF_MANY)},
         {'members': (replace(FIRST_OF_MANY, size=7), *OTHERS_OF_MANY)},
         {'members': SPARSE.members[::-1]},

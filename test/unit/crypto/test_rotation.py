@@ -160,7 +160,7 @@ def test_ring_of_neighbours_is_drawn_anew_for_other_hospitals_and_kept_otherwise
     make_federation(directory, NewFederation(dict.fromkeys(names, 500)))
     write_secret(directory / HE_NAME, he_bytes(SecretContext.generate(SCHEME)))
     root = load_identity(directory / 'root' / KEY_FILE, 'root')
-    sparse = replace(roster_of(directory), serial=2, **ring(20))
+    sparse = replace(roster_of(directory), serial=2, **ring(22, neighbours=20))
     sparse.save(directory / ROSTER_FILE, root)
     seeds = [sparse.ring_seed]
 

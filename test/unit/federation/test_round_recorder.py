@@ -88,8 +88,13 @@ def test_notes_of_a_round_hold_the_peak_memory_and_older_ones_none(tmp_path):
 
 
 def blame(guilty, counter, fault=Fault.SKETCH, sender='aggregator'):
-    lists = dict.fromkeys(('complaints', 'reveals', 'verdicts', 'sketches', 'keys'), ())
-    content = {'secret': bytes(32), 'ends': (), 'parcels': b'', 'shares': b''}
+    lists = dict.fromkeys(
+        ('complaints', 'reveals', 'verdicts', 'sketches', 'keys', 'keyed', 'ends', 'dealt'), ()
+    )
+    content = dict.fromkeys(
+        ('keys_digest', 'keys_path', 'parcels', 'paths', 'pairs', 'shares'), b''
+    )
+    content['secret'] = bytes(32)
     envelope = Envelope('trial', 2, 0, sender, counter)
     about = {'terms_digest': bytes(32), 'members': (), 'survivors': ()}
     made = Blame(envelope, guilty, int(fault), **lists, **content, **about)
