@@ -185,7 +185,7 @@ def test_every_promise_of_the_release_is_carried_over(released):
         assert (promises.guilty, promises.sketched, len(promises.sent)) == ((), (), 1)
         assert record.id == (2, 2) and record.sending[0].id == (2, 1) and record.over == 1
     with pytest.raises(RoundError, match='another survivor set'):
-        promises.check_revealing(NAMES[:2])
+        promises.check_revealing(NAMES[:2], '')
 
 
 @pytest.fixture(params=[('old', 1), ('released', 2)], ids=['format 1', 'format 2'])
