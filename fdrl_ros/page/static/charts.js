@@ -8,6 +8,8 @@ import uPlot from './vendor/uPlot.esm.js';
 
 export const SPAN = 30; // s that a strip shows
 const MOST = 4000; // points that a strip keeps
+// Patterns of lines in px, so that two of a colour differ, and all do where colours cannot be told.
+const DASHES = [[], [9, 4], [2, 3], [9, 3, 2, 3]];
 const FONT = '12px system-ui, sans-serif';
 
 /** Return the axis of a chart in the colours of the theme. */
@@ -19,6 +21,11 @@ function axis(more = {}) {
     font: FONT,
     ...more,
   };
+}
+
+/** Return the pattern of a line: the first, which is of all, and every fourth after are whole. */
+function dash(index) {
+  return index ? DASHES[(index - 1) % DASHES.length] : [];
 }
 
 /** Draw again in other colours and sizes: uPlot takes colours only when it is made. */
@@ -186,7 +193,7 @@ export class Lines extends Chart {
     return {
       legend: { show: false },
       cursor: { y: false, points: { size: 7 } },
-      padding: [10, 128, 0, 0],
+      padding: [10, 158, 0, 0],
       scales: { x: { time: false, range: (_, min, max) => [min, Math.max(max, min + 1)] }, y: { range: [0, 1] } },
       axes: [
         axis({ label: 'round', labelSize: 18, size: 26, labelFont: FONT, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500] }),
@@ -196,7 +203,7 @@ export class Lines extends Chart {
         label: name,
         stroke: index ? line(index - 1) : colour('--ink'),
         width: index ? 2 : 3,
-        dash: index > 6 ? [8, 4] : undefined,
+        dash: dash(index),
         spanGaps: true,
         points: { show: true, size: 5 },
       }))],
@@ -242,7 +249,15 @@ export class Lines extends Chart {
       ctx.moveTo(right + 2 * ratio, wanted);
       ctx.lineTo(right + 10 * ratio, y);
       ctx.stroke();
-      ctx.fillText(`${name} ${Math.round(100 * value)}\u00a0%`, right + 13 * ratio, y);
+      // A piece of the line as a key: its pattern tells lines of one colour apart.
+      ctx.lineWidth = (index ? 2 : 3) * ratio;
+      ctx.setLineDash(dash(index).map((each) => each * ratio));
+      ctx.beginPath();
+      ctx.moveTo(right + 12 * ratio, y);
+      ctx.lineTo(right + 38 * ratio, y);
+      ctx.stroke();
+      ctx.setLineDash([]);
+      ctx.fillText(`${name} ${Math.round(100 * value)}\u00a0%`, right + 42 * ratio, y);
     }
     ctx.restore();
   }

@@ -7,6 +7,7 @@ import time
 from typing import Any, TYPE_CHECKING
 
 from fdrl_ros.experiments.reports.glossary import definition
+from fdrl_ros.surgery.gym.state import PROCEDURE_NAMES
 import pytest
 from support import watched_room
 from support.watched_room import CSRF, FEDERATION, ROOM
@@ -505,6 +506,22 @@ def test_the_success_of_a_round_is_told(federation):
     federation.wait(f"{reading}.startsWith('Round 0:')")
     federation.run('document.activeElement.blur()')
     federation.wait(f"{reading}.startsWith('Point at a round')")
+
+
+def test_lines_of_success_differ_without_their_colours(federation, page):
+    one = {'policy': 'global', 'success': 0.5, 'procedures': dict.fromkeys(PROCEDURE_NAMES, 0.4)}
+    rows = [one | {'round': each} for each in range(3)]
+    shown = page.snapshot['federation'] | {'success': rows}
+    page.snapshot = page.snapshot | {'federation': shown}
+    lines = federation.wait(
+        '(() => { const { plot } = fdrl.federation.lines ?? {}; const all = plot?.series.slice(1);'
+        'return all?.length === 8 && all.map((each, at) => '
+        '[each.label, each.stroke(plot, at + 1), String(each.dash)]); })()'
+    )
+    (_, *whole), *others = lines
+    looks = [(colour, dash) for _, colour, dash in others]
+    assert len(set(looks)) == 7 and tuple(whole) not in looks
+    assert len({colour for colour, _ in looks}) == 6 and len({dash for _, dash in looks}) == 4
 
 
 @pytest.mark.parametrize(('width', 'height'), [(1024, 768), (390, 844)])
