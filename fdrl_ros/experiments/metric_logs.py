@@ -20,6 +20,7 @@ from fdrl_ros.errors import FdrlError, os_errors_as, PluginError, StoreError
 from fdrl_ros.experiments.json_file import Json
 from fdrl_ros.experiments.reports.command import without_password
 from fdrl_ros.experiments.round_recorder import NoteTaken, RoundNote
+from fdrl_ros.privacy.stated import single_precision
 
 FOLDER = 'tensorboard'
 """In a run's directory."""
@@ -27,6 +28,7 @@ FOLDER = 'tensorboard'
 EXPERIMENT = 'fdrl_ros'
 """Of MLflow, in which every run is one of its runs."""
 
+_EPSILON = 'epsilon/'
 _SCORES = ('success', 'a_task', 'r_mit', 'risk_adjusted_success', 'mean_return', 'mean_total')
 
 
@@ -40,7 +42,7 @@ def scalars_of(note: RoundNote) -> dict[str, float]:
         'round/rolled_back': float(note.rolled_back),
         'round/peak_memory_mb': note.peak_memory,
         'public/success': note.public_success,
-        **{f'epsilon/{name}': spent for name, spent in note.epsilon.items()},
+        **{f'{_EPSILON}{name}': spent for name, spent in note.epsilon.items()},
     }
     return _finite(found)
 
@@ -106,6 +108,8 @@ def _writer(run: Path) -> Iterator[Any]:
     def write(scalars: Mapping[str, float], step: int) -> None:
         with os_errors_as(StoreError, words):
             for name, value in scalars.items():
+                if name.startswith(_EPSILON):  # a file of TensorBoard holds single precision
+                    value = single_precision(value)
                 writer.add_scalar(name, value, step)
             writer.flush()
 

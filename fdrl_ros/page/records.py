@@ -13,7 +13,7 @@ from fdrl_ros.deployment.events import OperationEnded
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.errors import errors_named, RecordsError
-from fdrl_ros.page.state import number, RobotState
+from fdrl_ros.page.state import bound, number, RobotState
 from fdrl_ros.surgery.data.bag import (
     ARM_STATE,
     ARM_STATE_KINDS,
@@ -221,7 +221,7 @@ def _after(
     hospitals = {
         name: {
             'round': note['round'],
-            'epsilon': number(note['epsilon'].get(name, float('nan'))),
+            'epsilon': bound(note['epsilon'].get(name, float('nan'))),
             'budget': number(plan.privacy.budget),
             'delta': plan.privacy.delta,
             'unit': plan.privacy.unit,

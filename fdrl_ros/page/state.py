@@ -27,6 +27,7 @@ from fdrl_ros.deployment.events import (
 )
 from fdrl_ros.deployment.namespaces import absolute, FEDERATION
 from fdrl_ros.federation.protocol.message import Blame, Fault, GlobalPolicy, Phase, RoundStatus
+from fdrl_ros.privacy.stated import rounded_up
 from fdrl_ros.surgery.gym.state import (
     INDEX,
     OPERATION_LAYOUT,
@@ -86,6 +87,11 @@ _RISK: Final = ('risk', 'force', 'damage', 'critical', 'mitigation', 'case_mitig
 def number(value: float) -> float | None:
     """Return a number as it is shown, or None if it is not finite."""
     return round(float(value), _DIGITS) if math.isfinite(value) else None
+
+
+def bound(value: float) -> float | None:
+    """Return an upper bound, such as an epsilon, as it is shown: rounded up; as `number` else."""
+    return rounded_up(value, _DIGITS) if math.isfinite(value) else None
 
 
 def numbers(values: Iterable[float]) -> list[float | None]:
@@ -342,10 +348,10 @@ class FederationState:
                 own = self._hospitals[event.hospital]
                 own |= {name: getattr(event, name) for name in names}
                 if own['budget'] is None or math.isfinite(event.epsilon):
-                    own['epsilon'] = number(event.epsilon)
+                    own['epsilon'] = bound(event.epsilon)
             case PrivacySpent() if event.hospital in self._hospitals:
                 self._hospitals[event.hospital] |= {
-                    'epsilon': number(event.epsilon),
+                    'epsilon': bound(event.epsilon),
                     'budget': number(event.budget),
                     'delta': event.delta if math.isfinite(event.delta) else None,
                     'unit': event.unit,

@@ -296,6 +296,7 @@ def test_rounds_are_logged_for_tensorboard(run: Path) -> None:
         assert found['epsilon/hospital_2'][note['round']] == pytest.approx(
             note['epsilon']['hospital_2'], rel=1e-6
         )
+        assert found['epsilon/hospital_2'][note['round']] >= note['epsilon']['hospital_2']
         assert found['round/update_bytes'][note['round']] == note['update_bytes']
     summary = json.loads((run / 'summary.json').read_text())
     scored = found['evaluation/success/global'][summary['rounds']]

@@ -20,9 +20,10 @@ from fdrl_ros.privacy.ledger.account import ACCOUNT
 from fdrl_ros.privacy.ledger.chain import Chain, Owner
 from fdrl_ros.privacy.ledger.ledger import Ledger
 from fdrl_ros.privacy.noise_key import HOME_ROUNDS
-from fdrl_ros.privacy.stated import stated
+from fdrl_ros.privacy.stated import rounded_up, single_precision, stated
 from hypothesis import given
 from hypothesis import strategies as st
+import numpy as np
 import pytest
 from support.small_run import TINY_PLAN
 
@@ -149,6 +150,11 @@ def test_an_account_counts_and_the_page_tells_nothing_of_it(tmp_path: Path) -> N
 def test_what_is_stated_is_never_below_the_truth(bound: float, digits: int) -> None:
     told = float(stated(bound, digits))
     assert bound <= told <= bound + 1.001 * 10**-digits
+    for upper in (rounded_up(bound, digits), single_precision(bound)):
+        assert upper >= bound
+    assert rounded_up(bound, digits) == told
+    single = single_precision(bound)
+    assert float(np.float32(single)) == single and single <= bound * (1.0 + 2e-7) + 1e-44
     assert stated(5.3134) == '5.32' and stated(2.7) == '2.70' and stated(float('inf')) == 'inf'
 
 
@@ -163,10 +169,17 @@ SHOWN = re.compile(
 )
 
 
+ROUNDED = re.compile(r'\b(?:round|number|numbers)\([^)]*(?:epsilon|spent)|epsilon.*toFixed')
+"""An epsilon that becomes a number with few digits; `bound` and `roundedUp` round up."""
+
+
 def test_no_module_rounds_an_epsilon_to_the_nearest():
     found = []
-    for path in sorted((ROOT / 'fdrl_ros').rglob('*.py')):
+    files = [*(ROOT / 'fdrl_ros').rglob('*.py'), *(ROOT / 'fdrl_ros/page/static').glob('*.js')]
+    for path in sorted(files):
         for line in path.read_text('utf-8').splitlines():
-            if SHOWN.search(line) and 'epsilon_paper' not in line:
+            near = SHOWN.search(line) or ROUNDED.search(line)
+            if near and 'epsilon_paper' not in line:
                 found.append(f'{path.relative_to(ROOT)}: {line.strip()}')
     assert found == []
+    assert ROUNDED.search("'epsilon': number(event.epsilon),")

@@ -359,3 +359,11 @@ def test_a_day_needs_no_more_memory_than_an_hour(state, clock):
     assert len(as_json(snapshot)) < 1.1 * text + 1000
     assert len(snapshot['robots']['robot_1']['timeline']) == TIMELINE
     assert len(snapshot['events']) == EVENTS
+
+
+def test_an_epsilon_is_shown_rounded_up(state):
+    state.receive(PrivacySpent('hospital_1', 'patient', 2.5000001, 1.0, 1e-4, 8.0, 3, True))
+    assert state.snapshot()['federation']['hospitals']['hospital_1']['epsilon'] == 2.500001
+    told = {'stage': 'training', 'round': 1, 'step': 3, 'steps': 9}
+    state.receive(HospitalProgress(hospital='hospital_1', epsilon=2.6000001, **told))
+    assert state.snapshot()['federation']['hospitals']['hospital_1']['epsilon'] == 2.600001
