@@ -10,6 +10,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 import os
 import threading
+import time
 from typing import Any, TypeVar
 
 from fdrl_ros.errors import FdrlError, LastingError, TrainingStopped
@@ -21,6 +22,9 @@ R = TypeVar('R')
 
 LOOK = 0.2
 """Time between two looks whether to stop, second."""
+
+IDLE = 20.0
+"""Time without a computation after which a kept process ends, second."""
 
 
 def run_elsewhere(
@@ -43,6 +47,54 @@ def run_elsewhere(
         return result
     finally:
         _end(process, ours)
+
+
+class KeptProcess(Closeable):
+    """
+    Another process for computations as those of :func:`run_elsewhere`, one after the other.
+
+    What modules keep between two computations is there for the next. It starts with the first
+    one, and ends when nothing was computed for IDLE seconds, or by :meth:`close`. It belongs to
+    one thread at a time.
+    """
+
+    def __init__(self) -> None:
+        self._running: tuple[SpawnProcess, Connection] | None = None
+        self._used = 0.0
+
+    def __call__(
+        self,
+        compute: Callable[..., R],
+        arguments: tuple[object, ...],
+        stopped: Callable[[], bool],
+    ) -> R:
+        """Compute something, as :func:`run_elsewhere` does; it raises the same."""
+        if time.monotonic() - self._used > IDLE / 2:
+            self.close()  # it may be about to end
+        if self._running is None:
+            self._running = _start(_compute_each)
+        process, ours = self._running
+        try:
+            with suppress(OSError):  # of a process that ended: the answer tells
+                ours.send((compute, arguments))
+            while not ours.poll(LOOK):
+                if stopped():
+                    raise TrainingStopped('the node stopped before a computation was done')
+            result: R = _receive(process, ours, compute.__name__)
+        except LastingError:
+            self._used = time.monotonic()
+            raise
+        except BaseException:
+            self.close()
+            raise
+        self._used = time.monotonic()
+        return result
+
+    def close(self) -> None:
+        """End the process; the next computation starts another."""
+        running, self._running = self._running, None
+        if running is not None:
+            _end(*running)
 
 
 class SeparateObject(Closeable):
@@ -135,6 +187,16 @@ def _compute(
     end_with_parent()
     os.nice(5)
     pipe.send(_result(compute, arguments))
+
+
+def _compute_each(pipe: Connection) -> None:
+    """Compute whatever is asked, in the other process, until nothing is for a time."""
+    end_with_parent()
+    os.nice(5)
+    with suppress(EOFError):
+        while pipe.poll(IDLE):
+            compute, arguments = pipe.recv()
+            pipe.send(_result(compute, arguments))
 
 
 def _serve(place: str, arguments: tuple[object, ...], pipe: Connection) -> None:

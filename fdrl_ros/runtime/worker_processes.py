@@ -5,6 +5,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from multiprocessing import get_context
 from multiprocessing.queues import Queue
 from multiprocessing.synchronize import Event
@@ -12,7 +13,7 @@ import os
 import queue
 import signal
 from types import FrameType
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from fdrl_ros.errors import FdrlError, TrainingStopped
 from fdrl_ros.runtime.environment_variables import ONE_THREAD, with_variables
@@ -29,6 +30,35 @@ _asked = False  # whether a worker process itself was asked to end
 _ENDING = (signal.SIGINT, signal.SIGTERM)
 
 
+class _Pool(NamedTuple):
+    """Worker processes, and how they tell their progress and are told to stop."""
+
+    executor: ProcessPoolExecutor
+    progress: 'Queue[Progress]'
+    stop: Event
+
+
+_kept: list[_Pool | None] = []
+"""Of :func:`kept_workers`: the pool that pieces of work share, or None until the first."""
+
+
+@contextmanager
+def kept_workers() -> Iterator[None]:
+    """
+    Let all calls of :func:`run_tasks` within have the same worker processes.
+
+    So modules are imported once, and what they keep is there for the next call. Calls come one
+    after the other.
+    """
+    _kept.append(None)
+    try:
+        yield
+    finally:
+        pool = _kept.pop()
+        if pool is not None:
+            pool.executor.shutdown(wait=True, cancel_futures=True)
+
+
 def run_tasks(
     work: Callable[..., R], tasks: Sequence[tuple[object, ...]], *, workers: int, caller: Caller
 ) -> list[R]:
@@ -41,24 +71,19 @@ def run_tasks(
     :raises TrainingStopped: as soon as the caller says so; workers have ended then.
     :raises FdrlError: the one that a task ended with, or if a worker is gone.
     """
-    workers = min(workers, len(tasks))
-    if workers <= 1:
+    if min(workers, len(tasks)) <= 1:
         return [work(*each, caller=caller) for each in tasks]
-    context = get_context('spawn')
-    progress: Queue[Progress] = context.Queue()
-    stop: Event = context.Event()
-    with (
-        with_variables(ONE_THREAD),
-        ProcessPoolExecutor(workers, context, _begin_worker, (progress, stop)) as pool,
-    ):
+    with with_variables(ONE_THREAD), _pool(workers if _kept else min(workers, len(tasks))) as pool:
         try:
             with spared_interrupts(*_ENDING):  # they take the mask off when they are ready
-                futures = [pool.submit(_in_worker, work, each) for each in tasks]
-            _watch(futures, progress, caller)
+                futures = [pool.executor.submit(_in_worker, work, each) for each in tasks]
+            _watch(futures, pool.progress, caller)
             return [future.result() for future in futures]
         except BaseException as error:
-            stop.set()
-            pool.shutdown(wait=True, cancel_futures=True)
+            pool.stop.set()
+            pool.executor.shutdown(wait=True, cancel_futures=True)
+            if _kept:
+                _kept[-1] = None
             if not isinstance(error, BrokenProcessPool):
                 raise
             if caller.stopped():
@@ -66,6 +91,25 @@ def run_tasks(
             raise FdrlError(
                 'a worker process is gone: killed, or out of memory; fewer workers need less'
             ) from error
+
+
+@contextmanager
+def _pool(workers: int) -> Iterator[_Pool]:
+    """Return worker processes: the kept ones, or others that end with the block."""
+    pool = _kept[-1] if _kept else None
+    if pool is None:
+        context = get_context('spawn')
+        progress: Queue[Progress] = context.Queue()
+        stop: Event = context.Event()
+        executor = ProcessPoolExecutor(workers, context, _begin_worker, (progress, stop))
+        pool = _Pool(executor, progress, stop)
+        if _kept:
+            _kept[-1] = pool
+    if _kept:
+        yield pool
+        return
+    with pool.executor:
+        yield pool
 
 
 def _watch(futures: 'Sequence[Future[R]]', progress: 'Queue[Progress]', caller: Caller) -> None:

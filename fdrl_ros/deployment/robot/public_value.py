@@ -13,7 +13,7 @@ policy. The gain is the simulated gain at which the policy succeeds most often. 
 then operated on with a robot that has about these errors.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 import hashlib
 import math
@@ -37,6 +37,7 @@ from fdrl_ros.selector import (
     ValueModel,
 )
 from fdrl_ros.selector.value.monte_carlo_reference import (
+    Alike,
     alike_states,
     chooser_of,
     draw_meeting,
@@ -177,15 +178,10 @@ def gain_of(
     :param calibration: as :func:`calibration_of` returns it.
     :param patients: public ones.
     """
-    choose = chooser_of(policy)
-
-    def success(gain: float) -> float:
-        off = np.append(calibration, gain)
-        at_robot = [off_by(each, off) for each in patients]
-        made = roll_out(at_robot, choose, world, tick=lambda left: stop_if(stopped))
-        return float(made.success.mean())
-
-    found = np.array([success(gain) for gain in _GAINS])
+    offs = [np.append(calibration, gain) for gain in _GAINS]
+    at_robot = [off_by(each, off) for off in offs for each in patients]
+    made = roll_out(at_robot, chooser_of(policy), world, tick=lambda left: stop_if(stopped))
+    found = made.success.reshape(len(_GAINS), -1).mean(axis=1)
     by_chance = 3.0 * (0.5 / len(patients)) ** 0.5  # 3 deviations of a difference of two shares
     if found.max() - found.min() <= by_chance:
         return 0.0
@@ -237,24 +233,42 @@ class _Operations(NamedTuple):
     """
     Operations side by side: who is operated on, and how they are led at first.
 
-    ``patients``: of the robot. ``handover`` and ``moves``: of :func:`handing_over`. ``begin``:
-    number of the first patient.
+    ``procedure``: of all. ``patients``: of the robot. ``handover`` and ``moves``: of
+    :func:`handing_over`. ``begin``: number of the first patient.
     """
 
+    procedure: str
     patients: Sequence[Patient]
     handover: NDArray[np.int64]
     moves: NDArray[np.int64]
     begin: int
 
 
-def _experience(rolled: Rollouts, handover: NDArray[np.int64], begin: int) -> Experience:
-    """Return what came after the hand-over."""
+def _experiences(rolled: Rollouts, operations: Sequence[_Operations]) -> Iterator[Experience]:
+    """Return what came after the hand-over in each of the operations that were rolled out."""
     limits = np.array([each.procedure.force_limit for each in rolled.patients])
     risks = risk_terms(rolled.forces, rolled.damages, rolled.critical, limits[rolled.cases]).total
-    own = rolled.ticks >= handover[rolled.cases]
-    return Experience(
-        rolled.states[own], rolled.rewards[own], risks[own], rolled.cases[own] + begin
-    )
+    after = rolled.ticks >= np.concatenate([each.handover for each in operations])[rolled.cases]
+    first = 0
+    for each in operations:
+        last = first + len(each.patients)
+        own = after & (first <= rolled.cases) & (rolled.cases < last)
+        cases = rolled.cases[own] - first + each.begin
+        yield Experience(rolled.states[own], rolled.rewards[own], risks[own], cases)
+        first = last
+
+
+def _portions(operations: Iterable[_Operations]) -> Iterator[list[_Operations]]:
+    """Join operations as long as no more than PORTION go on side by side."""
+    joined: list[_Operations] = []
+    count = 0
+    for each in operations:
+        if joined and count + len(each.patients) > PORTION:
+            yield joined
+            joined, count = [], 0
+        joined.append(each)
+        count += len(each.patients)
+    yield joined
 
 
 @dataclass
@@ -353,16 +367,23 @@ class PublicValuation:
         for name in names:
             if name not in self.shared.operations:
                 self.shared.operations[name] = self._drawn_operations(name)
-            for each in self.shared.operations[name]:
-                rolled = roll_out(
-                    each.patients,
-                    handing_over(policy, self.lead_in, each.handover, each.moves),
-                    self.plan.world,
-                    tick=lambda left: stop_if(self.stopped),
-                )
-                found.setdefault(name, []).append(_experience(rolled, each.handover, each.begin))
+        whole = (each for name in names for each in self.shared.operations[name])
+        for part in _portions(whole):
+            rolled = roll_out(
+                [patient for each in part for patient in each.patients],
+                handing_over(
+                    policy,
+                    self.lead_in,
+                    np.concatenate([each.handover for each in part]),
+                    np.concatenate([each.moves for each in part], axis=1),
+                ),
+                self.plan.world,
+                tick=lambda left: stop_if(self.stopped),
+            )
+            for each, own in zip(part, _experiences(rolled, part), strict=True):
+                found.setdefault(each.procedure, []).append(own)
                 done += len(each.patients)
-                self.progress(done, len(names) * count)
+            self.progress(done, len(names) * count)
         return {
             name: Experience(
                 *(
@@ -392,7 +413,8 @@ class PublicValuation:
             ]
             moves = np.array([np.where(chance, moved, LED) for chance, moved in random])
             public = [public_patient(int(each), plan, procedure) for each in cases]
-            found.append(_Operations(self._at_robot(public, rng), handover, moves, begin))
+            at_robot = self._at_robot(public, rng)
+            found.append(_Operations(procedure, at_robot, handover, moves, begin))
         return found
 
     def value_model(self, policy: Policy | None) -> ValueModel:
@@ -412,9 +434,11 @@ class PublicValuation:
 
     def _fitted(self, policy: Policy | None, digest: str) -> ValueModel:
         estimates = {}
-        for name, experience in self.experience(policy).items():
+        experiences = self.experience(policy)
+        met = self._met(list(experiences), policy)
+        for name, experience in experiences.items():
             fitted = fit_value(experience, self.plan.value)
-            error = self.conformal_error(fitted, name, policy)
+            error = self._conformal_error(fitted, met[name])
             estimates[name] = fitted.with_conformal_error(error)
         if policy is None:
             estimates = {name: replace(each, caution=0.0) for name, each in estimates.items()}
@@ -432,29 +456,45 @@ class PublicValuation:
         :returns: standard deviation, in returns.
         :raises RecordsError: if most of them are like that.
         """
-        plan, settings = self.plan, self.plan.value
-        if procedure not in self.shared.meetings:
-            self.shared.meetings[procedure] = self._meetings(procedure)
-        meetings = self.shared.meetings[procedure]
-        together = max(1, 2 * PORTION // (settings.redraws + 1))
+        return self._conformal_error(fitted, self._met([procedure], policy)[procedure])
+
+    def _conformal_error(self, fitted: StateValue, met: Iterable[Alike]) -> float:
         errors, references, stds = [], [], []
-        for begin in range(0, len(meetings), together):
-            found = alike_states(
-                meetings[begin : begin + together],
+        for each in met:
+            known = reference(each.state, each.others, each.returns, self.plan.value.redraws // 4)
+            if known is not None:
+                mean, std = fitted.mean_and_std(each.state)
+                errors.append(float(mean) - known.mean)
+                references.append(known.error)
+                stds.append(float(std))
+        return measured_conformal_error(np.array(errors), np.array(references), np.array(stds))
+
+    def _met(self, procedures: Sequence[str], policy: Policy | None) -> dict[str, list[Alike]]:
+        """
+        Return the states that estimates are measured in, by procedure.
+
+        :raises RecordsError: as :meth:`conformal_error`.
+        """
+        plan, settings = self.plan, self.plan.value
+        for name in procedures:
+            if name not in self.shared.meetings:
+                self.shared.meetings[name] = self._meetings(name)
+        whole = [(name, each) for name in procedures for each in self.shared.meetings[name]]
+        together = max(1, 2 * PORTION // (settings.redraws + 1))
+        found: dict[str, list[Alike]] = {name: [] for name in procedures}
+        for begin in range(0, len(whole), together):
+            part = whole[begin : begin + together]
+            states = alike_states(
+                [each for _, each in part],
                 policy,
                 self.lead_in,
                 plan.world,
                 settings.discount,
                 lambda left: stop_if(self.stopped),
             )
-            for met in (each for own in found for each in own):
-                known = reference(met.state, met.others, met.returns, settings.redraws // 4)
-                if known is not None:
-                    mean, std = fitted.mean_and_std(met.state)
-                    errors.append(float(mean) - known.mean)
-                    references.append(known.error)
-                    stds.append(float(std))
-        return measured_conformal_error(np.array(errors), np.array(references), np.array(stds))
+            for (name, _), own in zip(part, states, strict=True):
+                found[name] += own
+        return found
 
     def _meetings(self, procedure: str) -> list[Meeting]:
         """
@@ -480,3 +520,23 @@ class PublicValuation:
                     raise
             number += 1
         return found
+
+
+def kept_valuation(plan: Plan, lead_in: Policy, known: Sequence[Policy]) -> PublicValuation:
+    """
+    Return a valuation that has what an earlier one of this process found out for the same robot.
+
+    Only what is shared of the last robot is kept.
+
+    :param lead_in: as :class:`PublicValuation` takes it.
+    :param known: the same.
+    """
+    robot = fitted_with(plan, lead_in, known)
+    if robot not in _KEPT:
+        _KEPT.clear()
+        _KEPT[robot] = _Shared()
+    return PublicValuation(plan, lead_in, known=known, shared=_KEPT[robot])
+
+
+_KEPT: dict[str, _Shared] = {}
+"""What the policies of the robot whose policy this process valued last are valued with."""

@@ -7,7 +7,6 @@ The frozen set is made once from the plan. Everything is simulated in step on th
 a few seconds for the set, less than one for a policy.
 """
 
-import copy
 from dataclasses import replace
 import hashlib
 import logging
@@ -64,9 +63,9 @@ def make_frozen_set(plan: Plan) -> FrozenSet:
     for tick in range(_PACE * plan.safety.snapshots):
         if tick % _PACE == _PACE - 1:
             states.append(batch.states())
-            tried = [_consequences_of(batch, action) for action in range(ACTION_COUNT)]
-            forces.append(np.stack([force for force, _ in tried], axis=1))
-            breaches.append(np.stack([breach for _, breach in tried], axis=1))
+            force, breach = _consequences(batch)
+            forces.append(force)
+            breaches.append(breach)
         wanted = vector_expert_costs(batch).argmin(axis=1)
         drawn = rng.integers(ACTION_COUNT, size=len(rows))
         habit = np.where(habits[rows] == 'any', drawn, ways[rows])
@@ -82,18 +81,20 @@ def make_frozen_set(plan: Plan) -> FrozenSet:
     )
 
 
-def _consequences_of(batch: VectorOperation, action: int) -> tuple[np.ndarray, np.ndarray]:
+def _consequences(batch: VectorOperation) -> tuple[np.ndarray, np.ndarray]:
     """
-    Try one action in every operation, then stay.
+    Try each action in each of n operations, then stay, all side by side.
 
-    :returns: greatest force in limits of the procedure, and whether the workspace was left.
+    :returns: greatest force in limits of the procedure, and whether the workspace was left, both
+        of shape (n, actions).
     """
-    trial = copy.deepcopy(batch, {id(each): each for each in batch.patients})  # they never change
-    rows = np.arange(len(batch.over))
+    trial, count = batch.copies(ACTION_COUNT), len(batch.over)
+    rows = np.arange(ACTION_COUNT * count)
+    first = np.repeat(np.arange(ACTION_COUNT), count)
     greatest, breached = np.zeros(len(rows)), np.zeros(len(rows), dtype=bool)
-    limits = batch.rules.force_limit.copy()
+    limits = np.tile(batch.rules.force_limit, ACTION_COUNT)
     for tick in range(AHEAD + max(each.latency for each in batch.patients)):
-        *_, said = trial.step(np.full(len(rows), STAY if tick else action))
+        *_, said = trial.step(np.full(len(rows), STAY) if tick else first)
         greatest[rows] = np.maximum(greatest[rows], said['peak_force'] / limits[rows])
         breached[rows] |= said['failure'] == _WORKSPACE
         left = np.flatnonzero(~trial.over)
@@ -101,7 +102,8 @@ def _consequences_of(batch: VectorOperation, action: int) -> tuple[np.ndarray, n
             break
         rows = rows[left]
         trial.select(left)
-    return greatest, breached
+    table = ACTION_COUNT, count
+    return greatest.reshape(table).T, breached.reshape(table).T
 
 
 def run_trial(policy: Policy | None, plan: Plan) -> tuple[float, float, float]:

@@ -37,6 +37,7 @@ from fdrl_ros.nodes.robot.supervision_queue import SupervisionQueue, Supervision
 from fdrl_ros.policy import Policy
 from fdrl_ros.policy.network import Network
 from fdrl_ros.runtime.backoff import Backoff
+from fdrl_ros.runtime.subprocess_runner import KeptProcess
 from fdrl_ros.runtime.worker_thread import Worker
 from fdrl_ros.selector.candidates.candidate import HOLD
 from fdrl_ros.selector.candidates.decision_time import decision_time, DecisionTime
@@ -108,6 +109,7 @@ class CandidateUpdates:
         self._kept = kept
         robot = node.layout.party(node.place)
         self.files = PolicyFiles(robot)
+        self._elsewhere = KeptProcess()
         self._supervision_file = robot / SUPERVISION_FILE
         self._publisher = node.publisher(ros.Policies, 'policies', qos.LATCHED)
         self._writer: Worker | None = None
@@ -269,9 +271,10 @@ class CandidateUpdates:
     def _test(self, version: Version) -> None:
         self._assess(f'testing the {version.name} policy of round {version.round}')
         policy, plan, files = version.policy, self.plan, self.files
+        elsewhere = self._elsewhere
 
         def find_out(report: object, stopped: Callable[[], bool]) -> Tested:
-            found = tested(policy, plan, files, stopped)
+            found = tested(policy, plan, files, stopped, elsewhere)
             return found, None if found.refusal(plan.safety) else self._timed(policy)
 
         accept = partial(self._accept_test, version)
@@ -285,10 +288,10 @@ class CandidateUpdates:
         """
         self._assess(f'valuing the {version.name} policy' if version else 'valuing to hold')
         plan, start, files, values = self.plan, self._start, self.files, self.registry.newer_values
-        policy = version.policy if version else None
+        policy, elsewhere = version.policy if version else None, self._elsewhere
 
         def find_out(report: object, stopped: Callable[[], bool]) -> ValueModel:
-            return valued(policy, plan, start, values.known, files, stopped)
+            return valued(policy, plan, start, values.known, files, stopped, elsewhere)
 
         accept = partial(self._accept_model, version, values)
         self._node.submit(find_out, partial(self._assessed, version, accept))

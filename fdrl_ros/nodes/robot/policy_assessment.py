@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from fdrl_ros.deployment.plan import Plan
-from fdrl_ros.deployment.robot.public_value import fitted_with, PublicValuation
+from fdrl_ros.deployment.robot.public_value import fitted_with, kept_valuation
 from fdrl_ros.deployment.robot.safety_test import basis, frozen_set, safety_report
 from fdrl_ros.errors import LastingError, PolicyError, RecordsError, SettingError, StateError
 from fdrl_ros.policy import Policy
-from fdrl_ros.runtime.subprocess_runner import run_elsewhere
+from fdrl_ros.runtime.subprocess_runner import KeptProcess
 from fdrl_ros.selector import HOLD, ValueModel
 from fdrl_ros.selector.candidates.policy_files import PolicyFiles
 from fdrl_ros.selector.candidates.safety_limits import SafetyReport
@@ -20,13 +20,18 @@ LASTING = (PolicyError, RecordsError, SettingError, StateError)
 
 
 def tested(
-    policy: Policy, plan: Plan, files: PolicyFiles, stopped: Callable[[], bool]
+    policy: Policy,
+    plan: Plan,
+    files: PolicyFiles,
+    stopped: Callable[[], bool],
+    elsewhere: KeptProcess,
 ) -> SafetyReport:
     """
     Return what the test of a policy found; it is on the disk then.
 
     A second process computes, so that the control loop keeps its 100 Hz.
 
+    :param elsewhere: that process, kept for what is tested and valued next.
     :raises TrainingStopped: as soon as `stopped` says so.
     :raises LastingError: if it cannot be found out with this plan, now or later.
     :raises StoreError: if a file cannot be written.
@@ -34,7 +39,7 @@ def tested(
     """
     report = files.load_report(policy.digest.hex())
     if report is None or report.basis != basis(plan):
-        report = run_elsewhere(find_report, (policy, plan, files.folder), stopped)
+        report = elsewhere(find_report, (policy, plan, files.folder), stopped)
         files.save_report(report)
     return report
 
@@ -46,6 +51,7 @@ def valued(
     known: Sequence[Policy],
     files: PolicyFiles,
     stopped: Callable[[], bool],
+    elsewhere: KeptProcess,
 ) -> ValueModel:
     """
     Return the estimate of a policy's return; it is on the disk then.
@@ -61,7 +67,7 @@ def valued(
     settings = fitted_with(plan, lead_in, known)
     model = files.load_model(digest, None, settings)
     if model is None:
-        data = run_elsewhere(find_model, (policy, plan, lead_in, known), stopped)
+        data = elsewhere(find_model, (policy, plan, lead_in, known), stopped)
         model = ValueModel.from_bytes(data, digest)
         files.save_model(digest, data, settings)
     return model
@@ -88,6 +94,6 @@ def find_model(
     :raises LastingError: as :func:`valued`.
     """
     try:
-        return PublicValuation(plan, lead_in, known=known).value_model(policy).to_bytes()
+        return kept_valuation(plan, lead_in, known).value_model(policy).to_bytes()
     except LASTING as error:
         raise LastingError(f'{type(error).__name__}: {error}') from error

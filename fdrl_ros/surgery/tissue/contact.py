@@ -12,6 +12,7 @@ its deviation in m; contact is felt four such deviations above nothing.
 """
 
 from collections.abc import Sequence
+import copy
 from dataclasses import dataclass
 import hashlib
 import math
@@ -119,19 +120,29 @@ class ForceSensor:
         """Force from which contact is felt, N: measured, or smoothed where it is noisy."""
         self.felt_load = self.felt / self.gain
         """Load at which a sensor without noise measures that force, N."""
-        self._rng: np.random.Generator | None = None
-        if self.noisy:
-            name = hashlib.sha256(repr((patient.name, patient.goal)).encode()).digest()
-            self._rng = np.random.default_rng([Stream.FORCE_SENSOR, *name])
+        self._identity = patient.name, patient.goal
+        self._rng: np.random.Generator | None = None  # until noise is drawn
+        self._shared = False  # whether a copy has the same generator: who draws takes an own one
+
+    def __deepcopy__(self, memo: object) -> 'ForceSensor':
+        """Return a sensor that will have the same noise."""
+        self._shared = True
+        return copy.copy(self)
 
     def measure(self, load: float) -> float:
         """Return the measured force of a load, N; each call draws new noise."""
-        return self.gain * load + (0.0 if self._rng is None else self.noise(1).item())
+        return self.gain * load + (self.noise(1).item() if self.noisy else 0.0)
 
     def noise(self, count: int) -> NDArray[np.float64]:
         """Draw the noise of the next measurements, shape (count,), N."""
-        if self._rng is None:
+        if not self.noisy:
             return np.zeros(count)
+        if self._rng is None:
+            name = hashlib.sha256(repr(self._identity).encode()).digest()
+            self._rng = np.random.default_rng([Stream.FORCE_SENSOR, *name])
+        elif self._shared:
+            self._rng = copy.deepcopy(self._rng)
+        self._shared = False
         return self.deviation * self._rng.standard_normal(count)
 
 

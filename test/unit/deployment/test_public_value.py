@@ -214,8 +214,9 @@ def test_half_of_every_group_is_handed_over(monkeypatch):
     monkeypatch.setattr(public_value, 'handing_over', noted)
     plan = PLAN.changed({'value': {'patients': 24, 'groups': 4}})
     PublicValuation(plan, policy(0)).experience(None)
-    for group in range(4):
-        assert np.count_nonzero(led[0][np.arange(24) % 4 == group]) == 3
+    for own in np.concatenate(led).reshape(-1, 24):
+        for group in range(4):
+            assert np.count_nonzero(own[np.arange(24) % 4 == group]) == 3
 
 
 def test_the_return_of_staying_is_what_it_says():

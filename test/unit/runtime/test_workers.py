@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Worker processes: results in order, errors as raised, a clean end whoever is asked."""
 
+import multiprocessing
 import os
 from pathlib import Path
 import signal
@@ -10,9 +11,9 @@ import sys
 
 from fdrl_ros.errors import FdrlError, PrivacyError
 from fdrl_ros.runtime.progress import NOBODY
-from fdrl_ros.runtime.worker_processes import run_tasks
+from fdrl_ros.runtime.worker_processes import kept_workers, run_tasks
 import pytest
-from support.worker_tasks import double
+from support.worker_tasks import double, process_of
 
 COMMAND = """
 import signal, sys
@@ -99,3 +100,16 @@ def test_a_request_to_one_worker_ends_all_cleanly(command):
     command.stdout.readline()
     os.kill(int(command.stdout.readline().split()[-1]), signal.SIGTERM)
     ended(command)
+
+
+def test_kept_workers_serve_one_call_after_another_and_end_with_the_block():
+    with kept_workers():
+        first = set(run(process_of, [(each,) for each in range(20)], 2))
+        assert run(double, [(1,), (2,)], 2) == [2, 4]
+        again = set(run(process_of, [(each,) for each in range(20)], 2))
+        assert len(first | again) <= 2 and os.getpid() not in first
+        with pytest.raises(PrivacyError):
+            run(double, [(13,), (1,)], 2)
+        after = set(run(process_of, [(each,) for each in range(20)], 2))
+        assert not after & first, 'what was stopped serves no other call'
+    assert not multiprocessing.active_children()
