@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Progress on the terminal: one bar for each hospital or policy; plain lines in a log."""
 
+import threading
 from typing import NamedTuple, Self
 
 from fdrl_ros.runtime.progress import Progress
@@ -71,6 +72,7 @@ class ProgressBars:
 
     def __init__(self, console: Console) -> None:
         self._console = console
+        self._lock = threading.Lock()
         self._bars = Bars(
             TextColumn('{task.description}'),
             BarColumn(bar_width=30),
@@ -93,7 +95,11 @@ class ProgressBars:
         self._bars.stop()
 
     def __call__(self, progress: Progress) -> None:
-        """Show how far a piece of work is."""
+        """Show how far a piece of work is; any thread may."""
+        with self._lock:
+            self._show(progress)
+
+    def _show(self, progress: Progress) -> None:
         shown = KINDS.get(progress.what) or Shown(progress.what)
         key, title = (progress.what, progress.who), f'{shown.title}: {progress.who}'
         if not self._console.is_terminal:

@@ -197,13 +197,18 @@ class Evaluator:
         return [*([GuideContender()] if guided else []), RandomContender()]
 
     def contenders(
-        self, policies: Mapping[str, Policy], choices: Sequence[str], caller: Caller = NOBODY
+        self,
+        policies: Mapping[str, Policy],
+        choices: Sequence[str],
+        caller: Caller = NOBODY,
+        robots: Sequence[Path] = (),
     ) -> list[Contender]:
         """
         Return all rows of a run's table.
 
         :param policies: of the run, by name; of a hospital those begin with local_ and home_.
         :param choices: those among which a selector may choose.
+        :param robots: directories of robots that may have valued some of these.
         """
         own = {row: self.own(policies, start) for row, start in OWN_ROWS.items()}
         made = {row: OwnContender(row, each) for row, each in own.items() if each}

@@ -7,6 +7,7 @@ The nodes do the work in processes of their own; this only looks on and keeps wh
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 import contextlib
 from dataclasses import asdict, replace
 from datetime import datetime, UTC
@@ -23,6 +24,7 @@ from fdrl_ros.deployment.bringup import (
     federation_graph,
     free_domains,
     middleware,
+    NodeSpec,
     robot_graph,
     RoomArguments,
     warnings,
@@ -68,7 +70,7 @@ from fdrl_ros.federation.protocol.message import (
     RoundStatus,
 )
 from fdrl_ros.learner.learner import Stage, TrainingProgress
-from fdrl_ros.runtime.environment_variables import with_variables
+from fdrl_ros.runtime.environment_variables import ONE_THREAD, with_variables
 from fdrl_ros.runtime.progress import Caller, Progress
 from fdrl_ros.runtime.stopwatch import Stopwatch
 from fdrl_ros.selector.candidates.candidate import GLOBAL, HOME
@@ -201,11 +203,15 @@ class RosFederation:
         self._phase = Phase.WAITING
         self._reason = 'nothing was heard of the aggregator'
 
-    def operate(self, operations: int) -> list[RoundNote]:
+    def operate(
+        self, operations: int, meanwhile: Callable[[], None] = lambda: None
+    ) -> list[RoundNote]:
         """
         Run all rounds, then let a robot operate under the selector.
 
         :param operations: patients of the robot.
+        :param meanwhile: work for another thread while the robot values its policies; what it
+            raises is raised here.
         :returns: notes of every round.
         :raises TrainingStopped: as soon as asked to stop; all nodes have ended then.
         :raises FdrlError: if a node cannot begin, or no round was done.
@@ -219,11 +225,12 @@ class RosFederation:
         settings = self._settings
         with (
             tensorboard(self._run.path) as self._log_round,
-            with_variables(middleware(settings)),
+            with_variables({**middleware(settings), **ONE_THREAD}),
             noted_running(self._layout, settings),
             self._routed(),
             self._served(),
             contextlib.ExitStack() as recorders,
+            ThreadPoolExecutor(1, 'meanwhile') as beside,
             Runner(settings, self._layout.log) as runner,
             watching.Observer(
                 self._roster,
@@ -253,14 +260,11 @@ class RosFederation:
                 self._follow(
                     runner, watch.poll, lambda: self._at_home >= everyone, rounds.train_timeout
                 )
-            self._follow(runner, watch.poll, lambda: False, _LAST_WORDS)
-            self._share_seconds(before)
+            work = [beside.submit(meanwhile)] if self._recorder.notes else []
+            specs: list[NodeSpec] = []
             if operations:
                 # With home policies the robot is of a hospital, and operates on its patients.
                 home = self._plan.hospitals[0] if self._plan.home.epochs else ''
-                if home:
-                    self._released.pop(home, None)  # it goes by another name here
-                    self._released[HOME] = 0
                 # The page shows the endoscope's picture; without one nobody looks at it.
                 room = RoomArguments(home=home, endoscope=self._page)
                 specs = [
@@ -270,6 +274,12 @@ class RosFederation:
                 ]
                 # Patients come once the selector knows what to expect of each policy.
                 runner.start(each for each in specs if each.executable != 'env')
+            self._follow(runner, watch.poll, lambda: False, _LAST_WORDS)
+            self._share_seconds(before)
+            if operations:
+                if home:
+                    self._released.pop(home, None)  # it goes by another name here
+                    self._released[HOME] = 0
                 self._value(runner, watch.poll)
                 recording = [
                     recorders.enter_context(self._recording(robot, operations)) for robot in ROBOTS
@@ -295,6 +305,8 @@ class RosFederation:
                 write_json(self._run.path / 'operations.json', self._operations)
                 for words in (*self._missed(operations), *unvalued_policies(self._operations)):
                     self._say(words)
+            for other in work:
+                other.result()
         if not self._recorder.notes:
             raise FdrlError(f'not one round was done; the logs are in {self._layout.log}')
         return self._recorder.notes

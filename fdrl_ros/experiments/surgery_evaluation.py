@@ -14,7 +14,7 @@ from pathlib import Path
 
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.plan import Plan
-from fdrl_ros.deployment.robot.public_value import fitted_with, PublicValuation
+from fdrl_ros.deployment.robot.public_value import fitted_with, kept_valuation
 from fdrl_ros.errors import SettingError
 from fdrl_ros.experiments.evaluation import (
     Contender,
@@ -57,6 +57,7 @@ from fdrl_ros.selector import (
     ValueModel,
 )
 from fdrl_ros.selector.candidates.candidate import HOME
+from fdrl_ros.selector.candidates.policy_files import PolicyFiles
 from fdrl_ros.surgery.gym.actions import STAY, TICK
 from fdrl_ros.surgery.gym.episode import Episode, mixed_behaviour, run_episode
 from fdrl_ros.surgery.gym.episode_metrics import OperationMeasures
@@ -363,26 +364,37 @@ class SurgeryEvaluator(Evaluator):
         return [GuideContender()] if type(self.plan.task) is SurgeryTask else super().baselines()
 
     def contenders(
-        self, policies: Mapping[str, Policy], choices: Sequence[str], caller: Caller = NOBODY
+        self,
+        policies: Mapping[str, Policy],
+        choices: Sequence[str],
+        caller: Caller = NOBODY,
+        robots: Sequence[Path] = (),
     ) -> list[Contender]:
-        """Return all rows; where robots act the selector too, whose choices are valued now."""
+        """
+        Return all rows; where robots act the selector too.
+
+        Its choices are valued now, but those that a robot of the run has valued for the same
+        hospital with the same settings.
+        """
         plan, alone = self.plan, super().contenders(policies, choices, caller)
         if not plan.task.robot:
             return alone
         home = self.own(policies, OWN_ROWS['home'])
         # Without home policies the robots of all hospitals have the same candidates.
-        robots = list(home) or ['']
         tasks = []
-        for hospital in robots:
+        for hospital in list(home) or ['']:
             chosen = {HOME: home[hospital]} if hospital else {}
             chosen |= {name: policies[name] for name in choices if name != hospital}
             known = [home[hospital]] if hospital else list(chosen.values())
             for name, each in {**chosen, HOLD: None}.items():
                 tasks.append((hospital, name, each, policies['pretrained'], known, plan))
-        models = run_tasks(fit_one, tasks, workers=plan.evaluation.workers, caller=caller)
+        models = [_valued_by_robots(robots, *task[2:]) for task in tasks]
+        missing = [task for task, model in zip(tasks, models, strict=True) if model is None]
+        fitted = iter(run_tasks(fit_one, missing, workers=plan.evaluation.workers, caller=caller))
         found: dict[str, list[Candidate]] = {}
         for (hospital, name, policy, *_), model in zip(tasks, models, strict=True):
-            found.setdefault(hospital, []).append(candidate(name, policy, model))
+            own = candidate(name, policy, model or next(fitted))
+            found.setdefault(hospital, []).append(own)
         candidates = found if home else found['']
         return [*alone, SelectorContender('selector', candidates, plan.selector, plan.shield)]
 
@@ -438,6 +450,27 @@ def candidate(name: str, policy: Policy | None, value: ValueModel | None) -> Can
     return Candidate(name, policy, value, b'' if policy is None else policy.digest)
 
 
+def _valued_by_robots(
+    robots: Sequence[Path],
+    policy: Policy | None,
+    start: Policy,
+    known: Sequence[Policy],
+    plan: Plan,
+) -> ValueModel | None:
+    """
+    Return the value model of a policy that a robot fitted with the same settings, if one did.
+
+    :param robots: their directories.
+    :param policy: None holds.
+    :param start: the public start.
+    :param known: as :class:`.public_value.PublicValuation` takes it.
+    """
+    digest = HOLD if policy is None else policy.digest.hex()
+    settings = fitted_with(plan, start, known)
+    found = (PolicyFiles(each).load_model(digest, None, settings) for each in robots)
+    return next((each for each in found if each is not None), None)
+
+
 def fit_one(
     hospital: str,
     name: str,
@@ -456,13 +489,5 @@ def fit_one(
     :param known: as :class:`.public_value.PublicValuation` takes it.
     """
     told = caller.counter('value', f'{name} at {hospital}' if hospital else name)
-    robot = fitted_with(plan, start, known)
-    if robot not in _VALUATIONS:
-        _VALUATIONS.clear()
-        _VALUATIONS[robot] = PublicValuation(plan, start, known=known)
-    valuation = replace(_VALUATIONS[robot], stopped=caller.stopped, progress=told)
-    return valuation.value_model(policy)
-
-
-_VALUATIONS: dict[str, PublicValuation] = {}
-"""Of the robot whose candidate this process valued last: what its candidates share is kept."""
+    valuation = kept_valuation(plan, start, known)
+    return replace(valuation, stopped=caller.stopped, progress=told).value_model(policy)

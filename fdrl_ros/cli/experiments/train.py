@@ -22,6 +22,7 @@ from fdrl_ros.experiments.round_recorder import RoundNote, unfinished
 from fdrl_ros.experiments.run_directory import RunDirectory
 from fdrl_ros.experiments.studies.experiment import run_experiment, run_training
 from fdrl_ros.runtime.progress import Caller
+from fdrl_ros.runtime.worker_processes import kept_workers
 
 
 def run_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -142,7 +143,7 @@ def train(evaluated: bool, engine: str, cores: int | None, address: str, **flags
         raise SettingError('engine', engine, 'ray, where --cores or --address is given')
     run, plan = begin_run(**flags)
     summary: Json = {}
-    with stopping(SAME_RUN) as stopped, ProgressBars(console()) as bars:
+    with stopping(SAME_RUN) as stopped, ProgressBars(console()) as bars, kept_workers():
         caller = Caller(bars, stopped)
         if evaluated:
             found = run_experiment(run.path, plan, caller, where)

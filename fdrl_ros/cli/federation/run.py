@@ -17,6 +17,7 @@ from fdrl_ros.experiments.ros_federation import missing_ros, RosFederation
 from fdrl_ros.experiments.studies.experiment import run_training
 from fdrl_ros.experiments.training import train_all_alone
 from fdrl_ros.runtime.progress import Caller
+from fdrl_ros.runtime.worker_processes import kept_workers
 
 
 @click.command(cls=PlanCommand)
@@ -57,7 +58,7 @@ def run(operations: int, page: bool, link: bool, namespace: str, **flags: Any) -
     if missing:
         out.print(f'ROS 2 is not here: {missing}.', soft_wrap=True)
         out.print('The same parties run in this process instead, without a robot.')
-    with stopping(SAME_RUN) as stopped, ProgressBars(out) as bars:
+    with stopping(SAME_RUN) as stopped, ProgressBars(out) as bars, kept_workers():
         caller = Caller(bars, stopped)
         if missing:
             home, rounds = run_training(chosen.path, plan, caller)
@@ -71,7 +72,7 @@ def run(operations: int, page: bool, link: bool, namespace: str, **flags: Any) -
                 page=page,
                 link=link,
             )
-            rounds = live.operate(operations)
+            rounds = live.operate(operations, lambda: train_all_alone(chosen.layout, plan, caller))
             chosen.forget_results(len(rounds))
             home = chosen.layout
         train_all_alone(home, plan, caller)

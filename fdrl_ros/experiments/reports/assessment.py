@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import math
 from pathlib import Path
 
-from fdrl_ros.deployment.layout import Layout
+from fdrl_ros.deployment.layout import Layout, ROBOTS
 from fdrl_ros.deployment.ledger_inspection import inspect_hospital
 from fdrl_ros.deployment.parties.hospital import HOME, ledger_spent, Spent
 from fdrl_ros.deployment.plan import Plan
@@ -30,6 +30,7 @@ from fdrl_ros.policy import Policy
 from fdrl_ros.privacy.accountant.accountant import epsilon_paper, PAPER_ORDER, sum_guarantees
 from fdrl_ros.privacy.mechanism import mean_noise_std
 from fdrl_ros.runtime.progress import Caller, NOBODY
+from fdrl_ros.selector.candidates.policy_files import POLICIES
 from fdrl_ros.surgery.task import SurgeryTask
 import numpy as np
 
@@ -261,7 +262,8 @@ def assess(
     """
     evaluator = evaluator_of(plan)
     rows, choices = line_up(layout, plan, policies)
-    contenders = evaluator.contenders(rows, choices, caller)
+    robots = [layout.party(name) for name in ROBOTS if (layout.party(name) / POLICIES).is_dir()]
+    contenders = evaluator.contenders(rows, choices, caller, robots)
     evaluator.keep(layout)
     evaluations = evaluator.evaluate(contenders, plan.evaluation.patients, caller)
     learning = _learning(evaluator, policies, caller)
