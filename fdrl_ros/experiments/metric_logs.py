@@ -13,6 +13,8 @@ import importlib
 import importlib.util
 import math
 from pathlib import Path
+import sys
+from types import ModuleType
 from typing import Any
 
 from fdrl_ros.deployment.plan import Plan
@@ -95,12 +97,24 @@ def log_evaluation(run: Path, summary: Json) -> None:
         write(evaluation_scalars(summary), summary['rounds'])
 
 
+def _tensorboard_x() -> ModuleType:
+    """Import tensorboardX without PyTorch, which takes a second and which scalars do not need."""
+    without = 'torch' not in sys.modules and 'tensorboardX' not in sys.modules
+    if without:
+        sys.modules['torch'] = None  # type: ignore[assignment]  # it cannot be imported then
+    try:
+        return importlib.import_module('tensorboardX')
+    finally:
+        if without:
+            del sys.modules['torch']
+
+
 @contextmanager
 def _writer(run: Path) -> Iterator[Any]:
     if importlib.util.find_spec('tensorboardX') is None:
         yield lambda scalars, step: None
         return
-    module = importlib.import_module('tensorboardX')
+    module = _tensorboard_x()
     words = f'cannot write TensorBoard logs below {run}'
     with os_errors_as(StoreError, words):
         writer = module.SummaryWriter(str(run / FOLDER))
