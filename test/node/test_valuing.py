@@ -15,6 +15,7 @@ import time
 from fdrl_ros.deployment.bringup import environment, robot_graph
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.plan import Plan
+from fdrl_ros.deployment.robot import public_value
 from fdrl_ros.deployment.robot.public_value import fitted_with
 from fdrl_ros.deployment.robot.safety_test import basis
 from fdrl_ros.deployment.runner import command
@@ -435,11 +436,11 @@ def test_what_lasts_is_told_by_the_process_that_computes(directory, tmp_path, mo
     def fit(*rest):
         raise PolicyError('it has 3 layers')
 
-    monkeypatch.setattr(policy_assessment.PublicValuation, 'value_model', fit)
+    monkeypatch.setattr(public_value.PublicValuation, 'value_model', fit)
     plan = Plan.load(Layout(directory).plan)
-    with pytest.raises(LastingError, match='PolicyError: it has 3 layers'):
-        policy_assessment.find_model(None, plan, None, [])
     start = plan.network.policy(near_start(directory, 0))
+    with pytest.raises(LastingError, match='PolicyError: it has 3 layers'):
+        policy_assessment.find_model(None, plan, start, [])
     monkeypatch.setattr(policy_assessment, 'safety_report', fit)
     monkeypatch.setattr(policy_assessment, 'frozen_set', lambda *rest: None)
     with pytest.raises(LastingError, match='PolicyError: it has 3 layers'):
