@@ -1,7 +1,8 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""What surrounds the code agrees with it: version, formats, workflows, named paths."""
+"""What surrounds the code agrees with it: version, formats, workflows, pins, named paths."""
 
+from importlib import metadata
 import json
 from pathlib import Path
 import re
@@ -11,6 +12,7 @@ from xml.etree import ElementTree
 from fdrl_ros.privacy.ledger.chain import Owner
 from fdrl_ros.privacy.ledger.ledger import Ledger
 from fdrl_ros.selector.candidates.supervision import Supervision
+from packaging.specifiers import SpecifierSet
 import pytest
 import yaml
 
@@ -100,6 +102,17 @@ def test_the_devcontainer_runs_the_set_up():
     container = json.loads((folder / 'devcontainer.json').read_text('utf-8'))
     assert container['postCreateCommand'] == 'make setup'
     assert (folder / container['build']['dockerfile']).is_file()
+
+
+def test_pinned_versions_suit_the_python_of_debian_12():
+    pins = re.findall(r'^([\w.-]+)==(\S+)', (ROOT / 'constraints.txt').read_text(), re.MULTILINE)
+    assert len(pins) > 100
+    installed = {each.name: each for each in metadata.distributions()}
+    for name, version in pins:
+        found = installed.get(name)
+        if found and found.version == version:
+            wanted = found.metadata['Requires-Python'] or ''
+            assert SpecifierSet(wanted).contains('3.11.2'), f'{name}=={version}: {wanted}'
 
 
 NAMED = re.compile(
