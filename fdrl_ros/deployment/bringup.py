@@ -68,6 +68,8 @@ _GUESTS = 6  # participants besides our nodes: an observer, an operator, RViz, a
 _PORT_RANGE = Path('/proc/sys/net/ipv4/ip_local_port_range')
 
 _FAST_DDS = ('rmw_fastrtps_cpp', 'rmw_fastrtps_dynamic_cpp')  # the first where none is named
+_FAST_DDS_PROFILE = ('FASTRTPS_DEFAULT_PROFILES_FILE', 'FASTDDS_DEFAULT_PROFILES_FILE')
+# Fast DDS 2 (Jazzy) reads the first, 3 (Kilted) the second; neither knows the other's.
 _CYCLONE_ON_LOOPBACK = (
     '<CycloneDDS><Domain><General><AllowMulticast>false</AllowMulticast>'
     '<Interfaces><NetworkInterface address="127.0.0.1"/></Interfaces></General>'
@@ -536,7 +538,8 @@ def middleware(settings: BringupSettings) -> dict[str, str]:
         case 'rmw_zenoh_cpp':
             own = {'ZENOH_CONFIG_OVERRIDE': _ZENOH_ON_LOOPBACK}
         case name if name in _FAST_DDS:
-            own = {'FASTDDS_DEFAULT_PROFILES_FILE': str(resource('config/fastdds_one_host.xml'))}
+            profile = str(resource('config/fastdds_one_host.xml'))
+            own = dict.fromkeys(_FAST_DDS_PROFILE, profile)
         case _:
             return {'ROS_AUTOMATIC_DISCOVERY_RANGE': 'LOCALHOST'}
     return {'ROS_AUTOMATIC_DISCOVERY_RANGE': 'SYSTEM_DEFAULT', **own}

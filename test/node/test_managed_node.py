@@ -10,7 +10,12 @@ import sys
 import time
 
 from fdrl_ros.action import Operate
-from fdrl_ros.deployment.bringup import environment, federation_graph, robot_graph
+from fdrl_ros.deployment.bringup import (
+    BringupSettings,
+    environment,
+    federation_graph,
+    robot_graph,
+)
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.runner import command, Runner
 from fdrl_ros.deployment.supervision import Ending
@@ -263,6 +268,39 @@ def test_exit_code_tells_a_fault_at_run_time_from_a_refusal(settings, when, what
     assert Ending.of(done.returncode) is ending
     said = done.stdout + done.stderr
     assert said.count('[FATAL]') == (ending is not Ending.STOPPED), said
+
+
+BOUND = """
+import os, rclpy
+from pathlib import Path
+rclpy.init()
+node = rclpy.create_node('somebody')
+own = set()
+for each in Path('/proc/self/fd').iterdir():
+    try: own.add(os.readlink(each))
+    except FileNotFoundError: pass
+for kind in ('tcp', 'tcp6', 'udp', 'udp6'):
+    for line in Path('/proc/self/net', kind).read_text().splitlines()[1:]:
+        words = line.split()
+        if f'socket:[{words[9]}]' in own:
+            print(words[1].split(':')[0])
+if '/dev/shm/fastrtps' in Path('/proc/self/maps').read_text():
+    print('shared memory')
+"""
+"""Print the address of each socket of a node."""
+
+
+def test_nodes_of_one_host_have_sockets_on_loopback_alone_and_share_no_memory(lone_domain):
+    variables = environment(BringupSettings(), lone_domain)
+    done = subprocess.run(
+        [sys.executable, '-c', BOUND],
+        env={**os.environ, **variables},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert set(done.stdout.split('\n')) == {'0100007F', ''}, done.stdout  # 127.0.0.1
 
 
 def test_unmanaged_robot_leaves_cleanly_and_tells_its_state(live):

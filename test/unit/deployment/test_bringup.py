@@ -38,6 +38,8 @@ import pytest
 import yaml
 
 SETTINGS = BringupSettings(directory='/somewhere/fed: 1')
+PROFILE = ('FASTRTPS_DEFAULT_PROFILES_FILE', 'FASTDDS_DEFAULT_PROFILES_FILE')
+"""What Fast DDS 2 of Jazzy reads, and 3 of Kilted."""
 LINGERING = """
 import pathlib, signal
 signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -233,8 +235,9 @@ def test_every_node_runs_with_one_thread_in_its_domain():
         assert variables['OMP_NUM_THREADS'] == '1'
         assert variables['FDRL_PARENT'] == str(os.getpid()), 'they end with this process'
         assert variables['ROS_AUTOMATIC_DISCOVERY_RANGE'] == 'SYSTEM_DEFAULT'
-        profile = Path(variables['FASTDDS_DEFAULT_PROFILES_FILE']).read_text()
-        assert '<type>UDPv4</type>' in profile and '<address>127.0.0.1</address>' in profile
+        for name in PROFILE:
+            profile = Path(variables[name]).read_text()
+            assert '<type>UDPv4</type>' in profile and '<address>127.0.0.1</address>' in profile
     several = environment(replace(SETTINGS, hosts='several'), 1)
     assert several['FASTDDS_BUILTIN_TRANSPORTS'] == 'UDPv4', 'heard without multicast too'
     assert several['ROS_AUTOMATIC_DISCOVERY_RANGE'] == 'SUBNET'
@@ -243,8 +246,9 @@ def test_every_node_runs_with_one_thread_in_its_domain():
 @pytest.mark.parametrize(
     ('rmw', 'name', 'words'),
     [
-        ('rmw_fastrtps_cpp', 'FASTDDS_DEFAULT_PROFILES_FILE', 'fastdds_one_host.xml'),
-        ('rmw_fastrtps_dynamic_cpp', 'FASTDDS_DEFAULT_PROFILES_FILE', 'fastdds_one_host.xml'),
+        ('rmw_fastrtps_cpp', PROFILE[0], 'fastdds_one_host.xml'),
+        ('rmw_fastrtps_cpp', PROFILE[1], 'fastdds_one_host.xml'),
+        ('rmw_fastrtps_dynamic_cpp', PROFILE[0], 'fastdds_one_host.xml'),
         ('rmw_cyclonedds_cpp', 'CYCLONEDDS_URI', '<NetworkInterface address="127.0.0.1"/>'),
         ('rmw_zenoh_cpp', 'ZENOH_CONFIG_OVERRIDE', 'listen/endpoints=["tcp/127.0.0.1:0"]'),
         ('rmw_connextdds', 'ROS_AUTOMATIC_DISCOVERY_RANGE', 'LOCALHOST'),
@@ -254,7 +258,8 @@ def test_each_middleware_stays_on_one_host_or_says_that_it_may_not(monkeypatch, 
     monkeypatch.setenv('RMW_IMPLEMENTATION', rmw)
     variables = middleware(SETTINGS)
     assert words in variables[name]
-    others = {'FASTDDS_DEFAULT_PROFILES_FILE', 'CYCLONEDDS_URI', 'ZENOH_CONFIG_OVERRIDE'} - {name}
+    others = {*PROFILE, 'CYCLONEDDS_URI', 'ZENOH_CONFIG_OVERRIDE'}
+    others -= {*PROFILE} if name in PROFILE else {name}
     assert not others & set(variables)
     if rmw == 'rmw_cyclonedds_cpp':
         ElementTree.fromstring(variables[name])
