@@ -1,5 +1,5 @@
 # fdrl_ros with ROS 2 Jazzy, which comes as wheels: what `make setup` makes, without the compilers.
-# Simulated, for research, not a medical device. docs/install.md tells how it was checked.
+# Simulated, for research, not a medical device. docs/install.md tells how it was tried.
 FROM python:3.11-slim-bookworm AS build
 RUN apt-get update \
  && apt-get install -y --no-install-recommends build-essential ca-certificates cmake git \
