@@ -103,6 +103,11 @@ def test_the_layout_has_each_panel_once_and_shows_what_a_robot_is_judged_by():
     assert arm['topic'] == '/robot_1/robot_description'
 
 
+def test_panels_have_the_same_title_in_foxglove_and_in_lichtblick():
+    for name, panel in LAYOUT['configById'].items():
+        assert panel['foxglovePanelTitle'] == panel['lichtblickPanelTitle'], name
+
+
 def test_definitions_hold_those_of_all_types_in_them():
     for kind in (
         TRANSFORMS,
