@@ -119,7 +119,7 @@ def federate(
     """
     own = next(iter(records.values()))
     plan = calibrated(planned(plan, recipe), own, recipe.local)
-    with _trainers(plan, records, name, start) as trainers:
+    with trainers_of(plan, records, name, start) as trainers:
         personal, layout = plan.federation.personal_layers, plan.network.layout
         federation = VirtualFederation(
             trainers, start, layout, personal=personal, step=plan.server.step()
@@ -140,7 +140,7 @@ def learn_alone(
     """Let each hospital learn without the others: its rounds, then its home policy if any."""
     plan = calibrated(planned(plan, recipe), next(iter(records.values())))
     learned, chosen = {}, {}
-    with _trainers(plan, records, name, start) as trainers:
+    with trainers_of(plan, records, name, start) as trainers:
         for hospital, trainer in trainers.items():
             weights = start
             for round in range(1, plan.rounds.rounds + 1):
@@ -169,12 +169,12 @@ def learn_pooled(
         'home': {'epochs': 0},
     }
     shared = start
-    with _trainers(plan.changed(every), {first: pooled(records)}, name) as trainers:
+    with trainers_of(plan.changed(every), {first: pooled(records)}, name) as trainers:
         for round in range(1, plan.rounds.rounds + 1):
             shared = _train(trainers[first], shared, round)
     learned, chosen = dict.fromkeys(records, shared), {}
     if plan.home.epochs:
-        with _trainers(plan, records, f'{name} home', start) as trainers:
+        with trainers_of(plan, records, f'{name} home', start) as trainers:
             for hospital, trainer in trainers.items():
                 assert isinstance(trainer, HomeTrainer)
                 made = trainer.home(shared, plan.rounds.rounds)
@@ -217,7 +217,7 @@ def _own(federation: VirtualFederation, name: str, shared: np.ndarray) -> np.nda
 
 
 @contextmanager
-def _trainers(
+def trainers_of(
     plan: Plan, records: ByHospital, name: str, start: np.ndarray | None = None
 ) -> Iterator[dict[str, Trainer]]:
     """Open a new ledger and a trainer for each hospital; they are gone afterwards."""

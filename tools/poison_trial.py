@@ -1,0 +1,89 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""
+Poison a federation of 30 hospitals, with and without grouped sums: success of the others.
+
+For example, after `make setup`, on other seeds than those that rules were chosen on
+(docs/protocol.md):
+
+  tools/in_workspace python tools/poison_trial.py --seeds 1,2,3,4,5
+
+What is measured is kept, a file for each seed and attack, and not measured again. All of a seed
+have the same records, public start, noise, buckets and unseen patients.
+"""
+
+import argparse
+from pathlib import Path
+
+from fdrl_ros.audit.poison import ATTACKS
+from fdrl_ros.experiments.intervals import interval_words
+from fdrl_ros.experiments.json_file import Json, write_json
+from fdrl_ros.experiments.studies.poison import (
+    BUCKETS,
+    Defence,
+    NOBODY_POISONS,
+    RULES,
+    run_poison,
+    TENTH,
+    THIRD,
+    UNDEFENDED,
+)
+from fdrl_ros.runtime.progress import Caller, Progress
+
+BY_A_THIRD = ('sign_flip', 'scaled', 'label_flip', 'label_flip_scaled')
+
+
+def main() -> None:
+    """Measure what is missing, print the table and write summary.json."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[1])
+    parser.add_argument('--seeds', default='101,102')
+    parser.add_argument('--patients', type=int, default=40, help='unseen ones of each hospital')
+    parser.add_argument('--norms', default='0', help='largest norms of updates; 0: derived')
+    parser.add_argument('--rules', default=','.join(RULES))
+    parser.add_argument('--attacks', default=','.join(ATTACKS))
+    parser.add_argument('--workers', type=int, default=1)
+    parser.add_argument('--directory', type=Path, default=Path('runs/poison_trial'))
+    chosen = parser.parse_args()
+    norms = [float(each) for each in chosen.norms.split(',')]
+    defences = [UNDEFENDED]
+    for norm in norms:
+        defences += [Defence(norm=norm)] if norm else []
+        defences += [Defence(rule, BUCKETS, norm) for rule in chosen.rules.split(',')]
+    names = chosen.attacks.split(',')
+    attacks = [(NOBODY_POISONS, 0)]
+    attacks += [(name, TENTH) for name in names]
+    attacks += [(name, THIRD) for name in names if name in BY_A_THIRD]
+    seeds = [int(each) for each in chosen.seeds.split(',')]
+    summary = run_poison(
+        chosen.directory,
+        seeds,
+        attacks,
+        defences,
+        chosen.patients,
+        Caller(tell, lambda: False),
+        chosen.workers,
+    )
+    write_json(chosen.directory / 'summary.json', summary)
+    show(summary)
+
+
+def tell(progress: Progress) -> None:
+    """Print what is done."""
+    print(f'{progress.what} {progress.who}: {progress.done} of {progress.total}', flush=True)
+
+
+def show(summary: Json) -> None:
+    """Print success of the clean hospitals in %, and the difference to the clean return."""
+    for entry in summary['attacks']:
+        for name, found in entry['defences'].items():
+            words = (
+                interval_words(found['success']),
+                interval_words(found['lead']),
+                interval_words(found['kept'], '.2f'),
+                interval_words(found['lead_in_backdoor']),
+            )
+            print(f'| {entry["attack"]} | {entry["attackers"]} | {name} | {" | ".join(words)} |')
+
+
+if __name__ == '__main__':
+    main()
