@@ -35,10 +35,14 @@ def agreed_encryption(plan: Plan, roster: Roster, start: Path) -> EncryptionSett
 
     :param roster: for how many records its largest hospital declares.
     :param start: file of the public starting policy.
-    :raises SettingError: if the learner's changes are beyond all numbers.
+    :raises SettingError: if the learner's changes are beyond all numbers, or the roster has other
+        buckets than the plan.
     :raises PrivacyError: if the largest hospital could not train by the plan.
     :raises PolicyError: if the file cannot be read.
     """
+    if roster.buckets != plan.federation.buckets:
+        expected = f'{roster.buckets}, which the roster says: each bucket has a sum of its own'
+        raise SettingError('federation.buckets', plan.federation.buckets, expected)
     chosen, layout = plan.encryption, plan.network.layout
     trained = layout.trained(plan.learner.frozen_tensors)
     projections = projections_of(chosen, int(_travels(trained, plan, layout).sum()))

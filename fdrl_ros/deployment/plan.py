@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Generic, NoReturn, overload, Self, TYPE_CHECKING, TypeVar
 
 from fdrl_ros.deployment.settings import hospital_names
-from fdrl_ros.errors import PolicyError, RecordsError, SettingError, TaskError
+from fdrl_ros.errors import CryptoError, PolicyError, RecordsError, SettingError, TaskError
 from fdrl_ros.resources import parse_yaml
 from fdrl_ros.runtime.references import absolute_reference
 from fdrl_ros.settings import named_among, Settings
@@ -100,7 +100,8 @@ class Plan:
 
     federation: 'Group[FederationSettings]' = Group(
         'fdrl_ros.deployment.settings:FederationSettings',
-        'hospitals heterogeneity gap disturbances task procedures seed noise personal release',
+        'hospitals heterogeneity gap disturbances task procedures seed noise personal release '
+        'buckets',
     )
     rounds: 'Group[RoundSettings]' = Group(
         'fdrl_ros.federation.settings:RoundSettings',
@@ -109,7 +110,7 @@ class Plan:
     )
     server: 'Group[ServerOptimizerSettings]' = Group(
         'fdrl_ros.federation.key_authority.server_optimizer:ServerOptimizerSettings',
-        'optimizer rate momentum decay adaptivity',
+        'optimizer rate momentum decay adaptivity combine',
     )
     learner: 'Group[LearnerSettings]' = Group(
         'fdrl_ros.learner.settings:LearnerSettings',
@@ -307,6 +308,7 @@ class Plan:
             expected = f'some tensors or modules of the network, but not all ({error})'
             raise SettingError('federation.personal', chosen.personal, expected) from error
         plan._check_tuning()
+        plan._check_buckets()
         check_size(layout.n_parameters)
         projected, size = encryption.projections > 0, shared.size
         choose_scheme(
@@ -434,6 +436,26 @@ class Plan:
         """The task's own server step, by reference; empty: none. Surgery stays unloaded."""
         task = self.federation.task
         return '' if task == SURGERY else self.task.server_step(self.world)
+
+    def _check_buckets(self) -> None:
+        """
+        Refuse buckets that are too small, or that are not summed as they have to be.
+
+        :raises SettingError: if so.
+        """
+        from fdrl_ros.crypto.masking.buckets import check_buckets
+
+        chosen = self.federation
+        try:
+            check_buckets(chosen.buckets, chosen.hospitals)
+        except CryptoError as error:
+            raise SettingError('federation.buckets', chosen.buckets, str(error)) from error
+        if chosen.buckets and self.encryption.scheme != 'bfv':
+            expected = '0: only with encryption.scheme bfv is a bucket summed alone'
+            raise SettingError('federation.buckets', chosen.buckets, expected)
+        if self.server.combine != 'mean' and not chosen.buckets:
+            expected = 'mean, or federation.buckets beside it: there is one sum of all'
+            raise SettingError('server.combine', self.server.combine, expected)
 
     def with_all_weights(self) -> Self:
         """Return this plan with all weights trained, where it learns offsets of inputs alone."""

@@ -324,7 +324,9 @@ def _make_keys(layout: Layout, plan: Plan, passphrase: Passphrase | None) -> Non
     # Simulated hospitals draw from streams of their own: no patient is in two of them. Of records
     # that came from elsewhere nobody knows.
     sizes = dict.fromkeys(plan.hospitals, plan.collection.patients) | brought
-    make_federation(layout.keys, NewFederation(sizes, disjoint_patients=not brought), passphrase)
+    buckets = plan.federation.buckets
+    new = NewFederation(sizes, disjoint_patients=not brought, buckets=buckets)
+    make_federation(layout.keys, new, passphrase)
 
 
 def read_records(plan: Plan, files: Mapping[str, Path]) -> dict[str, Records]:

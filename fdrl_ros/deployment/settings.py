@@ -53,6 +53,14 @@ class FederationSettings(Settings):
         'them the sum is the update of the last one',
     )
 
+    buckets: int = setting(
+        0,
+        'sums of a round, each of three hospitals at least and dealt anew in each round, so that '
+        'server.combine can leave out what few poison; the key authority sees each of them; 0: '
+        'one sum of all',
+        limits=(0, 333),
+    )
+
     @property
     def names(self) -> tuple[str, ...]:
         """

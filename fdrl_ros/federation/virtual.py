@@ -110,13 +110,16 @@ class VirtualOptions(TypedDict, total=False):
     `neighbours`: with how many others each masks, 0 for all
     (:func:`~fdrl_ros.crypto.masking.neighbourhoods.default_neighbours` unless given).
     `encryption`, `rounds`: settings of the field; a limit of 0 is 1.0. `personal`: layers by name
-    that no hospital sends. `step`: the server's step, FedAvg unless given. `validate`: test of
+    that no hospital sends. `buckets`: of a round, one sum of all unless given, and `combine`: how
+    their averages become one. `step`: the server's step, FedAvg unless given. `validate`: test of
     each new policy, by the key authority. `identities`: keys of all members, `secret`: the
     encryption key, `driver`: what moves the messages; each made unless given.
     """
 
     threshold: int
     neighbours: int
+    buckets: int
+    combine: str
     encryption: EncryptionSettings
     rounds: RoundSettings
     personal: tuple[str, ...]
@@ -179,6 +182,7 @@ class VirtualFederation:
             validate=options.get('validate', lambda weights: Validation(True, '')),
             personal=personal,
             step=options.get('step', fed_avg),
+            combine=options.get('combine', 'mean'),
         )
         names = tuple(learners)
         self.identities = options.get('identities') or {
@@ -191,8 +195,12 @@ class VirtualFederation:
             for name, identity in self.identities.items()
         )
         agreeing = options.get('threshold') or default_threshold(len(names))
-        graph = ring(len(names), options.get('threshold'), options.get('neighbours'))
-        self.roster = Roster(self.federation, agreeing, members, disjoint_patients=True, **graph)
+        buckets = options.get('buckets', 0)
+        neighbours = options.get('neighbours', 0 if buckets else None)
+        graph = ring(len(names), options.get('threshold'), neighbours)
+        self.roster = Roster(
+            self.federation, agreeing, members, disjoint_patients=True, buckets=buckets, **graph
+        )
         scheme = choose_scheme(
             n_shared,
             len(names),

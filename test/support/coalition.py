@@ -203,7 +203,7 @@ class Coalition:
             row.unknown[SELF, sender, of] = 1
         else:
             take_off(seed, True)
-        for peer in listed.graph.holders(sender, set(members)):
+        for peer in listed.masking(sender, set(members)):
             if peer == sender:
                 continue
             for end, other in ((sender, peer), (peer, sender)):

@@ -37,6 +37,7 @@ class Scenario:
     :param moved: two honest survivors whose updates differ between the worlds.
     :param schedule: of the honest hospitals that drop out.
     :param leak: a holder who shows the coalition its share of a mask secret, and whose it is.
+    :param buckets: each with a sum of its own; 0 for one sum.
     """
 
     hospitals: int
@@ -44,6 +45,7 @@ class Scenario:
     moved: tuple[str, str]
     schedule: dict[str, Stage] = field(default_factory=dict)
     leak: tuple[str, str] | None = None
+    buckets: int = 0
 
 
 def _seven(stage: Stage) -> Scenario:
@@ -117,7 +119,9 @@ class WorldBench(Bench):
 
     driver: DroppingFederation
 
-    def __init__(self, updates: Updates, seed: int, schedule: dict[str, Stage]) -> None:
+    def __init__(
+        self, updates: Updates, seed: int, schedule: dict[str, Stage], buckets: int = 0
+    ) -> None:
         self.seed, self.updates = seed, updates
         driver = DroppingFederation(seed, schedule)
         # The key authority sees no projections: those depend on the updates, as they should.
@@ -130,6 +134,7 @@ class WorldBench(Bench):
             release=False,
             driver=driver,
             encryption=encryption,
+            buckets=buckets,
         )
 
     def join(self, name: str) -> None:
@@ -188,7 +193,7 @@ class View:
 
 def run_world(scenario: Scenario, updates: Updates, seed: int) -> View:
     """Run a round, and gather what the coalition holds of it."""
-    bench = WorldBench(updates, seed, scenario.schedule)
+    bench = WorldBench(updates, seed, scenario.schedule, scenario.buckets)
     assert bench.run(ticks=100)
 
     def holding(names: Iterable[str]) -> Coalition:

@@ -87,6 +87,13 @@ def _root(directory: Path, passphrase_file: Path | None) -> RosterChanges:
     'up to 100 hospitals, and beyond as many as two lying servers take.',
 )
 @click.option(
+    '--buckets',
+    type=int,
+    default=0,
+    help='Sums of a round, each of three hospitals at least, so that the key authority can leave '
+    'out what few poison; it sees each of them. One sum of all unless given.',
+)
+@click.option(
     '--disjoint-patients',
     is_flag=True,
     help='No patient is in two hospitals: epsilons do not add.',

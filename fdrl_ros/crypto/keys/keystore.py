@@ -136,6 +136,7 @@ class NewFederation:
     :param validity: start and end of the roster, in seconds since 1970 (UTC); an end of None means
         never.
     :param publics: public keys of parties that made their own key pair; none is made for them.
+    :param buckets: of a round, each with a sum of its own; 0 for one sum of all.
     """
 
     sizes: Mapping[str, int]
@@ -145,6 +146,7 @@ class NewFederation:
     disjoint_patients: bool = False
     validity: tuple[int, int | None] = (0, None)
     publics: Mapping[str, bytes] = field(default_factory=dict)
+    buckets: int = 0
 
     def roster(self, made: Mapping[str, bytes]) -> Roster:
         """
@@ -162,6 +164,8 @@ class NewFederation:
             Member(name, 'hospital', publics[name], size) for name, size in self.sizes.items()
         ]
         count = len(hospitals)
+        # In a bucket all mask with all.
+        neighbours = 0 if self.buckets and self.neighbours is None else self.neighbours
         return Roster(
             self.federation,
             default_threshold(count) if self.threshold is None else self.threshold,
@@ -169,7 +173,8 @@ class NewFederation:
             self.disjoint_patients,
             not_before=self.validity[0],
             expires=self.validity[1],
-            **ring(count, self.threshold, self.neighbours),
+            buckets=self.buckets,
+            **ring(count, self.threshold, neighbours),
         )
 
 

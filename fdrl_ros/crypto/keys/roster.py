@@ -20,6 +20,7 @@ import time
 from typing import Any, Final, Self
 
 from fdrl_ros.crypto.keys.signing import fingerprint, Identity, PUBLIC_KEY_BYTES, verify
+from fdrl_ros.crypto.masking.buckets import Buckets, buckets_of, check_buckets, FEWEST
 from fdrl_ros.crypto.masking.neighbourhoods import (
     default_neighbours,
     fewest_neighbours,
@@ -90,7 +91,7 @@ class Revoked:
             raise RosterError(f'revoked {self.name}: by roster {self.serial!r}, expected from 2')
 
 
-FEWEST_HOSPITALS: Final = 3
+FEWEST_HOSPITALS: Final = FEWEST
 
 SERVERS: Final = ('aggregator', 'key_authority')
 """Names of the servers, which are their roles too."""
@@ -152,6 +153,8 @@ class Roster:
     :param revoked: keys that are no longer valid, in the order of revocation.
     :param neighbours: k, with how many others each hospital masks; 0 means with all.
     :param ring_seed: from which follows who they are, 64 hexadecimal digits; empty with all.
+    :param buckets: of a round, each with a sum of its own, whose hospitals mask with each other; 0
+        for one sum of all.
     """
 
     federation: str
@@ -164,6 +167,7 @@ class Roster:
     revoked: tuple[Revoked, ...] = ()
     neighbours: int = 0
     ring_seed: str = ''
+    buckets: int = 0
 
     def __post_init__(self) -> None:
         """Refuse a roster that contradicts itself."""
@@ -192,6 +196,12 @@ class Roster:
             if found != 1:
                 raise RosterError(f'{found} members are {role}: expected exactly one')
         _ = self.neighbourhoods
+        try:
+            check_buckets(self.buckets, count)
+        except CryptoError as error:
+            raise RosterError(str(error)) from error
+        if self.buckets and self.neighbours:
+            raise RosterError(f'{self.buckets} buckets: expected 0 where few are neighbours')
 
     def _check_numbers(self) -> None:
         """Refuse an impossible serial number or validity."""
@@ -246,6 +256,13 @@ class Roster:
         """Return the fewest hospitals whose sum may be decrypted: max(3, t)."""
         return max(FEWEST_HOSPITALS, self.threshold)
 
+    def buckets_of(self, round: int) -> Buckets:
+        """Return which hospitals are summed together in a round; none if all are."""
+        if not self.buckets:
+            return ()
+        names = [each.name for each in self.hospitals]
+        return buckets_of(self.federation, self.digest_bytes, names, round, self.buckets)
+
     @property
     def n_max(self) -> int:
         """Return the largest size that a hospital declares."""
@@ -290,6 +307,7 @@ class Roster:
         Return the next roster, which lists removed keys as revoked.
 
         With other hospitals their neighbours are drawn anew, as many as the same promise takes.
+        There are fewer buckets if too few hospitals are left for as many.
 
         :param changes: fields to replace.
         :raises RosterError: if they contradict each other.
@@ -308,13 +326,17 @@ class Roster:
             strict = self.neighbourhoods.withstands_lies
             fewest = fewest_neighbours(len(after), withstands_lies=strict)
             changes |= ring(len(after), neighbours=fewest)
+        if self.buckets > (most := len(after) // FEWEST):
+            changes = {'buckets': most if most > 1 else 0, **changes}
         return replace(self, serial=self.serial + 1, revoked=self.revoked + ended, **changes)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the signed content as JSON values; a complete graph is not named."""
+        """Return the signed content as JSON values, without a complete graph and one bucket."""
         written = asdict(self)
         if not self.neighbours:
             del written['neighbours'], written['ring_seed']
+        if not self.buckets:
+            del written['buckets']
         for entry in (*written['members'], *written['revoked']):
             entry['public'] = entry['public'].hex()
         return {**written, 'members': [*written['members']], 'revoked': [*written['revoked']]}

@@ -152,6 +152,7 @@ def leftover_mask(
     mask_secrets: Mapping[str, bytes],
     count: int,
     modulus: int,
+    bucket: Collection[str] = (),
 ) -> NDArray[np.int64]:
     """
     Sum the masks that remain in the survivors' sum, to be subtracted modulo t.
@@ -162,9 +163,11 @@ def leftover_mask(
     :param members: who masked with each other.
     :param setup: digest of everything else that the members agreed on.
     :param self_seeds: of every survivor, restored from shares, 32 bytes each.
-    :param mask_secrets: of every other member, restored from shares, 32 bytes each.
+    :param mask_secrets: of everybody else, restored from shares, 32 bytes each.
     :param count: slots of the whole update.
     :param modulus: plaintext modulus t.
+    :param bucket: members who masked with each other, whose survivors are summed; all members
+        unless given.
     :returns: integers in [0, t), shape (count,).
     :raises WrongSecretError: if a secret is not the one behind what its owner published.
     :raises CryptoError: if a secret is missing or too many, or both secrets of one member are
@@ -173,9 +176,10 @@ def leftover_mask(
     both = sorted(self_seeds.keys() & mask_secrets.keys())
     if both:
         raise CryptoError(f'both secrets of {both[0]!r}: together they uncover its update')
-    if self_seeds.keys() | mask_secrets.keys() != set(members) or not self_seeds:
+    summed = bucket or members
+    if self_seeds.keys() | mask_secrets.keys() != set(summed) or not self_seeds:
         raise CryptoError(
-            f'{len(self_seeds)} survivors and {len(mask_secrets)} others of {len(members)} '
+            f'{len(self_seeds)} survivors and {len(mask_secrets)} others of {len(summed)} '
             f'members: expected one secret of each, and a survivor'
         )
     if not set(members) <= keys.keys.keys():

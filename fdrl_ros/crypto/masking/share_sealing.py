@@ -21,7 +21,7 @@ nothing is masked by its secrets.
 """
 
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 import hashlib
@@ -31,6 +31,7 @@ from typing import Final, Self
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+from fdrl_ros.crypto.masking.buckets import Buckets
 from fdrl_ros.crypto.masking.merkle import path_bytes, root_and_paths, root_of
 from fdrl_ros.crypto.masking.neighbourhoods import Neighbourhoods
 from fdrl_ros.crypto.masking.round_secret import (
@@ -169,6 +170,7 @@ class KeyList:
         has another list, and its shares and masks fit nobody's.
     :param keys: what members published, of whom it is known.
     :param pairs: by owner and peer the two keys that are known besides, :data:`PAIR_BYTES`.
+    :param buckets: members mask with those peers alone that are in the same one; all if empty.
     :raises CryptoError: if members are fewer than the threshold, no hospitals of the roster, or
         one has not as many keys as it has peers.
     """
@@ -182,6 +184,7 @@ class KeyList:
     terms: bytes = b''
     keys: Mapping[str, MemberKeys] = field(default_factory=dict)
     pairs: Mapping[tuple[str, str], bytes] = field(default_factory=dict)
+    buckets: Buckets = ()
 
     def __post_init__(self) -> None:
         """Refuse a list that is too short for its threshold, or too long."""
@@ -210,12 +213,14 @@ class KeyList:
         graph: Neighbourhoods,
         keys: Mapping[str, MemberKeys],
         terms: bytes = b'',
+        buckets: Buckets = (),
     ) -> Self:
         """Put the list together from what all members published."""
         if not keys:
             raise CryptoError('a list without keys')
         root, _ = tree_of_keys(keys)
-        return cls(federation, round, attempt, graph, tuple(keys), root, terms, keys)
+        agreed = tuple(keys), root, terms
+        return cls(federation, round, attempt, graph, *agreed, keys, buckets=buckets)
 
     @cached_property
     def digest(self) -> bytes:
@@ -243,6 +248,18 @@ class KeyList:
         if dealer not in self._holders:
             self._holders[dealer] = self.graph.holders(dealer, self._named_members)
         return self._holders[dealer]
+
+    def masking(self, name: str, among: Collection[str]) -> tuple[str, ...]:
+        """
+        Return who masks with a member, and itself, in order: its peers that are in its bucket.
+
+        :param among: a set of hospitals to which all of them belong.
+        """
+        peers = self.graph.holders(name, among)
+        if not self.buckets:
+            return peers
+        bucket = next((each for each in self.buckets if name in each), (name,))
+        return tuple(each for each in peers if each in bucket)
 
     @cached_property
     def _named_members(self) -> frozenset[str]:

@@ -104,6 +104,7 @@ def open_key_authority(
             validate=validate,
             personal=personal,
             step=step or server_step(plan, start),
+            combine=plan.server.combine,
         ),
     )
 

@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 from fdrl_ros.audit.poison import ATTACKS, Conspiracy, flipped_labels, with_backdoor
 from fdrl_ros.crypto.he.schemes import EncryptionSettings, projections_of
+from fdrl_ros.crypto.masking.buckets import Buckets, dealt
 from fdrl_ros.deployment.agreed_encryption import bound_of_round
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.policy_file import save_policy
@@ -48,7 +49,6 @@ from fdrl_ros.experiments.studies.mastery.study import (
 from fdrl_ros.experiments.study import Part, Study, Work
 from fdrl_ros.federation.key_authority.robust import combine
 from fdrl_ros.federation.key_authority.server_step import fed_avg, RoundSum
-from fdrl_ros.federation.protocol.buckets import Buckets, dealt
 from fdrl_ros.federation.protocol.update_codec import UpdateCodec
 from fdrl_ros.federation.virtual import PlainLearner, VirtualFederation
 from fdrl_ros.learner.learner import Learner
@@ -435,5 +435,7 @@ def play_for_real(
         scene.start,
         scene.plan.network.layout,
         encryption=scene.encryption(defence.norm),
+        buckets=defence.buckets,
+        combine=defence.rule,
     )
     return federation, federation.play(scene.plan.rounds.rounds)

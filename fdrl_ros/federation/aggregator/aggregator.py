@@ -21,6 +21,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from fdrl_ros.crypto.masking.buckets import kept, within
 from fdrl_ros.crypto.masking.share_sealing import check_ends, PARCEL_BYTES
 from fdrl_ros.crypto.masking.sketch import Sketch
 from fdrl_ros.errors import (
@@ -484,8 +485,19 @@ class Aggregator:
         names = self._gathered(now, here, keyed, in_time)
         if isinstance(names, Effects):
             return names
-        self.state.fix(self.state.record.keyed, names)
-        return self._deliver() + self._enter(Phase.TRAIN, now, _without(keyed - here))
+        # Before they train: whom too few are with in a bucket trains and pays for nothing.
+        if len(members := self._kept(names)) < self._fewest:
+            return self._fail(now, self._alone(names))
+        self.state.fix(self.state.record.keyed, members)
+        return self._deliver() + self._enter(Phase.TRAIN, now, _without(keyed - {*members}))
+
+    def _kept(self, names: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the hospitals, of some, of whom enough are in one bucket to be summed."""
+        return kept(self.channel.roster.buckets_of(self.round), names)
+
+    def _alone(self, names: tuple[str, ...]) -> str:
+        """Say whose update cannot be summed."""
+        return f'too few of one bucket: {_names(set(names) - {*self._kept(names)})}'
 
     def _hand_on(self) -> Effects:
         """Send all that hospitals need of each other again, after a restart."""
@@ -719,7 +731,7 @@ class Aggregator:
 
     def _fix_survivors(self, now: float) -> Effects:
         """Go on with those whose whole update is here, and in order."""
-        members, names = set(self.state.record.members), self._sent
+        members, names = set(self.state.record.members), self._kept(self._sent)
         dropped = members - set(names)
         if len(names) < self._fewest:
             return self._fail(now, f'left out: {_names(dropped)}')
@@ -797,10 +809,11 @@ class Aggregator:
         assert self._terms
         public, updates, decryption = self._terms.public, self.state.updates, self._decryption
         survivors = self.state.record.survivors
+        buckets = within(self.channel.roster.buckets_of(self.round), survivors)
 
         def add(report: Report, stopped: Stopped) -> tuple[_Decryption, bytes | FdrlError]:
             try:
-                columns = updates.columns(survivors)
+                columns = updates.columns(buckets)
                 return decryption, protocol.hash_of_sums(map(public.add, columns))
             except FdrlError as error:
                 return decryption, error
@@ -947,7 +960,7 @@ class Aggregator:
         if state.revealing and fault not in (Fault.DEAL, Fault.SKETCH):
             return effects + self._advance(now, in_time=True)
         if record.bound or state.revealing:
-            state.reopen(self.orders.guilty)
+            state.reopen(self.orders.guilty, self.channel.roster.buckets_of(self.round))
         return effects + self._fail(now, f'{_names(evidence)} {WORDS[fault]}')
 
     def _publish_blame(self, fault: Fault, evidence: dict[str, dict[str, Any]]) -> Effects:

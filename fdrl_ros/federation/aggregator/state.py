@@ -16,6 +16,7 @@ import hashlib
 from typing import Any
 
 from fdrl_ros.crypto.keys.roster import Roster
+from fdrl_ros.crypto.masking.buckets import Buckets, kept
 from fdrl_ros.crypto.masking.share_sealing import (
     KeyList,
     PARCEL_BYTES,
@@ -198,10 +199,11 @@ class UpdateSpool:
         assert isinstance(message, protocol.MaskedUpdate)
         return message
 
-    def columns(self, names: Sequence[str]) -> Iterator[Iterator[bytes]]:
-        """Yield these hospitals' ciphertexts of each place in the update."""
-        for number in range(self._hospitals[names[0]].count):
-            yield (self.chunk(name, number).ciphertext for name in names)
+    def columns(self, buckets: Buckets) -> Iterator[Iterator[bytes]]:
+        """Yield the ciphertexts of each place in the update, of each bucket's hospitals."""
+        for number in range(self._hospitals[buckets[0][0]].count):
+            for names in buckets:
+                yield (self.chunk(name, number).ciphertext for name in names)
 
     def items(
         self, names: Sequence[str], first: int, count: int
@@ -330,16 +332,18 @@ class AggregatorState:
         kept = map(protocol.message_from_bytes, self._store.matching(f'{_BLAME}*').values())
         return tuple(each for each in kept if each.envelope.round == self.record.round)
 
-    def reopen(self, guilty: Collection[str]) -> None:
+    def reopen(self, guilty: Collection[str], buckets: Buckets) -> None:
         """
         Leave an attempt durably in which shares were revealed, but cannot be used.
 
         The next attempt is for the same survivors.
 
-        :param guilty: hospitals that were proven guilty, who are left out.
+        :param guilty: hospitals that were proven guilty, who are left out; with the others of
+            their bucket if those are too few.
         """
         record = self.record
         bound = tuple(name for name in record.bound or record.survivors if name not in guilty)
+        bound = kept(buckets, bound)
         self._save(AggregatorRecord(Phase.OPEN, *record.id, record.terms, bound=bound))
 
     def _save(self, record: AggregatorRecord) -> None:

@@ -52,6 +52,7 @@ from fdrl_ros.federation.hospital.state import (
 from fdrl_ros.federation.protocol import message as protocol
 from fdrl_ros.federation.protocol.attempt import (
     check_hospitals,
+    check_whole,
     delivery_digest,
     parts,
     peer_key_list,
@@ -501,6 +502,7 @@ class Hospital(Party):
         delivery, effects = received.delivery, Effects()
         if received.setup is None and delivery and 'complaint' not in received.done:
             check_hospitals(members, keys.members, self._roster.quorum, sender)
+            check_whole(members, keys.buckets, sender)
             dealers = keys.graph.holders(self._name, set(members))
             others = tuple(name for name in dealers if name != self._name)
             if len(dealers) < keys.threshold:
@@ -661,15 +663,14 @@ class Hospital(Party):
         learner = self._learner
         secrets, keys = self._secrets(received), received.key_list
         assert keys is not None
-        others = {
-            name: keys.mask_key(name, self._name) for name in setup.shares if name != self._name
-        }
+        peers = {*keys.masking(self._name, setup.shares)} - {self._name}
+        others = {name: keys.mask_key(name, self._name) for name in peers}
 
         def encrypt(report: Report, stopped: Stopped) -> Sent:
             uniforms = learner.rounding(attempt[0], codec.n_parameters)
             weights = update.result.weights[shared]
             slots = codec.encode(weights, base[shared], share, uniforms)
-            # The pair masks with all peers plus the self mask (FDRL Eq. 6).
+            # The pair masks with its peers plus the self mask (FDRL Eq. 6).
             mask = net_mask(
                 secrets,
                 others,
@@ -787,7 +788,7 @@ class Hospital(Party):
         if setup is None or ours is None or keys is None or terms is None:
             raise RoundError(sender, 'a dispute about projections that were not signed')
         peer = check_signed(self._roster, theirs, 'hospital').name
-        others = setup.shares.keys() - {self._name}
+        others = {*keys.masking(self._name, setup.shares)} - {self._name}
         asked = (ours.setup_digest, ours.nonce)
         same = theirs.id == message.id and (theirs.setup_digest, theirs.nonce) == asked
         if not same or peer not in others:
@@ -818,7 +819,10 @@ class Hospital(Party):
         if sent is None or sent.setup_digest != setup.digest:
             return Effects()
         check_hospitals(survivors, setup.members, self._roster.quorum, AGGREGATOR)
-        self.state.record.of(attempt[0]).check_revealing(survivors, self._roster.ring_seed)
+        buckets = self._roster.buckets_of(attempt[0])
+        check_whole(survivors, buckets, AGGREGATOR)
+        promises = self.state.record.of(attempt[0])
+        promises.check_revealing(survivors, self._roster.ring_seed, buckets)
         self.state.keep_signed(attempt, survivors)
         received.signed_digest = settled
         self._note(received, 'signed', survivors=survivors)
@@ -850,7 +854,8 @@ class Hospital(Party):
             return Effects()
         if lacking := graph.lacking(setup.shares, survivors):
             raise RoundError(AGGREGATOR, f'too few survivors hold shares of {min(lacking)}')
-        self.state.keep_revealed(received.attempt[0], survivors, self._roster.ring_seed)
+        ring, buckets = self._roster.ring_seed, self._roster.buckets_of(received.attempt[0])
+        self.state.keep_revealed(received.attempt[0], survivors, ring, buckets)
         received.first_time('reveal')
         dropped = tuple(name for name in setup.members if name not in survivors)
         self._note(received, 'revealed', seeds=survivors, masks=dropped)

@@ -16,6 +16,7 @@ from pathlib import Path
 import re
 
 from fdrl_ros.crypto.keys.roster import Roster
+from fdrl_ros.crypto.masking.buckets import Buckets, FEWEST, within
 from fdrl_ros.crypto.masking.round_secret import AttemptSecrets, RoundSeed
 from fdrl_ros.crypto.masking.share_sealing import KeyList
 from fdrl_ros.crypto.masking.sharing import SharePair
@@ -108,7 +109,8 @@ class Promises:
 
     :param sent: hashes of the updates that were sent in its attempts.
     :param signed: survivor sets, one an attempt.
-    :param revealed: the survivor set that shares were revealed for; empty before.
+    :param revealed: the survivor set that shares were revealed for, with an empty name between two
+        buckets; empty before.
     :param sketched: projections that were signed, of at most :data:`MOST_SKETCHES` attempts.
     :param ring: seed of the roster's ring when shares were revealed: with other neighbours the
         parts of a sum that get known may be others.
@@ -138,25 +140,46 @@ class Promises:
                 'aggregator', f'projections were signed in {MOST_SKETCHES} attempts of this round'
             )
 
-    def check_revealing(self, survivors: Iterable[str], ring: str) -> None:
+    def check_revealing(
+        self, survivors: Collection[str], ring: str, buckets: Buckets = ()
+    ) -> None:
         """
         Refuse a set of which shares must not be revealed any more.
 
         Two sums of one round over different sets would show their difference. That of hospitals
-        that were proven guilty may be shown.
+        that were proven guilty may be shown, and a bucket may be left out if too few others are
+        left of it.
 
         :param ring: seed of the roster's ring.
+        :param buckets: in which survivors are summed; one of all unless given.
         :raises RoundError: if shares were revealed for another set, even less who is guilty, or
             with other neighbours.
         """
-        wanted, before = set(survivors), set(self.revealed)
+        wanted = {frozenset(each) for each in within(buckets or (tuple(survivors),), survivors)}
+        before = {frozenset(each) for each in self.summed}
         if before and ring != self.ring:
             raise RoundError('aggregator', 'other neighbours than shares were revealed for before')
-        if before and wanted not in (before, before - set(self.guilty)):
+        if before and wanted not in (before, self.owed):
+            names = ', '.join(filter(None, self.revealed))
             raise RoundError(
-                'aggregator',
-                f'another survivor set than {", ".join(self.revealed)} in round {self.round}',
+                'aggregator', f'another survivor set than {names} in round {self.round}'
             )
+
+    @property
+    def owed(self) -> set[frozenset[str]]:
+        """Those buckets without whoever is guilty, but for those of which too few are left."""
+        left = {frozenset(each).difference(self.guilty) for each in self.summed}
+        return {each for each in left if len(each) >= FEWEST}
+
+    @property
+    def summed(self) -> Buckets:
+        """The buckets in which those survivors were to be summed."""
+        buckets, names = [], list(self.revealed)
+        while names:
+            end = names.index('') if '' in names else len(names)
+            buckets.append(tuple(names[:end]))
+            names = names[end + 1 :]
+        return tuple(buckets)
 
 
 @dataclass(frozen=True)
@@ -221,10 +244,13 @@ class HospitalRecord:
         return self.promising(replace(promises, signed=(*others, signed)))
 
     def with_revealed(
-        self, round: int, survivors: Iterable[str], ring: str = ''
+        self, round: int, survivors: Collection[str], ring: str = '', buckets: Buckets = ()
     ) -> 'HospitalRecord':
         """Return this record with the survivor set that shares were revealed for."""
-        revealed = tuple(sorted(survivors))
+        names: list[str] = []
+        for bucket in within(buckets or (tuple(survivors),), survivors):
+            names += ('', *sorted(bucket)) if names else sorted(bucket)
+        revealed = tuple(names)
         return self.promising(replace(self.of(round), revealed=revealed, ring=ring))
 
     def with_guilty(self, round: int, name: str) -> 'HospitalRecord':
@@ -430,16 +456,18 @@ class HospitalState:
         if record is not self.record:
             self._save(replace(record, phase=Phase.REVEAL))
 
-    def keep_revealed(self, round: int, survivors: Iterable[str], ring: str) -> None:
+    def keep_revealed(
+        self, round: int, survivors: Collection[str], ring: str, buckets: Buckets = ()
+    ) -> None:
         """
         Note the survivor set that shares are about to be revealed for.
 
         :raises RoundError: as :meth:`Promises.check_revealing`.
         """
         promises = self.record.of(round)
-        promises.check_revealing(survivors, ring)
-        if promises.revealed != tuple(sorted(survivors)):
-            record = self.record.with_revealed(round, survivors, ring)
+        promises.check_revealing(survivors, ring, buckets)
+        record = self.record.with_revealed(round, survivors, ring, buckets)
+        if record.of(round).revealed != promises.revealed:
             self._save(replace(record, phase=Phase.SUM))
 
     def keep_sketched(self, attempt: AttemptId, nonce: bytes) -> None:
@@ -472,7 +500,7 @@ class HospitalState:
         if name in names:
             if updates[name] not in promises.sent:
                 raise RoundError(sender, f'round {round} summed an update that was never sent')
-        elif name in {*promises.revealed} - {*promises.guilty} and not policy.rolled_back:
+        elif any(name in each for each in promises.owed) and not policy.rolled_back:
             raise RoundError(sender, f'round {round} left this hospital out')
 
     def end(self, policy: protocol.GlobalPolicy, name: str) -> None:
@@ -509,10 +537,10 @@ class HospitalState:
         if not self.record.begun:
             self._save(replace(self.record, begun=True))
         if missed is not None:
-            self._close_attempts(missed)
+            self._close_attempts(missed, in_buckets=channel.roster.buckets > 0)
         seeds.forget(self.record.over)
 
-    def _close_attempts(self, missed: MissedEntries) -> None:
+    def _close_attempts(self, missed: MissedEntries, *, in_buckets: bool) -> None:
         record = known = self.record
         last, over = (0, 0), 0
         for entry in missed:
@@ -526,7 +554,10 @@ class HospitalState:
                 case 'signed':
                     record = record.with_signed((round, entry.attempt), fields['survivors'])
                 case 'revealed':
-                    record = record.with_revealed(round, fields['seeds'])
+                    # In which buckets is not known any more: none of that round is summed again.
+                    alone = tuple((name,) for name in fields['seeds'])
+                    told = alone if in_buckets else ()
+                    record = record.with_revealed(round, fields['seeds'], '', told)
                 case 'policy':  # as :meth:`end` forgets
                     record, known = record.since(round), known.since(round)
                     over = max(over, round)

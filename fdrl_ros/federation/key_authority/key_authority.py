@@ -15,10 +15,12 @@ with step 2, and to decrypt that sum.
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 import hashlib
+from itertools import chain
 from typing import Any
 
 from fdrl_ros.crypto.he.encryption import SecretContext
 from fdrl_ros.crypto.he.schemes import EncryptionSettings
+from fdrl_ros.crypto.masking.buckets import within
 from fdrl_ros.crypto.masking.masks import leftover_mask
 from fdrl_ros.crypto.masking.share_sealing import KeyList
 from fdrl_ros.crypto.masking.sketch import Sketch
@@ -30,6 +32,7 @@ from fdrl_ros.errors import (
     PolicyError,
     RoundError,
 )
+from fdrl_ros.federation.key_authority.robust import combine
 from fdrl_ros.federation.key_authority.server_optimizer import ServerOptimizer
 from fdrl_ros.federation.key_authority.server_step import (
     fed_avg,
@@ -41,6 +44,7 @@ from fdrl_ros.federation.key_authority.state import KeyAuthorityState, Released,
 from fdrl_ros.federation.protocol import message as protocol
 from fdrl_ros.federation.protocol.attempt import (
     check_hospitals,
+    check_whole,
     key_list,
     read_reveal,
     settle_digest,
@@ -80,12 +84,15 @@ class KeyAuthoritySettings:
     :param personal: layers that each hospital keeps to itself: here only the server's step
         changes them.
     :param step: the server's step.
+    :param combine: how averages of buckets become one, a name of
+        :data:`~fdrl_ros.federation.key_authority.robust.RULES`.
     """
 
     encryption: EncryptionSettings
     validate: Callable[[Weights], Validation]
     personal: tuple[str, ...] = ()
     step: ServerStep = fed_avg
+    combine: str = 'mean'
 
 
 @dataclass(frozen=True)
@@ -138,6 +145,9 @@ def check_request(
         raise RoundError(sender, f'{len(request.settles)} signatures on the survivors')
     survivors = request.survivors
     check_hospitals(survivors, members, roster.quorum, sender)
+    check_whole(members, keys.buckets, sender)
+    if not is_inspection(request):
+        check_whole(survivors, keys.buckets, sender)
     setup = setup_digest(keys, members)
     told = settle_digest(setup, survivors)
     check_each(request.reveals, 'reveals')
@@ -205,7 +215,13 @@ class VerifiedSum:
         :param watch: refuses updates whose privacy ledger is not in order.
         """
         self.checked = checked
-        self.sums: list[bytes] = []
+        self.sums: list[list[bytes]] = []
+        """Of each chunk the sum of each bucket."""
+        survivors = checked.request.survivors
+        self.buckets = within(checked.keys.buckets, survivors)
+        """Survivors who are summed together."""
+        places = {name: place for place, name in enumerate(survivors)}
+        self._rows = [[places[name] for name in bucket] for bucket in self.buckets]
         self.secure = True
         """Whether all hospitals signed that their noise is."""
         self.found = Inspected()
@@ -282,7 +298,9 @@ class VerifiedSum:
         self._hashes[place].update(hashlib.sha256(update.ciphertext).digest())
         self._column.append(update.ciphertext)
         if len(self._column) == len(checked.request.survivors):
-            self.sums.append(self._public.add(self._column))
+            self.sums.append(
+                [self._public.add(self._column[place] for place in row) for row in self._rows]
+            )
             self._column.clear()
 
     def _inspect(self, name: str, update: protocol.MaskedUpdate) -> None:
@@ -308,7 +326,7 @@ class VerifiedSum:
         if names := sorted({*self.found.refused, *self.found.unaccounted}):
             why = '; '.join(self.found.unaccounted.values())
             raise RoundError(request.sender, f'the sum has updates of {", ".join(names)}: {why}')
-        if protocol.hash_of_sums(self.sums) != request.sum_hash:
+        if protocol.hash_of_sums(chain.from_iterable(self.sums)) != request.sum_hash:
             raise MessageError(request.sender, 'its sum is not the sum of the updates')
 
 
@@ -331,19 +349,24 @@ def leftover_masks(
     codec: UpdateCodec,
     seeds: dict[str, bytes],
     mask_secrets: dict[str, bytes],
+    bucket: Collection[str],
 ) -> NDArray[np.int64]:
     """
-    Return what masks are left in the sum: self masks, and pair masks with who dropped out.
+    Return what masks are left in a sum: self masks, and pair masks with who dropped out.
 
+    :param bucket: the survivors who are summed.
     :returns: integers modulo the plaintext modulus, one for each slot of the update.
     :raises WrongSecretError: if a secret is another one than a member published.
     """
+    every = within(checked.keys.buckets, checked.members)
+    masked = next(each for each in every if not set(bucket).isdisjoint(each))
     return leftover_mask(
         checked.keys,
         checked.members,
         checked.setup,
-        self_seeds=seeds,
-        mask_secrets=mask_secrets,
+        bucket=masked,
+        self_seeds={name: seeds[name] for name in bucket},
+        mask_secrets={name: mask_secrets[name] for name in masked if name not in seeds},
         count=codec.slots,
         modulus=codec.scheme.plain_modulus,
     )
@@ -396,6 +419,8 @@ class KeyAuthority:
         )
         if secret.scheme != self._codec.scheme:
             raise CryptoError('the secret key is of another scheme than settings and roster ask')
+        if channel.roster.buckets and not secret.scheme.inspected:
+            raise CryptoError(f'buckets with scheme {self._codec.kind}: only bfv sums them alone')
         self._secret = secret
         self._public = secret.public
         self._announced: dict[str, Any] = {
@@ -651,7 +676,9 @@ class KeyAuthority:
         request, survivors = checked.request, checked.request.survivors
         round, attempt = request.id
         secrets = restored_secrets(checked)
-        leftover = leftover_masks(checked, codec, *secrets)
+        leftovers = [
+            leftover_masks(checked, codec, *secrets, bucket) for bucket in summing.buckets
+        ]
         if sketch := summing.sketch:
             if long := self._too_long(summing, sketch):
                 raise RoundError(request.sender, f'the updates of {", ".join(long)} are too long')
@@ -665,10 +692,15 @@ class KeyAuthority:
         if (journal.newest_round('decrypt') or 0) < round:
             journal.append('decrypt', round=round, attempt=attempt, sum=request.sum_hash)
         try:
-            slots = np.stack([self._secret.decrypt(each) for each in summing.sums])
-            slots = codec.unmask(slots, leftover)
-            sizes = [roster.member(name).size for name in survivors]
-            average = codec.average(slots, sizes, roster.n_max)
+            averages, weights = [], []
+            buckets = zip(summing.buckets, leftovers, zip(*summing.sums, strict=True), strict=True)
+            for bucket, leftover, sums in buckets:
+                slots = np.stack([self._secret.decrypt(each) for each in sums])
+                own = [roster.member(name).size for name in bucket]
+                slots = codec.unmask(slots, leftover)
+                averages.append(codec.average(slots, own, roster.n_max))
+                weights.append(float(sum(own)))
+            average = combine(self._settings.combine, np.stack(averages), np.array(weights))
         except CryptoError as error:
             return self._rolled_back(request, f'the sum is not one of honest updates: {error}')
         before = self.state.released.weights
@@ -678,6 +710,7 @@ class KeyAuthority:
             check_weights(stepped.weights, before.size)
         except PolicyError as error:
             return self._rolled_back(request, f'the server step made no policy: {error}')
+        sizes = [roster.member(name).size for name in survivors]
         hashes = b''.join(checked.hashes[name] for name in survivors)
         made = stepped.weights
         summed = Released(round, attempt, made, survivors, hashes, False, '', tuple(sizes))

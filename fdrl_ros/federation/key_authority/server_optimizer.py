@@ -13,6 +13,7 @@ import hashlib
 from typing import Self
 
 from fdrl_ros.errors import MessageError, PolicyError, StoreError
+from fdrl_ros.federation.key_authority.robust import RULES
 from fdrl_ros.federation.key_authority.server_step import fed_avg, RoundSum, ServerStep, Stepped
 from fdrl_ros.federation.protocol.encoding import decode, encode
 from fdrl_ros.settings import setting, Settings
@@ -58,6 +59,13 @@ class ServerOptimizerSettings(Settings):
         'tau: what is added to the root mean square update of a weight; updates far below it take '
         'small steps; with fedadagrad, fedadam and fedyogi',
         limits=(1e-9, 1000.0),
+    )
+
+    combine: str = setting(
+        'mean',
+        'how averages of buckets become one: the mean, which is FedAvg, or what a few poisoned '
+        'ones cannot move far; with federation.buckets alone',
+        choices=RULES,
     )
 
     def step(self) -> ServerStep:

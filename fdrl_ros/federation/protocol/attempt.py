@@ -14,6 +14,7 @@ import hashlib
 from typing import TypeVar
 
 from fdrl_ros.crypto.keys.roster import Roster
+from fdrl_ros.crypto.masking.buckets import Buckets, kept
 from fdrl_ros.crypto.masking.merkle import path_bytes, root_of
 from fdrl_ros.crypto.masking.round_secret import binding, joined, KEY_BYTES
 from fdrl_ros.crypto.masking.share_sealing import KeyList, MemberKeys, PAIR_BYTES
@@ -62,7 +63,8 @@ def key_list(roster: Roster, messages: Iterable[RoundKey], of: AttemptId, terms:
     :raises CryptoError: if they are fewer than the threshold.
     """
     keys = {each.sender: read_round_key(each, roster) for each in messages}
-    return KeyList.of(roster.federation, *of, roster.neighbourhoods, keys, terms)
+    buckets = roster.buckets_of(of[0])
+    return KeyList.of(roster.federation, *of, roster.neighbourhoods, keys, terms, buckets)
 
 
 def peer_key_list(
@@ -98,6 +100,7 @@ def peer_key_list(
         agreed.terms_digest,
         {mine: read_round_key(own, roster)},
         pairs,
+        roster.buckets_of(message.id[0]),
     )
     keys.check_listed(mine, message.own_path)
     return keys
@@ -177,6 +180,16 @@ def read_reveal(message: Reveal, keys: KeyList, members: Collection[str]) -> dic
     """
     dealers = keys.graph.holders(message.sender, members)
     return split(message.shares, SHARE_BYTES, dealers, message.sender, 'revealed shares')
+
+
+def check_whole(names: Collection[str], buckets: Buckets, sender: str) -> None:
+    """
+    Refuse members or survivors of whom too few are in one bucket.
+
+    :raises RoundError: if a bucket has one or two of them, whose sum would tell too much.
+    """
+    if alone := sorted(set(names) - set(kept(buckets, names))):
+        raise RoundError(sender, f'too few of one bucket: {", ".join(alone)}')
 
 
 def delivery_digest(parcels: bytes) -> bytes:

@@ -250,7 +250,8 @@ def _keys_of(blame: Blame, roster: Roster) -> KeyList:
         published[each.sender].check()
     place = roster.federation, *blame.id
     digests = blame.keys_digest, blame.terms_digest
-    keys = KeyList(*place, graph, blame.keyed, *digests, published)
+    buckets = roster.buckets_of(blame.id[0])
+    keys = KeyList(*place, graph, blame.keyed, *digests, published, buckets=buckets)
     for name in published:
         keys.check_listed(name, blame.keys_path)
     return keys
@@ -338,7 +339,7 @@ def key_shown(
             raise CryptoError(f'the self seed of {guilty!r} does not fit what it published')
         return secret, guilty
     owner, peer = ends
-    if guilty not in ends or not {owner, peer} <= set(members):
+    if guilty not in ends or not {owner, peer} <= {*keys.masking(guilty, set(members))}:
         raise CryptoError(f'a mask of {ends}, not of {guilty!r}')
     ours, theirs = RoundSecret.from_bytes(secret), keys.mask_key(peer, owner)
     if ours.public != keys.mask_key(owner, peer):

@@ -18,7 +18,7 @@ MOST_SKETCHES: Final = 8
 """Attempts of one round in which projections of an update are signed; then it is abandoned."""
 
 Values = dict[str, list[int]]
-"""Projections of a hospital's masks: with each of its peers, and its own in its own place."""
+"""Projections of a hospital's masks: with whom it masks, and its own in its own place."""
 
 
 def bound_of(codec: UpdateCodec) -> NormBound:
@@ -39,7 +39,7 @@ def mask_context(keys: KeyList, members: Collection[str]) -> MaskContext:
 
 
 def keys_of_masks(secrets: AttemptSecrets, keys: KeyList, members: Collection[str]) -> list[bytes]:
-    """Return the keys of a hospital's masks, in the order of the names of its peers and itself."""
+    """Return the keys of a hospital's masks, in the order of the names."""
     context, mine = mask_context(keys, members), secrets.name
     return [
         secrets.self_seed
@@ -47,7 +47,7 @@ def keys_of_masks(secrets: AttemptSecrets, keys: KeyList, members: Collection[st
         else pair_key(
             context, secrets.mask(name), keys.mask_key(name, mine), mine=mine, theirs=name
         )
-        for name in keys.graph.holders(mine, set(members))
+        for name in keys.masking(mine, set(members))
     ]
 
 
@@ -60,7 +60,7 @@ def read_sketch(
     :raises MessageError: if they are not k integers below the modulus for each of its masks.
     """
     rows, sender = bound_of(codec).rows, message.sender
-    names = keys.graph.holders(sender, set(members))
+    names = keys.masking(sender, set(members))
     if len(message.values) != VALUE_BYTES * rows * len(names):
         raise MessageError(sender, f'{len(message.values)} bytes of projections')
     values = dict(zip(names, read_values(message.values, rows), strict=True))
@@ -138,7 +138,7 @@ def false_sketches(
     claims: list[tuple[Lie, bytes, list[int]]] = []
     for each in signed:
         name = each.sender
-        names = keys.graph.holders(name, among)
+        names = keys.masking(name, among)
         values = dict(zip(names, read_values(each.values, rows), strict=True))
         claims.append((Lie(name, each, (name,), seeds[name]), seeds[name], values[name]))
         for dropped in (peer for peer in names if peer in mask_secrets):

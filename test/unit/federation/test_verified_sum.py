@@ -9,7 +9,8 @@ from fdrl_ros.federation.key_authority.key_authority import CheckedRequest, Veri
 import pytest
 
 REQUEST = SimpleNamespace(survivors=('hospital_1', 'hospital_2'), update_hashes=b'hashes')
-CHECKED = CheckedRequest(REQUEST, keys=None, members=(), setup=b'setup', hashes={}, shares={})
+KEYS = SimpleNamespace(buckets=())
+CHECKED = CheckedRequest(REQUEST, KEYS, members=(), setup=b'setup', hashes={}, shares={})
 
 
 @pytest.mark.parametrize(

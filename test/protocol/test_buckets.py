@@ -1,0 +1,269 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""Rounds with a sum for each bucket: what is released, what a coalition learns, who drops out."""
+
+from collections import Counter
+
+from fdrl_ros.crypto.he.schemes import EncryptionSettings
+from fdrl_ros.crypto.masking.buckets import within
+from fdrl_ros.errors import CryptoError, RoundError
+from fdrl_ros.federation.hospital.state import Promises
+from fdrl_ros.federation.key_authority.robust import combine, RULES
+from fdrl_ros.federation.protocol.message import Blame, Fault, Phase, Reveal, Verdict
+import numpy as np
+import pytest
+from support.coalition import learned
+from support.dropouts import Stage
+from support.federation_bench import Bench
+from support.interception import Interception
+from support.lying_hospitals import (
+    deal_another_secret,
+    deal_garbage,
+    mask_wrong,
+    project_pair_wrong,
+    project_self_wrong,
+    reveal_wrong,
+    send_too_much,
+)
+from support.worlds import draw_worlds, run_world, Scenario
+
+TWELVE = {'hospitals': 12, 'buckets': 4}  # t = 9: one bucket may be lost
+
+
+def exact(bench, survivors, rule='mean'):
+    """Return what the first round has to release, from the survivors' very integers."""
+    buckets = within(bench.roster.buckets_of(1), survivors)
+    start = bench.start.astype(np.float64)
+    codec = bench.hospital_terms.codec
+    averages, weights = [], []
+    for bucket in buckets:
+        sizes = [bench.roster.member(name).size for name in bucket]
+        rows = 0
+        for name, size in zip(bucket, sizes, strict=True):
+            learner = bench.learners[name]
+            after, share = bench.start + learner.delta(1), size / bench.roster.n_max
+            uniforms = learner.rounding(1, start.size)
+            rows = rows + np.stack(list(codec.encode(after, bench.start, share, uniforms)))
+        averages.append(codec.average(rows, sizes, bench.roster.n_max))
+        weights.append(float(sum(sizes)))
+    return (start + combine(rule, np.stack(averages), np.array(weights))).astype(np.float32)
+
+
+def check_round(bench, contributors, rule='mean'):
+    """See that the policy is made of the exact sums of these hospitals, each trained once."""
+    policy = bench.policy
+    assert not policy.rolled_back
+    assert sorted(policy.contributors) == sorted(contributors)
+    np.testing.assert_array_equal(bench.weights, exact(bench, contributors, rule))
+    assert all(bench.learners[name].trained == [1] for name in contributors)
+
+
+def others(bench, name):
+    """Return who is in no bucket with a hospital in round 1."""
+    bucket = next(each for each in bench.roster.buckets_of(1) if name in each)
+    return [each for each in bench.names if each not in bucket]
+
+
+@pytest.mark.parametrize('rule', RULES)
+def test_the_policy_is_what_the_rule_makes_of_the_exact_average_of_each_bucket(rule):
+    bench = Bench(rounds=1, combine=rule, **TWELVE)
+    assert bench.run()
+    check_round(bench, bench.names, rule)
+
+
+def test_the_mean_of_buckets_is_fed_avg_over_all():
+    bench = Bench(rounds=2, **TWELVE)
+    assert bench.run()
+    np.testing.assert_allclose(bench.weights, bench.expected(2), atol=1e-4)
+
+
+def test_one_sum_of_a_bucket_is_decrypted_in_a_round_and_nothing_else():
+    bench = Bench(rounds=2, **TWELVE)
+    decrypted = bench.spy_on_decryption()
+    assert bench.run()
+    chunks = bench.hospital_terms.codec.scheme.ciphertexts
+    assert len(decrypted) == len(set(decrypted)) == 2 * 4 * chunks
+
+
+@pytest.mark.parametrize('stage', [Phase.OPEN, Phase.TRAIN, Phase.SETTLE])
+def test_whoever_is_left_in_a_bucket_of_too_few_is_left_out_with_it(stage):
+    bench = Bench(rounds=1, **TWELVE)
+    gone = 'hospital_5'
+    bench.run_to(stage)
+    bench.kill(gone)
+    if stage is Phase.SETTLE:  # its update counts
+        assert bench.run()
+        check_round(bench, bench.names)
+        return
+    left = others(bench, gone)
+    assert bench.run(lambda: bench.policy and bench.policy.envelope.round == 1)
+    check_round(bench, left)
+    alone = {*bench.names} - {*left, gone}
+    # Who cannot be summed does not train and pay for nothing, if that is known before.
+    trained = Counter(bool(bench.learners[name].trained) for name in alone)
+    assert trained[True] == (2 if stage is Phase.TRAIN else 0)
+
+
+def test_a_bucket_of_four_goes_on_without_one():
+    bench = Bench(rounds=1, hospitals=12, buckets=3)  # t = 9
+    bench.run_to(Phase.TRAIN)
+    bench.kill('hospital_5')
+    assert bench.run(lambda: bench.policy and bench.policy.envelope.round == 1)
+    check_round(bench, [name for name in bench.names if name != 'hospital_5'])
+
+
+def test_who_was_left_out_takes_part_again_in_a_round_with_other_buckets():
+    bench = Bench(rounds=2, **TWELVE)
+    bench.run_to(Phase.TRAIN)
+    bench.kill('hospital_5')
+    assert bench.run(lambda: bench.policy and bench.policy.envelope.round == 1)
+    bench.join('hospital_5')
+    assert bench.run()
+    assert sorted(bench.policy.contributors) == sorted(bench.names)
+
+
+LIES = {
+    'parcel': (deal_garbage, Fault.PARCEL),
+    'deal': (deal_another_secret, Fault.DEAL),
+    'mask': (mask_wrong, Fault.UPDATE),
+    'length': (send_too_much, Fault.UPDATE),
+    'pair': (project_pair_wrong, Fault.SKETCH),
+    'self': (project_self_wrong, Fault.SKETCH),
+}
+
+
+@pytest.mark.parametrize('lie', LIES)
+def test_a_liar_is_named_and_its_bucket_left_out(lie):
+    tell, fault = LIES[lie]
+    bench = Bench(rounds=1, **TWELVE)
+    blames = Interception(bench, Blame)
+    tell(bench, 'hospital_2')
+    assert bench.run()
+    assert {each.guilty: Fault(each.fault) for each in blames.messages} == {'hospital_2': fault}
+    check_round(bench, others(bench, 'hospital_2'))
+
+
+def test_a_liar_in_a_bucket_of_five_is_left_out_alone():
+    bench = Bench(rounds=1, hospitals=10, buckets=2)  # t = 7
+    blames = Interception(bench, Blame)
+    deal_another_secret(bench, 'hospital_2')
+    assert bench.run()
+    assert {each.guilty for each in blames.messages} == {'hospital_2'}
+    check_round(bench, [name for name in bench.names if name != 'hospital_2'])
+
+
+def test_a_wrong_reveal_is_found():
+    bench = Bench(rounds=1, **TWELVE)
+    blames = Interception(bench, Blame)
+    reveal_wrong(bench, 'hospital_2')
+    assert bench.run(lambda: bench.policy and bench.policy.envelope.round == 1)
+    assert {each.guilty: Fault(each.fault) for each in blames.messages} == {
+        'hospital_2': Fault.REVEAL
+    }
+    check_round(bench, bench.names)
+
+
+PHASES = Phase.SHARE, Phase.TRAIN, Phase.SETTLE, Phase.REVEAL, Phase.SUM
+
+
+@pytest.mark.parametrize('party', ['aggregator', 'key_authority', 'hospital_3'])
+@pytest.mark.parametrize(
+    'phase', [Phase.SHARE, Phase.TRAIN, Phase.SETTLE, Phase.REVEAL, Phase.SUM]
+)
+def test_a_kill_changes_nothing(party, phase, tmp_path):
+    bench = Bench(tmp_path, rounds=1, combine='median', **TWELVE)
+    bench.run_to(phase)
+    bench.restart(party)
+    assert bench.run()
+    check_round(bench, bench.names, 'median')
+
+
+# What the aggregator may not ask for, and what nobody learns.
+
+
+def test_no_honest_hospital_signs_for_a_bucket_of_two(monkeypatch):
+    bench = Bench(rounds=1, **TWELVE)
+    reveals, gone = Interception(bench, Reveal), 'hospital_5'
+    bench.run_to(Phase.TRAIN)
+    monkeypatch.setattr(type(bench.aggregator), '_kept', lambda self, names: names)
+    bench.kill(gone)
+    bench.run_to(Phase.SETTLE)
+    bench.wait(5)
+    assert not reveals.messages and bench.policy.envelope.round == 0
+    refusals = [bench.driver.notes[name] for name in bench.names if name != gone]
+    assert all('too few of one bucket' in each for each in refusals)
+
+
+def test_no_honest_hospital_masks_among_members_of_whom_two_are_in_a_bucket(monkeypatch):
+    bench = Bench(rounds=1, **TWELVE)
+    monkeypatch.setattr(type(bench.aggregator), '_kept', lambda self, names: names)
+    bench.kill('hospital_5')
+    bench.run_to(Phase.TRAIN)
+    bench.wait(5)
+    assert not any(learner.trained for learner in bench.learners.values())
+
+
+def test_the_key_authority_decrypts_no_sum_of_two(monkeypatch):
+    """Even if all hospitals would sign for it."""
+    bench = Bench(rounds=1, **TWELVE)
+    decrypted, verdicts = bench.spy_on_decryption(), Interception(bench, Verdict)
+    bench.run_to(Phase.TRAIN)
+    monkeypatch.setattr(type(bench.aggregator), '_kept', lambda self, names: names)
+    monkeypatch.setattr(
+        'fdrl_ros.federation.hospital.hospital.check_whole', lambda *arguments: None
+    )
+    bench.kill('hospital_5')
+    bench.run_to(Phase.SUM)
+    bench.wait(5)
+    assert not decrypted
+    assert any('too few of one bucket' in each.reason for each in verdicts.messages)
+
+
+def test_a_hospital_reveals_for_the_same_buckets_alone():
+    """Another roster has other buckets, whose sums over the same survivors tell differences."""
+    names = tuple('abcdefghi')
+    one, other = (names[:3], names[3:6], names[6:]), (names[::3], names[1::3], names[2::3])
+    promises = Promises(1, revealed=('a', 'b', 'c', '', 'd', 'e', 'f', '', 'g', 'h', 'i'))
+    assert promises.summed == one
+    promises.check_revealing(names, '', one)
+    for wanted, buckets in ((names, other), (names, ()), (names[:6], one), (names[:-1], one)):
+        with pytest.raises(RoundError, match='another survivor set'):
+            promises.check_revealing(wanted, '', buckets)
+    guilty = Promises(1, revealed=promises.revealed, guilty=('a',))
+    guilty.check_revealing(names[3:], '', one)
+    with pytest.raises(RoundError, match='another survivor set'):
+        guilty.check_revealing(names[1:], '', one)
+
+
+BUCKETED = {
+    'nobody lost': {},
+    'one lost before sending': {'hospital_12': Stage.BEFORE_SENDING},
+    'one lost while sending': {'hospital_12': Stage.WHILE_SENDING},
+    'one lost before revealing': {'hospital_12': Stage.BEFORE_REVEALING},
+}
+
+
+@pytest.mark.parametrize('schedule', BUCKETED)
+def test_a_coalition_learns_the_sum_of_each_buckets_honest_survivors_and_no_more(schedule):
+    """Both servers and four hospitals: of a bucket with two of these they know the third."""
+    scenario = Scenario(12, 4, ('hospital_11', 'hospital_10'), BUCKETED[schedule], buckets=4)
+    updates, _ = draw_worlds(scenario, np.random.default_rng(3))
+    view = run_world(scenario, updates, 5)
+    modulus, corrupt = view.bench.scheme.plain_modulus, set(view.bench.names[:4])
+    buckets = within(view.bench.roster.buckets_of(1), view.contributors)
+    assert len(view.contributors) >= 9
+    expected = {frozenset(bucket) - corrupt for bucket in buckets} - {frozenset()}
+    for chunk, rows in enumerate(view.rows):
+        found = {}
+        for about, value in learned(rows, modulus):
+            (sign,) = {weight for weight in about.values() if weight}  # a sum, nothing else
+            found[frozenset(name for name, weight in about.items() if weight)] = sign * value
+        assert found.keys() == expected
+        for names, value in found.items():
+            total = sum(view.slots(updates, name)[chunk] for name in names)
+            np.testing.assert_array_equal(total % modulus, value % modulus)
+
+
+def test_buckets_of_ckks_are_refused():
+    with pytest.raises(CryptoError, match='buckets'):
+        Bench(encryption=EncryptionSettings(limit=0.5, scheme='ckks', projections=0), **TWELVE)
