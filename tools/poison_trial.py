@@ -26,7 +26,6 @@ from fdrl_ros.experiments.studies.poison import (
     run_poison,
     TENTH,
     THIRD,
-    UNDEFENDED,
 )
 from fdrl_ros.runtime.progress import Caller, Progress
 
@@ -40,15 +39,19 @@ def main() -> None:
     parser.add_argument('--patients', type=int, default=40, help='unseen ones of each hospital')
     parser.add_argument('--norms', default='0', help='largest norms of updates; 0: derived')
     parser.add_argument('--rules', default=','.join(RULES))
+    parser.add_argument('--tested', action='store_true', help='test each bucket as well')
     parser.add_argument('--attacks', default=','.join(ATTACKS))
     parser.add_argument('--workers', type=int, default=1)
     parser.add_argument('--directory', type=Path, default=Path('runs/poison_trial'))
     chosen = parser.parse_args()
     norms = [float(each) for each in chosen.norms.split(',')]
-    defences = [UNDEFENDED]
-    for norm in norms:
-        defences += [Defence(norm=norm)] if norm else []
-        defences += [Defence(rule, BUCKETS, norm) for rule in chosen.rules.split(',')]
+    rules = [(rule, BUCKETS) for rule in chosen.rules.split(',')]
+    defences = [
+        Defence(rule, buckets, norm, tested)
+        for tested in ((False, True) if chosen.tested else (False,))
+        for norm in norms
+        for rule, buckets in [('mean', 0), *rules]
+    ]
     names = chosen.attacks.split(',')
     attacks = [(NOBODY_POISONS, 0)]
     attacks += [(name, TENTH) for name in names]

@@ -144,7 +144,7 @@ class Plan:
     )
     validation: 'Group[ValidationSettings]' = Group(
         'fdrl_ros.deployment.settings:ValidationSettings',
-        'patients margin',
+        'patients margin each_bucket',
     )
     selector: 'Group[SelectorSettings]' = Group(
         'fdrl_ros.selector.settings:SelectorSettings',
@@ -453,6 +453,9 @@ class Plan:
         if chosen.buckets and self.encryption.scheme != 'bfv':
             expected = '0: only with encryption.scheme bfv is a bucket summed alone'
             raise SettingError('federation.buckets', chosen.buckets, expected)
+        if self.validation.each_bucket and not chosen.buckets:
+            expected = 'no, or federation.buckets beside it: there is one sum of all'
+            raise SettingError('validation.each_bucket', True, expected)
         if self.server.combine != 'mean' and not chosen.buckets:
             expected = 'mean, or federation.buckets beside it: there is one sum of all'
             raise SettingError('server.combine', self.server.combine, expected)

@@ -97,6 +97,11 @@ class ValidationSettings(Settings):
         40, 'public patients that a new policy is tried on', unit='patients', minimum=1
     )
     margin: float = setting(0.2, 'fall of the success rate that is let pass', limits=(0.0, 1.0))
+    each_bucket: bool = setting(
+        False,
+        'whether each bucket is tested too, as if it were all there is, and left out if it fails; '
+        'with federation.buckets alone',
+    )
 
 
 @dataclass(frozen=True)

@@ -110,8 +110,9 @@ class VirtualOptions(TypedDict, total=False):
     `neighbours`: with how many others each masks, 0 for all
     (:func:`~fdrl_ros.crypto.masking.neighbourhoods.default_neighbours` unless given).
     `encryption`, `rounds`: settings of the field; a limit of 0 is 1.0. `personal`: layers by name
-    that no hospital sends. `buckets`: of a round, one sum of all unless given, and `combine`: how
-    their averages become one. `step`: the server's step, FedAvg unless given. `validate`: test of
+    that no hospital sends. `buckets`: of a round, one sum of all unless given; `combine`: how
+    their averages become one; `test_buckets`: whether `validate` leaves out those that fail it
+    alone. `step`: the server's step, FedAvg unless given. `validate`: test of
     each new policy, by the key authority. `identities`: keys of all members, `secret`: the
     encryption key, `driver`: what moves the messages; each made unless given.
     """
@@ -120,6 +121,7 @@ class VirtualOptions(TypedDict, total=False):
     neighbours: int
     buckets: int
     combine: str
+    test_buckets: bool
     encryption: EncryptionSettings
     rounds: RoundSettings
     personal: tuple[str, ...]
@@ -183,6 +185,7 @@ class VirtualFederation:
             personal=personal,
             step=options.get('step', fed_avg),
             combine=options.get('combine', 'mean'),
+            test_buckets=options.get('test_buckets', False),
         )
         names = tuple(learners)
         self.identities = options.get('identities') or {

@@ -9,6 +9,7 @@ from fdrl_ros.crypto.masking.buckets import within
 from fdrl_ros.errors import CryptoError, RoundError
 from fdrl_ros.federation.hospital.state import Promises
 from fdrl_ros.federation.key_authority.robust import combine, RULES
+from fdrl_ros.federation.key_authority.state import Validation
 from fdrl_ros.federation.protocol.message import Blame, Fault, Phase, Reveal, Verdict
 import numpy as np
 import pytest
@@ -176,6 +177,34 @@ def test_a_kill_changes_nothing(party, phase, tmp_path):
     bench.restart(party)
     assert bench.run()
     check_round(bench, bench.names, 'median')
+
+
+def test_a_bucket_that_fails_on_public_patients_is_left_out_and_named():
+    bench = Bench(rounds=1, combine='median', test_buckets=True, **TWELVE)
+    assert bench.run(lambda: bench.aggregator.phase is Phase.TRAIN)
+    good = others(bench, 'hospital_5')
+    bad = sorted({*bench.names} - {*good})
+    alone, tried = exact(bench, bad), []
+
+    def validate(weights):
+        tried.append(weights)
+        return Validation(not np.array_equal(weights, alone), 'as tried')
+
+    bench.validate = validate
+    assert bench.run()
+    np.testing.assert_array_equal(bench.weights, exact(bench, good, 'median'))
+    assert len(tried) == 4 + 1  # each bucket, and the policy
+    assert bench.policy.reason.endswith('fail on public patients: ' + ', '.join(bad))
+    assert sorted(bench.policy.contributors) == sorted(bench.names)
+
+
+def test_a_round_of_which_every_bucket_fails_ends_with_the_older_policy():
+    bench = Bench(rounds=1, test_buckets=True, **TWELVE)
+    bench.validate = lambda weights: Validation(False, 'fails')
+    assert bench.run()
+    assert bench.policy.rolled_back
+    assert 'no bucket passes' in bench.policy.reason
+    np.testing.assert_array_equal(bench.weights, bench.start)
 
 
 # What the aggregator may not ask for, and what nobody learns.

@@ -105,6 +105,7 @@ def open_key_authority(
             personal=personal,
             step=step or server_step(plan, start),
             combine=plan.server.combine,
+            test_buckets=plan.validation.each_bucket,
         ),
     )
 

@@ -14,6 +14,7 @@ Seeds, sizes and rules were fixed on the seeds 101 and 102, before those of the 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 import hashlib
 from pathlib import Path
 from typing import NamedTuple
@@ -49,6 +50,7 @@ from fdrl_ros.experiments.studies.mastery.study import (
 from fdrl_ros.experiments.study import Part, Study, Work
 from fdrl_ros.federation.key_authority.robust import combine
 from fdrl_ros.federation.key_authority.server_step import fed_avg, RoundSum
+from fdrl_ros.federation.key_authority.state import Validation
 from fdrl_ros.federation.protocol.update_codec import UpdateCodec
 from fdrl_ros.federation.virtual import PlainLearner, VirtualFederation
 from fdrl_ros.learner.learner import Learner
@@ -98,16 +100,19 @@ class Defence(NamedTuple):
     :param rule: one of :data:`fdrl_ros.federation.key_authority.robust.RULES`.
     :param buckets: 0 for one sum.
     :param norm: largest norm of an update; 0: what an honest hospital can make at most.
+    :param tested: whether buckets that alone fail on public patients are left out.
     """
 
     rule: str = 'mean'
     buckets: int = 0
     norm: float = 0.0
+    tested: bool = False
 
     @property
     def name(self) -> str:
         """Return the name in tables and files."""
-        return f'{self.rule}, norm {self.norm:g}' if self.norm else self.rule
+        named = f'{self.rule}, norm {self.norm:g}' if self.norm else self.rule
+        return f'{named}, tested' if self.tested else named
 
 
 UNDEFENDED = Defence()
@@ -131,6 +136,22 @@ class Scene:
     order: Sequence[str]
     limit: float
     norm: float
+
+    def public(self, weights: np.ndarray) -> float:
+        """Return the share of public patients on whom a policy succeeds."""
+        public, plan = self.plan.public_cohort(), self.plan
+        patients = unseen(public, plan.validation.patients)
+        found = tried(patients, chooser_of(plan.network.policy(weights)), plan.world)
+        return float(found[:, 0].mean())
+
+    @cached_property
+    def _wanted(self) -> float:
+        return self.public(self.start) - self.plan.validation.margin
+
+    def validate(self, weights: np.ndarray) -> Validation:
+        """Test a policy on public patients, against the public start."""
+        share = self.public(weights)
+        return Validation(share >= self._wanted, f'succeeds on {share:.0%} of the public patients')
 
     def encryption(self, norm: float) -> EncryptionSettings:
         """Return the settings of the updates, all of them numbers."""
@@ -258,10 +279,17 @@ def play(
         for bucket in deal(round):
             own = [learners[name].n_units for name in bucket]
             total = sum(rows[name] for name in bucket)
-            averages.append(codec.average(np.asarray(total), own, n_max))
-            sizes.append(float(sum(own)))
+            average = codec.average(np.asarray(total), own, n_max)
+            alone = fed_avg(RoundSum(round, weights, shared, average)).weights
+            if not defence.tested or scene.validate(alone).passed:
+                averages.append(average)
+                sizes.append(float(sum(own)))
+        if not averages:
+            continue  # the round ends with the older policy
         combined = combine(defence.rule, np.stack(averages), np.array(sizes))
-        weights = fed_avg(RoundSum(round, weights, shared, combined)).weights
+        made = fed_avg(RoundSum(round, weights, shared, combined)).weights
+        if not defence.tested or scene.validate(made).passed:
+            weights = made
     return weights
 
 
@@ -422,6 +450,11 @@ def summarise(rows: Mapping[int, Row], defences: Sequence[Defence]) -> Json:
     return found
 
 
+def accept(weights: np.ndarray) -> Validation:
+    """Let any policy pass."""
+    return Validation(True, '')
+
+
 def play_for_real(
     scene: Scene, learners: Mapping[str, Learner], defence: Defence
 ) -> tuple[VirtualFederation, np.ndarray]:
@@ -437,5 +470,7 @@ def play_for_real(
         encryption=scene.encryption(defence.norm),
         buckets=defence.buckets,
         combine=defence.rule,
+        test_buckets=defence.tested,
+        validate=scene.validate if defence.tested else accept,
     )
     return federation, federation.play(scene.plan.rounds.rounds)

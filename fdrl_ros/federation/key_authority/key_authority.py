@@ -55,7 +55,7 @@ from fdrl_ros.federation.protocol.blame import restored
 from fdrl_ros.federation.protocol.channel import Channel, check_signed, Takes
 from fdrl_ros.federation.protocol.chunk_requests import ChunkRange, ChunkRequests
 from fdrl_ros.federation.protocol.ledger_watch import LedgerWatch
-from fdrl_ros.federation.protocol.message import Message
+from fdrl_ros.federation.protocol.message import Message, shortened
 from fdrl_ros.federation.protocol.orders import note_order, take_order, unnoted
 from fdrl_ros.federation.protocol.party import Effects, Job, Report, Stopped, worth_logging
 from fdrl_ros.federation.protocol.sketches import (
@@ -86,6 +86,7 @@ class KeyAuthoritySettings:
     :param step: the server's step.
     :param combine: how averages of buckets become one, a name of
         :data:`~fdrl_ros.federation.key_authority.robust.RULES`.
+    :param test_buckets: whether the test leaves out buckets whose average alone fails it.
     """
 
     encryption: EncryptionSettings
@@ -93,6 +94,7 @@ class KeyAuthoritySettings:
     personal: tuple[str, ...] = ()
     step: ServerStep = fed_avg
     combine: str = 'mean'
+    test_buckets: bool = False
 
 
 @dataclass(frozen=True)
@@ -692,30 +694,50 @@ class KeyAuthority:
         if (journal.newest_round('decrypt') or 0) < round:
             journal.append('decrypt', round=round, attempt=attempt, sum=request.sum_hash)
         try:
-            averages, weights = [], []
-            buckets = zip(summing.buckets, leftovers, zip(*summing.sums, strict=True), strict=True)
-            for bucket, leftover, sums in buckets:
-                slots = np.stack([self._secret.decrypt(each) for each in sums])
-                own = [roster.member(name).size for name in bucket]
-                slots = codec.unmask(slots, leftover)
-                averages.append(codec.average(slots, own, roster.n_max))
-                weights.append(float(sum(own)))
-            average = combine(self._settings.combine, np.stack(averages), np.array(weights))
+            sums = zip(*summing.sums, strict=True)
+            unmasked = [
+                codec.unmask(np.stack([self._secret.decrypt(each) for each in own]), leftover)
+                for own, leftover in zip(sums, leftovers, strict=True)
+            ]
+            sizes = [[roster.member(name).size for name in bucket] for bucket in summing.buckets]
+            averages = [
+                codec.average(slots, own, roster.n_max)
+                for slots, own in zip(unmasked, sizes, strict=True)
+            ]
         except CryptoError as error:
             return self._rolled_back(request, f'the sum is not one of honest updates: {error}')
         before = self.state.released.weights
+        passed = [self._passes(round, each) for each in averages]
+        if not any(passed):
+            return self._rolled_back(request, 'the average of no bucket passes on public patients')
+        average = combine(
+            self._settings.combine,
+            np.stack(averages)[passed],
+            np.array([float(sum(own)) for own in sizes])[passed],
+        )
         given = RoundSum(round, before, self._shared, average, self.state.step_state)
         try:
             stepped = self._settings.step(given)
             check_weights(stepped.weights, before.size)
         except PolicyError as error:
             return self._rolled_back(request, f'the server step made no policy: {error}')
-        sizes = [roster.member(name).size for name in survivors]
         hashes = b''.join(checked.hashes[name] for name in survivors)
         made = stepped.weights
-        summed = Released(round, attempt, made, survivors, hashes, False, '', tuple(sizes))
+        failed = zip(summing.buckets, passed, strict=True)
+        left_out = '; '.join(', '.join(bucket) for bucket, passes in failed if not passes)
+        why = f'left out buckets that fail on public patients: {left_out}' if left_out else ''
+        declared = tuple(roster.member(name).size for name in survivors)
+        summed = Released(round, attempt, made, survivors, hashes, False, why, declared)
         self.state.keep_summed(summed, summing.secure, stepped.state)
         return self._validated(summed)
+
+    def _passes(self, round: int, average: NDArray[np.float64]) -> bool:
+        """Tell whether a policy with the average of a bucket alone passes, if that is tested."""
+        if not (self._settings.test_buckets and self.channel.roster.buckets):
+            return True
+        before = self.state.released.weights
+        alone = fed_avg(RoundSum(round, before, self._shared, average)).weights
+        return self._settings.validate(alone).passed
 
     def _check_sketches(
         self,
@@ -743,7 +765,7 @@ class KeyAuthority:
             summed,
             weights=summed.weights if validation.passed else self.state.released.weights,
             rolled_back=not validation.passed,
-            reason=validation.reason,
+            reason=shortened('; '.join(filter(None, (validation.reason, summed.reason)))),
         )
 
     def _rolled_back(self, request: protocol.DecryptRequest, reason: str) -> Released:
