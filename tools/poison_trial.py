@@ -21,9 +21,11 @@ from fdrl_ros.experiments.json_file import Json, write_json
 from fdrl_ros.experiments.studies.poison import (
     BUCKETS,
     Defence,
+    is_real,
     NOBODY_POISONS,
     RULES,
     run_poison,
+    scene_of,
     TENTH,
     THIRD,
 )
@@ -42,6 +44,9 @@ def main() -> None:
     parser.add_argument('--tested', action='store_true', help='test each bucket as well')
     parser.add_argument('--attacks', default=','.join(ATTACKS))
     parser.add_argument('--workers', type=int, default=1)
+    parser.add_argument(
+        '--real', action='store_true', help='compare one federation with the parties of the field'
+    )
     parser.add_argument('--directory', type=Path, default=Path('runs/poison_trial'))
     chosen = parser.parse_args()
     norms = [float(each) for each in chosen.norms.split(',')]
@@ -57,6 +62,12 @@ def main() -> None:
     attacks += [(name, TENTH) for name in names]
     attacks += [(name, THIRD) for name in names if name in BY_A_THIRD]
     seeds = [int(each) for each in chosen.seeds.split(',')]
+    if chosen.real:
+        scene, defence = scene_of(seeds[0], chosen.directory, chosen.patients), defences[-1]
+        same = is_real(scene, names[0], TENTH, defence)
+        words = 'the very same policy' if same else 'ANOTHER POLICY'
+        print(f'seed {seeds[0]}, {names[0]}, {defence.name}: {words} by the parties of the field')
+        return
     summary = run_poison(
         chosen.directory,
         seeds,

@@ -35,14 +35,10 @@ def agreed_encryption(plan: Plan, roster: Roster, start: Path) -> EncryptionSett
 
     :param roster: for how many records its largest hospital declares.
     :param start: file of the public starting policy.
-    :raises SettingError: if the learner's changes are beyond all numbers, or the roster has other
-        buckets than the plan.
+    :raises SettingError: if the learner's changes are beyond all numbers.
     :raises PrivacyError: if the largest hospital could not train by the plan.
     :raises PolicyError: if the file cannot be read.
     """
-    if roster.buckets != plan.federation.buckets:
-        expected = f'{roster.buckets}, which the roster says: each bucket has a sum of its own'
-        raise SettingError('federation.buckets', plan.federation.buckets, expected)
     chosen, layout = plan.encryption, plan.network.layout
     trained = layout.trained(plan.learner.frozen_tensors)
     projections = projections_of(chosen, int(_travels(trained, plan, layout).sum()))
@@ -56,6 +52,17 @@ def agreed_encryption(plan: Plan, roster: Roster, start: Path) -> EncryptionSett
     return replace(chosen, limit=bound.limit, norm=norm)
 
 
+def check_sums(plan: Plan, roster: Roster) -> None:
+    """
+    Refuse a roster by which other hospitals are summed together than by the plan.
+
+    :raises SettingError: if so: more or less of an update is seen than its hospital agreed to.
+    """
+    if roster.buckets != plan.federation.buckets:
+        expected = f'{roster.buckets}, which the roster says: each bucket has a sum of its own'
+        raise SettingError('federation.buckets', plan.federation.buckets, expected)
+
+
 def check_encryption(plan: Plan, roster: Roster, start: Path) -> None:
     """
     Refuse encryption by which rounds could not be done, or would cost privacy and teach nothing.
@@ -65,6 +72,7 @@ def check_encryption(plan: Plan, roster: Roster, start: Path) -> None:
     :raises SettingError: if rounding to whole steps leaves nothing of an honest update.
     :raises CryptoError: if no parameters of the scheme have room for the updates.
     """
+    check_sums(plan, roster)
     stated, agreed = plan.encryption, agreed_encryption(plan, roster, start)
     quantisation = UpdateCodec.agree(
         plan.network.layout.shared(plan.federation.personal_layers).size,

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from fdrl_ros.crypto.keys.key_file import Passphrase
 from fdrl_ros.crypto.keys.keystore import NOISE_FILE
 from fdrl_ros.crypto.keys.roster import SERVERS
-from fdrl_ros.deployment.agreed_encryption import agreed_encryption
+from fdrl_ros.deployment.agreed_encryption import agreed_encryption, check_sums
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.parties.channel import open_channel
 from fdrl_ros.deployment.plan import Plan
@@ -323,6 +323,7 @@ def open_hospital(
             f'the records of {name} are not of the {declared} patients that the roster declares: '
             f'take those it was made for, or have the root sign a roster with the new number'
         )
+    check_sums(plan, channel.roster)
     return Hospital(
         channel,
         trainer,

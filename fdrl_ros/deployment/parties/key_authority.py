@@ -10,7 +10,7 @@ from fdrl_ros.crypto.he.encryption import SecretContext
 from fdrl_ros.crypto.he.schemes import AnyScheme, choose_scheme, EncryptionSettings
 from fdrl_ros.crypto.keys.he_key import he_bytes, load_he
 from fdrl_ros.crypto.keys.transaction import reading, transaction
-from fdrl_ros.deployment.agreed_encryption import agreed_encryption, loads_world
+from fdrl_ros.deployment.agreed_encryption import agreed_encryption, check_sums, loads_world
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.parties.channel import open_channel
 from fdrl_ros.deployment.plan import Plan
@@ -75,6 +75,7 @@ def open_key_authority(
     saved = load_policy(layout.pretrained)
     start = saved.weights
     channel = open_channel(layout, 'key_authority', store)
+    check_sums(plan, channel.roster)
     personal = plan.federation.personal_layers
     chosen = encryption or agreed_encryption(plan, channel.roster, layout.pretrained)
     log.info(

@@ -455,22 +455,25 @@ def accept(weights: np.ndarray) -> Validation:
     return Validation(True, '')
 
 
-def play_for_real(
-    scene: Scene, learners: Mapping[str, Learner], defence: Defence
-) -> tuple[VirtualFederation, np.ndarray]:
+def is_real(scene: Scene, attack: str, count: int, defence: Defence) -> bool:
     """
-    Play the same rounds by the parties of the field, with masks and encryption.
+    Tell whether the parties of the field, with masks and encryption, make the very same policy.
 
-    :returns: the federation, whose roster tells the buckets, and the shared policy's weights.
+    They deal other buckets than :func:`deal_of`, by their roster; both are played with those.
     """
-    federation = VirtualFederation(
-        learners,
-        scene.start,
-        scene.plan.network.layout,
-        encryption=scene.encryption(defence.norm),
-        buckets=defence.buckets,
-        combine=defence.rule,
-        test_buckets=defence.tested,
-        validate=scene.validate if defence.tested else accept,
-    )
-    return federation, federation.play(scene.plan.rounds.rounds)
+    norm = scene.encryption(defence.norm).norm
+    with learners_of(scene, attack, count, norm) as learners:
+        federation = VirtualFederation(
+            learners,
+            scene.start,
+            scene.plan.network.layout,
+            encryption=scene.encryption(defence.norm),
+            buckets=defence.buckets,
+            combine=defence.rule,
+            test_buckets=defence.tested,
+            validate=scene.validate if defence.tested else accept,
+        )
+        real = federation.play(scene.plan.rounds.rounds)
+    with learners_of(scene, attack, count, norm) as learners:
+        made = play(scene, learners, defence, federation.roster.buckets_of)
+    return real.tobytes() == made.tobytes()

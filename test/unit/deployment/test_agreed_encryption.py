@@ -207,3 +207,46 @@ def test_bits_that_leave_no_room_for_projections_are_refused_when_a_federation_i
         prepare(tmp_path / 'federation', PLAN.changed({'encryption': encryption}))
     without = PLAN.changed({'encryption': {**encryption, 'norm': 0.0, 'projections': 0}})
     prepare(tmp_path / 'other', without)
+
+
+BUCKETS = {'federation': {'hospitals': 6, 'buckets': 2}}
+
+
+def test_nobody_starts_by_a_plan_that_sums_other_hospitals_than_the_roster(tmp_path):
+    plan = PLAN.changed(BUCKETS)
+    layout = prepare(tmp_path / 'federation', plan)
+    assert layout.roster().buckets == 2
+    assert announced(layout, plan).limit > 0.0
+    other = plan.changed({'federation': {'buckets': 0}})
+    with pytest.raises(SettingError, match=r'federation\.buckets.*0.*2, which the roster'):
+        announced(layout, other)
+    records = open_records(layout, NAME, plan)
+    trainer = open_training(layout.party(NAME), NAME, plan, records)
+    with (
+        closing(trainer.ledger),
+        closing(Store()) as store,
+        pytest.raises(SettingError, match=r'federation\.buckets'),
+    ):
+        open_hospital(layout, NAME, other, trainer, store)
+
+
+@pytest.mark.parametrize(
+    ('changes', 'words'),
+    [
+        ({'federation': {'hospitals': 6, 'buckets': 3}}, 'federation.buckets'),
+        ({'federation': {'hospitals': 6, 'buckets': 1}}, 'federation.buckets'),
+        ({'federation': {'buckets': -1}}, 'buckets'),
+        (BUCKETS | {'encryption': {'scheme': 'ckks'}}, 'federation.buckets.*bfv'),
+        ({'server': {'combine': 'median'}}, 'server.combine'),
+        ({'server': {'combine': 'krum'}}, 'combine'),
+        ({'validation': {'each_bucket': True}}, 'validation.each_bucket'),
+    ],
+)
+def test_buckets_that_cannot_be_summed_are_refused(changes, words):
+    with pytest.raises(SettingError, match=words):
+        Plan().changed(changes)
+
+
+def test_a_plan_has_buckets_and_a_rule():
+    plan = Plan().changed(BUCKETS | {'server': {'combine': 'median'}})
+    assert (plan.federation.buckets, plan.server.combine) == (2, 'median')
