@@ -246,7 +246,7 @@ def check_norms(
     :param signed: what each hospital said.
     :raises RuntimeError: if one is refused.
     """
-    values = {each.sender: read_sketch(each, keys.members, codec) for each in signed}
+    values = {each.sender: read_sketch(each, keys, keys.members, codec) for each in signed}
     rows = {name: row.tolist() for name, row in projected.items()}
     lies = false_sketches(signed, keys, keys.members, seeds, {}, sketch)
     if [*disputed(values), *too_long(sketch, rows, values), *lies]:
