@@ -5,7 +5,7 @@
 from collections import Counter
 
 from fdrl_ros.crypto.he.schemes import EncryptionSettings
-from fdrl_ros.crypto.masking.buckets import within
+from fdrl_ros.crypto.masking.buckets import kept, within
 from fdrl_ros.errors import CryptoError, RoundError
 from fdrl_ros.federation.hospital.state import Promises
 from fdrl_ros.federation.key_authority.robust import combine, RULES
@@ -14,7 +14,7 @@ from fdrl_ros.federation.protocol.message import Blame, Fault, Phase, Reveal, Ve
 import numpy as np
 import pytest
 from support.coalition import learned
-from support.dropouts import Stage
+from support.dropouts import CHUNKED, draw_schedule, DroppingFederation, PATIENCE, Stage
 from support.federation_bench import Bench
 from support.interception import Interception
 from support.lying_hospitals import (
@@ -28,6 +28,7 @@ from support.lying_hospitals import (
 )
 from support.worlds import draw_worlds, run_world, Scenario
 
+SCHEDULES = 10
 TWELVE = {'hospitals': 12, 'buckets': 4}  # t = 9: one bucket may be lost
 
 
@@ -121,6 +122,31 @@ def test_who_was_left_out_takes_part_again_in_a_round_with_other_buckets():
     bench.join('hospital_5')
     assert bench.run()
     assert sorted(bench.policy.contributors) == sorted(bench.names)
+
+
+@pytest.mark.parametrize('buckets', [2, 4])
+def test_rounds_end_with_exact_sums_or_reveal_nothing_whoever_drops_out(buckets):
+    found = Counter()
+    for seed in range(SCHEDULES):
+        driver = DroppingFederation(seed, draw_schedule(seed, 12))
+        options = {**TWELVE, 'buckets': buckets, 'combine': 'median'}
+        bench = Bench(rounds=1, shape=CHUNKED, driver=driver, **options)
+        decrypted = bench.spy_on_decryption()
+        through = bench.run(lambda at=bench.key_authority: at.round == 1, ticks=PATIENCE)
+        assert through or not decrypted
+        driver.schedule.clear()
+        for name in driver.lost:
+            bench.join(name)
+        assert bench.run(ticks=PATIENCE)
+        names = bench.policy.contributors
+        dealt = bench.roster.buckets_of(1)
+        assert len(names) >= bench.roster.quorum and kept(dealt, names) == names
+        np.testing.assert_array_equal(bench.weights, exact(bench, names, 'median'))
+        assert len(decrypted) == 2 * len(within(dealt, names))  # two chunks
+        found += Counter({'through': through and bool(driver.lost), 'later': not through})
+        found['fewer'] += len(names) < 12 - len(driver.lost)
+    assert found['through'] and found['later']
+    assert buckets == 2 or found['fewer']
 
 
 LIES = {
