@@ -6,7 +6,7 @@ Poison a federation of 30 hospitals, with and without grouped sums: success of t
 For example, after `make setup`, on other seeds than those that rules were chosen on
 (docs/protocol.md):
 
-  tools/in_workspace python tools/poison_trial.py --seeds 1,2,3,4,5
+  tools/in_workspace python tools/poison_trial.py --seeds 1,2,3,4,5 mean geometric_median:2
 
 What is measured is kept, a file for each seed and attack, and not measured again. All of a seed
 have the same records, public start, noise, buckets and unseen patients.
@@ -23,7 +23,6 @@ from fdrl_ros.experiments.studies.poison import (
     Defence,
     is_real,
     NOBODY_POISONS,
-    RULES,
     run_poison,
     scene_of,
     TENTH,
@@ -31,7 +30,8 @@ from fdrl_ros.experiments.studies.poison import (
 )
 from fdrl_ros.runtime.progress import Caller, Progress
 
-BY_A_THIRD = ('sign_flip', 'scaled', 'label_flip', 'label_flip_scaled')
+DEFENCES = ('mean', 'median', 'trimmed_mean', 'geometric_median', 'geometric_median:2')
+BY_A_THIRD = ('sign_flip', 'scaled', 'label_flip_scaled')
 
 
 def main() -> None:
@@ -39,28 +39,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[1])
     parser.add_argument('--seeds', default='101,102')
     parser.add_argument('--patients', type=int, default=40, help='unseen ones of each hospital')
-    parser.add_argument('--norms', default='0', help='largest norms of updates; 0: derived')
-    parser.add_argument('--rules', default=','.join(RULES))
-    parser.add_argument('--tested', action='store_true', help='test each bucket as well')
     parser.add_argument('--attacks', default=','.join(ATTACKS))
     parser.add_argument('--workers', type=int, default=1)
     parser.add_argument(
         '--real', action='store_true', help='compare one federation with the parties of the field'
     )
     parser.add_argument('--directory', type=Path, default=Path('runs/poison_trial'))
+    parser.add_argument(
+        'defences',
+        nargs='*',
+        default=DEFENCES,
+        help='RULE, RULE:NORM or RULE:NORM:tested; mean has one sum, other rules have buckets',
+    )
     chosen = parser.parse_args()
-    norms = [float(each) for each in chosen.norms.split(',')]
-    rules = [(rule, BUCKETS) for rule in chosen.rules.split(',')]
-    defences = [
-        Defence(rule, buckets, norm, tested)
-        for tested in ((False, True) if chosen.tested else (False,))
-        for norm in norms
-        for rule, buckets in [('mean', 0), *rules]
-    ]
+    defences = [defence_of(each) for each in chosen.defences]
     names = chosen.attacks.split(',')
-    attacks = [(NOBODY_POISONS, 0)]
-    attacks += [(name, TENTH) for name in names]
-    attacks += [(name, THIRD) for name in names if name in BY_A_THIRD]
     seeds = [int(each) for each in chosen.seeds.split(',')]
     if chosen.real:
         scene, defence = scene_of(seeds[0], chosen.directory, chosen.patients), defences[-1]
@@ -68,6 +61,9 @@ def main() -> None:
         words = 'the very same policy' if same else 'ANOTHER POLICY'
         print(f'seed {seeds[0]}, {names[0]}, {defence.name}: {words} by the parties of the field')
         return
+    attacks = [(NOBODY_POISONS, 0)]
+    attacks += [(name, TENTH) for name in names]
+    attacks += [(name, THIRD) for name in names if name in BY_A_THIRD]
     summary = run_poison(
         chosen.directory,
         seeds,
@@ -79,6 +75,13 @@ def main() -> None:
     )
     write_json(chosen.directory / 'summary.json', summary)
     show(summary)
+
+
+def defence_of(words: str) -> Defence:
+    """Read a defence."""
+    rule, *more = words.split(':')
+    norm = float(more[0]) if more else 0.0
+    return Defence(rule, 0 if rule == 'mean' else BUCKETS, norm, 'tested' in more[1:])
 
 
 def tell(progress: Progress) -> None:

@@ -116,7 +116,6 @@ class Defence(NamedTuple):
 
 
 UNDEFENDED = Defence()
-RULES = ('median', 'trimmed_mean', 'geometric_median')
 
 
 @dataclass(frozen=True, eq=False)
