@@ -90,16 +90,24 @@ def tell(progress: Progress) -> None:
 
 
 def show(summary: Json) -> None:
-    """Print success of the clean hospitals in %, and the difference to the clean return."""
+    """
+    Print success of the hospitals that do not poison, in %, and how much of the clean one is kept.
+
+    Below, of the procedure of the backdoor alone, the difference to success if nobody poisons.
+    """
+    names = list(summary['attacks'][0]['defences'])
+    print(f'| attack | hospitals | {" | ".join(names)} |')
+    print('|---' * (len(names) + 2) + '|')
     for entry in summary['attacks']:
-        for name, found in entry['defences'].items():
-            words = (
-                interval_words(found['success']),
-                interval_words(found['lead']),
-                interval_words(found['kept'], '.2f'),
-                interval_words(found['lead_in_backdoor']),
-            )
-            print(f'| {entry["attack"]} | {entry["attackers"]} | {name} | {" | ".join(words)} |')
+        found = entry['defences'].values()
+        cells = [
+            f'{interval_words(each["success"])}, {each["kept"]["mean"]:.0%}' for each in found
+        ]
+        print(f'| {entry["attack"]} | {entry["attackers"]} | {" | ".join(cells)} |')
+    print('The procedure with the backdoor, points against the clean return:')
+    for entry in summary['attacks']:
+        leads = [interval_words(each['lead_in_backdoor']) for each in entry['defences'].values()]
+        print(f'| {entry["attack"]} | {entry["attackers"]} | {" | ".join(leads)} |')
 
 
 if __name__ == '__main__':

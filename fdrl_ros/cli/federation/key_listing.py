@@ -113,6 +113,11 @@ def show_roster(roster: Roster) -> None:
             'and collude may see single updates (--neighbours '
             f'{fewest_neighbours(len(roster.hospitals))} withstands that)'
         )
+    if roster.buckets:
+        warn(
+            f'{roster.buckets} buckets: the key authority sees the average of each, of '
+            f'{len(roster.hospitals) // roster.buckets} hospitals or more'
+        )
     if len(roster.hospitals) == roster.quorum:
         warn(
             f'no drop-out is tolerated: a round needs all {len(roster.hospitals)} hospitals, and '

@@ -364,3 +364,13 @@ def test_page_on_keys_tells_the_numbers_of_the_code():
     sizes = key_file.PASSPHRASE_BYTES
     assert f'key file of {sizes[0]} to {sizes[-1]} bytes' in words
     assert f'{CLOCK_SKEW // 60} minutes off' in words
+
+
+def test_buckets_are_told_and_those_of_two_refused(tmp_path):
+    hospitals = [f'--hospital=hospital_{number}=9' for number in range(1, 8)]
+    made = done('keys', 'init', tmp_path / 'keys', *hospitals, '--buckets', 2)
+    words = '2 buckets: the key authority sees the average of each, of 3 hospitals or more'
+    assert words in made
+    other = refused('keys', 'init', tmp_path / 'other', *hospitals, '--buckets', 3)
+    assert '3 buckets: expected 0, or 2 to 2' in other
+    assert not (tmp_path / 'other').exists()
