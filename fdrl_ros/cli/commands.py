@@ -21,6 +21,10 @@ COMMANDS: Final = {
         'experiments.studies',
         'Measure how far hospitals are apart, at H = 0 to 1.',
     ),
+    'hospitals': (
+        'experiments.studies',
+        'Measure what more hospitals bring: success and epsilon.',
+    ),
     'join': ('federation.directory', 'Run the parties whose keys lie in a directory.'),
     'journal': ('federation.journal', 'Show and verify the round journals of the parties.'),
     'keys': ('federation.keys', 'Make, show and change the keys and the signed roster.'),
@@ -69,7 +73,7 @@ SECTIONS: Final = {
     ),
     'Robot': ('topic', 'node', 'record', 'play', 'selector', 'shield', 'urdf'),
     'Studies': (
-        ('experiment', 'utility', 'heterogeneity', 'measures')
+        ('experiment', 'utility', 'heterogeneity', 'hospitals', 'measures')
         + ('audit', 'attack', 'reproduce', 'sepsis')
     ),
     'Data and this installation': ('dataset', 'video', 'version'),

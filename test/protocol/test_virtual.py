@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A whole federation from learners alone, as a researcher has it."""
 
+from fdrl_ros.crypto.he.schemes import EncryptionSettings
 from fdrl_ros.errors import (
     BudgetExceededError,
     FdrlError,
@@ -10,8 +11,10 @@ from fdrl_ros.errors import (
     SettingError,
     StoreError,
 )
-from fdrl_ros.federation.key_authority.server_step import fed_avg, RoundSum, Stepped
+from fdrl_ros.federation.key_authority.server_optimizer import ServerOptimizerSettings
+from fdrl_ros.federation.key_authority.server_step import fed_avg, RoundSum, ServerStep, Stepped
 from fdrl_ros.federation.key_authority.state import Validation
+from fdrl_ros.federation.plain import PlainFederation
 from fdrl_ros.federation.virtual import PlainLearner, VirtualFederation
 from fdrl_ros.policy import NetworkShape
 import numpy as np
@@ -151,3 +154,18 @@ def test_a_step_that_makes_no_policy_ends_the_round_with_the_older_weights(wrong
     assert not made.play().any()
     assert made.policy.rolled_back and 'the server step made no policy' in made.policy.reason
     assert made.parties['key_authority'].state.step_state == b''
+
+
+@pytest.mark.parametrize('limit', [1.0, 0.03])
+def test_sums_without_masks_and_encryption_make_the_very_same_policies(limit):
+    """A limit of 0.03 clips some numbers and scales updates down, as in the field."""
+    settings = {'encryption': EncryptionSettings(limit=limit), 'step': momentum()}
+    made = federation(**settings)
+    plain = PlainFederation(made.learners, made.start, SHAPE.layout, **settings)
+    for _ in range(3):
+        np.testing.assert_array_equal(plain.play(), made.play())
+    assert plain.round == 3 and np.abs(plain.weights).max() > 0.01
+
+
+def momentum() -> ServerStep:
+    return ServerOptimizerSettings(optimizer='fedavgm', rate=0.5).step()

@@ -3,7 +3,7 @@
 """
 Commands that run a study over seeds.
 
-They are `fdrl audit`, `experiment`, `heterogeneity`, `measures` and `utility`.
+They are `fdrl audit`, `experiment`, `heterogeneity`, `hospitals`, `measures` and `utility`.
 """
 
 import click
@@ -12,7 +12,12 @@ from fdrl_ros.cli.experiments.mastery import MASTERY, run_fixed
 from fdrl_ros.cli.experiments.study_command import PlanStudy, study_command
 from fdrl_ros.cli.options import SettingOption
 from fdrl_ros.errors import AuditFault, SettingError
-from fdrl_ros.experiments.plots.studies import draw_audit, draw_heterogeneity, draw_utility
+from fdrl_ros.experiments.plots.studies import (
+    draw_audit,
+    draw_heterogeneity,
+    draw_hospitals,
+    draw_utility,
+)
 from fdrl_ros.experiments.reports.assessment import evaluator_of
 from fdrl_ros.experiments.reports.run_table import seeds_table
 from fdrl_ros.experiments.reports.study_tables import (
@@ -20,12 +25,14 @@ from fdrl_ros.experiments.reports.study_tables import (
     audit_tables,
     heterogeneity_sentences,
     heterogeneity_tables,
+    hospitals_tables,
     measures_tables,
     utility_tables,
 )
 from fdrl_ros.experiments.studies.audit import run_audit
 from fdrl_ros.experiments.studies.experiment import run_seeds
 from fdrl_ros.experiments.studies.heterogeneity import run_heterogeneity, table_of
+from fdrl_ros.experiments.studies.hospitals import COUNTS, run_hospitals
 from fdrl_ros.experiments.studies.measures import run_measures
 from fdrl_ros.experiments.studies.utility import run_utility
 
@@ -94,6 +101,48 @@ def heterogeneity(study: PlanStudy) -> None:
     study.print(heterogeneity_tables(summary))
     study.show(*heterogeneity_sentences(summary))
     study.save('heterogeneity', summary, draw_heterogeneity, table_of(summary))
+
+
+@study_command('runs/hospitals', 5, of_surgery=True)
+def hospitals(study: PlanStudy, counts: str) -> None:
+    """
+    Measure what more hospitals bring: success and epsilon.
+
+    Each number of hospitals is a federation of its own, with the same patients of each hospital.
+    What they learn together and alone is tried on unseen patients of ten of them. Sums are taken
+    without masks and encryption, which changes no bit of a policy. --federation-hospitals does
+    not count, and arms are kinematic. Interrupted, it goes on when called again.
+    """
+    numbers = counts_from(counts)
+    summary = study.measure(run_hospitals, study.run.path, study.plan, numbers, study.seeds)
+    study.print(hospitals_tables(summary))
+    study.save('hospitals', summary, draw_hospitals)
+
+
+def counts_from(words: str) -> list[int]:
+    """
+    Read numbers of hospitals.
+
+    :returns: in rising order, each once.
+    :raises SettingError: if they are not whole numbers from 3 to 1000 with commas.
+    """
+    try:
+        counts = sorted({int(each) for each in words.split(',')})
+    except ValueError:
+        counts = []
+    if not counts or not 3 <= counts[0] <= counts[-1] <= 1000:
+        raise SettingError('counts', words, 'numbers from 3 to 1000, separated by commas')
+    return counts
+
+
+hospitals.params.append(
+    click.Option(
+        ['--counts'],
+        default=','.join(map(str, COUNTS)),
+        show_default=True,
+        help='Numbers of hospitals that are compared.',
+    )
+)
 
 
 @study_command('runs/measures', 5, of_surgery=True)

@@ -1,6 +1,6 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""Plots of studies: the audit of epsilon, what heterogeneity does, and what privacy costs."""
+"""Plots of studies: audit of epsilon, heterogeneity, number of hospitals, cost of privacy."""
 
 from pathlib import Path
 
@@ -17,9 +17,12 @@ from fdrl_ros.experiments.plots.drawing import (
     PURPLE,
     RED,
     SKY,
+    style_of,
     ZERO,
 )
+from fdrl_ros.experiments.reports.names import reader_name
 from fdrl_ros.experiments.studies.distance import LEANING
+from fdrl_ros.experiments.studies.hospitals import ALONE, HOME, SHARED, START
 import numpy as np
 
 SIZE = (11.0, 4.2)
@@ -112,6 +115,52 @@ def draw_heterogeneity(summary: Json, path: Path) -> None:
         every[0].set_ylim(0.0, 1.55 * curves['distance'][-1]['mean'])
         every[1].set_ylim(0.0, 1.02)
         every[2].axhline(0.0, **ZERO)
+
+
+def draw_hospitals(summary: Json, path: Path) -> None:
+    """
+    Draw success, leads and epsilon against the number of hospitals, with 95 % intervals.
+
+    :param summary: as :func:`fdrl_ros.experiments.studies.hospitals.run_hospitals` returns it.
+    :raises OSError: if the file cannot be written.
+    """
+    counts, places = summary['counts'], np.arange(len(summary['counts']))
+    words = (
+        f'Means over {len(summary["seeds"])} seeds with 95 % intervals; '
+        f'{summary["settings"]["collection"]["patients"]} patients of each hospital.'
+    )
+    if not summary['private']:
+        words = f'NOT PRIVATE: noise of a seed. {words}'
+    with drawing(path, SIZE, words) as figure:
+        success, leads, spent = figure.subplots(1, 3)
+        who = list(summary['success'])
+        for name, shift in zip(who, np.linspace(-0.16, 0.16, len(who)), strict=True):
+            found = summary['success'][name]['at']
+            style = {**style_of(name), 'label': reader_name(name), 'fmt': '-'}
+            draw_points(success, places + shift, found, 100.0, **style)
+        for (one, other), colour, shift in (
+            ((SHARED, START), BLUE, -0.08),
+            ((SHARED, ALONE), PURPLE, 0.0),
+            ((HOME, ALONE), GREEN, 0.08),
+        ):
+            label = f'{reader_name(one)} minus {reader_name(other)}'
+            found = summary['leads'][f'{one} minus {other}']
+            draw_points(leads, places + shift, found, 100.0, color=colour, label=label)
+        leads.axhline(0.0, **ZERO)
+        for name, dashes in ((SHARED, '-'), (HOME, '--'), (ALONE, ':')):
+            style = {**style_of(name), 'label': reader_name(name), 'linestyle': dashes}
+            spent.plot(places, summary['epsilon'][name], **style)
+        spent.set_ylim(0.0, 1.3 * max(summary['epsilon'][HOME]))
+        for axes, title, unit in (
+            (success, "Hospitals' own unseen patients", 'success, %'),
+            (leads, 'Differences, paired by seed', 'points of success'),
+            (spent, 'Spent on a patient', f'epsilon at delta {summary["delta"]:g}'),
+        ):
+            axes.set_title(title)
+            axes.set_ylabel(unit)
+            axes.set_xlabel('hospitals')
+            axes.set_xticks(places, [str(each) for each in counts])
+            axes.legend(fontsize=7)
 
 
 def draw_utility(summary: Json, path: Path) -> None:

@@ -233,6 +233,14 @@ KINDS: Final = {
         f'{_TABLES}:heterogeneity_sentences',
         {'heterogeneity.png': 'Distance, success at home and abroad, and their difference.'},
     ),
+    'hospitals': Kind(
+        'What more hospitals bring',
+        'Success of what hospitals learn together and alone, and the epsilon of a patient, '
+        'against the number of hospitals; each has the same number of patients.',
+        'fdrl hospitals',
+        f'{_TABLES}:hospitals_tables',
+        pictures={'hospitals.png': 'Success, differences and epsilon, means with 95 % intervals.'},
+    ),
     'measures': Kind(
         'What each measure rewards',
         'The expert and policies that are worth nothing, by every measure of risk and adaptation.',

@@ -11,6 +11,7 @@ from fdrl_ros.experiments.plots.selector import ROWS
 from fdrl_ros.experiments.reports.names import reader_name
 from fdrl_ros.experiments.reports.text_table import make_table
 from fdrl_ros.experiments.studies.heterogeneity import CURVES, verdict
+from fdrl_ros.experiments.studies.hospitals import ALONE, HOME, SHARED, WHO
 from fdrl_ros.experiments.studies.measures import OVER_ALL, SHOWN
 from fdrl_ros.experiments.studies.selector.summary import GLOBAL, SELECTOR
 from fdrl_ros.privacy.stated import stated
@@ -74,6 +75,48 @@ def heterogeneity_sentences(summary: Json) -> list[str]:
         *(f'{name}: {curve.what}' for name, curve in CURVES.items()),
         *(verdict(summary, name) for name in ('distance', 'mix', 'loss')),
     ]
+
+
+def hospitals_tables(summary: Json) -> Iterator[Table]:
+    """Make the tables of what more hospitals bring: all procedures together, and each."""
+    counts, chosen = summary['counts'], summary['settings']
+    title = (
+        f'Success on unseen patients, %, {len(summary["seeds"])} seeds: mean [95 % interval]; '
+        f'{chosen["collection"]["patients"]} patients of each hospital; tried on at most '
+        f'{chosen["shown"]} hospitals'
+    )
+    names = tuple(map(reader_name, WHO))
+    yield make_table(
+        title,
+        ('hospitals', *names),
+        (
+            (count, *(share_words(summary['success'][who]['at'][number]) for who in WHO))
+            for number, count in enumerate(counts)
+        ),
+    )
+    leads = summary['leads']
+    spent = tuple(f'epsilon, {reader_name(who)}' for who in (SHARED, HOME, ALONE))
+    yield make_table(
+        f'Differences in points, paired by seed; epsilon at delta {summary["delta"]:g}',
+        ('hospitals', *map(reader_name, leads), *spent),
+        (
+            (
+                count,
+                *(interval_words(each[number], '+.1f', 100.0) for each in leads.values()),
+                *(stated(summary['epsilon'][who][number], 2) for who in (SHARED, HOME, ALONE)),
+            )
+            for number, count in enumerate(counts)
+        ),
+    )
+    yield make_table(
+        'By procedure: success, %',
+        ('procedure', 'hospitals', *names),
+        (
+            (procedure, count, *(share_words(found[who][number]) for who in WHO))
+            for procedure, found in summary['procedures'].items()
+            for number, count in enumerate(counts)
+        ),
+    )
 
 
 def measures_tables(summary: Json) -> Iterator[Table]:

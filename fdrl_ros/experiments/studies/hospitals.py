@@ -1,0 +1,274 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""
+What more hospitals bring: success and epsilon against their number, over several seeds.
+
+Every number of hospitals gets a federation of its own, whose hospitals have the same number of
+patients each. A seed has one public start for all of them. Policies are tried on unseen patients
+of a sample of the hospitals: the shared one, and what each of these has at home, with the
+federation or alone. Rounds are those of :class:`fdrl_ros.federation.plain.PlainFederation`, bit
+for bit those of the protocol.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing, ExitStack
+from pathlib import Path
+
+from fdrl_ros.deployment.layout import Layout
+from fdrl_ros.deployment.parties.hospital import open_records, open_training
+from fdrl_ros.deployment.plan import Plan
+from fdrl_ros.deployment.policy_file import load_policy, save_policy
+from fdrl_ros.errors import SettingError
+from fdrl_ros.experiments.intervals import Interval, interval, paired, SHARE
+from fdrl_ros.experiments.json_file import Json
+from fdrl_ros.experiments.studies.heterogeneity import over_levels
+from fdrl_ros.experiments.studies.mastery.evaluation import (
+    controller_acts,
+    summed,
+    tried,
+    unseen,
+)
+from fdrl_ros.experiments.studies.mastery.settings import FULL
+from fdrl_ros.experiments.studies.mastery.study import learn_starts, measure_start
+from fdrl_ros.experiments.study import chosen_settings, Part, Study, Work
+from fdrl_ros.experiments.training import alone_path, train_alone
+from fdrl_ros.federation.key_authority.server_step import Stepped
+from fdrl_ros.federation.plain import PlainFederation
+from fdrl_ros.federation.protocol.store import Store
+from fdrl_ros.learner.home import HomeTrainer
+from fdrl_ros.learner.trainer import Trainer
+from fdrl_ros.policy import decode_weights, encode_weights
+from fdrl_ros.runtime.durable import make_private_directory
+from fdrl_ros.runtime.progress import Caller, NOBODY
+from fdrl_ros.runtime.random_streams import Stream
+from fdrl_ros.selector.value.monte_carlo_reference import chooser_of
+from fdrl_ros.tasks.task import Chooser
+import numpy as np
+
+COUNTS = (3, 10, 30, 100, 300)
+"""Numbers of hospitals that are compared."""
+
+SHOWN = 10
+"""Hospitals whose patients policies are tried on, at most; drawn by the seed."""
+
+CONTROLLER, START = 'hand_written_controller', 'public_start'
+ALONE, SHARED, HOME = 'alone', 'global', 'home'
+WHO = (CONTROLLER, START, ALONE, SHARED, HOME)
+"""Who operates: two that learn from no record, a hospital alone, and two of the federation."""
+
+LEADS = ((SHARED, START), (SHARED, ALONE), (HOME, ALONE), (HOME, SHARED))
+"""Whose success is compared, paired by seed: the first minus the second."""
+
+Weights = Mapping[str, np.ndarray]
+"""By the hospital."""
+
+
+def run_hospitals(
+    directory: Path,
+    plan: Plan,
+    counts: Sequence[int],
+    seeds: Sequence[int],
+    caller: Caller = NOBODY,
+) -> Json:
+    """
+    Measure every number of hospitals with every seed, and sum up.
+
+    :param directory: gets ``starts/`` and ``parts/``, one JSON file a seed and number, and is gone
+        on from them.
+    :param plan: its number of hospitals and seed do not count, and arms are kinematic.
+    :param counts: numbers of hospitals, rising.
+    :returns: settings, and what :func:`summarise` returns.
+    :raises SettingError: if layers stay at home.
+    :raises TrainingStopped: as soon as the caller says so; call it again to go on.
+    :raises StoreError: if a part is damaged, or of other settings.
+    """
+    if plan.federation.personal:
+        raise SettingError('federation.personal', plan.federation.personal, 'none in this study')
+    plan = plan.changed({'world': {'mode': 'kinematic'}})
+    workers, first = plan.evaluation.workers, []
+    for seed in seeds:
+        own = plan.changed({'federation': {'hospitals': 3, 'seed': seed}})
+        settings = {'plan': _start_settings(own)}
+        first.append(Part(f'seed_{seed}', settings, (START, own, FULL), f'seed {seed}'))
+    study = Study('public start', directory / 'starts', measure_start, workers=workers)
+    starts = learn_starts(study, first, caller)
+    parts = [_part(plan, seed, count, starts[seed][START]) for count in counts for seed in seeds]
+    found = iter(
+        Study('hospitals', directory / 'parts', measure, mean_success, workers).run(parts, caller)
+    )
+    rows = [[next(found) for _ in seeds] for _ in counts]
+    federation = ('heterogeneity', 'gap', 'disturbances', 'procedures', 'noise')
+    return {
+        'seeds': list(seeds),
+        'counts': list(counts),
+        'private': plan.federation.noise == 'secure',
+        'delta': plan.privacy.delta,
+        'settings': {
+            **chosen_settings(plan, *_GROUPS, federation=federation),
+            'patients': plan.evaluation.patients,
+            'shown': SHOWN,
+        },
+        **summarise(rows),
+    }
+
+
+_GROUPS = ('rounds', 'server', 'learner', 'privacy', 'home', 'collection', 'pretraining')
+
+
+def _start_settings(plan: Plan) -> Json:
+    federation = ('seed', 'disturbances', 'procedures')
+    groups = ('learner', 'home', 'collection', 'pretraining', 'world')
+    return chosen_settings(plan, *groups, federation=federation)
+
+
+def _part(plan: Plan, seed: int, count: int, start: np.ndarray) -> Part:
+    own = plan.changed({'federation': {'hospitals': count, 'seed': seed}})
+    groups = (*_GROUPS, 'federation', 'encryption', 'world')
+    settings = {
+        'plan': chosen_settings(own, *groups),
+        'shown': SHOWN,
+        'patients': plan.evaluation.patients,
+    }
+    title = f'{count} hospitals, seed {seed}'
+    return Part(f'{count}_hospitals_seed_{seed}', settings, (own, start), title, count + SHOWN)
+
+
+def shown_hospitals(plan: Plan) -> list[str]:
+    """Return the hospitals whose patients policies are tried on."""
+    count, seed = plan.federation.hospitals, plan.federation.seed
+    rng = np.random.default_rng([Stream.EVALUATION, seed, count])
+    drawn = sorted(rng.choice(count, min(SHOWN, count), replace=False).tolist())
+    return [plan.hospitals[each] for each in drawn]
+
+
+def measure(plan: Plan, start: np.ndarray, work: Work) -> Json:
+    """
+    Let the hospitals of one federation learn, together and alone, and try what they learned.
+
+    :param plan: with the number of hospitals and the seed.
+    :param start: weights of the public start.
+    :returns: of everybody in :data:`WHO`: success by the hospital, and of each procedure patients
+        and successes; and the epsilon spent: by the rounds, with what is made at home, and alone.
+    """
+    layout, names, stopped = Layout(work.directory), plan.hospitals, work.caller.stopped
+    shown, records = shown_hospitals(plan), {}
+    total = (1 + plan.rounds.rounds) * len(names) + 2 * len(shown)
+    for done, name in enumerate(names):
+        work.tell(done, total, f'{name} collects')
+        make_private_directory(layout.party(name))
+        records[name] = open_records(layout, name, plan, stopped=stopped)
+    save_policy(layout.pretrained, start, plan)
+    weights: dict[str, Weights] = {START: dict.fromkeys(shown, start)}
+    epsilon = {}
+    with ExitStack() as stack:
+        trainers = {}
+        for name, own in records.items():
+            made = open_training(layout.party(name), name, plan, own, start=start)
+            stack.callback(made.ledger.close)
+            trainers[name] = made
+        shared = _play(plan, trainers, start, work)
+        weights[SHARED] = dict.fromkeys(shown, shared)
+        epsilon[SHARED] = max(trainers[name].ledger.epsilon() for name in shown)
+        weights[HOME] = {
+            name: _at_home(trainers[name], shared, plan.rounds.rounds, stopped) for name in shown
+        }
+        epsilon[HOME] = max(trainers[name].ledger.epsilon() for name in shown)
+    quiet = Caller(stopped=stopped)
+    epsilon[ALONE] = max(train_alone(layout, name, plan, quiet) for name in shown)
+    weights[ALONE] = {name: load_policy(alone_path(layout, name)).weights for name in shown}
+    return {**_tried(plan, weights), 'epsilon': epsilon}
+
+
+def _play(
+    plan: Plan, trainers: Mapping[str, Trainer], start: np.ndarray, work: Work
+) -> np.ndarray:
+    """Play all rounds, or those that are missing, and return the shared weights."""
+    encryption, step = plan.encryption, plan.server.step()
+    federation = PlainFederation(
+        trainers, start, plan.network.layout, encryption=encryption, step=step
+    )
+    count, rounds = len(trainers), plan.rounds.rounds
+    with closing(Store(work.directory / 'rounds.sqlite')) as store:
+        if (kept := store.get('released')) is not None:
+            federation.round, end = int.from_bytes(kept[:8], 'little'), 8 + 4 * start.size
+            made = decode_weights(kept[8:end], start.size)
+            federation.released = Stepped(made, kept[end:])
+        while federation.round < rounds:
+            told = f'round {federation.round + 1} of {rounds}'
+            work.tell(count * (1 + federation.round), count * (1 + rounds) + 1, told)
+            federation.play(work.caller.stopped)
+            head = federation.round.to_bytes(8, 'little') + encode_weights(federation.weights)
+            store.put('released', head + federation.released.state)
+    return federation.weights
+
+
+def _at_home(
+    trainer: Trainer, shared: np.ndarray, round: int, stopped: Callable[[], bool]
+) -> np.ndarray:
+    """Return a hospital's home policy; the shared one if the plan makes none."""
+    if not isinstance(trainer, HomeTrainer):
+        return shared
+    return trainer.home(shared, round, stopped=stopped).weights
+
+
+def _tried(plan: Plan, weights: Mapping[str, Weights]) -> Json:
+    """Try everybody on the unseen patients of the hospitals that are shown."""
+    cohorts = dict(zip(plan.hospitals, plan.cohorts, strict=True))
+    success: dict[str, dict[str, float]] = {who: {} for who in WHO}
+    procedures: dict[str, dict[str, list[float]]] = {who: {} for who in WHO}
+    shown = list(weights[START])
+    for hospital in shown:
+        patients = unseen(cohorts[hospital], max(1, plan.evaluation.patients // len(shown)))
+        for who in WHO:
+            acts: Chooser = controller_acts()
+            if who != CONTROLLER:
+                acts = chooser_of(plan.network.policy(weights[who][hospital]))
+            found = summed(patients, tried(patients, acts, plan.world))
+            success[who][hospital] = found['success']
+            for name, (tries, successes) in found['procedures'].items():
+                before = procedures[who].get(name, [0, 0.0])
+                procedures[who][name] = [before[0] + tries, before[1] + successes]
+    return {'success': success, 'procedures': procedures}
+
+
+def mean_success(part: Json) -> dict[str, float]:
+    """Return the mean success of everybody over the hospitals of a part."""
+    return {who: float(np.mean(list(part['success'][who].values()))) for who in WHO}
+
+
+def summarise(rows: Sequence[Sequence[Json]]) -> Json:
+    """
+    Sum up over seeds.
+
+    :param rows: the part of each number of hospitals (first) and seed (second).
+    """
+    means = [[mean_success(part) for part in row] for row in rows]
+    done = sorted({name for row in rows for part in row for name in part['procedures'][START]})
+    return {
+        'success': {
+            who: over_levels(
+                [[row[seed][who] for row in means] for seed in range(len(rows[0]))], SHARE
+            )
+            for who in WHO
+        },
+        'leads': {
+            f'{one} minus {other}': [
+                paired([each[one] for each in row], [each[other] for each in row]) for row in means
+            ]
+            for one, other in LEADS
+        },
+        'procedures': {
+            name: {who: [_of_procedure(row, who, name) for row in rows] for who in WHO}
+            for name in done
+        },
+        'epsilon': {
+            who: [max(part['epsilon'][who] for part in row) for row in rows]
+            for who in (SHARED, HOME, ALONE)
+        },
+    }
+
+
+def _of_procedure(row: Sequence[Json], who: str, name: str) -> Interval:
+    """Return the success in one procedure over seeds; a seed without such a patient has none."""
+    found = [part['procedures'][who].get(name) for part in row]
+    return interval([each and each[1] / each[0] for each in found], SHARE)
