@@ -310,7 +310,8 @@ def circumstances(
     )
     machine = f'{processor()}, {platform.machine()}, {bound}; load before: {load}'
     software = f'Python {platform.python_version()}, {versions}'
-    print(f'{machine}.\n{software}. {given.repeats} turns of {given.seconds:g} s each.')
+    turns = f' {given.repeats} turns of {given.seconds:g} s each.' if given.seconds else ''
+    print(f'{machine}.\n{software}.{turns}')
     return {
         'repeats': given.repeats,
         'seconds': given.seconds,

@@ -89,23 +89,32 @@ class Flower:
     To the workflow this is both its grid, which delivers messages, and its strategy.
 
     :param updates: what is averaged.
-    :param shares: how many hospitals hold a hospital's shares and masks, itself included, any two
-        of which restore them; without it all of them, with our threshold.
+    :param shares: how many hospitals hold a hospital's shares and masks, itself included; without
+        it all of them, with our threshold.
+    :param needed: of them, those that restore its secrets.
+    :param layers: units of each layer of the network.
     :raises Skipped: if Flower is not installed.
     """
 
-    def __init__(self, updates: Updates, *, shares: int | None = None) -> None:
+    def __init__(
+        self,
+        updates: Updates,
+        *,
+        shares: int | None = None,
+        needed: int = EXAMPLE_THRESHOLD,
+        layers: Sequence[int] = LAYERS,
+    ) -> None:
         self._flwr = flwr = imported()
-        members, cuts = len(updates.sizes), np.cumsum([np.prod(each) for each in shapes(LAYERS)])
+        members, cuts = len(updates.sizes), np.cumsum([np.prod(each) for each in shapes(layers)])
         if shares is None:
             self._workflow = flwr.SecAggWorkflow(threshold(members) / members)
         else:
-            self._workflow = flwr.SecAggPlusWorkflow(shares, EXAMPLE_THRESHOLD)
+            self._workflow = flwr.SecAggPlusWorkflow(shares, needed)
         self._sizes = dict(enumerate(updates.sizes, FIRST_NODE))
         self._layers = {
             node: [
                 layer.reshape(shape)
-                for layer, shape in zip(np.split(values, cuts[:-1]), shapes(LAYERS), strict=True)
+                for layer, shape in zip(np.split(values, cuts[:-1]), shapes(layers), strict=True)
             ]
             for node, values in enumerate(updates.values, FIRST_NODE)
         }

@@ -1,0 +1,206 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""
+How long a round of hundreds of hospitals takes, beside Flower's secure aggregation.
+
+    tools/in_workspace python benchmark/scale.py --json scale.json
+
+Each figure comes from a process of its own. A round is the second one of a federation whose
+parties are all real and all in one process: keys, shares, masks, encryption, bounds, signatures
+and their checks, settling, adding, decrypting, releasing. Only training is a known step, and
+state lies in memory. Flower's own code plays its round (`crypto_flower.py`) with as many others
+for each hospital; it neither encrypts nor signs, and bounds nothing. Processor time is that of
+the whole process. `growth` is the processor time of twice as many hospitals over that of as many.
+
+`zenoh_over_local` is the time of a round of three hospitals over links (`fdrl link`: a process for
+each party, a router, mutual TLS) over that of the same round in one process, both with training of
+a few milliseconds and their files on the disk: from one policy to the next, by the journal.
+
+Flower is not measured unless it is installed (`requirements/flower.txt`), links not without
+`requirements/zenoh.txt`.
+"""
+
+import argparse
+from collections.abc import Callable
+import json
+from pathlib import Path
+import subprocess
+import sys
+from typing import Any
+
+from benchmarking import as_process, circumstances, has, progress, Row, Skipped, Table, write
+import crypto_flower
+from crypto_work import SEED
+from fdrl_ros.errors import PluginError
+
+WORK = Path(__file__).with_name('scale_work.py')
+SIZES = (100, 200, 500, 1000)
+QUICK = (10, 20)
+GOALS = {'round_200_s': 12.0, 'round_1000_s': 120.0, 'memory_1000_mb': 6000.0}
+GROWTH = 2.3
+ROUNDS = 30
+"""Of three hospitals, over links and in one process."""
+LATER = 0.3
+"""What a round over links may take beside 1.5 times that in one process, second."""
+PACKAGES = ('numpy', 'tenseal', 'cryptography', 'flwr', 'eclipse-zenoh')
+FLOWER = 'Flower SecAgg+, as many others, no HE, no signatures, s'
+
+Found = dict[str, float]
+
+
+class Processes:
+    """
+    Measures, each time in a fresh process.
+
+    :param longest: that one may take, second.
+    """
+
+    def __init__(self, longest: float) -> None:
+        self._longest = longest
+        self._found: dict[tuple[object, ...], Found | str] = {}
+
+    def measure(self, what: str, *numbers: int) -> Found:
+        """
+        Measure something, or return what was found before.
+
+        :raises Skipped: if it takes too long, or failed.
+        """
+        key = (what, *numbers)
+        if key not in self._found:
+            progress(' '.join(map(str, key)))
+            self._found[key] = self._run(key)
+        found = self._found[key]
+        if isinstance(found, str):
+            raise Skipped(found)
+        return found
+
+    def _run(self, key: tuple[object, ...]) -> Found | str:
+        words = [sys.executable, str(WORK), *map(str, key)]
+        try:
+            done = subprocess.run(words, capture_output=True, text=True, timeout=self._longest)
+        except subprocess.TimeoutExpired:
+            return f'it takes more than {self._longest:g} s'
+        if done.returncode:
+            return (done.stderr.splitlines() or ['no word'])[-1]
+        found: Found = json.loads(done.stdout)
+        return found
+
+
+def measure(made: Table, processes: Processes, given: argparse.Namespace) -> None:
+    """Measure everything, and add it to the table."""
+    neighbours, sizes = given.neighbours, QUICK if given.quick else given.hospitals
+
+    def add(
+        name: str,
+        value: Callable[[], float],
+        unit: str = 's',
+        goal: float | None = None,
+        peer: Callable[[], float] | None = None,
+        words: str = '',
+    ) -> None:
+        row = Row(name, '', None, words, GOALS.get(name, goal), False)
+        try:
+            known = peer() if peer else None
+        except Skipped as reason:
+            print(f'{words}: {reason}', file=sys.stderr)
+            known = None
+        try:
+            made.add_one(row, value(), unit, peer_value=known)
+        except Skipped as reason:
+            made.add_one(row, None, unit, words=str(reason))
+
+    def spent(what: str, count: int, name: str) -> Callable[[], float]:
+        return lambda: processes.measure(what, count, neighbours)[name]
+
+    def peer(count: int, name: str) -> Callable[[], float]:
+        def measured() -> float:
+            if not has('flwr'):
+                raise Skipped(f'flwr is missing: {crypto_flower.INSTALL}')
+            return processes.measure('flower', count, neighbours)[name]
+
+        return measured
+
+    for count in sizes:
+        ours, theirs = spent('round', count, 'wall'), peer(count, 'wall')
+        add(f'round_{count}_s', ours, 's', None, theirs, FLOWER)
+        ours, theirs = spent('round', count, 'cpu'), peer(count, 'cpu')
+        add(f'round_{count}_cpu_s', ours, 's', None, theirs, FLOWER.replace(', s', ', CPU s'))
+        add(f'memory_{count}_mb', spent('round', count, 'mb'), 'MB')
+    twice = [count for count in sizes if 2 * count in sizes]
+    for count in twice:
+        name = 'growth' if count == twice[-1] else f'growth_from_{count}'
+        add(
+            name,
+            lambda count=count: (
+                spent('round', 2 * count, 'cpu')() / spent('round', count, 'cpu')()
+            ),
+            '1',
+            GROWTH,
+            lambda count=count: peer(2 * count, 'cpu')() / peer(count, 'cpu')(),
+            f'the same of Flower, {count} to {2 * count}',
+        )
+    rounds = 3 if given.quick else ROUNDS
+
+    def linked() -> float:
+        if not has('eclipse-zenoh'):
+            raise Skipped(str(PluginError('fdrl link', 'eclipse-zenoh is missing')))
+        return processes.measure('zenoh', rounds)['wall']
+
+    def local() -> float:
+        return processes.measure('local', rounds)['wall']
+
+    try:
+        goal = 1.5 + LATER / local()
+    except Skipped:
+        goal = None
+    words = 'the same round in one process, s'
+    add('zenoh_over_local', lambda: linked() / local(), '1', goal)
+    add('zenoh_round_s', linked, 's', None, local, words)
+
+
+def arguments() -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description='Measure rounds of many hospitals.')
+    parser.add_argument('--json', type=Path, metavar='FILE', help='write the figures here too')
+    parser.add_argument(
+        '--hospitals',
+        type=lambda words: tuple(map(int, words.split(','))),
+        default=SIZES,
+        help=f'numbers of them, with commas ({",".join(map(str, SIZES))})',
+    )
+    parser.add_argument(
+        '--neighbours', type=int, default=0, help='others that a hospital masks with; 0: all (0)'
+    )
+    parser.add_argument(
+        '--longest', type=float, default=900.0, help='that a process may take, second (900)'
+    )
+    parser.add_argument('--quick', action='store_true', help='a few hospitals, for the form')
+    given = parser.parse_args()
+    if given.json and not given.json.absolute().parent.is_dir():
+        parser.error(f'--json {given.json}: there is no such folder')
+    if min(given.hospitals) < 3 or given.neighbours < 0 or not given.longest > 0.0:
+        parser.error('expected three hospitals or more, --neighbours >= 0, --longest above 0')
+    given.repeats, given.seconds = 1, 0.0
+    return given
+
+
+def main() -> None:
+    """Measure, print, write."""
+    given = arguments()
+    as_process()
+    run: dict[str, Any] = circumstances(given, SEED, PACKAGES, bind=False)
+    run['neighbours'] = given.neighbours
+    names = [f'round_{count}_cpu_s' for count in (*given.hospitals, *QUICK)]
+    made = Table([*names, 'zenoh_over_local'], run)
+    try:
+        measure(made, Processes(given.longest), given)
+    except KeyboardInterrupt:
+        sys.exit('\ninterrupted: nothing is written')
+    progress('')
+    made.end()
+    if given.json:
+        write(given.json, made.written)
+
+
+if __name__ == '__main__':
+    main()

@@ -1,0 +1,45 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""`benchmark/scale.py`: what it promises to measure, and that it says why it did not."""
+
+import argparse
+
+import pytest
+
+
+def test_the_network_is_the_same_on_both_sides(module) -> None:
+    work, crypto = module('scale_work'), module('crypto_work')
+    assert work.SHAPE.n_parameters == crypto.parameters(work.LAYERS) == 6928
+
+
+def test_a_round_is_played_and_measured(module) -> None:
+    found = module('scale_work').round_of(4, 0)
+    assert found['wall'] > 0.0 and found['cpu'] > 0.0 and found['mb'] > 10.0
+
+
+def test_every_figure_that_was_promised_is_there_and_growth_is_that_of_processor_time(
+    module, monkeypatch
+) -> None:
+    scale = module('scale')
+
+    class Known(scale.Processes):
+        def _run(self, key):
+            what, count, *_ = key
+            return {'wall': 2.0 * count, 'cpu': float(count) ** 2, 'mb': 3.0 * count}
+
+    given = argparse.Namespace(neighbours=0, quick=False, hospitals=scale.SIZES)
+    made = scale.Table(['round'], {})
+    scale.measure(made, Known(1.0), given)
+    assert {'round_200_s', 'round_1000_s', 'memory_1000_mb', 'growth', 'growth_from_100'} <= set(
+        made.written
+    )
+    assert made.written['growth']['value'] == 4.0
+    assert made.written['round_1000_s']['value'] == 2000.0
+
+
+def test_what_takes_too_long_or_fails_is_left_out_with_the_reason(module) -> None:
+    scale = module('scale')
+    with pytest.raises(scale.Skipped, match='more than 0.01 s'):
+        scale.Processes(0.01).measure('round', 3, 0)
+    with pytest.raises(scale.Skipped, match='KeyError'):
+        scale.Processes(60.0).measure('nothing')
