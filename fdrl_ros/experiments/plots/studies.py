@@ -22,7 +22,7 @@ from fdrl_ros.experiments.plots.drawing import (
 )
 from fdrl_ros.experiments.reports.names import reader_name
 from fdrl_ros.experiments.studies.distance import LEANING
-from fdrl_ros.experiments.studies.hospitals import ALONE, HOME, SHARED, START
+from fdrl_ros.experiments.studies.hospitals import ALONE, HOME, SHARED
 import numpy as np
 
 SIZE = (11.0, 4.2)
@@ -119,7 +119,7 @@ def draw_heterogeneity(summary: Json, path: Path) -> None:
 
 def draw_hospitals(summary: Json, path: Path) -> None:
     """
-    Draw success, leads and epsilon against the number of hospitals, with 95 % intervals.
+    Draw success at home and away, and epsilon, against the number of hospitals.
 
     :param summary: as :func:`fdrl_ros.experiments.studies.hospitals.run_hospitals` returns it.
     :raises OSError: if the file cannot be written.
@@ -132,32 +132,24 @@ def draw_hospitals(summary: Json, path: Path) -> None:
     if not summary['private']:
         words = f'NOT PRIVATE: noise of a seed. {words}'
     with drawing(path, SIZE, words) as figure:
-        success, leads, spent = figure.subplots(1, 3)
-        who = list(summary['success'])
-        for name, shift in zip(who, np.linspace(-0.16, 0.16, len(who)), strict=True):
-            found = summary['success'][name]['at']
-            style = {**style_of(name), 'label': reader_name(name), 'fmt': '-'}
-            draw_points(success, places + shift, found, 100.0, **style)
-        for (one, other), colour, shift in (
-            ((SHARED, START), BLUE, -0.08),
-            ((SHARED, ALONE), PURPLE, 0.0),
-            ((HOME, ALONE), GREEN, 0.08),
-        ):
-            label = f'{reader_name(one)} minus {reader_name(other)}'
-            found = summary['leads'][f'{one} minus {other}']
-            draw_points(leads, places + shift, found, 100.0, color=colour, label=label)
-        leads.axhline(0.0, **ZERO)
+        home, away, spent = figure.subplots(1, 3)
+        for axes, found in ((home, summary['success']), (away, summary['away']['success'])):
+            for name, shift in zip(found, np.linspace(-0.12, 0.12, len(found)), strict=True):
+                style = {**style_of(name), 'label': reader_name(name), 'fmt': '-'}
+                draw_points(axes, places + shift, found[name]['at'], 100.0, **style)
+            axes.set_ylabel('success, %')
+            axes.set_ylim(top=101.0)
         for name, dashes in ((SHARED, '-'), (HOME, '--'), (ALONE, ':')):
             style = {**style_of(name), 'label': reader_name(name), 'linestyle': dashes}
             spent.plot(places, summary['epsilon'][name], **style)
         spent.set_ylim(0.0, 1.3 * max(summary['epsilon'][HOME]))
-        for axes, title, unit in (
-            (success, "Hospitals' own unseen patients", 'success, %'),
-            (leads, 'Differences, paired by seed', 'points of success'),
-            (spent, 'Spent on a patient', f'epsilon at delta {summary["delta"]:g}'),
+        spent.set_ylabel(f'epsilon at delta {summary["delta"]:g}')
+        for axes, title in (
+            (home, 'Own unseen patients'),
+            (away, 'Patients of hospitals that took no part'),
+            (spent, 'Spent on a patient'),
         ):
             axes.set_title(title)
-            axes.set_ylabel(unit)
             axes.set_xlabel('hospitals')
             axes.set_xticks(places, [str(each) for each in counts])
             axes.legend(fontsize=7)

@@ -11,7 +11,7 @@ from fdrl_ros.experiments.plots.selector import ROWS
 from fdrl_ros.experiments.reports.names import reader_name
 from fdrl_ros.experiments.reports.text_table import make_table
 from fdrl_ros.experiments.studies.heterogeneity import CURVES, verdict
-from fdrl_ros.experiments.studies.hospitals import ALONE, HOME, SHARED, WHO
+from fdrl_ros.experiments.studies.hospitals import ALONE, HOME, NEWCOMERS, SHARED, WHO
 from fdrl_ros.experiments.studies.measures import OVER_ALL, SHOWN
 from fdrl_ros.experiments.studies.selector.summary import GLOBAL, SELECTOR
 from fdrl_ros.privacy.stated import stated
@@ -81,20 +81,25 @@ def hospitals_tables(summary: Json) -> Iterator[Table]:
     """Make the tables of what more hospitals bring: all procedures together, and each."""
     counts, chosen = summary['counts'], summary['settings']
     title = (
-        f'Success on unseen patients, %, {len(summary["seeds"])} seeds: mean [95 % interval]; '
+        f'success, %, {len(summary["seeds"])} seeds: mean [95 % interval]; '
         f'{chosen["collection"]["patients"]} patients of each hospital; tried on at most '
         f'{chosen["shown"]} hospitals'
     )
     names = tuple(map(reader_name, WHO))
-    yield make_table(
-        title,
-        ('hospitals', *names),
-        (
-            (count, *(share_words(summary['success'][who]['at'][number]) for who in WHO))
-            for number, count in enumerate(counts)
-        ),
-    )
-    leads = summary['leads']
+    for place, found, who in (
+        ('own patients', summary, WHO),
+        ('patients of hospitals that took no part', summary['away'], NEWCOMERS),
+    ):
+        yield make_table(
+            f'{place}: {title}',
+            ('hospitals', *map(reader_name, who)),
+            (
+                (count, *(share_words(found['success'][each]['at'][number]) for each in who))
+                for number, count in enumerate(counts)
+            ),
+        )
+    away = {f'{name}, away': each for name, each in summary['away']['leads'].items()}
+    leads = {**summary['leads'], **away}
     spent = tuple(f'epsilon, {reader_name(who)}' for who in (SHARED, HOME, ALONE))
     yield make_table(
         f'Differences in points, paired by seed; epsilon at delta {summary["delta"]:g}',

@@ -6,8 +6,8 @@ What more hospitals bring: success and epsilon against their number, over severa
 Every number of hospitals gets a federation of its own, whose hospitals have the same number of
 patients each. A seed has one public start for all of them. Policies are tried on unseen patients
 of a sample of the hospitals: the shared one, and what each of these has at home, with the
-federation or alone. Rounds are those of :class:`fdrl_ros.federation.plain.PlainFederation`, bit
-for bit those of the protocol.
+federation or alone; and away, on those of hospitals that took no part. Rounds are those of
+:class:`fdrl_ros.federation.plain.PlainFederation`, bit for bit those of the protocol.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -28,7 +28,7 @@ from fdrl_ros.experiments.studies.mastery.evaluation import (
     tried,
     unseen,
 )
-from fdrl_ros.experiments.studies.mastery.settings import FULL
+from fdrl_ros.experiments.studies.mastery.settings import AWAY, FULL
 from fdrl_ros.experiments.studies.mastery.study import learn_starts, measure_start
 from fdrl_ros.experiments.study import chosen_settings, Part, Study, Work
 from fdrl_ros.experiments.training import alone_path, train_alone
@@ -55,6 +55,9 @@ CONTROLLER, START = 'hand_written_controller', 'public_start'
 ALONE, SHARED, HOME = 'alone', 'global', 'home'
 WHO = (CONTROLLER, START, ALONE, SHARED, HOME)
 """Who operates: two that learn from no record, a hospital alone, and two of the federation."""
+
+NEWCOMERS = (CONTROLLER, START, ALONE, SHARED)
+"""Whose policies a hospital that took no part may get; `alone` is that of one other hospital."""
 
 LEADS = ((SHARED, START), (SHARED, ALONE), (HOME, ALONE), (HOME, SHARED))
 """Whose success is compared, paired by seed: the first minus the second."""
@@ -116,9 +119,11 @@ _GROUPS = ('rounds', 'server', 'learner', 'privacy', 'home', 'collection', 'pret
 
 
 def _start_settings(plan: Plan) -> Json:
-    federation = ('seed', 'disturbances', 'procedures')
-    groups = ('learner', 'home', 'collection', 'pretraining', 'world')
-    return chosen_settings(plan, *groups, federation=federation)
+    some = {
+        'federation': ('seed', 'disturbances', 'procedures'),
+        'collection': ('exploration', 'variation'),
+    }
+    return chosen_settings(plan, 'learner', 'home', 'pretraining', 'world', **some)
 
 
 def _part(plan: Plan, seed: int, count: int, start: np.ndarray) -> Part:
@@ -148,7 +153,8 @@ def measure(plan: Plan, start: np.ndarray, work: Work) -> Json:
     :param plan: with the number of hospitals and the seed.
     :param start: weights of the public start.
     :returns: of everybody in :data:`WHO`: success by the hospital, and of each procedure patients
-        and successes; and the epsilon spent: by the rounds, with what is made at home, and alone.
+        and successes; of :data:`NEWCOMERS` the same `away`; and the epsilon spent: by the rounds,
+        with what is made at home, and alone.
     """
     layout, names, stopped = Layout(work.directory), plan.hospitals, work.caller.stopped
     shown, records = shown_hospitals(plan), {}
@@ -212,28 +218,46 @@ def _at_home(
 
 
 def _tried(plan: Plan, weights: Mapping[str, Weights]) -> Json:
-    """Try everybody on the unseen patients of the hospitals that are shown."""
+    """Try everybody at home, and on as many hospitals of another federation."""
+    seed = plan.federation.seed + AWAY
+    other = plan.changed({'federation': {'seed': seed}})
+    own = list(weights[START])
+    away = dict(zip(shown_hospitals(other), own, strict=True))
+    return {
+        **_tried_at(plan, dict(zip(own, own, strict=True)), weights, WHO),
+        'away': _tried_at(other, away, weights, NEWCOMERS),
+    }
+
+
+def _tried_at(
+    plan: Plan, places: Mapping[str, str], weights: Mapping[str, Weights], who: Sequence[str]
+) -> Json:
+    """
+    Try some on the unseen patients of hospitals.
+
+    :param plan: of these hospitals.
+    :param places: hospital to the one whose weights are tried there.
+    """
     cohorts = dict(zip(plan.hospitals, plan.cohorts, strict=True))
-    success: dict[str, dict[str, float]] = {who: {} for who in WHO}
-    procedures: dict[str, dict[str, list[float]]] = {who: {} for who in WHO}
-    shown = list(weights[START])
-    for hospital in shown:
-        patients = unseen(cohorts[hospital], max(1, plan.evaluation.patients // len(shown)))
-        for who in WHO:
+    success: dict[str, dict[str, float]] = {each: {} for each in who}
+    procedures: dict[str, dict[str, list[float]]] = {each: {} for each in who}
+    for hospital, owner in places.items():
+        patients = unseen(cohorts[hospital], max(1, plan.evaluation.patients // len(places)))
+        for each in who:
             acts: Chooser = controller_acts()
-            if who != CONTROLLER:
-                acts = chooser_of(plan.network.policy(weights[who][hospital]))
+            if each != CONTROLLER:
+                acts = chooser_of(plan.network.policy(weights[each][owner]))
             found = summed(patients, tried(patients, acts, plan.world))
-            success[who][hospital] = found['success']
+            success[each][hospital] = found['success']
             for name, (tries, successes) in found['procedures'].items():
-                before = procedures[who].get(name, [0, 0.0])
-                procedures[who][name] = [before[0] + tries, before[1] + successes]
+                before = procedures[each].get(name, [0, 0.0])
+                procedures[each][name] = [before[0] + tries, before[1] + successes]
     return {'success': success, 'procedures': procedures}
 
 
 def mean_success(part: Json) -> dict[str, float]:
-    """Return the mean success of everybody over the hospitals of a part."""
-    return {who: float(np.mean(list(part['success'][who].values()))) for who in WHO}
+    """Return the mean success over hospitals, by who operates."""
+    return {who: float(np.mean(list(each.values()))) for who, each in part['success'].items()}
 
 
 def summarise(rows: Sequence[Sequence[Json]]) -> Json:
@@ -242,21 +266,10 @@ def summarise(rows: Sequence[Sequence[Json]]) -> Json:
 
     :param rows: the part of each number of hospitals (first) and seed (second).
     """
-    means = [[mean_success(part) for part in row] for row in rows]
     done = sorted({name for row in rows for part in row for name in part['procedures'][START]})
     return {
-        'success': {
-            who: over_levels(
-                [[row[seed][who] for row in means] for seed in range(len(rows[0]))], SHARE
-            )
-            for who in WHO
-        },
-        'leads': {
-            f'{one} minus {other}': [
-                paired([each[one] for each in row], [each[other] for each in row]) for row in means
-            ]
-            for one, other in LEADS
-        },
+        **_compared(rows),
+        'away': _compared([[part['away'] for part in row] for row in rows]),
         'procedures': {
             name: {who: [_of_procedure(row, who, name) for row in rows] for who in WHO}
             for name in done
@@ -264,6 +277,26 @@ def summarise(rows: Sequence[Sequence[Json]]) -> Json:
         'epsilon': {
             who: [max(part['epsilon'][who] for part in row) for row in rows]
             for who in (SHARED, HOME, ALONE)
+        },
+    }
+
+
+def _compared(rows: Sequence[Sequence[Json]]) -> Json:
+    """Return success over seeds, its rises with the number of hospitals, and leads."""
+    means = [[mean_success(part) for part in row] for row in rows]
+    who = list(means[0][0])
+    by_seed = list(zip(*means, strict=True))
+    return {
+        'success': {
+            each: over_levels([[found[each] for found in seed] for seed in by_seed], SHARE)
+            for each in who
+        },
+        'leads': {
+            f'{one} minus {other}': [
+                paired([each[one] for each in row], [each[other] for each in row]) for row in means
+            ]
+            for one, other in LEADS
+            if {one, other} <= set(who)
         },
     }
 

@@ -12,6 +12,7 @@ from fdrl_ros.experiments.studies import hospitals
 from fdrl_ros.experiments.studies.hospitals import (
     ALONE,
     HOME,
+    NEWCOMERS,
     SHARED,
     shown_hospitals,
     START,
@@ -87,6 +88,7 @@ def test_the_hospitals_that_are_shown_follow_from_seed_and_number():
 
 def part(success: dict[str, tuple[float, float]]) -> dict[str, object]:
     return {
+        'away': {'success': {who: {'hospital_9': success[who][0]} for who in NEWCOMERS}},
         'success': {
             who: dict(zip(('hospital_1', 'hospital_2'), success[who], strict=True)) for who in WHO
         },
@@ -106,4 +108,6 @@ def test_leads_are_paired_by_seed():
     lead = found['leads'][f'{SHARED} minus {ALONE}'][0]
     assert [lead[name] for name in ('mean', 'low', 'high')] == pytest.approx([0.1] * 3)
     assert found['procedures']['reach'][SHARED][0]['values'] == pytest.approx([0.2, 0.6])
+    assert found['away']['leads'][f'{SHARED} minus {ALONE}'][0]['mean'] == pytest.approx(0.1)
+    assert found['away']['success'][START]['at'][0]['mean'] == pytest.approx(0.3)
     assert found['epsilon'][HOME] == [7.0]
