@@ -74,7 +74,7 @@ def round_of(hospitals: int, neighbours: int) -> Found:
     step = np.random.default_rng(SEED).uniform(-0.05, 0.05, start.size).astype(np.float32)
     learners = {
         f'hospital_{each + 1}': PlainLearner(
-            lambda weights, round: weights + step, n_units=500, seed=each
+            lambda weights, _: weights + step, n_units=500, seed=each
         )
         for each in range(hospitals)
     }

@@ -10,6 +10,7 @@ federation or alone; and away, on those of hospitals that took no part. Rounds a
 :class:`fdrl_ros.federation.plain.PlainFederation`, bit for bit those of the protocol.
 """
 
+from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, ExitStack
 from pathlib import Path
@@ -18,6 +19,7 @@ from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.parties.hospital import open_records, open_training
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.policy_file import load_policy, save_policy
+from fdrl_ros.deployment.prepare import learn_public_start
 from fdrl_ros.errors import SettingError
 from fdrl_ros.experiments.intervals import Interval, interval, paired, SHARE
 from fdrl_ros.experiments.json_file import Json
@@ -28,8 +30,7 @@ from fdrl_ros.experiments.studies.mastery.evaluation import (
     tried,
     unseen,
 )
-from fdrl_ros.experiments.studies.mastery.settings import AWAY, FULL
-from fdrl_ros.experiments.studies.mastery.study import learn_starts, measure_start
+from fdrl_ros.experiments.studies.mastery.settings import AWAY
 from fdrl_ros.experiments.study import chosen_settings, Part, Study, Work
 from fdrl_ros.experiments.training import alone_path, train_alone
 from fdrl_ros.federation.key_authority.server_step import Stepped
@@ -88,16 +89,17 @@ def run_hospitals(
     if plan.federation.personal:
         raise SettingError('federation.personal', plan.federation.personal, 'none in this study')
     plan = plan.changed({'world': {'mode': 'kinematic'}})
-    workers, first = plan.evaluation.workers, []
-    for seed in seeds:
-        own = plan.changed({'federation': {'hospitals': 3, 'seed': seed}})
-        settings = {'plan': _start_settings(own)}
-        first.append(Part(f'seed_{seed}', settings, (START, own, FULL), f'seed {seed}'))
+    workers = plan.evaluation.workers
     study = Study('public start', directory / 'starts', measure_start, workers=workers)
-    starts = learn_starts(study, first, caller)
-    parts = [_part(plan, seed, count, starts[seed][START]) for count in counts for seed in seeds]
+    learned = study.run([_start_part(plan, seed) for seed in seeds], caller)
+    starts = [b64decode(each['weights']) for each in learned]
+    study = Study('hospitals', directory / 'parts', measure, mean_success, workers)
+    given = [
+        (seed, decode_weights(each, len(each) // 4))
+        for seed, each in zip(seeds, starts, strict=True)
+    ]
     found = iter(
-        Study('hospitals', directory / 'parts', measure, mean_success, workers).run(parts, caller)
+        study.run([_part(plan, count, *each) for count in counts for each in given], caller)
     )
     rows = [[next(found) for _ in seeds] for _ in counts]
     federation = ('heterogeneity', 'gap', 'disturbances', 'procedures', 'noise')
@@ -118,15 +120,27 @@ def run_hospitals(
 _GROUPS = ('rounds', 'server', 'learner', 'privacy', 'home', 'collection', 'pretraining')
 
 
-def _start_settings(plan: Plan) -> Json:
+def _start_part(plan: Plan, seed: int) -> Part:
+    own = plan.changed({'federation': {'hospitals': 3, 'seed': seed}})
     some = {
         'federation': ('seed', 'disturbances', 'procedures'),
         'collection': ('exploration', 'variation'),
     }
-    return chosen_settings(plan, 'learner', 'home', 'pretraining', 'world', **some)
+    settings = chosen_settings(own, 'learner', 'home', 'pretraining', 'world', **some)
+    return Part(f'seed_{seed}', {'plan': settings}, (own,), f'seed {seed}')
 
 
-def _part(plan: Plan, seed: int, count: int, start: np.ndarray) -> Part:
+def measure_start(plan: Plan, work: Work) -> Json:
+    """Learn the public start of a seed; return its weights as text."""
+
+    def tell(what: str, done: int, total: int) -> None:
+        work.tell(done, total, what)
+
+    weights = learn_public_start(plan, tell, work.caller.stopped)
+    return {'weights': b64encode(encode_weights(weights)).decode()}
+
+
+def _part(plan: Plan, count: int, seed: int, start: np.ndarray) -> Part:
     own = plan.changed({'federation': {'hospitals': count, 'seed': seed}})
     groups = (*_GROUPS, 'federation', 'encryption', 'world')
     settings = {
