@@ -104,7 +104,7 @@ def heterogeneity(study: PlanStudy) -> None:
 
 
 @study_command('runs/hospitals', 5, of_surgery=True)
-def hospitals(study: PlanStudy, counts: str) -> None:
+def hospitals(study: PlanStudy, counts: str, clusters: bool) -> None:
     """
     Measure what more hospitals bring: success and epsilon.
 
@@ -114,7 +114,8 @@ def hospitals(study: PlanStudy, counts: str) -> None:
     not count, and arms are kinematic. Interrupted, it goes on when called again.
     """
     numbers = counts_from(counts)
-    summary = study.measure(run_hospitals, study.run.path, study.plan, numbers, study.seeds)
+    chosen = study.plan, numbers, study.seeds, clusters
+    summary = study.measure(run_hospitals, study.run.path, *chosen)
     study.print(hospitals_tables(summary))
     study.save('hospitals', summary, draw_hospitals)
 
@@ -135,14 +136,19 @@ def counts_from(words: str) -> list[int]:
     return counts
 
 
-hospitals.params.append(
+hospitals.params += [
     click.Option(
         ['--counts'],
         default=','.join(map(str, COUNTS)),
         show_default=True,
         help='Numbers of hospitals that are compared.',
-    )
-)
+    ),
+    click.Option(
+        ['--clusters'],
+        is_flag=True,
+        help='The hospitals of each speciality learn by themselves, too.',
+    ),
+]
 
 
 @study_command('runs/measures', 5, of_surgery=True)

@@ -85,6 +85,7 @@ POLICIES: Final = {
     'best_cumulative': (ORANGE, 's'),
     'global_or_hold': (GREEN, 'v'),
     'pooled': (SKY, 'X'),
+    'cluster': (SKY, 'X'),
     'hold': ('#3f3f3f', '_'),
     'random': ('#8f8f8f', '*'),
     'untrained': ('#ababab', 'x'),

@@ -11,6 +11,7 @@ _NAMES: Final = {
     'best_cumulative': 'best so far',
     'best_single': 'best single policy',
     'central': 'centralised',
+    'cluster': 'global policy of a speciality',
     'controller': 'controller of the records',
     'expert': 'expert',
     'federated': 'federated, with home policies',

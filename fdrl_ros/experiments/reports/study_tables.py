@@ -11,7 +11,7 @@ from fdrl_ros.experiments.plots.selector import ROWS
 from fdrl_ros.experiments.reports.names import reader_name
 from fdrl_ros.experiments.reports.text_table import make_table
 from fdrl_ros.experiments.studies.heterogeneity import CURVES, verdict
-from fdrl_ros.experiments.studies.hospitals import ALONE, HOME, NEWCOMERS, SHARED, WHO
+from fdrl_ros.experiments.studies.hospitals import ALONE, HOME, NEWCOMERS, SHARED
 from fdrl_ros.experiments.studies.measures import OVER_ALL, SHOWN
 from fdrl_ros.experiments.studies.selector.summary import GLOBAL, SELECTOR
 from fdrl_ros.privacy.stated import stated
@@ -85,9 +85,8 @@ def hospitals_tables(summary: Json) -> Iterator[Table]:
         f'{chosen["collection"]["patients"]} patients of each hospital; tried on at most '
         f'{chosen["shown"]} hospitals'
     )
-    names = tuple(map(reader_name, WHO))
     for place, found, who in (
-        ('own patients', summary, WHO),
+        ('own patients', summary, tuple(summary['success'])),
         ('patients of hospitals that took no part', summary['away'], NEWCOMERS),
     ):
         yield make_table(
@@ -113,11 +112,12 @@ def hospitals_tables(summary: Json) -> Iterator[Table]:
             for number, count in enumerate(counts)
         ),
     )
+    who = tuple(summary['success'])
     yield make_table(
         'By procedure: success, %',
-        ('procedure', 'hospitals', *names),
+        ('procedure', 'hospitals', *map(reader_name, who)),
         (
-            (procedure, count, *(share_words(found[who][number]) for who in WHO))
+            (procedure, count, *(share_words(found[each][number]) for each in who))
             for procedure, found in summary['procedures'].items()
             for number, count in enumerate(counts)
         ),

@@ -8,6 +8,9 @@ patients each. A seed has one public start for all of them. Policies are tried o
 of a sample of the hospitals: the shared one, and what each of these has at home, with the
 federation or alone; and away, on those of hospitals that took no part. Rounds are those of
 :class:`fdrl_ros.federation.plain.PlainFederation`, bit for bit those of the protocol.
+
+With clusters, the hospitals of each speciality are a federation of their own as well. A speciality
+is stated in public: no record tells who belongs together.
 """
 
 from base64 import b64decode, b64encode
@@ -37,12 +40,14 @@ from fdrl_ros.federation.key_authority.server_step import Stepped
 from fdrl_ros.federation.plain import PlainFederation
 from fdrl_ros.federation.protocol.store import Store
 from fdrl_ros.learner.home import HomeTrainer
+from fdrl_ros.learner.records.records import Records
 from fdrl_ros.learner.trainer import Trainer
 from fdrl_ros.policy import decode_weights, encode_weights
 from fdrl_ros.runtime.durable import make_private_directory
 from fdrl_ros.runtime.progress import Caller, NOBODY
 from fdrl_ros.runtime.random_streams import Stream
 from fdrl_ros.selector.value.monte_carlo_reference import chooser_of
+from fdrl_ros.surgery.tasks.procedures import SPECIALITIES
 from fdrl_ros.tasks.task import Chooser
 import numpy as np
 
@@ -56,6 +61,14 @@ CONTROLLER, START = 'hand_written_controller', 'public_start'
 ALONE, SHARED, HOME = 'alone', 'global', 'home'
 WHO = (CONTROLLER, START, ALONE, SHARED, HOME)
 """Who operates: two that learn from no record, a hospital alone, and two of the federation."""
+
+CLUSTER = 'cluster'
+"""Who operates besides, with clusters: the shared policy of the hospitals of one speciality."""
+
+CLUSTER_LEADS = ((CLUSTER, SHARED), (CLUSTER, ALONE))
+
+FEWEST = 3
+"""Hospitals of a federation at least."""
 
 NEWCOMERS = (CONTROLLER, START, ALONE, SHARED)
 """Whose policies a hospital that took no part may get; `alone` is that of one other hospital."""
@@ -72,6 +85,7 @@ def run_hospitals(
     plan: Plan,
     counts: Sequence[int],
     seeds: Sequence[int],
+    clusters: bool = False,
     caller: Caller = NOBODY,
 ) -> Json:
     """
@@ -81,13 +95,17 @@ def run_hospitals(
         on from them.
     :param plan: its number of hospitals and seed do not count, and arms are kinematic.
     :param counts: numbers of hospitals, rising.
+    :param clusters: whether each speciality's hospitals learn by themselves, too.
     :returns: settings, and what :func:`summarise` returns.
-    :raises SettingError: if layers stay at home.
+    :raises SettingError: if layers stay at home, or a speciality has fewer than three hospitals.
     :raises TrainingStopped: as soon as the caller says so; call it again to go on.
     :raises StoreError: if a part is damaged, or of other settings.
     """
     if plan.federation.personal:
         raise SettingError('federation.personal', plan.federation.personal, 'none in this study')
+    fewest = FEWEST * len(SPECIALITIES)
+    if clusters and counts[0] < fewest:
+        raise SettingError('counts', counts[0], f'{fewest} hospitals at least with clusters')
     plan = plan.changed({'world': {'mode': 'kinematic'}})
     workers = plan.evaluation.workers
     study = Study('public start', directory / 'starts', measure_start, workers=workers)
@@ -99,7 +117,9 @@ def run_hospitals(
         for seed, each in zip(seeds, starts, strict=True)
     ]
     found = iter(
-        study.run([_part(plan, count, *each) for count in counts for each in given], caller)
+        study.run(
+            [_part(plan, count, *each, clusters) for count in counts for each in given], caller
+        )
     )
     rows = [[next(found) for _ in seeds] for _ in counts]
     federation = ('heterogeneity', 'gap', 'disturbances', 'procedures', 'noise')
@@ -140,16 +160,19 @@ def measure_start(plan: Plan, work: Work) -> Json:
     return {'weights': b64encode(encode_weights(weights)).decode()}
 
 
-def _part(plan: Plan, count: int, seed: int, start: np.ndarray) -> Part:
+def _part(plan: Plan, count: int, seed: int, start: np.ndarray, clusters: bool) -> Part:
     own = plan.changed({'federation': {'hospitals': count, 'seed': seed}})
     groups = (*_GROUPS, 'federation', 'encryption', 'world')
     settings = {
         'plan': chosen_settings(own, *groups),
         'shown': SHOWN,
         'patients': plan.evaluation.patients,
+        **({'clusters': True} if clusters else {}),
     }
     title = f'{count} hospitals, seed {seed}'
-    return Part(f'{count}_hospitals_seed_{seed}', settings, (own, start), title, count + SHOWN)
+    return Part(
+        f'{count}_hospitals_seed_{seed}', settings, (own, start, clusters), title, count + SHOWN
+    )
 
 
 def shown_hospitals(plan: Plan) -> list[str]:
@@ -160,12 +183,13 @@ def shown_hospitals(plan: Plan) -> list[str]:
     return [plan.hospitals[each] for each in drawn]
 
 
-def measure(plan: Plan, start: np.ndarray, work: Work) -> Json:
+def measure(plan: Plan, start: np.ndarray, clusters: bool, work: Work) -> Json:
     """
     Let the hospitals of one federation learn, together and alone, and try what they learned.
 
     :param plan: with the number of hospitals and the seed.
     :param start: weights of the public start.
+    :param clusters: whether each speciality's hospitals learn by themselves, too.
     :returns: of everybody in :data:`WHO`: success by the hospital, and of each procedure patients
         and successes; of :data:`NEWCOMERS` the same `away`; and the epsilon spent: by the rounds,
         with what is made at home, and alone.
@@ -181,11 +205,10 @@ def measure(plan: Plan, start: np.ndarray, work: Work) -> Json:
     weights: dict[str, Weights] = {START: dict.fromkeys(shown, start)}
     epsilon = {}
     with ExitStack() as stack:
-        trainers = {}
-        for name, own in records.items():
-            made = open_training(layout.party(name), name, plan, own, start=start)
-            stack.callback(made.ledger.close)
-            trainers[name] = made
+        trainers = {
+            name: _opened(stack, layout.party(name), name, plan, own, start)
+            for name, own in records.items()
+        }
         shared = _play(plan, trainers, start, work)
         weights[SHARED] = dict.fromkeys(shown, shared)
         epsilon[SHARED] = max(trainers[name].ledger.epsilon() for name in shown)
@@ -193,14 +216,49 @@ def measure(plan: Plan, start: np.ndarray, work: Work) -> Json:
             name: _at_home(trainers[name], shared, plan.rounds.rounds, stopped) for name in shown
         }
         epsilon[HOME] = max(trainers[name].ledger.epsilon() for name in shown)
+    if clusters:
+        of_cluster: dict[str, np.ndarray] = {}
+        for speciality, members in by_speciality(plan).items():
+            with ExitStack() as stack:
+                trainers = {}
+                for name in members:
+                    make_private_directory(directory := layout.party(name) / CLUSTER)
+                    own = records[name]
+                    trainers[name] = _opened(stack, directory, name, plan, own, start, CLUSTER)
+                found = _play(plan, trainers, start, work, speciality)
+                of_cluster |= dict.fromkeys(members, found)
+        weights[CLUSTER] = of_cluster
     quiet = Caller(stopped=stopped)
     epsilon[ALONE] = max(train_alone(layout, name, plan, quiet) for name in shown)
     weights[ALONE] = {name: load_policy(alone_path(layout, name)).weights for name in shown}
     return {**_tried(plan, weights), 'epsilon': epsilon}
 
 
+def by_speciality(plan: Plan) -> dict[str, list[str]]:
+    """Return the hospitals that state each speciality."""
+    found: dict[str, list[str]] = {}
+    for cohort in plan.cohorts:
+        found.setdefault(cohort.speciality, []).append(cohort.name)
+    return found
+
+
+def _opened(
+    stack: ExitStack,
+    directory: Path,
+    name: str,
+    plan: Plan,
+    records: Records,
+    start: np.ndarray,
+    purpose: str = '',
+) -> Trainer:
+    """Open a hospital's trainer, whose ledger the stack closes."""
+    made = open_training(directory, name, plan, records, purpose=purpose, start=start)
+    stack.callback(made.ledger.close)
+    return made
+
+
 def _play(
-    plan: Plan, trainers: Mapping[str, Trainer], start: np.ndarray, work: Work
+    plan: Plan, trainers: Mapping[str, Trainer], start: np.ndarray, work: Work, name: str = 'all'
 ) -> np.ndarray:
     """Play all rounds, or those that are missing, and return the shared weights."""
     encryption, step = plan.encryption, plan.server.step()
@@ -208,13 +266,13 @@ def _play(
         trainers, start, plan.network.layout, encryption=encryption, step=step
     )
     count, rounds = len(trainers), plan.rounds.rounds
-    with closing(Store(work.directory / 'rounds.sqlite')) as store:
+    with closing(Store(work.directory / f'rounds_of_{name}.sqlite')) as store:
         if (kept := store.get('released')) is not None:
             federation.round, end = int.from_bytes(kept[:8], 'little'), 8 + 4 * start.size
             made = decode_weights(kept[8:end], start.size)
             federation.released = Stepped(made, kept[end:])
         while federation.round < rounds:
-            told = f'round {federation.round + 1} of {rounds}'
+            told = f'{name}: round {federation.round + 1} of {rounds}'
             work.tell(count * (1 + federation.round), count * (1 + rounds) + 1, told)
             federation.play(work.caller.stopped)
             head = federation.round.to_bytes(8, 'little') + encode_weights(federation.weights)
@@ -238,9 +296,14 @@ def _tried(plan: Plan, weights: Mapping[str, Weights]) -> Json:
     own = list(weights[START])
     away = dict(zip(shown_hospitals(other), own, strict=True))
     return {
-        **_tried_at(plan, dict(zip(own, own, strict=True)), weights, WHO),
+        **_tried_at(plan, dict(zip(own, own, strict=True)), weights, _who(weights)),
         'away': _tried_at(other, away, weights, NEWCOMERS),
     }
+
+
+def _who(weights: Mapping[str, object]) -> tuple[str, ...]:
+    """Return who operates: all of WHO, and a cluster's policy if there are clusters."""
+    return (*WHO, CLUSTER) if CLUSTER in weights else WHO
 
 
 def _tried_at(
@@ -280,12 +343,13 @@ def summarise(rows: Sequence[Sequence[Json]]) -> Json:
 
     :param rows: the part of each number of hospitals (first) and seed (second).
     """
+    everybody = rows[0][0]['success']
     done = sorted({name for row in rows for part in row for name in part['procedures'][START]})
     return {
         **_compared(rows),
         'away': _compared([[part['away'] for part in row] for row in rows]),
         'procedures': {
-            name: {who: [_of_procedure(row, who, name) for row in rows] for who in WHO}
+            name: {who: [_of_procedure(row, who, name) for row in rows] for who in everybody}
             for name in done
         },
         'epsilon': {
@@ -309,7 +373,7 @@ def _compared(rows: Sequence[Sequence[Json]]) -> Json:
             f'{one} minus {other}': [
                 paired([each[one] for each in row], [each[other] for each in row]) for row in means
             ]
-            for one, other in LEADS
+            for one, other in (*LEADS, *CLUSTER_LEADS)
             if {one, other} <= set(who)
         },
     }

@@ -11,6 +11,8 @@ from fdrl_ros.errors import TrainingStopped
 from fdrl_ros.experiments.studies import hospitals
 from fdrl_ros.experiments.studies.hospitals import (
     ALONE,
+    by_speciality,
+    CLUSTER,
     HOME,
     NEWCOMERS,
     SHARED,
@@ -65,6 +67,28 @@ def test_the_command_measures_every_number_and_goes_on_in_the_middle_of_a_round(
     assert json.loads((tmp_path / 'twice/hospitals.json').read_text()) == summary
     monkeypatch.setattr(hospitals, 'measure', None)  # nothing is measured again
     assert study(tmp_path / 'twice', *flags).exit_code == 0
+
+
+def test_with_clusters_each_hospital_has_the_policy_of_its_speciality(tmp_path, monkeypatch):
+    played = []
+    play = PlainFederation.play
+
+    def noted(federation, stopped):
+        played.append(set(federation._learners))
+        return play(federation, stopped)
+
+    monkeypatch.setattr(PlainFederation, 'play', noted)
+    done = study(tmp_path, '--counts', '12', '--seeds', '1', '--clusters')
+    assert done.exit_code == 0, done.output
+    plan = Plan().changed({'federation': {'hospitals': 12, 'seed': 1}})
+    groups = [set(names) for names in by_speciality(plan).values()]
+    assert [each for each in played if len(each) == 3] == [each for each in groups for _ in '12']
+    assert set.union(*groups) == set(plan.hospitals) and len(groups) == 4
+    summary = json.loads((tmp_path / 'hospitals.json').read_text())
+    assert 0.0 <= summary['success'][CLUSTER]['at'][0]['mean'] <= 1.0
+    assert f'{CLUSTER} minus {SHARED}' in summary['leads']
+    refused = study(tmp_path / 'few', '--counts', '11', '--clusters')
+    assert refused.exit_code == 1 and '12 hospitals at least' in refused.output
 
 
 @pytest.mark.parametrize('counts', ['2', '3,x', '', '3,1001'])
