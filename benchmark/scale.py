@@ -12,6 +12,9 @@ state lies in memory. Flower's own code plays its round (`crypto_flower.py`) wit
 for each hospital; it neither encrypts nor signs, and bounds nothing. Processor time is that of
 the whole process. `growth` is the processor time of twice as many hospitals over that of as many.
 
+`hospital_10000_ms` and `hospital_10000_bytes` are one hospital's processor time and what it sends in
+a round with 10,000 (`scale_hospital.py`), without its training.
+
 `zenoh_over_local` is the time of a round of three hospitals over links (`fdrl link`: a process for
 each party, a router, mutual TLS) over that of the same round in one process, both with training of
 a few milliseconds and their files on the disk: from one policy to the next, by the journal.
@@ -38,6 +41,8 @@ SIZES = (100, 200, 500, 1000)
 QUICK = (10, 20)
 GOALS = {'round_200_s': 12.0, 'round_1000_s': 120.0, 'memory_1000_mb': 6000.0}
 GROWTH = 2.3
+THOUSANDS, MOST_BYTES, MOST_MS = 10_000, 200_000.0, 60.0
+"""Hospitals around one, and what it may send and compute in a round, B and ms."""
 ROUNDS = 30
 """Of three hospitals, over links and in one process."""
 LATER = 0.3
@@ -139,6 +144,15 @@ def measure(made: Table, processes: Processes, given: argparse.Namespace) -> Non
             lambda count=count: peer(2 * count, 'cpu')() / peer(count, 'cpu')(),
             f'the same of Flower, {count} to {2 * count}',
         )
+    around = QUICK[-1] if given.quick else THOUSANDS
+    one = f'hospital_{around}'
+
+    def part(name: str) -> float:
+        return processes.measure('hospital', around, neighbours)[name]
+
+    add(f'{one}_bytes', lambda: part('sent'), 'B', MOST_BYTES)
+    add(f'{one}_received_bytes', lambda: part('received'), 'B')
+    add(f'{one}_ms', lambda: 1e3 * part('cpu'), 'ms', MOST_MS)
     rounds = 3 if given.quick else ROUNDS
 
     def linked() -> float:
