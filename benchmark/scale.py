@@ -12,8 +12,8 @@ state lies in memory. Flower's own code plays its round (`crypto_flower.py`) wit
 for each hospital; it neither encrypts nor signs, and bounds nothing. Processor time is that of
 the whole process. `growth` is the processor time of twice as many hospitals over that of as many.
 
-`hospital_10000_ms` and `hospital_10000_bytes` are one hospital's processor time and what it sends in
-a round with 10,000 (`scale_hospital.py`), without its training.
+`hospital_10000_ms` and `hospital_10000_bytes` are one hospital's processor time and what it sends
+in a round with 10,000 (`scale_hospital.py`), without its training.
 
 `zenoh_over_local` is the time of a round of three hospitals over links (`fdrl link`: a process for
 each party, a router, mutual TLS) over that of the same round in one process, both with training of

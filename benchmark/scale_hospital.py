@@ -8,8 +8,7 @@ made-up keys below the root that all agree on; nobody drops out. Every message i
 bytes that would come, and its signature checked. Training is a known step, which is not counted.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable
 import os
 import time
 from typing import Any
@@ -36,7 +35,6 @@ from fdrl_ros.federation.protocol.store import Store
 from fdrl_ros.federation.protocol.update_codec import open_key
 from fdrl_ros.federation.virtual import PlainLearner, VirtualFederation
 from fdrl_ros.policy import digest_of, encode_weights, NetworkShape
-from fdrl_ros.privacy.ledger.chain import Head
 import numpy as np
 
 MINE, AGGREGATOR, AUTHORITY = 'hospital_1', 'aggregator', 'key_authority'
