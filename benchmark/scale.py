@@ -34,6 +34,11 @@ from typing import Any
 from benchmarking import as_process, circumstances, has, progress, Row, Skipped, Table, write
 import crypto_flower
 from crypto_work import SEED
+from fdrl_ros.crypto.masking.neighbourhoods import (
+    default_neighbours,
+    fewest_neighbours,
+    MOST_COMPLETE,
+)
 from fdrl_ros.errors import PluginError
 
 WORK = Path(__file__).with_name('scale_work.py')
@@ -93,7 +98,7 @@ class Processes:
 
 def measure(made: Table, processes: Processes, given: argparse.Namespace) -> None:
     """Measure everything, and add it to the table."""
-    neighbours, sizes = given.neighbours, QUICK if given.quick else given.hospitals
+    sizes = QUICK if given.quick else given.hospitals
 
     def add(
         name: str,
@@ -114,14 +119,22 @@ def measure(made: Table, processes: Processes, given: argparse.Namespace) -> Non
         except Skipped as reason:
             made.add_one(row, None, unit, words=str(reason))
 
+    def degree(count: int) -> int:
+        """Return with how many others each of so many hospitals masks; 0: with all."""
+        if given.neighbours >= 0:
+            return 0 if given.neighbours >= count - 1 else given.neighbours
+        if not given.one_honest_server:
+            return default_neighbours(count)
+        return fewest_neighbours(count, withstands_lies=False) if count > MOST_COMPLETE else 0
+
     def spent(what: str, count: int, name: str) -> Callable[[], float]:
-        return lambda: processes.measure(what, count, neighbours)[name]
+        return lambda: processes.measure(what, count, degree(count))[name]
 
     def peer(count: int, name: str) -> Callable[[], float]:
         def measured() -> float:
             if not has('flwr'):
                 raise Skipped(f'flwr is missing: {crypto_flower.INSTALL}')
-            return processes.measure('flower', count, neighbours)[name]
+            return processes.measure('flower', count, degree(count))[name]
 
         return measured
 
@@ -131,6 +144,7 @@ def measure(made: Table, processes: Processes, given: argparse.Namespace) -> Non
         ours, theirs = spent('round', count, 'cpu'), peer(count, 'cpu')
         add(f'round_{count}_cpu_s', ours, 's', None, theirs, FLOWER.replace(', s', ', CPU s'))
         add(f'memory_{count}_mb', spent('round', count, 'mb'), 'MB')
+        add(f'neighbours_{count}', lambda count=count: degree(count) or count - 1, '1')
     twice = [count for count in sizes if 2 * count in sizes]
     for count in twice:
         name = 'growth' if count == twice[-1] else f'growth_from_{count}'
@@ -148,7 +162,7 @@ def measure(made: Table, processes: Processes, given: argparse.Namespace) -> Non
     one = f'hospital_{around}'
 
     def part(name: str) -> float:
-        return processes.measure('hospital', around, neighbours)[name]
+        return processes.measure('hospital', around, degree(around))[name]
 
     add(f'{one}_bytes', lambda: part('sent'), 'B', MOST_BYTES)
     add(f'{one}_received_bytes', lambda: part('received'), 'B')
@@ -183,7 +197,15 @@ def arguments() -> argparse.Namespace:
         help=f'numbers of them, with commas ({",".join(map(str, SIZES))})',
     )
     parser.add_argument(
-        '--neighbours', type=int, default=0, help='others that a hospital masks with; 0: all (0)'
+        '--neighbours',
+        type=int,
+        default=-1,
+        help='others that a hospital masks with; 0: all (as many as a new federation has)',
+    )
+    parser.add_argument(
+        '--one-honest-server',
+        action='store_true',
+        help='as many as the weaker promise takes, for which one server must be honest',
     )
     parser.add_argument(
         '--longest', type=float, default=900.0, help='that a process may take, second (900)'
@@ -192,8 +214,8 @@ def arguments() -> argparse.Namespace:
     given = parser.parse_args()
     if given.json and not given.json.absolute().parent.is_dir():
         parser.error(f'--json {given.json}: there is no such folder')
-    if min(given.hospitals) < 3 or given.neighbours < 0 or not given.longest > 0.0:
-        parser.error('expected three hospitals or more, --neighbours >= 0, --longest above 0')
+    if min(given.hospitals) < 3 or given.neighbours < -1 or not given.longest > 0.0:
+        parser.error('expected three hospitals or more, --neighbours >= -1, --longest above 0')
     given.repeats, given.seconds = 1, 0.0
     return given
 
@@ -203,7 +225,7 @@ def main() -> None:
     given = arguments()
     as_process()
     run: dict[str, Any] = circumstances(given, SEED, PACKAGES, bind=False)
-    run['neighbours'] = given.neighbours
+    run['one_honest_server'] = given.one_honest_server
     names = [f'round_{count}_cpu_s' for count in (*given.hospitals, *QUICK)]
     made = Table([*names, 'zenoh_over_local'], run)
     try:

@@ -72,6 +72,7 @@ def round_of(hospitals: int, neighbours: int) -> Found:
     """
     Play the second round of a federation, all parties in this process, one after the other.
 
+    :param neighbours: with how many others each masks; 0: with all.
     :raises RuntimeError: if a message was refused, or the policy is not FedAvg's.
     """
     start = SHAPE.draw(np.random.default_rng(SEED))
@@ -82,7 +83,7 @@ def round_of(hospitals: int, neighbours: int) -> Found:
         )
         for each in range(hospitals)
     }
-    federation = VirtualFederation(learners, start, SHAPE.layout, **masked_with(neighbours))
+    federation = VirtualFederation(learners, start, SHAPE.layout, neighbours=neighbours)
     federation.play()
     found = timed(federation.play)
     if refused := federation.driver.refused:
@@ -90,11 +91,6 @@ def round_of(hospitals: int, neighbours: int) -> Found:
     if not np.allclose(federation.weights, start + 2 * step, rtol=0, atol=1e-4):
         raise RuntimeError('the policy is not the mean of what was learned')
     return found
-
-
-def masked_with(neighbours: int) -> dict[str, object]:
-    """Return what makes a hospital mask with so many others; 0: with all."""
-    return {}
 
 
 def flower(hospitals: int, neighbours: int) -> Found:

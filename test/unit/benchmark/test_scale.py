@@ -24,17 +24,34 @@ def test_every_figure_that_was_promised_is_there_and_growth_is_that_of_processor
 
     def known(processes, key):
         _, count, *_ = key
-        return {'wall': 2.0 * count, 'cpu': float(count) ** 2, 'mb': 3.0 * count}
+        return dict.fromkeys(('wall', 'mb', 'sent', 'received'), 2.0 * count) | {
+            'cpu': float(count) ** 2
+        }
 
     monkeypatch.setattr(scale.Processes, '_run', known)
-    given = argparse.Namespace(neighbours=0, quick=False, hospitals=scale.SIZES)
+    given = argparse.Namespace(
+        neighbours=-1, one_honest_server=True, quick=False, hospitals=scale.SIZES
+    )
     made = scale.Table(['round'], {})
     scale.measure(made, scale.Processes(1.0), given)
     assert {'round_200_s', 'round_1000_s', 'memory_1000_mb', 'growth', 'growth_from_100'} <= set(
         made.written
     )
+    assert {'hospital_10000_bytes', 'hospital_10000_ms', 'zenoh_over_local'} <= set(made.written)
     assert made.written['growth']['value'] == 4.0
+    assert made.written['neighbours_100']['value'] == 99.0
+    assert made.written['neighbours_1000']['value'] == 132.0
     assert made.written['round_1000_s']['value'] == 2000.0
+
+
+def test_one_hospital_plays_its_part_of_a_round_among_others_who_are_not_there(module) -> None:
+    shape = module('scale_work').SHAPE
+    one = module('scale_hospital').OneHospital(shape, 101, 60)
+    one.play()
+    kinds = {type(each).__name__ for each in one.said}
+    assert kinds >= {'RoundKey', 'Shares', 'MaskedUpdate', 'Sketch', 'Reveal'}
+    assert one.sent == sum(len(each.to_bytes()) for each in one.said)
+    assert one.seconds > 0.0 and one.received > one.sent / 10
 
 
 def test_what_takes_too_long_or_fails_is_left_out_with_the_reason(module) -> None:
