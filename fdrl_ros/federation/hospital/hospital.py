@@ -849,7 +849,8 @@ class Hospital(Party):
         signed = {name for name, each in settles if each.settle_digest == settled}
         if 'reveal' in received.done or received.signed_digest != settled:
             return Effects()
-        agreed = {*signed, self._name} & graph.witnesses & set(survivors)
+        there = set(survivors)
+        agreed = {*signed, self._name} & graph.witnesses & there
         if len(agreed) < graph.agreeing:
             return Effects()
         if lacking := graph.lacking(setup.shares, survivors):
@@ -857,10 +858,10 @@ class Hospital(Party):
         ring, buckets = self._roster.ring_seed, self._roster.buckets_of(received.attempt[0])
         self.state.keep_revealed(received.attempt[0], survivors, ring, buckets)
         received.first_time('reveal')
-        dropped = tuple(name for name in setup.members if name not in survivors)
+        dropped = tuple(name for name in setup.members if name not in there)
         self._note(received, 'revealed', seeds=survivors, masks=dropped)
         shares = (
-            pair.self_seed if name in survivors else pair.mask_secret
+            pair.self_seed if name in there else pair.mask_secret
             for name, pair in sorted(setup.shares.items())
         )
         return self.channel.send(
