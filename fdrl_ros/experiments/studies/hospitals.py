@@ -209,9 +209,8 @@ def measure(plan: Plan, start: np.ndarray, clusters: bool, work: Work) -> Json:
             name: _opened(stack, layout.party(name), name, plan, own, start)
             for name, own in records.items()
         }
-        shared = _play(plan, trainers, start, work)
+        shared, epsilon[SHARED] = _play(plan, trainers, start, work)
         weights[SHARED] = dict.fromkeys(shown, shared)
-        epsilon[SHARED] = max(trainers[name].ledger.epsilon() for name in shown)
         weights[HOME] = {
             name: _at_home(trainers[name], shared, plan.rounds.rounds, stopped) for name in shown
         }
@@ -225,7 +224,7 @@ def measure(plan: Plan, start: np.ndarray, clusters: bool, work: Work) -> Json:
                     make_private_directory(directory := layout.party(name) / CLUSTER)
                     own = records[name]
                     trainers[name] = _opened(stack, directory, name, plan, own, start, CLUSTER)
-                found = _play(plan, trainers, start, work, speciality)
+                found, _ = _play(plan, trainers, start, work, speciality)
                 of_cluster |= dict.fromkeys(members, found)
         weights[CLUSTER] = of_cluster
     quiet = Caller(stopped=stopped)
@@ -259,8 +258,13 @@ def _opened(
 
 def _play(
     plan: Plan, trainers: Mapping[str, Trainer], start: np.ndarray, work: Work, name: str = 'all'
-) -> np.ndarray:
-    """Play all rounds, or those that are missing, and return the shared weights."""
+) -> tuple[np.ndarray, float]:
+    """
+    Play all rounds, or those that are missing.
+
+    :returns: the shared weights, and the most that a hospital spent on them. That is kept, as what
+        is made at home is charged to the same ledgers.
+    """
     encryption, step = plan.encryption, plan.server.step()
     federation = PlainFederation(
         trainers, start, plan.network.layout, encryption=encryption, step=step
@@ -272,12 +276,15 @@ def _play(
             made = decode_weights(kept[8:end], start.size)
             federation.released = Stepped(made, kept[end:])
         while federation.round < rounds:
-            told = f'{name}: round {federation.round + 1} of {rounds}'
-            work.tell(count * (1 + federation.round), count * (1 + rounds) + 1, told)
+            detail = f'{name}: round {federation.round + 1} of {rounds}'
+            work.tell(count * (1 + federation.round), count * (1 + rounds) + 1, detail)
             federation.play(work.caller.stopped)
             head = federation.round.to_bytes(8, 'little') + encode_weights(federation.weights)
             store.put('released', head + federation.released.state)
-    return federation.weights
+        if (told := store.get('epsilon')) is None:
+            told = repr(max(each.ledger.epsilon() for each in trainers.values())).encode()
+            store.put('epsilon', told)
+    return federation.weights, float(told)
 
 
 def _at_home(

@@ -37,7 +37,7 @@ def study(directory, *more: str) -> Result:
     return CliRunner().invoke(main, words)
 
 
-def test_the_command_measures_every_number_and_goes_on_in_the_middle_of_a_round(
+def test_the_command_measures_every_number_and_goes_on_wherever_it_was_stopped(
     tmp_path, monkeypatch
 ):
     monkeypatch.setattr(hospitals, 'SHOWN', 3)
@@ -55,14 +55,18 @@ def test_the_command_measures_every_number_and_goes_on_in_the_middle_of_a_round(
     assert 0.0 < summary['epsilon'][SHARED][0] < summary['epsilon'][HOME][0] <= 8.0
     play = PlainFederation.play
 
-    def stop_in_the_second_round(federation, stopped):
-        if federation.round == 1:
-            raise TrainingStopped('stopped by the user')
-        return play(federation, stopped)
+    def stop(*unused: object, **named: object) -> None:
+        raise TrainingStopped('stopped by the user')
 
-    monkeypatch.setattr(PlainFederation, 'play', stop_in_the_second_round)
-    assert 'stopped' in study(tmp_path / 'twice', *flags).output
-    monkeypatch.setattr(PlainFederation, 'play', play)
+    def stop_in_the_second_round(federation, stopped):
+        return stop() if federation.round == 1 else play(federation, stopped)
+
+    with monkeypatch.context() as stopping:
+        stopping.setattr(PlainFederation, 'play', stop_in_the_second_round)
+        assert 'stopped' in study(tmp_path / 'twice', *flags).output
+    with monkeypatch.context() as stopping:  # once home policies are made and paid for
+        stopping.setattr(hospitals, 'train_alone', stop)
+        assert 'stopped' in study(tmp_path / 'twice', *flags).output
     assert study(tmp_path / 'twice', *flags).exit_code == 0
     assert json.loads((tmp_path / 'twice/hospitals.json').read_text()) == summary
     monkeypatch.setattr(hospitals, 'measure', None)  # nothing is measured again
