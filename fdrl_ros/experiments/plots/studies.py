@@ -152,7 +152,8 @@ def draw_hospitals(summary: Json, path: Path) -> None:
             axes.set_title(title)
             axes.set_xlabel('hospitals')
             axes.set_xticks(places, [str(each) for each in counts])
-            axes.legend(fontsize=7)
+        shown = home.get_legend_handles_labels()
+        figure.legend(*shown, fontsize=8, ncols=len(shown[1]), loc='outside upper center')
 
 
 def draw_utility(summary: Json, path: Path) -> None:
