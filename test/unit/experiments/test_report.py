@@ -34,7 +34,7 @@ TINY = {
     'evaluation': dict.fromkeys(('patients', 'round_patients'), 3)
     | {'state_patients': 2, 'states_per_patient': 4, 'workers': 1},
 }
-PUBLISHED = ('attack', 'heterogeneity', 'mastery', 'measures', 'sepsis', 'utility')
+PUBLISHED = ('attack', 'heterogeneity', 'hospitals', 'mastery', 'measures', 'sepsis', 'utility')
 """Studies whose whole summary is in docs/results."""
 
 
