@@ -26,6 +26,7 @@ from fdrl_ros.crypto.he.encryption import PublicContext, SecretContext
 from fdrl_ros.crypto.he.quantisation import Quantisation
 from fdrl_ros.crypto.keys.signing import Identity
 from fdrl_ros.crypto.masking.masks import leftover_mask, net_mask
+from fdrl_ros.crypto.masking.neighbourhoods import Neighbourhoods
 from fdrl_ros.crypto.masking.round_secret import RoundSeed
 from fdrl_ros.crypto.masking.share_sealing import KeyList, MemberKeys, own_keys
 from fdrl_ros.crypto.masking.sketch import NONCE_BYTES, Sketch, write_values
@@ -68,7 +69,8 @@ def prepare(folder: Path, n_parameters: int, hospitals: int) -> None:
     (folder / 'public').write_bytes(secret.public_bytes())
     names = [f'hospital_{each}' for each in range(hospitals)]
     secrets = [seed_of(folder, each).attempt(0) for each in range(hospitals)]
-    published = [own_keys(each, names) for each in secrets]
+    graph = Neighbourhoods(names, threshold(hospitals))
+    published = [own_keys(each, graph) for each in secrets]
     ours = {
         name: [each.mask.hex(), each.sealing.hex(), each.seed_hash.hex()]
         for name, each in zip(names, published, strict=True)
@@ -80,7 +82,8 @@ def key_list(folder: Path) -> KeyList:
     """Read what the hospitals published."""
     read = json.loads((folder / 'keys').read_text('utf-8'))
     keys = {name: MemberKeys(*map(bytes.fromhex, each)) for name, each in read.items()}
-    return KeyList(FEDERATION, 1, 0, threshold(len(keys)), tuple(keys), keys)
+    graph = Neighbourhoods(keys, threshold(len(keys)))
+    return KeyList.of(FEDERATION, 1, 0, graph, keys)
 
 
 def sketch_of(folder: Path, keys: KeyList, codec: UpdateCodec) -> Sketch:

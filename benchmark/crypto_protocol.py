@@ -21,6 +21,8 @@ from typing import Any, TypeVar
 from benchmarking import Work
 from crypto_work import Attempt, identity, REAL, Round, SEED, SETTINGS, threshold, Updates
 from fdrl_ros.crypto.he.schemes import choose_scheme
+from fdrl_ros.crypto.keys.signing import verify
+from fdrl_ros.crypto.masking.merkle import root_and_paths
 from fdrl_ros.crypto.masking.round_secret import KEY_BYTES
 from fdrl_ros.crypto.masking.share_sealing import (
     check_parcel,
@@ -28,7 +30,6 @@ from fdrl_ros.crypto.masking.share_sealing import (
     open_parcel,
     own_keys,
     PARCEL_BYTES,
-    seal_pair,
     seal_shares,
 )
 from fdrl_ros.crypto.masking.sharing import Recovery, SHARE_BYTES
@@ -244,26 +245,31 @@ class Member:
         self._name, *others = self.attempt.names
         self._others = len(others)
         keys = self.attempt.keys()
-        self._parcels: dict[str, bytes] = {}
+        self._parcels: dict[str, tuple[bytes, bytes, bytes, bytes]] = {}
         for name in others[: REAL - 1]:
             secrets = self.attempt.secrets[name]
-            pair = deal(secrets, keys)[self._name]
-            self._parcels[name] = seal_pair(secrets, keys, self._name, pair, identity(name).sign)
+            sealed = [*seal_shares(secrets, keys).values()]
+            root, paths = root_and_paths(sealed)
+            place = keys.holders(name).index(self._name)
+            signature = identity(name).sign(root)
+            self._parcels[name] = sealed[place], paths[place], root, signature
         self._scheme = choose_scheme(n_parameters, members, SETTINGS.bits)
 
     def publish(self) -> None:
         """Derive the keys of this round for everybody."""
         self.attempt.forget(self._name)
-        own_keys(self.attempt.secrets[self._name], self.attempt.names)
+        own_keys(self.attempt.secrets[self._name], self.attempt.graph)
 
     def share(self) -> None:
         """Share the secrets, and check and open what others shared."""
         mine, ours, keys = self._name, self.attempt.secrets[self._name], self.attempt.keys()
-        seal_shares(ours, keys, identity(mine).sign)
+        root, _ = root_and_paths([*seal_shares(ours, keys).values()])
+        identity(mine).sign(root)
         deal(ours, keys)  # for the share that it holds itself
         for name in itertools.islice(itertools.cycle(self._parcels), self._others):
-            parcel = self._parcels[name]
-            check_parcel(keys, name, mine, parcel, identity(name).public)
+            parcel, path, root, signature = self._parcels[name]
+            verify(identity(name).public, signature, root)
+            check_parcel(keys, name, mine, parcel, path, root)
             open_parcel(keys, name, mine, parcel, ours.sealing(name))
 
     def mask(self) -> None:

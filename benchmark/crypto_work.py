@@ -20,8 +20,10 @@ import tempfile
 from benchmarking import Work
 from fdrl_ros.crypto.he.encryption import PublicContext, SecretContext
 from fdrl_ros.crypto.he.schemes import AnyScheme, EncryptionSettings
-from fdrl_ros.crypto.keys.signing import Identity
+from fdrl_ros.crypto.keys.signing import Identity, verify
 from fdrl_ros.crypto.masking.masks import leftover_mask, net_mask
+from fdrl_ros.crypto.masking.merkle import root_and_paths
+from fdrl_ros.crypto.masking.neighbourhoods import Neighbourhoods
 from fdrl_ros.crypto.masking.round_secret import KEY_BYTES, RoundSeed
 from fdrl_ros.crypto.masking.share_sealing import (
     check_parcel,
@@ -32,6 +34,7 @@ from fdrl_ros.crypto.masking.share_sealing import (
     open_parcel,
     own_keys,
     seal_shares,
+    tree_of_keys,
 )
 from fdrl_ros.crypto.masking.sharing import Recovery
 from fdrl_ros.crypto.masking.sketch import NONCE_BYTES, Sketch, write_values
@@ -138,6 +141,8 @@ class Attempt:
             for name in self.names
         }
         self.secrets = {name: seed.attempt(0) for name, seed in self._seeds.items()}
+        self.graph = Neighbourhoods(self.names, threshold(members))
+        """All mask with all."""
 
     def forget(self, name: str) -> None:
         """Let a hospital derive all its secrets once more."""
@@ -147,17 +152,22 @@ class Attempt:
     def published(self) -> dict[str, MemberKeys]:
         """What everybody publishes."""
         names, secrets = self.names, self.secrets
-        found = {name: own_keys(secrets[name], names) for name in names[:REAL]}
+        found = {name: own_keys(secrets[name], self.graph) for name in names[:REAL]}
         rest = os.urandom(KEY_BYTES * (len(names) - 2))
         for name in names[REAL:]:
-            keys = own_keys(secrets[name], names[:1])
+            keys = own_keys(secrets[name], Neighbourhoods((names[0], name), 2))
             found[name] = replace(keys, mask=keys.mask + rest, sealing=keys.sealing + rest)
         return found
 
     def keys(self) -> KeyList:
         """Make the list that everybody's shares are bound to."""
-        keys = self.published
-        return KeyList(FEDERATION, self.round, 0, threshold(len(keys)), tuple(keys), keys)
+        keys, place = self.published, (FEDERATION, self.round, 0)
+        return KeyList(*place, self.graph, tuple(keys), self._root, keys=keys)
+
+    @cached_property
+    def _root(self) -> bytes:
+        """Root of the tree over all keys, which a hospital gets with its path."""
+        return tree_of_keys(self.published)[0]
 
     @cached_property
     def setup(self) -> bytes:
@@ -174,16 +184,21 @@ class Attempt:
         """
         names, secrets, ours = self.names, self.secrets, self.keys()
         lists = {name: self.keys() for name in names}
-        parcels = {
-            name: seal_shares(secrets[name], lists[name], identity(name).sign) for name in names
-        }
+        parcels = {name: seal_shares(secrets[name], lists[name]) for name in names}
+        trees, signed = {}, {}
+        for name, sealed in parcels.items():
+            root, paths = root_and_paths([*sealed.values()])
+            trees[name] = root, dict(zip(sealed, paths, strict=True))
+            signed[name] = identity(name).sign(root)
         shares = {name: {name: deal(secrets[name], lists[name])[name].self_seed} for name in names}
         for dealer, holder in itertools.product(names, names):
-            parcel, public = parcels[dealer][holder], identity(dealer).public
-            check_parcel(ours, dealer, holder, parcel, public)
+            parcel, (root, paths) = parcels[dealer][holder], trees[dealer]
+            check_parcel(ours, dealer, holder, parcel, paths[holder], root)
             if holder != dealer:
                 keys, secret = lists[holder], secrets[holder].sealing(dealer)
-                check_parcel(keys, dealer, holder, parcel, public)
+                check_parcel(keys, dealer, holder, parcel, paths[holder], root)
+                if not verify(identity(dealer).public, signed[dealer], root):
+                    raise RuntimeError(f'{dealer} did not sign its parcels')
                 shares[dealer][holder] = open_parcel(
                     keys, dealer, holder, parcel, secret
                 ).self_seed
@@ -227,7 +242,8 @@ class Attempt:
 def signed_sketch(sketch: Sketch, keys: KeyList, name: str, values: bytes) -> protocol.Sketch:
     """Return what a hospital says of its masks; signatures are not measured."""
     envelope = protocol.Envelope(keys.federation, keys.round, keys.attempt, name, 0)
-    return protocol.Sketch(envelope, setup_digest(keys, keys.members), sketch.nonce, values)
+    setup, no_root = setup_digest(keys, keys.members), b''
+    return protocol.Sketch(envelope, setup, no_root, sketch.nonce, values)
 
 
 def check_norms(

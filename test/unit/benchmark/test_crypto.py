@@ -209,7 +209,7 @@ def test_a_hospital_among_many_does_and_sends_what_it_would_in_a_round(module, w
     attempt = work.Attempt(members)
     name, keys = attempt.names[0], attempt.keys()
     secrets, published = attempt.secrets[name], keys.keys[name]
-    parcels = work.seal_shares(secrets, keys, work.identity(name).sign).values()
+    parcels = work.seal_shares(secrets, keys).values()
     shares = [pair.self_seed for pair in work.deal(secrets, keys).values()]
     sent = [published.mask, published.sealing, published.seed_hash, *parcels, *shares]
     scheme = protocol.choose_scheme(100, members, work.SETTINGS.bits)
