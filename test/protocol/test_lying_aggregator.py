@@ -27,8 +27,28 @@ import pytest
 from support.federation_bench import Bench
 from support.interception import Interception, resealed
 from support.liar import gains_nothing, Liar, lie_at_random, Story
+from support.rings import HOSPITALS, NEIGHBOURS, small_rings
 
 FIRST, SECOND = (1, 1), (1, 2)
+
+
+def near(graph):
+    """Tell whether all of whom these lies are, and to whom, are neighbours in a ring."""
+    ours = {'hospital_1', 'hospital_2'}
+    return graph.witnesses > ours and {'hospital_2', *LAST} <= {*graph.peers('hospital_1')}
+
+
+LAST = ('hospital_11', 'hospital_12')
+
+
+@pytest.fixture(params=['all mask with all', 'a ring'])
+def liar(request):
+    """Return a liar with two hospitals of five on its side, or two of twelve in a ring."""
+    if request.param == 'a ring':
+        with small_rings(near):
+            yield Liar(HOSPITALS, len(LAST), seed=1, neighbours=NEIGHBOURS)
+    else:
+        yield Liar(5, 2, seed=1)
 
 
 def everybody(liar, **changes):
@@ -78,8 +98,7 @@ TO_ALL = {
 
 
 @pytest.mark.parametrize('name', [*TO_ONE, *TO_ALL])
-def test_each_list_that_lies_is_noticed_and_gains_nothing(name):
-    liar = Liar(5, 2, seed=1)
+def test_each_list_that_lies_is_noticed_and_gains_nothing(name, liar):
     changes, expected = (TO_ONE | TO_ALL)[name]
     lied = everybody(liar, **changes(liar))
     others = everybody(liar) if name in TO_ONE else lied
@@ -258,8 +277,7 @@ FORGED = {
 
 
 @pytest.mark.parametrize('name', LIES)
-def test_each_lie_is_noticed_and_gains_nothing(name):
-    liar = Liar(5, 2, seed=1)
+def test_each_lie_is_noticed_and_gains_nothing(name, liar):
     lie, expected = LIES[name]
     lie(liar)
     caught = liar.caught()
@@ -269,8 +287,7 @@ def test_each_lie_is_noticed_and_gains_nothing(name):
 
 
 @pytest.mark.parametrize('name', FORGED)
-def test_a_forged_delivery_is_noticed_and_gains_nothing(name):
-    liar = Liar(5, 2, seed=1)
+def test_a_forged_delivery_is_noticed_and_gains_nothing(name, liar):
     change, expected = FORGED[name]
     liar.forge = lambda delivery: replace(delivery, **change(delivery))
     liar.run_attempt(FIRST, everybody(liar))
@@ -278,19 +295,18 @@ def test_a_forged_delivery_is_noticed_and_gains_nothing(name):
     assert gains_nothing(liar)
 
 
-def test_nothing_is_revealed_before_enough_survivors_signed():
-    liar = Liar(5, 2, seed=1)
+def test_nothing_is_revealed_before_enough_survivors_signed(liar):
     story = everybody(liar)
     liar.run_attempt(FIRST, story, until=Phase.TRAIN)
     for name in liar.honest:
         liar.status(name, FIRST, Phase.REVEAL, story)
     assert not [each for each in liar.said if isinstance(each, Reveal)]
-    assert len([each for each in liar.said if isinstance(each, Settle)]) == 3
+    witnesses = liar.bench.roster.neighbourhoods.witnesses & {*liar.honest}
+    assert len([each for each in liar.said if isinstance(each, Settle)]) == len(witnesses)
     assert not liar.facts()
 
 
-def test_truth_is_not_taken_for_a_lie():
-    liar = Liar(5, 2, seed=1)
+def test_truth_is_not_taken_for_a_lie(liar):
     liar.run_attempt(FIRST, everybody(liar))
     assert not liar.caught()
     assert liar.facts() == [dict.fromkeys(liar.honest, 1)]

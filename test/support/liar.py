@@ -10,7 +10,7 @@ coalition of :mod:`coalition` knows, and keeps what its victims refused and what
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from random import Random
-from typing import Any
+from typing import Any, Unpack
 
 from fdrl_ros.crypto.masking.merkle import path_bytes, root_and_paths
 from fdrl_ros.crypto.masking.share_sealing import (
@@ -40,6 +40,7 @@ from fdrl_ros.federation.protocol.message import (
 )
 from fdrl_ros.federation.protocol.party import Effects
 from fdrl_ros.federation.protocol.update_codec import open_key
+from fdrl_ros.federation.virtual import VirtualOptions
 from fdrl_ros.policy import digest_of
 from support.coalition import Coalition, FixedSeeds, learned
 from support.federation_bench import Bench
@@ -65,10 +66,16 @@ class Story:
 
 
 class Liar:
-    """The aggregator and the last hospitals of a federation, against the others."""
+    """
+    The aggregator and the last hospitals of a federation, against the others.
 
-    def __init__(self, hospitals: int, corrupt: int, seed: int) -> None:
-        self.bench = Bench(None, hospitals, 9, release=False)
+    :param options: of the federation, such as how many neighbours each hospital has.
+    """
+
+    def __init__(
+        self, hospitals: int, corrupt: int, seed: int, **options: Unpack[VirtualOptions]
+    ) -> None:
+        self.bench = Bench(None, hospitals, 9, release=False, **options)
         self.rng = Random(seed)
         self.honest = self.bench.names[: hospitals - corrupt]
         self.corrupt = self.bench.names[hospitals - corrupt :]
@@ -259,7 +266,7 @@ class Liar:
         self, name: str, of: AttemptId, listed: KeyList, keys: dict[str, RoundKey]
     ) -> PeerKeys:
         """Tell a hospital the keys of a list."""
-        peers = [each for each in listed.members if each != name]
+        peers = [each for each in listed.holders(name) if each != name]
         places = {each: listed.graph.place(each, name) for each in peers}
         told: PeerKeys = self.seal(
             PeerKeys,
@@ -278,10 +285,11 @@ class Liar:
         self, name: str, of: AttemptId, members: Iterable[str], keys: KeyList
     ) -> Delivery:
         """Hand a hospital what there is for it, and for what is missing anything."""
-        senders, dealt = sorted(set(members) - {name}), []
+        senders = [each for each in keys.graph.holders(name, set(members)) if each != name]
+        dealt = []
         shares = {m.envelope.sender: m for m in self.said if isinstance(m, Shares) and at(m, of)}
-        nothing = bytes(PARCEL_BYTES), bytes(path_bytes(len(keys.members)))
         for sender in senders:
+            nothing = bytes(PARCEL_BYTES), bytes(path_bytes(len(keys.holders(sender))))
             made_up = Shares(Envelope('test', *of, sender, 1), keys.digest, bytes(32), b'')
             found = (made_up, *nothing)
             if sender in self.corrupt:
@@ -290,7 +298,7 @@ class Liar:
                     if keys.keys.get(sender) == own and name in keys.holders(sender):
                         found = self._dealt(sender, of, seal_shares(secrets, keys), keys, name)
             elif sender in shares and shares[sender].keys_digest in self.lists:
-                holders = self.lists[shares[sender].keys_digest].members
+                holders = self.lists[shares[sender].keys_digest].holders(sender)
                 if name in holders:
                     whole, place = shares[sender], holders.index(name)
                     parcel = whole.parcels[PARCEL_BYTES * place :][:PARCEL_BYTES]
@@ -330,7 +338,7 @@ class Liar:
             if name in listed:
                 setup = setup_digest(listed[name], stories[name].members)
                 digest = settle_digest(setup, stories[name].survivors)
-                for each in self.corrupt:
+                for each in sorted({*self.corrupt} & self.bench.roster.neighbourhoods.witnesses):
                     lie = {'settle_digest': digest, 'update_hash': bytes(32)}
                     self.tell(name, self.seal(Settle, each, of, **lie))
 

@@ -244,14 +244,14 @@ def hide_too_much(
         setup = party.attempts[message.id].setup
         assert party.terms is not None and party.terms.codec.bound is not None
         assert setup is not None
-        if {liar, partner} - set(setup.members):
+        if {liar, partner} - setup.shares.keys():
             return message
-        bound, members = party.terms.codec.bound, sorted(setup.members)
+        bound, masks = party.terms.codec.bound, [*setup.shares]
         more = Projections(message.nonce, message.setup_digest, bound).of_slots(
             0, (by * share).astype(np.int64)
         )
         values = list(read_values(message.values, bound.rows))
-        place = members.index(partner if message.sender == liar else liar)
+        place = masks.index(partner if message.sender == liar else liar)
         sign, t = 1 if liar <= partner else -1, bench.scheme.plain_modulus
         row = zip(values[place], more, strict=True)
         values[place] = [(old + sign * int(new)) % t for old, new in row]
@@ -261,10 +261,13 @@ def hide_too_much(
         _change(bench, name, Sketch, changed)
 
 
-def _project_wrong(bench: Bench, liar: str, place: int) -> None:
+def _project_wrong(bench: Bench, liar: str, *, own: bool) -> None:
     def changed(message: Sketch) -> Message:
-        values = bytearray(message.values)
-        values[len(values) // len(bench.names) * place] ^= 1
+        setup = hospital(bench, liar).attempts[message.id].setup
+        assert setup is not None
+        masks, values = [*setup.shares], bytearray(message.values)
+        place = next(at for at, name in enumerate(masks) if (name == liar) is own)
+        values[len(values) // len(masks) * place] ^= 1
         return resealed(bench, message, values=bytes(values))
 
     _change(bench, liar, Sketch, changed)
@@ -272,7 +275,7 @@ def _project_wrong(bench: Bench, liar: str, place: int) -> None:
 
 def project_pair_wrong(bench: Bench, liar: str) -> None:
     """Sign false projections of the mask with another hospital."""
-    _project_wrong(bench, liar, 0 if bench.names[0] != liar else 1)
+    _project_wrong(bench, liar, own=False)
 
 
 def open_as_well(bench: Bench, liar: str) -> None:
@@ -294,7 +297,7 @@ def open_as_well(bench: Bench, liar: str) -> None:
 
 def project_self_wrong(bench: Bench, liar: str) -> None:
     """Sign false projections of the own mask."""
-    _project_wrong(bench, liar, bench.names.index(liar))
+    _project_wrong(bench, liar, own=True)
 
 
 LIES: dict[str, Lie] = {

@@ -3,9 +3,11 @@
 """Random schedules of hospitals that lie, and of others that drop out, and what comes of each."""
 
 from collections import Counter
+from typing import Unpack
 
 from fdrl_ros.federation.hospital.hospital import Hospital
 from fdrl_ros.federation.protocol.message import Blame, Phase, Reveal, RoundStatus
+from fdrl_ros.federation.virtual import VirtualOptions
 from fdrl_ros.policy import decode_weights
 import numpy as np
 from support.dropouts import (
@@ -18,12 +20,13 @@ from support.dropouts import (
 from support.lying_hospitals import LIES
 
 
-def run_lying(seed: int, hospitals: int) -> Counter[str]:
+def run_lying(seed: int, hospitals: int, **options: Unpack[VirtualOptions]) -> Counter[str]:
     """
     Run a round in which up to a third of the hospitals lie, each in its way, and others are lost.
 
     It ends with the exact sum of its contributors, or names who is guilty; never an honest one.
 
+    :param options: of the federation, such as how many neighbours each hospital has.
     :returns: what happened, in numbers to be summed.
     """
     rng = np.random.default_rng([hospitals, seed, 1])
@@ -33,7 +36,7 @@ def run_lying(seed: int, hospitals: int) -> Counter[str]:
     schedule = draw_schedule(seed, hospitals) if rng.random() < 0.5 else {}
     schedule = {name: stage for name, stage in schedule.items() if name not in liars}
     driver = DroppingFederation(seed, schedule)
-    bench = DroppingBench(hospitals, driver)
+    bench = DroppingBench(hospitals, driver, **options)
     for name, lie in liars.items():
         LIES[lie](bench, name)
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, Unpack
 
 from fdrl_ros.federation.hospital.hospital import Hospital
 from fdrl_ros.federation.protocol.message import (
@@ -26,6 +26,7 @@ from fdrl_ros.federation.protocol.message import (
     Shares,
 )
 from fdrl_ros.federation.protocol.party import Effects
+from fdrl_ros.federation.virtual import VirtualOptions
 from fdrl_ros.learner.learner import TrainingResult
 from support.federation_bench import Bench, KnownLearner, QuickStore
 from support.shuffled_federation import ShuffledFederation
@@ -144,11 +145,17 @@ class RestartBench(Bench):
     learner = DurableLearner
 
     def __init__(
-        self, directory: Path, hospitals: int, rounds: int, points: Iterable[Point], seed: int = 0
+        self,
+        directory: Path,
+        hospitals: int,
+        rounds: int,
+        points: Iterable[Point],
+        seed: int = 0,
+        **options: Unpack[VirtualOptions],
     ) -> None:
         driver = KillingFederation(seed, points)
         driver.restart = self.restart
-        super().__init__(directory, hospitals, rounds, driver=driver)
+        super().__init__(directory, hospitals, rounds, driver=driver, **options)
 
     def open_store(self, name: str) -> QuickStore:
         """Open what a party keeps."""
@@ -207,9 +214,10 @@ def points_of(
     seed: int = 0,
     *,
     bench: type[RestartBench] = RestartBench,
+    **options: Unpack[VirtualOptions],
 ) -> list[Point]:
     """Return all points of an undisturbed run, in their order: each event for each party."""
-    made = bench(directory, hospitals, rounds, (), seed)
+    made = bench(directory, hospitals, rounds, (), seed, **options)
     before = Counter(made.driver.seen)
     assert made.run()
     points = []

@@ -38,6 +38,7 @@ class Scenario:
     :param schedule: of the honest hospitals that drop out.
     :param leak: a holder who shows the coalition its share of a mask secret, and whose it is.
     :param buckets: each with a sum of its own; 0 for one sum.
+    :param neighbours: how many each hospital has; 0 means all others.
     """
 
     hospitals: int
@@ -46,6 +47,7 @@ class Scenario:
     schedule: dict[str, Stage] = field(default_factory=dict)
     leak: tuple[str, str] | None = None
     buckets: int = 0
+    neighbours: int = 0
 
 
 def _seven(stage: Stage) -> Scenario:
@@ -120,7 +122,13 @@ class WorldBench(Bench):
     driver: DroppingFederation
 
     def __init__(
-        self, updates: Updates, seed: int, schedule: dict[str, Stage], buckets: int = 0
+        self,
+        updates: Updates,
+        seed: int,
+        schedule: dict[str, Stage],
+        *,
+        buckets: int = 0,
+        neighbours: int = 0,
     ) -> None:
         self.seed, self.updates = seed, updates
         driver = DroppingFederation(seed, schedule)
@@ -135,6 +143,7 @@ class WorldBench(Bench):
             driver=driver,
             encryption=encryption,
             buckets=buckets,
+            neighbours=neighbours,
         )
 
     def join(self, name: str) -> None:
@@ -193,7 +202,8 @@ class View:
 
 def run_world(scenario: Scenario, updates: Updates, seed: int) -> View:
     """Run a round, and gather what the coalition holds of it."""
-    bench = WorldBench(updates, seed, scenario.schedule, scenario.buckets)
+    counts = {'buckets': scenario.buckets, 'neighbours': scenario.neighbours}
+    bench = WorldBench(updates, seed, scenario.schedule, **counts)
     assert bench.run(ticks=100)
 
     def holding(names: Iterable[str]) -> Coalition:
