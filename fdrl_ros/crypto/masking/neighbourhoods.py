@@ -133,6 +133,15 @@ class Neighbourhoods:
             left -= lacking
         return left
 
+    def able(self, names: Collection[str]) -> frozenset[str]:
+        """
+        Return the part of some hospitals that can end a round: :meth:`connected`, with witnesses.
+
+        :returns: nobody, if too few of them are neighbours, or witnesses.
+        """
+        able = self.connected(names)
+        return able if len(able & self.witnesses) >= self.agreeing else frozenset()
+
     def lacking(self, names: Collection[str], present: Collection[str]) -> frozenset[str]:
         """Return which of some hospitals have fewer holders than the threshold among others."""
         here, fewest = frozenset(present), self.threshold

@@ -330,8 +330,8 @@ class Aggregator:
         """
         missing, awaited = wanted - here, wanted - here - self.left_out.keys()
         if not in_time or not awaited:
-            # Nobody takes part who has too few neighbours that do.
-            here = set(self.channel.roster.neighbourhoods.connected(here)) or here
+            # Nobody takes part who has too few neighbours that do, or all without witnesses.
+            here = set(self.channel.roster.neighbourhoods.able(here))
         if in_time and awaited:
             if self.phase is Phase.OPEN and awaited <= self._absent and len(here) >= self._fewest:
                 # A hospital that was away the last time gets the moment that it needs if it is
@@ -344,7 +344,8 @@ class Aggregator:
                 late = f'no answer in time from {_names(awaited)}'
                 return self._fail(now, late if awaited else f'left out: {_names(missing)}')
             # In a new attempt, whose number is ahead of those that hospitals know of.
-            return Effects() if in_time else self._open(now, f'waiting for {_names(missing)}')
+            others = missing or {each.name for each in self.channel.roster.hospitals} - wanted
+            return Effects() if in_time else self._open(now, f'waiting for {_names(others)}')
         return tuple(name for name in self.orders.admitted if name in here)
 
     # Phase OPEN: begin an attempt and gather round keys.
@@ -568,6 +569,8 @@ class Aggregator:
         names = self._gathered(now, here, members, in_time)
         if isinstance(names, Effects):
             return names
+        if why := self._too_few(names):
+            return self._fail(now, why)
         self._sent, self._disputed = names, set()
         assert self._terms
         if not self._terms.codec.scheme.inspected:
@@ -735,11 +738,19 @@ class Aggregator:
         dropped = members - set(names)
         if len(names) < self._fewest:
             return self._fail(now, f'left out: {_names(dropped)}')
-        if lacking := self.channel.roster.neighbourhoods.lacking(members, names):
-            return self._fail(now, f'too few hold shares of {_names(lacking)}')
+        if why := self._too_few(names):
+            return self._fail(now, why)
         self.state.fix_survivors(names)
         self._note('settle', survivors=names, dropped=tuple(sorted(dropped)))
         return self._enter(Phase.SETTLE, now, _without(dropped))
+
+    def _too_few(self, survivors: tuple[str, ...]) -> str:
+        """Explain why these cannot take the masks off their sum; empty if they can."""
+        graph = self.channel.roster.neighbourhoods
+        if lacking := graph.lacking(self.state.record.members, survivors):
+            return f'too few hold shares of {_names(lacking)}'
+        signing = len(graph.witnesses.intersection(survivors))
+        return '' if signing >= graph.agreeing else f'{signing} witnesses are too few'
 
     # Phases SETTLE and REVEAL: gather signatures on the survivors, then their shares.
 
@@ -1007,11 +1018,14 @@ class Aggregator:
         """End the round with the older policy, or all rounds, if too few are not guilty."""
         guilty, bound = self.orders.guilty, self.state.record.bound
         hospitals = {member.name for member in self.channel.roster.hospitals}
-        left = len(self._needed) if bound else len(hospitals - guilty.keys())
-        if left >= self._fewest or not (guilty or bound):
+        left = set(self._needed) if bound else hospitals - guilty.keys()
+        able = self.channel.roster.neighbourhoods.able(left)
+        if len(able) >= self._fewest or not (guilty or bound):
             return None
         faults = ', '.join(f'{name} (it {why})' for name, why in sorted(guilty.items()))
-        why = f'{left} hospitals are left without {faults or "others"}, {self._fewest} are needed'
+        why = f'{len(left)} hospitals are left without {faults or "others"}, '
+        few = len(left) < self._fewest
+        why += f'{self._fewest} are needed' if few else 'too few of them neighbours or witnesses'
         if bound:
             return self._abandon(now, why)
         self.exhausted = why

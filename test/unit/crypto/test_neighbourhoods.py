@@ -204,6 +204,22 @@ def test_leaving_goes_on_until_nobody_lacks_holders():
     assert graph.lacking(names[1:], names[1:]) == frozenset(graph.peers(names[0]))
 
 
+def test_who_can_end_a_round_are_connected_and_have_enough_witnesses(monkeypatch):
+    monkeypatch.setattr(neighbourhoods, 'fewest_witnesses', lambda *of: (5, 4))
+    names = names_of(12)
+    graph = ring_of(names, 6, 4)
+    witnesses = sorted(graph.witnesses)
+    assert len(witnesses) == 5 and graph.agreeing == 4
+    assert graph.able(names) == graph.connected(names) == frozenset(names)
+    one_away = frozenset(names) - {witnesses[0]}
+    assert graph.able(one_away) == one_away
+    two_away = one_away - {witnesses[1]}
+    assert graph.connected(two_away) == two_away and graph.able(two_away) == frozenset()
+    complete = Neighbourhoods(names, 9)
+    assert complete.able(names[:9]) == frozenset(names[:9])
+    assert complete.able(names[:8]) == frozenset()
+
+
 # The laws, the slow way round: exact fractions, from the definition.
 
 
