@@ -3,6 +3,7 @@
 """Who spoils a round is named by what it signed, left out, and nobody trains or pays again."""
 
 from collections import Counter
+from contextlib import contextmanager
 from dataclasses import fields, replace
 
 from fdrl_ros.crypto.masking.merkle import root_and_paths
@@ -38,6 +39,7 @@ from support.lying_hospitals import (
 )
 from support.lying_schedules import run_lying
 from support.restarts import PowerCut
+from support.rings import HOSPITALS, NEIGHBOURS, small_rings
 
 LIAR = 'hospital_2'
 
@@ -63,6 +65,22 @@ def honest(bench):
     return [name for name in bench.names if name != LIAR]
 
 
+@pytest.fixture(params=['all mask with all', 'a ring'])
+def graph(request):
+    """Return options of five hospitals that all mask with all, or of twelve in a ring."""
+    with graph_named(request.param) as options:
+        yield options
+
+
+@contextmanager
+def graph_named(name):
+    if name == 'a ring':
+        with small_rings(lambda graph: 'hospital_5' in graph.peers(LIAR)):
+            yield {'hospitals': HOSPITALS, 'neighbours': NEIGHBOURS}
+    else:
+        yield {'hospitals': 5}
+
+
 @pytest.mark.parametrize(
     ('lie', 'fault'),
     [
@@ -83,8 +101,8 @@ def honest(bench):
         *('update', 'mask', 'too much', 'pair', 'self'),
     ],
 )
-def test_a_liar_is_named_and_the_round_ends_without_it(lie, fault):
-    bench = Bench(hospitals=5, rounds=1)
+def test_a_liar_is_named_and_the_round_ends_without_it(lie, fault, graph):
+    bench = Bench(rounds=1, **graph)
     blames = Interception(bench, Blame)
     lie(bench, LIAR)
     assert bench.run()
@@ -93,8 +111,8 @@ def test_a_liar_is_named_and_the_round_ends_without_it(lie, fault):
     assert bench.aggregator.left_out.keys() == {LIAR}
 
 
-def test_a_wrong_reveal_names_its_holder_and_the_sum_is_had_without_it():
-    bench = Bench(hospitals=5, rounds=2)
+def test_a_wrong_reveal_names_its_holder_and_the_sum_is_had_without_it(graph):
+    bench = Bench(rounds=2, **graph)
     blames = Interception(bench, Blame)
     reveal_wrong(bench, LIAR)
     assert bench.run(lambda: bench.policy and bench.policy.envelope.round == 1)
@@ -105,8 +123,8 @@ def test_a_wrong_reveal_names_its_holder_and_the_sum_is_had_without_it():
 
 
 @pytest.mark.parametrize('place', [0, 1, 2, 3, 4])
-def test_any_wrong_share_is_found_also_of_oneself(place):
-    bench = Bench(hospitals=5, rounds=1)
+def test_any_wrong_share_is_found_also_of_oneself(place, graph):
+    bench = Bench(rounds=1, **graph)
     blames = Interception(bench, Blame)
     reveal_wrong(bench, LIAR, place)
     assert bench.run()
@@ -281,9 +299,14 @@ def test_who_shows_its_keys_to_the_aggregator_alone_does_not_stop_the_rounds():
 # Proofs that prove nothing.
 
 
-@pytest.fixture(scope='module')
-def proofs():
+@pytest.fixture(scope='module', params=['all mask with all', 'a ring'])
+def proofs(request):
     """Return a good proof of each fault, and the federation."""
+    with graph_named(request.param) as options:
+        return proofs_of(options)
+
+
+def proofs_of(options):
     found = {}
     for fault, lie in (
         (Fault.PARCEL, deal_garbage),
@@ -293,7 +316,7 @@ def proofs():
         (Fault.UPDATE, send_garbage),
         (Fault.SKETCH, project_pair_wrong),
     ):
-        bench = Bench(hospitals=5, rounds=1)
+        bench = Bench(rounds=1, **options)
         blames = Interception(bench, Blame)
         lie(bench, LIAR)
         assert bench.run()

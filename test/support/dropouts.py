@@ -170,7 +170,7 @@ def run_schedule(seed: int, hospitals: int, **options: Unpack[VirtualOptions]) -
     )
 
 
-def run_hurried(seed: int, hospitals: int) -> Counter[str]:
+def run_hurried(seed: int, hospitals: int, **options: Unpack[VirtualOptions]) -> Counter[str]:
     """
     Run a round whose deadlines pass while messages are on their way, also of who drops out.
 
@@ -178,7 +178,7 @@ def run_hurried(seed: int, hospitals: int) -> Counter[str]:
     """
     schedule = draw_schedule(seed, hospitals)
     driver = DroppingFederation(seed, schedule, hurry=HURRY, tick=1.0)
-    bench = DroppingBench(hospitals, driver)
+    bench = DroppingBench(hospitals, driver, **options)
     bench.run(lambda: bench.is_over() or driver.now > HURRIED, ticks=HURRIED)
     driver.schedule.clear()
     driver.hurry = 0.0

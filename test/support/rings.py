@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from itertools import count
 
 from fdrl_ros.crypto.keys import roster
+from fdrl_ros.crypto.keys.roster import default_threshold
 from fdrl_ros.crypto.masking import neighbourhoods
 from fdrl_ros.crypto.masking.neighbourhoods import Neighbourhoods, SEED_BYTES
 from pytest import MonkeyPatch
@@ -25,27 +26,40 @@ SHARES = 5
 WITNESSES, AGREEING = 5, 4
 CORRUPT = 2
 """Hospitals that may collude with the servers, wherever they are in the ring."""
-QUORUM = 9
-
-Wanted = Callable[[Neighbourhoods], object]
 
 
 @contextmanager
-def small_rings(wanted: Wanted = bool, *, agreeing: int = AGREEING) -> Iterator[None]:
+def small_rings(
+    wanted: Callable[[Neighbourhoods], object] = bool,
+    *,
+    hospitals: int = HOSPITALS,
+    shares: int = SHARES,
+    agreeing: int = AGREEING,
+) -> Iterator[None]:
     """
-    Let new federations of twelve hospitals be such rings.
+    Let new federations with six neighbours each be such rings.
 
     :param wanted: what has to be true of the ring; the first seed with which it is is drawn.
+    :param hospitals: of the ring.
+    :param shares: that restore a secret.
     :param agreeing: witnesses that have to sign the same survivors.
     """
+    threshold = default_threshold(hospitals)
 
     def ring(number: int) -> Neighbourhoods:
         seed = number.to_bytes(SEED_BYTES, 'big')
-        return Neighbourhoods(names_of(HOSPITALS), QUORUM, NEIGHBOURS, seed)
+        return Neighbourhoods(names_of(hospitals), threshold, NEIGHBOURS, seed)
 
     with MonkeyPatch.context() as patch:
-        patch.setattr(neighbourhoods, 'share_threshold', lambda *of: (SHARES, True))
+        patch.setattr(neighbourhoods, 'share_threshold', lambda *of: (shares, True))
         patch.setattr(neighbourhoods, 'fewest_witnesses', lambda *of: (WITNESSES, agreeing))
         number = next(number for number in count() if wanted(ring(number)))
         patch.setattr(roster, 'new_seed', lambda: number.to_bytes(SEED_BYTES, 'big'))
         yield
+
+
+def around(graph: Neighbourhoods, name: str) -> list[str]:
+    """Return the ring from a hospital on."""
+    ring = graph._ring
+    place = ring.index(name)
+    return [*ring[place:], *ring[:place]]
