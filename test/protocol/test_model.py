@@ -1,6 +1,10 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""SPIN visits every state of two models of a round, and finds each planted fault in them."""
+"""
+SPIN visits every state of the models of a round, and finds each planted fault in them.
+
+Two are of hospitals that all mask with all, two of hospitals in a ring.
+"""
 
 from pathlib import Path
 import shutil
@@ -27,13 +31,20 @@ def search(model: str, folder: Path, *defined: str) -> str:
 
 @pytest.mark.parametrize(
     ('model', 'defined'),
-    [('secrecy', ()), ('progress', ()), ('progress', ('CRASHES=5',))],
+    [
+        ('secrecy', ()),
+        ('secrecy_ring', ()),
+        ('progress', ()),
+        ('progress', ('CRASHES=5',)),
+        ('progress_ring', ()),
+        ('progress_ring', ('T=3',)),
+    ],
 )
 def test_no_state_breaks_a_promise_or_is_stuck(model, defined, tmp_path):
     found = search(model, tmp_path, *defined)
     assert 'errors: 0' in found, found
     assert 'max search depth too small' not in found
-    if model == 'progress':  # its process ends only when the round does
+    if model.startswith('progress'):  # its process ends only when the round does
         assert '(0 of' in found.split('unreached in proctype round')[1], found
 
 
@@ -47,9 +58,19 @@ def test_no_state_breaks_a_promise_or_is_stuck(model, defined, tmp_path):
         ('progress', 'NO_PATIENCE', 'invalid end state'),
         ('progress', 'UNBOUND', 'invalid end state'),
         ('progress', 'REVEALS_EARLY', 'invalid end state'),
+        ('secrecy_ring', 'LOW_THRESHOLD', 'assertion violated'),
+        ('secrecy_ring', 'NO_WITNESSES', 'assertion violated'),
+        ('secrecy_ring', 'FEW_WITNESSES', 'assertion violated'),
+        ('secrecy_ring', 'ANYBODY_SIGNS', 'assertion violated'),
+        ('secrecy_ring', 'SIGNS_ANYTHING', 'assertion violated'),
+        ('secrecy_ring', 'FORGETS', 'assertion violated'),
+        ('progress_ring', 'QUORUM_ALONE', 'invalid end state'),
+        ('progress_ring', 'NEIGHBOURS_ALONE', 'invalid end state'),
+        ('progress_ring', 'NO_PATIENCE', 'invalid end state'),
+        ('progress_ring', 'UNBOUND', 'invalid end state'),
     ],
 )
 def test_a_planted_fault_is_found(model, fault, words, tmp_path):
-    found = search(model, tmp_path, fault)
+    found = search(model, tmp_path, fault, *(['T=3'] if fault == 'NEIGHBOURS_ALONE' else []))
     assert 'errors: 1' in found, found
     assert f'{words} ' in found, found
