@@ -388,8 +388,9 @@ def test_projections_are_judged_by_the_keys_that_their_hospital_took(proofs):
     """Who starts again may be shown other keys of a peer, and deal along these as well."""
     bench, blame = proofs[Fault.SKETCH]
     (dealt,), guilty = blame.dealt, blame.guilty
-    leaves = [bytes(len(blame.parcels))] * len(bench.names)
-    leaves[bench.names.index(next(name for name in blame.ends if name != guilty))] = blame.parcels
+    holders = bench.roster.neighbourhoods.holders(guilty)
+    leaves = [bytes(len(blame.parcels))] * len(holders)
+    leaves[holders.index(next(name for name in blame.ends if name != guilty))] = blame.parcels
     root, paths = root_and_paths(leaves)
     again = resealed(bench, dealt, parcels_root=root)
     path = paths[leaves.index(blame.parcels)]

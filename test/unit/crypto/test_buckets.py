@@ -112,6 +112,6 @@ def test_without_buckets_all_are_summed_together():
 
 def test_a_roster_with_few_neighbours_has_no_buckets():
     everybody = roster(60, 0)
-    sparse = ring(fewest_neighbours(60, withstands_lies=False))
+    sparse = ring(60, neighbours=fewest_neighbours(60, withstands_lies=False))
     with pytest.raises(RosterError, match='buckets'):
         replace(everybody, buckets=4, **sparse)
