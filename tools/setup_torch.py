@@ -44,5 +44,6 @@ def cpu_wheels():
 if __name__ == '__main__':
     try:
         main()
+        print('Set-up is complete.', flush=True)
     except Failed as failed:
         sys.exit(f'{failed}\nRun the same command again after mending it.')

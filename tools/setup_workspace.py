@@ -64,7 +64,7 @@ def main():
                 (VENV / 'stamp').write_text(environment)
             build_workspace(environment)
             (ROOT / 'build' / 'stamp').write_text(build)
-    print(f'Set-up is complete ({time.monotonic() - started:.1f} s).', flush=True)
+    print(f'The workspace is built ({time.monotonic() - started:.1f} s).', flush=True)
 
 
 def chosen_distro():

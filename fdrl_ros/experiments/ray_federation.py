@@ -147,7 +147,7 @@ def _ray(address: str) -> ModuleType:
             import ray
             import ray.exceptions
         except ImportError as error:
-            words = f'{error}: pip install "fdrl_ros[ray]"'
+            words = f'{error}: pip install "fdrl_ros[ray]", or -r requirements/ray.txt in a clone'
             raise PluginError('engine ray', words) from error
     _stays_here |= not address
     return ray

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Commands on a federation's DIRECTORY: prepare, migrate, export to another host, join."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 import time
 from typing import Any
@@ -170,13 +170,18 @@ def join(directory: Path, **places: Any) -> None:
             raise FdrlError(f'every node has ended; the logs are in {layout.log}')
 
 
-def follow(runner: Runner, stopped: Callable[[], bool]) -> None:
+def follow(
+    runner: Runner, stopped: Callable[[], bool], told: Callable[[], Iterable[str]] = tuple
+) -> None:
     """
     Show which nodes end, until all have or it is asked to stop.
 
+    :param told: returns lines to show besides, since the last call.
     :raises FdrlError: if a node cannot begin.
     """
     while not runner.done and not stopped():
+        for line in told():
+            click.echo(line)
         for event in runner.poll():
             click.echo(str(event), err=True)
             event.check()

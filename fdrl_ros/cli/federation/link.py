@@ -2,8 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """`fdrl link`: parties that only dial out, to a router, over Eclipse Zenoh and mutual TLS."""
 
+from collections.abc import Iterable, Iterator
 from datetime import datetime, UTC
 from pathlib import Path
+import re
 import sys
 import time
 
@@ -20,6 +22,31 @@ from fdrl_ros.deployment.link.transport import open_router, place_of, PORT
 from fdrl_ros.deployment.prepare import check_keys
 from fdrl_ros.deployment.runner import Runner
 from fdrl_ros.errors import FdrlError, KeyFileError
+
+
+class LogLines:
+    """Lines that are written into log files from now on: `[LEVEL] [time] [name]: text`."""
+
+    def __init__(self, paths: Iterable[Path]) -> None:
+        """Begin at the present ends of the files."""
+        self._ends = {path: path.stat().st_size if path.exists() else 0 for path in paths}
+
+    def __call__(self) -> Iterator[str]:
+        """Yield the new lines, without their time."""
+        for path, end in self._ends.items():
+            if not path.exists():
+                continue
+            with path.open('rb') as file:
+                file.seek(end)
+                whole, _, _ = file.read().rpartition(b'\n')
+            self._ends[path] = end + len(whole) + (1 if whole else 0)
+            for line in whole.decode('utf-8', 'replace').splitlines():
+                if found := _LOG_LINE.fullmatch(line):
+                    level, words = found[1], found[2].replace(']: ', ': ', 1)
+                    yield words if level == 'INFO' else f'{level}: {words}'
+
+
+_LOG_LINE = re.compile(r'\[(\w+)\] \[[\d.]+\] \[(.*)')
 
 
 @click.group()
@@ -94,8 +121,9 @@ def join(directory: Path, router: str) -> None:
     """
     Run the parties whose keys lie in a directory, over their links.
 
-    They run until Ctrl-C; who dies is started again, and who cannot begin ends them all. ROS 2 is
-    not needed.
+    What they log is shown: rounds, what they refuse, why there is no link. They run until Ctrl-C,
+    also when the rounds are done; who dies is started again, and who cannot begin ends them all.
+    ROS 2 is not needed.
     """
     place_of('router', router)
     layout = Layout(directory)
@@ -112,8 +140,10 @@ def join(directory: Path, router: str) -> None:
         return [sys.executable, '-P', '-m', module, str(directory), spec.name, router]
 
     with stopping() as stopped, Runner(settings, layout.log, words=words) as runner:
-        runner.start(NodeSpec(name, '/link', name, 0) for name in names)
+        specs = [NodeSpec(name, '/link', name, 0) for name in names]
+        lines = LogLines(runner.log_file(spec.label) for spec in specs)
+        runner.start(specs)
         click.echo(f'{", ".join(names)}: started; the logs are in {layout.log}')
-        follow(runner, stopped)
+        follow(runner, stopped, lines)
         if not stopped():
             raise FdrlError(f'every party has ended; the logs are in {layout.log}')

@@ -40,6 +40,9 @@ from fdrl_ros.runtime.worker_thread import Worker
 TICK: Final = 0.25
 """Time between two ticks of a party, second."""
 
+LOCK_PATIENCE: Final = 10.0
+"""Longest wait for another process that has the party's files, second."""
+
 GRACE: Final = 10.0
 """Longest wait at the end for the job that runs, second."""
 
@@ -204,27 +207,33 @@ def run_party(layout: Layout, name: str, router: str) -> int:
     """
     Run a party as a process: it logs to standard error and ends at SIGINT and SIGTERM.
 
-    :returns: exit code: REFUSED if the party could not begin, FAULT if it failed later, or another
-        process still has its files.
+    :returns: exit code: REFUSED if the party could not begin, also if another process has its
+        files for longer than :data:`LOCK_PATIENCE`; FAULT if it failed later.
     """
     end_with_launcher()
     logging.addLevelName(logging.CRITICAL, 'FATAL')
     logging.addLevelName(logging.WARNING, 'WARN')
     form = '[%(levelname)s] [%(created).6f] [%(name)s]: %(message)s'
     logging.basicConfig(format=form, level=logging.INFO)
-    process = None
+    process, since = None, time.monotonic()
     try:
-        process = PartyProcess(layout, name, router)
-        for each in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(each, process.stop)
-        process.run()
+        while True:
+            process = PartyProcess(layout, name, router)
+            for each in (signal.SIGINT, signal.SIGTERM):
+                signal.signal(each, process.stop)
+            try:
+                process.run()
+                break
+            except LOCKED:  # whose process may be about to end
+                if process.begun or time.monotonic() - since >= LOCK_PATIENCE:
+                    raise
+                time.sleep(TICK)
     except TrainingStopped:
         return 0
     except FdrlError as error:
         words = f'{type(error).__name__}: {" ".join(str(error).split())}'
         logging.getLogger(name).critical(words)
-        again = isinstance(error, LOCKED) or (process is not None and process.begun)
-        return FAULT if again else REFUSED
+        return FAULT if process is not None and process.begun else REFUSED
     except Exception:  # of ours none is meant: whoever supervises starts it again
         logging.getLogger(name).exception('it failed')
         return FAULT
