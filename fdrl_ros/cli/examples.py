@@ -88,6 +88,7 @@ fdrl experiment --plan quick --seeds 3
 fdrl experiment --plan mastery --quick       # shows the form in 3 minutes
 fdrl utility --plan quick
 fdrl heterogeneity --plan quick
+fdrl hospitals --counts 3,10                 # what more hospitals bring
 fdrl measures --seeds 1
 fdrl audit --plan quick
 fdrl attack --quick

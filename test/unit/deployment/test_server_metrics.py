@@ -54,7 +54,7 @@ def port() -> int:
 def test_rounds_phases_and_bytes_are_read_back_over_http(port: int) -> None:
     now = [10.0]
     metrics = ServerMetrics(lambda: now[0])
-    own = {'keyed': (), 'keys': (), 'time_left': 0.0, 'reason': ''}
+    own = {'keyed': (), 'keys_digest': b'', 'time_left': 0.0, 'reason': ''}
     members = ('hospital_1', 'hospital_2', 'hospital_3')
     for phase, survivors, at in ((Phase.TRAIN, (), 12.0), (Phase.SUM, members[:2], 15.5)):
         now[0] = at

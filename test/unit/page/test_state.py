@@ -2,9 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the page shows: the newest of each thing, no number that is none, and no growth."""
 
+from dataclasses import fields
 import json
 import math
 import tracemalloc
+from typing import get_type_hints
 
 from fdrl_ros.deployment.events import (
     HospitalProgress,
@@ -80,7 +82,7 @@ def status(phase: Phase, round: int = 1, **changed: object) -> RoundStatus:
     } | changed
     envelope = Envelope('f', round, 0, 'aggregator', 1)
     blank = dict.fromkeys(('policy_digest', 'roster_digest', 'terms_digest', 'nonce'), b'')
-    return RoundStatus(envelope=envelope, phase=int(phase), keys=(), **blank, **told)
+    return RoundStatus(envelope=envelope, phase=int(phase), keys_digest=b'', **blank, **told)
 
 
 def say(state: PageState, at: float, force: float = 1.0, policy: str = 'global') -> None:
@@ -270,10 +272,17 @@ def test_a_federation_is_shown_as_it_goes_on(state, clock):
     assert not state.snapshot()['federation']['hospitals']['hospital_1']['alive']
 
 
+def empty_proof():
+    """Return fields of a Blame after guilty and fault, all empty."""
+    hints = get_type_hints(Blame)
+    names = [each.name for each in fields(Blame)][3:]
+    return tuple(b'' if hints[name] is bytes else () for name in names)
+
+
 def test_blames_and_roll_backs_are_told_once_however_often_they_come(state):
     envelope = Envelope('f', 2, 0, 'key_authority', 1)
     policy = GlobalPolicy(envelope, b'', b'', (), b'', True, True, 'success fell')
-    empty = ((), b'', (), (), (), (), (), (), b'', (), b'', b'')
+    empty = empty_proof()
     blame = Blame(envelope, 'hospital_2', int(Fault.DEAL), *empty)
     for _ in range(3):
         state.receive(ReceivedMessage(policy))
@@ -306,7 +315,7 @@ def test_only_present_causes_say_why_a_hospital_is_missing(state, clock):
 
 def test_an_unknown_fault_is_a_number():
     state = FederationState(('hospital_2',))
-    empty = ((), b'', (), (), (), (), (), (), b'', (), b'', b'')
+    empty = empty_proof()
     state.receive(
         ReceivedMessage(Blame(Envelope('f', 1, 0, 'a', 1), 'hospital_2', 99, *empty)), 0.0, 0.0
     )
