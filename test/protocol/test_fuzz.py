@@ -139,7 +139,7 @@ def test_what_is_too_long_is_refused_before_it_takes_memory(monkeypatch):
     names = ('',) * 10**6
     none = b''
     at = Envelope('f', 1, 1, 's', 1)
-    status = RoundStatus(at, 1, names, (), (), 0.0, none, none, none, none, (), '')
+    status = RoundStatus(at, 1, names, (), (), 0.0, none, none, none, none, b'', '')
     data = status.to_bytes()
     tracemalloc.start()
     with pytest.raises(MessageError, match='1000000 of keyed: at most 1000'):
