@@ -68,8 +68,9 @@ _GUESTS = 6  # participants besides our nodes: an observer, an operator, RViz, a
 _PORT_RANGE = Path('/proc/sys/net/ipv4/ip_local_port_range')
 
 _FAST_DDS = ('rmw_fastrtps_cpp', 'rmw_fastrtps_dynamic_cpp')  # the first where none is named
+# What Fast DDS 2 reads, and what 3 (Kilted) reads: that warns of the older name.
 _FAST_DDS_PROFILE = ('FASTRTPS_DEFAULT_PROFILES_FILE', 'FASTDDS_DEFAULT_PROFILES_FILE')
-# Fast DDS 2 (Jazzy) reads the first, 3 (Kilted) the second; neither knows the other's.
+_WITH_FAST_DDS_2 = ('humble', 'iron', 'jazzy')
 _CYCLONE_ON_LOOPBACK = (
     '<CycloneDDS><Domain><General><AllowMulticast>false</AllowMulticast>'
     '<Interfaces><NetworkInterface address="127.0.0.1"/></Interfaces></General>'
@@ -539,10 +540,18 @@ def middleware(settings: BringupSettings) -> dict[str, str]:
             own = {'ZENOH_CONFIG_OVERRIDE': _ZENOH_ON_LOOPBACK}
         case name if name in _FAST_DDS:
             profile = str(resource('config/fastdds_one_host.xml'))
-            own = dict.fromkeys(_FAST_DDS_PROFILE, profile)
+            own = dict.fromkeys(_profile_variables(), profile)
         case _:
             return {'ROS_AUTOMATIC_DISCOVERY_RANGE': 'LOCALHOST'}
     return {'ROS_AUTOMATIC_DISCOVERY_RANGE': 'SYSTEM_DEFAULT', **own}
+
+
+def _profile_variables() -> tuple[str, ...]:
+    """Return the names under which Fast DDS reads its profile; both if its version is unknown."""
+    distribution = os.environ.get('ROS_DISTRO')
+    if not distribution:
+        return _FAST_DDS_PROFILE
+    return _FAST_DDS_PROFILE[:1] if distribution in _WITH_FAST_DDS_2 else _FAST_DDS_PROFILE[1:]
 
 
 def warnings(settings: BringupSettings) -> list[str]:

@@ -235,12 +235,25 @@ def test_every_node_runs_with_one_thread_in_its_domain():
         assert variables['OMP_NUM_THREADS'] == '1'
         assert variables['FDRL_PARENT'] == str(os.getpid()), 'they end with this process'
         assert variables['ROS_AUTOMATIC_DISCOVERY_RANGE'] == 'SYSTEM_DEFAULT'
-        for name in PROFILE:
+        assert {*PROFILE} & {*variables}
+        for name in {*PROFILE} & {*variables}:
             profile = Path(variables[name]).read_text()
             assert '<type>UDPv4</type>' in profile and '<address>127.0.0.1</address>' in profile
     several = environment(replace(SETTINGS, hosts='several'), 1)
     assert several['FASTDDS_BUILTIN_TRANSPORTS'] == 'UDPv4', 'heard without multicast too'
     assert several['ROS_AUTOMATIC_DISCOVERY_RANGE'] == 'SUBNET'
+
+
+@pytest.mark.parametrize(
+    ('distribution', 'names'),
+    [('jazzy', PROFILE[:1]), ('kilted', PROFILE[1:]), ('lyrical', PROFILE[1:]), ('', PROFILE)],
+)
+def test_fast_dds_gets_its_profile_by_the_name_that_its_version_reads(
+    monkeypatch, distribution, names
+):
+    monkeypatch.setenv('RMW_IMPLEMENTATION', 'rmw_fastrtps_cpp')
+    monkeypatch.setenv('ROS_DISTRO', distribution)
+    assert {*middleware(SETTINGS)} & {*PROFILE} == {*names}
 
 
 @pytest.mark.parametrize(
@@ -256,6 +269,7 @@ def test_every_node_runs_with_one_thread_in_its_domain():
 )
 def test_each_middleware_stays_on_one_host_or_says_that_it_may_not(monkeypatch, rmw, name, words):
     monkeypatch.setenv('RMW_IMPLEMENTATION', rmw)
+    monkeypatch.delenv('ROS_DISTRO', raising=False)
     variables = middleware(SETTINGS)
     assert words in variables[name]
     others = {*PROFILE, 'CYCLONEDDS_URI', 'ZENOH_CONFIG_OVERRIDE'}
