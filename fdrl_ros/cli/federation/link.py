@@ -42,11 +42,11 @@ class LogLines:
             self._ends[path] = end + len(whole) + (1 if whole else 0)
             for line in whole.decode('utf-8', 'replace').splitlines():
                 if found := _LOG_LINE.fullmatch(line):
-                    level, words = found[1], found[2].replace(']: ', ': ', 1)
-                    yield words if level == 'INFO' else f'{level}: {words}'
+                    level, name, text = found.groups()
+                    yield f'{name}: {text}' if level == 'INFO' else f'{level}: {name}: {text}'
 
 
-_LOG_LINE = re.compile(r'\[(\w+)\] \[[\d.]+\] \[(.*)')
+_LOG_LINE = re.compile(r'\[(\w+)\] \[[\d.]+\] \[([^\]]*)\]: (.*)')
 
 
 @click.group()

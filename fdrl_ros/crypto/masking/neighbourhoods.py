@@ -47,7 +47,7 @@ MOST_COMPLETE: Final = 100
 """Hospitals up to which each masks with all others, unless the roster says otherwise."""
 
 FEWEST_GROUP: Final = 3
-"""Honest hospitals whose updates are summed, at least, in whatever part of a sum gets known."""
+"""Honest hospitals in whatever part of the sum over one survivor set gets known, at least."""
 
 SEED_BYTES: Final = 32
 
@@ -77,7 +77,10 @@ class Neighbourhoods:
         self.agreeing = threshold
         """Witnesses that have to sign the same survivors."""
         self.withstands_lies = True
-        """Whether two servers that lie and collude learn no more than two that are honest."""
+        """
+        Whether two servers that lie and collude learn sums of disjoint groups alone, each of
+        t - c honest hospitals at least; else one of the two must be honest.
+        """
         self._seed, self._witnesses = seed, len(self.hospitals)
         self._peers: dict[str, tuple[str, ...]] = {}
         self._holders: dict[str, tuple[str, ...]] = {}

@@ -89,6 +89,10 @@ class PartyProcess:
         self._stopped.set()
         self._queue.put(lambda: None)
 
+    def stopped_within(self, seconds: float) -> bool:
+        """Wait, and tell whether it was stopped before or meanwhile."""
+        return self._stopped.wait(seconds)
+
     def run(self) -> None:
         """
         Move the party until it is told to stop.
@@ -227,7 +231,8 @@ def run_party(layout: Layout, name: str, router: str) -> int:
             except LOCKED:  # whose process may be about to end
                 if process.begun or time.monotonic() - since >= LOCK_PATIENCE:
                     raise
-                time.sleep(TICK)
+                if process.stopped_within(TICK):
+                    return 0
     except TrainingStopped:
         return 0
     except FdrlError as error:
