@@ -14,7 +14,9 @@ from datetime import datetime, UTC
 import importlib
 import importlib.util
 import itertools
+import threading
 import time
+from typing import TypeVar
 
 from fdrl_ros.crypto.keys.keystore import KEY_FILE
 from fdrl_ros.deployment.bringup import (
@@ -78,6 +80,7 @@ from fdrl_ros.selector.candidates.registry import Status
 from fdrl_ros.surgery.gym.actions import TICK
 
 Say = Callable[[str], None]
+R = TypeVar('R')
 
 _POLL = 0.2  # longest wait for the next event, seconds
 _PATIENCE = 3  # times that the aggregator waits for hospitals before we give up
@@ -204,15 +207,15 @@ class RosFederation:
         self._reason = 'nothing was heard of the aggregator'
 
     def operate(
-        self, operations: int, meanwhile: Callable[[], None] = lambda: None
-    ) -> list[RoundNote]:
+        self, operations: int, meanwhile: Callable[[Caller], R]
+    ) -> tuple[list[RoundNote], R]:
         """
         Run all rounds, then let a robot operate under the selector.
 
         :param operations: patients of the robot.
-        :param meanwhile: work for another thread while the robot values its policies; what it
+        :param meanwhile: work for another thread from when all policies are released; what it
             raises is raised here.
-        :returns: notes of every round.
+        :returns: notes of every round, and what `meanwhile` returned.
         :raises TrainingStopped: as soon as asked to stop; all nodes have ended then.
         :raises FdrlError: if a node cannot begin, or no round was done.
         """
@@ -223,6 +226,11 @@ class RosFederation:
         watching = importlib.import_module('fdrl_ros.nodes.observer')
         before = len(self._recorder.notes)
         settings = self._settings
+        broken = threading.Event()
+
+        def stopped() -> bool:
+            return broken.is_set() or self._caller.stopped()
+
         with (
             tensorboard(self._run.path) as self._log_round,
             with_variables({**middleware(settings), **ONE_THREAD}),
@@ -231,6 +239,7 @@ class RosFederation:
             self._served(),
             contextlib.ExitStack() as recorders,
             ThreadPoolExecutor(1, 'meanwhile') as beside,
+            contextlib.ExitStack() as ended,
             Runner(settings, self._layout.log) as runner,
             watching.Observer(
                 self._roster,
@@ -241,6 +250,7 @@ class RosFederation:
                 n_parameters=self._plan.network.layout.n_parameters,
             ) as watch,
         ):
+            ended.callback(broken.set)  # unless all goes well
             self._say(
                 f'To look on: ROS_DOMAIN_ID={settings.federation_domain} is the federation'
                 + (f', ROS_DOMAIN_ID={settings.robot_domain} the robot.' if with_robot else '.')
@@ -250,9 +260,10 @@ class RosFederation:
             runner.start(self._federation)
             rounds = self._plan.rounds
             self._follow(runner, watch.poll, lambda: watch.finished, rounds.train_timeout)
-            done = self._recorder.notes[-1].round if self._recorder.notes else 0
-            if not watch.finished or done < rounds.rounds:
-                self._say(words := self._stuck(done))
+            if watch.finished:  # the last policy may come after the word that all is done
+                self._follow(runner, watch.poll, lambda: self._done >= rounds.rounds, _LAST_WORDS)
+            if not watch.finished or self._done < rounds.rounds:
+                self._say(words := self._stuck(self._done))
                 if not watch.finished:
                     self._recorder.note_end(words)
             if self._plan.home.epochs and watch.finished:
@@ -260,7 +271,6 @@ class RosFederation:
                 self._follow(
                     runner, watch.poll, lambda: self._at_home >= everyone, rounds.train_timeout
                 )
-            work = [beside.submit(meanwhile)] if self._recorder.notes else []
             specs: list[NodeSpec] = []
             if operations:
                 # With home policies the robot is of a hospital, and operates on its patients.
@@ -274,8 +284,14 @@ class RosFederation:
                 ]
                 # Patients come once the selector knows what to expect of each policy.
                 runner.start(each for each in specs if each.executable != 'env')
-            self._follow(runner, watch.poll, lambda: False, _LAST_WORDS)
+            until = time.monotonic() + _LAST_WORDS
+            self._follow(
+                runner, watch.poll, lambda: time.monotonic() > until, rounds.train_timeout
+            )
             self._share_seconds(before)
+            if not self._recorder.notes:
+                raise FdrlError(f'not one round was done; the logs are in {self._layout.log}')
+            work = beside.submit(meanwhile, replace(self._caller, stopped=stopped))
             if operations:
                 if home:
                     self._released.pop(home, None)  # it goes by another name here
@@ -305,11 +321,13 @@ class RosFederation:
                 write_json(self._run.path / 'operations.json', self._operations)
                 for words in (*self._missed(operations), *unvalued_policies(self._operations)):
                     self._say(words)
-            for other in work:
-                other.result()
-        if not self._recorder.notes:
-            raise FdrlError(f'not one round was done; the logs are in {self._layout.log}')
-        return self._recorder.notes
+            ended.pop_all()
+        return self._recorder.notes, work.result()
+
+    @property
+    def _done(self) -> int:
+        """The last round that is done."""
+        return self._recorder.notes[-1].round if self._recorder.notes else 0
 
     def _routed(self) -> contextlib.AbstractContextManager[object]:
         """Make links and run their router, if messages go over one."""

@@ -177,6 +177,7 @@ class RoundRecorder:
         self._blamed: dict[str, str] = {}
         self._tested: dict[int, float] = {}
         self._began: tuple[int, float] = (0, time.perf_counter())
+        self._ended = ''
 
     def start(self, now: float) -> Effects:
         """Begin to listen."""
@@ -248,6 +249,8 @@ class RoundRecorder:
         blamed, self._blamed = self._blamed, {}
         if round == 0 or any(note.round >= round for note in self.notes):
             return
+        if self.notes:
+            self.notes[-1] = replace(self.notes[-1], ended='')  # it went on
         self.notes.append(
             RoundNote(
                 round=round,
@@ -260,6 +263,7 @@ class RoundRecorder:
                 contributors=message.contributors,
                 rolled_back=message.rolled_back,
                 peak_memory=self._meters.peak_memory(),
+                ended=self._ended,
                 blamed=blamed,
                 public_success=None if message.rolled_back else self._tested.pop(round, None),
             )
@@ -283,6 +287,7 @@ class RoundRecorder:
 
     def note_end(self, reason: str) -> None:
         """Note why the federation ended after the last round; empty if it goes on."""
+        self._ended = reason  # the policy of the last round may come after this
         if self.notes and self.notes[-1].ended != reason:
             # A round that somebody spoiled for good has no note of its own.
             blamed = self.notes[-1].blamed | (self._blamed if reason else {})

@@ -57,7 +57,7 @@ from fdrl_ros.selector import (
     ValueModel,
 )
 from fdrl_ros.selector.candidates.candidate import HOME
-from fdrl_ros.selector.candidates.policy_files import PolicyFiles
+from fdrl_ros.selector.candidates.policy_files import POLICIES, PolicyFiles
 from fdrl_ros.surgery.gym.actions import STAY, TICK
 from fdrl_ros.surgery.gym.episode import Episode, mixed_behaviour, run_episode
 from fdrl_ros.surgery.gym.episode_metrics import OperationMeasures
@@ -387,14 +387,13 @@ class SurgeryEvaluator(Evaluator):
             chosen |= {name: policies[name] for name in choices if name != hospital}
             known = [home[hospital]] if hospital else list(chosen.values())
             for name, each in {**chosen, HOLD: None}.items():
-                tasks.append((hospital, name, each, policies['pretrained'], known, plan))
-        models = [_valued_by_robots(robots, *task[2:]) for task in tasks]
-        missing = [task for task, model in zip(tasks, models, strict=True) if model is None]
-        fitted = iter(run_tasks(fit_one, missing, workers=plan.evaluation.workers, caller=caller))
+                tasks.append((robots, hospital, name, each, policies['pretrained'], known, plan))
+        # A robot is of the first hospital: it may value the same policies just now.
+        tasks.reverse()
+        models = run_tasks(fit_one, tasks, workers=plan.evaluation.workers, caller=caller)
         found: dict[str, list[Candidate]] = {}
-        for (hospital, name, policy, *_), model in zip(tasks, models, strict=True):
-            own = candidate(name, policy, model or next(fitted))
-            found.setdefault(hospital, []).append(own)
+        for (_, hospital, name, policy, *_), model in zip(tasks[::-1], models[::-1], strict=True):
+            found.setdefault(hospital, []).append(candidate(name, policy, model))
         candidates = found if home else found['']
         return [*alone, SelectorContender('selector', candidates, plan.selector, plan.shield)]
 
@@ -450,28 +449,8 @@ def candidate(name: str, policy: Policy | None, value: ValueModel | None) -> Can
     return Candidate(name, policy, value, b'' if policy is None else policy.digest)
 
 
-def _valued_by_robots(
-    robots: Sequence[Path],
-    policy: Policy | None,
-    start: Policy,
-    known: Sequence[Policy],
-    plan: Plan,
-) -> ValueModel | None:
-    """
-    Return the value model of a policy that a robot fitted with the same settings, if one did.
-
-    :param robots: their directories.
-    :param policy: None holds.
-    :param start: the public start.
-    :param known: as :class:`.public_value.PublicValuation` takes it.
-    """
-    digest = HOLD if policy is None else policy.digest.hex()
-    settings = fitted_with(plan, start, known)
-    found = (PolicyFiles(each).load_model(digest, None, settings) for each in robots)
-    return next((each for each in found if each is not None), None)
-
-
 def fit_one(
+    robots: Sequence[Path],
     hospital: str,
     name: str,
     policy: Policy | None,
@@ -483,11 +462,17 @@ def fit_one(
     """
     Value one candidate on public patients; a piece of work for a worker process.
 
+    :param robots: directories of robots; what one of them fitted with the same settings is taken.
     :param hospital: that the robot is of; empty for none.
     :param policy: None holds.
     :param start: the public start.
     :param known: as :class:`.public_value.PublicValuation` takes it.
     """
+    digest = HOLD if policy is None else policy.digest.hex()
+    settings = fitted_with(plan, start, known)
+    for each in (robot for robot in robots if (robot / POLICIES).is_dir()):
+        if (model := PolicyFiles(each).load_model(digest, None, settings)) is not None:
+            return model
     told = caller.counter('value', f'{name} at {hospital}' if hospital else name)
     valuation = kept_valuation(plan, start, known)
     return replace(valuation, stopped=caller.stopped, progress=told).value_model(policy)

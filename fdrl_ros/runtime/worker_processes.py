@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.queues import Queue
 from multiprocessing.synchronize import Event
@@ -38,23 +39,32 @@ class _Pool(NamedTuple):
     stop: Event
 
 
-_kept: list[_Pool | None] = []
-"""Of :func:`kept_workers`: the pool that pieces of work share, or None until the first."""
+@dataclass
+class _Kept:
+    """What :func:`kept_workers` keeps: the pool that pieces of work share, once there is one."""
+
+    niceness: int
+    pool: _Pool | None = None
+
+
+_kept: list[_Kept] = []
 
 
 @contextmanager
-def kept_workers() -> Iterator[None]:
+def kept_workers(niceness: int = 0) -> Iterator[None]:
     """
     Let all calls of :func:`run_tasks` within have the same worker processes.
 
     So modules are imported once, and what they keep is there for the next call. Calls come one
     after the other.
+
+    :param niceness: how far workers stand back behind processes that act in real time, 0 to 19.
     """
-    _kept.append(None)
+    _kept.append(_Kept(niceness))
     try:
         yield
     finally:
-        pool = _kept.pop()
+        pool = _kept.pop().pool
         if pool is not None:
             pool.executor.shutdown(wait=True, cancel_futures=True)
 
@@ -83,7 +93,7 @@ def run_tasks(
             pool.stop.set()
             pool.executor.shutdown(wait=True, cancel_futures=True)
             if _kept:
-                _kept[-1] = None
+                _kept[-1].pool = None
             if not isinstance(error, BrokenProcessPool):
                 raise
             if caller.stopped():
@@ -96,15 +106,15 @@ def run_tasks(
 @contextmanager
 def _pool(workers: int) -> Iterator[_Pool]:
     """Return worker processes: the kept ones, or others that end with the block."""
-    pool = _kept[-1] if _kept else None
+    pool, niceness = (_kept[-1].pool, _kept[-1].niceness) if _kept else (None, 0)
     if pool is None:
         context = get_context('spawn')
         progress: Queue[Progress] = context.Queue()
         stop: Event = context.Event()
-        executor = ProcessPoolExecutor(workers, context, _begin_worker, (progress, stop))
+        executor = ProcessPoolExecutor(workers, context, _begin_worker, (progress, stop, niceness))
         pool = _Pool(executor, progress, stop)
         if _kept:
-            _kept[-1] = pool
+            _kept[-1].pool = pool
     if _kept:
         yield pool
         return
@@ -134,7 +144,7 @@ def _drain(progress: 'Queue[Progress]') -> Iterator[Progress]:
             return
 
 
-def _begin_worker(progress: 'Queue[Progress]', stop: Event) -> None:
+def _begin_worker(progress: 'Queue[Progress]', stop: Event, niceness: int) -> None:
     """
     Prepare a worker: Ctrl-C is the parent's to handle.
 
@@ -143,6 +153,7 @@ def _begin_worker(progress: 'Queue[Progress]', stop: Event) -> None:
     """
     global _channel
     end_with_parent()
+    os.nice(niceness)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _ask)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)

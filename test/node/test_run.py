@@ -19,12 +19,18 @@ from support import pole
 from support.small_run import SMALL_PLAN
 
 
+def nothing(caller):
+    """Do nothing beside the robot."""
+
+
 def test_rounds_over_ros_are_noted(tmp_path):
     said = []
     run = RunDirectory.create(tmp_path, 'run')
-    notes = RosFederation(run, SMALL_PLAN, NOBODY, said.append, namespace='north').operate(0)
+    federation = RosFederation(run, SMALL_PLAN, NOBODY, said.append, namespace='north')
+    notes, found = federation.operate(0, lambda caller: sorted(run.policies.iterdir()))
     assert [(each.round, len(each.contributors)) for each in notes] == [(1, 3)], said
-    assert (run.policies / 'global_1.npz').exists()
+    assert notes[-1].ended == 'all rounds are done' and not any('ended' in each for each in said)
+    assert run.policies / 'global_1.npz' in found  # what is done meanwhile has all policies
 
 
 def test_a_task_of_a_users_file_learns_the_same_over_ros_and_in_process(tmp_path):
@@ -38,7 +44,7 @@ def test_a_task_of_a_users_file_learns_the_same_over_ros_and_in_process(tmp_path
     ).checked()
     said = []
     run = RunDirectory.create(tmp_path, 'run')
-    notes = RosFederation(run, plan, NOBODY, said.append).operate(3)
+    notes, _ = RosFederation(run, plan, NOBODY, said.append).operate(3, nothing)
     assert [each.round for each in notes] == [1, 2], said
     assert any('No robot acts in task pole' in each for each in said)
     same_in_process(run, plan)
@@ -51,7 +57,7 @@ def test_the_paper_s_plan_learns_the_same_over_ros_and_in_process(tmp_path):
     )
     said = []
     run = RunDirectory.create(tmp_path, 'run')
-    notes = RosFederation(run, plan, NOBODY, said.append).operate(0)
+    notes, _ = RosFederation(run, plan, NOBODY, said.append).operate(0, nothing)
     assert [each.round for each in notes] == [1, 2], said
     assert 0.0 < max(notes[-1].epsilon.values()) < 8.0
     same_in_process(run, plan)
@@ -92,7 +98,7 @@ def test_video_is_learned_from_the_same_over_ros_and_in_process(tmp_path):
     ).checked()
     said = []
     run = RunDirectory.create(tmp_path, 'run')
-    notes = RosFederation(run, plan, NOBODY, said.append).operate(0)
+    notes, _ = RosFederation(run, plan, NOBODY, said.append).operate(0, nothing)
     assert [each.round for each in notes] == [1, 2], said
     assert {*notes[-1].epsilon.values()} == {math.inf}
     start, *_, end = same_in_process(run, plan)

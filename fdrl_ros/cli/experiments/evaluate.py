@@ -17,7 +17,7 @@ from fdrl_ros.deployment.prepare import changed_settings
 from fdrl_ros.errors import SettingError, StoreError, TaskError
 from fdrl_ros.experiments.evaluation import PolicyContender
 from fdrl_ros.experiments.json_file import Json
-from fdrl_ros.experiments.reports.assessment import assess, evaluator_of
+from fdrl_ros.experiments.reports.assessment import assess, evaluate_policies, evaluator_of
 from fdrl_ros.experiments.reports.run_report import own_plan
 from fdrl_ros.experiments.reports.run_table import policy_table
 from fdrl_ros.experiments.reports.text_table import DISCLAIMER
@@ -68,7 +68,8 @@ def _evaluate_run(run: RunDirectory, plan_file: str | None, flags: Json) -> None
     announce(run, plan)
     rounds = read_rounds(run.path / 'rounds.json')
     with stopping() as stopped, ProgressBars(console()) as bars:
-        found = assess(run.layout, plan, run.policies, rounds, Caller(bars, stopped))
+        results = evaluate_policies(run.layout, plan, run.policies, Caller(bars, stopped))
+        found = assess(run.layout, results, rounds)
         run.save(found)
     show(run, found)
 

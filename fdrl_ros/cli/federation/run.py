@@ -12,12 +12,14 @@ from fdrl_ros.cli.output import console, show
 from fdrl_ros.cli.progress_bars import ProgressBars
 from fdrl_ros.deployment.bringup import BringupSettings
 from fdrl_ros.deployment.namespaces import check_namespace
-from fdrl_ros.experiments.reports.assessment import assess
+from fdrl_ros.experiments.reports.assessment import assess, evaluate_policies, PolicyResults
 from fdrl_ros.experiments.ros_federation import missing_ros, RosFederation
 from fdrl_ros.experiments.studies.experiment import run_training
 from fdrl_ros.experiments.training import train_all_alone
 from fdrl_ros.runtime.progress import Caller
 from fdrl_ros.runtime.worker_processes import kept_workers
+
+_NICENESS = 10  # of the processes that evaluate while a robot operates in real time
 
 
 @click.command(cls=PlanCommand)
@@ -47,7 +49,7 @@ def run(operations: int, page: bool, link: bool, namespace: str, **flags: Any) -
 
     Hospitals, aggregator and key authority train over DDS, each in a process of its own; then a
     robot values the policies, some ten seconds each, and operates on unseen patients under the
-    selector; then every policy is evaluated. A page shows all of that meanwhile.
+    selector, while other processes evaluate every policy. A page shows all of that meanwhile.
     Interrupted, it goes on when called with the same --directory. Without ROS 2 the same parties
     run in this process, as with `fdrl train`; the exit code is the same.
     """
@@ -58,10 +60,16 @@ def run(operations: int, page: bool, link: bool, namespace: str, **flags: Any) -
     if missing:
         out.print(f'ROS 2 is not here: {missing}.', soft_wrap=True)
         out.print('The same parties run in this process instead, without a robot.')
-    with stopping(SAME_RUN) as stopped, ProgressBars(out) as bars, kept_workers():
+    with stopping(SAME_RUN) as stopped, ProgressBars(out) as bars, kept_workers(_NICENESS):
         caller = Caller(bars, stopped)
+
+        def evaluate(caller: Caller) -> PolicyResults:
+            train_all_alone(chosen.layout, plan, caller)
+            return evaluate_policies(chosen.layout, plan, chosen.policies, caller)
+
         if missing:
-            home, rounds = run_training(chosen.path, plan, caller)
+            _, rounds = run_training(chosen.path, plan, caller)
+            results = evaluate(caller)
         else:
             live = RosFederation(
                 chosen,
@@ -72,11 +80,9 @@ def run(operations: int, page: bool, link: bool, namespace: str, **flags: Any) -
                 page=page,
                 link=link,
             )
-            rounds = live.operate(operations, lambda: train_all_alone(chosen.layout, plan, caller))
+            rounds, results = live.operate(operations, evaluate)
             chosen.forget_results(len(rounds))
-            home = chosen.layout
-        train_all_alone(home, plan, caller)
-        found = assess(home, plan, chosen.policies, rounds, caller)
+        found = assess(chosen.layout, results, rounds)
         chosen.save(found)
     show(chosen, found)
     end_run(chosen, plan, rounds, found.summary(), flags['mlflow'])

@@ -30,7 +30,6 @@ from fdrl_ros.policy import Policy
 from fdrl_ros.privacy.accountant.accountant import epsilon_paper, PAPER_ORDER, sum_guarantees
 from fdrl_ros.privacy.mechanism import mean_noise_std
 from fdrl_ros.runtime.progress import Caller, NOBODY
-from fdrl_ros.selector.candidates.policy_files import POLICIES
 from fdrl_ros.surgery.task import SurgeryTask
 import numpy as np
 
@@ -42,23 +41,32 @@ def evaluator_of(plan: Plan) -> Evaluator:
 
 
 @dataclass(frozen=True, eq=False)
-class Assessment:
+class PolicyResults:
     """
-    Everything that is known of a run at its end.
+    What the policies of a run did on unseen patients.
 
     :param evaluations: by row of the table.
     :param learning: the global policy after each round, rounds from 0 on: rows of the round, then
         each of the evaluator's `learned` scores with the ends of its 95 % interval.
+    """
+
+    evaluator: Evaluator
+    evaluations: dict[str, Evaluation]
+    learning: list[tuple[float, ...]]
+    extras: Extras
+
+
+@dataclass(frozen=True, eq=False)
+class Assessment(PolicyResults):
+    """
+    Everything that is known of a run at its end.
+
     :param ledger_problems: what is wrong with a hospital's ledger, by hospital; its epsilon is
         then the whole budget.
     :param disjoint: whether the roster says that no patient is in two hospitals.
     """
 
-    evaluator: Evaluator
-    evaluations: dict[str, Evaluation]
     rounds: list[RoundNote]
-    learning: list[tuple[float, ...]]
-    extras: Extras
     spent: dict[str, Spent]
     ledger_problems: dict[str, str]
     disjoint: bool
@@ -251,28 +259,39 @@ def released_globals(policies: Path) -> list[tuple[int, Path]]:
     return sorted(found)
 
 
-def assess(
-    layout: Layout, plan: Plan, policies: Path, rounds: list[RoundNote], caller: Caller = NOBODY
-) -> Assessment:
+def evaluate_policies(
+    layout: Layout, plan: Plan, policies: Path, caller: Caller = NOBODY
+) -> PolicyResults:
     """
-    Evaluate every policy of a finished run on unseen patients.
+    Evaluate every policy of a run, and the selector among them, on unseen patients.
 
     :param policies: directory of what was released.
     :raises TrainingStopped: as soon as the caller says so.
     """
     evaluator = evaluator_of(plan)
     rows, choices = line_up(layout, plan, policies)
-    robots = [layout.party(name) for name in ROBOTS if (layout.party(name) / POLICIES).is_dir()]
+    robots = [layout.party(name) for name in ROBOTS]
     contenders = evaluator.contenders(rows, choices, caller, robots)
     evaluator.keep(layout)
     evaluations = evaluator.evaluate(contenders, plan.evaluation.patients, caller)
-    learning = _learning(evaluator, policies, caller)
-    return Assessment(
+    return PolicyResults(
         evaluator=evaluator,
         evaluations=evaluations,
-        rounds=rounds,
-        learning=learning,
+        learning=_learning(evaluator, policies, caller),
         extras=evaluator.extras(contenders, evaluations),
+    )
+
+
+def assess(layout: Layout, results: PolicyResults, rounds: list[RoundNote]) -> Assessment:
+    """
+    Add to the results of a run's policies what its rounds were and what they cost.
+
+    :param layout: of the run; no hospital of it works meanwhile.
+    """
+    plan = results.evaluator.plan
+    return Assessment(
+        **vars(results),
+        rounds=rounds,
         spent={name: ledger_spent(layout, name, plan) for name in plan.hospitals},
         ledger_problems={
             name: found.problems[0]

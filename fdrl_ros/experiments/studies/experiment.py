@@ -16,7 +16,12 @@ from fdrl_ros.experiments.intervals import over_seeds
 from fdrl_ros.experiments.json_file import Json, write_json
 from fdrl_ros.experiments.patient_results import compared
 from fdrl_ros.experiments.ray_federation import RayEngine
-from fdrl_ros.experiments.reports.assessment import assess, Assessment, evaluator_of
+from fdrl_ros.experiments.reports.assessment import (
+    assess,
+    Assessment,
+    evaluate_policies,
+    evaluator_of,
+)
 from fdrl_ros.experiments.round_recorder import RoundNote
 from fdrl_ros.experiments.run_directory import RunDirectory
 from fdrl_ros.experiments.study import Part, Study, Work
@@ -59,7 +64,8 @@ def run_experiment(
     """
     layout, rounds = run_training(directory, plan, caller, engine)
     train_all_alone(layout, plan, caller)
-    return assess(layout, plan, directory / 'policies', rounds, caller)
+    results = evaluate_policies(layout, plan, directory / 'policies', caller)
+    return assess(layout, results, rounds)
 
 
 def run_seeds(directory: Path, plan: Plan, seeds: Sequence[int], caller: Caller = NOBODY) -> Json:

@@ -22,7 +22,7 @@ from fdrl_ros.deployment.policy_file import load_policy
 from fdrl_ros.deployment.prepare import prepare
 from fdrl_ros.errors import StoreError
 from fdrl_ros.experiments import run_directory
-from fdrl_ros.experiments.reports.assessment import assess
+from fdrl_ros.experiments.reports.assessment import assess, evaluate_policies
 from fdrl_ros.experiments.reports.run_table import render_text
 from fdrl_ros.experiments.round_recorder import read_rounds
 from fdrl_ros.experiments.run_directory import RunDirectory
@@ -254,7 +254,7 @@ def test_budget_that_ends_early_ends_the_federation_and_keeps_what_was_learned(
     assert reason in said[-1].detail
     assert max(notes[-1].epsilon.values()) <= 2.2
     assert read_rounds(run / 'rounds.json') == notes
-    found = assess(layout, plan, run / 'policies', notes)
+    found = assess(layout, evaluate_policies(layout, plan, run / 'policies'), notes)
     assert found.summary()['ended'] == notes[-1].ended
     table = ' '.join(render_text(found).split())
     assert f'only 2 of 3 rounds were done: {reason}' in table
@@ -322,7 +322,7 @@ def test_restored_hospital_counts_as_having_spent_its_whole_budget(plan_file, tm
     reason = 'hospital_1: no part in round 3: its privacy ledger lacks'
     assert reason in said[-1].detail and reason in notes[-1].ended
     assert 'hospital_1 took no part: ledger' in caplog.text
-    found = assess(layout, plan, run / 'policies', notes)
+    found = assess(layout, evaluate_policies(layout, plan, run / 'policies'), notes)
     assert found.summary()['epsilon']['hospital_1'] == 8
     assert found.summary()['ledger_problems'].keys() == {'hospital_1'}
     table = ' '.join(render_text(found).split())

@@ -87,6 +87,19 @@ def test_notes_of_a_round_hold_the_peak_memory_and_older_ones_none(tmp_path):
     assert [note.peak_memory for note in read_rounds(path)] == [None, None]
 
 
+@pytest.mark.parametrize('words_first', [True, False])
+def test_the_last_round_says_why_the_federation_ended_whatever_comes_first(observer, words_first):
+    last = released(2), said()
+    for each in (released(1), *(last[::-1] if words_first else last)):
+        observer.handle(
+            replace(each, reason='all is done').signed_by(KEYS[each.sender])
+            if isinstance(each, RoundStatus)
+            else each,
+            0.0,
+        )
+    assert [note.ended for note in observer.notes] == ['', 'all is done']
+
+
 def blame(guilty, counter, fault=Fault.SKETCH, sender='aggregator'):
     lists = dict.fromkeys(
         ('complaints', 'reveals', 'verdicts', 'sketches', 'keys', 'keyed', 'ends', 'dealt'), ()
