@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command line: parse, call the library, print."""
 
-from fdrl_ros.cli.early_interrupt import quietly_stopped
+from fdrl_ros.runtime.early_interrupt import quietly_stopped
 from fdrl_ros.runtime.environment_variables import take_one_thread
 
 take_one_thread()  # before the rest, which brings numpy

@@ -17,14 +17,13 @@ from types import FrameType
 from typing import Any
 
 import click
-from fdrl_ros.cli.early_interrupt import quietly_stopped
 from fdrl_ros.cli.examples import add_examples
 from fdrl_ros.errors import FdrlError, SettingError, TrainingStopped
+from fdrl_ros.runtime.early_interrupt import quietly_stopped
 from fdrl_ros.runtime.progress import Stopped
 
 INTERRUPTED = 130
 
-SAME_RUN = '--directory with the run named above goes on from here'
 SAME_COMMAND = 'the same command goes on from here'
 NOTHING_KEPT = 'nothing is kept: the same command begins anew'
 """What there is to know of a command that was stopped."""

@@ -40,9 +40,21 @@ def note_command(directory: Path, *, going_on: bool = False) -> None:
     """
     if going_on and (directory / COMMAND).exists():
         return
+    write_whole(directory / COMMAND, f'{shlex.join(_typed())}\n'.encode())
+
+
+def resumed_by(directory: Path) -> str:
+    """Return the words that tell which command goes on with a run: as typed, in its directory."""
+    words = _typed()
+    if not any(each.split('=')[0] == '--directory' for each in words):
+        words = (*words, '--directory', str(directory))
+    return f'{shlex.join(words)} goes on from here'
+
+
+def _typed() -> tuple[str, ...]:
+    """Return the command as it was typed, without passwords and places of records."""
     typed = click.get_current_context().find_root().meta.get(TYPED, ())
-    words = shlex.join(('fdrl', *public_words(typed)))
-    write_whole(directory / COMMAND, f'{words}\n'.encode())
+    return ('fdrl', *public_words(typed))
 
 
 def counted(count: int, what: str, several: str = '') -> str:

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import click
-from fdrl_ros.cli.group import SAME_RUN, stopping
+from fdrl_ros.cli.group import stopping
 from fdrl_ros.cli.options import plan_from, plan_option, PlanCommand, records_from, records_option
-from fdrl_ros.cli.output import announce, console, fail_if, note_command, show
+from fdrl_ros.cli.output import announce, console, fail_if, note_command, resumed_by, show
 from fdrl_ros.cli.progress_bars import ProgressBars
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.plan import Plan
@@ -143,7 +143,11 @@ def train(evaluated: bool, engine: str, cores: int | None, address: str, **flags
         raise SettingError('engine', engine, 'ray, where --cores or --address is given')
     run, plan = begin_run(**flags)
     summary: Json = {}
-    with stopping(SAME_RUN) as stopped, ProgressBars(console()) as bars, kept_workers():
+    with (
+        stopping(resumed_by(run.path)) as stopped,
+        ProgressBars(console()) as bars,
+        kept_workers(),
+    ):
         caller = Caller(bars, stopped)
         if evaluated:
             found = run_experiment(run.path, plan, caller, where)

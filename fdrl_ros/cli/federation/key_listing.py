@@ -95,10 +95,11 @@ def keys_document(directory: Path) -> Json:
 
 def show_roster(roster: Roster) -> None:
     """Print a roster without its members."""
+    patients = sum(each.size for each in roster.hospitals)
     click.echo(
         f'federation {roster.federation}, roster {roster.serial}: {roster.threshold} of '
-        f'{len(roster.hospitals)} hospitals must agree, patients '
-        f'{"disjoint" if roster.disjoint_patients else "may be shared"}, valid {roster.validity}'
+        f'{len(roster.hospitals)} hospitals must agree, {patients} patients '
+        f'({"disjoint" if roster.disjoint_patients else "may be shared"}), valid {roster.validity}'
     )
     click.echo(f'roster sha256 {roster.digest}')
     if not (graph := roster.neighbourhoods).is_complete:

@@ -11,6 +11,7 @@ import time
 
 import click
 from fdrl_ros.cli.federation.directory import follow, LOOK
+from fdrl_ros.cli.federation.key_listing import warn
 from fdrl_ros.cli.federation.passphrase import passphrase_option, read_passphrase
 from fdrl_ros.cli.group import stopping
 from fdrl_ros.crypto.dds.certificates import certificate_fingerprint, read_certificate
@@ -131,6 +132,11 @@ def join(directory: Path, router: str) -> None:
     names = parties_here(layout)
     if not names:
         raise KeyFileError(f'{layout.keys} holds no private key of a party of the roster')
+    if {'aggregator', 'key_authority'} <= {*names}:
+        warn(
+            f'{layout.keys} holds the keys of both servers: who takes this host may see single '
+            'updates; `fdrl export` makes a directory for each host'
+        )
     for name in names:
         LinkFiles(layout.keys, name).check(datetime.now(UTC))
     settings = BringupSettings(directory=str(directory))

@@ -6,9 +6,9 @@ from typing import Any
 
 import click
 from fdrl_ros.cli.experiments.train import begin_run, end_run, run_options
-from fdrl_ros.cli.group import SAME_RUN, stopping
+from fdrl_ros.cli.group import stopping
 from fdrl_ros.cli.options import PlanCommand, settings_options
-from fdrl_ros.cli.output import console, show
+from fdrl_ros.cli.output import console, resumed_by, show
 from fdrl_ros.cli.progress_bars import ProgressBars
 from fdrl_ros.deployment.bringup import BringupSettings
 from fdrl_ros.deployment.namespaces import check_namespace
@@ -60,7 +60,11 @@ def run(operations: int, page: bool, link: bool, namespace: str, **flags: Any) -
     if missing:
         out.print(f'ROS 2 is not here: {missing}.', soft_wrap=True)
         out.print('The same parties run in this process instead, without a robot.')
-    with stopping(SAME_RUN) as stopped, ProgressBars(out) as bars, kept_workers(_NICENESS):
+    with (
+        stopping(resumed_by(chosen.path)) as stopped,
+        ProgressBars(out) as bars,
+        kept_workers(_NICENESS),
+    ):
         caller = Caller(bars, stopped)
 
         def evaluate(caller: Caller) -> PolicyResults:

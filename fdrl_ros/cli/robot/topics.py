@@ -117,7 +117,7 @@ def hz(topic: str, window: int, domain: int, hosts: str) -> None:
         closing(queries.rates(domain, topic, window)) as rates,
     ):
         for rate in rates:
-            click.echo(rate)
+            click.echo(rate or 'no new messages')
 
 
 @click.group()

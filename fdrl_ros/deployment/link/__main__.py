@@ -5,9 +5,13 @@
 from pathlib import Path
 import sys
 
-from fdrl_ros.deployment.layout import Layout
-from fdrl_ros.deployment.link.driver import run_party
+from fdrl_ros.runtime.early_interrupt import quietly_stopped
 
 if __name__ == '__main__':
     directory, party, router = sys.argv[1:]
-    sys.exit(run_party(Layout(Path(directory)), party, router))
+    with quietly_stopped():
+        from fdrl_ros.deployment.layout import Layout
+        from fdrl_ros.deployment.link.driver import run_party
+
+        code = run_party(Layout(Path(directory)), party, router)
+    sys.exit(code)

@@ -44,7 +44,8 @@ def place_of(name: str, value: str) -> tuple[str, int]:
     """
     found = _PLACE.fullmatch(value)
     if not found or not 0 < int(found[2] or PORT) < 65536:
-        raise SettingError(name, value, f'HOST:PORT such as tls/router.example:{PORT}')
+        expected = f'HOST:PORT such as tls/router.example:{PORT}, with a port up to 65535'
+        raise SettingError(name, value, expected)
     return found[1], int(found[2] or PORT)
 
 

@@ -100,9 +100,9 @@ class Rate:
         )
 
 
-def rates(domain: int, topic: str, window: int, period: float = 1.0) -> Iterator[Rate]:
+def rates(domain: int, topic: str, window: int, period: float = 1.0) -> Iterator[Rate | None]:
     """
-    Yield how often messages of a topic come, about once a period in which one came.
+    Yield how often messages of a topic come, about once a period; None if none came in it.
 
     :param window: most times between messages that count.
     :raises TopicError: if nobody publishes it, or its type is not installed.
@@ -119,9 +119,9 @@ def rates(domain: int, topic: str, window: int, period: float = 1.0) -> Iterator
             end = time.monotonic() + period
             while time.monotonic() < end:
                 poll()
-            if len(times) > 1 and times[-1] != heard:
-                heard = times[-1]
-                yield rate_of(list(times))
+            came = len(times) > 1 and times[-1] != heard
+            heard = times[-1] if times else 0
+            yield rate_of(list(times)) if came else None
 
 
 def rate_of(times: list[int]) -> Rate:

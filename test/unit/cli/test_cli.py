@@ -6,6 +6,7 @@ from dataclasses import replace
 import json
 import os
 from pathlib import Path
+import shlex
 import shutil
 import signal
 import stat
@@ -589,7 +590,8 @@ def test_ctrl_c_stops_cleanly_and_the_run_goes_on_to_the_policy_of_an_unbroken_o
     words = ('train', '--plan', plan_file, '--directory', tmp_path / 'run', '--no-evaluate')
     result = fdrl(*words)
     assert result.exit_code == 130
-    assert '--directory with the run named above goes on from here' in result.stderr
+    typed = shlex.join(['fdrl', *map(str, words)])
+    assert f'{typed} goes on from here' in result.stderr
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     first = load_policy(tmp_path / 'run/policies/global_1.npz').weights
     assert fdrl(*words).exit_code == 0

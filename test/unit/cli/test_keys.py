@@ -77,6 +77,7 @@ def test_show_tells_who_takes_part_and_asks_for_no_secret(keys, passphrase):
     done('keys', 'passphrase', keys, '--new-passphrase-file', passphrase)
     shown = done('keys', 'show', keys)
     assert 'federation federation, roster 1: 3 of 4 hospitals must agree' in shown
+    assert ', 1000 patients (may be shared), ' in shown
     assert 'UTC on until ' in shown and 'roster sha256 ' in shown
     assert 'hospital_2 200 patients ' in shown and shown.count('UTC, encrypted') == 8
 

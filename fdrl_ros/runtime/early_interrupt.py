@@ -1,6 +1,6 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""Ctrl-C in the first second of a command, while its modules are imported."""
+"""Ctrl-C in the first second of a process, while its modules are imported."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
