@@ -153,7 +153,7 @@ class Composition:
         # Sums over all losses above each point: of masses, and of masses times exp(point - loss).
         tails = np.append(np.cumsum(masses[:0:-1])[::-1], 0.0)
         decay = math.exp(-h)
-        weighted = scipy.signal.lfilter([0.0, decay], [1.0, -decay], masses[::-1])[::-1]
+        weighted = _decaying_sums(masses, decay)
         fine = tails - weighted + base <= delta
         if not fine.any():
             return Solution(math.inf, narrow=True)
@@ -173,6 +173,16 @@ class Composition:
         return Solution(
             epsilon, blur, narrow, math.log(noise / -math.expm1(-tilt * h)) + scale > little
         )
+
+
+def _decaying_sums(masses: Array, decay: float) -> Array:
+    """Return the sums over all j > i of masses[j] decay^(j - i), shape as `masses`, by BLAS."""
+    # They solve sums[i] - decay sums[i + 1] = decay masses[i + 1].
+    band = np.empty((2, len(masses)), order='F')
+    band[0], band[1] = -decay, 1.0
+    ends = np.append(decay * masses[1:], 0.0)
+    sums: Array = scipy.linalg.blas.dtbsv(1, band, ends, diag=1, overwrite_x=True)
+    return sums
 
 
 def saddle_points(
