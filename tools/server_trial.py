@@ -7,6 +7,10 @@ For example, after `make setup`, with rates that were chosen on other seeds (doc
 
   tools/in_workspace python tools/server_trial.py --seeds 1,2,3,4,5 fedavg=1 fedavgm=1:0.5
 
+The optimiser `scaffold` is FedAvg with control variates of hospitals (docs/adr/0007): each adds
+its number, the rate, times c - c_i to its noised gradients, where c_i is the mean of those that
+it took in the round before, and c the mean of all c_i.
+
 What is measured is kept in a file, a line for each part, and not measured again. All optimisers
 of a seed have the same records, public start, noise and unseen patients.
 """
@@ -15,9 +19,19 @@ import argparse
 from dataclasses import replace
 import json
 from pathlib import Path
+from typing import Any
 
+from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.experiments.intervals import Interval, interval, paired
-from fdrl_ros.experiments.studies.mastery.learning import collect, federate
+from fdrl_ros.experiments.studies.mastery.learning import (
+    ByHospital,
+    calibrated,
+    collect,
+    federate,
+    Learned,
+    planned,
+    trainers_of,
+)
 from fdrl_ros.experiments.studies.mastery.settings import (
     base_plan,
     Cell,
@@ -32,9 +46,12 @@ from fdrl_ros.experiments.studies.mastery.study import (
     start_parts,
     study_of_starts,
 )
+from fdrl_ros.federation.plain import PlainFederation
+from fdrl_ros.learner.trainer import Trainer
 from fdrl_ros.runtime.progress import NOBODY
+import numpy as np
 
-PUBLIC = 'public start'
+PUBLIC, SCAFFOLD = 'public start', 'scaffold'
 
 
 def main() -> None:
@@ -95,8 +112,12 @@ def measure(
         name, _, numbers = each.partition('=')
         rate, _, momentum = numbers.partition(':')
         server = {'optimizer': name, 'rate': float(rate), 'momentum': float(momentum or 0.9)}
+        server = {} if name == SCAFFOLD else server
         changes = {'home': {'epochs': 0}, 'rounds': {'rounds': rounds}, 'server': server}
-        learned = federate(plan, Recipe(changes), records, weights, 'global')
+        if name == SCAFFOLD:
+            learned = controlled(plan, Recipe(changes), records, weights, float(rate))
+        else:
+            learned = federate(plan, Recipe(changes), records, weights, 'global')
         bench.try_learned(each, learned)
         success = {
             what: {hospital: own['success'] for hospital, own in bench.found['home'][what].items()}
@@ -106,6 +127,49 @@ def measure(
         row |= {'success': success[each], PUBLIC: success[PUBLIC]}
         with path.open('a', encoding='utf-8') as file:
             file.write(json.dumps(row) + '\n')
+
+
+def controlled(
+    plan: Plan, recipe: Recipe, records: ByHospital, start: np.ndarray, rate: float
+) -> Learned:
+    """Let hospitals learn together as `federate` does, with control variates."""
+    plan = calibrated(planned(plan, recipe), next(iter(records.values())))
+    with trainers_of(plan, records, 'global', start) as trainers:
+        variates = [ControlVariate(each, rate) for each in trainers.values()]
+        federation = PlainFederation(trainers, start, plan.network.layout)
+        for _ in range(plan.rounds.rounds):
+            shared = federation.play()
+            for each in variates:
+                each.end_round()
+            common = np.mean([each.own for each in variates], axis=0)
+            for each in variates:
+                each.common = common
+        epsilon = max(each.ledger.epsilon() for each in trainers.values())
+    return Learned(plan.network, dict.fromkeys(records, shared), shared, epsilon)
+
+
+class ControlVariate:
+    """A hospital's control variate: it is made of gradients that are noised and charged."""
+
+    def __init__(self, trainer: Trainer, rate: float) -> None:
+        """Have a trainer add `rate` (common - own) to each gradient."""
+        size = trainer.dqn.size
+        self.own, self.common = np.zeros(size), np.zeros(size)
+        self._sum, self._count = np.zeros(size), 0
+        private_gradient = trainer.private_gradient
+
+        def corrected(*arguments: Any) -> np.ndarray:
+            gradient = private_gradient(*arguments)
+            self._sum += gradient
+            self._count += 1
+            return gradient + rate * (self.common - self.own)
+
+        trainer.private_gradient = corrected  # type: ignore[method-assign]
+
+    def end_round(self) -> None:
+        """Take the mean gradient of the round as the hospital's own."""
+        self.own = self._sum / self._count
+        self._sum, self._count = np.zeros_like(self.own), 0
 
 
 def show(

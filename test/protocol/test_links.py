@@ -18,6 +18,7 @@ from fdrl_ros.federation.protocol.message import (
     RoundStatus,
     Settle,
 )
+from hypothesis import given, strategies
 import pytest
 from support.federation_bench import Bench
 from support.interception import Interception, refusals
@@ -201,7 +202,7 @@ def test_what_waits_for_lost_messages_is_bounded(monkeypatch):
     updates = Interception(bench, MaskedUpdate).messages
     assert bench.run()
     first = updates[0]
-    monkeypatch.setattr(streams, 'MOST_WAITING', 3 * len(first.to_bytes()) + 100)
+    monkeypatch.setattr(streams, 'MOST_WAITING', 6 * len(first.to_bytes()) + 100)
     inbox = streams.Inbox([MaskedUpdate], 'aggregator')
     for counter in range(1000, 1010):
         chunk = replace(first, envelope=replace(first.envelope, counter=counter))
@@ -209,6 +210,25 @@ def test_what_waits_for_lost_messages_is_bounded(monkeypatch):
     assert inbox.behind == {first.sender}
     released = inbox.settle(first.sender, Marks((Mark('MaskedUpdate', 999),)))
     assert [each.envelope.counter for each in released] == [1000, 1001, 1002]
+
+
+@given(
+    strategies.lists(
+        strategies.tuples(strategies.sampled_from('abc'), strategies.integers(1, 60)), max_size=60
+    )
+)
+def test_who_floods_holds_no_more_than_is_left_for_others(offered):
+    bytes_held, held = streams.FairBound(100), dict.fromkeys('abc', 0)
+    for sender, size in offered:
+        free = 100 - sum(held.values()) - size
+        assert bytes_held.add(sender, size) is (held[sender] + size <= free)
+        if held[sender] + size <= free:
+            held[sender] += size
+    for sender, size in held.items():
+        if size:
+            bytes_held.remove(sender, size)
+    assert bytes_held.add('d', 50) and not bytes_held.add('d', 1)
+    assert bytes_held.add('e', 25) and not bytes_held.add('e', 1)
 
 
 def test_the_first_messages_of_a_kind_are_not_lost_to_who_had_nothing_before():

@@ -11,6 +11,7 @@ from typing import Final
 from fdrl_ros.crypto.keys.roster import Roster
 from fdrl_ros.deployment.link.credentials import LinkFiles
 from fdrl_ros.deployment.link.party_link import PartyLink
+from fdrl_ros.deployment.link.streams import FairBound
 from fdrl_ros.deployment.link.transport import Session
 from fdrl_ros.errors import MessageError
 from fdrl_ros.federation.protocol.channel import Takes
@@ -20,7 +21,7 @@ from fdrl_ros.runtime.closeable import Closeable
 Post = Callable[[Callable[[], object]], object]
 
 MOST_PENDING: Final = 2**28
-"""Bytes that came and wait for the party at most."""
+"""Bytes that came and wait for the party at most; see :class:`.streams.FairBound`."""
 
 OVERHEAD: Final = 1000
 """Bytes that count for each of them besides its own."""
@@ -56,7 +57,7 @@ class Linked(Closeable):
         """
         self._session, self._take, self._refuse, self._say = session, take, refuse, say
         self._link = PartyLink(files.name, roster, takes, files.group_key(), session.put)
-        self._post, self._lock, self._pending = post, threading.Lock(), 0
+        self._post, self._lock, self._pending = post, threading.Lock(), FairBound(MOST_PENDING)
         self._connected, self._told, self._explained = True, '', -math.inf
         self.send = self._link.send
         session.listen(self._link.keys, self._arrived)
@@ -88,16 +89,14 @@ class Linked(Closeable):
 
     def _arrived(self, key: str, payload: bytes) -> None:
         """Queue what came, in a thread of Zenoh; what is too much is lost, and asked for again."""
-        size = len(payload) + OVERHEAD
         with self._lock:
-            if self._pending + size > MOST_PENDING:
+            if not self._pending.add(self._link.sender(key), len(payload) + OVERHEAD):
                 return
-            self._pending += size
         self._post(partial(self._hear, key, payload))
 
     def _hear(self, key: str, payload: bytes) -> None:
         with self._lock:
-            self._pending -= len(payload) + OVERHEAD
+            self._pending.remove(self._link.sender(key), len(payload) + OVERHEAD)
         try:
             messages = self._link.heard(key, payload)
         except MessageError as error:

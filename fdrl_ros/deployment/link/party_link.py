@@ -95,6 +95,10 @@ class PartyLink:
             f'{self._prefix}/*/*/{self.name}',
         )
 
+    def sender(self, key: str) -> str:
+        """Return who may publish under a key, by the router's access control."""
+        return key.removeprefix(f'{self._prefix}/').partition('/')[0]
+
     def rejoin(self) -> None:
         """Ask everybody for what was missed, as after the way was cut; see :meth:`tick`."""
         self._inbox.behind.update(self._senders)

@@ -37,7 +37,7 @@ MOST_KEPT: Final = 2**27
 """Bytes of a stream that are kept; the newest message always is."""
 
 MOST_WAITING: Final = 2**27
-"""Bytes that wait for what was lost before them."""
+"""Bytes that wait for what was lost before them; see :class:`FairBound`."""
 
 JOINS: Final = -2
 """In place of a counter: nothing was asked of that stream yet."""
@@ -162,6 +162,35 @@ class Outbox:
         return frames, Marks(tuple(settled))
 
 
+class FairBound:
+    """
+    Bytes of several senders that are held at once, so that one who floods leaves room for others.
+
+    A sender may hold as many bytes as are free (dynamic thresholds, Choudhury and Hahne 1998): one
+    by itself half of all, two of them a third each.
+    """
+
+    def __init__(self, most: int) -> None:
+        """Begin without any of at most so many bytes."""
+        self._most, self._total = most, 0
+        self._held: dict[str, int] = {}
+
+    def add(self, sender: str, size: int) -> bool:
+        """Hold further bytes of a sender, or return False where they are too many."""
+        held = self._held.get(sender, 0) + size
+        if held > self._most - self._total - size:
+            return False
+        self._held[sender], self._total = held, self._total + size
+        return True
+
+    def remove(self, sender: str, size: int) -> None:
+        """Hold so many bytes less of a sender."""
+        self._total -= size
+        self._held[sender] -= size
+        if not self._held[sender]:
+            del self._held[sender]
+
+
 class Inbox:
     """Hands on each message once, those of one stream in order; knows what was lost."""
 
@@ -176,7 +205,7 @@ class Inbox:
         self._name = name
         self._last: dict[tuple[str, str], int] = {}
         self._waiting: dict[tuple[str, str], dict[int, tuple[Frame, Message]]] = {}
-        self._size = 0
+        self._held = FairBound(MOST_WAITING)
         self.behind: set[str] = set()
         """Senders of which something is missing."""
 
@@ -208,9 +237,8 @@ class Inbox:
             return []
         if type(message) in KEPT and frame.previous > max(last, NONE):
             self.behind.add(sender)
-            if self._size + len(frame.message) <= MOST_WAITING:
+            if self._held.add(sender, len(frame.message)):
                 self._waiting.setdefault(key, {})[counter] = frame, message
-                self._size += len(frame.message)
             return []
         self._last[key] = counter
         return [message, *self._released(key)]
@@ -249,7 +277,7 @@ class Inbox:
             if frame.previous > self._last.get(key, JOINS) and counter > settled:
                 break
             del waiting[counter]
-            self._size -= len(frame.message)
+            self._held.remove(key[0], len(frame.message))
             if counter > self._last.get(key, JOINS):
                 self._last[key] = counter
                 released.append(message)
