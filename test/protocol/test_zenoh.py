@@ -96,6 +96,18 @@ def drain(queue: Queue[tuple[str, bytes]]) -> list[str]:
     return [queue.get_nowait()[0] for _ in range(queue.qsize())]
 
 
+def test_an_operator_hears_what_is_for_it_and_nothing_that_is_for_all(way):
+    way.join('operator', f'{PREFIX}/*/GlobalPolicy')
+    way.join('hospital_1', f'{PREFIX}/*/GlobalPolicy')
+    way.join('key_authority')
+    way.until_heard('operator', 'key_authority', 'operator/Order/key_authority')
+    way.until_heard('key_authority', 'hospital_1', 'key_authority/GlobalPolicy')
+    way.until_heard('key_authority', 'operator', 'key_authority/taken/operator')
+    way.parties['operator'].put(f'{PREFIX}/hospital_1/taken/operator', b'forged')
+    way.until_heard('key_authority', 'operator', 'key_authority/taken/operator')
+    assert not [key for key in drain(way.heard['operator']) if key.endswith('GlobalPolicy')]
+
+
 def test_a_party_publishes_under_its_own_name_and_nothing_else(way):
     for name in ('hospital_1', 'hospital_2', 'aggregator'):
         way.join(name, f'{PREFIX}/*/RoundKey', f'{PREFIX}/*/RoundStatus')

@@ -1,6 +1,6 @@
 # Copyright 2026 The fdrl_ros maintainers
 # SPDX-License-Identifier: Apache-2.0
-"""`fdrl operator`: signed orders to the servers of a federation that runs over ROS 2."""
+"""`fdrl operator`: signed orders to the servers of a federation, over ROS 2 or over links."""
 
 from collections.abc import Callable
 from functools import partial
@@ -18,6 +18,8 @@ from fdrl_ros.crypto.keys.roster import remember_roster, Roster, ROSTER_MEMORY
 from fdrl_ros.crypto.keys.signing import Identity
 from fdrl_ros.crypto.keys.transaction import reading
 from fdrl_ros.deployment.bringup import BringupSettings, middleware
+from fdrl_ros.deployment.link.credentials import LinkFiles
+from fdrl_ros.deployment.link.orders import deliver
 from fdrl_ros.errors import KeyFileError, OrderError, RosterError
 from fdrl_ros.experiments.ros_federation import missing_ros
 from fdrl_ros.federation.protocol.orders import ADDRESSEES, sign_order
@@ -40,6 +42,11 @@ _FLAGS = (
     settings_options(
         BringupSettings,
         {'federation_domain': '--domain', 'namespace': '--namespace', 'hosts': '--hosts'},
+    ),
+    click.option(
+        '--router',
+        help='Where the router is, if the servers run over links: tls/HOST:PORT. ROS 2 is then '
+        'not needed.',
     ),
     click.option(
         '--directory',
@@ -83,6 +90,7 @@ def _send_order(
     directory: Path,
     name: str,
     passphrase_file: Path | None,
+    router: str | None,
     federation_domain: int,
     namespace: str,
     hosts: str,
@@ -95,13 +103,17 @@ def _send_order(
     :raises FdrlError: if there is no key to sign it with, or the server did not take it.
     """
     settings = BringupSettings(namespace=namespace, hosts=hosts)
-    identity, roster = operator_credentials(find_keys(directory), name, passphrase_file)
-    if missing := missing_ros():
-        raise OrderError(f'ROS 2 is not here: {missing}')
-    calls = importlib.import_module('fdrl_ros.nodes.parties.operator_calls')
-    with with_variables(middleware(settings)):
-        order = sign_order(identity, roster.federation, action, time.time(), **rest)
-        calls.deliver(order, federation_domain, namespace)
+    keys = find_keys(directory)
+    identity, roster = operator_credentials(keys, name, passphrase_file)
+    order = sign_order(identity, roster.federation, action, time.time(), **rest)
+    if router:
+        deliver(order, LinkFiles(keys, name), roster, router)
+    else:
+        if missing := missing_ros():
+            raise OrderError(f'ROS 2 is not here: {missing} (over links: --router)')
+        calls = importlib.import_module('fdrl_ros.nodes.parties.operator_calls')
+        with with_variables(middleware(settings)):
+            calls.deliver(order, federation_domain, namespace)
     about = ' '.join(map(str, rest.values()))
     click.echo(f'{ADDRESSEES[action]}: {action.replace("_", " ")} {about}'.rstrip())
 

@@ -127,7 +127,7 @@ def make_links(
     passphrase: Passphrase | None = None,
 ) -> tuple[str, ...]:
     """
-    Make certificates and keys for the router and every server and hospital of the roster.
+    Make certificates and keys for the router and every member of the roster.
 
     Those of before are no longer taken: a router that starts again knows the new authority alone.
 
@@ -144,7 +144,7 @@ def make_links(
         raise KeyFileError(f'{layout.keys / ROOT} is not here: links are made where the root is')
     if ROUTER in {each.name for each in roster.members}:
         raise RosterError(f'a party is named {ROUTER}, as the router is')
-    members = {each.name: each for each in roster.members if each.role != 'operator'}
+    members = {each.name: each for each in roster.members}
     with transaction(layout.keys) as changes:
         for stale in {*ends_here(layout.keys)} - {ROUTER, *members}:
             for file in (CERTIFICATE_FILE, PRIVATE_FILE, GROUP_FILE):

@@ -181,20 +181,25 @@ class PartyProcess:
         if level := self._refused.note(error):
             self._log.log(level, f'refused: {error}')
 
-    def _act(self, action: Callable[[], Effects]) -> None:
-        """Let the party act, and carry out what it wants."""
+    def _act(self, action: Callable[[], Effects]) -> MessageError | None:
+        """
+        Let the party act, and carry out what it wants.
+
+        :returns: what it refused, or None.
+        """
         assert self._link is not None
         try:
             effects = action()
         except MessageError as error:
             self._refuse(error)
-            return
+            return error
         for note in effects.notes:
             self._log.info(note)
         for message in effects.messages:
             self._link.send(message)
         for job in effects.jobs:
             self._work(job)
+        return None
 
     def _work(self, job: Job) -> None:
         def done(result: object) -> None:

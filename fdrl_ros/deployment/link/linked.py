@@ -10,12 +10,12 @@ from typing import Final
 
 from fdrl_ros.crypto.keys.roster import Roster
 from fdrl_ros.deployment.link.credentials import LinkFiles
-from fdrl_ros.deployment.link.party_link import PartyLink
+from fdrl_ros.deployment.link.party_link import PartyLink, Taken
 from fdrl_ros.deployment.link.streams import FairBound
 from fdrl_ros.deployment.link.transport import Session
 from fdrl_ros.errors import MessageError
 from fdrl_ros.federation.protocol.channel import Takes
-from fdrl_ros.federation.protocol.message import Message
+from fdrl_ros.federation.protocol.message import Message, Order
 from fdrl_ros.runtime.closeable import Closeable
 
 Post = Callable[[Callable[[], object]], object]
@@ -41,9 +41,10 @@ class Linked(Closeable):
         session: Session,
         *,
         post: Post,
-        take: Callable[[Message], object],
+        take: Callable[[Message], MessageError | None],
         refuse: Callable[[MessageError], object],
         say: Callable[[str], object],
+        hear: Callable[[str, Taken], object] = lambda server, answer: None,
     ) -> None:
         """
         Begin to listen.
@@ -51,12 +52,13 @@ class Linked(Closeable):
         :param session: of :func:`~fdrl_ros.deployment.link.transport.open_client`; it is closed
             with this.
         :param post: has something called in the party's thread; all else is called there.
-        :param take: gets each message for the party, in order.
+        :param take: gets each message for the party, in order; returns why it was refused.
         :param refuse: gets what no party sent.
         :param say: told that the link is cut or back.
+        :param hear: gets what a server says of this operator's orders.
         """
         self._session, self._take, self._refuse, self._say = session, take, refuse, say
-        self._link = PartyLink(files.name, roster, takes, files.group_key(), session.put)
+        self._link = PartyLink(files.name, roster, takes, files.group_key(), session.put, hear)
         self._post, self._lock, self._pending = post, threading.Lock(), FairBound(MOST_PENDING)
         self._connected, self._told, self._explained = True, '', -math.inf
         self.send = self._link.send
@@ -103,4 +105,6 @@ class Linked(Closeable):
             self._refuse(error)
             return
         for message in messages:
-            self._take(message)
+            refusal = self._take(message)
+            if isinstance(message, Order):
+                self._link.answer(message, '' if refusal is None else str(refusal))

@@ -22,7 +22,7 @@ from fdrl_ros.deployment.link.streams import ADDRESSED, addressee, Frame, Inbox,
 from fdrl_ros.errors import MessageError, RosterError
 from fdrl_ros.federation.protocol.channel import Takes
 from fdrl_ros.federation.protocol.encoding import decode, encode
-from fdrl_ros.federation.protocol.message import KINDS, Message
+from fdrl_ros.federation.protocol.message import KINDS, Message, Order
 
 Put = Callable[[str, bytes], None]
 """Sends bytes under a key, or loses them."""
@@ -33,7 +33,7 @@ SOON: Final = 0.5
 SELDOM: Final = 8.0
 """Longest such time, second: what was lost is missed after it at the latest."""
 
-_AGAIN, _ANSWER, _NEWEST, _WANT = 'again', 'answer', 'newest', 'want'
+_AGAIN, _ANSWER, _NEWEST, _TAKEN, _WANT = 'again', 'answer', 'newest', 'taken', 'want'
 _NONCE = 12
 
 LINK_VERSION: Final = 1
@@ -43,6 +43,19 @@ LINK_VERSION: Final = 1
 def bound(key: str) -> bytes:
     """Return what an encryption is bound to: the version, and the key that it goes under."""
     return f'fdrl_ros/link/{LINK_VERSION} {key}'.encode()
+
+
+@dataclass(frozen=True)
+class Taken:
+    """
+    What a server says of an operator's order.
+
+    :param counter: of the order.
+    :param refusal: why it was not taken; empty if it was.
+    """
+
+    counter: int
+    refusal: str
 
 
 @dataclass
@@ -62,18 +75,27 @@ class _Pause:
 class PartyLink:
     """Sends a party's messages, and hands it those of the others. Of one thread."""
 
-    def __init__(self, name: str, roster: Roster, takes: Takes, key: bytes, put: Put) -> None:
+    def __init__(
+        self,
+        name: str,
+        roster: Roster,
+        takes: Takes,
+        key: bytes,
+        put: Put,
+        hear: Callable[[str, Taken], object] = lambda server, answer: None,
+    ) -> None:
         """
         Begin; :meth:`tick` asks everybody for what is there already.
 
-        :param name: of the party.
+        :param name: of the party, or of an operator, who takes nothing.
         :param takes: what it takes, of which roles.
         :param key: 32 bytes that all parties have and no router.
+        :param hear: gets what a server says of this operator's orders.
         """
         self.name = name
         self._prefix = f'fdrl/{roster.federation}'
         self._roster = roster
-        self._seal, self._put = ChaCha20Poly1305(key), put
+        self._seal, self._put, self._hear = ChaCha20Poly1305(key), put, hear
         self._takes = takes
         self._outbox = Outbox()
         self._inbox = Inbox(takes, name)
@@ -116,6 +138,14 @@ class PartyLink:
         self._put_sealed(type(message).__name__, to, frame)
         self._fresh = True
 
+    def answer(self, order: Order, refusal: str) -> None:
+        """
+        Tell an operator what became of an order.
+
+        :param refusal: why it was not taken; empty if it was.
+        """
+        self._put_sealed(_TAKEN, order.sender, Taken(order.envelope.counter, refusal))
+
     def heard(self, key: str, payload: bytes) -> list[Message]:
         """
         Take what came under a key.
@@ -142,6 +172,9 @@ class PartyLink:
                 return []  # to an older question: a router repeated one of the two
             del self._questions[sender]
             return self._inbox.settle(sender, answer)
+        if what == _TAKEN:
+            self._hear(sender, decode(data, Taken))
+            return []
         if what != _AGAIN and what not in KINDS:
             raise MessageError(sender, f'there is no {what[:40]!r}')
         released = self._inbox.take(sender, decode(data, Frame))
@@ -179,7 +212,7 @@ class PartyLink:
             self._put_sealed(_AGAIN, asker, frame)
         self._put_sealed(_ANSWER, asker, replace(settled, question=known.question))
 
-    def _put_sealed(self, what: str, to: str, content: Frame | Marks) -> None:
+    def _put_sealed(self, what: str, to: str, content: Frame | Marks | Taken) -> None:
         key = '/'.join((self._prefix, self.name, what, *((to,) if to else ())))
         nonce = os.urandom(_NONCE)
         self._put(key, nonce + self._seal.encrypt(nonce, encode(content), bound(key)))

@@ -45,8 +45,11 @@ JOINS: Final = -2
 NONE: Final = -1
 """In place of a counter: there is nothing in that stream."""
 
-NOT_FOR_JOINERS: Final = frozenset(PASSING) - {protocol.MaskedUpdate}
-"""Kinds that counted only when they were sent; a server that starts again gets updates."""
+NOT_FOR_JOINERS: Final = frozenset(PASSING) - {protocol.MaskedUpdate, protocol.Order}
+"""
+Kinds that counted only when they were sent. A server that starts again gets updates, and the
+orders of whoever still waits for its answer.
+"""
 
 ADDRESSED: Final = frozenset(
     kind for kind in KINDS.values() if 'to' in {each.name for each in fields(kind)}

@@ -185,11 +185,11 @@ def access(roster: Roster) -> dict[str, Any]:
     """
     Return who may do what at a router, by the common names of certificates.
 
-    A party publishes under its own name alone, and hears what is for everybody and for itself.
-    Whoever is not in the roster may do nothing.
+    A party publishes under its own name alone, and hears what is for everybody and for itself; an
+    operator hears the latter alone. Whoever is not in the roster may do nothing.
     """
     prefix = f'fdrl/{roster.federation}'
-    names = [each.name for each in roster.members if each.role != 'operator']
+    names = [each.name for each in roster.members]
     rules, policies = [], []
 
     def allow(rule: str, messages: list[str], flow: str, keys: list[str], of: str) -> None:
@@ -197,8 +197,9 @@ def access(roster: Roster) -> dict[str, Any]:
         rules.append({**words, 'key_exprs': keys})
         policies.append({'rules': [rule], 'subjects': [of]})
 
-    for name in names:
-        own, heard = [f'{prefix}/{name}/**'], [f'{prefix}/*/*', f'{prefix}/*/*/{name}']
+    for name, role in ((each.name, each.role) for each in roster.members):
+        shared = [] if role == 'operator' else [f'{prefix}/*/*']
+        own, heard = [f'{prefix}/{name}/**'], [*shared, f'{prefix}/*/*/{name}']
         allow(f'{name} sends', ['put'], 'ingress', own, name)
         allow(f'{name} listens', ['declare_subscriber'], 'ingress', heard, name)
         allow(f'{name} hears', ['put'], 'egress', heard, name)

@@ -1,0 +1,70 @@
+# Copyright 2026 The fdrl_ros maintainers
+# SPDX-License-Identifier: Apache-2.0
+"""Brings an operator's order to a server over its link, and back what the server says."""
+
+from contextlib import closing, suppress
+from queue import Empty, SimpleQueue
+import time
+from typing import Any, Final
+
+from fdrl_ros.crypto.keys.roster import Roster
+from fdrl_ros.deployment.link.credentials import LinkFiles
+from fdrl_ros.deployment.link.linked import Linked
+from fdrl_ros.deployment.link.party_link import Taken
+from fdrl_ros.deployment.link.transport import open_client
+from fdrl_ros.errors import OrderError, TrainingStopped
+from fdrl_ros.federation.protocol.message import Order
+
+PATIENCE: Final = 20.0
+"""Longest wait for the router and the server's answer, second."""
+
+_TICK = 0.1
+
+
+def deliver(order: Order, files: LinkFiles, roster: Roster, router: str) -> None:
+    """
+    Have a server take an order.
+
+    The server's answer is sealed, and the router lets nobody else give it; it is not signed.
+
+    :param files: of the operator who signed the order.
+    :param router: `tls/HOST:PORT`.
+    :raises OrderError: if there is no way to the server, or it does not answer, or refuses.
+    :raises SecurityError: if the operator's certificate cannot be used.
+    """
+    end, troubles = time.monotonic() + PATIENCE, ['']
+    queue: SimpleQueue[Any] = SimpleQueue()
+    answers: list[Taken] = []
+
+    def hear(server: str, answer: Taken) -> None:
+        if (server, answer.counter) == (order.to, order.envelope.counter):
+            answers.append(answer)
+
+    try:
+        session = open_client(files, router, lambda: time.monotonic() > end, troubles.append)
+    except TrainingStopped as error:
+        raise OrderError(f'there is no way to the {order.to}: {troubles[-1]}') from error
+    with closing(session):
+        link = Linked(
+            files,
+            roster,
+            {},
+            session,
+            post=queue.put,
+            take=lambda message: None,
+            refuse=lambda error: None,
+            say=lambda words: None,
+            hear=hear,
+        )
+        link.send(order)
+        while not answers:
+            if (now := time.monotonic()) > end:
+                raise OrderError(
+                    f'the {order.to} did not answer within {PATIENCE:g} s: look in its log or '
+                    f'journal whether it took {order.action}'
+                )
+            link.tick(now)
+            with suppress(Empty):
+                queue.get(timeout=_TICK)()
+    if answers[0].refusal:
+        raise OrderError(f'the {order.to} refused: {answers[0].refusal}')
