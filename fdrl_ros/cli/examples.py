@@ -79,7 +79,7 @@ fdrl record bag --operations 1
 fdrl record --play bag --foxglove            # shows a bag, publishes nothing
 fdrl selector compare --seeds 2
 fdrl selector coverage runs/latest
-fdrl selector replay bag --policies runs/latest/policies
+fdrl selector replay bag --policies runs/latest
 fdrl shield verify
 fdrl shield attack --steps 1000
 fdrl shield cost

@@ -95,6 +95,8 @@ def announce(run: RunDirectory, plan: Plan) -> None:
         f'{run.path}',
         soft_wrap=True,
     )
+    if words := plan.bucket_words():
+        out.print(words, soft_wrap=True)
     brought = [name for name in plan.hospitals if run.layout.records(name).exists()]
     if brought and not run.layout.keys.exists():
         out.print(f'{", ".join(brought)}: with the records that were given.', soft_wrap=True)

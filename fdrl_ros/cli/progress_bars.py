@@ -34,7 +34,7 @@ KINDS = {
     'alone': Shown('training alone', 4),
     'value': Shown('valuing', passing=True),
     'evaluate': Shown('evaluating', passing=True),
-    'operate': Shown('operating'),
+    'operate': Shown('operating', 20),
     'draw': Shown('drawing'),
     'demonstrate': Shown('demonstrating'),
     'replay': Shown('going through again'),

@@ -437,6 +437,18 @@ class Plan:
         task = self.federation.task
         return '' if task == SURGERY else self.task.server_step(self.world)
 
+    def bucket_words(self) -> str:
+        """Say how hospitals are summed in buckets, and what that tells; empty without buckets."""
+        buckets, count = self.federation.buckets, self.federation.hospitals
+        if not buckets:
+            return ''
+        tested = ', tests each on public patients' if self.validation.each_bucket else ''
+        return (
+            f'Each round sums {count} hospitals in {buckets} buckets of {count // buckets} or '
+            f'more: the key authority sees the average of each bucket{tested}, and combines them '
+            f'by {self.server.combine}.'
+        )
+
     def _check_buckets(self) -> None:
         """
         Refuse buckets that are too small, or that are not summed as they have to be.

@@ -198,8 +198,8 @@ def budget_words(
         return ''
     planned = plan.rounds.rounds
     most = _FORECAST * planned
-    paid: dict[int, list[str]] = {}
-    counts: dict[tuple[object, ...], int] = {}
+    paid: dict[tuple[int, int], list[str]] = {}
+    counts: dict[tuple[object, ...], tuple[int, int]] = {}
     for name, size in _known_sizes(plan, layout, own).items():
         chain, others = charged_so_far(layout, name, plan)
         history = () if chain is None else chain.history()
@@ -208,14 +208,17 @@ def budget_words(
             forecast = RoundCosts(
                 plan.learner, plan.privacy, plan.home, size, chain=chain, elsewhere=others
             )
-            counts[key] = forecast.done + forecast.rounds_paid(max(0, most - forecast.done))
+            more = forecast.rounds_paid(max(0, most - forecast.done))
+            counts[key] = forecast.done, more
         paid.setdefault(counts[key], []).append(name)
-    parts = [
-        f'{count}{" or more" if count >= most else ""} rounds'
-        + (f' ({", ".join(names)})' if len(paid) > 1 else '')
-        for count, names in sorted(paid.items())
-    ]
-    words = f'The budget of epsilon {plan.privacy.budget:g} pays for {", ".join(parts)} in all'
+    home = ', with a home policy after' if plan.home.epochs else ''
+    parts = []
+    for (done, count), names in sorted(paid.items()):
+        # What was made at home after the rounds that are done is spent: another one costs again.
+        words = f'{count}{" or more" if done + count >= most else ""} '
+        words += f'rounds beyond the {done} that are done' if done else 'rounds'
+        parts.append(words + (f' ({", ".join(names)})' if len(paid) > 1 else ''))
+    words = f'The budget of epsilon {plan.privacy.budget:g} pays for {", ".join(parts)}{home}'
     return f'{words}; {planned} are planned.' if parts else ''
 
 

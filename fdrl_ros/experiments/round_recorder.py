@@ -44,6 +44,7 @@ class RoundNote:
     :param blamed: who was left out as it spoiled an attempt, and what it did, in words. The last
         note has those of a later round, too, that never ended.
     :param ended: why the federation ended after this round; empty if it went on.
+    :param reason: what the key authority says of its policy, such as buckets that it left out.
     :param peak_memory: the most memory that the process of any party has held so far, MB; None
         where no system states it. In one process that is the process of all parties.
     :param public_success: share of public patients on whom the new policy succeeded in the key
@@ -60,6 +61,7 @@ class RoundNote:
     contributors: tuple[str, ...]
     rolled_back: bool
     ended: str = ''
+    reason: str = ''
     peak_memory: float | None = None
     blamed: dict[str, str] = field(default_factory=dict)
     public_success: float | None = None
@@ -105,6 +107,7 @@ def setbacks(rounds: Sequence[RoundNote], planned: int) -> list[str]:
             f'{len(abandoned)} of {len(rounds)} rounds were abandoned, and the policy of before '
             f'stayed (round {", ".join(abandoned)}): fdrl journal show tells why'
         )
+    found += [f'round {each.round}: {each.reason}' for each in rounds if 'left out' in each.reason]
     back = [str(each.round) for each in rounds if each.rolled_back and each.contributors]
     if back:
         found.append(
@@ -264,6 +267,7 @@ class RoundRecorder:
                 rolled_back=message.rolled_back,
                 peak_memory=self._meters.peak_memory(),
                 ended=self._ended,
+                reason=message.reason,
                 blamed=blamed,
                 public_success=None if message.rolled_back else self._tested.pop(round, None),
             )

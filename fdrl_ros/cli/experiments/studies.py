@@ -11,6 +11,7 @@ from fdrl_ros.audit.privacy_audit import AuditSettings
 from fdrl_ros.cli.experiments.mastery import MASTERY, run_fixed
 from fdrl_ros.cli.experiments.study_command import PlanStudy, study_command
 from fdrl_ros.cli.options import SettingOption
+from fdrl_ros.deployment.prepare import check_plan
 from fdrl_ros.errors import AuditFault, SettingError
 from fdrl_ros.experiments.plots.studies import (
     draw_audit,
@@ -110,10 +111,16 @@ def hospitals(study: PlanStudy, counts: str, clusters: bool) -> None:
 
     Each number of hospitals is a federation of its own, with the same patients of each hospital.
     What they learn together and alone is tried on unseen patients of ten of them. Sums are taken
-    without masks and encryption, which changes no bit of a policy. --federation-hospitals does
-    not count, and arms are kinematic. Interrupted, it goes on when called again.
+    without masks and encryption, which changes no bit of a policy. --hospitals does not count,
+    and arms are kinematic. Interrupted, it goes on when called again.
     """
     numbers = counts_from(counts)
+    check_plan(study.plan.changed({'federation': {'hospitals': numbers[-1]}}), None)
+    study.show(
+        f'Federations of {", ".join(map(str, numbers))} hospitals with '
+        f'{study.plan.collection.patients} patients each, seeds {study.seeds[0]} to '
+        f'{study.seeds[-1]}; in {study.directory}'
+    )
     chosen = study.plan, numbers, study.seeds, clusters
     summary = study.measure(run_hospitals, study.run.path, *chosen)
     study.print(hospitals_tables(summary))

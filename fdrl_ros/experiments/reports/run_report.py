@@ -179,8 +179,8 @@ class RunReport:
         about = (
             f'Task {chosen.task}: {chosen.hospitals} hospitals with heterogeneity H = '
             f'{chosen.heterogeneity:g}, {len(self.rounds)} of {self.plan.rounds.rounds} rounds '
-            f'done, seed {chosen.seed}.'
-        )
+            f'done, seed {chosen.seed}. {self.plan.bucket_words()}'
+        ).rstrip()
         shown = [each for each in sections if each.content]
         return Page('A federation and its policies', about, shown, told, made_here=False)
 

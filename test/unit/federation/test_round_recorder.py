@@ -10,7 +10,7 @@ from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.policy_file import load_policy
 from fdrl_ros.errors import MessageError, ReplayError, RoundError, SignatureError
 from fdrl_ros.experiments.json_file import from_json, write_json
-from fdrl_ros.experiments.round_recorder import Meters, read_rounds, RoundRecorder
+from fdrl_ros.experiments.round_recorder import Meters, read_rounds, RoundRecorder, setbacks
 from fdrl_ros.federation.protocol.channel import MessageVerifier
 from fdrl_ros.federation.protocol.message import (
     Blame,
@@ -98,6 +98,14 @@ def test_the_last_round_says_why_the_federation_ended_whatever_comes_first(obser
             0.0,
         )
     assert [note.ended for note in observer.notes] == ['', 'all is done']
+
+
+def test_a_bucket_that_was_left_out_is_told(observer, tmp_path):
+    told = 'left out 1 of 2 sums: fails on public patients: hospital_1, hospital_2, hospital_3'
+    observer.handle(replace(released(1), reason=told).signed_by(KEYS['key_authority']), 0.0)
+    (note,) = read_rounds(tmp_path / 'rounds.json')
+    assert setbacks([note], 1) == [f'round 1: {told}']
+    assert setbacks([replace(note, reason='succeeds on 67% of the public patients')], 1) == []
 
 
 def blame(guilty, counter, fault=Fault.SKETCH, sender='aggregator'):

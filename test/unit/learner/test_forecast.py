@@ -100,7 +100,7 @@ def test_page_prepare_and_check_agree(plan: Plan) -> None:
     )
     assert Forecast(plan).pays_for(spent) == paid - 1
     assert costs(plan, chain_of(3)).rounds_paid(MOST_ROUNDS) == paid - 1
-    assert f'pays for {paid} rounds in all' in budget_words(plan, None)
+    assert f'pays for {paid} rounds' in budget_words(plan, None)
     check_plan(plan.changed({'rounds': {'rounds': paid}}), None)
     with pytest.raises(PrivacyError, match=f'pays for {paid}' if plan is PLAN else 'budget'):
         check_plan(plan.changed({'rounds': {'rounds': paid + 1}}), None)
@@ -140,7 +140,7 @@ def test_an_account_counts_and_the_page_tells_nothing_of_it(tmp_path: Path) -> N
         ledger.reserve(round=1, block=0, charge=OTHERS[0], inputs=b'x')
     paid = costs(PLAN, others=OTHERS).rounds_paid(1000)
     assert paid < costs(PLAN).rounds_paid(1000)
-    assert f'pays for {paid} rounds in all' in budget_words(with_account, None)
+    assert f'pays for {paid} rounds' in budget_words(with_account, None)
     spent = PrivacySpent('hospital_1', 'patient', 0.0, 0.0, DELTA, BUDGET, 0, False)
     assert Forecast(with_account).pays_for(spent) is None
     assert Forecast(PLAN).pays_for(replace(spent, delta=DELTA / 2)) is None
