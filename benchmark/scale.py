@@ -19,6 +19,9 @@ in a round with 10,000 (`scale_hospital.py`), without its training.
 each party, a router, mutual TLS) over that of the same round in one process, both with training of
 a few milliseconds and their files on the disk: from one policy to the next, by the journal.
 
+`link_50_kb_ms` and `link_20_mb_ms` are the median times that so many bytes take from one party
+over the router to another one.
+
 Flower is not measured unless it is installed (`requirements/flower.txt`), links not without
 `requirements/zenoh.txt`.
 """
@@ -50,6 +53,8 @@ THOUSANDS, MOST_BYTES, MOST_MS = 10_000, 200_000.0, 60.0
 """Hospitals around one, and what it may send and compute in a round, B and ms."""
 ROUNDS = 30
 """Of three hospitals, over links and in one process."""
+CARRIED = (('50_kb', 50_000, 200), ('20_mb', 20_000_000, 10))
+"""What is carried from one party over a router to another: name, bytes, and how often."""
 LATER = 0.3
 """What a round over links may take beside 1.5 times that in one process, second."""
 PACKAGES = ('numpy', 'tenseal', 'cryptography', 'flwr', 'eclipse-zenoh')
@@ -184,6 +189,14 @@ def measure(made: Table, processes: Processes, given: argparse.Namespace) -> Non
     words = 'the same round in one process, s'
     add('zenoh_over_local', lambda: linked() / local(), '1', goal)
     add('zenoh_round_s', linked, 's', None, local, words)
+    for name, size, times in CARRIED:
+
+        def carried(size: int = size, times: int = times) -> float:
+            if not has('eclipse-zenoh'):
+                raise Skipped(str(PluginError('fdrl link', 'eclipse-zenoh is missing')))
+            return 1e3 * processes.measure('wire', size, times)['median']
+
+        add(f'link_{name}_ms', carried, 'ms')
 
 
 def arguments() -> argparse.Namespace:

@@ -5,16 +5,20 @@ One measurement of a large federation in a process of its own: run by scale.py.
 
     python benchmark/scale_work.py round|flower|hospital HOSPITALS NEIGHBOURS
     python benchmark/scale_work.py local|zenoh ROUNDS
+    python benchmark/scale_work.py wire BYTES TIMES
 
 It prints what it measured as JSON: wall seconds, processor seconds, and the most memory, MB; of
 one hospital the bytes that it sent and received.
 """
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from datetime import datetime, UTC
 import json
 from pathlib import Path
+from queue import Empty, Queue
 import signal
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -171,6 +175,51 @@ def zenoh(rounds: int) -> Found:
         return {'wall': _round_seconds(layout)}
 
 
+def wire(size: int, times: int) -> Found:
+    """
+    Carry so many bytes from a party over a router to another one, again and again.
+
+    Router and parties are sessions of this process, with mutual TLS and access control.
+
+    :raises RuntimeError: if something does not arrive.
+    """
+    from fdrl_ros.deployment.link.credentials import LinkFiles, make_links, ROUTER
+    from fdrl_ros.deployment.link.transport import free_port, open_client, open_router
+
+    arrived: Queue[int] = Queue()
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        layout = prepare(folder / 'federation', Plan().changed(SMALL))
+        make_links(layout, ['127.0.0.1'], datetime.now(UTC), 1)
+        place = f'tls/127.0.0.1:{free_port()}'
+        stack.enter_context(open_router(LinkFiles(layout.keys, ROUTER), layout.roster(), place))
+        sender, receiver = (
+            stack.enter_context(open_client(LinkFiles(layout.keys, name), place))
+            for name in ('hospital_1', 'aggregator')
+        )
+        prefix = f'fdrl/{layout.roster().federation}'
+        receiver.listen([f'{prefix}/*/RoundKey'], lambda _, data: arrived.put(len(data)))
+
+        def carried(data: bytes, patience: float) -> bool:
+            sender.put(f'{prefix}/hospital_1/RoundKey', data)
+            try:
+                while arrived.get(timeout=patience) != len(data):
+                    pass
+            except Empty:
+                return False
+            return True
+
+        if not any(carried(b'first', 0.1) for _ in range(100)):  # the router learns who listens
+            raise RuntimeError('nothing arrives over the link')
+        found, payload = [], b'x' * size
+        for _ in range(times):
+            begun = time.perf_counter()
+            if not carried(payload, LONGEST):
+                raise RuntimeError(f'{size} bytes did not arrive')
+            found.append(time.perf_counter() - begun)
+        return {'median': statistics.median(found), 'min': min(found), 'max': max(found)}
+
+
 def _wait_for(layout: Layout, rounds: int) -> None:
     """Wait until a round's policy is released."""
     path, end = layout.party('key_authority') / FILE, time.monotonic() + LONGEST
@@ -189,6 +238,7 @@ MEASURED: dict[str, Callable[..., Found]] = {
     'hospital': hospital,
     'local': local,
     'zenoh': zenoh,
+    'wire': wire,
 }
 
 

@@ -25,7 +25,7 @@ def test_every_figure_that_was_promised_is_there_and_growth_is_that_of_processor
 
     def known(processes, key):
         _, count, *_ = key
-        return dict.fromkeys(('wall', 'mb', 'sent', 'received'), 2.0 * count) | {
+        return dict.fromkeys(('wall', 'mb', 'sent', 'received', 'median'), 2.0 * count) | {
             'cpu': float(count) ** 2
         }
 
@@ -38,7 +38,12 @@ def test_every_figure_that_was_promised_is_there_and_growth_is_that_of_processor
     assert {'round_200_s', 'round_1000_s', 'memory_1000_mb', 'growth', 'growth_from_100'} <= set(
         made.written
     )
-    assert {'hospital_10000_bytes', 'hospital_10000_ms', 'zenoh_over_local'} <= set(made.written)
+    assert {
+        'hospital_10000_bytes',
+        'hospital_10000_ms',
+        'zenoh_over_local',
+        'link_50_kb_ms',
+    } <= set(made.written)
     assert made.written['growth']['value'] == 4.0
     assert made.written['neighbours_100']['value'] == 99.0
     fewest = fewest_neighbours(1000, withstands_lies=False)
