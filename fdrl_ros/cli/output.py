@@ -46,6 +46,8 @@ def note_command(directory: Path, *, going_on: bool = False) -> None:
 def resumed_by(directory: Path) -> str:
     """Return the words that tell which command goes on with a run: as typed, in its directory."""
     words = _typed()
+    if any('...' in each for each in words):
+        return f'the same command with --directory {directory} goes on from here'
     if not any(each.split('=')[0] == '--directory' for each in words):
         words = (*words, '--directory', str(directory))
     return f'{shlex.join(words)} goes on from here'

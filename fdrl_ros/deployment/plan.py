@@ -444,9 +444,10 @@ class Plan:
             return ''
         tested = ', tests each on public patients' if self.validation.each_bucket else ''
         return (
-            f'Each round sums {count} hospitals in {buckets} buckets of {count // buckets} or '
-            f'more: the key authority sees the average of each bucket{tested}, and combines them '
-            f'by {self.server.combine}.'
+            f'Each round sums {count} hospitals in {buckets} buckets of about '
+            f'{count / buckets:.2g}, and of three at least where some are missing: the key '
+            f'authority sees the average of each bucket{tested}, and combines them by '
+            f'{self.server.combine}.'
         )
 
     def _check_buckets(self) -> None:

@@ -253,7 +253,9 @@ class RoundRecorder:
         if round == 0 or any(note.round >= round for note in self.notes):
             return
         if self.notes:
-            self.notes[-1] = replace(self.notes[-1], ended='')  # it went on
+            before = self.notes[-1]  # it went on, and who was blamed since is of this round
+            told = {name: why for name, why in before.blamed.items() if name not in blamed}
+            self.notes[-1] = replace(before, ended='', blamed=told)
         self.notes.append(
             RoundNote(
                 round=round,

@@ -11,13 +11,15 @@ import time
 from fdrl_ros.crypto.keys.keystore import KEY_FILE, load_identity
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.link import orders
-from fdrl_ros.deployment.link.credentials import LinkFiles, make_links, ROUTER
+from fdrl_ros.deployment.link.credentials import LinkFiles, make_links, operator_key, ROUTER
 from fdrl_ros.deployment.link.driver import PartyProcess
 from fdrl_ros.deployment.link.orders import deliver
+from fdrl_ros.deployment.link.party_link import PartyLink, Taken
 from fdrl_ros.deployment.link.transport import free_port, open_router
 from fdrl_ros.deployment.prepare import prepare
-from fdrl_ros.errors import OrderError
-from fdrl_ros.federation.protocol.message import Order
+from fdrl_ros.errors import MessageError, OrderError
+from fdrl_ros.federation.aggregator.aggregator import Aggregator
+from fdrl_ros.federation.protocol.message import Envelope, LedgerHeads, Order
 from fdrl_ros.federation.protocol.orders import sign_order
 from fdrl_ros.federation.protocol.store import Store
 import pytest
@@ -70,6 +72,58 @@ def test_a_server_takes_orders_over_its_link_and_says_why_it_refuses_one(layout,
         send(layout, place, signed(layout, 'pause'))
     with closing(Store(layout.state('aggregator'))) as store:
         assert store.get('paused') == b'yes' and store.get('withdrawn') == b'["hospital_2"]'
+
+
+def test_an_order_of_a_wrong_clock_keeps_no_later_one_away(layout, place):
+    identity = load_identity(layout.keys / 'operator' / KEY_FILE, 'operator')
+    tomorrow = time.time() + 86400.0
+    late = sign_order(identity, layout.roster().federation, 'pause', tomorrow)
+    with running(layout, 'aggregator', place):
+        with pytest.raises(OrderError, match='set both clocks'):
+            send(layout, place, late)
+        send(layout, place, signed(layout, 'resume'))
+
+
+def test_an_order_that_comes_again_is_answered_again_and_done_once(layout):
+    roster, group, sent = layout.roster(), bytes(range(32)), []
+    heard = []
+
+    def link(name, takes, key):
+        return PartyLink(
+            name,
+            roster,
+            takes,
+            key,
+            lambda *each: sent.append(each),
+            lambda server, answer: heard.append((server, answer)),
+        )
+
+    server = link('aggregator', Aggregator.takes, group)
+    operator = link('operator', {}, operator_key(group, 'operator'))
+    order = signed(layout, 'pause')
+    operator.send(order)
+    assert server.heard(*sent[-1]) == [order]
+    server.answer(order, 'not now')
+    for _ in range(2):
+        operator.send(order)
+        assert server.heard(*sent[-1]) == []
+        assert operator.heard(*sent[-1]) == []
+    assert heard == [('aggregator', Taken(order.envelope.counter, 'not now'))] * 2
+
+
+def test_an_operator_cannot_read_what_parties_say(layout):
+    roster, group, sent = layout.roster(), bytes(range(32)), []
+    bench = layout.credentials('key_authority')[0]
+    envelope = Envelope(roster.federation, 1, 0, 'key_authority', 1)
+    said = LedgerHeads(envelope, (), b'').signed_by(bench)
+    party = PartyLink('key_authority', roster, {}, group, lambda *each: sent.append(each))
+    party.send(said)
+    for key in (operator_key(group, 'operator'), operator_key(group, 'hospital_1')):
+        operator = PartyLink('operator', roster, {LedgerHeads: ('key_authority',)}, key, print)
+        with pytest.raises(MessageError, match='not sealed with the key'):
+            operator.heard(*sent[-1])
+    hospital = PartyLink('hospital_1', roster, {LedgerHeads: ('key_authority',)}, group, print)
+    assert hospital.heard(*sent[-1]) == [said]
 
 
 def test_nobody_answers_for_a_server_that_is_not_there(layout, place, monkeypatch):

@@ -14,6 +14,7 @@ from fdrl_ros.deployment.bringup import BringupSettings
 from fdrl_ros.deployment.namespaces import check_namespace
 from fdrl_ros.experiments.reports.assessment import assess, evaluate_policies, PolicyResults
 from fdrl_ros.experiments.ros_federation import missing_ros, RosFederation
+from fdrl_ros.experiments.round_recorder import read_rounds
 from fdrl_ros.experiments.studies.experiment import run_training
 from fdrl_ros.experiments.training import train_all_alone
 from fdrl_ros.runtime.progress import Caller
@@ -60,14 +61,16 @@ def run(operations: int, page: bool, link: bool, namespace: str, **flags: Any) -
     if missing:
         out.print(f'ROS 2 is not here: {missing}.', soft_wrap=True)
         out.print('The same parties run in this process instead, without a robot.')
+    niceness = _NICENESS if operations and not missing else 0
     with (
         stopping(resumed_by(chosen.path)) as stopped,
         ProgressBars(out) as bars,
-        kept_workers(_NICENESS),
+        kept_workers(niceness),
     ):
         caller = Caller(bars, stopped)
 
         def evaluate(caller: Caller) -> PolicyResults:
+            chosen.forget_results(len(read_rounds(chosen.path / 'rounds.json')))
             train_all_alone(chosen.layout, plan, caller)
             return evaluate_policies(chosen.layout, plan, chosen.policies, caller)
 
@@ -85,7 +88,8 @@ def run(operations: int, page: bool, link: bool, namespace: str, **flags: Any) -
                 link=link,
             )
             rounds, results = live.operate(operations, evaluate)
-            chosen.forget_results(len(rounds))
+            if rounds[-1].round > results.learning[-1][0]:  # somebody rolled back meanwhile
+                results = evaluate(caller)
         found = assess(chosen.layout, results, rounds)
         chosen.save(found)
     show(chosen, found)

@@ -15,6 +15,8 @@ from pathlib import Path
 import shutil
 from typing import Final
 
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from cryptography.x509.oid import ExtendedKeyUsageOID
 from fdrl_ros.crypto.dds.certificates import (
     Authority,
@@ -80,6 +82,8 @@ class LinkFiles:
         """
         Return the key by which parties encrypt for each other what a router carries.
 
+        An operator has one for itself, which all parties know.
+
         :raises KeyFileError: if it is missing, damaged, or others can read it.
         """
         found = read_secret(self.keys / FOLDER / self.name / GROUP_FILE)
@@ -117,6 +121,15 @@ class LinkFiles:
                 f'{now:%Y-%m-%d %H:%M} UTC: correct its clock, or run `fdrl link init` again '
                 f'where the root is'
             )
+
+
+def operator_key(group: bytes, name: str) -> bytes:
+    """
+    Return the key between all parties and one operator, who cannot read what parties say.
+
+    :param group: key of the parties, 32 bytes.
+    """
+    return HKDF(SHA256(), 32, None, f'fdrl_ros links 1 operator {name}'.encode()).derive(group)
 
 
 def make_links(
@@ -165,7 +178,9 @@ def make_links(
             changes.write(f'{FOLDER}/{name}/{CERTIFICATE_FILE}', pem(certificate))
             changes.write(f'{FOLDER}/{name}/{PRIVATE_FILE}', private)
             if name != ROUTER:
-                changes.write(f'{FOLDER}/{name}/{GROUP_FILE}', group)
+                of_operator = members[name].role == 'operator'
+                sealing = operator_key(group, name) if of_operator else group
+                changes.write(f'{FOLDER}/{name}/{GROUP_FILE}', sealing)
     return (ROUTER, *members)
 
 

@@ -16,9 +16,10 @@ from fdrl_ros.errors import OrderError, TrainingStopped
 from fdrl_ros.federation.protocol.message import Order
 
 PATIENCE: Final = 20.0
-"""Longest wait for the router and the server's answer, second."""
+"""Longest wait for the router, and then for the server's answer, second."""
 
-_TICK = 0.1
+AGAIN: Final = 0.5
+"""Time after which an order that was not answered is sent again, second."""
 
 
 def deliver(order: Order, files: LinkFiles, roster: Roster, router: str) -> None:
@@ -56,15 +57,15 @@ def deliver(order: Order, files: LinkFiles, roster: Roster, router: str) -> None
             say=lambda words: None,
             hear=hear,
         )
-        link.send(order)
+        end = time.monotonic() + PATIENCE
         while not answers:
-            if (now := time.monotonic()) > end:
+            if time.monotonic() > end:
                 raise OrderError(
                     f'the {order.to} did not answer within {PATIENCE:g} s: look in its log or '
                     f'journal whether it took {order.action}'
                 )
-            link.tick(now)
+            link.send(order)  # what the router loses, and answers too, are sent again
             with suppress(Empty):
-                queue.get(timeout=_TICK)()
+                queue.get(timeout=AGAIN)()
     if answers[0].refusal:
         raise OrderError(f'the {order.to} refused: {answers[0].refusal}')

@@ -18,7 +18,16 @@ from typing import Final
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 from fdrl_ros.crypto.keys.roster import Roster
-from fdrl_ros.deployment.link.streams import ADDRESSED, addressee, Frame, Inbox, Marks, Outbox
+from fdrl_ros.deployment.link.credentials import operator_key
+from fdrl_ros.deployment.link.streams import (
+    ADDRESSED,
+    addressee,
+    Frame,
+    Inbox,
+    Marks,
+    Outbox,
+    read,
+)
 from fdrl_ros.errors import MessageError, RosterError
 from fdrl_ros.federation.protocol.channel import Takes
 from fdrl_ros.federation.protocol.encoding import decode, encode
@@ -89,16 +98,20 @@ class PartyLink:
 
         :param name: of the party, or of an operator, who takes nothing.
         :param takes: what it takes, of which roles.
-        :param key: 32 bytes that all parties have and no router.
+        :param key: 32 bytes that all parties have and no router; of an operator its own ones.
         :param hear: gets what a server says of this operator's orders.
         """
         self.name = name
         self._prefix = f'fdrl/{roster.federation}'
         self._roster = roster
-        self._seal, self._put, self._hear = ChaCha20Poly1305(key), put, hear
+        self._key, self._put, self._hear = key, put, hear
+        self._operators = {each.name for each in roster.members if each.role == 'operator'}
+        # Orders are no stream: an operator repeats one until it is answered.
+        takes = {kind: roles for kind, roles in takes.items() if kind is not Order}
         self._takes = takes
         self._outbox = Outbox()
         self._inbox = Inbox(takes, name)
+        self._told: dict[str, Taken] = {}
         self._now = 0.0
         self._questions: dict[str, int] = {}
         self._answered: dict[str, float] = {}
@@ -113,7 +126,7 @@ class PartyLink:
         """What to listen to."""
         shared = (kind.__name__ for kind in self._takes if kind not in ADDRESSED)
         return (
-            *(f'{self._prefix}/*/{kind}' for kind in (*shared, _NEWEST)),
+            *(f'{self._prefix}/*/{kind}' for kind in (*shared, _NEWEST) if self._takes),
             f'{self._prefix}/*/*/{self.name}',
         )
 
@@ -140,11 +153,12 @@ class PartyLink:
 
     def answer(self, order: Order, refusal: str) -> None:
         """
-        Tell an operator what became of an order.
+        Tell an operator what became of an order, and again whenever it comes again.
 
         :param refusal: why it was not taken; empty if it was.
         """
-        self._put_sealed(_TAKEN, order.sender, Taken(order.envelope.counter, refusal))
+        told = self._told[order.sender] = Taken(order.envelope.counter, refusal)
+        self._put_sealed(_TAKEN, order.sender, told)
 
     def heard(self, key: str, payload: bytes) -> list[Message]:
         """
@@ -155,7 +169,7 @@ class PartyLink:
         """
         sender, what = self._place(key)
         try:
-            data = self._seal.decrypt(payload[:_NONCE], payload[_NONCE:], bound(key))
+            data = self._seal(sender).decrypt(payload[:_NONCE], payload[_NONCE:], bound(key))
         except (InvalidTag, ValueError) as error:
             raise MessageError(
                 sender, 'not sealed with the key of the links, or in another version'
@@ -175,6 +189,8 @@ class PartyLink:
         if what == _TAKEN:
             self._hear(sender, decode(data, Taken))
             return []
+        if what == Order.__name__:
+            return self._order(sender, decode(data, Frame))
         if what != _AGAIN and what not in KINDS:
             raise MessageError(sender, f'there is no {what[:40]!r}')
         released = self._inbox.take(sender, decode(data, Frame))
@@ -212,10 +228,26 @@ class PartyLink:
             self._put_sealed(_AGAIN, asker, frame)
         self._put_sealed(_ANSWER, asker, replace(settled, question=known.question))
 
+    def _order(self, sender: str, frame: Frame) -> list[Message]:
+        """Return an order, unless it was answered before; then answer again."""
+        order = read(sender, frame)
+        if not isinstance(order, Order) or order.to != self.name:
+            raise MessageError(sender, f'no order to {self.name}')
+        told = self._told.get(sender)
+        if told is not None and told.counter == order.envelope.counter:
+            self._put_sealed(_TAKEN, sender, told)
+            return []
+        return [order]
+
+    def _seal(self, other: str) -> ChaCha20Poly1305:
+        """Return what encrypts between this party and another one."""
+        shared = other in self._operators and self.name not in self._operators
+        return ChaCha20Poly1305(operator_key(self._key, other) if shared else self._key)
+
     def _put_sealed(self, what: str, to: str, content: Frame | Marks | Taken) -> None:
         key = '/'.join((self._prefix, self.name, what, *((to,) if to else ())))
         nonce = os.urandom(_NONCE)
-        self._put(key, nonce + self._seal.encrypt(nonce, encode(content), bound(key)))
+        self._put(key, nonce + self._seal(to).encrypt(nonce, encode(content), bound(key)))
 
     def _place(self, key: str) -> tuple[str, str]:
         """Return sender and kind that a key names."""

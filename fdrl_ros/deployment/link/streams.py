@@ -45,11 +45,8 @@ JOINS: Final = -2
 NONE: Final = -1
 """In place of a counter: there is nothing in that stream."""
 
-NOT_FOR_JOINERS: Final = frozenset(PASSING) - {protocol.MaskedUpdate, protocol.Order}
-"""
-Kinds that counted only when they were sent. A server that starts again gets updates, and the
-orders of whoever still waits for its answer.
-"""
+NOT_FOR_JOINERS: Final = frozenset(PASSING) - {protocol.MaskedUpdate}
+"""Kinds that counted only when they were sent; a server that starts again gets updates."""
 
 ADDRESSED: Final = frozenset(
     kind for kind in KINDS.values() if 'to' in {each.name for each in fields(kind)}
@@ -109,6 +106,21 @@ class _Stream:
 def addressee(message: Message) -> str:
     """Return whom a message is for; '' for everybody."""
     return getattr(message, 'to', '')
+
+
+def read(sender: str, frame: Frame) -> Message:
+    """
+    Read the message of a frame.
+
+    :param sender: who may have sent it, by where it came.
+    :raises MessageError: if it is none, or of another sender.
+    """
+    if len(frame.message) > LARGEST_MESSAGE:
+        raise MessageError(sender, f'more than {LARGEST_MESSAGE} bytes')
+    message = message_from_bytes(frame.message)
+    if message.sender != sender:
+        raise MessageError(sender, f'sent a message in the name of {message.sender[:40]!r}')
+    return message
 
 
 class Outbox:
@@ -226,12 +238,8 @@ class Inbox:
         :returns: what can be handed on now, in order.
         :raises MessageError: if it is none, of another sender, or not for this party.
         """
-        if len(frame.message) > LARGEST_MESSAGE:
-            raise MessageError(sender, f'more than {LARGEST_MESSAGE} bytes')
-        message = message_from_bytes(frame.message)
+        message = read(sender, frame)
         name = type(message).__name__
-        if message.sender != sender:
-            raise MessageError(sender, f'sent a message in the name of {message.sender[:40]!r}')
         if name not in self._takes or addressee(message) not in ('', self._name):
             raise MessageError(sender, f'{name} is not for {self._name}')
         key, counter = (sender, name), message.envelope.counter

@@ -100,8 +100,9 @@ def take_order(order: Order, channel: Channel, store: Store) -> dict[str, bytes]
     if counter <= last:
         raise ReplayError(
             operator,
-            f'{order.action} is not newer than the last order taken; who lost its state takes '
-            f'none for {ORDER_AGE:.0f} s: order again then',
+            f'{order.action} is not newer than the last order taken (if it is that one, the '
+            'journal tells what came of it); who lost its state takes none for '
+            f'{ORDER_AGE:.0f} s: order again then',
         )
     note_order(channel, store)  # the one before, had the journal no room for it
     return used

@@ -166,7 +166,7 @@ class PartyNode(ManagedNode):
 
         def handle(message: Message) -> Effects:
             if self.party is not party:  # it was dropped while the message waited
-                return Effects()
+                raise RoundError(message.sender, f'{self.get_name()} is not ready')
             effects = party.handle(message, self.now)
             self.accepted(message)
             return effects

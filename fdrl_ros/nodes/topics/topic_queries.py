@@ -119,9 +119,11 @@ def rates(domain: int, topic: str, window: int, period: float = 1.0) -> Iterator
             end = time.monotonic() + period
             while time.monotonic() < end:
                 poll()
-            came = len(times) > 1 and times[-1] != heard
-            heard = times[-1] if times else 0
-            yield rate_of(list(times)) if came else None
+            if (newest := times[-1] if times else 0) == heard:
+                yield None
+            elif len(times) > 1:
+                yield rate_of(list(times))
+            heard = newest
 
 
 def rate_of(times: list[int]) -> Rate:

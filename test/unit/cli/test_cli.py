@@ -20,7 +20,7 @@ from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.parties.hospital import ledger_spent
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.policy_file import load_policy
-from fdrl_ros.deployment.prepare import prepare
+from fdrl_ros.deployment.prepare import budget_words, prepare
 from fdrl_ros.errors import StoreError
 from fdrl_ros.experiments import run_directory
 from fdrl_ros.experiments.reports.assessment import assess, evaluate_policies
@@ -680,7 +680,10 @@ def test_without_ros_the_same_parties_run_in_this_process(plan_file, tmp_path, m
 
 def test_the_budget_says_how_many_rounds_it_pays_for_before_the_first(trained):
     assert 'The budget of epsilon 8 pays for ' in trained[1]
-    assert ' in all; 2 are planned.' in trained[1]
+    assert ' rounds; 2 are planned.' in trained[1]
+    layout = Layout(trained[0] / 'federation')
+    words = budget_words(Plan.load(layout.plan), layout)
+    assert words.endswith(' rounds beyond the 2 that are done; 2 are planned.')
 
 
 @pytest.mark.parametrize('command', ['train', 'run', 'evaluate'])

@@ -89,15 +89,12 @@ def test_notes_of_a_round_hold_the_peak_memory_and_older_ones_none(tmp_path):
 
 @pytest.mark.parametrize('words_first', [True, False])
 def test_the_last_round_says_why_the_federation_ended_whatever_comes_first(observer, words_first):
-    last = released(2), said()
-    for each in (released(1), *(last[::-1] if words_first else last)):
-        observer.handle(
-            replace(each, reason='all is done').signed_by(KEYS[each.sender])
-            if isinstance(each, RoundStatus)
-            else each,
-            0.0,
-        )
+    ended = replace(said(), reason='all is done').signed_by(KEYS['aggregator'])
+    last = (ended, released(2)) if words_first else (released(2), ended)
+    for each in (released(1), blame('hospital_3', 2), *last):
+        observer.handle(each, 0.0)
     assert [note.ended for note in observer.notes] == ['', 'all is done']
+    assert [[*note.blamed] for note in observer.notes] == [[], ['hospital_3']]
 
 
 def test_a_bucket_that_was_left_out_is_told(observer, tmp_path):
