@@ -198,12 +198,13 @@ class VirtualFederation:
             for name, identity in self.identities.items()
         )
         agreeing = options.get('threshold') or default_threshold(len(names))
-        buckets = options.get('buckets', 0)
-        neighbours = options.get('neighbours', 0 if buckets else None)
-        graph = ring(len(names), options.get('threshold'), neighbours)
-        self.roster = Roster(
-            self.federation, agreeing, members, disjoint_patients=True, buckets=buckets, **graph
+        graph = ring(
+            len(names),
+            options.get('threshold'),
+            options.get('neighbours'),
+            options.get('buckets', 0),
         )
+        self.roster = Roster(self.federation, agreeing, members, disjoint_patients=True, **graph)
         scheme = choose_scheme(
             n_shared,
             len(names),

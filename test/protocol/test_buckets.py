@@ -220,7 +220,8 @@ def test_a_bucket_that_fails_on_public_patients_is_left_out_and_named():
     assert bench.run()
     np.testing.assert_array_equal(bench.weights, exact(bench, good, 'median'))
     assert len(tried) == 4 + 1  # each bucket, and the policy
-    assert bench.policy.reason.endswith('fail on public patients: ' + ', '.join(bad))
+    told = 'left out 1 of 4 sums: fails on public patients: ' + ', '.join(bad)
+    assert bench.policy.reason.endswith(told)
     assert sorted(bench.policy.contributors) == sorted(bench.names)
 
 
@@ -229,8 +230,35 @@ def test_a_round_of_which_every_bucket_fails_ends_with_the_older_policy():
     bench.validate = lambda weights: Validation(False, 'fails')
     assert bench.run()
     assert bench.policy.rolled_back
-    assert 'no bucket passes' in bench.policy.reason
+    assert 'left out 4 of 4 sums' in bench.policy.reason
     np.testing.assert_array_equal(bench.weights, bench.start)
+
+
+def test_one_bucket_alone_is_not_released():
+    """Two of its hospitals would know the third's update."""
+    bench = Bench(rounds=1, test_buckets=True, **TWELVE)
+    assert bench.run(lambda: bench.aggregator.phase is Phase.TRAIN)
+    alone = exact(bench, bench.roster.buckets_of(1)[0])
+    bench.validate = lambda weights: Validation(np.array_equal(weights, alone), 'as tried')
+    assert bench.run()
+    assert bench.policy.rolled_back
+    assert 'left out 3 of 4 sums' in bench.policy.reason
+    np.testing.assert_array_equal(bench.weights, bench.start)
+
+
+@pytest.mark.parametrize('rule', RULES)
+def test_whoever_moves_its_sum_out_of_range_costs_its_bucket_the_round_and_no_other(rule):
+    """Its update keeps the bound, which is several limits: no projection shows it."""
+    bench = Bench(rounds=1, combine=rule, **TWELVE)
+    blames = Interception(bench, Blame)
+    send_too_much(bench, 'hospital_2', factor=3.5, numbers=1)
+    assert bench.run(lambda: bench.policy and bench.policy.envelope.round == 1)
+    good = others(bench, 'hospital_2')
+    assert not blames.messages and not bench.policy.rolled_back
+    np.testing.assert_array_equal(bench.weights, exact(bench, good, rule))
+    bad = ', '.join(sorted({*bench.names} - {*good}))
+    assert 'left out 1 of 4 sums: the sum is not one of honest updates' in bench.policy.reason
+    assert bench.policy.reason.endswith(bad)
 
 
 # What the aggregator may not ask for, and what nobody learns.

@@ -164,8 +164,6 @@ class NewFederation:
             Member(name, 'hospital', publics[name], size) for name, size in self.sizes.items()
         ]
         count = len(hospitals)
-        # In a bucket all mask with all.
-        neighbours = 0 if self.buckets and self.neighbours is None else self.neighbours
         return Roster(
             self.federation,
             default_threshold(count) if self.threshold is None else self.threshold,
@@ -173,8 +171,7 @@ class NewFederation:
             self.disjoint_patients,
             not_before=self.validity[0],
             expires=self.validity[1],
-            buckets=self.buckets,
-            **ring(count, self.threshold, neighbours),
+            **ring(count, self.threshold, self.neighbours, self.buckets),
         )
 
 

@@ -26,6 +26,7 @@ from fdrl_ros.crypto.masking.neighbourhoods import (
     fewest_neighbours,
     Neighbourhoods,
     new_seed,
+    SEED_BYTES,
 )
 from fdrl_ros.errors import (
     CryptoError,
@@ -112,18 +113,23 @@ def default_threshold(hospitals: int) -> int:
 
 
 def ring(
-    hospitals: int, threshold: int | None = None, neighbours: int | None = None
+    hospitals: int,
+    threshold: int | None = None,
+    neighbours: int | None = None,
+    buckets: int = 0,
 ) -> dict[str, Any]:
     """
-    Return the fields of a roster with neighbours, in an order that is drawn here.
+    Return the fields of a roster with neighbours or buckets, in an order that is drawn here.
 
     :param threshold: t, if it was chosen; a higher one than by default takes all others.
-    :param neighbours: k, if it was chosen; 0 means all others.
+    :param neighbours: k, if it was chosen; 0 means all others, as in buckets.
+    :param buckets: of a round; 0 for one sum of all.
     """
     if neighbours is None:
         strict = threshold is not None and threshold > default_threshold(hospitals)
-        neighbours = 0 if strict else default_neighbours(hospitals)
-    return {'neighbours': neighbours, 'ring_seed': new_seed().hex() if neighbours else ''}
+        neighbours = 0 if strict or buckets else default_neighbours(hospitals)
+    seed = new_seed().hex() if neighbours or buckets else ''
+    return {'neighbours': neighbours, 'buckets': buckets, 'ring_seed': seed}
 
 
 def _check_name(kind: str, name: str) -> None:
@@ -152,7 +158,8 @@ class Roster:
     :param expires: end of its validity, likewise; None means never.
     :param revoked: keys that are no longer valid, in the order of revocation.
     :param neighbours: k, with how many others each hospital masks; 0 means with all.
-    :param ring_seed: from which follows who they are, 64 hexadecimal digits; empty with all.
+    :param ring_seed: from which follows who they are, or who is in which bucket, 64 hexadecimal
+        digits; empty with all and one sum.
     :param buckets: of a round, each with a sum of its own, whose hospitals mask with each other; 0
         for one sum of all.
     """
@@ -245,6 +252,10 @@ class Roster:
             seed = bytes.fromhex(self.ring_seed)
             if seed.hex() != self.ring_seed:
                 raise ValueError('expected lower-case hexadecimal digits')
+            if self.buckets and len(seed) != SEED_BYTES:
+                raise ValueError(f'{len(seed)} bytes, expected {SEED_BYTES} with buckets')
+            if self.buckets and not number:
+                seed = b''  # it is that of the buckets
             return Neighbourhoods(names, self.threshold, number, seed)
         except ValueError as error:
             raise RosterError(f'seed of the neighbourhoods: {error}') from error
@@ -307,7 +318,8 @@ class Roster:
         Return the next roster, which lists removed keys as revoked.
 
         With other hospitals their neighbours are drawn anew, as many as the same promise takes.
-        There are fewer buckets if too few hospitals are left for as many.
+        Buckets are always: who knows the seed could make a key by which it chooses with whom it
+        is. There are fewer if too few hospitals are left for as many.
 
         :param changes: fields to replace.
         :raises RosterError: if they contradict each other.
@@ -326,17 +338,18 @@ class Roster:
             strict = self.neighbourhoods.withstands_lies
             fewest = fewest_neighbours(len(after), withstands_lies=strict)
             changes |= ring(len(after), neighbours=fewest)
-        if self.buckets > (most := len(after) // FEWEST):
-            changes = {'buckets': most if most > 1 else 0, **changes}
+        if self.buckets:
+            most = len(after) // FEWEST
+            count = min(self.buckets, most) if most > 1 else 0
+            changes = ring(len(after), neighbours=0, buckets=count) | changes
         return replace(self, serial=self.serial + 1, revoked=self.revoked + ended, **changes)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the signed content as JSON values, without a complete graph and one bucket."""
         written = asdict(self)
-        if not self.neighbours:
-            del written['neighbours'], written['ring_seed']
-        if not self.buckets:
-            del written['buckets']
+        for name in ('neighbours', 'buckets', 'ring_seed'):
+            if not written[name]:
+                del written[name]
         for entry in (*written['members'], *written['revoked']):
             entry['public'] = entry['public'].hex()
         return {**written, 'members': [*written['members']], 'revoked': [*written['revoked']]}

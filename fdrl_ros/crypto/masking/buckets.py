@@ -4,9 +4,9 @@
 Which hospitals are summed together in a round, where each of several buckets has a sum of its own.
 
 Their order follows from the roster and the round alone. Nobody who takes part has a say in either:
-the root key signed the roster before. What the key authority makes, as keys and policies, is left
-out, since it could try many until a hospital is alone among its friends. All attempts of a round
-have the same buckets, so that no two sums of a round differ by one hospital.
+the roster has a seed that the root draws when it knows all keys, anew for each roster. Who could
+try many keys or policies would try until a hospital is alone among its friends. All attempts of a
+round have the same buckets, so that no two sums of a round differ by one hospital.
 """
 
 from collections.abc import Collection

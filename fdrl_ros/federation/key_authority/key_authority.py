@@ -693,28 +693,23 @@ class KeyAuthority:
         journal = self.channel.journal
         if (journal.newest_round('decrypt') or 0) < round:
             journal.append('decrypt', round=round, attempt=attempt, sum=request.sum_hash)
-        try:
-            sums = zip(*summing.sums, strict=True)
-            unmasked = [
-                codec.unmask(np.stack([self._secret.decrypt(each) for each in own]), leftover)
-                for own, leftover in zip(sums, leftovers, strict=True)
-            ]
-            sizes = [[roster.member(name).size for name in bucket] for bucket in summing.buckets]
-            averages = [
-                codec.average(slots, own, roster.n_max)
-                for slots, own in zip(unmasked, sizes, strict=True)
-            ]
-        except CryptoError as error:
-            return self._rolled_back(request, f'the sum is not one of honest updates: {error}')
         before = self.state.released.weights
-        passed = [self._passes(round, each) for each in averages]
-        if not any(passed):
-            return self._rolled_back(request, 'the average of no bucket passes on public patients')
-        average = combine(
-            self._settings.combine,
-            np.stack(averages)[passed],
-            np.array([float(sum(own)) for own in sizes])[passed],
-        )
+        averages, sizes, left_out = [], [], []
+        for bucket, sums, leftover in zip(
+            summing.buckets, zip(*summing.sums, strict=True), leftovers, strict=True
+        ):
+            own = [roster.member(name).size for name in bucket]
+            found = self._average(round, sums, leftover, own)
+            if isinstance(found, str):
+                left_out.append(f'{found}: {", ".join(bucket)}')
+            else:
+                averages.append(found)
+                sizes.append(float(sum(own)))
+        told = f'left out {len(left_out)} of {len(summing.buckets)} sums: {"; ".join(left_out)}'
+        # Of several, one alone is not released: two of its hospitals would know the third's.
+        if len(averages) < min(2, len(summing.buckets)):
+            return self._rolled_back(request, shortened(told))
+        average = combine(self._settings.combine, np.stack(averages), np.array(sizes))
         given = RoundSum(round, before, self._shared, average, self.state.step_state)
         try:
             stepped = self._settings.step(given)
@@ -723,21 +718,38 @@ class KeyAuthority:
             return self._rolled_back(request, f'the server step made no policy: {error}')
         hashes = b''.join(checked.hashes[name] for name in survivors)
         made = stepped.weights
-        failed = zip(summing.buckets, passed, strict=True)
-        left_out = '; '.join(', '.join(bucket) for bucket, passes in failed if not passes)
-        why = f'left out buckets that fail on public patients: {left_out}' if left_out else ''
         declared = tuple(roster.member(name).size for name in survivors)
+        why = told if left_out else ''
         summed = Released(round, attempt, made, survivors, hashes, False, why, declared)
         self.state.keep_summed(summed, summing.secure, stepped.state)
         return self._validated(summed)
 
-    def _passes(self, round: int, average: NDArray[np.float64]) -> bool:
-        """Tell whether a policy with the average of a bucket alone passes, if that is tested."""
-        if not (self._settings.test_buckets and self.channel.roster.buckets):
-            return True
-        before = self.state.released.weights
-        alone = fed_avg(RoundSum(round, before, self._shared, average)).weights
-        return self._settings.validate(alone).passed
+    def _average(
+        self,
+        round: int,
+        sums: tuple[bytes, ...],
+        leftover: NDArray[np.int64],
+        sizes: list[int],
+    ) -> NDArray[np.float64] | str:
+        """
+        Return the average of the updates in one sum, or why it is left out.
+
+        One hospital can move its sum out of range: that costs its bucket the round, not all.
+
+        :param sums: of each chunk.
+        :param sizes: declared n_i of each summed hospital.
+        """
+        codec, released = self._codec, self.state.released
+        try:
+            slots = codec.unmask(np.stack(list(map(self._secret.decrypt, sums))), leftover)
+            average = codec.average(slots, sizes, self.channel.roster.n_max)
+        except CryptoError as error:
+            return f'the sum is not one of honest updates ({error})'
+        if self._settings.test_buckets and self.channel.roster.buckets:
+            given = RoundSum(round, released.weights, self._shared, average)
+            if not self._settings.validate(fed_avg(given).weights).passed:
+                return 'fails on public patients'
+        return average
 
     def _check_sketches(
         self,

@@ -25,8 +25,8 @@ def roster(count, buckets):
     names = [f'hospital_{number}' for number in range(1, count + 1)]
     members = [Member(name, 'hospital', IDENTITIES[name].public, 100) for name in names]
     members += [Member(name, name, IDENTITIES[name].public) for name in SERVERS]
-    agreeing = 2 * count // 3 + 1
-    return Roster('federation', agreeing, tuple(members), disjoint_patients=True, buckets=buckets)
+    agreeing, dealt = 2 * count // 3 + 1, ring(count, buckets=buckets)
+    return Roster('federation', agreeing, tuple(members), disjoint_patients=True, **dealt)
 
 
 @given(hospitals=st.integers(3, 60), count=st.integers(0, 20), round=st.integers(0, 99))
@@ -114,4 +114,18 @@ def test_a_roster_with_few_neighbours_has_no_buckets():
     everybody = roster(60, 0)
     sparse = ring(60, neighbours=fewest_neighbours(60, withstands_lies=False))
     with pytest.raises(RosterError, match='buckets'):
-        replace(everybody, buckets=4, **sparse)
+        replace(everybody, **sparse | {'buckets': 4})
+
+
+def test_whoever_hands_its_key_in_last_has_no_say_in_the_buckets():
+    """The root draws a seed when it knows all keys, and another one with each roster."""
+    everybody = roster(12, 4)
+    seeds = {roster(12, 4).ring_seed for _ in range(20)} | {everybody.successor().ring_seed}
+    assert len(seeds) == 21
+    other = replace(everybody, ring_seed=everybody.successor().ring_seed)
+    assert everybody.buckets_of(1) != other.buckets_of(1)
+    for seed in ('', '00' * 31, '00' * 33, 'Z' * 64):
+        with pytest.raises(RosterError, match='seed'):
+            replace(everybody, ring_seed=seed)
+    with pytest.raises(RosterError, match='seed'):
+        replace(everybody, buckets=0)

@@ -300,7 +300,7 @@ def test_neighbourhoods_are_those_of_the_hospitals_and_the_seed():
 
 
 def test_ring_is_drawn_anew_each_time_and_empty_if_all_mask_with_all():
-    assert ring(15, neighbours=0) == {'neighbours': 0, 'ring_seed': ''}
+    assert ring(15, neighbours=0) == {'neighbours': 0, 'buckets': 0, 'ring_seed': ''}
     drawn = [ring(15, neighbours=14) for _ in range(20)]
     assert {each['neighbours'] for each in drawn} == {14}
     seeds = {each['ring_seed'] for each in drawn}
