@@ -10,7 +10,7 @@ from fdrl_ros.errors import CryptoError, RoundError
 from fdrl_ros.federation.hospital.state import Promises
 from fdrl_ros.federation.key_authority.robust import combine, RULES
 from fdrl_ros.federation.key_authority.state import Validation
-from fdrl_ros.federation.protocol.message import Blame, Fault, Phase, Reveal, Verdict
+from fdrl_ros.federation.protocol.message import Blame, Fault, MaskedUpdate, Phase, Reveal, Verdict
 import numpy as np
 import pytest
 from support.coalition import learned
@@ -122,6 +122,55 @@ def test_who_was_left_out_takes_part_again_in_a_round_with_other_buckets():
     bench.join('hospital_5')
     assert bench.run()
     assert sorted(bench.policy.contributors) == sorted(bench.names)
+
+
+@pytest.mark.parametrize('why', ['budget', 'away', 'silent'])
+def test_whom_two_in_different_buckets_leave_alone_are_summed_in_a_later_round(why):
+    """Enough are there, but a round has the same buckets however often it is tried."""
+    bench = Bench(rounds=100, **TWELVE)
+    gone = [bucket[0] for bucket in bench.roster.buckets_of(1)[:2]]
+    left = [name for name in bench.names if name not in gone]
+    found = next(
+        number for number in range(2, 101) if len(kept(bench.roster.buckets_of(number), left)) >= 9
+    )
+    for name in gone:
+        if why == 'budget':
+            bench.learners[name].rounds_affordable = 0
+        elif why == 'away':
+            bench.kill(name)
+    if why == 'silent':  # after the others trained
+        Interception(bench, MaskedUpdate, change=lambda each: [each][each.sender in gone :])
+    assert bench.run(lambda: bench.key_authority.round == found, ticks=5000)
+    for number in range(1, found):
+        policy = bench.key_authority.state.policy(number)
+        assert policy.rolled_back and 'abandoned' in policy.reason
+    policy = bench.key_authority.state.policy(found)
+    assert not policy.rolled_back
+    assert policy.contributors == kept(bench.roster.buckets_of(found), left)
+    if why != 'silent':
+        assert all(bench.learners[name].trained == [found] for name in policy.contributors)
+
+
+def test_a_round_waits_for_whom_no_buckets_can_do_without():
+    """Nine in buckets of three, seven have to agree."""
+    bench = Bench(rounds=2, hospitals=9, buckets=3)
+    bench.kill('hospital_5')
+    bench.wait(300)
+    assert bench.policy.envelope.round == 0 and not bench.aggregator.exhausted
+    bench.join('hospital_5')
+    assert bench.run()
+    assert sorted(bench.policy.contributors) == sorted(bench.names)
+
+
+def test_a_federation_ends_of_which_no_buckets_can_sum_enough():
+    bench = Bench(rounds=2, hospitals=9, buckets=3)
+    deal_garbage(bench, 'hospital_2')
+    assert bench.run(lambda: bench.aggregator.exhausted)
+    assert '6 can be summed at most, 7 are needed' in bench.aggregator.exhausted
+    bench = Bench(rounds=2, hospitals=9, buckets=3)
+    bench.learners['hospital_2'].rounds_affordable = 0
+    assert bench.run(lambda: bench.aggregator.exhausted)
+    assert 'budget' in bench.aggregator.exhausted
 
 
 @pytest.mark.parametrize('buckets', [2, 4])

@@ -77,6 +77,22 @@ def within(buckets: Buckets, names: Collection[str]) -> Buckets:
     return tuple(bucket for bucket in left if bucket)
 
 
+def most_kept(hospitals: int, count: int, missing: int) -> int:
+    """
+    Return how many hospitals can be summed if some are missing, in the luckiest deal.
+
+    :param hospitals: of the roster.
+    :param count: of buckets; 0 where all are summed together.
+    """
+    sizes = [len(range(place, hospitals, count)) for place in reversed(range(count))]
+    spare = sum(size - FEWEST for size in sizes) if count else missing
+    lost = 0
+    while missing > spare:  # then a whole bucket of them is lost, a small one
+        size = sizes.pop(0)
+        spare, lost, missing = spare - (size - FEWEST), lost + size, max(0, missing - size)
+    return hospitals - lost - missing
+
+
 def kept(buckets: Buckets, names: Collection[str]) -> tuple[str, ...]:
     """Return the hospitals, of some, that are not left in a bucket of too few, in their order."""
     if not buckets:

@@ -21,7 +21,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from fdrl_ros.crypto.masking.buckets import kept, within
+from fdrl_ros.crypto.masking.buckets import kept, most_kept, within
 from fdrl_ros.crypto.masking.share_sealing import check_ends, PARCEL_BYTES
 from fdrl_ros.crypto.masking.sketch import Sketch
 from fdrl_ros.errors import (
@@ -78,6 +78,9 @@ ANSWERS = (
     protocol.Reveal,
 )
 """Kinds of messages with which hospitals answer to the phases of an attempt."""
+
+_PATIENCE = 3  # attempts that wait for hospitals without whom too few of a bucket are left
+_FORESIGHT = 100  # rounds in whose buckets those that are there may be summed without them
 
 
 @dataclass
@@ -454,7 +457,8 @@ class Aggregator:
             if decline.reason == protocol.DeclineReason.BUDGET and name in admitted
         }
         # With too few admitted ones, the operator admits more.
-        if not len(admitted) >= self._quorum > len(admitted) - len(spent):
+        able = self._most(len(admitted))
+        if not able >= self._quorum > self._most(len(admitted) - len(spent)):
             return ''
         first, detail = min(spent.items())
         others = f' (and {len(spent) - 1} more)' if len(spent) > 1 else ''
@@ -488,7 +492,7 @@ class Aggregator:
             return names
         # Before they train: whom too few are with in a bucket trains and pays for nothing.
         if len(members := self._kept(names)) < self._fewest:
-            return self._fail(now, self._alone(names))
+            return self._fail_alone(now, names)
         self.state.fix(self.state.record.keyed, members)
         return self._deliver() + self._enter(Phase.TRAIN, now, _without(keyed - {*members}))
 
@@ -496,9 +500,27 @@ class Aggregator:
         """Return the hospitals, of some, of whom enough are in one bucket to be summed."""
         return kept(self.channel.roster.buckets_of(self.round), names)
 
-    def _alone(self, names: tuple[str, ...]) -> str:
-        """Say whose update cannot be summed."""
-        return f'too few of one bucket: {_names(set(names) - {*self._kept(names)})}'
+    def _fail_alone(self, now: float, names: tuple[str, ...]) -> Effects:
+        """
+        Wait for whoever would be summed with these hospitals, of whom enough are there.
+
+        Some may never come. If it was in vain, and in a later round these could be summed without
+        them, this one ends with the older policy.
+        """
+        alone, roster = set(names) - {*self._kept(names)}, self.channel.roster
+        why = f'too few of one bucket: {_names(alone)}'
+        later = range(self.round + 1, min(self._settings.rounds, self.round + _FORESIGHT) + 1)
+        if self.attempt >= _PATIENCE and not self.state.record.bound:
+            dealt = map(roster.buckets_of, later)
+            if any(len(kept(buckets, names)) >= self._fewest for buckets in dealt):
+                return self._abandon(now, why)
+        return self._fail(now, why)
+
+    def _most(self, left: int) -> int:
+        """Return how many of the hospitals that are left can be summed, in the best of rounds."""
+        roster = self.channel.roster
+        every = len(roster.hospitals)
+        return most_kept(every, roster.buckets, every - left)
 
     def _hand_on(self) -> Effects:
         """Send all that hospitals need of each other again, after a restart."""
@@ -737,6 +759,8 @@ class Aggregator:
         members, names = set(self.state.record.members), self._kept(self._sent)
         dropped = members - set(names)
         if len(names) < self._fewest:
+            if len(self._sent) >= self._fewest:
+                return self._fail_alone(now, self._sent)
             return self._fail(now, f'left out: {_names(dropped)}')
         if why := self._too_few(names):
             return self._fail(now, why)
@@ -1018,11 +1042,12 @@ class Aggregator:
         hospitals = {member.name for member in self.channel.roster.hospitals}
         left = set(self._needed) if bound else hospitals - guilty.keys()
         able = self.channel.roster.neighbourhoods.able(left)
-        if len(able) >= self._fewest or not (guilty or bound):
+        few = (most := self._most(len(left))) < self._fewest
+        if not (few or len(able) < self._fewest) or not (guilty or bound):
             return None
         faults = ', '.join(f'{name} (it {why})' for name, why in sorted(guilty.items()))
         why = f'{len(left)} hospitals are left without {faults or "others"}, '
-        few = len(left) < self._fewest
+        why += f'{most} can be summed at most, ' if most < len(left) else ''
         why += f'{self._fewest} are needed' if few else 'too few of them neighbours or witnesses'
         if bound:
             return self._abandon(now, why)

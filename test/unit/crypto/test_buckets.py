@@ -8,7 +8,7 @@ from itertools import combinations
 
 from fdrl_ros.crypto.keys.roster import Member, ring, Roster, SERVERS
 from fdrl_ros.crypto.keys.signing import Identity
-from fdrl_ros.crypto.masking.buckets import check_buckets, dealt, kept, within
+from fdrl_ros.crypto.masking.buckets import check_buckets, dealt, kept, most_kept, within
 from fdrl_ros.crypto.masking.neighbourhoods import fewest_neighbours
 from fdrl_ros.errors import CryptoError, RosterError
 from hypothesis import given
@@ -97,6 +97,31 @@ def test_a_bucket_of_fewer_than_three_survivors_is_left_out():
     assert kept(buckets, tuple('jabcefghi')) == tuple('jabcefghi')
     assert kept(buckets, tuple('abefghij')) == tuple('efghij')
     assert kept(buckets, tuple('ab')) == ()
+
+
+@given(data=st.data())
+def test_no_deal_keeps_more_than_the_luckiest(data):
+    hospitals = data.draw(st.integers(3, 14))
+    count = data.draw(st.integers(0, hospitals // 3))
+    missing = data.draw(st.integers(0, hospitals))
+    sizes = [len(bucket) for bucket in dealt(range_of(hospitals), b'', count)]
+
+    def best(sizes, missing):
+        """Try all numbers that are missing in the first bucket."""
+        if not sizes:
+            return 0 if not missing else -(10**9)
+        first, *others = sizes
+        return max(
+            (first - gone if first - gone >= 3 else 0) + best(others, missing - gone)
+            for gone in range(min(first, missing) + 1)
+        )
+
+    most = hospitals - missing if count < 2 else best(sizes, missing)
+    assert most_kept(hospitals, count if count > 1 else 0, missing) == most
+
+
+def range_of(hospitals):
+    return [f'h{number}' for number in range(hospitals)]
 
 
 def test_survivors_are_summed_bucket_by_bucket():
