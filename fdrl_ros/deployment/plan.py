@@ -469,8 +469,8 @@ class Plan:
         if self.validation.each_bucket and not chosen.buckets:
             expected = 'no, or federation.buckets beside it: there is one sum of all'
             raise SettingError('validation.each_bucket', True, expected)
-        if self.server.combine != 'mean' and not chosen.buckets:
-            expected = 'mean, or federation.buckets beside it: there is one sum of all'
+        if self.server.combine != 'mean' and chosen.buckets < 3:
+            expected = 'mean, or three federation.buckets: no rule tells which of two is bad'
             raise SettingError('server.combine', self.server.combine, expected)
 
     def with_all_weights(self) -> Self:

@@ -6,7 +6,7 @@ from collections import Counter
 
 from fdrl_ros.crypto.he.schemes import EncryptionSettings
 from fdrl_ros.crypto.masking.buckets import kept, within
-from fdrl_ros.errors import CryptoError, RoundError
+from fdrl_ros.errors import CryptoError, RoundError, SettingError
 from fdrl_ros.federation.hospital.state import Promises
 from fdrl_ros.federation.key_authority.robust import combine, RULES
 from fdrl_ros.federation.key_authority.state import Validation
@@ -394,6 +394,11 @@ def test_a_coalition_learns_the_sum_of_each_buckets_honest_survivors_and_no_more
         for names, value in found.items():
             total = sum(view.slots(updates, name)[chunk] for name in names)
             np.testing.assert_array_equal(total % modulus, value % modulus)
+
+
+def test_an_unknown_rule_is_refused_before_anybody_trains():
+    with pytest.raises(SettingError, match='combine'):
+        Bench(combine='krum', **TWELVE)
 
 
 def test_buckets_of_ckks_are_refused():

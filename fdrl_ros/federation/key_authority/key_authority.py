@@ -32,7 +32,7 @@ from fdrl_ros.errors import (
     PolicyError,
     RoundError,
 )
-from fdrl_ros.federation.key_authority.robust import combine
+from fdrl_ros.federation.key_authority.robust import check_rule, combine
 from fdrl_ros.federation.key_authority.server_optimizer import ServerOptimizer
 from fdrl_ros.federation.key_authority.server_step import (
     fed_avg,
@@ -95,6 +95,10 @@ class KeyAuthoritySettings:
     step: ServerStep = fed_avg
     combine: str = 'mean'
     test_buckets: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse an unknown rule before anybody trains."""
+        check_rule(self.combine)
 
 
 @dataclass(frozen=True)

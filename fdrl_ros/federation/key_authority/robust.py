@@ -27,6 +27,16 @@ SMOOTHING = 1e-6
 _SETTLED = 1e-12  # of the spread: a shorter step is the last one
 
 
+def check_rule(rule: str) -> None:
+    """
+    Refuse an unknown rule.
+
+    :raises SettingError: if it is none of :data:`RULES`.
+    """
+    if rule not in RULES:
+        raise SettingError('server.combine', rule, f'one of {", ".join(RULES)}')
+
+
 def combine(rule: str, averages: Matrix, weights: Vector) -> Vector:
     """
     Combine averages of buckets.
@@ -37,8 +47,7 @@ def combine(rule: str, averages: Matrix, weights: Vector) -> Vector:
     :returns: shape (n,).
     :raises SettingError: if the rule is unknown, or a row or weight is missing or not finite.
     """
-    if rule not in RULES:
-        raise SettingError('server.combine', rule, f'one of {", ".join(RULES)}')
+    check_rule(rule)
     count = len(weights)
     if averages.ndim != 2 or averages.shape[0] != count or not count:
         raise SettingError('averages', averages.shape, f'a row for each of {count} buckets')
@@ -97,9 +106,9 @@ def geometric_median(averages: Matrix, weights: Vector) -> Vector:
     It begins with the median of each number, which no few rows can carry away.
     """
     point = median(averages, weights)
-    spread = float(np.median(_distances(averages, point)))
+    spread = float(median(_distances(averages, point)[:, None], weights)[0])
     if not spread:
-        return point  # half of the rows are here, or all: no step leaves it
+        return point  # more than half of the weight is here: nowhere is the sum less
     for _ in range(STEPS):
         inverse = weights / np.maximum(_distances(averages, point), SMOOTHING * spread)
         following = (averages * (inverse / inverse.sum())[:, None]).sum(axis=0)

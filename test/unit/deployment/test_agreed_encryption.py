@@ -238,6 +238,7 @@ def test_nobody_starts_by_a_plan_that_sums_other_hospitals_than_the_roster(tmp_p
         ({'federation': {'buckets': -1}}, 'buckets'),
         (BUCKETS | {'encryption': {'scheme': 'ckks'}}, 'federation.buckets.*bfv'),
         ({'server': {'combine': 'median'}}, 'server.combine'),
+        (BUCKETS | {'server': {'combine': 'median'}}, 'server.combine'),
         ({'server': {'combine': 'krum'}}, 'combine'),
         ({'validation': {'each_bucket': True}}, 'validation.each_bucket'),
     ],
@@ -248,5 +249,6 @@ def test_buckets_that_cannot_be_summed_are_refused(changes, words):
 
 
 def test_a_plan_has_buckets_and_a_rule():
-    plan = Plan().changed(BUCKETS | {'server': {'combine': 'median'}})
-    assert (plan.federation.buckets, plan.server.combine) == (2, 'median')
+    dealt = {'federation': {'hospitals': 9, 'buckets': 3}}
+    plan = Plan().changed(dealt | {'server': {'combine': 'median'}})
+    assert (plan.federation.buckets, plan.server.combine) == (3, 'median')

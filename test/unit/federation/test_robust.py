@@ -96,6 +96,13 @@ def test_no_point_is_nearer_to_all_than_the_geometric_median(given_):
     assert found <= min(*others, float(best.fun)) + 1e-4 * scale
 
 
+def test_rows_at_one_point_count_by_their_weight():
+    """Three of five are at 0, with 3 of 23 in weight; the least sum is elsewhere."""
+    averages = np.array([[0.0, 0.0]] * 3 + [[1.0, 0.0], [0.0, 1.0]])
+    found = geometric_median(averages, np.array([1.0, 1.0, 1.0, 10.0, 10.0]))
+    assert found == pytest.approx([0.42414, 0.42414], abs=1e-4)
+
+
 @pytest.mark.parametrize('rule', ROBUST)
 @given(data=st.data())
 def test_fewer_than_half_cannot_carry_it_away(rule, data):
