@@ -4,29 +4,39 @@
 The policies of a federation of many hospitals, without its messages, masks and encryption.
 
 Each hospital trains and quantises as it does in the field; the integers are added modulo the
-plaintext modulus, and the sum is applied by the server's step. Masks cancel and decryption is
+plaintext modulus, bucket by bucket if there are several, and the server's step applies what they
+make together. Masks cancel and decryption is
 exact, so that the policies are those of :class:`fdrl_ros.federation.virtual.VirtualFederation`,
 bit for bit, at the cost of the training alone.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from fdrl_ros.crypto.he.schemes import EncryptionSettings, projections_of, STATED_LIMIT
+from fdrl_ros.crypto.masking.buckets import Buckets, within
+from fdrl_ros.federation.key_authority.robust import combine_some
 from fdrl_ros.federation.key_authority.server_step import (
     fed_avg,
     RoundSum,
     ServerStep,
     Stepped,
+    Weights,
 )
+from fdrl_ros.federation.key_authority.state import Validation
 from fdrl_ros.federation.protocol.update_codec import UpdateCodec
 from fdrl_ros.learner.learner import Learner
 from fdrl_ros.policy.layout import TensorLayout
 import numpy as np
 
 
+def accept(weights: np.ndarray) -> Validation:
+    """Let any policy pass."""
+    return Validation(True, '')
+
+
 class PlainFederation:
     """
-    Rounds in which every hospital takes part, nobody lies and no policy is rolled back.
+    Rounds in which every hospital takes part and nobody lies.
 
     It protects nobody, and hides nothing: it is for studies whose results are the policies.
 
@@ -35,6 +45,10 @@ class PlainFederation:
     :param layout: of the weights; hospitals share all that are not frozen.
     :param encryption: how updates are quantised; a limit of 0 is 1.0.
     :param step: the server's step.
+    :param deal: who is summed together in a round; all unless given.
+    :param combine: how averages of buckets become one.
+    :param validate: test of each new policy.
+    :param test_buckets: whether it leaves out buckets whose average alone fails it.
     :raises CryptoError: if no scheme sums so many updates.
     """
 
@@ -46,9 +60,15 @@ class PlainFederation:
         *,
         encryption: EncryptionSettings | None = None,
         step: ServerStep = fed_avg,
+        deal: Callable[[int], Buckets] = lambda round: (),
+        combine: str = 'mean',
+        validate: Callable[[Weights], Validation] = accept,
+        test_buckets: bool = False,
     ) -> None:
         chosen = encryption or EncryptionSettings()
         self._learners, self._shared, self._step = learners, layout.shared(), step
+        self._deal, self._combine = deal, combine
+        self._validate, self._test_buckets = validate, test_buckets
         self._codec = UpdateCodec.agree(
             self._shared.size,
             len(learners),
@@ -75,16 +95,40 @@ class PlainFederation:
         :raises TrainingStopped: as soon as `stopped` says so; the round is played anew then.
         :raises FdrlError: if a hospital cannot train, or no policy comes of the sum.
         """
+        number = self.round + 1
+        most = max(each.n_units for each in self._learners.values())
+        averages: list[np.ndarray | None] = []
+        sizes = []
+        for bucket in within(self._deal(number), tuple(self._learners)):
+            own = [self._learners[name].n_units for name in bucket]
+            total = self._sum(bucket, most, stopped)
+            average = self._codec.average(total, own, most)
+            passes = not self._test_buckets or self._passes(fed_avg(self._given(average)))
+            averages.append(average if passes else None)
+            sizes.append(own)
+        combined = combine_some(self._combine, averages, sizes)
+        if combined is not None:
+            stepped = self._step(self._given(combined))
+            if self._passes(stepped):
+                self.released = stepped
+        self.round = number
+        return self.weights
+
+    def _sum(self, names: Collection[str], n_max: int, stopped: Callable[[], bool]) -> np.ndarray:
+        """Let hospitals train; return the sum of their updates, as slots."""
         codec, base, number = self._codec, self.weights, self.round + 1
-        sizes = [each.n_units for each in self._learners.values()]
         total = np.zeros((codec.scheme.ciphertexts, codec.scheme.slots), dtype=np.int64)
-        for learner in self._learners.values():
+        for learner in map(self._learners.__getitem__, names):
             trained = learner.train(base, number, report=lambda told: None, stopped=stopped)
             uniforms = learner.rounding(number, codec.n_parameters)
-            share, own = learner.n_units / max(sizes), trained.weights[self._shared]
+            share, own = learner.n_units / n_max, trained.weights[self._shared]
             total += np.stack(list(codec.encode(own, base[self._shared], share, uniforms)))
             total %= codec.scheme.plain_modulus
-        average = codec.average(total, sizes, max(sizes))
-        given = RoundSum(number, base, self._shared, average, self.released.state)
-        self.released, self.round = self._step(given), number
-        return self.weights
+        return total
+
+    def _given(self, average: np.ndarray) -> RoundSum:
+        state = self.released.state
+        return RoundSum(self.round + 1, self.weights, self._shared, average, state)
+
+    def _passes(self, stepped: Stepped) -> bool:
+        return self._validate(stepped.weights).passed

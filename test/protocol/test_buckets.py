@@ -10,7 +10,15 @@ from fdrl_ros.errors import CryptoError, RoundError, SettingError
 from fdrl_ros.federation.hospital.state import Promises
 from fdrl_ros.federation.key_authority.robust import combine, RULES
 from fdrl_ros.federation.key_authority.state import Validation
-from fdrl_ros.federation.protocol.message import Blame, Fault, MaskedUpdate, Phase, Reveal, Verdict
+from fdrl_ros.federation.protocol.message import (
+    Blame,
+    Fault,
+    MaskedUpdate,
+    Phase,
+    Reveal,
+    Sketch,
+    Verdict,
+)
 import numpy as np
 import pytest
 from support.coalition import learned
@@ -124,7 +132,7 @@ def test_who_was_left_out_takes_part_again_in_a_round_with_other_buckets():
     assert sorted(bench.policy.contributors) == sorted(bench.names)
 
 
-@pytest.mark.parametrize('why', ['budget', 'away', 'silent'])
+@pytest.mark.parametrize('why', ['budget', 'away'])
 def test_whom_two_in_different_buckets_leave_alone_are_summed_in_a_later_round(why):
     """Enough are there, but a round has the same buckets however often it is tried."""
     bench = Bench(rounds=100, **TWELVE)
@@ -138,8 +146,6 @@ def test_whom_two_in_different_buckets_leave_alone_are_summed_in_a_later_round(w
             bench.learners[name].rounds_affordable = 0
         elif why == 'away':
             bench.kill(name)
-    if why == 'silent':  # after the others trained
-        Interception(bench, MaskedUpdate, change=lambda each: [each][each.sender in gone :])
     assert bench.run(lambda: bench.key_authority.round == found, ticks=5000)
     for number in range(1, found):
         policy = bench.key_authority.state.policy(number)
@@ -147,8 +153,23 @@ def test_whom_two_in_different_buckets_leave_alone_are_summed_in_a_later_round(w
     policy = bench.key_authority.state.policy(found)
     assert not policy.rolled_back
     assert policy.contributors == kept(bench.roster.buckets_of(found), left)
-    if why != 'silent':
-        assert all(bench.learners[name].trained == [found] for name in policy.contributors)
+    assert all(bench.learners[name].trained == [found] for name in policy.contributors)
+
+
+def test_who_is_silent_after_training_stops_one_round_and_costs_no_projections():
+    bench = Bench(rounds=100, **TWELVE)
+    gone = [bucket[0] for bucket in bench.roster.buckets_of(1)[:2]]
+    Interception(
+        bench,
+        MaskedUpdate,
+        change=lambda each: [] if each.sender in gone and each.id[0] == 1 else [each],
+    )
+    sketches = Interception(bench, Sketch)
+    assert bench.run(lambda: bench.key_authority.round == 2)
+    first, second = map(bench.key_authority.state.policy, (1, 2))
+    assert first.rolled_back and 'abandoned' in first.reason
+    assert sorted(second.contributors) == sorted(bench.names)
+    assert not [each for each in sketches.messages if each.id[0] == 1]
 
 
 def test_a_round_waits_for_whom_no_buckets_can_do_without():

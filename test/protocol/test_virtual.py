@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A whole federation from learners alone, as a researcher has it."""
 
+import hashlib
+
 from fdrl_ros.crypto.he.schemes import EncryptionSettings
 from fdrl_ros.errors import (
     BudgetExceededError,
@@ -11,6 +13,7 @@ from fdrl_ros.errors import (
     SettingError,
     StoreError,
 )
+from fdrl_ros.federation.key_authority.robust import RULES
 from fdrl_ros.federation.key_authority.server_optimizer import ServerOptimizerSettings
 from fdrl_ros.federation.key_authority.server_step import fed_avg, RoundSum, ServerStep, Stepped
 from fdrl_ros.federation.key_authority.state import Validation
@@ -21,6 +24,7 @@ import numpy as np
 import pytest
 
 SHAPE = NetworkShape(states=4, actions=3, hidden=(5,))
+START = np.zeros(SHAPE.n_parameters)
 SIZES = {'hospital_a': 10, 'hospital_b': 30, 'hospital_c': 20, 'hospital_d': 40}
 
 
@@ -35,7 +39,7 @@ def federation(**more) -> VirtualFederation:
         name: PlainLearner(lambda w, r, name=name: w + delta(name, r), n_units=size)
         for name, size in SIZES.items()
     }
-    return VirtualFederation(learners, np.zeros(SHAPE.n_parameters), SHAPE.layout, **more)
+    return VirtualFederation(learners, START, SHAPE.layout, **more)
 
 
 def average(round: int, names=tuple(SIZES)) -> np.ndarray:
@@ -165,6 +169,33 @@ def test_sums_without_masks_and_encryption_make_the_very_same_policies(limit):
     for _ in range(3):
         np.testing.assert_array_equal(plain.play(), made.play())
     assert plain.round == 3 and np.abs(plain.weights).max() > 0.01
+
+
+@pytest.mark.parametrize('combine', RULES)
+@pytest.mark.parametrize('tested', [False, True])
+def test_buckets_without_masks_and_encryption_make_the_very_same_policies(combine, tested):
+    learners = {
+        f'hospital_{name}': PlainLearner(
+            lambda w, r, name=name: w + delta(name, r), n_units=ord(name)
+        )
+        for name in 'abcdefghijkl'
+    }
+    tried = {}
+
+    def validate(weights):
+        """Let about half of all policies pass, the same ones each time."""
+        data = weights.tobytes()
+        tried[data] = hashlib.sha256(data).digest()[0] % 2 > 0
+        return Validation(tried[data], '')
+
+    rule = {'combine': combine, 'step': momentum()}
+    rule |= {'validate': validate, 'test_buckets': True} if tested else {}
+    made = VirtualFederation(learners, START, SHAPE.layout, buckets=4, **rule)
+    deal = made.roster.buckets_of
+    plain = PlainFederation(learners, made.start, SHAPE.layout, deal=deal, **rule)
+    for _ in range(4):
+        np.testing.assert_array_equal(plain.play(), made.play())
+    assert not tried or len(set(tried.values())) == 2
 
 
 def momentum() -> ServerStep:

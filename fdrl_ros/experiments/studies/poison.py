@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 import hashlib
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from fdrl_ros.audit.poison import ATTACKS, Conspiracy, flipped_labels, with_backdoor
 from fdrl_ros.crypto.he.schemes import EncryptionSettings, projections_of
@@ -48,10 +48,8 @@ from fdrl_ros.experiments.studies.mastery.study import (
     study_of_starts,
 )
 from fdrl_ros.experiments.study import Part, Study, Work
-from fdrl_ros.federation.key_authority.robust import combine
-from fdrl_ros.federation.key_authority.server_step import fed_avg, RoundSum
 from fdrl_ros.federation.key_authority.state import Validation
-from fdrl_ros.federation.protocol.update_codec import UpdateCodec
+from fdrl_ros.federation.plain import PlainFederation
 from fdrl_ros.federation.virtual import PlainLearner, VirtualFederation
 from fdrl_ros.learner.learner import Learner
 from fdrl_ros.learner.pretraining import pretrain, Start
@@ -256,53 +254,27 @@ def play(
     deal: Callable[[int], Buckets],
 ) -> np.ndarray:
     """
-    Play the rounds: quantise, add integers by bucket, combine, step.
+    Play the rounds, and return the shared policy's weights.
 
     :param deal: the buckets of a round.
-    :returns: the shared policy's weights.
     """
-    plan, weights = scene.plan, scene.start
-    shared = plan.network.layout.shared(())
-    codec = codec_of(scene, defence)
-    n_max = max(each.n_units for each in learners.values())
-    for round in range(1, plan.rounds.rounds + 1):
-        rows = {}
-        for name, each in learners.items():
-            after = each.train(
-                weights, round, report=lambda told: None, stopped=lambda: False
-            ).weights
-            uniforms = each.rounding(round, shared.size)
-            encoded = codec.encode(after[shared], weights[shared], each.n_units / n_max, uniforms)
-            rows[name] = np.stack(list(encoded))
-        averages, sizes = [], []
-        for bucket in deal(round):
-            own = [learners[name].n_units for name in bucket]
-            total = sum(rows[name] for name in bucket)
-            average = codec.average(np.asarray(total), own, n_max)
-            alone = fed_avg(RoundSum(round, weights, shared, average)).weights
-            if not defence.tested or scene.validate(alone).passed:
-                averages.append(average)
-                sizes.append(float(sum(own)))
-        if not averages:
-            continue  # the round ends with the older policy
-        combined = combine(defence.rule, np.stack(averages), np.array(sizes))
-        made = fed_avg(RoundSum(round, weights, shared, combined)).weights
-        if not defence.tested or scene.validate(made).passed:
-            weights = made
-    return weights
-
-
-def codec_of(scene: Scene, defence: Defence) -> UpdateCodec:
-    """Return how updates of a scene become integers."""
-    chosen = scene.encryption(defence.norm)
-    return UpdateCodec.agree(
-        scene.plan.network.layout.shared(()).size,
-        HOSPITALS,
-        chosen.bits,
-        chosen.limit,
-        norm=chosen.norm,
-        projections=chosen.projections,
+    federation = PlainFederation(
+        learners,
+        scene.start,
+        scene.plan.network.layout,
+        encryption=scene.encryption(defence.norm),
+        deal=deal,
+        **defence_options(scene, defence),
     )
+    for _ in range(scene.plan.rounds.rounds):
+        federation.play()
+    return federation.weights
+
+
+def defence_options(scene: Scene, defence: Defence) -> dict[str, Any]:
+    """Return what a federation is given of a defence besides its buckets."""
+    tested = {'validate': scene.validate, 'test_buckets': True} if defence.tested else {}
+    return {'combine': defence.rule, **tested}
 
 
 def deal_of(scene: Scene, defence: Defence) -> Callable[[int], Buckets]:
@@ -449,11 +421,6 @@ def summarise(rows: Mapping[int, Row], defences: Sequence[Defence]) -> Json:
     return found
 
 
-def accept(weights: np.ndarray) -> Validation:
-    """Let any policy pass."""
-    return Validation(True, '')
-
-
 def is_real(scene: Scene, attack: str, count: int, defence: Defence) -> bool:
     """
     Tell whether the parties of the field, with masks and encryption, make the very same policy.
@@ -468,9 +435,7 @@ def is_real(scene: Scene, attack: str, count: int, defence: Defence) -> bool:
             scene.plan.network.layout,
             encryption=scene.encryption(defence.norm),
             buckets=defence.buckets,
-            combine=defence.rule,
-            test_buckets=defence.tested,
-            validate=scene.validate if defence.tested else accept,
+            **defence_options(scene, defence),
         )
         real = federation.play(scene.plan.rounds.rounds)
     with learners_of(scene, attack, count, norm) as learners:

@@ -591,9 +591,12 @@ class Aggregator:
         names = self._gathered(now, here, members, in_time)
         if isinstance(names, Effects):
             return names
-        if why := self._too_few(names):
+        # Before they project: of whom is not summed, nobody has to see projections.
+        if len(whole := self._kept(names)) < self._fewest:
+            return self._fail_alone(now, names)
+        if why := self._too_few(whole):
             return self._fail(now, why)
-        self._sent, self._disputed = names, set()
+        self._sent, self._disputed = whole, set()
         assert self._terms
         if not self._terms.codec.scheme.inspected:
             return self._fix_survivors(now)

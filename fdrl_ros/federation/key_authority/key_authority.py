@@ -32,7 +32,7 @@ from fdrl_ros.errors import (
     PolicyError,
     RoundError,
 )
-from fdrl_ros.federation.key_authority.robust import check_rule, combine
+from fdrl_ros.federation.key_authority.robust import check_rule, combine_some
 from fdrl_ros.federation.key_authority.server_optimizer import ServerOptimizer
 from fdrl_ros.federation.key_authority.server_step import (
     fed_avg,
@@ -698,22 +698,19 @@ class KeyAuthority:
         if (journal.newest_round('decrypt') or 0) < round:
             journal.append('decrypt', round=round, attempt=attempt, sum=request.sum_hash)
         before = self.state.released.weights
-        averages, sizes, left_out = [], [], []
-        for bucket, sums, leftover in zip(
-            summing.buckets, zip(*summing.sums, strict=True), leftovers, strict=True
-        ):
-            own = [roster.member(name).size for name in bucket]
-            found = self._average(round, sums, leftover, own)
-            if isinstance(found, str):
-                left_out.append(f'{found}: {", ".join(bucket)}')
-            else:
-                averages.append(found)
-                sizes.append(float(sum(own)))
-        told = f'left out {len(left_out)} of {len(summing.buckets)} sums: {"; ".join(left_out)}'
-        # Of several, one alone is not released: two of its hospitals would know the third's.
-        if len(averages) < min(2, len(summing.buckets)):
+        buckets, sums = summing.buckets, zip(*summing.sums, strict=True)
+        sizes = [[roster.member(name).size for name in bucket] for bucket in buckets]
+        found = [self._average(round, *each) for each in zip(sums, leftovers, sizes, strict=True)]
+        left_out = [
+            f'{why}: {", ".join(bucket)}'
+            for bucket, why in zip(buckets, found, strict=True)
+            if isinstance(why, str)
+        ]
+        told = f'left out {len(left_out)} of {len(buckets)} sums: {"; ".join(left_out)}'
+        averages = [None if isinstance(each, str) else each for each in found]
+        average = combine_some(self._settings.combine, averages, sizes)
+        if average is None:
             return self._rolled_back(request, shortened(told))
-        average = combine(self._settings.combine, np.stack(averages), np.array(sizes))
         given = RoundSum(round, before, self._shared, average, self.state.step_state)
         try:
             stepped = self._settings.step(given)

@@ -9,6 +9,8 @@ Learning, by their smoothed Weiszfeld steps. All arithmetic is of single float64
 operations, so that every machine makes the same bits.
 """
 
+from collections.abc import Sequence
+
 from fdrl_ros.errors import SettingError
 import numpy as np
 from numpy.typing import NDArray
@@ -62,6 +64,25 @@ def combine(rule: str, averages: Matrix, weights: Vector) -> Vector:
     if rule == 'trimmed_mean':
         return trimmed_mean(averages, weights)
     return geometric_median(averages, weights)
+
+
+def combine_some(
+    rule: str, averages: Sequence[Vector | None], sizes: Sequence[Sequence[int]]
+) -> Vector | None:
+    """
+    Combine the averages that are not left out.
+
+    Of several, one alone is not released: two hospitals of its bucket would know the third's.
+
+    :param averages: of each bucket, None if it is left out.
+    :param sizes: n_i of each hospital, by bucket.
+    :returns: shape (n,); None if too few are left.
+    """
+    some = [(each, own) for each, own in zip(averages, sizes, strict=True) if each is not None]
+    if len(some) < min(2, len(averages)):
+        return None
+    weights = np.array([float(sum(own)) for _, own in some])
+    return combine(rule, np.stack([each for each, _ in some]), weights)
 
 
 def weighted_mean(averages: Matrix, weights: Vector) -> Vector:
