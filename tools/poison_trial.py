@@ -31,7 +31,13 @@ from fdrl_ros.experiments.studies.poison import (
 from fdrl_ros.runtime.progress import Caller, Progress
 
 DEFENCES = ('mean', 'median', 'trimmed_mean', 'geometric_median', 'geometric_median:2')
-BY_A_THIRD = ('sign_flip', 'scaled', 'label_flip_scaled')
+BY_A_THIRD = (
+    'sign_flip',
+    'scaled',
+    'label_flip_scaled',
+    'adaptive_sign_flip',
+    'adaptive_label_flip',
+)
 
 
 def main() -> None:

@@ -5,8 +5,10 @@ Hospitals that poison: their updates make the policy of all worse, within the bo
 
 An attacker has records like any other hospital, and knows all settings. Attackers of one
 federation know each other's updates and agree (:class:`Conspiracy`); they do not see those of
-honest hospitals, which masks hide from them as from all. What they send goes the way of every
-update, so that it is quantised, and scaled down to the norm that the federation enforces.
+honest hospitals, which masks hide from them as from all. Some adapt: they know beforehand which
+hospitals are summed together in a round, and the rule that makes one update of the sums. What they
+send goes the way of every update, so that it is quantised, and scaled down to the norm that the
+federation enforces.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -27,55 +29,166 @@ PATIENCE = 1.5
 _FAR = 1e3  # norms that an attack is scaled up to: the way of an update scales it down to one
 
 
+STRENGTHS = 10
+"""How many lengths attackers that adapt try, up to the norm."""
+
+_TRIALS = 4  # made-up rounds of honest hospitals, on which they try
+
+
+@dataclass(frozen=True)
+class Target:
+    """
+    What attackers know of the defence.
+
+    :param deal: which hospitals are summed together in a round.
+    :param combine: from averages of buckets, shape (buckets, n), and weights to one, shape (n,).
+    :param honest: what the attackers' own hospitals would learn.
+    """
+
+    deal: Callable[[int], Sequence[Sequence[str]]]
+    combine: Callable[[Updates, NDArray[np.float64]], NDArray[np.float64]]
+    honest: Mapping[str, Learner]
+
+
+@dataclass(frozen=True)
+class Known:
+    """
+    What attackers know when they agree on what they send in a round.
+
+    :param now: what each of them learned.
+    :param first: what each learned in the first round.
+    :param norm: that is enforced.
+    :param honest: what each would have learned, had it not wanted to poison; `now` unless they
+        adapt.
+    :param buckets: their places in each bucket, and how many hospitals it has; of buckets without
+        them no places.
+    :param combine: as in :class:`Target`.
+    """
+
+    now: Updates
+    first: Updates
+    norm: float
+    honest: Updates
+    buckets: Sequence[tuple[Sequence[int], int]] = ()
+    combine: Callable[[Updates, NDArray[np.float64]], NDArray[np.float64]] | None = None
+
+
 @dataclass(frozen=True)
 class Attack:
     """
     A way to poison.
 
-    :param alter: from the attackers' updates of this round and of their first one, and the norm
-        that is enforced, to what they send.
+    :param alter: from what attackers know to what they send.
     :param learns: what their learners learn from: the ``records``, those with ``flipped``
         actions, or with a ``backdoor``; by the learner of the field, or openly, without privacy
         and with all weights.
+    :param adapts: whether it needs a :class:`Target`.
     """
 
-    alter: Callable[[Updates, Updates, float], Updates]
+    alter: Callable[[Known], Updates]
     learns: str = 'records'
     openly: bool = False
+    adapts: bool = False
 
 
-def as_learned(now: Updates, first: Updates, norm: float) -> Updates:
+def as_learned(known: Known) -> Updates:
     """Send what was learned."""
-    return now
+    return known.now
 
 
-def scaled(now: Updates, first: Updates, norm: float) -> Updates:
+def scaled(known: Known) -> Updates:
     """Send what was learned, as long as it may be."""
-    lengths = np.linalg.norm(now, axis=1, keepdims=True)
-    return now * (_FAR * norm / np.maximum(lengths, 1e-12))
+    return _scaled(known.now, known.norm)
 
 
-def sign_flipped(now: Updates, first: Updates, norm: float) -> Updates:
+def _scaled(updates: Updates, norm: float) -> Updates:
+    lengths = np.linalg.norm(updates, axis=1, keepdims=True)
+    return updates * (_FAR * norm / np.maximum(lengths, 1e-12))
+
+
+def sign_flipped(known: Known) -> Updates:
     """Undo what was learned, as far as one may."""
-    return -scaled(now, first, norm)
+    return -scaled(known)
 
 
-def colluding(now: Updates, first: Updates, norm: float) -> Updates:
+def colluding(known: Known) -> Updates:
     """Undo together, in every round, what all of them learned in the first, as far as may be."""
-    together = first.mean(axis=0, keepdims=True).repeat(len(now), axis=0)
-    return sign_flipped(together, first, norm)
+    together = known.first.mean(axis=0, keepdims=True).repeat(len(known.now), axis=0)
+    return -_scaled(together, known.norm)
 
 
-def patient(now: Updates, first: Updates, norm: float) -> Updates:
+def patient(known: Known) -> Updates:
     """
     Stay among the honest updates, and lean in every round against what was learned in the first.
 
     Each number is the mean less :data:`PATIENCE` standard deviations, as the attackers know them
     from their own updates: a little is enough (Baruch et al. 2019).
     """
-    leaning = np.sign(first.mean(axis=0)) * now.std(axis=0, ddof=min(1, len(now) - 1))
+    now = known.now
+    leaning = np.sign(known.first.mean(axis=0)) * _spread(now)
     sent: Updates = (now.mean(axis=0) - PATIENCE * leaning)[None].repeat(len(now), axis=0)
     return sent
+
+
+def _spread(updates: Updates) -> NDArray[np.float64]:
+    spread: NDArray[np.float64] = updates.std(axis=0, ddof=min(1, len(updates) - 1))
+    return spread
+
+
+def adaptive_sign_flip(known: Known) -> Updates:
+    """Push against what all would learn, by :func:`pushed`."""
+    return pushed(known, -known.honest.mean(axis=0))
+
+
+def adaptive(known: Known) -> Updates:
+    """Push to what was learned, by :func:`pushed`."""
+    return pushed(known, known.now.mean(axis=0))
+
+
+def pushed(known: Known, wanted: NDArray[np.float64]) -> Updates:
+    """
+    Push the combination of all buckets one way, as far as their rule lets it.
+
+    The average of each bucket with attackers is to be that of honest hospitals and one push, the
+    same in all of these. Attackers make up honest rounds with the mean and spread of their own
+    honest updates, and choose the push that moves the combination furthest, of
+    :data:`STRENGTHS` lengths in two directions: the wanted one, and its signs times the spread,
+    which moves each number past as many honest ones (Fang et al. 2020; Shejwalkar and Houmansadr
+    2021).
+
+    :param wanted: where to, shape (n,).
+    """
+    assert known.combine is not None
+    mean, spread = known.honest.mean(axis=0), _spread(known.honest)
+    rng = np.random.default_rng(len(known.now))
+    sizes = np.array([float(size) for _, size in known.buckets])
+    noise = rng.normal(size=(_TRIALS, len(sizes), mean.size)) * spread
+    alone = [max(0, size - len(places)) for places, size in known.buckets]
+    noise *= (np.sqrt(alone) / sizes)[:, None]
+    best, found = -np.inf, np.repeat(mean[None], len(known.now), axis=0)
+    length = max(float(np.linalg.norm(wanted)), 1e-12)
+    for way in (wanted, np.sign(wanted) * spread):
+        unit = way / max(float(np.linalg.norm(way)), 1e-12)
+        for strength in np.linspace(0.0, known.norm, STRENGTHS):
+            sent = np.repeat(mean[None], len(known.now), axis=0)
+            averages = np.repeat(mean[None], len(sizes), axis=0)
+            for row, (places, size) in enumerate(known.buckets):
+                for place in places:
+                    sent[place] = _within(mean + strength * size / len(places) * unit, known.norm)
+                    averages[row] += (sent[place] - mean) / size
+            made = [known.combine(averages + each, sizes) for each in noise]
+            moved = float(np.mean([(each - mean) @ wanted for each in made])) / length
+            if moved > best:
+                best, found = moved, sent
+    return found
+
+
+def _within(update: NDArray[np.float64], norm: float) -> NDArray[np.float64]:
+    """Return an update, scaled down to a norm."""
+    scaled: NDArray[np.float64] = update * min(
+        1.0, norm / max(float(np.linalg.norm(update)), 1e-12)
+    )
+    return scaled
 
 
 ATTACKS: dict[str, Attack] = {
@@ -86,6 +199,8 @@ ATTACKS: dict[str, Attack] = {
     'patient': Attack(patient),
     'colluding': Attack(colluding),
     'backdoor': Attack(scaled, 'backdoor', openly=True),
+    'adaptive_sign_flip': Attack(adaptive_sign_flip, adapts=True),
+    'adaptive_label_flip': Attack(adaptive, 'flipped', openly=True, adapts=True),
 }
 
 
@@ -109,15 +224,31 @@ def with_backdoor(records: Records, column: int, action: int) -> Records:
     return replace(records, actions=np.where(there, action, records.actions))
 
 
+def _placed(names: Sequence[str], buckets: Sequence[Sequence[str]]) -> list[tuple[list[int], int]]:
+    """Return the places of some names in each bucket, and its size."""
+    return [
+        ([place for place, name in enumerate(names) if name in bucket], len(bucket))
+        for bucket in buckets
+    ]
+
+
 class Conspiracy:
     """
     Attackers of one federation who share what they learned.
 
     :param norm: largest L2 norm of an update that is enforced.
+    :param target: needed by attacks that adapt.
     """
 
-    def __init__(self, attack: Attack, learners: Mapping[str, Learner], norm: float) -> None:
-        self._attack, self._norm = attack, norm
+    def __init__(
+        self,
+        attack: Attack,
+        learners: Mapping[str, Learner],
+        norm: float,
+        target: Target | None = None,
+    ) -> None:
+        assert target or not attack.adapts
+        self._attack, self._norm, self._target = attack, norm, target
         self._learners = dict(learners)
         self._first: Updates | None = None
         self._made: tuple[int, dict[str, TrainingResult]] = 0, {}
@@ -136,20 +267,32 @@ class Conspiracy:
     ) -> TrainingResult:
         """Return what one attacker sends; all learn from the same weights when the first asks."""
         if self._made[0] != round:
-            honest = {
-                each: learner.train(weights, round, report=report, stopped=stopped)
-                for each, learner in self._learners.items()
-            }
-            start = weights.astype(np.float64)
-            now = np.stack([each.weights - start for each in honest.values()])
+
+            def learn(learners: Mapping[str, Learner]) -> dict[str, TrainingResult]:
+                return {
+                    each: learner.train(weights, round, report=report, stopped=stopped)
+                    for each, learner in learners.items()
+                }
+
+            results, start = learn(self._learners), weights.astype(np.float64)
+            now = np.stack([each.weights - start for each in results.values()])
             if self._first is None:
                 self._first = now
-            sent = start + self._attack.alter(now, self._first, self._norm)
+            known = Known(now, self._first, self._norm, now)
+            if (target := self._target) and self._attack.adapts:
+                honest = learn(target.honest)
+                known = replace(
+                    known,
+                    honest=np.stack([honest[each].weights - start for each in results]),
+                    buckets=_placed(tuple(results), target.deal(round)),
+                    combine=target.combine,
+                )
+            sent = start + self._attack.alter(known)
             self._made = (
                 round,
                 {
                     each: replace(result, weights=row.astype(np.float32))
-                    for row, (each, result) in zip(sent, honest.items(), strict=True)
+                    for row, (each, result) in zip(sent, results.items(), strict=True)
                 },
             )
         return self._made[1][name]

@@ -14,12 +14,12 @@ Seeds, sizes and rules were fixed on the seeds 101 and 102, before those of the 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 import hashlib
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fdrl_ros.audit.poison import ATTACKS, Conspiracy, flipped_labels, with_backdoor
+from fdrl_ros.audit.poison import ATTACKS, Conspiracy, flipped_labels, Target, with_backdoor
 from fdrl_ros.crypto.he.schemes import EncryptionSettings, projections_of
 from fdrl_ros.crypto.masking.buckets import Buckets, dealt
 from fdrl_ros.deployment.agreed_encryption import bound_of_round
@@ -48,6 +48,7 @@ from fdrl_ros.experiments.studies.mastery.study import (
     study_of_starts,
 )
 from fdrl_ros.experiments.study import Part, Study, Work
+from fdrl_ros.federation.key_authority.robust import combine
 from fdrl_ros.federation.key_authority.state import Validation
 from fdrl_ros.federation.plain import PlainFederation
 from fdrl_ros.federation.virtual import PlainLearner, VirtualFederation
@@ -210,28 +211,30 @@ def poisoned(records: Records, learns: str, plan: Plan) -> Records:
 
 @contextmanager
 def learners_of(
-    scene: Scene, attack: str, count: int, norm: float
+    scene: Scene, attack: str, count: int, defence: Defence, deal: Callable[[int], Buckets]
 ) -> Iterator[dict[str, Learner]]:
     """
     Open the learners of all hospitals, some of which poison.
 
     :param attack: a name of ATTACKS, or that of nobody.
     :param count: attackers.
-    :param norm: that is enforced.
+    :param deal: the buckets of a round, which attackers that adapt know as they know the defence.
     """
     plan, guilty = scene.plan, scene.order[:count]
     if attack == NOBODY_POISONS:
         with trainers_of(plan, scene.records, 'poison', scene.start) as trainers:
             yield dict(trainers)
         return
-    chosen, records = ATTACKS[attack], dict(scene.records)
-    for name in guilty:
-        records[name] = poisoned(records[name], chosen.learns, plan)
+    chosen, norm = ATTACKS[attack], scene.encryption(defence.norm).norm
+    bad = {name: poisoned(scene.records[name], chosen.learns, plan) for name in guilty}
+    records = scene.records if chosen.openly else {**scene.records, **bad}
     with trainers_of(plan, records, 'poison', scene.start) as trainers:
-        own: dict[str, Learner] = {name: trainers[name] for name in guilty}
+        honest: dict[str, Learner] = {name: trainers[name] for name in guilty}
+        own = honest
         if chosen.openly:
-            own = {name: _open_learner(scene, records[name], name) for name in guilty}
-        yield {**trainers, **Conspiracy(chosen, own, norm).attackers()}
+            own = {name: _open_learner(scene, bad[name], name) for name in guilty}
+        target = Target(deal, partial(combine, defence.rule), honest)
+        yield {**trainers, **Conspiracy(chosen, own, norm, target).attackers()}
 
 
 def _open_learner(scene: Scene, records: Records, name: str) -> Learner:
@@ -327,9 +330,9 @@ def measure(
     for done, defence in enumerate(defences):
         work.check()
         work.tell(done, len(defences), defence.name)
-        norm = scene.encryption(defence.norm).norm
-        with learners_of(scene, attack, count, norm) as learners:
-            weights = play(scene, learners, defence, deal_of(scene, defence))
+        deal = deal_of(scene, defence)
+        with learners_of(scene, attack, count, defence, deal) as learners:
+            weights = play(scene, learners, defence, deal)
         found[defence.name] = success(scene, weights)
     return found
 
@@ -427,8 +430,8 @@ def is_real(scene: Scene, attack: str, count: int, defence: Defence) -> bool:
 
     They deal other buckets than :func:`deal_of`, by their roster; both are played with those.
     """
-    norm = scene.encryption(defence.norm).norm
-    with learners_of(scene, attack, count, norm) as learners:
+    deals: list[Callable[[int], Buckets]] = []
+    with learners_of(scene, attack, count, defence, lambda round: deals[0](round)) as learners:
         federation = VirtualFederation(
             learners,
             scene.start,
@@ -437,7 +440,8 @@ def is_real(scene: Scene, attack: str, count: int, defence: Defence) -> bool:
             buckets=defence.buckets,
             **defence_options(scene, defence),
         )
+        deals.append(deal := federation.roster.buckets_of)
         real = federation.play(scene.plan.rounds.rounds)
-    with learners_of(scene, attack, count, norm) as learners:
-        made = play(scene, learners, defence, federation.roster.buckets_of)
+    with learners_of(scene, attack, count, defence, deal) as learners:
+        made = play(scene, learners, defence, deal)
     return real.tobytes() == made.tobytes()

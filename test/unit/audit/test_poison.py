@@ -2,14 +2,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Hospitals that poison: what they send, and what the way of an update leaves of it."""
 
+from functools import partial
+
 from fdrl_ros.audit.poison import (
     ATTACKS,
     Conspiracy,
     flipped_labels,
     PATIENCE,
+    Target,
     with_backdoor,
 )
 from fdrl_ros.experiments.studies.poison import contrary
+from fdrl_ros.federation.key_authority.robust import combine, RULES
 from fdrl_ros.federation.protocol.update_codec import UpdateCodec
 from fdrl_ros.federation.virtual import PlainLearner
 from fdrl_ros.learner.records.records import Records
@@ -32,14 +36,22 @@ def learner(own):
     return PlainLearner(step, n_units=9)
 
 
-def conspiracy(attack):
+DEALT = [
+    [f'hospital_{number}' for number in each]
+    for each in ((0, 1, 3), (2, 4, 5), (6, 7, 8), (9, 10, 11), (12, 13, 14))
+]
+"""Two buckets with attackers, who are the first three, and three without."""
+
+
+def conspiracy(attack, rule='mean'):
     learners = {f'hospital_{number}': learner(own) for number, own in enumerate(LEARNED)}
-    return Conspiracy(ATTACKS[attack], learners, NORM).attackers()
+    target = Target(lambda round: DEALT, partial(combine, rule), learners)
+    return Conspiracy(ATTACKS[attack], learners, NORM, target).attackers()
 
 
-def sent(attack, round=1):
+def sent(attack, round=1, rule='mean'):
     """Return what attackers send in a round, after those before."""
-    attackers = conspiracy(attack)
+    attackers = conspiracy(attack, rule)
     for each in range(1, round + 1):
         found = [
             one.train(START, each, report=lambda told: None, stopped=lambda: False).weights - START
@@ -90,6 +102,25 @@ def test_patient_attackers_stay_among_the_honest_and_lean_the_same_way():
         assert (np.abs(found[0] - learned.mean(axis=0)) <= leaning + 1e-6).all()
         against = np.sign(LEARNED[:, 0].mean(axis=0))
         assert (against * (found[0] - learned.mean(axis=0)) <= 1e-6).all()
+
+
+HONEST = np.random.default_rng(6).normal(0.1, 0.05, (15, SIZE))
+
+
+def undone(rule, updates):
+    """Return how far attackers, the first three hospitals, push a rule against what is learned."""
+    every = np.concatenate([updates, HONEST[3:]])
+    rows = [every[[int(name.removeprefix('hospital_')) for name in each]] for each in DEALT]
+    found = combine(rule, np.array([row.mean(axis=0) for row in rows]), np.ones(len(DEALT)))
+    return float(-found @ np.full(SIZE, SIZE**-0.5))
+
+
+@pytest.mark.parametrize('rule', RULES)
+def test_attackers_that_adapt_undo_more_than_those_that_flip_signs(rule):
+    flips = np.array([as_summed(each) for each in sent('sign_flip')])
+    found = undone(rule, sent('adaptive_sign_flip', rule=rule))
+    assert found > undone(rule, HONEST[:3]) + 0.02
+    assert found > undone(rule, flips) - 0.02
 
 
 def test_attackers_account_as_honest_ones_do():
