@@ -60,7 +60,7 @@ class PlainFederation:
         *,
         encryption: EncryptionSettings | None = None,
         step: ServerStep = fed_avg,
-        deal: Callable[[int], Buckets] = lambda round: (),
+        deal: Callable[[int], Buckets] = lambda number: (),
         combine: str = 'mean',
         validate: Callable[[Weights], Validation] = accept,
         test_buckets: bool = False,

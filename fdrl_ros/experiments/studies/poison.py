@@ -431,7 +431,7 @@ def is_real(scene: Scene, attack: str, count: int, defence: Defence) -> bool:
     They deal other buckets than :func:`deal_of`, by their roster; both are played with those.
     """
     deals: list[Callable[[int], Buckets]] = []
-    with learners_of(scene, attack, count, defence, lambda round: deals[0](round)) as learners:
+    with learners_of(scene, attack, count, defence, lambda number: deals[0](number)) as learners:
         federation = VirtualFederation(
             learners,
             scene.start,

@@ -45,7 +45,7 @@ DEALT = [
 
 def conspiracy(attack, rule='mean'):
     learners = {f'hospital_{number}': learner(own) for number, own in enumerate(LEARNED)}
-    target = Target(lambda round: DEALT, partial(combine, rule), learners)
+    target = Target(lambda number: DEALT, partial(combine, rule), learners)
     return Conspiracy(ATTACKS[attack], learners, NORM, target).attackers()
 
 
