@@ -165,16 +165,18 @@ class OneHospital:
             self._channels[name] = self._federation.channel(name, store)
         return self._channels[name].sign(kind, *ATTEMPT, **fields)
 
-    def _status(self, phase: Phase, **lists: Any) -> None:
+    def _status(self, phase: Phase, nonce: bytes = b'', **lists: tuple[str, ...]) -> None:
         """Give the hospital a status of the round."""
         keyed = () if phase is Phase.OPEN else self._names
-        empty = {'members': (), 'survivors': (), 'nonce': b'', 'keyed': keyed}
+        marks = self._roster.neighbourhoods.marks
+        told = {'members': (), 'survivors': (), 'keyed': keyed, **lists}
         keys = b'' if phase is Phase.OPEN else self._keys
         self._give(
             self._say(
                 AGGREGATOR,
                 protocol.RoundStatus,
-                **{**empty, **lists},
+                **{what: marks(names) for what, names in told.items()},
+                nonce=nonce,
                 phase=int(phase),
                 time_left=60.0,
                 policy_digest=self._policy,

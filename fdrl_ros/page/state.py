@@ -16,6 +16,7 @@ import threading
 import time
 from typing import Any, Final
 
+from fdrl_ros.crypto.masking.neighbourhoods import named
 from fdrl_ros.deployment.events import (
     Event,
     HospitalProgress,
@@ -385,8 +386,8 @@ class FederationState:
             'phase': Phase(status.phase).name if status else None,
             'reason': status.reason if status else '',
             'time_left': left,
-            'members': list(status.members or status.keyed) if status else [],
-            'survivors': list(status.survivors) if status else [],
+            'members': self._named(status.members or status.keyed) if status else [],
+            'survivors': self._named(status.survivors) if status else [],
             'missing': self._missing_now(now),
             'refusals': list(self._refusals),
             'blames': list(self._blames),
@@ -396,6 +397,9 @@ class FederationState:
             },
             'success': list(self._success),
         }
+
+    def _named(self, marks: bytes) -> list[str]:
+        return [*named(marks, sorted(self._hospitals))]
 
     def _missing_now(self, now: float) -> dict[str, str]:
         """Return why hospitals are missing; causes that are over, or may be, are left out."""

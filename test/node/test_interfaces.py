@@ -77,7 +77,7 @@ OF_OTHERS = {
 
 VERSIONS = {
     1: 'dc4bd2ef46c42d8c',
-    2: '496f87c4f57d54d7',
+    2: 'a86fc72d7c3f2ef1',
 }
 """
 Hash of the definitions in each version of the set.

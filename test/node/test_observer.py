@@ -21,7 +21,9 @@ def test_forged_end_is_told_of_and_ends_no_run(directory, federation_domain):
     layout = Layout(directory)
     roster = layout.roster()
     envelope = Envelope(roster.federation, 1, 0, 'aggregator', 10**6)
-    end = RoundStatus(envelope, int(Phase.FINISHED), (), (), (), 0.0, b'', b'', b'', b'', b'', '')
+    end = RoundStatus(
+        envelope, int(Phase.FINISHED), b'', b'', b'', 0.0, b'', b'', b'', b'', b'', ''
+    )
     key = load_identity(layout.keys / 'aggregator' / KEY_FILE, 'aggregator')
     entry = PROTOCOL_TOPICS[RoundStatus]
     context = Context()

@@ -24,12 +24,12 @@ from fdrl_ros.federation.protocol.message import (
     Dispute,
     Envelope,
     KINDS,
+    LedgerHeads,
     Message,
     message_from_bytes,
     Objection,
     Opening,
     Phase,
-    RoundStatus,
 )
 from hypothesis import given, HealthCheck, settings, strategies
 import pytest
@@ -137,12 +137,9 @@ def test_numbers_that_nobody_counts_to_are_refused_of_everybody(federation, fiel
 
 def test_what_is_too_long_is_refused_before_it_takes_memory(monkeypatch):
     names = ('',) * 10**6
-    none = b''
-    at = Envelope('f', 1, 1, 's', 1)
-    status = RoundStatus(at, 1, names, (), (), 0.0, none, none, none, none, b'', '')
-    data = status.to_bytes()
+    data = LedgerHeads(Envelope('f', 1, 1, 's', 1), names, b'').to_bytes()
     tracemalloc.start()
-    with pytest.raises(MessageError, match='1000000 of keyed: at most 1000'):
+    with pytest.raises(MessageError, match='1000000 of hospitals: at most 10000'):
         message_from_bytes(data)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()

@@ -89,10 +89,6 @@ TO_ALL = {
     ),
     'survivors too few': (lambda liar: {'survivors': too_few(liar)}, 'are too few'),
     'survivors that are no members': (lambda liar: {'members': without(liar, 2)}, 'not all of'),
-    'a survivor twice': (
-        lambda liar: {'survivors': (*without(liar, 2), 'hospital_1')},
-        'are not all different',
-    ),
 }
 """What all hospitals are told."""
 
@@ -175,6 +171,14 @@ def lists_that_are_emptied_and_filled_with_others(liar):
         liar.status(name, FIRST, Phase.OPEN, Story((), (), ()))
         liar.status(name, FIRST, Phase.REVEAL, Story(story.keyed, (), ()))
         liar.status(name, FIRST, Phase.REVEAL, Story(story.keyed, story.members, fewer))
+
+
+@noticed_as('is none of some hospitals')
+def a_status_with_bits_of_nobody(liar):
+    names = everybody(liar).keyed
+    told = liar.say_status(FIRST, Phase.SHARE, keyed=names, members=names, survivors=())
+    more = replace(told, members=told.members + bytes(1))
+    liar.tell('hospital_1', more.signed_by(liar.bench.identities['aggregator']))
 
 
 @noticed_as('RoundStatus counter')

@@ -98,8 +98,10 @@ class Coalition:
                 case RoundKey():
                     self.keys.setdefault((message.envelope.sender, of), []).append(message)
                 case RoundStatus() if message.keyed:
-                    told = [self.keys[name, of][0] for name in message.keyed]
-                    self.tell(told, message.members, message.survivors, message.terms_digest)
+                    named = self.roster.neighbourhoods.named
+                    told = [self.keys[name, of][0] for name in named(message.keyed)]
+                    lists = named(message.members), named(message.survivors)
+                    self.tell(told, *lists, message.terms_digest)
                 case Shares() | Reveal() | MaskedUpdate():
                     self.heard.append(message)
 

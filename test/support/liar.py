@@ -175,6 +175,7 @@ class Liar:
     ) -> RoundStatus:
         """Make a status of one's own."""
         roster = self.bench.roster
+        graph = roster.neighbourhoods
         status: RoundStatus = self.seal(
             RoundStatus,
             'aggregator',
@@ -187,7 +188,7 @@ class Liar:
             nonce=b'',
             keys_digest=keys_digest,
             reason='',
-            **lists,
+            **{what: graph.marks(names) for what, names in lists.items()},
         )
         return status
 

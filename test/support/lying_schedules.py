@@ -76,7 +76,8 @@ def check_sets(bench: DroppingBench, liars: set[str], guilty: set[str]) -> None:
     survivors, sets = {}, {}
     for message in bench.driver.messages:
         if isinstance(message, RoundStatus) and message.survivors:
-            survivors[message.id] = set(message.survivors)
+            graph = bench.roster.neighbourhoods
+            survivors[message.id] = set(graph.named(message.survivors))
         if isinstance(message, Reveal) and message.sender not in liars:
             sets.setdefault(message.sender, []).append(survivors[message.id])
     for revealed in sets.values():

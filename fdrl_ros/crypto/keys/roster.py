@@ -24,6 +24,8 @@ from fdrl_ros.crypto.masking.buckets import Buckets, buckets_of, check_buckets, 
 from fdrl_ros.crypto.masking.neighbourhoods import (
     default_neighbours,
     fewest_neighbours,
+    MOST_HOLDERS,
+    MOST_HOSPITALS,
     Neighbourhoods,
     new_seed,
     SEED_BYTES,
@@ -202,7 +204,11 @@ class Roster:
             found = sum(member.role == role for member in self.members)
             if found != 1:
                 raise RosterError(f'{found} members are {role}: expected exactly one')
-        _ = self.neighbourhoods
+        if count > MOST_HOSPITALS or self.neighbourhoods.degree >= MOST_HOLDERS:
+            raise RosterError(
+                f'{count} hospitals, {self.neighbours or "all others"} as neighbours of each: at '
+                f'most {MOST_HOSPITALS}, and {MOST_HOLDERS - 1} neighbours'
+            )
         try:
             check_buckets(self.buckets, count)
         except CryptoError as error:

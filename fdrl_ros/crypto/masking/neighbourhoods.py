@@ -24,15 +24,17 @@ part, whose sum is all that the masks leave.
 """
 
 from bisect import bisect_left
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from fractions import Fraction
 from functools import cached_property, lru_cache
 import hashlib
+from itertools import compress
 from math import comb
 import secrets
 from typing import Final
 
 from fdrl_ros.errors import CryptoError
+import numpy as np
 
 CORRUPT: Final = Fraction(1, 3)
 """Share of the hospitals that collude with the servers, at most."""
@@ -46,12 +48,19 @@ FAILURE_BITS: Final = 40
 MOST_COMPLETE: Final = 100
 """Hospitals up to which each masks with all others, unless the roster says otherwise."""
 
+MOST_HOSPITALS: Final = 10_000
+"""Most hospitals of a federation."""
+
+MOST_HOLDERS: Final = 1000
+"""Most hospitals that have shares of one, itself too: where more are, each has neighbours."""
+
 FEWEST_GROUP: Final = 3
 """Honest hospitals in whatever part of the sum over one survivor set gets known, at least."""
 
 SEED_BYTES: Final = 32
 
 _RING = b'fdrl_ros ring of hospitals 1\n'
+_KEPT: Final = 16  # bitmaps, of which a round has few
 
 
 class Neighbourhoods:
@@ -84,6 +93,7 @@ class Neighbourhoods:
         self._seed, self._witnesses = seed, len(self.hospitals)
         self._peers: dict[str, tuple[str, ...]] = {}
         self._holders: dict[str, tuple[str, ...]] = {}
+        self._named: dict[bytes, tuple[str, ...]] = {}
         if len(seed) != (SEED_BYTES if degree else 0):
             raise CryptoError(f'seed of the neighbourhoods: {len(seed)} bytes')
         if degree:
@@ -124,6 +134,27 @@ class Neighbourhoods:
         if peers[place : place + 1] != (peer,):
             raise CryptoError(f'{name!r} and {peer!r} are no peers')
         return place
+
+    def marks(self, names: Iterable[str]) -> bytes:
+        """Return the one bitmap of some hospitals, as :func:`named` reads it; empty of none."""
+        marked = {*names}
+        bits = np.array([each in marked for each in self.hospitals])
+        return np.packbits(bits, bitorder='little').tobytes() if bits.any() else b''
+
+    def named(self, marks: bytes) -> tuple[str, ...]:
+        """
+        Return the hospitals that a bitmap marks, in the order of the names.
+
+        :raises CryptoError: if it is not the one of these hospitals.
+        """
+        if marks not in self._named:
+            names = named(marks, self.hospitals)
+            if self.marks(names) != marks:
+                raise CryptoError(f'a bitmap of {len(marks)} bytes is none of some hospitals')
+            if len(self._named) >= _KEPT:
+                self._named.clear()
+            self._named[marks] = names
+        return self._named[marks]
 
     def connected(self, names: Collection[str]) -> frozenset[str]:
         """
@@ -180,6 +211,19 @@ class Neighbourhoods:
         ring, place, side = self._ring, self._places[name], self.degree // 2
         steps = (step for step in range(-side, side + 1) if step)
         return tuple(sorted(ring[(place + step) % len(ring)] for step in steps))
+
+
+def named(marks: bytes, hospitals: Sequence[str]) -> tuple[str, ...]:
+    """
+    Return the hospitals whose bits are set in a bitmap.
+
+    :param marks: of the first hospital the lowest bit of the first byte, of the ninth that of the
+        second, and so on; of missing ones none.
+    :param hospitals: of the roster, sorted.
+    """
+    return tuple(
+        compress(hospitals, np.unpackbits(np.frombuffer(marks, np.uint8), bitorder='little'))
+    )
 
 
 def new_seed() -> bytes:

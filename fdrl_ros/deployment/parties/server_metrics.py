@@ -92,12 +92,12 @@ class ServerMetrics:
     def _note_hospitals(self, message: RoundStatus) -> None:
         """Keep who took part until the next attempt opens."""
         opened = self._phase is Phase.OPEN
-        for gauge, names in (
+        for gauge, marks in (
             (self._members, message.members),
             (self._survivors, message.survivors),
         ):
-            if names or opened:
-                gauge.set(len(names))
+            if marks or opened:
+                gauge.set(int.from_bytes(marks).bit_count())
 
     def note_epsilon(self, hospital: str, unit: str, epsilon: float) -> None:
         """Take what a hospital publishes of its ledger."""

@@ -1154,13 +1154,14 @@ class Aggregator:
             # Before the status: hospitals take part on heads alone that are as new as it is.
             heads = self.watch.acknowledge(self.channel, at)
             self._acknowledged = at
+        marks = self.channel.roster.neighbourhoods.marks
         status = self.channel.send(
             protocol.RoundStatus,
             at,
             phase=int(self.phase),
-            keyed=record.keyed,
-            members=record.members or record.keyed or self._needed,
-            survivors=record.survivors,
+            keyed=marks(record.keyed),
+            members=marks(record.members or record.keyed or self._needed),
+            survivors=marks(record.survivors),
             time_left=0.0 if self._deadline is None else self._deadline - now,
             policy_digest=self._policy_digest,
             roster_digest=self.channel.roster.digest_bytes,

@@ -51,6 +51,7 @@ from fdrl_ros.federation.hospital.state import (
 )
 from fdrl_ros.federation.protocol import message as protocol
 from fdrl_ros.federation.protocol.attempt import (
+    check_enough,
     check_hospitals,
     check_whole,
     delivery_digest,
@@ -325,6 +326,11 @@ class Hospital(Party):
             raise RoundError(message.sender, f'status of a past attempt, now at {self._attempt}')
         if (objection := self._mismatches.object_to(message)) is not None:
             return objection
+        try:
+            for marks in (message.keyed, message.members, message.survivors):
+                self._named(marks)
+        except CryptoError as error:
+            raise MessageError(message.sender, str(error)) from error
         if attempt in self.attempts or message.phase in UNDER_WAY:
             received = self.attempts.get(attempt) or Received.load(self.state, attempt)
             received.take_lists(message)
@@ -351,9 +357,9 @@ class Hospital(Party):
         try:
             if status.phase == Phase.OPEN:
                 return self._open(received, status)
-            if self._name in status.keyed:
-                hospitals = [member.name for member in self._roster.hospitals]
-                check_hospitals(status.keyed, hospitals, self._quorum, AGGREGATOR)
+            keyed = self._named(status.keyed)
+            if self._name in keyed:
+                check_enough(keyed, self._quorum, AGGREGATOR)
                 # Published again after a restart: others may have started again too, and if these
                 # are other keys, nobody waits for this hospital.
                 effects = self._publish_key(received)
@@ -389,7 +395,7 @@ class Hospital(Party):
             return Effects()
         if status.phase == Phase.SHARE:
             return self._share(received, keys)
-        member = self._name in status.members
+        member = self._name in self._named(status.members)
         effects = self._open_shares(received, keys, status) if member else Effects()
         setup = received.setup
         doubts = self._contradictions(received, keys, status)
@@ -400,11 +406,16 @@ class Hospital(Party):
             return effects + self._train(received, setup)
         if status.phase == Phase.SKETCH:
             return effects + self._sketch(received, setup, status.nonce)
-        if self._name in status.survivors:
-            effects += self._settle(received, setup, status.survivors)
+        survivors = self._named(status.survivors)
+        if self._name in survivors:
+            effects += self._settle(received, setup, survivors)
             if status.phase == Phase.REVEAL:
-                effects += self._reveal(received, setup, status.survivors)
+                effects += self._reveal(received, setup, survivors)
         return effects
+
+    def _named(self, marks: bytes) -> tuple[str, ...]:
+        """Return the hospitals of a list of the status, which was read before."""
+        return self._roster.neighbourhoods.named(marks)
 
     def _decline(self, reason: protocol.DeclineReason, why: str) -> Effects:
         """Tell the aggregator, once a round, that this hospital takes no part in it."""
@@ -425,7 +436,7 @@ class Hospital(Party):
         round = status.envelope.round
         if self._declined == round:
             return Effects()
-        if self._name not in status.members:
+        if self._name not in self._named(status.members):
             note = f'not among those whom attempt {status.envelope.attempt} waits for'
             return Effects(notes=(note,)) if received.first_time(note) else Effects()
         self.channel.check_roster()
@@ -469,7 +480,7 @@ class Hospital(Party):
         if received.key_list is None and received.keys is not None:
             assert received.own is not None
             received.key_list = peer_key_list(
-                self._roster, received.keys, received.own, status.keyed, status
+                self._roster, received.keys, received.own, self._named(status.keyed), status
             )
         return received.key_list
 
@@ -498,7 +509,7 @@ class Hospital(Party):
         :raises RoundError: if what was delivered is not of these members.
         :raises CryptoError: if a parcel is not its dealer's.
         """
-        members, sender = tuple(sorted(status.members)), status.sender
+        members, sender = self._named(status.members), status.sender
         delivery, effects = received.delivery, Effects()
         if received.setup is None and delivery and 'complaint' not in received.done:
             check_hospitals(members, keys.members, self._roster.quorum, sender)
@@ -603,8 +614,10 @@ class Hospital(Party):
         """Name what others sent that cannot be if the aggregator told this hospital the truth."""
         if not status.survivors:
             return []
-        told = settle_digest(setup_digest(keys, status.members), status.survivors)
-        received.survivors_digest = told
+        if not received.survivors_digest:
+            setup = setup_digest(keys, self._named(status.members))
+            received.survivors_digest = settle_digest(setup, self._named(status.survivors))
+        told = received.survivors_digest
         return [
             f'somebody lies: {name} signed other survivors than this hospital was told of'
             for name, each in received.settles.items()

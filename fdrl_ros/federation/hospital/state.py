@@ -606,7 +606,7 @@ class Received:
     :param keys: what its peers published for it.
     :param sketch: this hospital's projections, once they were signed.
     :param settles: signatures of other survivors.
-    :param lists: keyed hospitals, members and survivors; the first that are sent count.
+    :param lists: bitmaps of keyed hospitals, members and survivors; the first sent ones count.
     :param done: what was sent or reported in this process, so that it is done once.
     :param survivors_digest: of the survivors as the aggregator named them.
     :param signed_digest: of the survivors that this hospital signed.
@@ -617,7 +617,7 @@ class Received:
     keys: protocol.PeerKeys | None = None
     delivery: protocol.Delivery | None = None
     settles: dict[str, protocol.Settle] = field(default_factory=dict)
-    lists: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    lists: dict[str, bytes] = field(default_factory=dict)
     done: set[str] = field(default_factory=set)
     secrets: AttemptSecrets | None = None
     key_list: KeyList | None = None
@@ -653,11 +653,11 @@ class Received:
         if status.phase not in UNDER_WAY - {Phase.OPEN}:
             return  # the lists of other phases are for people
         for what in ('keyed', 'members', 'survivors'):
-            names = getattr(status, what)
+            marks = getattr(status, what)
             if what == 'members' and status.phase == Phase.SHARE:
                 continue
-            if names and self.lists.setdefault(what, names) != names:
-                raise RoundError(status.sender, f'changed the {what} of an attempt to {names}')
+            if marks and self.lists.setdefault(what, marks) != marks:
+                raise RoundError(status.sender, f'changed the {what} of an attempt')
 
     def take_keys(self, message: protocol.PeerKeys, roster: Roster) -> None:
         """

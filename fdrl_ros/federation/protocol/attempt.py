@@ -209,5 +209,14 @@ def check_hospitals(
     """
     if len(set(names)) != len(names) or not set(names) <= set(among):
         raise RoundError(sender, f'{names} are not all different, or not all of {tuple(among)}')
+    check_enough(names, fewest, sender)
+
+
+def check_enough(names: Collection[str], fewest: int, sender: str) -> None:
+    """
+    Refuse too few hospitals.
+
+    :raises RoundError: if they are.
+    """
     if len(names) < fewest:
         raise RoundError(sender, f'{len(names)} hospitals are too few: {fewest} are needed')

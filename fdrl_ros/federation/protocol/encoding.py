@@ -11,7 +11,7 @@ exactly what a type wants, so that every bit of what is read back was written so
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from enum import IntEnum
-from functools import cache
+from functools import cache, lru_cache
 import struct
 from typing import Any, Final, get_args, get_origin, get_type_hints, TypeVar
 
@@ -72,8 +72,12 @@ def _write_text(value: str) -> bytes:
     return b's' + _LENGTH.pack(len(data)) + data
 
 
-def _write_tuple(value: tuple[object, ...]) -> bytes:
-    return b't' + _LENGTH.pack(len(value)) + b''.join([encode(each) for each in value])
+_write_name = lru_cache(2**15)(_write_text)  # names of hospitals come in many lists
+
+
+def _write_tuple(value: tuple[Any, ...]) -> bytes:
+    write = _write_name if {*map(type, value)} == {str} else encode
+    return b't' + _LENGTH.pack(len(value)) + b''.join(map(write, value))
 
 
 _WRITERS: dict[type, Callable[[Any], bytes]] = {
@@ -181,6 +185,22 @@ class Reader:
             raise MessageError('', f'a length of {count} beyond the end')
         return count
 
+    def texts(self, count: int) -> tuple[str, ...]:
+        """Take so many texts; lists of names have thousands."""
+        data, at, found = self._data, self._at, []
+        try:
+            for _ in range(count):
+                start = at + 5
+                end = start + int.from_bytes(data[at + 1 : start], 'little')
+                if data[at : at + 1] != b's' or not start <= end <= len(data):
+                    raise MessageError('', 'a text was expected, or it ends early')
+                found.append(data[start:end].decode())
+                at = end
+        except UnicodeDecodeError as error:
+            raise MessageError('', 'a text is not UTF-8') from error
+        self._at = at
+        return tuple(found)
+
 
 def _flag(reader: Reader) -> bool:
     reader.letter(b'b')
@@ -188,14 +208,6 @@ def _flag(reader: Reader) -> bool:
     if byte not in (b'\0', b'\1'):
         raise MessageError('', f'{byte!r} is neither yes nor no')
     return byte == b'\1'
-
-
-def _text(reader: Reader) -> str:
-    data = reader.take(reader.length(b's'))
-    try:
-        return data.decode()
-    except UnicodeDecodeError as error:
-        raise MessageError('', 'a text is not UTF-8') from error
 
 
 def _member(kind: type[IntEnum], number: int) -> IntEnum:
@@ -213,7 +225,7 @@ _PLAIN: dict[object, Callable[[Reader], object]] = {
     bool: _flag,
     int: lambda reader: reader.tagged(b'i', '<q'),
     float: lambda reader: reader.tagged(b'f', '<d'),
-    str: _text,
+    str: lambda reader: reader.texts(1)[0],
     bytes: lambda reader: reader.take(reader.length(b'y')),
 }
 
@@ -223,6 +235,8 @@ def _reader(kind: Any) -> Callable[[Reader], Any]:
     """Return what reads values of a type."""
     if kind in _PLAIN:
         return _PLAIN[kind]
+    if kind == tuple[str, ...]:
+        return lambda reader: reader.texts(reader.length(b't'))
     if get_origin(kind) is tuple:
         item = _reader(get_args(kind)[0])
         return lambda reader: tuple(item(reader) for _ in range(reader.length(b't')))

@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Self
 
 from fdrl_ros.crypto.keys.signing import Identity, SIGNATURE_BYTES, verify
 from fdrl_ros.crypto.masking.merkle import path_bytes, root_and_paths
+from fdrl_ros.crypto.masking.neighbourhoods import MOST_HOLDERS, MOST_HOSPITALS
 from fdrl_ros.crypto.masking.round_secret import KEY_BYTES
 from fdrl_ros.crypto.masking.share_sealing import MemberKeys, PAIR_BYTES, PARCEL_BYTES
 from fdrl_ros.crypto.masking.sharing import SHARE_BYTES
@@ -33,9 +34,8 @@ AttemptId = tuple[int, int]
 STEP = 8
 """Most chunks requested in one message."""
 
-MOST_HOSPITALS = 1000
-"""Most hospitals of a federation."""
-
+MOST_LAYERS = 1000
+"""Most layers that hospitals keep to themselves."""
 
 MOST_WORDS = 500
 """Bytes of what a message says in words, for people."""
@@ -43,13 +43,16 @@ MOST_WORDS = 500
 # How long a field may be: what is longer is refused before anybody looks at it.
 _HASH = {'most': DIGEST}
 _KEY = {'most': KEY_BYTES}
-_KEYS = {'most': KEY_BYTES * MOST_HOSPITALS}
-_PAIRS = {'most': PAIR_BYTES * MOST_HOSPITALS}
-_PARCELS = {'most': PARCEL_BYTES * MOST_HOSPITALS}
-_PATH = {'most': path_bytes(MOST_HOSPITALS)}
-_PATHS = {'most': path_bytes(MOST_HOSPITALS) * MOST_HOSPITALS}
-_SHARES = {'most': SHARE_BYTES * MOST_HOSPITALS}
+_KEYS = {'most': KEY_BYTES * MOST_HOLDERS}
+_PAIRS = {'most': PAIR_BYTES * MOST_HOLDERS}
+_PARCELS = {'most': PARCEL_BYTES * MOST_HOLDERS}
+_PATH = {'most': path_bytes(MOST_HOLDERS)}
+_PATHS = {'most': path_bytes(MOST_HOLDERS) * MOST_HOLDERS}
+_SHARES = {'most': SHARE_BYTES * MOST_HOLDERS}
+_HOLDERS = {'most': MOST_HOLDERS}
+_LISTED = {'most': path_bytes(MOST_HOSPITALS)}
 _NAMES = {'most': MOST_HOSPITALS}
+_MARKS = {'most': (MOST_HOSPITALS + 7) // 8}
 _WORDS = {'most': MOST_WORDS}
 
 
@@ -191,7 +194,7 @@ class EncryptionKey(Message):
 
     context: bytes
     n_parameters: int
-    personal: tuple[str, ...] = field(metadata=_NAMES)
+    personal: tuple[str, ...] = field(metadata={'most': MOST_LAYERS})
     members: int
     bits: int
     limit: float
@@ -241,16 +244,17 @@ class RoundStatus(Message):
     State of the present round; `time_left` in seconds, 0 for none.
 
     `keyed` are the hospitals whose keys shares are made for, `members` those whose shares
-    arrived, who mask with each other, and `survivors` those whose update arrived. The digests are
-    of the policy that the round starts from, the roster, and all that hospitals must agree on.
-    From the `nonce` follow the projections of phase SKETCH. `keys_digest` is of all keys of the
-    keyed hospitals, in phase SHARE and later.
+    arrived, who mask with each other, and `survivors` those whose update arrived: bitmaps over the
+    hospitals of the roster, sorted by name; of nobody it is empty. The digests are of the policy
+    that the round starts from, the roster, and all that hospitals must agree on. From the `nonce`
+    follow the projections of phase SKETCH. `keys_digest` is of all keys of the keyed hospitals, in
+    phase SHARE and later.
     """
 
     phase: int
-    keyed: tuple[str, ...] = field(metadata=_NAMES)
-    members: tuple[str, ...] = field(metadata=_NAMES)
-    survivors: tuple[str, ...] = field(metadata=_NAMES)
+    keyed: bytes = field(metadata=_MARKS)
+    members: bytes = field(metadata=_MARKS)
+    survivors: bytes = field(metadata=_MARKS)
     time_left: float
     policy_digest: bytes = field(metadata=_HASH)
     roster_digest: bytes = field(metadata=_HASH)
@@ -271,10 +275,10 @@ class PeerKeys(Message):
     """
 
     to: str
-    keys: tuple[RoundKey, ...] = field(metadata=_NAMES)
+    keys: tuple[RoundKey, ...] = field(metadata=_HOLDERS)
     pairs: bytes = field(metadata=_PAIRS)
     paths: bytes = field(metadata=_PATHS)
-    own_path: bytes = field(metadata=_PATH)
+    own_path: bytes = field(metadata=_LISTED)
 
 
 @dataclass(frozen=True)
@@ -314,7 +318,7 @@ class Delivery(Message):
     """
 
     to: str
-    shares: tuple[Shares, ...] = field(metadata=_NAMES)
+    shares: tuple[Shares, ...] = field(metadata=_HOLDERS)
     parcels: bytes = field(metadata=_PARCELS)
     paths: bytes = field(metadata=_PATHS)
 
@@ -397,7 +401,7 @@ class Sketch(Message):
     setup_digest: bytes = field(metadata=_HASH)
     parcels_root: bytes = field(metadata=_HASH)
     nonce: bytes = field(metadata=_HASH)
-    values: bytes = field(metadata={'most': VALUE_BYTES * MOST_ROWS * MOST_HOSPITALS})
+    values: bytes = field(metadata={'most': VALUE_BYTES * MOST_ROWS * MOST_HOLDERS})
 
 
 @dataclass(frozen=True)
@@ -508,7 +512,7 @@ class Blame(Message):
     keyed: tuple[str, ...] = field(metadata=_NAMES)
     keys_digest: bytes = field(metadata=_HASH)
     keys: tuple[RoundKey, ...] = field(metadata={'most': 1})
-    keys_path: bytes = field(metadata=_PATH)
+    keys_path: bytes = field(metadata=_LISTED)
     terms_digest: bytes = field(metadata=_HASH)
     members: tuple[str, ...] = field(metadata=_NAMES)
     survivors: tuple[str, ...] = field(metadata=_NAMES)
@@ -517,8 +521,8 @@ class Blame(Message):
     verdicts: tuple[Verdict, ...] = field(metadata={'most': 1})
     sketches: tuple[Sketch, ...] = field(metadata={'most': 1})
     secret: bytes = field(metadata=_KEY)
-    ends: tuple[str, ...] = field(metadata=_NAMES)
-    dealt: tuple[Shares, ...] = field(metadata=_NAMES)
+    ends: tuple[str, ...] = field(metadata=_HOLDERS)
+    dealt: tuple[Shares, ...] = field(metadata=_HOLDERS)
     parcels: bytes = field(metadata=_PARCELS)
     paths: bytes = field(metadata=_PATHS)
     pairs: bytes = field(metadata={'most': 2 * PAIR_BYTES})

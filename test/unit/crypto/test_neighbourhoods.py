@@ -17,6 +17,7 @@ from fdrl_ros.crypto.masking.neighbourhoods import (
     fewest_neighbours,
     fewest_witnesses,
     MOST_COMPLETE,
+    named,
     Neighbourhoods,
     new_seed,
     share_threshold,
@@ -430,3 +431,23 @@ def test_seed_of_another_size_is_refused(degree, size):
         return
     with pytest.raises(CryptoError, match=f'seed of the neighbourhoods: {size} bytes'):
         Neighbourhoods(names_of(200), 134, degree, bytes(size))
+
+
+@given(strategies.sets(strategies.integers(0, 19)), strategies.integers(3, 20))
+def test_bitmaps_mark_the_hospitals_in_the_order_of_their_names(chosen, count):
+    names = names_of(count)
+    graph = Neighbourhoods(names, count)
+    marked = {names[each] for each in chosen if each < count}
+    marks = graph.marks(marked)
+    assert graph.named(marks) == named(marks, graph.hospitals) == tuple(sorted(marked))
+    assert len(marks) == (-(-count // 8) if marked else 0)
+    assert marks == graph.marks(sorted(marked, reverse=True))
+
+
+def test_there_is_one_bitmap_of_a_set_of_hospitals():
+    graph = Neighbourhoods(names_of(12), 12)
+    assert graph.marks(['hospital_1', 'hospital_2']) == bytes([0b10001, 0])  # 1 10 11 12 2
+    assert graph.marks(()) == b'' == graph.marks(['hospital_13'])
+    for marks in (b'\x01', b'\x01\x00\x00', b'\x00\x00', b'\x00\x10', b'\x00'):
+        with pytest.raises(CryptoError, match='is none of some hospitals'):
+            graph.named(marks)

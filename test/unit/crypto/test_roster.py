@@ -3,6 +3,7 @@
 """The roster: signed by the pinned root, free of contradictions, and the same in every form."""
 
 from dataclasses import replace
+import hashlib
 import json
 
 from fdrl_ros.crypto.keys.roster import (
@@ -308,6 +309,29 @@ def test_ring_is_drawn_anew_each_time_and_empty_if_all_mask_with_all():
     assert all(replace(SPARSE, **each).neighbourhoods for each in drawn)
     assert ring(100)['neighbours'] == 0 < ring(101)['neighbours'] == ring(101, 68)['neighbours']
     assert ring(101, 69)['neighbours'] == 0  # a higher threshold holds among all alone
+
+
+def test_a_roster_that_messages_cannot_name_is_refused():
+    def key(name: str) -> bytes:
+        return hashlib.sha256(name.encode()).digest()
+
+    def of(count: int, **fields: object) -> Roster:
+        names = [f'hospital_{number}' for number in range(count)]
+        servers = ('aggregator', 'key_authority')
+        members = (
+            *(Member(name, 'hospital', key(name), 1) for name in names),
+            *(Member(name, name, key(name)) for name in servers),
+        )
+        return Roster('f', default_threshold(count), members, True, **fields)
+
+    assert of(1000).neighbourhoods.degree == 999
+    for count in (1001, 10_001):
+        with pytest.raises(RosterError, match=f'{count} hospitals, all others as neighbours'):
+            of(count)
+    sparse = {'neighbours': 438, 'ring_seed': '0f' * 32}
+    assert of(10_000, **sparse).neighbourhoods.degree == 438
+    with pytest.raises(RosterError, match='10001 hospitals, 438 as neighbours'):
+        of(10_001, **sparse)
 
 
 def test_higher_threshold_is_refused_where_hospitals_have_neighbours():

@@ -54,9 +54,9 @@ def port() -> int:
 def test_rounds_phases_and_bytes_are_read_back_over_http(port: int) -> None:
     now = [10.0]
     metrics = ServerMetrics(lambda: now[0])
-    own = {'keyed': (), 'keys_digest': b'', 'time_left': 0.0, 'reason': ''}
-    members = ('hospital_1', 'hospital_2', 'hospital_3')
-    for phase, survivors, at in ((Phase.TRAIN, (), 12.0), (Phase.SUM, members[:2], 15.5)):
+    own = {'keyed': b'', 'keys_digest': b'', 'time_left': 0.0, 'reason': ''}
+    members = b'\x07'
+    for phase, survivors, at in ((Phase.TRAIN, b'', 12.0), (Phase.SUM, b'\x03', 15.5)):
         now[0] = at
         status = made(RoundStatus, 3, phase=phase, members=members, survivors=survivors, **own)
         metrics.note(status)

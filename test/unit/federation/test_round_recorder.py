@@ -45,7 +45,7 @@ PLAN = Plan({'learner': {'hidden': 4}})
 
 def said(sender='aggregator', counter=1, key=None, federation='trial', phase=Phase.FINISHED):
     envelope = Envelope(federation, 1, 0, sender, counter)
-    status = RoundStatus(envelope, int(phase), (), (), (), 0.0, b'', b'', b'', b'', b'', '')
+    status = RoundStatus(envelope, int(phase), b'', b'', b'', 0.0, b'', b'', b'', b'', b'', '')
     return status.signed_by(key or KEYS.get(sender, KEYS['aggregator']))
 
 

@@ -74,9 +74,9 @@ def values(**changed: float) -> list[float]:
 
 def status(phase: Phase, round: int = 1, **changed: object) -> RoundStatus:
     told = {
-        'keyed': (),
-        'members': ('hospital_1', 'hospital_2'),
-        'survivors': (),
+        'keyed': b'',
+        'members': b'\x03',
+        'survivors': b'',
         'time_left': 20.0,
         'reason': '',
     } | changed
