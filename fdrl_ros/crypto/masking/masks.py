@@ -26,6 +26,7 @@ from fdrl_ros.crypto.masking.round_secret import (
     binding,
     derive,
     joined,
+    joined_names,
     KEY_BYTES,
     mask_secret_for,
     RoundSecret,
@@ -80,7 +81,7 @@ class MaskContext:
     @cached_property
     def encoded(self) -> bytes:
         """Return the context as bytes; the member set is digested once for all pairs."""
-        names = hashlib.sha256(joined(*sorted(name.encode() for name in self.members)))
+        names = hashlib.sha256(joined_names(self.members))
         place = self.federation, self.round, self.attempt
         return binding(_PAIR_MASK, *place, names.digest(), self.setup)
 

@@ -10,8 +10,9 @@ secret reveals nothing about another, even of the same seed. Only the keys for p
 from another one, the mask secret, and none of them reveals it.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 import hmac
 import os
 from pathlib import Path
@@ -66,6 +67,17 @@ def binding(label: bytes, federation: str, round: int, attempt: int, *parts: byt
 def joined(*parts: bytes) -> bytes:
     """Prefix each part with its length, so that different lists never encode the same."""
     return b''.join([len(part).to_bytes(4, 'big') + part for part in parts])
+
+
+@lru_cache(2**15)
+def prefixed(name: str) -> bytes:
+    """Return a name as :func:`joined` writes it; names come in many lists."""
+    return joined(name.encode())
+
+
+def joined_names(names: Iterable[str]) -> bytes:
+    """Join names, in their order."""
+    return b''.join(map(prefixed, sorted(names)))
 
 
 def derive(material: bytes, info: bytes, length: int = KEY_BYTES) -> bytes:

@@ -40,8 +40,10 @@ from fdrl_ros.crypto.masking.round_secret import (
     check_public,
     derive,
     joined,
+    joined_names,
     KEY_BYTES,
     mask_secret_for,
+    prefixed,
     RoundSecret,
 )
 from fdrl_ros.crypto.masking.sharing import (
@@ -225,10 +227,7 @@ class KeyList:
     @cached_property
     def digest(self) -> bytes:
         """Return the SHA-256 digest of all that the members agree on."""
-        hospitals, members = (
-            joined(*(name.encode() for name in names))
-            for names in (self.graph.hospitals, self.members)
-        )
+        hospitals, members = joined_names(self.graph.hospitals), joined_names(self.members)
         threshold = self.threshold.to_bytes(8, 'big')
         agreed = (threshold, hospitals, self.terms, members, self.keys_digest)
         return hashlib.sha256(binding(_KEYS, *self._place, *agreed)).digest()
@@ -363,19 +362,12 @@ class KeyList:
         start = self._starts.get(label)
         if start is None:
             start = self._starts[label] = binding(label, *self._place)
-        ends = b''.join(
-            self._named.get(each) or joined(each.encode()) for each in (dealer, holder)
-        )
-        bound = start + ends + self._own_digest
+        bound = start + prefixed(dealer) + prefixed(holder) + self._own_digest
         return bound + joined(*parts) if parts else bound
 
     @cached_property
     def _starts(self) -> dict[bytes, bytes]:
         return {}
-
-    @cached_property
-    def _named(self) -> dict[str, bytes]:
-        return {name: joined(name.encode()) for name in self.graph.hospitals}
 
     @cached_property
     def _own_digest(self) -> bytes:
@@ -397,23 +389,24 @@ def hash_of_seed(seed: bytes) -> bytes:
     return hashlib.sha256(_SEED_HASH + seed).digest()
 
 
-def deal(secrets: AttemptSecrets, keys: KeyList) -> dict[str, SharePair]:
+def deal(secrets: AttemptSecrets, keys: KeyList, only: str | None = None) -> dict[str, SharePair]:
     """
     Split our two secrets among our holders, ourselves included.
 
+    :param only: the holder whose pair is wanted; those of all unless given.
     :returns: each holder's pair, in the order of the names.
     :raises CryptoError: if our keys are not in the list, or there are too few holders.
     """
     keys.check_owner(secrets)
     threshold, members = keys.threshold, keys.holders(secrets.name)
     masks, seeds = (
-        share(secret, threshold, members, polynomial(threshold, keys.digest))
+        share(secret, threshold, members, polynomial(threshold, keys.digest), only)
         for secret, polynomial in (
             (secrets.mask_secret, secrets.mask_polynomial),
             (secrets.self_seed, secrets.self_polynomial),
         )
     )
-    return {name: SharePair(masks[name], seeds[name]) for name in members}
+    return {name: SharePair(masks[name], seeds[name]) for name in masks}
 
 
 def seal_shares(secrets: AttemptSecrets, keys: KeyList) -> dict[str, bytes]:

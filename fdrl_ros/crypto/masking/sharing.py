@@ -73,7 +73,11 @@ def positions(members: Collection[str]) -> dict[str, int]:
 
 
 def share(
-    secret: bytes, threshold: int, members: Collection[str], coefficients: Sequence[int]
+    secret: bytes,
+    threshold: int,
+    members: Collection[str],
+    coefficients: Sequence[int],
+    only: str | None = None,
 ) -> dict[str, bytes]:
     """
     Deal the shares of a secret.
@@ -82,6 +86,7 @@ def share(
     :param threshold: t, how many shares restore the secret.
     :param members: names of all holders, in any order.
     :param coefficients: those of x, x^2, ... x^(t-1): secret, and uniform in [0, PRIME).
+    :param only: the holder whose share is wanted; those of all unless given.
     :returns: 33 bytes for each member, in the order of the names.
     :raises ShareError: if an argument is not valid.
     """
@@ -97,6 +102,7 @@ def share(
     return {
         name: _value_at(place, falling).to_bytes(SHARE_BYTES, 'big')
         for name, place in places.items()
+        if only in (None, name)
     }
 
 

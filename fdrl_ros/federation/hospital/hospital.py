@@ -246,7 +246,9 @@ class Hospital(Party):
                 received = self._received(message)
                 received.take_settle(message, self._roster.neighbourhoods.witnesses)
                 agreeing = self._roster.neighbourhoods.agreeing
-                if len(received.settles) + 1 < agreeing or 'reveal' in received.done:
+                revealing = self.status and self.status.phase == Phase.REVEAL
+                few = len(received.settles) + 1 < agreeing
+                if few or not revealing or 'reveal' in received.done:
                     return Effects()  # nothing is revealed for so few, and all of it once
             case protocol.Blame():
                 return self._take_blame(message)
@@ -488,11 +490,12 @@ class Hospital(Party):
         if not received.first_time('shares'):
             return Effects()
         parcels = [*seal_shares(self._secrets(received), keys).values()]
+        received.parcels_root, _ = root_and_paths(parcels)
         return self.channel.send(
             protocol.Shares,
             received.attempt,
             keys_digest=keys.digest,
-            parcels_root=root_and_paths(parcels)[0],
+            parcels_root=received.parcels_root,
             parcels=b''.join(parcels),
         )
 
@@ -521,7 +524,7 @@ class Hospital(Party):
             if (dealt := tuple(each.sender for each in delivery.shares)) != others:
                 raise RoundError(sender, f'delivered shares of {dealt}')
             secrets = self._secrets(received)
-            shares = {self._name: deal(secrets, keys)[self._name]}
+            shares = deal(secrets, keys, self._name)
             rooms = [len(keys.holders(name)) for name in others]
             for message, parcel, path in parts(
                 delivery, delivery.shares, PARCEL_BYTES, delivery.parcels, rooms
@@ -758,14 +761,14 @@ class Hospital(Party):
         if self._busy:
             return Effects()
         self._busy = True
-        secrets, keys = self._secrets(received), received.key_list
+        secrets, keys, root = self._secrets(received), received.key_list, received.parcels_root
 
         def project(report: Report, stopped: Stopped) -> Projected:
             masks = keys_of_masks(secrets, keys, setup.members)
             values = Sketch(nonce, setup.digest, bound).of_masks(masks)
             # Of the keys that the masks are made by, also if others were shown before a restart.
-            root, _ = root_and_paths([*seal_shares(secrets, keys).values()])
-            return Projected(attempt, setup.digest, root, nonce, write_values(values))
+            dealt = root or root_and_paths([*seal_shares(secrets, keys).values()])[0]
+            return Projected(attempt, setup.digest, dealt, nonce, write_values(values))
 
         return Effects(jobs=(Job('project', project),))
 

@@ -604,6 +604,7 @@ class Received:
 
     :param own: this hospital's round key, once it was published.
     :param keys: what its peers published for it.
+    :param parcels_root: of the shares that it dealt in this process; empty before.
     :param sketch: this hospital's projections, once they were signed.
     :param settles: signatures of other survivors.
     :param lists: bitmaps of keyed hospitals, members and survivors; the first sent ones count.
@@ -621,6 +622,7 @@ class Received:
     done: set[str] = field(default_factory=set)
     secrets: AttemptSecrets | None = None
     key_list: KeyList | None = None
+    parcels_root: bytes = b''
     setup: Setup | None = None
     sketch: protocol.Sketch | None = None
     survivors_digest: bytes = b''

@@ -221,7 +221,12 @@ def _fits(value: object, form: object) -> bool:
     if isinstance(form, re.Pattern):
         return isinstance(value, str) and form.fullmatch(value) is not None
     if isinstance(form, list):
-        return isinstance(value, list) and all(_fits(item, form[0]) for item in value)
+        if not isinstance(value, list):
+            return False
+        if form == [_OF_NAME] and {*map(type, value)} == {str}:
+            text = '\n'.join(value)  # thousands of names are looked at together
+            return text.count('\n') < len(value) and _OF_NAMES.fullmatch(text) is not None
+        return all(_fits(item, form[0]) for item in value)
     if isinstance(form, range):
         return type(value) is int and value in form
     if form is bool:
@@ -237,6 +242,7 @@ def _fits(value: object, form: object) -> bool:
 _OF_NAME, _OF_HASH, _OF_HEAD = (
     re.compile(pattern, re.ASCII) for pattern in (_NAME, _HASH, f'{_COUNT}:{_HASH}')
 )
+_OF_NAMES: Final = re.compile(rf'(?:{_NAME})(?:\n(?:{_NAME}))*', re.ASCII)
 _TEXT: Final = re.compile(rf'(?s:.{{0,{MOST_LETTERS}}})')
 VALUES: Final[dict[str, object]] = {
     **dict.fromkeys(('public', 'digest', 'sum', 'before', 'policy', 'update', 'nonce'), _OF_HASH),

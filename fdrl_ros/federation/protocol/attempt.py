@@ -16,7 +16,7 @@ from typing import TypeVar
 from fdrl_ros.crypto.keys.roster import Roster
 from fdrl_ros.crypto.masking.buckets import Buckets, kept
 from fdrl_ros.crypto.masking.merkle import path_bytes, root_of
-from fdrl_ros.crypto.masking.round_secret import binding, joined, KEY_BYTES
+from fdrl_ros.crypto.masking.round_secret import binding, joined, joined_names, KEY_BYTES
 from fdrl_ros.crypto.masking.share_sealing import KeyList, MemberKeys, PAIR_BYTES
 from fdrl_ros.crypto.masking.sharing import SHARE_BYTES
 from fdrl_ros.errors import CryptoError, MessageError, RoundError
@@ -142,8 +142,7 @@ def setup_digest(keys: KeyList, members: Collection[str]) -> bytes:
 
 @lru_cache
 def _setup_digest(place: tuple[str, int, int], keys: bytes, members: tuple[str, ...]) -> bytes:
-    names = joined(*sorted(name.encode() for name in members))
-    return hashlib.sha256(binding(_SETUP, *place, keys, names)).digest()
+    return hashlib.sha256(binding(_SETUP, *place, keys, joined_names(members))).digest()
 
 
 def settle_digest(setup: bytes, survivors: Collection[str]) -> bytes:
@@ -153,8 +152,7 @@ def settle_digest(setup: bytes, survivors: Collection[str]) -> bytes:
 
 @lru_cache
 def _settle_digest(setup: bytes, survivors: tuple[str, ...]) -> bytes:
-    names = joined(*sorted(name.encode() for name in survivors))
-    return hashlib.sha256(joined(_SETTLE, setup, names)).digest()
+    return hashlib.sha256(joined(_SETTLE, setup, joined_names(survivors))).digest()
 
 
 def split(

@@ -24,6 +24,9 @@ R = TypeVar('R')
 MOST_BYTES = 2**28
 """Longest message that is read."""
 
+_SHORT: Final = 2**12
+"""Bytes up to which a record is kept as it was read: many of them are read to be checked."""
+
 _LENGTH = struct.Struct('<I')
 
 
@@ -145,6 +148,14 @@ class Reader:
             values[name] = read(self)
         return values
 
+    def record_of(self, kind: type[Any]) -> Any:
+        """Read a dataclass, which keeps the bytes that it was read from if they are few."""
+        start = self._at
+        record = kind(**self.fields_of(kind))
+        if kind.__dataclass_params__.frozen and self._at - start <= _SHORT:
+            record.__dict__[ENCODED] = self._data[start : self._at]
+        return record
+
     def end(self) -> None:
         """
         Refuse what is left over.
@@ -247,7 +258,7 @@ def _reader(kind: Any) -> Callable[[Reader], Any]:
 
     def record(reader: Reader) -> object:
         reader.letter(b'm')
-        return kind(**reader.fields_of(kind))
+        return reader.record_of(kind)
 
     return record
 

@@ -11,7 +11,7 @@ those that a hash tree stands for, whose root it covers.
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields, replace
 from enum import IntEnum
-from functools import cached_property
+from functools import cache, cached_property
 import hashlib
 from typing import Any, ClassVar, Self
 
@@ -133,7 +133,16 @@ class Message:
     def canonical(self) -> bytes:
         """Return the bytes that are signed; messages that differ in what is signed differ."""
         blank: dict[str, Any] = dict.fromkeys(self.by_root, b'')
-        return replace(self, **blank, envelope=replace(self.envelope, signature=b'')).to_bytes()
+        whole = self if not blank or self.is_bare else replace(self, **blank)
+        written, signature = whole.written(), self.envelope.signature
+        # The signature is the end of the envelope, which is the first field.
+        end = len(encode(self.envelope))
+        start = end - len(encode(signature))
+        return _kind(type(self).__name__) + written[:start] + encode(b'') + written[end:]
+
+    def written(self) -> bytes:
+        """Return the fields as they are in messages."""
+        return self.__dict__.get(ENCODED) or encode_fields(self)
 
     @property
     def is_bare(self) -> bool:
@@ -174,8 +183,7 @@ class Message:
 
     def to_bytes(self) -> bytes:
         """Return the whole message with its signature, for stores and other transports."""
-        kind = f'fdrl_ros/{PROTOCOL_VERSION}/{type(self).__name__}'
-        return encode(kind) + encode_fields(self)
+        return _kind(type(self).__name__) + self.written()
 
     def signed_by(self, identity: Identity) -> Self:
         """Return this message with the signature of `identity`."""
@@ -655,6 +663,12 @@ class Order(Message):
     to_round: int
 
 
+@cache
+def _kind(name: str) -> bytes:
+    """Return how the bytes of a kind of message begin."""
+    return encode(f'fdrl_ros/{PROTOCOL_VERSION}/{name}')
+
+
 KINDS: dict[str, type[Message]] = {kind.__name__: kind for kind in Message.__subclasses__()}
 """All kinds by name."""
 
@@ -670,7 +684,7 @@ def message_from_bytes(data: bytes) -> Message:
     name = kind.removeprefix(f'fdrl_ros/{PROTOCOL_VERSION}/')
     if name not in KINDS or name == kind:
         raise MessageError('', f'{kind[:60]!r} is no message of protocol {PROTOCOL_VERSION}')
-    message = KINDS[name](**reader.fields_of(KINDS[name]))
+    message: Message = reader.record_of(KINDS[name])
     reader.end()
     return message
 
