@@ -25,7 +25,7 @@ MOST_BYTES = 2**28
 """Longest message that is read."""
 
 _SHORT: Final = 2**12
-"""Bytes up to which a record is kept as it was read: many of them are read to be checked."""
+"""Bytes up to which a message is kept as it was read: many of them are read to be checked."""
 
 _LENGTH = struct.Struct('<I')
 
@@ -149,10 +149,10 @@ class Reader:
         return values
 
     def record_of(self, kind: type[Any]) -> Any:
-        """Read a dataclass, which keeps the bytes that it was read from if they are few."""
+        """Read a dataclass; one with `keeps_bytes` has the bytes that it was read from, if few."""
         start = self._at
         record = kind(**self.fields_of(kind))
-        if kind.__dataclass_params__.frozen and self._at - start <= _SHORT:
+        if getattr(kind, 'keeps_bytes', False) and self._at - start <= _SHORT:
             record.__dict__[ENCODED] = self._data[start : self._at]
         return record
 

@@ -112,6 +112,7 @@ class Message:
 
     envelope: Envelope
 
+    keeps_bytes: ClassVar[bool] = True
     by_root: ClassVar[tuple[str, ...]] = ()
     """Fields for which a root is signed that stands for them; a message may leave them out."""
 
