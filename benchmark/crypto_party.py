@@ -139,7 +139,7 @@ def hospital(folder: Path, number: int) -> Callable[[], None]:
         projected = sketch_of(folder, keys, codec).of_masks(
             keys_of_masks(secrets, keys, keys.members)
         )
-        (folder / f'{mine}.sketch').write_bytes(write_values(projected))
+        (folder / f'{mine}.sketch').write_bytes(write_values(projected, scheme.plain_modulus))
 
     return work
 

@@ -325,7 +325,8 @@ class Round:
         """Project the masks of a hospital: it does so itself."""
         keys, sketch = self.attempt.keys(), self.sketch(nonce)
         masks = keys_of_masks(self.attempt.secrets[name], keys, keys.members)
-        return signed_sketch(sketch, keys, name, write_values(sketch.of_masks(masks)))
+        values = write_values(sketch.of_masks(masks), self.scheme.plain_modulus)
+        return signed_sketch(sketch, keys, name, values)
 
     def inspect(
         self, sent: Sequence[list[bytes]], sketch: Sketch | None = None

@@ -5,6 +5,8 @@
 from dataclasses import replace
 import os
 
+from fdrl_ros.crypto.he.parameters import pack_bits
+from fdrl_ros.crypto.masking.sketch import values_bytes
 from fdrl_ros.errors import MessageError, RoundError
 from fdrl_ros.federation.hospital.state import HospitalState, Promises, Sketched
 from fdrl_ros.federation.key_authority.state import KeyAuthorityState
@@ -126,7 +128,8 @@ def test_an_honest_federation_is_bounded_and_nobody_is_named():
         *(False, True),
         *(False, True),
     ]
-    assert {len(each.values) for each in bench.sketches.messages} == {8 * 64 * 5}
+    size = values_bytes(64 * 5, bench.scheme.plain_modulus)
+    assert {len(each.values) for each in bench.sketches.messages} == {size}
     assert len({each.nonce for each in bench.sketches.messages}) == 2
     np.testing.assert_allclose(bench.weights, bench.expected(2), atol=1e-4)
 
@@ -445,7 +448,8 @@ def test_a_dispute_without_a_contradiction_makes_nobody_open_anything():
     envelope = replace(honest.envelope, attempt=2)
     other = replace(honest, envelope=envelope, values=false).signed_by(bench.identities[LIAR])
     assert told(bench, 'hospital_1', dispute(bench, other))
-    full = np.full(len(honest.values) // 8, 2**63, dtype='<u8').tobytes()
+    bits = bench.scheme.plain_modulus.bit_length()
+    full = pack_bits([2**bits - 1] * (8 * len(honest.values) // bits), bits)
     (why,) = told(bench, 'hospital_1', dispute(bench, resealed(bench, honest, values=full)))
     assert 'below the modulus' in why
     # It is for another one, and of another attempt.

@@ -250,12 +250,12 @@ def hide_too_much(
         more = Projections(message.nonce, message.setup_digest, bound).of_slots(
             0, (by * share).astype(np.int64)
         )
-        values = list(read_values(message.values, bound.rows))
+        values = list(read_values(message.values, bound.rows, bench.scheme.plain_modulus))
         place = masks.index(partner if message.sender == liar else liar)
         sign, t = 1 if liar <= partner else -1, bench.scheme.plain_modulus
         row = zip(values[place], more, strict=True)
         values[place] = [(old + sign * int(new)) % t for old, new in row]
-        return resealed(bench, message, values=write_values(values))
+        return resealed(bench, message, values=write_values(values, t))
 
     for name in {liar, partner}:
         _change(bench, name, Sketch, changed)

@@ -82,7 +82,7 @@ def _weights(slots: int, checks: int) -> NDArray[np.float64]:
 
 
 # Ring degree and bits of the primes. The last prime serves key generation only and rounds away the
-# noise of fresh ciphertexts. Residues of the others travel and fill whole bytes, or nearly.
+# noise of fresh ciphertexts. Residues of the others travel.
 CANDIDATES: Final = ((4096, (56, 53)), (4096, (60, 49)), (4096, (40, 40, 29)))
 
 # SEAL allows plaintext moduli up to 60 bits.
@@ -167,6 +167,11 @@ class BfvScheme(Parameters):
     def integers_per_ciphertext(self) -> int:
         """Return how many integers of an update one ciphertext holds."""
         return (self.slots - self.checks) * self.values_per_slot
+
+    @property
+    def residue_bits(self) -> tuple[int, ...]:
+        """Return the bits of a residue of each prime q_j on the wire."""
+        return self.coefficient_bits[:-1]
 
     @cached_property
     def checks(self) -> int:

@@ -21,7 +21,14 @@ import hashlib
 import json
 from typing import Final, Self
 
-from fdrl_ros.crypto.he.parameters import DIGEST_BYTES, integers_of, Residues, Slots
+from fdrl_ros.crypto.he.parameters import (
+    DIGEST_BYTES,
+    integers_of,
+    pack_bits,
+    Residues,
+    Slots,
+    unpack_bits,
+)
 from fdrl_ros.crypto.he.schemes import AnyScheme, SCHEMES
 from fdrl_ros.crypto.he.tenseal_backend import BACKENDS
 from fdrl_ros.errors import CryptoError
@@ -41,7 +48,7 @@ class PublicContext:
         """Wrap a public key of a scheme; usually :meth:`from_bytes` does so."""
         self.scheme = scheme
         self.public_key = public_key
-        self._data = _write(_PUBLIC, scheme, _to_bytes(public_key, 8))
+        self._data = _write(_PUBLIC, scheme, _to_bytes(public_key, 64))
         self._digest = hashlib.sha256(self._data).digest()
         self.backend = BACKENDS[scheme.kind](scheme, public_key=public_key)
 
@@ -122,7 +129,7 @@ class PublicContext:
             if shift:
                 row <<= np.uint64(shift)
                 row %= np.uint64(prime)
-            start += width * row.size
+            start += width * row.size // 8
         if not residues[1].any():
             raise CryptoError('ciphertext of nothing: its second half is zero')
         return residues
@@ -137,11 +144,11 @@ class PublicContext:
         return b''.join(parts)
 
     def _rows(self, residues: Residues) -> Iterator[tuple[Residues, int, int, int]]:
-        """Yield each polynomial modulo each prime, the prime, bytes a residue, bits not sent."""
-        for polynomial, dropped in zip(residues, (self.scheme.dropped_bytes, 0), strict=True):
-            widths = self.scheme.residue_bytes
+        """Yield each polynomial modulo each prime, the prime, bits of a residue, and not sent."""
+        for polynomial, dropped in zip(residues, (8 * self.scheme.dropped_bytes, 0), strict=True):
+            widths = self.scheme.residue_bits
             for row, prime, width in zip(polynomial, self.scheme.moduli, widths, strict=True):
-                yield row, prime, width - dropped, 8 * dropped
+                yield row, prime, width - dropped, dropped
 
 
 class SecretContext:
@@ -174,7 +181,7 @@ class SecretContext:
 
     def to_bytes(self) -> bytes:
         """Return the secret bytes, which decrypt everything: store them encrypted."""
-        keys = _to_bytes(self.public.public_key, 8) + _to_bytes(self.secret_key, 8)
+        keys = _to_bytes(self.public.public_key, 64) + _to_bytes(self.secret_key, 64)
         data = _write(_SECRET, self.scheme, keys)
         return data + hashlib.sha256(data).digest()
 
@@ -228,20 +235,25 @@ class SecretContext:
     @cached_property
     def _flood_secret(self) -> bytes:
         """Derive the key of the flooding from the secret key."""
-        return hashlib.sha256(b'fdrl_ros flooding key 1' + _to_bytes(self.secret_key, 8)).digest()
+        return hashlib.sha256(b'fdrl_ros flooding key 1' + _to_bytes(self.secret_key, 64)).digest()
 
 
 def _to_bytes(residues: Residues, width: int) -> bytes:
-    """Write residues in `width` bytes each, little-endian."""
+    """Write residues in `width` bits each, little-endian."""
+    if width % 8:
+        return pack_bits(residues, width)
     words = np.ascontiguousarray(residues, dtype='<u8')
-    return np.ndarray((words.size,), f'V{width}', words, 0, (8,)).tobytes()
+    return np.ndarray((words.size,), f'V{width // 8}', words, 0, (8,)).tobytes()
 
 
 def _from_bytes(data: bytes, start: int, count: int, width: int) -> Residues:
-    """Read `count` residues of `width` bytes each from byte `start` (at least 8) on."""
+    """Read `count` residues of `width` bits each from byte `start` (at least 8) on."""
+    size = width // 8
+    if width % 8:
+        return unpack_bits(data[start : start + count * width // 8], width)
     # Words of 8 bytes that end where a residue ends; the bytes before it are shifted out.
-    words = np.ndarray((count,), '<u8', data, start + width - 8, (width,))
-    return (words >> np.uint64(64 - 8 * width)).astype(np.uint64, copy=False)
+    words = np.ndarray((count,), '<u8', data, start + size - 8, (size,))
+    return (words >> np.uint64(64 - width)).astype(np.uint64, copy=False)
 
 
 def _read_keys(scheme: AnyScheme, data: bytes, start: int, end: int, count: int) -> Residues:
@@ -250,7 +262,7 @@ def _read_keys(scheme: AnyScheme, data: bytes, start: int, end: int, count: int)
     size = int(np.prod(shape))
     if end - start != 8 * size:
         raise CryptoError(f'{end - start} bytes of residues: expected {8 * size}')
-    residues = _from_bytes(data, start, size, 8).reshape(shape)
+    residues = _from_bytes(data, start, size, 64).reshape(shape)
     primes = np.array(scheme.key_moduli, dtype=np.uint64)[:, None]
     if not (residues < primes).all():
         raise CryptoError('a residue is not below its prime')

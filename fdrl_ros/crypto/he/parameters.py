@@ -95,6 +95,33 @@ def integers_of(what: str, values: ArrayLike, size: int, *, highest: int) -> Slo
     return found.astype(np.int64)
 
 
+def pack_bits(numbers: ArrayLike, bits: int) -> bytes:
+    """
+    Join integers of so many bits each, the lowest first; what is left of the last byte is zero.
+
+    :param numbers: each in [0, 2^bits), at most 64 bits.
+    """
+    words = np.ascontiguousarray(numbers, dtype='<u8').reshape(-1, 1).view(np.uint8)
+    flags = np.unpackbits(words, axis=1, count=bits, bitorder='little')
+    return np.packbits(flags, bitorder='little').tobytes()
+
+
+def unpack_bits(data: bytes, bits: int) -> NDArray[np.uint64]:
+    """
+    Read what :func:`pack_bits` joined, as many integers as there is room for.
+
+    :raises CryptoError: if what is left of the last byte is not zero.
+    """
+    flags = np.unpackbits(np.frombuffer(data, np.uint8), bitorder='little')
+    count = flags.size // bits
+    if flags[count * bits :].any():
+        raise CryptoError('bits beyond the last number')
+    words = np.zeros((count, 8), dtype=np.uint8)
+    rows = flags[: count * bits].reshape(count, bits)
+    words[:, : -(-bits // 8)] = np.packbits(rows, axis=1, bitorder='little')
+    return words.view('<u8').ravel().astype(np.uint64, copy=False)
+
+
 @dataclass(frozen=True)
 class Parameters(ABC):
     """
@@ -213,9 +240,9 @@ class Parameters(ABC):
         return -(-self.n_parameters // self.integers_per_ciphertext)
 
     @property
-    def residue_bytes(self) -> tuple[int, ...]:
-        """Return the bytes of a residue of each prime q_j."""
-        return tuple(-(-size // 8) for size in self.coefficient_bits[:-1])
+    def residue_bits(self) -> tuple[int, ...]:
+        """Return the bits of a residue of each prime q_j on the wire: whole bytes."""
+        return tuple(-(-size // 8) * 8 for size in self.coefficient_bits[:-1])
 
     @property
     def dropped_bytes(self) -> int:
@@ -225,8 +252,8 @@ class Parameters(ABC):
     @property
     def ciphertext_bytes(self) -> int:
         """Return the bytes of one ciphertext on the wire: a digest and two polynomials."""
-        pair = 2 * sum(self.residue_bytes) - self.dropped_bytes
-        return DIGEST_BYTES + self.poly_degree * pair
+        pair = 2 * sum(self.residue_bits) - 8 * self.dropped_bytes
+        return DIGEST_BYTES + self.poly_degree * pair // 8
 
     @cached_property
     def fresh_noise(self) -> float:

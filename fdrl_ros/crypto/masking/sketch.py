@@ -33,6 +33,7 @@ from typing import Final
 from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import AES256
 from cryptography.hazmat.primitives.ciphers.modes import CTR
+from fdrl_ros.crypto.he.parameters import pack_bits, unpack_bits
 from fdrl_ros.crypto.he.quantisation import Quantisation
 from fdrl_ros.crypto.he.schemes import AnyScheme
 from fdrl_ros.crypto.masking.masks import mask_pieces
@@ -43,6 +44,7 @@ from numpy.typing import NDArray
 
 NONCE_BYTES: Final = 32
 VALUE_BYTES: Final = 8
+"""Of a projection, at most."""
 
 MOST_ROWS: Final = 1024
 
@@ -217,13 +219,22 @@ class Sketch:
         return [int(each) for each in total]
 
 
-def write_values(values: Sequence[Sequence[int]]) -> bytes:
-    """Serialise projections, 8 bytes each."""
-    return b''.join(each.to_bytes(VALUE_BYTES, 'little') for row in values for each in row)
+def values_bytes(count: int, modulus: int) -> int:
+    """Return the bytes of so many projections."""
+    return -(-count * (modulus - 1).bit_length() // 8)
 
 
-def read_values(data: bytes, rows: int) -> Iterator[list[int]]:
-    """Read what :func:`write_values` wrote, k numbers at a time."""
-    numbers = np.frombuffer(data, '<u8').tolist()
+def write_values(values: Sequence[Sequence[int]], modulus: int) -> bytes:
+    """Serialise projections, each with as many bits as the modulus takes."""
+    return pack_bits(values, (modulus - 1).bit_length())
+
+
+def read_values(data: bytes, rows: int, modulus: int) -> Iterator[list[int]]:
+    """
+    Read what :func:`write_values` wrote, k numbers at a time.
+
+    :raises CryptoError: if there are bits beyond the last number.
+    """
+    numbers = unpack_bits(data, (modulus - 1).bit_length()).tolist()
     for start in range(0, len(numbers), rows):
         yield numbers[start : start + rows]

@@ -768,7 +768,8 @@ class Hospital(Party):
             values = Sketch(nonce, setup.digest, bound).of_masks(masks)
             # Of the keys that the masks are made by, also if others were shown before a restart.
             dealt = root or root_and_paths([*seal_shares(secrets, keys).values()])[0]
-            return Projected(attempt, setup.digest, dealt, nonce, write_values(values))
+            written = write_values(values, bound.scheme.plain_modulus)
+            return Projected(attempt, setup.digest, dealt, nonce, written)
 
         return Effects(jobs=(Job('project', project),))
 

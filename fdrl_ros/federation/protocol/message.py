@@ -402,8 +402,8 @@ class Sketch(Message):
     A hospital's masks in the attempt of `setup_digest`, projected as `nonce` says.
 
     `values` joins, in the order of the names of those members whose shares it holds, the
-    projections of the mask of this pair, and in the sender's own place of its self mask: 8 bytes
-    for each projection. `parcels_root` is that of the shares that it dealt: its parcels say by
+    projections of the mask of this pair, and in the sender's own place of its self mask: each with
+    as many bits as the plaintext modulus takes. `parcels_root` is that of the shares that it dealt: its parcels say by
     which keys the masks are made.
     """
 

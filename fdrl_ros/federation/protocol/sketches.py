@@ -8,8 +8,8 @@ from typing import Final, NamedTuple
 from fdrl_ros.crypto.masking.masks import MaskContext, pair_key
 from fdrl_ros.crypto.masking.round_secret import AttemptSecrets, mask_secret_for
 from fdrl_ros.crypto.masking.share_sealing import KeyList
-from fdrl_ros.crypto.masking.sketch import NormBound, read_values, Sketch, VALUE_BYTES
-from fdrl_ros.errors import MessageError, RoundError
+from fdrl_ros.crypto.masking.sketch import NormBound, read_values, Sketch, values_bytes
+from fdrl_ros.errors import CryptoError, MessageError, RoundError
 from fdrl_ros.federation.protocol import message as protocol
 from fdrl_ros.federation.protocol.attempt import setup_digest
 from fdrl_ros.federation.protocol.update_codec import UpdateCodec
@@ -59,12 +59,15 @@ def read_sketch(
 
     :raises MessageError: if they are not k integers below the modulus for each of its masks.
     """
-    rows, sender = bound_of(codec).rows, message.sender
+    rows, sender, modulus = bound_of(codec).rows, message.sender, codec.scheme.plain_modulus
     names = keys.masking(sender, set(members))
-    if len(message.values) != VALUE_BYTES * rows * len(names):
+    if len(message.values) != values_bytes(rows * len(names), modulus):
         raise MessageError(sender, f'{len(message.values)} bytes of projections')
-    values = dict(zip(names, read_values(message.values, rows), strict=True))
-    if max(map(max, values.values())) >= codec.scheme.plain_modulus:
+    try:
+        values = dict(zip(names, read_values(message.values, rows, modulus), strict=True))
+    except CryptoError as error:
+        raise MessageError(sender, f'projections: {error}') from error
+    if max(map(max, values.values())) >= modulus:
         raise MessageError(sender, 'a projection is not below the modulus')
     return values
 
@@ -135,11 +138,12 @@ def false_sketches(
     :param sketch: that they are about.
     """
     context, rows, among = mask_context(keys, members), sketch.bound.rows, set(members)
+    modulus = sketch.bound.scheme.plain_modulus
     claims: list[tuple[Lie, bytes, list[int]]] = []
     for each in signed:
         name = each.sender
         names = keys.masking(name, among)
-        values = dict(zip(names, read_values(each.values, rows), strict=True))
+        values = dict(zip(names, read_values(each.values, rows, modulus), strict=True))
         claims.append((Lie(name, each, (name,), seeds[name]), seeds[name], values[name]))
         for dropped in (peer for peer in names if peer in mask_secrets):
             secret = mask_secrets[dropped]

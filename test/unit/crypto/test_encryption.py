@@ -182,12 +182,25 @@ def tenseal_vector():
     return ts.bfv_vector(context, [1, 2, 3]).serialize()
 
 
+def test_residues_of_no_whole_bytes_travel_without_gaps():
+    scheme = choose_scheme(6928, 10_000, 16, projected=True)
+    assert (scheme.residue_bits, scheme.dropped_bytes) == ((60,), 1)
+    assert scheme.ciphertext_bytes == 32 + 4096 * (60 + 52) // 8
+    secret = SecretContext.generate(scheme)
+    row = scheme.completed(np.arange(4096) * (scheme.plain_modulus // 4096))
+    sent = secret.public.encrypt(row)
+    assert len(sent) == scheme.ciphertext_bytes
+    np.testing.assert_array_equal(secret.inspect(sent), row)
+    total = secret.public.add([sent] * 3)
+    np.testing.assert_array_equal(secret.decrypt(total), 3 * row % scheme.plain_modulus)
+
+
 def malformed(public):
     """Yield ciphertexts that are none of this context, by name."""
     good = public.encrypt(np.arange(4096))
     other = SecretContext.generate(public.scheme).public
     large = SecretContext.generate(choose_scheme(8000, 40, 16)).public
-    second = public.scheme.poly_degree * public.scheme.residue_bytes[0]
+    second = public.scheme.poly_degree * public.scheme.residue_bits[0] // 8
     yield 'empty', b''
     yield 'one byte short', good[:-1]
     yield 'huge', bytes(10 * len(good))

@@ -68,7 +68,7 @@ def test_chosen_scheme_is_secure_exact_and_small(members, bits):
 )
 def test_an_update_takes_the_stated_bytes(n_parameters, members, ciphertexts, ciphertext_bytes):
     scheme = BfvScheme.choose(n_parameters, members, 16)
-    assert (scheme.values_per_slot, scheme.residue_bytes) == (2, (7,))
+    assert (scheme.values_per_slot, scheme.residue_bits) == (2, (56,))
     assert (scheme.ciphertexts, scheme.ciphertext_bytes) == (ciphertexts, ciphertext_bytes)
     large = BfvScheme.choose(1_000_000, members, 16)
     assert large.ciphertexts * large.ciphertext_bytes < 7 * 1_000_000

@@ -7,6 +7,7 @@ from itertools import product
 import math
 import tracemalloc
 
+from fdrl_ros.crypto.he.parameters import pack_bits, unpack_bits
 from fdrl_ros.crypto.he.quantisation import Quantisation
 from fdrl_ros.crypto.he.schemes import choose_scheme
 from fdrl_ros.crypto.masking.masks import mask, sum_of_masks
@@ -17,6 +18,7 @@ from fdrl_ros.crypto.masking.sketch import (
     NormBound,
     read_values,
     Sketch,
+    values_bytes,
     write_values,
 )
 from fdrl_ros.errors import CryptoError
@@ -162,10 +164,26 @@ def test_what_is_left_without_the_masks_is_the_projected_update(sketch, seed):
 
 
 def test_values_are_read_as_they_were_written():
-    values = [[0, 1, LARGEST - 1], [2**59, 7, 3]]
-    data = write_values(values)
-    assert len(data) == 8 * 6
-    assert list(read_values(data, 3)) == values
+    for modulus, size in ((LARGEST, 45), (2**29 + 11, 23), (2**33 - 9, 25)):
+        values = [[0, 1, modulus - 1], [modulus // 2, 7, 3]]
+        data = write_values(values, modulus)
+        assert len(data) == size == values_bytes(6, modulus)
+        assert list(read_values(data, 3, modulus)) == values
+
+
+@given(strategies.integers(1, 64), strategies.data())
+def test_integers_of_any_bits_are_joined_without_gaps(bits, data):
+    numbers = data.draw(strategies.lists(strategies.integers(0, 2**bits - 1), max_size=30))
+    joined = pack_bits(numbers, bits)
+    whole = sum(number << bits * place for place, number in enumerate(numbers))
+    assert joined == whole.to_bytes(-(-bits * len(numbers) // 8), 'little')
+    assert unpack_bits(joined, bits)[: len(numbers)].tolist() == numbers
+
+
+def test_bits_beyond_the_last_integer_are_refused():
+    assert unpack_bits(b'\xff\x03', 10).tolist() == [1023]
+    with pytest.raises(CryptoError, match='beyond the last'):
+        unpack_bits(b'\xff\x07', 10)
 
 
 # R itself.
