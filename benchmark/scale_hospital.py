@@ -96,7 +96,7 @@ class OneHospital:
         [policy] = [each for each in released if isinstance(each, protocol.GlobalPolicy)]
         self._terms = open_key(key).digest(policy.digest, self._roster)
         self._policy = policy.digest
-        self._give(self._say(AGGREGATOR, protocol.LedgerHeads, hospitals=(), heads=b''))
+        self._give(self._say(AGGREGATOR, protocol.LedgerHeads, to=MINE, head=b''))
         _ = self._roster.neighbourhoods.witnesses
         gc.collect()
         gc.freeze()

@@ -139,7 +139,7 @@ _OF_NODES: Final[Mapping[Domain, tuple[Interface, ...]]] = {
         topic('{federation}/reveal', 'trainer', 'aggregator', protocol.Reveal),
         topic('{federation}/objection', 'trainer', 'aggregator', protocol.Objection),
         topic('{federation}/decline', 'trainer', 'aggregator', protocol.Decline),
-        topic('{federation}/ledger_heads', 'aggregator key_authority', 'trainer',
+        topic('{federation}/ledger_heads/{member}', 'aggregator key_authority', 'trainer',
               protocol.LedgerHeads),
         topic('{federation}/policy', 'key_authority', 'trainer aggregator observer watch',
               protocol.GlobalPolicy),

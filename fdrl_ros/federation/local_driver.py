@@ -135,12 +135,12 @@ class LocalFederation:
 
     def post(self, message: Message) -> None:
         """Deliver a message to everyone but its sender."""
-        sender = message.sender
+        sender, to = message.sender, getattr(message, 'to', '')
         if not isinstance(message, PASSING):
-            part = getattr(message, 'to', '') or getattr(message, 'guilty', '')
+            part = to or getattr(message, 'guilty', '')
             kind: type[Message] = type(message)
             self.latched[sender, kind, part] = message
-        for name in self.parties:
+        for name in (to,) if to in self.parties else self.parties:
             if name != sender:
                 self.deliver(name, message)
 

@@ -36,7 +36,7 @@ class AggregatorNode(ServerNode):
         """Offer to take orders; listen to what hospitals spend, if Prometheus reads it."""
         super().begin()
         if self.metrics is not None:
-            for name in self.addressees():
+            for name in self.addressees(protocol.Wanted):
                 topic = f'{beside(self.federation_namespace, name)}/privacy'
                 take = functools.partial(self._take_privacy, name)
                 self.hear(ros.Privacy, topic, take, qos.HEARD)

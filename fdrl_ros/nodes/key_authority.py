@@ -31,9 +31,9 @@ class KeyAuthorityNode(ServerNode):
     executable = 'key_authority'
     groups = ('server', 'encryption', 'validation', 'world')
 
-    def addressees(self) -> list[str]:
-        """Return who relays updates."""
-        return ['aggregator']
+    def addressees(self, kind: type[protocol.Message]) -> list[str]:
+        """Return who relays updates, and whose ledgers are acknowledged."""
+        return ['aggregator'] if kind is protocol.Wanted else super().addressees(kind)
 
     def begin(self) -> None:
         """Offer to decrypt, and to take orders; the policy or the verdict has a topic."""

@@ -77,7 +77,7 @@ OF_OTHERS = {
 
 VERSIONS = {
     1: 'dc4bd2ef46c42d8c',
-    2: 'a86fc72d7c3f2ef1',
+    2: 'fe4b34dcc9fa442f',
 }
 """
 Hash of the definitions in each version of the set.

@@ -24,12 +24,12 @@ from fdrl_ros.federation.protocol.message import (
     Dispute,
     Envelope,
     KINDS,
-    LedgerHeads,
     Message,
     message_from_bytes,
     Objection,
     Opening,
     Phase,
+    Verdict,
 )
 from hypothesis import given, HealthCheck, settings, strategies
 import pytest
@@ -137,9 +137,9 @@ def test_numbers_that_nobody_counts_to_are_refused_of_everybody(federation, fiel
 
 def test_what_is_too_long_is_refused_before_it_takes_memory(monkeypatch):
     names = ('',) * 10**6
-    data = LedgerHeads(Envelope('f', 1, 1, 's', 1), names, b'').to_bytes()
+    data = Verdict(Envelope('f', 1, 1, 's', 1), True, '', True, True, b'', names, ()).to_bytes()
     tracemalloc.start()
-    with pytest.raises(MessageError, match='1000000 of hospitals: at most 10000'):
+    with pytest.raises(MessageError, match='1000000 of refused: at most 10000'):
         message_from_bytes(data)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()

@@ -101,14 +101,15 @@ def test_a_round_is_erased_once_both_servers_acknowledged_the_ledger(tmp_path, s
     assert bench.run(lambda: bench.key_authority.round == 2)
     bench.kill(NAME)
     assert learner.trained == [1, 2] and learner.forgotten[-1] == 1
-    heads = bench.driver.latched.pop((server, LedgerHeads, ''))
+    heads = bench.driver.latched.pop((server, LedgerHeads, NAME))
     held = Interception(
         bench, LedgerHeads, change=lambda m: [m] if m.envelope.sender != server else []
     )
     bench.join(NAME)
     bench.wait(20)
     assert bench.parties[NAME].policy.envelope.round == 2 and learner.forgotten[-1] == 1
-    newest = [heads, *(each for each in held.messages if each.envelope.sender == server)][-1]
+    later = [each for each in held.messages if (each.sender, each.to) == (server, NAME)]
+    newest = [heads, *later][-1]
     bench.driver.deliver(NAME, newest)
     bench.wait(5)
     assert learner.forgotten[-1] == 2

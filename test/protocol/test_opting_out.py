@@ -137,10 +137,10 @@ def test_servers_that_name_another_attempt_than_that_of_their_sum_get_no_own_pol
         secure=False,
         reason='',
     )
-    heads = b''.join(bench.learners[name].head().to_bytes() for name in all_four)
     for name in all_four:
+        head = bench.learners[name].head().to_bytes()
         for server, of in (('aggregator', (1, 9)), ('key_authority', (1, 2))):
-            seen = liar.seal(LedgerHeads, server, of, hospitals=all_four, heads=heads)
+            seen = liar.seal(LedgerHeads, server, of, to=name, head=head)
             liar.tell(name, seen)
         liar.tell(name, policy)
         assert liar.parties[name].policy is not None

@@ -74,7 +74,7 @@ def test_it_releases_nothing_before_the_key_authority_saw_its_ledger(tmp_path):
         if message.envelope.sender != 'key_authority':
             return [message]
         old.append(message)
-        return [message] if len(old) == 1 else []
+        return [message] if len(old) <= len(bench.names) else []
 
     Interception(bench, LedgerHeads, change=first_heads)
     released = Interception(bench, HospitalPolicy)
@@ -109,9 +109,9 @@ def test_heads_are_durable_before_they_are_acknowledged(tmp_path):
         for at in notes:
             after = seen[at:]
             assert after.index('sync') < after.index('heads')
-        last = next(each for each in heads.messages[::-1] if each.envelope.sender == server)
+        last = {each.to: each.head for each in heads.messages if each.sender == server}
         for name in bench.names:
-            assert last.head(name) == bench.learners[name].head()
+            assert last[name] == bench.learners[name].head().to_bytes()
 
 
 def test_a_head_of_a_round_that_was_rolled_back_is_acknowledged_too(tmp_path):

@@ -92,7 +92,8 @@ class Liar:
         self.forge: Callable[[Delivery], Delivery] = lambda delivery: delivery
         self._heard: set[tuple[str, type[Message], str, int]] = set()
         started = self.bench.key_authority.start(0.0)
-        self.key, self.heads, self.policy = started.messages
+        self.key, *heads, self.policy = started.messages
+        self.heads = {each.to: each for each in heads}
         self.parties: dict[str, Any] = {}
         self.restart_all()
 
@@ -100,7 +101,7 @@ class Liar:
         """Let an honest hospital begin again, with what it keeps durably."""
         self.parties[name] = self.bench.make(name)
         self._heard = {each for each in self._heard if each[0] != name}
-        for each in (self.key, self.heads, self.policy):
+        for each in (self.key, self.heads[name], self.policy):
             self.tell(name, self.resealed(each))
 
     def restart_all(self) -> None:
@@ -165,7 +166,7 @@ class Liar:
             'members': story.members if phase > Phase.SHARE else story.keyed,
             'survivors': story.survivors if phase > Phase.TRAIN else (),
         }
-        self.tell(name, self.seal(LedgerHeads, 'aggregator', of, hospitals=(), heads=b''))
+        self.tell(name, self.seal(LedgerHeads, 'aggregator', of, to=name, head=b''))
         listed = self.told.get((name, of)) if phase > Phase.OPEN else None
         digest = listed.keys_digest if listed else b''
         self.tell(name, self.say_status(of, phase, digest, **lists))

@@ -37,6 +37,7 @@ from fdrl_ros.errors import (
     LedgerError,
     MessageError,
     PolicyError,
+    PrivacyError,
     RoundError,
     TrainingStopped,
 )
@@ -1081,10 +1082,15 @@ class Hospital(Party):
         lacks. This hospital then takes no part until its newest ledger is put back.
         """
         sender = message.sender
+        if message.to != self._name:
+            raise RoundError(sender, f'heads for {message.to}')
+        try:
+            head = Head.from_bytes(message.head) if message.head else Head(0, b'')
+        except PrivacyError as error:
+            raise MessageError(sender, str(error)) from error
         before, _ = self._acknowledged.get(sender, ((0, 0), None))
         if message.id < before:
             raise LateError(sender, f'heads of {message.id}, after those of {before}')
-        head = message.head(self._name) or Head(0, b'')
         notes: tuple[str, ...] = ()
         if head.entries:
             by = f'the {sender.replace("_", " ")}'

@@ -38,7 +38,7 @@ class LedgerWatch:
 
     def acknowledge(self, channel: Channel, of: AttemptId) -> Effects:
         """
-        Sign the newest head of every hospital, after making all of them durable.
+        Sign for every hospital its newest head, after making all of them durable.
 
         :param channel: of this server.
         :param of: round and attempt in which it is said.
@@ -47,11 +47,15 @@ class LedgerWatch:
             self._store.sync()
         self.changed = False
         heads = {
-            name.removeprefix(_SEEN): _from_bytes(value)[1]
+            name.removeprefix(_SEEN): _from_bytes(value)[1].to_bytes()
             for name, value in self._store.matching(f'{_SEEN}*').items()
         }
-        joined = b''.join(head.to_bytes() for head in heads.values())
-        return channel.send(LedgerHeads, of, hospitals=tuple(heads), heads=joined)
+        return Effects(
+            tuple(
+                channel.sign(LedgerHeads, *of, to=each.name, head=heads.get(each.name, b''))
+                for each in channel.roster.hospitals
+            )
+        )
 
     def take(self, update: MaskedUpdate) -> None:
         """

@@ -24,7 +24,7 @@ from fdrl_ros.crypto.masking.sharing import SHARE_BYTES
 from fdrl_ros.crypto.masking.sketch import MOST_ROWS, VALUE_BYTES
 from fdrl_ros.errors import CryptoError, MessageError
 from fdrl_ros.federation.protocol.encoding import encode, encode_fields, ENCODED, Reader
-from fdrl_ros.privacy.ledger.chain import DIGEST, Head, HEAD_BYTES, MOST_LINKS
+from fdrl_ros.privacy.ledger.chain import DIGEST, HEAD_BYTES, MOST_LINKS
 
 PROTOCOL_VERSION = 5
 
@@ -403,8 +403,8 @@ class Sketch(Message):
 
     `values` joins, in the order of the names of those members whose shares it holds, the
     projections of the mask of this pair, and in the sender's own place of its self mask: each with
-    as many bits as the plaintext modulus takes. `parcels_root` is that of the shares that it dealt: its parcels say by
-    which keys the masks are made.
+    as many bits as the plaintext modulus takes. `parcels_root` is that of the shares that it
+    dealt: its parcels say by which keys the masks are made.
     """
 
     setup_digest: bytes = field(metadata=_HASH)
@@ -621,31 +621,15 @@ class Decline(Message):
 @dataclass(frozen=True)
 class LedgerHeads(Message):
     """
-    A server acknowledges the newest privacy-ledger head that it durably keeps of each hospital.
+    A server acknowledges the newest privacy-ledger head that it durably keeps of hospital `to`.
 
-    `heads` joins them in the order of `hospitals`, as
-    :meth:`~fdrl_ros.privacy.ledger.chain.Head.to_bytes` writes them. A hospital whose ledger does
-    not contain its head knows by this that it was restored from an older copy.
+    `head` is as :meth:`~fdrl_ros.privacy.ledger.chain.Head.to_bytes` writes it, empty if the
+    server never saw one. A hospital whose ledger does not contain it knows by this that it was
+    restored from an older copy.
     """
 
-    hospitals: tuple[str, ...] = field(metadata=_NAMES)
-    heads: bytes = field(metadata={'most': HEAD_BYTES * MOST_HOSPITALS})
-
-    def head(self, hospital: str) -> Head | None:
-        """
-        Return the acknowledged head of a hospital, or None if the server never saw one.
-
-        :raises MessageError: if there is not one head for each hospital.
-        """
-        if len(self.heads) != HEAD_BYTES * len(self.hospitals):
-            raise MessageError(
-                self.envelope.sender,
-                f'{len(self.heads)} bytes of heads for {len(self.hospitals)} hospitals',
-            )
-        if hospital not in self.hospitals:
-            return None
-        at = HEAD_BYTES * self.hospitals.index(hospital)
-        return Head.from_bytes(self.heads[at : at + HEAD_BYTES])
+    to: str
+    head: bytes = field(metadata={'most': HEAD_BYTES})
 
 
 @dataclass(frozen=True)

@@ -82,7 +82,7 @@ class PartyNode(ManagedNode):
         self._senders: dict[tuple[type[Message], str], Any] = {}
         for kind in sent_by(self.executable):
             entry = PROTOCOL_TOPICS[kind]
-            for to in self.addressees() if kind in ADDRESSED else ['']:
+            for to in self.addressees(kind) if kind in ADDRESSED else ['']:
                 topic = self.topic(kind, to)
                 self._senders[kind, to] = (
                     self.policies.add(entry.type, topic, profile=entry.sending)
@@ -96,8 +96,8 @@ class PartyNode(ManagedNode):
         below = f'/{to}' if to else ''
         return f'{self.federation_namespace}/{PROTOCOL_TOPICS[kind].name}{below}'
 
-    def addressees(self) -> list[str]:
-        """Return whom messages with an addressee are for."""
+    def addressees(self, kind: type[Message]) -> list[str]:
+        """Return whom messages of a kind with an addressee are for."""
         return [each.name for each in self.layout.roster().hospitals]
 
     def begin(self) -> None:
