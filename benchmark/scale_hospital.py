@@ -28,7 +28,11 @@ from fdrl_ros.crypto.masking.share_sealing import (
 from fdrl_ros.federation.hospital.hospital import Hospital
 from fdrl_ros.federation.hospital.state import RoundSeeds
 from fdrl_ros.federation.protocol import message as protocol
-from fdrl_ros.federation.protocol.attempt import settle_digest, setup_digest
+from fdrl_ros.federation.protocol.attempt import (
+    settle_digest,
+    setup_digest,
+    tree_of_updates,
+)
 from fdrl_ros.federation.protocol.channel import Channel
 from fdrl_ros.federation.protocol.message import Message, message_from_bytes, Phase
 from fdrl_ros.federation.protocol.party import Effects
@@ -91,12 +95,13 @@ class OneHospital:
         """
         released = [*self._federation.parties[AUTHORITY].start(0.0).messages]
         for each in released:
-            self._give(each)
+            if getattr(each, 'to', MINE) == MINE:
+                self._give(each)
         [key] = [each for each in released if isinstance(each, protocol.EncryptionKey)]
         [policy] = [each for each in released if isinstance(each, protocol.GlobalPolicy)]
         self._terms = open_key(key).digest(policy.digest, self._roster)
         self._policy = policy.digest
-        self._give(self._say(AGGREGATOR, protocol.LedgerHeads, to=MINE, head=b''))
+        self._give(self._say(AGGREGATOR, protocol.LedgerHeads, to=MINE, head=b'', path=b''))
         _ = self._roster.neighbourhoods.witnesses
         gc.collect()
         gc.freeze()
@@ -284,6 +289,9 @@ class OneHospital:
         weights = self._start + np.float32(0.01)
         hashes = [os.urandom(32)] * len(self._names)
         hashes[self._names.index(MINE)] = self._party.state.sent(ATTEMPT).update_hash
+        root, paths = tree_of_updates(self._names, b''.join(hashes))
+        for server, path in ((AGGREGATOR, b''), (AUTHORITY, paths[MINE])):
+            self._give(self._say(server, protocol.LedgerHeads, to=MINE, head=b'', path=path))
         self._give(
             self._say(
                 AUTHORITY,
@@ -291,7 +299,7 @@ class OneHospital:
                 weights=encode_weights(weights),
                 digest=digest_of(weights),
                 contributors=self._names,
-                update_hashes=b''.join(hashes),
+                updates_root=root,
                 rolled_back=False,
                 secure=False,
                 reason='',

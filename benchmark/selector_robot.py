@@ -78,7 +78,7 @@ class Release:
             weights=encode_weights(weights),
             digest=digest_of(weights),
             contributors=PLAN.hospitals,
-            update_hashes=b'',
+            updates_root=b'',
             rolled_back=False,
             secure=False,
             reason='for a measurement',

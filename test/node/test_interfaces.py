@@ -77,7 +77,7 @@ OF_OTHERS = {
 
 VERSIONS = {
     1: 'dc4bd2ef46c42d8c',
-    2: 'fe4b34dcc9fa442f',
+    2: '26bd212d970f326f',
 }
 """
 Hash of the definitions in each version of the set.

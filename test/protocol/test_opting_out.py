@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Policies that other hospitals release do not uncover the update of one that releases none."""
 
+from fdrl_ros.federation.protocol.attempt import tree_of_updates
 from fdrl_ros.federation.protocol.message import (
     GlobalPolicy,
     HospitalPolicy,
@@ -125,6 +126,7 @@ def test_servers_that_name_another_attempt_than_that_of_their_sum_get_no_own_pol
     stories = dict.fromkeys(three, Story(three, three, three))
     stories['hospital_4'] = Story(all_four, all_four, all_four)
     liar.run_attempt((1, 2), stories, until=Phase.TRAIN)
+    root, paths = tree_of_updates(all_four, b''.join(hashes[name] for name in all_four))
     policy = liar.seal(
         GlobalPolicy,
         'key_authority',
@@ -132,7 +134,7 @@ def test_servers_that_name_another_attempt_than_that_of_their_sum_get_no_own_pol
         weights=encode_weights(bench.start),
         digest=digest_of(bench.start),
         contributors=all_four,
-        update_hashes=b''.join(hashes[name] for name in all_four),
+        updates_root=root,
         rolled_back=False,
         secure=False,
         reason='',
@@ -140,7 +142,7 @@ def test_servers_that_name_another_attempt_than_that_of_their_sum_get_no_own_pol
     for name in all_four:
         head = bench.learners[name].head().to_bytes()
         for server, of in (('aggregator', (1, 9)), ('key_authority', (1, 2))):
-            seen = liar.seal(LedgerHeads, server, of, to=name, head=head)
+            seen = liar.seal(LedgerHeads, server, of, to=name, head=head, path=paths[name])
             liar.tell(name, seen)
         liar.tell(name, policy)
         assert liar.parties[name].policy is not None

@@ -10,6 +10,7 @@ from fdrl_ros.federation.protocol.message import (
     DecryptRequest,
     Envelope,
     GlobalPolicy,
+    LedgerHeads,
     MaskedUpdate,
     Phase,
     RoundKey,
@@ -101,16 +102,47 @@ def test_hospital_refuses_a_policy_that_is_not_what_it_says(bench):
     assert bench.run(lambda: bench.key_authority.round == 1)
     hospital = bench.parties['hospital_1']
     held, of_ours = hospital.policy, {'contributors': ('hospital_1',)}
+    place = Envelope('test', 9, 1, 'key_authority', bench.stores['key_authority'].next_counter())
+    heads = bench.driver.latched['key_authority', LedgerHeads, 'hospital_1']
+    other = replace(heads, envelope=place, path=b'')
+    hospital.handle(other.signed_by(bench.identities['key_authority']), 0.0)
     for changes, error in (
         ({'weights': bytes(8)}, MessageError),
         ({'digest': bytes(32)}, MessageError),
         ({'weights': np.full(SHAPE.n_parameters, np.nan, '<f4').tobytes()}, MessageError),
-        (of_ours | {'update_hashes': b'5' * 32}, RoundError),
-        (of_ours | {'update_hashes': b''}, MessageError),
+        (of_ours | {'updates_root': b'5' * 32}, RoundError),
+        (of_ours, RoundError),
     ):
         with pytest.raises(error):
             hospital.handle(policy_of(bench, **changes), 0.0)
     assert hospital.policy is held
+
+
+def test_hospital_takes_a_policy_with_the_path_of_its_own_update_alone(bench):
+    held: list = []
+
+    def hold(message):
+        later = message.to == 'hospital_1' and message.id >= (1, 0)
+        if later and message.sender == 'key_authority':
+            held.append(message)
+            return []
+        return [message]
+
+    Interception(bench, LedgerHeads, change=hold)
+    assert bench.run(lambda: bench.key_authority.round == 1)
+    bench.wait(3)
+    hospital, (heads,) = bench.parties['hospital_1'], held
+    assert hospital.policy.envelope.round == 0  # the newer one came before the path, and waits
+    assert bench.parties['hospital_2'].policy.envelope.round == 1
+    others = bench.driver.latched['key_authority', LedgerHeads, 'hospital_2'].path
+    with pytest.raises(RoundError, match='an update that was never sent'):
+        hospital.handle(resealed(bench, heads, path=others), 0.0)
+    bench.restart('hospital_1')
+    bench.wait(3)
+    assert bench.parties['hospital_1'].policy is None
+    bench.driver.deliver('hospital_1', resealed(bench, heads))
+    bench.wait(3)
+    assert bench.parties['hospital_1'].policy.envelope.round == 1
 
 
 @pytest.mark.parametrize('field', ['mask_keys', 'sealing_keys'])

@@ -14,7 +14,7 @@ from fdrl_ros.federation.protocol.message import (
 )
 import pytest
 from support.federation_bench import Bench
-from support.interception import Interception
+from support.interception import Interception, resealed
 from support.restored_hospital import backup, NAME, restore, run_to_policy
 
 
@@ -67,14 +67,11 @@ def test_it_waits_for_both_servers_before_it_trains(tmp_path, server):
 
 def test_it_releases_nothing_before_the_key_authority_saw_its_ledger(tmp_path):
     bench = Bench(tmp_path, hospitals=4, rounds=1)
-    old: list = []
 
     def first_heads(message):
-        """Let nobody hear of heads that the key authority saw later."""
-        if message.envelope.sender != 'key_authority':
-            return [message]
-        old.append(message)
-        return [message] if len(old) <= len(bench.names) else []
+        """Let nobody hear of heads that the key authority saw."""
+        old = message.sender == 'key_authority'
+        return [resealed(bench, message, head=b'') if old else message]
 
     Interception(bench, LedgerHeads, change=first_heads)
     released = Interception(bench, HospitalPolicy)

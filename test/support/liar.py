@@ -166,7 +166,7 @@ class Liar:
             'members': story.members if phase > Phase.SHARE else story.keyed,
             'survivors': story.survivors if phase > Phase.TRAIN else (),
         }
-        self.tell(name, self.seal(LedgerHeads, 'aggregator', of, to=name, head=b''))
+        self.tell(name, self.seal(LedgerHeads, 'aggregator', of, to=name, head=b'', path=b''))
         listed = self.told.get((name, of)) if phase > Phase.OPEN else None
         digest = listed.keys_digest if listed else b''
         self.tell(name, self.say_status(of, phase, digest, **lists))

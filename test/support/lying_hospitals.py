@@ -265,10 +265,11 @@ def _project_wrong(bench: Bench, liar: str, *, own: bool) -> None:
     def changed(message: Sketch) -> Message:
         setup = hospital(bench, liar).attempts[message.id].setup
         assert setup is not None
-        masks, values = [*setup.shares], bytearray(message.values)
+        masks, modulus = [*setup.shares], bench.scheme.plain_modulus
+        (numbers,) = read_values(message.values, 1 << 20, modulus)
         place = next(at for at, name in enumerate(masks) if (name == liar) is own)
-        values[len(values) // len(masks) * place] ^= 1
-        return resealed(bench, message, values=bytes(values))
+        numbers[len(numbers) // len(masks) * place] ^= 1
+        return resealed(bench, message, values=write_values([numbers], modulus))
 
     _change(bench, liar, Sketch, changed)
 

@@ -56,7 +56,7 @@ def sign_global(channel: Channel, number: int, drawn: np.ndarray, **changes: Any
         'weights': encode_weights(drawn),
         'digest': digest_of(drawn),
         'contributors': (),
-        'update_hashes': b'',
+        'updates_root': b'',
         'rolled_back': False,
         'secure': True,
         'reason': '',

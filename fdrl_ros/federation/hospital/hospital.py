@@ -181,6 +181,8 @@ class Hospital(Party):
         self._declined = 0
         self._seeded = 0  # the round in which it last signed that its noise is
         self._acknowledged: dict[str, tuple[AttemptId, Head]] = {}
+        self._shown: tuple[AttemptId, bytes] = ((0, 0), b'')  # which update is in which policy
+        self._early_policy: protocol.GlobalPolicy | None = None
         self._released = 0
         self._blamed: set[tuple[int, str, protocol.Fault]] = set()
         self._early_blames: dict[str, protocol.Blame] = {}
@@ -910,7 +912,11 @@ class Hospital(Party):
             raise MessageError(sender, str(error)) from error
         if digest_of(weights) != message.digest:
             raise MessageError(sender, 'the digest is not that of the weights')
-        self.state.check_policy(message, self._name)
+        shown, path = self._shown
+        if self._name in message.contributors and shown != message.id:
+            self._early_policy = message  # what shows that its own update is in it comes next
+            return Effects()
+        self.state.check_policy(message, self._name, path)
         included = self._name in message.contributors
         if message.secure and included and self._seeded == round:
             raise RoundError(sender, 'calls noise secure that this hospital signed as seeded')
@@ -1102,4 +1108,10 @@ class Hospital(Party):
                 self.restored, self.problem = True, str(error)
                 self._lacking = f'its privacy ledger lacks the head {head} that {by} saw'
         self._acknowledged[sender] = message.id, head
-        return Effects(notes=notes) + self._release_own_policy() + self._advance()
+        effects, early = Effects(notes=notes), self._early_policy
+        if sender == 'key_authority':
+            self._shown = message.id, message.path
+            if early is not None and early.id == message.id:
+                self._early_policy = None
+                effects += self._take_policy(early)
+        return effects + self._release_own_policy() + self._advance()

@@ -22,7 +22,7 @@ from fdrl_ros.crypto.masking.share_sealing import KeyList
 from fdrl_ros.crypto.masking.sharing import SharePair
 from fdrl_ros.errors import CryptoError, RoundError, StoreError
 from fdrl_ros.federation.protocol import message as protocol
-from fdrl_ros.federation.protocol.attempt import split
+from fdrl_ros.federation.protocol.attempt import is_summed
 from fdrl_ros.federation.protocol.channel import Channel, check_signed
 from fdrl_ros.federation.protocol.encoding import encode
 from fdrl_ros.federation.protocol.message import AttemptId, Message, Phase, UNDER_WAY
@@ -487,18 +487,18 @@ class HospitalState:
 
     # RELEASED
 
-    def check_policy(self, policy: protocol.GlobalPolicy, name: str) -> None:
+    def check_policy(self, policy: protocol.GlobalPolicy, name: str, path: bytes) -> None:
         """
         Refuse a policy that left this hospital out, or summed what it never sent.
 
         :param name: of this hospital.
+        :param path: that shows which update of it was summed, if one was.
         :raises MessageError: if so.
         """
         sender, round = policy.sender, policy.envelope.round
-        names, promises = policy.contributors, self.record.of(round)
-        updates = split(policy.update_hashes, DIGEST, names, sender, 'update hashes')
-        if name in names:
-            if updates[name] not in promises.sent:
+        promises = self.record.of(round)
+        if name in policy.contributors:
+            if not any(is_summed(policy, name, each, path) for each in promises.sent):
                 raise RoundError(sender, f'round {round} summed an update that was never sent')
         elif any(name in each for each in promises.owed) and not policy.rolled_back:
             raise RoundError(sender, f'round {round} left this hospital out')

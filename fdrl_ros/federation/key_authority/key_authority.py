@@ -801,7 +801,8 @@ class KeyAuthority:
 
     def _acknowledge(self) -> Effects:
         released = self.state.released
-        return self._watch.acknowledge(self.channel, (released.round, released.attempt))
+        _, paths = released.tree
+        return self._watch.acknowledge(self.channel, (released.round, released.attempt), paths)
 
     def _publish_policy(self) -> Effects:
         released = self.state.released
@@ -811,7 +812,7 @@ class KeyAuthority:
             weights=encode_weights(released.weights),
             digest=released.digest,
             contributors=released.contributors,
-            update_hashes=released.update_hashes,
+            updates_root=released.tree[0],
             rolled_back=released.rolled_back,
             secure=self.state.secure,
             reason=released.reason,

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from fdrl_ros.crypto.masking.sketch import NONCE_BYTES
 from fdrl_ros.errors import CryptoError, StateLostError, StoreError
+from fdrl_ros.federation.protocol.attempt import tree_of_updates
 from fdrl_ros.federation.protocol.channel import Channel
 from fdrl_ros.federation.protocol.encoding import decode, encode
 from fdrl_ros.federation.protocol.message import AttemptId, Phase
@@ -69,6 +70,11 @@ class Released:
     def digest(self) -> bytes:
         """Digest of the weights; of millions it takes a while, so jobs compute it."""
         return digest_of(self.weights)
+
+    @cached_property
+    def tree(self) -> tuple[bytes, dict[str, bytes]]:
+        """Root and paths of the hash tree over whose updates are in the weights."""
+        return tree_of_updates(self.contributors, self.update_hashes)
 
 
 @dataclass(frozen=True)

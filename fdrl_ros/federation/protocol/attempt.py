@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from fdrl_ros.crypto.keys.roster import Roster
 from fdrl_ros.crypto.masking.buckets import Buckets, kept
-from fdrl_ros.crypto.masking.merkle import path_bytes, root_of
+from fdrl_ros.crypto.masking.merkle import DIGEST, path_bytes, root_and_paths, root_of
 from fdrl_ros.crypto.masking.round_secret import binding, joined, joined_names, KEY_BYTES
 from fdrl_ros.crypto.masking.share_sealing import KeyList, MemberKeys, PAIR_BYTES
 from fdrl_ros.crypto.masking.sharing import SHARE_BYTES
@@ -24,6 +24,7 @@ from fdrl_ros.federation.protocol.message import (
     AttemptId,
     Blame,
     Delivery,
+    GlobalPolicy,
     PeerKeys,
     Reveal,
     RoundKey,
@@ -168,6 +169,32 @@ def split(
     if len(data) != size * len(names):
         raise MessageError(sender, f'{len(data)} bytes of {what} for {len(names)} hospitals')
     return {name: data[size * at : size * (at + 1)] for at, name in enumerate(names)}
+
+
+def tree_of_updates(names: Sequence[str], hashes: bytes) -> tuple[bytes, dict[str, bytes]]:
+    """
+    Return root and paths of the hash tree over whose updates are in a policy.
+
+    :param hashes: of the updates, 32 bytes each, in the order of the names.
+    :returns: the root, empty without names, and by name what :func:`is_summed` takes.
+    """
+    if not names:
+        return b'', {}
+    parts = (hashes[DIGEST * at : DIGEST * (at + 1)] for at in range(len(names)))
+    root, paths = root_and_paths([_summed(*each) for each in zip(names, parts, strict=True)])
+    return root, dict(zip(names, paths, strict=True))
+
+
+def is_summed(policy: GlobalPolicy, name: str, update_hash: bytes, path: bytes) -> bool:
+    """Tell whether a path shows that an update is the one of a contributor to a policy."""
+    names = policy.contributors
+    whole = name in names and len(path) == path_bytes(len(names))
+    leaf = _summed(name, update_hash)
+    return whole and root_of(leaf, names.index(name), path) == policy.updates_root
+
+
+def _summed(name: str, update_hash: bytes) -> bytes:
+    return joined(name.encode(), update_hash)
 
 
 def read_reveal(message: Reveal, keys: KeyList, members: Collection[str]) -> dict[str, bytes]:

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Remembers each hospital's newest privacy-ledger head: only what descends from it is taken."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from fdrl_ros.errors import LedgerHeadError
@@ -36,26 +37,30 @@ class LedgerWatch:
         saved = self._store.get(_SEEN + hospital)
         return None if saved is None else _from_bytes(saved)[1]
 
-    def acknowledge(self, channel: Channel, of: AttemptId) -> Effects:
+    def acknowledge(
+        self, channel: Channel, of: AttemptId, paths: Mapping[str, bytes] | None = None
+    ) -> Effects:
         """
         Sign for every hospital its newest head, after making all of them durable.
 
         :param channel: of this server.
         :param of: round and attempt in which it is said.
+        :param paths: of the updates in the policy of that attempt, by hospital.
         """
         if self.changed:
             self._store.sync()
         self.changed = False
+        paths = paths or {}
         heads = {
             name.removeprefix(_SEEN): _from_bytes(value)[1].to_bytes()
             for name, value in self._store.matching(f'{_SEEN}*').items()
         }
-        return Effects(
-            tuple(
-                channel.sign(LedgerHeads, *of, to=each.name, head=heads.get(each.name, b''))
-                for each in channel.roster.hospitals
-            )
-        )
+
+        def told(to: str) -> LedgerHeads:
+            head, path = heads.get(to, b''), paths.get(to, b'')
+            return channel.sign(LedgerHeads, *of, to=to, head=head, path=path)
+
+        return Effects(tuple(told(each.name) for each in channel.roster.hospitals))
 
     def take(self, update: MaskedUpdate) -> None:
         """

@@ -541,7 +541,10 @@ class Blame(Message):
 @dataclass(frozen=True)
 class GlobalPolicy(Message):
     """
-    The policy released after a round; `update_hashes` joins 32 bytes per contributor.
+    The policy released after a round.
+
+    `updates_root` is of the hash tree over names and update hashes of the contributors; empty if
+    there are none. Each of them gets its path with the key authority's :class:`LedgerHeads`.
 
     `secure`: in this round and all before, every hospital in the sum signed that its noise was.
     """
@@ -549,7 +552,7 @@ class GlobalPolicy(Message):
     weights: bytes
     digest: bytes = field(metadata=_HASH)
     contributors: tuple[str, ...] = field(metadata=_NAMES)
-    update_hashes: bytes = field(metadata={'most': DIGEST * MOST_HOSPITALS})
+    updates_root: bytes = field(metadata=_HASH)
     rolled_back: bool
     secure: bool
     reason: str = field(metadata=_WORDS)
@@ -625,11 +628,13 @@ class LedgerHeads(Message):
 
     `head` is as :meth:`~fdrl_ros.privacy.ledger.chain.Head.to_bytes` writes it, empty if the
     server never saw one. A hospital whose ledger does not contain it knows by this that it was
-    restored from an older copy.
+    restored from an older copy. `path` is the key authority's: it shows which update of the
+    hospital is in the policy of that attempt; empty if none is.
     """
 
     to: str
     head: bytes = field(metadata={'most': HEAD_BYTES})
+    path: bytes = field(metadata=_LISTED)
 
 
 @dataclass(frozen=True)
