@@ -564,7 +564,13 @@ class Page(Closeable):
             hospitals = [each.name for each in roster.hospitals]
             rounds = plan.rounds.rounds if plan else None
             at_home = plan is not None and plan.home.epochs > 0
-            federation = FederationState(hospitals, settings.namespace, rounds, home=at_home)
+            federation = FederationState(
+                hospitals,
+                settings.namespace,
+                rounds,
+                home=at_home,
+                roster_digest=roster.digest_bytes,
+            )
         self.state = state = PageState(robots, federation)
         self.sessions = Sessions(time.monotonic, lifetime)
         room = looks = None

@@ -288,6 +288,7 @@ class FederationState:
     :param hospitals: names in the roster; nothing is kept of others.
     :param rounds: planned; None if there is no plan.
     :param home: whether hospitals make home policies after the rounds, which forecasts count.
+    :param roster_digest: of that roster; empty if the aggregator's has the same hospitals.
     """
 
     def __init__(
@@ -297,7 +298,9 @@ class FederationState:
         rounds: int | None = None,
         *,
         home: bool = False,
+        roster_digest: bytes = b'',
     ) -> None:
+        self._roster_digest = roster_digest
         self._servers = absolute(namespace, FEDERATION)
         self._namespace, self._rounds, self._home = namespace, rounds, home
         self._status: RoundStatus | None = None
@@ -399,7 +402,10 @@ class FederationState:
         }
 
     def _named(self, marks: bytes) -> list[str]:
-        return [*named(marks, sorted(self._hospitals))]
+        """Return the hospitals of a list of the status; none if it is by another roster."""
+        assert self._status is not None
+        same = self._roster_digest in (b'', self._status.roster_digest)
+        return [*named(marks, sorted(self._hospitals))] if same else []
 
     def _missing_now(self, now: float) -> dict[str, str]:
         """Return why hospitals are missing; causes that are over, or may be, are left out."""

@@ -20,6 +20,7 @@ from fdrl_ros.crypto.masking.sharing import positions, PRIME, share
 from fdrl_ros.federation.protocol.message import (
     DecryptRequest,
     GlobalPolicy,
+    LedgerHeads,
     MaskedUpdate,
     Relay,
     Settle,
@@ -48,11 +49,12 @@ def without(message, *names):
 
 def said_without_ciphertexts(messages):
     """Return what is left of messages, nested ones too, without ciphertexts and their hashes."""
-    hidden = ('ciphertext', 'update_hash', 'update_hashes', 'sum_hash')
+    hidden = ('ciphertext', 'update_hash', 'update_hashes', 'updates_root', 'sum_hash')
     hidden += ('keys', 'updates', 'settles', 'reveals')
     left = []
     for message in messages:
-        left.append(without(message, *hidden))
+        path = ('path',) if isinstance(message, LedgerHeads) else ()
+        left.append(without(message, *hidden, *path))
         if isinstance(message, Relay):
             left += said_without_ciphertexts(message.updates)
         if isinstance(message, DecryptRequest):

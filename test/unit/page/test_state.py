@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the page shows: the newest of each thing, no number that is none, and no growth."""
 
-from dataclasses import fields
+from dataclasses import fields, replace
 import json
 import math
 import tracemalloc
@@ -376,3 +376,16 @@ def test_an_epsilon_is_shown_rounded_up(state):
     told = {'stage': 'training', 'round': 1, 'step': 3, 'steps': 9}
     state.receive(HospitalProgress(hospital='hospital_1', epsilon=2.6000001, **told))
     assert state.snapshot()['federation']['hospitals']['hospital_1']['epsilon'] == 2.600001
+
+
+def test_lists_of_the_status_are_those_of_the_same_roster_alone():
+    for digest, members in (
+        (b'', ['hospital_1', 'hospital_2']),
+        (b'1', []),
+        (b'2', ['hospital_1', 'hospital_2']),
+    ):
+        federation = FederationState(('hospital_2', 'hospital_1'), roster_digest=digest)
+        told = replace(status(Phase.TRAIN), roster_digest=b'2')
+        federation.receive(ReceivedMessage(told), 0.0, 0.0)
+        shown = federation.snapshot(0.0)
+        assert (shown['members'], shown['survivors']) == (members, [])
