@@ -62,7 +62,7 @@ def test_a_sum_that_comes_when_the_round_is_over_is_not_missed():
     bench = Bench(rounds=3)
     aggregator = bench.aggregator
     assert bench.run(lambda: aggregator.round == 3 and aggregator.phase is Phase.SUM)
-    _, policy = bench.key_authority.handle(
+    *_, policy = bench.key_authority.handle(
         bench.signed_order('roll_back', to_round=1), bench.driver.now
     ).messages
     # The operator was quicker than the sum: what it would be made of is erased.
