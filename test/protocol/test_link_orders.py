@@ -19,7 +19,7 @@ from fdrl_ros.deployment.link.transport import free_port, open_router
 from fdrl_ros.deployment.prepare import prepare
 from fdrl_ros.errors import MessageError, OrderError
 from fdrl_ros.federation.aggregator.aggregator import Aggregator
-from fdrl_ros.federation.protocol.message import Envelope, LedgerHeads, Order
+from fdrl_ros.federation.protocol.message import Envelope, GlobalPolicy, Order
 from fdrl_ros.federation.protocol.orders import sign_order
 from fdrl_ros.federation.protocol.store import Store
 import pytest
@@ -115,14 +115,14 @@ def test_an_operator_cannot_read_what_parties_say(layout):
     roster, group, sent = layout.roster(), bytes(range(32)), []
     bench = layout.credentials('key_authority')[0]
     envelope = Envelope(roster.federation, 1, 0, 'key_authority', 1)
-    said = LedgerHeads(envelope, (), b'').signed_by(bench)
+    said = GlobalPolicy(envelope, b'', b'', (), b'', False, False, '').signed_by(bench)
     party = PartyLink('key_authority', roster, {}, group, lambda *each: sent.append(each))
     party.send(said)
     for key in (operator_key(group, 'operator'), operator_key(group, 'hospital_1')):
-        operator = PartyLink('operator', roster, {LedgerHeads: ('key_authority',)}, key, print)
+        operator = PartyLink('operator', roster, {GlobalPolicy: ('key_authority',)}, key, print)
         with pytest.raises(MessageError, match='not sealed with the key'):
             operator.heard(*sent[-1])
-    hospital = PartyLink('hospital_1', roster, {LedgerHeads: ('key_authority',)}, group, print)
+    hospital = PartyLink('hospital_1', roster, {GlobalPolicy: ('key_authority',)}, group, print)
     assert hospital.heard(*sent[-1]) == [said]
 
 
