@@ -3,10 +3,16 @@
 """`fdrl report`: results of a run or a study as one page."""
 
 from pathlib import Path
+import subprocess
+import sys
+from typing import Final
 
 import click
-from fdrl_ros.errors import SettingError
+from fdrl_ros.errors import ResourceError, SettingError
 from fdrl_ros.experiments.reports.report import write_report
+
+_OPENER: Final = 'open' if sys.platform == 'darwin' else 'xdg-open'
+_OPENING = 5.0  # s after which what still runs has opened it: some openers are the browser
 
 
 @click.command()
@@ -30,5 +36,24 @@ def report(directory: Path, out: Path | None, opened: bool) -> None:
         raise SettingError('out', str(out), 'a file named *.html')
     html, markdown = write_report(directory, out)
     click.echo(f'{html} and {markdown.name}')
-    if opened and click.launch(str(html.resolve())):
-        click.echo(f'no browser could be started: open {html.resolve()}', err=True)
+    if opened and not _open(html.resolve()):
+        raise ResourceError(f'no browser could be started: open {html.resolve()}')
+
+
+def _open(file: Path) -> bool:
+    """Open a file with the desktop's program, and return whether that succeeded."""
+    silent = subprocess.DEVNULL
+    try:
+        process = subprocess.Popen(
+            [_OPENER, str(file)],
+            stdin=silent,
+            stdout=silent,
+            stderr=silent,
+            start_new_session=True,
+        )
+    except OSError:
+        return False
+    try:
+        return process.wait(_OPENING) == 0
+    except subprocess.TimeoutExpired:
+        return True

@@ -128,6 +128,26 @@ def test_headings_of_every_table_are_explained_by_the_glossary(run: Path) -> Non
     assert len(definitions()) > 150
 
 
+@pytest.mark.parametrize('opener', ['echo links: not found >&2; exit 3', 'true', None])
+def test_a_browser_that_cannot_be_started_is_one_line_with_the_file(
+    copy: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    opener: str | None,
+) -> None:
+    monkeypatch.setenv('PATH', str(tmp_path))
+    if opener is not None:
+        for name in ('xdg-open', 'open'):
+            (tmp_path / name).write_text(f'#!/bin/sh\n{opener}\n')
+            (tmp_path / name).chmod(0o755)
+    done = fdrl('report', copy, '--open')
+    complaint = f'fdrl: no browser could be started: open {copy / "report.html"}'
+    said = ''.join(done.output.split())
+    assert (complaint.replace(' ', '') in said) == bool(done.exit_code) == (opener != 'true')
+    assert 'links' not in ''.join((done.output, *capfd.readouterr()))
+
+
 def test_an_unfinished_run_says_so_first(copy: Path) -> None:
     for name in ('summary.json', 'details.json', 'patients.npz'):
         (copy / name).unlink()
