@@ -18,6 +18,7 @@ from fdrl_ros.surgery.data.bag import (
     ARM_STATE,
     ARM_STATE_KINDS,
     recorded,
+    has_end,
     TOPICS,
     VISIBILITY,
     VISIBILITY_KIND,
@@ -168,11 +169,18 @@ def _look_at_bag(folder: Path, name: str, when: float) -> Iterator[_Found]:
     told = yaml.safe_load((folder / _METADATA).read_text('utf-8'))['rosbag2_bagfile_information']
     seconds = _seconds(1e-9 * float(told['duration']['nanoseconds']))
     for each in told['topics_with_message_count']:
+    files = [str(each) for each in told['relative_file_paths']]
+    cut = ', '.join(each for each in files if not has_end(folder / each))
         topic = str(each['topic_metadata']['name'])
         if topic.endswith(f'/{OPERATION}'):
             robot = topic.removesuffix(f'/{OPERATION}').strip('/')
             title = f'{name}, {robot}'
-            yield _Found(f'{name}:{robot}', 'bag', folder, title, when, seconds, robot)
+            id = f'{name}:{robot}'
+            if cut:
+                title += f': {cut} is cut off or damaged'
+                yield _Found(id, 'bag', folder, title, when, robot=robot, broken=True)
+            else:
+                yield _Found(id, 'bag', folder, title, when, seconds, robot)
 
 
 def _read_run(found: _Found) -> dict[str, Any]:

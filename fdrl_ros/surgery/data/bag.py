@@ -109,6 +109,9 @@ PAUSE = 2.0
 BAG_VERSION = 9
 """Version of rosbag2's metadata that ROS 2 Jazzy and Kilted write and read."""
 
+_MCAP_END, _SQLITE_BEGIN = b'\x89MCAP0\r\n', b'SQLite format 3\x00'
+_SQLITE_HEADER = 100  # bytes
+
 _SECOND = 1_000_000_000
 _START = _SECOND  # ns; a stamp of zero would be none
 _ORDER = (FIELDS, EPISODE, PATIENT, OPERATION, ACTION, OUTCOME)
@@ -472,6 +475,32 @@ def _replayed(env: SurgeryEnv, recording: _Recording, log: LoggedOperation) -> E
     if not same:
         raise RecordsError('a replay gives other states or another end')
     return found
+
+
+def has_end(file: Path) -> bool:
+    """
+    Return whether a file of a bag goes on to its end, by some bytes of it: not what is before.
+
+    A file of MCAP ends with its magic; the header of SQLite says how many pages there are. Of
+    other files, such as compressed ones, only whether there is something in them.
+
+    :raises OSError: if it cannot be read.
+    """
+    if not file.is_file() or not (size := file.stat().st_size):
+        return False
+    if file.suffix not in ('.mcap', '.db3'):
+        return True
+    with file.open('rb') as data:
+        if file.suffix == '.mcap':
+            data.seek(max(0, size - len(_MCAP_END)))
+            return data.read() == _MCAP_END
+        header = data.read(_SQLITE_HEADER)
+    if len(header) < _SQLITE_HEADER or not header.startswith(_SQLITE_BEGIN):
+        return False
+    if header[24:28] != header[92:96]:  # an old library wrote it: the number of pages is not valid
+        return True
+    page, pages = (int.from_bytes(each) for each in (header[16:18], header[28:32]))
+    return size >= (65536 if page == 1 else page) * pages
 
 
 def recorded(

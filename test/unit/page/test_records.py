@@ -3,6 +3,7 @@
 """Runs and bags are listed and replayed; what is broken says so and stops nothing."""
 
 import json
+import os
 from pathlib import Path
 import shutil
 
@@ -123,7 +124,10 @@ def test_broken_records_say_so_and_stop_nothing(runs):
     data.write_bytes(data.read_bytes()[: data.stat().st_size // 2])
     records = RunRecords(runs)
     broken = [each for each in records.listed() if each['broken']]
-    assert {each['id'] for each in broken} == {'cut', 'other', 'empty', *DAMAGED}
+    assert {each['id'] for each in broken} == {
+        *('cut', 'other', 'empty', 'first/bag:robot_1'),
+        *DAMAGED,
+    }
     for each in broken:
         assert each['title'].endswith('is cut off or damaged') and '\n' not in each['title']
         with pytest.raises(RecordsError, match='cut off or damaged'):
@@ -131,6 +135,23 @@ def test_broken_records_say_so_and_stop_nothing(runs):
     with pytest.raises(RecordsError, match='cut off'):
         records.read('first/bag:robot_1')
     assert records.read('first')['rounds']
+
+
+@pytest.mark.parametrize('storage', ['mcap', 'sqlite3'])
+def test_a_bag_without_its_end_says_so_in_the_list(dataset, tmp_path, storage):
+    write_bag(dataset, tmp_path / 'bag', storage=storage)
+    (listed,) = RunRecords(tmp_path).listed()
+    assert not listed['broken'] and listed['title'] == 'bag, robot_1'
+    (data,) = (each for each in (tmp_path / 'bag').iterdir() if each.name != 'metadata.yaml')
+    size = data.stat().st_size
+    # The last is a file that nobody reads whole: 64 GiB of nothing behind its beginning.
+    for cut in (size - 1, 3000, 50, 0, *([2**36] if storage == 'mcap' else [])):
+        os.truncate(data, cut)
+        (listed,) = RunRecords(tmp_path).listed()
+        assert listed['broken'] and listed['seconds'] is None
+        assert listed['title'] == f'bag, robot_1: {data.name} is cut off or damaged'
+    data.unlink()
+    assert RunRecords(tmp_path).listed()[0]['broken']
 
 
 def test_the_records_of_a_run_are_those_beside_it(runs):
