@@ -189,6 +189,9 @@ def watch(
             address = replace(address, port=free_page_port())  # a run may serve its own page there
         taken = opened.enter_context(address.listen())
         port = taken.getsockname()[1]
+        if foxglove and foxglove_port and not free_page_port(foxglove_port):
+            expected = 'a free port, such as 0 for any: Address already in use'
+            raise SettingError('foxglove-port', foxglove_port, expected)
         home = layout.directory if layout else directory if directory.is_dir() else Path()
         page = opened.enter_context(
             importlib.import_module('fdrl_ros.nodes.watch').Page(
@@ -206,14 +209,15 @@ def watch(
         url = address.url(port)
         click.echo(
             f'The page is at {url}. Each link lets one browser in, within {link_minutes} min:'
+        if foxglove:  # before anybody is told a link: it may fail
+            bridging = importlib.import_module('fdrl_ros.nodes.foxglove_bridge')
+            domains = {settings.robot_domain, *([settings.federation_domain] if layout else [])}
+            bridge = bridging.FoxgloveBridge(sorted(domains), foxglove_port, record)
         )
         for person in invited:
             token = page.sessions.invite(person)
             click.echo(f'{person.name} ({person.role}): {url}/enter?token={token}')
         if foxglove:
-            bridging = importlib.import_module('fdrl_ros.nodes.foxglove_bridge')
-            domains = {settings.robot_domain, *([settings.federation_domain] if layout else [])}
-            bridge = bridging.FoxgloveBridge(sorted(domains), foxglove_port, record)
             opened.enter_context(bridging.served(bridge, click.echo))
             click.echo(f'layout: {resource("config/foxglove_layout.json")}')
         serving.serve(page.app, address, taken, stopped)

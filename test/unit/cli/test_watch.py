@@ -65,6 +65,9 @@ def test_what_cannot_be_is_one_line(layout, taken, tmp_path):
     assert 'letters, digits and _' in refused(*place, '--robot', 'robot 1')
     assert 'nobody' in refused(*place, '--operator-key', 'nobody')
     assert '--foxglove too' in refused(*place, '--record', tmp_path / 'bag')
+    # In place of links of a page that ends at once.
+    busy = refused(*place, '--port', 0, '--foxglove', '--foxglove-port', taken)
+    assert busy.startswith(f'fdrl: foxglove-port = {taken}: expected a free port')
 
 
 def test_a_missing_library_is_named(layout, monkeypatch):
@@ -102,6 +105,22 @@ def test_a_page_that_cannot_begin_stops_nobody(layout, taken):
     settings = BringupSettings(directory=str(layout.directory))
     with Companion(page_words(settings, taken), {}, said.put):
         assert wait_for(said, 'fdrl: ').startswith('fdrl: ')
+
+
+def test_no_link_is_printed_where_foxglove_cannot_be_served(
+    layout, tmp_path, federation_domain, robot_domain
+):
+    pytest.importorskip('rclpy', reason='ROS 2 is not sourced')
+    pytest.importorskip('foxglove', reason='needs requirements/foxglove.txt')
+    said: Queue[str] = Queue()
+    settings = BringupSettings(
+        directory=str(layout.directory),
+        federation_domain=federation_domain,
+        robot_domain=robot_domain,
+    )
+    words = ('--foxglove', '--foxglove-port', '0', '--record', str(tmp_path))
+    with Companion(page_words(settings, 0, (), *words), {}, said.put):
+        assert 'exists already' in said.get(timeout=60.0)
 
 
 def test_links_are_printed_and_let_in(layout, federation_domain, robot_domain):
