@@ -17,6 +17,14 @@ function names(all) {
   return more > 0 ? `${shown} and ${more} more` : shown || 'none';
 }
 
+/** Say a phase and its reason in sentences; of a federation that has finished the reason is all. */
+function standing(phase, reason) {
+  const what = PHASES[phase]?.[1] ?? sentence(STANDING, phase) ?? '';
+  const why = String(reason || '').replace(/\.$/, '');
+  if (!why) return what;
+  return phase === 'FINISHED' ? `Finished: ${why}.` : `${what} ${why[0].toUpperCase()}${why.slice(1)}.`;
+}
+
 /** Say what the number of rounds that a budget pays for includes. */
 function included({ home }) {
   const after = home ? ', with one more home policy after them as planned: fine-tuning and its private choice' : '';
@@ -39,7 +47,7 @@ export class FederationView {
     this.title = make('span.side');
     this.standing = make('p.standing', { 'aria-live': 'polite' });
     this.steps = new Map();
-    const stepper = make('ol.stepper', { 'aria-label': 'Phases of the round' });
+    const stepper = this.stepper = make('ol.stepper', { 'aria-label': 'Phases of the round' });
     for (const [phase, [name, what]] of Object.entries(PHASES)) {
       const step = make('li', { 'title': what, 'data-phase': phase }, name);
       this.steps.set(phase, step);
@@ -49,8 +57,8 @@ export class FederationView {
     this.members = make('dd');
     this.survivors = make('dd');
     this.missing = make('ul.missing');
-    const made = card('round-card', 'Round', this.rounds.element, stepper, this.standing,
-      make('dl.facts', {}, make('dt', {}, 'Members'), this.members, make('dt', {}, 'Update arrived whole'), this.survivors), this.missing);
+    this.facts = make('dl.facts', {}, make('dt', {}, 'Members'), this.members, make('dt', {}, 'Update arrived whole'), this.survivors);
+    const made = card('round-card', 'Round', this.rounds.element, stepper, this.standing, this.facts, this.missing);
     made.firstChild.append(this.title);
     return made;
   }
@@ -120,10 +128,14 @@ export class FederationView {
     if (attempt > 1) parts.push(`attempt ${attempt}`);
     if (isNumber(federation.time_left) && federation.time_left > 0) parts.push(`${seconds(federation.time_left)} left`);
     write(this.title, parts.join(', '));
-    // Once all is done the aggregator stands before a round that never comes.
-    const shown = isNumber(rounds) && isNumber(round) ? Math.min(round, rounds) : round;
+    // Once it has finished the aggregator stands before a round that never comes: no phase, no updates.
+    const over = phase === 'FINISHED';
+    const last = over && isNumber(round) ? Math.max(0, round - 1) : round;
     const planned = isNumber(rounds) ? ` of ${rounds}` : '';
-    this.rounds.set(isNumber(rounds) && rounds > 0 ? shown / rounds : 0, isNumber(shown) ? `round ${shown}${planned}` : NONE);
+    const said = over ? `${last}${planned} done` : `round ${last}${planned}`;
+    this.rounds.set(isNumber(rounds) && rounds > 0 ? last / rounds : 0, isNumber(last) ? said : NONE);
+    show(this.stepper, !over);
+    show(this.facts, !over);
     let past = Object.hasOwn(PHASES, phase);
     for (const [each, step] of this.steps) {
       const now = each === phase;
@@ -132,9 +144,7 @@ export class FederationView {
       if (now) step.setAttribute('aria-current', 'step');
       else step.removeAttribute('aria-current');
     }
-    const what = PHASES[phase]?.[1] ?? sentence(STANDING, phase) ?? '';
-    const why = federation.reason ? ` ${federation.reason}` : '';
-    write(this.standing, phase ? `${what}${why}` : 'Nothing has been heard of the aggregator yet.');
+    write(this.standing, phase ? standing(phase, federation.reason) : 'Nothing has been heard of the aggregator yet.');
     this.standing.classList.toggle('over', phase === 'FAILED');
     write(this.members, names(federation.members));
     write(this.survivors, names(federation.survivors));
@@ -238,7 +248,7 @@ class HospitalCard {
     this.forecast.title = isNumber(state.pays_for) ? included(federation) : '';
     this.forecast.classList.toggle('over', state.secure === false || state.pays_for === 0);
     const trains = state.stage === 'training' && state.steps > 0;
-    const done = trains ? state.step / state.steps : state.stage === 'sending' ? 1 : 0;
+    const done = trains ? state.step / state.steps : ['sending', 'at home'].includes(state.stage) ? 1 : 0;
     const stage = sentence(STAGES, state.stage) || NONE;
     this.training.set(done, trains ? `step ${state.step} of ${state.steps}` : stage);
   }

@@ -113,7 +113,7 @@ export const STANDING = {
   WAITING: 'Waiting: not started, just resumed, or for the key authority.',
   FAILED: 'The round failed: too few answered. It will be tried again.',
   PAUSED: 'Paused by the operator.',
-  FINISHED: 'Finished: all rounds done, stopped by the operator, or budgets spent.',
+  FINISHED: 'Finished.',
 };
 
 /** Blame: what a hospital did. */

@@ -146,6 +146,28 @@ def test_the_orders_of_a_finished_federation_are_dimmed_with_the_reason(federati
     assert federation.run("document.querySelector('.orders-card .why').hidden")
 
 
+def test_a_federation_that_has_finished_says_why_and_shows_no_round(federation, page):
+    standing, title = (
+        f"document.querySelector('{each}').textContent"
+        for each in ('.standing', '.round-card .gauge .value')
+    )
+    shown = "['.stepper', '.round-card .facts'].map((it) => document.querySelector(it))"
+    shown += '.map((it) => it.checkVisibility())'
+    told = page.snapshot['federation']
+    assert federation.run(shown) == [True, True]
+    for reason, round, words, done in (
+        ('all rounds are done', 9, 'Finished: all rounds are done.', '8 of 8 done'),
+        ('stopped by Ada', 7, 'Finished: stopped by Ada.', '6 of 8 done'),
+        ('', 9, 'Finished.', '8 of 8 done'),
+    ):
+        told.update(phase='FINISHED', round=round, reason=reason, survivors=[])
+        federation.wait(f'{standing} === {json.dumps(words)} && {title} === {json.dumps(done)}')
+        assert federation.run(shown) == [False, False]
+    told.update(phase='FAILED', reason='no answer in time from hospital 1')
+    federation.wait(f"{standing}.endsWith('again. No answer in time from hospital 1.')")
+    assert federation.run(shown) == [True, True]
+
+
 @pytest.mark.parametrize('scheme', ['light', 'dark'])
 def test_limits_share_their_colour_with_no_data(room, scheme):
     room.prefer(scheme)
