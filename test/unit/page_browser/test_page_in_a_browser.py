@@ -168,6 +168,17 @@ def test_a_federation_that_has_finished_says_why_and_shows_no_round(federation, 
     assert federation.run(shown) == [True, True]
 
 
+def test_a_bar_is_as_long_as_its_number_says_at_once(room):
+    widths = """(() => {
+      const { fill, bar } = fdrl.room.progress;
+      return [0.66, 0, 1].map((share) => {
+        fdrl.room.progress.set(share, '');
+        return fill.getBoundingClientRect().width / bar.getBoundingClientRect().width;
+      });
+    })()"""
+    assert room.run(widths) == pytest.approx([0.66, 0.0, 1.0], abs=0.01)
+
+
 @pytest.mark.parametrize('scheme', ['light', 'dark'])
 def test_limits_share_their_colour_with_no_data(room, scheme):
     room.prefer(scheme)
