@@ -8,12 +8,16 @@ import { sentence, UNSEEN } from './words.js';
 
 const PARTS = ['background', 'shaft', 'wrist', 'jaw'];
 
-const NO_PICTURE = 'No picture: nobody publishes endoscope/image_raw of this robot. The simulated one does with endoscope:=true, as in ros2 launch fdrl_ros robot.launch.py endoscope:=true';
+/** Say why there is no picture; the simulated endoscope begins with the first operation. */
+function noPicture({ operating }) {
+  if (!operating) return 'No picture: no operation runs, and nobody publishes endoscope/image_raw of this robot yet.';
+  return 'No picture: nobody publishes endoscope/image_raw of this robot. The simulated one does with endoscope:=true, as in fdrl launch robot endoscope:=true';
+}
 
 export class Picture {
   constructor() {
     this.canvas = make('canvas', { 'role': 'img', 'aria-label': 'Picture of the endoscope', 'hidden': true });
-    this.note = make('p.scene-note', {}, NO_PICTURE);
+    this.note = make('p.scene-note');
     this.seen = make('p.side');
     this.overlay = make('button.small', {
       'type': 'button', 'aria-pressed': 'false', 'hidden': true, 'click': () => this.toggle(),
@@ -36,12 +40,12 @@ export class Picture {
     const kind = this.kind === 'overlay' && robot?.overlay ? 'overlay' : 'image';
     const path = robot?.picture ? `/ws/picture/${encodeURIComponent(name)}?kind=${kind}` : null;
     this.describe(robot);
+    if (robot) write(this.note, path ? 'The first picture has not come yet.' : noPicture(robot));
     if (path === this.path) return;
     this.path = path;
     this.link?.close();
     this.link = path ? new Link(path, (data) => this.draw(path, data)) : null;
     if (!path) show(this.canvas, false);
-    write(this.note, path ? 'The first picture has not come yet.' : NO_PICTURE);
     show(this.note, this.canvas.hidden);
   }
 

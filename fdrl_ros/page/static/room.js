@@ -207,6 +207,7 @@ export class RoomView {
       this.drawn = now;
       this.force.draw();
       for (const { strip } of this.vitals) strip.draw();
+      this.timeline.valuing = list(robot.policies).some((each) => each.status === 'valuing');
       this.timeline.draw();
     }
   }

@@ -52,6 +52,7 @@ export class Timeline {
     this.changes = [];
     this.seen = [];
     this.stamp = 0;
+    this.valuing = false; // whether the robot still values policies
     onTheme(() => this.draw());
     new ResizeObserver(() => this.draw()).observe(this.element);
   }
@@ -207,7 +208,7 @@ export class Timeline {
     if (!shown.length) {
       context.textAlign = 'left';
       const room = this.width - LEFT - 6 - RIGHT;
-      const words = ['No value yet: the policies are being valued.', 'No value yet.'];
+      const words = [...(this.valuing ? ['No value yet: policies are being valued.'] : []), 'No value yet.'];
       const text = words.find((each) => context.measureText(each).width <= room) ?? '';
       context.fillText(text, LEFT + 6, (VALUE.top + VALUE.bottom) / 2);
       return;

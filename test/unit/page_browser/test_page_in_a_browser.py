@@ -179,6 +179,25 @@ def test_a_bar_is_as_long_as_its_number_says_at_once(room):
     assert room.run(widths) == pytest.approx([0.66, 0.0, 1.0], abs=0.01)
 
 
+def test_a_value_is_awaited_from_policies_only_while_they_are_valued(room, page):
+    words = """(() => {
+      const { timeline } = fdrl.room, context = timeline.canvas.getContext('2d'), all = [];
+      const real = context.fillText;
+      context.fillText = (text) => all.push(text);
+      timeline.clear();
+      timeline.draw();
+      context.fillText = real;
+      return all.find((each) => each.startsWith('No value yet'));
+    })()"""
+    room.resize(1600, 900)
+    with_robot(page, operating=False)
+    assert room.wait(words) == 'No value yet: policies are being valued.'
+    valued = [each | {'status': 'candidate'} for each in watched_room.POLICIES]
+    with_robot(page, policies=valued, choice=None)
+    room.wait('!fdrl.room.timeline.valuing')
+    assert room.wait(words) == 'No value yet.'
+
+
 @pytest.mark.parametrize('scheme', ['light', 'dark'])
 def test_limits_share_their_colour_with_no_data(room, scheme):
     room.prefer(scheme)
@@ -239,8 +258,11 @@ def test_labels_stand_apart_at_every_width(room, width):
 def test_no_picture_says_why_and_how_to_get_one(room, page):
     note = "document.querySelector('.picture .scene-note')"
     room.wait(f"!{note}.hidden && {note}.textContent.includes('has not come yet')")
-    with_robot(page, picture=False)
-    room.wait(f"!{note}.hidden && {note}.textContent.includes('endoscope:=true')")
+    with_robot(page, picture=False, operating=False)
+    room.wait(f"!{note}.hidden && {note}.textContent.includes('no operation runs')")
+    assert 'endoscope:=true' not in room.run(f'{note}.textContent')
+    with_robot(page, operating=True)
+    room.wait(f"{note}.textContent.includes('fdrl launch robot endoscope:=true')")
     assert 'nobody publishes endoscope/image_raw' in room.run(f'{note}.textContent')
     page.pictures = watched_room.pictures(1)
     with_robot(page, picture=True)
