@@ -4,6 +4,7 @@
 
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 import getpass
 import importlib
 from pathlib import Path
@@ -24,7 +25,7 @@ from fdrl_ros.deployment.namespaces import check_name
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.errors import FdrlError, ResourceError, SettingError
 from fdrl_ros.experiments.ros_federation import missing_ros
-from fdrl_ros.page.records import records_beside
+from fdrl_ros.page.records import records_beside, run_ended
 from fdrl_ros.page.sessions import NAME_LENGTH, Person, Role
 from fdrl_ros.resources import resource
 from fdrl_ros.runtime.environment_variables import with_variables
@@ -188,10 +189,11 @@ def watch(
         if click.get_current_context().get_parameter_source('port') is ParameterSource.DEFAULT:
             address = replace(address, port=free_page_port())  # a run may serve its own page there
         taken = opened.enter_context(address.listen())
-        port = taken.getsockname()[1]
         if foxglove and foxglove_port and not free_page_port(foxglove_port):
             expected = 'a free port, such as 0 for any: Address already in use'
             raise SettingError('foxglove-port', foxglove_port, expected)
+        port = taken.getsockname()[1]
+        ended = partial(run_ended, directory.resolve())  # `latest` may be another run soon
         home = layout.directory if layout else directory if directory.is_dir() else Path()
         page = opened.enter_context(
             importlib.import_module('fdrl_ros.nodes.watch').Page(
@@ -201,18 +203,21 @@ def watch(
                 roster=roster,
                 plan=plan,
                 signer=signer,
+                ended=ended,
                 records=records or (records_beside(directory) if layout else None),
                 lifetime=60.0 * link_minutes,
                 place=server.Place(address.secure, names, f'fdrl_page_{port}'),
             )
         )
-        url = address.url(port)
-        click.echo(
-            f'The page is at {url}. Each link lets one browser in, within {link_minutes} min:'
         if foxglove:  # before anybody is told a link: it may fail
             bridging = importlib.import_module('fdrl_ros.nodes.foxglove_bridge')
             domains = {settings.robot_domain, *([settings.federation_domain] if layout else [])}
             bridge = bridging.FoxgloveBridge(sorted(domains), foxglove_port, record)
+        url = address.url(port)
+        if ended():
+            click.echo(f'The run in {directory} has ended; the page replays it, under Records.')
+        click.echo(
+            f'The page is at {url}. Each link lets one browser in, within {link_minutes} min:'
         )
         for person in invited:
             token = page.sessions.invite(person)

@@ -543,6 +543,7 @@ class Page(Closeable):
     :param signer: key of an operator, and the name of the federation; without it no act that
         needs a signature is offered.
     :param records: folder of runs and bags that are replayed; None for none.
+    :param ended: tells whether the command has ended whose run is looked at.
     :raises FdrlError: if the journal cannot be written, or a domain not be joined.
     """
 
@@ -558,6 +559,7 @@ class Page(Closeable):
         plan: Plan | None = None,
         signer: tuple[Identity, str] | None = None,
         records: Path | None = None,
+        ended: Callable[[], bool] = lambda: False,
     ) -> None:
         federation = None
         if roster is not None:
@@ -571,7 +573,7 @@ class Page(Closeable):
                 home=at_home,
                 roster_digest=roster.digest_bytes,
             )
-        self.state = state = PageState(robots, federation)
+        self.state = state = PageState(robots, federation, ended=ended)
         self.sessions = Sessions(time.monotonic, lifetime)
         room = looks = None
         with ExitStack() as opened:

@@ -14,11 +14,12 @@ from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.errors import errors_named, RecordsError
 from fdrl_ros.page.state import bound, number, RobotState
+from fdrl_ros.runtime.durable import is_held
 from fdrl_ros.surgery.data.bag import (
     ARM_STATE,
     ARM_STATE_KINDS,
-    recorded,
     has_end,
+    recorded,
     TOPICS,
     VISIBILITY,
     VISIBILITY_KIND,
@@ -168,9 +169,9 @@ def _look_at_run(folder: Path, name: str, when: float) -> Iterator[_Found]:
 def _look_at_bag(folder: Path, name: str, when: float) -> Iterator[_Found]:
     told = yaml.safe_load((folder / _METADATA).read_text('utf-8'))['rosbag2_bagfile_information']
     seconds = _seconds(1e-9 * float(told['duration']['nanoseconds']))
-    for each in told['topics_with_message_count']:
     files = [str(each) for each in told['relative_file_paths']]
     cut = ', '.join(each for each in files if not has_end(folder / each))
+    for each in told['topics_with_message_count']:
         topic = str(each['topic_metadata']['name'])
         if topic.endswith(f'/{OPERATION}'):
             robot = topic.removesuffix(f'/{OPERATION}').strip('/')
@@ -343,11 +344,27 @@ def records_beside(directory: Path) -> Path:
 
     :param directory: such as `runs/latest`, `runs/latest/federation` or `runs/federation`.
     """
+    run = _run_of(directory)
+    return directory.resolve() if run is None else run.parent
+
+
+def run_ended(directory: Path) -> bool:
+    """
+    Return whether a directory is of a run whose command has ended, such as `fdrl run`.
+
+    Somebody may have started nodes of it since; whoever hears them knows better.
+
+    :param directory: as of :func:`records_beside`.
+    """
+    run = _run_of(directory)
+    return run is not None and not is_held(run)
+
+
+def _run_of(directory: Path) -> Path | None:
+    """Return the run that a directory is, or is in."""
     place = directory.resolve()
-    for run in (place, place.parent):
-        if (run / 'federation').is_dir() and _is_run(run):
-            return run.parent
-    return place
+    found = (each for each in (place, place.parent) if (each / 'federation').is_dir())
+    return next(filter(_is_run, found), None)
 
 
 def _is_run(folder: Path) -> bool:

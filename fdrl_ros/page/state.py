@@ -476,6 +476,7 @@ class PageState:
     :param clock: tells seconds since 1970 (UTC), which are shown; passed in, so that tests can
         let a day pass.
     :param steady: tells seconds that only grow, from which ages follow.
+    :param ended: tells whether the command has ended whose run is looked at.
     """
 
     def __init__(
@@ -484,8 +485,9 @@ class PageState:
         federation: FederationState | None,
         clock: Clock = time.time,
         steady: Clock = time.monotonic,
+        ended: Callable[[], bool] = lambda: False,
     ) -> None:
-        self._clock, self._steady = clock, steady
+        self._clock, self._steady, self._ended = clock, steady, ended
         self._robots = {name: RobotState(steady) for name in robots}
         self._federation = federation
         self._health: dict[str, tuple[float, dict[str, Any]]] = {}
@@ -573,12 +575,14 @@ class PageState:
             }
 
     def rest(self) -> dict[str, Any]:
-        """Return what is shown of the federation and the health of nodes now."""
+        """Return what is shown of the federation, the health of nodes and the run's end now."""
+        ended = self._ended()
         with self._lock:
             now = self._steady()
             return {
                 'federation': self._federation.snapshot(now) if self._federation else None,
                 'health': [_health(now - heard, told) for heard, told in self._health.values()],
+                'ended': ended,
             }
 
     def snapshot(self) -> dict[str, Any]:

@@ -93,6 +93,23 @@ def exclusive(folder: Path) -> ExitStack:
     return held
 
 
+def is_held(folder: Path) -> bool:
+    """
+    Return whether a process holds a folder by :func:`exclusive`, without an attempt to take it.
+
+    By the number in the lock's file: a process of another container counts as none.
+    """
+    try:
+        number = int((folder / LOCK).read_text('utf-8', errors='replace').partition(' ')[0])
+        if number > 0:
+            os.kill(number, 0)
+        return number > 0
+    except PermissionError:
+        return True  # of another user
+    except (OSError, ValueError, OverflowError):
+        return False
+
+
 DRAFT = '.draft-'
 """Follows the name of a private file in the names of its drafts."""
 

@@ -96,7 +96,7 @@ class PageServer:
     async def _records(self, request: Request) -> Response:
         listed = [
             {'id': key, 'kind': each['kind'], 'title': each['title'], 'when': each.get('when')}
-            | {'seconds': each.get('duration')}
+            | {'seconds': each.get('duration'), 'broken': each.get('broken', False)}
             for key, each in self.records.items()
         ]
         return JSONResponse(listed)

@@ -18,6 +18,7 @@ const CHECK_EVERY = 100; // ms
 const ASLEEP = 1000; // ms without a check: the browser or the device slept
 const LEVELS = ['well', 'warning', 'error', 'silent'];
 const MOST_EVENTS = 40;
+const LAST = 'This run has ended: nothing of it is heard any more';
 
 const at = (id) => document.getElementById(id);
 
@@ -132,7 +133,7 @@ class Page {
     const doubted = this.doubted;
     this.doubted = false;
     const snapshot = JSON.parse(data);
-    for (const part of ['federation', 'health']) {
+    for (const part of ['federation', 'health', 'ended']) {
       if (!(part in snapshot)) snapshot[part] = this.snapshot?.[part];
       else if (part === 'federation') this.federationCame = came;
     }
@@ -177,7 +178,16 @@ class Page {
     show(this.room.element, robot);
     show(at('no-robot'), !robot);
     if (this.tab === 'federation') this.federation.update(snapshot.federation);
+    this.showEnd(snapshot, robot);
     this.showHealth(snapshot);
+  }
+
+  /** Say that the run has ended, in place of a view of which nothing was ever heard. */
+  showEnd({ ended, federation }, robot) {
+    const unheard = { room: robot && !isNumber(robot.age), federation: federation && !isNumber(federation.age) }[this.tab];
+    this.over = Boolean(ended && unheard);
+    show(at('ended'), this.over);
+    if (this.tab !== 'records') show(at(this.tab), !this.over);
   }
 
   chooseRobot(names) {
@@ -191,8 +201,11 @@ class Page {
   showHealth(snapshot) {
     const health = list(snapshot.health).filter((each) => each.level > 0);
     const worst = Math.max(0, ...health.map((each) => each.level || 0));
-    const heard = list(snapshot.health).length > 0;
-    write(at('health-summary'), health.length ? `${health.length} to look at` : heard ? 'All well' : 'Nothing heard');
+    // Nodes of a run that has ended are silent: there is nothing to look at.
+    const over = snapshot.ended && list(snapshot.health).every((each) => LEVELS[each.level] === 'silent');
+    const heard = list(snapshot.health).length > 0 && !over;
+    const calm = over ? 'The run has ended' : heard ? 'All well' : 'Nothing heard';
+    write(at('health-summary'), health.length && !over ? `${health.length} to look at` : calm);
     at('health').dataset.level = heard ? LEVELS[Math.min(worst, 3)] : 'unknown';
     if (!at('health').open) return;
     const rows = health.slice(0, MOST_EVENTS);
@@ -226,6 +239,10 @@ class Page {
     if (!this.drawn) return ['This page cannot draw the newest state: what is shown is old', waited];
     if (link) return ['No news from the server: what is shown is old', waited];
     const name = policyName(this.robot.replaceAll('_', ' '));
+    const ended = Boolean(this.snapshot.ended);
+    if (this.over) return ['', null];
+    if (ended && this.tab === 'room' && this.robot && room) return [LAST, age];
+    if (ended && this.tab === 'federation' && silent) return [LAST, heard];
     if (this.tab === 'room' && this.robot) {
       if (room) return [age === null ? `No data of ${name} yet` : `Data of ${name} is old: controls are dimmed`, age];
       if (robot.operating && selector === null) return [`An operation runs, and nothing has been heard of the selector of ${name}`, null];
@@ -239,6 +256,7 @@ class Page {
     if (text !== this.told) this.since = Date.now() - 1000 * (old ?? 0);
     this.told = text;
     show(at('banner'), text);
+    show(at('banner-records'), text === LAST);
     if (!text) return;
     write(at('banner-text'), old === null ? `${text}.` : `${text}, since ${clock(this.since / 1000)}`);
     // Every second anew: not for assistive technology.

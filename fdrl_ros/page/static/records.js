@@ -41,6 +41,8 @@ export class RecordsView {
       const all = list(await response.json());
       write(this.note, all.length ? '' : 'Nothing was recorded yet.');
       this.list.replaceChildren(...all.slice(0, MOST_RECORDS).map((each) => this.row(each)));
+      const newest = all.find((each) => !each.broken);
+      if (this.id === null && newest) this.open(String(newest.id));
     } catch (error) {
       write(this.note, `No list of records: ${error.message}.`);
     }

@@ -6,11 +6,14 @@ import json
 import os
 from pathlib import Path
 import shutil
+import subprocess
+import sys
 
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.errors import RecordsError
-from fdrl_ros.page.records import BETWEEN, records_beside, RunRecords
+from fdrl_ros.page.records import BETWEEN, records_beside, run_ended, RunRecords
 from fdrl_ros.page.state import as_json
+from fdrl_ros.runtime.durable import exclusive, LOCK
 from fdrl_ros.surgery.data.bag import write_bag
 from fdrl_ros.surgery.data.dataset import Dataset
 from fdrl_ros.surgery.data.recording import demonstrations
@@ -152,6 +155,26 @@ def test_a_bag_without_its_end_says_so_in_the_list(dataset, tmp_path, storage):
         assert listed['title'] == f'bag, robot_1: {data.name} is cut off or damaged'
     data.unlink()
     assert RunRecords(tmp_path).listed()[0]['broken']
+
+
+def test_a_run_has_ended_once_nobody_works_in_it(runs):
+    directories = runs / 'first', runs / 'latest', runs / 'first' / 'federation'
+    with exclusive(runs / 'first'):
+        assert not any(map(run_ended, directories))
+    assert (runs / 'first' / LOCK).read_text().startswith(f'{os.getpid()} (')
+    # A process that was killed left its number there.
+    (runs / 'first' / LOCK).write_text(f'{ended_process()} (fdrl run)')
+    assert all(map(run_ended, directories))
+    for other in ('', '-1', '0', 'fdrl', '9' * 40):
+        (runs / 'first' / LOCK).write_text(other)
+        assert run_ended(runs / 'first')
+    assert not run_ended(runs)  # is no run
+
+
+def ended_process() -> int:
+    process = subprocess.Popen([sys.executable, '-c', ''])
+    process.wait()
+    return process.pid
 
 
 def test_the_records_of_a_run_are_those_beside_it(runs):

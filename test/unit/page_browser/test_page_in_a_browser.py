@@ -179,6 +179,40 @@ def test_a_bar_is_as_long_as_its_number_says_at_once(room):
     assert room.run(widths) == pytest.approx([0.66, 0.0, 1.0], abs=0.01)
 
 
+def test_a_run_that_has_ended_says_so_and_leads_to_its_records(page, tab, frames):
+    unheard = frames[0] | {'age': None, 'operating': False, 'choice': None, 'policies': []}
+    silent = watched_room.federation(time.time()) | {'age': None, 'phase': None}
+    page.snapshot = {'robots': {'robot_1': unheard}, 'federation': silent, 'ended': True}
+    page.records = {
+        'cut': {'kind': 'bag', 'title': 'cut is cut off or damaged', 'broken': True},
+        'bag': {
+            **{'kind': 'bag', 'title': 'bag, robot_1', 'robot': 'robot_1', 'rounds': []},
+            **{'frames': [{'t': 0.0, **frames[5]}], 'duration': 0.0, 'procedures': []},
+        },
+    }
+    tab.open(page.address)
+    ended = "document.getElementById('ended').checkVisibility()"
+    views = "['room', 'federation'].map((it) => document.getElementById(it).checkVisibility())"
+    banner = "document.getElementById('banner')"
+    for view in ('room', 'federation'):
+        tab.run(f"location.hash = '#/{view}'")
+        tab.wait(f"{ended} && fdrl.tab === '{view}' && {banner}.hidden")
+        assert tab.run(views) == [False, False]
+    assert tab.run("document.getElementById('health-summary').textContent") == 'The run has ended'
+    # What is heard all the same is shown; and once that is old, that the run has ended.
+    page.snapshot['robots'] = {'robot_1': frames[5]}
+    tab.run("location.hash = '#/room'")
+    tab.wait(f'!{ended} && {views}[0] && {banner}.hidden')
+    page.snapshot['robots'] = {'robot_1': frames[5] | {'age': 9.0, 'operating': False}}
+    tab.wait(f"!{banner}.hidden && {banner}.textContent.includes('This run has ended')")
+    tab.click('#banner-records')
+    # Records shows the newest that is whole.
+    tab.wait(f"fdrl.tab === 'records' && fdrl.records.id === 'bag' && {banner}.hidden")
+    tab.wait("document.querySelector('.replay-side h2').textContent.startsWith('bag, robot_1')")
+    assert tab.text('.record[aria-current=true] strong') == 'Bag: bag, robot_1'
+    assert tab.text('.record .over') == 'Bag: cut is cut off or damaged'
+
+
 def test_a_value_is_awaited_from_policies_only_while_they_are_valued(room, page):
     words = """(() => {
       const { timeline } = fdrl.room, context = timeline.canvas.getContext('2d'), all = [];
