@@ -23,6 +23,7 @@ from fdrl_ros.deployment.live.running import (
     RUNNING,
     where_running,
 )
+from fdrl_ros.runtime.durable import exclusive
 import pytest
 
 
@@ -121,6 +122,28 @@ def test_no_link_is_printed_where_foxglove_cannot_be_served(
     words = ('--foxglove', '--foxglove-port', '0', '--record', str(tmp_path))
     with Companion(page_words(settings, 0, (), *words), {}, said.put):
         assert 'exists already' in said.get(timeout=60.0)
+
+
+def test_a_run_that_has_ended_is_told_on_the_terminal_and_on_the_page(
+    layout, federation_domain, robot_domain
+):
+    pytest.importorskip('rclpy', reason='ROS 2 is not sourced')
+    page_client = pytest.importorskip('support.page_client', reason='needs requirements/page.txt')
+    (layout.directory.parent / 'policies').mkdir()  # so that it is one
+    said: Queue[str] = Queue()
+    settings = BringupSettings(
+        directory=str(layout.directory),
+        federation_domain=federation_domain,
+        robot_domain=robot_domain,
+    )
+    with Companion(page_words(settings, 0), {}, said.put):
+        assert 'has ended; the page replays it' in said.get(timeout=60.0)
+        link = wait_for(said, '/enter?token=').split()[-1]
+        url, _, token = link.partition('/enter?token=')
+        client = page_client.PageClient(url, token)
+        assert client.wait(lambda found: 'ended' in found, 30.0)['ended'] is True
+        with exclusive(layout.directory.parent):
+            client.wait(lambda found: found['ended'] is False, 30.0)
 
 
 def test_links_are_printed_and_let_in(layout, federation_domain, robot_domain):
