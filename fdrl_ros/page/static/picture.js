@@ -8,8 +8,11 @@ import { sentence, UNSEEN } from './words.js';
 
 const PARTS = ['background', 'shaft', 'wrist', 'jaw'];
 
+const FOUND = 3000; // ms of an operation after which the server has found who publishes pictures
+
 /** Say why there is no picture; the simulated endoscope begins with the first operation. */
-function noPicture({ operating }) {
+function noPicture({ operating }, begun) {
+  if (operating && begun < FOUND) return 'No picture yet.';
   if (!operating) return 'No picture: no operation runs, and nobody publishes endoscope/image_raw of this robot yet.';
   return 'No picture: nobody publishes endoscope/image_raw of this robot. The simulated one does with endoscope:=true, as in fdrl launch robot endoscope:=true';
 }
@@ -27,6 +30,7 @@ export class Picture {
     this.path = null;
     this.link = null;
     this.drawn = 0;
+    this.idle = -Infinity; // when no operation ran last, ms of this page
   }
 
   toggle() {
@@ -35,12 +39,13 @@ export class Picture {
   }
 
   /** Connect to the picture of a robot, or to none. */
-  follow(name, robot) {
+  follow(name, robot, now = performance.now()) {
+    if (robot && !robot.operating) this.idle = now;
     show(this.overlay, robot?.overlay);
     const kind = this.kind === 'overlay' && robot?.overlay ? 'overlay' : 'image';
     const path = robot?.picture ? `/ws/picture/${encodeURIComponent(name)}?kind=${kind}` : null;
     this.describe(robot);
-    if (robot) write(this.note, path ? 'The first picture has not come yet.' : noPicture(robot));
+    if (robot) write(this.note, path ? 'The first picture has not come yet.' : noPicture(robot, now - this.idle));
     if (path === this.path) return;
     this.path = path;
     this.link?.close();

@@ -297,6 +297,15 @@ def test_no_picture_says_why_and_how_to_get_one(room, page):
     assert 'endoscope:=true' not in room.run(f'{note}.textContent')
     with_robot(page, operating=True)
     room.wait(f"{note}.textContent.includes('fdrl launch robot endoscope:=true')")
+    # No advice before the server can have found who publishes.
+    said = """(() => {
+      const other = new fdrl.room.picture.constructor();
+      return [[false, 0], [true, 10], [true, 2000], [true, 9000]].map(([operating, now]) => {
+        other.follow('robot_1', { operating, picture: false }, now);
+        return other.note.textContent.includes('endoscope:=true');
+      });
+    })()"""
+    assert room.run(said) == [False, False, False, True]
     assert 'nobody publishes endoscope/image_raw' in room.run(f'{note}.textContent')
     page.pictures = watched_room.pictures(1)
     with_robot(page, picture=True)
