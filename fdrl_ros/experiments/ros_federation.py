@@ -207,15 +207,19 @@ class RosFederation:
         self._reason = 'nothing was heard of the aggregator'
 
     def operate(
-        self, operations: int, meanwhile: Callable[[Caller], R]
+        self,
+        operations: int,
+        alone: Callable[[Caller], None],
+        evaluate: Callable[[Caller], R],
     ) -> tuple[list[RoundNote], R]:
         """
         Run all rounds, then let a robot operate under the selector.
 
         :param operations: patients of the robot.
-        :param meanwhile: work for another thread from when all policies are released; what it
+        :param alone: work for another thread from when the rounds are over.
+        :param evaluate: work for that thread after it, when all policies are here too. What either
             raises is raised here.
-        :returns: notes of every round, and what `meanwhile` returned.
+        :returns: notes of every round, and what `evaluate` returned.
         :raises TrainingStopped: as soon as asked to stop; all nodes have ended then.
         :raises FdrlError: if a node cannot begin, or no round was done.
         """
@@ -238,7 +242,7 @@ class RosFederation:
             self._routed(),
             self._served(),
             contextlib.ExitStack() as recorders,
-            ThreadPoolExecutor(1, 'meanwhile') as beside,
+            ThreadPoolExecutor(1, 'evaluation') as beside,
             contextlib.ExitStack() as ended,
             Runner(settings, self._layout.log) as runner,
             watching.Observer(
@@ -271,6 +275,10 @@ class RosFederation:
                 self._follow(
                     runner, watch.poll, lambda: self._at_home >= everyone, rounds.train_timeout
                 )
+            if not self._recorder.notes:
+                raise FdrlError(f'not one round was done; the logs are in {self._layout.log}')
+            caller = replace(self._caller, stopped=stopped)
+            trained = beside.submit(alone, caller)
             specs: list[NodeSpec] = []
             if operations:
                 # With home policies the robot is of a hospital, and operates on its patients.
@@ -289,9 +297,7 @@ class RosFederation:
                 runner, watch.poll, lambda: time.monotonic() > until, rounds.train_timeout
             )
             self._share_seconds(before)
-            if not self._recorder.notes:
-                raise FdrlError(f'not one round was done; the logs are in {self._layout.log}')
-            work = beside.submit(meanwhile, replace(self._caller, stopped=stopped))
+            work = beside.submit(evaluate, caller)
             if operations:
                 if home:
                     self._released.pop(home, None)  # it goes by another name here
@@ -322,6 +328,7 @@ class RosFederation:
                 for words in (*self._missed(operations), *unvalued_policies(self._operations)):
                     self._say(words)
             ended.pop_all()
+        trained.result()
         return self._recorder.notes, work.result()
 
     @property

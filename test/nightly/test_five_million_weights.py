@@ -62,7 +62,7 @@ def test_millions_of_weights_over_ros_end_with_the_policy_of_one_process(
     (tmp_path / 'policies').mkdir()
     train_federation(played, plan, tmp_path / 'policies')
     said = []
-    notes, _ = RosFederation(run, plan, NOBODY, said.append).operate(0, lambda caller: None)
+    notes, _ = RosFederation(run, plan, NOBODY, said.append).operate(0, *2 * [lambda caller: None])
     assert [(each.round, len(each.contributors)) for each in notes] == [(1, 3), (2, 3)], said
     ours, theirs = (
         digest_of(load_policy(policies / 'global_2.npz').weights)

@@ -27,7 +27,7 @@ def test_rounds_over_ros_are_noted(tmp_path):
     said = []
     run = RunDirectory.create(tmp_path, 'run')
     federation = RosFederation(run, SMALL_PLAN, NOBODY, said.append, namespace='north')
-    notes, found = federation.operate(0, lambda caller: sorted(run.policies.iterdir()))
+    notes, found = federation.operate(0, nothing, lambda caller: sorted(run.policies.iterdir()))
     assert [(each.round, len(each.contributors)) for each in notes] == [(1, 3)], said
     assert notes[-1].ended == 'all rounds are done' and not any('ended' in each for each in said)
     assert run.policies / 'global_1.npz' in found  # what is done meanwhile has all policies
@@ -44,7 +44,7 @@ def test_a_task_of_a_users_file_learns_the_same_over_ros_and_in_process(tmp_path
     ).checked()
     said = []
     run = RunDirectory.create(tmp_path, 'run')
-    notes, _ = RosFederation(run, plan, NOBODY, said.append).operate(3, nothing)
+    notes, _ = RosFederation(run, plan, NOBODY, said.append).operate(3, nothing, nothing)
     assert [each.round for each in notes] == [1, 2], said
     assert any('No robot acts in task pole' in each for each in said)
     same_in_process(run, plan)
@@ -57,7 +57,7 @@ def test_the_paper_s_plan_learns_the_same_over_ros_and_in_process(tmp_path):
     )
     said = []
     run = RunDirectory.create(tmp_path, 'run')
-    notes, _ = RosFederation(run, plan, NOBODY, said.append).operate(0, nothing)
+    notes, _ = RosFederation(run, plan, NOBODY, said.append).operate(0, nothing, nothing)
     assert [each.round for each in notes] == [1, 2], said
     assert 0.0 < max(notes[-1].epsilon.values()) < 8.0
     same_in_process(run, plan)
@@ -98,7 +98,7 @@ def test_video_is_learned_from_the_same_over_ros_and_in_process(tmp_path):
     ).checked()
     said = []
     run = RunDirectory.create(tmp_path, 'run')
-    notes, _ = RosFederation(run, plan, NOBODY, said.append).operate(0, nothing)
+    notes, _ = RosFederation(run, plan, NOBODY, said.append).operate(0, nothing, nothing)
     assert [each.round for each in notes] == [1, 2], said
     assert {*notes[-1].epsilon.values()} == {math.inf}
     start, *_, end = same_in_process(run, plan)

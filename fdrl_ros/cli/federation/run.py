@@ -69,13 +69,16 @@ def run(operations: int, page: bool, link: bool, namespace: str, **flags: Any) -
     ):
         caller = Caller(bars, stopped)
 
-        def evaluate(caller: Caller) -> PolicyResults:
+        def alone(caller: Caller) -> None:
             chosen.forget_results(len(read_rounds(chosen.path / 'rounds.json')))
             train_all_alone(chosen.layout, plan, caller)
+
+        def evaluate(caller: Caller) -> PolicyResults:
             return evaluate_policies(chosen.layout, plan, chosen.policies, caller)
 
         if missing:
             _, rounds = run_training(chosen.path, plan, caller)
+            alone(caller)
             results = evaluate(caller)
         else:
             live = RosFederation(
@@ -87,7 +90,7 @@ def run(operations: int, page: bool, link: bool, namespace: str, **flags: Any) -
                 page=page,
                 link=link,
             )
-            rounds, results = live.operate(operations, evaluate)
+            rounds, results = live.operate(operations, alone, evaluate)
             if rounds[-1].round > results.learning[-1][0]:  # somebody rolled back meanwhile
                 results = evaluate(caller)
         found = assess(chosen.layout, results, rounds)
