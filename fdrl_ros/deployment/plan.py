@@ -462,13 +462,14 @@ class Plan:
         try:
             check_buckets(chosen.buckets, chosen.hospitals)
         except CryptoError as error:
-            raise SettingError('federation.buckets', chosen.buckets, str(error)) from error
+            expected = str(error).partition('expected ')[2]
+            raise SettingError('federation.buckets', chosen.buckets, expected) from error
         if chosen.buckets and self.encryption.scheme != 'bfv':
             expected = '0: only with encryption.scheme bfv is a bucket summed alone'
             raise SettingError('federation.buckets', chosen.buckets, expected)
         if self.validation.each_bucket and not chosen.buckets:
             expected = 'no, or federation.buckets beside it: there is one sum of all'
-            raise SettingError('validation.each_bucket', True, expected)
+            raise SettingError('validation.each_bucket', 'yes', expected)
         if self.server.combine != 'mean' and chosen.buckets < 3:
             expected = 'mean, or three federation.buckets: no rule tells which of two is bad'
             raise SettingError('server.combine', self.server.combine, expected)

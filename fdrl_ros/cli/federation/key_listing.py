@@ -116,8 +116,8 @@ def show_roster(roster: Roster) -> None:
         )
     if roster.buckets:
         warn(
-            f'{roster.buckets} buckets: the key authority sees the average of each, of '
-            f'{len(roster.hospitals) // roster.buckets} hospitals or more'
+            f'{roster.buckets} buckets: the key authority sees the average of each, of about '
+            f'{len(roster.hospitals) / roster.buckets:.2g} hospitals, and of three at least'
         )
     if len(roster.hospitals) == roster.quorum:
         warn(

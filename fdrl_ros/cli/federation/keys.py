@@ -61,6 +61,14 @@ _directory = click.argument(
 _threshold = click.option('--threshold', type=int, help='Hospitals that must agree from now on.')
 
 
+_buckets = click.option(
+    '--buckets',
+    type=click.IntRange(min=0),
+    help='Sums of a round from now on, of three hospitals at least each, which federation.buckets '
+    'of the plan has to name too; 0 for one sum of all.',
+)
+
+
 def _root(directory: Path, passphrase_file: Path | None) -> RosterChanges:
     """Return what signs the next roster, with the root's key below a directory."""
     return RosterChanges(directory, read_passphrase(passphrase_file, directory))
@@ -202,12 +210,17 @@ def rotate(
 @_directory
 @click.argument('name')
 @_threshold
+@_buckets
 @passphrase_option
 def revoke(
-    directory: Path, name: str, threshold: int | None, passphrase_file: Path | None
+    directory: Path,
+    name: str,
+    threshold: int | None,
+    buckets: int | None,
+    passphrase_file: Path | None,
 ) -> None:
     """Take hospital or operator NAME off the roster; what it signs counts no more."""
-    roster = _root(directory, passphrase_file).revoke(name, threshold)
+    roster = _root(directory, passphrase_file).revoke(name, threshold, buckets)
     click.echo(f'{name} is revoked')
     _publish(roster, directory)
 
@@ -216,9 +229,14 @@ def revoke(
 @_directory
 @click.argument('hospital', metavar='NAME=PATIENTS[:HEX]')
 @_threshold
+@_buckets
 @passphrase_option
 def admit(
-    directory: Path, hospital: str, threshold: int | None, passphrase_file: Path | None
+    directory: Path,
+    hospital: str,
+    threshold: int | None,
+    buckets: int | None,
+    passphrase_file: Path | None,
 ) -> None:
     """
     Take a further hospital into the roster, with the number of patients it declares.
@@ -228,7 +246,7 @@ def admit(
     floor(2n / 3) + 1 hospitals must agree then, unless --threshold says otherwise.
     """
     name, size, public = _declared(hospital)
-    roster = _root(directory, passphrase_file).admit(name, size, threshold, public)
+    roster = _root(directory, passphrase_file).admit(name, size, threshold, public, buckets)
     click.echo(f'{name} is admitted with the key {fingerprint(roster.member(name).public)}')
     _publish(roster, directory)
 

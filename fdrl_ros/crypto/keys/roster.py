@@ -325,9 +325,9 @@ class Roster:
 
         With other hospitals their neighbours are drawn anew, as many as the same promise takes.
         Buckets are always: who knows the seed could make a key by which it chooses with whom it
-        is. There are fewer if too few hospitals are left for as many.
+        is.
 
-        :param changes: fields to replace.
+        :param changes: fields to replace; `buckets` of another number.
         :raises RosterError: if they contradict each other.
         """
         kept = {member.public for member in changes.get('members', self.members)}
@@ -344,10 +344,10 @@ class Roster:
             strict = self.neighbourhoods.withstands_lies
             fewest = fewest_neighbours(len(after), withstands_lies=strict)
             changes |= ring(len(after), neighbours=fewest)
-        if self.buckets:
-            most = len(after) // FEWEST
-            count = min(self.buckets, most) if most > 1 else 0
-            changes = ring(len(after), neighbours=0, buckets=count) | changes
+        count = changes.get('buckets', self.buckets)
+        if count or self.buckets:
+            chosen = changes.get('threshold'), 0 if count else None, count
+            changes = ring(len(after), *chosen) | changes
         return replace(self, serial=self.serial + 1, revoked=self.revoked + ended, **changes)
 
     def to_dict(self) -> dict[str, Any]:

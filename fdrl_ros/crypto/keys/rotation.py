@@ -39,6 +39,7 @@ from fdrl_ros.crypto.keys.roster import (
 )
 from fdrl_ros.crypto.keys.signing import Identity
 from fdrl_ros.crypto.keys.transaction import Transaction, transaction
+from fdrl_ros.crypto.masking.buckets import FEWEST
 from fdrl_ros.errors import KeyFileError, RosterError
 from fdrl_ros.runtime.durable import read_secret
 
@@ -77,12 +78,15 @@ class RosterChanges:
             members = (rotated if member is former else member for member in roster.members)
             return sign(members=tuple(members))
 
-    def revoke(self, name: str, threshold: int | None = None) -> Roster:
+    def revoke(
+        self, name: str, threshold: int | None = None, buckets: int | None = None
+    ) -> Roster:
         """
         Remove a party from the roster and erase its key, if it is here.
 
         :param threshold: the new t; unchanged unless given, or lower where hospitals mask with
             neighbours.
+        :param buckets: of a round from now on; as many as before unless given.
         :raises RosterError: if too few hospitals would be left, or it is no hospital or operator.
         :raises KeyFileError: if keys cannot be read or written.
         """
@@ -102,12 +106,23 @@ class RosterChanges:
                     f'without {name} {left} hospitals are left, and {needed} must agree: admit '
                     f'another one before{lower}'
                 )
+            if buckets is None and roster.buckets > left // FEWEST:
+                raise RosterError(
+                    f'without {name} {left} hospitals are left, too few for {roster.buckets} '
+                    f'buckets of {FEWEST}: admit another one before, or give fewer buckets (0 for '
+                    'one sum of all, which no rule guards against poison)'
+                )
             changes.remove(f'{name}/{KEY_FILE}')
             rest = tuple(other for other in roster.members if other.name != name)
-            return sign(members=rest, threshold=threshold)
+            return sign(members=rest, threshold=threshold, **_chosen(buckets))
 
     def admit(
-        self, name: str, size: int, threshold: int | None = None, public: bytes | None = None
+        self,
+        name: str,
+        size: int,
+        threshold: int | None = None,
+        public: bytes | None = None,
+        buckets: int | None = None,
     ) -> Roster:
         """
         Add a hospital to the roster.
@@ -115,6 +130,7 @@ class RosterChanges:
         :param size: n_i that it declares.
         :param threshold: the new t; floor(2n / 3) + 1 unless given.
         :param public: public half of a key that was made elsewhere; None makes one here.
+        :param buckets: of a round from now on; as many as before unless given.
         :raises RosterError: if the name is taken or not valid, or the key is known already.
         :raises KeyFileError: if keys cannot be read or written.
         """
@@ -125,7 +141,8 @@ class RosterChanges:
             hospitals = (*roster.hospitals, made)
             others = (member for member in roster.members if member.role != 'hospital')
             threshold = default_threshold(len(hospitals)) if threshold is None else threshold
-            return sign(members=(*hospitals, *others), threshold=threshold)
+            members = (*hospitals, *others)
+            return sign(members=members, threshold=threshold, **_chosen(buckets))
 
     def renew(self, validity: tuple[int, int | None]) -> Roster:
         """
@@ -171,6 +188,10 @@ class RosterChanges:
         identity = Identity.generate(name)
         changes.write(f'{name}/{KEY_FILE}', identity_bytes(identity, self._passphrase))
         return identity.public
+
+
+def _chosen(buckets: int | None) -> dict[str, int]:
+    return {} if buckets is None else {'buckets': buckets}
 
 
 def rotate_he(

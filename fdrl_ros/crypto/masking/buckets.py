@@ -34,7 +34,7 @@ def check_buckets(count: int, hospitals: int) -> None:
     """
     most = hospitals // FEWEST
     if type(count) is not int or (count and not 2 <= count <= most):
-        some = f', or 2 to {most}' if most > 1 else ''
+        some = f', or {"2" if most == 2 else f"2 to {most}"}' if most > 1 else ''
         raise CryptoError(
             f'{count!r} buckets: expected 0{some}, since {hospitals} hospitals are to be in '
             f'buckets of {FEWEST} at least'

@@ -16,8 +16,14 @@ from click.testing import CliRunner
 from fdrl_ros.cli import main
 from fdrl_ros.crypto.keys import key_file
 from fdrl_ros.crypto.keys.key_file import label
-from fdrl_ros.crypto.keys.keystore import KEY_FILE, PASSPHRASE_VARIABLE
-from fdrl_ros.crypto.keys.roster import CLOCK_SKEW
+from fdrl_ros.crypto.keys.keystore import (
+    KEY_FILE,
+    load_root_public,
+    PASSPHRASE_VARIABLE,
+    ROOT_FILE,
+    ROSTER_FILE,
+)
+from fdrl_ros.crypto.keys.roster import CLOCK_SKEW, Roster
 from fdrl_ros.crypto.keys.rotation import HE_NAME, private_keys
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.experiments.run_directory import RunDirectory
@@ -370,8 +376,29 @@ def test_page_on_keys_tells_the_numbers_of_the_code():
 def test_buckets_are_told_and_those_of_two_refused(tmp_path):
     hospitals = [f'--hospital=hospital_{number}=9' for number in range(1, 8)]
     made = done('keys', 'init', tmp_path / 'keys', *hospitals, '--buckets', 2)
-    words = '2 buckets: the key authority sees the average of each, of 3 hospitals or more'
+    words = '2 buckets: the key authority sees the average of each, of about 3.5 hospitals, and '
     assert words in made
     other = refused('keys', 'init', tmp_path / 'other', *hospitals, '--buckets', 3)
-    assert '3 buckets: expected 0, or 2 to 2' in other
+    assert '3 buckets: expected 0, or 2, since 7 hospitals' in other
     assert not (tmp_path / 'other').exists()
+
+
+def roster_in(keys):
+    return Roster.load(keys / ROSTER_FILE, load_root_public(keys / ROOT_FILE))
+
+
+def test_no_bucket_goes_with_a_hospital_unless_somebody_says_so(tmp_path):
+    keys = tmp_path / 'keys'
+    hospitals = [f'--hospital=hospital_{number}=9' for number in range(1, 7)]
+    done('keys', 'init', keys, *hospitals, '--buckets', 2, '--threshold', 4)
+    before = roster_in(keys)
+    why = refused('keys', 'revoke', keys, 'hospital_6')
+    assert '5 hospitals are left, too few for 2 buckets of 3' in why
+    assert roster_in(keys) == before
+    assert 'buckets' not in done('keys', 'revoke', keys, 'hospital_6', '--buckets', 0)
+    one = roster_in(keys)
+    assert (one.buckets, one.ring_seed) == (0, '')
+    assert 'buckets' not in done('keys', 'admit', keys, 'hospital_7=9')
+    assert '2 buckets' in done('keys', 'admit', keys, 'hospital_8=9', '--buckets', 2)
+    two = roster_in(keys)
+    assert two.buckets == 2 and two.ring_seed not in ('', before.ring_seed)

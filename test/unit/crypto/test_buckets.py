@@ -60,13 +60,16 @@ def test_a_roster_of_one_sum_is_what_it_was_before_there_were_buckets():
         assert Roster.from_dict(everybody.to_dict()) == everybody
 
 
-def test_a_successor_of_fewer_hospitals_has_fewer_buckets():
+def test_a_successor_has_as_many_buckets_unless_another_number_is_named():
     everybody = roster(12, 4)
     fewer = tuple(each for each in everybody.members if each.name != 'hospital_1')
-    assert everybody.successor(members=fewer, threshold=8).buckets == 3
+    with pytest.raises(RosterError, match='4 buckets: expected 0, or 2 to 3, since 11'):
+        everybody.successor(members=fewer, threshold=8)
+    assert everybody.successor(members=fewer, threshold=8, buckets=3).buckets == 3
     assert everybody.successor(threshold=10).buckets == 4
-    few = tuple(each for each in everybody.members if each.name not in NAMED[3:])
-    assert everybody.successor(members=few, threshold=3).buckets == 0
+    one = everybody.successor(buckets=0)
+    assert (one.buckets, one.ring_seed) == (0, '')
+    assert one.successor(buckets=2).ring_seed
 
 
 NAMED = [f'hospital_{number}' for number in range(1, 13)]
