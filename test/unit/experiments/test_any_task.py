@@ -18,7 +18,12 @@ from fdrl_ros.experiments.evaluation import Evaluator, PolicyContender, unseen_p
 from fdrl_ros.experiments.patient_results import NORMAL_95, PatientResults, plain_scores
 from fdrl_ros.experiments.plots.run import draw_all
 from fdrl_ros.experiments.reports import versions
-from fdrl_ros.experiments.reports.assessment import Assessment, evaluator_of, paired_lead
+from fdrl_ros.experiments.reports.assessment import (
+    Assessment,
+    evaluator_of,
+    paired_lead,
+    PolicyResults,
+)
 from fdrl_ros.experiments.reports.run_table import (
     group_tables,
     policy_table,
@@ -109,7 +114,8 @@ def assessment(evaluator, evaluations):
     rows = [(0, 0.1, 0.0, 0.3, 12.0, 10.0, 14.0), (1, 0.5, 0.3, 0.7, 30.0, 25.0, 35.0)]
     extras = evaluator.extras([], evaluations)
     spent = dict.fromkeys(evaluator.plan.hospitals, Spent(1.0, gaussian_bounds(0.2)))
-    return Assessment(evaluator, evaluations, [], rows, extras, spent, {}, True)
+    results = PolicyResults(evaluator, evaluations, rows, extras)
+    return Assessment(**vars(results), rounds=[], spent=spent, ledger_problems={}, disjoint=True)
 
 
 def test_the_report_has_hospitals_leads_and_what_was_learned_in(found, tmp_path):
