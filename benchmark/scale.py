@@ -12,6 +12,9 @@ state lies in memory. Flower's own code plays its round (`crypto_flower.py`) wit
 for each hospital; it neither encrypts nor signs, and bounds nothing. Processor time is that of
 the whole process. `growth` is the processor time of twice as many hospitals over that of as many.
 
+`round_200_two_cores_s` is the time from one policy to the next in `fdrl train --engine ray --cores
+2`, by the journal: with training of a few milliseconds and all files on the disk.
+
 `hospital_10000_ms` and `hospital_10000_bytes` are one hospital's processor time and what it sends
 in a round with 10,000 (`scale_hospital.py`), without its training.
 
@@ -22,8 +25,8 @@ a few milliseconds and their files on the disk: from one policy to the next, by 
 `link_50_kb_ms` and `link_20_mb_ms` are the median times that so many bytes take from one party
 over the router to another one.
 
-Flower is not measured unless it is installed (`requirements/flower.txt`), links not without
-`requirements/zenoh.txt`.
+Flower is not measured unless it is installed (`requirements/flower.txt`), two cores not without
+`requirements/ray.txt`, links not without `requirements/zenoh.txt`.
 """
 
 import argparse
@@ -47,7 +50,9 @@ from fdrl_ros.errors import PluginError
 WORK = Path(__file__).with_name('scale_work.py')
 SIZES = (100, 200, 500, 1000)
 QUICK = (10, 20)
-GOALS = {'round_200_s': 12.0, 'round_1000_s': 120.0, 'memory_1000_mb': 6000.0}
+GOALS = {'round_200_two_cores_s': 12.0, 'round_1000_s': 120.0, 'memory_1000_mb': 6000.0}
+CORES = 2
+"""Of the rounds on several cores."""
 GROWTH = 2.3
 THOUSANDS, MOST_BYTES, MOST_MS = 10_000, 200_000.0, 60.0
 """Hospitals around one, and what it may send and compute in a round, B and ms."""
@@ -57,7 +62,7 @@ CARRIED = (('50_kb', 50_000, 200), ('20_mb', 20_000_000, 10))
 """What is carried from one party over a router to another: name, bytes, and how often."""
 LATER = 0.3
 """What a round over links may take beside 1.5 times that in one process, second."""
-PACKAGES = ('numpy', 'tenseal', 'cryptography', 'flwr', 'eclipse-zenoh')
+PACKAGES = ('numpy', 'tenseal', 'cryptography', 'flwr', 'ray', 'eclipse-zenoh')
 FLOWER = 'Flower SecAgg+, as many others, no HE, no signatures, s'
 
 Found = dict[str, float]
@@ -143,11 +148,21 @@ def measure(made: Table, processes: Processes, given: argparse.Namespace) -> Non
 
         return measured
 
+    def on_cores(count: int) -> Callable[[], float]:
+        def measured() -> float:
+            if not has('ray'):
+                raise Skipped('ray is missing: pip install -r requirements/ray.txt')
+            return processes.measure('ray', count, CORES)['wall']
+
+        return measured
+
     for count in sizes:
         ours, theirs = spent('round', count, 'wall'), peer(count, 'wall')
         add(f'round_{count}_s', ours, 's', None, theirs, FLOWER)
         ours, theirs = spent('round', count, 'cpu'), peer(count, 'cpu')
         add(f'round_{count}_cpu_s', ours, 's', None, theirs, FLOWER.replace(', s', ', CPU s'))
+        if degree(count) == default_neighbours(count):
+            add(f'round_{count}_two_cores_s', on_cores(count))
         add(f'memory_{count}_mb', spent('round', count, 'mb'), 'MB')
         add(f'neighbours_{count}', lambda count=count: degree(count) or count - 1, '1')
     twice = [count for count in sizes if 2 * count in sizes]

@@ -4,6 +4,7 @@
 One measurement of a large federation in a process of its own: run by scale.py.
 
     python benchmark/scale_work.py round|flower|hospital HOSPITALS NEIGHBOURS
+    python benchmark/scale_work.py ray HOSPITALS CORES
     python benchmark/scale_work.py local|zenoh ROUNDS
     python benchmark/scale_work.py wire BYTES TIMES
 
@@ -31,6 +32,8 @@ from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.parties.hospital import open_records
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.prepare import prepare
+from fdrl_ros.experiments.ray_federation import RayEngine
+from fdrl_ros.experiments.studies.experiment import run_training
 from fdrl_ros.experiments.training import train_federation
 from fdrl_ros.federation.journal.journal import FILE, read
 from fdrl_ros.federation.virtual import PlainLearner, VirtualFederation
@@ -57,6 +60,9 @@ SMALL = {
 
 TIMES = 3
 """How often one hospital's part is played."""
+
+RAY_ROUNDS = 3
+"""Rounds on several cores, of which the first is not counted."""
 
 LONGEST = 120.0
 """Longest wait for the rounds over links, second."""
@@ -141,6 +147,23 @@ def local(rounds: int) -> Found:
         layout, plan = _prepared(Path(folder), rounds)
         (policies := Path(folder) / 'policies').mkdir()
         train_federation(layout, plan, policies)
+        return {'wall': _round_seconds(layout)}
+
+
+def ray(hospitals: int, cores: int) -> Found:
+    """
+    Play rounds of a federation whose hospitals work side by side, with their files on the disk.
+
+    :returns: wall seconds, without the first round.
+    """
+    settings = {
+        **SMALL,
+        'federation': {**SMALL['federation'], 'hospitals': hospitals},
+        'rounds': {'rounds': RAY_ROUNDS},
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        plan = Plan().changed(settings)
+        layout, _ = run_training(Path(folder), plan, engine=RayEngine(cores))
         return {'wall': _round_seconds(layout)}
 
 
@@ -236,6 +259,7 @@ MEASURED: dict[str, Callable[..., Found]] = {
     'round': round_of,
     'flower': flower,
     'hospital': hospital,
+    'ray': ray,
     'local': local,
     'zenoh': zenoh,
     'wire': wire,

@@ -121,7 +121,10 @@ class Neighbourhoods:
         if name not in self._holders:
             self._holders[name] = tuple(sorted((*self.peers(name), name)))
         every = self._holders[name]
-        return every if among is None else tuple(each for each in every if each in among)
+        if among is None:
+            return every
+        found = tuple(each for each in every if each in among)
+        return every if found == every else found  # one tuple for all that ask
 
     def place(self, name: str, peer: str) -> int:
         """

@@ -101,12 +101,14 @@ def check_public(public: bytes) -> None:
 class RoundSecret:
     """An X25519 secret of one hospital for one peer; all others know its public half."""
 
+    __slots__ = ('_agreed', '_private', 'public')
+
     def __init__(self, private: X25519PrivateKey) -> None:
         """Wrap a key; usually :meth:`AttemptSecrets.mask` does so."""
         self._private = private
         self.public: bytes = private.public_key().public_bytes_raw()
         # Sealing and opening need the same agreement, the most expensive step of a round.
-        self._agreed: dict[bytes, bytes] = {}
+        self._agreed: tuple[bytes, bytes] | None = None
 
     def __repr__(self) -> str:
         """Show the public half only."""
@@ -139,12 +141,12 @@ class RoundSecret:
         :raises CryptoError: on a malformed key, or a key of small order, with which anybody would
             know the result.
         """
-        if their_public in self._agreed:
-            return self._agreed[their_public]
+        if self._agreed and self._agreed[0] == their_public:
+            return self._agreed[1]
         check_public(their_public)
         # The library also refuses a result of zero.
         shared = self._private.exchange(X25519PublicKey.from_public_bytes(their_public))
-        self._agreed[their_public] = shared
+        self._agreed = their_public, shared
         return shared
 
 

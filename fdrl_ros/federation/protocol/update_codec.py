@@ -9,6 +9,7 @@ theta + (n_max / sum n_i) sum (FDRL Eq. 2 and 6).
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
+from functools import lru_cache
 import hashlib
 import math
 
@@ -169,6 +170,12 @@ class Terms:
         return hashlib.sha256(parts).digest()
 
 
+@lru_cache(maxsize=1)
+def _public_context(data: bytes) -> PublicContext:
+    """Read a context; parties of one process share it, 2 MB of tables with 6,928 weights."""
+    return PublicContext.from_bytes(data)
+
+
 def open_key(message: EncryptionKey) -> Terms:
     """
     Derive the scheme from an announcement, and check that its context is of that scheme.
@@ -176,7 +183,7 @@ def open_key(message: EncryptionKey) -> Terms:
     :raises MessageError: if it is not, or cannot be.
     """
     try:
-        public = PublicContext.from_bytes(message.context)
+        public = _public_context(message.context)
         codec = UpdateCodec.agree(
             message.n_parameters,
             message.members,
