@@ -63,6 +63,18 @@ def test_rounds_end_with_fedavg_also_without_a_hospital_and_when_it_is_back(on_d
     assert made.round == 4 and not made.driver.refused
 
 
+def test_parties_of_a_process_share_the_tables_of_encryption_and_a_new_key_has_its_own():
+    def contexts(made):
+        return {made.parties[name].terms.public for name in SIZES}
+
+    made, other = federation(), federation()
+    made.play()
+    [public] = contexts(made)
+    other.play()
+    assert contexts(other).isdisjoint({public}) and contexts(made) == {public}
+    np.testing.assert_allclose(made.play(), average(1) + average(2), rtol=0, atol=1e-4)
+
+
 def test_too_few_hospitals_are_told_and_the_round_goes_on_when_one_is_back():
     made = federation()
     made.play()

@@ -260,6 +260,8 @@ def test_parts_of_a_binding_cannot_be_shifted():
 
 def test_agreement_is_remembered_for_its_own_peer():
     secret, peers = RoundSecret.generate(), [RoundSecret.generate() for _ in range(3)]
+    with pytest.raises(CryptoError, match='32 bytes'):
+        secret.agree(b'')
     first = [secret.agree(peer.public) for peer in peers]
     assert first == [secret.agree(peer.public) for peer in peers]
     assert first == [peer.agree(secret.public) for peer in peers] and len(set(first)) == 3
