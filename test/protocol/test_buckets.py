@@ -249,6 +249,26 @@ def test_a_liar_in_a_bucket_of_five_is_left_out_alone():
     check_round(bench, [name for name in bench.names if name != 'hospital_2'])
 
 
+def test_a_round_ends_of_whose_sums_none_is_left():
+    """Who comes back does not make up for the guilty: shares were revealed for sums without it."""
+    bench = Bench(rounds=2, hospitals=8, buckets=2)  # t = 6
+    blames = Interception(bench, Blame)
+    away, liars = ([bucket[place] for bucket in bench.roster.buckets_of(1)] for place in (0, 1))
+    for name in liars:
+        deal_another_secret(bench, name)
+    bench.run_to(Phase.TRAIN)
+    for name in away:
+        bench.kill(name)
+    assert bench.run(lambda: len(blames.messages) == len(liars))
+    for name in away:
+        bench.join(name)
+    assert bench.run(lambda: bench.policy and bench.policy.envelope.round == 1)
+    assert bench.policy.rolled_back and 'abandoned' in bench.policy.reason
+    assert {each.guilty: Fault(each.fault) for each in blames.messages} == dict.fromkeys(
+        liars, Fault.DEAL
+    )
+
+
 def test_a_wrong_reveal_is_found():
     bench = Bench(rounds=1, **TWELVE)
     blames = Interception(bench, Blame)

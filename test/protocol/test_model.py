@@ -3,7 +3,7 @@
 """
 SPIN visits every state of the models of a round, and finds each planted fault in them.
 
-Two are of hospitals that all mask with all, two of hospitals in a ring.
+Two are of hospitals that all mask with all, two of hospitals in a ring, two of buckets.
 """
 
 from pathlib import Path
@@ -38,6 +38,9 @@ def search(model: str, folder: Path, *defined: str) -> str:
         ('progress', ('CRASHES=5',)),
         ('progress_ring', ()),
         ('progress_ring', ('T=3',)),
+        ('secrecy_buckets', ()),
+        ('progress_buckets', ()),
+        ('progress_buckets', ('THREES',)),
     ],
 )
 def test_no_state_breaks_a_promise_or_is_stuck(model, defined, tmp_path):
@@ -68,9 +71,20 @@ def test_no_state_breaks_a_promise_or_is_stuck(model, defined, tmp_path):
         ('progress_ring', 'NEIGHBOURS_ALONE', 'invalid end state'),
         ('progress_ring', 'NO_PATIENCE', 'invalid end state'),
         ('progress_ring', 'UNBOUND', 'invalid end state'),
+        ('secrecy_buckets', 'LOW_THRESHOLD', 'assertion violated'),
+        ('secrecy_buckets', 'FORGETS', 'assertion violated'),
+        ('secrecy_buckets', 'FORGETS_BUCKETS', 'assertion violated'),
+        ('secrecy_buckets', 'SMALL_BUCKET', 'assertion violated'),
+        ('secrecy_buckets', 'TWO_SETS', 'assertion violated'),
+        ('progress_buckets', 'COUNTS_HOSPITALS', 'invalid end state'),
+        ('progress_buckets', 'FORGETS_BOUND', 'invalid end state'),
+        ('progress_buckets', 'KEEPS_BUCKETS', 'invalid end state'),
+        ('progress_buckets', 'NO_PATIENCE', 'invalid end state'),
+        ('progress_buckets', 'UNBOUND', 'invalid end state'),
     ],
 )
 def test_a_planted_fault_is_found(model, fault, words, tmp_path):
-    found = search(model, tmp_path, fault, *(['T=3'] if fault == 'NEIGHBOURS_ALONE' else []))
+    also = {'NEIGHBOURS_ALONE': ['T=3'], 'KEEPS_BUCKETS': ['THREES']}
+    found = search(model, tmp_path, fault, *also.get(fault, []))
     assert 'errors: 1' in found, found
     assert f'{words} ' in found, found

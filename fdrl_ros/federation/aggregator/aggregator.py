@@ -1045,7 +1045,8 @@ class Aggregator:
         hospitals = {member.name for member in self.channel.roster.hospitals}
         left = set(self._needed) if bound else hospitals - guilty.keys()
         able = self.channel.roster.neighbourhoods.able(left)
-        few = (most := self._most(len(left))) < self._fewest
+        most = len(self._kept(tuple(left))) if bound else self._most(len(left))
+        few = most < self._fewest
         if not (few or len(able) < self._fewest) or not (guilty or bound):
             return None
         faults = ', '.join(f'{name} (it {why})' for name, why in sorted(guilty.items()))

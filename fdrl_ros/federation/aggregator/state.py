@@ -339,11 +339,12 @@ class AggregatorState:
         The next attempt is for the same survivors.
 
         :param guilty: hospitals that were proven guilty, who are left out; with the others of
-            their bucket if those are too few.
+            their bucket if those are too few, unless nobody would be left: the round is still not
+            for anybody else.
         """
         record = self.record
         bound = tuple(name for name in record.bound or record.survivors if name not in guilty)
-        bound = kept(buckets, bound)
+        bound = kept(buckets, bound) or bound
         self._save(AggregatorRecord(Phase.OPEN, *record.id, record.terms, bound=bound))
 
     def _save(self, record: AggregatorRecord) -> None:
