@@ -80,7 +80,7 @@ byte late;          /* deadlines that may pass */
   (shown[h] == 0 || shown[h] == survivors || survivors == OWED(shown[h])))
 
 /* Who is there answers at once. */
-#define ASKED (phase == OPEN -> NEEDED : (phase == TRAIN && KEPT(members) == members -> members : 0))
+#define ASKED (phase == OPEN -> NEEDED : (KEPT(members) == members -> members : 0))
 #define SIGNS(h) (IS(h, alive & survivors) && MAY_SIGN(h) -> BIT(h) : 0)
 inline answer() {
   if

@@ -463,3 +463,20 @@ def test_rounds_in_which_a_third_lie_end_exactly_or_name_the_guilty(hospitals):
         found += run_lying(seed, hospitals)
     assert found['lying'] == 12 and found['exact sums'] > 6
     assert found['guilty'] > found['liars'] // 2
+
+
+def test_a_round_is_abandoned_once_its_sum_lacks_somebody_without_proof():
+    """Hospitals revealed for a sum with it, and take part in none without: no honest one pays."""
+    bench = Bench(rounds=1, hospitals=12)
+    blames = Interception(bench, Blame)
+    deal_another_secret(bench, 'hospital_1')
+    assert bench.run(lambda: blames.messages)
+    send_garbage(bench, 'hospital_2')
+    project_pair_wrong(bench, 'hospital_3')
+    assert bench.run(lambda: bench.policy and bench.policy.envelope.round == 1)
+    assert bench.policy.rolled_back and 'abandoned' in bench.policy.reason
+    assert blamed(blames) == {
+        'hospital_1': Fault.DEAL,
+        'hospital_2': Fault.UPDATE,
+        'hospital_3': Fault.SKETCH,
+    }

@@ -996,7 +996,7 @@ class Aggregator:
         if state.revealing and fault not in (Fault.DEAL, Fault.SKETCH):
             return effects + self._advance(now, in_time=True)
         if record.bound or state.revealing:
-            state.reopen(self.orders.guilty, self.channel.roster.buckets_of(self.round))
+            state.reopen(self.channel.roster.buckets_of(self.round))
         return effects + self._fail(now, f'{_names(evidence)} {WORDS[fault]}')
 
     def _publish_blame(self, fault: Fault, evidence: dict[str, dict[str, Any]]) -> Effects:

@@ -9,7 +9,7 @@ survivors. Updates lie on disk as their hospitals signed them; in memory are the
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 import hashlib
@@ -25,6 +25,7 @@ from fdrl_ros.crypto.masking.share_sealing import (
 from fdrl_ros.errors import MessageError, StoreError
 from fdrl_ros.federation.protocol import message as protocol
 from fdrl_ros.federation.protocol.attempt import key_list, read_reveal, setup_digest
+from fdrl_ros.federation.protocol.blame import PROVEN
 from fdrl_ros.federation.protocol.channel import Channel
 from fdrl_ros.federation.protocol.chunk_requests import (
     chunk_numbers,
@@ -327,22 +328,25 @@ class AggregatorState:
         """Keep a proof of guilt durably: who starts again needs it until the round is over."""
         self._store.put(f'{_BLAME}{message.guilty}', message.to_bytes())
 
-    def blames(self) -> tuple[Message, ...]:
+    def blames(self) -> tuple[protocol.Blame, ...]:
         """Return the proofs of guilt of this round."""
-        kept = map(protocol.message_from_bytes, self._store.matching(f'{_BLAME}*').values())
-        return tuple(each for each in kept if each.envelope.round == self.record.round)
+        blames = map(protocol.message_from_bytes, self._store.matching(f'{_BLAME}*').values())
+        return tuple(
+            each
+            for each in blames
+            if isinstance(each, protocol.Blame) and each.envelope.round == self.record.round
+        )
 
-    def reopen(self, guilty: Collection[str], buckets: Buckets) -> None:
+    def reopen(self, buckets: Buckets) -> None:
         """
         Leave an attempt durably in which shares were revealed, but cannot be used.
 
-        The next attempt is for the same survivors.
-
-        :param guilty: hospitals that were proven guilty, who are left out; with the others of
-            their bucket if those are too few, unless nobody would be left: the round is still not
-            for anybody else.
+        The next attempt is for the same survivors without those whose guilt is proven, as their
+        hospitals agree to no other; and without others of their bucket if those are too few,
+        unless nobody would be left: the round is still not for anybody else.
         """
         record = self.record
+        guilty = {each.guilty for each in self.blames() if each.fault in PROVEN}
         bound = tuple(name for name in record.bound or record.survivors if name not in guilty)
         bound = kept(buckets, bound) or bound
         self._save(AggregatorRecord(Phase.OPEN, *record.id, record.terms, bound=bound))
