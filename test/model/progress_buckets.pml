@@ -23,7 +23,6 @@
  */
 #define T 6
 #define QUORUM 6
-#define LIARS 136  /* 3 and 7 */
 #ifdef THREES
 #define ALL 511
 #define A 7
