@@ -6,16 +6,17 @@
  * Ten hospitals, threshold 7, dealt into a bucket of four (0 to 3) and two of three (4 to 6, 7 to
  * 9). One of each is corrupt: 3, 6 and 9. Another roster deals 0 and 4 the other way round.
  *
- * Two sums of the bucket of four are looked at, one and two: of which hospitals each is, and who is
- * proven guilty (3, 9, both or nobody), is chosen first; of choices alike but for names, one. The aggregator names any survivors with the hospitals of sum one
- * to some hospitals, in one attempt, and any with those of sum two to some, in a later attempt, in
- * the same, or in a later one with the other roster. Nothing is lost by that: what a hospital
- * reveals of other sums helps to restore neither, and leaves it fewer sets to reveal for. The
- * buckets of three are there as a whole or not at all, as two of them are never summed. A hospital
- * knows any of the proofs at any time. It reveals without waiting for signatures, and does not ask
- * whether the roster's seed is another one: both is less than the code asks for. What it revealed
- * for is durable, so crashes change nothing; attempts only go up (GOES_BACK in secrecy.pml). No step
- * waits for one of another hospital, so they act one after the other.
+ * Two sums of the bucket of four are looked at, one and two: of which hospitals each is, and who
+ * is proven guilty (3, 9, both or nobody), is chosen first; of choices alike but for names, one.
+ * The aggregator names any survivors with the hospitals of sum one to some hospitals, in one
+ * attempt, and any with those of sum two to some, in a later attempt, in the same, or in a later
+ * one with the other roster. Nothing is lost by that: what a hospital reveals of other sums helps
+ * to restore neither, and leaves it fewer sets to reveal for. The buckets of three are there as a
+ * whole or not at all, as two of them are never summed. A hospital knows any of the proofs at any
+ * time. It reveals without waiting for signatures, and does not ask whether the roster's seed is
+ * another one: both is less than the code asks for. What it revealed for is durable, so crashes
+ * change nothing; attempts only go up (GOES_BACK in secrecy.pml). No step waits for one of another
+ * hospital, so they act one after the other.
  *
  * A sum is known once a threshold of hospitals revealed for sets that have it, whatever else is in
  * these. Checked in every state:
