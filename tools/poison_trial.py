@@ -67,6 +67,8 @@ def main() -> None:
         words = 'the very same policy' if same else 'ANOTHER POLICY'
         print(f'seed {seeds[0]}, {names[0]}, {defence.name}: {words} by the parties of the field')
         return
+    if 'mean' not in chosen.defences:
+        parser.error('mean has to be among the defences: all others are compared with it')
     attacks = [(NOBODY_POISONS, 0)]
     attacks += [(name, TENTH) for name in names]
     attacks += [(name, THIRD) for name in names if name in BY_A_THIRD]
