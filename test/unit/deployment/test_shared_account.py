@@ -5,6 +5,7 @@
 from contextlib import closing
 import shutil
 
+from fdrl_ros.crypto.keys.keystore import make_federation, NewFederation
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.parties.hospital import (
     LEDGER,
@@ -22,6 +23,7 @@ from fdrl_ros.learner.home import ledger_words
 from fdrl_ros.privacy.accountant.accountant import epsilon_pld
 from fdrl_ros.privacy.ledger.account import parts
 from fdrl_ros.privacy.ledger.content import read_content
+from fdrl_ros.runtime.durable import make_private_directory
 import pytest
 from support.small_run import TINY_PLAN
 
@@ -180,3 +182,37 @@ def test_one_account_for_all_hospitals_is_warned_of_and_it_may_be_moved(tmp_path
         warned = 'all hospitals charge the account' in caplog.text
         assert warned == ('{' not in plan.privacy.account)
         assert Plan.load(layout.plan).privacy.account == plan.privacy.account
+
+
+def test_hospitals_of_a_speciality_begin_from_a_released_policy_and_keep_accounts(tmp_path):
+    account = str(tmp_path / 'account of {hospital}')
+    plan = PLAN.changed(
+        {'federation': {'hospitals': 5}, 'home': {'epochs': 0}, 'privacy': {'account': account}}
+    )
+    members = ('hospital_1', 'hospital_3', 'hospital_5')
+    everybody, some = (
+        Layout(tmp_path / 'all' / 'federation'),
+        Layout(tmp_path / 'some' / 'federation'),
+    )
+    for layout in (everybody, some):
+        make_private_directory(layout.directory.parent)
+        (layout.directory.parent / 'policies').mkdir()
+    prepare(everybody.directory, plan)
+    for name in plan.hospitals:
+        open_records(everybody, name, plan)
+    train_federation(everybody, plan, tmp_path / 'all' / 'policies')
+    released = tmp_path / 'all' / 'policies' / 'global_2.npz'
+    make_private_directory(some.directory)
+    shutil.copy2(released, some.pretrained)
+    make_federation(some.keys, NewFederation(dict.fromkeys(members, 8)))
+    prepare(some.directory, plan)
+    for name in members:
+        shutil.copy2(everybody.records(name), some.records(name))
+    train_federation(some, plan, tmp_path / 'some' / 'policies')
+    began = load_policy(tmp_path / 'some' / 'policies' / 'global_0.npz').weights
+    assert (began == load_policy(released).weights).all()
+    for name in plan.hospitals:
+        chain = read_content(tmp_path / f'account of {name}').chain
+        times = 2 if name in members else 1
+        assert [part.blocks for part in parts(chain)] == [2] * times
+        assert chain.epsilon() == pytest.approx(epsilon_pld([(2.0, 0.5, 4 * times)], 1e-4))
