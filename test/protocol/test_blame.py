@@ -466,7 +466,7 @@ def test_rounds_in_which_a_third_lie_end_exactly_or_name_the_guilty(hospitals):
 
 
 def test_a_round_is_abandoned_once_its_sum_lacks_somebody_without_proof():
-    """Hospitals revealed for a sum with it, and take part in none without: no honest one pays."""
+    """Honest hospitals reveal for no sum without that hospital, and none of them is excluded."""
     bench = Bench(rounds=1, hospitals=12)
     blames = Interception(bench, Blame)
     deal_another_secret(bench, 'hospital_1')

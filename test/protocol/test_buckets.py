@@ -250,7 +250,7 @@ def test_a_liar_in_a_bucket_of_five_is_left_out_alone():
 
 
 def test_a_round_ends_of_whose_sums_none_is_left():
-    """Who comes back does not make up for the guilty: shares were revealed for sums without it."""
+    """Shares were revealed for sums without the hospitals that come back, so they cannot help."""
     bench = Bench(rounds=2, hospitals=8, buckets=2)  # t = 6
     blames = Interception(bench, Blame)
     away, liars = ([bucket[place] for bucket in bench.roster.buckets_of(1)] for place in (0, 1))

@@ -341,9 +341,10 @@ class AggregatorState:
         """
         Leave an attempt durably in which shares were revealed, but cannot be used.
 
-        The next attempt is for the same survivors without those whose guilt is proven, as their
-        hospitals agree to no other; and without others of their bucket if those are too few,
-        unless nobody would be left: the round is still not for anybody else.
+        The next attempt is for the same survivors without hospitals whose guilt is proven: honest
+        ones reveal again for no other set. With buckets it is also without the rest of a bucket of
+        which too few are left. If no bucket is left, the remaining survivors stay, so that nobody
+        else is admitted and the round is abandoned.
         """
         record = self.record
         guilty = {each.guilty for each in self.blames() if each.fault in PROVEN}

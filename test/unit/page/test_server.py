@@ -10,6 +10,7 @@ from pathlib import Path
 import socket
 import ssl
 import struct
+from threading import Event
 import time
 from types import SimpleNamespace
 
@@ -43,11 +44,11 @@ URDF = '<robot name="psm"/>'
 class Records:
     """Two records, of which one is broken."""
 
-    free = True
+    free = Event()
+    free.set()
 
     def listed(self):
-        while not Records.free:
-            time.sleep(0.01)
+        assert self.free.wait(60.0)
         return [{'id': 'run 1', 'kind': 'run'}, {'id': 'broken', 'kind': 'bag'}]
 
     def read(self, name):
@@ -318,7 +319,8 @@ def test_federation_and_health_come_when_they_are_new(desk):
 
 
 def test_who_looks_at_records_delays_no_act(desk, monkeypatch):
-    monkeypatch.setattr(Records, 'free', False)
+    free = Event()
+    monkeypatch.setattr(Records, 'free', free)
     with served(desk.app) as url, ThreadPoolExecutor(60) as looking:
         ada, bob = (PageClient.of(desk, url) for _ in range(2))
         asked = [looking.submit(bob.http.get, '/api/records', timeout=60.0) for _ in range(60)]
@@ -326,7 +328,7 @@ def test_who_looks_at_records_delays_no_act(desk, monkeypatch):
             for _ in range(5):
                 assert ada.act('take_over', robot='robot_1').status_code == 200
         finally:
-            Records.free = True
+            free.set()
         assert {each.result().status_code for each in asked} == {200}
 
 
