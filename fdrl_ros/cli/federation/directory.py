@@ -56,7 +56,8 @@ def prepare(
     own = records_from(own_records, plan)
     with stopping() as stopped:
         prepare_directory(directory, plan, own, stopped=stopped)
-    click.echo(f'{directory} is ready for {", ".join(plan.hospitals)}')
+    members = (member.name for member in layout.roster().hospitals)
+    click.echo(f'{directory} is ready for {", ".join(members)}')
 
 
 @click.command()

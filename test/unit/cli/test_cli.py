@@ -475,6 +475,17 @@ def test_records_go_into_a_prepared_federation_only_while_its_roster_is_not_sign
     assert Layout(tmp_path / 'g').roster().member('hospital_1').size == 5
 
 
+def test_a_federation_is_ready_for_the_hospitals_of_its_roster(plan_file, tmp_path):
+    directory, members = tmp_path / 'some', ('hospital_1', 'hospital_3', 'hospital_4')
+    directory.mkdir(mode=0o700)
+    declared = [word for name in members for word in ('--hospital', f'{name}=8')]
+    made = fdrl('keys', 'init', directory / 'keys', '--disjoint-patients', *declared)
+    assert made.exit_code == 0, made.output
+    result = fdrl('prepare', directory, '--plan', plan_file, '--hospitals', 4)
+    assert result.exit_code == 0, result.output
+    assert f'{directory} is ready for {", ".join(members)}\n' in result.stdout
+
+
 def test_a_run_is_never_made_in_a_prepared_federation_or_over_a_plan(plan_file, tmp_path):
     fed, other = tmp_path / 'fed', tmp_path / 'other'
     assert fdrl('prepare', fed, '--plan', plan_file, '--procedures', 'reach').exit_code == 0
