@@ -83,15 +83,21 @@ class AggregatorNode(ServerNode):
         return party.left_out if isinstance(party, Aggregator) else {}
 
     def health(self) -> Health:
-        """Add the phase, and who takes no part; a spent budget is an error."""
+        """Add the phase and why, and who takes no part; a spent budget is an error."""
         health, party = super().health(), self.party
         if not isinstance(party, Aggregator) or self.fault:
             return health
         left_out = {f'left out {name}': why for name, why in party.left_out.items()}
-        values = {**health.values, 'phase': party.phase.name, **left_out}
+        told = {'phase': party.phase.name, 'reason': party.reason}
+        values = {**health.values, **told, **left_out}
         if party.exhausted:
             return Health(Level.ERROR, party.exhausted, values)
         summary = f'round {party.round}: {party.phase.name}'
+        retries = party.phase is protocol.Phase.OPEN and party.attempt > 1
+        if retries or party.phase in (protocol.Phase.FAILED, protocol.Phase.PAUSED):
+            ordered = party.orders.paused and not party.orders.paused_for
+            level = health.level if ordered and not left_out else Level.WARN
+            return Health(level, f'{summary}, {party.reason}', values)
         if left_out:
             return Health(Level.WARN, f'{summary}, without {", ".join(party.left_out)}', values)
         return Health(health.level, summary, values)

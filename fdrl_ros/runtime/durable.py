@@ -120,10 +120,13 @@ def make_private_directory(path: Path) -> None:
     """
     Create a directory that only its owner may enter, or check an existing one.
 
+    Directories above it that are missing are created in the same way.
+
     :raises KeyFileError: if it cannot be created, or others may enter it.
     """
     with os_errors_as(KeyFileError, f'cannot make the private directory {path}'):
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for each in (*reversed(path.parents), path):
+            each.mkdir(mode=0o700, exist_ok=True)
         status = path.stat()
     _refuse_others(path, status, KeyFileError)
 

@@ -16,10 +16,15 @@
  * _end_with_too_few, AggregatorState.reopen. The hospital: check_whole, Promises.check_revealing
  * and owed. A round ends RELEASED, or ABANDONED if of a set for which shares were revealed too few
  * are left in buckets of three, or (_fail_alone) if those who are there are enough but for the
- * buckets. Faults to be found: COUNTS_HOSPITALS (the aggregator does not look at buckets),
- * FORGETS_BOUND (if no bucket is left of a set for which shares were revealed, anybody is taken
- * in), KEEPS_BUCKETS (hospitals do not leave out a bucket of too few; with THREES), NO_PATIENCE,
- * UNBOUND.
+ * buckets, three times in vain; in the last round (LAST) if nobody else is awaited. With SILENT,
+ * nobody lies, but hospitals 3 and 7 are there and never send an update; in the last round they
+ * are blamed for it after OFTEN attempts. (If one is needed for the quorum, buckets or not, it is
+ * waited for until an operator withdraws it: not modelled.) No run is without an end (-l). In the
+ * code all rounds end in that last case (FINISHED), here this round.
+ * Faults to be found: NEVER_ABANDONS (with THREES), NEVER_NAMES (the silent ones; with THREES,
+ * LAST and SILENT), COUNTS_HOSPITALS (the aggregator does not look at buckets), FORGETS_BOUND (if
+ * no bucket is left of a set for which shares were revealed, anybody is taken in), KEEPS_BUCKETS
+ * (hospitals do not leave out a bucket of too few; with THREES), NO_PATIENCE, UNBOUND.
  */
 #define T 6
 #define QUORUM 6
@@ -34,6 +39,12 @@
 #define B 240
 #define C 0
 #endif
+#ifdef SILENT
+#define MUTE 136
+#else
+#define MUTE 0
+#endif
+#define OFTEN 4
 #ifndef CRASHES
 #define CRASHES 2
 #endif
@@ -50,6 +61,8 @@ short shown[9];     /* by hospital: the set for which it revealed shares in this
 short guilty;
 byte crashes = CRASHES, restarts = 1;
 byte late;          /* deadlines that may pass */
+byte waits[2];      /* attempts with too few in one bucket, before and after training: durable */
+byte quiet;         /* attempts in which MUTE ones let the others train: durable */
 
 #define SIZE(set) (((set) & 1) + (((set) >> 1) & 1) + (((set) >> 2) & 1) + (((set) >> 3) & 1) + \
   (((set) >> 4) & 1) + (((set) >> 5) & 1) + (((set) >> 6) & 1) + (((set) >> 7) & 1) + \
@@ -79,7 +92,8 @@ byte late;          /* deadlines that may pass */
   (shown[h] == 0 || shown[h] == survivors || survivors == OWED(shown[h])))
 
 /* Who is there answers at once. */
-#define ASKED (phase == OPEN -> NEEDED : (KEPT(members) == members -> members : 0))
+#define ASKED (phase == OPEN -> NEEDED : \
+  (KEPT(members) == members -> members & ~MUTE : 0))
 #define SIGNS(h) (IS(h, alive & survivors) && MAY_SIGN(h) -> BIT(h) : 0)
 inline answer() {
   if
@@ -97,10 +111,36 @@ inline again() {
   :: else -> answer()
   fi
 }
-inline fail() {  /* enough are there, but too few in one bucket */
+/* Enough are there, but too few in one bucket: in vain three times, with nobody awaited, or others
+ * next to each other in a later round. */
+#ifdef LAST
+#define LATER 0
+#else
+#define LATER 1
+#endif
+#ifdef NEVER_ABANDONS
+#define IN_VAIN 0
+#else
+#define IN_VAIN (bound == 0 && waits[phase == TRAIN] >= 3 && (LATER || here == NEEDED))
+#endif
+inline fail() {
   if
-  :: bound == 0 && SIZE(here) >= FEWEST -> phase = ABANDONED
-  :: again()
+  :: SIZE(here) >= FEWEST && waits[phase == TRAIN] < 3 -> waits[phase == TRAIN]++
+  :: else
+  fi;
+  if
+  :: phase == TRAIN && (members & MUTE & ~here) && quiet < OFTEN -> quiet++
+  :: else
+  fi;
+#ifndef NEVER_NAMES
+  if
+  :: !LATER && SIZE(here) >= FEWEST && quiet >= OFTEN -> guilty = guilty | MUTE
+  :: else
+  fi;
+#endif
+  if
+  :: SIZE(here) >= FEWEST && IN_VAIN -> phase = ABANDONED
+  :: else -> again()
   fi
 }
 inline train() { members = SUMMED(here); here = 0; phase = TRAIN; answer() }
@@ -161,9 +201,9 @@ active proctype round() {
        :: else -> fail()
        fi }
 
-  :: atomic { phase == TRAIN && (here == members || late > 0) ->
+  :: atomic { phase == TRAIN && ((members & ~here & ~MUTE) == 0 || late > 0) ->
        if
-       :: here != members -> late--
+       :: (members & ~here & ~MUTE) -> late--
        :: else
        fi;
        if
@@ -182,11 +222,13 @@ active proctype round() {
   :: d_step { phase == SUM -> phase = RELEASED;
        assert(SIZE(survivors) >= QUORUM && KEPT(survivors) == survivors);
        assert(bound == 0 || survivors == bound) } ; break
+#ifndef SILENT
   CONVICT(8)
   CONVICT(128)
   CONVICT(136)
   COMPLAIN(8)
   COMPLAIN(128)
+#endif
   :: phase == ABANDONED -> break
   od
 }

@@ -78,6 +78,7 @@ OF_OTHERS = {
 VERSIONS = {
     1: 'dc4bd2ef46c42d8c',
     2: '26bd212d970f326f',
+    3: 'e091fab10d6669c3',
 }
 """
 Hash of the definitions in each version of the set.

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Hospitals over DDS that must not go on: one restored from an older copy, and spent budgets."""
 
+from contextlib import closing
 from dataclasses import replace
 import math
 import shutil
@@ -11,13 +12,15 @@ from fdrl_ros.deployment.events import HospitalProgress, NodeHealth, PrivacySpen
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.prepare import prepare
 from fdrl_ros.errors import PrivacyError
+from fdrl_ros.federation.protocol.orders import StandingOrders
+from fdrl_ros.federation.protocol.store import Store
 from fdrl_ros.learner.privacy_cost import ChargedMechanism, RecordCounts
 from fdrl_ros.privacy.accountant.accountant import epsilon_pld
 from node.conftest import PLAN, play
 import pytest
 
 NAME = 'hospital_1'
-ERROR = 2
+WARN, ERROR = 1, 2
 
 
 @pytest.fixture
@@ -60,6 +63,16 @@ def test_a_restored_hospital_states_its_whole_budget_and_says_why(live):
     assert not live.deaths
 
 
+def test_an_aggregator_that_paused_by_itself_warns_and_says_why(live):
+    with closing(Store(live.layout.state('aggregator'))) as store:
+        store.replace((), StandingOrders.pausing(f'no answer came in time from {NAME}'))
+    live.start()
+    live.wait(lambda: level(live, '/federation/aggregator') == WARN, 60.0)
+    words = live.health('/federation/aggregator')['summary']
+    why = f'paused until an operator resumes, since no answer came in time from {NAME}'
+    assert words == f'round 1: PAUSED, {why}'
+
+
 class TestSpentBudgets:
     """A federation whose budgets pay for one round, asked for three."""
 
@@ -67,7 +80,7 @@ class TestSpentBudgets:
     def directory(self, tmp_path):
         one, two = (cost(rounds) for rounds in (1, 2))
         plan = PLAN.changed({'rounds': {'rounds': 1}, 'privacy': {'budget': (one + two) / 2}})
-        with pytest.raises(PrivacyError, match='pays for 1: set rounds.rounds to at most 1'):
+        with pytest.raises(PrivacyError, match='pays for 1.*: set rounds.rounds to at most 1'):
             prepare(tmp_path / 'federation', plan.changed({'rounds': {'rounds': 3}}))
         assert not (tmp_path / 'federation').exists()
         return prepare(tmp_path / 'federation', plan).directory

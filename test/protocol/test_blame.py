@@ -171,6 +171,36 @@ def test_with_three_hospitals_one_liar_ends_the_federation():
     assert bench.aggregator.exhausted
 
 
+def test_a_proof_is_kept_whatever_is_said_of_the_hospital_later_in_the_round(tmp_path):
+    bench = Bench(tmp_path, hospitals=5, rounds=1)
+    blames = Interception(bench, Blame)
+    deal_garbage(bench, LIAR)
+    assert bench.run(lambda: blames.messages)
+    (proof,) = blames.messages
+    word = resealed(bench, proof, fault=int(Fault.SILENT))
+    for each in (word, word):
+        bench.aggregator.state.keep_blame(each)
+    bench.restart('aggregator')
+    assert {each.fault for each in bench.aggregator.state.blames()} == {
+        proof.fault,
+        Fault.SILENT,
+    }
+    assert bench.run()
+
+
+def test_a_federation_that_ended_goes_on_when_an_operator_admits_enough():
+    bench = Bench(rounds=2, hospitals=3)
+    honestly = bench.driver.post
+    deal_garbage(bench, LIAR)
+    assert bench.run(lambda: bench.aggregator.phase is Phase.FINISHED)
+    bench.driver.post = honestly
+    bench.order('admit', LIAR)
+    assert not bench.aggregator.exhausted
+    assert bench.run() and bench.key_authority.round == 2
+    policy = bench.key_authority.state.policy(2)
+    assert policy.contributors == tuple(bench.names) and not policy.rolled_back
+
+
 def test_too_few_after_shares_were_revealed_end_with_the_older_policy():
     bench = Bench(hospitals=4, rounds=1)  # t = 3
     blames = Interception(bench, Blame)

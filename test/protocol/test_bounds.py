@@ -8,13 +8,16 @@ import os
 from fdrl_ros.crypto.he.parameters import pack_bits
 from fdrl_ros.crypto.masking.sketch import values_bytes
 from fdrl_ros.errors import MessageError, RoundError
+from fdrl_ros.federation.aggregator import aggregator
 from fdrl_ros.federation.hospital.state import HospitalState, Promises, Sketched
 from fdrl_ros.federation.key_authority.state import KeyAuthorityState
 from fdrl_ros.federation.protocol.blame import check_blame
 from fdrl_ros.federation.protocol.message import (
     Blame,
+    DecryptRequest,
     Dispute,
     Fault,
+    MaskedUpdate,
     Opening,
     Phase,
     Reveal,
@@ -29,8 +32,8 @@ from fdrl_ros.policy import decode_weights
 import numpy as np
 import pytest
 from support.dropouts import CHUNKED
-from support.federation_bench import Bench, ENCRYPTION, KnownLearner
-from support.interception import Interception, refusals, resealed
+from support.federation_bench import Bench, ENCRYPTION, KnownLearner, SHAPE
+from support.interception import declining, Interception, refusals, resealed
 from support.journaled_federation import Journaled
 from support.lying_hospitals import (
     deal_another_secret,
@@ -40,6 +43,7 @@ from support.lying_hospitals import (
     project_self_wrong,
     send_too_much,
 )
+from support.rings import small_rings
 
 LIAR = 'hospital_2'
 MODEST = replace(ENCRYPTION, norm=0.25)
@@ -211,6 +215,47 @@ def test_two_that_share_it_may_add_what_both_may_add():
     assert error[0] < 2 * bound.slack * bound.length * step / 2 * 50 / sum(sizes)
 
 
+def test_an_update_within_its_bound_moves_a_sum_to_the_end_of_its_range_and_stops_nobody():
+    """The bound is many limits where weights are many; the range of a sum is n limits."""
+    bench = ModestBench(encryption=ENCRYPTION)
+    send_too_much(bench, LIAR, factor=5, numbers=1)
+    assert bench.run(bench.is_released)
+    bound = bench.key_authority._codec.bound
+    assert bench.blamed() == {} and bound.norm > 2 * 5 * ENCRYPTION.limit
+    assert not bench.policy.rolled_back and set(bench.policy.contributors) == set(bench.names)
+    honest, sizes = bench.exact(bench.names), [10, 20, 30, 40, 50]
+    np.testing.assert_array_equal(bench.weights[1:], honest[1:])
+    farthest = len(sizes) * ENCRYPTION.limit * max(sizes) / sum(sizes)
+    assert bench.weights[0] - bench.start[0] == pytest.approx(farthest, rel=1e-5)
+
+
+def test_what_an_update_holds_beyond_its_last_number_stops_nobody():
+    bench = Bench(rounds=1, hospitals=5)
+    send_too_much(bench, LIAR, factor=1, numbers=1, first=SHAPE.n_parameters)
+    blames = Interception(bench, Blame)
+    assert bench.run(lambda: bench.policy and bench.policy.envelope.round == 1)
+    assert not blames.messages and not bench.policy.rolled_back
+    np.testing.assert_array_equal(bench.weights, bench.exact(bench.names))
+
+
+@pytest.mark.parametrize('restarted', [False, True])
+def test_who_is_silent_most_often_is_named_also_if_the_aggregator_starts_again(
+    tmp_path, restarted
+):
+    bench = five_of_seven(directory=tmp_path, rounds=2)
+    Interception(
+        bench,
+        Sketch,
+        change=lambda m: [] if m.sender == (LIAR if m.id[1] < 8 else 'hospital_3') else [m],
+    )
+    assert bench.run(lambda: bench.aggregator.attempt == 8)
+    if restarted:
+        bench.restart('aggregator')
+    assert bench.run(lambda: bench.key_authority.round == 1)
+    assert bench.key_authority.state.policy(1).rolled_back
+    assert bench.blamed() == {LIAR: Fault.SILENT}
+
+
 # Two ends of a pair that contradict each other.
 
 
@@ -311,16 +356,32 @@ def test_malformed_projections_leave_their_signer_out_of_the_same_attempt():
     bench.check_sum(without={LIAR})
 
 
-@pytest.mark.parametrize('silent', [Sketch, Settle, None], ids=['sketch', 'settle', 'malformed'])
-def test_with_three_hospitals_who_spoils_a_round_costs_the_others_that_one(tmp_path, silent):
+@pytest.mark.parametrize('silent', [Sketch, Settle])
+def test_with_three_hospitals_who_is_silent_costs_the_others_one_round(tmp_path, silent):
     bench = ModestBench(hospitals=3, rounds=3, directory=tmp_path)
-    if silent:
-        Interception(bench, silent, change=lambda m: [] if m.sender == LIAR else [m])
-    else:
-        shortened(bench, LIAR)
+    lost = Interception(bench, silent, change=lambda m: [] if m.sender == LIAR else [m])
+    statuses = Interception(bench, RoundStatus)
+    assert bench.run(lambda: bench.aggregator.phase is Phase.PAUSED)
+    assert bench.run(lambda: bench.policy.envelope.round == 1, ticks=100)
+    assert f'no answer came in time from {LIAR} ' in statuses.messages[-1].reason
+    if silent is Sketch:
+        assert f'no answer in time from {LIAR}' in {each.reason for each in statuses.messages}
+    assert bench.blamed() == {} and bench.policy.rolled_back
+    bench.restart('aggregator')
+    assert not bench.run(ticks=200) and bench.aggregator.phase is Phase.PAUSED
+    assert f'no answer came in time from {LIAR} ' in statuses.messages[-1].reason, 'it is kept'
+    assert all(each.trained == [1] for each in bench.learners.values())
+    lost.change = lambda message: [message]
+    bench.order('resume')
+    assert bench.run()
+
+
+def test_with_three_hospitals_who_spoils_a_round_costs_the_others_that_one(tmp_path):
+    bench = ModestBench(hospitals=3, rounds=3, directory=tmp_path)
+    shortened(bench, LIAR)
     assert bench.run(lambda: bench.aggregator.phase is Phase.FINISHED)
-    fault = Fault.SILENT if silent else Fault.MALFORMED
-    assert bench.blamed() == {LIAR: fault} and bench.aggregator.orders.guilty.keys() == {LIAR}
+    assert bench.blamed() == {LIAR: Fault.MALFORMED}
+    assert bench.aggregator.orders.guilty.keys() == {LIAR}
     # It is the aggregator's word: no share is ever revealed a second time on it.
     assert not bench.parties['hospital_1'].state.record.of(1).guilty
     assert f'without {LIAR} (it ' in bench.aggregator.exhausted
@@ -398,6 +459,31 @@ def test_a_round_that_must_be_of_one_set_goes_on_without_who_contradicts_another
     assert bench.run()
     assert bench.blamed() == {'hospital_3': Fault.DEAL, LIAR: Fault.SKETCH}
     bench.check_sum(without={'hospital_3', LIAR})
+
+
+def test_who_opens_a_mask_again_after_the_dispute_makes_the_aggregator_project_nothing(
+    monkeypatch,
+):
+    bench = ModestBench()
+    project_pair_wrong(bench, LIAR)
+    project_pair_wrong(bench, 'hospital_4')  # of whom nobody opens anything: the phase goes on
+    openings, drawn = (
+        Interception(bench, Opening, change=lambda m: [m] if LIAR in (m.sender, m.peer) else []),
+        [],
+    )
+    assert bench.run(lambda: bench.blames.messages)
+    of_masks = aggregator.Sketch.of_masks
+    monkeypatch.setattr(
+        aggregator.Sketch,
+        'of_masks',
+        lambda self, keys: drawn.append(keys) or of_masks(self, keys),
+    )
+    for _ in range(3):
+        seen = next(m for m in openings.messages if LIAR in (m.sender, m.peer))
+        bench.hear('aggregator', resealed(bench, seen))
+        assert bench.aggregator.phase is Phase.SKETCH
+    assert not drawn
+    assert bench.run()
 
 
 # An aggregator that lies.
@@ -576,6 +662,174 @@ def test_a_round_whose_attempts_all_failed_after_projections_is_abandoned(tmp_pa
     assert bench.run()
     assert set(bench.policy.contributors) == set(bench.names)
     assert all(each.trained == [1, 2] for each in bench.learners.values())
+
+
+def five_of_seven(**options):
+    """Return a federation of seven hospitals, of whom two are away, and five are needed."""
+    bench = ModestBench(hospitals=7, **options)
+    for name in bench.names[-2:]:
+        bench.kill(name)
+    return bench
+
+
+def test_who_declines_after_training_is_named_once_its_round_is_abandoned():
+    bench = five_of_seven(rounds=3)
+    Interception(
+        bench,
+        Sketch,
+        change=lambda m: declining(bench, m) if m.sender == LIAR else [m],
+    )
+    assert bench.run(bench.blamed, ticks=9000)
+    assert bench.blamed() == {LIAR: Fault.SILENT}
+    assert bench.learners['hospital_3'].trained == [1]
+
+
+def test_a_restart_blames_nobody_in_the_place_of_who_was_silent_most_often(tmp_path):
+    bench = five_of_seven(directory=tmp_path, rounds=5)
+
+    def change(message):
+        late = message.sender == 'hospital_3' and message.envelope.attempt == 3
+        return [] if late or message.sender == LIAR else [message]
+
+    Interception(bench, Sketch, change=change)
+    Interception(bench, DecryptRequest, change=lambda m: [m] if m.survivors else [])
+    assert bench.run(lambda: bench.aggregator.state.abandoned, ticks=9000)
+    for _ in range(2):
+        bench.restart('aggregator')
+        assert bench.run(lambda: bench.aggregator.phase is Phase.SUM, ticks=100)
+    assert bench.aggregator.orders.guilty.keys() == {LIAR}
+    assert bench.blamed() == {LIAR: Fault.SILENT}
+
+
+def test_who_was_late_where_the_others_went_on_is_not_blamed_for_restarts(tmp_path):
+    bench = ModestBench(hospitals=5, directory=tmp_path, rounds=2)
+    late = Interception(
+        bench,
+        MaskedUpdate,
+        change=lambda m: [] if m.sender == 'hospital_3' and m.id == (1, 1) else [m],
+    )
+    for _ in range(MOST_SKETCHES):
+        assert bench.run(lambda: bench.aggregator.phase is Phase.SKETCH)
+        bench.restart('aggregator')
+    assert late.messages and bench.run()
+    assert bench.blamed() == {}
+
+
+def test_nobody_is_blamed_for_attempts_that_failed_for_other_reasons(tmp_path):
+    bench = ModestBench(hospitals=7, rounds=2, directory=tmp_path)
+    for name in bench.names[-2:]:
+        bench.kill(name)
+    late = {'hospital_1', 'hospital_2'}  # at the same time, twice
+
+    def change(message):
+        round, attempt = message.id
+        return [] if message.sender in late and round == 1 and attempt <= 2 else [message]
+
+    Interception(bench, Sketch, change=change)
+    assert bench.run(lambda: bench.aggregator.state.silences == dict.fromkeys(late, 2), ticks=4000)
+    for _ in range(MOST_SKETCHES - 2):
+        assert bench.run(lambda: bench.aggregator.phase is Phase.SKETCH)
+        bench.restart('aggregator')
+    assert bench.run(lambda: bench.aggregator.round == 2, ticks=3000)
+    assert bench.blamed() == {} and late <= set(bench.aggregator.orders.admitted)
+
+
+def test_if_too_few_witnesses_would_be_left_nobody_is_blamed():
+    with small_rings():
+        bench = ModestBench(hospitals=12, neighbours=6, rounds=3)
+        late = sorted(bench.roster.neighbourhoods.witnesses)[:2]
+        lost = Interception(bench, Settle, change=lambda m: [] if m.sender in late else [m])
+        bench.run(lambda: bench.aggregator.phase in (Phase.PAUSED, Phase.FINISHED), ticks=6000)
+        assert bench.aggregator.phase is Phase.PAUSED and bench.blamed() == {}
+        assert f'from {late[0]}, {late[1]} (' in bench.aggregator.orders.paused_for
+        lost.change = lambda message: [message]
+        bench.order('resume')
+        assert bench.run()
+    assert bench.blamed() == {} and set(bench.policy.contributors) == set(bench.names)
+
+
+def test_the_round_for_which_the_aggregator_paused_is_released_after_a_restart(tmp_path):
+    bench = ModestBench(hospitals=3, rounds=3, directory=tmp_path)
+    Interception(bench, Sketch, change=lambda m: [] if m.sender == LIAR else [m])
+    lost = Interception(bench, DecryptRequest, change=lambda m: [m] if m.survivors else [])
+    assert bench.run(lambda: bench.aggregator.state.abandoned and lost.messages, ticks=3000)
+    bench.restart('aggregator')
+    lost.change = lambda message: [message]
+    assert bench.run(lambda: bench.aggregator.phase is Phase.PAUSED, ticks=3000)
+    assert bench.policy.envelope.round == 1 and bench.policy.rolled_back
+    assert LIAR in bench.aggregator.orders.paused_for
+
+
+@pytest.mark.parametrize('how', ['paused meanwhile', 'restarted'])
+def test_who_is_withdrawn_while_the_survivors_are_signed_is_not_summed(tmp_path, how):
+    bench = ModestBench(hospitals=5, rounds=1, directory=tmp_path)
+    held = Interception(bench, Settle, change=lambda m: [])
+    bench.run_to(Phase.SETTLE)
+    if how == 'paused meanwhile':
+        bench.order('pause')
+        bench.order('withdraw', LIAR)
+        bench.order('resume')
+    else:
+        bench.aggregator.orders.keep('withdraw', LIAR)  # killed before it failed the attempt
+        bench.restart('aggregator')
+    held.change = lambda message: [message]
+    assert bench.run()
+    assert LIAR not in bench.policy.contributors and bench.policy.envelope.attempt == 2
+
+
+@pytest.mark.parametrize('here', ['all', 'but for one', 'one is in time once'])
+def test_if_projections_do_not_come_nobody_is_blamed_and_an_operator_resumes(here):
+    bench = ModestBench(hospitals=5, rounds=3)
+    if here == 'but for one':
+        bench.kill('hospital_5')
+
+    def change(message):
+        in_time = message.sender == 'hospital_1' and message.envelope.attempt == 1
+        return [message] if here == 'one is in time once' and in_time else []
+
+    statuses = Interception(bench, RoundStatus)
+    lost = Interception(bench, Sketch, change=change)
+    assert bench.run(lambda: bench.aggregator.phase is Phase.PAUSED, ticks=6000)
+    bench.wait(20)
+    assert bench.aggregator.phase is Phase.PAUSED and bench.policy.envelope.round == 1
+    assert bench.policy.rolled_back and bench.blamed() == {}
+    reason = statuses.messages[-1].reason
+    assert 'no answer came in time from' in reason and 'settle_timeout' in reason
+    assert all(learner.trained in ([], [1]) for learner in bench.learners.values())
+    lost.change = lambda message: [message]
+    if here == 'but for one':
+        bench.join('hospital_5')
+    bench.order('resume')
+    assert bench.run()
+    assert set(bench.policy.contributors) == set(bench.names)
+
+
+def test_who_was_late_once_is_not_blamed_for_attempts_that_restarts_ended(tmp_path):
+    bench = ModestBench(hospitals=5, directory=tmp_path, rounds=2)
+    late = ('hospital_1', 'hospital_2')
+    Interception(
+        bench, Sketch, change=lambda m: [] if m.sender in late and m.id == (1, 1) else [m]
+    )
+    assert bench.run(lambda: bench.aggregator.state.silences, ticks=3000)
+    for _ in range(MOST_SKETCHES - 1):
+        assert bench.run(lambda: bench.aggregator.phase is Phase.SKETCH)
+        bench.restart('aggregator')
+    assert bench.run()
+    assert bench.blamed() == {}
+
+
+def test_a_survivor_that_does_not_reveal_is_waited_for_and_not_counted_silent():
+    bench = ModestBench(hospitals=5, rounds=2)
+    bench.run_to(Phase.REVEAL)
+    late = {'hospital_1', 'hospital_2'}
+    held = Interception(bench, Reveal, change=lambda m: [] if m.sender in late else [m])
+    bench.wait(200)
+    assert bench.aggregator.phase in (Phase.REVEAL, Phase.FAILED)
+    assert not bench.aggregator.state.silences
+    held.change = lambda message: [message]
+    for name in late:
+        bench.restart(name)
+    assert bench.run()
 
 
 def test_an_aggregator_that_gives_half_another_nonce_gains_nothing():

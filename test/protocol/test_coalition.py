@@ -50,7 +50,7 @@ def without(message, *names):
 def said_without_ciphertexts(messages):
     """Return what is left of messages, nested ones too, without ciphertexts and their hashes."""
     hidden = ('ciphertext', 'update_hash', 'update_hashes', 'updates_root', 'sum_hash')
-    hidden += ('keys', 'updates', 'settles', 'reveals')
+    hidden += ('keys', 'updates', 'settles', 'reveals', 'request_digest')
     left = []
     for message in messages:
         path = ('path',) if isinstance(message, LedgerHeads) else ()

@@ -220,3 +220,13 @@ def test_any_flipped_byte_is_refused_or_breaks_the_signature(federation, name):
         assert read.to_bytes() == bytes(flipped)
         assert not read.is_signed_by(identity.public)
     assert survived > 50
+
+
+def test_texts_that_are_no_names_of_hospitals_are_not_kept():
+    """Whoever has no key can send them: the signature is checked over what they are in."""
+    before = encoding._write_short.cache_info().currsize
+    encoding.encode(tuple(f'{number:064}' for number in range(100)))
+    assert encoding._write_short.cache_info().currsize == before
+    names = tuple(f'hospital_that_nobody_knows_{number}' for number in range(100))
+    encoding.encode(names)
+    assert encoding._write_short.cache_info().currsize == before + 100

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Orders of an operator over links: taken, answered, and refused with the reason."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from datetime import datetime, UTC
 import threading
@@ -60,14 +60,14 @@ def signed(layout: Layout, action: str, **about: str) -> Order:
     return sign_order(identity, layout.roster().federation, action, time.time(), **about)
 
 
-def send(layout: Layout, place: str, order: Order) -> None:
-    deliver(order, LinkFiles(layout.keys, 'operator'), layout.roster(), place)
+def send(layout: Layout, place: str, order: Order, say: Callable[[str], object] = print) -> None:
+    deliver(order, LinkFiles(layout.keys, 'operator'), layout.roster(), place, say)
 
 
 def test_a_server_takes_orders_over_its_link_and_says_why_it_refuses_one(layout, place):
     with running(layout, 'aggregator', place):
         send(layout, place, signed(layout, 'withdraw', hospital='hospital_2'))
-        with pytest.raises(OrderError, match='refused: .*names no hospital .nobody.'):
+        with pytest.raises(OrderError, match='refused: the roster names no hospital .nobody.'):
             send(layout, place, signed(layout, 'admit', hospital='nobody'))
         send(layout, place, signed(layout, 'pause'))
     with closing(Store(layout.state('aggregator'))) as store:
@@ -127,8 +127,13 @@ def test_an_operator_cannot_read_what_parties_say(layout):
 
 
 def test_nobody_answers_for_a_server_that_is_not_there(layout, place, monkeypatch):
+    said = []
     monkeypatch.setattr(orders, 'PATIENCE', 2.0)
-    with pytest.raises(OrderError, match='the key_authority did not answer within 2 s'):
+    with pytest.raises(
+        OrderError, match='the key_authority did not answer within 2 s: it is not linked, or'
+    ):
         send(layout, place, signed(layout, 'forgive', hospital='hospital_1'))
     with pytest.raises(OrderError, match='no way to the aggregator: .*nobody answers'):
-        send(layout, f'tls/127.0.0.1:{free_port()}', signed(layout, 'resume'))
+        send(layout, f'tls/127.0.0.1:{free_port()}', signed(layout, 'resume'), said.append)
+    (line,) = said
+    assert 'nobody answers' in line and 'tried for 2 s' in line

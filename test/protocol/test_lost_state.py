@@ -217,7 +217,7 @@ def test_orders_survive_the_loss_of_the_aggregator_s_state(tmp_path, loss):
 
 def test_no_order_that_may_have_been_taken_counts_after_a_loss_of_state(tmp_path):
     bench = Watched(tmp_path, hospitals=4, rounds=3)
-    bench.wait(5)
+    bench.run_to(Phase.TRAIN)
     operator = bench.identities['operator']
     ahead = [
         sign_order(operator, 'test', action, NOON + off)

@@ -691,6 +691,33 @@ def test_key_authority_decrypts_nothing_that_too_few_witnesses_signed(name):
 
 
 @pytest.mark.usefixtures('ring')
+def test_a_hospital_that_is_no_witness_and_signs_the_survivors_ends_no_round():
+    bench = Bench(None, rounds=1, **RING)
+    signed: list = []
+
+    def sign_too(settle):
+        name = min({*bench.names} - graph_of(bench).witnesses)
+        if settle.sender == name or signed:
+            return [settle]
+        envelope = replace(settle.envelope, sender=name, counter=bench.stores[name].next_counter())
+        lie = replace(
+            settle,
+            envelope=envelope,
+            update_hash=bench.aggregator.state.updates.hashes((name,)),
+        )
+        signed.append(lie.signed_by(bench.identities[name]))
+        return [signed[0], settle]
+
+    Interception(bench, Settle, change=sign_too)
+    assert bench.run(lambda: bench.key_authority.round == 1, ticks=60)
+    assert signed and bench.aggregator.attempt == 1
+    told = [str(error) for name, error in bench.driver.refused if name == 'aggregator']
+    assert any('is no witness' in each for each in told)
+    policy = bench.key_authority.state.policy(1)
+    assert not policy.rolled_back
+
+
+@pytest.mark.usefixtures('ring')
 def test_key_authority_decrypts_nothing_of_which_one_hospital_lacks_a_share():
     """Reveals enough of all hospitals but one: of that one there is one share too few."""
     bench = Bench(None, rounds=1, **RING)

@@ -253,10 +253,12 @@ def test_an_order_about_an_unknown_hospital_or_policy_does_nothing(running):
 
 def test_who_withdraws_hospitals_is_told_how_many_are_left(running):
     running.run_to(Phase.OPEN)
-    for name, left in (('hospital_4', 3), ('hospital_3', 2)):
+    for name, left in (
+        ('hospital_4', '3 hospitals are left, and a round needs all of them'),
+        ('hospital_3', '2 hospitals are left, and no round begins with fewer than 3'),
+    ):
         notes = running.aggregator.handle(running.signed_order('withdraw', name), 0.0).notes
-        told = f'{name} was withdrawn by operator: {left} hospitals are left, and a round needs 3'
-        assert told in str(notes)
+        assert f'{name} was withdrawn by operator: {left}' in str(notes)
 
 
 def test_orders_come_over_any_driver_and_stand_in_the_journal_with_who_gave_them(tmp_path):

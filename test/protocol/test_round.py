@@ -2,9 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rounds through the in-process driver: exact sums, missing hospitals, restarts, roll-backs."""
 
-from fdrl_ros.errors import BudgetExceededError, RoundError
+from fdrl_ros.errors import BudgetExceededError, LateError, ReplayError, RoundError
 from fdrl_ros.federation.key_authority.state import Validation
-from fdrl_ros.federation.protocol.message import GlobalPolicy, HospitalPolicy, Phase, RoundStatus
+from fdrl_ros.federation.protocol.message import (
+    GlobalPolicy,
+    HospitalPolicy,
+    MaskedUpdate,
+    Phase,
+    RoundStatus,
+)
 from fdrl_ros.policy import decode_weights
 import numpy as np
 import pytest
@@ -89,6 +95,24 @@ def test_nobody_waits_for_a_hospital_whose_budget_ends_in_training():
     assert 'hospital_1' not in bench.parties['hospital_2'].policy.contributors
 
 
+def test_a_round_that_waits_for_an_operator_says_so():
+    bench = Bench(hospitals=3, rounds=1)
+    bench.order('withdraw', 'hospital_2')
+    assert bench.run(lambda: bench.aggregator.attempt == 2, ticks=2000)
+    words = 'too few hospitals are admitted: an operator can admit hospital_2'
+    assert bench.aggregator.reason == words
+
+
+def test_what_comes_while_a_round_is_paused_is_late_and_nothing_to_warn_of():
+    bench = Bench(hospitals=4, rounds=1)
+    held = Interception(bench, MaskedUpdate, change=lambda message: [])
+    assert bench.run(lambda: held.messages)
+    bench.order('pause')
+    for message in held.messages:
+        with pytest.raises(LateError, match='MaskedUpdate in phase PAUSED'):
+            bench.aggregator.handle(message, bench.driver.now)
+
+
 def test_pause_resume_withdraw_admit_and_stop():
     bench = Bench(hospitals=4, rounds=3)
     aggregator = bench.aggregator
@@ -107,8 +131,39 @@ def test_pause_resume_withdraw_admit_and_stop():
     assert bench.run(lambda: bench.key_authority.round == 3 or aggregator.round == 4)
     bench.order('stop')
     assert aggregator.phase is Phase.FINISHED
+    bench.order('withdraw', 'hospital_3')
+    for action in ('pause', 'resume', 'stop'):
+        order = bench.signed_order(action)
+        for error, words in ((RoundError, 'has ended'), (ReplayError, 'not newer')):
+            with pytest.raises(error, match=words):
+                aggregator.handle(order, bench.driver.now)
+    assert not aggregator.orders.paused
     for learner in bench.learners.values():
         assert learner.trained == sorted(set(learner.trained))
+
+
+def test_admit_lets_a_federation_go_on_that_ended_for_the_budget_of_one():
+    bench = Bench(hospitals=3, rounds=3)
+    bench.learners['hospital_2'].rounds_affordable = 1
+    assert bench.run(lambda: bench.aggregator.exhausted)
+    for again in (False, True):
+        bench.order('admit', 'hospital_2')
+        assert not bench.aggregator.exhausted
+        if not again:  # it says the same of itself in the next attempt
+            assert bench.run(lambda: bench.aggregator.phase is Phase.FINISHED, ticks=200)
+            bench.learners['hospital_2'].rounds_affordable = 9
+            bench.restart('hospital_2')
+    assert bench.run()
+
+
+def test_a_federation_that_a_roll_back_reopens_is_not_exhausted():
+    bench = Bench(hospitals=3, rounds=4)
+    bench.learners['hospital_2'].rounds_affordable = 1
+    assert bench.run(lambda: bench.aggregator.exhausted)
+    bench.learners['hospital_2'].rounds_affordable = 9
+    bench.order('roll_back', to_round=0)
+    assert bench.run()
+    assert not bench.aggregator.exhausted
 
 
 def test_released_hospital_policy_is_the_local_one(bench):

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta, UTC
 from pathlib import Path
 from queue import Empty, Queue
 import shutil
+import socket
 import stat
 
 from cryptography.x509.oid import ExtendedKeyUsageOID
@@ -18,6 +19,7 @@ from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.link.credentials import FOLDER, LinkFiles, make_links, ROUTER
 from fdrl_ros.deployment.link.transport import (
     free_port,
+    OLDER_FILES,
     open_client,
     open_router,
     place_of,
@@ -25,7 +27,7 @@ from fdrl_ros.deployment.link.transport import (
     Session,
 )
 from fdrl_ros.deployment.prepare import prepare
-from fdrl_ros.errors import KeyFileError, SecurityError, SettingError, TrainingStopped
+from fdrl_ros.errors import FdrlError, KeyFileError, SecurityError, SettingError, TrainingStopped
 import pytest
 from support.small_run import SMALL_PLAN
 
@@ -163,14 +165,51 @@ def test_who_lost_the_router_finds_it_again(way):
 def test_foreign_certificates_are_refused_and_it_is_said_why(way, layout, tmp_path):
     foreign = linked(tmp_path / 'foreign')
     files = LinkFiles(foreign.keys, 'hospital_1')
-    assert 'its certificate is refused here' in refusal(files, way.place)
+    found = refusal(files, way.place)
+    assert found.startswith('its certificate is refused here: unable to get local issuer')
+    assert found.endswith(OLDER_FILES)
     # With the authority of this federation, as a stranger who knows it has.
     shutil.copy2(LinkFiles(layout.keys, ROUTER).authority, files.authority)
-    assert (
-        refusal(files, way.place) == 'the router refuses our certificate: TLSV1_ALERT_UNKNOWN_CA'
-    )
+    refused = f'the router refuses our certificate: TLSV1_ALERT_UNKNOWN_CA{OLDER_FILES}'
+    assert refusal(files, way.place) == refused
     with pytest.raises(SecurityError, match='is not that of the root of this federation'):
         open_client(files, way.place)
+
+
+def test_who_has_files_of_before_links_were_made_again_is_told_so(layout, tmp_path):
+    keys = Path(shutil.copytree(layout.directory, tmp_path / 'renewed'))
+    renewed = Layout(keys)
+    make_links(renewed, ['127.0.0.1'], datetime.now(UTC), 30)
+    place = f'tls/127.0.0.1:{free_port()}'
+    with open_router(LinkFiles(renewed.keys, ROUTER), renewed.roster(), place):
+        found = refusal(LinkFiles(layout.keys, 'hospital_1'), place)
+    assert found.startswith('its certificate is refused here: ') and found.endswith(OLDER_FILES)
+
+
+@pytest.mark.parametrize('file', ['ca.pem', 'hospital_1/cert.pem'])
+def test_a_spoilt_certificate_is_named_with_its_party_and_the_remedy(file, layout, tmp_path):
+    copy = Layout(Path(shutil.copytree(layout.directory, tmp_path / 'copy')))
+    spoilt = copy.keys / FOLDER / file
+    spoilt.write_text('rubbish')
+    if file == 'ca.pem':  # as the root never signs it
+        root = load_identity(copy.keys / 'root' / 'identity.key', 'root')
+        spoilt.with_name('ca.sig').write_bytes(root.sign(b'fdrl_ros links 1\nrubbish'))
+    with pytest.raises(SecurityError) as found:
+        LinkFiles(copy.keys, 'hospital_1').check(datetime.now(UTC))
+    for words in (str(spoilt), 'the link of hospital_1', 'fdrl link init', 'fdrl export'):
+        assert words in str(found.value)
+
+
+@pytest.mark.parametrize(
+    ('address', 'reason'),
+    [('127.0.0.1', 'Address already in use'), ('192.0.2.77', 'Cannot assign requested address')],
+)
+def test_a_router_that_cannot_listen_tells_the_reason_alone(address, reason, layout):
+    with socket.create_server(('127.0.0.1', 0)) as taken:
+        place = f'{address}:{taken.getsockname()[1]}'
+        with pytest.raises(FdrlError) as found:
+            open_router(LinkFiles(layout.keys, ROUTER), layout.roster(), f'tls/{place}')
+    assert str(found.value) == f'Zenoh does not open: cannot listen at {place}: {reason}'
 
 
 def test_a_hospital_cannot_play_the_router(layout):
@@ -187,6 +226,16 @@ def test_a_router_at_another_address_than_its_certificate_says_is_refused(layout
         other = place.replace('127.0.0.1', 'localhost')
         found = refusal(LinkFiles(layout.keys, 'hospital_1'), other)
     assert "Hostname mismatch, certificate is not valid for 'localhost'" in found
+
+
+def test_the_certificate_of_another_party_is_refused_without_a_word_about_clocks(layout, tmp_path):
+    keys = Path(shutil.copytree(layout.keys, tmp_path / 'keys'))
+    other, files = LinkFiles(keys, 'hospital_2'), LinkFiles(keys, 'hospital_1')
+    shutil.copy2(other.certificate, files.certificate)
+    shutil.copy2(other.private, files.private)
+    with pytest.raises(SecurityError, match="its certificate is that of 'hospital_2'; ") as found:
+        open_client(files, 'tls/127.0.0.1:1')
+    assert 'clock' not in str(found.value)
 
 
 def test_expired_and_future_certificates_are_refused_with_the_time_of_this_host(tmp_path):

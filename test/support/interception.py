@@ -4,6 +4,7 @@
 
 from dataclasses import replace
 
+from fdrl_ros.federation.protocol.message import Decline, DeclineReason
 from support.federation_bench import Bench
 
 
@@ -12,12 +13,13 @@ class Interception:
 
     def __init__(self, bench: Bench, *kinds: type, change=lambda message: [message]) -> None:
         self.messages: list = []
+        self.change = change
         post = bench.driver.post
 
         def tapped(message):
             if isinstance(message, kinds):
                 self.messages.append(message)
-                for each in change(message):
+                for each in self.change(message):
                     post(each)
             else:
                 post(message)
@@ -31,6 +33,13 @@ def resealed(bench, message, **changes):
     envelope = replace(message.envelope, counter=bench.stores[sender].next_counter())
     changed = replace(message, envelope=envelope, **changes)
     return changed.signed_by(bench.identities[sender])
+
+
+def declining(bench, message):
+    """Return what its sender says instead of a message if its ledger has a gap."""
+    counter = bench.stores[message.sender].next_counter()
+    envelope, reason = replace(message.envelope, counter=counter), int(DeclineReason.LEDGER)
+    return [Decline(envelope, reason, 'a gap').signed_by(bench.identities[message.sender])]
 
 
 def refusals(bench, kind):

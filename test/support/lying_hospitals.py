@@ -195,20 +195,25 @@ def mask_wrong(bench: Bench, liar: str) -> None:
     _change(bench, liar, MaskedUpdate, changed)
 
 
-def send_too_much(bench: Bench, liar: str, factor: float = 2**10, numbers: int = 40) -> None:
+def send_too_much(
+    bench: Bench, liar: str, factor: float = 2**10, numbers: int = 40, first: int = 0
+) -> None:
     """
     Send an update with some numbers far beyond the limit, masked as it should be.
 
     :param numbers: how many of the first ones; each is moved by its place times `factor` times
         all levels, so that few projections see it too.
+    :param first: place of the first one among the slots of a ciphertext.
     """
-    _move(bench, liar, factor, numbers)
+    _move(bench, liar, factor, numbers, first)
 
 
-def _move(bench: Bench, liar: str, factor: float, numbers: int) -> NDArray[np.int64]:
+def _move(
+    bench: Bench, liar: str, factor: float, numbers: int, first: int = 0
+) -> NDArray[np.int64]:
     scheme = bench.scheme
     by = np.zeros(scheme.slots, dtype=np.int64)
-    by[:numbers] = int(factor * scheme.levels) * np.arange(1, numbers + 1)
+    by[first : first + numbers] = int(factor * scheme.levels) * np.arange(1, numbers + 1)
 
     def changed(message: MaskedUpdate) -> Message:
         if message.chunk:

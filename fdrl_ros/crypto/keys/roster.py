@@ -114,6 +114,12 @@ def default_threshold(hospitals: int) -> int:
     return 2 * hospitals // 3 + 1
 
 
+def usual_neighbours(hospitals: int, threshold: int | None, buckets: int) -> int:
+    """Return k where nobody chose it, with the parameters of :func:`ring`."""
+    strict = threshold is not None and threshold > default_threshold(hospitals)
+    return 0 if strict or buckets else default_neighbours(hospitals)
+
+
 def ring(
     hospitals: int,
     threshold: int | None = None,
@@ -128,8 +134,7 @@ def ring(
     :param buckets: of a round; 0 for one sum of all.
     """
     if neighbours is None:
-        strict = threshold is not None and threshold > default_threshold(hospitals)
-        neighbours = 0 if strict or buckets else default_neighbours(hospitals)
+        neighbours = usual_neighbours(hospitals, threshold, buckets)
     seed = new_seed().hex() if neighbours or buckets else ''
     return {'neighbours': neighbours, 'buckets': buckets, 'ring_seed': seed}
 
@@ -199,7 +204,9 @@ class Roster:
         if count < FEWEST_HOSPITALS:
             raise RosterError(f'{count} hospitals: expected {FEWEST_HOSPITALS}, to hide each')
         if type(self.threshold) is not int or not count / 2 < self.threshold <= count:
-            raise RosterError(f'threshold {self.threshold!r}: expected over half of {count}')
+            raise RosterError(
+                f'threshold {self.threshold!r}: expected over half of {count}, and at most {count}'
+            )
         for role in SERVERS:
             found = sum(member.role == role for member in self.members)
             if found != 1:

@@ -100,6 +100,19 @@ class Neighbourhoods:
             self.threshold, self.withstands_lies = share_threshold(len(self.hospitals), degree)
             self._witnesses, self.agreeing = fewest_witnesses(len(self.hospitals), threshold)
 
+    def in_words(self) -> str:
+        """Say with how few others each masks, and what that promises; empty if with all."""
+        if self.is_complete:
+            return ''
+        honest = '' if self.withstands_lies else ', and one of the two servers is honest'
+        return (
+            f'Each hospital masks with {self.degree} neighbours: {self.threshold} holders restore '
+            f'a secret, and {self.agreeing} of {len(self.witnesses)} witnesses sign who survived. '
+            f'That hides single updates, and rounds go on, while at most {CORRUPT} of the '
+            f'hospitals collude and {DROPPED} are away{honest}, but with a chance of '
+            f'2^-{FAILURE_BITS}.'
+        )
+
     def peers(self, name: str) -> tuple[str, ...]:
         """
         Return the hospitals with which one masks, in the order of the names.
@@ -181,12 +194,21 @@ class Neighbourhoods:
 
     def lacking(self, names: Collection[str], present: Collection[str]) -> frozenset[str]:
         """Return which of some hospitals have fewer holders than the threshold among others."""
-        here, fewest = frozenset(present), self.threshold
+        here = frozenset(present)
         if self.is_complete:
-            return frozenset(names) if len(here) < fewest else frozenset()
-        return frozenset(
-            name for name in names if len(here.intersection(self.holders(name))) < fewest
-        )
+            return frozenset(names) if len(here) < self.threshold else frozenset()
+        counts = self.holder_counts(here)
+        return frozenset(name for name in names if counts[name] < self.threshold)
+
+    def holder_counts(self, among: Collection[str]) -> dict[str, int]:
+        """Return how many holders of each hospital are among some, of all in one pass."""
+        if self.is_complete:
+            return dict.fromkeys(self.hospitals, len(among))
+        side, ring = self.degree // 2, self._ring
+        present = np.fromiter((name in among for name in ring), np.int64, len(ring))
+        # Of a hospital's part of the ring: what stands before its end, less what before its start.
+        sums = np.cumsum(np.concatenate([[0], present[-side:], present, present[:side]]))
+        return dict(zip(ring, (sums[2 * side + 1 :] - sums[: len(ring)]).tolist(), strict=True))
 
     @cached_property
     def witnesses(self) -> frozenset[str]:
@@ -244,9 +266,9 @@ def share_threshold(hospitals: int, degree: int) -> tuple[int, bool]:
     :raises CryptoError: if no t keeps what is promised.
     """
     if not 2 <= degree < hospitals - 1 or degree % 2:
+        even = f'an even number from 2 to {hospitals - 2}, or ' if hospitals > 3 else ''
         raise CryptoError(
-            f'{degree} neighbours in a federation of {hospitals}: expected an even number from 2 '
-            f'to {hospitals - 2}, or 0 for all others'
+            f'{degree} neighbours in a federation of {hospitals}: expected {even}0 for all others'
         )
     strong, weak, most = _thresholds(hospitals, degree)
     for threshold in (strong, weak):

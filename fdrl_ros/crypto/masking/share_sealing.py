@@ -248,6 +248,11 @@ class KeyList:
             self._holders[dealer] = self.graph.holders(dealer, self._named_members)
         return self._holders[dealer]
 
+    @cached_property
+    def rooms(self) -> dict[str, int]:
+        """Return how many holders each hospital has."""
+        return self.graph.holder_counts(self._named_members)
+
     def masking(self, name: str, among: Collection[str]) -> tuple[str, ...]:
         """
         Return who masks with a member, and itself, in order: its peers that are in its bucket.

@@ -124,10 +124,10 @@ class Recovery:
     """
     Restores secrets from the shares of one set of holders.
 
-    The Lagrange weights depend on the holders alone: they are computed once, and each secret is a
-    sum of products. With more than t holders, all shares are checked to lie on one polynomial of
-    degree t - 1: only then is their sum with the weights of a random word of the dual code zero,
-    except with probability 2^-256 (Cascudo & David 2017).
+    The Lagrange weights depend on the holders' places alone: they are computed once, and each
+    secret is a sum of products. With more than t holders, all shares are checked to lie on one
+    polynomial of degree t - 1: only then is their sum with the weights of a random word of the
+    dual code zero, except with probability 2^-256 (Cascudo & David 2017).
 
     :param threshold: t.
     :param members: all members among whom the secrets were shared.
@@ -149,22 +149,8 @@ class Recovery:
             raise TooFewSharesError(f'{len(holders)} shares: expected at least {threshold}')
         self.holders = tuple(sorted(holders))
         self._surplus = len(holders) - threshold
-        self._places = [places[name] for name in self.holders]
-        # 1 / prod (x_i - x_j): the weights of the secret and of every check derive from these.
-        self._dual = [
-            pow(prod([place - other for other in self._places if other != place]), -1, PRIME)
-            for place in self._places
-        ]
-        whole = prod(self._places) * (-1) ** (len(holders) - 1)
-        self._weights = [
-            whole // place * dual % PRIME
-            for place, dual in zip(self._places, self._dual, strict=True)
-        ]
-        challenge = [randbelow(PRIME) for _ in range(self._surplus)]
-        self._check = [
-            _value_at(place, challenge) * dual % PRIME
-            for place, dual in zip(self._places, self._dual, strict=True)
-        ]
+        at = tuple(places[name] for name in self.holders)
+        self._weights, self._check = _weights_and_check(at, self._surplus)
 
     def recover(self, shares: Mapping[str, bytes]) -> bytes:
         """
@@ -187,9 +173,27 @@ class Recovery:
 
 
 @lru_cache(maxsize=4)
-def recovery_of(threshold: int, members: tuple[str, ...], holders: tuple[str, ...]) -> Recovery:
-    """Return what restores secrets from some holders' shares; many secrets have the same ones."""
-    return Recovery(threshold, members, holders)
+def _weights_and_check(
+    places: tuple[int, ...], surplus: int
+) -> tuple[Sequence[int], Sequence[int]]:
+    """
+    Return the Lagrange weights of the secret, and a random word of the dual code.
+
+    Where nobody dropped out, the holders of all members are at the same places.
+    """
+    # 1 / prod (x_i - x_j): the weights of the secret and of every check derive from these.
+    dual = [
+        pow(prod([place - other for other in places if other != place]), -1, PRIME)
+        for place in places
+    ]
+    whole = prod(places) * (-1) ** (len(places) - 1)
+    weights = [whole // place * each % PRIME for place, each in zip(places, dual, strict=True)]
+    challenge = [randbelow(PRIME) for _ in range(surplus)]
+    check = [
+        _value_at(place, challenge) * each % PRIME
+        for place, each in zip(places, dual, strict=True)
+    ]
+    return weights, check
 
 
 def _check_threshold(threshold: int, members: int) -> None:

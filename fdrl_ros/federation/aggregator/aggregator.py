@@ -16,7 +16,6 @@ Once enough survivors signed the survivor set, the round is for that set or for 
 no other attempt, only patience.
 """
 
-from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -58,6 +57,7 @@ from fdrl_ros.federation.protocol.ledger_watch import LedgerWatch
 from fdrl_ros.federation.protocol.message import Fault, Message, Phase, UNDER_WAY
 from fdrl_ros.federation.protocol.orders import StandingOrders
 from fdrl_ros.federation.protocol.party import Effects, Job, Report, Stopped
+from fdrl_ros.federation.protocol.request_parts import split_request
 from fdrl_ros.federation.protocol.sketches import (
     bound_of,
     disputed,
@@ -79,6 +79,7 @@ ANSWERS = (
 )
 """Kinds of messages with which hospitals answer to the phases of an attempt."""
 
+_SILENT_ROUNDS = 2  # rounds abandoned for a hospital's silence until it is blamed
 _PATIENCE = 3  # attempts that wait for hospitals without whom too few of a bucket are left
 _FORESIGHT = 100  # rounds in whose buckets those that are there may be summed without them
 
@@ -89,12 +90,10 @@ class _Decryption:
     What becomes of one attempt's sum; it is made anew after a restart.
 
     :param sum_hash: SHA-256 over the sums; the request waits for it.
-    :param abandoned: whether the round is to end with the older policy.
     :param refused: how many reveals the newest request had that the key authority refused.
     """
 
     sum_hash: bytes = b''
-    abandoned: bool = False
     refused: int = 0
 
 
@@ -150,12 +149,15 @@ class Aggregator:
         self._declined: dict[str, protocol.Decline] = {}  # in this round
         self._unaccounted: dict[str, str] = {}  # in this attempt
         self._decryption = _Decryption()
+        self._request_parts: list[dict[str, Any]] = []  # of the newest request
         self._sent: tuple[str, ...] = ()  # whose whole update is here, until it is inspected
         self._nonce = b''
+        self._silent: set[str] = set()  # in this attempt, once others had trained
         self._disputed: set[tuple[str, str]] = set()
-        self._silences: Counter[str] = Counter()  # how often in this round, after training
         self.exhausted = ''
         """Why no further round can be paid for; empty while one can."""
+        self.reason = ''
+        """Why the phase is what it is, as the last status says."""
 
     @property
     def round(self) -> int:
@@ -291,8 +293,10 @@ class Aggregator:
         :raises RoundError: if it is new, and not awaited in this phase.
         """
         if not known and not awaited:
-            name, phase = type(message).__name__, self.phase.name
-            raise RoundError(message.sender, f'{name} in phase {phase}')
+            # Who answers to an attempt that was paused or given up cannot know of that yet.
+            over = self.phase not in UNDER_WAY or self.state.abandoned
+            refusal = LateError if over else RoundError
+            raise refusal(message.sender, f'{type(message).__name__} in phase {self.phase.name}')
         return not known
 
     def _advance(self, now: float, *, in_time: bool) -> Effects:
@@ -346,9 +350,13 @@ class Aggregator:
             if self.phase is not Phase.OPEN:
                 late = f'no answer in time from {_names(awaited)}'
                 return self._fail(now, late if awaited else f'left out: {_names(missing)}')
+            if in_time:
+                return Effects()
             # In a new attempt, whose number is ahead of those that hospitals know of.
-            others = missing or {each.name for each in self.channel.roster.hospitals} - wanted
-            return Effects() if in_time else self._open(now, f'waiting for {_names(others)}')
+            every = {each.name for each in self.channel.roster.hospitals}
+            others = _names(every.difference(self.orders.admitted))
+            told = f'too few hospitals are admitted: an operator can admit {others}'
+            return self._open(now, f'waiting for {_names(missing)}' if missing else told)
         return tuple(name for name in self.orders.admitted if name in here)
 
     # Phase OPEN: begin an attempt and gather round keys.
@@ -364,21 +372,26 @@ class Aggregator:
             return Effects()
         if self.round > self._settings.rounds:
             return self._enter(Phase.FINISHED, now, 'all rounds are done')
-        if self.orders.paused:
-            return self._enter(Phase.PAUSED, now, 'paused by an operator')
-        return self._open(now, 'again after a restart' if self.attempt else 'a new round')
+        # The round for which the aggregator paused by itself is released first.
+        if self.orders.paused and not (self.orders.paused_for and self.state.abandoned):
+            since = f', since {why}' if (why := self.orders.paused_for) else ''
+            return self._enter(Phase.PAUSED, now, f'paused until an operator resumes{since}')
+        again = 'again after a restart or a pause'
+        return self._open(now, again if self.attempt else 'a new round')
 
     def _open(self, now: float, reason: str) -> Effects:
         """Open a new attempt, or go on in one whose survivors are fixed."""
         state, agreed = self.state, self.state.record.terms == self._terms_digest()
-        if self._decryption.abandoned:
+        if state.abandoned:
             return self._enter(Phase.SUM, now, reason) + self._request()
         if state.revealing:
             if not agreed or self._is_hopeless():
                 return self._abandon(now, self._failure)
             again = self._hand_on() + self._enter(Phase.REVEAL, now, reason)
             return again + self._advance(now, in_time=True)
-        if state.record.survivors and self.phase is Phase.WAITING and agreed:
+        # Nothing is revealed in this attempt: who was withdrawn meanwhile is not summed.
+        admitted = {*state.record.survivors} <= {*self.orders.admitted}
+        if state.record.survivors and self.phase is Phase.WAITING and agreed and admitted:
             again = self._hand_on() + self._enter(Phase.SETTLE, now, reason)
             return again + self._advance(now, in_time=True)
         if state.sketchings >= MOST_SKETCHES:
@@ -387,7 +400,7 @@ class Aggregator:
             self.channel.check_roster()
         except RosterError as error:
             return self._fail(now, str(error))
-        self._unaccounted = {}
+        self._unaccounted, self._silent = {}, set()
         state.open((self.round, self.attempt + 1), self._terms_digest())
         self._decryption = _Decryption()
         if (ended := self._end_with_too_few(now)) is not None:
@@ -407,6 +420,9 @@ class Aggregator:
             raise MessageError(sender, str(error)) from error
         if known is not None and read_round_key(known, roster) != keys:
             raise OtherKeysError(sender, 'other round keys than before in the same attempt')
+        declined = self._declined.get(sender)
+        if declined is not None and declined.reason == protocol.DeclineReason.LEDGER:
+            del self._declined[sender]  # its ledger was mended: the next attempt waits for it
         new = self._is_new(message, known=known is not None, awaited=self.phase is Phase.OPEN)
         if new:
             self._declined.pop(sender, None)
@@ -414,7 +430,7 @@ class Aggregator:
 
     def _end_open(self, now: float, in_time: bool) -> Effects:
         if why := self._unpaid():
-            self.exhausted = why  # for good: spent budgets never come back
+            self.exhausted = why  # spent budgets never come back
             self._note('fail', reason=why)
             return self._enter(Phase.FINISHED, now, why)
         here, needed = set(self.state.keys), set(self._needed)
@@ -448,14 +464,18 @@ class Aggregator:
         note = f'{sender} takes no part in round {round}: {message.detail}'
         return Effects(notes=(note,)) + self._advance(now, in_time=True)
 
-    def _unpaid(self) -> str:
-        """Explain why the admitted hospitals cannot pay for a further round; empty if they can."""
-        admitted = self.orders.admitted
-        spent = {
+    @property
+    def _spent(self) -> dict[str, str]:
+        """Admitted hospitals whose budget does not pay for this round, with what they say."""
+        return {
             name: decline.detail
             for name, decline in self._declined.items()
-            if decline.reason == protocol.DeclineReason.BUDGET and name in admitted
+            if decline.reason == protocol.DeclineReason.BUDGET and name in self.orders.admitted
         }
+
+    def _unpaid(self) -> str:
+        """Explain why the admitted hospitals cannot pay for a further round; empty if they can."""
+        admitted, spent = self.orders.admitted, self._spent
         # With too few admitted ones, the operator admits more.
         able = self._most(len(admitted))
         if not able >= self._quorum > self._most(len(admitted) - len(spent)):
@@ -504,17 +524,46 @@ class Aggregator:
         """
         Wait for whoever would be summed with these hospitals, of whom enough are there.
 
-        Some may never come. If it was in vain, and in a later round these could be summed without
-        them, this one ends with the older policy.
+        Some may never come. If it was in vain in some attempts, and in a later round these could
+        be summed without the others, this one ends with the older policy. If they could not, who
+        was silent in many attempts is blamed; and if those who are missing are guilty or have
+        spent their budget, all rounds end.
         """
-        alone, roster = set(names) - {*self._kept(names)}, self.channel.roster
-        why = f'too few of one bucket: {_names(alone)}'
+        record, there = self.state.record, {*names}
+        why = f'too few of one bucket: {_names(there - {*self._kept(names)})}'
+        self.state.note_silences(self._silent)
+        if self.state.note_wait() < _PATIENCE or record.bound:
+            return self._fail(now, why)
+        if record.members:
+            # Who shared, and is with too few in a bucket, did not have to train, but is there.
+            there |= self.state.shares.keys() - {*record.members}
         later = range(self.round + 1, min(self._settings.rounds, self.round + _FORESIGHT) + 1)
-        if self.attempt >= _PATIENCE and not self.state.record.bound:
-            dealt = map(roster.buckets_of, later)
-            if any(len(kept(buckets, names)) >= self._fewest for buckets in dealt):
-                return self._abandon(now, why)
-        return self._fail(now, why)
+        dealt = map(self.channel.roster.buckets_of, later)
+        if any(len(kept(buckets, tuple(there))) >= self._fewest for buckets in dealt):
+            silent = self._most_silent()
+            if not record.members:  # who is back did not stop this attempt
+                silent = [name for name in silent if name not in there]
+            # Once is no reason for blame: they may have crashed.
+            return self._abandon(now, why, silent, _SILENT_ROUNDS)
+        often = [name for name, count in self.state.silences.items() if count >= MOST_SKETCHES]
+        blamed = self._blame_silent(often)
+        if {*self._needed} - there - self._spent.keys():
+            return blamed + self._fail(now, why)
+        self.exhausted = f'{why}, and nobody else can pay or is admitted'
+        self._note('fail', reason=self.exhausted)
+        return blamed + self._enter(Phase.FINISHED, now, self.exhausted)
+
+    def _most_silent(self) -> list[str]:
+        """
+        Return the admitted hospitals that were silent most often in this round.
+
+        That is in more than half as many attempts as the one that was in most: some may take
+        turns, and who was late once beside them is none of them.
+        """
+        admitted = self.orders.admitted
+        silences = {name: count for name, count in self.state.silences.items() if name in admitted}
+        most = max(silences.values(), default=0)
+        return [name for name, count in silences.items() if 2 * count > most]
 
     def _most(self, left: int) -> int:
         """Return how many of the hospitals that are left can be summed, in the best of rounds."""
@@ -588,6 +637,13 @@ class Aggregator:
     def _end_train(self, now: float, in_time: bool) -> Effects:
         members = set(self.state.record.members)
         here = self.state.updates.whole() & members
+        missing = members - here
+        if not in_time or not missing - self.left_out.keys():
+            # Whatever it says of itself now: the others trained with it, and it was to take part.
+            self._silent |= missing - self.orders.guilty.keys()
+            there = here | (self.state.shares.keys() - members)
+            if self.channel.roster.buckets and len(here) < self._fewest <= len(there):
+                return self._fail_alone(now, tuple(sorted(here)))
         names = self._gathered(now, here, members, in_time)
         if isinstance(names, Effects):
             return names
@@ -595,7 +651,7 @@ class Aggregator:
         if len(whole := self._kept(names)) < self._fewest:
             return self._fail_alone(now, names)
         if why := self._too_few(whole):
-            return self._fail(now, why)
+            return self._fail_silent(now, why)
         self._sent, self._disputed = whole, set()
         assert self._terms
         if not self._terms.codec.scheme.inspected:
@@ -613,6 +669,7 @@ class Aggregator:
         refused = [name for name in self._sent if name in message.refused]
         why = 'its privacy ledger lacks what the key authority saw'
         self._unaccounted |= dict.fromkeys(message.unaccounted, why)
+        self._silent |= {*message.unaccounted}.intersection(self._sent)
         without = {*refused, *message.unaccounted}
         self._sent = tuple(name for name in self._sent if name not in without)
         evidence = dict.fromkeys(refused, {'verdicts': (message,)})
@@ -640,10 +697,10 @@ class Aggregator:
         """Go on with those who signed, once no two of them contradict each other."""
         state = self.state
         signed = tuple(name for name in self._sent if name in state.sketches)
-        awaited = set(self._sent) - set(signed) - self.left_out.keys()
-        if in_time and (awaited or not signed):
+        missing = set(self._sent) - set(signed)
+        if in_time and (missing - self.left_out.keys() or not signed):
             return Effects()
-        self._silences.update(awaited)
+        self._silent |= missing - self.orders.guilty.keys()
         disputes = self._disputes(signed)
         if new := set(disputes) - self._disputed:
             # All have the whole time to open masks: who lies at the last moment is found too.
@@ -654,7 +711,7 @@ class Aggregator:
             return Effects()
         # Who did not open a disputed mask in time is away, or lies: which of both is not known.
         silent = {name for pair in disputes for name in pair}
-        self._silences.update(silent)
+        self._silent |= silent
         self._sent = tuple(name for name in signed if name not in silent)
         if len(self._sent) < self._fewest:
             return self._fix_survivors(now)  # which fails, and says why
@@ -665,12 +722,18 @@ class Aggregator:
         Abandon a round of which hospitals sign no more projections.
 
         Who was silent most often is not admitted any more, so that the others do not train and
-        pay again for a round that ends in the same way.
+        pay again for a round that ends in the same way. If most attempts failed for other
+        reasons, as restarts, nobody is blamed.
         """
-        most = max(self._silences.values(), default=0)
-        silent = [name for name, count in self._silences.items() if count == most]
-        why = 'hospitals sign no more projections of its updates'
-        return self._blame_alone(silent, Fault.SILENT) + self._abandon(now, why)
+        silent, why = self._most_silent(), 'hospitals sign no more projections of its updates'
+        if 2 * self.state.silent_attempts(silent) < MOST_SKETCHES:
+            silent = []
+        return self._abandon(now, why, silent)
+
+    def _blame_silent(self, names: Collection[str]) -> Effects:
+        for name in names:
+            self.state.forget_silences(name)
+        return self._blame_alone(names, Fault.SILENT)
 
     def _blame_alone(self, names: Collection[str], fault: Fault) -> Effects:
         """Admit hospitals no more on this aggregator's word, which is no proof."""
@@ -717,7 +780,8 @@ class Aggregator:
         sender, peer, state = message.sender, message.peer, self.state
         pair = (min(sender, peer), max(sender, peer))
         ours, known = message.id == state.record.id, pair in self._disputed
-        if message.id < state.record.id or (ours and known and self.phase is not Phase.SKETCH):
+        over = self.phase is not Phase.SKETCH or not set(pair) <= set(self._sent)
+        if message.id < state.record.id or (ours and known and over):
             raise LateError(sender, f'opens a mask with {peer[:40]!r} after the dispute')
         if not (ours and known) or message.keys_digest != state.key_list.digest:
             raise RoundError(sender, f'opens a mask with {peer[:40]!r} that is not in dispute')
@@ -764,9 +828,13 @@ class Aggregator:
         if len(names) < self._fewest:
             if len(self._sent) >= self._fewest:
                 return self._fail_alone(now, self._sent)
-            return self._fail(now, f'left out: {_names(dropped)}')
+            late = (dropped & self._silent) - self.left_out.keys()
+            others = dropped - late
+            told = [f'no answer in time from {_names(late)}'] if late else []
+            told += [f'left out: {_names(others)}'] if others else []
+            return self._fail_silent(now, '; '.join(told))
         if why := self._too_few(names):
-            return self._fail(now, why)
+            return self._fail_silent(now, why)
         self.state.fix_survivors(names)
         self._note('settle', survivors=names, dropped=tuple(sorted(dropped)))
         return self._enter(Phase.SETTLE, now, _without(dropped))
@@ -790,6 +858,8 @@ class Aggregator:
         told = settle_digest(state.setup_digest, record.survivors)
         if sender not in record.survivors or message.settle_digest != told:
             raise RoundError(sender, 'signed other survivors')
+        if isinstance(message, protocol.Settle) and sender not in self._witnesses:
+            raise RoundError(sender, 'signed the survivors, and is no witness')
         if isinstance(message, protocol.Reveal):
             read_reveal(message, state.key_list, set(record.members))
             dealers = [name for name in state.dealers(sender) if name != sender]
@@ -808,10 +878,14 @@ class Aggregator:
             return self._enter(Phase.REVEAL, now, f'{signed} survivors signed')
         if in_time:
             return Effects()
-        witnesses = self.channel.roster.neighbourhoods.witnesses
-        return self._fail_late(
-            now, {*self.state.settles, *(set(self.state.record.survivors) - witnesses)}
-        )
+        late = self._witnesses.intersection(self.state.record.survivors) - {*self.state.settles}
+        self.state.note_silences(late)
+        return self._fail_late(now, late)
+
+    @property
+    def _witnesses(self) -> frozenset[str]:
+        """Hospitals that sign who survived."""
+        return self.channel.roster.neighbourhoods.witnesses
 
     def _end_reveal(self, now: float, in_time: bool) -> Effects:
         state, decryption = self.state, self._decryption
@@ -823,12 +897,15 @@ class Aggregator:
             return Effects()
         if decryption.refused:
             return self._abandon(now, self._failure)
-        return self._fail_late(now, state.reveals)
+        return self._fail_late(now, {*state.record.survivors} - {*state.reveals})
 
-    def _fail_late(self, now: float, answers: Iterable[str]) -> Effects:
-        late = set(self.state.record.survivors) - set(answers)
-        self._silences.update(late)
+    def _fail_late(self, now: float, late: Iterable[str]) -> Effects:
         return self._fail(now, f'no answer in time from {_names(late)}')
+
+    def _fail_silent(self, now: float, why: str) -> Effects:
+        """End an attempt that too few went on with, and keep who was silent in it."""
+        self.state.note_silences(self._silent)
+        return self._fail(now, why)
 
     def _is_hopeless(self) -> bool:
         """Tell whether too few can reveal any more, or all who can have, and it was no use."""
@@ -860,7 +937,7 @@ class Aggregator:
         """Send the request to decrypt, for the first time or again; nothing while no sum is."""
         state, record, decryption = self.state, self.state.record, self._decryption
         inspecting = self.phase is Phase.INSPECT
-        if not (inspecting or decryption.abandoned or decryption.sum_hash):
+        if not (inspecting or state.abandoned or decryption.sum_hash):
             return Effects()
         survivors = self._sent if inspecting else record.survivors
         proof: dict[str, tuple[object, ...] | bytes] = {
@@ -874,22 +951,35 @@ class Aggregator:
                 state.sketches[name] for name in survivors if name in state.sketches
             ),
         }
-        if decryption.abandoned:
+        if state.abandoned:
             proof = {name: type(value)() for name, value in proof.items()}
-        sum_hash = decryption.sum_hash
-        return self.channel.send(protocol.DecryptRequest, record.id, **proof, sum_hash=sum_hash)
+        self._request_parts = split_request(proof | {'sum_hash': decryption.sum_hash})
+        return self._send_part(0)
+
+    def _send_part(self, number: int) -> Effects:
+        """
+        Send a part of the request.
+
+        :raises RoundError: if there is no such part.
+        """
+        if not 0 <= number < len(self._request_parts):
+            raise RoundError('key_authority', f'wants part {number} of a request')
+        fields = self._request_parts[number]
+        return self.channel.send(protocol.DecryptRequest, self.state.record.id, **fields)
 
     def _relay(self, message: protocol.Wanted) -> Effects:
         """
-        Hand on the chunks that the key authority asks for.
+        Hand on the chunks, or the part of the request, that the key authority asks for.
 
         :raises RoundError: if there is nothing to ask for.
         """
         record, decryption = self.state.record, self._decryption
         inspecting = self.phase is Phase.INSPECT
-        wanted = inspecting or (decryption.sum_hash and not decryption.abandoned)
+        wanted = inspecting or (decryption.sum_hash and not self.state.abandoned)
         if message.id != record.id or not wanted:
             raise RoundError(message.sender, f'wants updates of {message.id}')
+        if message.part:
+            return self._send_part(message.part)
         survivors = self._sent if inspecting else record.survivors
         updates = self.state.updates.items(survivors, message.first, message.count)
         return self.channel.send(protocol.Relay, record.id, first=message.first, updates=updates)
@@ -907,10 +997,34 @@ class Aggregator:
             return self._fail(now, f'the key authority refused: {message.reason}')
         return Effects()
 
-    def _abandon(self, now: float, why: str) -> Effects:
-        """End a round that can never be summed any more: the older policy is released anew."""
-        self._decryption.abandoned = True
-        return self._enter(Phase.SUM, now, f'abandoned: {why}') + self._request()
+    def _abandon(
+        self, now: float, why: str, silent: Collection[str] = (), often: int = 1
+    ) -> Effects:
+        """
+        End a round that can never be summed any more: the older policy is released anew.
+
+        If too few would be left without those who are to blame, it may be a fault of this
+        aggregator: nobody is blamed, and no round begins until an operator resumes.
+
+        :param silent: hospitals for whose silence it ends.
+        :param often: how many rounds end so until a hospital is blamed for it. The round is over
+            first: a restart blames nobody in its place.
+        """
+        rounds = self.state.silent_rounds
+        to_blame = {name for name in silent if rounds[name] + 1 >= often}
+        left = {*self.orders.admitted} - to_blame
+        able = self.channel.roster.neighbourhoods.able(left)
+        if to_blame and min(self._most(len(left)), len(able)) < self._quorum:
+            silence = f'no answer came in time from {_names(to_blame)} (are train_timeout and '
+            silence += 'settle_timeout long enough?)'
+            self._note('fail', reason=f'paused, since {silence}')
+            # If it was not their fault, earlier rounds do not count against them either.
+            self.state.abandon(forgiven=to_blame, kept=self.orders.pausing(silence))
+            to_blame = set()
+        else:
+            self.state.abandon(silent)
+        blamed = self._blame_silent(sorted(to_blame))
+        return blamed + self._enter(Phase.SUM, now, f'abandoned: {why}') + self._request()
 
     # In any phase: who is proven guilty is left out from then on.
 
@@ -1072,7 +1186,7 @@ class Aggregator:
             return self._begin(now)
         # The released round is over, also when this aggregator was away when it ended.
         released = self._enter(Phase.RELEASED, now, message.reason, (round, self.attempt))
-        self._declined, self._unaccounted, self._silences = {}, {}, Counter()
+        self._declined, self._unaccounted = {}, {}
         self.state.open((round + 1, 0), self._terms_digest())
         self._decryption = _Decryption()
         return released + self._begin(now)
@@ -1094,22 +1208,30 @@ class Aggregator:
 
     def _obey(self, order: protocol.Order, now: float) -> Effects:
         """Do what an operator orders; nothing that was trained is lost by a pause."""
-        self.orders.take(order, self.state.record.id)
         hospital, phase, by = order.hospital, self.phase, f'by {order.sender}'
+        self.orders.take(order, self.state.record.id, ended=phase is Phase.FINISHED)
         match order.action:
-            case 'pause' if phase is not Phase.FINISHED:
+            case 'pause':
                 return self._enter(Phase.PAUSED, now, f'paused {by}')
             case 'resume' if phase is Phase.PAUSED:
                 return self._enter(Phase.WAITING, now, f'resumed {by}') + self._begin(now)
             case 'stop':
                 return self._enter(Phase.FINISHED, now, f'stopped {by}')
-            case 'admit' if phase is Phase.OPEN:
-                return self._publish_status(f'{hospital} was admitted {by}', now)
+            case 'admit':
+                self.state.forget_silences(hospital)
+                self._declined.pop(hospital, None)
+                told = f'{hospital} was admitted {by}'
+                if phase is Phase.OPEN:
+                    return self._publish_status(told, now)
+                if phase is Phase.FINISHED and self.exhausted:
+                    return self._enter(Phase.WAITING, now, told) + self._begin(now)
             case 'withdraw':
                 left = len(self.orders.admitted)
                 told = f'{hospital} was withdrawn {by}: {left} hospitals are left'
-                if left <= self._quorum:
-                    told += f', and a round needs {self._quorum}'
+                if left == self._quorum:
+                    told += ', and a round needs all of them'
+                elif left < self._quorum:
+                    told += f', and no round begins with fewer than {self._quorum}'
                 if hospital in self.state.keys and phase in UNDER_WAY - {Phase.SUM}:
                     return self._fail(now, told)
                 return Effects(notes=(told,))
@@ -1133,6 +1255,8 @@ class Aggregator:
         self, phase: Phase, now: float, reason: str, at: tuple[int, int] | None = None
     ) -> Effects:
         self.phase = phase
+        if phase is not Phase.FINISHED:
+            self.exhausted = ''
         timeout = self._timeouts.get(phase)
         self._deadline = None if timeout is None else now + timeout
         return self._publish_status(reason, now, at)
@@ -1156,12 +1280,14 @@ class Aggregator:
             heads = self.watch.acknowledge(self.channel, at)
             self._acknowledged = at
         marks = self.channel.roster.neighbourhoods.marks
+        # An abandoned attempt has no lists any more, and no others.
+        members = () if self.state.abandoned else record.members or record.keyed or self._needed
         status = self.channel.send(
             protocol.RoundStatus,
             at,
             phase=int(self.phase),
             keyed=marks(record.keyed),
-            members=marks(record.members or record.keyed or self._needed),
+            members=marks(members),
             survivors=marks(record.survivors),
             time_left=0.0 if self._deadline is None else self._deadline - now,
             policy_digest=self._policy_digest,
@@ -1171,6 +1297,7 @@ class Aggregator:
             keys_digest=self._keys_digest(),
             reason=reason,
         )
+        self.reason = reason
         note = f'round {at[0]} attempt {at[1]}: {self.phase.name}, {reason}'
         return heads + status + Effects(notes=(note,))
 

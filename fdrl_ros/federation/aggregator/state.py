@@ -8,11 +8,13 @@ and updates are durable: an aggregator that is killed goes on in the same attemp
 survivors. Updates lie on disk as their hospitals signed them; in memory are their hashes alone.
 """
 
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 import hashlib
+import json
 from typing import Any
 
 from fdrl_ros.crypto.keys.roster import Roster
@@ -46,6 +48,9 @@ RECORD = 'state'
 _RECEIVED = 'received '
 _BLAME = 'blame '
 _SKETCHINGS = 'attempts with projections'
+_WAITS = 'attempts with too few of a bucket'
+_SILENCES = 'attempts silent after training'
+_SILENT_ROUNDS = 'rounds ended for silence'
 _SPOOL = 'updates'
 
 
@@ -71,7 +76,8 @@ class AggregatorRecord:
     The durable state of the aggregator in the rounds.
 
     :param phase: from where a restarted aggregator goes on: OPEN for a new attempt, SETTLE once
-        the survivors are fixed, REVEAL once the round is for them or for none.
+        the survivors are fixed, REVEAL once the round is for them or for none, SUM once it is
+        abandoned.
     :param terms: digest of what the attempt rests on.
     :param keyed: hospitals whose keys shares are made for.
     :param members: hospitals that mask with each other.
@@ -271,9 +277,15 @@ class AggregatorState:
         try:
             if self.record.survivors:
                 for data in self._store.matching(f'{_RECEIVED}*').values():
-                    self._keep(protocol.message_from_bytes(data))
+                    self._take_back(protocol.message_from_bytes(data))
         except MessageError as error:
             raise StoreError(f'the state of the aggregator is damaged: {error}') from error
+
+    def _take_back(self, message: Message) -> None:
+        """Keep what was kept, but no signature of no witness, which older versions kept too."""
+        witnesses = self._roster.neighbourhoods.witnesses
+        if not isinstance(message, protocol.Settle) or message.sender in witnesses:
+            self._keep(message)
 
     def _begin(self) -> None:
         self.keys: dict[str, protocol.RoundKey] = {}
@@ -294,6 +306,11 @@ class AggregatorState:
         """Whether enough survivors signed: the round is for this set, or for none."""
         return self.record.phase is Phase.REVEAL
 
+    @property
+    def abandoned(self) -> bool:
+        """Whether the round is to end with the older policy."""
+        return self.record.phase is Phase.SUM
+
     @cached_property
     def key_list(self) -> KeyList:
         """Return the list of keys that shares are made along, once it is fixed."""
@@ -311,7 +328,7 @@ class AggregatorState:
         phase = Phase.OPEN if attempt[1] else Phase.WAITING
         bound = self.record.bound if attempt[0] == self.record.round else ()
         if attempt[0] != self.record.round:
-            self._store.replace([f'{_BLAME}*', _SKETCHINGS], {})
+            self._store.replace([f'{_BLAME}*', _SKETCHINGS, f'{_WAITS}*', _SILENCES], {})
         self._save(AggregatorRecord(phase, *attempt, terms, bound=bound))
         self._begin()
 
@@ -324,9 +341,64 @@ class AggregatorState:
         """Note durably that hospitals are about to be asked for projections."""
         self._store.put_number(_SKETCHINGS, self.sketchings + 1)
 
+    def note_wait(self) -> int:
+        """
+        Note durably that too few of a bucket are there.
+
+        :returns: in how many attempts of this round so far. Attempts that end before training, and
+            those that end after it, are counted apart.
+        """
+        row = f'{_WAITS} {"after" if self.record.members else "before"} training'
+        waits = self._store.get_number(row) + 1
+        self._store.put_number(row, waits)
+        return waits
+
+    @property
+    def silences(self) -> Counter[str]:
+        """In how many attempts of this round hospitals were silent once others had trained."""
+        return self._counts_of(_SILENCES)
+
+    @property
+    def silent_rounds(self) -> Counter[str]:
+        """In how many rounds that were abandoned for it hospitals were silent most often."""
+        return self._counts_of(_SILENT_ROUNDS)
+
+    def silent_attempts(self, names: Iterable[str]) -> int:
+        """Return in how many attempts of this round any of these hospitals was silent."""
+        found = self._numbers(_SILENCES)
+        return len({number for name in names for number in found.get(name, [])})
+
+    def note_silences(self, names: Iterable[str]) -> None:
+        """Note durably, and once, that hospitals were silent in this attempt."""
+        self._store.replace((), self._noted(_SILENCES, names, self.record.attempt))
+
+    def forget_silences(self, name: str) -> None:
+        """Forget that a hospital was silent."""
+        for row in (_SILENCES, _SILENT_ROUNDS):
+            found = self._numbers(row)
+            if found.pop(name, None):
+                self._store.put(row, json.dumps(found).encode())
+
+    def _counts_of(self, row: str) -> Counter[str]:
+        return Counter({name: len(numbers) for name, numbers in self._numbers(row).items()})
+
+    def _numbers(self, row: str) -> dict[str, list[int]]:
+        return dict(json.loads(self._store.get(row) or b'{}'))
+
+    def _noted(self, row: str, names: Iterable[str], number: int) -> dict[str, bytes]:
+        """Return what the store has to keep so that each name has a number; nothing if it has."""
+        found = self._numbers(row)
+        new = [name for name in names if number not in found.get(name, [])]
+        found |= {name: [*found.get(name, []), number] for name in new}
+        return {row: json.dumps(found).encode()} if new else {}
+
     def keep_blame(self, message: protocol.Blame) -> None:
-        """Keep a proof of guilt durably: who starts again needs it until the round is over."""
-        self._store.put(f'{_BLAME}{message.guilty}', message.to_bytes())
+        """
+        Keep a proof of guilt durably: who starts again needs it until the round is over.
+
+        It stays if an operator admits the hospital, and something else is said of it then.
+        """
+        self._store.put(f'{_BLAME}{message.guilty} {message.fault}', message.to_bytes())
 
     def blames(self) -> tuple[protocol.Blame, ...]:
         """Return the proofs of guilt of this round."""
@@ -351,6 +423,30 @@ class AggregatorState:
         bound = tuple(name for name in record.bound or record.survivors if name not in guilty)
         bound = kept(buckets, bound) or bound
         self._save(AggregatorRecord(Phase.OPEN, *record.id, record.terms, bound=bound))
+
+    def abandon(
+        self,
+        silent: Iterable[str] = (),
+        *,
+        forgiven: Collection[str] = (),
+        kept: Mapping[str, bytes] | None = None,
+    ) -> None:
+        """
+        Decide durably that this round ends with the older policy.
+
+        :param silent: hospitals for whose silence it does.
+        :param forgiven: hospitals of which the silence of earlier rounds does not count any more.
+        :param kept: what else the store keeps in the same step.
+        """
+        before = self.record
+        record = AggregatorRecord(Phase.SUM, *before.id, before.terms, bound=before.bound)
+        rows = self._noted(_SILENT_ROUNDS, silent, record.round)
+        if forgiven:
+            found = self._numbers(_SILENT_ROUNDS)
+            left = {name: numbers for name, numbers in found.items() if name not in forgiven}
+            rows = {_SILENT_ROUNDS: json.dumps(left).encode()}
+        self._store.replace((), {**(kept or {}), **rows, RECORD: encode(record)})
+        self.record = record
 
     def _save(self, record: AggregatorRecord) -> None:
         self._store.put(RECORD, encode(record))
@@ -404,7 +500,7 @@ class AggregatorState:
 
     def parcel(self, dealer: str, holder: str) -> tuple[bytes, bytes]:
         """Return what a member dealt to another one, or to itself, and its path."""
-        message, place = self.shares[dealer], self.key_list.holders(dealer).index(holder)
+        message, place = self.shares[dealer], bisect_left(self.key_list.holders(dealer), holder)
         start = PARCEL_BYTES * place
         return message.parcels[start : start + PARCEL_BYTES], message.tree[1][place]
 

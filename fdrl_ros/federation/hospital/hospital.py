@@ -178,7 +178,7 @@ class Hospital(Party):
         self.attempts: dict[AttemptId, Received] = {}
         """What was received, by attempt."""
         self._busy = False
-        self._declined = 0
+        self._declined: tuple[int, int, str] | None = None  # round, reason and detail
         self._seeded = 0  # the round in which it last signed that its noise is
         self._acknowledged: dict[str, tuple[AttemptId, Head]] = {}
         self._shown: tuple[AttemptId, bytes] = ((0, 0), b'')  # which update is in which policy
@@ -423,24 +423,30 @@ class Hospital(Party):
         return self._roster.neighbourhoods.named(marks)
 
     def _decline(self, reason: protocol.DeclineReason, why: str) -> Effects:
-        """Tell the aggregator, once a round, that this hospital takes no part in it."""
+        """Tell the aggregator that this hospital takes no part in the round."""
         round = self.round
-        if self._declined == round:
+        if self._has_declined(round):
             return Effects()
-        self._declined, self.problem = round, self.problem or why
-        detail = shortened(' '.join(why.split()))
-        declined = self.channel.send(
-            protocol.Decline, self._attempt, reason=int(reason), detail=detail
-        )
-        return declined + Effects(notes=(f'no part in round {round}: {why}',))
+        self._declined = round, int(reason), shortened(' '.join(why.split()))
+        self.problem = self.problem or why
+        return self._say_declined() + Effects(notes=(f'no part in round {round}: {why}',))
+
+    def _has_declined(self, round: int) -> bool:
+        return self._declined is not None and self._declined[0] == round
+
+    def _say_declined(self) -> Effects:
+        assert self._declined
+        _, reason, detail = self._declined
+        return self.channel.send(protocol.Decline, self._attempt, reason=reason, detail=detail)
 
     # Phase OPEN: publish this attempt's keys.
 
     def _open(self, received: Received, status: protocol.RoundStatus) -> Effects:
         """Publish the keys, if there will be an update to mask with them."""
         round = status.envelope.round
-        if self._declined == round:
-            return Effects()
+        if self._has_declined(round):
+            # Again in each attempt: the aggregator forgets it when it starts again, or is told to.
+            return self._say_declined() if received.first_time('declined') else Effects()
         if self._name not in self._named(status.members):
             note = f'not among those whom attempt {status.envelope.attempt} waits for'
             return Effects(notes=(note,)) if received.first_time(note) else Effects()
@@ -528,7 +534,7 @@ class Hospital(Party):
                 raise RoundError(sender, f'delivered shares of {dealt}')
             secrets = self._secrets(received)
             shares = deal(secrets, keys, self._name)
-            rooms = [len(keys.holders(name)) for name in others]
+            rooms = [keys.rooms[name] for name in others]
             for message, parcel, path in parts(
                 delivery, delivery.shares, PARCEL_BYTES, delivery.parcels, rooms
             ):

@@ -58,6 +58,7 @@ from fdrl_ros.federation.protocol.ledger_watch import LedgerWatch
 from fdrl_ros.federation.protocol.message import Message, shortened
 from fdrl_ros.federation.protocol.orders import note_order, take_order, unnoted
 from fdrl_ros.federation.protocol.party import Effects, Job, Report, Stopped, worth_logging
+from fdrl_ros.federation.protocol.request_parts import RequestParts
 from fdrl_ros.federation.protocol.sketches import (
     disputed,
     false_sketches,
@@ -452,6 +453,7 @@ class KeyAuthority:
         self._refused = (0, '')
         self._refusals = 0
         self._summing: VerifiedSum | None = None
+        self._parts = RequestParts()
 
     @property
     def round(self) -> int:
@@ -515,6 +517,13 @@ class KeyAuthority:
                 )
                 raise RoundError(message.sender, f'the next round is {self.round + 1}{older}')
             self.channel.check_roster()
+            whole = self._parts.take(message, len(self.channel.roster.hospitals))
+            if whole is None:
+                return Effects()
+            if isinstance(whole, int):
+                part = {'to': 'aggregator', 'first': 0, 'count': 0, 'part': whole}
+                return self.channel.send(protocol.Wanted, message.id, **part)
+            message = whole
             base = self.state.released.digest
             terms = self._terms.digest(base, self.channel.roster)
             checked = check_request(message, self.channel, terms) if message.survivors else None
@@ -792,7 +801,7 @@ class KeyAuthority:
         """Keep and publish the effects of a round, in one step with the order that it obeys."""
         before = self.state.released
         self.state.release(released, used or {})
-        self._summing = None
+        self._summing, self._parts = None, RequestParts()
         note_order(self.channel, self._store)
         self._note_release(before)
         note = f'released the policy of round {released.round}: {released.reason}'

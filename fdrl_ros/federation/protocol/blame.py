@@ -34,7 +34,7 @@ from fdrl_ros.crypto.masking.share_sealing import (
     PARCEL_BYTES,
     SealError,
 )
-from fdrl_ros.crypto.masking.sharing import recovery_of, SHARE_BYTES, ShareError
+from fdrl_ros.crypto.masking.sharing import Recovery, SHARE_BYTES, ShareError
 from fdrl_ros.crypto.masking.sketch import Sketch
 from fdrl_ros.errors import CryptoError, MessageError, RoundError
 from fdrl_ros.federation.journal.journal import Journal
@@ -182,7 +182,7 @@ def restores(keys: KeyList, dealer: str, kind: str, shares: Mapping[str, bytes])
     :param shares: by their holders, as many as the threshold at least.
     :raises ShareError: if they are fewer, or of hospitals that are not in the list.
     """
-    recovery = recovery_of(keys.threshold, keys.holders(dealer), tuple(shares))
+    recovery = Recovery(keys.threshold, keys.holders(dealer), shares)
     try:
         return keys.fits(dealer, kind, recovery.recover(shares))
     except ShareError:
@@ -198,7 +198,7 @@ def restored(keys: KeyList, dealer: str, shares: Mapping[str, bytes]) -> bytes:
     :raises CryptoError: if there are too few shares, or they contradict each other.
     """
     try:
-        recovery = recovery_of(keys.threshold, keys.holders(dealer), tuple(shares))
+        recovery = Recovery(keys.threshold, keys.holders(dealer), shares)
         return recovery.recover(shares)
     except ShareError as error:
         raise CryptoError(f'a secret of {dealer} cannot be restored: {error}') from error
@@ -277,7 +277,7 @@ def _by_reveal(blame: Blame, keys: KeyList, roster: Roster) -> tuple[str, Fault]
     if tuple(each.sender for each in blame.dealt) != dealers or holder not in members:
         raise RoundError(blame.sender, 'parcels of others than who dealt them to it')
     parcels = {}
-    rooms = [len(keys.holders(name)) for name in dealers]
+    rooms = [keys.rooms[name] for name in dealers]
     for shares, parcel, path in parts(blame, blame.dealt, PARCEL_BYTES, blame.parcels, rooms):
         check_dealt(keys, shares, holder, parcel, path, roster)
         parcels[shares.sender] = parcel

@@ -24,6 +24,7 @@ R = TypeVar('R')
 MOST_BYTES = 2**28
 """Longest message that is read."""
 
+_NAME: Final = 63  # letters of the longest name of a hospital
 _SHORT: Final = 2**12
 """Bytes up to which a message is kept as it was read: many of them are read to be checked."""
 
@@ -75,7 +76,12 @@ def _write_text(value: str) -> bytes:
     return b's' + _LENGTH.pack(len(data)) + data
 
 
-_write_name = lru_cache(2**15)(_write_text)  # names of hospitals come in many lists
+_write_short = lru_cache(2**15)(_write_text)
+
+
+def _write_name(value: str) -> bytes:
+    """Write a name: those of hospitals come in many lists, what is longer than one is not kept."""
+    return _write_short(value) if len(value) <= _NAME else _write_text(value)
 
 
 def _write_tuple(value: tuple[Any, ...]) -> bytes:

@@ -34,6 +34,9 @@ AttemptId = tuple[int, int]
 STEP = 8
 """Most chunks requested in one message."""
 
+MOST_PARTS = 1000
+"""Most parts of a request to decrypt."""
+
 MOST_LAYERS = 1000
 """Most layers that hospitals keep to themselves."""
 
@@ -380,12 +383,14 @@ class Wanted(Message):
     A server requests `count` chunks of `to`, from number `first` on.
 
     The aggregator requests chunks of a hospital's update. The key authority requests of the
-    aggregator the chunks of all survivors in turn: of each the first, then of each the second.
+    aggregator the chunks of all survivors in turn: of each the first, then of each the second; and
+    with a `part` above 0 that part of the aggregator's request, and no chunks.
     """
 
     to: str
     first: int
     count: int
+    part: int = 0
 
 
 @dataclass(frozen=True)
@@ -581,6 +586,10 @@ class DecryptRequest(Message):
     Without signatures on the survivors it asks to inspect their updates: nothing is unmasked.
     Without `sketches` each is looked at alone; with them its norm is bounded.
     Without survivors it asks to abandon the round: nothing is decrypted, the older weights stay.
+
+    A long request comes in `parts`, numbered from 0: the messages of hospitals are distributed
+    over them, all else is in the first. `request_digest` is the SHA-256 over all else and the
+    signatures of these messages. The key authority asks for each part but the first.
     """
 
     keys: tuple[RoundKey, ...] = field(metadata=_NAMES)
@@ -591,6 +600,9 @@ class DecryptRequest(Message):
     reveals: tuple[Reveal, ...] = field(metadata=_NAMES)
     sketches: tuple[Sketch, ...] = field(metadata=_NAMES)
     sum_hash: bytes = field(metadata=_HASH)
+    part: int = 0
+    parts: int = 1
+    request_digest: bytes = field(default=b'', metadata=_HASH)
 
 
 @dataclass(frozen=True)

@@ -247,21 +247,32 @@ class StandingOrders:
         return self._store.get('paused') == b'yes'
 
     @property
+    def paused_for(self) -> str:
+        """Why the aggregator paused by itself; empty if an operator paused it."""
+        return (self._store.get('paused for') or b'').decode()
+
+    @property
     def over(self) -> bool:
         """Whether no round may ever begin again."""
         return self._store.get('stopped') == b'yes'
 
-    def take(self, order: Order, of: AttemptId) -> None:
+    def take(self, order: Order, of: AttemptId, ended: bool) -> None:
         """
         Check an order to the aggregator, keep durably what it says, and write it down.
 
         :param of: round and attempt that it meets.
-        :raises MessageError: as :func:`take_order`, or if the roster names no such hospital.
+        :param ended: whether the federation has ended.
+        :raises MessageError: as :func:`take_order`, if the roster names no such hospital, or if
+            it comes too late to do anything.
         """
-        used = take_order(order, self._channel, self._store)
-        if order.action in _OF_HOSPITALS and order.hospital not in self._names:
+        used, refusal = take_order(order, self._channel, self._store), ''
+        if order.action not in _OF_HOSPITALS:
+            refusal = f'{order.action}: the federation has ended' if ended else ''
+        elif order.hospital not in self._names:
+            refusal = f'the roster names no hospital {order.hospital[:80]!r}'
+        if refusal:
             self._store.replace((), used)
-            raise RoundError(order.sender, f'the roster names no hospital {order.hospital[:80]!r}')
+            raise RoundError(order.sender, refusal)
         kept = self._values(order.action, order.hospital)
         self._store.replace((), used | kept | unnoted(order, self._channel, of))
         self.note()
@@ -274,11 +285,16 @@ class StandingOrders:
         """Keep durably what an order of the journal says."""
         self._store.replace((), self._values(action, hospital))
 
+    @staticmethod
+    def pausing(why: str) -> dict[str, bytes]:
+        """Return what the store has to keep so that no round begins until an operator resumes."""
+        return {'paused': b'yes', 'paused for': why.encode()}
+
     def _values(self, action: str, hospital: str) -> dict[str, bytes]:
         """Return what the store has to keep of an order."""
         match action:
             case 'pause' | 'resume':
-                return {'paused': b'yes' if action == 'pause' else b'no'}
+                return self.pausing('') | ({'paused': b'no'} if action == 'resume' else {})
             case 'stop':
                 return {'stopped': b'yes'}
             case 'admit' | 'withdraw':

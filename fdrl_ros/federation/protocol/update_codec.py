@@ -136,9 +136,33 @@ class UpdateCodec:
         :returns: shape (n_parameters,), float64.
         :raises CryptoError: if a sum is out of range: the masks did not cancel.
         """
+        if self.bound is not None:
+            sums = self._clipped(sums, len(sizes))
         integers = self.scheme.unpack(sums, count=len(sizes))
         total = self.quantisation.dequantise_sum(integers, len(sizes))
         return n_max / sum(sizes) * total
+
+    def _clipped(self, sums: np.ndarray, count: int) -> np.ndarray:
+        """
+        Clip what updates within their bound can push out of range, so that none stops the others.
+
+        The modulus has room for it. Where masks did not cancel, some of the slots lie beyond that
+        room, except with a probability of 2^-slots: these stay as they are.
+
+        :param sums: slots, one number each; those after the last number hold 0.
+        :param count: of the updates in each sum.
+        """
+        scheme, modulus, clipped = self.scheme, self.scheme.plain_modulus, sums.copy()
+        left = self.n_parameters
+        for row in clipped[:, : scheme.slots - scheme.checks]:
+            # Twice a number, around the middle of its range.
+            for part, widest in ((row[:left], count * scheme.levels), (row[left:], 0)):
+                around = (2 * part - widest) % modulus
+                around[around > modulus // 2] -= modulus
+                near = np.abs(around) <= modulus // 4
+                part[near] = (np.clip(around[near], -widest, widest) + widest) // 2
+            left = max(0, left - scheme.integers_per_ciphertext)
+        return clipped
 
 
 @dataclass(frozen=True)

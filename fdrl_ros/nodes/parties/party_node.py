@@ -259,7 +259,8 @@ class PartyNode(ManagedNode):
             self.guarded(lambda: refusals.append(self.take(request, kind)))()
             refusal = refusals[0] if refusals else self.fault
             response.received = refusal is None
-            response.reason = shortened(str(refusal)) if refusal else ''
+            reason = refusal.detail if isinstance(refusal, MessageError) else str(refusal)
+            response.reason = shortened(reason) if refusal else ''
 
         self.answer(service, name, take)
 

@@ -204,6 +204,8 @@ def file_identity(status: os.stat_result) -> tuple[int, int, int, int]:
 
 def create(path: Path, owner: Owner) -> None:
     """Write the empty ledger of a new birth, unless there is a ledger; refuse what is none."""
+    if not path.parent.is_dir():  # nobody makes that of a shared account
+        raise LedgerError(f'ledger {path}: make its folder first, of mode 0700 on a local disk')
     create_once(
         path, lambda: file_bytes(Chain(replace(owner, birth=os.urandom(BIRTH)))), error=LedgerError
     )

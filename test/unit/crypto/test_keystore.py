@@ -187,6 +187,8 @@ def test_file_that_exists_is_not_overwritten_and_one_that_cannot_be_used_is_our_
         write_secret(tmp_path / 'missing' / 'secret', b'x')
     with pytest.raises(KeyFileError):
         make_private_directory(tmp_path / 'secret' / 'below')
+    make_private_directory(tmp_path / 'new' / 'keys')
+    assert mode(tmp_path / 'new') == mode(tmp_path / 'new' / 'keys') == 0o700
     write_secret(tmp_path / 'long', bytes(2**24 + 1))
     with pytest.raises(KeyFileError, match='longer'):
         read_secret(tmp_path / 'long')

@@ -169,6 +169,8 @@ def test_who_lacks_holders_is_who_a_slow_count_finds(size, seed, data):
     for graph in (ring_of(names, size[1], threshold, seed), Neighbourhoods(names, threshold)):
         assert graph.lacking(asked, present) == slow_lacking(graph, asked, present)
         assert graph.lacking(present, present) == slow_lacking(graph, present, present)
+        counts = graph.holder_counts(set(present))
+        assert counts == {name: len(graph.holders(name, present)) for name in names}
 
 
 @settings(max_examples=sampled(40, 10), deadline=None)

@@ -223,6 +223,24 @@ def test_what_is_written_while_others_are_read_is_no_contradiction(federation, m
     assert compare(federation.journals(), roster, seen={}).released == (1, 40)
 
 
+def _peak_of_comparing(federation: Federation, rounds: int) -> int:
+    """Return the most bytes that Python held meanwhile, those of other tests' threads included."""
+    told_bytes: list[int] = []
+    tracemalloc.start()
+    found = compare(
+        federation.journals(),
+        federation.roster,
+        seen={},
+        quick=True,
+        progress=told_bytes.append,
+    )
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert found.problems == ['round 31: hospital_1 did not send the update that was released']
+    assert found.released == (1, rounds) and told_bytes == sorted(told_bytes)
+    return peak
+
+
 def test_long_journals_are_compared_band_by_band_in_little_memory(tmp_path, monkeypatch):
     monkeypatch.setattr(comparison, 'BAND_ENTRIES', 1)
     peaks = []
@@ -231,20 +249,8 @@ def test_long_journals_are_compared_band_by_band_in_little_memory(tmp_path, monk
         told = honest(rounds, HOSPITALS[:3])
         change('hospital_1', 'sent', 31, update=digest('another'))(told)
         federation.write(told)
-        told_bytes = []
         del told
-        tracemalloc.start()
-        found = compare(
-            federation.journals(),
-            federation.roster,
-            seen={},
-            quick=True,
-            progress=told_bytes.append,
-        )
-        peaks.append(tracemalloc.get_traced_memory()[1])
-        tracemalloc.stop()
-        assert found.problems == ['round 31: hospital_1 did not send the update that was released']
-        assert found.released == (1, rounds) and told_bytes == sorted(told_bytes)
+        peaks.append(min(_peak_of_comparing(federation, rounds) for _ in range(3)))
     assert peaks[1] < 1.3 * peaks[0] + 60 * 100
 
 

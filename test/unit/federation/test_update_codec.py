@@ -57,6 +57,39 @@ def test_the_sum_of_masked_updates_is_the_sum_of_their_integers(n_parameters, bi
     assert np.abs(average - exact).max() <= 3 * step * (1 + 1e-9)
 
 
+@settings(deadline=None)
+@given(
+    count=strategies.integers(1, 10),
+    at=strategies.integers(0, 299),
+    moved=strategies.floats(-30.0, 30.0),
+)
+def test_what_one_update_pushes_out_of_range_is_clipped_and_nothing_else(count, at, moved):
+    codec = UpdateCodec.agree(300, 10, 16, LIMIT, projections=8)
+    scheme, rng = codec.scheme, np.random.default_rng(at)
+    integers = rng.integers(0, count * scheme.levels + 1, 300)
+    sums = np.zeros((scheme.ciphertexts, scheme.slots), np.int64)
+    sums[0, :300] = integers
+    honest = codec.average(sums, [1] * count, 1)
+    by = int(moved * scheme.levels)
+    sums[0, at] += by
+    found = codec.average(sums % scheme.plain_modulus, [1] * count, 1)
+    expected = honest.copy()
+    expected[at] = np.clip(honest[at] + by * codec.quantisation.step / count, -LIMIT, LIMIT)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-9)
+    sums[0, 300 + at] = by  # no number at all
+    found = codec.average(sums % scheme.plain_modulus, [1] * count, 1)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-9)
+
+
+def test_sums_whose_masks_are_left_are_refused_whatever_room_there_is():
+    codec, rng = UpdateCodec.agree(300, 10, 16, LIMIT, projections=8), np.random.default_rng(1)
+    shape = codec.scheme.ciphertexts, codec.scheme.slots
+    for _ in range(20):
+        sums = rng.integers(0, codec.scheme.plain_modulus, shape)
+        with pytest.raises(CryptoError, match='out of range|padding'):
+            codec.average(sums, [1] * 10, 1)
+
+
 @pytest.mark.parametrize('bits', [2, 8])
 def test_few_bits_are_exact_through_the_encryption_too(bits):
     rng = np.random.default_rng(bits)

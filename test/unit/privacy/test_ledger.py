@@ -206,6 +206,8 @@ def test_a_link_a_folder_or_a_missing_folder_is_refused(ledger, tmp_path, path):
     for name in ('link', 'folder', 'missing/ledger'):
         with pytest.raises(LedgerError):
             Ledger(tmp_path / name, OWNER)
+    with pytest.raises(LedgerError, match='missing/ledger: make its folder first'):
+        Ledger(tmp_path / 'missing' / 'ledger', OWNER)
 
 
 def test_a_ledger_that_cannot_be_written_closes_and_charges_nothing(ledger, path, monkeypatch):
