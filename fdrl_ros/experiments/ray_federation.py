@@ -18,6 +18,7 @@ from pathlib import Path
 import secrets
 import signal
 import socket
+import subprocess
 import sys
 import tempfile
 from types import ModuleType
@@ -47,12 +48,23 @@ log = logging.getLogger(__name__)
 
 _POLL = 0.2  # seconds between two looks at what shards tell
 _PATIENCE = 5.0  # seconds for a cluster's host to accept a connection, or for a shard to close
+_ANSWER = 20  # seconds for a cluster to let a process in
+_UNCOUNTED = {'RAY_USAGE_STATS_ENABLED': '0'}
 
 _CONFINED = {
     'RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER': '0',  # all ports on the loopback address alone
     'RAY_AUTH_MODE': 'token',  # other users of this host reach those too
     'RAY_AUTH_TOKEN': secrets.token_hex(32),  # Ray's own lies in the home directory
 }
+
+# ray.init would wait in C++ for what is no Ray: not even a signal ends that, but an alarm does.
+_TRY = """
+import signal, sys
+signal.alarm(int(sys.argv[2]))
+import ray
+ray.init(address=sys.argv[1], log_to_driver=False, logging_level='ERROR')
+print(int(ray.cluster_resources().get('CPU', 0)))
+"""
 
 _stays_here = False  # whether Ray was imported so
 
@@ -70,22 +82,48 @@ class RayEngine:
     cores: int = 0
     address: str = ''
 
-    def check(self) -> None:
+    def check(self) -> int:
         """
-        Refuse what cannot work, before anything begins.
+        Refuse what cannot work, before anything begins; a cluster is joined for a moment.
 
+        :returns: the cores that there are for shards.
         :raises PluginError: without Ray.
-        :raises SettingError: if nobody answers at the address.
+        :raises SettingError: if no Ray answers at the address, or has fewer cores.
         """
         _ray(self.address)
         if not self.address:
-            return
+            return self._of(len(os.sched_getaffinity(0)), 'this host')
         host, _, port = self.address.rpartition(':')
+        if not port.isdecimal():
+            raise self._unanswered(f'{port!r} is no port')
         try:
             socket.create_connection((host, int(port)), _PATIENCE).close()
         except (OSError, ValueError, OverflowError) as error:
-            expected = f'HOST:PORT of a Ray cluster that answers: {error}'
-            raise SettingError('address', self.address, expected) from error
+            raise self._unanswered(str(error)) from error
+        tried = subprocess.run(
+            [sys.executable, '-P', '-c', _TRY, self.address, str(_ANSWER)],
+            env={**os.environ, **_UNCOUNTED},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            start_new_session=True,  # Ctrl-C is for this process
+        )
+        if tried.returncode == -signal.SIGALRM:
+            words = f'no Ray, or one with another token: it let nobody in within {_ANSWER} s'
+            raise self._unanswered(words)
+        if tried.returncode:
+            raise self._unanswered(tried.stderr.strip().rpartition('\n')[2][:300])
+        return self._of(int(tried.stdout.split()[-1]), 'the cluster')
+
+    def _of(self, there: int, where: str) -> int:
+        """Return how many of the cores that are there shards get."""
+        if not 0 < (self.cores or there) <= there:
+            raise SettingError('cores', self.cores, f'1 to the {there} of {where}')
+        return self.cores or there
+
+    def _unanswered(self, reason: str) -> SettingError:
+        expected = f'HOST:PORT of a Ray cluster that answers: {reason}'
+        return SettingError('address', self.address, expected)
 
     @contextmanager
     def started(self) -> Iterator[int]:
@@ -93,9 +131,9 @@ class RayEngine:
         Start Ray or join its cluster; give the number of shards.
 
         :raises PluginError: without Ray, or if it runs in this process already.
-        :raises SettingError: if the cluster lets nobody in, or has fewer cores.
+        :raises SettingError: if the cluster lets nobody in, or there are fewer cores.
         """
-        self.check()
+        cores = self.check()
         ray, at_end = _ray(self.address), signal.getsignal(signal.SIGTERM)
         if ray.is_initialized():
             raise PluginError(
@@ -103,11 +141,11 @@ class RayEngine:
             )
         with (
             tempfile.TemporaryDirectory(prefix='fdrl_ray_', ignore_cleanup_errors=True) as folder,
-            with_variables({'RAY_USAGE_STATS_ENABLED': '0', **ONE_THREAD}),
+            with_variables({**_UNCOUNTED, **ONE_THREAD}),
             with_variables({} if self.address else _CONFINED),
         ):
             own = {
-                'num_cpus': self.cores or len(os.sched_getaffinity(0)),
+                'num_cpus': cores,
                 'include_dashboard': False,
                 'object_store_memory': STORE_BYTES,
                 '_temp_dir': folder,
@@ -123,12 +161,11 @@ class RayEngine:
                 signal.signal(signal.SIGTERM, at_end)  # Ray takes it
             try:
                 there = int(ray.cluster_resources().get('CPU', 0))
-                if not 0 < (self.cores or there) <= there:
-                    raise SettingError('cores', self.cores, f'1 to the {there} of the cluster')
+                cores = self._of(there, 'the cluster')
                 free = int(ray.available_resources().get('CPU', 0))
-                if free < (self.cores or there):
+                if free < cores:
                     log.warning('%d of %d cores are free: hospitals wait for others', free, there)
-                yield self.cores or there
+                yield cores
             finally:
                 ray.shutdown()
 

@@ -273,6 +273,7 @@ def test_an_address_at_which_nobody_answers_is_refused(ray, tmp_path, address):
     found = fdrl(['train', '--engine', 'ray', '--address', address, '--runs', runs])
     assert found.exit_code == 1 and found.stderr.count('\n') == 1
     assert f"--address '{address}': expected HOST:PORT of a Ray cluster" in found.stderr
+    assert 'invalid literal' not in found.stderr
     assert not (tmp_path / 'runs').exists()
 
 
@@ -283,10 +284,51 @@ def test_cores_and_address_are_of_ray_alone(flags, tmp_path):
     assert not (tmp_path / 'runs').exists()
 
 
-def test_more_cores_than_a_cluster_has_are_refused(ray, monkeypatch):
+def test_what_accepts_connections_and_is_no_ray_is_refused(ray, monkeypatch):
+    monkeypatch.setattr('fdrl_ros.experiments.ray_federation._ANSWER', 4)
+    with socket.create_server(('0.0.0.0', 0)) as server:
+        address = f'127.0.0.1:{server.getsockname()[1]}'
+        with pytest.raises(SettingError, match='that answers: no Ray, or one with') as no:
+            RayEngine(address=address).check()
+    assert no.value.value == address
+
+
+def test_a_cluster_is_tried_before_anything_begins(ray, monkeypatch):
+    with RayEngine(1).started():
+        address = ray.get_runtime_context().gcs_address
+        assert RayEngine(address=address).check() == 1
+        with pytest.raises(SettingError, match='cores = 2: expected 1 to the 1 of the cluster'):
+            RayEngine(2, address).check()
+        monkeypatch.setattr('fdrl_ros.experiments.ray_federation._ANSWER', 4)
+        monkeypatch.setenv('RAY_AUTH_TOKEN', 'of_somebody_else')
+        with pytest.raises(SettingError, match='another token: it let nobody in within 4 s'):
+            RayEngine(address=address).check()
+
+
+def test_more_cores_than_this_host_has_are_refused(ray, tmp_path):
+    cores = len(os.sched_getaffinity(0))
+    flags = ['--engine', 'ray', '--cores', str(cores + 1), '--runs', str(tmp_path / 'runs')]
+    found = fdrl(['train', *flags])
+    expected = f'fdrl: --cores {cores + 1}: expected 1 to the {cores} of this host'
+    assert found.exit_code == 1 and found.stderr.strip() == expected
+    assert not (tmp_path / 'runs').exists()
+
+
+def test_the_command_says_where_hospitals_work(ray, monkeypatch, tmp_path):
+    def stop(*unused):
+        raise TrainingStopped('stopped')
+
+    monkeypatch.setattr('fdrl_ros.cli.experiments.train.run_training', stop)
+    flags = ['--engine', 'ray', '--cores', '1', '--no-evaluate', '--runs', str(tmp_path / 'runs')]
+    found = fdrl(['train', *flags])
+    assert 'Hospitals work in up to 1 shards of one core each: Ray on this host.' in found.output
+
+
+def test_a_cluster_that_has_lost_cores_meanwhile_is_refused(ray, monkeypatch):
     monkeypatch.setattr(ray, 'init', lambda **where: None)
     monkeypatch.setattr(ray, 'shutdown', lambda: None)
     monkeypatch.setattr(ray, 'cluster_resources', lambda: {'CPU': 4.0})
+    monkeypatch.setattr(RayEngine, 'check', lambda engine: engine.cores)
     with pytest.raises(SettingError, match='cores = 5: expected 1 to the 4 of the cluster'):
         with RayEngine(5).started():
             pass
