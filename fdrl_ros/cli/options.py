@@ -218,10 +218,11 @@ def domain_options(command: C) -> C:
     return live_options(command, namespace=False)
 
 
-def records_from(values: tuple[str, ...], plan: Plan) -> dict[str, Records]:
+def records_from(values: tuple[str, ...], plan: Plan, layout: Layout | None) -> dict[str, Records]:
     """
     Read the records that the flags name.
 
+    :param layout: of the federation that they are for, if there is one.
     :raises FdrlError: if they cannot be read, or the plan cannot train on them.
     """
     files = {}
@@ -232,7 +233,7 @@ def records_from(values: tuple[str, ...], plan: Plan) -> dict[str, Records]:
                 'records', value, 'HOSPITAL=FILE, such as hospital_1=FILE, each once'
             )
         files[name] = Path(path)
-    return read_records(plan, files)
+    return read_records(plan, files, layout)
 
 
 def flag_of(group: str, name: str) -> str:

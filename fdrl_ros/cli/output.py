@@ -97,10 +97,12 @@ def announce(run: RunDirectory, plan: Plan) -> None:
         f'{run.path}',
         soft_wrap=True,
     )
-    if words := plan.bucket_words():
+    keys = run.layout.keys.exists()
+    graph = run.layout.roster().neighbourhoods if keys else plan.neighbourhoods()
+    for words in filter(None, (graph.in_words(), plan.bucket_words())):
         out.print(words, soft_wrap=True)
     brought = [name for name in plan.hospitals if run.layout.records(name).exists()]
-    if brought and not run.layout.keys.exists():
+    if brought and not keys:
         out.print(f'{", ".join(brought)}: with the records that were given.', soft_wrap=True)
     out.print(
         'While hospitals train, epsilon is a quick upper bound (Renyi, at most the budget of '

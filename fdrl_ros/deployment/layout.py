@@ -15,6 +15,7 @@ from fdrl_ros.crypto.keys.transaction import reading
 from fdrl_ros.deployment.bringup import PLAN_FILE
 from fdrl_ros.deployment.namespaces import FEDERATION
 from fdrl_ros.errors import KeyFileError, StoreError
+from fdrl_ros.runtime.durable import make_private_directory
 
 ROBOTS = ('robot_1',)
 
@@ -158,6 +159,8 @@ class Layout:
         """
         roster = self.roster()
         roster.check_time(time.time())
+        if not self.party(name).exists():  # of a hospital that came to the roster later
+            make_private_directory(self.party(name))
         remember_roster(self.party(name) / ROSTER_MEMORY, roster)
         return roster
 

@@ -14,6 +14,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Generic, NoReturn, overload, Self, TYPE_CHECKING, TypeVar
 
+from fdrl_ros.crypto.keys.roster import default_threshold, usual_neighbours
+from fdrl_ros.crypto.masking.neighbourhoods import Neighbourhoods, SEED_BYTES
 from fdrl_ros.deployment.settings import hospital_names
 from fdrl_ros.errors import CryptoError, PolicyError, RecordsError, SettingError, TaskError
 from fdrl_ros.resources import parse_yaml
@@ -437,17 +439,36 @@ class Plan:
         task = self.federation.task
         return '' if task == SURGERY else self.task.server_step(self.world)
 
+    def neighbourhoods(self) -> Neighbourhoods:
+        """Return a graph of masks as a new federation has it; its order there is another one."""
+        count = self.federation.hospitals
+        degree = usual_neighbours(count, None, self.federation.buckets)
+        seed = bytes(SEED_BYTES if degree else 0)
+        return Neighbourhoods(self.hospitals, default_threshold(count), degree, seed)
+
     def bucket_words(self) -> str:
         """Say how hospitals are summed in buckets, and what that tells; empty without buckets."""
         buckets, count = self.federation.buckets, self.federation.hospitals
         if not buckets:
             return ''
         tested = ', tests each on public patients' if self.validation.each_bucket else ''
+        weak = (
+            ' WITHOUT A DEFENCE: a mean leaves out no bucket that somebody poisons. Set '
+            'server.combine or validation.each_bucket; without either, buckets only show the key '
+            'authority more.'
+            if self.server.combine == 'mean' and not tested
+            else ''
+        )
+        dealt = (
+            ' Buckets follow from the keys: to repeat the policies, copy federation/keys too.'
+            if self.federation.noise == 'seeded' and self.server.combine != 'mean'
+            else ''
+        )
         return (
             f'Each round sums {count} hospitals in {buckets} buckets of about '
             f'{count / buckets:.2g}, and of three at least where some are missing: the key '
             f'authority sees the average of each bucket{tested}, and combines them by '
-            f'{self.server.combine}.'
+            f'{self.server.combine}.{weak}{dealt}'
         )
 
     def _check_buckets(self) -> None:
@@ -463,6 +484,7 @@ class Plan:
             check_buckets(chosen.buckets, chosen.hospitals)
         except CryptoError as error:
             expected = str(error).partition('expected ')[2]
+            expected += f' (federation.hospitals is {chosen.hospitals})'
             raise SettingError('federation.buckets', chosen.buckets, expected) from error
         if chosen.buckets and self.encryption.scheme != 'bfv':
             expected = '0: only with encryption.scheme bfv is a bucket summed alone'

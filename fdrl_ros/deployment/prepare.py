@@ -6,7 +6,7 @@ Make a federation's directory ready for every party.
 Preparing is idempotent: it keeps what exists and repeats what an interruption left half done.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import partial
 import logging
@@ -18,13 +18,13 @@ from fdrl_ros.crypto.keys.key_file import Passphrase
 from fdrl_ros.crypto.keys.keystore import check_opens, KEY_FILE, make_federation, NewFederation
 from fdrl_ros.crypto.keys.roster import SERVERS
 from fdrl_ros.crypto.keys.transaction import reading
-from fdrl_ros.deployment.agreed_encryption import check_encryption
+from fdrl_ros.deployment.agreed_encryption import check_encryption, check_sums
 from fdrl_ros.deployment.layout import Layout, ROBOTS
 from fdrl_ros.deployment.ledger_inspection import charged_so_far
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.policy_file import save_policy
 from fdrl_ros.deployment.robot.robot_network import save_graph
-from fdrl_ros.errors import errors_named, RecordsError, SettingError, StoreError
+from fdrl_ros.errors import errors_named, FdrlError, RecordsError, SettingError, StoreError
 from fdrl_ros.learner.forecast import RoundCosts
 from fdrl_ros.learner.offsets import with_unused_inputs
 from fdrl_ros.learner.pretraining import pretrain, Start
@@ -46,6 +46,7 @@ Settings that a directory may change later: nothing that is kept depends on them
 So may single ones of other groups whose text leaves them out, such as an account that is moved.
 """
 
+_NAMED = 4  # hospitals that a message names of many
 _FORECAST = 10  # times the planned rounds, up to which is counted what a budget pays for
 
 Progress = Callable[[str, int, int], None]
@@ -63,12 +64,14 @@ def prepare(
     """
     Make a directory ready for every party: plan, keys, directories, public starting policy.
 
+    A plan that is refused is not left behind, so that another one may follow.
+
     :param own: records that hospitals bring along, by the name of the hospital.
     :param progress: told what is made.
     :raises PrivacyError: if the budget of a hospital does not pay for all rounds of this plan, or
         it could not train by it; nothing is made then.
     :raises SettingError: if the quorum is more than all hospitals, no limit of updates can be
-        derived, or nothing would be left of an update.
+        derived, or nothing would be left of an update; as :func:`check_plan`.
     :raises CryptoError: if updates have no room for their projections.
     :raises StoreError: if the directory was prepared for another plan.
     :raises RosterError: if the roster is not valid now.
@@ -81,17 +84,28 @@ def prepare(
     if layout.keys.exists():
         check_keys(layout)
     check_plan(plan, layout, own)
+    started, planned = layout.pretrained.exists(), layout.plan.exists()
+    if checked := started and layout.keys.exists():
+        check_encryption(plan, layout.roster(), layout.pretrained)
     make_private_directory(directory)
     place_records(layout, plan, own or {})
     write_whole(layout.plan, plan.to_yaml().encode())
     _make_keys(layout, plan, passphrase)
-    for name in (*plan.hospitals, *SERVERS, *ROBOTS):
+    members = [each.name for each in layout.roster().hospitals]
+    for name in (*members, *SERVERS, *ROBOTS):
         make_private_directory(layout.party(name))
     make_private_directory(layout.log)
-    if not layout.pretrained.exists():
+    if not started:
         start = learn_public_start(plan, progress, stopped)
         save_policy(layout.pretrained, start, plan)
-    check_encryption(plan, layout.roster(), layout.pretrained)
+    try:
+        if not checked:
+            check_encryption(plan, layout.roster(), layout.pretrained)
+    except FdrlError:
+        for path, before in ((layout.pretrained, started), (layout.plan, planned)):
+            if not before:
+                path.unlink()
+        raise
     save_graph(layout, plan)
     return layout
 
@@ -162,7 +176,8 @@ def check_plan(
     :raises PrivacyError: if the budget of a hospital does not pay for all rounds of this plan, or
         it could not train by it, or the compiled arithmetic is not built.
     :raises SettingError: if the quorum is more than all hospitals, or a guide labels public
-        records and the learner does not clone.
+        records and the learner does not clone; also if the roster says other buckets, or other
+        numbers of patients of those that are going to be simulated.
     :raises StoreError: if the layout was prepared for another plan.
     """
     _check_labels(plan)
@@ -180,6 +195,44 @@ def check_plan(
         )
     if layout and layout.plan.exists():
         _check_same_settings(layout, plan)
+    if layout and known:
+        check_sums(plan, layout.roster())
+        _check_patients(plan, layout, own or {})
+
+
+def _check_patients(plan: Plan, layout: Layout, own: Mapping[str, Records]) -> None:
+    """Refuse a new plan that simulates other numbers of patients than the roster declares."""
+    simulated = plan.collection.patients
+    if plan.privacy.unit != 'patient' or layout.plan.exists():
+        return
+    other: dict[int, list[str]] = {}
+    for each in layout.roster().hospitals:
+        brings = each.name in own or layout.records(each.name).exists()
+        if each.name in plan.hospitals and not brings and each.size != simulated:
+            other.setdefault(each.size, []).append(each.name)
+    if other:
+        declared = ', '.join(f'{size} of {few(names)}' for size, names in other.items())
+        raise SettingError(
+            'collection.patients',
+            simulated,
+            f'as many patients as the roster declares ({declared}), or records of their own '
+            f'(--records {next(iter(other.values()))[0]}=FILE)',
+        )
+
+
+def without_patients(layout: Layout, plan: Plan) -> list[str]:
+    """Return the hospitals of the roster without records, and without a place in the plan."""
+    return [
+        each.name
+        for each in layout.roster().hospitals
+        if each.name not in plan.hospitals and not layout.records(each.name).exists()
+    ]
+
+
+def few(names: Sequence[str]) -> str:
+    """Name the first of many hospitals."""
+    more = len(names) - _NAMED
+    return ', '.join(names[:_NAMED]) + (f' and {more} more' if more > 0 else '')
 
 
 def budget_words(
@@ -227,7 +280,7 @@ def _known_sizes(
 ) -> dict[str, RecordCounts | Records]:
     """Return the counts of records of each hospital of which they are known."""
     patients, found = plan.collection.patients, {}
-    for name in plan.hospitals:
+    for name in dict.fromkeys((*plan.hospitals, *(own or ()))):
         most = plan.privacy.most_transitions
         size: RecordCounts | Records = RecordCounts(patients, patients, most)
         if own and name in own:
@@ -332,19 +385,24 @@ def _make_keys(layout: Layout, plan: Plan, passphrase: Passphrase | None) -> Non
     make_federation(layout.keys, new, passphrase)
 
 
-def read_records(plan: Plan, files: Mapping[str, Path]) -> dict[str, Records]:
+def read_records(
+    plan: Plan, files: Mapping[str, Path], layout: Layout | None = None
+) -> dict[str, Records]:
     """
     Read the records of some hospitals and see that the plan can train on them.
 
     :param files: by the name of the hospital.
-    :raises SettingError: on a hospital that the plan does not have.
+    :param layout: of the federation that they are for; None for a new one.
+    :raises SettingError: on a hospital that neither the plan nor the roster has.
     :raises RecordsError: if a file is missing, damaged, or of another form.
     :raises PrivacyError: if batch or delta do not suit the number of patients.
     """
-    found = {}
+    found, known = {}, dict.fromkeys(plan.hospitals)
+    if files and layout and layout.keys.exists():
+        known = dict.fromkeys(each.name for each in layout.roster().hospitals)
     for name, path in files.items():
-        if name not in plan.hospitals:
-            raise SettingError('records', name, 'one of ' + ', '.join(plan.hospitals))
+        if name not in known:
+            raise SettingError('records', name, 'one of ' + ', '.join(known))
         records = plan.load_records(path)
         with errors_named(RecordsError, str(path)):
             check_actions(

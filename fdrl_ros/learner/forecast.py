@@ -133,10 +133,11 @@ class RoundCosts:
             )
         paid = self.done + self.rounds_paid(max(more - 1, 0))
         fewer = f'set rounds.rounds to at most {paid}, or ' if paid else ''
+        home = ' with the home policy after them' if paid and self.epsilon(more) > cost else ''
         raise PrivacyError(
             f'{rounds} rounds of {self._learner.epochs} local epochs cost{others} epsilon '
-            f'{stated(cost, 4)}, and the budget of {budget:g} pays for {paid}: {fewer}take a '
-            'greater privacy.noise_multiplier, fewer learner.epochs or a smaller privacy.batch; '
+            f'{stated(cost, 4)}, and the budget of {budget:g} pays for {paid}{home}: {fewer}take '
+            'a greater privacy.noise_multiplier, fewer learner.epochs or a smaller privacy.batch; '
             '`fdrl privacy calibrate` finds the noise'
         )
 

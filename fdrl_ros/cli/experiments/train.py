@@ -18,7 +18,7 @@ from fdrl_ros.errors import FdrlError, SettingError
 from fdrl_ros.experiments.json_file import Json
 from fdrl_ros.experiments.metric_logs import check_mlflow, log_to_mlflow
 from fdrl_ros.experiments.ray_federation import RayEngine
-from fdrl_ros.experiments.round_recorder import RoundNote, unfinished
+from fdrl_ros.experiments.round_recorder import RoundNote, setbacks, unfinished
 from fdrl_ros.experiments.run_directory import RunDirectory
 from fdrl_ros.experiments.studies.experiment import run_experiment, run_training
 from fdrl_ros.runtime.progress import Caller
@@ -67,7 +67,7 @@ def begin_run(
     """
     layout = None if directory is None else Layout(directory / 'federation')
     plan = plan_from(flags, plan_file, layout)
-    own = records_from(own_records, plan)
+    own = records_from(own_records, plan, layout)
     check_plan(plan, layout, own)
     check_accounts(plan)
     if mlflow:
@@ -137,11 +137,17 @@ def train(evaluated: bool, engine: str, cores: int | None, address: str, **flags
     code is 1; what was learned is kept.
     """
     where = RayEngine(cores or 0, address) if engine == 'ray' else None
+    shards = 0
     if where is not None:
-        where.check()
+        shards = where.check()
     elif cores or address:
         raise SettingError('engine', engine, 'ray, where --cores or --address is given')
     run, plan = begin_run(**flags)
+    if shards:
+        shards = min(shards, plan.federation.hospitals)
+        place = f'the Ray cluster at {address}' if address else 'Ray on this host'
+        words = f'Hospitals work in up to {shards} shards of one core each: {place}.'
+        console().print(words, soft_wrap=True)
     summary: Json = {}
     with (
         stopping(resumed_by(run.path)) as stopped,
@@ -160,6 +166,8 @@ def train(evaluated: bool, engine: str, cores: int | None, address: str, **flags
     if evaluated:
         show(run, found)
     else:
+        for words in setbacks(rounds, len(rounds)):  # end_run tells of rounds that are missing
+            console().print(words, style='bold red', soft_wrap=True)
         words = f'saved in {run.path}: policies/. To compare them: fdrl evaluate {run.path}'
         console().print(words, soft_wrap=True)
     end_run(run, plan, rounds, summary, flags['mlflow'])

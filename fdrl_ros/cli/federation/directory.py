@@ -8,6 +8,7 @@ import time
 from typing import Any
 
 import click
+from fdrl_ros.cli.federation.key_listing import warn
 from fdrl_ros.cli.group import stopping
 from fdrl_ros.cli.options import (
     plan_from,
@@ -24,7 +25,7 @@ from fdrl_ros.deployment.hosts import host_graph, parties_here
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.marking import files_to_mark, mark
 from fdrl_ros.deployment.plan import Plan
-from fdrl_ros.deployment.prepare import check_keys
+from fdrl_ros.deployment.prepare import check_keys, few, without_patients
 from fdrl_ros.deployment.prepare import prepare as prepare_directory
 from fdrl_ros.deployment.runner import Runner
 from fdrl_ros.errors import FdrlError, KeyFileError, StoreError
@@ -53,11 +54,22 @@ def prepare(
     """
     layout = Layout(directory)
     plan = plan_from(flags, plan_file, layout)
-    own = records_from(own_records, plan)
+    own = records_from(own_records, plan, layout)
     with stopping() as stopped:
         prepare_directory(directory, plan, own, stopped=stopped)
-    members = (member.name for member in layout.roster().hospitals)
-    click.echo(f'{directory} is ready for {", ".join(members)}')
+    waiting = without_patients(layout, plan)
+    names = [each.name for each in layout.roster().hospitals if each.name not in waiting]
+    click.echo(f'{directory} is ready for {", ".join(names) or "none of its hospitals yet"}')
+    if words := layout.roster().neighbourhoods.in_words():
+        click.echo(words)
+    if waiting:
+        first = waiting[0]
+        warn(
+            f'the plan simulates patients of {few(plan.hospitals)}, not of {few(waiting)}, which '
+            'can take part only with records of its own, of as many patients as the roster '
+            f'declares: --records {first}=FILE here, or the file as {first}/records.npz in the '
+            'directory at its host'
+        )
 
 
 @click.command()

@@ -102,12 +102,9 @@ def show_roster(roster: Roster) -> None:
         f'({"disjoint" if roster.disjoint_patients else "may be shared"}), valid {roster.validity}'
     )
     click.echo(f'roster sha256 {roster.digest}')
-    if not (graph := roster.neighbourhoods).is_complete:
-        click.echo(
-            f'each hospital masks with {graph.degree} neighbours, {graph.threshold} holders '
-            f'restore a secret, {graph.agreeing} of {len(graph.witnesses)} witnesses sign who '
-            'survived'
-        )
+    graph = roster.neighbourhoods
+    if words := graph.in_words():
+        click.echo(words)
     if not graph.withstands_lies:
         warn(
             f'with {graph.degree} neighbours one of the two servers must be honest: two that lie '

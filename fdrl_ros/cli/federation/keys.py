@@ -127,6 +127,8 @@ def init(
     """
     declared = [_declared(hospital) for hospital in hospitals]
     sizes = {name: size for name, size, _ in declared}
+    if len(sizes) < len(declared):
+        raise SettingError('hospital', ' '.join(hospitals), 'each name once')
     publics = {name: public for name, _, public in declared if public}
     passphrase = (
         ask_passphrase('Passphrase', confirm=True) if encrypt else read_passphrase(passphrase_file)

@@ -22,7 +22,8 @@ from fdrl_ros.deployment.link.credentials import LinkFiles, make_links, ROUTER
 from fdrl_ros.deployment.link.transport import open_router, place_of, PORT
 from fdrl_ros.deployment.prepare import check_keys
 from fdrl_ros.deployment.runner import Runner
-from fdrl_ros.errors import FdrlError, KeyFileError
+from fdrl_ros.errors import FdrlError, KeyFileError, SettingError
+from fdrl_ros.runtime.durable import exclusive
 
 
 class LogLines:
@@ -89,12 +90,25 @@ def init(
     """
     layout = Layout(directory)
     layout.check_keys_there()
-    places = [place_of('router', each)[0].strip('[]') for each in routers]
+    places = [_name_of(each) for each in routers]
     passphrase = read_passphrase(passphrase_file, layout.keys)
     names = make_links(layout, places, datetime.now(UTC), valid_days, passphrase)
     click.echo(f'made links for {", ".join(names)}')
     authority = read_certificate(LinkFiles(layout.keys, ROUTER).authority.read_bytes())
     click.echo(f'authority: sha256 {certificate_fingerprint(authority)}')
+
+
+def _name_of(value: str) -> str:
+    """
+    Return the name or address in what was given, which may have a port too.
+
+    :raises SettingError: if it is none.
+    """
+    try:
+        return place_of('router', value)[0].strip('[]')
+    except SettingError as error:
+        expected = 'the name or address of a host, such as router.example'
+        raise SettingError('router', value, expected) from error
 
 
 @link.command()
@@ -134,8 +148,8 @@ def join(directory: Path, router: str) -> None:
         raise KeyFileError(f'{layout.keys} holds no private key of a party of the roster')
     if {'aggregator', 'key_authority'} <= {*names}:
         warn(
-            f'{layout.keys} holds the keys of both servers: who takes this host may see single '
-            'updates; `fdrl export` makes a directory for each host'
+            f'{layout.keys} holds the keys of both servers: if somebody takes this host, masks '
+            'alone hide single updates; `fdrl export` makes a directory for each server'
         )
     for name in names:
         LinkFiles(layout.keys, name).check(datetime.now(UTC))
@@ -145,7 +159,11 @@ def join(directory: Path, router: str) -> None:
         module = 'fdrl_ros.deployment.link'
         return [sys.executable, '-P', '-m', module, str(directory), spec.name, router]
 
-    with stopping() as stopped, Runner(settings, layout.log, words=words) as runner:
+    with (
+        exclusive(layout.log),  # the logs of parties that run are shown to those who started them
+        stopping() as stopped,
+        Runner(settings, layout.log, words=words) as runner,
+    ):
         specs = [NodeSpec(name, '/link', name, 0) for name in names]
         lines = LogLines(runner.log_file(spec.label) for spec in specs)
         runner.start(specs)

@@ -10,6 +10,7 @@ import time
 from typing import Any
 
 import click
+from click.core import ParameterSource
 from fdrl_ros.cli.federation.key_listing import find_keys
 from fdrl_ros.cli.federation.passphrase import passphrase_option, read_passphrase
 from fdrl_ros.cli.options import settings_options
@@ -36,13 +37,13 @@ def operator() -> None:
     """
 
 
+_ROS_FLAGS = {'federation_domain': '--domain', 'namespace': '--namespace', 'hosts': '--hosts'}
+"""Settings that say how to reach the servers over ROS 2, and their flags."""
+
 _FLAGS = (
     passphrase_option,
     click.option('--name', default='operator', show_default=True, help='Who orders it.'),
-    settings_options(
-        BringupSettings,
-        {'federation_domain': '--domain', 'namespace': '--namespace', 'hosts': '--hosts'},
-    ),
+    settings_options(BringupSettings, _ROS_FLAGS),
     click.option(
         '--router',
         help='Where the router is, if the servers run over links: tls/HOST:PORT. ROS 2 is then '
@@ -79,7 +80,8 @@ _ORDERS = (
     (
         'roll_back',
         (_ROUND,),
-        'End the present round with the policy of ROUND, signed anew; the newest 100 are kept.',
+        'End the present round with the policy of ROUND, signed anew; the newest 100 are kept. '
+        'After the last round each hospital makes another home policy, and pays for it.',
     ),
 )
 """Action, whom or which round it is about, and its help."""
@@ -103,11 +105,15 @@ def _send_order(
     :raises FdrlError: if there is no key to sign it with, or the server did not take it.
     """
     settings = BringupSettings(namespace=namespace, hosts=hosts)
+    source = click.get_current_context().get_parameter_source
+    for parameter, flag in _ROS_FLAGS.items():
+        if router and source(parameter) is not ParameterSource.DEFAULT:
+            raise click.UsageError(f'{flag} is about ROS 2: leave it out beside --router')
     keys = find_keys(directory)
     identity, roster = operator_credentials(keys, name, passphrase_file)
     order = sign_order(identity, roster.federation, action, time.time(), **rest)
     if router:
-        deliver(order, LinkFiles(keys, name), roster, router)
+        deliver(order, LinkFiles(keys, name), roster, router, partial(click.echo, err=True))
     else:
         if missing := missing_ros():
             raise OrderError(f'ROS 2 is not here: {missing} (over links: --router)')

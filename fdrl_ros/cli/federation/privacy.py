@@ -228,7 +228,13 @@ def _inspected(
         raise PrivacyError('--seen is of one ledger: name its file, not a directory')
     layout = Layout.find_whole(path)
     plan = Plan.load(layout.plan)
-    return [inspect_hospital(layout, name, plan) for name in plan.hospitals], layout, plan
+    roster = layout.roster()
+    names = [each.name for each in roster.hospitals]
+    # Whoever is not in the roster any more, or not yet, may have spent something all the same.
+    others = (*(each.name for each in roster.revoked), *plan.hospitals)
+    names += [name for name in others if (layout.party(name) / LEDGER).is_file()]
+    found = [inspect_hospital(layout, name, plan) for name in dict.fromkeys(names)]
+    return found, layout, plan
 
 
 def _fail_on_problems(found: Sequence[Inspection]) -> None:

@@ -17,6 +17,7 @@ from typing import Final
 
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from cryptography.x509 import Certificate
 from cryptography.x509.oid import ExtendedKeyUsageOID
 from fdrl_ros.crypto.dds.certificates import (
     Authority,
@@ -109,10 +110,14 @@ class LinkFiles:
             signature = (self.authority.parent / SIGNATURE_FILE).read_bytes()
         if not verify(load_root_public(self.keys / ROOT_FILE), signature, _said(signed)):
             raise SecurityError(f'{self.authority} is not that of the root of this federation')
-        certificate = read_certificate(self.certificate.read_bytes())
-        found = list(faults(certificate, read_certificate(signed), read_secret(self.private), now))
+        authority = self._certificate(self.authority, signed)
+        certificate = self._certificate(self.certificate, self.certificate.read_bytes())
+        found = list(faults(certificate, authority, read_secret(self.private), now))
         if common_name(certificate) != self.name:
-            found.append(f'its certificate is that of {common_name(certificate)!r}')
+            raise SecurityError(
+                f'the link of {self.name} cannot be used: its certificate is that of '
+                f'{common_name(certificate)!r}; copy its own, which `fdrl link init` made'
+            )
         if self.name != ROUTER:
             self.group_key()
         if found:
@@ -121,6 +126,17 @@ class LinkFiles:
                 f'{now:%Y-%m-%d %H:%M} UTC: correct its clock, or run `fdrl link init` again '
                 f'where the root is'
             )
+
+    def _certificate(self, path: Path, data: bytes) -> Certificate:
+        """Read what a file holds, or name it with what helps."""
+        try:
+            return read_certificate(data)
+        except SecurityError as error:
+            raise SecurityError(
+                f'the link of {self.name} cannot be used: {path} is damaged: copy it again from '
+                f'where `fdrl export` made it, or run `fdrl link init` again where the root is, '
+                f'and export anew to all'
+            ) from error
 
 
 def operator_key(group: bytes, name: str) -> bytes:

@@ -107,4 +107,4 @@ class Linked(Closeable):
         for message in messages:
             refusal = self._take(message)
             if isinstance(message, Order):
-                self._link.answer(message, '' if refusal is None else str(refusal))
+                self._link.answer(message, '' if refusal is None else refusal.detail)

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Brings an operator's order to a server over its link, and back what the server says."""
 
+from collections.abc import Callable
 from contextlib import closing, suppress
 from queue import Empty, SimpleQueue
 import time
@@ -22,7 +23,13 @@ AGAIN: Final = 0.5
 """Time after which an order that was not answered is sent again, second."""
 
 
-def deliver(order: Order, files: LinkFiles, roster: Roster, router: str) -> None:
+def deliver(
+    order: Order,
+    files: LinkFiles,
+    roster: Roster,
+    router: str,
+    say: Callable[[str], object] = lambda words: None,
+) -> None:
     """
     Have a server take an order.
 
@@ -30,6 +37,7 @@ def deliver(order: Order, files: LinkFiles, roster: Roster, router: str) -> None
 
     :param files: of the operator who signed the order.
     :param router: `tls/HOST:PORT`.
+    :param say: told at once why there is no way to the router yet, each reason once.
     :raises OrderError: if there is no way to the server, or it does not answer, or refuses.
     :raises SecurityError: if the operator's certificate cannot be used.
     """
@@ -41,8 +49,12 @@ def deliver(order: Order, files: LinkFiles, roster: Roster, router: str) -> None
         if (server, answer.counter) == (order.to, order.envelope.counter):
             answers.append(answer)
 
+    def told(trouble: str) -> None:
+        troubles.append(trouble)
+        say(f'{trouble}; it is tried for {PATIENCE:g} s')
+
     try:
-        session = open_client(files, router, lambda: time.monotonic() > end, troubles.append)
+        session = open_client(files, router, lambda: time.monotonic() > end, told)
     except TrainingStopped as error:
         raise OrderError(f'there is no way to the {order.to}: {troubles[-1]}') from error
     with closing(session):
@@ -61,8 +73,8 @@ def deliver(order: Order, files: LinkFiles, roster: Roster, router: str) -> None
         while not answers:
             if time.monotonic() > end:
                 raise OrderError(
-                    f'the {order.to} did not answer within {PATIENCE:g} s: look in its log or '
-                    f'journal whether it took {order.action}'
+                    f'the {order.to} did not answer within {PATIENCE:g} s: it is not linked, or '
+                    f'look in its log or journal whether it took {order.action}'
                 )
             link.send(order)  # what the router loses, and answers too, are sent again
             with suppress(Empty):

@@ -32,6 +32,18 @@ PATIENCE: Final = 3.0
 PAUSES: Final = 20
 """Looks in that time whether to stop waiting."""
 
+OLDER_FILES: Final = (
+    ': it is of another federation, or one end has files of before `fdrl link init` was run '
+    'again: then router and parties all need the new ones'
+)
+"""Why one end may not know the authority of the other."""
+
+_UNKNOWN_HERE = {18, 19, 20, 21}  # what OpenSSL calls a chain that leads to no authority known
+_UNKNOWN_THERE = 'TLSV1_ALERT_UNKNOWN_CA'
+
+_NOISE = re.compile(r' \(os error \d+\)| at /\S+\.rs:\d+\.?')  # of Zenoh's words
+_LISTENER = re.compile(r'Can not create a new TLS listener on (\S+): \1: ')
+
 _PLACE = re.compile(r'(?:tls/)?(\[[0-9a-fA-F:]+\]|[\w.-]+)(?::(\d{1,5}))?', re.ASCII)
 
 
@@ -81,7 +93,8 @@ class Session(Closeable):
         try:
             self._session = self._zenoh.open(self._zenoh.Config.from_json5(json.dumps(config)))
         except self._zenoh.ZError as error:
-            raise FdrlError(f'Zenoh does not open: {error}') from error
+            words = _LISTENER.sub(r'cannot listen at \1: ', _NOISE.sub('', str(error)))
+            raise FdrlError(f'Zenoh does not open: {words}') from error
 
     def put(self, key: str, payload: bytes) -> None:
         """Send bytes; where there is no way to anybody, they are lost."""
@@ -232,9 +245,11 @@ def refusal(files: LinkFiles, router: str) -> str:
                         return 'the router closed the connection'
         return ''
     except ssl.SSLCertVerificationError as error:
-        return f'its certificate is refused here: {error.verify_message}'
+        hint = OLDER_FILES if error.verify_code in _UNKNOWN_HERE else ''
+        return f'its certificate is refused here: {error.verify_message}{hint}'
     except ssl.SSLError as error:
-        return f'the router refuses our certificate: {error.reason or error}'
+        hint = OLDER_FILES if error.reason == _UNKNOWN_THERE else ''
+        return f'the router refuses our certificate: {error.reason or error}{hint}'
     except OSError as error:
         return f'nobody answers: {error.strerror or error}'
     except UnicodeError:

@@ -90,14 +90,18 @@ def open_records(
     """
     Read a hospital's records, or collect them on the first call.
 
-    :raises RecordsError: if the file is damaged.
+    :raises RecordsError: if the file is damaged, or the plan simulates no patients for it.
     :raises TrainingStopped: as soon as `stopped` says so.
     """
     path = layout.records(name)
     if path.exists():
         return plan.load_records(path)
     if name not in plan.hospitals:
-        raise RecordsError(f'{name} is none of the hospitals {", ".join(plan.hospitals)}')
+        raise RecordsError(
+            f'{name} is none of the {len(plan.hospitals)} hospitals whose patients the plan '
+            f'simulates, and has no records of its own: put them into {path}, of as many patients '
+            'as the roster declares'
+        )
     population = plan.population(plan.hospitals.index(name))
     collector = HospitalSimulator(plan.task, plan.world, plan.collection)
     records = collector.collect(population, progress=progress, stopped=stopped)
@@ -319,8 +323,11 @@ def open_hospital(
     trainer.check_noise_key()
     declared = channel.roster.member(name).size
     if plan.privacy.unit == 'patient' and trainer.n_units != declared:
+        simulated = plan.collection.patients
+        known = f' (the plan simulates {simulated}, collection.patients)'  # theirs is private
         raise RecordsError(
-            f'the records of {name} are not of the {declared} patients that the roster declares: '
+            f'the records of {name} are not of the {declared} patients that the roster declares'
+            f'{known if name in plan.hospitals and simulated != declared else ""}: '
             f'take those it was made for, or have the root sign a roster with the new number'
         )
     check_sums(plan, channel.roster)

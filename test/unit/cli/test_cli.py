@@ -17,11 +17,11 @@ from fdrl_ros.cli.options import flag_of
 from fdrl_ros.crypto.he import schemes
 from fdrl_ros.crypto.keys.keystore import KEY_FILE, load_identity, ROSTER_FILE
 from fdrl_ros.deployment.layout import Layout
-from fdrl_ros.deployment.parties.hospital import ledger_spent
+from fdrl_ros.deployment.parties.hospital import ledger_spent, open_records
 from fdrl_ros.deployment.plan import Plan
 from fdrl_ros.deployment.policy_file import load_policy
 from fdrl_ros.deployment.prepare import budget_words, prepare
-from fdrl_ros.errors import StoreError
+from fdrl_ros.errors import RecordsError, StoreError
 from fdrl_ros.experiments import run_directory
 from fdrl_ros.experiments.reports.assessment import assess, evaluate_policies
 from fdrl_ros.experiments.reports.run_table import render_text
@@ -345,7 +345,8 @@ def test_a_run_tells_which_hospital_lied_and_was_left_out(
     place = ('--plan', plan_file, '--directory', tmp_path / 'run', '--hospitals', 4)
     result = fdrl('train', *place, '--rounds', 1, '--no-evaluate')
     assert result.exit_code == 0, result.output
-    assert 'hospital_2 was left out: it signed false projections of a mask' in caplog.text
+    told = 'hospital_2 was left out: it signed false projections of a mask'
+    assert told in caplog.text and told in result.stdout
     (note,) = read_rounds(tmp_path / 'run' / 'rounds.json')
     assert set(note.contributors) == {'hospital_1', 'hospital_3', 'hospital_4'}
     told = 'signed false projections of a mask'
@@ -475,15 +476,78 @@ def test_records_go_into_a_prepared_federation_only_while_its_roster_is_not_sign
     assert Layout(tmp_path / 'g').roster().member('hospital_1').size == 5
 
 
-def test_a_federation_is_ready_for_the_hospitals_of_its_roster(plan_file, tmp_path):
-    directory, members = tmp_path / 'some', ('hospital_1', 'hospital_3', 'hospital_4')
+def founded(directory, *flags, **sizes):
+    """Make the keys of a federation, whose hospitals declare so many patients."""
     directory.mkdir(mode=0o700)
-    declared = [word for name in members for word in ('--hospital', f'{name}=8')]
-    made = fdrl('keys', 'init', directory / 'keys', '--disjoint-patients', *declared)
+    declared = [word for name, size in sizes.items() for word in ('--hospital', f'{name}={size}')]
+    made = fdrl('keys', 'init', directory / 'keys', *flags, *declared)
     assert made.exit_code == 0, made.output
+    return directory
+
+
+def test_a_federation_is_ready_for_the_hospitals_of_its_roster(plan_file, tmp_path):
+    members = ('hospital_1', 'hospital_3', 'hospital_4')
+    directory = founded(tmp_path / 'some', '--disjoint-patients', **dict.fromkeys(members, 8))
     result = fdrl('prepare', directory, '--plan', plan_file, '--hospitals', 4)
     assert result.exit_code == 0, result.output
     assert f'{directory} is ready for {", ".join(members)}\n' in result.stdout
+    assert not result.stderr and not (directory / 'hospital_2').exists()
+
+
+def test_hospitals_beyond_the_plan_are_told_to_bring_records(plan_file, tmp_path):
+    file, sizes = tmp_path / 'log.npz', {'hospital_1': 8, 'north': 5, 'hospital_4': 7}
+    own_records(file, 5)
+    directory = founded(tmp_path / 'some', **sizes)
+    words = ('prepare', directory, '--plan', plan_file)
+    result = fdrl(*words)
+    assert result.exit_code == 0, result.output
+    assert f'{directory} is ready for hospital_1\n' in result.stdout
+    assert 'of hospital_1, hospital_2, hospital_3, not of north, hospital_4' in result.stderr
+    assert '--records north=FILE' in result.stderr
+    plan, layout = Plan.load(plan_file), Layout(directory)
+    layout.credentials('north')  # its directory is there
+    with pytest.raises(RecordsError, match=r'none of the 3 .*some/north/records\.npz'):
+        open_records(layout, 'north', plan)
+
+    result = fdrl(*words, '--records', f'north={file}')
+    assert result.exit_code == 0, result.output
+    assert f'{directory} is ready for hospital_1, north\n' in result.stdout
+    assert 'not of hospital_4' in result.stderr
+    assert open_records(layout, 'north', plan).n_patients == 5
+    refused = fdrl(*words, '--records', f'hospital_2={file}')
+    assert 'expected one of hospital_1, north, hospital_4' in refused.stderr
+
+    strangers = founded(tmp_path / 'strangers', north=8, south=8, west=8)
+    result = fdrl('prepare', strangers, '--plan', plan_file)
+    assert f'{strangers} is ready for none of its hospitals yet\n' in result.stdout
+
+
+@pytest.mark.parametrize(
+    ('flags', 'size', 'refused', 'said', 'taken'),
+    [
+        (
+            (),
+            500,
+            (),
+            '(500 of hospital_1, hospital_2, hospital_3, hospital_4 and 5 more)',
+            ('--collection-patients', 500),
+        ),
+        (('--buckets', 2), 8, ('--buckets', 3), 'which the roster says', ('--buckets', 2)),
+        ((), 8, ('--encryption-norm', 1e-9), '--encryption-norm', ()),
+    ],
+)
+def test_settings_that_prepare_refuses_are_not_kept(
+    plan_file, tmp_path, flags, size, refused, said, taken
+):
+    names = [f'hospital_{number}' for number in range(1, 10)]
+    directory = founded(tmp_path / 'some', *flags, **dict.fromkeys(names, size))
+    words = ('prepare', directory, '--plan', plan_file, '--hospitals', 9)
+    for _ in range(2):
+        result = fdrl(*words, *refused)
+        assert (result.exit_code, said in result.stderr) == (1, True), result.stderr
+        assert not Layout(directory).plan.exists() and not Layout(directory).pretrained.exists()
+    result = fdrl(*words, *taken)
+    assert result.exit_code == 0, result.output
 
 
 def test_a_run_is_never_made_in_a_prepared_federation_or_over_a_plan(plan_file, tmp_path):

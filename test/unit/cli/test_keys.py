@@ -402,3 +402,9 @@ def test_no_bucket_goes_with_a_hospital_unless_somebody_says_so(tmp_path):
     assert '2 buckets' in done('keys', 'admit', keys, 'hospital_8=9', '--buckets', 2)
     two = roster_in(keys)
     assert two.buckets == 2 and two.ring_seed not in ('', before.ring_seed)
+
+
+def test_a_hospital_that_is_named_twice_is_refused(tmp_path):
+    words = [word for name in 'aabc' for word in ('--hospital', f'{name}=10')]
+    assert 'each name once' in refused('keys', 'init', tmp_path / 'keys', *words)
+    assert not (tmp_path / 'keys').exists()

@@ -41,6 +41,16 @@ def test_only_an_operator_of_the_roster_orders(keys, words, said):
     assert said in refused(keys, *words)
 
 
+@pytest.mark.parametrize(
+    'words', [('--domain', '3'), ('--namespace', '/a'), ('--hosts', 'several')]
+)
+def test_flags_about_ros_beside_a_router_are_refused(keys, words):
+    order = ['operator', 'pause', '--directory', str(keys), '--router', 'tls/127.0.0.1:7447']
+    done = CliRunner().invoke(main, [*order, *words])
+    assert done.exit_code == 2
+    assert f'{words[0]} is about ROS 2: leave it out beside --router' in done.output
+
+
 def test_without_the_operator_s_key_it_says_where_it_looked(keys):
     (keys / 'operator' / 'identity.key').unlink()
     line = refused(keys)

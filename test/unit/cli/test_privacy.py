@@ -8,6 +8,7 @@ import math
 import os
 import shutil
 import sqlite3
+from types import SimpleNamespace
 
 from click.testing import CliRunner
 from fdrl_ros.cli import main
@@ -121,6 +122,19 @@ def test_show_prints_every_entry_and_what_was_spent_after_it(layout, ledger):
             stated(epsilon_rdp(history[:count], 1e-4), 4) for count in (1, 2, 3, 4)
         ]
     assert 'hospital_2: nothing spent here' in fdrl('show', layout.directory).output
+
+
+def test_hospitals_that_are_not_in_the_roster_are_shown_if_they_spent_something(
+    layout, ledger, monkeypatch
+):
+    layout.party('hospital_9').mkdir(mode=0o700)
+    spend(layout, 'hospital_9', 1)
+    present, revoked = layout.roster().member('hospital_3'), SimpleNamespace(name='hospital_9')
+    left = SimpleNamespace(hospitals=[present], revoked=[revoked])
+    monkeypatch.setattr(Layout, 'roster', lambda self: left)
+    shown = fdrl('show', layout.directory).output
+    assert f'{NAME}: epsilon' in shown and 'hospital_3' in shown and 'hospital_2' not in shown
+    assert 'hospital_9: epsilon' in shown  # the plan does not name it either
 
 
 def test_show_prints_json(layout, ledger):

@@ -8,6 +8,12 @@ import math
 
 from fdrl_ros.crypto.he.schemes import EncryptionSettings, STATED_LIMIT
 from fdrl_ros.crypto.keys.rotation import RosterChanges
+from fdrl_ros.crypto.masking.neighbourhoods import (
+    default_neighbours,
+    fewest_neighbours,
+    Neighbourhoods,
+    share_threshold,
+)
 from fdrl_ros.deployment.agreed_encryption import agreed_encryption, bound_of_round, loads_world
 from fdrl_ros.deployment.parties.hospital import open_hospital, open_records, open_training
 from fdrl_ros.deployment.parties.key_authority import open_key_authority
@@ -212,6 +218,20 @@ def test_bits_that_leave_no_room_for_projections_are_refused_when_a_federation_i
 BUCKETS = {'federation': {'hospitals': 6, 'buckets': 2}}
 
 
+def test_buckets_that_defend_against_nothing_are_warned_of():
+    changes = {'federation': {'hospitals': 9, 'buckets': 3}}
+    words = 'WITHOUT A DEFENCE'
+    assert words in PLAN.changed(changes).bucket_words()
+    assert words not in PLAN.changed(changes | {'server': {'combine': 'median'}}).bucket_words()
+    each = {'validation': {'each_bucket': True}}
+    assert words not in PLAN.changed(changes | each).bucket_words()
+    median, repeat = {'server': {'combine': 'median'}}, 'to repeat the policies, copy'
+    seeded = {'federation': {**changes['federation'], 'noise': 'seeded'}} | median
+    assert repeat in PLAN.changed(seeded).bucket_words()
+    secure = {'federation': {**changes['federation'], 'noise': 'secure'}} | median
+    assert repeat not in PLAN.changed(secure).bucket_words()
+
+
 def test_nobody_starts_by_a_plan_that_sums_other_hospitals_than_the_roster(tmp_path):
     plan = PLAN.changed(BUCKETS)
     layout = prepare(tmp_path / 'federation', plan)
@@ -252,3 +272,18 @@ def test_a_plan_has_buckets_and_a_rule():
     dealt = {'federation': {'hospitals': 9, 'buckets': 3}}
     plan = Plan().changed(dealt | {'server': {'combine': 'median'}})
     assert (plan.federation.buckets, plan.server.combine) == (3, 'median')
+
+
+def test_what_few_neighbours_promise_is_said_of_a_plan_and_of_a_ring():
+    few = PLAN.changed({'federation': {'hospitals': 110}}).neighbourhoods()
+    assert (
+        few.degree == default_neighbours(110)
+        and few.threshold == share_threshold(110, few.degree)[0]
+    )
+    words = 'at most 1/3 of the hospitals collude and 1/10 are away, but with a chance of 2^-40'
+    assert words in few.in_words() and f'masks with {few.degree} neighbours' in few.in_words()
+    weaker = fewest_neighbours(1000, withstands_lies=False)
+    graph = Neighbourhoods(map(str, range(1000)), 667, weaker, bytes(32))
+    assert 'one of the two servers is honest' in graph.in_words()
+    assert 'honest' not in few.in_words()
+    assert PLAN.neighbourhoods().is_complete and not PLAN.neighbourhoods().in_words()

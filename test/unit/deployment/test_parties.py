@@ -7,6 +7,7 @@ from dataclasses import replace
 import logging
 from pathlib import Path
 import pickle
+import re
 import time
 
 from fdrl_ros.cli.federation.key_listing import noise_keys
@@ -176,8 +177,9 @@ def test_ledger_that_is_older_than_the_journal_tells_is_refused_without_a_state(
     trainer.ledger.close()
 
 
-@pytest.mark.parametrize('kept', [7, 8])
-def test_hospital_must_have_the_patients_that_it_declares(layout, kept):
+@pytest.mark.parametrize(('kept', 'simulated'), [(7, 8), (7, 90), (8, 8)])
+def test_hospital_must_have_the_patients_that_it_declares(layout, kept, simulated):
+    plan = PLAN.changed({'collection': {'patients': simulated}})
     records = open_records(layout, NAME, PLAN)
     end = int(records.starts[kept])
     arrays = ('states', 'actions', 'rewards', 'next_states', 'terminals', 'ends')
@@ -194,8 +196,10 @@ def test_hospital_must_have_the_patients_that_it_declares(layout, kept):
             assert open_hospital(layout, NAME, PLAN, trainer, store)
             return
         with pytest.raises(RecordsError, match='roster declares') as refused:
-            open_hospital(layout, NAME, PLAN, trainer, store)
+            open_hospital(layout, NAME, plan, trainer, store)
         assert str(kept) not in str(refused.value), 'how many there are is private'
+        told = f'not of the 8 patients .* simulates {simulated}, collection.patients'
+        assert bool(re.search(told, str(refused.value))) == (simulated != 8)
     finally:
         trainer.ledger.close()
         store.close()
