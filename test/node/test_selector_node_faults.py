@@ -84,6 +84,7 @@ def test_a_closed_risk_gate_pauses_the_arm_and_resumes_it(room, runner, settings
     arm.say_until(moving(room), 90.0)
     orders = room.heard[arm.command]
     assert not orders
+    begun = len(arm.actions)  # a first state may arrive before the arm has said that it is enabled
     arm.bad = {'force': 11.0}
     arm.say_until(lambda: reason(room) == 'risk_gate', 5.0)
     arm.bad = {}
@@ -95,7 +96,7 @@ def test_a_closed_risk_gate_pauses_the_arm_and_resumes_it(room, runner, settings
     arm.say_until(moving(room), 10.0)
     words = [each.string for _, each in orders]
     assert words[0] == 'pause' and words[-1] == 'resume' and words.count('resume') == 1
-    told = [each.reason for each in arm.actions]
+    told = [each.reason for each in arm.actions[begun:]]
     assert told.index('risk_gate') < told.index('paused'), 'it closes first, then the arm pauses'
 
 

@@ -22,6 +22,7 @@ FLAGS = (
     *('--disable-background-networking', '--disable-component-update', '--disable-sync'),
     *('--disable-dev-shm-usage', '--no-default-browser-check', '--hide-scrollbars'),
 )
+SURE = 400  # ms: a second press within less is a double tap
 PATIENCE = 60.0  # s: the machine may be busy
 CONDITION = """
 new Promise((resolve, reject) => {
@@ -111,6 +112,21 @@ class Tab:
         for kind in ('mousePressed', 'mouseReleased'):
             place = {'x': where[0], 'y': where[1], 'button': 'left', 'clickCount': 1}
             self.call('Input.dispatchMouseEvent', type=kind, **place)
+
+    def press(self, selector: str) -> str:
+        """Press the button of an act, again where it asks, and return the answer."""
+        button = f'document.querySelector({json.dumps(selector)})'
+        act = self.wait(f'{button} && {button}.dataset.act')
+        answer = "document.querySelector('.answer')"
+        answered = f'{answer}.dataset.act === {json.dumps(act)} && {answer}.textContent'
+        self.run(f"{answer}.dataset.act = ''")
+        self.click(selector)
+        # A question is forgotten where data is old for a moment, as on a busy machine.
+        while not self.run(f'!{button} || {button}.ariaBusy || {answered}'):
+            asked = self.run('performance.now()')
+            self.wait(f'performance.now() > {asked} + {SURE}')
+            self.click(selector)
+        return self.wait(answered)
 
     def resize(self, width: int, height: int, *, touch: bool = False) -> None:
         """Be a screen of so many pixels."""

@@ -12,6 +12,7 @@ from typing import Any
 from websockets.sync.client import connect
 
 PROTOCOL = 'foxglove.sdk.v1'
+UNKNOWN = 'Unknown channel ID: '
 
 
 class FoxgloveClient:
@@ -37,8 +38,11 @@ class FoxgloveClient:
         for topic in topics:
             number = len(self._subscribed) + 1
             self._subscribed[number] = topic
-            wanted = {'id': number, 'channelId': self.channels[topic]['id']}
-            self.send({'op': 'subscribe', 'subscriptions': [wanted]})
+            self._ask_for(number)
+
+    def _ask_for(self, number: int) -> None:
+        wanted = {'id': number, 'channelId': self.channels[self._subscribed[number]]['id']}
+        self.send({'op': 'subscribe', 'subscriptions': [wanted]})
 
     def unsubscribe(self, topic: str) -> None:
         number = next(each for each, name in self._subscribed.items() if name == topic)
@@ -67,3 +71,9 @@ class FoxgloveClient:
             self.server = said
         elif said['op'] == 'advertise':
             self.channels |= {each['topic']: each for each in said['channels']}
+        elif said['op'] == 'status' and said['message'].startswith(UNKNOWN):
+            # The SDK offers a channel a moment before it takes subscriptions to it.
+            channel = int(said['message'].removeprefix(UNKNOWN))
+            for number, topic in self._subscribed.items():
+                if self.channels[topic]['id'] == channel:
+                    self._ask_for(number)

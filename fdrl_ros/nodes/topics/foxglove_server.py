@@ -93,7 +93,7 @@ class FoxgloveServer(Sink):
 
     def wants(self, topic: Topic) -> bool:
         """Return whether a client subscribes to a topic, or might come late to it."""
-        return topic.latched or bool(self._clients[topic.name])
+        return topic.latched or bool(self._clients.get(topic.name))
 
     def take(self, topic: Topic, now: int, data: bytes) -> None:
         """Send a message to the clients that subscribe to its topic."""

@@ -21,10 +21,14 @@ from rclpy.experimental import EventsExecutor
 from rclpy.node import Node
 from rclpy.topic_or_service_is_hidden import topic_or_service_is_hidden
 
-SETTLED = 1.5
-"""A graph with others in it is complete when nothing was added to it for so long, second."""
+SETTLED = 3.0
+"""
+A graph with others in it is complete when nothing was added to it for so long, second.
 
-PATIENCE = 5.0
+On a busy host the second participant was found up to 2.3 s after the first one.
+"""
+
+PATIENCE = 6.0
 """Longest wait for a complete graph, and for a publisher of a topic, second."""
 
 _LOOK = 0.05  # s between two looks at the graph

@@ -112,7 +112,7 @@ export const PHASES = {
 export const STANDING = {
   WAITING: 'Waiting: not started, just resumed, or for the key authority.',
   FAILED: 'The round failed: too few answered. It will be tried again.',
-  PAUSED: 'Paused by the operator.',
+  PAUSED: 'Paused until an operator resumes.',
   FINISHED: 'Finished.',
 };
 

@@ -7,6 +7,7 @@ from contextlib import closing
 from datetime import datetime, timedelta, UTC
 import json
 from pathlib import Path
+from queue import SimpleQueue
 import socket
 import ssl
 import struct
@@ -64,7 +65,7 @@ def desk(tmp_path):
     static.mkdir()
     (static / 'index.html').write_text('<!doctype html><title>page</title>')
     (static / 'page.js').write_text('// code')
-    made = SimpleNamespace(now=100.0, acts=[], looks=[], takes=[])
+    made = SimpleNamespace(now=100.0, acts=[], looks=[], takes=SimpleQueue())
     state = PageState(('robot_1',), None)
 
     def do(act, session):
@@ -75,7 +76,7 @@ def desk(tmp_path):
 
     def look(robot, kind, take):
         made.looks.append((robot, kind))
-        made.takes.append(take)
+        made.takes.put(take)
         return lambda: made.looks.remove((robot, kind))
 
     with ActJournal(tmp_path / JOURNAL, time.time) as journal:
@@ -265,13 +266,12 @@ def test_pictures_are_looked_at_while_somebody_watches(desk):
         client,
         client.websocket_connect(f'{SOCKETS}{address}', headers={'Origin': URL}) as socket,
     ):
-        while not desk.takes:
-            time.sleep(0.001)
-        desk.takes[0](Picture(read))
+        take = desk.takes.get(timeout=10.0)
+        take(Picture(read))
         data = socket.receive_bytes()
         assert struct.unpack('<d', data[:8]) == (12.5,) and data[8:10] == b'\xff\xd8'
         for _ in range(3):
-            desk.takes[0](Picture(read))
+            take(Picture(read))
         assert len(reads) == 1, 'what nobody draws is not packed'
         socket.send_json({'got': 1})
         socket.receive_bytes()

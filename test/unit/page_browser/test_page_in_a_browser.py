@@ -13,7 +13,6 @@ from support import watched_room
 from support.watched_room import CSRF, FEDERATION, ROOM
 
 if TYPE_CHECKING:
-    from support.chromium import Tab
     from support.page_server import PageServer
 
 DIMMED = "document.querySelectorAll('#room .act.dimmed').length"
@@ -22,25 +21,6 @@ LIVE = f"{DIMMED} === 0 && document.getElementById('banner').hidden"
 
 def act(name: str, within: str = '#room') -> str:
     return f'{within} [data-act={name}]'
-
-
-def press(tab: 'Tab', selector: str) -> None:
-    """Press a button, and once more where it asks, as a person does who reads the question."""
-    tab.click(selector)
-    quoted = json.dumps(selector)
-    asks = f"document.querySelector({quoted}).classList.contains('asking')"
-    if tab.run(asks):
-        asked = tab.run('performance.now()')
-        tab.wait(f'performance.now() > {asked} + 400')
-        tab.click(selector)
-
-
-def answered(tab: 'Tab', name: str) -> str:
-    """Wait for the answer to an act, and return it."""
-    return tab.wait(
-        f"(() => {{ const it = document.querySelector('.answer'); "
-        f"return !it.hidden && it.dataset.act === '{name}' && it.textContent; }})()"
-    )
 
 
 def with_robot(page: 'PageServer', **changed: Any) -> None:
@@ -89,8 +69,7 @@ def test_another_robot_can_be_chosen(room, page):
     patient = page.snapshot['robots']['robot_2']['patient']
     room.wait(f"document.querySelector('.scene-card').innerText.includes('patient {patient}')")
     assert room.run("document.getElementById('robots').value") == 'robot_2'
-    press(room, act('take_over'))
-    answered(room, 'take_over')
+    room.press(act('take_over'))
     assert page.asked[-1][0] == {'act': 'take_over', 'robot': 'robot_2'}
 
 
@@ -337,13 +316,12 @@ def test_every_act_on_a_robot_posts_what_the_server_expects(room, page):
     for name in ROOM:
         policy = named.get(name, {}).get('policy')
         within = f'.policies [data-policy={policy}]' if policy else '.acts-card'
-        press(room, act(name, within))
-        assert answered(room, name).endswith('Done as asked.')
+        assert room.press(act(name, within)).endswith('Done as asked.')
         body, headers = page.asked[-1]
         assert body == {'act': name, 'robot': 'robot_1', **named.get(name, {})}
         assert headers['x-csrf-token'] == CSRF
         assert headers['origin'] == page.address
-    press(room, '.hold-row .act')
+    room.press('.hold-row .act')
     assert len(page.asked) == len(ROOM) + (page.asked[-1][0].get('policy') == 'hold')
 
 
@@ -357,8 +335,7 @@ def test_every_order_posts_what_the_server_expects(federation, page):
         if name == 'roll_back':
             expected['to_round'] = 4
             federation.run("document.getElementById('to-round').value = '4'")
-        press(federation, act(name, within))
-        answered(federation, name)
+        federation.press(act(name, within))
         assert page.asked[-1][0] == expected
         assert page.asked[-1][1]['x-csrf-token'] == CSRF
 
@@ -372,8 +349,7 @@ def test_a_dangerous_act_asks_first_and_a_refusal_is_shown(room, page):
         f"document.querySelector('{act('stop_operation')}').textContent === 'Stop operation'"
     )
     assert page.asked == []
-    press(room, act('stop_operation'))
-    assert 'the arm is in fault' in answered(room, 'stop_operation')
+    assert 'the arm is in fault' in room.press(act('stop_operation'))
     assert room.run("document.querySelector('.answer').classList.contains('refused')")
     room.errors[:] = [each for each in room.errors if '409' not in each]
 
@@ -446,8 +422,7 @@ def test_an_idle_arm_is_shown_and_can_be_ordered(room, page):
     room.wait(f'Math.abs({insertion} + 0.05) < 1e-6 && !fdrl.room.scene.waypoint.visible')
     kept = room.run('fdrl.room.force.times.length')
     for name in ('enable', 'home', 'resume_arm', 'hand_back', 'unlock'):
-        press(room, act(name, '.acts-card'))
-        assert answered(room, name).endswith('Done as asked.')
+        assert room.press(act(name, '.acts-card')).endswith('Done as asked.')
     assert room.run('fdrl.room.force.times.length') == kept  # no value of an operation is new
     assert room.run("document.querySelector('.room').classList.contains('idle')")
 
@@ -515,7 +490,7 @@ def test_a_roll_back_needs_a_round_and_names_it(federation, page):
     for wrong in ('', '-1', '2.5'):
         federation.run(f"{to}.value = '{wrong}'")
         federation.click(back)
-        assert 'write the number of the round' in answered(federation, 'roll_back')
+        assert 'write the number of the round' in federation.text('.answer')
         federation.run("document.querySelector('.answer').hidden = true")
         assert federation.text(back) == 'Roll back'
     federation.run(f"{to}.value = '4'")
@@ -524,8 +499,7 @@ def test_a_roll_back_needs_a_round_and_names_it(federation, page):
     # Another number is another question.
     federation.run(f"{to}.value = '3'; {to}.dispatchEvent(new Event('input'))")
     assert federation.text(back) == 'Roll back'
-    press(federation, back)
-    assert 'Roll back to round 3' in answered(federation, 'roll_back')
+    assert 'Roll back to round 3' in federation.press(back)
     assert [body for body, _ in page.asked] == [{'act': 'roll_back', 'to_round': 3}]
 
 
@@ -563,8 +537,7 @@ def test_the_server_says_which_acts_stay_when_data_is_old(page, tab):
 
 def test_who_signs_out_is_asked_and_sees_nothing_more(room, page):
     page.refuses_to_leave = True
-    press(room, act('leave', '.top'))
-    assert 'refused it (500)' in answered(room, 'leave')
+    assert 'refused it (500)' in room.press(act('leave', '.top'))
     assert page.left == [CSRF]
     page.refuses_to_leave = False
     room.click(act('leave', '.top'))
