@@ -50,7 +50,12 @@ from fdrl_ros.errors import PluginError
 WORK = Path(__file__).with_name('scale_work.py')
 SIZES = (100, 200, 500, 1000)
 QUICK = (10, 20)
-GOALS = {'round_200_two_cores_s': 12.0, 'round_1000_s': 120.0, 'memory_1000_mb': 6000.0}
+GOALS = {
+    'round_200_two_cores_s': 12.0,
+    'round_1000_s': 120.0,
+    'round_1000_two_cores_s': 120.0,
+    'memory_1000_mb': 6000.0,
+}
 CORES = 2
 """Of the rounds on several cores."""
 GROWTH = 2.3
