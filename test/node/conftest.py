@@ -111,14 +111,14 @@ class Live:
         """Start all but one hospital, which is returned: the round stays open until it comes."""
         *early, late = PLAN.hospitals
         self.runner.start(federation_graph(self.settings, tuple(early)))
-        self.wait(lambda: self.phase is Phase.OPEN, 30.0)
+        self.wait(lambda: self.phase is Phase.OPEN)
         return late
 
     def start(self) -> None:
         """Start servers and hospitals."""
         self.runner.start(federation_graph(self.settings, PLAN.hospitals))
 
-    def wait(self, condition: Callable[[], bool], seconds: float) -> None:
+    def wait(self, condition: Callable[[], bool], seconds: float = 60.0) -> None:
         """Look on until a condition holds; say what the nodes said if it does not in time."""
         deadline = time.monotonic() + seconds
         while not condition():
@@ -151,6 +151,11 @@ class Live:
         felt = [e for e in self.heard if isinstance(e, NodeHealth) and e.node == node]
         return {**felt[-1].values, 'summary': felt[-1].summary} if felt else {}
 
+    def wait_for_health(self, node: str, words: str, seconds: float = 60.0) -> dict[str, str]:
+        """Wait until a node's summary contains some words, and return all that it said then."""
+        self.wait(lambda: words in self.health(node).get('summary', ''), seconds)
+        return self.health(node)
+
     def order(self, action: str, *what: str) -> tuple[int, str]:
         """Order something as people do: exit code, and what was printed."""
         settings = self.settings
@@ -165,7 +170,7 @@ class Live:
 
         :param last: its round.
         """
-        self.wait(lambda: self.watch.finished and self.policy(last) is not None, 60.0)
+        self.wait(lambda: self.watch.finished and self.policy(last) is not None)
         policy = self.policy(last)
         assert policy is not None
         return policy.digest

@@ -51,31 +51,31 @@ def test_an_arm_is_commanded_only_while_it_is_enabled_and_homed_and_nobody_else_
     arm.say_until(lambda: reason(room) == 'paused', 90.0)
     assert not room.heard[arm.servo], 'nobody knows whether the arm is enabled'
     arm.silent, arm.bent = (), True
-    arm.say_until(lambda: told('from a straight tool'), 20.0)
+    arm.say_until(lambda: told('from a straight tool'))
     assert not room.heard[arm.servo], 'a straight tool would be a jump'
     arm.bent = False
-    arm.say_until(moving(room), 20.0)
-    arm.say_until(lambda: room.heard[arm.servo], 10.0)
+    arm.say_until(moving(room))
+    arm.say_until(lambda: room.heard[arm.servo])
 
     def silent_for(why: str) -> None:
         """Wait until the selector says why, then look whether it commands."""
-        arm.say_until(lambda: reason(room) == why, 10.0)
-        arm.say_until(answered(room, arm, arm.say()), 10.0)  # what was on its way is here
+        arm.say_until(lambda: reason(room) == why)
+        arm.say_until(answered(room, arm, arm.say()))  # what was on its way is here
         before = len(room.heard[arm.servo])
-        arm.say_until(answered(room, arm, arm.say()), 10.0)
+        arm.say_until(answered(room, arm, arm.say()))
         assert len(room.heard[arm.servo]) == before, f'commanded while {why}'
 
     for state in ('DISABLED', 'PAUSED', 'FAULT'):
         arm.state = state
         silent_for('paused')
         arm.state = 'ENABLED'
-        arm.say_until(moving(room), 10.0)
+        arm.say_until(moving(room))
     arm.homed = False
     silent_for('paused')
     arm.homed = True
-    arm.say_until(moving(room), 10.0)
+    arm.say_until(moving(room))
     pedal = room.node.create_publisher(String, 'supervise', qos.EVENT)
-    arm.say_until(lambda: pedal.get_subscription_count() == 1, 10.0)
+    arm.say_until(lambda: pedal.get_subscription_count() == 1)
     pedal.publish(String(data='take_over'))
     silent_for('surgeon')
     words = {each.string for _, each in room.heard[arm.command]}
@@ -85,7 +85,7 @@ def test_an_arm_is_commanded_only_while_it_is_enabled_and_homed_and_nobody_else_
 def test_an_unarmed_selector_chooses_and_commands_nothing(room, runner, settings, arm):
     runner.start(robot_graph(settings, 'robot_1', room=RoomArguments(env=False)))
     arm.say_until(lambda: reason(room) == 'best', 90.0)
-    arm.say_until(answered(room, arm, arm.say()), 10.0)
+    arm.say_until(answered(room, arm, arm.say()))
     assert not room.heard[arm.servo] and not room.heard[arm.command]
 
 

@@ -89,14 +89,14 @@ def test_the_log_of_a_live_robot_is_decided_again_and_becomes_records(
             told = room.last('policies')
             return bool(told and [each.status for each in told.policies] == ['candidate'])
 
-        room.wait(is_candidate, 60.0)
+        room.wait(is_candidate)
         with (
             Recorder(path, '/robot_1', settings.robot_domain) as recorder,
             WholeRecorder(tmp_path / 'whole', '/robot_1', settings.robot_domain) as whole,
         ):
             assert '/robot_1/operation_state' in recorder.waits_for
             waiting = 'the next operation to begin'
-            room.wait(lambda: recorder.poll(0.05) or recorder.waits_for == waiting, 20.0)
+            room.wait(lambda: recorder.poll(0.05) or recorder.waits_for == waiting)
             for index in range(2):
 
                 def ended(count: int = index + 1) -> bool:
@@ -104,7 +104,7 @@ def test_the_log_of_a_live_robot_is_decided_again_and_becomes_records(
                     return recorder.counts['outcome'] == len(room.heard['outcome']) == count
 
                 assert room.operate(index=index).accepted
-                room.wait(ended, 40.0)
+                room.wait(ended)
             assert not recorder.waits_for and not whole.waits_for
     # What records everything holds what replay and training need, too.
     patients = ['hospital_1/test/0', 'hospital_2/test/0']
@@ -150,11 +150,11 @@ def test_the_first_operation_waits_until_a_recorder_hears_it(room, settings, tmp
     path, states = tmp_path / 'bag', room.heard['operation_state']
     with Runner(settings, Path(settings.directory) / 'log') as runner:
         runner.start([env_alone(settings, operations=1, recorded=True)])
-        room.wait(lambda: len(room.heard['measured_js']) > 100, 60.0)
+        room.wait(lambda: len(room.heard['measured_js']) > 100)
         assert not states
         with Recorder(path, '/robot_1', settings.robot_domain) as recorder:
-            room.wait(lambda: recorder.poll(0.02) or states, 20.0)
-            room.wait(lambda: recorder.poll(0.02) or recorder.counts['operation_state'] > 9, 20.0)
+            room.wait(lambda: recorder.poll(0.02) or states)
+            room.wait(lambda: recorder.poll(0.02) or recorder.counts['operation_state'] > 9)
     with AnyReader([path]) as reader:
         ours = [each for each in reader.connections if each.topic.endswith('/operation_state')]
         connection, _, data = next(reader.messages(ours))

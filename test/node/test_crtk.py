@@ -34,7 +34,7 @@ from visualization_msgs.msg import MarkerArray
 
 
 def test_arm_says_all_that_crtk_asks_for_and_it_fits_together(surgeon, room, runner):
-    room.wait(lambda: room.last('operating_state'), 20.0)
+    room.wait(lambda: room.last('operating_state'))
     assert surgeon.state == ('ENABLED', True, False), 'before there is a patient'
     surgeon.begin()
     types = dict(room.node.get_topic_names_and_types())
@@ -51,7 +51,7 @@ def test_arm_says_all_that_crtk_asks_for_and_it_fits_together(surgeon, room, run
     surgeon.pose('move_cp', down, rotation)
     surgeon.wait(lambda: room.last('measured_cv').twist.linear.z < -0.02)
     surgeon.wait(lambda: room.last('measured_js').velocity[2] > 0.02)
-    surgeon.wait(lambda: room.last('spatial/measured_cf').wrench.force.z > 0.0, 10.0)
+    surgeon.wait(lambda: room.last('spatial/measured_cf').wrench.force.z > 0.0)
     surgeon.wait(lambda: not room.last('operating_state').is_busy)
     surgeon.settle()
     stamps: dict[str, dict[tuple[int, int], Any]] = {}
@@ -217,7 +217,7 @@ def test_reset_aborts_the_operation_which_late_clients_hear_and_brings_the_next_
     late = Room(settings.robot_domain)
     try:
         late.hear(ros.Outcome, 'outcome', qos.HEARD)
-        late.wait(lambda: late.last('outcome') == room.last('outcome'), 10.0)
+        late.wait(lambda: late.last('outcome') == room.last('outcome'))
     finally:
         late.close()
 
@@ -245,12 +245,12 @@ def test_a_goal_ends_when_it_is_canceled_or_its_patient_gives_way(surgeon, room,
 
     def canceled(goal: ClientGoalHandle) -> tuple[int, bool, str]:
         asked = goal.cancel_goal_async()
-        room.wait(asked.done, 10.0)
+        room.wait(asked.done)
         status, outcome = room.outcome_of(goal)
         return status, outcome.success, outcome.failure
 
     first = room.operate('palpation', 1)
-    room.wait(lambda: _patient(room), 10.0)
+    room.wait(lambda: _patient(room))
     assert canceled(first) == (GoalStatus.STATUS_CANCELED, False, 'aborted')
     surgeon.wait(lambda: room.last('outcome'))
     unasked = room.ask(Trigger, 'env/reset', Trigger.Request()).message.partition(' in ')[0]
@@ -291,8 +291,8 @@ def test_endoscope_and_clock_are_there_when_asked_for(runner, room, settings):
     room.hear(CameraInfo, 'endoscope/camera_info', qos.PICTURE)
     room.hear(Clock, '/clock', qos.SENSOR)
     surgeon.begin()
-    room.wait(lambda: len(room.heard['endoscope/image_raw']) > 10, 15.0)
-    room.wait(lambda: room.heard['endoscope/labels'] and room.heard['endoscope/depth'], 5.0)
+    room.wait(lambda: len(room.heard['endoscope/image_raw']) > 10)
+    room.wait(lambda: room.heard['endoscope/labels'] and room.heard['endoscope/depth'])
     picture, info = room.last('endoscope/image_raw'), room.last('endoscope/camera_info')
     assert (picture.encoding, picture.height, picture.width) == ('rgb8', info.height, info.width)
     assert (info.width, info.height) == (160, 240)
@@ -324,7 +324,7 @@ def test_arm_that_failed_is_led_out_by_enable_and_home(directory, lone_domain):
                     process.spin(0.001)
                 return condition()
 
-            room.wait(spun, 10.0)
+            room.wait(spun)
 
         room.hear(OperatingState, 'operating_state', qos.HEARD)
         room.hear(ros.Outcome, 'outcome', qos.EVENT)

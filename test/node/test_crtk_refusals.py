@@ -111,7 +111,7 @@ def test_commands_of_any_sender_are_meant_now_unless_they_are_from_before_the_pa
 
 
 def test_deactivated_arm_is_disabled_and_comes_back_at_rest(surgeon, room):
-    room.wait(lambda: room.heard['joint_states'], 20.0)
+    room.wait(lambda: room.heard['joint_states'])
     first = room.last('joint_states')
     assert list(first.name) == [*JOINTS, JAW]
     assert np.allclose(first.position, [*HOME, 0.0], atol=1e-9)
@@ -131,7 +131,7 @@ def test_deactivated_arm_is_disabled_and_comes_back_at_rest(surgeon, room):
     surgeon.wait(lambda: surgeon.state == ('DISABLED', True, False))
     late: list[Any] = []
     room.node.create_subscription(OperatingState, 'operating_state', late.append, qos.HEARD)
-    room.wait(lambda: late and late[-1].state == 'DISABLED', 10.0)
+    room.wait(lambda: late and late[-1].state == 'DISABLED')
     assert [each for each in late if each.is_busy], 'the begin of the move is told to who waits'
 
     change(Transition.TRANSITION_ACTIVATE)

@@ -195,10 +195,10 @@ def test_who_waits_when_the_process_is_told_to_stop_is_answered(
             client.wait_for_service(20.0)
             asked = client.call_async(Supervise.Request(command='take_over'))
             try:
-                room.wait(disk.asked.is_set, 20.0)
+                room.wait(disk.asked.is_set)
             finally:
                 os.kill(os.getpid(), signal.SIGTERM)
-            room.wait(asked.done, 20.0)
+            room.wait(asked.done)
             answers.append(asked.result())
         finally:
             room.close()

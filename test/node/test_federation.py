@@ -36,11 +36,10 @@ def test_with_encrypted_keys_it_ends_with_the_policy_of_the_in_process_driver(
     live.runner.start(federation_graph(encrypted, PLAN.hospitals))
     assert live.finish() == reference.digest
     assert not live.policy(2).secure
-    live.wait(lambda: spenders(live) == {'hospital_1', 'hospital_2', 'hospital_3'}, 5.0)
+    live.wait(lambda: spenders(live) == {'hospital_1', 'hospital_2', 'hospital_3'})
     steps = [e for e in live.heard if isinstance(e, HospitalProgress) and e.stage == 'training']
     assert steps and all(0 < each.step <= each.steps for each in steps)
-    live.wait(lambda: 'FINISHED' in live.health('/federation/aggregator').get('summary', ''), 5.0)
-    assert live.health('/federation/aggregator')['refused'] == '0'
+    assert live.wait_for_health('/federation/aggregator', 'FINISHED')['refused'] == '0'
     with urlopen(f'http://127.0.0.1:{port}/metrics', timeout=5) as answer:
         told = answer.read().decode()
     for words in (
@@ -65,7 +64,7 @@ def test_hospital_killed_in_training_and_aggregator_between_rounds_come_back(liv
     # All is short here: nobody begins before those who are to be killed are seen.
     late = live.begin_without_the_last()
     for node in ('/hospital_2/trainer', '/federation/key_authority'):
-        live.wait(lambda node=node: live.health(node), 30.0)
+        live.wait(lambda node=node: live.health(node))
     live.runner.start(hospital_graph(live.settings, late))
     live.wait(
         lambda: any(
@@ -73,17 +72,16 @@ def test_hospital_killed_in_training_and_aggregator_between_rounds_come_back(liv
             for e in live.heard
             if getattr(e, 'stage', '') == 'training'
         ),
-        30.0,
     )
     os.kill(live.runner.process_id('hospital_2.trainer'), signal.SIGKILL)
-    live.wait(lambda: live.policy(1) is not None, 60.0)
+    live.wait(lambda: live.policy(1) is not None)
     os.kill(live.runner.process_id('federation.aggregator'), signal.SIGKILL)
     assert live.finish() == reference.digest
-    live.wait(lambda: len(live.deaths) == 2, 5.0)
+    live.wait(lambda: len(live.deaths) == 2)
     labels = [death.label for death in live.deaths]
     assert labels == ['hospital_2.trainer', 'federation.aggregator']
     # 20 blocks a round, each reserved once.
-    live.wait(lambda: 'hospital_2' in spenders(live), 5.0)
+    live.wait(lambda: 'hospital_2' in spenders(live))
     entries = [
         e.entries for e in live.heard if isinstance(e, PrivacySpent) and e.hospital == 'hospital_2'
     ]

@@ -151,7 +151,7 @@ def test_a_client_sees_a_live_arm_and_what_was_latched_before_it_came(
     domains = robot_domain, federation_domain
     with FoxgloveBridge(domains, 0, path) as bridge:
         with FoxgloveClient(bridge.address, Origin='https://example.org') as client:
-            client.wait(lambda: offered <= client.channels.keys(), 60.0)
+            client.wait(lambda: offered <= client.channels.keys())
             assert client.server['capabilities'] == []  # nothing acts: no publish, no calls
             for topic in offered:
                 assert client.channels[topic]['encoding'] == 'cdr'
@@ -211,7 +211,7 @@ def test_a_topic_is_subscribed_to_only_while_a_client_is(room, settings, robot_d
             OPEN,
         ]
         with FoxgloveClient(bridge.address) as client:
-            client.wait(lambda: '/robot_1/note' in client.channels, 30.0)
+            client.wait(lambda: '/robot_1/note' in client.channels)
             assert not publisher.get_subscription_count()
             client.subscribe('/robot_1/note')
             client.wait(publisher.get_subscription_count)

@@ -24,9 +24,9 @@ def test_an_arm_elsewhere_names_its_frames_and_obeys_poses_of_its_base_frame(
         room.hear(kind, topic, qos.EVENT)
     runner.start([env_alone(settings, **vars(FRAMES))])
     move = room.node.create_publisher(PoseStamped, 'move_cp', qos.EVENT)
-    room.wait(lambda: room.last('measured_cp') and move.get_subscription_count(), 40.0)
+    room.wait(lambda: room.last('measured_cp') and move.get_subscription_count())
     assert room.last('measured_cp').header.frame_id == 'left_base_link'
-    room.wait(lambda: room.last('joint_states'), 10.0)
+    room.wait(lambda: room.last('joint_states'))
     assert room.last('joint_states').name[:2] == ['left_yaw', 'left_pitch']
 
     position, rotation = forward_kinematics([0.05, 0.02, 0.11, 0.0, 0.0, 0.0])
@@ -42,7 +42,7 @@ def test_an_arm_elsewhere_names_its_frames_and_obeys_poses_of_its_base_frame(
         tip = room.last('measured_cp').pose.position
         return bool(np.abs(np.array([tip.x, tip.y, tip.z]) - position).max() < 1e-4)
 
-    room.wait(there, 20.0)
+    room.wait(there)
 
 
 def test_the_room_is_shown_under_the_names_that_the_arm_tells(settings):

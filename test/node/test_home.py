@@ -35,7 +35,7 @@ def test_the_same_seed_gives_the_same_home_policies_as_in_process(live, director
     assert live.finish() == digest
 
     policies = [Layout(directory).party(name) / HOME for name in PLAN.hospitals]
-    live.wait(lambda: all(each.exists() for each in policies), 60.0)
+    live.wait(lambda: all(each.exists() for each in policies))
     for name in PLAN.hospitals:
         here, there = (
             load_policy(Layout(each).party(name) / HOME) for each in (directory, copied)
@@ -54,7 +54,7 @@ def test_the_same_seed_gives_the_same_home_policies_as_in_process(live, director
         versions = RobotPolicies(layout, 'robot_1').registry.versions
         return {each.name: (each.owner, each.digest) for each in versions}
 
-    live.wait(lambda: known().keys() == {'global', 'home'}, 60.0)
+    live.wait(lambda: known().keys() == {'global', 'home'})
     kept = load_policy(layout.party('hospital_2') / HOME)
     assert known()['home'] == ('hospital_2', digest_of(kept.weights).hex())
 

@@ -59,13 +59,13 @@ def stranger(settings) -> Iterator[Stranger]:
 def test_strangers_are_refused_operators_obeyed_and_the_round_goes_on(live, reference, stranger):
     # With a hospital missing the round stays open for as long as both need.
     late = live.begin_without_the_last()
-    live.wait(lambda: stranger.listen() or len(stranger.keys) >= 2, 30)
+    live.wait(lambda: stranger.listen() or len(stranger.keys) >= 2)
     speak_without_a_key(live, stranger)
     order_about(live)
     live.runner.start(hospital_graph(live.settings, late))
     assert live.finish() == reference.digest
     assert live.order('roll-back', '1') == (0, 'key_authority: roll back 1')
-    live.wait(lambda: live.policy(3) is not None, 10.0)
+    live.wait(lambda: live.policy(3) is not None)
     older, newest = live.policy(1), live.policy(3)
     assert newest.digest == older.digest != live.policy(2).digest
     assert newest.rolled_back and not newest.contributors
@@ -101,8 +101,8 @@ def speak_without_a_key(live, stranger: Stranger) -> None:
             and int(health.get('refused malformed', 0)) >= 1
         )
 
-    live.wait(counted, 30.0)
-    live.wait(lambda: int(live.health('/hospital_1/trainer').get('refused', 0)) >= 1, 10.0)
+    live.wait(counted)
+    live.wait(lambda: int(live.health('/hospital_1/trainer').get('refused', 0)) >= 1)
 
 
 def order_about(live) -> None:
@@ -123,8 +123,8 @@ def order_about(live) -> None:
     deliver(order, domain, '')
     with pytest.raises(OrderError, match='refused: pause is not newer than the last order taken'):
         deliver(order, domain, '')
-    live.wait(lambda: live.phase is Phase.PAUSED, 10.0)
+    live.wait(lambda: live.phase is Phase.PAUSED)
     assert live.order('resume') == (0, 'aggregator: resume')
-    live.wait(lambda: live.phase is Phase.OPEN, 10.0)
+    live.wait(lambda: live.phase is Phase.OPEN)
     code, said = live.order('roll-back', '7')
     assert code == 1 and 'there is no older policy of round 7' in said

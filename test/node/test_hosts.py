@@ -148,10 +148,10 @@ def test_the_network_lets_no_multicast_through(network):
 def test_cut_off_for_a_moment_in_training_a_hospital_still_has_its_part(hosts, digest):
     addresses = map(hosts.network.address, range(len(HOSTS)))
     hosts.start({'ROS_STATIC_PEERS': ';'.join(addresses)})
-    hosts.wait(lambda: hosts.said(0, 'round 1 attempt 1: TRAIN'), 60.0)
+    hosts.wait(lambda: hosts.said(0, 'round 1 attempt 1: TRAIN'))
     hosts.network.cut(2)
     others = [name for name in HOSPITALS if name != 'hospital_2']
-    hosts.wait(lambda: all(sent(hosts, name, 1) for name in others), 60.0)
+    hosts.wait(lambda: all(sent(hosts, name, 1) for name in others))
     hosts.network.mend(2)
     assert hosts.wait_for_the_end() == {(digest, True)}
     settled = [each for each in hosts.journal('aggregator') if each.kind == 'settle']
@@ -165,7 +165,7 @@ def test_cut_off_until_the_round_is_over_a_hospital_takes_part_in_the_next(hosts
     serve(hosts)
     robot = {'ROS_DOMAIN_ID': str(hosts.robots), **middleware(BringupSettings(hosts='several'))}
     hosts.run(1, [sys.executable, '-c', ROBOT], robot)
-    hosts.wait(lambda: hosts.said(0, 'round 1 attempt 1: TRAIN'), 60.0)
+    hosts.wait(lambda: hosts.said(0, 'round 1 attempt 1: TRAIN'))
     hosts.network.cut(3)
     others = [name for name in HOSPITALS if name != 'hospital_3']
     hosts.wait(lambda: all(hosts.policies(name, 1) for name in others), 90.0)
@@ -174,7 +174,7 @@ def test_cut_off_until_the_round_is_over_a_hospital_takes_part_in_the_next(hosts
     assert included
     output = hosts.layouts[1].directory / 'output'
     # In the robots' domain the hospital is found without the server, on its own network.
-    hosts.wait(lambda: f'the robot heard {digest}' in output.read_text(), 10.0)
+    hosts.wait(lambda: f'the robot heard {digest}' in output.read_text())
     assert hosts.policies('hospital_3', 1) in (
         [],
         [(hosts.policies('hospital_1', 1)[0][0], False)],

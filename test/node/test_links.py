@@ -37,7 +37,7 @@ def test_nodes_in_domains_of_their_own_end_as_in_process(linked, reference, lone
         (trainer,) = hospital_graph(settings, name)
         linked.runner.start([replace(trainer, domain=lone_domain)])
     assert linked.finish() == reference.digest
-    assert linked.health('/federation/aggregator')['refused'] == '0'
+    assert linked.wait_for_health('/federation/aggregator', 'FINISHED')['refused'] == '0'
     code, said = linked.order('pause')  # operators reach the servers over DDS, as before
     assert code == 1 and 'the federation has ended' in said, said
     assert set(linked.runner.stop().values()) == {0}
@@ -48,6 +48,6 @@ def test_a_node_without_a_link_cannot_begin_and_says_what_makes_one(settings):
     settings = replace(settings, router='tls/127.0.0.1:1')
     with watched(settings) as live:
         live.runner.start(hospital_graph(settings, 'hospital_1'))
-        live.wait(lambda: live.deaths != [], 30.0)
+        live.wait(lambda: live.deaths != [])
     assert live.deaths[0].code == 1
     assert any('`fdrl link init` makes it' in line for line in live.deaths[0].lines)

@@ -169,11 +169,11 @@ def test_node_that_was_shut_down_by_its_service_ends_with_0(room, settings):
     client = room.node.create_client(ChangeState, 'env/change_state')
     with Runner(settings, Path(settings.directory) / 'log') as runner:
         runner.start(robot_graph(settings, 'robot_1', operations=1)[:1])
-        room.wait(lambda: room.last('operation_state'), 20.0)
+        room.wait(lambda: room.last('operation_state'))
         assert client.wait_for_service(15.0)
         client.call_async(shutdown)
         deaths = []
-        room.wait(lambda: deaths.extend(runner.poll()) or deaths, 20.0)
+        room.wait(lambda: deaths.extend(runner.poll()) or deaths)
         assert [each.code for each in deaths] == [0], str(deaths)
 
 
@@ -306,5 +306,5 @@ def test_nodes_of_one_host_have_sockets_on_loopback_alone_and_share_no_memory(lo
 def test_unmanaged_robot_leaves_cleanly_and_tells_its_state(live):
     live.runner.start(robot_graph(live.settings, 'robot_1'))
     nodes = ('/robot_1/env', '/robot_1/selector')
-    live.wait(lambda: all(live.health(each) for each in nodes), 20.0)
+    live.wait(lambda: all(live.health(each) for each in nodes))
     assert live.runner.stop() == {'robot_1.env': 0, 'robot_1.selector': 0}

@@ -134,22 +134,22 @@ def test_a_selector_drives_an_arm_by_states_that_the_monitor_makes_of_its_topics
         run = nodes.enter_context
         run(started('env', settings, ELSEWHERE, directory=directory, **CALM))
         run(started('monitor', settings, plan=file, surface=True))
-        room.wait(lambda: told('no state: no surface'), 20.0)
+        room.wait(lambda: told('no state: no surface'))
         assert room.operate_now('palpation', 0) == patient.name
         # The arm was brought to the start of the patient: that was no motion of the plan.
         assert room.ask(Trigger, 'monitor/start', Trigger.Request()).success
-        room.wait(lambda: bedside.measured and told('waiting for the first motion'), 10.0)
+        room.wait(lambda: bedside.measured and told('waiting for the first motion'))
         run(started('selector', settings, directory=directory, armed=True))
-        room.wait(lambda: room.last('action') and room.last('action').policy == 'global', 60.0)
+        room.wait(lambda: room.last('action') and room.last('action').policy == 'global')
         begun = len(bedside.measured)
-        room.wait(lambda: len(bedside.measured) > begun + 300 and told('operating'), 15.0)
+        room.wait(lambda: len(bedside.measured) > begun + 300 and told('operating'))
         assert room.last('action').patient == 'case_0001'
 
         bedside.sees = False
-        room.wait(lambda: told('no state: no surface'), 10.0)
-        room.wait(lambda: room.last('action').reason == 'stale', 10.0)
+        room.wait(lambda: told('no state: no surface'))
+        room.wait(lambda: room.last('action').reason == 'stale')
         bedside.sees = True
-        room.wait(lambda: room.last('action').policy == 'global', 10.0)
+        room.wait(lambda: room.last('action').policy == 'global')
 
     both = sorted(bedside.own.keys() & bedside.measured.keys())
     assert len(both) > 300, 'stamps are those of the measured pose'
@@ -209,7 +209,7 @@ class Table:
             self.publish()
             return condition()
 
-        self.room.wait(heard, 20.0)
+        self.room.wait(heard)
 
     def until_told(self, words: str) -> None:
         """Wait until diagnostics say just that from now on."""

@@ -27,26 +27,26 @@ def test_robot_holds_within_a_tick_when_the_state_is_no_number(runner, room, set
     forged.weights[0] ^= 1
     policy.publish(forged)
     runner.start(robot_graph(settings, 'robot_1')[1:])
-    patient.say_until(lambda: room.last('action'), 20.0)
-    patient.say_until(lambda: room.last('action').reason == 'no_policy', 10.0)
+    patient.say_until(lambda: room.last('action'))
+    patient.say_until(lambda: room.last('action').reason == 'no_policy')
     assert not room.heard['servo_cp'], 'a robot without a policy commands nothing'
 
     policy.publish(released(directory))
-    patient.say_until(lambda: room.last('action').policy == 'global', 30.0)
-    patient.say_until(lambda: len(room.heard['servo_cp']) > 5, 5.0)
+    patient.say_until(lambda: room.last('action').policy == 'global')
+    patient.say_until(lambda: len(room.heard['servo_cp']) > 5)
 
     patient.bad = {'heart_rate': math.nan}
-    patient.say_until(lambda: room.last('action').reason == 'not_finite', 2.0)
+    patient.say_until(lambda: room.last('action').reason == 'not_finite')
     assert room.last('action').policy == 'hold' and room.last('action').action == -1
     commands = len(room.heard['servo_cp'])
-    patient.say_until(lambda: len(room.heard['servo_cp']) > commands + 20, 5.0)
+    patient.say_until(lambda: len(room.heard['servo_cp']) > commands + 20)
     still = [position(each) for _, each in room.heard['servo_cp'][commands + 5 :]]
     assert np.ptp(still, axis=0).max() == 0.0, 'the tip stays where it is'
 
     patient.bad = {}
-    patient.say_until(lambda: room.last('action').policy == 'global', 2.0)
+    patient.say_until(lambda: room.last('action').policy == 'global')
     silent = time.monotonic()
-    room.wait(lambda: room.last('action').reason == 'stale', 2.0)
+    room.wait(lambda: room.last('action').reason == 'stale')
     first = next(at for at, each in room.heard['action'] if at > silent and each.reason == 'stale')
     # One tick is asked for, and held by the test of the loop itself; a busy machine may wake a
     # process later than that.
@@ -66,9 +66,9 @@ def test_env_moves_by_set_points_alone_in_real_time(runner, room, settings):
 
     assert not room.operate('tonsillectomy').accepted
     log = runner.log_file('robot_1.env')
-    room.wait(lambda: "goal rejected: procedure = 'tonsillectomy'" in log.read_text(), 5.0)
+    room.wait(lambda: "goal rejected: procedure = 'tonsillectomy'" in log.read_text())
     operation = room.operate('palpation', 4)
-    room.wait(lambda: len(room.heard['operation_state']) > 20 and room.heard['feedback'], 5.0)
+    room.wait(lambda: len(room.heard['operation_state']) > 20 and room.heard['feedback'])
     state = room.last('operation_state')
     assert state.patient == room.last('feedback').patient and state.procedure == 'palpation'
     assert state.values[INDEX['time_left']] == 1.0, 'no command, no time'
@@ -78,7 +78,7 @@ def test_env_moves_by_set_points_alone_in_real_time(runner, room, settings):
     for _ in range(5):
         servo.publish(before)
         count = len(room.heard['operation_state'])
-        room.wait(lambda count=count: len(room.heard['operation_state']) > count + 5, 5.0)
+        room.wait(lambda count=count: len(room.heard['operation_state']) > count + 5)
     state = room.last('operation_state')
     assert state.values[INDEX['time_left']] == 1.0, 'it was meant for another patient'
 
@@ -91,8 +91,8 @@ def test_env_moves_by_set_points_alone_in_real_time(runner, room, settings):
         servo.publish(set_point(state.header.stamp, goal))
         return np.allclose(position(room.last('setpoint_cp')), goal, atol=1e-9)
 
-    room.wait(arrived, 5.0)
-    room.wait(lambda: room.heard['outcome'], 15.0)
+    room.wait(arrived)
+    room.wait(lambda: room.heard['outcome'])
     outcome = room.last('outcome')
     assert not outcome.success and outcome.failure == 'time'
     assert room.outcome_of(operation) == (GoalStatus.STATUS_ABORTED, outcome)
@@ -116,7 +116,7 @@ def test_robot_operates_under_the_selector(runner, room, settings, directory, ar
     policy = room.node.create_publisher(ros.GlobalPolicy, '/federation/policy', qos.LATCHED)
     policy.publish(released(directory))
     runner.start(robot_graph(settings, 'robot_1', 2, arguments))
-    room.wait(lambda: len(room.heard['outcome']) == 2, 40.0)
+    room.wait(lambda: len(room.heard['outcome']) == 2)
     patients = [each.patient for _, each in room.heard['outcome']]
     assert patients == ['hospital_1/test/0', 'hospital_2/test/0']
     risks = [each for _, each in room.heard['risk']]

@@ -43,7 +43,7 @@ def read_by_services(process: Process, domain: int) -> dict[str, Any]:
                 process.spin(0.001)
                 return future.done()
 
-            room.wait(answered, 15.0)
+            room.wait(answered)
             return future.result()
 
         names = answer(client.list_parameters()).result.names

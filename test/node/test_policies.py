@@ -64,7 +64,7 @@ class Theatre:
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    def say_until(self, condition, seconds: float = 20.0) -> None:
+    def say_until(self, condition, seconds: float = 60.0) -> None:
         self.patient.say_until(condition, seconds)
 
     def said(self) -> tuple[str, str]:
@@ -83,7 +83,7 @@ def theatre(room, runner, settings, directory) -> Theatre:
 def test_new_policy_is_swapped_in_without_a_missed_state(theatre, room):
     theatre.release(0)
     theatre.start()
-    theatre.say_until(lambda: ('global', 0, 'candidate') in theatre.standing(), 60.0)
+    theatre.say_until(lambda: ('global', 0, 'candidate') in theatre.standing())
     theatre.say_until(lambda: theatre.newest().policy == 'global')
     chosen = len(room.heard['action'])
 
@@ -115,7 +115,7 @@ def test_surgeon_takes_over_by_topic_and_hands_back_by_service(theatre, room):
     pedal = room.node.create_publisher(String, 'supervise', qos.EVENT)
     theatre.release(0)
     theatre.start()
-    theatre.say_until(lambda: theatre.newest() and theatre.newest().policy == 'global', 60.0)
+    theatre.say_until(lambda: theatre.newest() and theatre.newest().policy == 'global')
     recorded = hand_back(theatre.directory)
 
     pedal.publish(String(data='explode'))
@@ -130,7 +130,7 @@ def test_surgeon_takes_over_by_topic_and_hands_back_by_service(theatre, room):
     theatre.runner.stop()
     del room.heard['action'][:]
     theatre.start()
-    theatre.say_until(lambda: theatre.newest() and theatre.newest().reason == 'surgeon', 60.0)
+    theatre.say_until(lambda: theatre.newest() and theatre.newest().reason == 'surgeon')
     assert len(room.heard['servo_cp']) == commands, 'nor is it taken back by a restart'
 
     pedal.publish(String(data='hand_back'))
@@ -168,7 +168,7 @@ def test_locks_vetoes_and_pins_are_obeyed_and_outlive_the_node(theatre, room):
     assert not answer.success and 'no candidate' in answer.message
 
     theatre.release(1, seed=7)
-    theatre.say_until(lambda: ('global', 1, 'candidate') in theatre.standing(), 60.0)
+    theatre.say_until(lambda: ('global', 1, 'candidate') in theatre.standing())
     answer = room.ask(
         PinPolicy, 'selector/pin_policy', PinPolicy.Request(name='global', version='0')
     )
@@ -179,7 +179,7 @@ def test_locks_vetoes_and_pins_are_obeyed_and_outlive_the_node(theatre, room):
     theatre.runner.stop()
     del room.heard['policies'][:]
     theatre.start()
-    room.wait(lambda: room.heard['policies'], 60.0)
+    room.wait(lambda: room.heard['policies'])
     first = room.heard['policies'][0][1]
     statuses = [(each.name, each.round, each.status, each.pinned) for each in first.policies]
     assert statuses == [

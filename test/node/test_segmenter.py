@@ -81,9 +81,9 @@ def test_labels_follow_the_pictures_and_a_covered_lens_makes_the_robot_hold(
         ]
     )
     room.operate_now('palpation', 0)
-    room.wait(moving(room), 60.0)
+    room.wait(moving(room))
 
-    room.wait(lambda: len(room.heard['segmenter/overlay']) > 2, 10.0)
+    room.wait(lambda: len(room.heard['segmenter/overlay']) > 2)
     shown = {
         nanoseconds(each.header.stamp): each for _, each in room.heard['segmenter/overlay'][-2:]
     }
@@ -108,11 +108,11 @@ def test_labels_follow_the_pictures_and_a_covered_lens_makes_the_robot_hold(
     def hold(expected: str, lens=picture, encoding: str = 'rgb8', cut: bool = False) -> None:
         """Let the robot move, then change what it sees: the next state holds, for what is told."""
         cable.lens, cable.encoding, cable.cut = picture, 'rgb8', False
-        room.wait(lambda: told(room) == '' and moving(room)(), 10.0)
+        room.wait(lambda: told(room) == '' and moving(room)())
         for topic in ('visibility', 'action', 'operation_state'):
             del room.heard[topic][:-1]
         cable.lens, cable.encoding, cable.cut = lens, encoding, cut
-        room.wait(lambda: told(room) and reason(room) == 'no_visibility', 10.0)
+        room.wait(lambda: told(room) and reason(room) == 'no_visibility')
         every = [each for _, each in room.heard['visibility']]
         blind = next(each for each in every if not each.seen)
         assert blind.reason == expected and not any(blind.share)
@@ -131,7 +131,7 @@ def test_labels_follow_the_pictures_and_a_covered_lens_makes_the_robot_hold(
             tips = np.array([position(each) for _, each in room.heard['servo_cp'][-10:]])
             return len(tips) == 10 and np.ptp(tips[:, :2], axis=0).max() == 0.0
 
-        room.wait(still, 5.0)
+        room.wait(still)
         assert told(room) == expected
 
     hold('dark', lambda source: np.zeros((128, 128, 3), np.uint8))
@@ -150,8 +150,8 @@ def test_labels_follow_the_pictures_and_a_covered_lens_makes_the_robot_hold(
             for status in each.status
         )
 
-    room.wait(lambda: warned('segmenter', 'nothing can be seen: frozen'), 5.0)
-    room.wait(lambda: warned('selector', 'holding: no_visibility: frozen'), 5.0)
+    room.wait(lambda: warned('segmenter', 'nothing can be seen: frozen'))
+    room.wait(lambda: warned('selector', 'holding: no_visibility: frozen'))
     values = {
         each.key: each.value
         for _, array in room.heard['/diagnostics']

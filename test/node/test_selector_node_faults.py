@@ -40,7 +40,7 @@ def test_log_and_diagnostics_name_what_is_wrong_with_a_state(room, runner, setti
 
     arm.state = 'PAUSED'  # without a policy there are no set-points to wait for
     arm.procedure = 'appendectomy'
-    arm.say_until(lambda: told("mismatch: procedure 'appendectomy': expected one of reach"), 40.0)
+    arm.say_until(lambda: told("mismatch: procedure 'appendectomy': expected one of reach"))
     arm.procedure, halves = 'palpation', arm.halves
 
     def strangers(stamp: Time) -> tuple[ros.PatientState, ros.OperationState]:
@@ -50,7 +50,7 @@ def test_log_and_diagnostics_name_what_is_wrong_with_a_state(room, runner, setti
 
     arm.halves = strangers
     words = "mismatch: patient 'somebody' in the operation, 'b' in the vital signs"
-    arm.say_until(lambda: told(words), 5.0)
+    arm.say_until(lambda: told(words))
 
     def foreign(stamp: Time) -> tuple[ros.PatientState, ros.OperationState]:
         vitals, operation = halves(stamp)
@@ -62,17 +62,17 @@ def test_log_and_diagnostics_name_what_is_wrong_with_a_state(room, runner, setti
     other.layout = layout_of(other.names, other.units, other.scales)
     words = f"mismatch: vital signs has layout '{other.layout}', expected '{PATIENT_LAYOUT}'"
     arm.halves = foreign
-    arm.say_until(lambda: told(f'{words}: no state_fields told what it is of'), 5.0)
+    arm.say_until(lambda: told(f'{words}: no state_fields told what it is of'))
     room.node.create_publisher(ros.StateFields, 'state_fields', qos.LATCHED).publish(other)
-    arm.say_until(lambda: told(f'{words}: scale of heart_rate is 1.0, expected 100.0'), 5.0)
+    arm.say_until(lambda: told(f'{words}: scale of heart_rate is 1.0, expected 100.0'))
     arm.halves, arm.bad = halves, {'force': math.nan}
-    arm.say_until(lambda: told('not_finite: force is nan'), 5.0)
+    arm.say_until(lambda: told('not_finite: force is nan'))
     arm.bad = {'heart_rate': 900.0}
-    arm.say_until(lambda: told('out_of_range: heart_rate is 900 1/min, out of range'), 5.0)
+    arm.say_until(lambda: told('out_of_range: heart_rate is 900 1/min, out of range'))
     arm.bad = {'heart_rate': 901.0}
     for _ in range(2):  # the log is looked at as often as diagnostics are told
         room.heard['/diagnostics'].clear()
-        arm.say_until(lambda: any('is 901' in each for each in said()), 5.0)
+        arm.say_until(lambda: any('is 901' in each for each in said()))
     assert log.read_text().count('holding: out_of_range') == 1, 'values alone are no news'
 
 
@@ -86,14 +86,14 @@ def test_a_closed_risk_gate_pauses_the_arm_and_resumes_it(room, runner, settings
     assert not orders
     begun = len(arm.actions)  # a first state may arrive before the arm has said that it is enabled
     arm.bad = {'force': 11.0}
-    arm.say_until(lambda: reason(room) == 'risk_gate', 5.0)
+    arm.say_until(lambda: reason(room) == 'risk_gate')
     arm.bad = {}
-    arm.say_until(lambda: arm.state == 'PAUSED', 10.0)
+    arm.say_until(lambda: arm.state == 'PAUSED')
     set_points = len(room.heard[arm.servo])
-    arm.say_until(lambda: reason(room) in ('paused', 'risk_gate'), 5.0)
+    arm.say_until(lambda: reason(room) in ('paused', 'risk_gate'))
     assert len(room.heard[arm.servo]) <= set_points + 1, 'one may have been on its way'
-    arm.say_until(lambda: arm.state == 'ENABLED', 20.0)
-    arm.say_until(moving(room), 10.0)
+    arm.say_until(lambda: arm.state == 'ENABLED')
+    arm.say_until(moving(room))
     words = [each.string for _, each in orders]
     assert words[0] == 'pause' and words[-1] == 'resume' and words.count('resume') == 1
     told = [each.reason for each in arm.actions[begun:]]
@@ -123,8 +123,8 @@ def test_simulated_time_that_leaps_is_held_for_and_recovers(room, runner, settin
     for leap in (100.0, -300.0, 50.0):
         begun = len(room.heard['action'])
         simulated[0] += leap
-        arm.say_until(lambda begun=begun: 'clock' in reasons(arm, begun), 5.0)
-        arm.say_until(moving(room), 10.0)
+        arm.say_until(lambda begun=begun: 'clock' in reasons(arm, begun))
+        arm.say_until(moving(room))
         after = room.last('action').header.stamp
         assert abs(after.sec - now().sec) <= 5, 'stamps are of the new time'
 
@@ -166,7 +166,7 @@ def inside(directory, lone_domain) -> Iterator[tuple[Process, ForeignRobot, Both
 def test_arm_is_not_paused_by_a_gate_that_hears_of_it_no_more(inside, monkeypatch):
     process, arm, both = inside
     process.node.loop.selector.set_candidates([Candidate('global', lambda state: 4)])
-    arm.say_until(moving(arm.room), 20.0)
+    arm.say_until(moving(arm.room))
     both.stopped = True
     control, sent, now = process.node.control, [], [process.node.now]
     for clock in ('now', 'time'):
@@ -184,7 +184,7 @@ def test_arm_is_not_paused_by_a_gate_that_hears_of_it_no_more(inside, monkeypatc
 def test_silence_is_told_within_a_period_of_the_node_s_own_clock(inside, monkeypatch):
     process, arm, both = inside
     process.node.loop.selector.set_candidates([Candidate('global', lambda state: 4)])
-    arm.say_until(moving(arm.room), 20.0)
+    arm.say_until(moving(arm.room))
     both.stopped = True
     control, told = process.node.control, []
     now = [time.monotonic() + 1.0]

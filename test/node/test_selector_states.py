@@ -48,14 +48,14 @@ def test_another_arm_needs_other_names_alone(room, settings, directory):
     policy = room.node.create_publisher(ros.GlobalPolicy, '/federation/policy', qos.LATCHED)
     policy.publish(released(directory))
     with selector(settings, directory, **NAMES):
-        arm.say_until(moving(room), 40.0)
+        arm.say_until(moving(room))
         begun = arm.tip.copy()
-        arm.say_until(lambda: np.linalg.norm(arm.tip - begun) > 0.002, 10.0)
+        arm.say_until(lambda: np.linalg.norm(arm.tip - begun) > 0.002)
         assert not room.node.count_publishers('servo_cp'), 'nothing on the names of ours'
         arm.bad = {'heart_rate': math.nan}
-        arm.say_until(lambda: reason(room) == 'not_finite', 2.0)
+        arm.say_until(lambda: reason(room) == 'not_finite')
         arm.bad = {}
-        arm.say_until(moving(room), 2.0)
+        arm.say_until(moving(room))
 
 
 def test_the_newest_word_of_the_arm_counts_though_it_came_once_before_the_selector(
@@ -76,19 +76,19 @@ def test_the_newest_word_of_the_arm_counts_though_it_came_once_before_the_select
 
     tell(once, 'DISABLED')
     with selector(settings, directory):
-        arm.say_until(lambda: reason(room) == 'paused', 40.0)
+        arm.say_until(lambda: reason(room) == 'paused')
         assert not room.heard[arm.servo], 'an arm that is disabled is not commanded'
         tell(once, 'ENABLED')
         arm.state = 'ENABLED'
-        arm.say_until(moving(room), 40.0)
+        arm.say_until(moving(room))
         arm.state = 'PAUSED'  # it waits for no set-point before the next state
         tell(often, 'PAUSED')
-        arm.say_until(lambda: reason(room) == 'paused', 10.0)
+        arm.say_until(lambda: reason(room) == 'paused')
         tell(once, 'ENABLED', late=2)
         assert once.wait_for_all_acked(Duration(seconds=10.0))
         stamp = arm.say()
-        arm.say_until(lambda: len(arm.since(stamp)) >= 10, 10.0)
+        arm.say_until(lambda: len(arm.since(stamp)) >= 10)
         assert {each.policy for each in arm.since(stamp)} == {'hold'}
         assert reason(room) == 'paused'
         tell(once, 'ENABLED')
-        arm.say_until(moving(room), 10.0)
+        arm.say_until(moving(room))

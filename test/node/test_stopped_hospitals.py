@@ -48,11 +48,11 @@ def test_a_restored_hospital_states_its_whole_budget_and_says_why(live):
     shutil.rmtree(layout.party(NAME))
     backup.rename(layout.party(NAME))
     live.start()
-    live.wait(lambda: level(live, f'/{NAME}/trainer') == ERROR, 60.0)
+    live.wait(lambda: level(live, f'/{NAME}/trainer') == ERROR)
     words = live.health(f'/{NAME}/trainer')['summary']
     assert 'has 20 entries and had 40' in words and 'put back the newest ledger' in words
-    live.wait(lambda: f'left out {NAME}' in live.health('/federation/aggregator'), 20.0)
-    live.wait(lambda: set(spent(live)) == set(PLAN.hospitals), 20.0)
+    live.wait(lambda: f'left out {NAME}' in live.health('/federation/aggregator'))
+    live.wait(lambda: set(spent(live)) == set(PLAN.hospitals))
     # What the older copy lacks is unknown: it counts as the whole budget.
     others = {name: each for name, each in spent(live).items() if name != NAME}
     assert spent(live)[NAME] == PLAN.privacy.budget > max(others.values())
@@ -67,7 +67,7 @@ def test_an_aggregator_that_paused_by_itself_warns_and_says_why(live):
     with closing(Store(live.layout.state('aggregator'))) as store:
         store.replace((), StandingOrders.pausing(f'no answer came in time from {NAME}'))
     live.start()
-    live.wait(lambda: level(live, '/federation/aggregator') == WARN, 60.0)
+    live.wait(lambda: level(live, '/federation/aggregator') == WARN)
     words = live.health('/federation/aggregator')['summary']
     why = f'paused until an operator resumes, since no answer came in time from {NAME}'
     assert words == f'round 1: PAUSED, {why}'
@@ -88,15 +88,13 @@ class TestSpentBudgets:
     def test_they_end_the_federation_with_the_reason(self, live):
         live.runner.start(federation_graph(live.settings, PLAN.hospitals))
         live.wait(lambda: live.watch.finished, 90.0)
-        live.wait(lambda: level(live, '/federation/aggregator') == ERROR, 10.0)
+        live.wait(lambda: level(live, '/federation/aggregator') == ERROR)
         words = live.health('/federation/aggregator')['summary']
         assert (
             'the privacy budget does not pay for round 2' in words and 'above the budget' in words
         )
         assert live.policy(1) is not None and live.policy(2) is None
-        live.wait(
-            lambda: any(level(live, f'/{name}/trainer') == ERROR for name in PLAN.hospitals), 10.0
-        )
+        live.wait(lambda: any(level(live, f'/{name}/trainer') == ERROR for name in PLAN.hospitals))
         assert not live.deaths
         log = (Layout(live.layout.directory).log / 'federation.aggregator.log').read_text()
         assert 'FINISHED, the privacy budget does not pay for round 2' in log

@@ -41,7 +41,7 @@ def arm(runner, room, settings):
     """Start an env, and wait until it says where the arm is."""
     runner.start([env_alone(settings)])
     room.hear(PoseStamped, 'measured_cp', qos.EVENT)
-    room.wait(lambda: room.last('measured_cp'), 60.0)
+    room.wait(lambda: room.last('measured_cp'))
 
 
 def test_topics_nodes_and_messages_of_a_live_arm_are_printed_as_ros2_prints_them(
@@ -102,13 +102,13 @@ def bag(arm, room, robot_domain, tmp_path):
         def found(*topics):
             return lambda: recorder.poll(0.05) or all(recorder.counts[each] for each in topics)
 
-        room.wait(found('measured_cp', '/tf', 'robot_description', 'state_fields'), 30.0)
+        room.wait(found('measured_cp', '/tf', 'robot_description', 'state_fields'))
         assert room.operate('reach').accepted
-        room.wait(found('operation_state', 'patient_state', 'markers'), 30.0)
+        room.wait(found('operation_state', 'patient_state', 'markers'))
         move = room.node.create_publisher(PoseStamped, 'servo_cp', qos.COMMAND)
-        room.wait(lambda: move.get_subscription_count() > 1, 20.0)
+        room.wait(lambda: move.get_subscription_count() > 1)
         move.publish(PoseStamped())  # refused by the arm, and recorded
-        room.wait(found('servo_cp'), 20.0)
+        room.wait(found('servo_cp'))
     return path
 
 
@@ -161,9 +161,9 @@ def test_a_bag_of_everything_is_read_and_played_without_commands(
         audience.hear(PoseStamped, 'measured_cp', qos.EVENT)
         moved = player.Moved('/replay', {'/robot_1': '/robot_2'})
         with playing(bag, lone_domain, moved, loop=True) as done:
-            audience.wait(lambda: len(audience.heard['measured_cp']) > 50, 30.0)
+            audience.wait(lambda: len(audience.heard['measured_cp']) > 50)
             audience.hear(String, 'robot_description', qos.HEARD)  # late: it is latched
-            audience.wait(lambda: audience.last('robot_description'), 10.0)
+            audience.wait(lambda: audience.last('robot_description'))
             assert not audience.node.count_publishers('/replay/robot_2/servo_cp')
         assert done[0].messages > 50
         assert '/robot_1/servo_cp commands an arm' in done[0].left_out

@@ -19,13 +19,12 @@ def finish(live: Live, rounds: int) -> bytes:
     root = absolute(live.settings.namespace)
     aggregator = f'{root}/federation/aggregator'
     digest = live.finish(rounds)
-    live.wait(lambda: 'FINISHED' in live.health(aggregator).get('summary', ''), 5.0)
-    assert live.health(aggregator)['refused'] == '0'
+    assert live.wait_for_health(aggregator, 'FINISHED')['refused'] == '0'
 
     def told() -> set[str]:
         return {each.node for each in live.heard if hasattr(each, 'node')}
 
-    live.wait(lambda: len(told()) >= 5, 10.0)  # a round may be over before all have told once
+    live.wait(lambda: len(told()) >= 5)  # a round may be over before all have told once
     assert len(told()) == 5 and all(each.startswith(f'{root}/') for each in told()), told()
     return digest
 
@@ -40,7 +39,7 @@ def kept(settings: BringupSettings) -> set[bytes]:
         return {bytes(each.digest) for each in told.policies} if told else set()
 
     try:
-        room.wait(listed, 30.0)
+        room.wait(listed)
         return listed()
     finally:
         room.close()

@@ -461,7 +461,7 @@ def test_interrupt_of_the_whole_group_ends_the_valuing_quietly(room, settings, d
         start_new_session=True,
     )
     try:
-        room.wait(lambda: computing(node.pid), 30.0)
+        room.wait(lambda: computing(node.pid))
         os.killpg(node.pid, signal.SIGINT)
         said, _ = node.communicate(timeout=20.0)
     finally:

@@ -28,12 +28,12 @@ def test_arm_is_shown_and_a_surgeon_takes_over(page, runner, settings, directory
     def robot(snapshot):
         return snapshot['robots']['robot_1']
 
-    found = robot(ada.wait(lambda now: robot(now)['age'] is not None and robot(now)['tip'], 60.0))
+    found = robot(ada.wait(lambda now: robot(now)['age'] is not None and robot(now)['tip']))
     assert len(found['tip']) == len(found['setpoint']) == len(found['waypoint']) == 3
     assert found['vitals']['heart_rate'] > 0.0 and found['force_limit'] > 0.0
     assert found['joints'] and found['procedure'] in PLAN.federation.procedures
-    ada.wait(lambda now: robot(now)['driver'] == 'selector', 30.0)
-    ada.wait(lambda now: robot(now)['armed'] and robot(now)['picture'], 30.0)
+    ada.wait(lambda now: robot(now)['driver'] == 'selector')
+    ada.wait(lambda now: robot(now)['armed'] and robot(now)['picture'])
 
     with ada.looking('/ws/picture/robot_1?kind=image') as pictures:
         data = pictures.recv(20.0)
@@ -41,13 +41,13 @@ def test_arm_is_shown_and_a_surgeon_takes_over(page, runner, settings, directory
 
     answer = bob.act('take_over', robot='robot_1')
     assert answer.status_code == 200 and 'surgeon' in answer.json()['message']
-    shown = ada.wait(lambda now: robot(now)['driver'] == 'surgeon', 10.0)
+    shown = ada.wait(lambda now: robot(now)['driver'] == 'surgeon')
     assert robot(shown)['taken_by'] == 'Bob'
     assert any('Bob (surgeon): take over' in words for _, words in shown['events'])
     refused = ada.act('hand_back', robot='robot_1')
     assert refused.status_code == 409 and 'Bob' in refused.json()['message']
     assert bob.act('hand_back', robot='robot_1').status_code == 200
-    ada.wait(lambda now: robot(now)['driver'] == 'selector', 10.0)
+    ada.wait(lambda now: robot(now)['driver'] == 'selector')
     refused = ada.act('lock', robot='robot_1', policy='nobody')
     assert refused.status_code == 409 and 'nobody' in refused.json()['message']
     assert ada.act('withdraw', hospital='hospital_1').status_code == 403
@@ -61,7 +61,7 @@ def test_arm_is_shown_and_a_surgeon_takes_over(page, runner, settings, directory
     assert verify_acts(directory / JOURNAL) == 9
 
     runner.stop()
-    ada.wait(lambda now: robot(now)['age'] > 0.5, 10.0)
+    ada.wait(lambda now: robot(now)['age'] > 0.5)
     gone = ada.act('take_over', robot='robot_1')
     assert gone.status_code == 409 and 'is not there' in gone.json()['message']
 
@@ -71,21 +71,25 @@ def test_federation_is_shown_and_an_operator_orders(page, live):
     operator = PageClient.of(page, url)
     assert 'roll_back' in operator.session['acts']
     late = live.begin_without_the_last()
-    operator.wait(lambda now: now['federation']['phase'] == 'OPEN', 20.0)
+    operator.wait(lambda now: now['federation']['phase'] == 'OPEN')
     assert operator.act('pause').json() == {'ok': True, 'message': 'the aggregator took it'}
-    operator.wait(lambda now: now['federation']['phase'] == 'PAUSED', 10.0)
+    operator.wait(lambda now: now['federation']['phase'] == 'PAUSED')
     assert operator.act('resume').status_code == 200
     live.runner.start(hospital_graph(live.settings, late))
     live.finish()
+
+    def told(hospital) -> bool:
+        return hospital['alive'] and hospital['epsilon'] and hospital['pays_for'] is not None
+
     done = operator.wait(
         lambda now: (
             now['federation']['phase'] == 'FINISHED'
             and [each['round'] for each in now['federation']['success']][-1:] == [2]
+            and all(map(told, now['federation']['hospitals'].values()))
         ),
-        30.0,
     )
     federation = done['federation']
     assert set(federation['success'][-1]['procedures']) == {'palpation', 'retraction'}
+    assert federation['hospitals'].keys() == set(PLAN.hospitals)
     for each in federation['hospitals'].values():
-        assert each['alive'] and each['unit'] == 'patient' and 0.0 < each['epsilon']
-        assert each['pays_for'] is not None
+        assert each['unit'] == 'patient' and 0.0 < each['epsilon']

@@ -210,11 +210,9 @@ def test_a_large_model_ends_with_the_policy_of_the_in_process_driver(
         assert max(each.message.chunk for each in chunks) >= 39
         attempts = [e.message.envelope.attempt for e in live.heard if _is_status(e)]
         assert max(attempts) == 1
-        live.wait(
-            lambda: 'FINISHED' in live.health('/federation/aggregator').get('summary', ''), 5.0
-        )
+        live.wait_for_health('/federation/aggregator', 'FINISHED')
         servers = '/federation/aggregator', '/federation/key_authority'
-        live.wait(lambda: all('refused' in live.health(each) for each in servers), 5.0)
+        live.wait(lambda: all('refused' in live.health(each) for each in servers))
         assert [live.health(each)['refused'] for each in servers] == ['0', '0']
         assert not live.deaths
 

@@ -133,7 +133,7 @@ class ForeignRobot:
             each.header.stamp = stamp or self.clock()
         return made
 
-    def say_until(self, condition, seconds: float) -> None:
+    def say_until(self, condition, seconds: float = 60.0) -> None:
         """Say a state each 10 ms, none before the last was answered, until a condition holds."""
         deadline = time.monotonic() + seconds
         while not condition():

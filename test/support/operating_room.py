@@ -41,7 +41,7 @@ class Room:
         """Return what came last, or None."""
         return self.heard[topic][-1][1] if self.heard[topic] else None
 
-    def wait(self, condition: Callable[[], Any], seconds: float) -> None:
+    def wait(self, condition: Callable[[], Any], seconds: float = 60.0) -> None:
         """Listen until a condition holds."""
         deadline = time.monotonic() + seconds
         while not condition():
@@ -54,7 +54,7 @@ class Room:
         if not client.wait_for_service(15.0):
             pytest.fail(f'no service {name}')
         future = client.call_async(request)
-        self.wait(future.done, 10.0)
+        self.wait(future.done)
         return future.result()
 
     def operate(self, procedure: str = '', index: int = 0) -> ClientGoalHandle:
@@ -68,7 +68,7 @@ class Room:
 
         goal = Operate.Goal(procedure=procedure, index=index)
         future = self._operate.send_goal_async(goal, feedback_callback=take)
-        self.wait(future.done, 10.0)
+        self.wait(future.done)
         return future.result()
 
     @property
@@ -79,10 +79,10 @@ class Room:
     def operate_now(self, procedure: str = '', index: int = 0) -> str:
         """Send the env a goal, and return the patient when that one is on the table."""
         assert self.operate(procedure, index).accepted
-        self.wait(lambda: self.last('feedback') and self.last('feedback').patient, 10.0)
+        self.wait(lambda: self.last('feedback') and self.last('feedback').patient)
         return self.last('feedback').patient
 
-    def outcome_of(self, goal: ClientGoalHandle, seconds: float = 10.0) -> tuple[int, Any]:
+    def outcome_of(self, goal: ClientGoalHandle, seconds: float = 60.0) -> tuple[int, Any]:
         """Wait for the end of a goal; return its status and the outcome of the operation."""
         future = goal.get_result_async()
         self.wait(future.done, seconds)

@@ -65,7 +65,9 @@ class PageClient:
         with connect(address, origin=self.url, additional_headers={'Cookie': cookies}) as made:
             yield made
 
-    def wait(self, condition: Callable[[dict[str, Any]], Any], seconds: float) -> dict[str, Any]:
+    def wait(
+        self, condition: Callable[[dict[str, Any]], Any], seconds: float = 60.0
+    ) -> dict[str, Any]:
         """Look at snapshots until one fulfils a condition."""
         with self.looking() as socket:
             ended = threading.Event()

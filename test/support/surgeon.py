@@ -61,14 +61,14 @@ class Surgeon:
 
     def watch(self) -> None:
         """Wait until all is heard that the arm says."""
-        self.room.wait(lambda: all(self.room.heard[each] for each in READINGS), 20.0)
-        self.room.wait(lambda: self.room.last('operating_state'), 5.0)
+        self.room.wait(lambda: all(self.room.heard[each] for each in READINGS))
+        self.room.wait(lambda: self.room.last('operating_state'))
 
     def begin(self, procedure: str = 'reach', index: int = 0) -> str:
         """Have a patient put on the table, and look at the arm."""
         self._on_table = ''
         patient = self.room.operate_now(procedure, index)
-        self.room.wait(lambda: self._on_table == patient, 10.0)
+        self.room.wait(lambda: self._on_table == patient)
         for each in READINGS:
             self.room.heard[each].clear()  # of where the arm was before
         self.watch()
@@ -103,9 +103,9 @@ class Surgeon:
             say()
             return condition()
 
-        self.room.wait(satisfied, 10.0)
+        self.room.wait(satisfied)
 
-    def wait(self, condition: Callable[[], Any], seconds: float = 10.0) -> None:
+    def wait(self, condition: Callable[[], Any], seconds: float = 60.0) -> None:
         self.room.wait(condition, seconds)
 
     def settle(self) -> np.ndarray:
