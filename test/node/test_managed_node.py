@@ -217,7 +217,7 @@ def test_what_cannot_be_ends_the_process_with_a_reason(settings, directory, tmp_
 
 
 FAULTY = """
-import os, signal, sys
+import os, signal, sys, threading, time
 from fdrl_ros.errors import StoreBusyError, StoreError
 from fdrl_ros.nodes.common import managed_node
 from fdrl_ros.nodes.common.managed_node import run_node
@@ -242,6 +242,10 @@ STOPPED = """managed_node.LOCK_PATIENCE = 60.0
         raise StoreBusyError("taken")"""
 """The node is stopped while it waits for that."""
 
+OVERLOADED = """self.every(0.001, lambda: time.sleep(0.002))
+        threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT)).start()"""
+"""A timer is overdue always, and then the node is stopped."""
+
 
 @pytest.mark.parametrize(
     ('when', 'what', 'ending'),
@@ -251,6 +255,7 @@ STOPPED = """managed_node.LOCK_PATIENCE = 60.0
         ('open', RELEASED, Ending.STOPPED),
         ('begin', RELEASED, Ending.STOPPED),
         ('begin', STOPPED, Ending.STOPPED),
+        ('begin', OVERLOADED, Ending.STOPPED),
         ('begin', 'self.every(0.01, lambda: 1 / 0)', Ending.DIED),
     ],
 )

@@ -204,7 +204,7 @@ class WatchedHosts:
         logs = self.layouts[number].log.glob('*.log')
         return sum(each.read_text().count(words) for each in logs)
 
-    def wait(self, condition: Callable[[], object], seconds: float) -> None:
+    def wait(self, condition: Callable[[], object], seconds: float = 60.0) -> None:
         """Wait until a condition holds; else show what the parties said."""
         deadline = time.monotonic() + seconds
         while not condition():
