@@ -532,26 +532,35 @@ def middleware(settings: BringupSettings) -> dict[str, str]:
     the range LOCALHOST would do that too, but it always brings shared memory with it.
     """
     if settings.hosts == 'several':
-        return {'ROS_AUTOMATIC_DISCOVERY_RANGE': 'SUBNET', 'FASTDDS_BUILTIN_TRANSPORTS': 'UDPv4'}
+        own = {'ROS_AUTOMATIC_DISCOVERY_RANGE': 'SUBNET', 'FASTDDS_BUILTIN_TRANSPORTS': 'UDPv4'}
+        if _rmw() in _FAST_DDS and not any(map(os.environ.get, _FAST_DDS_PROFILE)):
+            own |= _fast_dds('config/fastdds_several_hosts.xml')  # a site's own profile counts
+        return own
     match _rmw():
         case 'rmw_cyclonedds_cpp':
             own = {'CYCLONEDDS_URI': _CYCLONE_ON_LOOPBACK}
         case 'rmw_zenoh_cpp':
             own = {'ZENOH_CONFIG_OVERRIDE': _ZENOH_ON_LOOPBACK}
         case name if name in _FAST_DDS:
-            profile = str(resource('config/fastdds_one_host.xml'))
-            own = dict.fromkeys(_profile_variables(), profile)
+            own = _fast_dds('config/fastdds_one_host.xml')
         case _:
             return {'ROS_AUTOMATIC_DISCOVERY_RANGE': 'LOCALHOST'}
     return {'ROS_AUTOMATIC_DISCOVERY_RANGE': 'SYSTEM_DEFAULT', **own}
 
 
-def _profile_variables() -> tuple[str, ...]:
-    """Return the names under which Fast DDS reads its profile; both if its version is unknown."""
-    distribution = os.environ.get('ROS_DISTRO')
-    if not distribution:
-        return _FAST_DDS_PROFILE
-    return _FAST_DDS_PROFILE[:1] if distribution in _WITH_FAST_DDS_2 else _FAST_DDS_PROFILE[1:]
+def _fast_dds(profile: str) -> dict[str, str]:
+    """
+    Return what has Fast DDS take a profile of ours, and its memory for messages from it.
+
+    The profile goes by the name that the version reads; by both names if that is unknown.
+    """
+    names: Sequence[str] = _FAST_DDS_PROFILE
+    if distribution := os.environ.get('ROS_DISTRO'):
+        names = names[:1] if distribution in _WITH_FAST_DDS_2 else names[1:]
+    return {
+        **dict.fromkeys(names, str(resource(profile))),
+        'RMW_FASTRTPS_USE_QOS_FROM_XML': '1',
+    }
 
 
 def warnings(settings: BringupSettings) -> list[str]:

@@ -5,6 +5,7 @@
 from dataclasses import replace
 import os
 from pathlib import Path
+import resource
 import subprocess
 import sys
 import time
@@ -60,6 +61,11 @@ def entities(node) -> list[str]:
     ]
 
 
+def address_space() -> int:
+    """Return the virtual memory of this process, B."""
+    return resource.getpagesize() * int(Path('/proc/self/statm').read_text().split()[0])
+
+
 @pytest.mark.parametrize('process', [f'/north{each}' for each in NODES], indirect=True)
 def test_node_describes_its_parameters_moves_with_its_namespace_and_cleans_up(process):
     node = process.node
@@ -74,7 +80,7 @@ def test_node_describes_its_parameters_moves_with_its_namespace_and_cleans_up(pr
             assert len(ranges) == ranged
             if ranged and setting.minimum is not None:
                 assert ranges[0].from_value == setting.minimum
-    before = sorted(entities(node))
+    before, reserved = sorted(entities(node)), address_space()
     for _ in range(2):
         assert node.trigger_configure() == TransitionCallbackReturn.SUCCESS
         assert node.trigger_activate() == TransitionCallbackReturn.SUCCESS
@@ -82,6 +88,7 @@ def test_node_describes_its_parameters_moves_with_its_namespace_and_cleans_up(pr
             process.spin()
         assert node.fault is None
         assert len(entities(node)) > len(before)
+        assert address_space() < reserved + 2e9, 'no memory for the longest message of every topic'
         ends = [*node.publishers, *node.subscriptions]
         topics = {each.topic_name for each in ends} - FIXED
         assert all(each.startswith('/north/') for each in topics), topics

@@ -71,8 +71,12 @@ class Process:
 
     def close(self, *unused: object) -> None:
         self.node.trigger_shutdown()
+        self.executor.spin_once(timeout_sec=0.0)  # it lets go of what was destroyed
         self.executor.remove_node(self.node)
         self.node.destroy_node()
+        # The node and its state machine hold each other where no garbage collector looks. They
+        # would keep a participant in this process, which all later ones would find.
+        vars(self.node).clear()
         rclpy.shutdown()
 
     def __enter__(self):

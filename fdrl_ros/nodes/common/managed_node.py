@@ -10,6 +10,7 @@ import os
 from pathlib import Path
 import signal
 import sys
+import threading
 import time
 import traceback
 from types import FrameType
@@ -252,15 +253,17 @@ class ManagedNode(LifecycleNode):
         self, period: float, callback: Callable[[], None], clock: Clock | None = None
     ) -> Any:
         """Make a timer, on the steady clock unless another is given, and return it."""
-        guarded = self.guarded(callback)
+        guarded, destroyed = self.guarded(callback), threading.Event()
 
         def call() -> None:
-            guarded()
+            if not destroyed.is_set():  # it may have been overdue then
+                guarded()
 
         # The executor asks for the signature at every call, which takes longer than most of them.
         call.__signature__ = _NOTHING_ASKED  # type: ignore[attr-defined]
         made = self.create_timer(period, call, clock=clock or self._steady)
         self.keep(lambda: self.destroy_timer(made))
+        self.keep(destroyed.set)
         return made
 
     def answer(

@@ -253,7 +253,19 @@ def test_fast_dds_gets_its_profile_by_the_name_that_its_version_reads(
 ):
     monkeypatch.setenv('RMW_IMPLEMENTATION', 'rmw_fastrtps_cpp')
     monkeypatch.setenv('ROS_DISTRO', distribution)
-    assert {*middleware(SETTINGS)} & {*PROFILE} == {*names}
+    for name in PROFILE:
+        monkeypatch.delenv(name, raising=False)
+    several = replace(SETTINGS, hosts='several')
+    for settings in (SETTINGS, several):
+        given = middleware(settings)
+        assert {*given} & {*PROFILE} == {*names}
+        assert given['RMW_FASTRTPS_USE_QOS_FROM_XML'] == '1'
+        for each in names:
+            profile = ElementTree.parse(given[each]).getroot()
+            kinds = [each.text for each in profile.iter() if 'historyMemoryPolicy' in each.tag]
+            assert kinds == ['DYNAMIC_REUSABLE'] * 2
+    monkeypatch.setenv(names[0], 'own.xml')
+    assert not {*middleware(several)} & {*PROFILE, 'RMW_FASTRTPS_USE_QOS_FROM_XML'}
 
 
 @pytest.mark.parametrize(
