@@ -424,7 +424,12 @@ class RayFederation(LocalFederation):
                     answers.pop(shard, None)
                     shard.ended, shard.look = shard.ended + 1, None
                     shard.words = str(error).splitlines()[0] if str(error) else repr(error)
-                    log.warning('the process of %s ended: %s', shard, shard.words)
+                    log.warning(
+                        'the process of %s ended (%s): another one goes on from what its '
+                        'hospitals stored, and none of them pays twice',
+                        shard,
+                        shard.words,
+                    )
                     self._ray.kill(shard.actor)  # it may only have been out of reach
                     if call != self._begin:
                         self._begin_again(shard)

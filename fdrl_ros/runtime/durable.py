@@ -86,8 +86,7 @@ def exclusive(folder: Path) -> ExitStack:
         if isinstance(error, BlockingIOError):
             holder = path.read_text('utf-8', errors='replace').strip()
             raise StoreBusyError(
-                f'{folder} is used by process {holder or "another"}: wait for its end, or take '
-                'another directory'
+                f'{folder} is used by process {holder or "another"}: wait for its end'
             ) from error
         raise StoreError(f'{path} cannot be used: {error.strerror}') from error
     return held

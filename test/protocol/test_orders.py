@@ -10,7 +10,13 @@ from fdrl_ros.crypto.keys.signing import Identity
 from fdrl_ros.errors import OrderTimeError, ReplayError, RoundError, SignatureError
 from fdrl_ros.federation.journal.journal import read
 from fdrl_ros.federation.key_authority.server_step import fed_avg, RoundSum, Stepped
-from fdrl_ros.federation.protocol.message import message_from_bytes, Objection, Phase
+from fdrl_ros.federation.protocol.message import (
+    GlobalPolicy,
+    message_from_bytes,
+    Objection,
+    Phase,
+    RoundStatus,
+)
 from fdrl_ros.federation.protocol.orders import (
     check_hand_back,
     ORDER_AGE,
@@ -259,6 +265,21 @@ def test_who_withdraws_hospitals_is_told_how_many_are_left(running):
     ):
         notes = running.aggregator.handle(running.signed_order('withdraw', name), 0.0).notes
         assert f'{name} was withdrawn by operator: {left}' in str(notes)
+
+
+def test_servers_tell_who_was_admitted_and_which_round_was_rolled_back(running):
+    running.order('pause')
+    running.order('withdraw', 'hospital_4')
+    admitted = running.signed_order('admit', 'hospital_4')
+    notes = running.aggregator.handle(admitted, running.driver.now).notes
+    assert notes == ('hospital_4 was admitted by operator',)
+    order = running.signed_order('roll_back', to_round=0)
+    effects = running.key_authority.handle(order, running.driver.now)
+    (policy,) = (each for each in effects.messages if isinstance(each, GlobalPolicy))
+    assert policy.rolled_back and any('rolled back round 2: ' in each for each in effects.notes)
+    told = running.aggregator.handle(policy, running.driver.now).messages
+    reasons = [each.reason for each in told if isinstance(each, RoundStatus)]
+    assert reasons[0].startswith('rolled back: '), reasons
 
 
 def test_orders_come_over_any_driver_and_stand_in_the_journal_with_who_gave_them(tmp_path):

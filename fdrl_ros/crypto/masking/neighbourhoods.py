@@ -9,8 +9,8 @@ have shares of its secrets, are its neighbours and itself; t of them restore one
 
 The order of the ring follows from a seed in the roster, which the root draws when all hospitals
 are known. So no party can choose its neighbours. Of :data:`CORRUPT` of the hospitals at most c are
-neighbours of one, and of those :data:`DROPPED` that are away at most d, for all hospitals at once
-but with probability 2^-40: both numbers are tails of hypergeometric distributions.
+neighbours of one, and of those :data:`DROPPED` that are away at most d, for all hospitals at once,
+except with probability 2^-40: both numbers are tails of hypergeometric distributions.
 
 Before a holder reveals anything, q of m witnesses, the first in the ring, have to sign the same
 survivors. q > (m + c) / 2 for the c of them that collude at most: honest ones sign one set in an
@@ -109,8 +109,8 @@ class Neighbourhoods:
             f'Each hospital masks with {self.degree} neighbours: {self.threshold} holders restore '
             f'a secret, and {self.agreeing} of {len(self.witnesses)} witnesses sign who survived. '
             f'That hides single updates, and rounds go on, while at most {CORRUPT} of the '
-            f'hospitals collude and {DROPPED} are away{honest}, but with a chance of '
-            f'2^-{FAILURE_BITS}.'
+            f'hospitals collude and {DROPPED} are away{honest}. This fails with a '
+            f'chance of at most 2^-{FAILURE_BITS}.'
         )
 
     def peers(self, name: str) -> tuple[str, ...]:

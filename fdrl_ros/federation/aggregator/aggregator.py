@@ -54,7 +54,7 @@ from fdrl_ros.federation.protocol.blame import (
 )
 from fdrl_ros.federation.protocol.channel import Channel, RosterMismatches, Takes
 from fdrl_ros.federation.protocol.ledger_watch import LedgerWatch
-from fdrl_ros.federation.protocol.message import Fault, Message, Phase, UNDER_WAY
+from fdrl_ros.federation.protocol.message import Fault, Message, Phase, shortened, UNDER_WAY
 from fdrl_ros.federation.protocol.orders import StandingOrders
 from fdrl_ros.federation.protocol.party import Effects, Job, Report, Stopped
 from fdrl_ros.federation.protocol.request_parts import split_request
@@ -1185,7 +1185,10 @@ class Aggregator:
         if round < self.round:
             return self._begin(now)
         # The released round is over, also when this aggregator was away when it ended.
-        released = self._enter(Phase.RELEASED, now, message.reason, (round, self.attempt))
+        told = (
+            shortened(f'rolled back: {message.reason}') if message.rolled_back else message.reason
+        )
+        released = self._enter(Phase.RELEASED, now, told, (round, self.attempt))
         self._declined, self._unaccounted = {}, {}
         self.state.open((round + 1, 0), self._terms_digest())
         self._decryption = _Decryption()
@@ -1225,6 +1228,7 @@ class Aggregator:
                     return self._publish_status(told, now)
                 if phase is Phase.FINISHED and self.exhausted:
                     return self._enter(Phase.WAITING, now, told) + self._begin(now)
+                return Effects(notes=(told,))
             case 'withdraw':
                 left = len(self.orders.admitted)
                 told = f'{hospital} was withdrawn {by}: {left} hospitals are left'

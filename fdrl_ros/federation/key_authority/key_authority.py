@@ -804,7 +804,8 @@ class KeyAuthority:
         self._summing, self._parts = None, RequestParts()
         note_order(self.channel, self._store)
         self._note_release(before)
-        note = f'released the policy of round {released.round}: {released.reason}'
+        did = 'rolled back' if released.rolled_back else 'released the policy of'
+        note = f'{did} round {released.round}: {released.reason}'
         # First the heads: hospitals release their own policies on acknowledged ones alone.
         return self._acknowledge() + self._publish_policy() + Effects(notes=(note,))
 

@@ -280,7 +280,8 @@ def test_what_few_neighbours_promise_is_said_of_a_plan_and_of_a_ring():
         few.degree == default_neighbours(110)
         and few.threshold == share_threshold(110, few.degree)[0]
     )
-    words = 'at most 1/3 of the hospitals collude and 1/10 are away, but with a chance of 2^-40'
+    words = 'at most 1/3 of the hospitals collude and 1/10 are away. '
+    words += 'This fails with a chance of at most 2^-40.'
     assert words in few.in_words() and f'masks with {few.degree} neighbours' in few.in_words()
     weaker = fewest_neighbours(1000, withstands_lies=False)
     graph = Neighbourhoods(map(str, range(1000)), 667, weaker, bytes(32))
