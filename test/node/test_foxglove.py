@@ -189,7 +189,7 @@ def test_a_client_sees_a_live_arm_and_what_was_latched_before_it_came(
             client.send({'op': 'advertise', 'channels': [command]})
             heard = len(client.heard['/tf'])
             client.wait(lambda: len(client.heard['/tf']) > heard)
-            assert not room.node.count_publishers('/robot_1/servo_cp')
+            room.wait(lambda: not room.node.count_publishers('/robot_1/servo_cp'))
         with pytest.raises(ResourceError, match='cannot serve on .*in use'):
             FoxgloveBridge(domains, int(bridge.address.rpartition(':')[2]))
         with pytest.raises(RecordsError, match='exists already'):
