@@ -9,7 +9,7 @@ from typing import Any
 
 from fdrl_ros.errors import FdrlError, LateError, MessageError
 from fdrl_ros.federation.protocol import message as protocol
-from fdrl_ros.federation.protocol.message import Message
+from fdrl_ros.federation.protocol.message import Blame, Message
 from fdrl_ros.federation.protocol.party import Effects, Job, Party
 from fdrl_ros.runtime.stopwatch import Stopwatch
 
@@ -137,9 +137,8 @@ class LocalFederation:
         """Deliver a message to everyone but its sender."""
         sender, to = message.sender, getattr(message, 'to', '')
         if not isinstance(message, PASSING):
-            part = to or getattr(message, 'guilty', '')
-            kind: type[Message] = type(message)
-            self.latched[sender, kind, part] = message
+            part = f'{message.guilty} {message.fault}' if isinstance(message, Blame) else to
+            self.latched[sender, type(message), part] = message
         for name in (to,) if to in self.parties else self.parties:
             if name != sender:
                 self.deliver(name, message)

@@ -15,14 +15,15 @@
  * The aggregator: Aggregator._end_share, _end_train, _kept, _fail_alone, _convict,
  * _end_with_too_few, AggregatorState.reopen. The hospital: check_whole, Promises.check_revealing
  * and owed. A round ends RELEASED, or ABANDONED if of a set for which shares were revealed too few
- * are left in buckets of three, or (_fail_alone) if those who are there are enough but for the
- * buckets, three times in vain; in the last round (LAST) if nobody else is awaited. With SILENT,
- * nobody lies, but hospitals 3 and 7 are there and never send an update; in the last round they
- * are blamed for it after OFTEN attempts. (If one is needed for the quorum, buckets or not, it is
- * waited for until an operator withdraws it: not modelled.) No run is without an end (-l). In the
- * code all rounds end in that last case (FINISHED), here this round.
- * Faults to be found: NEVER_ABANDONS (with THREES), NEVER_NAMES (the silent ones; with THREES,
- * LAST and SILENT), COUNTS_HOSPITALS (the aggregator does not look at buckets), FORGETS_BOUND (if
+ * are left in buckets of three, or one of these does not come back; or (_fail_alone) if those who
+ * are there are enough but for the buckets, three times in vain; in the last round (LAST) if nobody
+ * else is awaited. With SILENT, hospitals 3 and 7 send no update from any moment on, though they
+ * are there: after OFTEN attempts that fail for it the round is ABANDONED. (If one is needed for
+ * the quorum, buckets or not, it is waited for until an operator withdraws it: not modelled.) No
+ * run is without an end (-l). If nobody else is awaited, all rounds end in the code (FINISHED),
+ * here this round.
+ * Faults to be found: NEVER_ABANDONS (with THREES), NEVER_COUNTS (who is silent; with SILENT, and
+ * with SILENT, THREES and LAST), COUNTS_HOSPITALS (the aggregator does not look at buckets), FORGETS_BOUND (if
  * no bucket is left of a set for which shares were revealed, anybody is taken in), KEEPS_BUCKETS
  * (hospitals do not leave out a bucket of too few; with THREES), NO_PATIENCE, UNBOUND.
  */
@@ -39,11 +40,7 @@
 #define B 240
 #define C 0
 #endif
-#ifdef SILENT
-#define MUTE 136
-#else
-#define MUTE 0
-#endif
+#define MUTE (mute -> 136 : 0)
 #define OFTEN 4
 #ifndef CRASHES
 #define CRASHES 2
@@ -55,6 +52,7 @@ mtype phase = OPEN;
 short alive = ALL;
 short here = ALL;   /* who answered in this phase of this attempt */
 short members, survivors;
+short aside;        /* who dealt shares, and does not have to train with too few of its bucket */
 short agreed;       /* who signed the survivors of this attempt: durable */
 short bound;        /* whom the sum must be of, since shares were revealed for it; 0: anybody */
 short shown[9];     /* by hospital: the set for which it revealed shares in this round, durable */
@@ -62,7 +60,8 @@ short guilty;
 byte crashes = CRASHES, restarts = 1;
 byte late;          /* deadlines that may pass */
 byte waits[2];      /* attempts with too few in one bucket, before and after training: durable */
-byte quiet;         /* attempts in which MUTE ones let the others train: durable */
+byte quiet;         /* attempts that failed as MUTE ones let the others train: durable */
+bool mute;          /* whether hospitals 3 and 7 send no update any more */
 
 #define SIZE(set) (((set) & 1) + (((set) >> 1) & 1) + (((set) >> 2) & 1) + (((set) >> 3) & 1) + \
   (((set) >> 4) & 1) + (((set) >> 5) & 1) + (((set) >> 6) & 1) + (((set) >> 7) & 1) + \
@@ -105,7 +104,7 @@ inline answer() {
   fi
 }
 inline again() {
-  phase = OPEN; here = 0; members = 0; survivors = 0; agreed = 0;
+  phase = OPEN; here = 0; members = 0; survivors = 0; agreed = 0; aside = 0;
   if
   :: bound != 0 && SIZE(KEPT(NEEDED)) < FEWEST -> phase = ABANDONED
   :: else -> answer()
@@ -121,30 +120,34 @@ inline again() {
 #ifdef NEVER_ABANDONS
 #define IN_VAIN 0
 #else
-#define IN_VAIN (bound == 0 && waits[phase == TRAIN] >= 3 && (LATER || here == NEEDED))
+#define IN_VAIN (bound == 0 && waits[phase == TRAIN] >= 3 && (LATER || THERE == NEEDED))
 #endif
+#define THERE (here | aside)
 inline fail() {
   if
-  :: SIZE(here) >= FEWEST && waits[phase == TRAIN] < 3 -> waits[phase == TRAIN]++
+  :: SIZE(THERE) >= FEWEST && waits[phase == TRAIN] < 3 -> waits[phase == TRAIN]++
   :: else
   fi;
+#ifndef NEVER_COUNTS
   if
-  :: phase == TRAIN && (members & MUTE & ~here) && quiet < OFTEN -> quiet++
-  :: else
-  fi;
-#ifndef NEVER_NAMES
-  if
-  :: !LATER && SIZE(here) >= FEWEST && quiet >= OFTEN -> guilty = guilty | MUTE
+  :: phase == TRAIN && (members & MUTE & ~here) && (bound || SIZE(THERE) >= FEWEST) -> quiet++
   :: else
   fi;
 #endif
   if
-  :: SIZE(here) >= FEWEST && IN_VAIN -> phase = ABANDONED
+  :: quiet >= OFTEN -> phase = ABANDONED
+  :: quiet < OFTEN && SIZE(THERE) >= FEWEST && IN_VAIN -> phase = ABANDONED
+  :: quiet < OFTEN && bound && phase == OPEN -> phase = ABANDONED
+  :: quiet < OFTEN && bound && phase == OPEN -> again()
   :: else -> again()
   fi
 }
-inline train() { members = SUMMED(here); here = 0; phase = TRAIN; answer() }
-inline settle() { survivors = SUMMED(here); here = 0; phase = SETTLE; answer() }
+inline train() {
+  members = SUMMED(here); aside = here & ~members; here = 0; phase = TRAIN; answer()
+}
+inline settle() {
+  survivors = SUMMED(here); here = 0; aside = 0; phase = SETTLE; answer()
+}
 inline convict(some) {
   guilty = guilty | (some);
 #ifndef UNBOUND
@@ -222,12 +225,13 @@ active proctype round() {
   :: d_step { phase == SUM -> phase = RELEASED;
        assert(SIZE(survivors) >= QUORUM && KEPT(survivors) == survivors);
        assert(bound == 0 || survivors == bound) } ; break
-#ifndef SILENT
   CONVICT(8)
   CONVICT(128)
   CONVICT(136)
   COMPLAIN(8)
   COMPLAIN(128)
+#ifdef SILENT
+  :: d_step { !mute -> mute = true }
 #endif
   :: phase == ABANDONED -> break
   od

@@ -15,14 +15,17 @@ from fdrl_ros.federation.protocol.message import (
     Complaint,
     Delivery,
     Fault,
+    MaskedUpdate,
     message_from_bytes,
     Phase,
     Reveal,
     RoundKey,
+    Settle,
+    Shares,
 )
 import numpy as np
 import pytest
-from support.federation_bench import Bench
+from support.federation_bench import Bench, ENCRYPTION
 from support.interception import Interception, resealed
 from support.journaled_federation import Journaled
 from support.lying_hospitals import (
@@ -61,8 +64,8 @@ def check_sum(bench, names):
     assert all(bench.learners[name].trained == [1] for name in names)
 
 
-def honest(bench):
-    return [name for name in bench.names if name != LIAR]
+def honest(bench, *, without=()):
+    return [name for name in bench.names if name not in (LIAR, *without)]
 
 
 @pytest.fixture(params=['all mask with all', 'a ring'])
@@ -179,7 +182,7 @@ def test_a_proof_is_kept_whatever_is_said_of_the_hospital_later_in_the_round(tmp
     (proof,) = blames.messages
     word = resealed(bench, proof, fault=int(Fault.SILENT))
     for each in (word, word):
-        bench.aggregator.state.keep_blame(each)
+        bench.aggregator.state.keep_blames([each], {})
     bench.restart('aggregator')
     assert {each.fault for each in bench.aggregator.state.blames()} == {
         proof.fault,
@@ -220,11 +223,81 @@ def test_who_is_away_after_a_false_deal_is_waited_for_and_never_unmasked():
     deal_another_secret(bench, LIAR)
     assert bench.run(lambda: blames.messages)
     bench.kill('hospital_4')
-    bench.run(ticks=200)
+    assert bench.run(lambda: bench.aggregator.attempt == 5)
     assert {each.id for each in reveals.messages} == {(1, 1)}
     bench.join('hospital_4')
     assert bench.run()
     check_sum(bench, honest(bench))
+
+
+def test_who_stays_away_after_a_false_deal_ends_the_round_and_is_not_blamed():
+    bench = Bench(hospitals=7, rounds=2)  # t = 5
+    blames = Interception(bench, Blame)
+    deal_another_secret(bench, LIAR)
+    assert bench.run(lambda: blames.messages)
+    bench.kill('hospital_4')
+    assert bench.run(lambda: bench.policy.envelope.round == 2)
+    assert bench.key_authority.state.policy(1).rolled_back
+    assert bench.policy.contributors == tuple(honest(bench, without=('hospital_4',)))
+    assert blamed(blames) == {LIAR: Fault.DEAL}
+
+
+@pytest.mark.parametrize('kind', [Shares, MaskedUpdate])
+def test_who_is_silent_after_a_false_deal_is_blamed(kind):
+    bench = Bench(hospitals=7, rounds=2)  # t = 5
+    blames = Interception(bench, Blame)
+    deal_another_secret(bench, LIAR)
+    assert bench.run(lambda: blames.messages)
+    Interception(bench, kind, change=lambda m: [] if m.sender == 'hospital_4' else [m])
+    assert bench.run(lambda: bench.policy.envelope.round == 2, ticks=9000)
+    assert bench.key_authority.state.policy(1).rolled_back
+    assert bench.policy.contributors == tuple(honest(bench, without=('hospital_4',)))
+    assert blamed(blames) == {LIAR: Fault.DEAL, 'hospital_4': Fault.SILENT}
+    trained = [bench.learners[name].trained for name in bench.policy.contributors]
+    assert trained == [[1, 2]] * 5
+
+
+@pytest.mark.parametrize('scheme', ['bfv', 'ckks'])
+def test_a_witness_that_does_not_sign_is_blamed_where_updates_have_no_projections(scheme):
+    encryption = replace(ENCRYPTION, scheme=scheme, projections=0)
+    bench = Bench(hospitals=7, rounds=2, encryption=encryption)
+    blames = Interception(bench, Blame)
+    Interception(bench, Settle, change=lambda m: [] if m.sender == LIAR else [m])
+    for name in bench.names[-2:]:
+        bench.kill(name)
+    assert bench.run(lambda: bench.key_authority.round == 1, ticks=4000)
+    assert bench.key_authority.state.policy(1).rolled_back
+    assert blamed(blames) == {LIAR: Fault.SILENT}
+    for name in bench.names[-2:]:
+        bench.join(name)
+    assert bench.run()
+    assert set(bench.policy.contributors) == {*bench.names} - {LIAR}
+
+
+def test_a_kill_while_somebody_is_blamed_for_silence_loses_no_blame(tmp_path, monkeypatch):
+    bench = Bench(tmp_path, hospitals=7, rounds=2)
+    blames = Interception(bench, Blame)
+    Interception(bench, Settle, change=lambda m: [] if m.sender == LIAR else [m])
+    for name in bench.names[-2:]:
+        bench.kill(name)
+
+    tell = aggregator.Aggregator._tell
+
+    def killed(aggregator, blames):
+        if any(blame.fault == Fault.SILENT for blame in blames):
+            raise KeyboardInterrupt
+        return tell(aggregator, blames)
+
+    monkeypatch.setattr(aggregator.Aggregator, '_tell', killed)
+    with pytest.raises(KeyboardInterrupt):
+        bench.run(ticks=4000)
+    assert bench.aggregator.state.abandoned and not blames.messages
+    monkeypatch.undo()
+    bench.restart('aggregator')
+    assert bench.aggregator.state.abandoned and LIAR in bench.aggregator.orders.guilty
+    assert bench.run(lambda: bench.key_authority.round == 1)
+    assert bench.key_authority.state.policy(1).rolled_back
+    assert blamed(blames) == {LIAR: Fault.SILENT}
 
 
 @pytest.mark.parametrize('party', ['aggregator', 'key_authority', 'hospital_1'])

@@ -46,6 +46,7 @@ def search(model: str, folder: Path, *defined: str, what: str = '-safety') -> st
         ('progress_buckets', ()),
         ('progress_buckets', ('THREES',)),
         ('progress_buckets', ('THREES', 'LAST')),
+        ('progress_buckets', ('SILENT',)),
         ('progress_buckets', ('THREES', 'SILENT')),
         ('progress_buckets', ('THREES', 'SILENT', 'LAST')),
     ],
@@ -105,7 +106,8 @@ def test_a_planted_fault_is_found(model, fault, words, tmp_path):
     [
         ('NEVER_ABANDONS', 'THREES'),
         ('NEVER_ABANDONS', 'THREES', 'LAST'),
-        ('NEVER_NAMES', 'THREES', 'SILENT', 'LAST'),
+        ('NEVER_COUNTS', 'SILENT'),
+        ('NEVER_COUNTS', 'THREES', 'SILENT', 'LAST'),
     ],
     ids=' '.join,
 )

@@ -17,7 +17,7 @@ no other attempt, only patience.
 """
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from fdrl_ros.crypto.masking.buckets import kept, most_kept, within
@@ -79,7 +79,9 @@ ANSWERS = (
 )
 """Kinds of messages with which hospitals answer to the phases of an attempt."""
 
+_MOST_SILENCES = MOST_SKETCHES  # attempts of a round that may fail for one hospital's silence
 _SILENT_ROUNDS = 2  # rounds abandoned for a hospital's silence until it is blamed
+_NO_PROOF: dict[str, Any] = {'keyed': (), 'keys_digest': b''}  # evidence of a blame without any
 _PATIENCE = 3  # attempts that wait for hospitals without whom too few of a bucket are left
 _FORESIGHT = 100  # rounds in whose buckets those that are there may be summed without them
 
@@ -91,10 +93,12 @@ class _Decryption:
 
     :param sum_hash: SHA-256 over the sums; the request waits for it.
     :param refused: how many reveals the newest request had that the key authority refused.
+    :param parts: fields of each part of the newest request.
     """
 
     sum_hash: bytes = b''
     refused: int = 0
+    parts: list[dict[str, Any]] = field(default_factory=list)
 
 
 class Aggregator:
@@ -149,7 +153,6 @@ class Aggregator:
         self._declined: dict[str, protocol.Decline] = {}  # in this round
         self._unaccounted: dict[str, str] = {}  # in this attempt
         self._decryption = _Decryption()
-        self._request_parts: list[dict[str, Any]] = []  # of the newest request
         self._sent: tuple[str, ...] = ()  # whose whole update is here, until it is inspected
         self._nonce = b''
         self._silent: set[str] = set()  # in this attempt, once others had trained
@@ -347,11 +350,15 @@ class Aggregator:
                 self._deadline = min(soon, self._deadline or soon)
             return Effects()
         if len(here) < self._fewest:
+            bound, why = self.state.record.bound, self._told(missing)
             if self.phase is not Phase.OPEN:
-                late = f'no answer in time from {_names(awaited)}'
-                return self._fail(now, late if awaited else f'left out: {_names(missing)}')
+                if bound:  # enough others are there, who wait for it
+                    self.state.note_silences(missing - self.orders.guilty.keys())
+                return self._fail(now, why)
             if in_time:
                 return Effects()
+            if bound and self.state.note_wait() >= _MOST_SILENCES:
+                return self._abandon(now, why)
             # In a new attempt, whose number is ahead of those that hospitals know of.
             every = {each.name for each in self.channel.roster.hospitals}
             others = _names(every.difference(self.orders.admitted))
@@ -394,7 +401,8 @@ class Aggregator:
         if state.record.survivors and self.phase is Phase.WAITING and agreed and admitted:
             again = self._hand_on() + self._enter(Phase.SETTLE, now, reason)
             return again + self._advance(now, in_time=True)
-        if state.sketchings >= MOST_SKETCHES:
+        most = max(self._silences.values(), default=0)
+        if state.sketchings >= MOST_SKETCHES or most >= _MOST_SILENCES:
             return self._end_unsummed(now)
         try:
             self.channel.check_roster()
@@ -525,12 +533,13 @@ class Aggregator:
         Wait for whoever would be summed with these hospitals, of whom enough are there.
 
         Some may never come. If it was in vain in some attempts, and in a later round these could
-        be summed without the others, this one ends with the older policy. If they could not, who
-        was silent in many attempts is blamed; and if those who are missing are guilty or have
-        spent their budget, all rounds end.
+        be summed without the others, this one ends with the older policy. If they could not, and
+        those who are missing are guilty or have spent their budget, all rounds end.
         """
         record, there = self.state.record, {*names}
-        why = f'too few of one bucket: {_names(there - {*self._kept(names)})}'
+        alone = there - {*self._kept(names)}
+        why = f'too few of one bucket: {_names(alone)}; ' if alone else 'too few of one bucket; '
+        why += self._told({*(record.members or record.keyed)} - there)
         self.state.note_silences(self._silent)
         if self.state.note_wait() < _PATIENCE or record.bound:
             return self._fail(now, why)
@@ -545,13 +554,25 @@ class Aggregator:
                 silent = [name for name in silent if name not in there]
             # Once is no reason for blame: they may have crashed.
             return self._abandon(now, why, silent, _SILENT_ROUNDS)
-        often = [name for name, count in self.state.silences.items() if count >= MOST_SKETCHES]
-        blamed = self._blame_silent(often)
         if {*self._needed} - there - self._spent.keys():
-            return blamed + self._fail(now, why)
+            return self._fail(now, why)
         self.exhausted = f'{why}, and nobody else can pay or is admitted'
         self._note('fail', reason=self.exhausted)
-        return blamed + self._enter(Phase.FINISHED, now, self.exhausted)
+        return self._enter(Phase.FINISHED, now, self.exhausted)
+
+    @property
+    def _silences(self) -> dict[str, int]:
+        """In how many attempts of this round admitted hospitals were silent after training."""
+        admitted = self.orders.admitted
+        return {name: count for name, count in self.state.silences.items() if name in admitted}
+
+    def _told(self, missing: Collection[str]) -> str:
+        """Say who is missing, and of whom an answer was awaited."""
+        left_out = self.left_out.keys() & missing
+        late = {*missing} - left_out
+        told = [f'no answer in time from {_names(late)}'] if late or not left_out else []
+        told += [f'left out: {_names(left_out)}'] if left_out else []
+        return '; '.join(told)
 
     def _most_silent(self) -> list[str]:
         """
@@ -560,8 +581,7 @@ class Aggregator:
         That is in more than half as many attempts as the one that was in most: some may take
         turns, and who was late once beside them is none of them.
         """
-        admitted = self.orders.admitted
-        silences = {name: count for name, count in self.state.silences.items() if name in admitted}
+        silences = self._silences
         most = max(silences.values(), default=0)
         return [name for name, count in silences.items() if 2 * count > most]
 
@@ -648,10 +668,9 @@ class Aggregator:
         if isinstance(names, Effects):
             return names
         # Before they project: of whom is not summed, nobody has to see projections.
-        if len(whole := self._kept(names)) < self._fewest:
-            return self._fail_alone(now, names)
-        if why := self._too_few(whole):
-            return self._fail_silent(now, why)
+        whole = self._summable(now, names)
+        if isinstance(whole, Effects):
+            return whole
         self._sent, self._disputed = whole, set()
         assert self._terms
         if not self._terms.codec.scheme.inspected:
@@ -719,25 +738,23 @@ class Aggregator:
 
     def _end_unsummed(self, now: float) -> Effects:
         """
-        Abandon a round of which hospitals sign no more projections.
+        Abandon a round whose attempts fail: hospitals are silent, or sign no more projections.
 
         Who was silent most often is not admitted any more, so that the others do not train and
         pay again for a round that ends in the same way. If most attempts failed for other
         reasons, as restarts, nobody is blamed.
         """
-        silent, why = self._most_silent(), 'hospitals sign no more projections of its updates'
-        if 2 * self.state.silent_attempts(silent) < MOST_SKETCHES:
+        silent = self._most_silent()
+        if 2 * self.state.silent_attempts(silent) < _MOST_SILENCES:
             silent = []
+        why = 'hospitals sign no more projections of its updates'
+        if self.state.sketchings < MOST_SKETCHES:
+            why = f'its attempts fail after training: no answer in time from {_names(silent)}'
         return self._abandon(now, why, silent)
-
-    def _blame_silent(self, names: Collection[str]) -> Effects:
-        for name in names:
-            self.state.forget_silences(name)
-        return self._blame_alone(names, Fault.SILENT)
 
     def _blame_alone(self, names: Collection[str], fault: Fault) -> Effects:
         """Admit hospitals no more on this aggregator's word, which is no proof."""
-        return self._publish_blame(fault, dict.fromkeys(names, {'keyed': (), 'keys_digest': b''}))
+        return self._publish_blame(fault, dict.fromkeys(names, _NO_PROOF))
 
     def _show_disputes(self, pairs: Collection[tuple[str, str]], to: str = '') -> Effects:
         """
@@ -823,29 +840,27 @@ class Aggregator:
 
     def _fix_survivors(self, now: float) -> Effects:
         """Go on with those whose whole update is here, and in order."""
-        members, names = set(self.state.record.members), self._kept(self._sent)
+        members, names = set(self.state.record.members), self._summable(now, self._sent)
+        if isinstance(names, Effects):
+            return names
         dropped = members - set(names)
-        if len(names) < self._fewest:
-            if len(self._sent) >= self._fewest:
-                return self._fail_alone(now, self._sent)
-            late = (dropped & self._silent) - self.left_out.keys()
-            others = dropped - late
-            told = [f'no answer in time from {_names(late)}'] if late else []
-            told += [f'left out: {_names(others)}'] if others else []
-            return self._fail_silent(now, '; '.join(told))
-        if why := self._too_few(names):
-            return self._fail_silent(now, why)
         self.state.fix_survivors(names)
         self._note('settle', survivors=names, dropped=tuple(sorted(dropped)))
         return self._enter(Phase.SETTLE, now, _without(dropped))
 
-    def _too_few(self, survivors: tuple[str, ...]) -> str:
-        """Explain why these cannot take the masks off their sum; empty if they can."""
-        graph = self.channel.roster.neighbourhoods
-        if lacking := graph.lacking(self.state.record.members, survivors):
-            return f'too few hold shares of {_names(lacking)}'
-        signing = len(graph.witnesses.intersection(survivors))
-        return '' if signing >= graph.agreeing else f'{signing} witnesses are too few'
+    def _summable(self, now: float, names: tuple[str, ...]) -> tuple[str, ...] | Effects:
+        """Return the hospitals that can be summed; fail the attempt if these are too few."""
+        members, graph = self.state.record.members, self.channel.roster.neighbourhoods
+        if len(names) < self._fewest:
+            return self._fail_silent(now, self._told({*members} - {*names}))
+        if len(whole := self._kept(names)) < self._fewest:
+            return self._fail_alone(now, names)
+        if lacking := graph.lacking(members, whole):
+            return self._fail_silent(now, f'too few hold shares of {_names(lacking)}')
+        signing = len(graph.witnesses.intersection(whole))
+        if signing < graph.agreeing:
+            return self._fail_silent(now, f'{signing} witnesses are too few')
+        return whole
 
     # Phases SETTLE and REVEAL: gather signatures on the survivors, then their shares.
 
@@ -953,7 +968,7 @@ class Aggregator:
         }
         if state.abandoned:
             proof = {name: type(value)() for name, value in proof.items()}
-        self._request_parts = split_request(proof | {'sum_hash': decryption.sum_hash})
+        decryption.parts = split_request(proof | {'sum_hash': decryption.sum_hash})
         return self._send_part(0)
 
     def _send_part(self, number: int) -> Effects:
@@ -962,9 +977,10 @@ class Aggregator:
 
         :raises RoundError: if there is no such part.
         """
-        if not 0 <= number < len(self._request_parts):
+        parts = self._decryption.parts
+        if not 0 <= number < len(parts):
             raise RoundError('key_authority', f'wants part {number} of a request')
-        fields = self._request_parts[number]
+        fields = parts[number]
         return self.channel.send(protocol.DecryptRequest, self.state.record.id, **fields)
 
     def _relay(self, message: protocol.Wanted) -> Effects:
@@ -977,7 +993,8 @@ class Aggregator:
         inspecting = self.phase is Phase.INSPECT
         wanted = inspecting or (decryption.sum_hash and not self.state.abandoned)
         if message.id != record.id or not wanted:
-            raise RoundError(message.sender, f'wants updates of {message.id}')
+            refusal = LateError if message.id < record.id else RoundError
+            raise refusal(message.sender, f'wants updates of {message.id}, now at {record.id}')
         if message.part:
             return self._send_part(message.part)
         survivors = self._sent if inspecting else record.survivors
@@ -1007,8 +1024,7 @@ class Aggregator:
         aggregator: nobody is blamed, and no round begins until an operator resumes.
 
         :param silent: hospitals for whose silence it ends.
-        :param often: how many rounds end so until a hospital is blamed for it. The round is over
-            first: a restart blames nobody in its place.
+        :param often: how many rounds end so until a hospital is blamed for it.
         """
         rounds = self.state.silent_rounds
         to_blame = {name for name in silent if rounds[name] + 1 >= often}
@@ -1019,11 +1035,13 @@ class Aggregator:
             silence += 'settle_timeout long enough?)'
             self._note('fail', reason=f'paused, since {silence}')
             # If it was not their fault, earlier rounds do not count against them either.
-            self.state.abandon(forgiven=to_blame, kept=self.orders.pausing(silence))
-            to_blame = set()
+            self.state.abandon(forgotten=to_blame, kept=self.orders.pausing(silence))
+            blames: tuple[protocol.Blame, ...] = ()
         else:
-            self.state.abandon(silent)
-        blamed = self._blame_silent(sorted(to_blame))
+            blames = self._blames(Fault.SILENT, dict.fromkeys(to_blame, _NO_PROOF))
+            kept = self.orders.convicting(dict.fromkeys(to_blame, WORDS[Fault.SILENT]))
+            self.state.abandon(silent, forgotten=to_blame, kept=kept, blames=blames)
+        blamed = self._tell(blames)
         return blamed + self._enter(Phase.SUM, now, f'abandoned: {why}') + self._request()
 
     # In any phase: who is proven guilty is left out from then on.
@@ -1114,17 +1132,28 @@ class Aggregator:
         return effects + self._fail(now, f'{_names(evidence)} {WORDS[fault]}')
 
     def _publish_blame(self, fault: Fault, evidence: dict[str, dict[str, Any]]) -> Effects:
-        effects, said = Effects(), source(fault)
-        for name in sorted(evidence.keys() - self.orders.guilty.keys()):
-            blame = self._blame(name, fault, evidence[name])
-            # First the proof: hospitals need it for any later attempt at the round.
-            self.state.keep_blame(blame)
-            self.orders.convict(name, WORDS[fault])
+        blames = self._blames(fault, evidence)
+        guilty = {blame.guilty: WORDS[fault] for blame in blames}
+        self.state.keep_blames(blames, self.orders.convicting(guilty))
+        return self._tell(blames)
+
+    def _tell(self, blames: Iterable[protocol.Blame]) -> Effects:
+        """Publish who is left out from now on, once that is kept."""
+        effects = Effects()
+        for blame in blames:
+            fault = Fault(blame.fault)
             note_blame(self.channel.journal, blame, WORDS[fault])
-            told = f'{name} is left out from now on: {said} that it {WORDS[fault]}. '
-            told += _way_back(fault)
+            told = f'{blame.guilty} is left out from now on: {source(fault)} that it '
+            told += f'{WORDS[fault]}. {_way_back(fault)}'
             effects += Effects((blame,), notes=(told,))
         return effects
+
+    def _blames(
+        self, fault: Fault, evidence: dict[str, dict[str, Any]]
+    ) -> tuple[protocol.Blame, ...]:
+        """Sign what proves that hospitals are guilty, of those that are not known to be."""
+        new = sorted(evidence.keys() - self.orders.guilty.keys())
+        return tuple(self._blame(name, fault, evidence[name]) for name in new)
 
     def _blame(self, name: str, fault: Fault, evidence: dict[str, Any]) -> protocol.Blame:
         record = self.state.record
@@ -1212,13 +1241,17 @@ class Aggregator:
     def _obey(self, order: protocol.Order, now: float) -> Effects:
         """Do what an operator orders; nothing that was trained is lost by a pause."""
         hospital, phase, by = order.hospital, self.phase, f'by {order.sender}'
-        self.orders.take(order, self.state.record.id, ended=phase is Phase.FINISHED)
+        # An end for want of hospitals is over as soon as an operator admits enough.
+        lasts = not self.exhausted or order.action in ('pause', 'resume')
+        ended = phase is Phase.FINISHED and lasts
+        self.orders.take(order, self.state.record.id, ended=ended)
         match order.action:
             case 'pause':
                 return self._enter(Phase.PAUSED, now, f'paused {by}')
             case 'resume' if phase is Phase.PAUSED:
                 return self._enter(Phase.WAITING, now, f'resumed {by}') + self._begin(now)
             case 'stop':
+                self.exhausted = ''
                 return self._enter(Phase.FINISHED, now, f'stopped {by}')
             case 'admit':
                 self.state.forget_silences(hospital)

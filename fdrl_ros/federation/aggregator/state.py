@@ -51,6 +51,7 @@ _SKETCHINGS = 'attempts with projections'
 _WAITS = 'attempts with too few of a bucket'
 _SILENCES = 'attempts silent after training'
 _SILENT_ROUNDS = 'rounds ended for silence'
+_OF_ROUND = (f'{_BLAME}*', _SKETCHINGS, f'{_WAITS}*', _SILENCES)  # forgotten with the round
 _SPOOL = 'updates'
 
 
@@ -262,6 +263,8 @@ class AggregatorState:
             forget_orders(channel, self._store)
             missed.warn(f'it goes on after attempt {newest[1]} of round {newest[0]}')
         if newest > known:
+            if newest[0] > known[0]:
+                self._store.replace(_OF_ROUND, {})
             self.record = AggregatorRecord(Phase.WAITING, *newest)
         missed.settle({RECORD: encode(self.record)})
 
@@ -328,7 +331,7 @@ class AggregatorState:
         phase = Phase.OPEN if attempt[1] else Phase.WAITING
         bound = self.record.bound if attempt[0] == self.record.round else ()
         if attempt[0] != self.record.round:
-            self._store.replace([f'{_BLAME}*', _SKETCHINGS, f'{_WAITS}*', _SILENCES], {})
+            self._store.replace(_OF_ROUND, {})
         self._save(AggregatorRecord(phase, *attempt, terms, bound=bound))
         self._begin()
 
@@ -370,7 +373,9 @@ class AggregatorState:
 
     def note_silences(self, names: Iterable[str]) -> None:
         """Note durably, and once, that hospitals were silent in this attempt."""
-        self._store.replace((), self._noted(_SILENCES, names, self.record.attempt))
+        if names := list(names):
+            noted = _noted(self._numbers(_SILENCES), names, self.record.attempt)
+            self._store.put(_SILENCES, noted)
 
     def forget_silences(self, name: str) -> None:
         """Forget that a hospital was silent."""
@@ -385,20 +390,15 @@ class AggregatorState:
     def _numbers(self, row: str) -> dict[str, list[int]]:
         return dict(json.loads(self._store.get(row) or b'{}'))
 
-    def _noted(self, row: str, names: Iterable[str], number: int) -> dict[str, bytes]:
-        """Return what the store has to keep so that each name has a number; nothing if it has."""
-        found = self._numbers(row)
-        new = [name for name in names if number not in found.get(name, [])]
-        found |= {name: [*found.get(name, []), number] for name in new}
-        return {row: json.dumps(found).encode()} if new else {}
-
-    def keep_blame(self, message: protocol.Blame) -> None:
+    def keep_blames(self, blames: Iterable[protocol.Blame], kept: Mapping[str, bytes]) -> None:
         """
-        Keep a proof of guilt durably: who starts again needs it until the round is over.
+        Keep proofs of guilt durably: who starts again needs them until the round is over.
 
-        It stays if an operator admits the hospital, and something else is said of it then.
+        They stay if an operator admits the hospital, and something else is said of it then.
+
+        :param kept: what else the store keeps in the same step.
         """
-        self._store.put(f'{_BLAME}{message.guilty} {message.fault}', message.to_bytes())
+        self._store.replace((), dict(map(_blame_row, blames)) | dict(kept))
 
     def blames(self) -> tuple[protocol.Blame, ...]:
         """Return the proofs of guilt of this round."""
@@ -428,23 +428,26 @@ class AggregatorState:
         self,
         silent: Iterable[str] = (),
         *,
-        forgiven: Collection[str] = (),
+        forgotten: Collection[str] = (),
         kept: Mapping[str, bytes] | None = None,
+        blames: Iterable[protocol.Blame] = (),
     ) -> None:
         """
         Decide durably that this round ends with the older policy.
 
         :param silent: hospitals for whose silence it does.
-        :param forgiven: hospitals of which the silence of earlier rounds does not count any more.
+        :param forgotten: hospitals whose silence does not count any more: they are blamed for it,
+            or it was not their fault.
         :param kept: what else the store keeps in the same step.
+        :param blames: kept in the same step.
         """
         before = self.record
         record = AggregatorRecord(Phase.SUM, *before.id, before.terms, bound=before.bound)
-        rows = self._noted(_SILENT_ROUNDS, silent, record.round)
-        if forgiven:
-            found = self._numbers(_SILENT_ROUNDS)
-            left = {name: numbers for name, numbers in found.items() if name not in forgiven}
-            rows = {_SILENT_ROUNDS: json.dumps(left).encode()}
+        rounds = self._numbers(_SILENT_ROUNDS)
+        left = {name: found for name, found in rounds.items() if name not in forgotten}
+        counted = [name for name in silent if name not in forgotten]
+        rows = {_SILENT_ROUNDS: _noted(left, counted, record.round)}
+        rows |= dict(map(_blame_row, blames))
         self._store.replace((), {**(kept or {}), **rows, RECORD: encode(record)})
         self.record = record
 
@@ -557,6 +560,16 @@ class AggregatorState:
                 if sender not in self.reveals:
                     self._count(sender)
                 self.reveals[sender] = message
+
+
+def _noted(numbers: dict[str, list[int]], names: Iterable[str], number: int) -> bytes:
+    """Return what the store keeps once each of some names has a number, too."""
+    new = {name: sorted({*numbers.get(name, []), number}) for name in names}
+    return json.dumps(numbers | new).encode()
+
+
+def _blame_row(blame: protocol.Blame) -> tuple[str, bytes]:
+    return f'{_BLAME}{blame.guilty} {blame.fault}', blame.to_bytes()
 
 
 def _row(message: Message) -> tuple[str, bytes]:

@@ -185,7 +185,7 @@ class Hospital(Party):
         self._early_policy: protocol.GlobalPolicy | None = None
         self._released = 0
         self._blamed: set[tuple[int, str, protocol.Fault]] = set()
-        self._early_blames: dict[str, protocol.Blame] = {}
+        self._early_blames: dict[tuple[str, int], protocol.Blame] = {}
         self.home: HomePolicy | None = None
         """The home policy, once it is made after the last round."""
         self._released_home = b''
@@ -591,7 +591,9 @@ class Hospital(Party):
             # After a restart it may come before the terms, the policy or the status of its round.
             if message.guilty not in {each.name for each in self._roster.hospitals}:
                 raise MessageError(message.sender, f'blames {message.guilty[:40]!r}, no hospital')
-            self._early_blames[message.guilty] = message
+            if message.fault not in set(protocol.Fault):
+                raise MessageError(message.sender, f'blames for {message.fault}, no fault')
+            self._early_blames[message.guilty, message.fault] = message
             return Effects()
         guilty = message.guilty
         if round < max(self.round, self._next):

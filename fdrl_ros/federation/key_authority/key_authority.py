@@ -58,7 +58,7 @@ from fdrl_ros.federation.protocol.ledger_watch import LedgerWatch
 from fdrl_ros.federation.protocol.message import Message, shortened
 from fdrl_ros.federation.protocol.orders import note_order, take_order, unnoted
 from fdrl_ros.federation.protocol.party import Effects, Job, Report, Stopped, worth_logging
-from fdrl_ros.federation.protocol.request_parts import RequestParts
+from fdrl_ros.federation.protocol.request_parts import RequestParts, same_request
 from fdrl_ros.federation.protocol.sketches import (
     disputed,
     false_sketches,
@@ -517,16 +517,21 @@ class KeyAuthority:
                 )
                 raise RoundError(message.sender, f'the next round is {self.round + 1}{older}')
             self.channel.check_roster()
-            whole = self._parts.take(message, len(self.channel.roster.hospitals))
-            if whole is None:
-                return Effects()
-            if isinstance(whole, int):
-                part = {'to': 'aggregator', 'first': 0, 'count': 0, 'part': whole}
-                return self.channel.send(protocol.Wanted, message.id, **part)
-            message = whole
             base = self.state.released.digest
-            terms = self._terms.digest(base, self.channel.roster)
-            checked = check_request(message, self.channel, terms) if message.survivors else None
+            summing = self._summing
+            if summing is not None and same_request(message, summing.checked.request):
+                checked: CheckedRequest | None = summing.checked  # all its parts are here
+                message = summing.checked.request
+            else:
+                whole = self._parts.take(message, self.channel.roster)
+                if whole is None:
+                    return Effects()
+                if isinstance(whole, int):
+                    part = {'to': 'aggregator', 'first': 0, 'count': 0, 'part': whole}
+                    return self.channel.send(protocol.Wanted, message.id, **part)
+                message, terms = whole, self._terms.digest(base, self.channel.roster)
+                proves = bool(message.survivors)
+                checked = check_request(message, self.channel, terms) if proves else None
             refused = self.state.refused & set(message.survivors)
             if refused and not is_inspection(message):
                 raise RoundError(message.sender, f'the sum has {", ".join(sorted(refused))}')

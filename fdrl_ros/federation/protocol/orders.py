@@ -239,7 +239,11 @@ class StandingOrders:
 
     def convict(self, hospital: str, fault: str) -> None:
         """Keep durably that a hospital was proven guilty, and admit it no more."""
-        self._store.put('guilty', json.dumps(self.guilty | {hospital: fault}).encode())
+        self._store.replace((), self.convicting({hospital: fault}))
+
+    def convicting(self, faults: Mapping[str, str]) -> dict[str, bytes]:
+        """Return what the store has to keep so that guilty hospitals are admitted no more."""
+        return {'guilty': json.dumps(self.guilty | dict(faults)).encode()} if faults else {}
 
     @property
     def paused(self) -> bool:

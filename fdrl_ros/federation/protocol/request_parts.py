@@ -13,8 +13,10 @@ from dataclasses import replace
 import hashlib
 from typing import Any, Final
 
+from fdrl_ros.crypto.keys.roster import Roster
 from fdrl_ros.crypto.masking.round_secret import joined
 from fdrl_ros.errors import MessageError
+from fdrl_ros.federation.protocol.channel import check_signed
 from fdrl_ros.federation.protocol.encoding import encode
 from fdrl_ros.federation.protocol.message import DecryptRequest, Message, MOST_PARTS
 
@@ -61,14 +63,21 @@ class RequestParts:
         """Begin without any."""
         self._parts: list[DecryptRequest] = []
 
-    def take(self, part: DecryptRequest, hospitals: int) -> DecryptRequest | int | None:
+    @property
+    def held(self) -> int:
+        """How many parts of a request are here that is not whole."""
+        return len(self._parts)
+
+    def take(self, part: DecryptRequest, roster: Roster) -> DecryptRequest | int | None:
         """
         Take a part.
 
-        :param hospitals: of the roster; no request has more messages of a kind.
+        Nothing is kept that no hospital signed, so that the roster bounds what is kept.
+
         :returns: the whole request as soon as all parts are here; until then the number of the
             part to ask for, or None if the present one does not count.
         :raises MessageError: if parts are numbered wrongly, or are not those of one request.
+        :raises SignatureError: if no hospital signed a message in it.
         """
         if not 0 <= part.part < part.parts <= MOST_PARTS:
             raise MessageError(part.sender, f'part {part.part} of {part.parts} of a request')
@@ -76,15 +85,22 @@ class RequestParts:
             self._parts = []
             return part
         here = self._parts
-        continues = bool(here) and _request_of(part) == _request_of(here[0])
+        continues = bool(here) and same_request(part, here[0])
         if part.part and not (continues and part.part == len(here)):
             return None  # of an older request, or it came twice
+        proofs = [each for name in PROOFS for each in getattr(part, name)]
+        if not proofs or (part.part and any(getattr(part, name) for name in LISTS)):
+            self._parts = []
+            raise MessageError(part.sender, f'part {part.part} has no proofs, or more than proofs')
+        for each in proofs:
+            check_signed(roster, each, 'hospital')
         if part.part:
             here.append(part)
         elif not continues:
             here = self._parts = [part]
         held = {name: sum(len(getattr(each, name)) for each in here) for name in PROOFS}
-        if max(held.values()) <= hospitals and len(here) < part.parts:
+        most = len(roster.hospitals)
+        if max(held.values()) <= most and len(here) < part.parts:
             return len(here)
         self._parts = []
         found: dict[str, Any] = {
@@ -92,14 +108,15 @@ class RequestParts:
             for name in PROOFS
         }
         lists = {name: getattr(here[0], name) for name in LISTS}
-        if max(held.values()) > hospitals or _digest(found | lists) != part.request_digest:
+        if max(held.values()) > most or _digest(found | lists) != part.request_digest:
             raise MessageError(part.sender, 'its parts are not those of one request')
         return replace(here[0], **found)
 
 
-def _request_of(part: DecryptRequest) -> tuple[object, ...]:
-    """Return what all parts of one request have in common."""
-    return part.id, part.parts, part.request_digest
+def same_request(one: DecryptRequest, other: DecryptRequest) -> bool:
+    """Tell whether two parts say that they are of one request."""
+    said = one.id, one.parts, one.request_digest
+    return said == (other.id, other.parts, other.request_digest)
 
 
 def _digest(fields: Mapping[str, Any]) -> bytes:

@@ -146,8 +146,9 @@ class UpdateCodec:
         """
         Clip what updates within their bound can push out of range, so that none stops the others.
 
-        The modulus has room for it. Where masks did not cancel, some of the slots lie beyond that
-        room, except with a probability of 2^-slots: these stay as they are.
+        The modulus has room for it: numbers up to an eighth of it away from the middle of their
+        range are clipped. Where masks did not cancel, some of the slots lie beyond that room,
+        except with a probability of 4^-slots: these stay as they are.
 
         :param sums: slots, one number each; those after the last number hold 0.
         :param count: of the updates in each sum.
@@ -155,12 +156,11 @@ class UpdateCodec:
         scheme, modulus, clipped = self.scheme, self.scheme.plain_modulus, sums.copy()
         left = self.n_parameters
         for row in clipped[:, : scheme.slots - scheme.checks]:
-            # Twice a number, around the middle of its range.
             for part, widest in ((row[:left], count * scheme.levels), (row[left:], 0)):
-                around = (2 * part - widest) % modulus
-                around[around > modulus // 2] -= modulus
-                near = np.abs(around) <= modulus // 4
-                part[near] = (np.clip(around[near], -widest, widest) + widest) // 2
+                middle, half = widest // 2, modulus // 2
+                around = (part - middle + half) % modulus - half
+                near = np.abs(around) <= modulus // 8
+                part[near] = np.clip(around[near] + middle, 0, widest)
             left = max(0, left - scheme.integers_per_ciphertext)
         return clipped
 

@@ -79,6 +79,11 @@ def test_what_one_update_pushes_out_of_range_is_clipped_and_nothing_else(count, 
     sums[0, 300 + at] = by  # no number at all
     found = codec.average(sums % scheme.plain_modulus, [1] * count, 1)
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-9)
+    for place in (at, 300 + at):  # as far from a number as can be
+        far = sums.copy()
+        far[0, place] += scheme.plain_modulus // 2
+        with pytest.raises(CryptoError, match='out of range|padding'):
+            codec.average(far % scheme.plain_modulus, [1] * count, 1)
 
 
 def test_sums_whose_masks_are_left_are_refused_whatever_room_there_is():
