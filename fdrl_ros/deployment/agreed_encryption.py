@@ -7,6 +7,7 @@ Plan, roster and public start are the same for all, so all derive the same numbe
 authority announces it, and each hospital compares it with its own.
 """
 
+from collections.abc import Collection
 from dataclasses import replace
 import logging
 from pathlib import Path
@@ -27,13 +28,13 @@ log = logging.getLogger(__name__)
 _LOOSE = 100.0  # times what an honest update reaches; a stated limit beyond that is warned of
 
 
-def agreed_encryption(plan: Plan, roster: Roster, start: Path) -> EncryptionSettings:
+def agreed_encryption(plan: Plan, n_max: int, start: Path) -> EncryptionSettings:
     """
     Return the encryption settings of a plan, with limit, norm and projections as numbers.
 
     It loads the world if the plan learns offsets of inputs and leaves the limit to be derived.
 
-    :param roster: for how many records its largest hospital declares.
+    :param n_max: how many records the largest hospital declares.
     :param start: file of the public starting policy.
     :raises SettingError: if the learner's changes are beyond all numbers.
     :raises PrivacyError: if the largest hospital could not train by the plan.
@@ -45,7 +46,7 @@ def agreed_encryption(plan: Plan, roster: Roster, start: Path) -> EncryptionSett
     chosen = replace(chosen, projections=projections)
     if chosen.limit:
         return chosen
-    bound = bound_of_round(plan, roster.n_max, start)
+    bound = bound_of_round(plan, n_max, start)
     if bound is None:
         return replace(chosen, limit=STATED_LIMIT)
     norm = chosen.norm or (bound.norm_limit if projections else 0.0)
@@ -63,20 +64,21 @@ def check_sums(plan: Plan, roster: Roster) -> None:
         raise SettingError('federation.buckets', plan.federation.buckets, expected)
 
 
-def check_encryption(plan: Plan, roster: Roster, start: Path) -> None:
+def check_encryption(plan: Plan, sizes: Collection[int], start: Path) -> None:
     """
     Refuse encryption by which rounds could not be done, or would cost privacy and teach nothing.
 
     It warns where an honest update may be clipped or scaled down, and of limits far beyond one.
 
+    :param sizes: n_i that each hospital declares.
     :raises SettingError: if rounding to whole steps leaves nothing of an honest update.
     :raises CryptoError: if no parameters of the scheme have room for the updates.
     """
-    check_sums(plan, roster)
-    stated, agreed = plan.encryption, agreed_encryption(plan, roster, start)
+    n_max, stated = max(sizes), plan.encryption
+    agreed = agreed_encryption(plan, n_max, start)
     quantisation = UpdateCodec.agree(
         plan.network.layout.shared(plan.federation.personal_layers).size,
-        len(roster.hospitals),
+        len(sizes),
         agreed.bits,
         agreed.limit,
         agreed.scheme,
@@ -90,7 +92,7 @@ def check_encryption(plan: Plan, roster: Roster, start: Path) -> None:
     if not (stated.limit or stated.norm):
         return
     try:
-        bound = bound_of_round(plan, roster.n_max, start)
+        bound = bound_of_round(plan, n_max, start)
     except SettingError:
         return  # the learner's changes are beyond all numbers, and a limit is stated
     if bound is None or not bound.per_weight:

@@ -14,7 +14,6 @@ import math
 from pathlib import Path
 import time
 
-from fdrl_ros.crypto.keys.key_file import Passphrase
 from fdrl_ros.crypto.keys.keystore import check_opens, KEY_FILE, make_federation, NewFederation
 from fdrl_ros.crypto.keys.roster import SERVERS
 from fdrl_ros.crypto.keys.transaction import reading
@@ -85,27 +84,29 @@ def prepare(
         check_keys(layout)
     check_plan(plan, layout, own)
     started, planned = layout.pretrained.exists(), layout.plan.exists()
-    if checked := started and layout.keys.exists():
-        check_encryption(plan, layout.roster(), layout.pretrained)
     make_private_directory(directory)
     place_records(layout, plan, own or {})
+    new = None if layout.keys.exists() else _new_federation(layout, plan)
+    sizes = list(new.sizes.values() if new else (each.size for each in layout.roster().hospitals))
+    if started:
+        check_encryption(plan, sizes, layout.pretrained)
     write_whole(layout.plan, plan.to_yaml().encode())
-    _make_keys(layout, plan, passphrase)
+    if not started:
+        start = learn_public_start(plan, progress, stopped)
+        save_policy(layout.pretrained, start, plan)
+        try:
+            check_encryption(plan, sizes, layout.pretrained)
+        except FdrlError:
+            layout.pretrained.unlink()
+            if not planned:
+                layout.plan.unlink()
+            raise
+    if new is not None:
+        make_federation(layout.keys, new, passphrase)
     members = [each.name for each in layout.roster().hospitals]
     for name in (*members, *SERVERS, *ROBOTS):
         make_private_directory(layout.party(name))
     make_private_directory(layout.log)
-    if not started:
-        start = learn_public_start(plan, progress, stopped)
-        save_policy(layout.pretrained, start, plan)
-    try:
-        if not checked:
-            check_encryption(plan, layout.roster(), layout.pretrained)
-    except FdrlError:
-        for path, before in ((layout.pretrained, started), (layout.plan, planned)):
-            if not before:
-                path.unlink()
-        raise
     save_graph(layout, plan)
     return layout
 
@@ -368,10 +369,8 @@ def taking_part(layout: Layout, plan: Plan) -> tuple[str, ...]:
     return tuple(name for name in named if name in plan.hospitals or layout.records(name).exists())
 
 
-def _make_keys(layout: Layout, plan: Plan, passphrase: Passphrase | None) -> None:
-    """Make all keys in one step, so that an interruption leaves none."""
-    if layout.keys.exists():
-        return
+def _new_federation(layout: Layout, plan: Plan) -> NewFederation:
+    """Return what the first roster of a directory says."""
     brought = {
         name: plan.load_records(layout.records(name)).n_patients
         for name in plan.hospitals
@@ -381,8 +380,7 @@ def _make_keys(layout: Layout, plan: Plan, passphrase: Passphrase | None) -> Non
     # that came from elsewhere nobody knows.
     sizes = dict.fromkeys(plan.hospitals, plan.collection.patients) | brought
     buckets = plan.federation.buckets
-    new = NewFederation(sizes, disjoint_patients=not brought, buckets=buckets)
-    make_federation(layout.keys, new, passphrase)
+    return NewFederation(sizes, disjoint_patients=not brought, buckets=buckets)
 
 
 def read_records(

@@ -338,7 +338,7 @@ def open_hospital(
         store,
         RoundSeeds(layout.party(name), federation=channel.roster.federation, name=name),
         HospitalSettings(
-            agreed_encryption(plan, channel.roster, layout.pretrained),
+            agreed_encryption(plan, channel.roster.n_max, layout.pretrained),
             unit=plan.privacy.unit,
             delta=plan.privacy.delta,
             quorum=plan.rounds.quorum,

@@ -41,7 +41,7 @@ def derive_encryption(
 
     :raises TrainingStopped: as soon as `stopped` says so.
     """
-    given = plan, layout.roster(), layout.pretrained
+    given = plan, layout.roster().n_max, layout.pretrained
     if loads_world(plan):
         derived: EncryptionSettings = run_elsewhere(agreed_encryption, given, stopped)
         return derived
@@ -77,7 +77,7 @@ def open_key_authority(
     channel = open_channel(layout, 'key_authority', store)
     check_sums(plan, channel.roster)
     personal = plan.federation.personal_layers
-    chosen = encryption or agreed_encryption(plan, channel.roster, layout.pretrained)
+    chosen = encryption or agreed_encryption(plan, channel.roster.n_max, layout.pretrained)
     log.info(
         'a weight changes by at most %g in a round, or is clipped; %d projections bound the norm '
         'of an update, of at most %g',

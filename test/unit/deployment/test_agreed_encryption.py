@@ -59,7 +59,7 @@ def announced(layout, plan):
 def test_nothing_is_derived_of_a_plan_that_names_a_number(tmp_path):
     chosen = PLAN.changed({'encryption': {'limit': 0.25}})
     missing = tmp_path / 'there is no start'
-    found = agreed_encryption(chosen, None, missing)
+    found = agreed_encryption(chosen, 0, missing)
     assert found == replace(chosen.encryption, projections=found.projections)
     assert found.projections == 4  # one for 16 trained weights, but 4
     assert not loads_world(chosen)
@@ -161,7 +161,11 @@ def test_where_the_number_of_steps_is_no_part_of_the_terms_the_limit_is_stated(t
     plan = PLAIN.changed({'privacy': {'unit': 'transition'}})
     assert bound_under(plan, tmp_path) is None
     layout = prepare(tmp_path / 'federation', PLAIN)
-    assert agreed_encryption(plan, layout.roster(), layout.pretrained).limit == STATED_LIMIT == 1.0
+    assert (
+        agreed_encryption(plan, layout.roster().n_max, layout.pretrained).limit
+        == STATED_LIMIT
+        == 1.0
+    )
 
 
 def test_a_learner_that_is_beyond_all_numbers_is_refused_when_its_federation_is_made(tmp_path):
@@ -179,7 +183,9 @@ def test_encryption_that_leaves_nothing_of_an_update_is_refused_before_budget_is
 ):
     with pytest.raises(SettingError, match=r'encryption\.(norm|limit).*steps of'):
         prepare(tmp_path / 'federation', PLAIN.changed({'encryption': changes}))
-    assert not list(tmp_path.rglob('*ledger*'))
+    assert not [path for path in tmp_path.rglob('*') if path.is_file()]
+    plan = PLAIN.changed({'federation': {'hospitals': 5}})
+    assert len(prepare(tmp_path / 'federation', plan).roster().hospitals) == 5
 
 
 @pytest.mark.parametrize('changes', [{'scheme': 'ckks'}, {'projections': 0}])
@@ -188,7 +194,7 @@ def test_a_norm_that_nobody_would_look_at_is_refused(tmp_path, changes):
         PLAN.changed({'encryption': {'norm': 1.0, **changes}})
     plan = PLAN.changed({'encryption': changes})
     layout = prepare(tmp_path / 'federation', plan)
-    found = agreed_encryption(plan, layout.roster(), layout.pretrained)
+    found = agreed_encryption(plan, layout.roster().n_max, layout.pretrained)
     assert (found.norm, found.projections) == (0.0, 0)
 
 
