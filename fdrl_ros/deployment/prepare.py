@@ -270,10 +270,12 @@ def budget_words(
     for (done, count), names in sorted(paid.items()):
         # What was made at home after the rounds that are done is spent: another one costs again.
         words = f'{count}{" or more" if done + count >= most else ""} '
-        words += f'rounds beyond the {done} that are done' if done else 'rounds'
-        parts.append(words + (f' ({", ".join(names)})' if len(paid) > 1 else ''))
+        words += 'round' if count == 1 and done + count < most else 'rounds'
+        words += f' beyond the {done} that are done' if done else ''
+        parts.append(words + (f' ({few(names)})' if len(paid) > 1 else ''))
     words = f'The budget of epsilon {plan.privacy.budget:g} pays for {", ".join(parts)}{home}'
-    return f'{words}; {planned} are planned.' if parts else ''
+    verb = 'is' if planned == 1 else 'are'
+    return f'{words}; {planned} {verb} planned.' if parts else ''
 
 
 def _known_sizes(

@@ -59,7 +59,7 @@ def prepare(
         prepare_directory(directory, plan, own, stopped=stopped)
     waiting = without_patients(layout, plan)
     names = [each.name for each in layout.roster().hospitals if each.name not in waiting]
-    click.echo(f'{directory} is ready for {", ".join(names) or "none of its hospitals yet"}')
+    click.echo(f'{directory} is ready for {few(names) or "none of its hospitals yet"}')
     if words := layout.roster().neighbourhoods.in_words():
         click.echo(words)
     if waiting:

@@ -20,7 +20,7 @@ from fdrl_ros.deployment.hosts import parties_here
 from fdrl_ros.deployment.layout import Layout
 from fdrl_ros.deployment.link.credentials import LinkFiles, make_links, ROUTER
 from fdrl_ros.deployment.link.transport import open_router, place_of, PORT
-from fdrl_ros.deployment.prepare import check_keys
+from fdrl_ros.deployment.prepare import check_keys, few
 from fdrl_ros.deployment.runner import Runner
 from fdrl_ros.errors import FdrlError, KeyFileError, SettingError
 from fdrl_ros.runtime.durable import exclusive
@@ -93,7 +93,7 @@ def init(
     places = [_name_of(each) for each in routers]
     passphrase = read_passphrase(passphrase_file, layout.keys)
     names = make_links(layout, places, datetime.now(UTC), valid_days, passphrase)
-    click.echo(f'made links for {", ".join(names)}')
+    click.echo(f'made links for {few(names)}')
     authority = read_certificate(LinkFiles(layout.keys, ROUTER).authority.read_bytes())
     click.echo(f'authority: sha256 {certificate_fingerprint(authority)}')
 

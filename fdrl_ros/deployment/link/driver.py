@@ -222,7 +222,7 @@ def run_party(layout: Layout, name: str, router: str) -> int:
     end_with_launcher()
     logging.addLevelName(logging.CRITICAL, 'FATAL')
     logging.addLevelName(logging.WARNING, 'WARN')
-    form = '[%(levelname)s] [%(created).6f] [%(name)s]: %(message)s'
+    form = f'[%(levelname)s] [%(created).6f] [{name}]: %(message)s'
     logging.basicConfig(format=form, level=logging.INFO)
     process, since = None, time.monotonic()
     try:
