@@ -134,8 +134,11 @@ def test_the_same_states_give_the_same_decisions(robot, room, directory, tmp_pat
     until(arm, 'stale')
     arm.silent = ()
     beats(arm, 40)
-    silence(arm, 0.5)
-    beats(arm, 40)
+    for _ in range(10):  # on a busy machine all decisions after a gap may be late
+        silence(arm, 0.5)
+        beats(arm, 40)
+        if any(each.reason == 'clock' for each in arm.actions):
+            break
     arm.bad = {'force': 11.0}
     beats(arm, 10)
     arm.bad = {}
