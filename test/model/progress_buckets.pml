@@ -128,17 +128,8 @@ inline fail() {
   :: SIZE(THERE) >= FEWEST && waits[phase == TRAIN] < 3 -> waits[phase == TRAIN]++
   :: else
   fi;
-#ifndef NEVER_COUNTS
   if
-  :: phase == TRAIN && (members & MUTE & ~here) && (bound || SIZE(THERE) >= FEWEST) -> quiet++
-  :: else
-  fi;
-#endif
-  if
-  :: quiet >= OFTEN -> phase = ABANDONED
-  :: quiet < OFTEN && SIZE(THERE) >= FEWEST && IN_VAIN -> phase = ABANDONED
-  :: quiet < OFTEN && bound && phase == OPEN -> phase = ABANDONED
-  :: quiet < OFTEN && bound && phase == OPEN -> again()
+  :: SIZE(THERE) >= FEWEST && IN_VAIN -> phase = ABANDONED
   :: else -> again()
   fi
 }
@@ -201,7 +192,8 @@ active proctype round() {
        fi;
        if
        :: SIZE(SUMMED(here)) >= FEWEST -> train()
-       :: else -> fail()
+       :: SIZE(SUMMED(here)) < FEWEST -> fail()
+       :: SIZE(SUMMED(here)) < FEWEST && bound -> phase = ABANDONED  /* one stays away */
        fi }
 
   :: atomic { phase == TRAIN && ((members & ~here & ~MUTE) == 0 || late > 0) ->
@@ -211,6 +203,15 @@ active proctype round() {
        fi;
        if
        :: SIZE(SUMMED(here)) >= FEWEST -> settle()
+#if defined(SILENT) && !defined(NEVER_COUNTS)
+       :: SIZE(SUMMED(here)) < FEWEST && (members & MUTE & ~here) && \
+          (bound || SIZE(THERE) >= FEWEST) ->
+          quiet++;
+          if
+          :: quiet >= OFTEN -> phase = ABANDONED
+          :: else -> fail()
+          fi
+#endif
        :: else -> fail()
        fi }
 

@@ -46,9 +46,9 @@ def search(model: str, folder: Path, *defined: str, what: str = '-safety') -> st
         ('progress_buckets', ()),
         ('progress_buckets', ('THREES',)),
         ('progress_buckets', ('THREES', 'LAST')),
-        ('progress_buckets', ('SILENT',)),
-        ('progress_buckets', ('THREES', 'SILENT')),
-        ('progress_buckets', ('THREES', 'SILENT', 'LAST')),
+        ('progress_buckets', ('SILENT', 'CRASHES=1')),
+        ('progress_buckets', ('THREES', 'SILENT', 'CRASHES=1')),
+        ('progress_buckets', ('THREES', 'SILENT', 'CRASHES=1', 'LAST')),
     ],
 )
 def test_no_state_breaks_a_promise_or_is_stuck(model, defined, tmp_path):
