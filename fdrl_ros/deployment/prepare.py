@@ -94,15 +94,16 @@ def prepare(
     if not started:
         start = learn_public_start(plan, progress, stopped)
         save_policy(layout.pretrained, start, plan)
-        try:
+    try:
+        if not started:
             check_encryption(plan, sizes, layout.pretrained)
-        except FdrlError:
-            layout.pretrained.unlink()
-            if not planned:
-                layout.plan.unlink()
-            raise
-    if new is not None:
-        make_federation(layout.keys, new, passphrase)
+        if new is not None:
+            make_federation(layout.keys, new, passphrase)
+    except FdrlError:
+        for path, before in ((layout.pretrained, started), (layout.plan, planned)):
+            if not before:
+                path.unlink()
+        raise
     members = [each.name for each in layout.roster().hospitals]
     for name in (*members, *SERVERS, *ROBOTS):
         make_private_directory(layout.party(name))

@@ -13,6 +13,7 @@ from fdrl_ros.federation.protocol.blame import PROVEN
 from fdrl_ros.federation.protocol.message import (
     Blame,
     Complaint,
+    DecryptRequest,
     Delivery,
     Fault,
     MaskedUpdate,
@@ -274,8 +275,66 @@ def test_a_witness_that_does_not_sign_is_blamed_where_updates_have_no_projection
     assert set(bench.policy.contributors) == {*bench.names} - {LIAR}
 
 
+@pytest.mark.parametrize('kind', [Shares, MaskedUpdate, Settle])
+def test_witnesses_that_never_answer_pause_a_ring_and_stall_no_round(kind):
+    with small_rings():
+        bench = Bench(hospitals=HOSPITALS, neighbours=NEIGHBOURS, rounds=3)
+        late = sorted(bench.roster.neighbourhoods.witnesses)[:2]
+        blames = Interception(bench, Blame)
+        lost = Interception(bench, kind, change=lambda m: [] if m.sender in late else [m])
+        assert bench.run(lambda: bench.aggregator.phase is Phase.PAUSED, ticks=30_000)
+        assert f'from {late[0]}, {late[1]} (' in bench.aggregator.orders.paused_for
+        lost.change = lambda message: [message]
+        bench.order('resume')
+        assert bench.run()
+    assert not blames.messages and set(bench.policy.contributors) == set(bench.names)
+
+
+def test_who_signs_and_never_reveals_ends_a_round_and_is_blamed_for_the_second():
+    bench = Bench(hospitals=7, rounds=4)  # t = 5
+    blames, away = Interception(bench, Blame), bench.names[-2:]
+    Interception(bench, Reveal, change=lambda m: [] if m.sender == LIAR else [m])
+    for round in (1, 2):
+        for name in away:
+            bench.kill(name)
+        bench.run_to(Phase.REVEAL, round)
+        for name in away:
+            bench.join(name)
+        assert not blames.messages
+        assert bench.run(lambda of=round: bench.key_authority.round == of, ticks=9000)
+        assert bench.key_authority.state.policy(round).rolled_back
+    assert bench.run()
+    assert blamed(blames) == {LIAR: Fault.SILENT}
+    assert bench.policy.contributors == tuple(honest(bench))
+
+
+def test_an_aggregator_that_hears_nobody_abandons_no_bound_round():
+    bench = Bench(hospitals=7, rounds=1)  # t = 5
+    blames = Interception(bench, Blame)
+    deal_another_secret(bench, LIAR)
+    assert bench.run(lambda: blames.messages)
+    silent = Interception(bench, RoundKey, change=lambda m: [])
+    attempt = bench.aggregator.attempt
+    assert bench.run(lambda: bench.aggregator.attempt == attempt + 50, ticks=9000)
+    silent.change = lambda message: [message]
+    for name in honest(bench):
+        bench.restart(name)
+    assert bench.run()
+    check_sum(bench, honest(bench))
+
+
+def test_waits_from_before_a_set_was_bound_do_not_count(tmp_path):
+    bench = Bench(tmp_path, hospitals=4, rounds=1)
+    bench.run_to(Phase.REVEAL)
+    state = bench.aggregator.state
+    assert [state.note_wait('for keys') for _ in range(3)] == [1, 2, 3]
+    assert state.note_wait('for shares') == 1
+    state.reopen(())
+    assert state.note_wait('for keys') == state.note_wait('for shares') == 1
+
+
 def test_a_kill_while_somebody_is_blamed_for_silence_loses_no_blame(tmp_path, monkeypatch):
-    bench = Bench(tmp_path, hospitals=7, rounds=2)
+    bench = Journaled(tmp_path, hospitals=7, rounds=2)
     blames = Interception(bench, Blame)
     Interception(bench, Settle, change=lambda m: [] if m.sender == LIAR else [m])
     for name in bench.names[-2:]:
@@ -293,8 +352,14 @@ def test_a_kill_while_somebody_is_blamed_for_silence_loses_no_blame(tmp_path, mo
         bench.run(ticks=4000)
     assert bench.aggregator.state.abandoned and not blames.messages
     monkeypatch.undo()
-    bench.restart('aggregator')
-    assert bench.aggregator.state.abandoned and LIAR in bench.aggregator.orders.guilty
+    lost = Interception(bench, DecryptRequest, change=lambda m: [])
+    for _ in range(2):
+        bench.restart('aggregator')
+        assert bench.aggregator.state.abandoned and LIAR in bench.aggregator.orders.guilty
+        bench.wait(3)
+        entries = bench.aggregator.channel.journal.entries()
+        assert [each.fields['hospital'] for each in entries if each.kind == 'blame'] == [LIAR]
+    lost.change = lambda message: [message]
     assert bench.run(lambda: bench.key_authority.round == 1)
     assert bench.key_authority.state.policy(1).rolled_back
     assert blamed(blames) == {LIAR: Fault.SILENT}

@@ -4,6 +4,7 @@
 
 from collections import Counter
 from itertools import permutations
+import re
 
 from fdrl_ros.crypto.he.schemes import EncryptionSettings
 from fdrl_ros.crypto.masking.buckets import kept, within
@@ -20,6 +21,8 @@ from fdrl_ros.federation.protocol.message import (
     Phase,
     Reveal,
     RoundKey,
+    RoundStatus,
+    Shares,
     Sketch,
     Verdict,
 )
@@ -354,6 +357,44 @@ def test_who_is_silent_for_good_is_named_where_no_later_round_can_do_without(siz
         assert found == dict.fromkeys(gone, Fault.SILENT)
     else:  # no seven of the eight others are ever in buckets of three
         assert not blames.messages and gone[0] in bench.aggregator.orders.paused_for
+
+
+def test_two_that_never_deal_shares_end_a_last_round():
+    bench = Bench(rounds=1, **TWELVE)
+    gone = [bucket[0] for bucket in bench.roster.buckets_of(1)[:2]]
+    Interception(bench, Shares, change=lambda m: [] if m.sender in gone else [m])
+    blames = Interception(bench, Blame)
+    assert bench.run(lambda: bench.key_authority.round == 1, ticks=9000)
+    assert {each.guilty for each in blames.messages} == set(gone)
+
+
+def test_statuses_name_who_is_missing_and_no_mates_of_theirs():
+    bench = Bench(rounds=3, **TWELVE)
+    (silent, *_), (other, *_), *_ = bench.roster.buckets_of(1)
+    statuses = Interception(bench, RoundStatus)
+    Interception(bench, MaskedUpdate, change=lambda m: [] if m.sender == silent else [m])
+    Interception(bench, Sketch, change=lambda m: [] if m.sender == other else [m])
+    assert bench.run(lambda: bench.key_authority.round == 1, ticks=9000)
+    reasons = {each.reason for each in statuses.messages if each.phase == Phase.FAILED}
+    assert reasons
+    for reason in reasons:
+        (late,) = re.findall(r'no answer in time from ([^;]*)', reason)
+        assert set(late.split(', ')) == {silent, other}
+        assert 'too few of one bucket: ' in reason
+
+
+@pytest.mark.parametrize('why', ['guilty', 'budget'])
+def test_the_end_for_want_of_buckets_names_who_is_missing(why):
+    bench = Bench(rounds=1, **TWELVE)
+    gone = sorted(bucket[0] for bucket in bench.roster.buckets_of(1)[:2])
+    for name in gone:
+        if why == 'budget':
+            bench.learners[name].rounds_affordable = 0
+        else:
+            deal_garbage(bench, name)
+    assert bench.run(lambda: bench.aggregator.phase is Phase.FINISHED, ticks=500)
+    assert f'left out: {gone[0]}, {gone[1]}' in bench.aggregator.exhausted
+    assert 'nobody' not in bench.aggregator.exhausted.partition(', and nobody else')[0]
 
 
 def test_whom_an_operator_admits_again_begins_anew():

@@ -290,9 +290,9 @@ def test_parts_of_a_round_that_an_operator_ends_are_dropped(tmp_path, monkeypatc
     monkeypatch.setattr(request_parts, 'PART_BYTES', PART)
     bench = Bench(tmp_path, hospitals=HOSPITALS, rounds=2)
     at = bench.key_authority
-    assert bench.run(lambda: at.round == 1 and at._parts.held)
+    assert bench.run(lambda: at.round == 1 and at._parts._parts)
     bench.order('roll_back', to_round=0)
-    assert at.round == 2 and not at._parts.held
+    assert at.round == 2 and not at._parts._parts
 
 
 def test_more_messages_than_hospitals_are_not_kept(request_of_one_message):

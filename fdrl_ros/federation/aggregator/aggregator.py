@@ -46,6 +46,7 @@ from fdrl_ros.federation.protocol.blame import (
     judge_complaint,
     key_shown,
     note_blame,
+    note_missing_blames,
     restored,
     restores,
     source,
@@ -192,8 +193,9 @@ class Aggregator:
     def start(self, now: float) -> Effects:
         """Publish where the federation stands; rounds begin when the first policy is there."""
         self.orders.note()
-        blames = Effects(self.state.blames())
-        return blames + self._publish_status('waiting for the key authority', now)
+        blames = self.state.blames()
+        note_missing_blames(self.channel.journal, blames)  # it may have been killed before
+        return Effects(blames) + self._publish_status('waiting for the key authority', now)
 
     def tick(self, now: float) -> Effects:
         """End the phases whose deadline has passed."""
@@ -339,6 +341,9 @@ class Aggregator:
         :param wanted: hospitals that may answer; nothing waits for those that are left out.
         """
         missing, awaited = wanted - here, wanted - here - self.left_out.keys()
+        bound, admitted = self.state.record.bound, {*self.orders.admitted}
+        # Those without whom the others wait: in another round they would be enough.
+        enough = len(admitted - missing if bound else here) >= self._quorum
         if not in_time or not awaited:
             # Nobody takes part who has too few neighbours that do, or all without witnesses.
             here = set(self.channel.roster.neighbourhoods.able(here))
@@ -350,14 +355,13 @@ class Aggregator:
                 self._deadline = min(soon, self._deadline or soon)
             return Effects()
         if len(here) < self._fewest:
-            bound, why = self.state.record.bound, self._told(missing)
+            why = self._told(missing)
             if self.phase is not Phase.OPEN:
-                if bound:  # enough others are there, who wait for it
-                    self.state.note_silences(missing - self.orders.guilty.keys())
-                return self._fail(now, why)
+                self._silent |= missing - self.orders.guilty.keys()
+                return self._fail_silent(now, why) if enough else self._fail(now, why)
             if in_time:
                 return Effects()
-            if bound and self.state.note_wait() >= _MOST_SILENCES:
+            if bound and enough and self._waited_long('for keys', self._settings.open_timeout):
                 return self._abandon(now, why)
             # In a new attempt, whose number is ahead of those that hospitals know of.
             every = {each.name for each in self.channel.roster.hospitals}
@@ -520,6 +524,7 @@ class Aggregator:
             return names
         # Before they train: whom too few are with in a bucket trains and pays for nothing.
         if len(members := self._kept(names)) < self._fewest:
+            self._silent |= keyed - here - self.orders.guilty.keys()
             return self._fail_alone(now, names)
         self.state.fix(self.state.record.keyed, members)
         return self._deliver() + self._enter(Phase.TRAIN, now, _without(keyed - {*members}))
@@ -537,11 +542,11 @@ class Aggregator:
         those who are missing are guilty or have spent their budget, all rounds end.
         """
         record, there = self.state.record, {*names}
-        alone = there - {*self._kept(names)}
-        why = f'too few of one bucket: {_names(alone)}; ' if alone else 'too few of one bucket; '
-        why += self._told({*(record.members or record.keyed)} - there)
+        missing = {*self._needed, *self.orders.guilty} - there
+        why = self._told(missing, there - {*self._kept(names)})
         self.state.note_silences(self._silent)
-        if self.state.note_wait() < _PATIENCE or record.bound:
+        when = 'after training' if record.members else 'before training'
+        if record.bound or self.state.note_wait(when) < _PATIENCE:
             return self._fail(now, why)
         if record.members:
             # Who shared, and is with too few in a bucket, did not have to train, but is there.
@@ -566,13 +571,25 @@ class Aggregator:
         admitted = self.orders.admitted
         return {name: count for name, count in self.state.silences.items() if name in admitted}
 
-    def _told(self, missing: Collection[str]) -> str:
-        """Say who is missing, and of whom an answer was awaited."""
+    def _told(self, missing: Collection[str], alone: Collection[str] = ()) -> str:
+        """Say who is missing, and of whom too few are in one bucket without these."""
         left_out = self.left_out.keys() & missing
-        late = {*missing} - left_out
-        told = [f'no answer in time from {_names(late)}'] if late or not left_out else []
-        told += [f'left out: {_names(left_out)}'] if left_out else []
+        groups = {
+            'too few of one bucket:': {*alone},
+            'no answer in time from': {*missing} - left_out,
+            'left out:': left_out,
+        }
+        told = (f'{why} {_names(names)}' for why, names in groups.items() if names)
         return '; '.join(told)
+
+    def _waited_long(self, what: str, timeout: float) -> bool:
+        """
+        Note a wait in vain; tell whether those of this round are as long as training may take.
+
+        :param timeout: length of one wait, second.
+        """
+        waits = self.state.note_wait(what)
+        return waits >= _MOST_SILENCES and waits * timeout >= self._settings.train_timeout
 
     def _most_silent(self) -> list[str]:
         """
@@ -748,8 +765,8 @@ class Aggregator:
         if 2 * self.state.silent_attempts(silent) < _MOST_SILENCES:
             silent = []
         why = 'hospitals sign no more projections of its updates'
-        if self.state.sketchings < MOST_SKETCHES:
-            why = f'its attempts fail after training: no answer in time from {_names(silent)}'
+        if (most := max(self._silences.values(), default=0)) >= _MOST_SILENCES:
+            why = f'no answer that counts came from {_names(silent)} in {most} attempts'
         return self._abandon(now, why, silent)
 
     def _blame_alone(self, names: Collection[str], fault: Fault) -> Effects:
@@ -852,7 +869,9 @@ class Aggregator:
         """Return the hospitals that can be summed; fail the attempt if these are too few."""
         members, graph = self.state.record.members, self.channel.roster.neighbourhoods
         if len(names) < self._fewest:
-            return self._fail_silent(now, self._told({*members} - {*names}))
+            missing = {*members} - {*names}
+            alone = missing - self._silent - self.left_out.keys()
+            return self._fail_silent(now, self._told(missing - alone, alone))
         if len(whole := self._kept(names)) < self._fewest:
             return self._fail_alone(now, names)
         if lacking := graph.lacking(members, whole):
@@ -894,8 +913,8 @@ class Aggregator:
         if in_time:
             return Effects()
         late = self._witnesses.intersection(self.state.record.survivors) - {*self.state.settles}
-        self.state.note_silences(late)
-        return self._fail_late(now, late)
+        self._silent |= late
+        return self._fail_silent(now, self._told(late))
 
     @property
     def _witnesses(self) -> frozenset[str]:
@@ -912,10 +931,13 @@ class Aggregator:
             return Effects()
         if decryption.refused:
             return self._abandon(now, self._failure)
-        return self._fail_late(now, {*state.record.survivors} - {*state.reveals})
-
-    def _fail_late(self, now: float, late: Iterable[str]) -> Effects:
-        return self._fail(now, f'no answer in time from {_names(late)}')
+        late = {*state.record.survivors} - {*state.reveals}
+        why, others = self._told(late), {*self.orders.admitted} - late
+        if len(others) >= self._quorum and self._waited_long(
+            'for shares', self._settings.reveal_timeout
+        ):
+            return self._abandon(now, why, late, _SILENT_ROUNDS)
+        return self._fail(now, why)
 
     def _fail_silent(self, now: float, why: str) -> Effects:
         """End an attempt that too few went on with, and keep who was silent in it."""
@@ -1031,8 +1053,8 @@ class Aggregator:
         left = {*self.orders.admitted} - to_blame
         able = self.channel.roster.neighbourhoods.able(left)
         if to_blame and min(self._most(len(left)), len(able)) < self._quorum:
-            silence = f'no answer came in time from {_names(to_blame)} (are train_timeout and '
-            silence += 'settle_timeout long enough?)'
+            silence = f'no answer came in time from {_names(to_blame)} (are share_timeout, '
+            silence += 'train_timeout, settle_timeout and reveal_timeout long enough?)'
             self._note('fail', reason=f'paused, since {silence}')
             # If it was not their fault, earlier rounds do not count against them either.
             self.state.abandon(forgotten=to_blame, kept=self.orders.pausing(silence))

@@ -48,7 +48,7 @@ RECORD = 'state'
 _RECEIVED = 'received '
 _BLAME = 'blame '
 _SKETCHINGS = 'attempts with projections'
-_WAITS = 'attempts with too few of a bucket'
+_WAITS = 'waits'
 _SILENCES = 'attempts silent after training'
 _SILENT_ROUNDS = 'rounds ended for silence'
 _OF_ROUND = (f'{_BLAME}*', _SKETCHINGS, f'{_WAITS}*', _SILENCES)  # forgotten with the round
@@ -344,14 +344,15 @@ class AggregatorState:
         """Note durably that hospitals are about to be asked for projections."""
         self._store.put_number(_SKETCHINGS, self.sketchings + 1)
 
-    def note_wait(self) -> int:
+    def note_wait(self, what: str) -> int:
         """
-        Note durably that too few of a bucket are there.
+        Note durably that hospitals were waited for in vain.
 
-        :returns: in how many attempts of this round so far. Attempts that end before training, and
-            those that end after it, are counted apart.
+        :param what: of the kinds of waits, which are counted apart.
+        :returns: how many waits of that kind there were in this round; after :meth:`reopen` they
+            count from zero.
         """
-        row = f'{_WAITS} {"after" if self.record.members else "before"} training'
+        row = f'{_WAITS} {what}'
         waits = self._store.get_number(row) + 1
         self._store.put_number(row, waits)
         return waits
@@ -422,7 +423,8 @@ class AggregatorState:
         guilty = {each.guilty for each in self.blames() if each.fault in PROVEN}
         bound = tuple(name for name in record.bound or record.survivors if name not in guilty)
         bound = kept(buckets, bound) or bound
-        self._save(AggregatorRecord(Phase.OPEN, *record.id, record.terms, bound=bound))
+        self.record = AggregatorRecord(Phase.OPEN, *record.id, record.terms, bound=bound)
+        self._store.replace([f'{_WAITS}*'], {RECORD: encode(self.record)})
 
     def abandon(
         self,

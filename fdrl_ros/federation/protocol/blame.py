@@ -95,6 +95,19 @@ def note_blame(journal: Journal, blame: Blame, fault: str) -> None:
     journal.append('blame', round=round, attempt=attempt, **fields)
 
 
+def note_missing_blames(journal: Journal, blames: Collection[Blame]) -> None:
+    """Write those of some blames into a journal that are not in it."""
+    noted = {
+        (each.round, each.fields['hospital'], each.fields['fault'])
+        for each in (journal.entries() if blames else ())
+        if each.kind == 'blame'
+    }
+    for blame in blames:
+        words = WORDS[Fault(blame.fault)]
+        if (blame.envelope.round, blame.guilty, words) not in noted:
+            note_blame(journal, blame, words)
+
+
 def source(fault: Fault) -> str:
     """Say how it is known that a hospital is guilty."""
     return f'{ACCUSERS[fault]} says' if fault in ACCUSERS else 'it is proven'

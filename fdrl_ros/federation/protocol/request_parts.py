@@ -63,11 +63,6 @@ class RequestParts:
         """Begin without any."""
         self._parts: list[DecryptRequest] = []
 
-    @property
-    def held(self) -> int:
-        """How many parts of a request are here that is not whole."""
-        return len(self._parts)
-
     def take(self, part: DecryptRequest, roster: Roster) -> DecryptRequest | int | None:
         """
         Take a part.
