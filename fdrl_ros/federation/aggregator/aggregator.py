@@ -341,9 +341,7 @@ class Aggregator:
         :param wanted: hospitals that may answer; nothing waits for those that are left out.
         """
         missing, awaited = wanted - here, wanted - here - self.left_out.keys()
-        bound, admitted = self.state.record.bound, {*self.orders.admitted}
-        # Those without whom the others wait: in another round they would be enough.
-        enough = len(admitted - missing if bound else here) >= self._quorum
+        answered = here
         if not in_time or not awaited:
             # Nobody takes part who has too few neighbours that do, or all without witnesses.
             here = set(self.channel.roster.neighbourhoods.able(here))
@@ -355,7 +353,10 @@ class Aggregator:
                 self._deadline = min(soon, self._deadline or soon)
             return Effects()
         if len(here) < self._fewest:
-            why = self._told(missing)
+            why, bound = self._told(missing), self.state.record.bound
+            # Whether others wait in vain who would be enough without those that are missing.
+            left = {*self.orders.admitted} - missing if bound else answered
+            enough = len(left) >= self._quorum
             if self.phase is not Phase.OPEN:
                 self._silent |= missing - self.orders.guilty.keys()
                 return self._fail_silent(now, why) if enough else self._fail(now, why)
@@ -1154,7 +1155,8 @@ class Aggregator:
         return effects + self._fail(now, f'{_names(evidence)} {WORDS[fault]}')
 
     def _publish_blame(self, fault: Fault, evidence: dict[str, dict[str, Any]]) -> Effects:
-        blames = self._blames(fault, evidence)
+        if not (blames := self._blames(fault, evidence)):
+            return Effects()
         guilty = {blame.guilty: WORDS[fault] for blame in blames}
         self.state.keep_blames(blames, self.orders.convicting(guilty))
         return self._tell(blames)
