@@ -95,7 +95,7 @@ class RayEngine:
             return self._of(len(os.sched_getaffinity(0)), 'this host')
         host, _, port = self.address.rpartition(':')
         if not port.isdecimal():
-            raise self._unanswered(f'{port!r} is no port')
+            raise self._unanswered('it has no port, which stands after the host: HOST:PORT')
         try:
             socket.create_connection((host, int(port)), _PATIENCE).close()
         except (OSError, ValueError, OverflowError) as error:

@@ -36,7 +36,10 @@ def test_every_hospital_makes_its_home_policy_once_after_the_last_round():
         assert learner.asked == [(2, None)]
         assert hospital.home.base == hospital.policy.digest
         np.testing.assert_array_equal(hospital.home.weights, bench.weights + learner.number)
-    assert 'home policy after round 2: personal' in bench.driver.notes['hospital_1']
+    assert (
+        'round 2: the personal policy was chosen for use at home'
+        in bench.driver.notes['hospital_1']
+    )
 
 
 def test_it_is_made_of_the_last_policy_also_when_that_comes_after_the_news_of_the_end():

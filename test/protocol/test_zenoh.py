@@ -226,6 +226,7 @@ def test_a_router_at_another_address_than_its_certificate_says_is_refused(layout
         other = place.replace('127.0.0.1', 'localhost')
         found = refusal(LinkFiles(layout.keys, 'hospital_1'), other)
     assert "Hostname mismatch, certificate is not valid for 'localhost'" in found
+    assert '`fdrl link init --router HOST`' in found
 
 
 def test_the_certificate_of_another_party_is_refused_without_a_word_about_clocks(layout, tmp_path):

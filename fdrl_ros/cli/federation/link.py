@@ -145,7 +145,10 @@ def join(directory: Path, router: str) -> None:
     check_keys(layout)
     names = parties_here(layout)
     if not names:
-        raise KeyFileError(f'{layout.keys} holds no private key of a party of the roster')
+        raise KeyFileError(
+            f'{layout.keys} holds no private key of a server or hospital of the roster: '
+            '`fdrl export` makes the directory of one'
+        )
     if {'aggregator', 'key_authority'} <= {*names}:
         warn(
             f'{layout.keys} holds the keys of both servers: if somebody takes this host, masks '

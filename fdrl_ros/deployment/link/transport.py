@@ -38,6 +38,7 @@ OLDER_FILES: Final = (
 )
 """Why one end may not know the authority of the other."""
 
+_OTHER_ADDRESS = {62, 64}  # what OpenSSL calls a certificate for another name or address
 _UNKNOWN_HERE = {18, 19, 20, 21}  # what OpenSSL calls a chain that leads to no authority known
 _UNKNOWN_THERE = 'TLSV1_ALERT_UNKNOWN_CA'
 
@@ -246,6 +247,8 @@ def refusal(files: LinkFiles, router: str) -> str:
         return ''
     except ssl.SSLCertVerificationError as error:
         hint = OLDER_FILES if error.verify_code in _UNKNOWN_HERE else ''
+        if error.verify_code in _OTHER_ADDRESS:
+            hint = ': `fdrl link init --router HOST` makes one for HOST'
         return f'its certificate is refused here: {error.verify_message}{hint}'
     except ssl.SSLError as error:
         hint = OLDER_FILES if error.reason == _UNKNOWN_THERE else ''

@@ -277,7 +277,8 @@ class Hospital(Party):
             return self._decline(protocol.DeclineReason.BUDGET, str(result))
         if isinstance(result, HomePolicy):
             self.home = result
-            notes = (*result.notes, f'home policy after round {result.round}: {result.chosen}')
+            chosen = f'round {result.round}: the {result.chosen} policy was chosen for use at home'
+            notes = (*result.notes, chosen)
             return Effects(notes=notes) + self._release_home_policy() + self._advance()
         if isinstance(result, CryptoError):
             return Effects(notes=(f'nothing sent in round {self.round}: {result}',))
