@@ -533,6 +533,27 @@ def test_a_federation_ends_of_which_no_buckets_can_sum_enough():
     assert 'budget' in bench.aggregator.exhausted
 
 
+def test_an_operator_can_stop_a_federation_that_has_too_few_left(tmp_path):
+    bench = Bench(tmp_path, rounds=2, hospitals=9, buckets=3)
+    honestly = bench.driver.post
+    deal_garbage(bench, 'hospital_2')
+    assert bench.run(lambda: bench.aggregator.exhausted)
+    bench.driver.post = honestly
+    refused = len(bench.driver.refused)
+    for action in ('pause', 'resume'):
+        bench.order(action)
+        assert bench.aggregator.phase is Phase.FINISHED
+    assert len(bench.driver.refused) == refused + 2
+    bench.order('stop')
+    bench.order('admit', 'hospital_2')
+    for _ in range(2):
+        bench.wait(20)
+        assert bench.aggregator.phase is Phase.FINISHED and not bench.aggregator.exhausted
+        assert 'stopped by' in bench.aggregator.reason
+        bench.restart('aggregator')
+    assert bench.key_authority.round == 0
+
+
 @pytest.mark.parametrize('buckets', [2, 4])
 def test_rounds_end_with_exact_sums_or_reveal_nothing_whoever_drops_out(buckets):
     found = Counter()
