@@ -156,7 +156,7 @@ def run_schedule(seed: int, hospitals: int, **options: Unpack[VirtualOptions]) -
         bench.join(name)
     assert bench.run(ticks=PATIENCE)
     if abandoned:  # survivors did not reveal for as long as training may take
-        assert reached(Stage.BEFORE_REVEALING) != reached(Stage.BEFORE_SIGNING)
+        assert reached(Stage.BEFORE_REVEALING) != reached(Stage.WHILE_SENDING)
         return Counter({'schedules': 1, 'rounds that were abandoned': 1})
     check_ending(bench)
     if graph.is_complete:

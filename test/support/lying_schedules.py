@@ -62,8 +62,8 @@ def run_lying(seed: int, hospitals: int, **options: Unpack[VirtualOptions]) -> C
         return found + Counter({'ended the federation': 1})
     policy = next(p.policy for p in driver.parties.values() if isinstance(p, Hospital))
     assert policy is not None and policy.envelope.round == 1
-    if policy.rolled_back:
-        assert guilty
+    if policy.rolled_back:  # too few are left of a set, or survivors did not reveal for long
+        assert guilty or driver.lost
         return found + Counter({'ended with the older policy': 1})
     assert len(bench.decrypted) == bench.scheme.ciphertexts
     weights = decode_weights(policy.weights, bench.layout.n_parameters)
