@@ -23,9 +23,10 @@
  * run is without an end (-l). If nobody else is awaited, all rounds end in the code (FINISHED),
  * here this round.
  * Faults to be found: NEVER_ABANDONS (with THREES), NEVER_COUNTS (who is silent; with SILENT, and
- * with SILENT, THREES and LAST), COUNTS_HOSPITALS (the aggregator does not look at buckets), FORGETS_BOUND (if
- * no bucket is left of a set for which shares were revealed, anybody is taken in), KEEPS_BUCKETS
- * (hospitals do not leave out a bucket of too few; with THREES), NO_PATIENCE, UNBOUND.
+ * with SILENT, THREES and LAST), COUNTS_HOSPITALS (the aggregator does not look at buckets),
+ * FORGETS_BOUND (if no bucket is left of a set for which shares were revealed, anybody is taken
+ * in), KEEPS_BUCKETS (hospitals do not leave out a bucket of too few; with THREES), NO_PATIENCE,
+ * UNBOUND.
  */
 #define T 6
 #define QUORUM 6

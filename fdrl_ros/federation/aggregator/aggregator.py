@@ -13,7 +13,8 @@ round.
 Hospitals that are missing when a phase's deadline passes are left behind, and the others go on if
 they are enough. Else the attempt fails, and all admitted hospitals may take part in the next one.
 Once enough survivors signed the survivor set, the round is for that set or for none: then there is
-no other attempt, only patience.
+no other attempt. The round is abandoned, and the older policy released anew, if hospitals are
+silent too often, or too long for such a set, and others are enough for another round.
 """
 
 from collections.abc import Collection, Iterable
@@ -568,7 +569,7 @@ class Aggregator:
 
     @property
     def _silences(self) -> dict[str, int]:
-        """In how many attempts of this round admitted hospitals were silent after training."""
+        """In how many attempts of this round admitted hospitals were silent."""
         admitted = self.orders.admitted
         return {name: count for name, count in self.state.silences.items() if name in admitted}
 
